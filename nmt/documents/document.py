@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import PurePath
 
-from nmt.documents.encodings import Encoding, declared_text, utf8_text
+from nmt.documents.encodings import utf8_text
 from nmt.documents.limits import Limits
-from nmt.documents.passage import Passage, Rules, text_passage
+from nmt.documents.passage import Passage, Rules
 from nmt.documents.sentences import Splitter
-from nmt.documents.xml_files import xml_file_passage
+from nmt.documents.tagged_text import plain_passage
+from nmt.documents.tokens.token import reasons_of
 from nmt.errors import DataError
 
 
@@ -31,22 +33,28 @@ class File:
 
 @dataclass(frozen=True)
 class Document:
-    """A document. passages: the text to translate; write: returns the file, given the new text of each passage."""
+    """A document. passages: the text to translate; write: returns the file, given the new text of each passage;
+    unread: what else should be translated but cannot be read, as `left` counts it."""
 
     passages: list[Passage]
     write: Callable[[Sequence[str]], bytes]
+    unread: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def left(self) -> dict[str, int]:
+        """Return what should be translated but is left as it is: the number of each kind."""
+        return dict(reasons_of(part for one in self.passages for part in one.parts) + Counter(self.unread))
 
 
-def _whole_file(
-    decode: Callable[[bytes, str], tuple[str, Encoding]], passage: Callable[[str, Splitter | None], Passage]
-) -> Callable[[File], Document]:
-    """Return a reader of files that consist of one passage."""
+def left_text(left: Mapping[str, int]) -> str:
+    """Return the contents of `Document.left` as words."""
+    return ", ".join(f"{count:,} {what}" for what, count in left.items())
 
-    def read(file: File) -> Document:
-        text, encoding = decode(file.content, file.name)
-        return Document([passage(text, file.splitter)], lambda found: encoding.encoded(found[0]))
 
-    return read
+def _read_text(file: File) -> Document:
+    """Read plain text."""
+    text, encoding = utf8_text(file.content, file.name)
+    return Document([plain_passage(text, file.splitter)], lambda found: encoding.encoded(found[0]))
 
 
 @dataclass(frozen=True)
@@ -65,9 +73,9 @@ _OASIS = "application/vnd.oasis.opendocument"
 _PACKAGES = "nmt.documents.formats.packages"
 
 _FORMATS = {
-    "text": _Format(_whole_file(utf8_text, text_passage), "text/plain; charset=utf-8", "txt"),
+    "text": _Format(_read_text, "text/plain; charset=utf-8", "txt"),
     "html": _Format("nmt.documents.formats.html", "text/html; charset=utf-8", "html htm xhtml"),
-    "xml": _Format(_whole_file(declared_text, xml_file_passage), "application/xml", "xml"),
+    "xml": _Format("nmt.documents.formats.xml_files", "application/xml", "xml"),
     "markdown": _Format("nmt.documents.formats.markdown", "text/markdown; charset=utf-8", "md markdown"),
     "srt": _Format("nmt.documents.formats.srt", "application/x-subrip", "srt"),
     "vtt": _Format("nmt.documents.formats.srt", "text/vtt; charset=utf-8", "vtt"),

@@ -5,25 +5,35 @@ from __future__ import annotations
 from nmt.documents.markup import Piece
 
 INLINE = frozenset(
-    "a abbr acronym b bdi bdo big button cite data del dfn em font i img ins label mark q rp rt ruby s small span "
+    "a abbr acronym b bdi bdo big button cite data del dfn em font i img ins label mark q rb ruby s small span "
     "strike strong sub sup time tt u wbr g x bx ex ph bpt ept it mrk".split()
 )
 """Inline elements (HTML Living Standard, 3.2.5.2.5 Phrasing content, of form controls only button; XLIFF 1.2, 2.3). All
 others are walls, which end sentences."""
 VOID = frozenset("area base br col embed hr img input link meta param source track wbr".split())
-OPAQUE_INLINE = frozenset("code kbd samp var svg math".split())
+RUBY = frozenset("rt rp rtc".split())
+"""Elements of readings of a text, which are not among its words."""
+OPAQUE_INLINE = RUBY | frozenset("code kbd samp var svg math".split())
 OPAQUE = OPAQUE_INLINE | frozenset("script style textarea template noscript object iframe pre".split())
 """Elements whose content is not translated."""
 
-_BLOCKS = (
+BLOCKS = frozenset(
+    "address article blockquote br caption dd details div dl dt figcaption figure footer form h1 h2 h3 h4 h5 h6 header "
+    "hr li main nav ol p pre script section style summary table tbody td tfoot th thead tr ul".split()
+)
+"""Elements that end sentences in text that may contain tags although it is not HTML. Others may be placeholders such as
+<name>, which are inline."""
+
+_CLOSE_P = (
     "address article aside blockquote center details dialog dir div dl fieldset figcaption figure footer form h1 h2 h3 "
     "h4 h5 h6 header hgroup hr main menu nav ol p pre search section summary table ul"
 ).split()
 _CLOSES: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(_BLOCKS, ("p",)),
+    **dict.fromkeys(_CLOSE_P, ("p",)),
     "li": ("li", "p"),
     **dict.fromkeys(("dt", "dd"), ("dt", "dd", "p")),
-    **dict.fromkeys(("rt", "rp"), ("rt", "rp")),
+    **dict.fromkeys(("rb", "rt", "rp"), ("rb", "rt", "rp")),
+    "rtc": ("rb", "rt", "rp", "rtc"),
     "option": ("option",),
     "optgroup": ("option", "optgroup"),
     **dict.fromkeys(("td", "th"), ("td", "th")),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from nmt.documents.passage import RULES, Markup, Passage, Rules, text_passage
+from nmt.documents.passage import RULES, Markup, Passage, Rules
 from nmt.documents.sentences import Splitter
-from nmt.documents.tagged_text import html_passage, xml_passage
+from nmt.documents.tagged_text import html_passage, plain_passage, xml_passage
 from nmt.inference.translation import Translation
 
 
@@ -21,7 +21,7 @@ def read_passage(
     sentences, if None each paragraph is one sentence; ignored: names of elements whose content is not translated;
     rules: of all sentences."""
     if markup == "text":
-        return text_passage(text, splitter).ruled(rules)
+        return plain_passage(text, splitter).ruled(rules)
     return (html_passage if markup == "html" else xml_passage)(text, splitter, ignored).ruled(rules)
 
 

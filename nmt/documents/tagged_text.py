@@ -4,34 +4,30 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from html.entities import html5
 from typing import Literal
 from unicodedata import category
 
-from nmt.documents.elements import INLINE, OPAQUE, OPAQUE_INLINE, VOID, whole_elements
+from nmt.documents.elements import BLOCKS, INLINE, OPAQUE, OPAQUE_INLINE, RUBY, VOID, whole_elements
 from nmt.documents.markup import Piece, scan
-from nmt.documents.passage import HTML_ESCAPES, Passage
+from nmt.documents.passage import HTML_ESCAPES, Passage, Sentence, text_passage
 from nmt.documents.sentences import Splitter
 from nmt.documents.tagged_paragraph import Paragraph
-
-Kind = Literal["text", "open", "close", "alone", "wall"]
+from nmt.documents.tokens.icu_messages import may_have_messages, with_messages
+from nmt.documents.tokens.notes import notes_whole
+from nmt.documents.tokens.token import Kind, Left, Syntax, Token
+from nmt.documents.written import quotes_doubled, written
 
 _SYMBOLS = "¶§†‡•·#*"
 _MOST_SYMBOLS = 20
 """The maximum number of characters in an element around nothing but symbols."""
 _XML_ENTITIES = frozenset(("amp", "lt", "gt", "quot", "apos"))
+_LINES = re.compile(r"((?:\r?\n|\t|&#(?:9|10|13|[xX]0*[9aAdD]);)+)")
+"""Line breaks and tabs, which in XML may be written as references."""
+_ESCAPED_TAG = re.compile(r"&lt;(/?)([A-Za-z][\w:-]*+)((?:\s(?:[^<>&]|&(?!lt;|gt;)){0,500}+|/)?)(?:&gt;|>)")
 _ENTITY = re.compile(r"&([A-Za-z][A-Za-z0-9._-]*+);")
-
-
-@dataclass(frozen=True, slots=True)
-class Token:
-    """A piece of the text as written. name: of the element; of a text, how it is read if that differs."""
-
-    kind: Kind
-    raw: str
-    name: str = ""
 
 
 def html_tokens(text: str, ignored: frozenset[str] = frozenset(), *, is_xml: bool = False) -> list[Token]:
@@ -44,7 +40,8 @@ def html_tokens(text: str, ignored: frozenset[str] = frozenset(), *, is_xml: boo
     def kind_of(n: int) -> Kind:
         return xml_kinds.get(pieces[n].kind, "alone") if is_xml else _html_kind(pieces[n])
 
-    return _symbols_whole(tokens_of(text, pieces, kept, kind_of, is_xml=is_xml))
+    tokens = tokens_of(text, pieces, kept, kind_of, is_xml=is_xml)
+    return _symbols_whole(notes_whole(tokens, lambda token: token.name == "sup"))
 
 
 def kept_starts(pieces: list[Piece], text: str, ignored: frozenset[str] = frozenset()) -> set[int]:
@@ -95,7 +92,24 @@ def tokens_of(
             stays = kind_of(first) == "wall" or other.kind != "end" or other.name != one.name
             found.append(Token("wall" if stays else "alone", text[one.start : other.end], one.name))
         at = last
-    return found
+    return _readings_ended(found)
+
+
+def _readings_ended(tokens: list[Token]) -> list[Token]:
+    """Return the tokens with each reading of ruby that has no end tag joined to the tag that ends it."""
+    found: list[Token] = []
+    unended: list[Token] = []
+    for token in tokens:
+        if token.kind == "wall" and token.name in RUBY and not token.raw.endswith(f"</{token.name}>"):
+            unended.append(token)
+            continue
+        if unended and token.kind in ("alone", "close"):
+            token = replace(token, raw="".join(one.raw for one in [*unended, token]))
+        else:
+            found += unended
+        unended = []
+        found.append(token)
+    return found + unended
 
 
 def _symbols_whole(tokens: list[Token]) -> list[Token]:
@@ -134,12 +148,15 @@ def tagged_passage(
     splitter: Splitter | None = None,
     entities: Literal["html", "xml"] = "html",
     escape: dict[int, str] = HTML_ESCAPES,
+    syntax: Syntax = "",
 ) -> Passage:
     """Return the passage of tokens: block elements divide it into paragraphs. entities: which named entities are known;
-    others stay as written; escape: how characters of the translation are written."""
-    parts = []
+    others stay as written; escape: how characters of the translation are written; syntax: that of the text outside of
+    ICU messages."""
+    parts: list[str | Sentence] = []
+    own = syntax
     paragraph = Paragraph(escape)
-    for token in tokens:
+    for token in _with_lines(with_messages(tokens)):
         if token.kind == "text" and token.name:
             paragraph.add_read(token.name, token.raw)
         elif token.kind == "text":
@@ -147,11 +164,70 @@ def tagged_passage(
         elif token.kind != "wall":
             paragraph.add_tag(token.raw, token.kind, token.name)
         else:
-            parts += paragraph.parts(splitter)
-            parts.append(token.raw)
-            paragraph = Paragraph(escape)
-    parts += paragraph.parts(splitter)
+            parts += written(paragraph.parts(splitter), own)
+            parts.append(Left(token.raw, token.left) if token.left else token.raw)
+            own = token.syntax or syntax
+            paragraph = Paragraph(quotes_doubled(escape) if own == "quoted message" else escape)
+    parts += written(paragraph.parts(splitter), own)
     return Passage(tuple(part for part in parts if part != ""))
+
+
+def with_escaped_tags(tokens: Iterable[Token]) -> list[Token]:
+    """Return the tokens of XML with tags of HTML that are written as text, `&lt;b&gt;`, as tags."""
+    return unclosed_alone([*_escaped_tags(tokens)])
+
+
+def unclosed_alone(tokens: list[Token]) -> list[Token]:
+    """Return the tokens with opening tags whose name no tag closes, such as the placeholder <file>, as single marks."""
+    closed = {token.name for token in tokens if token.kind == "close"}
+    return [replace(one, kind="alone") if one.kind == "open" and one.name not in closed else one for one in tokens]
+
+
+def _escaped_tags(tokens: Iterable[Token]) -> Iterator[Token]:
+    for token in tokens:
+        at = 0
+        for found in _ESCAPED_TAG.finditer(token.raw) if token.kind == "text" and "&lt;" in token.raw else ():
+            if at < found.start():
+                yield replace(token, raw=token.raw[at : found.start()])
+            name = found[2].lower()
+            kind: Kind = "close" if found[1] else "alone" if name in VOID or found[3].endswith("/") else "open"
+            yield Token("wall" if name in BLOCKS else kind, found[0], f"&{name}")
+            at = found.end()
+        if at < len(token.raw) or not at:
+            yield replace(token, raw=token.raw[at:])
+
+
+def plain_passage(text: str, splitter: Splitter | None = None) -> Passage:
+    """Return the passage of a text without tags: each line is a paragraph, except in the syntax of ICU messages."""
+    if not may_have_messages(text):
+        return text_passage(text, splitter)
+    parts: list[str | Sentence] = []
+    rest: list[Token] = []  # those of a message
+    for token in with_messages([Token("text", text, text, is_lines=True)]):
+        if token.kind == "text" and not rest:
+            parts += text_passage(token.raw, splitter).parts
+            continue
+        rest.append(token)
+        if token.kind == "wall" and not token.syntax:
+            parts += tagged_passage(rest, splitter, escape={}).parts
+            rest = []
+    return Passage(tuple(parts))
+
+
+def _with_lines(tokens: Iterable[Token]) -> Iterator[Token]:
+    """Yield the tokens, texts of lines divided at line breaks and tabs."""
+    syntax: Syntax = ""
+    for token in tokens:
+        pieces = _LINES.split(token.raw) if token.is_lines and token.kind == "text" else [token.raw]
+        syntax = token.syntax if token.kind == "wall" else syntax
+        if len(pieces) == 1:
+            yield token
+            continue
+        for n, piece in enumerate(pieces):
+            if n % 2:
+                yield Token("wall", piece, syntax=syntax)
+            elif piece:
+                yield Token("text", piece, piece if token.name == token.raw else "")
 
 
 def _add_text(paragraph: Paragraph, raw: str, entities: str) -> None:

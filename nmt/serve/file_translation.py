@@ -11,7 +11,7 @@ from nmt.inference.translation import Translation
 from nmt.serve.box.box import Job
 from nmt.serve.engine import Admission, Ask
 from nmt.serve.errors import RequestError
-from nmt.serve.files import translated_name
+from nmt.serve.files import TranslatedFile, translated_name
 from nmt.serve.models import ServedModel
 from nmt.serve.service import Service
 
@@ -47,8 +47,9 @@ async def translate_file(service: Service, wish: FileWish, client: str) -> str:
         rows = [(asked, packed) for piece in await service.box.run(read, client) for asked, packed in piece]
         answers = await _answers(service, model, wish, rows, client)
         write = _job("write_file", wish, (wish.content, form, wish.name, language, pair, answers))
-        pieces = await service.box.run(write, client)
-    return service.files.keep(client, translated_name(wish.name, model.target), b"".join(pieces), MEDIA_TYPES[form])
+        left, *pieces = await service.box.run(write, client)
+    name = translated_name(wish.name, model.target)
+    return service.files.keep(client, TranslatedFile(name, b"".join(pieces), MEDIA_TYPES[form], left))
 
 
 def _job(name: str, wish: FileWish, args: tuple[Any, ...]) -> Job:

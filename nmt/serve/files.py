@@ -7,6 +7,7 @@ import secrets
 import time
 from collections import OrderedDict
 from pathlib import PurePath
+from typing import NamedTuple
 from urllib.parse import quote
 
 from nmt.documents.document import SUFFIXES
@@ -18,18 +19,27 @@ _MOST = 1000
 _MOST_BYTES = 256 * 2**20
 
 
+class TranslatedFile(NamedTuple):
+    """A translated file. left: what of it is untranslated, as words; empty if nothing is."""
+
+    name: str
+    content: bytes
+    media_type: str
+    left: str = ""
+
+
 class Files:
     """Translated files in memory, for ten minutes and up to 256 MiB; their keys cannot be guessed."""
 
     formats = [name.lstrip(".") for name in SUFFIXES]
 
     def __init__(self) -> None:
-        self._kept: Shelf[tuple[str, bytes, str]] = Shelf(_MOST_BYTES, _MOST)
+        self._kept: Shelf[TranslatedFile] = Shelf(_MOST_BYTES, _MOST)
         self._since: OrderedDict[str, float] = OrderedDict()
         self._progress: Shelf[tuple[int, int]] = Shelf(_MOST, _MOST)
 
-    def get(self, name: str) -> tuple[str, bytes, str]:
-        """Return name, content and media type of a translated file. Raises RequestError."""
+    def get(self, name: str) -> TranslatedFile:
+        """Return a translated file by its key. Raises RequestError."""
         self._forget()
         found = self._kept.get(name)
         if found is None:
@@ -45,11 +55,11 @@ class Files:
         if ticket:
             self._progress.put(client, ticket, (done, count))
 
-    def keep(self, client: str, name: str, content: bytes, media_type: str) -> str:
+    def keep(self, client: str, file: TranslatedFile) -> str:
         """Store a file; return the key by which it is fetched."""
         self._forget()
-        key = f"{secrets.token_urlsafe(18)}.{PurePath(name).suffix.lstrip('.') or 'txt'}"
-        self._kept.put(client, key, (name, content, media_type), len(content))
+        key = f"{secrets.token_urlsafe(18)}.{PurePath(file.name).suffix.lstrip('.') or 'txt'}"
+        self._kept.put(client, key, file, len(file.content))
         self._since[key] = time.monotonic()
         return key
 

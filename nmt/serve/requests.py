@@ -85,6 +85,12 @@ async def learn_pair(service: Service, fields: Mapping[str, Any], pair: tuple[st
     return model, await learning.run(work)
 
 
+def left_of(request: Request, name: str) -> dict[str, str]:
+    """Return the field that says what of a translated file is left untranslated; none if nothing is."""
+    left = service_of(request).files.get(name).left
+    return {"untranslated": left} if left else {}
+
+
 async def translated_file(
     request: Request, fields: Mapping[str, Any], source: str | None = None, ticket: str = ""
 ) -> str:

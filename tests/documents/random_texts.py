@@ -23,7 +23,6 @@ UNSPACED = "電車 は 出る 火车 离开 รถไฟ ออก ファイル"
 ARGUMENTS = (
     "%1$s %d %.2f %-5s %'d %@ %(name)s %<n>d %{count} {0} {name} {u.x!r} {n:>10} {0:#,##0.00} {d:%Y-%m} ${x} #{y} "
     "{{_z_}} {{_z|upper_}} {%_if_a_%} <%=_b_%> %n %1 %L2 %% $HOME %PATH% __count__ :smile:"
-    " {n,_plural,_one_{#_f}_other_{#_g}}"
 ).split()
 ADDRESSES = "https://a.org/b?c=1 www.foo.de/x me@x.org https://e.org/w_(x)".split()
 SYMBOLS = "😀 👍🏽 👨\u200d👩\u200d👧 🇩🇪 ✓ → ♥ 1️⃣".split()

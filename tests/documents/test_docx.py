@@ -1,5 +1,7 @@
 """DOCX: what has no text stays at its place, and the XML around a translation is what it was."""
 
+# ruff: noqa: E501 - runs of XML are easier to read in one line
+
 import io
 import random
 import re
@@ -264,3 +266,30 @@ def both(content):
 )
 def test_time_grows_in_line(make, size):
     assert grows_in_line(lambda n: packed(make(n)), both, size)
+
+
+RAISED = '<w:rPr><w:vertAlign w:val="superscript"/></w:rPr>'
+
+
+@pytest.mark.parametrize("order, words", [(forward, "THE TRAIN LEAVES"), (backward, "LEAVES TRAIN THE")])
+def test_superscript_numbers_behind_words_are_marks_of_notes(order, words):
+    body = f"<w:p>{run('the train')}{run('1', RAISED)}{run(' leaves')}</w:p>"
+    found = translated(body, order)
+    assert [s.text for p in read_document(packed(body), "docx").passages for s in p.sentences] == ["the train leaves"]
+    assert re.sub("<[^>]*>", "", found) == words.replace("TRAIN", "TRAIN1") and f"{RAISED}<w:t>1</w:t>" in found
+    found = translated(f"<w:p>{run('5 m')}{run('2', RAISED)}{run(' of the 1')}{run('st', RAISED)}</w:p>")
+    assert re.sub("<[^>]*>", "", found) == "5 M2 OF THE 1ST"
+
+
+@pytest.mark.parametrize("order, words", [(forward, "BIG TRAIN"), (backward, "TRAIN BIG")])
+def test_texts_with_readings_are_translated_and_readings_kept(order, words):
+    ruby = "<w:r><w:ruby><w:rubyPr/><w:rt><w:r><w:t>tren</w:t></w:r></w:rt><w:rubyBase><w:r><w:t>{}</w:t></w:r></w:rubyBase></w:ruby></w:r>"
+    found = translated(f"<w:p>{run('the ')}{ruby.format('big train')}{run(' leaves')}</w:p>", order)
+    assert ruby.format(words) in found and len(re.findall("THE|LEAVES", found)) == 2
+
+
+def test_descriptions_of_pictures_are_translated_but_no_names_of_files():
+    picture = '<w:r><w:drawing><wp:docPr xmlns:wp="urn:wp" id="1" name="a b" descr="{}" title=\'{}\'/><pic:cNvPr xmlns:pic="urn:p" descr="C:\\a b.png"/></w:drawing></w:r>'
+    for around in (run("see "), ""):
+        found = translated(f"<w:p>{around}{picture.format('a &quot;tree&quot;', 'one')}</w:p>", backward)
+        assert picture.format("&quot;TREE&quot; A", "ONE") in found

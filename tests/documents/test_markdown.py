@@ -223,3 +223,31 @@ def both(content):
 )  # fmt: skip
 def test_time_grows_in_line(piece):
     assert grows_in_line(lambda n: (piece * n).encode(), both, 300)
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("> [!NOTE]\n> one two\n> three\n", "> [!NOTE]\n> THREE TWO ONE\n"),
+        ("> [!tip]- one two\n> three\n", "> [!tip]- TWO ONE\n> THREE\n"),
+        ('!!! note "one two"\n    three four\n    five\n\n    six `x`\n\n        code\n\nend it\n',
+         '!!! note "TWO ONE"\n    FIVE FOUR THREE\n\n    SIX `x`\n\n        code\n\nIT END\n'),
+        ("??? tip\n\n    one two\n\n    !!! note\n        three four\n", "??? tip\n\n    TWO ONE\n\n    !!! note\n        FOUR THREE\n"),
+        ('=== "one two"\n\n    - three four\n', '=== "TWO ONE"\n\n    - FOUR THREE\n'),
+        ("one two\n:   three four\n\n    five six\n\n:   seven\n", "TWO ONE\n:   FOUR THREE\n\n    SIX FIVE\n\n:   SEVEN\n"),
+        ("[TOC]\n\none two\n", "[TOC]\n\nTWO ONE\n"),
+        ("*[HTML]: one two\n*[W3C]:  three four\n", "*[HTML]: TWO ONE\n*[W3C]:  FOUR THREE\n"),
+        ("$$\na_b\n=\n- c d\n\n\\\\\n$$\n\none two\n", "$$\na_b\n=\n- c d\n\n\\\\\n$$\n\nTWO ONE\n"),
+        ("\\begin{equation}\nx_1\n\n= y\n\\end{equation}\none two\n", "\\begin{equation}\nx_1\n\n= y\n\\end{equation}\nTWO ONE\n"),
+        ("one \\begin{a*}x_1\\end{a*} two :smile: :+1: at 10:30:20\n", "10:30:20 :smile: :+1: AT \\begin{a*}x_1\\end{a*} TWO ONE\n"),
+        ('one two\n{{< figure src="a b.png" >}}\nthree four\n', 'TWO ONE\n{{< figure src="a b.png" >}}\nFOUR THREE\n'),
+        ('one {{< ref "a_b" >}} {{% c d %}} {{ page.my_title }} two\n', '{{< ref "a_b" >}} {{% c d %}} {{ page.my_title }} TWO ONE\n'),
+        ("[![one two](a_b.svg)](https://a.org)\n![three](c.svg)\nfour five\n", "[![TWO ONE](a_b.svg)](https://a.org)\n![THREE](c.svg)\nFIVE FOUR\n"),
+        ("```\n!!! note\n    one\n$$\n```\n\n~~~\n: one\n~~~\n", "```\n!!! note\n    one\n$$\n```\n\n~~~\n: one\n~~~\n"),
+        ("one two\n=== \n\n=== no\n", "TWO ONE\n=== \n\nNO ===\n"),
+    ],
+)  # fmt: skip
+def test_blocks_of_dialects_stay(text, expected):
+    for end in ("\n", "\r\n"):
+        assert same(text.replace("\n", end).encode()) == text.replace("\n", end).encode()
+        assert translated(text.replace("\n", end), backward, str.upper) == expected.replace("\n", end)

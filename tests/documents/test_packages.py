@@ -249,3 +249,35 @@ def test_time_grows_in_line(form, make, size):
         document.write(["a" + p.source for p in document.passages])
 
     assert grows_in_line(lambda n: packed(form, make(n)), both, size)
+
+
+RAISED = '<office:automatic-styles><style:style xmlns:style="urn:s" style:name="T1"><style:text-properties style:text-position="super 58%"/></style:style></office:automatic-styles>'
+PICTURE = '<p:pic><p:cNvPr id="3" name="x" descr="{}"/></p:pic>'
+
+
+@pytest.mark.parametrize(
+    "form, body, expected",
+    [
+        ("odt", f'{RAISED}<text:p>the train<text:span text:style-name="T1">1</text:span> leaves</text:p>',
+         f'{RAISED}<text:p>LEAVES TRAIN<text:span text:style-name="T1">1</text:span> THE</text:p>'),
+        ("pptx", f'<a:p>{R.format("the train")}<a:r><a:rPr baseline="30000"/><a:t>1</a:t></a:r>{R.format(" leaves_x000B_at nine")}</a:p>{PICTURE.format("a tree")}',
+         f'<a:p>{R.format("LEAVES TRAIN")}<a:r><a:rPr baseline="30000"/><a:t>1</a:t></a:r>{R.format(" THE")}{R.format("_x000B_")}{R.format("NINE AT")}</a:p>{PICTURE.format("TREE A")}'),
+        ("epub", "<p>the <ruby>train<rt>x</rt></ruby> leaves<a epub:type='noteref' href='#a'>1</a> now</p>",
+         "<p>NOW LEAVES<a epub:type='noteref' href='#a'>1</a> <ruby>TRAIN<rt>x</rt></ruby> THE</p>"),
+    ],
+)  # fmt: skip
+def test_notes_readings_breaks_and_pictures(form, body, expected):
+    assert body_of(form, body, backward) == expected
+
+
+def test_pages_of_a_book_have_the_language_of_the_book():
+    page = '<html xmlns="http://www.w3.org/1999/xhtml" xml:lang="{0}-US" lang="{0}"><body xml:lang="{0}"><p xml:lang="la">et</p><p>{1}</p></body></html>'
+    about = (
+        '<package xml:lang="{0}" xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:language>{0}</dc:language></package>'
+    )
+    parts = {"META-INF/container.xml": "", "b.xhtml": page.format("en", "one"), "c.xhtml": page.format("fr", "")}
+    content = zipped("epub", {**parts, "a.opf": about.format("en"), "media/a.png": bytes(range(256))})
+    found = translated("epub", content, backward, ("en", "de"))
+    assert part_of(found, "b.xhtml") == page.format("de", "ONE").replace("de-US", "de").replace(">et<", ">ET<")
+    assert part_of(found, "c.xhtml") == page.format("fr", "").replace(">et<", ">ET<")
+    assert part_of(found, "a.opf") == about.format("de")

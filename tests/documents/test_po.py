@@ -164,3 +164,13 @@ def both(content):
 )
 def test_time_grows_in_line(make, size):
     assert grows_in_line(lambda n: (header() + make(n)).encode(), both, size)
+
+
+def test_messages_and_tabs_beside_tags_keep_their_syntax(tmp_path):
+    text = header() + 'msgid "{n, plural, one {# file} other {# <b>files</b>}}"\nmsgstr ""\n\n'
+    text += 'msgid "<b>open</b>\\tCtrl+O"\nmsgstr ""\n\nmsgid "copy <file> to <dir> now"\nmsgstr ""\n\n'
+    text += 'msgid "{n, plural, one {x}"\nmsgstr ""\n'
+    found = translated(text, change=lambda one: " ".join(one.upper().split()))
+    assert 'msgstr "{n, plural, one {# FILE} other {# <b>FILES</b>}}"' in found and "<b>OPEN</b>\\tCTRL+O" in found
+    assert '"COPY <file> TO <dir> NOW"' in found and found.count("fuzzy") == 3 and found.endswith('x}"\nmsgstr ""\n')
+    check(found, tmp_path)

@@ -1,5 +1,7 @@
 """SubRip: speakers, codes, music and tags stay where they are; and time grows in line."""
 
+# ruff: noqa: E501 - files are easier to read in long lines
+
 import pytest
 
 from nmt.documents.document import read_document
@@ -92,3 +94,48 @@ def both(content):
 )
 def test_time_grows_in_line(make, size):
     assert grows_in_line(lambda n: make(n).encode(), both, size)
+
+
+def whole(text, form="srt"):
+    """The translation of a file, backward and in capitals, and what is left of it."""
+    document = read_document(text.encode(), form)
+    new = [p.joined([by_words(s.asked, backward, str.upper) for s in p.sentences]) for p in document.passages]
+    return document.write(new).decode(), document.left
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1\n00:00:01,000 --> 00:00:02,000\na one\n2\n00:00:02,000 --> 00:00:03,000\nb two\n",  # no blank line
+        "\ufeff1\r\n00:00:20 --> 00:00:24\r\na one\r\n\r\n2\r\n00:00:25,1 --> 00:00:26,123\r\nb two\r\n",  # no milliseconds
+        "1\n00:00:01.000 --> 00:00:02.000\na one\n\n2\n0:0:3,5 --> 0:0:4,5\nb two\n",  # dots, single digits
+        "1\n00:01,000 --> 00:02,000\na one\n\n2\n00:05 -> 00:06\nb two",  # no hours, another arrow, no line break
+        "1\n00:00:01,000 --> 00:00:02,000\n\na one\n\nb two\n\n",  # an empty first line, a blank line within
+        "1\n00:00:01 --> 00:00:02  X1:100 X2:200 Y1:1 Y2:2\na one\n\n\n\n2\n\n00:00:03:000 --> 00:00:04:000\n\nb two\n\n\n",
+        "00:00:01,000 --> 00:00:02,000\na one\n\n00:00:02,000 --> 00:00:03,000\nb two\n",  # no numbers
+        "1\n00:00:01,000 --> 00:00:02,000\na one\n\ufeff2\n00:00:02,000 --> 00:00:03,000\nb two\n",  # two files in one
+        "WEBVTT\n\n00:01.000 --> 00:02.000 align:start\na one\n2\n00:02.000 --> 00:03.000\nb two\n\nNOTE a one\n",
+    ],
+)
+def test_cues_as_tools_write_them_are_translated_and_nothing_else(text):
+    found, left = whole(text, "vtt" if text.startswith("WEBVTT") else "srt")
+    assert found == text.replace("a one", "ONE A", 1).replace("b two", "TWO B") and not left
+
+
+def test_times_in_the_text_of_a_cue_are_text():
+    text = "1\n00:00:01,000 --> 00:00:02,000\nJump to 00:01:23,456 --> 00:01:25,000 now\n10:30 -> 11:00 lunch\n"
+    found = whole(text)[0].split("\n", 2)[2]
+    assert sorted(found.split()) == sorted(text.split("\n", 2)[2].upper().split())
+
+
+def test_cues_that_cannot_be_read_are_counted():
+    text = "1\n00:00:01 --> soon\na one\n\n2\n00:00:02,000 --> 00:00:03,000\nb two\n\n3\n00:0x:02,000 --> 9\nc\n"
+    found, left = whole(text)
+    assert found == text.replace("b two", "TWO B") and left == {"cues without times that can be read": 2}
+
+
+def test_readings_of_ruby_in_subtitles_are_kept():
+    text = "WEBVTT\n\n00:01.000 --> 00:02.000\nhe <ruby>said<rt>so</rt></ruby> it\n"
+    assert whole(text, "vtt")[0] == text.replace(
+        "he <ruby>said<rt>so</rt></ruby> it", "IT <ruby>SAID<rt>so</rt></ruby> HE"
+    )

@@ -1,5 +1,7 @@
 """Documents come back whole: every tag once, well-formed if they were, bytes outside of texts as they were."""
 
+# ruff: noqa: E501 - files are easier to read in long lines
+
 import html
 import random
 import re
@@ -11,7 +13,7 @@ import pytest
 from nmt.documents import read_passage
 from nmt.documents.document import read_document
 from nmt.inference.translation import Translation
-from tests.documents.test_passages import backward, by_stops, by_words, translated
+from tests.documents.test_passages import backward, by_stops, by_words, forward, translated
 
 
 def through(content, form, change=lambda sentence: by_words(sentence, backward), splitter=None):
@@ -292,3 +294,104 @@ def test_files_in_no_encoding_that_is_known_are_a_line():
     for content in (b"<p>\xff\xfe", b'<meta charset="utf-8"><p>\xff', b'<meta charset="nonsense"><p>\xe4'):
         with pytest.raises(DataError, match="must be UTF-8"):
             read_document(content, "html")
+
+
+STRINGS = r"""<resources xmlns:xliff="urn:oasis:names:tc:xliff:document:1.2">
+<string name="a">don\'t wait, me@x.org</string><string name="b">one\ntwo \u0040home \"hi\" why?</string>
+<string name="c">@string/other</string><string name="d">?android:attr/x_y</string><string name="e">@null</string>
+<string name="f"><![CDATA[<b>so</b> it\'s & <a href="x">me</a>]]></string><string name="g">  <![CDATA[or so\n no]]> </string>
+<string name="h">"it's  here"</string><string name="i">\@home at \?x</string><string name="j" translatable="false">don\'t</string>
+<string name="k">see <xliff:g id="n" example="Bob">%1$s</xliff:g>, it\'s</string>
+<string-array name="l"><item>one two</item><item>@string/a</item></string-array>
+<plurals name="m"><item quantity="one">a file</item><item quantity="other">the files\n</item></plurals>
+<string name="n">{n, plural, one {it\'s # file} other {# files}}</string><string name="o">a &lt;b>bold&lt;/b> \\ one</string>
+<string name="p">\uD83D\uDE00 so \u00e9</string></resources>"""
+
+
+def test_strings_of_android_are_read_and_written_with_their_escapes():
+    found = through(STRINGS.encode(), "xml", lambda sentence: by_words(sentence, forward, str.upper)).decode()
+    expected = STRINGS
+    changed = [
+        (r"don\'t wait, me@x.org", r"DON\'T WAIT, me@x.org"), (r"one\ntwo \u0040home \"hi\" why?", r"ONE\nTWO @HOME \"HI\" WHY?"),
+        (r"<b>so</b> it\'s & ", r"<b>SO</b> IT\'S & "), (">me</a>", ">ME</a>"), (r"or so\n no", r"OR SO\n NO"),
+        ('"it\'s  here"', r'"IT\'S HERE"'), (r"\@home at \?x", r"\@HOME AT ?X"), ("see <", "SEE <"), (r", it\'s<", r", IT\'S<"),
+        ("one two", "ONE TWO"), (">a file<", ">A FILE<"), (r"the files\n", r"THE FILES\n"),
+        (r"{it\'s # file} other {# files}", r"{IT\'S # FILE} other {# FILES}"),
+        (r"a &lt;b>bold&lt;/b> \\ one", r"A &lt;b>BOLD&lt;/b> \\ ONE"), (r"\uD83D\uDE00 so \u00e9", "\U0001f600 SO \u00c9"),
+    ]  # fmt: skip
+    for before, after in changed:
+        assert expected.count(before) == 1, before
+        expected = expected.replace(before, after)
+    assert found == expected
+    assert through(STRINGS.encode(), "xml", unchanged).decode() == STRINGS
+
+
+def test_what_android_would_misread_is_escaped():
+    answers = iter(["@d'a", '"it\\', "?b", "]]>"])
+    text = '<resources><string name="a">one two</string><string name="b">one</string><string name="c"><![CDATA[one]]></string></resources>'
+    found = through(
+        text.encode(), "xml", lambda sentence: Translation(" ".join(next(answers) for _ in sentence.split()), 0.0, 0.0)
+    )
+    assert re.findall(r">([^<>]+)</", found.decode())[:2] == ["\\@d\\'a \\\"it\\\\", "\\?b"]
+    assert texts_of(found)[-1][2] == "]]>"
+
+
+def test_preserved_space_and_cdata_of_xml_are_text():
+    text = (
+        '<root><data xml:space="preserve"><value>first line.\nsecond <b>line</b>.\n\n- item\tone&#10;two</value></data>'
+    )
+    text += "<data><value>one\ntwo</value></data><d><![CDATA[<p>one <b>two</b></p><script>no</script>]]></d></root>"
+    found = through(text.encode(), "xml", lambda sentence: by_words(sentence, forward, str.upper)).decode()
+    for a in ("first line", "second", "line</b>", "item", "one&#10;two", "one <b>two</b>"):
+        text = text.replace(a, re.sub(r"(?<![&</])\b[a-z]{2,}", lambda m: m[0].upper(), a))
+    assert found == text.replace("one\ntwo", "ONE TWO")
+
+
+@pytest.mark.parametrize("markup", ["html", "xml", "text"])
+def test_messages_in_any_text_keep_their_syntax(markup):
+    text = "you have {n, plural,\n one {# file}\n other {# files, {who}}} now"
+    assert translated(text, markup) == "YOU HAVE {n, plural,\n one {# FILE}\n other {# FILES, {who}}} NOW"
+    assert translated(text, markup, backward) == "HAVE YOU {n, plural,\n one {# FILE}\n other {# {who} FILES,}} NOW"
+    assert (
+        translated("it's {a, select, other {one, don't {who}}}", markup) == "IT'S {a, select, other {ONE, DON'T {who}}}"
+    )
+    # An apostrophe before a brace would begin a quotation.
+    assert "\u2019{who}" in translated(
+        "{a, select, other {of {who} it}}", markup, change=lambda w: w.replace("{", "l'{")
+    )
+
+
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ('the train<sup><a href="#n1">[1]</a></sup> leaves', "the train leaves"),
+        ('the train<sup id="a"><a href="#n1"><span>[</span>note 2<span>]</span></a></sup> leaves', "the train leaves"),
+        ("the train leaves.<sup>1</sup>", "the train leaves."),
+        ("the train<sup>1,2</sup> leaves<sup>a</sup>", "the train leaves"),
+        ('"the train"<sup>*</sup> leaves<sup>\u2020</sup>', '"the train" leaves'),
+        ('the train<a href="#n"><sup>1</sup></a> leaves<a href="#n">[2]</a>', "the train leaves"),
+        ("in 1998<sup>[3]</sup><sup>[4]</sup> it", "in 1998 it"),
+        ("<sup>1</sup> see it", "see it"),
+        ("1<sup>st</sup> H<sub>2</sub>O", "1st H2O"),
+        (
+            "5 m<sup>2</sup>, 3 cm<sup>2</sup>, x<sup>2</sup>, 10<sup>6</sup>, sin<sup>2</sup>",
+            "5 m2, 3 cm2, x2, 106, sin2",
+        ),
+        ("XIX<sup>e</sup> M<sup>me</sup> (a+b)<sup>2</sup>", "XIXe Mme (a+b)2"),
+        ("<sup>1</sup>/<sub>2</sub> <sup>14</sup>C", "1/2 14C"),
+        ("the <ruby>big train<rt>tren</rt></ruby> leaves", "the big train leaves"),
+        ("the <ruby>train<rp>(</rp><rt>tren</rt><rp>)</rp></ruby> leaves", "the train leaves"),
+        ("the <ruby><rb>train</rb><rt>a</rt><rtc><rt>b</rt></rtc></ruby> leaves", "the train leaves"),
+        ("the <ruby>train<rt>tren</ruby> leaves", "the train leaves"),
+        ("the <ruby>train<rp>(<rt>tren<rp>)</ruby> leaves", "the train leaves"),
+    ],
+)
+def test_marks_of_notes_and_readings_are_no_words(text, words):
+    (sentence,) = read_passage(f"<p>{text}</p>", "html").sentences
+    assert sentence.text == words
+    for order in (forward, backward):
+        found = translated(f"<p>{text}</p>", "html", order)
+        for mark in re.findall(r"<sup.*?</sup>|<rt>\w+|<rtc>.*?</rtc>|<rp>.", text):
+            assert mark.casefold() in found.casefold()
+            if sentence.text.isalpha():
+                assert mark in found

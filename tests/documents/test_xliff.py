@@ -1,5 +1,9 @@
 """XLIFF: what counts as translated, states, languages, CDATA, encodings; and that time grows in line."""
 
+# ruff: noqa: E501 - files are easier to read in long lines
+
+import re
+
 import pytest
 
 from nmt.documents.document import read_document
@@ -161,3 +165,99 @@ def test_the_command_refuses_a_file_of_other_languages(tmp_path):
     )
     assert result.exit_code != 0 and "must be the model's, yy, got zz-AA" in result.output
     assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    "text, target",
+    [
+        ('<source>five <g id="1">six</g></source><target><g id="1"></g></target>', 'FIVE <g id="1">SIX</g>'),
+        (
+            '<source>one two</source><target><mrk mtype="seg" mid="1"/></target>',
+            '<mrk mtype="seg" mid="1">ONE TWO</mrk>',
+        ),
+        ('<source>one <x id="1"/></source><target> <x id="1"/> </target>', 'ONE <x id="1"/>'),
+        ("<source>one <ph>code</ph></source><target><ph>code</ph></target>", "ONE <ph>code</ph>"),
+        ("<source>a &amp; b</source><target state='new'>a  &#38; b</target>", "A &amp; B"),
+    ],
+)
+def test_a_target_without_text_or_with_the_same_text_is_no_translation(text, target):
+    found = translated(whole(f"<trans-unit>{text}</trans-unit>"))
+    assert f">{target}</target>" in found
+
+
+def test_segments_without_text_are_filled_and_others_stay():
+    segment = '<mrk mtype="seg" mid="{}">{}</mrk>'
+    source = "<source>one. two <g id='1'>x</g></source><seg-source>{} {}</seg-source>"
+    source = source.format(segment.format(1, "one."), segment.format(2, "two <g id='1'>x</g>"))
+    for former, new in (("Eins.", "Eins."), ("", "ONE.")):
+        target = f'<target state="new">{segment.format(1, former)} <mrk mtype="seg" mid="2"/></target>'
+        filled = f"{segment.format(1, new)} {segment.format(2, 'TWO <g id=' + chr(39) + '1' + chr(39) + '>X</g>')}"
+        found = translated(whole(f"<trans-unit>{source}{target}</trans-unit>"))
+        assert f'<target state="needs-review-translation">{filled}</target>' in found
+    done = f"<trans-unit>{source}<target>{segment.format(1, 'Eins.')} {segment.format(2, 'Zwei')}</target></trans-unit>"
+    assert translated(whole(done)) == whole(done)
+
+
+LINES = "First line.\nSecond &lt;b&gt;line&lt;/b&gt;.\n\n- item\tone&#10;two"
+
+
+@pytest.mark.parametrize("where", ["unit", "source", "file"])
+def test_lines_of_preserved_space_stay_and_a_new_target_repeats_it(where):
+    space = ' xml:space="preserve"'
+    unit = f"<trans-unit{space * (where == 'unit')}><source{space * (where == 'source')}>{LINES}</source></trans-unit>"
+    found = translated(whole(unit, file=(space * (where == "file")).strip()))
+    target = LINES.upper().replace("&LT;B&GT;", "&lt;b&gt;").replace("&LT;/B&GT;", "&lt;/b&gt;")
+    assert f"<target{space * (where == 'source')}>{target}</target>" in found
+
+
+PLURAL = "{VAR_PLURAL, plural, =1 {one item} other {<x id='I'/> items}}"
+
+
+@pytest.mark.parametrize(
+    "source, target",
+    [
+        (PLURAL, "{VAR_PLURAL, plural, =1 {ONE ITEM} other {<x id='I'/> ITEMS}}"),
+        (f"{{VAR_SELECT, select, male {{his {PLURAL}}} other {{<g id='1'>their</g> item}}}}",
+         "{VAR_SELECT, select, male {HIS {VAR_PLURAL, plural, =1 {ONE ITEM} other {<x id='I'/> ITEMS}}} other {<g id='1'>THEIR</g> ITEM}}"),
+        ("you have {n, plural, offset:1 =0 {nothing} one {# file of {name}} other {# files}}, dear",
+         "YOU HAVE {n, plural, offset:1 =0 {NOTHING} one {# FILE OF {name}} other {# FILES}}, DEAR"),
+        ("{n, selectordinal, one {#st place} other {at {d, date, short}}}", "{n, selectordinal, one {#ST PLACE} other {AT {d, date, short}}}"),
+        ("{n, plural, other {'{'raw'}' it''s {{m}} ago}}", "{n, plural, other {'{'RAW'}' IT''S {{m}} AGO}}"),
+    ],
+)  # fmt: skip
+def test_messages_keep_their_syntax(source, target):
+    def change(text):
+        return re.sub(r"(?<![{\w])[a-z]+", lambda one: one[0].upper(), text)
+
+    found = translated(whole(f"<trans-unit><source>{source}</source></trans-unit>"), change=change)
+    assert f"<target>{target}</target>" in found
+
+
+@pytest.mark.parametrize("text", ["{n, plural, one {x}", "{0,choice,0#no|1#one {0}}", "{n, plural, one {a} {b}}"])
+def test_a_message_that_cannot_be_read_stays_untranslated_and_is_counted(text):
+    unit = whole(f"<trans-unit><source>{text}</source></trans-unit><trans-unit><source>hi</source></trans-unit>")
+    document = read_document(unit.encode(), "xliff")
+    assert document.left == {"ICU messages that cannot be read": 1}
+    assert translated(unit) == unit.replace("hi</source>", "hi</source><target>HI</target>")
+
+
+def test_strict_writes_nothing_and_without_it_a_warning_is_given(tmp_path):
+    from click.testing import CliRunner
+
+    from nmt.cli.commands.translate import translate
+    from tests.saved_models import sentences, write_folder
+
+    folder = write_folder(tmp_path / "model", seed=6)
+    source, out = tmp_path / "a.xlf", tmp_path / "b.xlf"
+    units = f"<trans-unit><source>{sentences(1, seed=5)[0]}</source></trans-unit>"
+    units += "<trans-unit><source>{n, plural, one {x}</source></trans-unit>"
+    source.write_text(whole(units, file=""), "utf-8")
+    command = [str(folder), str(source), "--format", "xliff", "--no-split", "-o", str(out)]
+    result = CliRunner().invoke(translate, [*command, "--strict"])
+    assert result.exit_code != 0 and not out.exists()
+    assert "must be all translated, got 1 ICU messages that cannot be read" in result.output
+    result = CliRunner().invoke(translate, command)
+    assert result.exit_code == 0 and out.exists()
+    assert "a.xlf: left untranslated: 1 ICU messages that cannot be read" in result.stderr
+    result = CliRunner().invoke(translate, [str(folder), str(source), "--strict"])
+    assert result.exit_code == 2 and "--strict is for a document" in result.output

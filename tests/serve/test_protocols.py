@@ -350,6 +350,15 @@ def test_files(server, lines, expected):
     assert "must end in one of" in server.refused("/translate_file", bad, headers=kind)[1]
 
 
+def test_what_of_a_file_is_left_untranslated_is_told(server, lines):
+    for more, told in (("", None), ("{n, plural, one {x}", "1 ICU messages that cannot be read")):
+        unit = "<trans-unit><source>{}</source></trans-unit>"
+        content = f'<xliff version="1.2"><file><body>{unit.format(lines[0])}{unit.format(more)}</body></file></xliff>'
+        body, headers = multipart("a.xlf", content.encode(), source="en", target="de")
+        for path in ("/translate_file", "/api/file"):
+            assert server.json(path, body, headers=headers).get("untranslated") == told
+
+
 @pytest.mark.parametrize("suffix", ["vtt", "md", "html", "pptx", "odt", "ods", "odp", "epub"])
 def test_files_of_each_format(server, lines, expected, suffix):
     """The translation is in the file that comes back, and in its own format; files in zip archives are packed again."""

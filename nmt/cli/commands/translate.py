@@ -82,6 +82,7 @@ _CHUNK_BATCHES = 32
     is_flag=True,
     help="Leave numbers of a document as the model writes them, even if they are wrong.",
 )
+@click.option("--strict", is_flag=True, help="Write no document of which something cannot be read and translated.")
 @writes("--alignments", text="Also write word alignments, as 0-0 1-2 ...")
 @click.option(
     "--alignment-type",
@@ -275,6 +276,8 @@ def _check(source: str, model_dir: str, options: dict[str, Any]) -> None:
     tell_needs()
     if options["form"] != "lines":
         check_document_options(source, options)
+    elif options["strict"]:
+        raise click.UsageError("--strict is for a document; name its format by --format.")
     if options["output"] != "-":
         check_output(options["output"], "-o")
     parallel = ("prefix", "constraints", "glossary", "forbid", "dictionary")

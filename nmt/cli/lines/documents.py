@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nmt.cli.lines.streams import STDOUT, STDOUT_NAME, output_lines, telling_notices, write_errors
+from nmt.cli.lines.streams import STDOUT, STDOUT_NAME, output_lines, tell, telling_notices, write_errors
 from nmt.errors import DataError
 from nmt.system.files import explain, replacing
 from nmt.system.lines import STDIN, source_name
@@ -44,7 +44,7 @@ def translate_document(
     DataError."""
     from nmt.cli.lines.meter import Meter
     from nmt.documents import MENDED, sentence_splitter
-    from nmt.documents.document import format_of, read_document
+    from nmt.documents.document import format_of, left_text, read_document
     from nmt.inference.pipeline import check_no_factors
 
     check_no_factors(translator, "--format")
@@ -53,6 +53,11 @@ def translate_document(
     languages = translator.config.data.src.lang, translator.config.data.tgt.lang
     numbers = not options["leave_numbers"]
     document = read_document(_read(source), form, source_name(source), splitter, languages, numbers=numbers)
+    if document.left and options["strict"]:
+        left = left_text(document.left)
+        raise DataError(
+            f"{source_name(source)}: must be all translated, got {left}; correct them or leave --strict out"
+        )
     sentences = [one for passage in document.passages for one in passage.sentences]
     found: list[Translation] = []
     size = _CHUNK_BATCHES * search["batch_size"]
@@ -71,6 +76,8 @@ def translate_document(
     rest = iter(found)
     texts = [passage.joined([next(rest) for _ in passage.sentences]) for passage in document.passages]
     _write(options["output"], document.write(texts))
+    if document.left:
+        tell(f"warning: {source_name(source)}: left untranslated: {left_text(document.left)}")
 
 
 def _translated(

@@ -9,12 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from nmt.documents.document import Document, File
 from nmt.documents.encodings import utf8_text
 from nmt.documents.formats.html import html_passages
 from nmt.documents.formats.loose_tags import inline_tokens
+from nmt.documents.formats.markdown_dialects import TITLE, as_common_mark
 from nmt.documents.passage import Passage
 from nmt.documents.sentences import Splitter
 from nmt.documents.tagged_text import Token, tagged_passage
@@ -31,7 +33,9 @@ _BREAK = re.compile(r"\r\n?|\n")
 _TICKS = re.compile("`+")
 _ATOM = re.compile(
     r"\\(?!<)[!-/:-@\[-`{-~]"  # an escaped character, which begins nothing
-    r"|(?P<alone>\\<|<[A-Za-z][A-Za-z0-9.+-]{1,31}:[^\s<>]*>|<[^\s<>@]+@[^\s<>@]+>)"  # no tag, or an address
+    r"|(?P<alone>\{\{[^{}]{1,400}+\}\}|\{%[^{}]{1,400}+%\}"  # a shortcode or a variable of a template
+    r"|\\begin\{(?P<env>\w{1,30}\*?)\}[^\x02-\x04]{0,2000}?\\end\{(?P=env)\}"
+    r"|\\<|<[A-Za-z][A-Za-z0-9.+-]{1,31}:[^\s<>]*>|<[^\s<>@]+@[^\s<>@]+>)"  # no tag, or an address
     r"|(?P<close>\]\[(?!\^)[^\[\]]+\]"  # the end of a link: with a label, or with an address and perhaps a title
     r"|\]\(\s*+(?:<[^<>\n]*>|(?:[^\s()<\\]|\\.|\([^\s()]*\))*+)"
     r"(?:\s++(?:\"(?:[^\"\\]|\\.)*+\"|'(?:[^'\\]|\\.)*+'|\([^()]*\)))?+\s*+\))"
@@ -40,12 +44,17 @@ _INLINE = re.compile(
     r"(?P<escape>\\[!-/:-@\[-`{-~])"
     r"|(?P<wall>(?:(?<! ) {2,}+|\\)\n)"
     r"|(?P<alone>(?:\{[\w:.+-]{1,80}\})?\x02\d+\x03(?:\s+\x02\d+\x03)*+|\{[#.][^{}\n]{1,200}\}|:{3}[^\n]*"
-    r"|\[\^[^\s\[\]]{1,80}\]:?|\[[ xX]\](?=\s)|\$\$[^$]+\$\$|\$(?![\s$])[^$\n]*[^\s$\\]\$(?!\d)"
+    r"|\[\^[^\s\[\]]{1,80}\]:?|\[[ xX]\](?=\s)|(?<!\w):(?=[+-]?\w)[\w+-]{1,50}:(?!\w)|\$\$[^$]+\$\$"
+    r"|\$(?![\s$])[^$\n]*[^\s$\\]\$(?!\d)"
     r"|https?://[^\s<>\"\x02\x04]*[^\s<>\".,;:!?)\]}'*_\x02\x04])"
     r"|(?P<open>!?\[)|(?P<close>\](?:\[\])?|\x04\d+\x03)|(?P<emphasis>\*+|~~|(?<!\w)_++|(?<!_)_++(?!\w))"
 )
 _LABEL = re.compile(r"\[([^\[\]]+)\](?:\[\]|(?!\[))")
 """A reference by its text: when the text is translated, its label must be written as well."""
+_LINE_START = re.compile(r"(\[![A-Za-z-]{1,30}\][+-]?)[ \t]*|\*\[[^\[\]]{1,80}\]:[ \t]*")
+"""Beginnings of an alert and of an abbreviation's meaning."""
+_BADGES = re.compile(r"(?:\[?!\[[^\[\]]*+\]\([^()]*+\)(?:\]\([^()]*+\))?+[ \t]*+)++")
+"""A line of pictures, such as badges."""
 _CELLS = ("th_open", "td_open")
 _MARK = re.compile(r"[\x02\x04](\d+)\x03")
 _ESCAPES = str.maketrans({sign: f"\\{sign}" for sign in "\\`*_[]<"})
@@ -109,7 +118,7 @@ def _units(text: str, file: File) -> Iterator[_Unit]:
     at = front.end() if front else 0
     bounds = [at, *(found.end() for found in _BREAK.finditer(text, at)), len(text)]
     lines = [text[a:b] for a, b in zip(bounds, bounds[1:], strict=False)]
-    blocks, is_label = _blocks(text[at:])
+    blocks, is_label = _blocks("".join(as_common_mark(lines)))
     file.limits.check_elements(len(blocks), file.name)
     row = column = 0  # where to look for the next cell of a table
     for before, block in zip([None, *blocks], blocks, strict=False):
@@ -138,7 +147,31 @@ def _units(text: str, file: File) -> Iterator[_Unit]:
             begin = bounds[first : first + len(pieces)]
             starts = [bound + place for bound, place in zip(begin, places, strict=True)]
             ends = [start + len(piece) for start, piece in zip(starts, pieces, strict=True)]
-            yield _paragraph(text, begin, starts, ends, kind, file.splitter, is_label)
+            for a, b, shift in _groups(pieces) if kind == "paragraph_open" else [(0, len(pieces), 0)]:
+                own = [starts[a] + shift, *starts[a + 1 : b]]
+                yield _paragraph(text, begin[a:b], own, ends[a:b], kind, file.splitter, is_label)
+        elif kind == "heading_open" and (title := TITLE.match(lines[first])):  # of an admonition
+            start = bounds[first]
+            yield _paragraph(
+                text, [start], [start + title.start(1)], [start + title.end(1)], kind, file.splitter, is_label
+            )
+
+
+def _groups(pieces: list[str]) -> Iterator[tuple[int, int, int]]:
+    """Yield the lines [first, last) of a paragraph that are translated together, and how many characters of the first
+    line are kept: an alert's `[!NOTE]` is a line by itself, an abbreviation's `*[HTML]:` begins one."""
+    starts = {0: 0}
+    for n, piece in enumerate(pieces):
+        found = _LINE_START.match(piece)
+        if found:
+            starts[n] = found.end()
+        if _BADGES.fullmatch(piece) or (found and found[1]):
+            starts.setdefault(n, 0)
+            starts.setdefault(n + 1, 0)
+    starts.pop(len(pieces), None)
+    for a, b in pairwise([*sorted(starts), len(pieces)]):
+        if starts[a] < len(pieces[a]) or b > a + 1:
+            yield a, b, starts[a]
 
 
 def _paragraph(

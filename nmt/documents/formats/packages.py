@@ -14,7 +14,14 @@ from html import escape
 from nmt.documents.document import Document, File
 from nmt.documents.encodings import xml_as_utf8
 from nmt.documents.formats import html
-from nmt.documents.formats.paragraphs import Paragraph, is_language, is_paragraph
+from nmt.documents.formats.paragraphs import (
+    Description,
+    Paragraph,
+    is_description,
+    is_language,
+    is_paragraph,
+    raised_styles,
+)
 from nmt.documents.formats.xml_places import Element, count_elements, replaced, trees
 from nmt.errors import DataError
 
@@ -29,6 +36,9 @@ _PACKAGES = {
 }
 """For each format the part that every package has, without .xml, and the names of the parts with text (ECMA-376; ODF
 1.3; EPUB 3.3)."""
+_ROOT = re.compile(rb"<(?:\w+:)?(?:html|body|package|ncx)\s[^<>]*>")
+"""Tags around all text of a part of a book."""
+_LANGUAGE = re.compile(rb"""(\s(?:xml:)?lang\s*=\s*["'])([\w-]+)(["'])""")
 _HTML = re.compile(r"x?html?")
 _PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
 
@@ -48,6 +58,8 @@ def read(file: File) -> Document:
             return file.content
         rest = iter(texts)
         new = {name: part.write([next(rest) for _ in part.passages]) for name, part in parts.items()}
+        if file.form == "epub" and file.languages is not None and all(file.languages):
+            new = {name: _in_language(part, *file.languages) for name, part in new.items()}
         out = io.BytesIO()
         with zipfile.ZipFile(out, "w") as packed:
             for info in archive.infolist():
@@ -61,10 +73,15 @@ def read(file: File) -> Document:
 def _xml_part(part: File) -> Document:
     """Read a part in XML. A language that it declares becomes the target language."""
     data, back = xml_as_utf8(part.content, part.name)
-    paragraphs: list[Paragraph] = []
+    paragraphs: list[Paragraph | Description] = []
     languages: list[Element] = []
-    for tree in trees(data, part.name, lambda one: is_paragraph(one) or is_language(one), part.limits):
-        paragraphs += Paragraph.all_of(tree, data, part.splitter)
+    raised = raised_styles(data)
+
+    def wanted(one: Element) -> bool:
+        return is_paragraph(one) or is_language(one) or is_description(one)
+
+    for tree in trees(data, part.name, wanted, part.limits):
+        paragraphs += Paragraph.all_of(tree, data, part.splitter, raised)
         languages += [tree] if is_language(tree) and tree.inner < tree.end else []
 
     def write(texts: Sequence[str]) -> bytes:
@@ -76,7 +93,19 @@ def _xml_part(part: File) -> Document:
     return Document([one.passage for one in paragraphs], write)
 
 
-def _changes(paragraphs: Sequence[Paragraph], texts: Sequence[str]) -> list[tuple[int, int, bytes]]:
+def _in_language(content: bytes, source: str, target: str) -> bytes:
+    """Return a part of a book whose text as a whole, if it is said to be in the source language, is in the target's."""
+
+    def changed(found: re.Match[bytes]) -> bytes:
+        return _LANGUAGE.sub(lambda one: one[1] + target.encode() + one[3] if is_source(one[2]) else one[0], found[0])
+
+    def is_source(code: bytes) -> bool:
+        return re.split(b"[-_]", code)[0].lower() == re.split("[-_]", source)[0].lower().encode()
+
+    return _ROOT.sub(changed, content)
+
+
+def _changes(paragraphs: Sequence[Paragraph | Description], texts: Sequence[str]) -> list[tuple[int, int, bytes]]:
     """Return the byte ranges to replace; a changed paragraph includes the changes within it, as in text boxes."""
     changes: list[tuple[int, int, bytes]] = []
     for one, new in sorted(zip(paragraphs, texts, strict=True), key=lambda pair: pair[0].end):

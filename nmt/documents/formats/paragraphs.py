@@ -11,15 +11,20 @@ from __future__ import annotations
 import html
 import re
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from nmt.documents.formats.run_pieces import DRAWING, WORD, Item, Look, Piece, RunReader, behind_properties, pair
-from nmt.documents.formats.xml_places import Element, prefix_of, replaced, without_cdata
+from nmt.documents.formats.xml_places import Element, attribute_place, prefix_of, replaced, without_cdata
 from nmt.documents.passage import Passage
 from nmt.documents.sentences import Splitter
 from nmt.documents.tagged_text import Token, tagged_passage
+from nmt.documents.tokens.notes import notes_whole
 
 _MARK = re.compile(r"\x02(\d+)\x03")
+_RAISED = re.compile(r"superscript|baseline=\\?[\"'][1-9]", re.IGNORECASE)
+"""A part of the formatting of superscript text."""
+_STYLE_NAME = re.compile(rb'\bstyle:name="([^"]*)"')
+_FILE_NAME = re.compile(r"\A(?:\S*[/\\])?[^/\\]{1,100}\.(?:jpe?g|png|gif|bmp|tiff?|svg|[ew]mf|webp)", re.IGNORECASE)
 _NO_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 _DUBLIN_CORE = "http://purl.org/dc/elements/1.1/"
 _OPEN_DOCUMENT = "urn:oasis:names:tc:opendocument:xmlns:"
@@ -49,6 +54,11 @@ def is_paragraph(one: Element) -> bool:
     return above is None
 
 
+def is_description(one: Element) -> bool:
+    """Return whether an element may describe a picture of WordprocessingML, DrawingML or PresentationML."""
+    return one.name in ("docPr", "cNvPr")
+
+
 def is_language(one: Element) -> bool:
     """Return whether an element names the language of a book."""
     return one.name == "language" and one.space == _DUBLIN_CORE
@@ -57,32 +67,41 @@ def is_language(one: Element) -> bool:
 class Paragraph:
     """A paragraph that contains text."""
 
-    def __init__(self, whole: Element, content: bytes, splitter: Splitter | None) -> None:
+    def __init__(self, whole: Element, content: bytes, splitter: Splitter | None, raised: Set[str]) -> None:
         self._content, self._whole = content, whole
         self._prefix = prefix_of(content, whole)
         self.start, self.end = whole.start, whole.end
         has_runs = whole.space in WORD + DRAWING
-        reader: RunReader | MixedReader = (RunReader if has_runs else MixedReader)(whole, content)
+        reader = RunReader(whole, content) if has_runs else MixedReader(whole, content, raised)
         self._pieces = [*reader.pieces]
         pair(self._pieces)
         self._base: Look | None = reader.base
         self.passage: Passage = tagged_passage(
-            [
-                Token(one.kind, one.text if one.kind == "text" else f"\x02{n}\x03", one.key)
-                for n, one in enumerate(self._pieces)
-            ],
+            notes_whole(
+                [
+                    Token(one.kind, one.text if one.kind == "text" else f"\x02{n}\x03", one.key)
+                    for n, one in enumerate(self._pieces)
+                ],
+                lambda token: _RAISED.search(token.name) is not None,
+            ),
             splitter,
         )
 
     @classmethod
-    def all_of(cls, whole: Element, content: bytes, splitter: Splitter | None) -> list[Paragraph]:
-        """Return the paragraphs with text of an element: itself and those nested in it, such as those of text boxes."""
-        found = []
+    def all_of(
+        cls, whole: Element, content: bytes, splitter: Splitter | None, raised: Set[str]
+    ) -> list[Paragraph | Description]:
+        """Return the paragraphs with text of an element: itself and those nested in it, such as those of text boxes,
+        and descriptions of pictures. raised: names of styles of superscript text."""
+        found: list[Paragraph | Description] = []
         stack = [whole]
         while stack:
             one = stack.pop()
-            if is_paragraph(one) and one.inner < one.end and (new := cls(one, content, splitter)).passage.sentences:
-                found.append(new)
+            if is_paragraph(one) and one.inner < one.end:
+                new = cls(one, content, splitter, raised)
+                found += [new] if new.passage.sentences else []
+            elif is_description(one):
+                found += _descriptions(one, content, splitter)
             stack += reversed(one.children)
         return found
 
@@ -132,6 +151,32 @@ class Paragraph:
             found += [text] if text else []
             found += marks[n : n + 1]
         return found + list(marks[len(parts[::2]) :])
+
+
+class Description:
+    """An attribute that describes a picture: bytes [start, end) of the part, without quotes."""
+
+    def __init__(self, start: int, end: int, content: bytes, splitter: Splitter | None) -> None:
+        self.start, self.end = start, end
+        self.passage = tagged_passage([Token("text", content[start:end].decode(), is_lines=True)], splitter)
+
+    def written(self, new: str, changes: Sequence[tuple[int, int, bytes]]) -> bytes:
+        """Return the attribute's value with a translation; there are no changes within."""
+        return new.replace('"', "&quot;").replace("'", "&#39;").encode()
+
+
+def _descriptions(one: Element, content: bytes, splitter: Splitter | None) -> list[Description]:
+    """Return the descriptions of a picture that are more than the name of a file."""
+    places = (attribute_place(content, one, name) for name in ("descr", "title"))
+    found = [Description(*place, content, splitter) for place in places if place is not None]
+    return [one for one in found if one.passage.sentences and not _FILE_NAME.fullmatch(one.passage.source)]
+
+
+def raised_styles(content: bytes) -> set[str]:
+    """Return the names of the styles of an OpenDocument part that make text superscript."""
+    styles = [one.partition(b"</style:style>")[0] for one in content.split(b"<style:style ")[1:]]
+    found = (_STYLE_NAME.search(one) for one in styles if b'text-position="super' in one)
+    return {one[1].decode() for one in found if one is not None}
 
 
 class _Runs:
@@ -185,8 +230,8 @@ class MixedReader:
 
     base: None = None
 
-    def __init__(self, whole: Element, content: bytes) -> None:
-        self._content = content
+    def __init__(self, whole: Element, content: bytes, raised: Set[str]) -> None:
+        self._content, self._raised = content, raised
         self.pieces: list[Piece] = []
         self._is_spaced = True  # whether the text so far ends with a space, or there is none
         self._contents(whole)
@@ -213,7 +258,8 @@ class MixedReader:
             if ids.get("c", "1") == "1":
                 return
         if one.name in _INLINE and one.inner < one.end:
-            key = f"in{one.start}"
+            style = ids.get("style-name", "")
+            key = f"in{one.start}{' superscript' * (style in self._raised)} {style}"
             self.pieces.append(Piece("open", "", [Item(one.start, one.inner)], key))
             self._contents(one)
             self.pieces.append(Piece("close", "", [Item(one.inner_end, one.end)], key))

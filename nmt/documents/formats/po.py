@@ -12,6 +12,7 @@ from nmt.documents.encodings import MARK, decoded, is_utf8
 from nmt.documents.formats.loose_tags import as_loose, loose_passage
 from nmt.documents.limits import Limits
 from nmt.documents.placeholders import placeholders_of
+from nmt.documents.tokens.token import reasons_of
 from nmt.errors import DataError
 
 _LINE = re.compile(
@@ -78,13 +79,15 @@ def read(file: File) -> Document:
     def write(answers: Sequence[str]) -> bytes:
         if not units:
             return content
-        rest = iter(answers)
+        rest, read = iter(answers), iter(passages)
         out: list[str] = list(lines)
         end = "\r\n" if lines[0].endswith("\r\n") else "\n"
         if header is not None and fields != header.text("msgstr"):
             _put(out, header, [("msgstr", fields)], end)
         for unit, source in zip(units, sources, strict=True):
             new = [as_loose(one, next(rest)) for one in source]
+            if any([reasons_of(next(read).parts) for _ in source]):  # something of it is left untranslated
+                continue
             _put(out, unit, _strings(unit, source, new, forms), end)
             _mark_fuzzy(out, unit, end)
         written = "".join(out)

@@ -16,7 +16,7 @@ WORD = (
 )
 DRAWING = ("http://schemas.openxmlformats.org/drawingml/2006/main", "http://purl.oclc.org/ooxml/drawingml/main")
 _SPACES = WORD + DRAWING
-_CONTAINERS = ("hyperlink", "ins", "moveTo", "smartTag", "customXml", "sdt", "bdo", "dir", "fldSimple")
+_CONTAINERS = ("hyperlink", "ins", "moveTo", "smartTag", "customXml", "bdo", "dir", "fldSimple")
 _PROPERTIES = ("pPr", "rPr", "sdtPr", "sdtEndPr", "smartTagPr", "customXmlPr", "fldData")
 _WALLS = ("tab", "br", "cr", "ptab")
 _STALE = ("proofErr", "lastRenderedPageBreak", "softHyphen")
@@ -24,7 +24,8 @@ _STALE_ATTRIBUTES = re.compile(rb"""\s(?:dirty|err|smtClean)\s*=\s*(?:"[^"]*"|'[
 """Elements, and attributes of properties in DrawingML, that describe the old text only."""
 _RANGES = {"bookmarkStart": "bookmarkEnd", "commentRangeStart": "commentRangeEnd", "permStart": "permEnd"}
 _ENDS = {end: start for start, end in _RANGES.items()}
-_TAB = re.compile(r"\t|&#(?:9|x9);")
+_TAB = re.compile(r"(\t|&#(?:9|x9);|_x000[9ABDabd]_)")
+"""Tabs and line breaks as text of DrawingML."""
 _TEXT_FIELDS = ("HYPERLINK", "TOC", "TOA", "INDEX", "QUOTE")
 """Fields whose results are translated. The results of others, such as page numbers, are computed by Word and kept."""
 
@@ -82,6 +83,14 @@ def behind_properties(one: Element) -> int:
     return at
 
 
+def _ruby_base(run: Element) -> Element | None:
+    """Return the base text of a run that is nothing but a text with its reading."""
+    inner = [one for one in run.children if one.name not in _PROPERTIES]
+    if len(inner) != 1 or inner[0].name != "ruby":
+        return None
+    return next((one for one in inner[0].children if one.name == "rubyBase"), None)
+
+
 class RunReader:
     """A reader of the pieces of a paragraph, in order."""
 
@@ -130,10 +139,14 @@ class RunReader:
     def _contents(self, container: Element, base: Look) -> None:
         for child in container.children:
             own = child.space in _SPACES
-            if own and child.name == "r":
+            if own and child.name == "r" and (ruby := _ruby_base(child)) is not None:
+                self._container(child, ruby, base)
+            elif own and child.name == "r":
                 self._run(child, base)
+            elif own and child.name == "sdt":
+                self._container(child, next((one for one in child.children if one.name == "sdtContent"), None), base)
             elif own and child.name in _CONTAINERS and not self._is_computed(child):
-                self._container(child, base)
+                self._container(child, child, base)
             elif own and child.name in (*_RANGES, *_ENDS):
                 self._range(child)
             elif own and child.name in _WALLS:
@@ -145,9 +158,8 @@ class RunReader:
         instruction = one.attributes.get("instr", "").split()
         return one.name == "fldSimple" and (not instruction or instruction[0].upper() not in _TEXT_FIELDS)
 
-    def _container(self, one: Element, base: Look) -> None:
-        inside = next((c for c in one.children if c.name == "sdtContent"), one) if one.name == "sdt" else one
-        if inside.inner == inside.end or (one.name == "sdt" and inside is one):  # it is empty
+    def _container(self, one: Element, inside: Element | None, base: Look) -> None:
+        if inside is None or inside.inner == inside.end:  # it is empty
             self._point(Item(one.start, one.end))
             return
         key = f"in{one.start}"
@@ -179,9 +191,10 @@ class RunReader:
             elif child.name == "t":
                 text = without_cdata(self._content[child.inner : child.inner_end].decode())
                 for n, part in enumerate(_TAB.split(text) if child.space in DRAWING else [text]):
-                    if n:
-                        self._emit(Piece("wall", "\t"))
-                    self._text(part, item, base)
+                    if n % 2:
+                        self._emit(Piece("wall", part if part.startswith("_") else "\t"))
+                    else:
+                        self._text(part, item, base)
             elif child.name == "noBreakHyphen":
                 self._text("\u2011", item, base)
             elif child.name in _WALLS:

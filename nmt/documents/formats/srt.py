@@ -1,8 +1,9 @@
-"""SubRip and WebVTT subtitles: the text between a line of times and a blank line is translated, in as many lines."""
+"""SubRip and WebVTT subtitles: the text behind a line of times is translated, in as many lines."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -12,7 +13,15 @@ from nmt.documents.encodings import utf8_text
 from nmt.documents.formats.loose_tags import as_loose, loose_passage
 from nmt.errors import DataError
 
-_TIMES = re.compile(r"\s*(?:\d+:)?\d\d:\d\d[,.]\d{1,3}\s*-->\s*(?:\d+:)?\d\d:\d\d[,.]\d{1,3}")
+_TIME = r"(?:\d{1,3}\s?:\s?)?\d{1,3}\s?:\s?\d{1,2}(?:\s?[,.:]\s?\d{1,9})?"
+_TIMES = re.compile(
+    r"[\s\ufeff]*(?:\d+:)?\d\d:\d\d[,.]\d{1,3}\s*-->\s*(?:\d+:)?\d\d:\d\d[,.]\d{1,3}"
+    rf"|[\s\ufeff]*{_TIME}\s*-{{1,2}}\s?>\s*{_TIME}(?=\s*$|\s+[A-Za-z]\w*\s*:)"
+)
+"""A line of times as people's tools write it: without hours or milliseconds, with coordinates or settings behind."""
+_BROKEN = re.compile(r"\A[\s\ufeff]*\d+\s*:[^\s>]{0,20}\s?-->")
+"""A line that begins as one of times."""
+_NUMBER = re.compile(r"\A[\s\ufeff]*\d+\s*")
 _SPEAKER = re.compile(r"((?:<[^<>]*>|\{[^{}]*\}|\s)*[-\u2010-\u2015]+[ \t]*)(?=[^\s\d-])")
 """The dash at the beginning of a speaker's line, after tags if there are any."""
 _MARKS = r"\{\\[^{}]*\}|<[\d:.]+>|[\u2669-\u266f]+"
@@ -36,20 +45,21 @@ def read(file: File) -> Document:
     text, encoding = utf8_text(file.content, name)
     lines = text.splitlines(keepends=True)
     parts: list[_Part] = []
-    cues = n = 0
-    while n < len(lines):
-        n += 1
-        if not _TIMES.match(lines[n - 1]):
-            continue
-        cues += 1
-        file.limits.check_elements(cues, name)
-        first = n
-        while n < len(lines) and lines[n].strip():
-            n += 1
-        parts += _speakers(lines, first, n)
+    cues = 0
+    left: Counter[str] = Counter()
     is_vtt = file.form == "vtt"
     if is_vtt and not re.match(r"WEBVTT(?!\S)", text):
         raise DataError(f"{name}: must begin with WEBVTT, got {text[:20]!r}; correct the first line")
+    starts = [n for n, line in enumerate(lines) if _BROKEN.match(line) or _TIMES.match(line)]
+    for n, after in pairwise([-1, *starts, len(lines)]):
+        last = _end_of_text(lines, n + 1, after)
+        if n >= 0 and _TIMES.match(lines[n]):
+            cues += 1
+            file.limits.check_elements(cues, name)
+            for first, end in _blocks(lines, n + 1, last)[: 1 if is_vtt else None]:  # a blank line ends a cue of WebVTT
+                parts += _speakers(lines, first, end)
+        elif not is_vtt or n >= 0:
+            left["cues without times that can be read"] += any(map(str.isalpha, "".join(lines[n + 1 : last])))
     if not cues and text.strip() and not is_vtt:
         raise DataError(f"{name}: must be SubRip with lines of times such as 00:00:01,000 --> 00:00:02,000, got none")
     passages = [
@@ -68,7 +78,24 @@ def read(file: File) -> Document:
                 out[part.first : part.last] = [written if written.strip() else ""] + [""] * (len(former) - 1)
         return encoding.encoded("".join(out))
 
-    return Document(passages, write)
+    return Document(passages, write, left)
+
+
+def _end_of_text(lines: Sequence[str], first: int, after: int) -> int:
+    """Return where the text of a cue ends, given the first line behind its times and the next line of times: before the
+    number of the next cue."""
+    last = after
+    if after < len(lines):
+        while last > first and not lines[last - 1].strip():
+            last -= 1
+        last -= last > first and _NUMBER.fullmatch(lines[last - 1]) is not None
+    return last
+
+
+def _blocks(lines: Sequence[str], first: int, last: int) -> list[tuple[int, int]]:
+    """Return the ranges of lines [first, last) without blank lines."""
+    bounds = [first - 1, *(n for n in range(first, last) if not lines[n].strip("\ufeff \t\r\n")), last]
+    return [(a + 1, b) for a, b in pairwise(bounds) if a + 1 < b]
 
 
 def _speakers(lines: Sequence[str], first: int, last: int) -> list[_Part]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from html import unescape
 
 from nmt.documents.document import Document, File
 from nmt.documents.encodings import xml_as_utf8
@@ -12,11 +13,13 @@ from nmt.documents.formats.loose_tags import as_loose, loose_passage
 from nmt.documents.formats.xml_places import Element, prefix_of, replaced, tag_end, trees, with_attribute, without_cdata
 from nmt.documents.passage import Passage
 from nmt.documents.sentences import Splitter
-from nmt.documents.tagged_text import xml_passage
+from nmt.documents.tagged_text import html_tokens, tagged_passage, with_escaped_tags
+from nmt.documents.tokens.token import reasons_of
 from nmt.errors import DataError
 
 _OPAQUE = frozenset({"ph", "bpt", "ept", "it", "x", "bx", "ex", "cp", "pc-start", "sc", "ec"})
 """Inline elements whose content is code of the original format (XLIFF 1.2, 2.3; 2.0, 4.3)."""
+_TAG = re.compile(r"<[^<>]*>")
 _UNTRANSLATED = ("new", "needs-translation", "initial")
 _LANGUAGES = {"xliff": ("srcLang", "trgLang"), "file": ("source-language", "target-language")}
 """Attributes of the languages: in XLIFF 2 of the root, in 1.2 of each file."""
@@ -24,14 +27,17 @@ _LANGUAGES = {"xliff": ("srcLang", "trgLang"), "file": ("source-language", "targ
 
 @dataclass
 class _Unit:
-    """A trans-unit of XLIFF 1.2 or a segment of XLIFF 2 to translate."""
+    """A trans-unit of XLIFF 1.2, one of its segments, or a segment of XLIFF 2 to translate. whole: the element with the
+    state; source, target: the elements with the texts; behind: the position of a new target; mark: the tag of an empty
+    segment in the target, which gets the whole text."""
 
     whole: Element
     source: Element
     target: Element | None
-    behind: int  # the position of a new target
+    behind: int
     passage: Passage
     cdata: bool
+    mark: Element | None = None
 
 
 def read(file: File) -> Document:
@@ -48,7 +54,7 @@ def read(file: File) -> Document:
             heads.append(one)
         return one.name in ("trans-unit", "segment")
 
-    units = [found for one in trees(data, name, wanted, file.limits) if (found := _open_unit(one, data, splitter))]
+    units = [unit for one in trees(data, name, wanted, file.limits) for unit in _open_units(one, data, splitter)]
     if languages is not None:
         for one in heads:
             for attribute, language in zip(_LANGUAGES[one.name], languages, strict=True):
@@ -56,7 +62,8 @@ def read(file: File) -> Document:
     is_2 = bool(heads) and not heads[0].attributes.get("version", "1").startswith("1")
 
     def write(found: Sequence[str]) -> bytes:
-        changes = [change for unit, new in zip(units, found, strict=True) for change in _changes(unit, new, data, is_2)]
+        pairs = zip(units, found, strict=True)
+        changes = [*{change: None for unit, new in pairs for change in _changes(unit, new, data, is_2)}]
         target = languages[1] if languages is not None else ""
         for one in heads if changes and target else []:
             attribute = _LANGUAGES[one.name][1]
@@ -75,31 +82,80 @@ def _check_language(given: str, expected: str, where: str) -> None:
         raise DataError(f"{where} must be the model's, {expected}, got {given}; choose another model")
 
 
-def _open_unit(whole: Element, content: bytes, splitter: Splitter | None) -> _Unit | None:
-    """Return the unit of an element, or None if it is not to be translated."""
-    above: Element | None = whole
-    while above is not None and "translate" not in above.attributes:
+def _nearest(one: Element, attribute: str) -> str:
+    """Return the value of an attribute at an element or at the nearest one around it; empty if none has it."""
+    above: Element | None = one
+    while above is not None and attribute not in above.attributes:
         above = above.parent
+    return "" if above is None else above.attributes[attribute]
+
+
+def _open_units(whole: Element, content: bytes, splitter: Splitter | None) -> list[_Unit]:
+    """Return the units of an element that are to be translated."""
     first: dict[str, Element] = {}
     for child in whole.children:
         if child.space == whole.space:
             first.setdefault(child.name, child)
     source, target = first.get("source"), first.get("target")
-    if source is None or (above is not None and above.attributes["translate"] == "no"):
-        return None
-    raw = content[source.inner : source.inner_end].decode()
-    if target is not None and (former := content[target.inner : target.inner_end].strip()):
-        states = (target.attributes.get("state"), whole.attributes.get("state"))
-        if former != raw.strip().encode() or not any(state in _UNTRANSLATED for state in states):
-            return None
-    text = _only_cdata(raw)
-    passage = (
-        xml_passage(without_cdata(raw), splitter, _OPAQUE)
-        if text is None
-        else loose_passage(text, splitter, is_lines=True)
-    )
+    if source is None or _nearest(whole, "translate") == "no":
+        return []
+    states = [one.attributes.get("state") for one in (target, whole) if one is not None]
+    is_copy = target is not None and any(state in _UNTRANSLATED for state in states)
+    is_copy = is_copy and _text_of(target, content) == _text_of(source, content)
+    segments = _segments(target) if target is not None and not is_copy else {}
+    sources = _segments(first["seg-source"]) if "seg-source" in first else {}
+    pairs: list[tuple[Element, Element | None]] = []
+    if segments and sources.keys() >= segments.keys():
+        pairs += [(sources[key], one) for key, one in segments.items() if not _text_of(one, content)]
+    elif target is None or is_copy or not _text_of(target, content):
+        pairs += [(source, target)]
     behind = first.get("seg-source", source).end
-    return _Unit(whole, source, target, behind, passage, text is not None) if passage.source.strip() else None
+    units = [_unit(whole, one, other, behind, content, splitter) for one, other in pairs]
+    if segments and pairs[:1] == [(source, target)]:
+        units = [replace(one, mark=next(iter(segments.values()))) for one in units]
+    return [one for one in units if one.passage.sentences or (target is None and one.passage.source.strip())]
+
+
+def _unit(
+    whole: Element, source: Element, target: Element | None, behind: int, content: bytes, splitter: Splitter | None
+) -> _Unit:
+    """Return the unit of a text."""
+    raw = content[source.inner : source.inner_end].decode()
+    text = _only_cdata(raw)
+    if text is not None:
+        return _Unit(whole, source, target, behind, loose_passage(text, splitter, is_lines=True), cdata=True)
+    is_lines = _nearest(source, "space") == "preserve"
+    tokens = with_escaped_tags(html_tokens(without_cdata(raw), _OPAQUE, is_xml=True))
+    passage = tagged_passage([replace(one, is_lines=is_lines) for one in tokens], splitter)
+    return _Unit(whole, source, target, behind, passage, cdata=False)
+
+
+def _text_of(one: Element | None, content: bytes) -> str:
+    """Return the text of an element without tags and codes, with single spaces; empty if there is none."""
+    if one is None:
+        return ""
+    parts, at = [], one.inner
+    for child in sorted(_within(one), key=lambda child: child.start):
+        if child.name in _OPAQUE and child.start >= at:
+            parts.append(content[at : child.start])
+            at = child.end
+    raw = without_cdata(b"".join([*parts, content[at : one.inner_end]]).decode())
+    return " ".join(unescape(_TAG.sub("", raw)).split())
+
+
+def _within(one: Element) -> Iterator[Element]:
+    """Yield the elements within an element."""
+    rest = [*one.children]
+    while rest:
+        child = rest.pop()
+        yield child
+        rest += child.children
+
+
+def _segments(one: Element) -> dict[str, Element]:
+    """Return the segments within an element by their numbers (XLIFF 1.2, 2.3: mrk)."""
+    marks = [child for child in _within(one) if child.name == "mrk" and child.attributes.get("mtype") == "seg"]
+    return {child.attributes.get("mid", ""): child for child in sorted(marks, key=lambda child: child.start)}
 
 
 def _only_cdata(raw: str) -> str | None:
@@ -110,7 +166,9 @@ def _only_cdata(raw: str) -> str | None:
 
 
 def _changes(unit: _Unit, new: str, content: bytes, is_2: bool) -> list[tuple[int, int, bytes]]:
-    """Return the byte ranges of a unit to replace."""
+    """Return the byte ranges of a unit to replace; none if something of it is left untranslated."""
+    if reasons_of(unit.passage.parts):
+        return []
     source, target, whole = unit.source, unit.target, unit.whole
     if new == unit.passage.source:
         text = content[source.inner : source.inner_end]
@@ -124,14 +182,24 @@ def _changes(unit: _Unit, new: str, content: bytes, is_2: bool) -> list[tuple[in
         changes.append((whole.start, whole.inner, with_attribute(head, "state", "translated")))
     prefix = prefix_of(content, source)
     if target is None:
-        whole_target = b"<%starget>%s</%starget>" % (prefix, text, prefix)
+        space = b' xml:space="%s"' % source.attributes["space"].encode() if "space" in source.attributes else b""
+        whole_target = b"<%starget%s>%s</%starget>" % (prefix, space, text, prefix)
         return [*changes, (unit.behind, unit.behind, _indent(content, source.start) + whole_target)]
+    if unit.mark is not None:
+        head = content[unit.mark.start : unit.mark.inner]
+        text = (head[:-2].rstrip() + b">" if head.endswith(b"/>") else head) + text + b"</%smrk>" % prefix
+    outer = target.parent if target.name == "mrk" else None
+    while outer is not None and outer.name != "target":
+        outer = outer.parent
+    if outer is not None and "state" in outer.attributes:
+        head = content[outer.start : outer.inner]
+        changes.append((outer.start, outer.inner, with_attribute(head, "state", "needs-review-translation")))
     head = content[target.start : target.inner]
     if "state" in target.attributes:
         head = with_attribute(head, "state", "needs-review-translation")
     if target.inner == target.end:  # <target/>
         head = head[:-2].rstrip() + b">"
-        text += b"</%starget>" % prefix
+        text += b"</%s%s>" % (prefix, target.name.encode())
     return [*changes, (target.start, target.inner_end, head + text)]
 
 

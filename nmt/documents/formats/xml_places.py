@@ -115,6 +115,16 @@ def with_attribute(tag: bytes, name: str, value: str) -> bytes:
     return tag[:end].rstrip() + b" " + new + tag[end:]
 
 
+def attribute_place(content: bytes, one: Element, name: str) -> tuple[int, int] | None:
+    """Return the bytes of an attribute's value without quotes; None if the element has no such attribute."""
+    if name not in one.attributes:
+        return None
+    for found in _ATTRIBUTE.finditer(content, one.start, tag_end(content, one.start)):
+        if found[1] == name.encode():
+            return found.start(2) + 1, found.end(2) - 1
+    return None
+
+
 def without_cdata(raw: str) -> str:
     """Return an element's content with CDATA sections as escaped text, and without comments."""
     return _CDATA.sub(lambda m: escape(m[1] or "", quote=False), raw) if "<!" in raw else raw

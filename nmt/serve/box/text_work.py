@@ -15,7 +15,7 @@ import numpy as np
 
 from nmt.data.alignment.attention_alignment import soft_alignment, words_of
 from nmt.documents import MENDED, Passage, Rules, Splitter, read_passage, sentence_splitter
-from nmt.documents.document import Document, read_document
+from nmt.documents.document import Document, left_text, read_document
 from nmt.documents.limits import Limits
 from nmt.documents.passage import RULES, Markup, Sentence
 from nmt.errors import DataError
@@ -112,11 +112,13 @@ def write_file(
     pair: tuple[str, str],
     answers: Sequence[tuple[bool, str]],
 ) -> Iterator[Any]:
-    """Yield the translated file in pieces. `answers`: for each sentence whether its text is final, and the text. The
-    file is parsed again, so that nothing of it is kept while its sentences are translated."""
+    """Yield what of a file is left untranslated, as words, and then the translated file in pieces. `answers`: for each
+    sentence whether its text is final, and the text. The file is parsed again, so that nothing of it is kept while its
+    sentences are translated."""
     document = read_document(content, form, name, splitter_of(language), pair, _LIMITS)
     rest = iter(answers)
     texts = ["".join(_finished(part, rest) for part in passage.parts) for passage in document.passages]
+    yield left_text(document.left)
     yield from _chunks(document.write(texts))
 
 

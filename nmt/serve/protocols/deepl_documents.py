@@ -156,8 +156,8 @@ async def result(request: Request) -> Response:
     found = await _found(request)
     if found.name is None:
         raise RequestError(503 if found.error is None else 404, found.error or "document: is not done yet; wait", 2)
-    name, content, media_type = service_of(request).files.get(found.name)
-    return Response(content, media_type=media_type, headers=attachment(name))
+    file = service_of(request).files.get(found.name)
+    return Response(file.content, media_type=file.media_type, headers=attachment(file.name))
 
 
 ROUTES = [

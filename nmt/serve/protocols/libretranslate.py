@@ -15,7 +15,7 @@ from nmt.inference.pivot import base
 from nmt.serve.detection import language_name
 from nmt.serve.errors import RequestError
 from nmt.serve.files import attachment
-from nmt.serve.requests import learn_pair, public_address, read_request, service_of, translated_file
+from nmt.serve.requests import learn_pair, left_of, public_address, read_request, service_of, translated_file
 from nmt.serve.service import Service, TextOptions
 from nmt.serve.web import (
     CompactJSON,
@@ -152,13 +152,14 @@ async def translate_file(request: Request) -> Response:
     """Answer POST /translate_file."""
     fields = await read_multipart(request, service_of(request))
     name = await translated_file(request, fields, "auto")
-    return CompactJSON({"translatedFileUrl": f"{public_address(request)}/download_file/{name}"})
+    answer = {"translatedFileUrl": f"{public_address(request)}/download_file/{name}"}
+    return CompactJSON(answer | left_of(request, name))
 
 
 async def download_file(request: Request) -> Response:
     """Answer GET /download_file/NAME."""
-    name, content, media_type = service_of(request).files.get(request.path_params["name"])
-    return Response(content, media_type=media_type, headers=attachment(name))
+    file = service_of(request).files.get(request.path_params["name"])
+    return Response(file.content, media_type=file.media_type, headers=attachment(file.name))
 
 
 ROUTES = [

@@ -20,7 +20,7 @@ from nmt.serve.errors import RequestError
 from nmt.serve.files import SECONDS_KEPT
 from nmt.serve.models import bleu_signature
 from nmt.serve.protocols.openapi import openapi, spec_page
-from nmt.serve.requests import public_address, read_request, requested_model, service_of, translated_file
+from nmt.serve.requests import left_of, public_address, read_request, requested_model, service_of, translated_file
 from nmt.serve.service import TextOptions
 from nmt.serve.web import (
     CompactJSON,
@@ -119,8 +119,8 @@ async def file(request: Request) -> Response:
     if len(ticket) > _MOST_TICKET:
         raise RequestError(400, f"ticket: must have at most {_MOST_TICKET} characters, got {len(ticket):,}")
     name = await translated_file(request, fields, ticket=ticket)
-    content = {"url": f"download_file/{name}", "name": service.files.get(name)[0], "seconds": SECONDS_KEPT}
-    return CompactJSON(content)
+    content = {"url": f"download_file/{name}", "name": service.files.get(name).name, "seconds": SECONDS_KEPT}
+    return CompactJSON(content | left_of(request, name))
 
 
 async def progress(request: Request) -> Response:

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
+from nmt.documents.document import Document, File
+from nmt.documents.elements import RUBY
+from nmt.documents.encodings import declared_text
+from nmt.documents.formats.android import ESCAPES, android_tokens
+from nmt.documents.formats.loose_tags import has_markup, has_references, inline_tokens
 from nmt.documents.markup import Piece, scan
-from nmt.documents.passage import Passage
+from nmt.documents.passage import HTML_ESCAPES, Passage, Sentence
 from nmt.documents.sentences import Splitter
-from nmt.documents.tagged_text import Kind, tagged_passage, tokens_of, value
+from nmt.documents.tagged_text import tagged_passage, tokens_of, value, with_escaped_tags
+from nmt.documents.tokens.icu_messages import with_messages
+from nmt.documents.tokens.notes import notes_whole
+from nmt.documents.tokens.token import Kind, Syntax, Token
 
 _INLINE = frozenset(
-    "a abbr acronym b bdi bdo big cite del dfn em font i img ins mark q ruby s small span strike strong sub sup tt u "
-    "wbr g x bx ex ph bpt ept it mrk emphasis link ulink xref".split()
+    "a abbr acronym b bdi bdo big cite del dfn em font i img ins mark q rb rp rt rtc ruby s small span strike strong "
+    "sub sup tt u wbr g x bx ex ph bpt ept it mrk emphasis link ulink xref".split()
 )
 """Elements that are inline unless their parent also contains other elements. Fewer than in HTML: `data`, `time` and
 `label` are fields in other formats."""
-_OPAQUE = frozenset("script style code kbd samp var svg math pre".split())
+_OPAQUE = RUBY | frozenset("script style code kbd samp var svg math pre".split())
 _DOCBOOK = frozenset(
     "code command computeroutput cmdsynopsis envar filename funcsynopsis function literal literallayout option "
     "parameter programlisting screen synopsis userinput varname".split()
@@ -34,6 +43,8 @@ _ROOTS: dict[str, frozenset[str]] = {
 }
 """Names of elements that are not translated, by the file's root element."""
 
+_CDATA = "<![CDATA["
+
 
 @dataclass(slots=True)
 class _Element:
@@ -44,9 +55,17 @@ class _Element:
     has_text: bool = False
     has_elements: bool = False
     has_others: bool = False  # whether it contains elements that are not inline by name
+    is_preserved: bool = False  # whether its line breaks count
 
 
-def xml_file_passage(text: str, splitter: Splitter | None = None) -> Passage:
+def read(file: File) -> Document:
+    """Read an XML file."""
+    text, encoding = declared_text(file.content, file.name)
+    passage = _passage(text, file.splitter)
+    return Document([passage], lambda found: encoding.encoded(found[0]))
+
+
+def _passage(text: str, splitter: Splitter | None) -> Passage:
     """Return the passage of an XML file. Elements divide the text, except inline ones: those next to text of their
     parent, or known by name."""
     pieces = scan(text, is_xml=True)
@@ -56,8 +75,45 @@ def xml_file_passage(text: str, splitter: Splitter | None = None) -> Passage:
         root = ""
     opaque = _OPAQUE | _ROOTS.get(root, frozenset())
     kept = {n for n, one in enumerate(pieces) if one.kind == "start" and _is_kept(one, text, root, opaque)}
-    tokens = tokens_of(text, pieces, kept, lambda n: _kind(pieces[n], elements, owners[n]), is_xml=True)
-    return tagged_passage(tokens, splitter, "xml")
+    lines: list[bool] = []  # whether line breaks of each text count
+
+    def kind_of(n: int) -> Kind:
+        kind = _kind(pieces[n], elements, owners[n])
+        lines.extend([elements[owners[n]].is_preserved] * (kind == "text"))
+        return kind
+
+    tokens = tokens_of(text, pieces, kept, kind_of, is_xml=True)
+    flags = iter(lines)
+    tokens = [replace(one, is_lines=next(flags)) if one.kind == "text" else one for one in tokens]
+    tokens = notes_whole(tokens, lambda token: _local(token.name) in ("sup", "superscript"))
+    return Passage(tuple(_parts(with_messages(with_escaped_tags(tokens)), splitter, is_android=root == "resources")))
+
+
+def _parts(tokens: Iterable[Token], splitter: Splitter | None, *, is_android: bool) -> Iterator[str | Sentence]:
+    """Yield the parts of the passage; a CDATA section with words is text, which may have HTML tags."""
+    escape = {**HTML_ESCAPES, **ESCAPES} if is_android else HTML_ESCAPES
+    syntax: Syntax = "android" if is_android else ""
+    rest: list[Token] = []
+    for token in [*tokens, Token("wall", "")]:
+        inner = token.raw[len(_CDATA) : -3] if token.raw.startswith(_CDATA) and token.raw.endswith("]]>") else ""
+        is_text = token.kind in ("alone", "wall") and any(map(str.isalpha, inner))
+        rest += [] if is_text else [token]
+        if is_text or token.kind == "wall" and not token.raw:
+            own = android_tokens(rest) if is_android else rest
+            yield from tagged_passage([*own], splitter, "xml", escape, syntax).parts
+            rest = []
+        if is_text:
+            yield _CDATA
+            yield from _cdata_passage(inner, splitter, is_android=is_android).parts
+            yield "]]>"
+
+
+def _cdata_passage(text: str, splitter: Splitter | None, *, is_android: bool) -> Passage:
+    """Return the passage of a CDATA section."""
+    escape = (HTML_ESCAPES if has_references(text) else {}) | (ESCAPES if is_android else {})
+    tokens = [replace(one, is_lines=not has_markup(text) and not is_android) for one in inline_tokens(text)]
+    own = android_tokens(with_messages(tokens)) if is_android else tokens
+    return tagged_passage([*own], splitter, "html", escape, "cdata")
 
 
 def _is_kept(piece: Piece, text: str, root: str, opaque: frozenset[str]) -> bool:
@@ -81,7 +137,10 @@ def _elements(pieces: list[Piece], text: str) -> tuple[list[_Element], list[int]
         own = opened[-1]
         if piece.kind in ("start", "single"):
             own = len(elements)
-            elements.append(_Element(piece.name, opened[-1]))
+            space = value(piece, text, "xml:space")
+            elements.append(
+                _Element(piece.name, opened[-1], is_preserved=space == "preserve" if space else above.is_preserved)
+            )
             above.has_elements = True
             above.has_others = above.has_others or _local(piece.name) not in _INLINE
             if piece.kind == "start":
@@ -90,6 +149,8 @@ def _elements(pieces: list[Piece], text: str) -> tuple[list[_Element], list[int]
             opened.pop()
         elif piece.kind == "text" and not above.has_text:
             above.has_text = not text[piece.start : piece.end].isspace()
+        elif piece.kind == "comment" and text.startswith(_CDATA, piece.start):
+            above.has_text = True
         owners.append(own)
     return elements, owners
 
