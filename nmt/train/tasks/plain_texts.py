@@ -21,7 +21,7 @@ from nmt.config.corpora import UNNAMED
 from nmt.config.presets import OF_WORDS
 from nmt.config.yaml_text import format_yaml
 from nmt.data.alignment.edits import MOST_SYMBOLS, gain_of_edits
-from nmt.data.corpora.sources import Source, format_of, name_of, pair_chunks
+from nmt.data.corpora.sources import Source, columns_advice, format_of, name_of, pair_chunks
 from nmt.data.tokens.features import features_column
 from nmt.errors import CheckpointError, DataError
 from nmt.storage.model_folder import LAST_NAME, load_folder_config
@@ -341,6 +341,13 @@ def _symbols(line: str, has_features: bool = False) -> list[str]:
 def _held_out(train: Texts, survey: Survey) -> list[tuple[str, str]]:
     """Return the pairs to hold out: of the sample, those whose sources are rarest in the corpus, since all pairs with
     a held-out source are kept out of training."""
+    if not survey.pairs:
+        table = format_of(train.files[0]) != "lines"
+        advice = columns_advice(train.files[0]) if table else "give two files with text"
+        raise DataError(
+            f"{', '.join(train.files)}: must have pairs with text on both sides, got an empty source or target in each "
+            f"row; {advice}"
+        )
     wanted = min(MOST_HELD_OUT, int(survey.pairs * SHARE_HELD_OUT))
     if wanted < 1:
         least = round(1 / SHARE_HELD_OUT)
