@@ -140,7 +140,8 @@ class Overlap:
             text.where,
             exact + near,
             size,
-            f"have {lines} that are in the training text{corpus}: {exact:,} letter for letter{whole}, {near:,} nearly so",
+            f"have {lines} that are in the training text{corpus}: {exact:,} letter for letter{whole}, {near:,} nearly "
+            "so",
             "pairs" if is_pair else "lines",
             tuple(examples),
             "scores on them measure memorisation; data.filter.overlap removes them from training",

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nmt.cli.lines.streams import check_apart, in_step, say, telling_notices
+from nmt.cli.lines.judging import Given, langs_of, tell_doubts
+from nmt.cli.lines.streams import check_apart, in_step, say, tell, telling_notices
 from nmt.cli.options.command import Command, FiniteRange, cells_option, compute_dtype_option, threads_option
 from nmt.cli.options.path_types import InputPath, reads
 from nmt.errors import CheckpointError, DataError
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
 
 _CHUNK = 4096
 """Number of pairs to read at a time."""
+
+_TEXTS = {"src": 0, "tgt": 1, "dev_src": 0, "dev_tgt": 1}
+"""Options that name texts, with their sides."""
+_DOUBTFUL = 10.0
+"""Percentage of missed subwords of the references from which texts may be swapped."""
 
 Ids = tuple[list[list[int]], list[list[int]]]
 
@@ -92,6 +98,8 @@ def shortlist(model_dir: str, **options: Any) -> None:
     kinds = {name: options[name] for name in ("threads", "compute_dtype", "cells")}
     translator = Translator.load(folder, device="cpu", **kinds)
     _check_folder(folder)
+    named: list[Given] = [(options[key], f"--{key.replace('_', '-')}", side) for key, side in _TEXTS.items()]
+    tell_doubts(langs_of(translator.config.data), named)
     check_no_factors(translator, "nmt-shortlist")
     learner = ShortlistLearner(translator.src_subwords.vocab_size, translator.tgt_subwords.vocab_size)
     lengths = _learn(translator, learner, options)
@@ -118,6 +126,11 @@ def shortlist(model_dir: str, **options: Any) -> None:
     say(f"frequent\t{len(found.always)} of {found.vocab_size} subwords\tfor all sentences")
     for name, mean in means.items():
         say(f"candidates\t{mean:.1f} of {found.vocab_size} subwords\t{name}")
+    if misses["reference"].rate >= _DOUBTFUL:
+        tell(
+            f"warning: the shortlist misses {misses['reference'].rate:.0f} % of the second text's translations, as it "
+            "does where source and target are swapped or are no translations of one another; look at the texts"
+        )
     for name, counted in misses.items():
         say(f"miss rate\t{counted.rate:.2f} %\t{counted.missing} of {counted.tokens} subwords\t{name}")
 

@@ -33,9 +33,10 @@ def is_heading(cells: Sequence[str], langs: Sequence[str]) -> bool:
     labels = [_label(cell, langs) for cell in cells]
     if len(cells) == 1:
         return cells[0].strip().strip('"').casefold() in {"text", "sentence", *(lang.casefold() for lang in langs)}
-    if len(cells) != 2 or labels[0] is None or labels[1] is None:
+    known = [label for label in labels if label is not None]
+    if len(known) != 2 or len(labels) != 2:
         return False
-    first, second = labels
+    first, second = known
     if first.side is not None or second.side is not None:
         return first.side != second.side
     return bool(first.languages and second.languages) and not first.languages & second.languages

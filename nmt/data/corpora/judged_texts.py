@@ -106,7 +106,7 @@ def ending_of(path: str) -> tuple[str, bool] | None:
     name = without_packing(path).name
     stem, dot, last = name.rpartition(".")
     while dot and last.lower() in _PROCESSED:
-        stem, dot, last = (stem.rpartition(".") if "." in stem else ("", "", stem))
+        stem, dot, last = stem.rpartition(".") if "." in stem else ("", "", stem)
     if dot and _ENDING.fullmatch(last):
         return last, True
     tail = "" if dot else re.split(r"[-_.]", last)[-1]
@@ -208,7 +208,9 @@ def _unread(part: Part) -> str:
     none."""
     rows = [line.split("\t") for line in islice(read_lines(part.files[0], lenient=True), _LOOKED_AT) if line.strip()]
     filled = Counter(place for cells in rows for place, cell in enumerate(cells, start=1) if cell.strip())
-    unread = [place for place in filled if place not in (*part.columns, part.features) and 2 * filled[place] > len(rows)]
+    unread = [
+        place for place in filled if place not in (*part.columns, part.features) and 2 * filled[place] > len(rows)
+    ]
     return ", ".join(map(str, sorted(unread)))
 
 

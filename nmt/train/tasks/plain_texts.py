@@ -187,7 +187,7 @@ class Chosen:
             write_bytes(file, content)
         if tell is not None:
             files = f"{self.files[0]} and {self.files[1]}"
-            tell(f"no --dev: {len(self.held_out):,} pairs held out for validation, in {files}")
+            tell(f"no --dev: {len(self.held_out):,} pairs held out for validation, in {files}, kept for the training")
 
     def write_for_sweep(self, folder: Path, tell: Callable[[str], None]) -> str:
         """Write the settings and the held-out text into the folder of a sweep; return the settings' file."""
