@@ -265,8 +265,9 @@ def _is_prefix(name: str, langs: tuple[str | None, str | None]) -> bool:
     }
     if None not in langs:
         return set(langs) <= ends
-    if len(ends) == 2 and all(map(language_of, ends)):
-        one, other = (f"{name}.{end}" for end in sorted(ends))
+    known = sorted(end for end in ends if language_of(end) is not None)
+    if len(known) == 2:
+        one, other = (f"{name}.{end}" for end in known)
         raise click.UsageError(f"{name} is the beginning of {one} and {other}; name both, the source first.")
     return False
 

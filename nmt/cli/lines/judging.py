@@ -100,10 +100,12 @@ def check_forms(source: str, options: dict[str, Any]) -> None:
         return
     if takes_any_lines():
         return
+    is_regular = source != STDIN and is_file(Path(source))
+    if is_regular:
+        check_is_lines(source)
     check_lines_output(output, options["output_format"])
-    if source == STDIN or not is_file(Path(source)):
+    if not is_regular:
         return
-    check_is_lines(source)
     if (named := _form_of(source)) not in (None, "text", "markdown"):
         tell(
             f"warning: {source}: is {named} by its name, and each line is translated as a sentence; give --format "

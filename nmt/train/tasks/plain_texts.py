@@ -89,6 +89,15 @@ class Texts:
         found = _PAIR.fullmatch(plain.with_suffix("").suffix[1:])
         return (found[1], found[2]) if len(self.files) == 1 and plain.suffix == ".tsv" and found else None
 
+    def in_order_of(self, langs: tuple[str, str], tell: Callable[[str], None]) -> Texts:
+        """Return the same for these languages: two files that are named by them in the other order are exchanged, which
+        `tell` is told."""
+        if self._endings != langs[::-1]:
+            return replace(self, given=langs)
+        files = self.files[::-1]
+        tell(f"warning: --dev must be {' and '.join(langs)}, in this order; taken so by their names: {' and '.join(files)}")
+        return replace(self, files=files, given=langs)
+
     def recognised(self) -> Texts:
         """Return the same with the column of features, if it is a table that has one, as those of inflection have."""
         if len(self.files) != 1 or format_of(self.files[0]) != "tsv" or has_magic(self.files[0]):
@@ -226,6 +235,7 @@ def settings_of(
     if write:
         check_own(folder)
     langs = train.langs
+    dev = dev and dev.in_order_of(langs, tell)
     for texts in (train,) if dev is None else (train, dev):
         texts.source.check(langs)
     train, dev = train.recognised(), None if dev is None else dev.recognised()
