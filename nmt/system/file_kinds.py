@@ -42,7 +42,9 @@ _STARTS = (
     (b"{\\rtf", FileKind("an RTF document", "save it as .docx, or as text, one sentence a line")),
     (
         b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1",
-        FileKind("a document of an old Office, or one with a password", "save it as .docx without a password, or as text"),
+        FileKind(
+            "a document of an old Office, or one with a password", "save it as .docx without a password, or as text"
+        ),
     ),
     (b"SQLite format 3\x00", FileKind("an SQLite database", "export its texts, one sentence a line")),
     (b"PAR1", FileKind("a Parquet table", "name it .parquet")),

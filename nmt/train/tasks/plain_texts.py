@@ -95,7 +95,9 @@ class Texts:
         if self._endings != langs[::-1]:
             return replace(self, given=langs)
         files = self.files[::-1]
-        tell(f"warning: --dev must be {' and '.join(langs)}, in this order; taken so by their names: {' and '.join(files)}")
+        tell(
+            f"warning: --dev must be {' and '.join(langs)}, in this order; taken so by their names: {' and '.join(files)}"
+        )
         return replace(self, files=files, given=langs)
 
     def recognised(self) -> Texts:
