@@ -96,7 +96,8 @@ class Texts:
             return replace(self, given=langs)
         files = self.files[::-1]
         tell(
-            f"warning: --dev must be {' and '.join(langs)}, in this order; taken so by their names: {' and '.join(files)}"
+            f"warning: --dev must be {' and '.join(langs)}, in this order; taken so by their names: "
+            f"{' and '.join(files)}"
         )
         return replace(self, files=files, given=langs)
 
