@@ -13,7 +13,7 @@ _UTF_32 = "convert it: iconv -f UTF-32 -t UTF-8 OLD > NEW"
 
 @dataclass(frozen=True)
 class FileKind:
-    """What a file is: `what`, in words; `advice`, how to get lines of text from it, empty where `form` says it; `form`:
+    """The kind of a file. `what`: the kind, in words; `advice`, how to get lines of text from it, empty where `form` says it; `form`:
     the value of nmt-translate --format that reads it, None if there is none."""
 
     what: str
@@ -84,7 +84,7 @@ _MARKUP = (
     ),
     (re.compile(r"<\?xml\s"), FileKind("an XML file", form="xml")),
 )
-"""How files of text that are no lines of sentences begin."""
+"""Beginnings of files of text that are no lines of sentences."""
 _JSON = re.compile(r'\s*\{\s*"[^"\n]*"\s*:|\s*\[\s*(\{\s*"|"[^"\n]*"\s*[,\]])')
 _CSV = re.compile(r'("([^"]|"")*"[,;]){1,200}"([^"]|"")*"')
 

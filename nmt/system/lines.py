@@ -130,7 +130,7 @@ def check_is_lines(path: str | PathLike[str], data: bool = True) -> None:
     try:
         with _opened(text_file(path)) as stream:
             start = stream.read(HEAD_BYTES)
-    except (OSError, EOFError, zlib.error):  # told where the text is read
+    except (OSError, EOFError, zlib.error):  # reported by the reader
         return
     if (what := kind_of_text(start.decode(errors="replace"), data)) is not None:
         raise DataError(f"{shown(path)}: must be lines of text, one sentence a line, got {what.for_lines()}")

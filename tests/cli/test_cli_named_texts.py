@@ -115,7 +115,7 @@ def test_headings_of_a_table_are_no_pair_of_a_test(model: Path, run: Run, lines:
     plain = run("nmt-evaluate", model, "--src", lines / "t.tsv", "--ref", lines / "t.tsv")
     (lines / "t.tsv").write_text("xx\tyy\n" + (lines / "t.tsv").read_text())
     done = run("nmt-evaluate", model, "--src", lines / "t.tsv", "--ref", lines / "t.tsv")
-    assert done.code == 0 and done.out == plain.out and "line 1 has headings, xx | yy, and is left out" in done.err
+    assert done.code == 0 and done.out == plain.out and "line 1 has headings, xx | yy, and is skipped" in done.err
 
 
 def test_an_output_below_the_input_is_refused_and_nothing_is_left(model: Path, run: Run, tmp_path):

@@ -249,7 +249,7 @@ def texts_of(
 
 
 _SETTING = re.compile(r"\+{0,2}[a-z_]+(\.[a-z_]+)*=")
-"""How a setting begins, as Hydra, OmegaConf and fairseq take it among the arguments."""
+"""The beginning of a setting, as Hydra, OmegaConf and fairseq take it among the arguments."""
 
 
 def _is_prefix(name: str, langs: tuple[str | None, str | None]) -> bool:

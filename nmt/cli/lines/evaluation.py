@@ -191,6 +191,6 @@ def _read(file: str, column: int | None = None, langs: tuple[str, ...] = ()) -> 
     both = Part(form, (file, file), langs, (1, 2))
     heading = both.heading
     if heading is not None:
-        tell(f"warning: {file}: line 1 has headings, {' | '.join(heading)}, and is left out")
+        tell(f"warning: {file}: line 1 has headings, {' | '.join(heading)}, and is skipped")
         return [str(row[column - 1]) for row in both.rows()]
     return [str(row[0]) for row in Part(form, (file,), columns=(column,)).rows()]

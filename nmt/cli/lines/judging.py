@@ -25,7 +25,7 @@ target."""
 _NOT_TEXT = frozenset(".pdf .doc .xls .ppt .xlsx .rtf .zip .parquet .gz .zst .bz2 .xz".split())
 """Endings of files that lines of text are none of: a text for nmt-translate -o is not compressed."""
 _MOSTLY = 0.8
-"""Share of pairs of the training text from which a text is taken for it; the rest was held out or left out."""
+"""Share of pairs of the training text from which a text is taken for it; the rest was held out or filtered."""
 _ALIKE = ({"html", "xml"}, {"xliff", "xml"}, {"text", "markdown"})
 """Formats that may have each other's endings."""
 

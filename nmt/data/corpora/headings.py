@@ -14,7 +14,7 @@ _OF_SIDES = (
 )
 """Words of a heading that say which side a column is."""
 _BESIDE = frozenset("text texts sentence sentences segment phrase lang language id column".split())
-"""Words that may stand beside these, or over another column."""
+"""Words that may come with these, or name another column."""
 _MOST_WORDS = 4
 _WORDS = re.compile(r"[^\W_]+")
 

@@ -83,7 +83,7 @@ def judged_output(path: str, what: str, langs: Sequence[str]) -> list[str]:
 
 def judged_corpus(source: Source, langs: Sequence[str]) -> list[str]:
     """Return a line for each doubt about a corpus of pairs for training or validation, by its endings and its first
-    rows. Files that cannot be read are passed over: they are told where they are read."""
+    rows. Files that cannot be read are skipped: the reader reports them."""
     told: list[str] = []
     for part in source.parts(langs)[:_LEAST]:
         try:
@@ -176,7 +176,7 @@ def _by_heading(part: Part, langs: Sequence[str]) -> list[str]:
         if not any(map(language_of, langs)) and len(codes) == 2:
             return [f"{part.files[0]}: line 1 is {' | '.join(map(str, first))}; if it has the codes, give -s and -t"]
         return []
-    told = f"{part.files[0]}: line 1 has headings, {' | '.join(cell.strip()[:40] for cell in heading)}, and is left out"
+    told = f"{part.files[0]}: line 1 has headings, {' | '.join(cell.strip()[:40] for cell in heading)}, and is skipped"
     if not contradicts(heading, langs):
         return [told]
     return [
@@ -186,7 +186,7 @@ def _by_heading(part: Part, langs: Sequence[str]) -> list[str]:
 
 
 def _by_columns(part: Part, source: Source, texts: Sequence[Sequence[str]]) -> list[str]:
-    """Return the doubts about a table with columns that nobody named, and about quotes."""
+    """Return the doubts about a table with columns that were chosen by default, and about quotes."""
     told = []
     file = part.files[0]
     filled = [row for row in zip(*texts, strict=True) if any(row)]
@@ -293,7 +293,7 @@ def _first_lines(path: str) -> list[str]:
     """Return the first lines of a text, without those that cannot be decoded."""
     try:
         return [str(line) for (line,) in _first_rows(Part("lines", (path,)))]
-    except NMTError:  # told where it is read
+    except NMTError:  # reported by the reader
         return []
 
 

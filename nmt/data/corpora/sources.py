@@ -132,7 +132,7 @@ def are_one_file(one: str, other: str) -> bool:
         return False
     try:
         return text_file(one).samefile(text_file(other))
-    except (OSError, NMTError):  # told where they are read
+    except (OSError, NMTError):  # reported by the reader
         return False
 
 

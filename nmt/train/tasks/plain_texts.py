@@ -91,7 +91,7 @@ class Texts:
 
     def in_order_of(self, langs: tuple[str, str], tell: Callable[[str], None]) -> Texts:
         """Return the same for these languages: two files that are named by them in the other order are exchanged, which
-        `tell` is told."""
+        `tell` says."""
         if self._endings != langs[::-1]:
             return replace(self, given=langs)
         files = self.files[::-1]
