@@ -148,7 +148,6 @@ def evaluate(
         nmt-evaluate runs/de-en --test-set wmt14:de-en
     """
     from nmt.cli.lines.evaluation import Evaluation
-    from nmt.storage.model_folder import model_files
 
     if (test_set := options["test_set"]) is not None:
         from nmt.evaluate.public_sets import public_set_files
@@ -164,14 +163,7 @@ def evaluate(
     tell_needs()
     given = {name: file for name, file in zip(("A", "B"), compare or (), strict=False)}
     given |= {name: file for name, file in (("--src", src), ("--hyp", hyp)) if file is not None}
-    inputs: dict[str, str | list[Path]] = {
-        **given,
-        **{f"--ref {file}" if len(ref) > 1 else "--ref": file for file in ref},
-    }
-    if model_dir is not None:
-        inputs["a file of the model"] = model_files(Path(model_dir))
-    outputs = {name: options[key] for name, key in (("-o", "output"), ("--tsv", "tsv")) if options[key] is not None}
-    check_apart(outputs, inputs)
+    _check_apart(given, ref, model_dir, options)
     check_lines_output(options["output"] or "-")
     translator = None if model_dir is None else _load(model_dir, options)
     langs = langs_of(translator.config.data) if translator is not None else langs_by_names(src, ref[0])
@@ -215,6 +207,20 @@ def _check_usage(
         raise click.UsageError("--frequencies goes with --buckets.")
     if not ref and not (compare and all(file.endswith(".json") for file in compare)):
         raise click.UsageError("Missing option '--ref', or --test-set NAME:PAIR.")
+
+
+def _check_apart(given: dict[str, str], ref: tuple[str, ...], model_dir: str | None, options: dict[str, Any]) -> None:
+    """Raise DataError if an output is also an input; `given`: the input texts without references."""
+    from nmt.storage.model_folder import model_files
+
+    inputs: dict[str, str | list[Path]] = {
+        **given,
+        **{f"--ref {file}" if len(ref) > 1 else "--ref": file for file in ref},
+    }
+    if model_dir is not None:
+        inputs["a file of the model"] = model_files(Path(model_dir))
+    outputs = {name: options[key] for name, key in (("-o", "output"), ("--tsv", "tsv")) if options[key] is not None}
+    check_apart(outputs, inputs)
 
 
 def _side_by_side(files: tuple[str, str], as_json: bool) -> str:

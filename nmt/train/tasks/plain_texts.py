@@ -238,11 +238,10 @@ def settings_of(
     if write:
         check_own(folder)
     langs = train.langs
-    dev = dev and dev.in_order_of(langs, tell)
+    dev, files = dev and dev.in_order_of(langs, tell), [folder / f"dev.{lang}" for lang in langs]
     for texts in (train,) if dev is None else (train, dev):
         texts.source.check(langs)
     train, dev = train.recognised(), None if dev is None else dev.recognised()
-    files = [folder / f"dev.{lang}" for lang in langs]
     saved = load_folder_config(folder) if exists(folder / LAST_NAME) else None
     validation, named = _validation(dev, folder, files, saved)
     holds_out = write and validation is None
