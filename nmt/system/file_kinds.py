@@ -13,8 +13,8 @@ _UTF_32 = "convert it: iconv -f UTF-32 -t UTF-8 OLD > NEW"
 
 @dataclass(frozen=True)
 class FileKind:
-    """The kind of a file. `what`: the kind, in words; `advice`: how to get lines of text from it, empty where `form` says
-    it; `form`: the value of nmt-translate --format that reads it, None if there is none."""
+    """The kind of a file. `what`: the kind, in words; `advice`: how to get lines of text from it, empty where `form`
+    says it; `form`: the value of nmt-translate --format that reads it, None if there is none."""
 
     what: str
     advice: str = ""
