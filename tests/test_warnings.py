@@ -186,7 +186,7 @@ def test_commands_tell_each_kind_once(folder, broken, tmp_path):
     assert f"warning: {tmp_path / 's'}: {long}\n" in result.stderr and empty in result.stderr
     result = call(score, folder, "--src", tmp_path / "s", "--tgt", copied(tmp_path / "s"))
     assert result.stderr.count("warning: ") == 1 and long in result.stderr
-    result = call(score, broken[0], "--src", tmp_path / "s", "--tgt", tmp_path / "s", "--output-format", "json")
+    result = call(score, broken[0], "--src", tmp_path / "s", "--tgt", copied(tmp_path / "s"), "--output-format", "json")
     assert f"{NOT_A_NUMBER} (5 lines: 1, 2, 3, 4, 5)" in result.stderr
     assert json.loads(result.stdout.splitlines()[0])["log_prob"] is None
     result = call(score, broken[1], "--tgt", "-", given="kara\n" * 7)
@@ -200,16 +200,8 @@ def test_learning_a_shortlist_tells_of_cut_lines(folder, tmp_path):
     shutil.copytree(folder, other)
     (tmp_path / "s").write_text(f"kara losu\n{LONG}\n")
     (tmp_path / "t").write_text("losu\nmiti\n")
-    sides = [
-        "--src",
-        tmp_path / "s",
-        "--tgt",
-        tmp_path / "t",
-        "--dev-src",
-        tmp_path / "t",
-        "--dev-tgt",
-        copied(tmp_path / "t"),
-    ]
+    sides = ["--src", tmp_path / "s", "--tgt", tmp_path / "t"]
+    sides += ["--dev-src", tmp_path / "t", "--dev-tgt", copied(tmp_path / "t")]
     result = call(shortlist, other, *sides)
     assert (result.exit_code, result.stderr) == (0, f"warning: {tmp_path / 's'}: {CUT} (line 2)\n")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nmt.cli.lines.judging import Given, langs_of, tell_doubts
+from nmt.cli.lines.judging import langs_of, tell_doubts
 from nmt.cli.lines.streams import check_apart, in_step, say, tell, telling_notices
 from nmt.cli.options.command import Command, FiniteRange, cells_option, compute_dtype_option, threads_option
 from nmt.cli.options.path_types import InputPath, reads
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 _CHUNK = 4096
 """Number of pairs to read at a time."""
 
-_TEXTS = {"src": 0, "tgt": 1, "dev_src": 0, "dev_tgt": 1}
-"""Options that name texts, with their sides."""
+_TEXTS = ("src", "tgt")
+"""The sides of a text, as options name them."""
 _DOUBTFUL = 10.0
 """Percentage of missed subwords of the references from which texts may be swapped."""
 
@@ -98,8 +98,11 @@ def shortlist(model_dir: str, **options: Any) -> None:
     kinds = {name: options[name] for name in ("threads", "compute_dtype", "cells")}
     translator = Translator.load(folder, device="cpu", **kinds)
     _check_folder(folder)
-    named: list[Given] = [(options[key], f"--{key.replace('_', '-')}", side) for key, side in _TEXTS.items()]
-    tell_doubts(langs_of(translator.config.data), named)
+    for dev in ("", "dev-"):
+        named = [
+            (options[f"{dev}{name}".replace("-", "_")], f"--{dev}{name}", side) for side, name in enumerate(_TEXTS)
+        ]
+        tell_doubts(langs_of(translator.config.data), named)
     check_no_factors(translator, "nmt-shortlist")
     learner = ShortlistLearner(translator.src_subwords.vocab_size, translator.tgt_subwords.vocab_size)
     lengths = _learn(translator, learner, options)

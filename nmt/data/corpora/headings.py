@@ -20,7 +20,7 @@ _WORDS = re.compile(r"[^\W_]+")
 
 
 class _Label(NamedTuple):
-    """What a cell says if it is a heading: the side that its column is, None if it names none; and its languages."""
+    """The meaning of a heading: the side that its column is, None if it names none; and its languages."""
 
     side: int | None
     languages: frozenset[str]
