@@ -28,8 +28,8 @@ _CHUNK = 4096
 
 _TEXTS = ("src", "tgt")
 """The sides of a text, as options name them."""
-_DOUBTFUL = 10.0
-"""Percentage of missed subwords of the references from which texts may be swapped."""
+_DOUBTFUL, _ENOUGH = 10.0, 100
+"""Percentage of missed subwords of the references from which texts may be swapped, and least number of subwords."""
 
 Ids = tuple[list[list[int]], list[list[int]]]
 
@@ -129,7 +129,7 @@ def shortlist(model_dir: str, **options: Any) -> None:
     say(f"frequent\t{len(found.always)} of {found.vocab_size} subwords\tfor all sentences")
     for name, mean in means.items():
         say(f"candidates\t{mean:.1f} of {found.vocab_size} subwords\t{name}")
-    if misses["reference"].rate >= _DOUBTFUL:
+    if misses["reference"].rate >= _DOUBTFUL and misses["reference"].tokens >= _ENOUGH:
         tell(
             f"warning: the shortlist misses {misses['reference'].rate:.0f} % of the second text's translations, as it "
             "does where source and target are swapped or are no translations of one another; look at the texts"
