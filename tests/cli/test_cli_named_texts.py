@@ -187,3 +187,14 @@ def test_a_folder_of_a_sweep_is_its_runs(model: Path, run: Run, tmp_path):
         done = run("nmt-report", *names, "--attention", "0", "-o", tmp_path / "r.html")
         assert done.code == 0 and "2 runs" in done.err, done.err
     assert run("nmt-report", tmp_path, "-o", tmp_path / "r.html").code
+
+
+def test_few_target_tokens_a_batch_and_the_name_of_a_run_are_told(setup: Path, run: Run, tmp_path):
+    sizes = (["--set", "training.batch_size=32"], True), (["--set", "training.batch_size=256"], False)
+    sentences = ["--set", "training.batch_type=sentence", "--set", "training.batch_size=32"]
+    for number, (options, is_told) in enumerate((*sizes, (sentences, False))):
+        done = run(
+            "nmt-train", setup / "c.yaml", "-o", tmp_path / f"own{number}", "--set", "training.updates=1", *options
+        )
+        assert done.code == 0 and ("set training.batch_type=sentence" in done.err) is is_told, done.err
+        assert f"model own{number}: " in done.err

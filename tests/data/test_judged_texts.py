@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import gzip
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from number_words import make_corpus
 
+import nmt
 from nmt.data.corpora import judged_texts
 from nmt.data.corpora.headings import contradicts, is_heading
 from nmt.data.corpora.judged_texts import Named, judged, judged_corpus, judged_output
 from nmt.data.corpora.sources import Source
 from nmt.data.tokens.features import features_column
+from nmt.documents.document import read_document
 from nmt.errors import DataError
-from nmt.system.lines import STDIN
+from nmt.system.lines import STDIN, read_lines
 
 
 def corpus(lines: Sequence[tuple[str, ...]], path: Path) -> Source:
@@ -221,3 +224,39 @@ def test_without_the_detector_nothing_is_said_of_words(tmp_path, monkeypatch):
 def test_blank_lines_between_paradigms_do_not_hide_the_features():
     assert features_column([["walk", "walked", "V;PST"]] * 3 + [[""]]) == 3
     assert features_column([[""]]) is None
+
+
+def test_old_documents_and_wide_texts_are_known_by_their_first_bytes(tmp_path):
+    old, wide = (
+        b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600),
+        "1\n00:00:01,000 --> 00:00:02,000\nja\n".encode("utf-16"),
+    )
+    with pytest.raises(DataError, match="got a document of an old Office, or one with a password"):
+        read_document(old, "docx", "a.docx")
+    with pytest.raises(DataError, match="got text that looks like UTF-16; convert it: iconv"):
+        read_document(wide, "srt", "a.srt")
+    known = {"old Office": old, "UTF-16": wide, "SQLite": b"SQLite format 3\0", "PDF": b"%PDF-1"}
+    for words, content in known.items():
+        (tmp_path / "t.de").write_bytes(content)
+        with pytest.raises(DataError, match=f"must be lines of UTF-8, got .*{words}"):
+            list(read_lines(tmp_path / "t.de"))
+
+
+@pytest.mark.parametrize(
+    ("line", "tokenizer"),
+    [
+        ("两个年轻的白人男子在许多灌木附近的外面。", "zh"),
+        ("二人の若い白人男性が茂みの近くの外にいます。", "ja-mecab"),
+        ("ชายหนุ่มผิวขาวสองคนอยู่ข้างนอกใกล้พุ่มไม้", "flores200"),
+        ("两 个 年轻 的 白人 男子 在 外面 。", None),
+        ("Zwei junge weiße Männer sind im Freien.", None),
+    ],
+)
+def test_texts_without_spaces_get_a_hint_at_a_tokenizer(line, tokenizer):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        nmt.evaluate([line], [line], metrics=["bleu"])
+    assert [f"--tokenize {tokenizer}" in str(one.message) for one in caught] == [True] * (tokenizer is not None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        nmt.evaluate([line], [line], metrics=["bleu"], tokenize="char")

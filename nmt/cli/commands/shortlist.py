@@ -98,11 +98,7 @@ def shortlist(model_dir: str, **options: Any) -> None:
     kinds = {name: options[name] for name in ("threads", "compute_dtype", "cells")}
     translator = Translator.load(folder, device="cpu", **kinds)
     _check_folder(folder)
-    for dev in ("", "dev-"):
-        named = [
-            (options[f"{dev}{name}".replace("-", "_")], f"--{dev}{name}", side) for side, name in enumerate(_TEXTS)
-        ]
-        tell_doubts(langs_of(translator.config.data), named)
+    _tell_doubts(translator, options)
     check_no_factors(translator, "nmt-shortlist")
     learner = ShortlistLearner(translator.src_subwords.vocab_size, translator.tgt_subwords.vocab_size)
     lengths = _learn(translator, learner, options)
@@ -136,6 +132,15 @@ def shortlist(model_dir: str, **options: Any) -> None:
         )
     for name, counted in misses.items():
         say(f"miss rate\t{counted.rate:.2f} %\t{counted.missing} of {counted.tokens} subwords\t{name}")
+
+
+def _tell_doubts(translator: Translator, options: dict[str, Any]) -> None:
+    """Warn about texts whose names or words contradict the model's languages, each pair by itself."""
+    for dev in ("", "dev-"):
+        named = [
+            (options[f"{dev}{name}".replace("-", "_")], f"--{dev}{name}", side) for side, name in enumerate(_TEXTS)
+        ]
+        tell_doubts(langs_of(translator.config.data), named)
 
 
 def _learn(translator: Translator, learner: ShortlistLearner, options: dict[str, Any]) -> tuple[list[int], list[int]]:
