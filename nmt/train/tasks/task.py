@@ -54,7 +54,7 @@ class Task(Protocol):
 
     @property
     def seen(self) -> str:
-        """Return fingerprints of training pairs that are in memory (see `sketch_of`); empty without them."""
+        """Return fingerprints of the training pairs (see `sketch_of`); empty if there are none."""
 
     @property
     def dev_fingerprint(self) -> list[int]:

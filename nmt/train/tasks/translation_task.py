@@ -87,8 +87,8 @@ class TranslationTask:
 
     @property
     def seen(self) -> str:
-        """Return fingerprints of the pairs as they were read, if they are in memory."""
-        return "" if isinstance(self._read, IndexedCorpus) else sketch_of(self._read.src, self._read.tgt)
+        """Return fingerprints of the pairs as they were read."""
+        return sketch_of(self._read.src, self._read.tgt)
 
     @property
     def dev_fingerprint(self) -> list[int]:
