@@ -146,7 +146,7 @@ def test_interface_defaults():
     """The defaults other parts were written for; a change here is a change for every user."""
     config = config_from_dict(MINIMAL)
     training, decoder = config.training, config.model.decoder
-    assert (config.seed, config.threads, config.name) == (42, None, "model")
+    assert (config.seed, config.threads, config.name) == (42, None, "x")
     assert config.compute_dtype == "float32"
     assert (training.learning_rate, training.adam_betas, training.adam_eps) == (
         1e-3,

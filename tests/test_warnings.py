@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -73,6 +74,11 @@ def all_words(folder):
     return [[i] for i in range(1, load_saved_model(folder).tgt_subwords.vocab_size)]
 
 
+def copied(path: Path) -> Path:
+    """Return a copy: no text is a translation of itself."""
+    return Path(shutil.copy(path, path.with_name(f"{path.name}-copy")))
+
+
 def test_a_source_that_is_cut(folder):
     translator = Translator.load(folder)
     short, blank, long = translator.translate_nbest(["kara losu", "", LONG], n_best=2, min_length=1)
@@ -122,7 +128,7 @@ def test_commands_tell_of_a_least_length_that_lines_do_not_allow(folder, tmp_pat
     for name, value in SETTINGS.items():
         config = re.sub(rf"(?m)^  {name}: .*$", f"  {name}: {value}", config)
     (strict / "config.yaml").write_text(config)
-    assert told in call(evaluate, strict, "--src", tmp_path / "s", "--ref", tmp_path / "s").stderr
+    assert told in call(evaluate, strict, "--src", tmp_path / "s", "--ref", copied(tmp_path / "s")).stderr
 
 
 def test_an_empty_translation(folder):
@@ -177,11 +183,11 @@ def test_commands_tell_each_kind_once(folder, broken, tmp_path):
         False,
         False,
     ]
-    result = call(evaluate, folder, "--src", tmp_path / "s", "--ref", tmp_path / "s")
+    result = call(evaluate, folder, "--src", tmp_path / "s", "--ref", copied(tmp_path / "s"))
     assert f"warning: {tmp_path / 's'}: {long}\n" in result.stderr and empty in result.stderr
-    result = call(score, folder, "--src", tmp_path / "s", "--tgt", tmp_path / "s")
+    result = call(score, folder, "--src", tmp_path / "s", "--tgt", copied(tmp_path / "s"))
     assert result.stderr.count("warning: ") == 1 and long in result.stderr
-    result = call(score, broken[0], "--src", tmp_path / "s", "--tgt", tmp_path / "s", "--output-format", "json")
+    result = call(score, broken[0], "--src", tmp_path / "s", "--tgt", copied(tmp_path / "s"), "--output-format", "json")
     assert f"{NOT_A_NUMBER} (5 lines: 1, 2, 3, 4, 5)" in result.stderr
     assert json.loads(result.stdout.splitlines()[0])["log_prob"] is None
     result = call(score, broken[1], "--tgt", "-", given="kara\n" * 7)
@@ -195,7 +201,8 @@ def test_learning_a_shortlist_tells_of_cut_lines(folder, tmp_path):
     shutil.copytree(folder, other)
     (tmp_path / "s").write_text(f"kara losu\n{LONG}\n")
     (tmp_path / "t").write_text("losu\nmiti\n")
-    sides = ["--src", tmp_path / "s", "--tgt", tmp_path / "t", "--dev-src", tmp_path / "t", "--dev-tgt", tmp_path / "t"]
+    sides = ["--src", tmp_path / "s", "--tgt", tmp_path / "t"]
+    sides += ["--dev-src", tmp_path / "t", "--dev-tgt", copied(tmp_path / "t")]
     result = call(shortlist, other, *sides)
     assert (result.exit_code, result.stderr) == (0, f"warning: {tmp_path / 's'}: {CUT} (line 2)\n")
 

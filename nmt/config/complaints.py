@@ -1,5 +1,6 @@
 """Formats pydantic's errors as one line that says what to write instead."""
 
+import re
 from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any
@@ -59,6 +60,8 @@ def complaint(path: Path, mistake: Any, schema: dict[str, Any]) -> str:
     line = f"{dotted(path) or 'the file'} must be {promise}, got {shorten(got)}"
     choices = [text for text in _choices(node, schema) if isinstance(text, str)]
     close = get_close_matches(got.lower(), choices, n=1, cutoff=0.4) if isinstance(got, str) else []
+    if "cuda" in choices and isinstance(got, str) and re.match(r"gpu|nvidia|cuda", got.lower()):
+        close = ["cuda"]
     if got == "None" and "null" in describe(node, schema):
         close = ["null"]
     if close:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike, fspath
+from pathlib import PurePath
 from typing import Any
 
 from pydantic import ValidationError
@@ -140,6 +141,9 @@ def _build(values: dict[str, Any], where: str, changed: dict[tuple[str, ...], st
     name = values.get("preset")
     if name in NAMES:
         values = over_preset(values, preset_values(name))
+    folder = values.get("model_dir")
+    if "name" not in values and isinstance(folder, str) and PurePath(folder).name:
+        values = {"name": PurePath(folder).name, **values}
     try:
         return Config.model_validate(values)
     except ValidationError as error:

@@ -23,7 +23,7 @@ class Settings(Section):
     """Name of a preset (docs/presets.md), whose settings apply unless this file sets them; null for the defaults in
     this file."""
     name: Text = "model"
-    """Name of the run in its logs."""
+    """Name of the run in its logs; if it is omitted, that of the folder model_dir."""
     task: Literal["translation", "lm"] = "translation"
     """The task: translation, or continuing a text (lm, a language model). A language model is the decoder alone:
     settings of src, the encoder and attention have no effect then."""

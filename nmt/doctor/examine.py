@@ -13,6 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
 
+from nmt.data.corpora.judged_texts import judged_corpus
 from nmt.data.corpora.sources import sources_of
 from nmt.doctor.findings import Finding, Findings, found
 from nmt.doctor.repeats import Duplicates, Overlap
@@ -73,7 +74,7 @@ def _examine(
     before, met = 0, list[Finding]()
     made: Future[tuple[Side, Side]] | None = None
     for train, most in zip(trains, limits, strict=True):
-        overlap, duplicates = Overlap(others, data.filter.overlap), Duplicates()
+        overlap, duplicates = Overlap(others, data.filter.overlap, named=len(trains) > 1), Duplicates()
         sample.begin()
         for block in train.blocks(most):
             duplicates.add(block)
@@ -90,6 +91,7 @@ def _examine(
         met += overlap.findings(train)
     for text in held_out.values():
         result.findings += text.findings()
+    result.findings += _judged([*trains, *held_out.values()])
     result.findings += met
     for text in held_out.values():
         if text.prefix in of_training:
@@ -104,6 +106,13 @@ def _examine(
         result.findings = [one for one in result.findings if one.name not in CUT]
     result.seconds = time.monotonic() - began
     return result
+
+
+def _judged(texts: list[Text]) -> list[Finding]:
+    """Return the findings about what the user named as source and target of these texts."""
+    langs = [side.lang for side in texts[0].sides]
+    lines = [line for text in texts for line in judged_corpus(text.source, langs)] if len(langs) == 2 else []
+    return [Finding("names", "warning", line, 1, 0, "") for line in dict.fromkeys(lines)]
 
 
 def _is_filtered(name: str, rules: FilterConfig) -> bool:

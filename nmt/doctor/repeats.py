@@ -79,10 +79,12 @@ _REPORTED = {"none": (Likeness.EXACT, Likeness.NEAR), "exact": (Likeness.NEAR,),
 class Overlap:
     """Looks for the lines of held-out texts in the training text. `texts`: the held-out texts, each with its cleaned
     lines of one or both sides; `filtered`: data.filter.overlap, the matches that are kept out of training and therefore
-    no findings."""
+    no findings; `named`: whether findings name the training text, one of several."""
 
-    def __init__(self, texts: Sequence[tuple[Text, Sequence[Sequence[str]]]], filtered: str = "none") -> None:
-        self._reported = _REPORTED[filtered]
+    def __init__(
+        self, texts: Sequence[tuple[Text, Sequence[Sequence[str]]]], filtered: str = "none", named: bool = False
+    ) -> None:
+        self._reported, self._named = _REPORTED[filtered], named
         self._texts = list(texts) if self._reported else []
         self._lines = OverlapIndex([line for _, sides in self._texts for line in sides[0]])
         self._pairs = OverlapIndex([pair for _, sides in self._texts for pair in _joined(sides)])
@@ -131,13 +133,15 @@ class Overlap:
             what = "as" if kind == Likeness.EXACT else "nearly as"
             examples.append(Example(number + 1, f"{what} line {line + 1} of {train.files[0]}"))
         lines = "source lines" if is_pair else "lines"
+        corpus = f" {train.prefix}" if self._named else ""
         return Finding(
             "overlap",
             "warning",
             text.where,
             exact + near,
             size,
-            f"have {lines} that are in the training text: {exact:,} letter for letter{whole}, {near:,} nearly so",
+            f"have {lines} that are in the training text{corpus}: {exact:,} letter for letter{whole}, {near:,} nearly "
+            "so",
             "pairs" if is_pair else "lines",
             tuple(examples),
             "scores on them measure memorisation; data.filter.overlap removes them from training",

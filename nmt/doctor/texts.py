@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nmt.data.corpora.corpus import clean_lines
-from nmt.data.corpora.sources import Source, format_of
+from nmt.data.corpora.sources import Source, columns_advice, format_of
 from nmt.data.quality.faults import FaultFinder, has_bad_bytes
 from nmt.data.quality.text_block import TextBlock
 from nmt.doctor.findings import Finding, Tally
@@ -122,7 +122,8 @@ class Text:
                 found.append(Finding("utf-8", "error", file, tally.count, 0, what, "lines", examples, advice))
             tally = self._empty[side]  # nothing can be learned if all are empty
             level = "error" if tally.count == self.total else "warning"
-            found.append(tally.finding("empty", file, self.total, "are empty", level=level))
+            advice = columns_advice(self.prefix) if level == "error" and format_of(self.prefix) != "lines" else ""
+            found.append(tally.finding("empty", file, self.total, "are empty", level=level, advice=advice))
         for (name, side), tally in self._faults.items():
             if name in ("script", "mixed") and tally.count > _USUAL * self.total:
                 continue

@@ -92,6 +92,7 @@ _FORMATS = {
 `paragraphs`."""
 
 FORMATS = tuple(_FORMATS)
+PACKED_FORMATS = tuple(name for name, one in _FORMATS.items() if one.is_packed)
 MEDIA_TYPES = {name: one.media_type for name, one in _FORMATS.items()}
 _BY_SUFFIX = {suffix: name for name, one in _FORMATS.items() for suffix in one.suffixes.split()}
 SUFFIXES = tuple(f".{suffix}" for suffix in sorted(_BY_SUFFIX))

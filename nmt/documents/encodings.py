@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from nmt.errors import DataError
+from nmt.system.file_kinds import HEAD_BYTES, kind_of_bytes
 
 MARK = b"\xef\xbb\xbf"
 """The byte-order mark of UTF-8."""
@@ -67,6 +68,8 @@ class Encoding:
 
 def utf8_text(content: bytes, name: str) -> tuple[str, Encoding]:
     """Return the text of a file in UTF-8. Raises DataError, beginning with `name`, if it is something else."""
+    if (kind := kind_of_bytes(content[:HEAD_BYTES], name)) is not None:
+        raise DataError(f"{name}: must be UTF-8, got {kind.what}; {kind.advice or 'name it by its format'}")
     marked = content.startswith(MARK)
     return _decoded(content[3 * marked :], "utf-8", name, "UTF-8", "text"), Encoding(marked=marked)
 

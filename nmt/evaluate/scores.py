@@ -6,12 +6,14 @@ Every score comes with its signature, because it cannot be compared with others 
 
 from __future__ import annotations
 
+import re
+import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nmt.errors import DataError
+from nmt.errors import DataError, NMTWarning
 from nmt.system.arguments import checked_texts
 from nmt.system.extras import how_to_install
 
@@ -30,6 +32,14 @@ References = Sequence[str] | Sequence[Sequence[str | None]]
 TOKENIZERS = ("13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "flores101", "flores200", "spBLEU-1K", "none")
 """sacrebleu's tokenizers for BLEU. `ja-mecab` and `ko-mecab` need the extras [ja] and [ko]; sacrebleu downloads the
 sentencepiece models of `flores101`, `flores200` and `spBLEU-1K` once."""
+_WITHOUT_SPACES = {
+    "ja-mecab": re.compile("[\u3040-\u30ff]"),
+    "zh": re.compile("[\u3400-\u9fff\U00020000-\U0003ffff]"),
+    "flores200": re.compile("[\u0e00-\u0eff\u0f00-\u109f\u1780-\u17ff]"),
+}
+"""Signs of scripts without spaces between words, by the tokenizer for them."""
+_LONG_WORD = 6
+"""Signs between two spaces, on average, from which words are not set apart."""
 _MECAB = {"ja-mecab": "ja", "ko-mecab": "ko"}
 """The extra that a tokenizer needs."""
 NOTHING = "evaluation: the references must have at least one line, got an empty file"
@@ -109,7 +119,24 @@ def checked_evaluation(
     texts = reference_texts(references)
     for text in texts:
         checked_texts(whose, "references", [line for line in text if line is not None])
+    if texts and "bleu" in metrics and tokenize == "13a" and (other := _tokenizer_for(texts[0])) is not None:
+        warnings.warn(
+            f"evaluation: BLEU counts words between spaces, which these references lack; give --tokenize {other} "
+            f"(tokenize={other!r}), or judge by chrF",
+            NMTWarning,
+            stacklevel=3,
+        )
     return metrics, texts
+
+
+def _tokenizer_for(lines: Sequence[str | None]) -> str | None:
+    """Return the tokenizer for lines in a script that is written without spaces, by the first of them; None if most
+    words stand apart."""
+    text = " ".join(line for line in lines[:200] if line)
+    found = Counter(name for name, signs in _WITHOUT_SPACES.items() for _ in signs.finditer(text))
+    if 2 * found.total() < sum(map(str.isalpha, text)) or found.total() < _LONG_WORD * len(text.split()):
+        return None
+    return "ja-mecab" if found["ja-mecab"] else max(found, key=lambda name: found[name], default=None)
 
 
 def reference_texts(references: References) -> list[list[str | None]]:

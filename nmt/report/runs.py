@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -16,7 +16,7 @@ from nmt.errors import DataError
 from nmt.storage.model_folder import METRICS_NAME, load_folder_config
 from nmt.storage.trained_settings import flat_settings
 from nmt.system.files import explain, read_small
-from nmt.system.paths import exists, shown
+from nmt.system.paths import exists, is_file, shown
 
 MOST_POINTS = 2_000
 """Most points of a curve: no screen is wider."""
@@ -76,6 +76,17 @@ class Run:
         """Return the mean number of target tokens per second over the lines of progress; NaN if there are none."""
         rates = [value for _, _, value in self.curves.get("train tgt_tokens_per_second", ()) if value > 0]
         return sum(rates) / len(rates) if rates else math.nan
+
+
+def runs_in(names: Sequence[str]) -> list[Path]:
+    """Return the model folders that are named: themselves, or the runs in the folder of a sweep, whose other files are
+    passed over. A folder without runs is returned as it is."""
+    found: dict[Path, None] = {}
+    for folder in map(Path, names):
+        runs = [] if exists(folder / METRICS_NAME) else sorted(path.parent for path in folder.glob(f"*/{METRICS_NAME}"))
+        beside = is_file(folder) and any(folder.parent.glob(f"*/{METRICS_NAME}"))
+        found |= dict.fromkeys(runs or ([] if beside else [folder]))
+    return list(found)
 
 
 def read_run(folder: Path) -> Run:

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 BUNDLE_SUFFIX = ".nmt"
 _KIND = "bundle"
 _SUBWORDS_PREFIX = "subwords/"
-_KEPT = ("quantization", "averaged", "cells")
+_KEPT = ("quantization", "averaged", "cells", "seen")
 """Further keys of a checkpoint's content that a bundle keeps."""
 QUANTIZATION = {bits: {"numbers": f"int{bits}", "layout": 1} for bits in (8, 4)}
 """A checkpoint's description of its quantised tensors by their bits: matrices in the layout of float32, with a scale
@@ -87,6 +87,11 @@ class ModelFacts:
         tensors = {} if self.shortlist is None else shortlist_tensors(self.shortlist)
         parts += [[name, tensor_checksum(array)] for name, array in sorted(tensors.items())]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+    @property
+    def seen(self) -> str:
+        """Return fingerprints of its training text (see `share_seen`); empty if there are none."""
+        return str(self.content.get("state", {}).get("seen") or self.content.get("seen") or "")
 
     @property
     def in_4_bits(self) -> bool:
@@ -244,6 +249,7 @@ def save_bundle(path: Path, saved: SavedModel) -> None:
         "lengths": None if saved.lengths is None else saved.lengths.to_dict(),
         "scores": saved.content.get("scores") or {"update": state.get("best_update"), **state.get("best_scores", {})},
         **{key: saved.content[key] for key in _KEPT if key in saved.content},
+        "seen": saved.seen,
     }
     with writing(path):
         write_tensors(path, tensors, content, in_4_bits=saved.in_4_bits)

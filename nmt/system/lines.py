@@ -27,6 +27,7 @@ from typing import Any, BinaryIO, Generic, TypeVar, cast
 
 from nmt.errors import DataError, PathError
 from nmt.system.extras import how_to_install
+from nmt.system.file_kinds import HEAD_BYTES, kind_of_bytes, kind_of_text
 from nmt.system.files import explain
 from nmt.system.paths import exists, is_file, is_folder, kind, named, shown, text_hint
 
@@ -42,18 +43,6 @@ PACKED = (".gz", ".zst")
 """Name endings of compressed texts."""
 STDIN = "-"
 _STDIN_NAME = "standard input"
-_MARKS = (b"\xff\xfe", b"\xfe\xff")
-_OTHERS = (
-    (b"PK\x03\x04", "a zip archive, as .docx is one; for a document give its --format, else unpack it"),
-    (b"\x1f\x8b", "a gzip archive without .gz at the end of its name; rename it"),
-    (b"\x28\xb5\x2f\xfd", "a zstd archive without .zst at the end of its name; rename it"),
-    (b"BZh", "a bzip2 archive; unpack it: bunzip2 FILE"),
-    (b"\xfd7zXZ\x00", "an xz archive; unpack it: unxz FILE"),
-    (b"%PDF-", "a PDF document; convert it to text"),
-    (b"\xff\xfe\x00\x00", "UTF-32; convert it: iconv -f UTF-32 -t UTF-8 OLD > NEW"),
-    (b"\x00\x00\xfe\xff", "UTF-32; convert it: iconv -f UTF-32 -t UTF-8 OLD > NEW"),
-)
-"""First bytes of files that are not lines of text, with their formats."""
 _BLOCK_BYTES = 2**16
 
 
@@ -104,6 +93,8 @@ def text_file(path: str | PathLike[str]) -> Path:
     plain = named(path, "a text file")
     if is_file(plain):
         return plain
+    if os.fspath(path) == STDIN and not exists(plain):
+        raise DataError("-: must be a text file, got standard input, which is read once; give the path of a file")
     packed = [Path(f"{path}{end}") for end in PACKED]
     for one in packed:
         with contextlib.suppress(PathError):  # the name with its ending is too long
@@ -129,6 +120,20 @@ def read_lines(path: str | PathLike[str], *, lenient: bool = False) -> Lines[str
     except OSError as error:
         raise _unreadable(str(found), error) from None
     return Lines(_of_stream(opened, str(found), "surrogateescape" if lenient else "strict"))
+
+
+def check_is_lines(path: str | PathLike[str], data: bool = True) -> None:
+    """Raise DataError if a text begins as markup or, with `data`, as JSON or CSV, so that its lines are no sentences.
+    Pipes and files that cannot be read are not looked at."""
+    if os.fspath(path) == STDIN or exists(Path(path)) and not is_file(Path(path)):
+        return
+    try:
+        with _opened(text_file(path)) as stream:
+            start = stream.read(HEAD_BYTES)
+    except (OSError, EOFError, zlib.error):  # reported by the reader
+        return
+    if (what := kind_of_text(start.decode(errors="replace"), data)) is not None:
+        raise DataError(f"{shown(path)}: must be lines of text, one sentence a line, got {what.for_lines()}")
 
 
 def count_lines(path: str | PathLike[str]) -> int:
@@ -365,12 +370,8 @@ def _decoded(lines: Iterator[bytes], name: str, errors: str = "strict") -> Itera
 def _checked_start(raw: bytes, name: str) -> bytes:
     """Return the first line without a byte-order mark. Raises DataError if it shows that the text is not lines of
     UTF-8, which would otherwise be read as one line of nonsense."""
-    if (what := next((name for start, name in _OTHERS if raw.startswith(start)), None)) is not None:
-        raise DataError(f"{name}: must be lines of UTF-8, got {what}")
-    if raw.startswith(_MARKS) or _has_wide_characters(raw):
-        raise DataError(
-            f"{name}: must be UTF-8, got text that looks like UTF-16; convert it: iconv -f UTF-16 -t UTF-8 OLD > NEW"
-        )
+    if (what := kind_of_bytes(raw, name)) is not None:
+        raise DataError(f"{name}: must be lines of UTF-8, got {what.for_lines()}")
     raw = raw.removeprefix(b"\xef\xbb\xbf")
     if not raw.endswith(b"\n") and b"\r" in raw.removesuffix(b"\r"):
         raise DataError(
@@ -378,15 +379,6 @@ def _checked_start(raw: bytes, name: str) -> bytes:
             r"tr '\r' '\n' < OLD > NEW"
         )
     return raw
-
-
-def _has_wide_characters(raw: bytes) -> bool:
-    """Return whether every second byte of a line, and no other, is NUL, as in ASCII text encoded in UTF-16."""
-    line = raw.removesuffix(b"\n").removesuffix(b"\r")
-    for zeros, others in ((line[1::2], line[::2]), (line[::2], line[1::2])):
-        if len(zeros) > 1 and not any(zeros) and 0 not in others:
-            return True
-    return False
 
 
 def _unreadable(name: str, error: OSError, number: int = 0) -> DataError:

@@ -65,7 +65,7 @@ def test_a_bundle_and_a_text_of_the_other_language(folder, tmp_path):
     (tmp_path / "a.yy").write_text("\n".join(LINES) + "\n", "utf-8")
     result = run(tmp_path / "model.nmt", tmp_path / "a.yy", "-o", tmp_path / "b")
     assert result.exit_code == 0, result.output
-    assert "warning: " in result.stderr and "TEXT must be xx, which the model translates from" in result.stderr
+    assert "a.yy: INPUT must be xx, and is yy by its name" in result.stderr
     assert (tmp_path / "b.yy").read_text("utf-8").splitlines() == Translator.load(folder, threads=1).translate(LINES)
 
 

@@ -136,7 +136,7 @@ def test_zstd_that_is_cut_off_or_damaged(tmp_path, sides):
         ("a.tsv", "x\ty\na\tb\n", {"src_column": "de", "tgt_column": "y"}, "line 1 must name the column de, got x, y"),
         ("a.tsv", "a\tb\n", {"src_column": "de"}, "must have columns that are all numbers or all names, got de, 2"),
         ("a.jsonl", '{"de": "a", "en": "b"}\n{"de": "a", "en"\n', {}, "line 2 must be a JSON object"),
-        ("a.jsonl", '{"de": "a", "en": "b"}\n\n', {}, "line 2 must be a JSON object"),
+        ("a.jsonl", '{"de": "a", "en": "b"}\n\n{', {}, "line 3 must be a JSON object"),
         ("a.jsonl", '{"de": "a"}\n', {}, "row 1 must have text in en or translation.en, got none, but de"),
         ("a.jsonl", '{"de": "a", "en": 3}\n', {}, "row 1 must have text in en or translation.en, got int '3'"),
         ("a.jsonl", "[1]\n", {}, "row 1 must have text in de or translation.de, got none, but a list"),

@@ -2,6 +2,7 @@
 
 import inspect
 import io
+import itertools
 import pydoc
 import re
 import signal
@@ -173,6 +174,8 @@ def test_files_and_devices_that_are_missing(settings: dict[str, Any], tmp_path: 
 def test_a_budget_sets_the_end(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(budget, "_LEAST_SECONDS", 0.5)
     monkeypatch.setattr(budget.Measurement, "__call__", lambda *_: budget.Pace(0.01, 0.1, 40))
+    now = itertools.count(0, 0.005)
+    monkeypatch.setattr(budget.time, "monotonic", lambda: next(now))
     shown = io.StringIO()
     result = nmt.train(settings, budget="2s", progress=shown)
     assert re.search(r"budget: 2s, \S+ of it left after reading and timing; an update takes", shown.getvalue())

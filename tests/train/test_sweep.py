@@ -164,12 +164,12 @@ def test_a_signal_lets_runs_save_and_the_next_sweep_resumes(config: str, tmp_pat
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
         metrics = tmp_path / "sweep" / "epochs=2000" / "metrics.jsonl"
-        until = time.monotonic() + 60
+        until = time.monotonic() + 300
         while not (metrics.exists() and '"train"' in metrics.read_text()):
             assert time.monotonic() < until and process.poll() is None
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
-        assert process.communicate(timeout=60)[0].strip() == str(int(signal.SIGINT)).encode()
+        assert process.communicate(timeout=300)[0].strip() == str(int(signal.SIGINT)).encode()
     assert (tmp_path / "sweep" / "epochs=2000" / "last.safetensors").exists()
     record = json.loads((tmp_path / "sweep" / "sweep.json").read_text())
     assert record["runs"]["epochs=2000"]["result"] is None
@@ -221,12 +221,12 @@ def test_a_sweep_that_is_killed_leaves_no_run_behind(config: str, tmp_path: Path
     )
     folder = tmp_path / "sweep" / "epochs=200000"
     with subprocess.Popen([sys.executable, "-c", code]) as process:
-        until = time.monotonic() + 60
+        until = time.monotonic() + 300
         while not ((folder / "metrics.jsonl").exists() and '"train"' in (folder / "metrics.jsonl").read_text()):
             assert time.monotonic() < until and process.poll() is None
             time.sleep(0.05)
         process.kill()
-    until = time.monotonic() + 60
+    until = time.monotonic() + 300
     while "stopped at epoch" not in (folder / "train.log").read_text():
         assert time.monotonic() < until
         time.sleep(0.05)

@@ -64,11 +64,6 @@ def backtranslate(model_dir: str, text: str, prefix: str, tag: str, **options: A
     copy, made = Path(f"{prefix}.{data.src.lang}"), Path(f"{prefix}.{data.tgt.lang}")
     check_apart({"-o": str(made)}, {"TEXT": text})
     _check_output(prefix, made)
-    if text.removesuffix(".gz").removesuffix(".zst").endswith(f".{data.tgt.lang}"):
-        tell(
-            f"warning: {text}: TEXT must be {data.src.lang}, which the model translates from, and by its name this is "
-            f"{data.tgt.lang}"
-        )
     if exists(copy) and not _same_lines(copy, text):
         raise DataError(f"{copy}: must be new or contain the lines of {text}, got another file; choose another PREFIX")
     _translate(model_dir, text, made, options)

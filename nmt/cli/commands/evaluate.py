@@ -9,6 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from nmt.cli.lines.judging import (
+    Given,
+    check_lines_output,
+    langs_by_names,
+    langs_of,
+    tell_doubts,
+    tell_if_seen,
+)
 from nmt.cli.lines.streams import check_apart, output_lines, say, tell, telling_notices
 from nmt.cli.options.command import Command, running_options
 from nmt.cli.options.path_types import InputPath, OutputFile
@@ -19,6 +27,7 @@ from nmt.system.files import explain, read_small
 
 if TYPE_CHECKING:
     from nmt.config import SideConfig
+    from nmt.inference.translator import Translator
 
 
 OF_LETTERS = "wer", "per", "accuracy", "chrf"
@@ -139,7 +148,6 @@ def evaluate(
         nmt-evaluate runs/de-en --test-set wmt14:de-en
     """
     from nmt.cli.lines.evaluation import Evaluation
-    from nmt.storage.model_folder import model_files
 
     if (test_set := options["test_set"]) is not None:
         from nmt.evaluate.public_sets import public_set_files
@@ -155,18 +163,17 @@ def evaluate(
     tell_needs()
     given = {name: file for name, file in zip(("A", "B"), compare or (), strict=False)}
     given |= {name: file for name, file in (("--src", src), ("--hyp", hyp)) if file is not None}
-    inputs: dict[str, str | list[Path]] = {
-        **given,
-        **{f"--ref {file}" if len(ref) > 1 else "--ref": file for file in ref},
-    }
-    if model_dir is not None:
-        inputs["a file of the model"] = model_files(Path(model_dir))
-    outputs = {name: options[key] for name, key in (("-o", "output"), ("--tsv", "tsv")) if options[key] is not None}
-    check_apart(outputs, inputs)
-    shown = Evaluation.reading(ref, ref_separator, src, options)
-    if model_dir is not None:
+    _check_apart(given, ref, model_dir, options)
+    check_lines_output(options["output"] or "-")
+    translator = None if model_dir is None else _load(model_dir, options)
+    langs = langs_of(translator.config.data) if translator is not None else langs_by_names(src, ref[0])
+    named: list[Given] = [(src, "--src", 0), *((file, name, 1) for name, file in given.items() if name != "--src")]
+    tell_doubts(langs, [*named, *((file, "--ref", 1) for file in ref)], options["output"] or "-")
+    shown = Evaluation.reading(ref, ref_separator, src, options, langs)
+    if translator is not None:
         _check_counts(str(src), len(shown.sources), ref[0], len(shown.references[0]))
-        hypotheses = [_translate(model_dir, str(src), shown, options)]
+        tell_if_seen(translator, (str(src), ref[0]), (shown.sources, [line or "" for line in shown.references[0]]))
+        hypotheses = [_translate(translator, str(src), shown, options)]
     else:
         hypotheses = shown.read(compare or (str(hyp),))
     options["metrics"] = options["metrics"] or METRICS
@@ -184,7 +191,11 @@ def _check_usage(
     """Raise click.UsageError for options that cannot be combined."""
     if compare and any(file.startswith("--") for file in compare):
         raise click.UsageError(f"--compare takes two files, A and B, got {' '.join(compare)}.")
-    if compare and (hyp is not None or model_dir or options["output"] or options["tsv"]):
+    if compare and model_dir:
+        raise click.UsageError(
+            f"--compare takes two files, A and B, and no model, got {' '.join(compare)} {model_dir}."
+        )
+    if compare and (hyp is not None or options["output"] or options["tsv"]):
         raise click.UsageError(
             "Give either --compare, or --hyp, or MODEL_DIR and --src; -o and --tsv go without --compare."
         )
@@ -196,6 +207,20 @@ def _check_usage(
         raise click.UsageError("--frequencies goes with --buckets.")
     if not ref and not (compare and all(file.endswith(".json") for file in compare)):
         raise click.UsageError("Missing option '--ref', or --test-set NAME:PAIR.")
+
+
+def _check_apart(given: dict[str, str], ref: tuple[str, ...], model_dir: str | None, options: dict[str, Any]) -> None:
+    """Raise DataError if an output is also an input; `given`: the input texts without references."""
+    from nmt.storage.model_folder import model_files
+
+    inputs: dict[str, str | list[Path]] = {
+        **given,
+        **{f"--ref {file}" if len(ref) > 1 else "--ref": file for file in ref},
+    }
+    if model_dir is not None:
+        inputs["a file of the model"] = model_files(Path(model_dir))
+    outputs = {name: options[key] for name, key in (("-o", "output"), ("--tsv", "tsv")) if options[key] is not None}
+    check_apart(outputs, inputs)
 
 
 def _side_by_side(files: tuple[str, str], as_json: bool) -> str:
@@ -221,15 +246,20 @@ def _side_by_side(files: tuple[str, str], as_json: bool) -> str:
     return "\n".join(lines)
 
 
-def _translate(model_dir: str, name: str, shown: Any, options: dict[str, Any]) -> list[str]:
+def _load(model_dir: str, options: dict[str, Any]) -> Translator:
+    """Return the model to evaluate."""
+    from nmt.inference.translator import Translator
+
+    loading = {name: options[name] for name in ("threads", "checkpoint", "compute_dtype", "device", "cells", "lm")}
+    return Translator.load(model_dir, **loading)
+
+
+def _translate(translator: Translator, name: str, shown: Any, options: dict[str, Any]) -> list[str]:
     """Return the translations of the text `name`; clean the references like the model's training targets."""
     from nmt.cli.lines.meter import Meter
     from nmt.config.presets import OF_WORDS
     from nmt.data.corpora.corpus import clean_line
-    from nmt.inference.translator import Translator
 
-    loading = {name: options[name] for name in ("threads", "checkpoint", "compute_dtype", "device", "cells", "lm")}
-    translator = Translator.load(model_dir, **loading)
     if options["metrics"] is None and translator.config.preset in OF_WORDS:
         options["metrics"] = OF_LETTERS
     searching = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -32,9 +31,9 @@ if TYPE_CHECKING:
 def report(folders: tuple[str, ...], output: str, title: str, attention: int, cells: tuple[str, ...]) -> None:
     """Write a page about the runs in MODEL_DIR...: curves, scores with intervals, translations.
 
-    The page is one HTML file that any browser shows without a network: zoomable curves, validation scores with 95 %
-    intervals, sample translations over time, attention, speed, machine, settings and their differences, and problems
-    found in the corpus. Runs may still be in progress.
+    A folder of nmt-sweep stands for all of its runs. The page is one HTML file that any browser shows without a
+    network: zoomable curves, validation scores with 95 % intervals, sample translations over time, attention, speed,
+    machine, settings and their differences, and problems found in the corpus. Runs may still be in progress.
 
     \b
     Examples:
@@ -42,10 +41,10 @@ def report(folders: tuple[str, ...], output: str, title: str, attention: int, ce
         nmt-report runs/base runs/wide runs/deep -o comparison.html
         nmt-report runs/mine --cells my_cells
     """
-    from nmt.report import read_run, report_page
+    from nmt.report import read_run, report_page, runs_in
 
     check_page(output, "an earlier report")
-    runs = [read_run(Path(folder)) for folder in dict.fromkeys(folders)]
+    runs = [read_run(folder) for folder in runs_in(folders)]
     pictures = {run.name: _pictures(run, attention, cells) for run in runs}
     page = report_page(runs, pictures, title)
     with output_lines(output) as writer:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nmt.cli.lines.formats import finite
+from nmt.cli.lines.judging import langs_of, tell_doubts
 from nmt.cli.lines.streams import LineWriter, check_apart, in_step, output_lines, tell, telling_notices
 from nmt.cli.options.command import Command, checkpoint_option, running_options
 from nmt.cli.options.path_types import InputPath, OutputFile
@@ -129,6 +130,7 @@ def _score_pairs(
 
     pairs = in_step(open_lines(src), {tgt: open_lines(tgt)})
     translator = Translator.load(model_dir, **loading)
+    tell_doubts(langs_of(translator.config.data), [(src, "--src", 0), (tgt, "--tgt", 1)])
     for chunk in chunks(pairs, _CHUNK):
         targets = [parallel[tgt] for _, parallel in chunk]
         for detail in translator.score([line for line, _ in chunk], targets, **how):

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nmt.cli.lines.streams import check_apart, in_step, say, telling_notices
+from nmt.cli.lines.judging import langs_of, tell_doubts
+from nmt.cli.lines.streams import check_apart, in_step, say, tell, telling_notices
 from nmt.cli.options.command import Command, FiniteRange, cells_option, compute_dtype_option, threads_option
 from nmt.cli.options.path_types import InputPath, reads
 from nmt.errors import CheckpointError, DataError
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
 
 _CHUNK = 4096
 """Number of pairs to read at a time."""
+
+_TEXTS = ("src", "tgt")
+"""The sides of a text, as options name them."""
+_DOUBTFUL, _ENOUGH = 10.0, 100
+"""Percentage of missed subwords of the references from which texts may be swapped, and least number of subwords."""
 
 Ids = tuple[list[list[int]], list[list[int]]]
 
@@ -92,6 +98,7 @@ def shortlist(model_dir: str, **options: Any) -> None:
     kinds = {name: options[name] for name in ("threads", "compute_dtype", "cells")}
     translator = Translator.load(folder, device="cpu", **kinds)
     _check_folder(folder)
+    _tell_doubts(translator, options)
     check_no_factors(translator, "nmt-shortlist")
     learner = ShortlistLearner(translator.src_subwords.vocab_size, translator.tgt_subwords.vocab_size)
     lengths = _learn(translator, learner, options)
@@ -118,8 +125,22 @@ def shortlist(model_dir: str, **options: Any) -> None:
     say(f"frequent\t{len(found.always)} of {found.vocab_size} subwords\tfor all sentences")
     for name, mean in means.items():
         say(f"candidates\t{mean:.1f} of {found.vocab_size} subwords\t{name}")
+    if misses["reference"].rate >= _DOUBTFUL and misses["reference"].tokens >= _ENOUGH:
+        tell(
+            f"warning: the shortlist misses {misses['reference'].rate:.0f} % of the second text's translations, as it "
+            "does where source and target are swapped or are no translations of one another; look at the texts"
+        )
     for name, counted in misses.items():
         say(f"miss rate\t{counted.rate:.2f} %\t{counted.missing} of {counted.tokens} subwords\t{name}")
+
+
+def _tell_doubts(translator: Translator, options: dict[str, Any]) -> None:
+    """Warn about texts whose names or words contradict the model's languages, each pair by itself."""
+    for dev in ("", "dev-"):
+        named = [
+            (options[f"{dev}{name}".replace("-", "_")], f"--{dev}{name}", side) for side, name in enumerate(_TEXTS)
+        ]
+        tell_doubts(langs_of(translator.config.data), named)
 
 
 def _learn(translator: Translator, learner: ShortlistLearner, options: dict[str, Any]) -> tuple[list[int], list[int]]:

@@ -70,14 +70,14 @@ def sweep(
         nmt-sweep configs/quickstart.yaml --grid model.decoder.dropout=0.1,0.3 --jobs 2 -o runs/dropout
         nmt-sweep train.en train.de -o runs/en-de --grid model.decoder.dropout=0.1,0.3 --seeds 3
     """
-    from nmt.cli.commands.train import _texts
+    from nmt.cli.commands.train import texts_of
     from nmt.cli.lines.sweeps import run_sweep
     from nmt.rnn.cores import default_threads
     from nmt.train.sweep import parse_grid, plan
     from nmt.train.tasks.plain_texts import settings_of
 
     parsed = parse_grid(grid)
-    texts = _texts(inputs, output, dev)
+    texts = texts_of(inputs, output, dev)
     own = None if texts is None else settings_of(*texts, preset, tell)
     if own is None and preset is not None:
         overrides = (f"preset={preset}", *overrides)

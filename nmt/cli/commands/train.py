@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
+from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +15,7 @@ from nmt.cli.lines.streams import say, tell
 from nmt.cli.options.command import Command, Setting, WholeSetting, device_option, threads_option
 from nmt.cli.options.path_types import InputPath, OutputFolder, reads, writes
 from nmt.system.lines import without_packing
-from nmt.system.paths import is_file, shown
+from nmt.system.paths import exists, is_file, shown
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -166,7 +168,7 @@ def train(
     from nmt.train.planning.budget import seconds_of
 
     keep_little()
-    texts = _texts(inputs, folder, dev)
+    texts = texts_of(inputs, folder, dev, (src_lang, tgt_lang))
     if budget is not None:
         seconds_of(budget)  # raises before anything is read
     if texts is not None and seeds is not None:
@@ -204,16 +206,23 @@ def train(
             _train(config, budget, threads, device, ranks)
 
 
-def _texts(
-    inputs: tuple[str, ...], folder: str | None, dev: tuple[str, ...]
+def texts_of(
+    inputs: tuple[str, ...],
+    folder: str | None,
+    dev: tuple[str, ...],
+    langs: tuple[str | None, str | None] = (None, None),
 ) -> tuple[Texts, Texts | None, Path] | None:
     """Return training text, validation text (None: hold some out) and model folder, or None if `inputs` is a config.
+    `langs`: the codes that options give, None for others; a single name may then be the prefix of two files.
 
     Raises UsageError if the arguments do not belong together.
     """
     from nmt.data.corpora.sources import format_of
 
-    if len(inputs) == 1 and format_of(inputs[0]) == "lines":
+    for one in inputs:
+        if _SETTING.match(one) and not exists(Path(one)):
+            raise click.UsageError(f"settings are changed by --set, got {one}; write --set {one}.")
+    if len(inputs) == 1 and not _is_prefix(inputs[0], langs) and format_of(inputs[0]) == "lines":
         if dev:
             raise click.UsageError(
                 "--dev goes with SRC TGT or a table; in a config, data.dev names the validation text."
@@ -237,6 +246,30 @@ def _texts(
     from nmt.train.tasks.plain_texts import Texts
 
     return Texts(inputs), Texts(dev) if dev else None, Path(folder)
+
+
+_SETTING = re.compile(r"\+{0,2}[a-z_]+(\.[a-z_]+)*=")
+"""The beginning of a setting, as Hydra, OmegaConf and fairseq take it among the arguments."""
+
+
+def _is_prefix(name: str, langs: tuple[str | None, str | None]) -> bool:
+    """Return whether a name is the prefix of two files of these languages. Raises UsageError if it is the prefix of two
+    files, and the languages are not given."""
+    from nmt.data.corpora.language_names import language_of
+
+    place = Path(name)
+    if exists(place):
+        return False
+    ends = {
+        without_packing(one).name.removeprefix(f"{place.name}.") for one in place.parent.glob(f"{escape(place.name)}.*")
+    }
+    if None not in langs:
+        return set(langs) <= ends
+    known = sorted(end for end in ends if language_of(end) is not None)
+    if len(known) == 2:
+        one, other = (f"{name}.{end}" for end in known)
+        raise click.UsageError(f"{name} is the beginning of {one} and {other}; name both, the source first.")
+    return False
 
 
 def _check_alone(given: dict[str, bool], ranks: int) -> None:

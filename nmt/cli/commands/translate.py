@@ -14,6 +14,7 @@ from nmt.cli.lines.corpora import FORMATS as TABLE_FORMATS
 from nmt.cli.lines.corpora import Shard, Work, check_no_models, is_corpus, translate_all
 from nmt.cli.lines.formats import FORMATS, alignment_line, output_of, soft_alignment_line, write_plot
 from nmt.cli.lines.inputs import load_translator, phrase_pairs, phrases
+from nmt.cli.lines.judging import check_forms, langs_of, tell_doubts
 from nmt.cli.lines.streams import LineWriter, Record, check_apart, in_step, output_lines, telling_notices
 from nmt.cli.lines.tables import Columns
 from nmt.cli.options.command import Command, running_options
@@ -171,6 +172,7 @@ def translate(model_dir: str, inputs: tuple[str, ...], **options: Any) -> None:
     from nmt.cli.lines.resume import continued_lines, identity
 
     _check(source, model_dir, options)
+    check_forms(source, options)
     job = _job(options)
     if options["form"] != "lines":
         _translate_document(job, model_dir, source, options)
@@ -183,6 +185,7 @@ def translate(model_dir: str, inputs: tuple[str, ...], **options: Any) -> None:
         if options["alignments"]:
             job.alignments = stack.enter_context(output_lines(options["alignments"]))
         translator = load_translator(model_dir, options)
+        tell_doubts(langs_of(translator.config.data), [(source, "INPUT", 0)], options["output"], lines=False)
         _settle(job, translator)
         if options["resume"]:
             run = identity(job, translator, options)
@@ -205,6 +208,7 @@ def _translate_document(job: _Job, model_dir: str, source: str, options: dict[st
     from nmt.cli.lines.documents import translate_document
 
     translator = load_translator(model_dir, options)
+    tell_doubts(langs_of(translator.config.data), [], options["output"])
     _settle(job, translator)
     translate_document(translator, source, options, job.search, (job.glossary, job.forbidden))
 
@@ -243,7 +247,8 @@ def _translate_corpus(model_dir: str, inputs: tuple[str, ...], options: dict[str
             meter.add(len(values))
             return rows
 
-        work = Work(options["input_format"], columns, translated, _CHUNK_BATCHES * settings["batch_size"])
+        size = _CHUNK_BATCHES * settings["batch_size"]
+        work = Work(options["input_format"], columns, translated, size, langs_of(translator.config.data))
         translate_all(inputs, options["output"], options["shard"], work, run)
 
 

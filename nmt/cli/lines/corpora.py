@@ -7,6 +7,7 @@ when it is complete, and existing files are kept, so a task that was killed can 
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from typing import Any
 
 import click
 
+from nmt.cli.lines.judging import tell_doubts
 from nmt.cli.lines.streams import check_apart, tell, write_errors
 from nmt.cli.lines.tables import FORMATS, Columns, Part, Translate, count_rows, format_of, translate_part
 from nmt.errors import DataError
@@ -108,13 +110,14 @@ class Work:
     """Options for translating rows.
 
     form: The format of all files, one of FORMATS; None detects it by their names. columns: Column names of tables.
-    translate: Translates a list of rows. size: Number of rows at a time.
+    translate: Translates a list of rows. size: Number of rows at a time. langs: The codes of the model's languages.
     """
 
     form: str | None
     columns: Columns
     translate: Translate
     size: int
+    langs: tuple[str, str]
 
 
 def translate_all(inputs: Sequence[str], place: str, shard: tuple[int, int] | None, work: Work, run: Any) -> None:
@@ -137,12 +140,14 @@ def translate_all(inputs: Sequence[str], place: str, shard: tuple[int, int] | No
         _translate(Task(one, target, 0, 1), work)
         return
     output = check_folder(place, "-o")
+    _check_outside(output, inputs)
     tasks = tasks_of(inputs, output, shard or (0, 1))
+    for task in tasks:
+        check_apart({"-o": str(task.target)}, {"INPUT": str(task.source)})
     check_record(output, run)
     done = bad = there = 0
     failed: list[DataError] = []
     for task in tasks:
-        check_apart({"-o": str(task.target)}, {"INPUT": str(task.source)})
         if exists(task.target):
             there += 1
             continue
@@ -163,6 +168,23 @@ def translate_all(inputs: Sequence[str], place: str, shard: tuple[int, int] | No
         )
 
 
+def _check_outside(output: Path, inputs: Sequence[str]) -> None:
+    """Raise DataError if the output is below a folder of the input, where the next call would read it."""
+    place = Path(os.path.realpath(output))
+    for one in inputs:
+        folder = Path(os.path.realpath(one))
+        if folder in place.parents and is_folder(folder) and not _is_hidden(place.relative_to(folder)):
+            raise DataError(
+                f"{output}: must be outside of {one}, got a folder in it, which the next call would translate, too; "
+                "name another place with -o"
+            )
+
+
+def _is_hidden(name: Path) -> bool:
+    """Return whether a file or folder below an input folder is passed over."""
+    return any(part.startswith((".", "_")) for part in name.parts)
+
+
 def _counted(number: int, what: str) -> str:
     """Return a count with its noun: `1 row`, `2 rows`."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
@@ -171,6 +193,8 @@ def _counted(number: int, what: str) -> str:
 def _translate(task: Task, work: Work) -> int:
     """Write one file, and warn about rows with errors; return their number."""
     form, first, end = work.form or format_of(task.source), 0, 1 << 62
+    if form == "text":
+        tell_doubts(work.langs, [(str(task.source), "INPUT", 0)], lines=work.form is None)
     if task.shards > 1:
         rows = count_rows(task.source, form)
         first, end = (rows * place // task.shards for place in (task.shard, task.shard + 1))
@@ -225,7 +249,7 @@ def _files(path: Path) -> list[tuple[Path, Path]]:
             f"{shown(path)}: must be a file or a folder, got {kind(path)}; give the input, and name the output with -o"
         )
     found = [(one, one.relative_to(path)) for one in listed(path)]
-    found = [(one, name) for one, name in found if not any(part.startswith((".", "_")) for part in name.parts)]
+    found = [(one, name) for one, name in found if not _is_hidden(name)]
     for one, _ in found:
         if not exists(one):
             tell(f"warning: {shown(one)}: skipped, a broken link")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
-from nmt.cli.lines.streams import output_lines
+from nmt.cli.lines.streams import output_lines, tell
 from nmt.data.corpora.sources import Part, format_of
 from nmt.errors import DataError
 from nmt.evaluate import Score, format_table, score_translations, split_references
@@ -32,10 +32,16 @@ class Evaluation:
 
     @classmethod
     def reading(
-        cls, refs: Sequence[str], separator: str | None, src: str | None, options: dict[str, Any]
+        cls,
+        refs: Sequence[str],
+        separator: str | None,
+        src: str | None,
+        options: dict[str, Any],
+        langs: tuple[str, str],
     ) -> Evaluation:
-        """Read the files. Raises DataError if one cannot be read, or references differ in length."""
-        texts = [_read(file, 2) for file in refs]
+        """Read the files; `langs` are the codes that headings of tables may have. Raises DataError if one cannot be
+        read, or references differ in length."""
+        texts = [_read(file, 2, langs) for file in refs]
         for file, text in zip(refs, texts, strict=True):
             if len(text) != len(texts[0]):
                 raise DataError(
@@ -46,7 +52,7 @@ class Evaluation:
         if separator:
             references = split_references(references, separator)
         frequencies = None if options["frequencies"] is None else open_lines(options["frequencies"])
-        return cls(references, [] if src is None else _read(src, 1), options, frequencies)
+        return cls(references, [] if src is None else _read(src, 1, langs), options, frequencies)
 
     def read(self, files: Sequence[str]) -> list[list[str]]:
         """Return the translations in files. Raises DataError if one has another number of lines than the sources."""
@@ -172,9 +178,9 @@ def _bucket_records(buckets: dict[str, list[Bucket]]) -> dict[str, Any]:
     }
 
 
-def _read(file: str, column: int | None = None) -> list[str]:
-    """Return the lines of a text, or a column of a table (.tsv), counted from 1; None if it must be a text. Raises
-    DataError."""
+def _read(file: str, column: int | None = None, langs: tuple[str, ...] = ()) -> list[str]:
+    """Return the lines of a text, or a column of a table (.tsv), counted from 1, without headings; None if it must be a
+    text. Raises DataError."""
     form = format_of(file)
     if form == "lines":
         return read_text(file)
@@ -182,4 +188,9 @@ def _read(file: str, column: int | None = None) -> list[str]:
         raise DataError(
             f"{file}: must be a text with one sentence per line, got a table; write its column into a file of its own"
         )
+    both = Part(form, (file, file), langs, (1, 2))
+    heading = both.heading
+    if heading is not None:
+        tell(f"warning: {file}: line 1 has headings, {' | '.join(heading)}, and is skipped")
+        return [str(row[column - 1]) for row in both.rows()]
     return [str(row[0]) for row in Part(form, (file,), columns=(column,)).rows()]

@@ -231,13 +231,15 @@ def _parquet(path: Path) -> Any:
 
 
 def _raw_lines(path: Path) -> Iterator[bytes]:
-    """Yield lines as bytes, without line ends, so that an encoding error affects one line only. Raises DataError if the
-    file cannot be read."""
+    """Yield lines that are not blank as bytes, without line ends, so that an encoding error affects one line only.
+    Raises DataError if the file cannot be read."""
     try:
         with cast(BinaryIO, gzip.open(path) if path.suffix == ".gz" else path.open("rb")) as stream:
             number = 0
             while line := stream.readline(MAX_LINE_BYTES + 1):
                 number += 1
+                if not line.strip():
+                    continue
                 line = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
                 if len(line) > MAX_LINE_BYTES:
                     raise DataError(

@@ -15,11 +15,12 @@ from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from nmt.data.corpora.headings import is_heading
 from nmt.data.tokens.features import with_features
-from nmt.errors import DataError
+from nmt.errors import DataError, NMTError
 from nmt.system.extras import how_to_install
 from nmt.system.files import explain
-from nmt.system.lines import PACKED, read_lines, text_file, without_packing
+from nmt.system.lines import PACKED, STDIN, check_is_lines, read_lines, text_file, without_packing
 
 if TYPE_CHECKING:
     from nmt.config import CorpusConfig
@@ -69,10 +70,12 @@ class Source:
         return [Part(form, (file,) * len(langs), tuple(langs), tuple(chosen), features) for file in found]
 
     def check(self, langs: Sequence[str]) -> None:
-        """Raise DataError if a file is missing."""
+        """Raise DataError if a file is missing, or is both source and target, which only a corpus with a tag may be."""
         self.check_prefix(langs)
         for part in self.parts(langs):
             part.check()
+            if part.form == "lines" and len(part.files) == 2 and self.tag is None:
+                check_two_files(*part.files)
 
     def check_prefix(self, langs: Sequence[str]) -> None:
         """Raise DataError if the settings name one of the two files instead of their prefix."""
@@ -123,6 +126,30 @@ def check_sources(corpora: str | Sequence[CorpusConfig], langs: Sequence[str]) -
         source.check(langs)
 
 
+def are_one_file(one: str, other: str) -> bool:
+    """Return whether two names of texts are those of one file, by any link."""
+    if STDIN in (one, other):
+        return False
+    try:
+        return text_file(one).samefile(text_file(other))
+    except (OSError, NMTError):  # reported by the reader
+        return False
+
+
+def check_two_files(one: str, other: str) -> None:
+    """Raise DataError if source and target are one file of lines: no text is a translation of itself."""
+    if are_one_file(one, other):
+        names = one if one == other else f"{one}, {other}"
+        raise DataError(f"{names}: must be two files, source and target, got one file twice; name the other one")
+
+
+def columns_advice(path: str) -> str:
+    """Return how to name the columns of a table, by an example of the settings."""
+    src, tgt = ("2", "3") if format_of(path) == "tsv" else ("NAME", "OTHER")
+    example = f"data: {{train: [{{path: {path}, src_column: {src}, tgt_column: {tgt}}}], ...}}"
+    return f"name the columns of source and target in a config, {example}"
+
+
 def format_of(path: str) -> str:
     """Return the format of a corpus, judged by its name: lines, or a kind of table."""
     return _FORMATS.get(without_packing(path).suffix, "lines")
@@ -144,9 +171,24 @@ class Part:
     features: int | None = None
 
     def check(self) -> None:
-        """Raise DataError if a file is missing."""
+        """Raise DataError if a file is missing, or begins as markup does instead of lines."""
         for file in dict.fromkeys(self.files):
             text_file(file)
+            if self.form == "lines":
+                check_is_lines(file, data=False)
+
+    @property
+    def heading(self) -> tuple[str, ...] | None:
+        """Return the cells of source and target in the first line of a table with tabs, if these are headings (see
+        `is_heading`), although its columns have numbers; otherwise None."""
+        if self.form != "tsv" or isinstance(self.columns[0], str):
+            return None
+        cells = next(read_lines(self.files[0], lenient=True), "").split("\t")
+        places = [int(cast(int, column)) - 1 for column in self.columns]
+        if max(places) >= len(cells):
+            return None
+        found = tuple(cells[place] for place in places)
+        return found if is_heading(found, self.langs) else None
 
     def rows(self, *, lenient: bool = False) -> Iterator[Row]:
         """Yield the lines of all sides, row by row, with None for a file that has ended.
@@ -167,7 +209,9 @@ class Part:
         named = isinstance(self.columns[0], str)
         places = self._named(next(lines, "")) if named else [int(cast(int, column)) - 1 for column in self.columns]
         least = max([*places, (self.features or 1) - 1]) + 1
-        for number, line in enumerate(lines, start=1 + named):
+        if has_heading := self.heading is not None:
+            next(lines)
+        for number, line in enumerate(lines, start=1 + named + has_heading):
             cells = line.split("\t")
             if len(cells) < least and not line.strip():
                 yield ("",) * len(places)  # like a blank line in both files: an empty pair, which training drops
@@ -175,7 +219,7 @@ class Part:
             if len(cells) < least:
                 raise DataError(
                     f"{self.files[0]}: line {number} must have at least {least} cells between tabs, got {len(cells)}; "
-                    "correct the line, or name other columns"
+                    f"correct the line, or {columns_advice(self.files[0])}"
                 )
             row = [cells[place] for place in places]
             if self.features is not None:
@@ -196,6 +240,8 @@ class Part:
     def _json_rows(self, lines: Iterator[str]) -> Iterator[Row]:
         """Yield the rows of a file with one JSON object per line."""
         for number, line in enumerate(lines, start=1):
+            if not line.strip():
+                continue
             try:
                 record = json.loads(line)
             except (ValueError, RecursionError) as error:
@@ -245,7 +291,7 @@ class Part:
                 fact = f"{type(values[0]).__name__} {str(values[0])[:40]!r}" if values else f"none, but {there}"
                 raise DataError(
                     f"{self.files[0]}: row {number} must have text in {' or '.join(keys)}, got {fact}; "
-                    "name it src_column and tgt_column of its corpus, or correct the row"
+                    f"correct the row, or {columns_advice(self.files[0])}"
                 )
             # Files of lines could not represent line breaks.
             found.append(values[0].replace("\r\n", " ").replace("\n", " "))

@@ -46,7 +46,8 @@ def symbols_in(line: str) -> list[str]:
 
 def features_column(rows: Sequence[Sequence[str]]) -> int | None:
     """Return the number, from 1, of the column of a table that has features in the notation of UniMorph, which must be
-    the second or third of three; None if there is none."""
+    the second or third of three; None if there is none. Blank rows, which divide paradigms, do not count."""
+    rows = [cells for cells in rows if any(cell.strip() for cell in cells)]
     for place in (2, 1):
         found = [len(cells) == 3 and _UNIMORPH.fullmatch(cells[place].strip()) is not None for cells in rows]
         if found and sum(found) >= _SURE * len(found):

@@ -24,6 +24,7 @@ from nmt.documents.formats.paragraphs import (
 )
 from nmt.documents.formats.xml_places import Element, count_elements, replaced, trees
 from nmt.errors import DataError
+from nmt.system.file_kinds import HEAD_BYTES, kind_of_bytes
 
 _OPEN_DOCUMENT = ("content", r"(?:content|styles)\.xml")
 _PACKAGES = {
@@ -140,6 +141,9 @@ def _opened(file: File) -> tuple[zipfile.ZipFile, dict[str, bytes]]:
         parts = {info.filename: archive.read(info) for info in texts}
         limits.check_elements(sum(map(count_elements, parts.values())), name)
     except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError, OSError) as error:
+        other = kind_of_bytes(file.content[:HEAD_BYTES])
+        if other is not None and not file.content.startswith(b"PK"):
+            raise DataError(f"{name}: must be {kind}, got {other.what}; {other.advice}") from None
         raise DataError(f"{name}: must be {kind}, got a broken one ({error}); save it again") from None
     if not any(one.startswith(needed) for one in names):
         raise DataError(f"{name}: must be {kind} with {needed}.xml, got another archive; save it again")

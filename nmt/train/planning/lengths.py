@@ -22,6 +22,8 @@ LEAST_UPDATES = 500
 """The least number of updates for `updates: auto`: even a small corpus needs that many to train a model."""
 WARMUP_SHARE = 14
 VALIDATIONS = 8
+_FEW_TOKENS = 256
+"""Tokens of a batch below which batch_size was probably meant to count sentences."""
 _DROPS = ("dropout", "drop_connect", "zoneout")
 VALIDATION_SHARE = 0.1
 """The share of the time between two validations that a validation takes with `validation_pairs: auto`."""
@@ -114,6 +116,11 @@ def doubts(config: Config, fixed: FixedTraining) -> list[str]:
         found.append(
             f"training.r_drop is {fixed.r_drop:g}, and no dropout is set: both readings of a batch are the same, which "
             "takes twice the time for nothing"
+        )
+    if training.batch_type == "token" and isinstance(size := training.batch_size, int) and size < _FEW_TOKENS:
+        found.append(
+            f"training.batch_size is {size} target tokens (subwords), a sentence or two of usual length; "
+            "to count sentences set training.batch_type=sentence"
         )
     return [f"warning: {text}" for text in found]
 

@@ -257,7 +257,7 @@ class Trainer:
         if self._ranks.rank == 0:
             task.save_statistics(self.folder)
         plan.dealing.resume(state)
-        state.corpus, state.dev = task.fingerprint, task.dev_fingerprint
+        state.corpus, state.dev, state.seen = task.fingerprint, task.dev_fingerprint, task.seen
         return parts
 
     def _validator(self, model: Network, task: Task, plan: Plan, state: TrainingState, log: TrainingLog) -> Validator:

@@ -135,7 +135,6 @@ def config_of_texts(
         if texts.langs == tuple(UNNAMED):
             langs = [given or side.lang for given, side in zip(langs, (start.data.src, start.data.tgt), strict=True)]
     texts = replace(texts, given=(langs[0], langs[1]))
-    dev = dev and replace(dev, given=texts.given)
 
     def chosen() -> Config:
         own = settings_of(texts, dev, folder, preset, tell, start=start, write=write)

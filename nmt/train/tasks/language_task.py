@@ -58,6 +58,11 @@ class LanguageTask:
         return [len(self.corpus), len(lines.tokens), lines.checksum()]
 
     @property
+    def seen(self) -> str:
+        """Return nothing: language models are not evaluated on pairs."""
+        return ""
+
+    @property
     def dev_fingerprint(self) -> list[int]:
         """Return the number of validation lines and their checksum."""
         dev = self._dev

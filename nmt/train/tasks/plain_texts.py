@@ -21,7 +21,7 @@ from nmt.config.corpora import UNNAMED
 from nmt.config.presets import OF_WORDS
 from nmt.config.yaml_text import format_yaml
 from nmt.data.alignment.edits import MOST_SYMBOLS, gain_of_edits
-from nmt.data.corpora.sources import Source, format_of, name_of, pair_chunks
+from nmt.data.corpora.sources import Source, columns_advice, format_of, name_of, pair_chunks
 from nmt.data.tokens.features import features_column
 from nmt.errors import CheckpointError, DataError
 from nmt.storage.model_folder import LAST_NAME, load_folder_config
@@ -88,6 +88,18 @@ class Texts:
         plain = without_packing(self.files[0])
         found = _PAIR.fullmatch(plain.with_suffix("").suffix[1:])
         return (found[1], found[2]) if len(self.files) == 1 and plain.suffix == ".tsv" and found else None
+
+    def in_order_of(self, langs: tuple[str, str], tell: Callable[[str], None]) -> Texts:
+        """Return the same for these languages: two files that are named by them in the other order are exchanged, which
+        `tell` says."""
+        if self._endings != langs[::-1]:
+            return replace(self, given=langs)
+        files = self.files[::-1]
+        tell(
+            f"warning: --dev must be {' and '.join(langs)}, in this order; taken so by their names: "
+            f"{' and '.join(files)}"
+        )
+        return replace(self, files=files, given=langs)
 
     def recognised(self) -> Texts:
         """Return the same with the column of features, if it is a table that has one, as those of inflection have."""
@@ -187,7 +199,7 @@ class Chosen:
             write_bytes(file, content)
         if tell is not None:
             files = f"{self.files[0]} and {self.files[1]}"
-            tell(f"no --dev: {len(self.held_out):,} pairs held out for validation, in {files}")
+            tell(f"no --dev: {len(self.held_out):,} pairs held out for validation, in {files}, kept for the training")
 
     def write_for_sweep(self, folder: Path, tell: Callable[[str], None]) -> str:
         """Write the settings and the held-out text into the folder of a sweep; return the settings' file."""
@@ -227,10 +239,10 @@ def settings_of(
     if write:
         check_own(folder)
     langs = train.langs
+    dev, files = dev and dev.in_order_of(langs, tell), [folder / f"dev.{lang}" for lang in langs]
     for texts in (train,) if dev is None else (train, dev):
         texts.source.check(langs)
     train, dev = train.recognised(), None if dev is None else dev.recognised()
-    files = [folder / f"dev.{lang}" for lang in langs]
     saved = load_folder_config(folder) if exists(folder / LAST_NAME) else None
     validation, named = _validation(dev, folder, files, saved)
     holds_out = write and validation is None
@@ -342,6 +354,13 @@ def _symbols(line: str, has_features: bool = False) -> list[str]:
 def _held_out(train: Texts, survey: Survey) -> list[tuple[str, str]]:
     """Return the pairs to hold out: of the sample, those whose sources are rarest in the corpus, since all pairs with
     a held-out source are kept out of training."""
+    if not survey.pairs:
+        table = format_of(train.files[0]) != "lines"
+        advice = columns_advice(train.files[0]) if table else "give two files with text"
+        raise DataError(
+            f"{', '.join(train.files)}: must have pairs with text on both sides, got an empty source or target in each "
+            f"row; {advice}"
+        )
     wanted = min(MOST_HELD_OUT, int(survey.pairs * SHARE_HELD_OUT))
     if wanted < 1:
         least = round(1 / SHARE_HELD_OUT)

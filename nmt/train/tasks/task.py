@@ -53,6 +53,10 @@ class Task(Protocol):
         ids if they are in memory."""
 
     @property
+    def seen(self) -> str:
+        """Return fingerprints of the training pairs (see `sketch_of`); empty if there are none."""
+
+    @property
     def dev_fingerprint(self) -> list[int]:
         """Return numbers that identify the validation text, to notice when it changes."""
 

@@ -18,6 +18,7 @@ from nmt.data.batching.sampling import SubwordSampler
 from nmt.data.corpora.corpus import ParallelCorpus, Side, load_parallel
 from nmt.data.corpora.prepare import training_filter
 from nmt.data.corpora.rows import TokenRows
+from nmt.data.quality.seen_text import sketch_of
 from nmt.errors import ConfigError
 from nmt.evaluate import Score, score_translations
 from nmt.inference.translation import MAX_SOURCE_SUBWORDS
@@ -45,6 +46,7 @@ class TranslationTask:
         rules = training_filter(config.data, (src.config, tgt.config))
         self.corpus = load_parallel(config.data.train, src, tgt, rules=rules, readers=readers)
         _check_weights(self.corpus)
+        self._read = self.corpus
         self._edits: Edits | None = None
         self._alignments: WordAlignments | None = None
         if config.model.decoder.edit_actions:
@@ -82,6 +84,11 @@ class TranslationTask:
         """Return the numbers of pairs and target subwords, and a checksum of the pairs."""
         corpus = self.corpus
         return [len(corpus), corpus.num_subwords, corpus.tgt.checksum(corpus.src.checksum())]
+
+    @property
+    def seen(self) -> str:
+        """Return fingerprints of the pairs as they were read."""
+        return sketch_of(self._read.src, self._read.tgt)
 
     @property
     def dev_fingerprint(self) -> list[int]:

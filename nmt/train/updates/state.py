@@ -59,6 +59,8 @@ class TrainingState:
     """Numbers that identify the training corpus, to notice that it has changed; see `Task.fingerprint`."""
     dev: list[int] = field(default_factory=list)
     """Numbers that identify the validation text; empty in a checkpoint of a former version."""
+    seen: str = ""
+    """Fingerprints of the training text, by which an evaluation knows it; see `Task.seen`."""
 
     def forget_best(self) -> None:
         """Begin the search for the best validation again, and let the next one be due at once."""
