@@ -212,15 +212,16 @@ def test_a_public_test_set_is_read_in_the_other_direction(tmp_path: Path, monkey
         (["--test-set", "wmt14:de-en"], "the test set wmt14:de-en must be downloaded by sacrebleu once, got "),
         (["--test-set", "wnt14:de-en"], "--test-set: must be one of sacrebleu's, got 'wnt14'; near it are wmt14"),
         (["--test-set", "wmt14"], "--test-set: must be wmt14:PAIR with a pair of cs-en, "),
-        (["--ref", "{hyp}", "--tokenize", "flores200"], "the tokenizer flores200 must be downloaded by sacrebleu once"),
-        (["--ref", "{hyp}", "--tokenize", "ko-mecab"], "in the checkout of nmt run pip install -e '.[ko]'"),
+        (["--ref", "{ref}", "--tokenize", "flores200"], "the tokenizer flores200 must be downloaded by sacrebleu once"),
+        (["--ref", "{ref}", "--tokenize", "ko-mecab"], "in the checkout of nmt run pip install -e '.[ko]'"),
     ],
 )
 def test_what_is_not_there_is_one_line(options: list[str], expected: str, tmp_path: Path) -> None:
     if "ko-mecab" in options and find_spec("mecab_ko"):
         pytest.skip("the extra [ko] is installed")
     (tmp_path / "hyp").write_text("a\n")
-    given = [option.format(hyp=tmp_path / "hyp") for option in options]
+    (tmp_path / "ref").write_text("a\n")
+    given = [option.format(ref=tmp_path / "ref") for option in options]
     found = evaluated(public_set(tmp_path), "--hyp", str(tmp_path / "hyp"), *given)
     assert found.returncode == 1 and found.stdout == ""
     (line,) = [line for line in found.stderr.splitlines() if not line.startswith("sacreBLEU: ")]
