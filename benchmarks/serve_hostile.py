@@ -160,7 +160,8 @@ class Attack:
         """Send a trailer without end (A8)."""
         with self._plug() as plug:
             plug.sendall(
-                b"POST /translate HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\nX-1: "
+                b"POST /translate HTTP/1.1\r\nHost: localhost\r\n"
+                b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\nX-1: "
             )
             for _ in range(1_000):
                 plug.sendall(b"y" * 2**16)

@@ -120,7 +120,7 @@ def read_document(
 ) -> Document:
     """Read a document. Raises DataError if the file is not of this format, or exceeds the limits, and NMTError if a
     library that the format needs is not installed. `content`, `name`, `splitter`, `languages`, `limits`: see `File`;
-    `form`: one of FORMATS; `numbers`: whether numbers of its translation that are provably wrong are mended."""
+    `form`: one of FORMATS; `numbers`: whether numbers of its translation that are provably wrong are corrected."""
     file, reader = File(content, name, splitter, languages, limits or Limits(), form), _FORMATS[form].reader
     if not _FORMATS[form].is_packed:
         file.limits.check_content(len(content), name)
