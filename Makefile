@@ -64,7 +64,7 @@ help:
 	@echo 'make dist    sdist, and the wheel from it, into dist/, with a bill of materials; built twice and compared'
 	@echo 'make docs    write docs/commands.md, the settings reference and the links of the tour from the code'
 	@echo 'make pictures   draw docs/pictures from the code, by Graphviz'
-	@echo 'make size    lines of nmt by folder, compared with the budget that a test enforces'
+	@echo 'make size    lines by folder, compared with the goal and the bound that a test enforces'
 	@echo 'make site    the documentation as a site, build/site/html/index.html; every link in it is checked'
 	@echo 'make install    the same as make setup'
 	@echo 'make setup   make $(VENV) and install into it the package with EXTRAS ($(EXTRAS))'

@@ -3,10 +3,12 @@
 import ast
 from pathlib import Path
 
+import pytest
+
 import nmt
 from docs import size
 
-MOST_OF_FILE, MOST_OF_FUNCTION, MOST_OF_FOLDER = 400, 60, 16
+MOST_OF_FILE, MOST_OF_FUNCTION, MOST_OF_FOLDER = 600, 60, 16
 ROOT = Path(nmt.__file__).parent
 
 # A file that is being cut; no other may be added.
@@ -63,15 +65,11 @@ def test_functions_can_be_seen_at_once():
     assert long == LONG_FUNCTIONS.keys()
 
 
-def test_rooms_keep_to_their_budgets():
-    found = size.lines_by_room()
-    assert found.keys() == size.BUDGET.keys()
-    beyond = [
-        f"nmt/{room} has {count:,} lines of {size.BUDGET[room]:,}"
-        for room, count in found.items()
-        if count > size.BUDGET[room]
-    ]
-    assert not beyond, f"{'; '.join(beyond)}; shorten, or raise BUDGET in docs/size.py and say there why"
+@pytest.mark.parametrize("folder", size.EXTENTS)
+def test_the_project_does_not_grow(folder):
+    count, extent = sum(size.lines_below(folder).values()), size.EXTENTS[folder]
+    assert extent.goal <= extent.bound
+    assert count <= extent.bound, f"{folder} has {count:,} lines of {extent.bound:,}; take something out"
 
 
 def test_no_folder_has_too_many_modules():
