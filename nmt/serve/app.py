@@ -21,9 +21,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nmt.errors import NMTError, lacking_resource
 from nmt.serve.errors import RequestError
-from nmt.serve.limits.origins import Headers
 from nmt.serve.log import LoopErrors, log_request
 from nmt.serve.measures import TALLY
+from nmt.serve.origins import Headers
 from nmt.serve.protocols import (
     cat_tools,
     deepl,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nmt.errors import DataError
-from nmt.serve.limits.origins import Origins
+from nmt.serve.origins import Origins
 from nmt.system.lines import read_text
 from nmt.system.paths import exists
 

@@ -7,7 +7,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from nmt.inference.pivot import base
-from nmt.serve.requests import read_request, service_of
+from nmt.serve.protocols.requests import read_request, service_of
 from nmt.serve.service import TextOptions
 from nmt.serve.web import (
     CompactJSON,

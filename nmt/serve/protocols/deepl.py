@@ -17,7 +17,7 @@ from nmt.inference.pivot import base
 from nmt.serve.detection import language_name
 from nmt.serve.errors import RequestError
 from nmt.serve.limits.shelf import Shelf
-from nmt.serve.requests import read_request
+from nmt.serve.protocols.requests import read_request
 from nmt.serve.service import TextOptions
 from nmt.serve.web import CompactJSON, flag_field, name_field, text_field, texts_field, while_connected
 

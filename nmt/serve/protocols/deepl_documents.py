@@ -22,7 +22,7 @@ from nmt.serve.files import attachment
 from nmt.serve.limits.bodies import Room
 from nmt.serve.limits.shelf import Shelf
 from nmt.serve.protocols.deepl import KEY
-from nmt.serve.requests import admit_client, read_request, service_of
+from nmt.serve.protocols.requests import admit_client, read_request, service_of
 from nmt.serve.service import Service
 from nmt.serve.web import CompactJSON, file_field, read_multipart, text_field
 

@@ -13,7 +13,7 @@ from nmt.learning.learning_translator import LearningTranslator
 from nmt.learning.memory import Pair
 from nmt.serve.errors import RequestError
 from nmt.serve.learning import MARK, check_room
-from nmt.serve.requests import learn_pair, learning_of, read_request, requested_model
+from nmt.serve.protocols.requests import learn_pair, learning_of, read_request, requested_model
 from nmt.serve.service import Service
 from nmt.serve.web import CompactJSON, count_field, text_field
 

@@ -15,7 +15,7 @@ from nmt.inference.pivot import base
 from nmt.serve.detection import language_name
 from nmt.serve.errors import RequestError
 from nmt.serve.files import attachment
-from nmt.serve.requests import learn_pair, left_of, public_address, read_request, service_of, translated_file
+from nmt.serve.protocols.requests import learn_pair, left_of, public_address, read_request, service_of, translated_file
 from nmt.serve.service import Service, TextOptions
 from nmt.serve.web import (
     CompactJSON,

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from nmt.serve.errors import RequestError
-from nmt.serve.requests import admit_client, service_of
+from nmt.serve.protocols.requests import admit_client, service_of
 from nmt.serve.service import TextOptions
 from nmt.serve.web import decoded, flag_field, name_field, parse_pairs, read_body, text_field, while_connected
 

@@ -20,7 +20,14 @@ from nmt.serve.errors import RequestError
 from nmt.serve.files import SECONDS_KEPT
 from nmt.serve.models import bleu_signature
 from nmt.serve.protocols.openapi import openapi, spec_page
-from nmt.serve.requests import left_of, public_address, read_request, requested_model, service_of, translated_file
+from nmt.serve.protocols.requests import (
+    left_of,
+    public_address,
+    read_request,
+    requested_model,
+    service_of,
+    translated_file,
+)
 from nmt.serve.service import TextOptions
 from nmt.serve.web import (
     CompactJSON,
