@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from nmt.model.objective import LIKELIHOOD, Objective
 from nmt.model.parts.positions import NormalParam, embedding_deviation, make_positions
 from nmt.model.risk import risk_loss
 from nmt.rnn.arrays.flat_arrays import Group, whole_of
+from nmt.rnn.arrays.idle import Idle
 from nmt.rnn.arrays.quantised import Quantised, quantise
 from nmt.rnn.arrays.weights import QUADS, Weights, initial_array
 from nmt.rnn.arrays.workspace import Workspace
@@ -93,9 +95,8 @@ class Network:
         self.weights, self._whole = Weights(params), params.whole
         matrix = self.table("tgt") if self.tied else OUTPUT_MATRIX
         self.output_layer = OutputLayer(self.weights, matrix, OUTPUT_BIAS, self.tied, self.decoder.packed)
-        # Pools of released workspaces and steppers; each call takes its own.
-        self._idle_workspaces: list[Workspace] = []
-        self.idle_steppers: dict[int, list[SearchSteps]] = {}  # by number of threads
+        self._idle_workspaces = Idle(partial(Workspace, self.device.xp))
+        self.idle_steppers: dict[int, Idle[SearchSteps]] = {}  # by number of threads
 
     def __repr__(self) -> str:
         """Return the class, the sizes, the compute type and the device."""
@@ -315,14 +316,11 @@ class Network:
     ) -> LossStats:
         """Call `_run` with a workspace that no other call uses. After an error or an interruption the workspace is not
         reused: parts of it might still be referenced."""
-        try:
-            workspace = self._idle_workspaces.pop()  # atomic, like append
-        except IndexError:
-            workspace = Workspace(self.device.xp)
+        workspace = self._idle_workspaces.take()
         workspace.reset()
         how = BatchPass(training, seed, workspace, threads or default_threads(), objective)
         stats = self._run(batch, how, label_smoothing, target)
-        self._idle_workspaces.append(workspace)
+        self._idle_workspaces.give(workspace)
         return stats
 
     def _run(self, batch: Any, how: BatchPass, label_smoothing: float, target: GradientTarget | None) -> LossStats:

@@ -15,6 +15,7 @@ import numpy as np
 from nmt.errors import NMTError
 from nmt.rnn import tuning
 from nmt.rnn.arrays.array_names import Arrays
+from nmt.rnn.arrays.idle import Idle
 from nmt.rnn.arrays.workspace import Workspace, zeros_of
 from nmt.rnn.device import Array
 from nmt.rnn.layers.layer_stack import LayerOptions, LayerStack
@@ -59,7 +60,7 @@ class RecurrentLayers(LayerStack):
         self._passes = 0
         self._reserve = self.reserve()  # memory that a forward keeps for its backward
         self._scratch = Workspace(xp), Workspace(xp)  # memory of the backward pass
-        self._idle: list[tuple[Workspace, Workspace]] = []  # memory of passes that keep nothing
+        self._idle = Idle(lambda: (Workspace(xp), Workspace(xp)))  # memory of passes that keep nothing
 
     # ------------------------------------------------------------ memory
 
@@ -73,12 +74,12 @@ class RecurrentLayers(LayerStack):
 
         Reserves of `reserve()` and packed weights are not included.
         """
-        return self._reserve.nbytes + sum(one.nbytes for pair in (self._scratch, *self._idle) for one in pair)
+        return self._reserve.nbytes + sum(one.nbytes for pair in (self._scratch, *self._idle.kept) for one in pair)
 
     def release(self) -> None:
         """Free that memory; a forward that waits for its backward is forgotten. The next pass allocates again."""
         self._reserve.release()
-        self._idle.clear()
+        self._idle.kept.clear()
         for one in self._scratch:
             one.reset()
             one.release()
@@ -93,10 +94,7 @@ class RecurrentLayers(LayerStack):
         if reserve is not None:
             reserve.begin()
             return reserve.memory, reserve.memory
-        try:
-            return self._idle.pop()  # atomic in the interpreter, since several threads may call
-        except IndexError:
-            return Workspace(self.device.xp), Workspace(self.device.xp)
+        return self._idle.take()
 
     def _outputs(self, lasting: bool) -> Any:
         """Return memory for a scan's result that the caller gets; results of two directions are joined in separate
@@ -151,7 +149,7 @@ class RecurrentLayers(LayerStack):
             below = parts[0] if len(parts) == 1 else xp.concatenate(parts, axis=-1)
             kept.append(KeptLayer([r.tape for r in results if r.tape is not None], mask))
         if reserve is None:
-            self._idle.append(memories)
+            self._idle.give(memories)
         else:
             reserve.keep(KeptPass(kept, ends))
             self._passes += 1

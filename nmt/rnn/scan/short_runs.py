@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from nmt.rnn import tuning
+from nmt.rnn.arrays.idle import Idle
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.cell import axes_of
 from nmt.rnn.scan.scan import Scan
@@ -81,7 +82,7 @@ class LayersBySize:
 
     def __init__(self, make: Callable[[int, int], PreparedLayers], most: int = tuning.LAYER_SIZES) -> None:
         self._make, self._most = make, most
-        self._idle: dict[tuple[int, int], list[PreparedLayers]] = {}
+        self._idle: dict[tuple[int, int], Idle[PreparedLayers]] = {}
 
     def __call__(self, x: np.ndarray, given: Sequence[Sequence[np.ndarray] | None]) -> tuple[Any, ...]:
         """Run the layers prepared for this size; see `PreparedLayers`."""
@@ -90,14 +91,10 @@ class LayersBySize:
         if idle is None:
             if len(self._idle) >= self._most:
                 self._idle = {}
-            idle = self._idle.setdefault(size, [])
-        # Popping from and appending to a list are each atomic in the interpreter.
-        try:
-            run = idle.pop()
-        except IndexError:
-            run = self._make(*size)
+            idle = self._idle.setdefault(size, Idle(partial(self._make, *size)))
+        run = idle.take()
         results = run(x, given)
-        idle.append(run)
+        idle.give(run)
         return results
 
 
