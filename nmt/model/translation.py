@@ -261,7 +261,7 @@ class TranslationModel(Network):
         return device.download(best)[:, 0].reshape(batch.tgt_in.shape).astype(np.int32)
 
     def _decoder_states(self, states: States) -> States:
-        return {f"cell.{name}": self.device.xp.ascontiguousarray(v) for name, v in states.items()}
+        return {f"cell.{name}": self.device.contiguous(v) for name, v in states.items()}
 
     def _run(
         self, batch: SentencePairs, how: BatchPass, label_smoothing: float, target: GradientTarget | None
@@ -295,7 +295,7 @@ class TranslationModel(Network):
             return self._stats(sums, len(rows))
         gradients = target.arrays
         if reads_attention:
-            self.device.run_waiting()
+            sums, d_y = self.device.host((sums, d_y))
             found = attention_loss(
                 self.device, result.y[..., H:], batch.tgt_lengths, how.objective, 1.0 / target.tokens
             )
@@ -311,8 +311,7 @@ class TranslationModel(Network):
         target.ready("bridge")
         self.embedding_gradient("tgt", batch.tgt_in, d.x, how.threads, gradients)
         if self.actions is not None:
-            self.device.run_waiting()
-            gradients[self.table("tgt")][:, -1] = 0  # whether an action moves is not learned
+            self.device.host(gradients[self.table("tgt")])[:, -1] = 0  # whether an action moves is not learned
         if self.table("tgt") != self.table("src"):
             target.ready(self.table("tgt"))
         # A decoder without attention does not read the memory.
@@ -328,15 +327,16 @@ class TranslationModel(Network):
         decoder outputs; without attention weights, if these do not belong to the loss. `more`: see `Network._output`.
         """
         if self.copies or self.actions is not None or y.shape[-1] != self.decoder.cell.output_size:
-            self.device.run_waiting()
+            y = self.device.host(y)
         if self.copies:
             return self._copying_output(y, rows, batch, how, *more)
         if self.actions is not None:  # the source tokens at the pointers are its last column
             tgt_out = self.actions.targets(batch.tgt_out, y[..., -1].astype(batch.tgt_out.dtype))
             h = np.ascontiguousarray(y[..., :-1])
             sums, d_h = self._output(h, rows, replace(batch, tgt_out=tgt_out), how, *more)
-            self.device.run_waiting()
-            return sums, None if d_h is None else np.concatenate([d_h, np.zeros_like(d_h[..., :1])], axis=2)
+            if d_h is None:
+                return sums, None
+            return sums, np.concatenate([self.device.host(d_h), np.zeros_like(d_h[..., :1])], axis=2)
         H = self.decoder.cell.output_size
         h = y if y.shape[-1] == H else self.device.xp.ascontiguousarray(y[..., :H])
         return self._output(h, rows, batch, how, *more)
@@ -366,6 +366,6 @@ class TranslationModel(Network):
         if target is None or into is None:
             return sums, None
         d_y = np.zeros_like(outputs)
-        d_y[rows] = np.concatenate([into.h, d_gate[:, None], d_weights], axis=1)
+        d_y[rows] = np.concatenate([self.device.host(into.h), d_gate[:, None], d_weights], axis=1)
         target.ready("output")
         return sums, d_y.reshape(y.shape)

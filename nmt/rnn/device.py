@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from nmt.rnn.rows import Rows
 
 Array = Any
 """An array of a device, of the type of its `xp`."""
+T = TypeVar("T")
 
 ALIGNED = 64
 """Arrays in a group begin at a multiple of this many numbers: on a cache line, and aligned for tensor cores."""
@@ -129,11 +130,17 @@ class Device:
 
     def in_one_call(self) -> AbstractContextManager[None]:
         """Return a context in which launches may wait: they run at its end without Python in between, not at all after
-        an error. Until then, or `run_waiting`, Python must neither read nor write their arrays."""
+        an error. Until then Python must neither read nor write their arrays but by `host`."""
         return nullcontext()
 
-    def run_waiting(self) -> None:
-        """Run the launches that wait (see `in_one_call`)."""
+    def host(self, arrays: T) -> T:
+        """Return these arrays for the functions of `xp`, to be read or written, when the launches that wait (see
+        `in_one_call`) have run: the only way by which Python may use the memory of a launch."""
+        return arrays
+
+    def contiguous(self, array: Array) -> Array:
+        """Return an array as it is, or a contiguous copy."""
+        return array if array.flags.c_contiguous else self.xp.ascontiguousarray(self.host(array))
 
     def synchronize(self) -> None:
         """Wait until all submitted work is done."""

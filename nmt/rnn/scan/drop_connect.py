@@ -30,7 +30,7 @@ def disconnected(weights: Weights, params: Mapping[str, Param], masks: Arrays, d
     """Return the weights of a pass; the same object if nothing is dropped."""
     if not masks:
         return weights
-    device.run_waiting()
+    masks = device.host(masks)
     return Weights({name: weights[name] * masks[name] if name in masks else weights[name] for name in params})
 
 
@@ -38,11 +38,10 @@ def disconnected(weights: Weights, params: Mapping[str, Param], masks: Arrays, d
 def joined(gradients: Arrays, masks: Arrays, device: Device) -> Iterator[Arrays]:
     """Yield the arrays in which gradients of a pass are summed; at the end add them to `gradients`, without dropped
     entries."""
-    dropped = {name: masks[name] * 0 for name in masks if name in gradients}
+    dropped = {name: device.xp.zeros_like(masks[name]) for name in masks if name in gradients}
     if not dropped:
         yield gradients
         return
     yield gradients | dropped
-    device.run_waiting()
-    for name, share in dropped.items():
+    for name, share in device.host(dropped).items():
         gradients[name] += share * masks[name]

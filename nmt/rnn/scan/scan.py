@@ -92,7 +92,6 @@ class Scan(ScanSetup):
         if mask is not None:
             lengths, packing = pack_steps(checks.steps_of(lengths, mask, T, B), self.device)
         if packing is not None:
-            self.device.run_waiting()
             x, outputs = packing.pack(x), None
             others = {name: packing.pack(array) for name, array in others.items()}
         rows = self.rows(

@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from threading import Event, Lock, Thread, local
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -53,6 +53,8 @@ from nmt.rnn.kernels.threads.workers import (
 )
 from nmt.rnn.profile import is_recording
 from nmt.system.interruption import forkable
+
+T = TypeVar("T")
 
 
 class _Job:
@@ -222,8 +224,8 @@ def in_one_call() -> AbstractContextManager[None]:
     """Return a context in which the calls of `run_team` on this thread wait; its end runs them in order, without Python
     in between.
 
-    Python's own code and data then stay in the cache, which compiled code would replace. Until `run_waiting` Python
-    must neither read nor write the arrays of a call. After an error none of those that wait runs. A context inside
+    Python's own code and data then stay in the cache, which compiled code would replace. Until then Python must neither
+    read nor write the arrays of a call but by `host`. After an error none of those that wait runs. A context inside
     another is part of it; while a profile is recorded, nothing waits.
     """
     return nullcontext() if _waiting.calls is not None or is_recording() else _one_call()
@@ -253,6 +255,12 @@ def run_waiting() -> None:
             return
         _run_now(*calls[3 * done : 3 * done + 3])
         done += 1
+
+
+def host(arrays: T) -> T:
+    """Return these arrays when the calls that wait on this thread have run; see `Device.host`."""
+    run_waiting()
+    return arrays
 
 
 def run_parallel(function: Callable[..., Any], parts: int, *args: Any) -> None:
