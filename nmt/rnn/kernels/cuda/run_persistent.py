@@ -53,17 +53,18 @@ def recognise(plan: Plan) -> str | None:
 
 
 @lru_cache(maxsize=64)
-def _structure_of(name: str, D: int, H: int, dropped: tuple[bool, ...]) -> list[str]:
+def _structure_of(name: str, D: int, H: int, dropped: tuple[bool, ...]) -> tuple[Any, ...]:
     cell = _CELLS[name](D, H)
     for variational in dropped:
         cell = DropoutCell(cell, 0.5, variational)  # the rate is in the mask alone
     return _structure(trace(cell, training=True))
 
 
-def _structure(step: Trace) -> list[str]:
-    """Return everything that a step computes, and which values are outputs and states, as text."""
+def _structure(step: Trace) -> tuple[Any, ...]:
+    """Return everything that a step computes, and which values are outputs and states, as a comparable value."""
     results = {**step.outputs, **{f"new {k}": v for k, v in step.new.items()}}
-    return [repr(v) for v in topological(results.values())] + [f"{k} v{v.id}" for k, v in results.items()]
+    computed = tuple(v.content for v in topological(results.values()))
+    return computed, tuple((name, v.id) for name, v in results.items())
 
 
 class PersistentRun:
