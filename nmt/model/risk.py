@@ -21,7 +21,6 @@ def risk_loss(
     rows: np.ndarray,
     batch: Targets,
     how: BatchPass,
-    label_smoothing: float,
     scale: float,
 ) -> np.ndarray:
     """Return the loss of a batch of candidates; its gradients are written to `into`.
@@ -35,15 +34,15 @@ def risk_loss(
         into: Gradients: that of h [R, H] is overwritten, those of the layer are added to.
         rows: The real positions in arrays [T * B, ...], int64 [R].
         batch: The candidates.
-        how: The pass, with the `risk` of its objective, which describes the rows of the batch.
-        label_smoothing: The label smoothing of the references' likelihood.
+        how: The pass, with the `risk` of its objective, which describes the rows of the batch, and the label smoothing
+            of the references' likelihood.
         scale: A factor of the gradients only.
 
     Returns:
         The negative log-likelihood of the references, the whole loss, and the number of tokens of the references that
         are the most probable ones: float64 [3].
     """
-    risk, lengths, threads = how.objective.risk, batch.tgt_lengths, how.threads
+    risk, lengths, threads, label_smoothing = how.objective.risk, batch.tgt_lengths, how.threads, how.label_smoothing
     if risk is None:
         raise RuntimeError("the batch has no candidates")
     targets, rows = batch.tgt_out.reshape(-1)[rows], rows % len(lengths)
