@@ -23,7 +23,8 @@ from nmt.rnn.arrays.weights import QUADS, Weights, initial_array
 from nmt.rnn.arrays.workspace import Workspace
 from nmt.rnn.cell import Param
 from nmt.rnn.cores import default_threads
-from nmt.rnn.device import Device, OutputLayer
+from nmt.rnn.device import Device
+from nmt.rnn.device_operations import OutputLayer
 from nmt.rnn.devices import cpu
 from nmt.rnn.profile import operation
 from nmt.rnn.scan.layered import LayeredScan

@@ -12,7 +12,7 @@ from nmt.model.batch_pass import BatchPass, Targets, real_positions
 from nmt.model.copying import Copies, copy_loss, source_rows
 from nmt.model.parts.attention_loss import attention_loss
 from nmt.model.risk import risk_loss
-from nmt.rnn.device import OutputGradients
+from nmt.rnn.device_operations import OutputGradients
 from nmt.rnn.profile import operation
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ import numpy as np
 
 if TYPE_CHECKING:
     from nmt.model.batch_pass import BatchPass, Targets
-    from nmt.rnn.device import Device, OutputGradients, OutputLayer
+    from nmt.rnn.device import Device
+    from nmt.rnn.device_operations import OutputGradients, OutputLayer
 
 
 def risk_loss(
@@ -46,7 +47,7 @@ def risk_loss(
     if risk is None:
         raise RuntimeError("the batch has no candidates")
     targets, rows = batch.tgt_out.reshape(-1)[rows], rows % len(lengths)
-    own, mean, correct = device.row_losses(h, layer, targets, threads)
+    own, mean, correct = device.processor.row_losses(h, layer, targets, threads)
     referred = risk.is_reference[rows]
     loss, slopes = risk.weigh(np.bincount(rows, -own, len(lengths)), lengths)
     nll = own[referred].sum()
@@ -55,5 +56,5 @@ def risk_loss(
     likelihood, V = np.where(referred, risk.likelihood, 0.0), len(layer.weights[layer.bias])
     of_target = slopes[rows] - (1 - label_smoothing) * likelihood
     weights = scale * np.stack([likelihood - slopes[rows], label_smoothing / V * likelihood, of_target])
-    device.weighted_gradients(h, layer, targets, weights.astype(h.dtype), into, threads)
+    device.processor.weighted_gradients(h, layer, targets, weights.astype(h.dtype), into, threads)
     return np.array([nll, loss + risk.likelihood * smoothed, np.count_nonzero(correct[referred])])

@@ -15,7 +15,8 @@ from nmt.rnn import tuning
 from nmt.rnn.arrays.quantised import Quantised
 from nmt.rnn.arrays.workspace import Allocate
 from nmt.rnn.compiler.plan import Plan
-from nmt.rnn.device import CandidateLists, Device, OutputGradients, OutputLayer, T
+from nmt.rnn.device import Device, T
+from nmt.rnn.device_operations import CandidateLists, OutputGradients, OutputLayer, ProcessorOperations
 from nmt.rnn.kernels.memory import copies
 from nmt.rnn.kernels.model import update
 from nmt.rnn.kernels.threads.pool import host, in_one_call, run_parallel
@@ -27,12 +28,16 @@ _BLOCK = 16384
 """Numbers that `add_scaled` adds at a time."""
 
 
-class CPUDevice(Device):
+class CPUDevice(Device, ProcessorOperations):
     """A device whose arrays are NumPy arrays; host memory and device memory are the same."""
 
     name = "cpu"
     xp = np
     is_cpu = True
+
+    @property
+    def processor(self) -> ProcessorOperations:
+        return self
 
     def upload(self, array: np.ndarray) -> np.ndarray:
         return array

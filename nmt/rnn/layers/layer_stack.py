@@ -19,7 +19,8 @@ from nmt.rnn.cell import Cell, Param
 from nmt.rnn.cells import LearnedStartCell
 from nmt.rnn.compiler.keep import Recompute
 from nmt.rnn.cores import default_threads
-from nmt.rnn.device import Array, Device
+from nmt.rnn.device import Device
+from nmt.rnn.device_operations import Array
 from nmt.rnn.devices import cpu
 from nmt.rnn.layers.layer_params import LayerParams
 from nmt.rnn.layers.layer_states import LayerStates

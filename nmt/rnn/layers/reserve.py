@@ -9,7 +9,7 @@ import numpy as np
 
 from nmt.errors import NMTError
 from nmt.rnn.arrays.workspace import Workspace
-from nmt.rnn.device import Array
+from nmt.rnn.device_operations import Array
 from nmt.rnn.layers.row_ends import RowEnds
 from nmt.rnn.scan.tape import Tape
 

@@ -11,7 +11,8 @@ from typing import Any, Literal
 import numpy as np
 
 from nmt.errors import ShapeError
-from nmt.rnn.device import Array, Device
+from nmt.rnn.device import Device
+from nmt.rnn.device_operations import Array
 
 Padding = Literal["zero", "repeat", "carry"]
 """y beyond a row's length.

@@ -11,7 +11,8 @@ from typing import Any
 
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.cell import Param
-from nmt.rnn.device import Array, Device
+from nmt.rnn.device import Device
+from nmt.rnn.device_operations import Array
 
 Arrays = dict[str, Array]
 _OFFSET = 1 << 62  # counters of random numbers that masks of activations do not use (see `ForwardPass.draw_masks`)

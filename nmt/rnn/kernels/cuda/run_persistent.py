@@ -19,7 +19,7 @@ from nmt.rnn.cell import Cell
 from nmt.rnn.cells import DropoutCell, GRUCell, LSTMCell
 from nmt.rnn.compiler.plan import Plan
 from nmt.rnn.compiler.trace import Trace, trace
-from nmt.rnn.device import Array
+from nmt.rnn.device_operations import Array
 from nmt.rnn.graph import topological
 from nmt.rnn.kernels.cuda.blas import Matrix
 from nmt.rnn.kernels.cuda.gpu_base import GPUBase
