@@ -22,7 +22,7 @@ from nmt.rnn.layers.layer_stack import LayerOptions, LayerStack
 from nmt.rnn.layers.layer_states import States, check_array
 from nmt.rnn.layers.reserve import KeptLayer, KeptPass, Reserve
 from nmt.rnn.layers.row_ends import RowEnds
-from nmt.rnn.scan.short_runs import Side
+from nmt.rnn.scan.short_runs import LayerSide
 from nmt.rnn.scan.tape import Result
 
 Lengths = Sequence[int] | np.ndarray | None
@@ -283,7 +283,7 @@ class RecurrentLayers(LayerStack):
         shares_of_x = [d for d in d_inputs if d is not None]
         return (sum(shares_of_x[1:], shares_of_x[0]) if shares_of_x else None), initial
 
-    def _end_gradients(self, ends: RowEnds, d_last: Arrays, d_y: Array | None, side: Side) -> Arrays:
+    def _end_gradients(self, ends: RowEnds, d_last: Arrays, d_y: Array | None, side: LayerSide) -> Arrays:
         """Convert the gradients of the caller's final states to those of a scan's; d_y is given for the last layer
         only."""
         share = None if d_y is None else ends.output_gradient(d_y, side.reverse)
@@ -307,11 +307,11 @@ class RecurrentLayers(LayerStack):
         self._store.check(into, exact=True)
         return dict(into)
 
-    def _shares(self, side: Side) -> Arrays:
+    def _shares(self, side: LayerSide) -> Arrays:
         """Return zero gradients of a cell's parameters, to be added to."""
         return {name: zeros_of(self.device.xp, p.shape, self.dtype) for name, p in side.scan.params.items()}
 
-    def _add(self, side: Side, shares: Arrays, params: Arrays) -> None:
+    def _add(self, side: LayerSide, shares: Arrays, params: Arrays) -> None:
         """Add a cell's gradients to those of the layers' parameters."""
         for name, share in self._from_cell(shares).items():
             _accumulate(params, name + side.end, share)

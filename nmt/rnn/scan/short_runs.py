@@ -21,7 +21,7 @@ Join = Callable[[Sequence[np.ndarray]], Any]
 
 
 @dataclass(frozen=True)
-class Side:
+class LayerSide:
     """One direction of one layer."""
 
     scan: Scan
@@ -40,7 +40,12 @@ class PreparedLayers:
     """
 
     def __init__(
-        self, layers: Sequence[Sequence[Side]], joins: Sequence[Join], T: int, B: int, threads: int | None = None
+        self,
+        layers: Sequence[Sequence[LayerSide]],
+        joins: Sequence[Join],
+        T: int,
+        B: int,
+        threads: int | None = None,
     ) -> None:
         """Prepare the layers. `joins` by state; threads: those of each scan where None."""
         scan = layers[0][0].scan
@@ -144,7 +149,7 @@ class ShortRuns:
             self._prepared[threads] = version, sizes
         return sizes(x, given or [None] * len(self._joins))
 
-    def _sides(self, weights: Weights, layer: int, scan: Scan) -> list[Side]:
+    def _sides(self, weights: Weights, layer: int, scan: Scan) -> list[LayerSide]:
         """Return one layer's directions, each with its weights."""
         names = [(f"{layer}.{end}" if end else "", n == 1) for n, end in enumerate(self._ends)]
-        return [Side(scan, weights.view(name) if name else weights, (), "", reverse) for name, reverse in names]
+        return [LayerSide(scan, weights.view(name) if name else weights, (), "", reverse) for name, reverse in names]

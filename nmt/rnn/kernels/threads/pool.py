@@ -57,7 +57,7 @@ from nmt.system.interruption import forkable
 T = TypeVar("T")
 
 
-class _Job:
+class _SharedCall:
     """The parts of a call of a Python function."""
 
     def __init__(self, function: Callable[..., Any], parts: int, args: tuple[Any, ...]) -> None:
@@ -90,7 +90,7 @@ class _Pool:
         self.address = _zeroed(POOL_BYTES)
         make_lock(self.address + POOL_LOCK)
         make_condition(self.address + POOL_CHANGED)
-        self._jobs: deque[_Job] = deque()
+        self._jobs: deque[_SharedCall] = deque()
         self._making = forkable(Lock())
         store_number.call(self.address + LIMIT, default_threads() - 1)
         # Load them now: loading runs Python code, which an exception could interrupt where that must not happen.
@@ -136,7 +136,7 @@ class _Pool:
             finally:
                 return_worker.call(self.address, worker)
 
-    def share(self, job: _Job, helpers: int) -> None:
+    def share(self, job: _SharedCall, helpers: int) -> None:
         """Let up to `helpers` workers help with a job."""
         self._jobs.extend([job] * helpers)
         missing = wake_helpers.call(self.address, helpers, 1)
@@ -144,7 +144,7 @@ class _Pool:
             self.make_workers(missing)
             wake_helpers.call(self.address, helpers, 0)
 
-    def forget(self, job: _Job) -> None:
+    def forget(self, job: _SharedCall) -> None:
         """Withdraw a job from the workers that have not begun to help with it."""
         for _ in range(self._jobs.count(job)):
             try:
@@ -279,7 +279,7 @@ def run_parallel(function: Callable[..., Any], parts: int, *args: Any) -> None:
     if parts <= 1:
         function(0, 1, *args)
         return
-    pool, job = _pool(), _Job(function, parts, args)
+    pool, job = _pool(), _SharedCall(function, parts, args)
     try:
         pool.share(job, parts - 1)
         job.work(pool.address)
