@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from nmt.rnn.arrays.device_operations import CandidateLists, OutputLayer
 from nmt.rnn.arrays.quantised import Quantised
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.device import Device
-from nmt.rnn.device_operations import CandidateLists, OutputLayer
 
 
 @dataclass

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nmt.errors import DeviceError
+from nmt.rnn.arrays.device_operations import OutputGradients, OutputLayer
 from nmt.rnn.device import Device
-from nmt.rnn.device_operations import OutputGradients, OutputLayer
 from nmt.special_tokens import PAD_ID
 
 if TYPE_CHECKING:

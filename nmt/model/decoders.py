@@ -27,7 +27,7 @@ from nmt.special_tokens import BOS_ID, EOS_ID, PAD_ID
 if TYPE_CHECKING:
     from nmt.model.network import Network
     from nmt.model.source_encoder import Source
-    from nmt.rnn.device_operations import CandidateLists, OutputLayer
+    from nmt.rnn.arrays.device_operations import CandidateLists, OutputLayer
     from nmt.rnn.scan.scan import Scan
     from nmt.rnn.stepping.beam_settings import BeamSettings
     from nmt.rnn.stepping.compiled_beam import CompiledBeam

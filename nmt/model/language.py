@@ -13,6 +13,7 @@ from nmt.model.batch_pass import BatchPass, Targets
 from nmt.model.decoders import BlockDecoder, LanguageDecoder, language_block, loop_obstacle
 from nmt.model.forced import token_log_probs
 from nmt.model.network import LossStats, Network, Run
+from nmt.model.output_heads import PlainHead
 from nmt.model.parts.cells import language_cells
 from nmt.model.parts.padding import pad_targets
 from nmt.overriding import override
@@ -65,6 +66,7 @@ class LanguageModel(Network):
         self.decoder: LayeredScan = LayeredScan(cells, **options)
         self.step_decoder = Scan(self.decoder.cell, **options)
         self._fill(self._table_shapes() | under("decoder", self.decoder.params) | self._output_shapes())
+        self.head = PlainHead(self)
         # The states after the last segment of each part, by whether it was training or `loss`.
         self._states: dict[bool, dict[int, States]] = {True: {}, False: {}}
 

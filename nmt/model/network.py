@@ -14,8 +14,8 @@ from nmt.config import ModelConfig
 from nmt.model.batch_pass import BatchPass, GradientTarget, Targets, ready_for_nobody
 from nmt.model.edit_actions import EditActions
 from nmt.model.objective import LIKELIHOOD, Objective
-from nmt.model.output_heads import PlainHead
 from nmt.model.parts.positions import NormalParam, embedding_deviation, make_positions
+from nmt.rnn.arrays.device_operations import OutputLayer
 from nmt.rnn.arrays.flat_arrays import Group, whole_of
 from nmt.rnn.arrays.idle import Idle
 from nmt.rnn.arrays.quantised import Quantised, quantise
@@ -24,7 +24,6 @@ from nmt.rnn.arrays.workspace import Workspace
 from nmt.rnn.cell import Param
 from nmt.rnn.cores import default_threads
 from nmt.rnn.device import Device
-from nmt.rnn.device_operations import OutputLayer
 from nmt.rnn.devices import cpu
 from nmt.rnn.profile import operation
 from nmt.rnn.scan.layered import LayeredScan
@@ -59,6 +58,8 @@ class Network:
 
     decoder: Scan | LayeredScan
     """The decoder over known targets; its parameters are below `decoder.`."""
+    head: Any
+    """The loss of the decoder's outputs: a head of output_heads.py, which a subclass chooses after `_fill`."""
     actions: EditActions | None = None
     """The meaning of the ids of the target, if the decoder writes edit actions; None for tokens."""
     step_decoder: Scan
@@ -80,13 +81,8 @@ class Network:
         self.weights, self._whole = Weights(params), params.whole
         matrix = self.table("tgt") if self.tied else OUTPUT_MATRIX
         self.output_layer = OutputLayer(self.weights, matrix, OUTPUT_BIAS, self.tied, self.decoder.packed)
-        self.head = self._make_head()
         self._idle_workspaces = Idle(partial(Workspace, self.device.xp))
         self.idle_steppers: dict[int, Idle[SearchSteps]] = {}  # by number of threads
-
-    def _make_head(self) -> PlainHead:
-        """Return the loss of the decoder's outputs."""
-        return PlainHead(self)
 
     def __repr__(self) -> str:
         """Return the class, the sizes, the compute type and the device."""

@@ -1,4 +1,4 @@
-"""Output heads: the loss of what a decoder outputs, and its gradient. A model chooses its head when it is made."""
+"""Output heads: the loss of a decoder's outputs, and its gradient. A model chooses its head when it is made."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nmt.model.batch_pass import BatchPass, Targets, real_positions
 from nmt.model.copying import Copies, copy_loss, source_rows
 from nmt.model.parts.attention_loss import attention_loss
 from nmt.model.risk import risk_loss
-from nmt.rnn.device_operations import OutputGradients
+from nmt.rnn.arrays.device_operations import OutputGradients
 from nmt.rnn.profile import operation
 
 if TYPE_CHECKING:
@@ -105,9 +105,8 @@ class EditsHead(PlainHead):
     def loss(self, y: Any, batch: Any, how: BatchPass) -> tuple[Any, Any]:
         """Return sums, and the gradient of all of y; see `PlainHead.loss`."""
         network, h = self.network, self._columns(y, self.width - 1)
-        if network.actions is None:
-            raise RuntimeError("the decoder writes no edit actions")
-        tgt_out = network.actions.targets(batch.tgt_out, y[..., -1].astype(batch.tgt_out.dtype))
+        actions: Any = network.actions
+        tgt_out = actions.targets(batch.tgt_out, y[..., -1].astype(batch.tgt_out.dtype))
         sums, d_h = self._loss_of(h, replace(batch, tgt_out=tgt_out), how)
         if d_h is None:
             return sums, None
@@ -124,11 +123,10 @@ class AttentionLossHead:
 
     def loss(self, y: Any, batch: Any, how: BatchPass) -> tuple[Any, Any]:
         """Return sums, and the gradient of all of y [T, B, H + n]; see `PlainHead.loss`."""
-        device, H = self._head.network.device, self._head.width
-        if how.target is None:
-            raise RuntimeError("losses of attention are for passes with gradients")
+        device, H, target = self._head.network.device, self._head.width, how.target
+        scale = 1.0 / (target.tokens if target else 1)
         sums, d_y = device.host(self._head.loss(y, batch, how))
-        found = attention_loss(device, y[..., H:], batch.tgt_lengths, how.objective, 1.0 / how.target.tokens)
+        found = attention_loss(device, y[..., H:], batch.tgt_lengths, how.objective, scale)
         sums[1] += found[0]
         if d_y.shape != y.shape:
             return sums, device.xp.concatenate([d_y, found[1]], axis=2)

@@ -9,8 +9,8 @@ import numpy as np
 
 if TYPE_CHECKING:
     from nmt.model.batch_pass import BatchPass, Targets
+    from nmt.rnn.arrays.device_operations import OutputGradients, OutputLayer
     from nmt.rnn.device import Device
-    from nmt.rnn.device_operations import OutputGradients, OutputLayer
 
 
 def risk_loss(

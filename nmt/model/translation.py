@@ -98,6 +98,8 @@ class TranslationModel(Network):
         if config.decoder.type == "conv":
             self.decoder = LayeredScan(decoder_layers(config), **options)
         self._fill(self._shapes())
+        kind = EditsHead if self.actions is not None else CopyingHead if self.copies else PlainHead
+        self.head = kind(self)
 
     @override
     def initialize(self, seed: int, tgt_counts: np.ndarray | None = None) -> None:
@@ -105,12 +107,6 @@ class TranslationModel(Network):
         if self.actions is not None:
             self.weights[self.table("tgt")][:, -1] = self.actions.moves()
             self.changed()
-
-    @override
-    def _make_head(self) -> PlainHead:
-        if self.actions is not None:
-            return EditsHead(self)
-        return CopyingHead(self) if self.copies else PlainHead(self)
 
     @override
     def runs(self, T: int, S: int) -> list[Run]:
@@ -273,7 +269,7 @@ class TranslationModel(Network):
         """Run a batch; see `Network._run`. Encoder and decoder draw their dropout from different seeds."""
         of_source = replace(how, seed=2 * how.seed)
         source, encoded, bridge_tapes = self._encode(batch.src, batch.src_lengths, of_source)
-        head: Any = self.head
+        head = self.head
         if how.training and how.objective.reads_attention:
             head = AttentionLossHead(self.head)
         decoder, captured = self.decoder, {"memory": source.memory}

@@ -17,12 +17,12 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from nmt.rnn.arrays.device_operations import Array, OutputGradients, OutputLayer, ProcessorOperations, SearchOperations
 from nmt.rnn.arrays.flat_arrays import Group
 from nmt.rnn.arrays.quantised import Quantised
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.arrays.workspace import Allocate, zeros_of
 from nmt.rnn.compiler.plan import Plan
-from nmt.rnn.device_operations import Array, OutputGradients, OutputLayer, ProcessorOperations, SearchOperations
 from nmt.rnn.profile import Clock, ProcessorClock
 from nmt.rnn.rows import Rows
 

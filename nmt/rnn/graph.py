@@ -80,13 +80,6 @@ class Value:
             v = v.args[0]
         return v, start
 
-    @property
-    def content(self) -> tuple[Any, ...]:
-        """Return what it computes of which other values, by their ids, as a comparable value; a constant as its bits:
-        0.0 == -0.0, and NaN differs from itself."""
-        attrs = self.attrs["value"].hex() if self.op == "const" else tuple(sorted(self.attrs.items()))
-        return self.op, tuple(a.id for a in self.args), self.axes, self.width, attrs
-
     def __repr__(self) -> str:
         args = " ".join(f"v{a.id}" for a in self.args)
         return f"v{self.id} = {self.op}({args}) [{' '.join(self.axes)} {self.width or ''}] {self.attrs or ''}"
@@ -184,11 +177,6 @@ class Graph:
             self.values.append(value)
             self._known[key] = value
         return self._known[key]
-
-    @property
-    def content(self) -> tuple[Any, ...]:
-        """Return the graph as a comparable value."""
-        return tuple(v.content for v in self.values)
 
     def copied(self) -> Graph:
         """Return a new graph with the same values under the same ids; passes add values to the graph they are given."""

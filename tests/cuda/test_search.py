@@ -8,8 +8,8 @@ from nmt.decode.rules.penalty import length_divisor
 from nmt.errors import DeviceError
 from nmt.rnn.arrays.beam_rules import BeamChoice
 from nmt.rnn.arrays.beam_state import BeamState
+from nmt.rnn.arrays.device_operations import OutputLayer
 from nmt.rnn.arrays.weights import Weights
-from nmt.rnn.device_operations import OutputLayer
 from nmt.search_settings import ROWS, Place
 from nmt.special_tokens import EOS_ID
 from tests.cuda.test_cells import recording_device

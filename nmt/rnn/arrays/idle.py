@@ -1,4 +1,4 @@
-"""Memory, and what is prepared in it, that nobody uses at the moment."""
+"""Memory that is not in use at the moment, with what is prepared in it."""
 
 from __future__ import annotations
 

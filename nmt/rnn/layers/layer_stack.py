@@ -14,13 +14,13 @@ import numpy as np
 from nmt.errors import NMTError, ShapeError
 from nmt.rnn.arguments import MOST_THREADS, share, whole_number
 from nmt.rnn.arrays.array_names import Arrays
+from nmt.rnn.arrays.device_operations import Array
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.cell import Cell, Param
 from nmt.rnn.cells import LearnedStartCell
 from nmt.rnn.compiler.keep import Recompute
 from nmt.rnn.cores import default_threads
 from nmt.rnn.device import Device
-from nmt.rnn.device_operations import Array
 from nmt.rnn.devices import cpu
 from nmt.rnn.layers.layer_params import LayerParams
 from nmt.rnn.layers.layer_states import LayerStates

@@ -15,9 +15,9 @@ import numpy as np
 from nmt.errors import NMTError
 from nmt.rnn import tuning
 from nmt.rnn.arrays.array_names import Arrays
+from nmt.rnn.arrays.device_operations import Array
 from nmt.rnn.arrays.idle import Idle
 from nmt.rnn.arrays.workspace import Workspace, zeros_of
-from nmt.rnn.device_operations import Array
 from nmt.rnn.layers.layer_stack import LayerOptions, LayerStack
 from nmt.rnn.layers.layer_states import States, check_array
 from nmt.rnn.layers.reserve import KeptLayer, KeptPass, Reserve

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from nmt.rnn.arrays.device_operations import Array
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.cell import Param
 from nmt.rnn.device import Device
-from nmt.rnn.device_operations import Array
 
 Arrays = dict[str, Array]
 _OFFSET = 1 << 62  # counters of random numbers that masks of activations do not use (see `ForwardPass.draw_masks`)

@@ -10,9 +10,9 @@ import numpy as np
 from nmt.errors import ShapeError
 from nmt.rnn.arrays.beam_rules import BeamChoice, BeamRules
 from nmt.rnn.arrays.beam_state import BeamState
+from nmt.rnn.arrays.device_operations import OutputGradients, OutputLayer, SearchOperations
 from nmt.rnn.arrays.weights import PAIRS
 from nmt.rnn.arrays.workspace import Allocate
-from nmt.rnn.device_operations import OutputGradients, OutputLayer, SearchOperations
 from nmt.rnn.kernels.cuda import optimizer, output_loss
 from nmt.rnn.kernels.cuda.gpu_base import GPUBase
 from nmt.rnn.kernels.cuda.machine_code.divergence import add_divergence

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from nmt.rnn.arrays.device_operations import Array
 from nmt.rnn.device import Device
-from nmt.rnn.device_operations import Array
 from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import Runtime
 
 

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from nmt.rnn.arrays.array_names import ArrayKind, parse
+from nmt.rnn.arrays.device_operations import Array
 from nmt.rnn.arrays.weights import PAIRS, Weights
 from nmt.rnn.arrays.workspace import Allocate
 from nmt.rnn.compiler.phases import Phase
 from nmt.rnn.compiler.plan import Pass, PlacedSink, Plan
 from nmt.rnn.compiler.program import Place, PlaceKind, Product, Program
-from nmt.rnn.device_operations import Array
 from nmt.rnn.kernels.cuda import tuning
 from nmt.rnn.kernels.cuda.blas import Matrix
 from nmt.rnn.kernels.cuda.emit_cuda import CudaModule, RowKernel, emit_cuda

@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 
 from nmt.rnn.arrays.array_names import ArrayKind
+from nmt.rnn.arrays.device_operations import Array
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.cell import Cell
 from nmt.rnn.cells import DropoutCell, GRUCell, LSTMCell
+from nmt.rnn.compiler.identity import computed
 from nmt.rnn.compiler.plan import Plan
 from nmt.rnn.compiler.trace import Trace, trace
-from nmt.rnn.device_operations import Array
 from nmt.rnn.graph import topological
 from nmt.rnn.kernels.cuda.blas import Matrix
 from nmt.rnn.kernels.cuda.gpu_base import GPUBase
@@ -63,8 +64,7 @@ def _structure_of(name: str, D: int, H: int, dropped: tuple[bool, ...]) -> tuple
 def _structure(step: Trace) -> tuple[Any, ...]:
     """Return everything that a step computes, and which values are outputs and states, as a comparable value."""
     results = {**step.outputs, **{f"new {k}": v for k, v in step.new.items()}}
-    computed = tuple(v.content for v in topological(results.values()))
-    return computed, tuple((name, v.id) for name, v in results.items())
+    return computed(topological(results.values())), tuple((name, v.id) for name, v in results.items())
 
 
 class PersistentRun:
