@@ -16,7 +16,7 @@ from nmt.rnn.cells import LSTMCell
 from nmt.rnn.compiler.direction import GRADIENTS, STATES, phases_of
 from nmt.rnn.compiler.phases import Phase
 from nmt.rnn.compiler.plan import Plan, make_plan
-from nmt.rnn.compiler.program import Entry, Place, PlaceKind
+from nmt.rnn.compiler.program import Place, PlaceKind, StoredValue
 from nmt.rnn.compiler.roots import cotangent_places, forward_roots, leaf_places
 from nmt.rnn.compiler.share import cut_shared
 from nmt.rnn.compiler.trace import Trace, trace, trace_step
@@ -159,9 +159,10 @@ def backward_phases(plan: Plan) -> Panel:
     """The backward direction in its phases."""
     found = plan.memory.found
     entries = [
-        Entry(plan.gradients[v.id], Place(PlaceKind.CARRY_OUT, "", False, v.width)) for v in plan.trace.states.values()
+        StoredValue(plan.gradients[v.id], Place(PlaceKind.CARRY_OUT, "", False, v.width))
+        for v in plan.trace.states.values()
     ]
-    entries += [Entry(plan.gradients[plan.trace.inputs["x"].id], plan.d_inputs["x"])]
+    entries += [StoredValue(plan.gradients[plan.trace.inputs["x"].id], plan.d_inputs["x"])]
     known = {i: Place(PlaceKind.SEQUENCE, "", False, None) for i in found} | cotangent_places(plan.trace)
     phases = phases_of(entries, known, GRADIENTS)
     return phased("before", plan, computed(gradients(plan), found), phases, backward=True)

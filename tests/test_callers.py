@@ -143,13 +143,13 @@ def test_memory_of_an_interrupted_batch_is_nobody_elses():
     model = small_models.build(VOCAB)
     batch = make_batch(SOURCES[:5], SOURCES[5:10], range(5))
     expected = model.loss(batch, threads=1)
-    used = model._idle_workspaces[0]
-    real, model._output = model._output, lambda *args: (_ for _ in ()).throw(KeyboardInterrupt)
+    used = model._idle_workspaces.kept[0]
+    real, model.head.loss = model.head.loss, lambda *args: (_ for _ in ()).throw(KeyboardInterrupt)
     with pytest.raises(KeyboardInterrupt):
         model.loss(batch, threads=1)
-    model._output = real
+    model.head.loss = real
     assert model.loss(batch, threads=1) == expected
-    assert used not in model._idle_workspaces
+    assert used not in model._idle_workspaces.kept
 
 
 def test_a_recording_is_of_the_thread_that_asks():

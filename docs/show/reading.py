@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from nmt.rnn.compiler.direction import Pass
 from nmt.rnn.compiler.phases import Phase
-from nmt.rnn.compiler.program import Entry, Nest, Place, Product, Program, memory_of
+from nmt.rnn.compiler.program import Nest, Place, Product, Program, StoredValue, memory_of
 from nmt.rnn.graph import Value
 from nmt.rnn.named_axes import Dims
 
@@ -25,7 +25,7 @@ class Loops:
     width: int | None
     dims: Dims
     values: list[Value]
-    entries: list[Entry]
+    entries: list[StoredValue]
 
 
 @dataclass(frozen=True)

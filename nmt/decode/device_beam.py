@@ -104,11 +104,11 @@ class BlockSearch:
         else:
             log_probs = decoder.log_probs(outputs)
             places = min(places, log_probs.shape[1])
-            tokens, scores, plain = self.device.choose_tokens(log_probs, rules, beams, places, decoder.memory)
+            tokens, scores, plain = self.device.search.choose_tokens(log_probs, rules, beams, places, decoder.memory)
         if self.options.coverage_penalty:
-            self.device.coverage_bonus(decoder.coverage(), self.options.coverage_penalty, beams.bonus)
+            self.device.search.coverage_bonus(decoder.coverage(), self.options.coverage_penalty, beams.bonus)
         choice = BeamChoice(EOS_ID, BOS_ID, self.options.n_best, self.options.word_reward)
-        self.device.beam_step(tokens, scores, plain, beams, choice, rules)
+        self.device.search.beam_step(tokens, scores, plain, beams, choice, rules)
         decoder.follow(beams.parents)
 
     def _rules(self, src_ids: Sequence[Sequence[int]], block: list[int], T: int) -> BeamRules | None:
@@ -141,7 +141,7 @@ class BlockSearch:
 
 def _read(device: Device, beams: BeamState, K: int) -> list[list[Hypothesis]]:
     """Return the hypotheses of each sentence in the order in which they ended."""
-    ids = device.download(device.trace_back(beams)).tolist()
+    ids = device.download(device.search.trace_back(beams)).tolist()
     given = (beams.end_steps, beams.end_log_probs, beams.end_scores, beams.end_finished)
     columns = (device.download(array).reshape(-1).tolist() for array in given)
     ended = [

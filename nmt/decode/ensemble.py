@@ -56,7 +56,7 @@ class Ensemble:
     def block_decoder(self, src_ids: TokenIds, K: int, coverage_of: int = 0) -> EnsembleBlockDecoder:
         """Return a GPU decoder of all models for a block of sentences."""
         decoders = [m.block_decoder(src_ids, K, coverage_of) for m in self.models]
-        combine = partial(self.device.average_log_probs, kind=self.average)
+        combine = partial(self.device.search.average_log_probs, kind=self.average)
         return EnsembleBlockDecoder(decoders, self.device, combine)
 
     def forced_log_probs(
@@ -169,7 +169,7 @@ class EnsembleBlockDecoder:
         if self._mean is None:
             self._mean = self._device.xp.empty_like(first)
         self._device.take_rows(first, self._device.index(np.arange(len(first))), self._mean)
-        return self._device.average_log_probs([self._mean, *others], "log_prob")
+        return self._device.search.average_log_probs([self._mean, *others], "log_prob")
 
     def follow(self, parents: Any) -> None:
         """Reorder the rows of every decoder; see `BlockDecoder.follow`."""

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 if TYPE_CHECKING:
-    from nmt.rnn.device import CandidateLists, Device, OutputLayer
+    from nmt.rnn.arrays.device_operations import CandidateLists, OutputLayer
+    from nmt.rnn.device import Device
     from nmt.rnn.stepping.beam_settings import BeamSettings
     from nmt.rnn.stepping.compiled_beam import CompiledBeam
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from nmt.model.objective import LIKELIHOOD, Objective
+from nmt.rnn.arrays.flat_arrays import Group
 from nmt.rnn.arrays.workspace import Allocate
 
 if TYPE_CHECKING:
@@ -30,19 +32,41 @@ class Targets(Protocol):
         """Return the number of real tokens of each row, [B]."""
 
 
+def ready_for_nobody(*names: str) -> None:
+    """Do nothing: the default of `GradientTarget.ready`."""
+
+
+@dataclass(frozen=True)
+class GradientTarget:
+    """A sink for a batch's gradients. `tokens`: the divisor of the loss, the real target tokens of the update that
+    the batch belongs to. `ready` is called with names, or prefixes before a dot, of parameters whose gradients are
+    final, in the order of the backward pass; parameters that it is not called with are ready at the end.
+    """
+
+    arrays: Group
+    tokens: int
+    ready: Callable[..., None] = ready_for_nobody
+
+
 @dataclass(frozen=True)
 class BatchPass:
-    """Settings of a pass over a batch. training: whether to use dropout, drawn from `seed`, and to record tapes for the
-    backward pass. allocate: allocates memory that is valid until the end of the pass and its backward pass. threads:
-    cores to use. objective: the objective of a pass with gradients. is_transient: whether results are used up before
-    that memory is reused."""
+    """Settings of a pass over a batch. allocate: allocates memory that is valid until the end of the pass and its
+    backward pass. threads: cores to use. target: where gradients go, with dropout drawn from `seed`, label smoothing
+    and an objective; None for a pass without gradients. is_transient: whether results are used up before that memory is
+    reused."""
 
-    training: bool
-    seed: int
     allocate: Allocate
     threads: int
+    target: GradientTarget | None = None
+    seed: int = 0
+    label_smoothing: float = 0.0
     objective: Objective = LIKELIHOOD
     is_transient: bool = False
+
+    @property
+    def training(self) -> bool:
+        """Return whether to use dropout and to record tapes for the backward pass."""
+        return self.target is not None
 
     def lasting(self, device: Device, shape: tuple[int, ...], dtype: Any) -> Any:
         """Return an array for a result of the pass: part of its workspace in training or if results are transient,

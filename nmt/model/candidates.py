@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from nmt.rnn.arrays.device_operations import CandidateLists, OutputLayer
 from nmt.rnn.arrays.quantised import Quantised
 from nmt.rnn.arrays.weights import Weights
-from nmt.rnn.device import CandidateLists, Device, OutputLayer
+from nmt.rnn.device import Device
 
 
 @dataclass
@@ -52,13 +53,13 @@ class NarrowOutput:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the best candidates of each row, for sentence_ids [R]; see `Decoder.best_tokens`."""
         lists = self._lists(sentence_ids)
-        return self.device.best_candidates(outputs, self._narrow, lists, first, places, self.threads)
+        return self.device.processor.best_candidates(outputs, self._narrow, lists, first, places, self.threads)
 
     def log_probs(self, outputs: np.ndarray, sentence_ids: np.ndarray) -> np.ndarray:
         """Return log-probabilities, -inf for all tokens but the candidates of a row; see `Decoder.log_probs`."""
         vocab_size = len(self.layer.weights[self.layer.bias])
         lists = self._lists(sentence_ids)
-        return self.device.candidate_log_probs(outputs, self._narrow, lists, vocab_size, self.threads)
+        return self.device.processor.candidate_log_probs(outputs, self._narrow, lists, vocab_size, self.threads)
 
     @property
     def narrow(self) -> OutputLayer:

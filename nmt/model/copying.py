@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nmt.errors import DeviceError
-from nmt.rnn.device import Device, OutputGradients, OutputLayer
+from nmt.rnn.arrays.device_operations import OutputGradients, OutputLayer
+from nmt.rnn.device import Device
 from nmt.special_tokens import PAD_ID
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def copy_loss(
         own, d_gate[part], d_weights[part] = _mixed_loss(logits, copies.rows(part), targets[part], *scales)
         sums[...] += own
 
-    device.each_logits(h, layer, fill, into, threads)
+    device.processor.each_logits(h, layer, fill, into, threads)
     return sums, d_gate, d_weights
 
 

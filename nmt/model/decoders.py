@@ -12,6 +12,7 @@ from nmt.model.copying import Copies
 from nmt.model.parts.padding import positions, rounded_up
 from nmt.overriding import override
 from nmt.rnn import tuning
+from nmt.rnn.arrays.idle import Idle
 from nmt.rnn.arrays.workspace import Workspace
 from nmt.rnn.cell import axes_of
 from nmt.rnn.cells import AttentionProbe, CoverageCell
@@ -26,7 +27,7 @@ from nmt.special_tokens import BOS_ID, EOS_ID, PAD_ID
 if TYPE_CHECKING:
     from nmt.model.network import Network
     from nmt.model.source_encoder import Source
-    from nmt.rnn.device import CandidateLists, OutputLayer
+    from nmt.rnn.arrays.device_operations import CandidateLists, OutputLayer
     from nmt.rnn.scan.scan import Scan
     from nmt.rnn.stepping.beam_settings import BeamSettings
     from nmt.rnn.stepping.compiled_beam import CompiledBeam
@@ -49,13 +50,10 @@ class StepDecoder:
         """Prepare the steps. `scan`: a scan to use instead of the network's step, with the same parameters."""
         self.network, self.threads = network, threads
         self.eos_id = EOS_ID
-        self._idle = network.idle_steppers.setdefault(threads, []) if scan is None else []
-        # `pop` and `append` of a list are atomic.
-        try:
-            self._steps = self._idle.pop()
-        except IndexError:
-            stepper = Stepper(scan or network.step_decoder, network.weights.view("decoder"), threads)
-            self._steps = SearchSteps(stepper)
+        step, weights = scan or network.step_decoder, network.weights.view("decoder")
+        idle = Idle(lambda: SearchSteps(Stepper(step, weights, threads)), _MOST_IDLE)
+        self._idle = idle if scan else network.idle_steppers.setdefault(threads, idle)
+        self._steps = self._idle.take()
         self._stepper = self._steps.stepper
         self._table = network.positions.get("tgt")
         # With position embeddings, a state counts the steps.
@@ -94,8 +92,7 @@ class StepDecoder:
     def close(self) -> None:
         """End the search and keep its prepared steps for the next one."""
         self._steps.rest()
-        if len(self._idle) < _MOST_IDLE:
-            self._idle.append(self._steps)
+        self._idle.give(self._steps)
 
     def step(
         self, tokens: np.ndarray, states: States, parent: np.ndarray, sentence_ids: np.ndarray

@@ -59,10 +59,13 @@ class SourceFactors:
         first = width_of_units = d.shape[-1] - sum(self._widths)
         with operation("src factors: gradient"):
             for name, width, numbers in zip(self.names, self._widths, self._numbers(ids), strict=True):
-                part = device.xp.ascontiguousarray(d[..., first : first + width]).reshape(-1, width)
+                part = device.xp.empty((numbers.size, width), d.dtype)
+                device.take_columns(d, first, part, threads)
                 device.embedding_gradient(numbers, part, gradients[name], 1.0, threads)
                 first += width
-            return device.xp.ascontiguousarray(d[..., :width_of_units])
+            of_units = device.xp.empty((*d.shape[:-1], width_of_units), d.dtype)
+            device.take_columns(d, 0, of_units, threads)
+            return of_units
 
     def _numbers(self, ids: np.ndarray) -> list[np.ndarray]:
         """Return the values of each factor, int32 [S * B]."""

@@ -9,10 +9,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from nmt.config import ModelConfig
-from nmt.model.batch_pass import BatchPass, Targets, real_positions
+from nmt.model.batch_pass import BatchPass, Targets
 from nmt.model.decoders import BlockDecoder, LanguageDecoder, language_block, loop_obstacle
 from nmt.model.forced import token_log_probs
-from nmt.model.network import GradientTarget, LossStats, Network, Run
+from nmt.model.network import LossStats, Network, Run
+from nmt.model.output_heads import PlainHead
 from nmt.model.parts.cells import language_cells
 from nmt.model.parts.padding import pad_targets
 from nmt.overriding import override
@@ -65,6 +66,7 @@ class LanguageModel(Network):
         self.decoder: LayeredScan = LayeredScan(cells, **options)
         self.step_decoder = Scan(self.decoder.cell, **options)
         self._fill(self._table_shapes() | under("decoder", self.decoder.params) | self._output_shapes())
+        self.head = PlainHead(self)
         # The states after the last segment of each part, by whether it was training or `loss`.
         self._states: dict[bool, dict[int, States]] = {True: {}, False: {}}
 
@@ -153,9 +155,7 @@ class LanguageModel(Network):
             tgt_in[: len(tokens), b] = tokens
         return self.read(tgt_in, lengths, threads=threads).final
 
-    def _run(
-        self, batch: StreamSegment, how: BatchPass, label_smoothing: float, target: GradientTarget | None
-    ) -> LossStats:
+    def _run(self, batch: StreamSegment, how: BatchPass) -> LossStats:
         """Run a segment, starting from the final states of the previous segment of its part; training and `loss` keep
         separate states. See `Network._run`."""
         result = self.read(
@@ -168,12 +168,13 @@ class LanguageModel(Network):
             allocate=how.allocate,
         )
         self._states[how.training][batch.part] = result.final
-        rows = real_positions(batch)
-        sums, d_y = self._output(result.y, rows, batch, how, label_smoothing, target)
+        sums, d_y = self.head.loss(result.y, batch, how)
+        tokens = int(batch.tgt_lengths.sum())
+        target = how.target
         if target is None or d_y is None:
-            return self._stats(sums, len(rows))
+            return self._stats(sums, tokens)
         gradients = target.arrays
         d = self.decoder.backward(result.tape, d_y, None, gradients.view("decoder"))
         target.ready("decoder")
         self.embedding_gradient("tgt", batch.tgt_in, d.x, how.threads, gradients)
-        return self._stats(sums, len(rows))
+        return self._stats(sums, tokens)

@@ -5,23 +5,25 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from nmt.config import ModelConfig
-from nmt.model.batch_pass import BatchPass, Targets
+from nmt.model.batch_pass import BatchPass, GradientTarget, Targets, ready_for_nobody
 from nmt.model.edit_actions import EditActions
 from nmt.model.objective import LIKELIHOOD, Objective
 from nmt.model.parts.positions import NormalParam, embedding_deviation, make_positions
-from nmt.model.risk import risk_loss
+from nmt.rnn.arrays.device_operations import OutputLayer
 from nmt.rnn.arrays.flat_arrays import Group, whole_of
+from nmt.rnn.arrays.idle import Idle
 from nmt.rnn.arrays.quantised import Quantised, quantise
 from nmt.rnn.arrays.weights import QUADS, Weights, initial_array
 from nmt.rnn.arrays.workspace import Workspace
 from nmt.rnn.cell import Param
 from nmt.rnn.cores import default_threads
-from nmt.rnn.device import Device, OutputGradients, OutputLayer
+from nmt.rnn.device import Device
 from nmt.rnn.devices import cpu
 from nmt.rnn.profile import operation
 from nmt.rnn.scan.layered import LayeredScan
@@ -42,22 +44,6 @@ class LossStats:
     correct: int
 
 
-def _nothing(*names: str) -> None:
-    """Do nothing: the default of `GradientTarget.ready`."""
-
-
-@dataclass(frozen=True)
-class GradientTarget:
-    """A sink for a batch's gradients. `tokens`: the divisor of the loss, the real target tokens of the update that
-    the batch belongs to. `ready` is called with names, or prefixes before a dot, of parameters whose gradients are
-    final, in the order of the backward pass; parameters that it is not called with are ready at the end.
-    """
-
-    arrays: Group
-    tokens: int
-    ready: Callable[..., None] = _nothing
-
-
 Run = tuple[str, Scan, int, int, int]
 """A scan in a batch: its name, the scan, its steps, the source positions it reads, and how many of its steps are added
 (see `LayeredScan.runs`)."""
@@ -72,6 +58,8 @@ class Network:
 
     decoder: Scan | LayeredScan
     """The decoder over known targets; its parameters are below `decoder.`."""
+    head: Any
+    """The loss of the decoder's outputs: a head of output_heads.py, which a subclass chooses after `_fill`."""
     actions: EditActions | None = None
     """The meaning of the ids of the target, if the decoder writes edit actions; None for tokens."""
     step_decoder: Scan
@@ -93,9 +81,8 @@ class Network:
         self.weights, self._whole = Weights(params), params.whole
         matrix = self.table("tgt") if self.tied else OUTPUT_MATRIX
         self.output_layer = OutputLayer(self.weights, matrix, OUTPUT_BIAS, self.tied, self.decoder.packed)
-        # Pools of released workspaces and steppers; each call takes its own.
-        self._idle_workspaces: list[Workspace] = []
-        self.idle_steppers: dict[int, list[SearchSteps]] = {}  # by number of threads
+        self._idle_workspaces = Idle(partial(Workspace, self.device.xp))
+        self.idle_steppers: dict[int, Idle[SearchSteps]] = {}  # by number of threads
 
     def __repr__(self) -> str:
         """Return the class, the sizes, the compute type and the device."""
@@ -262,7 +249,7 @@ class Network:
 
     def loss(self, batch: Targets, threads: int | None = None) -> LossStats:
         """Return the loss of a batch without dropout and smoothing."""
-        return self._run_batch(batch, training=False, seed=0, label_smoothing=0.0, threads=threads, target=None)
+        return self._run_batch(batch, threads)
 
     def loss_and_gradients(
         self,
@@ -273,7 +260,7 @@ class Network:
         threads: int | None = None,
         into: Group | None = None,
         tokens: int | None = None,
-        ready: Callable[..., None] = _nothing,
+        ready: Callable[..., None] = ready_for_nobody,
         objective: Objective = LIKELIHOOD,
     ) -> tuple[LossStats, Group]:
         """Return the loss of a batch, and the gradients of smoothed loss / real target tokens for every parameter.
@@ -284,105 +271,33 @@ class Network:
         """
         gradients = into if into is not None else self.gradient_group()
         whole = whole_of(gradients)
-        target = GradientTarget(
-            gradients, max(1, objective.tokens(batch.tgt_lengths) if tokens is None else tokens), ready
-        )
+        tokens = objective.tokens(batch.tgt_lengths) if tokens is None else tokens
+        target = GradientTarget(gradients, max(1, tokens), ready)
         with self.device.in_one_call():
             with operation("gradients: zeroing"):
                 for g in gradients.values() if whole is None else (whole,):
                     self.device.clear(g, threads or default_threads())
-            stats = self._run_batch(
-                batch,
-                training=True,
-                seed=seed,
-                label_smoothing=label_smoothing,
-                threads=threads,
-                target=target,
-                objective=objective,
-            )
+            settings = {"seed": seed, "label_smoothing": label_smoothing, "objective": objective}
+            stats = self._run_batch(batch, threads, target=target, **settings)
         return stats, gradients
 
-    def _run_batch(
-        self,
-        batch: Any,
-        *,
-        training: bool,
-        seed: int,
-        label_smoothing: float,
-        threads: int | None,
-        target: GradientTarget | None,
-        objective: Objective = LIKELIHOOD,
-    ) -> LossStats:
+    def _run_batch(self, batch: Any, threads: int | None, **settings: Any) -> LossStats:
         """Call `_run` with a workspace that no other call uses. After an error or an interruption the workspace is not
         reused: parts of it might still be referenced."""
-        try:
-            workspace = self._idle_workspaces.pop()  # atomic, like append
-        except IndexError:
-            workspace = Workspace(self.device.xp)
+        workspace = self._idle_workspaces.take()
         workspace.reset()
-        how = BatchPass(training, seed, workspace, threads or default_threads(), objective)
-        stats = self._run(batch, how, label_smoothing, target)
-        self._idle_workspaces.append(workspace)
+        stats = self._run(batch, BatchPass(workspace, threads or default_threads(), **settings))
+        self._idle_workspaces.give(workspace)
         return stats
 
-    def _run(self, batch: Any, how: BatchPass, label_smoothing: float, target: GradientTarget | None) -> LossStats:
-        """Return the loss of a batch; add to the gradients of `target` if it is given."""
+    def _run(self, batch: Any, how: BatchPass) -> LossStats:
+        """Return the loss of a batch; add to the gradients of its target if there is one."""
         raise NotImplementedError
 
     def _stats(self, sums: Any, tokens: int) -> LossStats:
         """Read the sums of a batch. Call this last: on a GPU it waits for the whole batch."""
         nll, loss, correct = self.device.download(sums).tolist()
         return LossStats(nll, loss, tokens, int(correct))
-
-    def _output(
-        self,
-        y: np.ndarray,
-        rows: np.ndarray,
-        batch: Targets,
-        how: BatchPass,
-        label_smoothing: float,
-        target: GradientTarget | None,
-    ) -> tuple[Any, np.ndarray | None]:
-        """Return sums of the loss over the real positions `rows`, and its gradient with respect to y [T, B, H]."""
-        device, H = self.device, y.shape[-1]
-        d_y = None if target is None else how.allocate(y.shape, self.dtype)
-        with how.allocate.temporary():
-            h, d_h = (how.allocate((len(rows), H), self.dtype) for _ in range(2))
-            with operation("output layer: gathering rows"):
-                device.take_rows(y.reshape(-1, H), device.index(rows), h, how.threads)
-            sums = self._loss_of_rows(h, d_h, rows, batch, how, label_smoothing, target)
-            if d_y is not None:
-                with operation("output layer gradients: scattering rows"):
-                    device.spread_rows(d_h, rows, d_y.reshape(-1, H), how.threads)
-        if target is not None:
-            target.ready("output")  # not of a tied matrix, which has another name: its gradient is final later
-        return sums, d_y
-
-    def _loss_of_rows(
-        self,
-        h: Any,
-        d_h: Any,
-        rows: np.ndarray,
-        batch: Targets,
-        how: BatchPass,
-        label_smoothing: float,
-        target: GradientTarget | None,
-    ) -> Any:
-        """Return sums of the loss over h [R, H], the input of the output layer at `rows`; with a target, write the
-        gradient of h to d_h and add those of the parameters to the target's."""
-        device, layer = self.device, self.output_layer
-        targets = batch.tgt_out.reshape(-1)[rows]
-        if target is None:
-            scale = 1.0 / max(1, len(rows))
-            return device.output_loss(h, layer, targets, label_smoothing, None, scale, how.threads, 0.0)
-        into = OutputGradients(d_h, target.arrays[layer.matrix], target.arrays[layer.bias])
-        scale = 1.0 / target.tokens
-        if how.objective.risk is not None:
-            return risk_loss(
-                device, layer, h, into, rows=rows, batch=batch, how=how, label_smoothing=label_smoothing, scale=scale
-            )
-        divergence = how.objective.r_drop
-        return device.output_loss(h, layer, targets, label_smoothing, into, scale, how.threads, divergence)
 
     def embedding_gradient(
         self, side: str, ids: np.ndarray, d: np.ndarray | None, threads: int, gradients: Group

@@ -9,7 +9,8 @@ import numpy as np
 
 if TYPE_CHECKING:
     from nmt.model.batch_pass import BatchPass, Targets
-    from nmt.rnn.device import Device, OutputGradients, OutputLayer
+    from nmt.rnn.arrays.device_operations import OutputGradients, OutputLayer
+    from nmt.rnn.device import Device
 
 
 def risk_loss(
@@ -21,7 +22,6 @@ def risk_loss(
     rows: np.ndarray,
     batch: Targets,
     how: BatchPass,
-    label_smoothing: float,
     scale: float,
 ) -> np.ndarray:
     """Return the loss of a batch of candidates; its gradients are written to `into`.
@@ -35,19 +35,19 @@ def risk_loss(
         into: Gradients: that of h [R, H] is overwritten, those of the layer are added to.
         rows: The real positions in arrays [T * B, ...], int64 [R].
         batch: The candidates.
-        how: The pass, with the `risk` of its objective, which describes the rows of the batch.
-        label_smoothing: The label smoothing of the references' likelihood.
+        how: The pass, with the `risk` of its objective, which describes the rows of the batch, and the label smoothing
+            of the references' likelihood.
         scale: A factor of the gradients only.
 
     Returns:
         The negative log-likelihood of the references, the whole loss, and the number of tokens of the references that
         are the most probable ones: float64 [3].
     """
-    risk, lengths, threads = how.objective.risk, batch.tgt_lengths, how.threads
+    risk, lengths, threads, label_smoothing = how.objective.risk, batch.tgt_lengths, how.threads, how.label_smoothing
     if risk is None:
         raise RuntimeError("the batch has no candidates")
     targets, rows = batch.tgt_out.reshape(-1)[rows], rows % len(lengths)
-    own, mean, correct = device.row_losses(h, layer, targets, threads)
+    own, mean, correct = device.processor.row_losses(h, layer, targets, threads)
     referred = risk.is_reference[rows]
     loss, slopes = risk.weigh(np.bincount(rows, -own, len(lengths)), lengths)
     nll = own[referred].sum()
@@ -56,5 +56,5 @@ def risk_loss(
     likelihood, V = np.where(referred, risk.likelihood, 0.0), len(layer.weights[layer.bias])
     of_target = slopes[rows] - (1 - label_smoothing) * likelihood
     weights = scale * np.stack([likelihood - slopes[rows], label_smoothing / V * likelihood, of_target])
-    device.weighted_gradients(h, layer, targets, weights.astype(h.dtype), into, threads)
+    device.processor.weighted_gradients(h, layer, targets, weights.astype(h.dtype), into, threads)
     return np.array([nll, loss + risk.likelihood * smoothed, np.count_nonzero(correct[referred])])

@@ -86,7 +86,6 @@ class SourceEncoder:
             self._network.device.add(d_x, self._ordered(d_words, [], order, how)[0], how.threads)
         src = rows.sorted_src
         if self._factors is not None:
-            self._network.device.run_waiting()
             d_x = self._factors.gradient(self._network, src, d_x, gradients, how.threads)
             src = self._factors.units(src)
         self._network.embedding_gradient("src", src, d_x, how.threads, gradients)

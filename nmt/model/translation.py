@@ -11,15 +11,15 @@ import numpy as np
 
 from nmt.config import ModelConfig
 from nmt.errors import ConfigError
-from nmt.model.batch_pass import BatchPass, Targets, real_positions
-from nmt.model.copying import Copies, check_copying, copy_loss, source_rows
+from nmt.model.batch_pass import BatchPass, Targets
+from nmt.model.copying import check_copying
 from nmt.model.decoders import BlockDecoder, ModelDecoder, loop_obstacle, translation_block
 from nmt.model.edit_actions import EditActions, check_actions
 from nmt.model.factors import SourceFactors
 from nmt.model.forced import ForcedScores, TokenIds, forced_log_probs
-from nmt.model.network import GradientTarget, LossStats, Network, Run
+from nmt.model.network import LossStats, Network, Run
 from nmt.model.objective import Objective
-from nmt.model.parts.attention_loss import attention_loss
+from nmt.model.output_heads import AttentionLossHead, CopyingHead, EditsHead, PlainHead
 from nmt.model.parts.bridge import Bridge
 from nmt.model.parts.cells import decoder_cell, decoder_layers
 from nmt.model.parts.encoder import make_encoder
@@ -32,7 +32,7 @@ from nmt.rnn.cell import Param, under
 from nmt.rnn.cells import AttentionProbe
 from nmt.rnn.compiler.keep import Recompute
 from nmt.rnn.cores import default_threads
-from nmt.rnn.device import Device, OutputGradients
+from nmt.rnn.device import Device
 from nmt.rnn.profile import operation
 from nmt.rnn.scan.layered import LayeredScan
 from nmt.rnn.scan.scan import Scan
@@ -98,6 +98,8 @@ class TranslationModel(Network):
         if config.decoder.type == "conv":
             self.decoder = LayeredScan(decoder_layers(config), **options)
         self._fill(self._shapes())
+        kind = EditsHead if self.actions is not None else CopyingHead if self.copies else PlainHead
+        self.head = kind(self)
 
     @override
     def initialize(self, seed: int, tgt_counts: np.ndarray | None = None) -> None:
@@ -139,7 +141,7 @@ class TranslationModel(Network):
     ) -> Source:
         """Encode src [S, B] for a search; the rows stay in order. The result lies in `memory` if that is given."""
         allocate = memory or Workspace(self.device.xp, tuning.SENTENCE_BYTES)
-        how = BatchPass(False, 0, allocate, threads or default_threads(), is_transient=memory is not None)
+        how = BatchPass(allocate, threads or default_threads(), is_transient=memory is not None)
         return self._encode(src, lengths, how)[0]
 
     def _encode(
@@ -261,19 +263,18 @@ class TranslationModel(Network):
         return device.download(best)[:, 0].reshape(batch.tgt_in.shape).astype(np.int32)
 
     def _decoder_states(self, states: States) -> States:
-        return {f"cell.{name}": self.device.xp.ascontiguousarray(v) for name, v in states.items()}
+        return {f"cell.{name}": self.device.contiguous(v) for name, v in states.items()}
 
-    def _run(
-        self, batch: SentencePairs, how: BatchPass, label_smoothing: float, target: GradientTarget | None
-    ) -> LossStats:
+    def _run(self, batch: SentencePairs, how: BatchPass) -> LossStats:
         """Run a batch; see `Network._run`. Encoder and decoder draw their dropout from different seeds."""
         of_source = replace(how, seed=2 * how.seed)
         source, encoded, bridge_tapes = self._encode(batch.src, batch.src_lengths, of_source)
-        reads_attention = target is not None and how.objective.reads_attention
-        shows = reads_attention or self.copies
-        decoder, captured = (
-            self._with_attention(source, how.objective) if shows else (self.decoder, {"memory": source.memory})
-        )
+        head = self.head
+        if how.training and how.objective.reads_attention:
+            head = AttentionLossHead(self.head)
+        decoder, captured = self.decoder, {"memory": source.memory}
+        if head.shows_attention:
+            decoder, captured = self._with_attention(source, how.objective)
         result = decoder.forward(
             self.weights.view("decoder"),
             self.embed_sequence("tgt", batch.tgt_in, how.threads, how.allocate),
@@ -288,22 +289,12 @@ class TranslationModel(Network):
             threads=how.threads,
             final=(),
         )
-        rows = real_positions(batch)
-        H = self.decoder.cell.output_size
-        sums, d_y = self._outputs(result.y, rows, batch, how, label_smoothing, target)
-        if target is None or d_y is None or result.tape is None:
-            return self._stats(sums, len(rows))
+        sums, d_y = head.loss(result.y, batch, how)
+        tokens = how.objective.tokens(batch.tgt_lengths)
+        target = how.target
+        if target is None or result.tape is None:
+            return self._stats(sums, tokens)
         gradients = target.arrays
-        if reads_attention:
-            self.device.run_waiting()
-            found = attention_loss(
-                self.device, result.y[..., H:], batch.tgt_lengths, how.objective, 1.0 / target.tokens
-            )
-            sums[1] += found[0]
-            if self.copies:
-                d_y[..., H:] += found[1]
-            else:
-                d_y = self.device.xp.concatenate([d_y, found[1]], axis=2)
         d = decoder.backward(result.tape, d_y, None, gradients.view("decoder"), initial=source.states)
         target.ready("decoder")
         d_first = {name.removeprefix("cell."): g for name, g in d.initial.items()}
@@ -311,8 +302,7 @@ class TranslationModel(Network):
         target.ready("bridge")
         self.embedding_gradient("tgt", batch.tgt_in, d.x, how.threads, gradients)
         if self.actions is not None:
-            self.device.run_waiting()
-            gradients[self.table("tgt")][:, -1] = 0  # whether an action moves is not learned
+            self.device.host(gradients[self.table("tgt")])[:, -1] = 0  # whether an action moves is not learned
         if self.table("tgt") != self.table("src"):
             target.ready(self.table("tgt"))
         # A decoder without attention does not read the memory.
@@ -321,51 +311,4 @@ class TranslationModel(Network):
         d_memory, d_words = self._split(d_memory, encoded, how)
         d_memory = self.bridge.add_mean_gradient(d_memory, d_final, source.lengths)
         self._source.backward(encoded, d_memory, d_final, gradients, of_source, d_words)
-        return self._stats(sums, how.objective.tokens(batch.tgt_lengths))
-
-    def _outputs(self, y: np.ndarray, rows: np.ndarray, batch: Any, how: BatchPass, *more: Any) -> Any:
-        """Return sums of the loss over the real positions `rows`, and its gradient with respect to y, all that the
-        decoder outputs; without attention weights, if these do not belong to the loss. `more`: see `Network._output`.
-        """
-        if self.copies or self.actions is not None or y.shape[-1] != self.decoder.cell.output_size:
-            self.device.run_waiting()
-        if self.copies:
-            return self._copying_output(y, rows, batch, how, *more)
-        if self.actions is not None:  # the source tokens at the pointers are its last column
-            tgt_out = self.actions.targets(batch.tgt_out, y[..., -1].astype(batch.tgt_out.dtype))
-            h = np.ascontiguousarray(y[..., :-1])
-            sums, d_h = self._output(h, rows, replace(batch, tgt_out=tgt_out), how, *more)
-            self.device.run_waiting()
-            return sums, None if d_h is None else np.concatenate([d_h, np.zeros_like(d_h[..., :1])], axis=2)
-        H = self.decoder.cell.output_size
-        h = y if y.shape[-1] == H else self.device.xp.ascontiguousarray(y[..., :H])
-        return self._output(h, rows, batch, how, *more)
-
-    def _copying_output(
-        self,
-        y: np.ndarray,
-        rows: np.ndarray,
-        batch: SentencePairs,
-        how: BatchPass,
-        label_smoothing: float,
-        target: GradientTarget | None,
-    ) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return sums of the loss over the real positions `rows`, and its gradient with respect to y [T, B, H + n], the
-        decoder's outputs and attention; see `Network._output`."""
-        outputs, width = y.reshape(-1, y.shape[-1]), self.decoder.cell.output_size
-        src = batch.src if how.objective.copied is None else how.objective.copied
-        ids, targets = source_rows(src, rows % y.shape[1]), batch.tgt_out.reshape(-1)[rows]
-        h, copies = Copies.split(outputs[rows], ids, width)
-        layer, into, scale = self.output_layer, None, 1.0
-        if target is not None:
-            into = OutputGradients(np.empty_like(h), target.arrays[layer.matrix], target.arrays[layer.bias])
-            scale = 1.0 / target.tokens
-        given = self.device, layer, h, copies, targets, label_smoothing, into, scale, how.threads
-        with operation("output layer: copying"):
-            sums, d_gate, d_weights = copy_loss(*given)
-        if target is None or into is None:
-            return sums, None
-        d_y = np.zeros_like(outputs)
-        d_y[rows] = np.concatenate([into.h, d_gate[:, None], d_weights], axis=1)
-        target.ready("output")
-        return sums, d_y.reshape(y.shape)
+        return self._stats(sums, tokens)

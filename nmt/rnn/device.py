@@ -9,16 +9,15 @@ launched are host arrays everywhere.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from nmt.rnn.arrays.beam_rules import BeamChoice, BeamRules
-from nmt.rnn.arrays.beam_state import BeamState
+from nmt.rnn.arrays.device_operations import Array, OutputGradients, OutputLayer, ProcessorOperations, SearchOperations
 from nmt.rnn.arrays.flat_arrays import Group
 from nmt.rnn.arrays.quantised import Quantised
 from nmt.rnn.arrays.weights import Weights
@@ -27,8 +26,7 @@ from nmt.rnn.compiler.plan import Plan
 from nmt.rnn.profile import Clock, ProcessorClock
 from nmt.rnn.rows import Rows
 
-Array = Any
-"""An array of a device, of the type of its `xp`."""
+T = TypeVar("T")
 
 ALIGNED = 64
 """Arrays in a group begin at a multiple of this many numbers: on a cache line, and aligned for tensor cores."""
@@ -63,49 +61,15 @@ class Executable(Protocol):
     ) -> None:
         """Add to the parameters' `gradients` after a `backward`; the plan is one `with_operands` (compiler/plan.py)."""
 
+    def prepare(self, arrays: dict[str, Array], weights: Weights, rows: Rows, allocate: Allocate) -> list[Any]:
+        """Return launches that repeat `forward` on these arrays after their contents have changed. Raises RuntimeError:
+        not every row has length T, or the device is not the processor."""
+
     def scratch(self, rows: Rows, *, backward: bool) -> list[tuple[int, ...]]:
         """Return the shapes of the memory that a pass takes from `allocate` besides its arrays."""
 
 
-@dataclass(frozen=True)
-class OutputLayer:
-    """outputs @ matrix + bias: two of `weights` by name, matrix [H, V], or [V, H] where it is `tied` to an embedding;
-    `packed` is the type of the products (see weights.packed_dtype)."""
-
-    weights: Weights
-    matrix: str
-    bias: str
-    tied: bool
-    packed: np.dtype
-
-
-@dataclass(frozen=True)
-class OutputGradients:
-    """Arrays for the gradients of an output layer: h [R, H] is overwritten, matrix and bias are added to."""
-
-    h: Array
-    matrix: Array
-    bias: Array
-
-
-@dataclass(frozen=True)
-class CandidateLists:
-    """Lists of tokens that rows may choose among, and the list of each row.
-
-    ids: int32 [U], the tokens that the columns of a narrowed output layer stand for, in rising order. places: int32,
-    the columns of all lists one after another, each list rising; list n is places[starts[n] : starts[n + 1]]. bias:
-    the bias of each place. row_lists: int64 [R]. longest: entries of the longest list. All are host arrays.
-    """
-
-    ids: np.ndarray
-    places: np.ndarray
-    bias: np.ndarray
-    starts: np.ndarray
-    row_lists: np.ndarray
-    longest: int
-
-
-class Device:
+class Device(ABC):
     """A device and its operations on arrays; `threads` matters only on the processor."""
 
     name: str
@@ -117,30 +81,47 @@ class Device:
     block_rows: int | None = None
     """Rows, of all steps together, of a block of time; None for tuning.BLOCK_ROWS."""
 
+    @property
+    def processor(self) -> ProcessorOperations:
+        """Return the operations of the processor alone. Raises RuntimeError on another device."""
+        raise RuntimeError(f"the operation is of the processor alone, got the device {self.name}")
+
+    @property
+    def search(self) -> SearchOperations:
+        """Return the operations of a search on a GPU. Raises RuntimeError on the processor."""
+        raise RuntimeError(f"the search is of a GPU alone, got the device {self.name}")
+
     # ------------------------------------------------------------ arrays
 
+    @abstractmethod
     def upload(self, array: np.ndarray) -> Array:
         """Return a host array copied to the device; on the processor the same array."""
-        raise NotImplementedError
 
+    @abstractmethod
     def download(self, array: Array) -> np.ndarray:
         """Return a device array on the host, after it has been computed; on the processor the same array."""
-        raise NotImplementedError
 
     def in_one_call(self) -> AbstractContextManager[None]:
         """Return a context in which launches may wait: they run at its end without Python in between, not at all after
-        an error. Until then, or `run_waiting`, Python must neither read nor write their arrays."""
+        an error. Until then Python must neither read nor write their arrays but by `host`."""
         return nullcontext()
 
-    def run_waiting(self) -> None:
-        """Run the launches that wait (see `in_one_call`)."""
+    def host(self, arrays: T) -> T:
+        """Return these arrays for the functions of `xp`, to be read or written, when the launches that wait (see
+        `in_one_call`) have run: the only way by which Python may use the memory of a launch."""
+        return arrays
+
+    def contiguous(self, array: Array) -> Array:
+        """Return an array as it is, or a contiguous copy."""
+        return array if array.flags.c_contiguous else self.xp.ascontiguousarray(self.host(array))
 
     def synchronize(self) -> None:
         """Wait until all submitted work is done."""
+        self.host(None)
 
+    @abstractmethod
     def index(self, numbers: np.ndarray) -> Array:
         """Return integers of the host as read-only int64 on the device, to be used as an index."""
-        raise NotImplementedError
 
     def group(self, shapes: Mapping[str, tuple[int, ...]], dtype: Any) -> Group:
         """Return zero arrays of these shapes by name, in one piece of memory, each at a multiple of ALIGNED numbers."""
@@ -163,22 +144,22 @@ class Device:
 
     # ------------------------------------------------------------ cells
 
+    @abstractmethod
     def executable(self, plan: Plan, dtype: np.dtype, packed: np.dtype) -> Executable:
         """Return a plan compiled for this device; `packed` is the type of the products (see weights.packed_dtype)."""
-        raise NotImplementedError
 
     def clear(self, array: Array, threads: int) -> None:
         """Zero a contiguous array."""
         array[...] = 0
 
+    @abstractmethod
     def clear_ended(self, array: Array, lengths: np.ndarray, threads: int) -> None:
         """Zero the steps of each row of [T, B, n] from its length (host, [B]) on."""
-        raise NotImplementedError
 
+    @abstractmethod
     def begin_stack(self, stack: Array, first: np.ndarray, ends: np.ndarray, start: Array | None, threads: int) -> None:
         """Write the initial states of a stack [slots, B, n], `start` [B, n] or zero, to slot first[b] of each row,
         after zeroing the slots from ends[b] on. `first` and `ends` are of the host, [B]."""
-        raise NotImplementedError
 
     def fill_slots(self, slots: Array, start: Array | None, threads: int) -> None:
         """Set every slot of [slots, B, n] to `start` [B, n], or zero."""
@@ -188,33 +169,33 @@ class Device:
         """Add `other` to `total`, of the same shape; both are contiguous."""
         total += other
 
+    @abstractmethod
     def dropout_mask(self, out: Array, keep_probability: float, seed: int, offset: int, threads: int) -> None:
         """Fill the flat `out` with 0 or 1/keep_probability by a generator of (seed, offset + i).
 
         The bits are the same on every device.
         """
-        raise NotImplementedError
 
     # ------------------------------------------------------------ the rest of a model
 
+    @abstractmethod
     def embedding_rows(self, ids: Array, table: Array | Quantised, out: Array, scale: float, threads: int) -> None:
         """Compute out[i] = table[ids[i]] * scale; ids int32 or int64 [N], table [V, E], out [N, E].
 
         On the processor the table may also be int8 by rows.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def embedding_gradient(self, ids: np.ndarray, d_out: Array, d_table: Array, scale: float, threads: int) -> None:
         """Add d_out[i] * scale to d_table[ids[i]] for every i, always in the same order; ids int32 of the host."""
-        raise NotImplementedError
 
+    @abstractmethod
     def take_rows(self, array: Array, index: Array, out: Array | None = None, threads: int = 1) -> Array:
         """Return array[..., index, :] of [..., n, m], contiguous, in `out` if given; index int64 of the device."""
-        raise NotImplementedError
 
+    @abstractmethod
     def spread_rows(self, rows: Array, places: np.ndarray, out: Array, threads: int = 1) -> None:
         """Set out [N, n] to rows [R, n] at places [R] (host, each below N, no duplicates), and to zero elsewhere."""
-        raise NotImplementedError
 
     def take_columns(self, array: Array, first: int, out: Array, threads: int) -> None:
         """Set out [..., n] to array[..., first : first + n]; both are contiguous."""
@@ -224,6 +205,7 @@ class Device:
         """Concatenate the parts [..., n_i] along the last axis into out [..., n]; all are contiguous."""
         self.xp.concatenate(parts, axis=-1, out=out)
 
+    @abstractmethod
     def output_loss(
         self,
         h: Array,
@@ -243,49 +225,8 @@ class Device:
         between rows 2 i and 2 i + 1 in the loss, used where gradients are computed. Raises ShapeError. (See
         kernels/model/output.py.)
         """
-        raise NotImplementedError
 
-    def row_losses(
-        self, h: Array, layer: OutputLayer, targets: np.ndarray, threads: int
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return losses for each row of h [R, H], on the processor only.
-
-        They are the negative log-probability of its target and the mean of those of all tokens, both float64 [R], and
-        whether the target is the most probable token (the first of equals), int64 [R].
-        """
-        raise NotImplementedError
-
-    def weighted_gradients(
-        self,
-        h: Array,
-        layer: OutputLayer,
-        targets: np.ndarray,
-        weights: np.ndarray,
-        gradients: OutputGradients,
-        threads: int,
-    ) -> None:
-        """Compute the gradients of a loss given by weights, on the processor only.
-
-        The loss's derivative by the logits of row r is weights[0, r] times its distribution, minus weights[1, r]
-        everywhere, plus weights[2, r] at its target. weights [3, R] has h's dtype.
-        """
-        raise NotImplementedError
-
-    def each_logits(
-        self,
-        h: Array,
-        layer: OutputLayer,
-        fill: Callable[[np.ndarray, slice], None],
-        gradients: OutputGradients | None,
-        threads: int,
-    ) -> None:
-        """Call `fill` with the logits of a few rows of h [R, H] at a time, on the processor only.
-
-        `fill` gets logits [n, V] and the slice of their rows; with gradients, it replaces the logits by the derivative
-        of the loss with respect to them.
-        """
-        raise NotImplementedError
-
+    @abstractmethod
     def best_tokens(
         self,
         outputs: Array,
@@ -297,84 +238,21 @@ class Device:
     ) -> tuple[Array, Array]:
         """Return the `places` most probable tokens of each row of outputs [R, H], from token `first` on, and their
         log-probabilities (see kernels/search/best_tokens.py)."""
-        raise NotImplementedError
 
-    def choose_tokens(
-        self, log_probs: Array, rules: BeamRules, state: BeamState, places: int, allocate: Allocate
-    ) -> tuple[Array, Array, Array]:
-        """Return the `places` best tokens of each row of log-probabilities [R, V] under the rules, on a GPU only.
-
-        If the rules draw, the one token drawn (`places` is 1). The log-probabilities may be overwritten. Returns tokens
-        [R, places], -1 where there are no more; their scores; and their log-probabilities.
-        """
-        raise NotImplementedError
-
-    def beam_step(
-        self,
-        tokens: Array,
-        scores: Array,
-        plain: Array,
-        state: BeamState,
-        choice: BeamChoice,
-        rules: BeamRules | None = None,
-    ) -> None:
-        """Extend every live hypothesis by one token and keep the best, in place, on a GPU only.
-
-        tokens, scores and log-probabilities (`plain`) come from `best_tokens` or `choose_tokens`; `rules` are those
-        given to `choose_tokens`, whose history of tokens is updated.
-        """
-        raise NotImplementedError
-
-    def average_log_probs(self, arrays: Sequence[Array], kind: Literal["log_prob", "prob"]) -> Array:
-        """Average several models' log-probabilities or probabilities into the first array, on a GPU only."""
-        raise NotImplementedError
-
-    def coverage_bonus(self, coverage: Array, factor: float, out: Array) -> None:
-        """Compute the coverage term of the score from each source word's attention, coverage [R, n], on a GPU only.
-
-        It goes into out, float64 [R] (see decode.rules.penalty.final_scores).
-        """
-        raise NotImplementedError
-
-    def trace_back(self, state: BeamState) -> Array:
-        """Return the tokens of all ended hypotheses, int32 [N * K, T], including the last one, on a GPU only.
-
-        The entries after a hypothesis's end are arbitrary.
-        """
-        raise NotImplementedError
-
+    @abstractmethod
     def log_probs(self, outputs: Array, layer: OutputLayer, threads: int, allocate: Allocate | None = None) -> Array:
         """Return the log-probabilities of all tokens [R, V] for outputs [R, H], bit-identical to those of
         `best_tokens`."""
-        raise NotImplementedError
 
-    def best_candidates(
-        self, outputs: Array, layer: OutputLayer, lists: CandidateLists, first: int, places: int, threads: int
-    ) -> tuple[Array, Array]:
-        """Return `best_tokens` within the list of each row, on the processor only; the layer has the columns
-        `lists.ids`.
-
-        Log-probabilities are normalised over the list, and their bits depend only on the row and its list.
-        """
-        raise NotImplementedError
-
-    def candidate_log_probs(
-        self, outputs: Array, layer: OutputLayer, lists: CandidateLists, vocab_size: int, threads: int
-    ) -> Array:
-        """Return `log_probs` within the list of each row [R, vocab_size], -inf elsewhere, on the processor only.
-
-        They are bit-identical to those of `best_candidates`.
-        """
-        raise NotImplementedError
-
+    @abstractmethod
     def output_rows(self, vocab_size: int, itemsize: int, packed: np.dtype) -> int:
         """Return the number of rows whose logits `output_loss` computes at a time, if it is given that many."""
-        raise NotImplementedError
 
+    @abstractmethod
     def square_norm(self, gradients: Sequence[Array], threads: int) -> float:
         """Return the sum of squares of all arrays in float64; NaN and infinity are propagated."""
-        raise NotImplementedError
 
+    @abstractmethod
     def adam_step(
         self, param: Array, gradient: Array, m: Array, v: Array, settings: tuple[float, ...], threads: int
     ) -> None:
@@ -383,8 +261,8 @@ class Device:
         settings: lr, beta1, beta2, eps, weight decay, both bias corrections, scale of the gradient (see
         kernels/model/update.py).
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def sgd_step(
         self, param: Array, gradient: Array, velocity: Array, settings: tuple[float, ...], threads: int
     ) -> None:
@@ -392,8 +270,7 @@ class Device:
 
         settings: lr, momentum, weight decay, scale of the gradient. `velocity` may be empty where the momentum is 0.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def add_scaled(self, total: Array, other: Array, factor: float, scale: float = 1.0) -> None:
         """Compute total = total * scale + factor * other on flat arrays, in place."""
-        raise NotImplementedError

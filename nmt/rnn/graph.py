@@ -178,12 +178,6 @@ class Graph:
             self._known[key] = value
         return self._known[key]
 
-    @property
-    def content(self) -> tuple[Any, ...]:
-        """Return the graph as a comparable value, with constants as their bits: 0.0 == -0.0, and NaN differs from
-        itself."""
-        return tuple((*key[:4], key[4][0][1].hex()) if key[0] == "const" else key for key in self._known)
-
     def copied(self) -> Graph:
         """Return a new graph with the same values under the same ids; passes add values to the graph they are given."""
         graph = Graph(self.order)

@@ -13,7 +13,7 @@ from torch.nn.utils.rnn import PackedSequence
 from nmt.errors import NMTError, ShapeError
 from nmt.rnn.arrays.weights import initial_params
 from nmt.rnn.cell import Cell, Param, Scope, State
-from nmt.rnn.cells.wrapping.wrappers import Around
+from nmt.rnn.cells.wrapping.wrappers import WrappedCell
 from nmt.rnn.compiler.trace import trace_step
 from nmt.rnn.graph import Value
 from nmt.torch.stack import Call, Source, Stack
@@ -124,7 +124,7 @@ def cell(cell: Cell, *, batch_first: bool = False, reverse: bool = False, dtype:
     return CellModule(cell, batch_first=batch_first, reverse=reverse, dtype=dtype)
 
 
-class _WithoutDropout(Around):
+class _WithoutDropout(WrappedCell):
     """A cell without dropout, for gradients in evaluation."""
 
     def params(self) -> dict[str, Param]:

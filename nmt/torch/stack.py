@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from nmt.errors import NMTError
+from nmt.rnn.arrays.idle import Idle
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.arrays.workspace import Fresh, Workspace, zeros_of
 from nmt.rnn.cell import Cell, Param
@@ -80,7 +81,7 @@ class Stack:
         self._targets: list[list[tuple[Tensor, Source]]] = []
         self._seen: list[Seen] = []
         self._lock = forkable(RLock())
-        self._idle: list[Workspace] = []
+        self._idle = Idle(Workspace)
         plain = self.ends[0] == "forward" and not (cells[0].captured() or cells[0].sequences())
         self._short = ShortRuns([self._scan(n) for n in range(len(cells))], self.ends, _joins(cells)) if plain else None
 
@@ -183,7 +184,7 @@ class Stack:
         outputs = tuple(map(torch.from_numpy, (y, *final)))
         if needs is not None:
             return outputs, Kept(scan, needs, [result.tape for result in results], memory)
-        self._idle.append(memory)
+        self._idle.give(memory)
         return outputs, None
 
     def backward(self, call: Call, kept: Kept, count: int, d_outputs: Sequence[Tensor | None]) -> list[Tensor | None]:
@@ -212,7 +213,8 @@ class Stack:
                     inputs[name].append(one)
             params += self._of_params(shares, each)
         joined = [self._joined(name, shares_of) for name, shares_of in inputs.items()]
-        self._idle += [kept.memory, scratch]
+        self._idle.give(kept.memory)
+        self._idle.give(scratch)
         return joined + params
 
     def _share(self, name: str, param: Param, scratch: Workspace) -> np.ndarray:
@@ -252,10 +254,7 @@ class Stack:
 
     def _memory(self) -> Workspace:
         """Return memory for a pass; allocating large memory again takes a tenth of a pass."""
-        try:
-            memory = self._idle.pop()  # atomic in the interpreter, since several threads may call
-        except IndexError:
-            return Workspace()
+        memory = self._idle.take()
         memory.reset()
         return memory
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from nmt.errors import ShapeError
+from nmt.rnn.arrays.device_operations import OutputGradients, OutputLayer
 from nmt.rnn.arrays.weights import PAIRS, Weights
-from nmt.rnn.device import OutputGradients, OutputLayer
 from nmt.rnn.devices import cpu
 from nmt.rnn.kernels.cuda import output_loss
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from nmt.rnn import DropoutCell, ElmanCell, GRUCell, LSTMCell, OutputDropoutCell, Scan, StackCell
+from nmt.rnn.graph import Value
 from nmt.rnn.kernels.cuda.run_persistent import PersistentRun, recognise
 from tests.devices import runtime_with
 from tests.oracle import compare
@@ -86,6 +87,12 @@ def test_only_these_cells_are_recognised(training):
         StackCell([LSTMCell(D, H)]),
     ]
     assert [found(cell) for cell in others] == [None] * len(others)
+
+
+def test_cells_are_recognised_by_what_they_compute_not_by_how_it_is_shown(monkeypatch):
+    shown = iter(range(10**6))
+    monkeypatch.setattr(Value, "__repr__", lambda value: str(next(shown)))
+    assert recognise(Scan(LSTMCell(D, H + 1)).plan(True)) == "lstm"
 
 
 @pytest.mark.parametrize("variational", [False, True])

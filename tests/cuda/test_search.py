@@ -8,8 +8,8 @@ from nmt.decode.rules.penalty import length_divisor
 from nmt.errors import DeviceError
 from nmt.rnn.arrays.beam_rules import BeamChoice
 from nmt.rnn.arrays.beam_state import BeamState
+from nmt.rnn.arrays.device_operations import OutputLayer
 from nmt.rnn.arrays.weights import Weights
-from nmt.rnn.device import OutputLayer
 from nmt.search_settings import ROWS, Place
 from nmt.special_tokens import EOS_ID
 from tests.cuda.test_cells import recording_device
@@ -56,7 +56,7 @@ def one_step(device, tokens, scores, *, K, limit=9, n_best=1, sums=None, live=No
         beams.sums[:] = device.upload(np.array(sums))
         beams.live[:] = live
     given = device.upload(np.array(tokens, np.int32)), device.upload(np.array(scores, np.float64))
-    device.beam_step(*given, given[1], beams, BeamChoice(2, 1, n_best))
+    device.search.beam_step(*given, given[1], beams, BeamChoice(2, 1, n_best))
     return beams, lambda name: device.download(getattr(beams, name)).reshape(-1).tolist()
 
 

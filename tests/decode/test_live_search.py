@@ -283,4 +283,4 @@ def test_a_search_that_ends_leaves_its_steps_to_the_next(model):
     for _ in range(2):
         asked = [Sentence(ids, is_bulk=n % 2 > 0) for n, ids in enumerate(SOURCES)]
         live(model).run(Queue(asked))
-        assert len(model.idle_steppers[1]) == 2, "those of both lanes"
+        assert len(model.idle_steppers[1].kept) == 2, "those of both lanes"

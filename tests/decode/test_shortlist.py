@@ -6,8 +6,8 @@ import pytest
 from nmt.decode import Ensemble, SearchOptions, Shortlist, search
 from nmt.errors import ShapeError
 from nmt.model.candidates import NarrowOutput
+from nmt.rnn.arrays.device_operations import OutputLayer
 from nmt.rnn.arrays.weights import Weights, packed_dtype
-from nmt.rnn.device import OutputLayer
 from nmt.rnn.devices import cpu
 from nmt.rnn.kernels.search import candidates
 from nmt.special_tokens import EOS_ID, UNK_ID

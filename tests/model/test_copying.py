@@ -102,7 +102,7 @@ def test_the_loss_and_right_tokens_are_those_of_the_whole_distribution():
                 fill(logits[part].copy(), part)
 
     copies = Copies(gate, weights, ids)
-    sums, _, _ = copy_loss(Logits(), None, None, copies, targets, 0.2, None, 1.0, 1)
+    sums, _, _ = copy_loss(SimpleNamespace(processor=Logits()), None, None, copies, targets, 0.2, None, 1.0, 1)
     mixed = copies.mixed(logits - np.log(np.exp(logits).sum(1, keepdims=True)))
     nll, everywhere = -mixed[np.arange(rows), targets], -mixed.mean(1)
     assert sums[:2] == pytest.approx([nll.sum(), (0.8 * nll + 0.2 * everywhere).sum()], rel=1e-12)

@@ -55,7 +55,7 @@ def test_the_workspace_of_an_update_is_predicted(name):
         model.loss_and_gradients(batch, seed=1)
         T, B = batch.tgt_out.shape
         predicted = sum(workspace_bytes(model, T, len(batch.src), B).values())
-        assert predicted == pytest.approx(model._idle_workspaces[-1].taken, rel=0.1)
+        assert predicted == pytest.approx(model._idle_workspaces.kept[-1].taken, rel=0.1)
 
 
 @pytest.mark.parametrize("compute_dtype", ["float32", "bfloat16"])

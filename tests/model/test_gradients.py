@@ -201,9 +201,8 @@ def loss_and_gradients(model, name, batch, *, seed=SEED, threads=1):
 
 
 def loss_with_dropout(model, name, batch):
-    """The loss of a token as in training, without its gradients."""
-    options = {"seed": SEED, "label_smoothing": SETUPS[name]["smoothing"], "threads": 1}
-    return model._run_batch(batch, training=True, target=None, **options).loss / batch.num_tgt_tokens
+    """The loss of a token as in training."""
+    return loss_and_gradients(model, name, batch)[0].loss / batch.num_tgt_tokens
 
 
 def copied(grads):

@@ -7,6 +7,8 @@ import pytest
 
 from nmt.errors import DeviceError
 from nmt.rnn import devices
+from nmt.rnn.device import Device
+from nmt.rnn.devices import cpu
 
 
 @pytest.fixture
@@ -53,3 +55,10 @@ def test_arrays_of_any_size_are_added_as_a_whole(size):
     expected = total * np.float32(0.9) + np.float32(0.1) * other
     devices.choose_device("cpu").add_scaled(total, other, 0.1, 0.9)
     assert total.tobytes() == expected.tobytes()
+
+
+def test_an_operation_of_another_kind_of_device_says_so_and_an_incomplete_device_cannot_be_made():
+    with pytest.raises(RuntimeError, match="of a GPU alone, got the device cpu"):
+        _ = cpu().search
+    with pytest.raises(TypeError, match="abstract"):
+        type("Half", (Device,), {"upload": lambda self, array: array})()

@@ -87,7 +87,7 @@ def test_the_largest_batch_decides_the_forecast(tmp_path: Path) -> None:
     found = forecast(tried.config, tried.model, tried.optimizer, tried.task.corpus, tried.batches)
     for shape in tried.batches.shapes(1).tolist():
         tried.update(tried.batches.batch(1, tried.batches.shapes(1).tolist().index(shape)))
-        assert tried.model._idle_workspaces[-1].taken <= 1.1 * found.workspace.total()
+        assert tried.model._idle_workspaces.kept[-1].taken <= 1.1 * found.workspace.total()
     assert found.fixed["optimizer state"] == 2 * found.fixed["parameters"]
 
 

@@ -152,8 +152,8 @@ def test_a_plan_predicts_the_workspace(tmp_path: Path) -> None:
     found = forecast(tried.config, tried.model, tried.optimizer, tried.task.corpus, tried.batches)
     for number in range(tried.batches.num_batches(1)):
         tried.update(tried.batches.batch(1, number))
-        assert tried.model._idle_workspaces[-1].taken <= 1.1 * found.workspace.total()
-    assert tried.model._idle_workspaces[-1].taken > 0
+        assert tried.model._idle_workspaces.kept[-1].taken <= 1.1 * found.workspace.total()
+    assert tried.model._idle_workspaces.kept[-1].taken > 0
     page = cost_report(tried)
     assert "5 streams of 7 steps" in page and "source tokens/s" not in page
     assert not (tmp_path / "model").exists()

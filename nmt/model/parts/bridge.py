@@ -80,8 +80,7 @@ class Bridge:
         states start from the mean."""
         if not self.of_mean:
             return final
-        self.device.run_waiting()
-        weights = self._mean_weights(memory, lengths)
+        memory, weights = self.device.host(memory), self._mean_weights(memory, lengths)
         # Over the first axis NumPy adds in order, so that the bits do not depend on the longest sentence of the batch.
         # `where`: padding may hold anything, and 0 times infinity is no number.
         return [*final, {_MEAN: self.xp.where(weights > 0, memory * weights, 0).sum(axis=0, dtype=memory.dtype)}]
@@ -90,8 +89,8 @@ class Bridge:
         """Return the gradient of the memory, including that of its mean."""
         if not self.of_mean:
             return d_memory
-        self.device.run_waiting()
-        return d_memory + d_final[-1][_MEAN] * self._mean_weights(d_memory, lengths)
+        d_memory, d_mean = self.device.host((d_memory, d_final[-1][_MEAN]))
+        return d_memory + d_mean * self._mean_weights(d_memory, lengths)
 
     def _mean_weights(self, memory: Any, lengths: np.ndarray) -> Any:
         """Return 1 / length at the real positions of memory and 0 at padding: [S, B, 1]."""
@@ -107,7 +106,7 @@ class Bridge:
             return {name: final[layer][state] for name, (layer, state) in self.routes.items()}, {}
         states, tapes = {}, {}
         for name, (layer, state) in self.routes.items():
-            x = self.xp.ascontiguousarray(final[layer][state])[None]
+            x = self.device.contiguous(final[layer][state])[None]
             if not how.training and self._short[name].takes(x, _ONE_STEP):
                 states[name] = self._short[name](weights.view(name), x, how.threads)[0][0]
                 continue
@@ -134,7 +133,7 @@ class Bridge:
             tape = tapes.get(name)
             if tape is not None:
                 below = gradients.view(name)
-                got = self.scans[name].backward(tape, self.xp.ascontiguousarray(d)[None], None, below).x
+                got = self.scans[name].backward(tape, self.device.contiguous(d)[None], None, below).x
                 if got is None:
                     raise RuntimeError("the bridge gave no gradient for its input")
                 d = got[0]

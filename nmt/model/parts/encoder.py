@@ -158,10 +158,9 @@ class RecurrentEncoder:
                 for n, direction in enumerate(self.directions)
             ]
             with operation("encoder: joining directions"):
-                y = self._joined([r.y for r in results], how)
+                y = self._joined([r.y for r in results], how, apart=layer > 0 and self.residual)
                 if layer and self.residual:
-                    self.device.run_waiting()
-                    y = y + x
+                    self.device.add(y, x, how.threads)
                 x = y
             vectors = [k for k, width in scan.states.items() if not dims_of(width)]
             final.append({k: self._joined([r.final[k] for r in results], how) for k in vectors})
@@ -199,14 +198,13 @@ class RecurrentEncoder:
             if d_x is None:
                 raise RuntimeError("the encoder's scans gave no gradient for their input")
             if layer and self.residual:
-                self.device.run_waiting()
-                d_x = d_x + d
+                self.device.add(d_x, d, how.threads)
             d = d_x
         return d
 
-    def _joined(self, parts: list[np.ndarray], how: BatchPass) -> np.ndarray:
-        """Return the concatenated outputs of all directions."""
-        if len(parts) == 1:
+    def _joined(self, parts: list[np.ndarray], how: BatchPass, *, apart: bool = False) -> np.ndarray:
+        """Return the concatenated outputs of all directions, with `apart` in memory that nothing else reads."""
+        if len(parts) == 1 and not apart:
             return parts[0]
         shape = *parts[0].shape[:-1], sum(part.shape[-1] for part in parts)
         out: np.ndarray = how.lasting(self.device, shape, parts[0].dtype)

@@ -37,8 +37,8 @@ class Positions:
 
     def add(self, weights: Weights, x: Any) -> None:
         """Add the embeddings of positions 0, 1, ... to x [T, B, E], in place."""
-        self.device.run_waiting()
         with operation("position embeddings"):
+            x = self.device.host(x)
             x += self.rows(weights, np.arange(len(x)))[:, None]
 
     def rows(self, weights: Weights, positions: np.ndarray) -> Any:
@@ -47,10 +47,9 @@ class Positions:
 
     def gradient(self, d_x: Any, gradients: dict[str, Any], threads: int) -> None:
         """Add d_x [T, B, E], which is zero beyond the lengths, to the gradient of the table."""
-        self.device.run_waiting()
         with operation("position embeddings: gradient"):
             rows = np.minimum(np.arange(len(d_x)), self.count - 1).astype(np.int32)
-            summed = self.device.xp.ascontiguousarray(d_x.sum(axis=1))
+            summed = self.device.xp.ascontiguousarray(self.device.host(d_x).sum(axis=1))
             self.device.embedding_gradient(rows, summed, gradients[self.name], 1.0, threads)
 
 

@@ -3,12 +3,12 @@
 from nmt.errors import ShapeError
 from nmt.overriding import override
 from nmt.rnn.cell import Captured, Cell, Scope, State
-from nmt.rnn.cells.wrapping.wrappers import Around
+from nmt.rnn.cells.wrapping.wrappers import WrappedCell
 from nmt.rnn.functions import concat, maximum, positive, weighted_sum
 from nmt.rnn.graph import Value
 
 
-class PointerCell(Around):
+class PointerCell(WrappedCell):
     """The inner cell, which also reads the encoder's output at a pointer (Aharoni and Goldberg 2017, "Morphological
     Inflection Generation with Hard Monotonic Attention", section 2.2).
 

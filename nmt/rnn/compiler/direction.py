@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from nmt.rnn.arrays.array_names import ArrayKind, Numbered
 from nmt.rnn.compiler.fuse import build_program
 from nmt.rnn.compiler.phases import Phase, assign_phases, hoist
-from nmt.rnn.compiler.program import Entry, Place, PlaceKind, Product, Program
+from nmt.rnn.compiler.program import Place, PlaceKind, Product, Program, StoredValue
 from nmt.rnn.compiler.trace import Trace
 from nmt.rnn.graph import Value, topological
 from nmt.rnn.ops import OpKind
@@ -77,7 +77,7 @@ class Pass:
 
 
 def phases_of(
-    roots: list[Entry], known: dict[int, Place], carried: Carried, *, leave_loop: bool = True
+    roots: list[StoredValue], known: dict[int, Place], carried: Carried, *, leave_loop: bool = True
 ) -> dict[int, Phase]:
     """Return the phase of every value that the roots need; arguments as those of `make_pass`."""
     apart = {i for i, place in known.items() if carried.is_apart(place)}
@@ -95,7 +95,7 @@ def phases_of(
 
 
 def make_pass(
-    roots: list[Entry], known: dict[int, Place], trace: Trace, carried: Carried, *, leave_loop: bool = True
+    roots: list[StoredValue], known: dict[int, Place], trace: Trace, carried: Carried, *, leave_loop: bool = True
 ) -> Pass:
     """Split roots into the three phases and build their programs.
 
@@ -103,14 +103,14 @@ def make_pass(
     GRADIENTS. leave_loop: see `assign_phases`.
     """
     phases = phases_of(roots, known, carried, leave_loop=leave_loop)
-    by_phase: dict[Phase, list[Entry]] = {phase: [] for phase in Phase}
+    by_phase: dict[Phase, list[StoredValue]] = {phase: [] for phase in Phase}
     for e in roots:  # what has two slots only is written in its loop, whenever it was computed
         phase = Phase.LOOP if e.place.kind is PlaceKind.CARRY_OUT else phases.get(e.value.id, Phase.LOOP)
         by_phase[carried.phase if carried.is_apart(e.place) else phase].append(e)
     by_phase[Phase.AFTER] += _copies_apart(roots, known, carried) if carried.phase is Phase.AFTER else []
     for v in _crossing(roots, by_phase, phases, known):
         by_phase[phases[v.id]].append(
-            Entry(v, Place(PlaceKind.SEQUENCE, Numbered.CROSSING.of(v.id), "S" in v.axes, v.width))
+            StoredValue(v, Place(PlaceKind.SEQUENCE, Numbered.CROSSING.of(v.id), "S" in v.axes, v.width))
         )
     places = dict(known)
     programs: dict[Phase, Program] = {}
@@ -124,24 +124,27 @@ def make_pass(
     return Pass(programs[Phase.BEFORE], programs[Phase.LOOP], programs[Phase.AFTER], arrays)
 
 
-def _own_loops(roots: list[Entry], known: dict[int, Place], carried: Carried) -> dict[int, Value]:
+def _own_loops(roots: list[StoredValue], known: dict[int, Place], carried: Carried) -> dict[int, Value]:
     """Return, by the ids of the leaves that are states apart, the values they have in the next step."""
     new = {e.place.name: e.value for e in roots if carried.is_apart(e.place)}
     return {i: new[place.name] for i, place in known.items() if place.name in new and place.kind in carried.read}
 
 
-def _copies_apart(roots: list[Entry], known: dict[int, Place], carried: Carried) -> list[Entry]:
+def _copies_apart(roots: list[StoredValue], known: dict[int, Place], carried: Carried) -> list[StoredValue]:
     """Return the copies of gradients of states apart as roots: their slots are overwritten, and work after theirs may
     read them too."""
     order = topological([e.value for e in roots], stop=set(known))
     leaves = {i for i, place in known.items() if carried.is_apart(place)}
     there = known.keys() | {e.value.id for e in roots if e.place.kind is PlaceKind.SEQUENCE}
     copies = [v for v in order if v.op == "expand" and v.args[0].span[0].id in leaves and v.id not in there]
-    return [Entry(v, Place(PlaceKind.SEQUENCE, Numbered.CROSSING.of(v.id), False, v.width)) for v in copies]
+    return [StoredValue(v, Place(PlaceKind.SEQUENCE, Numbered.CROSSING.of(v.id), False, v.width)) for v in copies]
 
 
 def _crossing(
-    roots: list[Entry], by_phase: dict[Phase, list[Entry]], phases: dict[int, Phase], known: dict[int, Place]
+    roots: list[StoredValue],
+    by_phase: dict[Phase, list[StoredValue]],
+    phases: dict[int, Phase],
+    known: dict[int, Place],
 ) -> list[Value]:
     """Return values that a phase reads and an earlier one computes, except roots, which are stored anyway."""
     rooted = {e.value.id for e in roots if not e.add and e.place.kind is not PlaceKind.CARRY_OUT}

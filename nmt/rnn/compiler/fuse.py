@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from nmt.errors import ShapeError
 from nmt.rnn.arrays.array_names import Numbered
-from nmt.rnn.compiler.program import Entry, Nest, Place, PlaceKind, Product, Program, RowWork
+from nmt.rnn.compiler.program import Nest, Place, PlaceKind, Product, Program, RowWork, StoredValue
 from nmt.rnn.graph import Value
 from nmt.rnn.named_axes import Dims
 from nmt.rnn.ops import OpKind
@@ -38,7 +38,7 @@ def _copied(v: Value) -> Space:
 
 
 def build_program(
-    roots: list[Entry],
+    roots: list[StoredValue],
     places: dict[int, Place],
     scratch: PlaceKind,
     allow_wide: bool = False,
@@ -77,7 +77,7 @@ class _Builder:
         self.outside = frozenset(places)
         self.places = places
         self.scratch, self.allow_wide = scratch, allow_wide
-        self.entries: dict[int, list[Entry]] = defaultdict(list)  # by level
+        self.entries: dict[int, list[StoredValue]] = defaultdict(list)  # by level
         self.products: dict[int, list[Product]] = defaultdict(list)
         self.roots: dict[int, int] = {}  # id of every value that reaches memory here -> its level
         self._levels: dict[int, int] = {}
@@ -85,7 +85,7 @@ class _Builder:
         while (found := {i: self.level(v) for i, v in own_loops.items()}) != self._leaf_levels:
             self._leaf_levels, self._levels = found, {}
 
-    def build(self, roots: list[Entry]) -> Program:
+    def build(self, roots: list[StoredValue]) -> Program:
         # A carried gradient may be needed after the loop too: its slot is overwritten, a stored copy stays.
         stored = {e.value.id for e in roots if e.place.kind is not PlaceKind.CARRY_OUT}
         roots = sorted(roots, key=lambda e: e.place.kind is PlaceKind.CARRY_OUT and e.value.id in stored)
@@ -116,7 +116,7 @@ class _Builder:
             self._levels[v.id] = max(levels, default=0)
         return self._levels[v.id]
 
-    def _root(self, entry: Entry) -> None:
+    def _root(self, entry: StoredValue) -> None:
         v = entry.value
         while v.op == "flat" and v.id not in self.outside:  # the same memory
             v = v.args[0]
@@ -141,10 +141,10 @@ class _Builder:
                 base = part.args[0] if part.op == "flat" else part
                 if base is not part and base.kind is OpKind.ELEMENTWISE and base.id not in self.roots | self.places:
                     # Computed where it belongs, in loops over its named axes.
-                    self.entries[level].append(Entry(base, entry.place, offset, entry.add))
+                    self.entries[level].append(StoredValue(base, entry.place, offset, entry.add))
                     self._walk(base, level, top=True, loops=base.dims)
                 else:
-                    self.entries[level].append(Entry(part, entry.place, offset, entry.add))
+                    self.entries[level].append(StoredValue(part, entry.place, offset, entry.add))
                     self._walk(part, level)
                 offset += part.width or 0
         else:
@@ -170,7 +170,7 @@ class _Builder:
         kind = kind or self.scratch
         if v.id not in self.places:
             self.places[v.id] = self._scratch(v, kind)
-        self._root(Entry(v, self.places[v.id]))
+        self._root(StoredValue(v, self.places[v.id]))
 
     def _walk(self, v: Value, level: int, top: bool = False, loops: Dims = ()) -> None:
         """Visit the operands of an expression of `level`; those that cannot be inlined become roots.
@@ -221,7 +221,7 @@ class _Builder:
             return
         new = self.places[v.id] = self._scratch(v, self.scratch)
         row = self.entries[self.level(v)]
-        row[:] = [Entry(e.value, new, e.offset, e.add) if e.place == old else e for e in row]
+        row[:] = [StoredValue(e.value, new, e.offset, e.add) if e.place == old else e for e in row]
 
     def _scratch(self, v: Value, kind: PlaceKind) -> Place:
         """Return a new place in memory for a value."""
@@ -250,19 +250,19 @@ class _Builder:
             for v in shared:
                 self._require(v, _row_scratch(v))
 
-    def _operands(self, entry: Entry) -> list[Value]:
+    def _operands(self, entry: StoredValue) -> list[Value]:
         """Return the values an entry reads first: its value's arguments, or the value itself if it is in memory."""
         return list(entry.value.args) if self._computed(entry.value, entry) else [entry.value]
 
-    def _space(self, entry: Entry) -> Space:
+    def _space(self, entry: StoredValue) -> Space:
         """Return the loops an entry needs."""
         return space_of(entry.value) if self._computed(entry.value, entry) else _copied(entry.value)
 
-    def _computed(self, v: Value, entry: Entry) -> bool:
+    def _computed(self, v: Value, entry: StoredValue) -> bool:
         """Return whether this entry computes its value (the first of its level) rather than copying it from memory."""
         return v.id not in self.outside and v.kind is not OpKind.LEAF and self.places.get(v.id) == entry.place
 
-    def _reads(self, entry: Entry, level: int) -> dict[Value, bool]:
+    def _reads(self, entry: StoredValue, level: int) -> dict[Value, bool]:
         """Return roots of the same level that an entry's expression reads, and whether it reads their numbers in
         another order of loops: flat, so that a part of them may have other named axes."""
         found: dict[Value, bool] = {}
@@ -303,7 +303,7 @@ class _Builder:
             return of_value[v.id]
         if v.op != "concat":
             raise RuntimeError(f"{v} is read before it is computed")
-        parts = [Entry(part, self.places[v.id]) for part in v.args]
+        parts = [StoredValue(part, self.places[v.id]) for part in v.args]
         return max(
             max((self._stage_of(r, level, of_value) + 1 for r in self._reads(e, level)), default=0) for e in parts
         )

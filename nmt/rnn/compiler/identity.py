@@ -11,7 +11,7 @@ loading a model takes a second.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from threading import Lock
 from typing import Any
@@ -61,6 +61,16 @@ _lock = Lock()
 _known: WeakValueDictionary[tuple[Any, ...], TracedStep] = WeakValueDictionary()
 
 
+def computed(values: Iterable[Value]) -> tuple[Any, ...]:
+    """Return what each value computes of which others, by their ids, as a comparable value. A constant is its bits: 0.0
+    == -0.0, and NaN differs from itself."""
+
+    def attrs(v: Value) -> Any:
+        return v.attrs["value"].hex() if v.op == "const" else tuple(sorted(v.attrs.items()))
+
+    return tuple((v.op, tuple(a.id for a in v.args), v.axes, v.width, attrs(v)) for v in values)
+
+
 def content_of(whole: Trace) -> tuple[Any, ...]:
     """Return a traced step as a comparable value."""
 
@@ -68,7 +78,7 @@ def content_of(whole: Trace) -> tuple[Any, ...]:
         return tuple((name, v.id) for name, v in values.items())
 
     parts = whole.inputs, whole.states, whole.outputs, whole.new, whole.leaves, whole.noted
-    return (whole.graph.content, *map(ids, parts), tuple(whole.masks))
+    return (computed(whole.graph.values), *map(ids, parts), tuple(whole.masks))
 
 
 def _copied(whole: Trace) -> Trace:

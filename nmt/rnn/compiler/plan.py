@@ -18,11 +18,11 @@ from nmt.rnn.compiler.fuse import build_program
 from nmt.rnn.compiler.keep import Keep, Recompute, choose_kept
 from nmt.rnn.compiler.phases import Phase
 from nmt.rnn.compiler.program import (
-    Entry,
     Place,
     PlaceKind,
     Product,
     Program,
+    StoredValue,
     in_block,
     memory_of,
     outlasting,
@@ -175,7 +175,7 @@ def _again(trace: Trace, slots: frozenset[str], found: dict[int, Place]) -> tupl
         return Place(kind, ArrayKind.REPLAYED.of(name), False, trace.states[name].width)
 
     places = {v.id: place(PlaceKind.AGAIN, name) for name, v in trace.states.items() if name in slots}
-    roots = [Entry(trace.new[name], place(PlaceKind.AGAIN_NEXT, name)) for name in trace.states if name in slots]
+    roots = [StoredValue(trace.new[name], place(PlaceKind.AGAIN_NEXT, name)) for name in trace.states if name in slots]
     # A state that becomes another state as it is remains where it is read.
     computed = {e.value.id: e.place for e in roots if e.value.kind is not OpKind.LEAF}
     there = {i: p for i, p in (found | places).items() if i not in computed}
@@ -195,15 +195,15 @@ def _operands(sinks: list[Sink]) -> list[Value]:
     return list({v.span[0].id: v.span[0] for v in values}.values())
 
 
-def _hoisted_products(roots: list[Entry], given: dict[int, Place], trace: Trace, states: Carried) -> set[int]:
+def _hoisted_products(roots: list[StoredValue], given: dict[int, Place], trace: Trace, states: Carried) -> set[int]:
     """Return products that a forward pass computes before its loop: they are stored for every step in any case."""
     phases = phases_of(roots, given, states)
     return {i for i, phase in phases.items() if phase is Phase.BEFORE and trace.graph.values[i].kind is OpKind.PRODUCT}
 
 
-def _stored(kind: Numbered, v: Value) -> Entry:
+def _stored(kind: Numbered, v: Value) -> StoredValue:
     """Return a value as a root with a separate array, one entry per step, named after its id."""
-    return Entry(v, Place(PlaceKind.SEQUENCE, kind.of(v.id), "S" in v.axes, v.width))
+    return StoredValue(v, Place(PlaceKind.SEQUENCE, kind.of(v.id), "S" in v.axes, v.width))
 
 
 def _all_places(one: Pass) -> dict[int, Place]:

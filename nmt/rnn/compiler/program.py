@@ -59,7 +59,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Entry:
+class StoredValue:
     """Write `value` to `place`, from column `offset` on; `add`: accumulate instead of overwriting."""
 
     value: Value
@@ -77,7 +77,7 @@ class Nest:
     source_axis: bool
     width: int | None
     dims: Dims = ()
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[StoredValue] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from nmt.rnn.arrays.array_names import ArrayKind, parse
 from nmt.rnn.compiler.differentiate import Sink, differentiate
-from nmt.rnn.compiler.program import Entry, Place, PlaceKind
+from nmt.rnn.compiler.program import Place, PlaceKind, StoredValue
 from nmt.rnn.compiler.trace import Trace
 from nmt.rnn.graph import Value
 from nmt.rnn.named_axes import attribute
@@ -49,7 +49,7 @@ def cotangent_places(trace: Trace) -> dict[int, Place]:
     return places
 
 
-def forward_roots(trace: Trace, *, slots: bool = False) -> tuple[list[Entry], dict[str, Place]]:
+def forward_roots(trace: Trace, *, slots: bool = False) -> tuple[list[StoredValue], dict[str, Place]]:
     """Return the roots of a step, and the places of its outputs by name; slots: see `leaf_places`.
 
     New states go into the slot after the step, outputs into separate arrays; an output that is a state has its place.
@@ -57,7 +57,7 @@ def forward_roots(trace: Trace, *, slots: bool = False) -> tuple[list[Entry], di
     roots = []
     for name, v in trace.new.items():
         kind = PlaceKind.CARRY_OUT if slots and v.dims else PlaceKind.AFTER
-        roots.append(Entry(_written_by_row(v), Place(kind, ArrayKind.STATE.of(name), False, v.width)))
+        roots.append(StoredValue(_written_by_row(v), Place(kind, ArrayKind.STATE.of(name), False, v.width)))
     stacked = {
         e.value.id: e.place
         for e in reversed(roots)
@@ -66,7 +66,7 @@ def forward_roots(trace: Trace, *, slots: bool = False) -> tuple[list[Entry], di
     outputs = {
         k: stacked.get(v.id) or Place(PlaceKind.SEQUENCE, k, "S" in v.axes, v.width) for k, v in trace.outputs.items()
     }
-    return roots + [Entry(v, outputs[k]) for k, v in trace.outputs.items() if v.id not in stacked], outputs
+    return roots + [StoredValue(v, outputs[k]) for k, v in trace.outputs.items() if v.id not in stacked], outputs
 
 
 def _written_by_row(v: Value) -> Value:
@@ -82,7 +82,7 @@ class BackwardRoots:
     """The roots of the backward direction, the sums that are gradients of parameters, and the places of gradients of
     inputs and captured arrays by the arrays' names. `gradients` maps the id of a value to its gradient."""
 
-    roots: list[Entry]
+    roots: list[StoredValue]
     sinks: list[Sink]
     d_inputs: dict[str, Place]
     d_captured: dict[str, Place]
@@ -116,17 +116,17 @@ def backward_roots(
         zero = graph.apply("expand", graph.const(0.0), axes=("B",), width=v.width, dims=v.dims)
         g = gradients.get(v.id, zero)
         g = _written_by_row(g) if name in apart else g
-        back.roots.append(Entry(g, Place(PlaceKind.CARRY_OUT, ArrayKind.STATE_GRADIENT.of(name), False, v.width)))
+        back.roots.append(StoredValue(g, Place(PlaceKind.CARRY_OUT, ArrayKind.STATE_GRADIENT.of(name), False, v.width)))
     for name, v in trace.inputs.items():
         if name in needed and v.id in gradients:
             back.d_inputs[name] = Place(PlaceKind.SEQUENCE, ArrayKind.GRADIENT.of(name), "S" in v.axes, v.width)
-            back.roots.append(Entry(gradients[v.id], back.d_inputs[name]))
+            back.roots.append(StoredValue(gradients[v.id], back.d_inputs[name]))
     for name, v in captured.items():
         if v.id in gradients:
             back.d_captured[name] = Place(
                 PlaceKind.CONSTANT, ArrayKind.CONSTANT_GRADIENT.of(name), "S" in v.axes, v.width
             )
-            back.roots += [Entry(term, back.d_captured[name], add=True) for term in _terms(gradients[v.id])]
+            back.roots += [StoredValue(term, back.d_captured[name], add=True) for term in _terms(gradients[v.id])]
     return back
 
 

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nmt.rnn import tuning
+from nmt.rnn.arrays.device_operations import CandidateLists, OutputGradients, OutputLayer, ProcessorOperations
 from nmt.rnn.arrays.quantised import Quantised
 from nmt.rnn.arrays.workspace import Allocate
 from nmt.rnn.compiler.plan import Plan
-from nmt.rnn.device import CandidateLists, Device, OutputGradients, OutputLayer
+from nmt.rnn.device import Device, T
 from nmt.rnn.kernels.memory import copies
 from nmt.rnn.kernels.model import update
-from nmt.rnn.kernels.threads.pool import in_one_call, run_parallel, run_waiting
+from nmt.rnn.kernels.threads.pool import host, in_one_call, run_parallel
 
 if TYPE_CHECKING:
     from nmt.rnn.kernels.loops.run_cpu import CPUExecutable
@@ -27,25 +28,28 @@ _BLOCK = 16384
 """Numbers that `add_scaled` adds at a time."""
 
 
-class CPUDevice(Device):
+class CPUDevice(Device, ProcessorOperations):
     """A device whose arrays are NumPy arrays; host memory and device memory are the same."""
 
     name = "cpu"
     xp = np
     is_cpu = True
 
+    @property
+    def processor(self) -> ProcessorOperations:
+        return self
+
     def upload(self, array: np.ndarray) -> np.ndarray:
         return array
 
     def download(self, array: np.ndarray) -> np.ndarray:
-        run_waiting()
-        return array
+        return host(array)
 
     def in_one_call(self) -> AbstractContextManager[None]:
         return in_one_call()
 
-    def run_waiting(self) -> None:
-        run_waiting()
+    def host(self, arrays: T) -> T:
+        return host(arrays)
 
     def index(self, numbers: np.ndarray) -> np.ndarray:
         return numbers
@@ -66,11 +70,11 @@ class CPUDevice(Device):
     def begin_stack(
         self, stack: np.ndarray, first: np.ndarray, ends: np.ndarray, start: np.ndarray | None, threads: int
     ) -> None:
-        given = stack[0] if start is None else np.ascontiguousarray(start)
+        given = stack[0] if start is None else self.contiguous(start)
         run_parallel(copies.begin_stack, _useful_threads(threads, stack), stack, first, ends, given, start is not None)
 
     def fill_slots(self, slots: np.ndarray, start: np.ndarray | None, threads: int) -> None:
-        given = slots[0] if start is None else np.ascontiguousarray(start)
+        given = slots[0] if start is None else self.contiguous(start)
         run_parallel(copies.fill_slots, _useful_threads(threads, slots), slots, given, start is not None)
 
     def add(self, total: np.ndarray, other: np.ndarray, threads: int) -> None:
@@ -267,6 +271,7 @@ class CPUDevice(Device):
 
     def add_scaled(self, total: np.ndarray, other: np.ndarray, factor: float, scale: float = 1.0) -> None:
         # By blocks, which stay in the cache: a new array as large as the parameters takes three times as long.
+        total, other = self.host((total, other))
         scaled = np.empty(min(_BLOCK, total.size), other.dtype)
         for start in range(0, total.size, _BLOCK):
             part, more = (array[start : start + _BLOCK] for array in (total, other))

@@ -8,10 +8,11 @@ from collections.abc import Mapping
 import numpy as np
 
 from nmt.errors import ShapeError
+from nmt.rnn.arrays.device_operations import Array
 from nmt.rnn.arrays.weights import initial_array
 from nmt.rnn.arrays.workspace import zeros_of
 from nmt.rnn.cell import Param
-from nmt.rnn.device import Array, Device
+from nmt.rnn.device import Device
 from nmt.rnn.layers.layer_states import check_array
 
 Arrays = dict[str, Array]

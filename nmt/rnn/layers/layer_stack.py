@@ -14,18 +14,19 @@ import numpy as np
 from nmt.errors import NMTError, ShapeError
 from nmt.rnn.arguments import MOST_THREADS, share, whole_number
 from nmt.rnn.arrays.array_names import Arrays
+from nmt.rnn.arrays.device_operations import Array
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.cell import Cell, Param
 from nmt.rnn.cells import LearnedStartCell
 from nmt.rnn.compiler.keep import Recompute
 from nmt.rnn.cores import default_threads
-from nmt.rnn.device import Array, Device
+from nmt.rnn.device import Device
 from nmt.rnn.devices import cpu
 from nmt.rnn.layers.layer_params import LayerParams
 from nmt.rnn.layers.layer_states import LayerStates
 from nmt.rnn.layers.row_ends import Empty, Padding
 from nmt.rnn.scan.scan import Scan
-from nmt.rnn.scan.short_runs import LayersBySize, PreparedLayers, Side
+from nmt.rnn.scan.short_runs import LayersBySize, LayerSide, PreparedLayers
 
 Need = Literal["x", "states", "params"]
 """A kind of gradient that `backward` may compute."""
@@ -119,7 +120,7 @@ class LayerStack:
 
     def _make_layers(self, compute_dtype: str | None, recompute: Recompute, device: Device | None) -> None:
         """Make the scans from the lowest layer up, their parameters in one vector, and the states of each name."""
-        self._layers: list[list[Side]] = []
+        self._layers: list[list[LayerSide]] = []
         shapes: dict[str, Param] = {}
         below = self.input_size
         for layer, H in enumerate(self.hidden_sizes):
@@ -147,7 +148,7 @@ class LayerStack:
         """Add a layer on top, with the same scan in all directions; return its parameters by name."""
         own = self._shapes(scan.cell)
         ends = [f"_l{len(self._layers)}{end}" for end in self._ends]
-        self._layers.append([Side(scan, Weights(), tuple(own), end, end.endswith("_reverse")) for end in ends])
+        self._layers.append([LayerSide(scan, Weights(), tuple(own), end, end.endswith("_reverse")) for end in ends])
         return {name + end: param for end in ends for name, param in own.items()}
 
     def __repr__(self) -> str:
@@ -216,7 +217,7 @@ class LayerStack:
         joins = [states.join for states in self._states.values()]
         self._sizes = LayersBySize(lambda T, B: PreparedLayers(self._layers, joins, T, B))
 
-    def _refresh(self, side: Side) -> Weights:
+    def _refresh(self, side: LayerSide) -> Weights:
         """Return the cell's weights with the present numbers of `params`."""
         weights = side.weights
         if side.end in self._frozen:

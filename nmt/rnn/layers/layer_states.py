@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from nmt.errors import ShapeError
-from nmt.rnn.device import Array, Device
+from nmt.rnn.arrays.device_operations import Array
+from nmt.rnn.device import Device
 
 States = Array | tuple[Array, ...]
 """One state of all layers."""

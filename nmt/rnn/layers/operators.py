@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from typing import Any, Unpack
 
 from nmt.rnn.arrays.array_names import Arrays
+from nmt.rnn.arrays.device_operations import Array
 from nmt.rnn.cell import Cell, Param
 from nmt.rnn.cells import ElmanCell, GRUCell, LSTMCell, LSTMVariantCell
 from nmt.rnn.cells.activations import ActivationSpec
-from nmt.rnn.device import Array
 from nmt.rnn.layers.layer_stack import LayerOptions
 from nmt.rnn.layers.layer_states import States
 from nmt.rnn.layers.recurrent_layers import Into, LayerGradients, Lengths, RecurrentLayers

@@ -15,13 +15,14 @@ import numpy as np
 from nmt.errors import NMTError
 from nmt.rnn import tuning
 from nmt.rnn.arrays.array_names import Arrays
+from nmt.rnn.arrays.device_operations import Array
+from nmt.rnn.arrays.idle import Idle
 from nmt.rnn.arrays.workspace import Workspace, zeros_of
-from nmt.rnn.device import Array
 from nmt.rnn.layers.layer_stack import LayerOptions, LayerStack
 from nmt.rnn.layers.layer_states import States, check_array
 from nmt.rnn.layers.reserve import KeptLayer, KeptPass, Reserve
 from nmt.rnn.layers.row_ends import RowEnds
-from nmt.rnn.scan.short_runs import Side
+from nmt.rnn.scan.short_runs import LayerSide
 from nmt.rnn.scan.tape import Result
 
 Lengths = Sequence[int] | np.ndarray | None
@@ -59,7 +60,7 @@ class RecurrentLayers(LayerStack):
         self._passes = 0
         self._reserve = self.reserve()  # memory that a forward keeps for its backward
         self._scratch = Workspace(xp), Workspace(xp)  # memory of the backward pass
-        self._idle: list[tuple[Workspace, Workspace]] = []  # memory of passes that keep nothing
+        self._idle = Idle(lambda: (Workspace(xp), Workspace(xp)))  # memory of passes that keep nothing
 
     # ------------------------------------------------------------ memory
 
@@ -73,12 +74,12 @@ class RecurrentLayers(LayerStack):
 
         Reserves of `reserve()` and packed weights are not included.
         """
-        return self._reserve.nbytes + sum(one.nbytes for pair in (self._scratch, *self._idle) for one in pair)
+        return self._reserve.nbytes + sum(one.nbytes for pair in (self._scratch, *self._idle.kept) for one in pair)
 
     def release(self) -> None:
         """Free that memory; a forward that waits for its backward is forgotten. The next pass allocates again."""
         self._reserve.release()
-        self._idle.clear()
+        self._idle.kept.clear()
         for one in self._scratch:
             one.reset()
             one.release()
@@ -93,10 +94,7 @@ class RecurrentLayers(LayerStack):
         if reserve is not None:
             reserve.begin()
             return reserve.memory, reserve.memory
-        try:
-            return self._idle.pop()  # atomic in the interpreter, since several threads may call
-        except IndexError:
-            return Workspace(self.device.xp), Workspace(self.device.xp)
+        return self._idle.take()
 
     def _outputs(self, lasting: bool) -> Any:
         """Return memory for a scan's result that the caller gets; results of two directions are joined in separate
@@ -151,7 +149,7 @@ class RecurrentLayers(LayerStack):
             below = parts[0] if len(parts) == 1 else xp.concatenate(parts, axis=-1)
             kept.append(KeptLayer([r.tape for r in results if r.tape is not None], mask))
         if reserve is None:
-            self._idle.append(memories)
+            self._idle.give(memories)
         else:
             reserve.keep(KeptPass(kept, ends))
             self._passes += 1
@@ -285,7 +283,7 @@ class RecurrentLayers(LayerStack):
         shares_of_x = [d for d in d_inputs if d is not None]
         return (sum(shares_of_x[1:], shares_of_x[0]) if shares_of_x else None), initial
 
-    def _end_gradients(self, ends: RowEnds, d_last: Arrays, d_y: Array | None, side: Side) -> Arrays:
+    def _end_gradients(self, ends: RowEnds, d_last: Arrays, d_y: Array | None, side: LayerSide) -> Arrays:
         """Convert the gradients of the caller's final states to those of a scan's; d_y is given for the last layer
         only."""
         share = None if d_y is None else ends.output_gradient(d_y, side.reverse)
@@ -309,11 +307,11 @@ class RecurrentLayers(LayerStack):
         self._store.check(into, exact=True)
         return dict(into)
 
-    def _shares(self, side: Side) -> Arrays:
+    def _shares(self, side: LayerSide) -> Arrays:
         """Return zero gradients of a cell's parameters, to be added to."""
         return {name: zeros_of(self.device.xp, p.shape, self.dtype) for name, p in side.scan.params.items()}
 
-    def _add(self, side: Side, shares: Arrays, params: Arrays) -> None:
+    def _add(self, side: LayerSide, shares: Arrays, params: Arrays) -> None:
         """Add a cell's gradients to those of the layers' parameters."""
         for name, share in self._from_cell(shares).items():
             _accumulate(params, name + side.end, share)

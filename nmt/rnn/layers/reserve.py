@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from nmt.errors import NMTError
+from nmt.rnn.arrays.device_operations import Array
 from nmt.rnn.arrays.workspace import Workspace
-from nmt.rnn.device import Array
 from nmt.rnn.layers.row_ends import RowEnds
 from nmt.rnn.scan.tape import Tape
 

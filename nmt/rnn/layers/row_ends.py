@@ -11,7 +11,8 @@ from typing import Any, Literal
 import numpy as np
 
 from nmt.errors import ShapeError
-from nmt.rnn.device import Array, Device
+from nmt.rnn.arrays.device_operations import Array
+from nmt.rnn.device import Device
 
 Padding = Literal["zero", "repeat", "carry"]
 """y beyond a row's length.

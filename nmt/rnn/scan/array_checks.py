@@ -38,10 +38,7 @@ class ArrayChecks:
             promise = f"{self.dtype} [{', '.join('any' if n is None else str(n) for n in shape)}] on {self.device.name}"
             got = f"{array.dtype} {list(array.shape)}" if is_array else type(array).__name__
             raise ShapeError(f"{self.name}: {what} must be {promise}, got {got}")
-        if not array.flags.c_contiguous:
-            self.device.run_waiting()
-            array = self.device.xp.ascontiguousarray(array)
-        return flat(array, len(lead), width)
+        return flat(self.device.contiguous(array), len(lead), width)
 
     def lengths(self, what: str, lengths: Any, B: int, limit: int) -> np.ndarray:
         """Return lengths of B rows as int64; None is `limit` for each."""

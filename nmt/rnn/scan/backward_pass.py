@@ -56,7 +56,6 @@ class BackwardPass:
             T = rows.T if packing is None else packing.steps
             array = setup.checks.array(f"d_{name}", given, (T, *axes), width)
             if packing is not None:
-                setup.device.run_waiting()
                 array = packing.pack(array)
         return array if place.width is not None else array[..., 0]
 
@@ -97,9 +96,8 @@ class BackwardPass:
             )
         names = self.setup.states if wanted is None else [n for n in self.setup.states if n in wanted]
         initial = self._of_initial(dict.fromkeys([*names, *tape.learned]))
-        if tape.learned:
-            self.setup.device.run_waiting()
-        tape.d_learned = {param: initial[name].sum(axis=0) for name, param in tape.learned.items()}
+        host = self.setup.device.host
+        tape.d_learned = {param: host(initial[name]).sum(axis=0) for name, param in tape.learned.items()}
         add_present(tape.d_learned, gradients)
         return self._shaped({name: initial[name] for name in names}, captured)
 
@@ -120,7 +118,6 @@ class BackwardPass:
         setup, packing = self.setup, self.tape.packing
         of = {name: self.arrays[place.name] for name, place in self.plan.d_inputs.items()}
         if packing is not None:
-            setup.device.run_waiting()
             of = {name: packing.unpack(array) for name, array in of.items()}
         inputs = {name: ArrayKind.SEQUENCE.of(name) for name in setup.checks.sequences} | {"x": "x"}
         constant = {name: ArrayKind.CAPTURED.of(name) for name in setup.captured}

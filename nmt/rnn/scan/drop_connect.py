@@ -9,9 +9,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from nmt.rnn.arrays.device_operations import Array
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.cell import Param
-from nmt.rnn.device import Array, Device
+from nmt.rnn.device import Device
 
 Arrays = dict[str, Array]
 _OFFSET = 1 << 62  # counters of random numbers that masks of activations do not use (see `ForwardPass.draw_masks`)
@@ -30,7 +31,7 @@ def disconnected(weights: Weights, params: Mapping[str, Param], masks: Arrays, d
     """Return the weights of a pass; the same object if nothing is dropped."""
     if not masks:
         return weights
-    device.run_waiting()
+    masks = device.host(masks)
     return Weights({name: weights[name] * masks[name] if name in masks else weights[name] for name in params})
 
 
@@ -38,11 +39,10 @@ def disconnected(weights: Weights, params: Mapping[str, Param], masks: Arrays, d
 def joined(gradients: Arrays, masks: Arrays, device: Device) -> Iterator[Arrays]:
     """Yield the arrays in which gradients of a pass are summed; at the end add them to `gradients`, without dropped
     entries."""
-    dropped = {name: masks[name] * 0 for name in masks if name in gradients}
+    dropped = {name: device.xp.zeros_like(masks[name]) for name in masks if name in gradients}
     if not dropped:
         yield gradients
         return
     yield gradients | dropped
-    device.run_waiting()
-    for name, share in dropped.items():
+    for name, share in device.host(dropped).items():
         gradients[name] += share * masks[name]

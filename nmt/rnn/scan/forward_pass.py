@@ -119,7 +119,6 @@ class ForwardPass:
             final[name] = shaped(pick(setup, self.arrays[ArrayKind.STATE.of(name)], slot), width)
         recorded = {name: self._recorded(name) for name in setup.wanted.record}
         if packing is not None:
-            setup.device.run_waiting()
             y, recorded = packing.unpack(y), {name: packing.unpack(a) for name, a in recorded.items()}
         return Result(shaped(y, setup.cell.output_size), final, None, recorded, rows.lengths, stopped)
 
@@ -134,8 +133,8 @@ class ForwardPass:
         y = array[: rows.T] if rows.reverse else array[1:]
         begins = any(place.name == ArrayKind.STATE.of(name) for name in self._start)
         if self.setup.stop is not None or (rows.reverse and begins and (rows.lengths < rows.T).any()):
-            device.run_waiting()
-            y = y.copy()  # slot `length` of a shorter reversed row has its initial state, where y must be zero
+            # Slot `length` of a shorter reversed row has its initial state, where y must be zero.
+            y = device.host(y).copy()
             device.clear_ended(y, rows.lengths, rows.threads)
         return y
 
@@ -151,8 +150,7 @@ class ForwardPass:
         """Return a noted value for the caller: a copy, with an axis for its features, zero where a row takes no step or
         has no source position."""
         rows, xp, place = self.rows, self.setup.device.xp, self.plan.outputs[ArrayKind.NOTED.of(name)]
-        self.setup.device.run_waiting()
-        array = self._of_steps(name).copy()
+        array = self.setup.device.host(self._of_steps(name)).copy()
         there = np.arange(rows.T)[:, None] < rows.lengths
         if place.source_axis:
             real = np.arange(rows.S)[:, None] < rows.source_lengths

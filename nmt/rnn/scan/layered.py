@@ -89,7 +89,7 @@ class LayeredScan:
         for n, (scan, delay) in enumerate(zip(self.scans, self.delays, strict=True)):
             result = scan.forward(
                 weights.view(str(n)),
-                self._with_zeros_after(x, delay, allocate),
+                self._with_zeros(x, 0, delay, allocate, threads),
                 strip(initial or {}, str(n)),
                 lengths=steps + delay,
                 captured={name: captured[name] for name in scan.captured},
@@ -122,7 +122,7 @@ class LayeredScan:
         captured: Arrays = {}
         for n in reversed(range(len(self.scans))):
             delay, below = self.delays[n], strip(gradients or {}, str(n))
-            d = self._with_zeros_before(d, delay, tape.allocate)
+            d = self._with_zeros(d, delay, 0, tape.allocate, tape.threads)
             d_last, names = strip(d_final or {}, str(n)), _of_layer(initial, n)
             got = self.scans[n].backward(tape.layers[n], d, d_last, below, initial=names)
             if got.x is None:
@@ -133,27 +133,19 @@ class LayeredScan:
                 self.device.clear_ended(d, tape.lengths, tape.threads)
             starts |= under(str(n), got.initial)
             for name, share in got.captured.items():
-                if name in captured:
-                    self.device.run_waiting()
-                captured[name] = captured[name] + share if name in captured else share
+                if captured.setdefault(name, share) is not share:
+                    self.device.add(captured[name], share, tape.threads)
         return Gradients(d, starts, captured)
 
-    def _with_zeros_after(self, x: np.ndarray, delay: int, allocate: Allocate) -> np.ndarray:
-        """Return x [T, B, n] followed by `delay` steps of zeros."""
-        if not delay:
+    def _with_zeros(self, x: Any, before: int, after: int, allocate: Allocate, threads: int | None) -> Any:
+        """Return x [T, B, n] between so many steps of zeros."""
+        if not before + after:
             return x
-        self.device.run_waiting()
-        longer = allocate((len(x) + delay, *x.shape[1:]), self.dtype)
-        longer[:-delay], longer[-delay:] = x, 0
-        return longer
-
-    def _with_zeros_before(self, d: np.ndarray, delay: int, allocate: Allocate) -> np.ndarray:
-        """Return `delay` steps of zeros followed by d [T, B, n]."""
-        if not delay:
-            return d
-        self.device.run_waiting()
-        longer = allocate((len(d) + delay, *d.shape[1:]), self.dtype)
-        longer[:delay], longer[delay:] = 0, d
+        threads, end = threads or self.scans[0].threads, before + len(x)
+        longer = allocate((end + after, *x.shape[1:]), self.dtype)
+        self.device.clear(longer[:before], threads)
+        self.device.clear(longer[end:], threads)
+        self.device.join_columns([x], longer[before:end], threads)
         return longer
 
 

@@ -16,7 +16,6 @@ from nmt.rnn.arrays.array_names import ArrayKind, Arrays
 from nmt.rnn.arrays.weights import Weights, check_params
 from nmt.rnn.arrays.workspace import Allocate, Fresh
 from nmt.rnn.cell import Cell
-from nmt.rnn.kernels.loops import run_cpu
 from nmt.rnn.scan.backward_pass import BackwardPass, add_present
 from nmt.rnn.scan.drop_connect import connections, disconnected, joined
 from nmt.rnn.scan.forward_pass import ForwardPass
@@ -92,7 +91,6 @@ class Scan(ScanSetup):
         if mask is not None:
             lengths, packing = pack_steps(checks.steps_of(lengths, mask, T, B), self.device)
         if packing is not None:
-            self.device.run_waiting()
             x, outputs = packing.pack(x), None
             others = {name: packing.pack(array) for name, array in others.items()}
         rows = self.rows(
@@ -147,8 +145,6 @@ class Scan(ScanSetup):
         self.checks.all_captured({}, rows.S, B)
         self.checks.all_sequences({}, T, B)
         compiled = self.compiled(training=False, single_step=T == 1)
-        if not isinstance(compiled.step, run_cpu.CPUExecutable):
-            raise RuntimeError(f"runs are prepared for the processor only, got {self.device.name}")
         run = ForwardPass(self, compiled, weights, rows, Fresh())
         run.give_inputs(x, {})
         run.give_states({})

@@ -139,7 +139,8 @@ class ScanSetup:
         found = {k: self.checks.array(f"initial {k}", a, (B,), self.states[k]) for k, a in found.items()}
         for name, param in self.cell.learned().items():
             if name not in found:
-                found[name] = self.device.xp.broadcast_to(weights[param], (B, self.states[name]))
+                start = self.device.xp.broadcast_to(weights[param], (B, self.states[name]))
+                found[name] = self.device.xp.ascontiguousarray(start)
         return found
 
     def rows(

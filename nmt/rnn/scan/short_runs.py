@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from nmt.rnn import tuning
+from nmt.rnn.arrays.idle import Idle
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.cell import axes_of
 from nmt.rnn.scan.scan import Scan
@@ -20,7 +21,7 @@ Join = Callable[[Sequence[np.ndarray]], Any]
 
 
 @dataclass(frozen=True)
-class Side:
+class LayerSide:
     """One direction of one layer."""
 
     scan: Scan
@@ -39,7 +40,12 @@ class PreparedLayers:
     """
 
     def __init__(
-        self, layers: Sequence[Sequence[Side]], joins: Sequence[Join], T: int, B: int, threads: int | None = None
+        self,
+        layers: Sequence[Sequence[LayerSide]],
+        joins: Sequence[Join],
+        T: int,
+        B: int,
+        threads: int | None = None,
     ) -> None:
         """Prepare the layers. `joins` by state; threads: those of each scan where None."""
         scan = layers[0][0].scan
@@ -81,7 +87,7 @@ class LayersBySize:
 
     def __init__(self, make: Callable[[int, int], PreparedLayers], most: int = tuning.LAYER_SIZES) -> None:
         self._make, self._most = make, most
-        self._idle: dict[tuple[int, int], list[PreparedLayers]] = {}
+        self._idle: dict[tuple[int, int], Idle[PreparedLayers]] = {}
 
     def __call__(self, x: np.ndarray, given: Sequence[Sequence[np.ndarray] | None]) -> tuple[Any, ...]:
         """Run the layers prepared for this size; see `PreparedLayers`."""
@@ -90,14 +96,10 @@ class LayersBySize:
         if idle is None:
             if len(self._idle) >= self._most:
                 self._idle = {}
-            idle = self._idle.setdefault(size, [])
-        # Popping from and appending to a list are each atomic in the interpreter.
-        try:
-            run = idle.pop()
-        except IndexError:
-            run = self._make(*size)
+            idle = self._idle.setdefault(size, Idle(partial(self._make, *size)))
+        run = idle.take()
         results = run(x, given)
-        idle.append(run)
+        idle.give(run)
         return results
 
 
@@ -147,7 +149,7 @@ class ShortRuns:
             self._prepared[threads] = version, sizes
         return sizes(x, given or [None] * len(self._joins))
 
-    def _sides(self, weights: Weights, layer: int, scan: Scan) -> list[Side]:
+    def _sides(self, weights: Weights, layer: int, scan: Scan) -> list[LayerSide]:
         """Return one layer's directions, each with its weights."""
         names = [(f"{layer}.{end}" if end else "", n == 1) for n, end in enumerate(self._ends)]
-        return [Side(scan, weights.view(name) if name else weights, (), "", reverse) for name, reverse in names]
+        return [LayerSide(scan, weights.view(name) if name else weights, (), "", reverse) for name, reverse in names]

@@ -22,7 +22,7 @@ class Packing:
         self.steps, B = mask.shape
         self.T = int(mask.sum(axis=0).max(initial=0))
         order = np.argsort(~mask, axis=0, kind="stable")[: self.T]  # the steps that exist first, in their order
-        self._xp = device.xp
+        self._device, self._xp = device, device.xp
         self._rows = device.index(np.arange(B, dtype=np.int64))
         self._from = device.index(order.astype(np.int64))
         self._to = device.index(np.maximum(np.cumsum(mask, axis=0) - 1, 0).astype(np.int64))
@@ -43,6 +43,7 @@ class Packing:
 
     def _take(self, array: Any, steps: Any) -> Any:
         """Return the given steps [T, B] of each row."""
+        array = self._device.host(array)
         if array.ndim == 4:  # the rows are the third axis
             return self._xp.ascontiguousarray(array.swapaxes(1, 2)[steps, self._rows].swapaxes(1, 2))
         return array[steps, self._rows]

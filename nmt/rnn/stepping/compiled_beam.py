@@ -15,9 +15,9 @@ import numpy as np
 from nmt.rnn import tuning
 from nmt.rnn.arrays.aligned import aligned
 from nmt.rnn.arrays.array_names import ArrayKind
+from nmt.rnn.arrays.device_operations import CandidateLists, OutputLayer
 from nmt.rnn.arrays.quantised import Quantised
 from nmt.rnn.compiler.program import PlaceKind
-from nmt.rnn.device import CandidateLists, OutputLayer
 from nmt.rnn.kernels.loops.loop_tables import divisions
 from nmt.rnn.kernels.memory.table_layout import NamedTable
 from nmt.rnn.kernels.model.embedding import embedding_table, embedding_task

@@ -12,14 +12,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nmt.rnn import device, tuning
+from nmt.rnn import tuning
 from nmt.rnn.arrays.array_names import ArrayKind, Arrays, parse
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.arrays.workspace import Fresh
 from nmt.rnn.compiler.program import Place
 from nmt.rnn.division import single_steps
 from nmt.rnn.kernels.loops.loop_tables import Table
-from nmt.rnn.kernels.loops.run_cpu import CPUExecutable
 from nmt.rnn.kernels.memory.runs import identity
 from nmt.rnn.kernels.threads.team import TaskSequence
 from nmt.rnn.profile import operation
@@ -103,8 +102,7 @@ class PreparedStep:
     def __init__(self, scan: Scan, weights: Weights, compiled: CompiledStep, threads: int) -> None:
         self.scan, self.weights, self.shared, self.threads = scan, weights, compiled.shared, threads
         self._compiled = compiled
-        parts = {"inputs": compiled.of_inputs, "states": compiled.of_states, "step": compiled.step}
-        self._parts = {kind: _on_processor(part) for kind, part in parts.items()}
+        self._parts = {"inputs": compiled.of_inputs, "states": compiled.of_states, "step": compiled.step}
         self._calls: dict[str, StepCall] = {}
         self._version = weights.version
         self._sequence = TaskSequence(3)
@@ -256,10 +254,3 @@ class PreparedStep:
 
 
 _UNKNOWN = np.zeros(1)
-
-
-def _on_processor(part: device.Executable | None) -> CPUExecutable | None:
-    """Return a part as the processor's executable. Raises RuntimeError: it is another device's."""
-    if part is not None and not isinstance(part, CPUExecutable):
-        raise RuntimeError(f"steps are prepared on the processor alone, got {type(part).__name__}")
-    return part

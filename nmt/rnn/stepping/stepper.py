@@ -15,7 +15,6 @@ from nmt.rnn.cell import axes_of
 from nmt.rnn.compiler.program import PlaceKind
 from nmt.rnn.device import Executable
 from nmt.rnn.division import single_steps
-from nmt.rnn.kernels.loops import run_cpu
 from nmt.rnn.kernels.memory.runs import identity
 from nmt.rnn.rows import Rows
 from nmt.rnn.scan.scan import Scan
@@ -48,7 +47,7 @@ class Stepper:
         self._shaped = {k: n for k, n in scan.states.items() if len(axes_of(n)) > 1}
         self._memory = Workspace(scan.device.xp)
         self._prepared: PreparedStep | None = None
-        if isinstance(self._compiled.step, run_cpu.CPUExecutable):
+        if scan.device.is_cpu:
             self._prepared = PreparedStep(scan, weights, self._compiled, self.threads)
 
     @property

@@ -176,14 +176,13 @@ class GradientSum:
         """Add the gradients of a batch that belong to these groups of parameters (all gradients if none are given) to
         those of the batches before it. After the last batch they may be sent."""
         if self._one is not None and self._unadded:
-            self._model.device.run_waiting()
             with operation("gradients: adding those of a batch"):
                 for name in [name for name in self._unadded if not names or belongs(name, names)]:
                     total, one = self.arrays[name].reshape(-1), self._one[name].reshape(-1)
                     self._model.device.add_scaled(total, one, 1.0)
                     self._unadded.remove(name)
         if names and self._is_last and self.reduction is not None and self._host is None:
-            self._model.device.run_waiting()
+            self._model.device.host(self.arrays)  # another thread reads them
             self.reduction.ready(*names)
 
     def finish(self, losses: np.ndarray) -> np.ndarray:

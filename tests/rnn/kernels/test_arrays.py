@@ -81,7 +81,7 @@ for kind in ("f4", "f8", "u4", "i4"):
 """
 
 SEARCH = """
-from nmt.rnn.device import CandidateLists
+from nmt.rnn.arrays.device_operations import CandidateLists
 from nmt.rnn.kernels.products import product as products
 from nmt.rnn.kernels.products.packing import packed_size
 from nmt.rnn.kernels.search import best_tokens as search, candidates, choose

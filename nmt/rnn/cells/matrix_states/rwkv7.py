@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from nmt.rnn.cell import Axes, Cell, Param, Scope, State
 from nmt.rnn.cells.layer_norm import norm_params, normalised
 from nmt.rnn.cells.parts import heads_of, unit
-from nmt.rnn.cells.wrapping.wrappers import Around
+from nmt.rnn.cells.wrapping.wrappers import WrappedCell
 from nmt.rnn.functions import axes, concat, exp, flat, relu, sigmoid, split, sqrt, tanh, total
 from nmt.rnn.graph import Value
 
@@ -135,7 +135,7 @@ class RWKV7ChannelCell(Cell):
         return (k * k) @ p.W_v, State(x=x)
 
 
-class PassingCell(Around):
+class PassingCell(WrappedCell):
     """[x, v] -> [cell(x), v], or cell(x) alone where it is the `last`."""
 
     def __init__(self, cell: Cell, *, last: bool) -> None:

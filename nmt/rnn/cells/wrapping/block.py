@@ -16,13 +16,13 @@ from nmt.rnn.cells.parts import (
     short_convolution_states,
     silu,
 )
-from nmt.rnn.cells.wrapping.wrappers import Around
+from nmt.rnn.cells.wrapping.wrappers import WrappedCell
 from nmt.rnn.graph import Value
 
 _ACTIVATIONS: dict[str, Callable[[Value], Value]] = {"silu": silu, "gelu": gelu}
 
 
-class NormedCell(Around):
+class NormedCell(WrappedCell):
     """A cell that reads x / sqrt(mean(x^2)) * norm_gain: the first part of a block with a residual connection.
 
     layer: x is normalised by its mean and variance instead, with `gain_norm` and `bias_norm` (Ba et al. 2016).

@@ -3,11 +3,11 @@
 from nmt.errors import ShapeError
 from nmt.overriding import override
 from nmt.rnn.cell import Cell, Param, Scope, State
-from nmt.rnn.cells.wrapping.wrappers import Around
+from nmt.rnn.cells.wrapping.wrappers import WrappedCell
 from nmt.rnn.graph import Value
 
 
-class LearnedStartCell(Around):
+class LearnedStartCell(WrappedCell):
     """A cell whose states start at parameter vectors, `start_NAME`, unless initial states are given.
 
     The vectors are the same for all rows, and their gradients are sums over the rows. The step itself is the inner

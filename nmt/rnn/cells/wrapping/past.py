@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from nmt.errors import ShapeError
 from nmt.overriding import override
 from nmt.rnn.cell import Cell, Scope, State
-from nmt.rnn.cells.wrapping.wrappers import Around
+from nmt.rnn.cells.wrapping.wrappers import WrappedCell
 from nmt.rnn.graph import Value
 
 
@@ -48,7 +48,7 @@ class Past:
         return self.name if k == 1 else f"{self.name}.{k}"
 
 
-class SkipCell(Around):
+class SkipCell(WrappedCell):
     """A cell whose states come from `lag` steps ago instead of the previous step, so that `lag` recurrences alternate
     (Chang et al. 2017, Dilated Recurrent Neural Networks, section 2.1). Each of its states is a `Past`."""
 

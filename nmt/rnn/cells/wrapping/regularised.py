@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from nmt.errors import ShapeError
 from nmt.rnn.cell import Cell, Param, Scope, State
-from nmt.rnn.cells.wrapping.wrappers import Around
+from nmt.rnn.cells.wrapping.wrappers import WrappedCell
 from nmt.rnn.graph import Value
 
 
-class ZoneoutCell(Around):
+class ZoneoutCell(WrappedCell):
     """A cell whose state units keep their old value at random: in training each with probability `rates[state]`, drawn
     at every step; else the expectation, rate * old + (1 - rate) * new (Krueger et al. 2017, Zoneout, section 3).
 
@@ -38,7 +38,7 @@ class ZoneoutCell(Around):
         return y, new
 
 
-class OutputDropoutCell(Around):
+class OutputDropoutCell(WrappedCell):
     """Dropout on the output of a cell, not on its states; per step, or one mask for all steps, as in `DropoutCell` for
     the input (Merity et al. 2018, section 4.2)."""
 
@@ -61,7 +61,7 @@ class _Weight:
         return self.p.dropout(x, self.rate, variational=self.variational) @ self.weight
 
 
-class RecurrentDropoutCell(Around):
+class RecurrentDropoutCell(WrappedCell):
     """Dropout on the state where the matrices `weights` read it: one mask for all steps (Gal and Ghahramani 2016,
     section 4), or one per step with `variational` False. Other uses of the state, as in a GRU's z * h, have no
     dropout."""
@@ -79,7 +79,7 @@ class RecurrentDropoutCell(Around):
         )
 
 
-class DropConnectCell(Around):
+class DropConnectCell(WrappedCell):
     """A cell whose matrices `weights` have entries set to zero at `rate` in training, the same ones for a whole pass,
     and the rest scaled by 1 / (1 - rate) (Wan et al. 2013; on the states' matrix Merity et al. 2018, section 2)."""
 

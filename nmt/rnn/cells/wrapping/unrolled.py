@@ -3,12 +3,12 @@
 from nmt.errors import ShapeError
 from nmt.overriding import override
 from nmt.rnn.cell import Cell, Scope, Shape, State, axes_of
-from nmt.rnn.cells.wrapping.wrappers import Around
+from nmt.rnn.cells.wrapping.wrappers import WrappedCell
 from nmt.rnn.functions import concat, split
 from nmt.rnn.graph import Value
 
 
-class UnrolledCell(Around):
+class UnrolledCell(WrappedCell):
     """`steps` steps of a cell as one step: x [B, steps, ...] -> y [B, steps, ...], states after the last of them.
 
     The results are those of the cell itself; the cost depends on the compiler, which sees all steps in one graph. With

@@ -50,7 +50,7 @@ class StackCell(SeveralCells):
         return x, new
 
 
-class Around(Cell):
+class WrappedCell(Cell):
     """A wrapper with the same parameters, states and other arrays as its inner cell, under the same names."""
 
     def __init__(self, cell: Cell) -> None:
@@ -76,7 +76,7 @@ class Around(Cell):
         return self.cell.sequences()
 
 
-class ResidualCell(Around):
+class ResidualCell(WrappedCell):
     """Output plus input, where the sizes agree (He et al. 2016; in recurrent stacks Wu et al. 2016, section 3.1)."""
 
     def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
@@ -84,7 +84,7 @@ class ResidualCell(Around):
         return (y + x if self.input_size == self.output_size else y), new
 
 
-class DropoutCell(Around):
+class DropoutCell(WrappedCell):
     """Dropout on the input of a cell (Srivastava et al. 2014), per step or one mask for all steps (Gal and
     Ghahramani 2016)."""
 

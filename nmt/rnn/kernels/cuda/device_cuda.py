@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from nmt.overriding import override
+from nmt.rnn.arrays.device_operations import Array
 from nmt.rnn.compiler.plan import Plan
-from nmt.rnn.device import Array
 from nmt.rnn.kernels.cuda import tuning
 from nmt.rnn.kernels.cuda.device_model import ModelOperations
 from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import Runtime

@@ -10,9 +10,9 @@ import numpy as np
 from nmt.errors import ShapeError
 from nmt.rnn.arrays.beam_rules import BeamChoice, BeamRules
 from nmt.rnn.arrays.beam_state import BeamState
+from nmt.rnn.arrays.device_operations import OutputGradients, OutputLayer, SearchOperations
 from nmt.rnn.arrays.weights import PAIRS
 from nmt.rnn.arrays.workspace import Allocate
-from nmt.rnn.device import OutputGradients, OutputLayer
 from nmt.rnn.kernels.cuda import optimizer, output_loss
 from nmt.rnn.kernels.cuda.gpu_base import GPUBase
 from nmt.rnn.kernels.cuda.machine_code.divergence import add_divergence
@@ -22,8 +22,12 @@ from nmt.rnn.kernels.cuda.search import beam_step as search
 from nmt.rnn.kernels.cuda.search import best, choose_tokens, ensemble
 
 
-class ModelOperations(GPUBase):
+class ModelOperations(GPUBase, SearchOperations):
     """The model operations of `device_cuda.CudaDevice`. `threads` is ignored here."""
+
+    @property
+    def search(self) -> SearchOperations:
+        return self
 
     def embedding_rows(self, ids: Any, table: Any, out: Any, scale: float, threads: int) -> None:
         row_operations.embedding_rows(self.runtime, ids, table, out, scale)

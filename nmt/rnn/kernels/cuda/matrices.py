@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from nmt.rnn.arrays.device_operations import Array
 from nmt.rnn.arrays.weights import Weights
-from nmt.rnn.device import Array
 from nmt.rnn.kernels.cuda import tuning
 from nmt.rnn.kernels.cuda.blas import Matrix
 from nmt.rnn.kernels.cuda.gpu_base import GPUBase

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numba import cuda, float32, float64, int32, int64
 
-from nmt.rnn.device import OutputGradients, OutputLayer
+from nmt.rnn.arrays.device_operations import OutputGradients, OutputLayer
 from nmt.rnn.kernels.cuda.blas import Matrix
 from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel
 from nmt.rnn.kernels.cuda.matrices import Matrices

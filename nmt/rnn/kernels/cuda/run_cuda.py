@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from nmt.rnn.arrays.array_names import ArrayKind, parse
+from nmt.rnn.arrays.device_operations import Array
 from nmt.rnn.arrays.weights import PAIRS, Weights
 from nmt.rnn.arrays.workspace import Allocate
 from nmt.rnn.compiler.phases import Phase
 from nmt.rnn.compiler.plan import Pass, PlacedSink, Plan
 from nmt.rnn.compiler.program import Place, PlaceKind, Product, Program
-from nmt.rnn.device import Array
 from nmt.rnn.kernels.cuda import tuning
 from nmt.rnn.kernels.cuda.blas import Matrix
 from nmt.rnn.kernels.cuda.emit_cuda import CudaModule, RowKernel, emit_cuda
@@ -56,6 +56,10 @@ class CudaExecutable:
         with run.block_memory():
             for block in rows.blocks(backward=False):
                 run.block(block)
+
+    def prepare(self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate) -> list[Any]:
+        """Raise RuntimeError; see `device.Executable`."""
+        raise RuntimeError(f"runs are prepared for the processor only, got {self.device.name}")
 
     def backward(self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate, gradients: Arrays) -> None:
         """Fill the backward arrays and add to the parameters' `gradients`."""

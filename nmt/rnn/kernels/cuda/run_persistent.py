@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 
 from nmt.rnn.arrays.array_names import ArrayKind
+from nmt.rnn.arrays.device_operations import Array
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.cell import Cell
 from nmt.rnn.cells import DropoutCell, GRUCell, LSTMCell
+from nmt.rnn.compiler.identity import computed
 from nmt.rnn.compiler.plan import Plan
 from nmt.rnn.compiler.trace import Trace, trace
-from nmt.rnn.device import Array
 from nmt.rnn.graph import topological
 from nmt.rnn.kernels.cuda.blas import Matrix
 from nmt.rnn.kernels.cuda.gpu_base import GPUBase
@@ -53,17 +54,17 @@ def recognise(plan: Plan) -> str | None:
 
 
 @lru_cache(maxsize=64)
-def _structure_of(name: str, D: int, H: int, dropped: tuple[bool, ...]) -> list[str]:
+def _structure_of(name: str, D: int, H: int, dropped: tuple[bool, ...]) -> tuple[Any, ...]:
     cell = _CELLS[name](D, H)
     for variational in dropped:
         cell = DropoutCell(cell, 0.5, variational)  # the rate is in the mask alone
     return _structure(trace(cell, training=True))
 
 
-def _structure(step: Trace) -> list[str]:
-    """Return everything that a step computes, and which values are outputs and states, as text."""
+def _structure(step: Trace) -> tuple[Any, ...]:
+    """Return everything that a step computes, and which values are outputs and states, as a comparable value."""
     results = {**step.outputs, **{f"new {k}": v for k, v in step.new.items()}}
-    return [repr(v) for v in topological(results.values())] + [f"{k} v{v.id}" for k, v in results.items()]
+    return computed(topological(results.values())), tuple((name, v.id) for name, v in results.items())
 
 
 class PersistentRun:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from nmt.rnn.arrays.array_names import ArrayKind, NumberedName
-from nmt.rnn.compiler.program import Entry, Nest, Place, PlaceKind, Product, Program, memory_of
+from nmt.rnn.compiler.program import Nest, Place, PlaceKind, Product, Program, StoredValue, memory_of
 from nmt.rnn.graph import Value
 from nmt.rnn.named_axes import Dims
 
@@ -178,7 +178,7 @@ class RowWriter:
         self.indices: dict[Dims, str] = {}  # variables of offsets within the features, by all axes but the last
         self.done: set[int] = set()
 
-    def computes(self, entry: Entry) -> bool:
+    def computes(self, entry: StoredValue) -> bool:
         """Return whether this entry computes its value rather than copying it."""
         return not entry.add and self.places.get(entry.value.id) == entry.place and entry.value.id not in self.done
 
@@ -249,7 +249,7 @@ class RowWriter:
         self.names[v.id] = name
         return name
 
-    def entry(self, entry: Entry) -> None:
+    def entry(self, entry: StoredValue) -> None:
         """Write the computation or copy of one entry."""
         v, place = entry.value, entry.place
         if self.computes(entry):

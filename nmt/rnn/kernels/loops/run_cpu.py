@@ -56,7 +56,7 @@ class Launch:
             self.run(*self.args)
 
 
-class _Side:
+class _CompiledPass:
     """One direction of a plan; its functions are compiled when first used."""
 
     def __init__(self, one: Pass, dtype: np.dtype, name: str, packed: np.dtype, *, backward: bool) -> None:
@@ -89,9 +89,9 @@ class CPUExecutable:
     def __init__(self, plan: Plan, dtype: np.dtype, packed: np.dtype | None = None) -> None:
         self.plan, self.dtype = plan, dtype
         packed = dtype if packed is None else packed
-        self._forward = _Side(plan.forward, dtype, "forward", packed, backward=False)
+        self._forward = _CompiledPass(plan.forward, dtype, "forward", packed, backward=False)
         back = plan.backward
-        self._backward = None if back is None else _Side(back, dtype, "backward", packed, backward=True)
+        self._backward = None if back is None else _CompiledPass(back, dtype, "backward", packed, backward=True)
 
     @property
     def forward_module(self) -> Module:
@@ -154,7 +154,7 @@ class CPUExecutable:
 class _PassRun:
     """One pass over one batch: the memory it fills, and its launches for each block of time."""
 
-    def __init__(self, side: _Side, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate) -> None:
+    def __init__(self, side: _CompiledPass, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate) -> None:
         self.side, self.arrays, self.weights, self.allocate = side, arrays, weights, allocate
         self.rows = rows = replace(rows, block_multiple=side.block_multiple) if side.block_multiple > 1 else rows
         self.label = f"{rows.label} gradients" if side.backward else rows.label

@@ -37,7 +37,7 @@ _NUMBERS: dict[type, tuple[str, str]] = {
 }
 
 
-class _Entry(NamedTuple):
+class _TypedKernel(NamedTuple):
     """A kernel compiled for certain types of arguments, and the layout of its table."""
 
     native: Jitted
@@ -63,7 +63,7 @@ class Kernel(Compilable):
         super().__init__(function, fastmath)
         code = function.__code__
         self.has_parts = code.co_varnames[: min(2, code.co_argcount)] == ("part", "parts")
-        self._entries: dict[tuple[Any, ...], _Entry] = {}
+        self._entries: dict[tuple[Any, ...], _TypedKernel] = {}
 
     def __call__(self, *args: Any) -> None:
         """Run one part, or without parts the whole kernel, on this thread."""
@@ -95,7 +95,7 @@ class Kernel(Compilable):
         table = Words("q", entry.words.pack(*words))
         return KernelCall(entry.native, start_of(table), (table, args))
 
-    def _entry(self, args: tuple[Any, ...]) -> _Entry:
+    def _entry(self, args: tuple[Any, ...]) -> _TypedKernel:
         forms, words = [], [f"{LINE_BYTES}x"]
         for value in args:
             form = _NUMBERS.get(type(value))
@@ -107,7 +107,7 @@ class Kernel(Compilable):
             else:
                 forms.append(f"{value.dtype} {value.ndim}")
                 words.append("q" * (1 + value.ndim))
-        return _Entry(self.native(tuple(forms)), struct.Struct("=" + "".join(words)))
+        return _TypedKernel(self.native(tuple(forms)), struct.Struct("=" + "".join(words)))
 
     def _refuse(self, value: Any) -> None:
         """Raise TypeError for a value that cannot be an argument: for anything but an array, only NumPy would know how

@@ -92,7 +92,7 @@ def compile_native(native: Jitted) -> Record:
         return object_of(library._final_module, native.entry)
 
 
-class _Part(JITCodeLibrary):
+class _LinkedLibrary(JITCodeLibrary):
     """A code library that will be linked into one of our functions. Nothing calls it by its address, so it is neither
     optimised nor compiled to machine code separately, which would take as long as everything else."""
 
@@ -123,10 +123,10 @@ _numbers = count(1)
 
 @contextmanager
 def _as_parts() -> Iterator[None]:
-    """Make Numba create `_Part` libraries inside the `with` block."""
+    """Make Numba create `_LinkedLibrary` libraries inside the `with` block."""
     codegen = cpu_target.target_context.codegen()
     former = codegen._library_class, codegen.set_env  # not always the default: this may run inside another compilation
-    codegen._library_class, codegen.set_env = _Part, lambda name, environment: None
+    codegen._library_class, codegen.set_env = _LinkedLibrary, lambda name, environment: None
     try:
         yield
     finally:

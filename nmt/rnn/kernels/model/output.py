@@ -17,7 +17,7 @@ from nmt.rnn.kernels.memory.arrays import release, scratch
 from nmt.rnn.kernels.model.softmax import row_loss
 from nmt.rnn.kernels.products.gradients import weight_gradient, weight_gradient_bf16
 from nmt.rnn.kernels.products.product import product, sum_rows
-from nmt.rnn.kernels.threads.pool import run_parallel, run_waiting
+from nmt.rnn.kernels.threads.pool import host, run_parallel
 from nmt.rnn.profile import operation
 
 Array = NDArray[Any]
@@ -237,7 +237,7 @@ def output_loss(
     Returns:
         Sums over the rows, float64 [3], in nats: negative log likelihood, smoothed loss (see softmax.row_loss),
         number of rows whose target is the first largest logit. They have the same bits for any number of
-        threads. Where calls wait (`pool.in_one_call`), they are there after `run_waiting`.
+        threads. Where calls wait (`pool.in_one_call`), `host` waits for them.
 
     Raises:
         ShapeError: an array has another shape, dtype or layout, a target is no class, or the rows are not pairs.
@@ -284,13 +284,12 @@ def each_logits(
     _check(h, b, np.zeros(len(h), np.int32))
 
     def with_bias(logits: Array, part: slice) -> None:
-        run_waiting()
+        logits = host(logits)
         logits += b
         fill(logits, part)
 
     chunk = min(chunk_rows(W_packed.dtype), max(_LEAST_ROWS, _MOST_LOGITS // max(1, len(b))))
     _Output(h, W_packed, Wt_packed, b, d_h, dW, db, num_threads, transposed).each_chunk(with_bias, chunk)
-    run_waiting()
 
 
 def row_losses(h: Array, W_packed: Array, b: Array, targets: Array, num_threads: int) -> tuple[Array, Array, Array]:
@@ -306,8 +305,7 @@ def row_losses(h: Array, W_packed: Array, b: Array, targets: Array, num_threads:
             run_parallel(_loss_rows, num_threads, logits, b, targets[part], 1.0, 1.0, False, *sums)
 
     _Output(h, W_packed, None, b, None, None, None, num_threads, False).each_chunk(fill)
-    run_waiting()
-    return nll, mean, correct
+    return host((nll, mean, correct))
 
 
 def weighted_gradients(

@@ -5,7 +5,7 @@ import numpy as np
 from nmt.rnn.arrays.quantised import BLOCK, LARGEST_OF_4_BITS, MOST_FACTOR, Quantised, scales_of_4_bits
 from nmt.rnn.kernels.machine_code.jit import exact_kernel, kernel
 from nmt.rnn.kernels.memory.arrays import release, scratch
-from nmt.rnn.kernels.threads.pool import run_parallel, run_waiting
+from nmt.rnn.kernels.threads.pool import host, run_parallel
 
 _WIDTH = 64
 """Channels that are rounded together, one in each lane of the vectors."""
@@ -84,5 +84,4 @@ def quantise_to_4_bits(matrix: np.ndarray, *, by_rows: bool, threads: int = 1) -
     """
     scales, numbers = scales_of_4_bits(matrix, by_rows=by_rows), np.empty(matrix.shape, np.int8)
     run_parallel(round_to_4_bits, threads, np.ascontiguousarray(matrix), scales, by_rows, numbers)
-    run_waiting()
-    return Quantised(numbers, scales, by_rows)
+    return Quantised(host(numbers), scales, by_rows)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from nmt.rnn.arrays.aligned import aligned
+from nmt.rnn.arrays.device_operations import OutputLayer
 from nmt.rnn.arrays.quantised import quantise
 from nmt.rnn.arrays.weights import QUADS, Again, Packed, Weights
-from nmt.rnn.device import OutputLayer
 from nmt.rnn.kernels.machine_code.kernel import Kernel, KernelCall
 from nmt.rnn.kernels.products import panels_of_4_bits
 from nmt.rnn.kernels.products import product as products
 from nmt.rnn.kernels.products.packing import packed_size
-from nmt.rnn.kernels.threads.pool import run_parallel, run_waiting
+from nmt.rnn.kernels.threads.pool import host, run_parallel
 from nmt.rnn.kernels.threads.team import run_calls
 from nmt.rnn.profile import operation
 
@@ -51,8 +51,7 @@ def packed_weight(
             if in_4_bits:
                 more = source[0], start, start + rows, transposed, out
                 run_parallel(panels_of_4_bits.pack_4_bits, threads, *more)
-            run_waiting()  # before another thread may read it
-        return out
+            return host(out)  # before another thread may read it
 
     def job(out: Packed) -> KernelCall:
         return kernel.with_arguments((weights[name], start, start + rows, out))
@@ -60,7 +59,7 @@ def packed_weight(
     def run(calls: list[KernelCall]) -> None:
         with operation("packing"):
             run_calls(threads, calls)
-            run_waiting()
+            host(calls)
 
     kernel: Kernel = products.PACKING[elements, transposed]
     again = Again(job, run) if elements != QUADS and weights.quantised(name) is None else None

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nmt.rnn.device import CandidateLists
+from nmt.rnn.arrays.device_operations import CandidateLists
 from nmt.rnn.kernels.machine_code.jit import inner_kernel, kernel, task
 from nmt.rnn.kernels.machine_code.recipes import family
 from nmt.rnn.kernels.memory.arrays import array_at, release, scratch

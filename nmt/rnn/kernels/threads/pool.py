@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from threading import Event, Lock, Thread, local
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -54,8 +54,10 @@ from nmt.rnn.kernels.threads.workers import (
 from nmt.rnn.profile import is_recording
 from nmt.system.interruption import forkable
 
+T = TypeVar("T")
 
-class _Job:
+
+class _SharedCall:
     """The parts of a call of a Python function."""
 
     def __init__(self, function: Callable[..., Any], parts: int, args: tuple[Any, ...]) -> None:
@@ -88,7 +90,7 @@ class _Pool:
         self.address = _zeroed(POOL_BYTES)
         make_lock(self.address + POOL_LOCK)
         make_condition(self.address + POOL_CHANGED)
-        self._jobs: deque[_Job] = deque()
+        self._jobs: deque[_SharedCall] = deque()
         self._making = forkable(Lock())
         store_number.call(self.address + LIMIT, default_threads() - 1)
         # Load them now: loading runs Python code, which an exception could interrupt where that must not happen.
@@ -134,7 +136,7 @@ class _Pool:
             finally:
                 return_worker.call(self.address, worker)
 
-    def share(self, job: _Job, helpers: int) -> None:
+    def share(self, job: _SharedCall, helpers: int) -> None:
         """Let up to `helpers` workers help with a job."""
         self._jobs.extend([job] * helpers)
         missing = wake_helpers.call(self.address, helpers, 1)
@@ -142,7 +144,7 @@ class _Pool:
             self.make_workers(missing)
             wake_helpers.call(self.address, helpers, 0)
 
-    def forget(self, job: _Job) -> None:
+    def forget(self, job: _SharedCall) -> None:
         """Withdraw a job from the workers that have not begun to help with it."""
         for _ in range(self._jobs.count(job)):
             try:
@@ -222,8 +224,8 @@ def in_one_call() -> AbstractContextManager[None]:
     """Return a context in which the calls of `run_team` on this thread wait; its end runs them in order, without Python
     in between.
 
-    Python's own code and data then stay in the cache, which compiled code would replace. Until `run_waiting` Python
-    must neither read nor write the arrays of a call. After an error none of those that wait runs. A context inside
+    Python's own code and data then stay in the cache, which compiled code would replace. Until then Python must neither
+    read nor write the arrays of a call but by `host`. After an error none of those that wait runs. A context inside
     another is part of it; while a profile is recorded, nothing waits.
     """
     return nullcontext() if _waiting.calls is not None or is_recording() else _one_call()
@@ -255,6 +257,12 @@ def run_waiting() -> None:
         done += 1
 
 
+def host(arrays: T) -> T:
+    """Return these arrays when the calls that wait on this thread have run; see `Device.host`."""
+    run_waiting()
+    return arrays
+
+
 def run_parallel(function: Callable[..., Any], parts: int, *args: Any) -> None:
     """Call `function(part, parts, *args)` for every part below `parts` and wait for all; the parts of a kernel run at
     once, as in `run_team`.
@@ -271,7 +279,7 @@ def run_parallel(function: Callable[..., Any], parts: int, *args: Any) -> None:
     if parts <= 1:
         function(0, 1, *args)
         return
-    pool, job = _pool(), _Job(function, parts, args)
+    pool, job = _pool(), _SharedCall(function, parts, args)
     try:
         pool.share(job, parts - 1)
         job.work(pool.address)

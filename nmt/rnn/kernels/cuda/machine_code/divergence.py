@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from nmt.rnn.device import Device, OutputGradients, OutputLayer
+from nmt.rnn.arrays.device_operations import OutputGradients, OutputLayer
+from nmt.rnn.device import Device
 from nmt.rnn.profile import operation
 
 _ROWS = 256

@@ -12,7 +12,7 @@ There is a barrier between nests, since a thread may read what another has writt
 
 from __future__ import annotations
 
-from nmt.rnn.compiler.program import Entry, Nest, Place, PlaceKind, RowWork
+from nmt.rnn.compiler.program import Nest, Place, PlaceKind, RowWork, StoredValue
 from nmt.rnn.graph import Value
 from nmt.rnn.kernels.loops.row_writer import Lines, RowWriter, Terms, Variable
 
@@ -57,7 +57,7 @@ class CudaRows(RowWriter):
 
     # ------------------------------------------------------------ forms
 
-    def _loops(self, nest: Nest, entries: list[Entry]) -> None:
+    def _loops(self, nest: Nest, entries: list[StoredValue]) -> None:
         """Write loops in which threads process features or positions; without either, all do the same."""
         self.begin(nest)
         looped = nest.source_axis or nest.width is not None
@@ -74,7 +74,7 @@ class CudaRows(RowWriter):
         for line in self.end:
             self.row.add(line)
 
-    def _features_outside(self, nest: Nest, entries: list[Entry]) -> None:
+    def _features_outside(self, nest: Nest, entries: list[StoredValue]) -> None:
         self.begin(nest)
         self.j_block = Lines(self.row.indent + 1)
         self.s_block = self.inner = Lines(self.row.indent + 2)
@@ -88,7 +88,7 @@ class CudaRows(RowWriter):
         for line in self.end:
             self.row.add(f"    {line}")
 
-    def _positions_outside(self, nest: Nest, entries: list[Entry]) -> None:
+    def _positions_outside(self, nest: Nest, entries: list[StoredValue]) -> None:
         self.begin(nest)
         self.s_block = Lines(self.row.indent + 1)
         self.j_block = self.inner = Lines(self.row.indent + 2)
