@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
+from codecs import getincrementaldecoder
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, groupby, pairwise
 from typing import TYPE_CHECKING
-from unicodedata import normalize
+from unicodedata import category, normalize
 
 from nmt.documents.numbers import Figure, compared, priced
 from nmt.documents.placeholders import UNSPACED, Kind, Placeholder, figures_of, scanned
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 
 NOWHERE = -1
 Span = tuple[int, int]
+_BYTE = re.compile("<0x([0-9A-F]{2})>")
+_DIRECTIONS = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
+"""Characters that set the direction of the text around them."""
+_BEFORE, _BEHIND = re.compile(f"[{_DIRECTIONS}]*$"), re.compile(f"[{_DIRECTIONS}]*")
 _UNSPACED = re.compile(f"[{UNSPACED}]")
 _LEAST_DIGITS = 3
 """The least number of digits of a number that is put in where nothing is aligned to it: others may be words."""
@@ -131,7 +136,7 @@ def _places(text: str, tokens: Sequence[str]) -> list[Span]:
     """Return the range of characters of each subword of a text, which subwords may spell otherwise. Where they differ,
     the characters are divided evenly."""
     whole, places = _folded(text)
-    cores = [_folded(token.replace(SPACE, " "))[0] for token in tokens]
+    cores = [_folded(token.replace(SPACE, " "))[0] for token in _decoded(tokens)]
     ends = list(accumulate(map(len, cores)))
     spelt = "".join(cores)
     if spelt != whole:
@@ -149,6 +154,12 @@ def _places(text: str, tokens: Sequence[str]) -> list[Span]:
         first = places[start]
         found.append((first, max(first, places[end - 1] + 1 if end > start else first)))
     return found
+
+
+def _decoded(tokens: Sequence[str]) -> list[str]:
+    """Return subwords with characters in place of their bytes, such as `<0xE4>`: each at its last byte."""
+    decoder = getincrementaldecoder("utf-8")("replace")
+    return [decoder.decode(bytes.fromhex(found[1])) if (found := _BYTE.fullmatch(token)) else token for token in tokens]
 
 
 def _aligned(
@@ -305,13 +316,17 @@ class _Keeper:
         the translation of its neighbour."""
         start, end = self._found.spans[number]
         head, tail = self._source[start : group[0].start], self._source[group[-1].end : end]
-        core = slice(start if _has_word(head) else group[0].start, end if _has_word(tail) else group[-1].end)
+        first = start if _has_word(head) else group[0].start - len(_BEFORE.search(head)[0])
+        core = slice(first, end if _has_word(tail) else group[-1].end + len(_BEHIND.match(tail)[0]))
         new = TargetWord(self._source[core], number, kept=True)
         own = [word for word in self._of_source.get(number, ()) if not word.kept and not word.is_gone]
         is_all = len(own) == sum(not word.is_gone for word in self._found.words) and len(self._found.spans) > 1
-        if own and not is_all and any(one.kind is not Kind.SYMBOL for one in group):
+        is_picture = all(one.kind is Kind.SYMBOL for one in group)
+        if own and not is_all and not (is_picture and any(_has_meaning(word.text) for word in own)):
             run = [word for n, word in enumerate(own) if self._numbers[word] == self._numbers[own[0]] + n]
-            closing = next(filter(None, (_trailing(word.text, tail) for word in reversed(run))), "")
+            closing = _trailing("".join(word.text for word in run), tail)
+            if not closing and tail and not _has_word(tail) and any(word.text.endswith(tail) for word in run):
+                closing = tail  # its words come in another order
             new.text = _leading(run[0].text, head) + new.text + closing
             new.gap = run[0].gap
             for word in run:
@@ -345,7 +360,8 @@ class _Keeper:
     def _gap(self, sign: str, at: int) -> str:
         """Return the white space between a new word and a neighbour, whose sign at that side is given; `at`: the
         position of the same place in the source."""
-        is_apart = self._source[max(0, at - 1) : at].isspace() or self._source[at : at + 1].isspace()
+        around = self._source[max(0, at - 1) : at], self._source[at : at + 1]
+        is_apart = any(one.isspace() or (_UNSPACED.match(one) and sign.isalnum()) for one in around)
         return " " if is_apart and not _UNSPACED.match(sign) else ""
 
     def _apply(self) -> None:
@@ -375,6 +391,11 @@ def _figures(text: str, numbers: Sequence[Placeholder], word: Callable[[int], in
 
 def _has_word(text: str) -> bool:
     return any(map(str.isalnum, text))
+
+
+def _has_meaning(text: str) -> bool:
+    """Return whether a word is more than a symbol, or a sign for an unknown one."""
+    return text != "<unk>" and any(c not in "\u2047#*" and category(c) not in ("So", "Sk", "Mn", "Cf") for c in text.rstrip(_CLAUSE_END))
 
 
 def _leading(text: str, before: str) -> str:
