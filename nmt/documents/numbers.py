@@ -35,15 +35,16 @@ _SPANS = (7, 12, 24, 60)
 _ERAS = (543, 578, 579, 580, 581, 582, 621, 622, 1911, 1925, 1988, 2018, 3760, 3761)
 """How many years calendars differ: Buddhist, Islamic, Persian, of Taiwan, Japan (three emperors), Jewish."""
 _UNITS = (1.609344, 0.9144, 0.3048, 2.54, 25.4, 0.45359, 453.59, 28.35, 29.57, 3.7854, 0.5683, 0.40469, 2.59)
-"""Metric values of a mile, yard, foot (m), inch (cm, mm), pound (kg, g), ounce (g, ml), gallon, pint, acre, square mile."""
+"""Metric values of a mile, yard, foot (m), inch (cm, mm), pound (kg, g), ounce (g, ml), gallon, pint, acre, square
+mile."""
 _TENFOLD = re.compile(
     r"\b(?:la[ck]h?s?\b|crore|pro ?mil)|[‰十百千万萬億亿兆천만억조]|หมื่น|แสน|लाख|करोड़|अरब", re.IGNORECASE
 )
 """Scale words with ten times the value of one of another language."""
-_PERCENT = re.compile(rf"\d[ {_SPACES}]?[%٪％]")
+_PERCENT = re.compile(rf"\d[ {_SPACES}]?[%٪％](?![\w@%({{<$#>*.'}}-])")
 _HUNDREDTH = re.compile(
-    r"[%٪％]|pe?r ?cent|pro[cs][eè]nt|pour ?cent|p[oe]r ?cie?n|процен|відсот|yüzde|százal|τοις|百分|パーセント|퍼센트|प्रतिशत"
-    r"|เปอร์เซ็นต์|بالمئة|في المئة|אחוז|\bc[mlt]|\bсм\b|厘米|セント|センチ",
+    r"[%٪％]|pe?r ?cent|pro[cs][eè]nt|pour ?cent|p[oe]r ?cie?n|процен|відсот|yüzde|százal|τοις|百分|パーセント|퍼센트"
+    r"|प्रतिशत|เปอร์เซ็นต์|بالمئة|في المئة|אחוז|\bc[mlt]|\bсм\b|厘米|セント|センチ",
     re.IGNORECASE,
 )
 """Percent, and units of a hundredth."""
@@ -77,6 +78,7 @@ _MINUS = re.compile(
     re.IGNORECASE,
 )
 _MINUS_SIGNS = ("-", "\u2212", "\u2013")
+_NOTHING: frozenset[Fraction | str] = frozenset((Fraction(0),))
 _MOST_PAIRS, _MOST_KEYS = 1000, 16
 
 
@@ -204,12 +206,14 @@ def _is_excused(source: Figure, target: Figure, texts: tuple[str, str], powers: 
     has_measure = any(_METRIC.search(one) and _IMPERIAL.search(other) for one, other in (texts, texts[::-1]))
     for a in _numbers(source.values):
         for b in _numbers(target.values):
-            if _is_scale(a, b, powers) or (source.digits != target.digits and _is_span(a, b)) or abs(b - a) in _ERAS or (1000 <= a < 2100 and a % 100 == b):  # the '90s
+            if _is_scale(a, b, powers) or (source.digits != target.digits and _is_span(a, b)):
+                return True
+            if abs(b - a) in _ERAS or (1000 <= a < 2100 and a % 100 == b):  # the '90s
                 return True
             if has_measure and (_is_measure(a, b) or _is_measure(b, a)):
                 return True
     one, other = (figure.parts[:2] or (figure.values, ()) for figure in (source, target))
-    is_full = len(source.parts) != len(target.parts) and (has_half or {Fraction(0)} in (one[-1], other[-1]))
+    is_full = len(source.parts) != len(target.parts) and (has_half or _NOTHING in (one[-1], other[-1]))
     apart = [12, *[1] * has_half, *[0] * is_full]
     return any(abs(a - b) in apart and max(a, b) <= 24 for a in _numbers(one[0]) for b in _numbers(other[0]))
 
@@ -219,7 +223,7 @@ def _numbers(values: frozenset[Fraction | str]) -> list[Fraction]:
 
 
 def _is_scale(one: Fraction, other: Fraction, powers: Sequence[int]) -> bool:
-    """Return whether a number is another one with a scale word; rounded, and of these powers, if there is such a word."""
+    """Return whether a number is another one with a scale word; powers: of the words that are there."""
     low, high = sorted((one, other))
     is_near = any(abs(low * 10**power - high) * 20 <= high for power in powers)
     return low > 0 and (is_near or any(high == low * 10**power for power in _SCALES))
@@ -227,7 +231,7 @@ def _is_scale(one: Fraction, other: Fraction, powers: Sequence[int]) -> bool:
 
 def _is_span(one: Fraction, other: Fraction) -> bool:
     low, high = sorted((one, other))
-    return any(high == low * span for span in _SPANS)
+    return any(high == low * span for span in _SPANS[low == 1 :])  # a note [1] is no week of 7 days
 
 
 def _is_measure(imperial: Fraction, metric: Fraction) -> bool:
@@ -289,7 +293,8 @@ def compared(source: Sequence[Figure], target: Sequence[Figure], texts: tuple[st
         if one.place.is_inside or one in groups or not (one.values or one.parts):
             continue
         near = [one.word, *((one.word - 1, one.word + 1) if is_pair else ())]
-        stands = next((other for word in near if word >= 0 for other in aligned.get(word, ()) if other in free and other not in groups), None)
+        others = (other for word in near if word >= 0 for other in aligned.get(word, ()))
+        stands = next((other for other in others if other in free and other not in groups), None)
         if stands is not None:
             found.wrong.append((one, stands))
             del free[stands]
@@ -338,7 +343,8 @@ def _joined(figures: Sequence[Figure]) -> list[Run]:
     """Return numbers that plain spaces divide: groups of thousands, and a number with a fraction."""
     found: list[Run] = []
     for one, other in pairwise(figures):
-        if other.is_spaced and one.body.isdecimal() and (mixed := _MIXED.fullmatch(normalize("NFKC", f"{one.body} {other.spelt}"))):
+        whole = normalize("NFKC", f"{one.body} {other.spelt}") if other.is_spaced and one.body.isdecimal() else ""
+        if mixed := _MIXED.fullmatch(whole):
             found.append(((one, other), _mixed(mixed)))
     at = 0
     for n in range(1, len(figures) + 1):
@@ -374,9 +380,9 @@ def _drop_parts(figures: dict[Figure, None], others: Sequence[Figure]) -> None:
 
 def _part_keys(parts: Sequence[frozenset[Fraction | str]]) -> list[Key]:
     """Return the keys of a sequence of numbers; times are equal on clocks of 12 and 24 hours."""
-    rows = list(islice(product(*parts), _MOST_KEYS)) if all(parts) else []
+    rows: list[Any] = list(islice(product(*parts), _MOST_KEYS)) if all(parts) else []
     hours = [row for row in rows if len(row) <= 3 and isinstance(row[0], Fraction) and row[0] <= 24]
-    clock = [("clock", row[0] + row[1] / 60) for row in rows if len(row) == 2 and row[1] in (15, 30, 45)]
+    clock = [("clock", row[0] + row[1] / 60) for row in hours if len(row) == 2 and row[1] in (15, 30, 45)]
     return [*rows, *(("hours", row[0] % 12, *row[1:]) for row in hours), *clock]
 
 

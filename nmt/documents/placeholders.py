@@ -47,13 +47,15 @@ _ARGUMENTS = (
     rf"(?!{_LETTER})|(?<!{_LETTER})%[a-zA-Z](?!{_LETTER})",
     r"(?<!\d)%\d{1,2}+!\w{1,8}+!",  # Windows: %1!s!
     rf"(?<![\d%])%L?[1-9](?!{_LETTER}|%)",  # Qt's %1
-    rf"%[A-Z][A-Z0-9_]{{1,40}}+%|(?<!\d)(?<!\d[ \u00a0\u202f])%[A-Za-z]\w{{1,40}}+%|\$t\([^()\n]{{1,80}}+\)|(?<!{_LETTER})\$[A-Za-z_]\w{{0,60}}+",  # %PATH%, $t(x), $HOME
+    r"%[A-Z][A-Z0-9_]{1,40}+%|(?<!\d)%[A-Za-z][A-Za-z0-9_]{1,40}+%",  # %PATH%, %AppData%
+    rf"\$t\([^()\n]{{1,80}}+\)|(?<!{_LETTER})\$[A-Za-z_]\w{{0,60}}+",  # $t(x), $HOME
     rf"(?<!{_LETTER})__[A-Za-z](?:(?!__)\w){{0,40}}+__(?!{_LETTER})",  # __count__
     r"(?<![\w:]):[a-z][a-z0-9_+-]{1,40}+:(?![\w:])",  # :smile:
 )
 _PICTURES = "\u2190-\u21ff\u2300-\u23ff\u2500-\u27bf\u2900-\u297f\u2b00-\u2bff\U0001f000-\U0001faff"
 _SYMBOLS = (
-    "[0-9#*]\ufe0f?\u20e3|[\u00a9\u00ae\u203c\u2049\u2122\u2139\u24c2\u3030\u303d\u3297\u3299]\ufe0f",  # keycaps, signs as pictures
+    "[0-9#*]\ufe0f?\u20e3",  # keycaps
+    "[\u00a9\u00ae\u203c\u2049\u2122\u2139\u24c2\u3030\u303d\u3297\u3299]\ufe0f",  # signs as pictures
     f"(?:[{_PICTURES}][\ufe0e\ufe0f\u200d\u20e3\U000e0020-\U000e007f]*+(?:[\u2640\u2642]\ufe0f?+)?+)++",
 )
 _FRACTIONS = "\u00bc-\u00be\u2150-\u215e"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, groupby, pairwise
 from typing import TYPE_CHECKING
-from unicodedata import category, normalize
+from unicodedata import normalize
 
 from nmt.documents.numbers import Figure, compared, priced
 from nmt.documents.placeholders import UNSPACED, Kind, Placeholder, figures_of, scanned
@@ -22,9 +22,8 @@ if TYPE_CHECKING:
 NOWHERE = -1
 Span = tuple[int, int]
 _BYTE = re.compile("<0x([0-9A-F]{2})>")
-_DIRECTIONS = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
+_DIRECTIONS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 """Characters that set the direction of the text around them."""
-_BEFORE, _BEHIND = re.compile(f"[{_DIRECTIONS}]*$"), re.compile(f"[{_DIRECTIONS}]*")
 _UNSPACED = re.compile(f"[{UNSPACED}]")
 _LEAST_DIGITS = 3
 """The least number of digits of a number that is put in where nothing is aligned to it: others may be words."""
@@ -266,8 +265,10 @@ class _Keeper:
         """Return where the translation has each of these texts; a part of a longer one is not counted."""
         found: dict[str, list[_Copy]] = {text: [] for text in texts}
         pattern = "|".join(re.escape(text) for text in sorted(texts, key=len, reverse=True))
-        for one in re.finditer(pattern, self._text):
+        for one in re.finditer(pattern, re.sub(r"\s", " ", self._text)):
             found[one[0]].append(_Copy(*one.span(), self._word(one.start())))
+            if self._text[slice(*one.span())] != one[0]:  # its spaces are others
+                self._edits.append((*one.span(), one[0]))
         return found
 
     def _take(self, group: list[Placeholder], copies: dict[str, list[_Copy]], number: int | None) -> bool:
@@ -316,13 +317,19 @@ class _Keeper:
         the translation of its neighbour."""
         start, end = self._found.spans[number]
         head, tail = self._source[start : group[0].start], self._source[group[-1].end : end]
-        first = start if _has_word(head) else group[0].start - len(_BEFORE.search(head)[0])
-        core = slice(first, end if _has_word(tail) else group[-1].end + len(_BEHIND.match(tail)[0]))
+        first = start if _has_word(head) else start + len(head.rstrip(_DIRECTIONS))
+        core = slice(first, end if _has_word(tail) else end - len(tail.lstrip(_DIRECTIONS)))
         new = TargetWord(self._source[core], number, kept=True)
         own = [word for word in self._of_source.get(number, ()) if not word.kept and not word.is_gone]
         is_all = len(own) == sum(not word.is_gone for word in self._found.words) and len(self._found.spans) > 1
+        kept = self._source[group[0].start : group[-1].end]
+        while head and len(own) > 1 and _is_around(own[0].text, kept):
+            own = own[1:]
+        while tail and len(own) > 1 and _is_around(own[-1].text, kept):
+            own = own[:-1]
         is_picture = all(one.kind is Kind.SYMBOL for one in group)
-        if own and not is_all and not (is_picture and any(_has_meaning(word.text) for word in own)):
+        is_word = is_picture and any(_has_word(word.text.replace("<unk>", "")) for word in own)
+        if own and not is_all and not is_word:
             run = [word for n, word in enumerate(own) if self._numbers[word] == self._numbers[own[0]] + n]
             closing = _trailing("".join(word.text for word in run), tail)
             if not closing and tail and not _has_word(tail) and any(word.text.endswith(tail) for word in run):
@@ -393,9 +400,9 @@ def _has_word(text: str) -> bool:
     return any(map(str.isalnum, text))
 
 
-def _has_meaning(text: str) -> bool:
-    """Return whether a word is more than a symbol, or a sign for an unknown one."""
-    return text != "<unk>" and any(c not in "\u2047#*" and category(c) not in ("So", "Sk", "Mn", "Cf") for c in text.rstrip(_CLAUSE_END))
+def _is_around(text: str, placeholder: str) -> bool:
+    """Return whether a word is punctuation that is no part of a placeholder, such as a quotation mark before it."""
+    return not _has_word(text) and not set(text) & {*placeholder, "\u2047"}
 
 
 def _leading(text: str, before: str) -> str:

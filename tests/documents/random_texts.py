@@ -23,9 +23,10 @@ UNSPACED = "電車 は 出る 火车 离开 รถไฟ ออก ファイル"
 ARGUMENTS = (
     "%1$s %d %.2f %-5s %'d %@ %(name)s %<n>d %{count} {0} {name} {u.x!r} {n:>10} {0:#,##0.00} {d:%Y-%m} ${x} #{y} "
     "{{_z_}} {{_z|upper_}} {%_if_a_%} <%=_b_%> %n %1 %L2 %% $HOME %PATH% __count__ :smile:"
+    " {m,_date,_short} {_NUMBER($k)_} %1!s! %AppData%"
 ).split()
 ADDRESSES = "https://a.org/b?c=1 www.foo.de/x me@x.org https://e.org/w_(x)".split()
-SYMBOLS = "😀 👍🏽 👨\u200d👩\u200d👧 🇩🇪 ✓ → ♥ 1️⃣".split()
+SYMBOLS = "😀 👍🏽 👨\u200d👩\u200d👧 🇩🇪 ✓ → ♥ 1️⃣ ™️ ‼️ ❤️".split()
 NUMBERS = {
     "1,234.56": ("1.234,56", "1 234,56", "1\u202f234,56", "1234.56", "1'234.56"),
     "7,654": ("7654", "7.654", "7\u00a0654", "7 654"),
@@ -35,6 +36,9 @@ NUMBERS = {
     "12.11.2026": ("2026-11-12", "12/11/2026", "11/12/2026"),
     "40-50": ("40–50", "40 50"),
     "¾": ("0,75", "3/4", "0.75"),
+    "3:2": ("3-2", "3–2", "3/2", "3 2"),
+    "1990-95": ("1990–1995", "1990-1995", "1990 95"),
+    "978-3-16-148410-0": ("9783161484100", "978 3 16 148410 0"),
     "600,000": ("600.000", "6,00,000", "600\u202f000", "60", "600 000"),
     "-77": ("minus 77", "\u221277", "-77"),
 }
@@ -206,6 +210,7 @@ def drawn(draw: random.Random) -> tuple[Case, Translator]:
         ("" if n == 0 else draw.choice((" ",) * 8 + ("\u00a0",) + (("\t", "\n\n") if markup == "text" else ()))) + one
         for n, one in enumerate(tags)
     )
+    lines = re.sub("(?<=[0-9])\u00a0(?=(?:<[biu]>)*[0-9])", " ", lines)  # else a single number
     case.text = draw.choice(("", "  ", "\n")) + lines + draw.choice(("", ".", "!", " ", "\n"))
     return case, Translator(draw, items)
 
