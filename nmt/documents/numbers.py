@@ -116,9 +116,7 @@ class Figure:
     @cached_property
     def spelt(self) -> str:
         """Return it with a fraction of one sign written as three, and a space before it."""
-        return "".join(
-            f" {normalize('NFKC', c)}" if category(c) == "No" else c for c in self.body
-        ).lstrip(" ")
+        return "".join(f" {normalize('NFKC', c)}" if category(c) == "No" else c for c in self.body).lstrip(" ")
 
     @cached_property
     def parts(self) -> tuple[frozenset[Fraction | str], ...]:

@@ -317,12 +317,18 @@ class _Keeper:
         the translation of its neighbour."""
         start, end = self._found.spans[number]
         head, tail = self._source[start : group[0].start], self._source[group[-1].end : end]
-        first = start if _has_word(head) else start + len(head.rstrip(_DIRECTIONS))
-        core = slice(first, end if _has_word(tail) else end - len(tail.lstrip(_DIRECTIONS)))
+        # A word without spaces is known to end at a placeholder alone.
+        first = start if _has_word(head) and not _UNSPACED.search(head) else start + len(head.rstrip(_DIRECTIONS))
+        core = slice(
+            first, end if _has_word(tail) and not _UNSPACED.search(tail) else end - len(tail.lstrip(_DIRECTIONS))
+        )
         new = TargetWord(self._source[core], number, kept=True)
         own = [word for word in self._of_source.get(number, ()) if not word.kept and not word.is_gone]
         is_all = len(own) == sum(not word.is_gone for word in self._found.words) and len(self._found.spans) > 1
         kept = self._source[group[0].start : group[-1].end]
+        if not self._found.is_aligned:  # only what resembles it
+            signs = {c for c in kept if not c.isalnum() and c not in _CLAUSE_END}
+            own = [word for word in own if signs & set(word.text)]
         while head and len(own) > 1 and _is_around(own[0].text, kept):
             own = own[1:]
         while tail and len(own) > 1 and _is_around(own[-1].text, kept):

@@ -73,6 +73,7 @@ class Translator:
     def __init__(self, draw: random.Random, items: dict[str, Item]) -> None:
         self._draw, self._items = draw, items
         self._made = 0
+        self._is_blind = False
         self.needed: list[str] = []
         self.banned: list[str] = []
 
@@ -85,6 +86,7 @@ class Translator:
     def translate(self, asked: str) -> Translation:
         """Return a translation with its alignment."""
         draw = self._draw
+        self._is_blind = draw.random() < 0.1  # it tells no alignment
         words = re.split(" +", asked.strip(" "))
         found: list[tuple[str, int]] = []
         inside = {
@@ -123,7 +125,7 @@ class Translator:
             attention[t, own] = 0.9 / len(own)
         attention[-1, -1] = 1.0
         detail = Detail([*tokens, "</s>"], [0.0] * (len(tokens) + 1), [piece for piece, _ in read], attention, [], [])
-        return Translation(text, 0.0, 0.0, detail)
+        return Translation(text, 0.0, 0.0, None if self._is_blind else detail)
 
     def _pieces(self, word: str) -> list[str]:
         cuts = (
@@ -162,6 +164,8 @@ class Translator:
             new = self.word()
             self.needed.append(new)
             return [new]
+        if fate == "wrong" and self._is_blind:
+            fate = "copy"
         if fate == "wrong":
             new = draw.choice(WRONG)
             if new not in self.banned:
