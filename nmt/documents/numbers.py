@@ -41,7 +41,7 @@ _TENFOLD = re.compile(
     r"\b(?:la[ck]h?s?\b|crore|pro ?mil)|[‰十百千万萬億亿兆천만억조]|หมื่น|แสน|लाख|करोड़|अरब", re.IGNORECASE
 )
 """Scale words with ten times the value of one of another language."""
-_PERCENT = re.compile(rf"\d[ {_SPACES}]?[%٪％](?![\w@%({{<$#>*.'}}-])")
+_PERCENT = re.compile(rf"\d[ {_SPACES}]?[%٪％](?!\w)")
 _HUNDREDTH = re.compile(
     r"[%٪％]|pe?r ?cent|pro[cs][eè]nt|pour ?cent|p[oe]r ?cie?n|процен|відсот|yüzde|százal|τοις|百分|パーセント|퍼센트"
     r"|प्रतिशत|เปอร์เซ็นต์|بالمئة|في المئة|אחוז|\bc[mlt]|\bсм\b|厘米|セント|センチ",

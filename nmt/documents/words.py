@@ -235,10 +235,22 @@ class _Keeper:
         self._of_source: dict[int, list[TargetWord]] = {}
         for word in found.words:
             self._of_source.setdefault(word.source, []).append(word)
+        # Nothing is put between words of digits, which may be a single number: 10 000.
+        self._digits_start = self._over_digits(found.words, 0)
+        self._digits_end = self._over_digits(found.words[::-1], -1)
         self._edits: list[tuple[int, int, str]] = []  # ranges of the translation, and their new text
         self._new: dict[TargetWord, TargetWord] = {}
         self._before: dict[TargetWord | None, list[TargetWord]] = {}
         self._behind: dict[TargetWord | None, list[TargetWord]] = {}
+
+    @staticmethod
+    def _over_digits(words: list[TargetWord], side: int) -> dict[TargetWord, TargetWord]:
+        """Return for each word the first of the words of digits up to it; side: the character at its near side."""
+        found = {word: word for word in words}
+        for before, word in pairwise(words):
+            if before.text[-1 - side].isdigit() and word.text[side].isdigit():
+                found[word] = found[before]
+        return found
 
     def run(self, placeholders: Sequence[Placeholder], numbers: bool) -> None:
         """Change the words."""
@@ -250,7 +262,7 @@ class _Keeper:
         lost = [number for number, group in groups.items() if not self._take(group, copies, number)]
         lost = [number for number in lost if not self._take(groups[number], copies, None)]
         if numbers:
-            self._keep_numbers([one for one in placeholders if one.is_number])
+            self._keep_numbers(placeholders)
         for number in lost:
             self._put(number, groups[number])
         for text in {one.text for group in groups.values() for one in group if one.kind is not Kind.SYMBOL}:
@@ -289,14 +301,17 @@ class _Keeper:
                 copy.is_taken = False
         return is_whole
 
-    def _keep_numbers(self, own: list[Placeholder]) -> None:
+    def _keep_numbers(self, placeholders: Sequence[Placeholder]) -> None:
         """Replace figures that provably denote none of the source's numbers, and put in long numbers that are lost."""
+        own = [one for one in placeholders if one.is_number]
         if not own:
             return
         source = _figures(self._source, own, lambda at: word_at(self._found.spans, at))
         numbers = [one for one in self._found.scanned if one.is_number]
         target = _figures(self._text, numbers, lambda at: self._word(at).source)
-        result = compared(source, target, (self._source, self._text))
+        result = compared(
+            source, target, (_without(self._source, placeholders), _without(self._text, self._found.scanned))
+        )
         for one, other in result.wrong:
             self._change(*priced(one.place, self._source, other.place, self._text))
         for one, other in result.unsigned:
@@ -327,7 +342,7 @@ class _Keeper:
         is_all = len(own) == sum(not word.is_gone for word in self._found.words) and len(self._found.spans) > 1
         kept = self._source[group[0].start : group[-1].end]
         if not self._found.is_aligned:  # only what resembles it
-            signs = {c for c in kept if not c.isalnum() and c not in _CLAUSE_END}
+            signs = {c for c in kept if not c.isalnum() and c not in f"{_CLAUSE_END}-/' "}
             own = [word for word in own if signs & set(word.text)]
         while head and len(own) > 1 and _is_around(own[0].text, kept):
             own = own[1:]
@@ -356,7 +371,7 @@ class _Keeper:
         self._found.changes += [("", new.text)] * new.text[:1].isdigit()
         for far in range(1, len(spans)):
             if words := self._of_source.get(number - far, ()) if number >= far else ():
-                anchor, last = words[-1], source[spans[number - far][1] - 1]
+                anchor, last = self._digits_end[words[-1]], source[spans[number - far][1] - 1]
                 new.gap = self._gap(anchor.text[-1:], spans[number][0])
                 closing = anchor.text[len(anchor.text.rstrip(_CLAUSE_END)) :]
                 if closing and last not in _CLAUSE_END and closing != anchor.text and not anchor.kept:
@@ -365,8 +380,9 @@ class _Keeper:
                 self._behind.setdefault(anchor, []).append(new)
                 return
             if words := self._of_source.get(number + far, ()):
-                new.gap = self._gap(words[0].text[:1], spans[number][1])
-                self._before.setdefault(words[0], []).append(new)
+                anchor = self._digits_start[words[0]]
+                new.gap = self._gap(anchor.text[:1], spans[number][1])
+                self._before.setdefault(anchor, []).append(new)
                 return
         self._behind.setdefault(self._found.words[-1] if self._found.words else None, []).append(new)
 
@@ -394,6 +410,16 @@ class _Keeper:
                 found.append(own)
             found += self._behind.get(word, ())
         self._found.words = found
+
+
+def _without(text: str, placeholders: Sequence[Placeholder]) -> str:
+    """Return a text with spaces in place of placeholders other than numbers."""
+    parts, at = [], 0
+    for one in placeholders:
+        if not one.is_number:
+            parts += [text[at : one.start], " " * (one.end - one.start)]
+            at = one.end
+    return "".join([*parts, text[at:]])
 
 
 def _figures(text: str, numbers: Sequence[Placeholder], word: Callable[[int], int]) -> list[Figure]:

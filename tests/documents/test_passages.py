@@ -321,6 +321,9 @@ def test_what_stands_around_a_placeholder_stays(source, said, alignment, expecte
         ("{name}さん、こんにちは", "Hello, friend!", "Hello, {name} friend!"),
         ("「%s」を開く", "open it", "open it %s"),
         ("see %s", "", "%s"),
+        ("%s is 600,000", "600 000 ist", "%s 600 000 ist"),
+        ("40-50 %-5s now", "40-50 jetzt", "40-50 %-5s jetzt"),
+        ("see {{ z }}", "{{\u00a0z }}", "{{ z }}"),
     ],
 )
 def test_without_alignment_no_word_is_replaced(source, said, expected):
