@@ -22,7 +22,7 @@ _MOST_MARKS = 200
 """The maximum number of marks that are placed by alignment: time grows with their square, and recursion with depth."""
 
 _BLANK = re.compile(r"\s")
-_CLOSING = ".,;:!?…)]}»”’\"'"
+_CLOSING = ".,;:!?…)]}»”’\"'。、，．！？；：）」』】》。।॥؟،؛։។"
 
 
 @dataclass(frozen=True)
@@ -317,7 +317,7 @@ class _Layout:
         sign = edge[-1]
         if at_end:
             bare = word.lstrip(_CLOSING)
-            return len(word) - len(bare) if sign in _CLOSING and bare else 0
+            return len(word) - len(bare) if sign in _CLOSING and (bare or node.high > node.low + 1) else 0
         return 0 if sign.isalnum() else min(len(word) - len(word.lstrip(sign)), len(word) - 1)
 
     def _start_of(self, t: int) -> int:

@@ -8,7 +8,6 @@ and those of which nothing is known, stay as the model wrote them.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import islice, pairwise, product
 from typing import Any
+from unicodedata import category, decimal, normalize
 
 from nmt.documents.placeholders import Placeholder
 
@@ -28,28 +28,57 @@ _GROUP = re.compile(r"\d{3}(?:[.,]\d+)?")
 """The last of several groups that plain spaces divide."""
 _MIXED = re.compile("(?:([0-9]+) ?)?([0-9]+)[/\u2044]([0-9]+)")
 _CURRENCY = re.compile("[$\u00a2-\u00a5\u0e3f\u20a0-\u20bf]")
-_SCALES = frozenset((2, 3, 4, 5, 6, 7, 8, 9, 12))
-"""Powers of ten with a word in some language, and percent."""
-_UNITS = (1.609344, 0.9144, 0.3048, 2.54, 25.4, 0.45359, 453.59, 28.35, 3.7854, 0.5683, 0.40469, 2.59)
-"""Metric values of a mile, yard, foot (m), inch (cm, mm), pound (kg, g), ounce, gallon, pint, acre, square mile."""
-_HALVES = re.compile(r"half|halb|halv|p[oóů]l|п[іо]л|fél|viertel|quart|четверт", re.IGNORECASE)
-"""Words beside an hour that mean the half or quarter before it."""
+_SCALES = (3, 4, 5, 6, 7, 8, 9, 12)
+"""Powers of ten with a word in some language."""
+_SPANS = (7, 12, 24, 60)
+"""Days of a week, months of a year or pieces of a dozen, hours of a day, minutes of an hour."""
+_ERAS = (543, 578, 579, 580, 581, 582, 621, 622, 1911, 1925, 1988, 2018, 3760, 3761)
+"""How many years calendars differ: Buddhist, Islamic, Persian, of Taiwan, Japan (three emperors), Jewish."""
+_UNITS = (1.609344, 0.9144, 0.3048, 2.54, 25.4, 0.45359, 453.59, 28.35, 29.57, 3.7854, 0.5683, 0.40469, 2.59)
+"""Metric values of a mile, yard, foot (m), inch (cm, mm), pound (kg, g), ounce (g, ml), gallon, pint, acre, square
+mile."""
+_TENFOLD = re.compile(
+    r"\b(?:la[ck]h?s?\b|crore|pro ?mil)|[‰十百千万萬億亿兆천만억조]|หมื่น|แสน|लाख|करोड़|अरब", re.IGNORECASE
+)
+"""Scale words with ten times the value of one of another language."""
+_PERCENT = re.compile(rf"\d[ {_SPACES}]?[%٪％](?!\w)")
+_HUNDREDTH = re.compile(
+    r"[%٪％]|pe?r ?cent|pro[cs][eè]nt|pour ?cent|p[oe]r ?cie?n|процен|відсот|yüzde|százal|τοις|百分|パーセント|퍼센트"
+    r"|प्रतिशत|เปอร์เซ็นต์|بالمئة|في المئة|אחוז|\bc[mlt]|\bсм\b|厘米|セント|センチ",
+    re.IGNORECASE,
+)
+"""Percent, and units of a hundredth."""
+_SCALE_WORD = re.compile(
+    r"\b(?:[mb]il[lhjy]?[iaãoõ]|tri[lł]|m[rl][dn]|mio\b|mil\b|tys|thousand|tausend|hundre?[dt]|[bt]n\b"
+    r"|k\b|ezer|bin\b|tuhat|тыс|тис|м[иі]л|млн|млрд|ngh?ìn|ngàn|triệu|t[ỷỉ]\b)|(?<=\d)(?:[km]|bn)\b"
+    rf"|พัน|ล้าน|हज़ार|ألف|مليون|مليار|میلیون|میلیارد|אלף|מיליון|מיליארד|{_TENFOLD.pattern}",
+    re.IGNORECASE,
+)
+_HALVES = re.compile(
+    r"half|halb|halv|p[oóů]l|п[іо]л|fél|viertel|quart|cuart|čtvrt|kwadr|kvart|четверт|negyed|çeyrek|buçuk|puoli|demi|med?ia"
+    r"|mezz|meia|jumătate|μισ|τέταρτο|[半刻반]|نصف|ربع|נ?חצי|רבע|साढ़े|ครึ่ง|rưỡi",
+    re.IGNORECASE,
+)
+"""Words beside an hour that mean the half or quarter before or after it."""
 _METRIC = re.compile(
-    r"\b(?:kilo|m[eè]t[er]|lit[er]|celsius|gram)|\b(?:k?m|[cm]m|kg|ha|l)\b|°C|кило|метр|литр|грамм|цельси|キロ|メートル"
-    r"|グラム|リットル|公里|公斤|[米升]|킬로|미터|그램",
+    r"\b(?:kilo|m[eè]t[er]|lit[er]|celsius|gram)|\b(?:k?m|[cm]m|kg|ha|[cm]?l|km/h|kmh|kph)\b|°C|кило|метр|литр|грамм|цельси"
+    r"|\bкм|キロ|メートル|グラム|リットル|公里|公斤|[米升]|킬로|미터|그램|χλμ|कि|กิโล|เมตร|كيلو|\bكم|متر|ק",
     re.IGNORECASE,
 )
 _IMPERIAL = re.compile(
-    r"\b(?:mil(?:e|l|ha|j|i)|meile|inch|zoll|f[oe]+t\b|fuß|pied|pies|pouce|pulgada|pound|pfund|livre|libra|lbs?\b|oz\b|ounce"
-    r"|gallon|acre|yard|fahrenheit)|°F|мил[ьяи]|фут|фунт|дюйм|マイル|フィート|ポンド|インチ|英里|英尺|磅|마일|피트",
+    r"\b(?:mil(?:e|l|ha|j|i)|míl|meile|mph\b|inch|zoll|palec|palc|f[oe]+t\b|fuß|pied|pies|pouce|pulgada|pound|pfund|livre|libra"
+    r"|lbs?\b|oz\b|ounce|unze|gallon|pint|acre|yard|fahrenheit)|°F|мил[ьяи]|фут|фунт|дюйм|マイル|フィート|ポンド|インチ|英里"
+    r"|英尺|磅|마일|피트|μίλι|मील|ไมล์|ميل|מייל",
     re.IGNORECASE,
 )
 _MINUS = re.compile(
-    r"m[iíì]nus|miinus|moins|menos|meno\b|мінус|минус|eksi|μείον|माइनस|ऋण|マイナス|零下|氷点下|[负負]|영하|마이너스|ติดลบ"
-    r"|سالب|ناقص|تحت|\bâm\b|negati[vf]|unter|under|below|sous|bajo|sotto|abaixo|ниже|нижче|alatt|alla\b|onder"
-    r"|n[uo]ll|z[eé]ro|cero|нул|sıfır",
+    r"m[iíì]nus|miinus|moins|menos|meno\b|мінус|минус|eksi|μείον|माइनस|ऋण|マイナス|零下|氷点下|[负負]|영하|마이너스|ลบ"
+    r"|سالب|ناقص|تحت|منفی|زیر|מינוס|מתחת|\bâm\b|negati[vf]|unter|under|below|sous|bajo|sotto|abaixo|ниже|нижче|poniżej"
+    r"|\bpod\b|pakkas|alatt|alla\b|onder|altında|शून्य|n[uo]l[lo]|z[eé]ro|cero|нул|sıfır",
     re.IGNORECASE,
 )
+_MINUS_SIGNS = ("-", "\u2212", "\u2013")
+_NOTHING: frozenset[Fraction | str] = frozenset((Fraction(0),))
 _MOST_PAIRS, _MOST_KEYS = 1000, 16
 
 
@@ -69,27 +98,25 @@ class Figure:
     @cached_property
     def is_negative(self) -> bool:
         """Return whether it has a minus sign."""
-        return self.place.text[0] in "-\u2212\u2013"
+        return self.place.text[0] in _MINUS_SIGNS
 
     @cached_property
     def body(self) -> str:
         """Return it without its sign, in ASCII's digits."""
         text = self.place.text[self.is_negative :]
-        return "".join(str(unicodedata.decimal(c)) if c.isdecimal() else c for c in text)
+        return "".join(str(decimal(c)) if c.isdecimal() else c for c in text)
 
     @cached_property
     def values(self) -> frozenset[Fraction | str]:
         """Return the values that it may denote, without its sign; its digits if they are too many."""
-        if found := _MIXED.fullmatch(unicodedata.normalize("NFKC", re.sub(r"(?<=\d)(?=[^\d\W])", " ", self._spelt))):
+        if found := _MIXED.fullmatch(normalize("NFKC", re.sub(r"(?<=\d)(?=[^\d\W])", " ", self.spelt))):
             return _mixed(found)
         return frozenset() if _DIVIDED.search(self.body) else _values(self.body)
 
     @cached_property
-    def _spelt(self) -> str:
+    def spelt(self) -> str:
         """Return it with a fraction of one sign written as three, and a space before it."""
-        return "".join(
-            f" {unicodedata.normalize('NFKC', c)}" if unicodedata.category(c) == "No" else c for c in self.body
-        ).lstrip(" ")
+        return "".join(f" {normalize('NFKC', c)}" if category(c) == "No" else c for c in self.body).lstrip(" ")
 
     @cached_property
     def parts(self) -> tuple[frozenset[Fraction | str], ...]:
@@ -97,10 +124,15 @@ class Figure:
         if " " in self.body:  # 2 1/2
             return ()
         if _DIVIDED.search(self.body):
-            return tuple(_values(one) for one in _DIVIDED.split(self.body))
-        if "." in self.body and _GROUPS.sub(".", self.body) == self.body:
-            return tuple(_values(one) for one in self.body.split("."))
-        return ()
+            texts = _DIVIDED.split(self.body)
+        elif "." in self.body and _GROUPS.sub(".", self.body) == self.body:
+            texts = self.body.split(".")
+        else:
+            return ()
+        first, last = texts[0], texts[-1]
+        years = (first[:-2],) * (len(first) == 4) if len(texts) == 2 else ("19", "20") * (len(texts) == 3)
+        long = [_values(year + last) for year in years] if len(last) == 2 and ":" not in self.body else []
+        return (*map(_values, texts[:-1]), _values(last).union(*long))  # 1990-95, 12.11.26
 
     @cached_property
     def is_point(self) -> bool:
@@ -120,15 +152,21 @@ class Figure:
     @cached_property
     def keys(self) -> list[Key]:
         """Return keys, of which numbers that may denote the same have one in common."""
+        own: list[Key] = list(self.values)
+        own += [("clock", one) for one in _numbers(self.values) if one.denominator in (2, 4)]  # 3.5 hours
+        if len(self.digits) > 8 and not set(self.body) & set(".,:"):  # of a telephone or a book, divided anywhere
+            own.append(("code", self.digits))
         if len(self.parts) == 2:
-            return [*self.values, *((self.is_point, *key) for key in self.part_keys)]
-        dates = [key for key in self.part_keys if key[0] != "hours"]  # their parts have any order
-        return [*self.values, *self.part_keys, *(("date", *sorted(key, key=str)) for key in dates)]
+            kinds = [True] * self.is_point + [False] * (":" in self.body or not self.is_point)  # 3:2, 3-2, 3/2
+            clock = [key for key in self.part_keys if key[0] == "clock"]
+            return [*own, *clock, *((kind, *key) for key in self.part_keys for kind in kinds)]
+        dates = [key for key in self.part_keys if key[0] not in ("hours", "clock")]  # their parts have any order
+        return [*own, *self.part_keys, *(("date", *sorted(key, key=str)) for key in dates)]
 
     @cached_property
     def digits(self) -> str:
         """Return its digits."""
-        return "".join(filter(str.isdigit, self.body))
+        return "".join(filter(str.isdecimal, self.spelt))
 
 
 def _mixed(found: re.Match[str]) -> frozenset[Fraction | str]:
@@ -159,34 +197,45 @@ def _are_groups(sizes: Sequence[int], signs: Sequence[str]) -> bool:
     return not signs or (sizes[0] <= 3 and sizes[-1] == 3 and all(2 <= size <= 3 for size in sizes[1:-1]))
 
 
-def _is_excused(source: Figure, target: Figure, texts: tuple[str, str]) -> bool:
+def _is_excused(source: Figure, target: Figure, texts: tuple[str, str], powers: Sequence[int]) -> bool:
     """Return whether a number of the translation may stand for another one of the source, by a scale word, an hour, a
     calendar, or another unit."""
     has_half = any(map(_HALVES.search, texts))
     has_measure = any(_METRIC.search(one) and _IMPERIAL.search(other) for one, other in (texts, texts[::-1]))
     for a in _numbers(source.values):
         for b in _numbers(target.values):
-            if _is_scale(a, b) or abs(b - a) == 543 or (1000 <= a < 2100 and a % 100 == b):  # Buddhist years; `'90s`
+            if _is_scale(a, b, powers) or (source.digits != target.digits and _is_span(a, b)):
+                return True
+            if abs(b - a) in _ERAS or (1000 <= a < 2100 and a % 100 == b):  # the '90s
                 return True
             if has_measure and (_is_measure(a, b) or _is_measure(b, a)):
                 return True
-    hours = [_numbers(one.parts[0] if one.parts else one.values) for one in (source, target)]
-    return any(abs(a - b) in (12, *[1] * has_half) and max(a, b) <= 24 for a in hours[0] for b in hours[1])
+    one, other = (figure.parts[:2] or (figure.values, ()) for figure in (source, target))
+    is_full = len(source.parts) != len(target.parts) and (has_half or _NOTHING in (one[-1], other[-1]))
+    apart = [12, *[1] * has_half, *[0] * is_full]
+    return any(abs(a - b) in apart and max(a, b) <= 24 for a in _numbers(one[0]) for b in _numbers(other[0]))
 
 
 def _numbers(values: frozenset[Fraction | str]) -> list[Fraction]:
     return [one for one in values if isinstance(one, Fraction)]
 
 
-def _is_scale(one: Fraction, other: Fraction) -> bool:
+def _is_scale(one: Fraction, other: Fraction, powers: Sequence[int]) -> bool:
+    """Return whether a number is another one with a scale word; powers: of the words that are there."""
     low, high = sorted((one, other))
-    return low > 0 and any(high == low * 10**power for power in _SCALES)
+    is_near = any(abs(low * 10**power - high) * 20 <= high for power in powers)
+    return low > 0 and (is_near or any(high == low * 10**power for power in _SCALES))
+
+
+def _is_span(one: Fraction, other: Fraction) -> bool:
+    low, high = sorted((one, other))
+    return any(high == low * span for span in _SPANS[low == 1 :])  # a note [1] is no week of 7 days
 
 
 def _is_measure(imperial: Fraction, metric: Fraction) -> bool:
     """Return whether a number may be another one in metric units, rounded."""
     values = [float(imperial) * unit for unit in _UNITS]
-    return any(abs(one - metric) <= 0.02 * one for one in values) or abs((imperial - 32) / 9 * 5 - metric) < 1
+    return any(abs(one - metric) <= 0.05 * one for one in values) or abs((imperial - 32) / 9 * 5 - metric) < 1
 
 
 @dataclass
@@ -201,15 +250,23 @@ class Comparison:
 
 def compared(source: Sequence[Figure], target: Sequence[Figure], texts: tuple[str, str]) -> Comparison:
     """Compare the numbers of a source with those of its translation, in order; texts: both."""
-    text = texts[1]
     found = Comparison([], [], [])
     left, free = dict.fromkeys(source), dict.fromkeys(target)
-    has_minus = _MINUS.search(text) is not None
+    has_minus = _MINUS.search(texts[1]) is not None
+    has_scale = any(map(_SCALE_WORD.search, texts))
+    powers = range(1 if any(map(_TENFOLD.search, texts)) else 3, 13) if has_scale else ()
+    has_hundredth = any(map(_HUNDREDTH.search, texts))
+    codes = ["".join(one.digits for one in figures) for figures in (source, target)]
+    if codes[0] == codes[1] and len(codes[0]) > 8 and not any(set(one.body) & set(".,:") for one in (*source, *target)):
+        return found
     _match(_joined(source), [*_single(target), *_joined(target)], left, free)
     _match(_single(source), _joined(target), left, free)
     for (one,), (other,) in _match(_single(source), _single(target), left, free):
-        if one.is_negative and not other.is_negative and not has_minus:
+        before = texts[1][: other.place.start].rstrip()
+        if one.is_negative and not other.is_negative and not has_minus and not before.endswith(_MINUS_SIGNS):
             found.unsigned.append((one, other))
+    _match(_single(left), _runs(free, 2), left, free)
+    _match(_runs(left, 2), _single(free), left, free)
     for size in (2, 3, 4):
         _match(_whole(left, size), _runs(free, size), left, free)
         _match(_runs(left, size), _whole(free, size), left, free)
@@ -221,15 +278,21 @@ def compared(source: Sequence[Figure], target: Sequence[Figure], texts: tuple[st
     is_short = len(left) * len(free) <= _MOST_PAIRS
     for one in list(left):
         for other in [*aligned.get(one.word, ()), *(free if is_short else ())]:
-            if other in free and _is_excused(one, other, texts):
+            if other in free and _is_excused(one, other, texts, [*powers, *[2] * has_hundredth]):
                 del left[one], free[other]
                 break
+    runs = [run for figures in (source, target) for run, _ in _joined(figures)]
+    groups = {one for run in runs if len(run[1].body) == 3 for one in run}  # 10 000 is no two numbers
     is_pair = len(left) == len(free) == 1
+    is_part = (_PERCENT.search(texts[0]) is None) != (_PERCENT.search(texts[1]) is None)
+    if free and (has_scale or is_part) and len(left) != len(free):
+        return found  # several numbers may be a single one: 3億5000万, 1 in 5 (20 %)
     for one in left:
-        if one.place.is_inside:
+        if one.place.is_inside or one in groups or not (one.values or one.parts):
             continue
         near = [one.word, *((one.word - 1, one.word + 1) if is_pair else ())]
-        stands = next((other for word in near if word >= 0 for other in aligned.get(word, ()) if other in free), None)
+        others = (other for word in near if word >= 0 for other in aligned.get(word, ()))
+        stands = next((other for other in others if other in free and other not in groups), None)
         if stands is not None:
             found.wrong.append((one, stands))
             del free[stands]
@@ -278,7 +341,8 @@ def _joined(figures: Sequence[Figure]) -> list[Run]:
     """Return numbers that plain spaces divide: groups of thousands, and a number with a fraction."""
     found: list[Run] = []
     for one, other in pairwise(figures):
-        if other.is_spaced and one.body.isdecimal() and (mixed := _MIXED.fullmatch(f"{one.body} {other.body}")):
+        whole = normalize("NFKC", f"{one.body} {other.spelt}") if other.is_spaced and one.body.isdecimal() else ""
+        if mixed := _MIXED.fullmatch(whole):
             found.append(((one, other), _mixed(mixed)))
     at = 0
     for n in range(1, len(figures) + 1):
@@ -314,9 +378,10 @@ def _drop_parts(figures: dict[Figure, None], others: Sequence[Figure]) -> None:
 
 def _part_keys(parts: Sequence[frozenset[Fraction | str]]) -> list[Key]:
     """Return the keys of a sequence of numbers; times are equal on clocks of 12 and 24 hours."""
-    rows = list(islice(product(*parts), _MOST_KEYS)) if all(parts) else []
+    rows: list[Any] = list(islice(product(*parts), _MOST_KEYS)) if all(parts) else []
     hours = [row for row in rows if len(row) <= 3 and isinstance(row[0], Fraction) and row[0] <= 24]
-    return [*rows, *(("hours", row[0] % 12, *row[1:]) for row in hours)]
+    clock = [("clock", row[0] + row[1] / 60) for row in hours if len(row) == 2 and row[1] in (15, 30, 45)]
+    return [*rows, *(("hours", row[0] % 12, *row[1:]) for row in hours), *clock]
 
 
 def priced(source: Placeholder, text: str, target: Placeholder, translation: str) -> tuple[int, int, str]:

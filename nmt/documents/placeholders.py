@@ -28,10 +28,12 @@ _ADDRESSES = (
     rf"(?<!{_LETTER})(?<![.+-])(?:{_LETTER}|[.+-])++@{_LABEL}(?:\.{_LABEL})+",  # e-mail address
 )
 _ARGUMENTS = (
-    # A message of ICU with cases, nested twice at most.
+    # ICU: {n, number, percent}, and a message with cases, nested twice at most.
+    r"\{\s*+\w++\s*+,\s*+(?:number|date|time|spellout|ordinal|duration|list)\s*+(?:,[^{}\n]{0,80}+)?+\}",
     r"\{\s*+\w++\s*+,\s*+(?:plural|select(?:ordinal)?)\s*+,(?:[^{}]++|\{(?:[^{}]++|\{[^{}]*+\})*+\})*+\}",
     r"\{\{\{[^{}]{1,200}+\}\}\}|\{\{(?:[^{}]|\{[^{}]{0,80}+\}){1,200}+\}\}",  # {{ x }}: Jinja, Angular, Vue, Hugo
     r"\{%(?:[^%{}]|%(?!\})){1,200}+%\}|\{#(?:[^#{}]|#(?!\})){1,200}+#\}|<%(?:[^%]|%(?!>)){1,200}+%>",  # Jinja, ERB
+    r"\{ ?[A-Z]{2,20}+\([^{}()\n]{0,80}+\) ?\}",  # Fluent: { NUMBER($x) }
     r"[$#%@]\{[^{}\n]{1,80}+\}",  # ${x}, #{x}, %{x}
     r"\{ ?[\w.$@\[\]!:,-]{0,80}+ ?\}",  # {x}, {}, {0}, { $x }
     r"\{\d++ ?[:,][^{}\n]{0,80}+\}",  # .NET, Java: {0:#,##0.00}, {0,number,#.##}
@@ -43,14 +45,17 @@ _ARGUMENTS = (
     # printf: %s, %1$s, %-5.2f, %'d, %*d, %lld, %@; strftime: %Y
     r"(?<!\d)%(?:\d{1,2}\$)?[#0+'-]*+(?:\d++|\*)?+(?:\.(?:\d++|\*))?+(?:hh|ll|I64|[hlLzjtq])?[sdiufFeEgGxXocpn@]"
     rf"(?!{_LETTER})|(?<!{_LETTER})%[a-zA-Z](?!{_LETTER})",
+    r"(?<!\d)%\d{1,2}+!\w{1,8}+!",  # Windows: %1!s!
     rf"(?<![\d%])%L?[1-9](?!{_LETTER}|%)",  # Qt's %1
-    rf"%[A-Z][A-Z0-9_]{{1,40}}+%|\$t\([^()\n]{{1,80}}+\)|(?<!{_LETTER})\$[A-Za-z_]\w{{0,60}}+",  # %PATH%, $t(x), $HOME
+    r"%[A-Z][A-Z0-9_]{1,40}+%|(?<!\d)%[A-Za-z][A-Za-z0-9_]{1,40}+%",  # %PATH%, %AppData%
+    rf"\$t\([^()\n]{{1,80}}+\)|(?<!{_LETTER})\$[A-Za-z_]\w{{0,60}}+",  # $t(x), $HOME
     rf"(?<!{_LETTER})__[A-Za-z](?:(?!__)\w){{0,40}}+__(?!{_LETTER})",  # __count__
     r"(?<![\w:]):[a-z][a-z0-9_+-]{1,40}+:(?![\w:])",  # :smile:
 )
 _PICTURES = "\u2190-\u21ff\u2300-\u23ff\u2500-\u27bf\u2900-\u297f\u2b00-\u2bff\U0001f000-\U0001faff"
 _SYMBOLS = (
     "[0-9#*]\ufe0f?\u20e3",  # keycaps
+    "[\u00a9\u00ae\u203c\u2049\u2122\u2139\u24c2\u3030\u303d\u3297\u3299]\ufe0f",  # signs as pictures
     f"(?:[{_PICTURES}][\ufe0e\ufe0f\u200d\u20e3\U000e0020-\U000e007f]*+(?:[\u2640\u2642]\ufe0f?+)?+)++",
 )
 _FRACTIONS = "\u00bc-\u00be\u2150-\u215e"
@@ -71,7 +76,7 @@ _PATTERN = re.compile(
     )
 )
 _FIGURES = re.compile(_NUMBERS)
-_MAY_HOLD = re.compile(rf"[\d%{{@/$_:#{_FRACTIONS}{_PICTURES}\u20e3]|www\.|<%", re.IGNORECASE)
+_MAY_HOLD = re.compile(rf"[\d%{{@/$_:#{_FRACTIONS}{_PICTURES}\u20e3\ufe0f]|www\.|<%", re.IGNORECASE)
 """Every placeholder contains one of these; most sentences contain none, and are scanned once."""
 _INSIDE = re.compile(_LETTER)
 _BRACKETS = re.compile(r"\)*")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
+from codecs import getincrementaldecoder
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, groupby, pairwise
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 NOWHERE = -1
 Span = tuple[int, int]
+_BYTE = re.compile("<0x([0-9A-F]{2})>")
+_DIRECTIONS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+"""Characters that set the direction of the text around them."""
 _UNSPACED = re.compile(f"[{UNSPACED}]")
 _LEAST_DIGITS = 3
 """The least number of digits of a number that is put in where nothing is aligned to it: others may be words."""
@@ -131,7 +135,7 @@ def _places(text: str, tokens: Sequence[str]) -> list[Span]:
     """Return the range of characters of each subword of a text, which subwords may spell otherwise. Where they differ,
     the characters are divided evenly."""
     whole, places = _folded(text)
-    cores = [_folded(token.replace(SPACE, " "))[0] for token in tokens]
+    cores = [_folded(token.replace(SPACE, " "))[0] for token in _decoded(tokens)]
     ends = list(accumulate(map(len, cores)))
     spelt = "".join(cores)
     if spelt != whole:
@@ -149,6 +153,12 @@ def _places(text: str, tokens: Sequence[str]) -> list[Span]:
         first = places[start]
         found.append((first, max(first, places[end - 1] + 1 if end > start else first)))
     return found
+
+
+def _decoded(tokens: Sequence[str]) -> list[str]:
+    """Return subwords with characters in place of their bytes, such as `<0xE4>`: each at its last byte."""
+    decoder = getincrementaldecoder("utf-8")("replace")
+    return [decoder.decode(bytes.fromhex(found[1])) if (found := _BYTE.fullmatch(token)) else token for token in tokens]
 
 
 def _aligned(
@@ -225,10 +235,22 @@ class _Keeper:
         self._of_source: dict[int, list[TargetWord]] = {}
         for word in found.words:
             self._of_source.setdefault(word.source, []).append(word)
+        # Nothing is put between words of digits, which may be a single number: 10 000.
+        self._digits_start = self._over_digits(found.words, 0)
+        self._digits_end = self._over_digits(found.words[::-1], -1)
         self._edits: list[tuple[int, int, str]] = []  # ranges of the translation, and their new text
         self._new: dict[TargetWord, TargetWord] = {}
         self._before: dict[TargetWord | None, list[TargetWord]] = {}
         self._behind: dict[TargetWord | None, list[TargetWord]] = {}
+
+    @staticmethod
+    def _over_digits(words: list[TargetWord], side: int) -> dict[TargetWord, TargetWord]:
+        """Return for each word the first of the words of digits up to it; side: the character at its near side."""
+        found = {word: word for word in words}
+        for before, word in pairwise(words):
+            if before.text[-1 - side].isdigit() and word.text[side].isdigit():
+                found[word] = found[before]
+        return found
 
     def run(self, placeholders: Sequence[Placeholder], numbers: bool) -> None:
         """Change the words."""
@@ -240,7 +262,7 @@ class _Keeper:
         lost = [number for number, group in groups.items() if not self._take(group, copies, number)]
         lost = [number for number in lost if not self._take(groups[number], copies, None)]
         if numbers:
-            self._keep_numbers([one for one in placeholders if one.is_number])
+            self._keep_numbers(placeholders)
         for number in lost:
             self._put(number, groups[number])
         for text in {one.text for group in groups.values() for one in group if one.kind is not Kind.SYMBOL}:
@@ -255,8 +277,10 @@ class _Keeper:
         """Return where the translation has each of these texts; a part of a longer one is not counted."""
         found: dict[str, list[_Copy]] = {text: [] for text in texts}
         pattern = "|".join(re.escape(text) for text in sorted(texts, key=len, reverse=True))
-        for one in re.finditer(pattern, self._text):
+        for one in re.finditer(pattern, re.sub(r"\s", " ", self._text)):
             found[one[0]].append(_Copy(*one.span(), self._word(one.start())))
+            if self._text[slice(*one.span())] != one[0]:  # its spaces are others
+                self._edits.append((*one.span(), one[0]))
         return found
 
     def _take(self, group: list[Placeholder], copies: dict[str, list[_Copy]], number: int | None) -> bool:
@@ -277,14 +301,17 @@ class _Keeper:
                 copy.is_taken = False
         return is_whole
 
-    def _keep_numbers(self, own: list[Placeholder]) -> None:
+    def _keep_numbers(self, placeholders: Sequence[Placeholder]) -> None:
         """Replace figures that provably denote none of the source's numbers, and put in long numbers that are lost."""
+        own = [one for one in placeholders if one.is_number]
         if not own:
             return
         source = _figures(self._source, own, lambda at: word_at(self._found.spans, at))
         numbers = [one for one in self._found.scanned if one.is_number]
         target = _figures(self._text, numbers, lambda at: self._word(at).source)
-        result = compared(source, target, (self._source, self._text))
+        result = compared(
+            source, target, (_without(self._source, placeholders), _without(self._text, self._found.scanned))
+        )
         for one, other in result.wrong:
             self._change(*priced(one.place, self._source, other.place, self._text))
         for one, other in result.unsigned:
@@ -305,13 +332,29 @@ class _Keeper:
         the translation of its neighbour."""
         start, end = self._found.spans[number]
         head, tail = self._source[start : group[0].start], self._source[group[-1].end : end]
-        core = slice(start if _has_word(head) else group[0].start, end if _has_word(tail) else group[-1].end)
+        # A word without spaces is known to end at a placeholder alone.
+        first = start if _has_word(head) and not _UNSPACED.search(head) else start + len(head.rstrip(_DIRECTIONS))
+        core = slice(
+            first, end if _has_word(tail) and not _UNSPACED.search(tail) else end - len(tail.lstrip(_DIRECTIONS))
+        )
         new = TargetWord(self._source[core], number, kept=True)
         own = [word for word in self._of_source.get(number, ()) if not word.kept and not word.is_gone]
         is_all = len(own) == sum(not word.is_gone for word in self._found.words) and len(self._found.spans) > 1
-        if own and not is_all and any(one.kind is not Kind.SYMBOL for one in group):
+        kept = self._source[group[0].start : group[-1].end]
+        if not self._found.is_aligned:  # only what resembles it
+            signs = {c for c in kept if not c.isalnum() and c not in f"{_CLAUSE_END}-/' "}
+            own = [word for word in own if signs & set(word.text)]
+        while head and len(own) > 1 and _is_around(own[0].text, kept):
+            own = own[1:]
+        while tail and len(own) > 1 and _is_around(own[-1].text, kept):
+            own = own[:-1]
+        is_picture = all(one.kind is Kind.SYMBOL for one in group)
+        is_word = is_picture and any(_has_word(word.text.replace("<unk>", "")) for word in own)
+        if own and not is_all and not is_word:
             run = [word for n, word in enumerate(own) if self._numbers[word] == self._numbers[own[0]] + n]
-            closing = next(filter(None, (_trailing(word.text, tail) for word in reversed(run))), "")
+            closing = _trailing("".join(word.text for word in run), tail)
+            if not closing and tail and not _has_word(tail) and any(word.text.endswith(tail) for word in run):
+                closing = tail  # its words come in another order
             new.text = _leading(run[0].text, head) + new.text + closing
             new.gap = run[0].gap
             for word in run:
@@ -328,7 +371,7 @@ class _Keeper:
         self._found.changes += [("", new.text)] * new.text[:1].isdigit()
         for far in range(1, len(spans)):
             if words := self._of_source.get(number - far, ()) if number >= far else ():
-                anchor, last = words[-1], source[spans[number - far][1] - 1]
+                anchor, last = self._digits_end[words[-1]], source[spans[number - far][1] - 1]
                 new.gap = self._gap(anchor.text[-1:], spans[number][0])
                 closing = anchor.text[len(anchor.text.rstrip(_CLAUSE_END)) :]
                 if closing and last not in _CLAUSE_END and closing != anchor.text and not anchor.kept:
@@ -337,15 +380,17 @@ class _Keeper:
                 self._behind.setdefault(anchor, []).append(new)
                 return
             if words := self._of_source.get(number + far, ()):
-                new.gap = self._gap(words[0].text[:1], spans[number][1])
-                self._before.setdefault(words[0], []).append(new)
+                anchor = self._digits_start[words[0]]
+                new.gap = self._gap(anchor.text[:1], spans[number][1])
+                self._before.setdefault(anchor, []).append(new)
                 return
         self._behind.setdefault(self._found.words[-1] if self._found.words else None, []).append(new)
 
     def _gap(self, sign: str, at: int) -> str:
         """Return the white space between a new word and a neighbour, whose sign at that side is given; `at`: the
         position of the same place in the source."""
-        is_apart = self._source[max(0, at - 1) : at].isspace() or self._source[at : at + 1].isspace()
+        around = self._source[max(0, at - 1) : at], self._source[at : at + 1]
+        is_apart = any(one.isspace() or (_UNSPACED.match(one) and sign.isalnum()) for one in around)
         return " " if is_apart and not _UNSPACED.match(sign) else ""
 
     def _apply(self) -> None:
@@ -367,6 +412,16 @@ class _Keeper:
         self._found.words = found
 
 
+def _without(text: str, placeholders: Sequence[Placeholder]) -> str:
+    """Return a text with spaces in place of placeholders other than numbers."""
+    parts, at = [], 0
+    for one in placeholders:
+        if not one.is_number:
+            parts += [text[at : one.start], " " * (one.end - one.start)]
+            at = one.end
+    return "".join([*parts, text[at:]])
+
+
 def _figures(text: str, numbers: Sequence[Placeholder], word: Callable[[int], int]) -> list[Figure]:
     """Return the numbers of a text with their words."""
     before = [0, *(one.end for one in numbers)]
@@ -375,6 +430,11 @@ def _figures(text: str, numbers: Sequence[Placeholder], word: Callable[[int], in
 
 def _has_word(text: str) -> bool:
     return any(map(str.isalnum, text))
+
+
+def _is_around(text: str, placeholder: str) -> bool:
+    """Return whether a word is punctuation that is no part of a placeholder, such as a quotation mark before it."""
+    return not _has_word(text) and not set(text) & {*placeholder, "\u2047"}
 
 
 def _leading(text: str, before: str) -> str:

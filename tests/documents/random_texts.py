@@ -23,9 +23,10 @@ UNSPACED = "電車 は 出る 火车 离开 รถไฟ ออก ファイル"
 ARGUMENTS = (
     "%1$s %d %.2f %-5s %'d %@ %(name)s %<n>d %{count} {0} {name} {u.x!r} {n:>10} {0:#,##0.00} {d:%Y-%m} ${x} #{y} "
     "{{_z_}} {{_z|upper_}} {%_if_a_%} <%=_b_%> %n %1 %L2 %% $HOME %PATH% __count__ :smile:"
+    " {m,_date,_short} {_NUMBER($k)_} %1!s! %AppData%"
 ).split()
 ADDRESSES = "https://a.org/b?c=1 www.foo.de/x me@x.org https://e.org/w_(x)".split()
-SYMBOLS = "😀 👍🏽 👨\u200d👩\u200d👧 🇩🇪 ✓ → ♥ 1️⃣".split()
+SYMBOLS = "😀 👍🏽 👨\u200d👩\u200d👧 🇩🇪 ✓ → ♥ 1️⃣ ™️ ‼️ ❤️".split()
 NUMBERS = {
     "1,234.56": ("1.234,56", "1 234,56", "1\u202f234,56", "1234.56", "1'234.56"),
     "7,654": ("7654", "7.654", "7\u00a0654", "7 654"),
@@ -35,6 +36,8 @@ NUMBERS = {
     "12.11.2026": ("2026-11-12", "12/11/2026", "11/12/2026"),
     "40-50": ("40–50", "40 50"),
     "¾": ("0,75", "3/4", "0.75"),
+    "3:2": ("3-2", "3–2", "3/2", "3 2"),
+    "1990-95": ("1990–1995", "1990-1995", "1990 95"),
     "600,000": ("600.000", "6,00,000", "600\u202f000", "60", "600 000"),
     "-77": ("minus 77", "\u221277", "-77"),
 }
@@ -69,6 +72,7 @@ class Translator:
     def __init__(self, draw: random.Random, items: dict[str, Item]) -> None:
         self._draw, self._items = draw, items
         self._made = 0
+        self._is_blind = False
         self.needed: list[str] = []
         self.banned: list[str] = []
 
@@ -81,6 +85,7 @@ class Translator:
     def translate(self, asked: str) -> Translation:
         """Return a translation with its alignment."""
         draw = self._draw
+        self._is_blind = draw.random() < 0.1  # it tells no alignment
         words = re.split(" +", asked.strip(" "))
         found: list[tuple[str, int]] = []
         inside = {
@@ -119,7 +124,7 @@ class Translator:
             attention[t, own] = 0.9 / len(own)
         attention[-1, -1] = 1.0
         detail = Detail([*tokens, "</s>"], [0.0] * (len(tokens) + 1), [piece for piece, _ in read], attention, [], [])
-        return Translation(text, 0.0, 0.0, detail)
+        return Translation(text, 0.0, 0.0, None if self._is_blind else detail)
 
     def _pieces(self, word: str) -> list[str]:
         cuts = (
@@ -158,6 +163,8 @@ class Translator:
             new = self.word()
             self.needed.append(new)
             return [new]
+        if fate == "wrong" and self._is_blind:
+            fate = "copy"
         if fate == "wrong":
             new = draw.choice(WRONG)
             if new not in self.banned:
@@ -206,6 +213,7 @@ def drawn(draw: random.Random) -> tuple[Case, Translator]:
         ("" if n == 0 else draw.choice((" ",) * 8 + ("\u00a0",) + (("\t", "\n\n") if markup == "text" else ()))) + one
         for n, one in enumerate(tags)
     )
+    lines = re.sub("(?<=[0-9])\u00a0(?=(?:<[biu]>)*[0-9])", " ", lines)  # else a single number
     case.text = draw.choice(("", "  ", "\n")) + lines + draw.choice(("", ".", "!", " ", "\n"))
     return case, Translator(draw, items)
 

@@ -128,6 +128,11 @@ def test_a_translation_into_a_script_of_one_case_has_no_capitals():
             "#{x} %{count} %<n>d $HOME 5 5 %PATH% __n__ :smile:".split(),
         ),
         ("😀 👨‍👩‍👧 🇩🇪 ✓ → 👍🏽 1️⃣ 20 °C", ["😀", "👨‍👩‍👧", "🇩🇪", "✓", "→", "👍🏽", "1️⃣", "20"]),
+        (
+            "%1!s! {d, date, short} { NUMBER($x) } %AppData%",
+            ["%1!s!", "{d, date, short}", "{ NUMBER($x) }", "%AppData%"],
+        ),
+        ("‼️ ™️ © ™ ℹ️", ["‼️", "™️", "ℹ️"]),
         ("10\u202f000 -12 (\u22125) 3-5 2½ 2 1/2 ٣٫٥", ["10\u202f000", "-12", "\u22125", "3-5", "2½", "2 1/2", "٣٫٥"]),
     ],
 )
@@ -261,6 +266,68 @@ def test_turkish_has_two_letters_i(source, asked, said, expected):
     passage = read_passage(source, rules=rules)
     assert passage.sentences[0].asked == asked
     assert passage.joined([Translation(said, 0.0, 0.0)]) == expected
+
+
+def given(source, target, alignment, markup="text"):
+    """Translate a text: subwords of the source and of the translation, and to which of the source each attends."""
+    attention = np.zeros((len(target) + 1, len(source) + 1))
+    attention[range(len(target) + 1), [*alignment, len(source)]] = 1
+    detail = Detail([*target, "</s>"], [0.0] * (len(target) + 1), source, attention, [], [])
+
+    def run(text, said):
+        return read_passage(text, markup).joined([Translation(said, 0.0, 0.0, detail)])
+
+    return run
+
+
+def test_pieces_of_single_bytes_are_characters():
+    pieces = ["▁", "<0xE4>", "<0xBB>", "<0x8A>", "すぐ", "<0xE9>", "<0x9B>", "<0xBB>", "車", "を", "見る"]
+    run = given(["▁see", "▁the", "▁train", "▁now"], pieces, [3] * 5 + [2] * 4 + [1, 0], "html")
+    assert run("see the <b>train</b> now", "今すぐ電車を見る") == "今すぐ<b>電車</b>を見る"
+
+
+def test_the_stop_behind_an_element_stays_behind_it_in_every_script():
+    run = given(["▁请", "按", "确定", "。"], ["▁Please", "▁press", "▁OK", "."], [0, 1, 2, 3], "html")
+    assert run("请按<b>确定</b>。", "Please press OK.") == "Please press <b>OK</b>."
+    run = given(["▁Please", "▁press", "▁OK", "."], ["▁请", "按", "确定", "。"], [0, 1, 2, 3], "html")
+    assert run("Please press <b>OK</b>.", "请按确定。") == "请按<b>确定</b>。"
+
+
+def test_a_placeholder_has_spaces_where_the_translation_has():
+    run = given(list("▁価格は{x}円です"), ["▁the", "▁price", "▁is", "▁yen"], [1, 1, 8, 7])
+    assert run("価格は{x}円です", "the price is yen") == "the price is {x} yen"
+
+
+@pytest.mark.parametrize(
+    "source, said, alignment, expected",
+    [
+        ("\u2068%s\u2069 of people", "xx Leute", [0, 2], "\u2068%s\u2069 Leute"),
+        ("“%s” is", "« xx » est", [0, 0, 0, 1], "« %s » est"),
+        ("I ❤️ you", "ich ❤ dich", [0, 1, 2], "ich ❤️ dich"),
+        ("go → there", "geh -> dort", [0, 1, 2], "geh → dort"),
+        ("use {{ x }} now", "nutze {{\u00a0x }} jetzt", [0, 1, 2, 4], "nutze {{ x }} jetzt"),
+        ("see https://a.b/c now", "siehe https: //a.b /c jetzt", [0, 1, 1, 1, 2], "siehe https://a.b/c jetzt"),
+    ],
+)
+def test_what_stands_around_a_placeholder_stays(source, said, alignment, expected):
+    run = given([f"▁{one}" for one in source.split(" ")], [f"▁{one}" for one in said.split(" ")], alignment)
+    assert run(source, said) == expected
+
+
+@pytest.mark.parametrize(
+    "source, said, expected",
+    [
+        ("Hello {name}, {n} mails", "Hallo, Sie haben {n} Mails", "Hallo {name}, Sie haben {n} Mails"),
+        ("{name}さん、こんにちは", "Hello, friend!", "Hello, {name} friend!"),
+        ("「%s」を開く", "open it", "open it %s"),
+        ("see %s", "", "%s"),
+        ("%s is 600,000", "600 000 ist", "%s 600 000 ist"),
+        ("40-50 %-5s now", "40-50 jetzt", "40-50 %-5s jetzt"),
+        ("see {{ z }}", "{{\u00a0z }}", "{{ z }}"),
+    ],
+)
+def test_without_alignment_no_word_is_replaced(source, said, expected):
+    assert read_passage(source).joined([Translation(said, 0.0, 0.0)]) == expected
 
 
 def test_placeholders_are_neither_lost_nor_doubled():
