@@ -156,6 +156,8 @@ def test_prose_is_translated_and_all_else_kept():
         ("one ``a ` b`` two", "``a ` b`` TWO ONE"),
         ("one \\`two\\` `x`", "\\`TWO\\` ONE `x`"),
         ("one `a` `b` two", "`a` `b` TWO ONE"),
+        ("`a`: one two\n``b``.", "`a` ``b``. TWO ONE :"),
+        ("`a`: one\n{ref}`b`.", "`a`{ref}`b`. ONE :"),
         ("one ` two", "TWO \\` ONE"),
         ("one \\<b> two", "TWO \\<B> ONE"),
         ("one <b>two</b> <x-y>three</x-y>", "<x-y>THREE</x-y> <b>TWO</b> ONE"),
