@@ -178,6 +178,16 @@ def test_syntax_follows_its_words(text, expected):
     assert sorted(re.findall(r"\w+", found.replace("\\", "").casefold())) == sorted(re.findall(r"\w+", text.casefold()))
 
 
+@pytest.mark.parametrize("sign", ["*", "**", "_", "__", "~~"])
+@pytest.mark.parametrize("text", ["one {0}two{0}, {0}three{0} four", "{1}one {0}two{0}{1} four", "one {0}two three{0}"])
+@pytest.mark.parametrize("kept", [(0,), (0, 3), (-1,)])
+def test_emphasis_of_words_that_are_not_translated_leaves_no_signs(sign, text, kept):
+    other = "_" if sign[0] == "*" else "*"
+    found = translated(text.format(sign, other), lambda count: sorted({n % count for n in kept}))
+    assert not re.search(r"[*_~]", re.sub(r"~~(\S+?)~~", r"\1", rendered(found)))
+    assert not re.search(r"\x02|\x04", found) and re.search("one|four|three", found.casefold())
+
+
 @pytest.mark.parametrize("said", ["- a b", "+ a", "* a", "1. a", "2) a", "# a", "> a", "===", "---", "a\\*b", "<b>", "[x](y)",
                                   "`a`", "*a*", "__a__", "&amp;", "a | b"])  # fmt: skip
 @pytest.mark.parametrize("around", ["one", "first\nline. one", "> one", "- one", "| a |\n|---|\n| one |", "# one"])
