@@ -368,7 +368,9 @@ class _Layout:
                 parts.append(self._spaced(child, raw))
             else:
                 inner = self._write(child, escape)
-                parts += [self._marks[child.first].raw, inner, self._marks[child.last].raw]
+                opening, closing = self._marks[child.first].raw, self._marks[child.last].raw
+                # Signs that open and close alike, such as Markdown's emphasis, would be text around nothing.
+                parts += [opening, inner, closing] if inner.strip() or opening != closing else [inner]
             at = max(at, child.stop)
         parts.append(self._target[at : node.stop].translate(escape))
         return "".join(parts)

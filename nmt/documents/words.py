@@ -112,7 +112,7 @@ def _scanned_target(text: str, known: Sequence[Placeholder]) -> list[Placeholder
     likes = {_folded(one.text)[0] for one in known}
     found = []
     for one in scanned(text):
-        if len(one.text.split(" ")) > 1 and (one.is_number or _folded(one.text)[0] not in likes):
+        if " " in one.text if one.is_number else one.text.split() != [one.text] and _folded(one.text)[0] not in likes:
             found += [
                 replace(other, start=one.start + other.start, end=one.start + other.end)
                 for other in figures_of(one.text)

@@ -156,6 +156,8 @@ def test_prose_is_translated_and_all_else_kept():
         ("one ``a ` b`` two", "``a ` b`` TWO ONE"),
         ("one \\`two\\` `x`", "\\`TWO\\` ONE `x`"),
         ("one `a` `b` two", "`a` `b` TWO ONE"),
+        ("`a`: one two\n``b``.", "`a` ``b``. TWO ONE :"),
+        ("`a`: one\n{ref}`b`.", "`a`{ref}`b`. ONE :"),
         ("one ` two", "TWO \\` ONE"),
         ("one \\<b> two", "TWO \\<B> ONE"),
         ("one <b>two</b> <x-y>three</x-y>", "<x-y>THREE</x-y> <b>TWO</b> ONE"),
@@ -174,6 +176,16 @@ def test_syntax_follows_its_words(text, expected):
     if expected is not None:
         assert found == expected
     assert sorted(re.findall(r"\w+", found.replace("\\", "").casefold())) == sorted(re.findall(r"\w+", text.casefold()))
+
+
+@pytest.mark.parametrize("sign", ["*", "**", "_", "__", "~~"])
+@pytest.mark.parametrize("text", ["one {0}two{0}, {0}three{0} four", "{1}one {0}two{0}{1} four", "one {0}two three{0}"])
+@pytest.mark.parametrize("kept", [(0,), (0, 3), (-1,)])
+def test_emphasis_of_words_that_are_not_translated_leaves_no_signs(sign, text, kept):
+    other = "_" if sign[0] == "*" else "*"
+    found = translated(text.format(sign, other), lambda count: sorted({n % count for n in kept}))
+    assert not re.search(r"[*_~]", re.sub(r"~~(\S+?)~~", r"\1", rendered(found)))
+    assert not re.search(r"\x02|\x04", found) and re.search("one|four|three", found.casefold())
 
 
 @pytest.mark.parametrize("said", ["- a b", "+ a", "* a", "1. a", "2) a", "# a", "> a", "===", "---", "a\\*b", "<b>", "[x](y)",

@@ -173,6 +173,17 @@ def test_a_word_with_a_placeholder_keeps_its_rest(text, order, expected):
     assert translated(text, order=order) == expected
 
 
+@pytest.mark.parametrize("space", [" ", "\u00a0", "\u202f"])
+@pytest.mark.parametrize("opening, closing", [("{{", "}}"), ("{%", "%}"), ("${", "}")])
+def test_words_between_the_brackets_of_two_placeholders_are_no_part_of_one(space, opening, closing):
+    own = f"{opening} a {closing}"
+    passage = read_passage(f"take {own} one or two, then take {own} three")
+    made = by_words(passage.sentences[0].asked, lambda count: [n for n in range(count) if n not in (3, 9)], str)
+    found = passage.joined([Translation(made.text.replace(" ", space), 0.0, 0.0, made.detail)])
+    assert re.findall(r"\w{3,}", found) == ["take", "one", "two", "then", "take", "three"]
+    assert [one.text for one in placeholders_of(found)] == [own] * 2
+
+
 def test_words_of_a_placeholder_with_spaces_go_where_it_goes():
     assert translated("Hello {{ name }}, welcome", order=backward, change=str) == "welcome {{ name }}, Hello"
 

@@ -57,6 +57,7 @@ _BADGES = re.compile(r"(?:\[?!\[[^\[\]]*+\]\([^()]*+\)(?:\]\([^()]*+\))?+[ \t]*+
 """A line of pictures, such as badges."""
 _CELLS = ("th_open", "td_open")
 _MARK = re.compile(r"[\x02\x04](\d+)\x03")
+_NEIGHBOURS = re.compile(rf"{_ALONE}(\d+){_END}(?={_ALONE}(\d+){_END})")
 _ESCAPES = str.maketrans({sign: f"\\{sign}" for sign in "\\`*_[]<"})
 _REFERENCE = re.compile(r"&(?:#\w{1,8}|\w{1,32});")
 _BLOCK_START = re.compile(
@@ -208,7 +209,14 @@ def _paragraph(
 
 
 def _restored(text: str, atoms: list[str]) -> str:
-    """Return a text with what `_without_atoms` has replaced."""
+    """Return a text with what `_without_atoms` has replaced. Two pieces of code that have become neighbours get a space
+    between them: their backquotes would be one run."""
+
+    def apart(found: re.Match[str]) -> str:
+        is_code = atoms[int(found[1])].endswith("`") and atoms[int(found[2])].startswith("`")
+        return found[0] + " " * is_code
+
+    text = _NEIGHBOURS.sub(apart, text)
     return _MARK.sub(lambda found: atoms[int(found[1])], text)
 
 
