@@ -198,24 +198,24 @@ def _random_axes_step(rng, p, x, s, sizes, some, states):
     return flat(whole(pick(found[-4:]), ["h", "v"])), result
 
 
-def check(cell, device=None):
+def check(cell, device=None, **options):
     """Hold training, its gradients, inference and single steps against the interpreter, and rows alone against rows
     among others: on the processor these have the same bits. device: where the programs run, the processor where
-    None."""
+    None; options: of the scan."""
     rng = np.random.default_rng(0)
     params = {k: rng.normal(size=q.shape) * 0.5 for k, q in cell.params().items()}
     x, d_y = rng.normal(size=(T, B, cell.input_size)), rng.normal(size=(T, B, cell.output_size))
     initial, d_final = ({k: rng.normal(size=(B, *axes_of(n))) for k, n in cell.states().items()} for _ in range(2))
     captured = {k: rng.normal(size=(S,) * c.source_axis + (B, c.width)) for k, c in cell.captured().items()}
     sources = SOURCES if any(c.source_axis for c in cell.captured().values()) else None
-    scan, weights = Scan(cell, dtype="float64", threads=1, device=device), Weights(_moved(params, device))
+    scan, weights = Scan(cell, dtype="float64", threads=1, device=device, **options), Weights(_moved(params, device))
 
-    def run(rows, **options):
+    def run(rows, **how):
         (x_there,) = _moved({0: x[:, rows]}, device).values()
         first = _moved({k: a[rows] for k, a in initial.items()}, device)
         read = _moved({k: a[..., rows, :] for k, a in captured.items()}, device)
         real = [sources[n] for n in rows] if sources else None
-        return scan.forward(weights, x_there, first, captured=read, source_lengths=real, **options)
+        return scan.forward(weights, x_there, first, captured=read, source_lengths=real, **how)
 
     everyone = list(range(B))
     result = run(everyone, lengths=LENGTHS, training=True, seed=1)

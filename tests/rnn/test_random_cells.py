@@ -175,6 +175,56 @@ def test_the_gradient_of_what_a_step_does_not_read_is_zero():
     assert without.backward(result.tape, np.ones_like(result.y)).x is None
 
 
+def doubled(v, change=lambda v: v - 1e-4 * v * v):
+    """A value after many changes, each of which reads the one before more than once."""
+    for _ in range(40):
+        v = change(v)
+    return v
+
+
+def doubled_states(p, x, s):
+    h = doubled(x @ p.U + s.h)
+    return h, State(h=h)
+
+
+def doubled_activations(p, x, s):
+    h = doubled(x @ p.U + s.h, lambda v: v - 1e-4 * v * tanh(v))
+    return h, State(h=h)
+
+
+def doubled_matrices(p, x, s):
+    m = doubled(s.m + axes(tanh(x @ p.U), k=4))
+    return total(m, "k") @ p.q, State(m=m)
+
+
+def doubled_positions(p, x, s):
+    memory = doubled(p.memory * s.h)
+    h = tanh(weighted_sum(softmax(dot(memory, s.h)), memory)) + x @ p.U
+    return h, State(h=h)
+
+
+def doubled_sums(p, x, s):
+    f = doubled(p.f * 0.5**40, lambda v: v + v)
+    h = tanh(x @ p.U + s.h + f @ p.U)
+    return h, State(h=h)
+
+
+@pytest.mark.parametrize("recompute", ["attention", "gates"])
+@pytest.mark.parametrize(
+    ("step", "more"),
+    [
+        (doubled_states, {}),
+        (doubled_activations, {}),
+        (doubled_matrices, {"params": {"U": (3, 4), "q": (3, 4)}, "states": {"m": Axes(k=4, v=3)}}),
+        (doubled_positions, {"captured": MEMORY}),
+        (doubled_sums, {"captured": FIXED}),
+    ],
+)
+def test_a_value_that_is_read_more_than_once_is_looked_at_once(step, more, recompute):
+    """There are 3 ** 40 ways from the last of such values to the first."""
+    check(Made(step, **{"params": {"U": (3, 4)}, "states": {"h": 4}} | more), recompute=recompute)
+
+
 @pytest.mark.parametrize("width", [8, 15])
 def test_normalised_rows_have_the_same_bits_in_any_batch(width):
     """The sums of a normalisation run in the loop that writes the memory. Whether its old slot was thought to overlap

@@ -6,6 +6,7 @@ import { Subwords, capitals_of, clean_line, is_cherokee, lowered } from "./subwo
 const TOKENS_PER_SENTENCE = 200, LONGEST_SENTENCE = 1000, MOST_WORDS = 60, LEAST_CAPITALS = 4;
 const CUT = most => "a source of more than " + most + " subwords is truncated to that length";
 const UNKNOWN_TEXT = "text has characters or words that the model does not know";
+const BROKEN = "a line break in the text is a space to the model; give each sentence by itself";
 const EMPTY = "the translation is empty", UNSAYABLE = "no continuation is possible: all tokens are forbidden, or probabilities are not finite";
 
 // ------------------------------------------------------------ options
@@ -100,10 +101,16 @@ export function sentences_of(line, language) {
   });
 }
 
+// A text as lines and what ends them.
+const lines_of = text => text.split(/(\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029])/);
+
+// Whether line breaks are between the first and the last character that Python calls no white space.
+const is_broken = text => lines_of(text).filter(line => /[^\s\x1c-\x1f\x85]|\ufeff/.test(line)).length > 1;
+
 // A text as white space ({text}) and sentences ({source, before, after}).
 export function passage_of(text, language) {
   const parts = [];
-  for (const line of text.split(/(\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029])/)) {
+  for (const line of lines_of(text)) {
     if (!line.trim()) {
       if (line) parts.push({ text: line });
       continue;
@@ -162,7 +169,7 @@ export class Translator {
       for (let b = 0; b < block.length; b++) {
         const n = block[b], pieces = cuts[n].pieces.slice(0, most);
         const unknown = cuts[n].ids.slice(0, most).includes(UNK_ID) ? [UNKNOWN_TEXT] : [];
-        const about = [...(cuts[n].ids.length > most ? [CUT(most)] : []), ...unknown];
+        const about = [...(cuts[n].ids.length > most ? [CUT(most)] : []), ...unknown, ...(is_broken(lines[n]) ? [BROKEN] : [])];
         results[n] = found[b].map(one => this.translation(one, about));
         if (!found[b].length) results[n] = [{ ...this.blank(), confidence: 0, warnings: [UNSAYABLE] }];
         if (!options.details) continue;

@@ -81,6 +81,7 @@ class _Builder:
         self.products: dict[int, list[Product]] = defaultdict(list)
         self.roots: dict[int, int] = {}  # id of every value that reaches memory here -> its level
         self._levels: dict[int, int] = {}
+        self._walked: set[tuple[int, int, Dims]] = set()
         self._leaf_levels = dict.fromkeys(own_loops, 0)
         while (found := {i: self.level(v) for i, v in own_loops.items()}) != self._leaf_levels:
             self._leaf_levels, self._levels = found, {}
@@ -180,6 +181,9 @@ class _Builder:
         if v.id in self.outside or v.kind is OpKind.LEAF:
             return
         if not top:
+            if (v.id, level, loops) in self._walked:  # nothing would be new
+                return
+            self._walked.add((v.id, level, loops))
             earlier = self.level(v) < level
             if v.kind is OpKind.PRODUCT or (v.op == "concat") or (earlier and v.rule.expensive and not is_wide(v)):
                 self._require(v)
@@ -206,8 +210,12 @@ class _Builder:
         for product in self.products[level]:
             base, _ = product.x.span
             self._promote(base)
+        seen: set[int] = set()
         while pending:
             v = pending.pop()
+            if v.id in seen:
+                continue
+            seen.add(v.id)
             if v.id in self.outside or v.kind is OpKind.LEAF or self.roots.get(v.id) == level:
                 continue
             if v.id in self.roots:
@@ -267,8 +275,12 @@ class _Builder:
         another order of loops: flat, so that a part of them may have other named axes."""
         found: dict[Value, bool] = {}
         pending = [(v, False) for v in self._operands(entry)]
+        seen: set[tuple[int, bool]] = set()
         while pending:
             v, is_flat = pending.pop()
+            if (v.id, is_flat) in seen:
+                continue
+            seen.add((v.id, is_flat))
             if v.id in self.outside or v.kind in (OpKind.LEAF, OpKind.PRODUCT):
                 continue
             if v.id in self.roots:
@@ -314,9 +326,12 @@ class _Builder:
         values: dict[int, Value] = {}
         for entry in self.entries[level]:
             mine = self._space(entry)
-            pending = self._operands(entry)
+            pending, seen = self._operands(entry), set[int]()
             while pending:
                 v = pending.pop()
+                if v.id in seen:
+                    continue
+                seen.add(v.id)
                 if v.id in self.outside or v.kind in (OpKind.LEAF, OpKind.PRODUCT) or v.id in self.roots:
                     continue
                 if v.rule.expensive and not is_wide(v):

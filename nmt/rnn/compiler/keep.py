@@ -11,6 +11,7 @@ named may be decided individually (`Keep`).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Literal
 
 from nmt.errors import NMTError
@@ -45,6 +46,7 @@ def choose_kept(
     def there(v: Value) -> bool:
         return v.kind is OpKind.LEAF or v.id in available or v.id in kept
 
+    @cache  # until more is kept
     def reachable(v: Value, again: bool = recompute == "gates") -> bool:
         if there(v):
             return True
@@ -55,6 +57,7 @@ def choose_kept(
         cheap = cheap and (again or not v.rule.expensive or _is_spread(v))
         return cheap and all(reachable(a, again) for a in v.args)
 
+    @cache
     def ensure(v: Value) -> None:
         if there(v) or reachable(v):
             return
@@ -73,6 +76,7 @@ def choose_kept(
                 f"keep: {name} must be True, for it reads a sum over units or positions, got False; leave it out"
             )
         kept[v.id] = v
+        reachable.cache_clear()
 
     for v in operands:
         if v.id < num_forward and not there(v) and not ((recompute == "gates" or v.id in recomputed) and reachable(v)):
@@ -87,6 +91,7 @@ def _is_spread(v: Value) -> bool:
     """Return whether a value has more numbers for each row than any value in memory it is computed from: one of named
     axes, broadcast against each other, is recomputed like one of source positions and features."""
 
+    @cache
     def widest(of: Value) -> int:
         if of.kind is OpKind.ELEMENTWISE:
             return max((widest(a) for a in of.args), default=0)

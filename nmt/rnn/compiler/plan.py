@@ -24,7 +24,7 @@ from nmt.rnn.compiler.program import (
     Program,
     StoredValue,
     in_block,
-    memory_of,
+    memory_read,
     outlasting,
     with_places,
 )
@@ -249,14 +249,8 @@ def _reads_again(program: Program) -> bool:
             pending.append(step.x)
         else:
             pending += [a for nest in step.nests for e in nest.entries for a in (e.value, *e.value.args)]
-    found = set[PlaceKind]()
-    while pending:
-        base, _ = memory_of(pending.pop(), program.places)
-        if base.id in program.places:
-            found.add(program.places[base.id].kind)
-        else:
-            pending.extend(base.args)
-    return bool(found & {PlaceKind.AGAIN, PlaceKind.AGAIN_NEXT})
+    kinds = {program.places[base.id].kind for _, base, _ in memory_read(pending, program.places)}
+    return bool(kinds & {PlaceKind.AGAIN, PlaceKind.AGAIN_NEXT})
 
 
 def _read(one: Pass, sinks: list[PlacedSink], before: dict[int, Place]) -> set[str]:

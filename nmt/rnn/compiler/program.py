@@ -132,11 +132,14 @@ def memory_of(v: Value, places: Mapping[int, Place]) -> tuple[Value, int]:
 
 
 def memory_read(values: Iterable[Value], places: Mapping[int, Place]) -> Iterator[tuple[Value, Value, int]]:
-    """Yield what is read from memory to compute values: each with the value in whose memory it lies, and its first
-    column there (see `memory_of`). What is in no memory is computed from its arguments."""
-    pending = list(values)
+    """Yield what is read from memory to compute values, once each: with the value in whose memory it lies, and its
+    first column there (see `memory_of`). What is in no memory is computed from its arguments."""
+    pending, seen = list(values), set[int]()
     while pending:
         v = pending.pop()
+        if v.id in seen:
+            continue
+        seen.add(v.id)
         base, start = memory_of(v, places)
         if base.id in places:
             yield v, base, start

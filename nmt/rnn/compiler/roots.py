@@ -5,6 +5,7 @@ A root is a value and the place it is written to. Everything else is computed on
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -131,5 +132,16 @@ def backward_roots(
 
 
 def _terms(v: Value) -> list[Value]:
-    """Return the terms of a sum; each may be computed at another time, and memory accumulates them."""
-    return [t for a in v.args for t in _terms(a)] if v.op == "add" else [v]
+    """Return the terms of a sum; each may be computed at another time, and memory accumulates them. A sum within it that
+    is added more than once remains one term."""
+    times, pending = Counter[int](), [v]
+    while pending:
+        one = pending.pop()
+        if one.op == "add":
+            pending += [a for a in set(one.args) if not times[a.id]]
+            times.update(a.id for a in one.args)
+
+    def divided(one: Value) -> list[Value]:
+        return [t for a in one.args for t in divided(a)] if one.op == "add" and times[one.id] <= 1 else [one]
+
+    return divided(v)

@@ -22,7 +22,8 @@ from nmt.storage.saved_model import load_saved_model
 from tests.exporting.web.hosts import NODE, needs_node, run_script
 from tests.saved_models import sentences, write_folder
 
-LINES = [*sentences(40, seed=3), "", "   ", "ka  ra ☃ lo", "x" * 40, "kara " * 60]
+BREAKS = ["kara\nlo", "ka\r\nra lo", "\x1ckara lo\x85", "kara\u2028 \n", "\ufeff\nkara lo", "ka\x1fra", "ka\x85\tlo"]
+LINES = [*sentences(40, seed=3), "", "   ", "ka  ra ☃ lo", "x" * 40, "kara " * 60, *BREAKS]
 GRU = {"rnn_type": "gru", "num_layers": 2, "residual": True}
 TIED = {"conditional": True, "embeddings": {"embedding_dim": 6}}
 MODELS = {
