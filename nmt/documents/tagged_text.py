@@ -174,13 +174,33 @@ def tagged_passage(
 
 def with_escaped_tags(tokens: Iterable[Token]) -> list[Token]:
     """Return the tokens of XML with tags of HTML that are written as text, `&lt;b&gt;`, as tags."""
-    return unclosed_alone([*_escaped_tags(tokens)])
+    return unclosed_alone(_opaque_whole(_escaped_tags(tokens)))
 
 
 def unclosed_alone(tokens: list[Token]) -> list[Token]:
     """Return the tokens with opening tags whose name no tag closes, such as the placeholder <file>, as single marks."""
     closed = {token.name for token in tokens if token.kind == "close"}
     return [replace(one, kind="alone") if one.kind == "open" and one.name not in closed else one for one in tokens]
+
+
+def _opaque_whole(tokens: Iterable[Token]) -> list[Token]:
+    """Return the tokens with elements such as `&lt;code&gt;`, whose content is kept, merged to one token each."""
+    found: list[Token] = []
+    inner: list[Token] = []  # the element, from its start
+    opened: list[str] = []
+    for token in tokens:
+        if not inner and not (token.kind == "open" and token.name[:1] == "&" and token.name[1:] in OPAQUE):
+            found.append(token)
+            continue
+        inner.append(token)
+        if token.kind == "open":
+            opened.append(token.name)
+        elif token.kind == "close" and opened.pop() != token.name:  # elements that cross stay tags
+            found, inner, opened = found + inner, [], []
+        elif not opened:
+            found.append(Token("alone", "".join(one.raw for one in inner), token.name))
+            inner = []
+    return found + inner
 
 
 def _escaped_tags(tokens: Iterable[Token]) -> Iterator[Token]:
