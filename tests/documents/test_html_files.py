@@ -18,7 +18,7 @@ PAGE = """<!DOCTYPE html>
 <script title="no">var alt = "no";</script></head>
 <body><nav aria-label="main menu" data-name="no no"><a href="/x" title="go home">home</a></nav>
 <p>press <img src="b.png" alt="the red button"> now or <abbr title=hypertext>ht</abbr> later</p>
-<form><input type="search" name="q" placeholder="search here" value="no no"><input type=submit value="send no">
+<form><input type="search" name="q" placeholder="search here" value="no no"><input type=submit name=a value="send no"><input type=submit value="send all">
 <input type=reset value="empty all"><textarea placeholder='your "name" &amp; town'>no no</textarea>
 <select><optgroup label="north side"><option value="no" label="first town">one</option></optgroup></select></form>
 <table><tr><th abbr="cost">the cost</th></tr></table><video><track label="with sound" src=c.vtt></video>
@@ -48,7 +48,7 @@ class Reader(HTMLParser):
 
 SHOWN = {
     "we sell \"red\" shoes", "our shop", "main menu", "go home", "the red button", "hypertext", "search here",
-    "empty all", 'your "name" & town', "north side", "first town", "cost", "with sound", "a listing", "a chart",
+    "empty all", "send all", 'your "name" & town', "north side", "first town", "cost", "with sound", "a listing", "a chart",
 }  # fmt: skip
 
 
