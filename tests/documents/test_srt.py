@@ -34,7 +34,10 @@ def translated(text, order=forward, change=str.upper):
         ("♪ one two ♪\n♪ three four ♪", "♪ TWO ONE ♪\n♪ FOUR THREE ♪"),
         ("<i>♪ one two\nthree ♪\n♪ four five ♪</i>", "<i>♪ THREE\nTWO ONE ♪\n♪ FIVE FOUR ♪</i>"),
         ("<v Ann>one two\n<v Bob>three four", "<v Ann>TWO ONE\n<v Bob>FOUR THREE"),
-        ("<v.loud Ann>one two</v>\n<v Bob>three\nfour five</v>", "<v.loud Ann>TWO ONE</v>\n<v Bob>FIVE\nFOUR THREE</v>"),
+        (
+            "<v.loud Ann>one two</v>\n<v Bob>three\nfour five</v>",
+            "<v.loud Ann>TWO ONE</v>\n<v Bob>FIVE\nFOUR THREE</v>",
+        ),
     ],
 )
 def test_each_speaker_keeps_the_own_words_and_line(text, expected):
@@ -148,7 +151,9 @@ def test_readings_of_ruby_in_subtitles_are_kept():
     )
 
 
-@pytest.mark.parametrize("text", ["[one two]", "(one two)", "<i>[one two]</i>", r"{\an8}(one two)", "- [one two]", "[one\ntwo]"])
+@pytest.mark.parametrize(
+    "text", ["[one two]", "(one two)", "<i>[one two]</i>", r"{\an8}(one two)", "- [one two]", "[one\ntwo]"]
+)
 def test_a_sound_stays_in_brackets(text):
     """The brackets of `[Music]` were words, which the model might lose."""
     (passage,) = read_document(f"1\n{TIMES}\n{text}\n".encode(), "srt").passages
