@@ -23,6 +23,8 @@ from nmt.documents.written import quotes_doubled, written
 _SYMBOLS = "¶§†‡•·#*"
 _MOST_SYMBOLS = 20
 """The maximum number of characters in an element around nothing but symbols."""
+_KEYS = re.compile(r"\s*+(?:[-+/>\u2013\u2192]|&gt;)?+\s*+")
+"""What is written between keys."""
 _XML_ENTITIES = frozenset(("amp", "lt", "gt", "quot", "apos"))
 _LINES = re.compile(r"((?:\r?\n|\t|&#(?:9|10|13|[xX]0*[9aAdD]);)+)")
 """Line breaks and tabs, which in XML may be written as references."""
@@ -41,7 +43,7 @@ def html_tokens(text: str, ignored: frozenset[str] = frozenset(), *, is_xml: boo
         return xml_kinds.get(pieces[n].kind, "alone") if is_xml else _html_kind(pieces[n])
 
     tokens = tokens_of(text, pieces, kept, kind_of, is_xml=is_xml)
-    return _symbols_whole(notes_whole(tokens, lambda token: token.name == "sup"))
+    return _keys_whole(_symbols_whole(notes_whole(tokens, lambda token: token.name == "sup")))
 
 
 def kept_starts(pieces: list[Piece], text: str, ignored: frozenset[str] = frozenset()) -> set[int]:
@@ -126,6 +128,18 @@ def _symbols_whole(tokens: list[Token]) -> list[Token]:
     return found
 
 
+def _keys_whole(tokens: Iterable[Token]) -> list[Token]:
+    """Return the tokens with keys that are pressed together, `<kbd>Ctrl</kbd>+<kbd>C</kbd>`, merged to one token."""
+    found: list[Token] = []
+    for token in tokens:
+        found.append(token)
+        if len(found) < 3 or not token.kind == found[-3].kind == "alone" or found[-2].kind != "text":
+            continue
+        if token.name.lstrip("&") == "kbd" == found[-3].name.lstrip("&") and _KEYS.fullmatch(found[-2].raw):
+            found[-3:] = [replace(token, raw=found[-3].raw + found[-2].raw + token.raw)]
+    return found
+
+
 def _is_symbols(raw: str) -> bool:
     """Return whether a text has symbols, but no words and no punctuation that ends or divides sentences."""
     if len(raw) > 10 * _MOST_SYMBOLS or len(text := html.unescape(raw)) > _MOST_SYMBOLS:
@@ -174,13 +188,33 @@ def tagged_passage(
 
 def with_escaped_tags(tokens: Iterable[Token]) -> list[Token]:
     """Return the tokens of XML with tags of HTML that are written as text, `&lt;b&gt;`, as tags."""
-    return unclosed_alone([*_escaped_tags(tokens)])
+    return unclosed_alone(_keys_whole(_opaque_whole(_escaped_tags(tokens))))
 
 
 def unclosed_alone(tokens: list[Token]) -> list[Token]:
     """Return the tokens with opening tags whose name no tag closes, such as the placeholder <file>, as single marks."""
     closed = {token.name for token in tokens if token.kind == "close"}
     return [replace(one, kind="alone") if one.kind == "open" and one.name not in closed else one for one in tokens]
+
+
+def _opaque_whole(tokens: Iterable[Token]) -> list[Token]:
+    """Return the tokens with elements such as `&lt;code&gt;`, whose content is kept, merged to one token each."""
+    found: list[Token] = []
+    inner: list[Token] = []  # the element, from its start
+    opened: list[str] = []
+    for token in tokens:
+        if not inner and not (token.kind == "open" and token.name[:1] == "&" and token.name[1:] in OPAQUE):
+            found.append(token)
+            continue
+        inner.append(token)
+        if token.kind == "open":
+            opened.append(token.name)
+        elif token.kind == "close" and opened.pop() != token.name:  # elements that cross stay tags
+            found, inner, opened = found + inner, [], []
+        elif not opened:
+            found.append(Token("alone", "".join(one.raw for one in inner), token.name))
+            inner = []
+    return found + inner
 
 
 def _escaped_tags(tokens: Iterable[Token]) -> Iterator[Token]:

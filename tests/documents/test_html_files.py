@@ -18,7 +18,8 @@ PAGE = """<!DOCTYPE html>
 <script title="no">var alt = "no";</script></head>
 <body><nav aria-label="main menu" data-name="no no"><a href="/x" title="go home">home</a></nav>
 <p>press <img src="b.png" alt="the red button"> now or <abbr title=hypertext>ht</abbr> later</p>
-<form><input type="search" name="q" placeholder="search here" value="no no"><input type=submit value="send no">
+<form><input type="search" name="q" placeholder="search here" value="no no"><input type=submit name=a value="send no">
+<input type=submit value="send all">
 <input type=reset value="empty all"><textarea placeholder='your "name" &amp; town'>no no</textarea>
 <select><optgroup label="north side"><option value="no" label="first town">one</option></optgroup></select></form>
 <table><tr><th abbr="cost">the cost</th></tr></table><video><track label="with sound" src=c.vtt></video>
@@ -48,7 +49,8 @@ class Reader(HTMLParser):
 
 SHOWN = {
     "we sell \"red\" shoes", "our shop", "main menu", "go home", "the red button", "hypertext", "search here",
-    "empty all", 'your "name" & town', "north side", "first town", "cost", "with sound", "a listing", "a chart",
+    "empty all", "send all",
+    'your "name" & town', "north side", "first town", "cost", "with sound", "a listing", "a chart",
 }  # fmt: skip
 
 
@@ -90,3 +92,13 @@ def both(content):
 @pytest.mark.parametrize("piece", ["<img alt=a>", "<p title='", "<p alt title", "<pre title=a>", "\x02", "<b title=a>"])
 def test_time_grows_in_line(piece):
     assert grows_in_line(lambda n: (piece * n).encode(), both, 300)
+
+
+@pytest.mark.parametrize("between", ["+", " + ", "&gt;", " → ", "-", "/", " "])
+def test_keys_that_are_pressed_together_stay_together(between):
+    """The sign between keys was a word, which the model might lose or move."""
+    keys = f"<kbd>Ctrl</kbd>{between}<kbd>Shift</kbd>{between}<kbd>a</kbd>"
+    document = read_document(f"<p>press {keys} or <kbd>b</kbd> now</p>".encode(), "html")
+    new = [p.joined([by_words(s.asked, backward) for s in p.sentences]) for p in document.passages]
+    assert [s.text for p in document.passages for s in p.sentences] == ["press  or  now"]
+    assert keys in document.write(new).decode() and "<kbd>b</kbd>" in document.write(new).decode()

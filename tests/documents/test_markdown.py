@@ -263,3 +263,39 @@ def test_blocks_of_dialects_stay(text, expected):
     for end in ("\n", "\r\n"):
         assert same(text.replace("\n", end).encode()) == text.replace("\n", end).encode()
         assert translated(text.replace("\n", end), backward, str.upper) == expected.replace("\n", end)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[![one two](a.svg)](b) [![three four](c.svg)](d) ![five six](e.svg)",
+        "[![one two](a.svg)](b)[![three four](c.svg)](d)",
+        "[![one two][a]][b] [![three four][c]][d]",
+        "[one two](a) | [three four](b) | [five six](c)",
+        "[one two](a) · [three four][b]",
+    ],
+)
+def test_badges_and_rows_of_links_are_separate_texts(line):
+    """The texts of badges became one sentence, and the badges changed places."""
+    text = f"{line}\none\n\n[a]: a\n[b]: b\n[c]: c\n[d]: d\n"
+    sentences = [s.text for p in read_document(text.encode(), "markdown").passages for s in p.sentences]
+    assert sentences == [*re.findall(r"\w+ \w+", line), "one"]
+    expected = re.sub(r"(\w+) (\w+)", r"\2 \1", line) + text[len(line) :]
+    assert translated(text, backward, str.title) == re.sub(
+        r"\b(one|two|three|four|five|six)\b", lambda one: one[0].title(), expected
+    )
+
+
+@pytest.mark.parametrize(
+    "text, word, expected",
+    [
+        ("one *two* ~~three~~ four", 0, "~~ONE~~"),
+        ("one *two* ~~three~~ four", 2, "~~THREE~~"),
+        ("one *two* with **three** four", 0, "**ONE**"),
+        ("one *two* with **three** four", 1, "*TWO*"),
+        ("one [*two*](a) __three__", 2, "[](a)__THREE__"),
+    ],
+)
+def test_emphasis_of_nothing_is_no_asterisks(text, word, expected):
+    """An emphasis whose words the translation lacks was written as `**`: two asterisks, and the next one failed."""
+    assert translated(text, lambda _: [word], str.upper) == expected

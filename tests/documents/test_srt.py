@@ -29,6 +29,15 @@ def translated(text, order=forward, change=str.upper):
         ("– one two\nthree\n— four five", "– THREE\nTWO ONE\n— FIVE FOUR"),
         ("<i>- one two</i>\n- three four", "<i>- TWO ONE</i>\n- FOUR THREE"),
         ("one two\n- three four", "TWO ONE\n- FOUR THREE"),
+        (">> one two\nthree\n>> four five", ">> THREE\nTWO ONE\n>> FIVE FOUR"),
+        (">>> one two", ">>> TWO ONE"),
+        ("♪ one two ♪\n♪ three four ♪", "♪ TWO ONE ♪\n♪ FOUR THREE ♪"),
+        ("<i>♪ one two\nthree ♪\n♪ four five ♪</i>", "<i>♪ THREE\nTWO ONE ♪\n♪ FIVE FOUR ♪</i>"),
+        ("<v Ann>one two\n<v Bob>three four", "<v Ann>TWO ONE\n<v Bob>FOUR THREE"),
+        (
+            "<v.loud Ann>one two</v>\n<v Bob>three\nfour five</v>",
+            "<v.loud Ann>TWO ONE</v>\n<v Bob>FIVE\nFOUR THREE</v>",
+        ),
     ],
 )
 def test_each_speaker_keeps_the_own_words_and_line(text, expected):
@@ -44,6 +53,7 @@ def test_each_speaker_keeps_the_own_words_and_line(text, expected):
         "♪ one two ♪",
         "♪♪ <i>one two</i> ♫",
         "<font color='#ff0000'>one</font> two",
+        ">> one >> two",
         "Tom & one < two",
         "it costs -5 euros",
         "one\ntwo",
@@ -139,3 +149,15 @@ def test_readings_of_ruby_in_subtitles_are_kept():
     assert whole(text, "vtt")[0] == text.replace(
         "he <ruby>said<rt>so</rt></ruby> it", "IT <ruby>SAID<rt>so</rt></ruby> HE"
     )
+
+
+@pytest.mark.parametrize(
+    "text", ["[one two]", "(one two)", "<i>[one two]</i>", r"{\an8}(one two)", "- [one two]", "[one\ntwo]"]
+)
+def test_a_sound_stays_in_brackets(text):
+    """The brackets of `[Music]` were words, which the model might lose."""
+    (passage,) = read_document(f"1\n{TIMES}\n{text}\n".encode(), "srt").passages
+    assert [s.text for s in passage.sentences] == ["one two"]
+    assert translated(text) == text.replace("one", "ONE").replace("two", "TWO")
+    (passage,) = read_document(f"1\n{TIMES}\n[one] two [three]\n".encode(), "srt").passages
+    assert [s.text for s in passage.sentences] == ["[one] two [three]"]

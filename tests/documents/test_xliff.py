@@ -11,6 +11,7 @@ from nmt.documents.limits import Limits
 from nmt.errors import DataError
 from nmt.inference.translation import Translation
 from tests.documents.growth import grows_in_line
+from tests.documents.test_passages import backward, by_words
 
 
 def whole(units, head='version="1.2"', file='source-language="en" target-language="de"'):
@@ -261,3 +262,74 @@ def test_strict_writes_nothing_and_without_it_a_warning_is_given(tmp_path):
     assert "a.xlf: left untranslated: 1 ICU messages that cannot be read" in result.stderr
     result = CliRunner().invoke(translate, [str(folder), str(source), "--strict"])
     assert result.exit_code == 2 and "--strict is for a document" in result.output
+
+
+def code(name, is_end=False):
+    """Return a code of XLIFF 1.2 as Angular writes it."""
+    tag = f"&lt;{'/' * is_end}{name} class=&quot;a&quot;&gt;"
+    return f'<x id="{"CLOSE" if is_end else "START"}_TAG" ctype="x-{name}" equiv-text="{tag}"/>'
+
+
+LISTED = code("ul") + code("li") + "one man" + code("li", True) + code("li") + "two men" + code("li", True)
+
+
+@pytest.mark.parametrize(
+    "source, read",
+    [
+        (LISTED + code("ul", True), ["one man", "two men"]),
+        ('one man<x id="LINE_BREAK" ctype="lb" equiv-text="&lt;br/&gt;"/>two men', ["one man", "two men"]),
+        ('one man<x id="LINE_BREAK" ctype="lb"/>two men', ["one man", "two men"]),
+        ('one man<ph id="1">&lt;br/></ph>two men', ["one man", "two men"]),
+        ('one man<x id="CLOSE_PARAGRAPH" ctype="x-p"/><x id="START_PARAGRAPH" ctype="x-p"/>two', ["one man", "two"]),
+        (f"press {code('kbd')}Ctrl+S{code('kbd', True)} now", ["press  now"]),
+        ("press &lt;code&gt;Ctrl+S&lt;/code&gt; now", ["press  now"]),
+        ("press <bpt id='1'>&lt;kbd></bpt>Ctrl+S<ept id='1'>&lt;/kbd></ept> now", ["press  now"]),
+        ('one <x id="START_TAG" equiv-text="{{ a }}"/> man', ["one  man"]),
+    ],
+)
+def test_codes_divide_texts_as_the_tags_that_they_stand_for(source, read):
+    """The items of a list were one text, `one mantwo men`."""
+    document = read_document(whole(f"<trans-unit><source>{source}</source></trans-unit>").encode(), "xliff")
+    assert [s.text for p in document.passages for s in p.sentences] == read
+    found = translated(whole(f"<trans-unit><source>{source}</source></trans-unit>"), change=lambda text: f"{text}.")
+    assert found.count("Ctrl+S") == 2 * source.count("Ctrl+S")
+
+
+def test_codes_of_version_2_divide_texts_as_the_tags_that_they_stand_for():
+    items = "".join(f'<pc id="{n}" dispStart="&lt;li&gt;" dispEnd="&lt;/li&gt;">{n} man</pc>' for n in (1, 2))
+    key = '<pc id="3" equivStart="START_TAG_KBD" dispStart="&lt;kbd&gt;" dispEnd="&lt;/kbd&gt;">Ctrl</pc>'
+    brk = '<ph id="4" equiv="LINE_BREAK" disp="&lt;br/&gt;"/><ph id="5" type="fmt" subType="xlf:lb"/>'
+    bold = '<pc id="6" dispStart="&lt;b&gt;" dispEnd="&lt;/b&gt;">two</pc>'
+    source = f"{items}push {key} now{brk}one {bold} men"
+    document = read_document(whole_2(f"<segment><source>{source}</source></segment>").encode(), "xliff")
+    assert [s.text for p in document.passages for s in p.sentences] == ["1 man", "2 man", "push  now", "one two men"]
+    (passage,) = document.passages
+    new = passage.joined([by_words(s.asked, backward, str.upper) for s in passage.sentences])
+    assert f"{bold.replace('two', 'TWO')}" in new and key in new and brk in new
+
+
+@pytest.mark.parametrize(
+    "start, end",
+    [
+        ('<x id="START_LINK" ctype="x-a" equiv-text="&lt;a>"/>', '<x id="CLOSE_LINK" ctype="x-a" equiv-text="&lt;/a>"/>'),
+        ('<x id="START_LINK_1" ctype="x-a"/>', '<x id="CLOSE_LINK" ctype="x-a"/>'),
+        ('<x id="START_BLOCK_IF" ctype="x-if" equiv-text="@if (a) {"/>', '<x id="CLOSE_BLOCK_IF" ctype="x-if" equiv-text="}"/>'),
+        ('<bpt id="1">[0</bpt>', '<ept id="1">0]</ept>'),
+        ('<bx id="1" rid="7"/>', '<ex id="2" rid="7"/>'),
+        ('<sc id="1"/>', '<ec startRef="1"/>'),
+    ],
+)  # fmt: skip
+def test_paired_codes_surround_their_words(start, end):
+    """An end stood before its start, or two links crossed, if the words changed places."""
+    source = f"one {start}two three{end} four"
+    unit = whole(f"<trans-unit><source>{source}</source></trans-unit>")
+    (passage,) = read_document(unit.encode(), "xliff").passages
+    new = passage.joined([by_words(s.asked, backward, str.upper) for s in passage.sentences])
+    assert new == f"FOUR {start}THREE TWO{end} ONE"
+
+
+def test_a_break_within_a_message_keeps_its_quotes():
+    """Behind a break the apostrophe of a message was not doubled."""
+    source = "{n, plural, other {one '{x}'&lt;br/&gt;two}}"
+    found = translated(whole(f"<trans-unit><source>{source}</source></trans-unit>"), change=lambda text: f"{text}'s")
+    assert found.count("''s") == 2

@@ -94,5 +94,6 @@ def _is_shown(piece: Piece, name: str, text: str) -> bool:
     if name == "content" and piece.name == "meta":
         return not _ABOUT.isdisjoint((value(piece, text, "name").lower(), value(piece, text, "property").lower()))
     if name == "value" and piece.name == "input":
-        return value(piece, text, "type").lower() in ("button", "reset")  # others are sent to the server
+        kind = value(piece, text, "type").lower()  # values of other kinds and of names are sent to the server
+        return kind in ("button", "reset") or (kind == "submit" and "name" not in piece.attributes)
     return not _SHOWN[name] or piece.name in _SHOWN[name]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -53,9 +53,13 @@ _LABEL = re.compile(r"\[([^\[\]]+)\](?:\[\]|(?!\[))")
 """A reference by its text: when the text is translated, its label must be written as well."""
 _LINE_START = re.compile(r"(\[![A-Za-z-]{1,30}\][+-]?)[ \t]*|\*\[[^\[\]]{1,80}\]:[ \t]*")
 """Beginnings of an alert and of an abbreviation's meaning."""
-_BADGES = re.compile(r"(?:\[?!\[[^\[\]]*+\]\([^()]*+\)(?:\]\([^()]*+\))?+[ \t]*+)++")
-"""A line of pictures, such as badges."""
+_TARGET = r"(?:\([^()]*+\)|\[[^\[\]]*+\])"
+_PICTURE = rf"(?:\[!\[[^\[\]]*+\]{_TARGET}\]{_TARGET}|!\[[^\[\]]*+\]{_TARGET})"
+_LINK = rf"\[[^\[\]]*+\]{_TARGET}"
+_ROW = re.compile(rf"(?:{_PICTURE}[ \t]*+)++|{_LINK}(?:[ \t]*+[|\u00b7\u2022][ \t]*+{_LINK})++")
+"""A line of pictures, such as badges, or of links."""
 _CELLS = ("th_open", "td_open")
+_EMPTY = re.compile(r"\x02(\d+)\x03\x04(\d+)\x03")
 _MARK = re.compile(r"[\x02\x04](\d+)\x03")
 _NEIGHBOURS = re.compile(rf"{_ALONE}(\d+){_END}(?={_ALONE}(\d+){_END})")
 _ESCAPES = str.maketrans({sign: f"\\{sign}" for sign in "\\`*_[]<"})
@@ -166,7 +170,7 @@ def _groups(pieces: list[str]) -> Iterator[tuple[int, int, int]]:
         found = _LINE_START.match(piece)
         if found:
             starts[n] = found.end()
-        if _BADGES.fullmatch(piece) or (found and found[1]):
+        if _ROW.fullmatch(piece) or (found and found[1]):
             starts.setdefault(n, 0)
             starts.setdefault(n + 1, 0)
     starts.pop(len(pieces), None)
@@ -199,13 +203,51 @@ def _paragraph(
         escape[ord("&")] = "&amp;"
     if kind in _CELLS:
         escape[ord("|")] = "\\|"
-    passage = tagged_passage(list(_tokens(bare)), splitter, escape=escape)
+    is_row = len(starts) == 1 and _ROW.fullmatch(parts[0]) is not None
+    tokens = [*_divided(_tokens(bare))] if is_row else [*_tokens(bare)]
+    passage = tagged_passage(_emphasis_numbered(tokens, atoms), splitter, escape=escape)
 
     def write(texts: Sequence[str]) -> str:
         new = _BLOCK_START.sub(r"\1\\", texts[0]) if kind == "paragraph_open" else texts[0]
-        return _restored(new, atoms).replace("\n", between)
+        return _restored(_without_empty(new, atoms), atoms).replace("\n", between)
 
     return _Unit(starts[0], ends[-1], [passage], write)
+
+
+def _divided(tokens: Iterator[Token]) -> Iterator[Token]:
+    """Yield the tokens of a row of pictures or links, divided behind each of them."""
+    depth = 0
+    for token in tokens:
+        yield token if depth or token.kind != "text" else replace(token, kind="wall")
+        depth += (token.kind == "open") - (token.kind == "close")
+        if token.kind == "close" and not depth:
+            yield Token("wall", "")
+
+
+def _emphasis_numbered(tokens: list[Token], atoms: list[str]) -> list[Token]:
+    """Return the tokens with starts and ends of emphasis as atoms, so that they are told from other asterisks; add them
+    to `atoms`."""
+    found = []
+    for token in tokens:
+        if token.kind in ("open", "close") and token.raw == token.name and token.raw[0] in "*_~":
+            atoms.append(token.raw)
+            sign = _ALONE if token.kind == "open" else _CLOSE
+            token = replace(token, raw=f"{sign}{len(atoms) - 1}{_END}")
+        found.append(token)
+    return found
+
+
+def _without_empty(text: str, atoms: list[str]) -> str:
+    """Return a text without emphasis of nothing, which would be read as asterisks."""
+
+    def kept(found: re.Match[str]) -> str:
+        one, other = atoms[int(found[1])], atoms[int(found[2])]
+        return "" if one == other and one[0] in "*_~" else found[0]
+
+    former = ""
+    while former != text:
+        former, text = text, _EMPTY.sub(kept, text)
+    return text
 
 
 def _restored(text: str, atoms: list[str]) -> str:

@@ -11,6 +11,8 @@ from itertools import pairwise
 from nmt.documents.document import Document, File
 from nmt.documents.encodings import utf8_text
 from nmt.documents.formats.loose_tags import as_loose, loose_passage
+from nmt.documents.passage import Passage
+from nmt.documents.sentences import Splitter
 from nmt.errors import DataError
 
 _TIME = r"(?:\d{1,3}\s?:\s?)?\d{1,3}\s?:\s?\d{1,2}(?:\s?[,.:]\s?\d{1,9})?"
@@ -22,10 +24,16 @@ _TIMES = re.compile(
 _BROKEN = re.compile(r"\A[\s\ufeff]*\d+\s*:[^\s>]{0,20}\s?-->")
 """A line that begins as one of times."""
 _NUMBER = re.compile(r"\A[\s\ufeff]*\d+\s*")
-_SPEAKER = re.compile(r"((?:<[^<>]*>|\{[^{}]*\}|\s)*[-\u2010-\u2015]+[ \t]*)(?=[^\s\d-])")
-"""The dash at the beginning of a speaker's line, after tags if there are any."""
-_MARKS = r"\{\\[^{}]*\}|<[\d:.]+>|[\u2669-\u266f]+"
-"""Codes of Advanced SubStation such as {\\an8}, times of words in WebVTT, and music signs."""
+_TAGS = r"(?:<[^<>]*>|\{[^{}]*\}|\s)*"
+_ARROWS = r">{2,3}|(?:&gt;){2,3}"
+_SPEAKER = re.compile(rf"({_TAGS}(?:[-\u2010-\u2015]+[ \t]*(?=[^\s\d-])|(?:{_ARROWS})[ \t]*))(?=\S)")
+"""The dash or the arrows at the beginning of a speaker's line, after tags if there are any."""
+_VOICE = re.compile(r"\s*<v[.\s]")
+_VERSE = re.compile(rf"{_TAGS}[\u2669-\u266f]")
+_VERSE_END = re.compile(rf"[\u2669-\u266f]{_TAGS}\Z")
+_SOUND = re.compile(rf"{_TAGS}(?:\[[^\[\]()]+\]|\([^\[\]()]+\)){_TAGS}")
+_MARKS = rf"\{{\\[^{{}}]*\}}|<[\d:.]+>|[\u2669-\u266f]+|{_ARROWS}"
+"""Codes of Advanced SubStation such as {\\an8}, times of words in WebVTT, music signs, and the arrows of speakers."""
 _WORD = re.compile(r"(?:<[^<>]*>|\{\\[^{}]*\}|[^\s<{]|<|\{)+")
 
 
@@ -62,10 +70,7 @@ def read(file: File) -> Document:
             left["cues without times that can be read"] += any(map(str.isalpha, "".join(lines[n + 1 : last])))
     if not cues and text.strip() and not is_vtt:
         raise DataError(f"{name}: must be SubRip with lines of times such as 00:00:01,000 --> 00:00:02,000, got none")
-    passages = [
-        loose_passage("".join(lines[one.first : one.last])[len(one.dash) :], splitter, is_lines=False, marks=_MARKS)
-        for one in parts
-    ]
+    passages = [_passage("".join(lines[one.first : one.last])[len(one.dash) :], splitter) for one in parts]
 
     def write(found: Sequence[str]) -> bytes:
         out = list(lines)
@@ -79,6 +84,12 @@ def read(file: File) -> Document:
         return encoding.encoded("".join(out))
 
     return Document(passages, write, left)
+
+
+def _passage(text: str, splitter: Splitter | None) -> Passage:
+    """Return the passage of a part; the brackets around a sound such as `[Music]` are marks."""
+    marks = rf"{_MARKS}|[\[\]()]" if _SOUND.fullmatch(text) else _MARKS
+    return loose_passage(text, splitter, is_lines=False, marks=marks)
 
 
 def _end_of_text(lines: Sequence[str], first: int, after: int) -> int:
@@ -99,9 +110,11 @@ def _blocks(lines: Sequence[str], first: int, last: int) -> list[tuple[int, int]
 
 
 def _speakers(lines: Sequence[str], first: int, last: int) -> list[_Part]:
-    """Return the parts of a subtitle; each line with a dash begins one."""
+    """Return the parts of a subtitle; each line with a dash or a voice begins one, and so does each verse of a song."""
     dashes = {n: found[1] for n in range(first, last) if (found := _SPEAKER.match(lines[n]))}
-    starts = sorted({first, *dashes} - {last}) if first < last else []
+    verses = {n for n in range(first + 1, last) if _VERSE.match(lines[n]) and _VERSE_END.search(lines[n - 1])}
+    voices = {n for n in range(first, last) if _VOICE.match(lines[n])}
+    starts = sorted({first, *dashes, *verses, *voices} - {last}) if first < last else []
     return [_Part(a, b, dashes.get(a, "")) for a, b in pairwise([*starts, last])]
 
 

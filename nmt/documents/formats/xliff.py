@@ -10,6 +10,7 @@ from html import unescape
 from nmt.documents.document import Document, File
 from nmt.documents.encodings import xml_as_utf8
 from nmt.documents.formats.loose_tags import as_loose, loose_passage
+from nmt.documents.formats.xliff_codes import CODES, with_codes
 from nmt.documents.formats.xml_places import Element, prefix_of, replaced, tag_end, trees, with_attribute, without_cdata
 from nmt.documents.passage import Passage
 from nmt.documents.sentences import Splitter
@@ -17,8 +18,6 @@ from nmt.documents.tagged_text import html_tokens, tagged_passage, with_escaped_
 from nmt.documents.tokens.token import reasons_of
 from nmt.errors import DataError
 
-_OPAQUE = frozenset({"ph", "bpt", "ept", "it", "x", "bx", "ex", "cp", "pc-start", "sc", "ec"})
-"""Inline elements whose content is code of the original format (XLIFF 1.2, 2.3; 2.0, 4.3)."""
 _TAG = re.compile(r"<[^<>]*>")
 _UNTRANSLATED = ("new", "needs-translation", "initial")
 _LANGUAGES = {"xliff": ("srcLang", "trgLang"), "file": ("source-language", "target-language")}
@@ -125,7 +124,7 @@ def _unit(
     if text is not None:
         return _Unit(whole, source, target, behind, loose_passage(text, splitter, is_lines=True), cdata=True)
     is_lines = _nearest(source, "space") == "preserve"
-    tokens = with_escaped_tags(html_tokens(without_cdata(raw), _OPAQUE, is_xml=True))
+    tokens = with_escaped_tags(with_codes(html_tokens(without_cdata(raw), CODES, is_xml=True)))
     passage = tagged_passage([replace(one, is_lines=is_lines) for one in tokens], splitter)
     return _Unit(whole, source, target, behind, passage, cdata=False)
 
@@ -136,7 +135,7 @@ def _text_of(one: Element | None, content: bytes) -> str:
         return ""
     parts, at = [], one.inner
     for child in sorted(_within(one), key=lambda child: child.start):
-        if child.name in _OPAQUE and child.start >= at:
+        if child.name in CODES and child.start >= at:
             parts.append(content[at : child.start])
             at = child.end
     raw = without_cdata(b"".join([*parts, content[at : one.inner_end]]).decode())

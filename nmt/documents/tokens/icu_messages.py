@@ -176,7 +176,7 @@ def _piece(token: Token, raw: str, span: _Span | None) -> Token:
         if raw == "''" and span is not None and span.kind == "text":
             token = replace(token, name="'")
     elif span is not None and span.kind == "text":
-        return token  # a tag within a text
+        return replace(token, syntax=span.syntax)  # a tag within a text
     return token if span is None else replace(token, kind=span.kind, syntax=span.syntax, left=span.left)
 
 
