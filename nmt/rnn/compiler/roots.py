@@ -132,8 +132,8 @@ def backward_roots(
 
 
 def _terms(v: Value) -> list[Value]:
-    """Return the terms of a sum; each may be computed at another time, and memory accumulates them. A sum within it that
-    is added more than once remains one term."""
+    """Return the terms of a sum; each may be computed at another time, and memory accumulates them. A sum within it
+    that is added more than once remains one term."""
     times, pending = Counter[int](), [v]
     while pending:
         one = pending.pop()
