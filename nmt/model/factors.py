@@ -59,9 +59,9 @@ class SourceFactors:
         first = width_of_units = d.shape[-1] - sum(self._widths)
         with operation("src factors: gradient"):
             for name, width, numbers in zip(self.names, self._widths, self._numbers(ids), strict=True):
-                part = device.xp.empty((numbers.size, width), d.dtype)
+                part = device.xp.empty((*d.shape[:-1], width), d.dtype)
                 device.take_columns(d, first, part, threads)
-                device.embedding_gradient(numbers, part, gradients[name], 1.0, threads)
+                device.embedding_gradient(numbers, part.reshape(-1, width), gradients[name], 1.0, threads)
                 first += width
             of_units = device.xp.empty((*d.shape[:-1], width_of_units), d.dtype)
             device.take_columns(d, 0, of_units, threads)
