@@ -27,7 +27,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from _machine import describe
 from _peer import Peer
-from levels import note
 from peak import measure_peak
 
 _HERE = Path(__file__).parent
@@ -178,7 +177,7 @@ def main() -> None:
     try:
         for case in CASES:
             if case.startswith(tuple(args.cases.split(","))):
-                note(case)
+                print(case, file=sys.stderr, flush=True)
                 records += run_case(case, peers, args)
     finally:
         for peer in peers.values():
