@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from codecs import getincrementaldecoder
+from collections import deque
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, groupby, pairwise
@@ -227,6 +228,10 @@ class _Copy:
     is_taken: bool = False
 
 
+_Copies = dict[tuple[str, int | None], deque[_Copy]]
+"""Copies of each text, in order: those in words aligned to a source word, and all of them (None)."""
+
+
 class _Keeper:
     def __init__(self, found: TargetWords, source: str, translation: str) -> None:
         self._found, self._source, self._text = found, source, translation
@@ -235,6 +240,8 @@ class _Keeper:
         self._of_source: dict[int, list[TargetWord]] = {}
         for word in found.words:
             self._of_source.setdefault(word.source, []).append(word)
+        self._translated = sorted(number for number in self._of_source if number != NOWHERE)
+        self._count = len(found.words)  # of words that are not gone
         # Nothing is put between words of digits, which may be a single number: 10 000.
         self._digits_start = self._over_digits(found.words, 0)
         self._digits_end = self._over_digits(found.words[::-1], -1)
@@ -258,7 +265,7 @@ class _Keeper:
         for one in placeholders:
             if not one.is_number:
                 groups.setdefault(word_at(self._found.spans, one.start), []).append(one)
-        copies = self._copies({one.text for group in groups.values() for one in group}) if groups else {}
+        copies: _Copies = self._copies({one.text for group in groups.values() for one in group}) if groups else {}
         lost = [number for number, group in groups.items() if not self._take(group, copies, number)]
         lost = [number for number in lost if not self._take(groups[number], copies, None)]
         if numbers:
@@ -266,39 +273,43 @@ class _Keeper:
         for number in lost:
             self._put(number, groups[number])
         for text in {one.text for group in groups.values() for one in group if one.kind is not Kind.SYMBOL}:
-            self._edits += [(copy.start, copy.end, "") for copy in copies[text] if not copy.is_taken]
+            self._edits += [(copy.start, copy.end, "") for copy in copies.get((text, None), ()) if not copy.is_taken]
         self._apply()
 
     def _word(self, at: int) -> TargetWord:
         """Return the word of the translation with a character."""
         return self._found.words[bisect_right(self._ends, at)]
 
-    def _copies(self, texts: Set[str]) -> dict[str, list[_Copy]]:
+    def _copies(self, texts: Set[str]) -> _Copies:
         """Return where the translation has each of these texts; a part of a longer one is not counted."""
-        found: dict[str, list[_Copy]] = {text: [] for text in texts}
+        found: _Copies = {}
         pattern = "|".join(re.escape(text) for text in sorted(texts, key=len, reverse=True))
         for one in re.finditer(pattern, re.sub(r"\s", " ", self._text)):
-            found[one[0]].append(_Copy(*one.span(), self._word(one.start())))
+            copy = _Copy(*one.span(), self._word(one.start()))
+            for number in (copy.word.source, None):
+                found.setdefault((one[0], number), deque()).append(copy)
             if self._text[slice(*one.span())] != one[0]:  # its spaces are others
                 self._edits.append((*one.span(), one[0]))
         return found
 
-    def _take(self, group: list[Placeholder], copies: dict[str, list[_Copy]], number: int | None) -> bool:
+    def _take(self, group: list[Placeholder], copies: _Copies, number: int | None) -> bool:
         """Take a copy of each placeholder of a source word: in words aligned to the word `number`, or in any. Return
         whether all are there."""
-        taken: list[_Copy] = []
+        taken: list[tuple[deque[_Copy], _Copy]] = []
         for one in group:
-            for copy in copies[one.text]:
-                if not copy.is_taken and number in (None, copy.word.source):
-                    copy.is_taken = True
-                    taken.append(copy)
-                    break
+            waiting = copies.get((one.text, number), deque())
+            while waiting and waiting[0].is_taken:
+                waiting.popleft()
+            if waiting:
+                taken.append((waiting, waiting.popleft()))
+                taken[-1][1].is_taken = True
         if is_whole := len(taken) == len(group):
-            for copy in taken:
+            for _, copy in taken:
                 copy.word.kept = True
         else:
-            for copy in taken:
+            for waiting, copy in reversed(taken):
                 copy.is_taken = False
+                waiting.appendleft(copy)
         return is_whole
 
     def _keep_numbers(self, placeholders: Sequence[Placeholder]) -> None:
@@ -339,7 +350,7 @@ class _Keeper:
         )
         new = TargetWord(self._source[core], number, kept=True)
         own = [word for word in self._of_source.get(number, ()) if not word.kept and not word.is_gone]
-        is_all = len(own) == sum(not word.is_gone for word in self._found.words) and len(self._found.spans) > 1
+        is_all = len(own) == self._count and len(self._found.spans) > 1
         kept = self._source[group[0].start : group[-1].end]
         if not self._found.is_aligned:  # only what resembles it
             signs = {c for c in kept if not c.isalnum() and c not in f"{_CLAUSE_END}-/' "}
@@ -359,6 +370,7 @@ class _Keeper:
             new.gap = run[0].gap
             for word in run:
                 word.is_gone = True
+            self._count -= len(run)
             self._new[run[0]] = new
             return
         if any(one.is_number for one in group) and (_has_word(head) or _has_word(tail)):
@@ -367,24 +379,27 @@ class _Keeper:
 
     def _put_beside(self, number: int, new: TargetWord) -> None:
         """Put a new word beside the translation of the nearest source word that has one."""
-        spans, source = self._found.spans, self._source
+        spans = self._found.spans
         self._found.changes += [("", new.text)] * new.text[:1].isdigit()
-        for far in range(1, len(spans)):
-            if words := self._of_source.get(number - far, ()) if number >= far else ():
-                anchor, last = self._digits_end[words[-1]], source[spans[number - far][1] - 1]
-                new.gap = self._gap(anchor.text[-1:], spans[number][0])
-                closing = anchor.text[len(anchor.text.rstrip(_CLAUSE_END)) :]
-                if closing and last not in _CLAUSE_END and closing != anchor.text and not anchor.kept:
-                    self._edits.append((anchor.end - len(closing), anchor.end, ""))  # it ends the clause after `new`
-                    new.text += closing
-                self._behind.setdefault(anchor, []).append(new)
-                return
-            if words := self._of_source.get(number + far, ()):
-                anchor = self._digits_start[words[0]]
-                new.gap = self._gap(anchor.text[:1], spans[number][1])
-                self._before.setdefault(anchor, []).append(new)
-                return
-        self._behind.setdefault(self._found.words[-1] if self._found.words else None, []).append(new)
+        at = bisect_left(self._translated, number)
+        anchor: TargetWord | None = self._found.words[-1] if self._found.words else None
+        before = self._translated[max(0, at - 1) : at]
+        at = bisect_right(self._translated, number)
+        after = self._translated[at : at + 1]
+        if before and not (after and after[0] - number < number - before[0]):
+            last = anchor = self._digits_end[self._of_source[before[0]][-1]]
+            new.gap = self._gap(last.text[-1:], spans[number][0])
+            closing = last.text[len(last.text.rstrip(_CLAUSE_END)) :]
+            is_end = self._source[spans[before[0]][1] - 1] not in _CLAUSE_END
+            if closing and is_end and closing != last.text and not last.kept:
+                self._edits.append((last.end - len(closing), last.end, ""))  # it ends the clause after `new`
+                new.text += closing
+        elif after:
+            first = self._digits_start[self._of_source[after[0]][0]]
+            new.gap = self._gap(first.text[:1], spans[number][1])
+            self._before.setdefault(first, []).append(new)
+            return
+        self._behind.setdefault(anchor, []).append(new)
 
     def _gap(self, sign: str, at: int) -> str:
         """Return the white space between a new word and a neighbour, whose sign at that side is given; `at`: the

@@ -18,6 +18,7 @@ from nmt.documents.passage import Sentence
 from nmt.documents.placeholders import placeholders_of
 from nmt.documents.sentences import pieces, windows
 from nmt.inference.translation import Translation
+from tests.documents.growth import grows_in_line
 from tests.documents.test_passages import by_words, forward
 
 _LENGTH, _TIMES, _BOUND = 2_000, 8, 24
@@ -162,3 +163,12 @@ def test_regular_expressions_grow_in_line():
                     assert_grows_in_line(pattern.findall, family)
             except AssertionError as error:
                 raise AssertionError(f"{name}: {error}") from None
+
+
+def test_lost_placeholders_are_put_in_line():
+    """Each looked for a neighbour with a translation, one source word after the other."""
+
+    def work(text):
+        Sentence(text).translated(Translation("one", 0, 0))
+
+    assert grows_in_line(lambda count: "{a} " * count, work, 500)
