@@ -1,7 +1,7 @@
 """Numbers in figures: what they denote in any usual form, and which of a translation are provably not the source's.
 
 A number of the translation is right if it denotes one of the source: with the separators of any locale, another order
-of a date, 12 or 24 hours, in other figures, or beside a scale word (`2.5 billion`, `2.500.000.000`). Numbers in words,
+of a date, 12 or 24 hours, in other figures, or with a scale word (`2.5 billion`, `2.500.000.000`). Numbers in words,
 and those of which nothing is known, stay as the model wrote them.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import islice, pairwise, product
@@ -27,13 +27,14 @@ _GROUPS = re.compile(rf"[.,'\u2019\u066b\u066c{_SPACES}]")
 _GROUP = re.compile(r"\d{3}(?:[.,]\d+)?")
 """The last of several groups that plain spaces divide."""
 _MIXED = re.compile("(?:([0-9]+) ?)?([0-9]+)[/\u2044]([0-9]+)")
+_SHARES = tuple("%\u2030\u00b0")
 _CURRENCY = re.compile("[$\u00a2-\u00a5\u0e3f\u20a0-\u20bf]")
 _SCALES = (3, 4, 5, 6, 7, 8, 9, 12)
 """Powers of ten with a word in some language."""
 _SPANS = (7, 12, 24, 60)
 """Days of a week, months of a year or pieces of a dozen, hours of a day, minutes of an hour."""
 _ERAS = (543, 578, 579, 580, 581, 582, 621, 622, 1911, 1925, 1988, 2018, 3760, 3761)
-"""How many years calendars differ: Buddhist, Islamic, Persian, of Taiwan, Japan (three emperors), Jewish."""
+"""Years by which calendars differ: Buddhist, Islamic, Persian, of Taiwan, Japan (three emperors), Jewish."""
 _UNITS = (1.609344, 0.9144, 0.3048, 2.54, 25.4, 0.45359, 453.59, 28.35, 29.57, 3.7854, 0.5683, 0.40469, 2.59)
 """Metric values of a mile, yard, foot (m), inch (cm, mm), pound (kg, g), ounce (g, ml), gallon, pint, acre, square
 mile."""
@@ -59,7 +60,7 @@ _HALVES = re.compile(
     r"|mezz|meia|jumătate|μισ|τέταρτο|[半刻반]|نصف|ربع|נ?חצי|רבע|साढ़े|ครึ่ง|rưỡi",
     re.IGNORECASE,
 )
-"""Words beside an hour that mean the half or quarter before or after it."""
+"""Words with an hour that mean the half or quarter before or after it."""
 _METRIC = re.compile(
     r"\b(?:kilo|m[eè]t[er]|lit[er]|celsius|gram)|\b(?:k?m|[cm]m|kg|ha|[cm]?l|km/h|kmh|kph)\b|°C|кило|метр|литр|грамм|цельси"
     r"|\bкм|キロ|メートル|グラム|リットル|公里|公斤|[米升]|킬로|미터|그램|χλμ|कि|กิโล|เมตร|كيلو|\bكم|متر|ק",
@@ -83,7 +84,7 @@ _MOST_PAIRS, _MOST_KEYS = 1000, 16
 
 
 Key = Any
-"""What numbers that denote the same have in common: a value, or a tuple of them."""
+"""A value, or a tuple of values, which numbers that denote the same have in common."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,8 +241,8 @@ def _is_measure(imperial: Fraction, metric: Fraction) -> bool:
 
 @dataclass
 class Comparison:
-    """The numbers of a translation beside the source's. wrong: pairs (number of the source, number that stands for it);
-    unsigned: pairs that lack the minus; lost: numbers of the source without any."""
+    """The numbers of a translation compared with the source's. wrong: pairs (number of the source, number that stands
+    for it); unsigned: pairs that lack the minus; lost: numbers of the source without any."""
 
     wrong: list[tuple[Figure, Figure]]
     unsigned: list[tuple[Figure, Figure]]
@@ -393,6 +394,14 @@ def priced(source: Placeholder, text: str, target: Placeholder, translation: str
     if own and other and own != other:
         return start, end, text[a:b]
     return target.start, target.end, source.text
+
+
+def with_sign(place: Placeholder, text: str) -> Placeholder:
+    """Return a number with the sign of currency, percent or degrees that touches it."""
+    start, end = _with_currency(place, text)
+    if text[end : end + 1] in _SHARES and end == place.end:
+        end += 1
+    return replace(place, start=start, end=end, text=text[start:end])
 
 
 def _with_currency(place: Placeholder, text: str) -> tuple[int, int]:

@@ -31,8 +31,8 @@ _PLAIN_SPACES = str.maketrans(dict.fromkeys(NO_BREAK, " "))
 
 @dataclass(frozen=True)
 class Rules:
-    """What holds for all sentences of a text. source, target: codes of the languages, whose letters have cases of their
-    own; numbers: whether numbers that are provably wrong are mended."""
+    """The rules for all sentences of a text. source, target: codes of the languages, whose letters have cases of their
+    own; numbers: whether numbers that are provably wrong are corrected."""
 
     source: str = ""
     target: str = ""
@@ -117,7 +117,7 @@ class Sentence:
         return self.before + self.head + body + self.tail + self.after
 
     def changes(self, translation: Translation) -> list[tuple[str, str]]:
-        """Return the numbers that `translated` mends: as the model wrote them, and as they are now."""
+        """Return the numbers that `translated` corrects: as the model wrote them, and as they are now."""
         has_numbers = any(one.is_number for one in self.placeholders)
         return self._with_details(translation)[1] if has_numbers and translation.text != self.asked else []
 

@@ -83,7 +83,7 @@ _BRACKETS = re.compile(r"\)*")
 
 
 class Kind(Enum):
-    """What a placeholder is. ARGUMENT: replaced by a program; ADDRESS: of a page or of mail; SYMBOL: emoji and
+    """The kinds of placeholders. ARGUMENT: replaced by a program; ADDRESS: of a page or of mail; SYMBOL: emoji and
     pictures; NUMBER: written in figures."""
 
     ARGUMENT = "argument"
@@ -94,7 +94,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Placeholder:
-    """A placeholder at [start, end) of a text. is_inside: whether it is a number beside letters, such as `v1`."""
+    """A placeholder at [start, end) of a text. is_inside: whether it is a number next to letters, such as `v1`."""
 
     start: int
     end: int

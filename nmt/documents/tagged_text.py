@@ -24,7 +24,7 @@ _SYMBOLS = "¶§†‡•·#*"
 _MOST_SYMBOLS = 20
 """The maximum number of characters in an element around nothing but symbols."""
 _KEYS = re.compile(r"\s*+(?:[-+/>\u2013\u2192]|&gt;)?+\s*+")
-"""What is written between keys."""
+"""Text between keys that are pressed together."""
 _XML_ENTITIES = frozenset(("amp", "lt", "gt", "quot", "apos"))
 _LINES = re.compile(r"((?:\r?\n|\t|&#(?:9|10|13|[xX]0*[9aAdD]);)+)")
 """Line breaks and tabs, which in XML may be written as references."""

@@ -12,7 +12,7 @@ from itertools import accumulate, groupby, pairwise
 from typing import TYPE_CHECKING
 from unicodedata import normalize
 
-from nmt.documents.numbers import Figure, compared, priced
+from nmt.documents.numbers import Figure, compared, priced, with_sign
 from nmt.documents.placeholders import UNSPACED, Kind, Placeholder, figures_of, scanned
 from nmt.inference.translation import Translation
 from nmt.special_tokens import SPACE
@@ -208,11 +208,11 @@ def word_at(spans: Sequence[Span], at: int) -> int:
 def keep_placeholders(
     found: TargetWords, source: str, translation: str, placeholders: Sequence[Placeholder], *, numbers: bool = True
 ) -> None:
-    """Put each placeholder of a source into the words of its translation once; with `numbers` mend those that are
+    """Put each placeholder of a source into the words of its translation once; with `numbers` correct those that are
     provably wrong.
 
     A placeholder that the model has copied stays where it is, and so do numbers that denote the same. Otherwise the
-    source word with its placeholders replaces the words aligned to it; if there are none, it is put beside the
+    source word with its placeholders replaces the words aligned to it; if there are none, it is put next to the
     translation of its neighbour. Of a wrong number only the figures are replaced.
     """
     _Keeper(found, source, translation).run(placeholders, numbers)
@@ -339,9 +339,11 @@ class _Keeper:
         self._found.changes.append((self._text[start:end], text))
 
     def _put(self, number: int, group: list[Placeholder]) -> None:
-        """Put a source word with its placeholders into the translation: in place of the words aligned to it, or beside
-        the translation of its neighbour."""
+        """Put a source word with its placeholders into the translation: in place of the words aligned to it, or next
+        to the translation of its neighbour."""
         start, end = self._found.spans[number]
+        if len(group) == 1 and group[0].is_number:
+            group = [with_sign(group[0], self._source)]
         head, tail = self._source[start : group[0].start], self._source[group[-1].end : end]
         # A word without spaces is known to end at a placeholder alone.
         first = start if _has_word(head) and not _UNSPACED.search(head) else start + len(head.rstrip(_DIRECTIONS))
@@ -378,7 +380,7 @@ class _Keeper:
         self._put_beside(number, new)
 
     def _put_beside(self, number: int, new: TargetWord) -> None:
-        """Put a new word beside the translation of the nearest source word that has one."""
+        """Put a new word next to the translation of the nearest source word that has one."""
         spans = self._found.spans
         self._found.changes += [("", new.text)] * new.text[:1].isdigit()
         at = bisect_left(self._translated, number)

@@ -225,8 +225,7 @@ def _divided(tokens: Iterator[Token]) -> Iterator[Token]:
 
 
 def _emphasis_numbered(tokens: list[Token], atoms: list[str]) -> list[Token]:
-    """Return the tokens with starts and ends of emphasis as atoms, so that they are told from other asterisks; add them
-    to `atoms`."""
+    """Return the tokens with starts and ends of emphasis as atoms, and add these to `atoms`."""
     found = []
     for token in tokens:
         if token.kind in ("open", "close") and token.raw == token.name and token.raw[0] in "*_~":
