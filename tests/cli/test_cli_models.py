@@ -99,6 +99,13 @@ def test_an_average_of_one_is_itself(folder, tmp_path):
     assert call(translate, tmp_path / "mean", given=text).stdout == call(translate, folder, given=text).stdout
 
 
+def same_text(folder, text):
+    """Options for a source and a target that are equal, in two files."""
+    for name in ("s", "t"):
+        (folder / name).write_text(text, "utf-8")
+    return ["--src", folder / "s", "--tgt", folder / "t"]
+
+
 def test_checkpoints_that_were_kept_have_names(folder, tmp_path):
     other, lines = tmp_path / "model", "".join(f"{line}\n" for line in sentences(5, seed=2))
     shutil.copytree(folder, other)
@@ -107,8 +114,7 @@ def test_checkpoints_that_were_kept_have_names(folder, tmp_path):
         changed = {name: array * np.float32(factor) for name, array in tensors.items()}
         write_tensors(other / f"best-{update}.safetensors", changed, content)
     (other / "notes.safetensors").write_bytes(b"")
-    (tmp_path / "s").write_text(lines)
-    pair = ["--src", tmp_path / "s", "--tgt", tmp_path / "s"]
+    pair = same_text(tmp_path, lines)
     shown = {name: call(score, other, *pair, "--checkpoint", name).stdout for name in ("best", "best-600", "best-80")}
     assert len(set(shown.values())) == 3
     translator = Translator.load(other, checkpoint="best-600")
@@ -225,8 +231,7 @@ def test_a_language_model_in_each_dtype(folder, tmp_path):
 
 def test_pairs_are_scored_in_each_dtype(folder, tmp_path):
     lines = "".join(line + "\n" for line in sentences(6, seed=3))
-    (tmp_path / "text").write_text(lines, "utf-8")
-    sides = ["--src", tmp_path / "text", "--tgt", tmp_path / "text", "--threads", "1"]
+    sides = [*same_text(tmp_path, lines), "--threads", "1"]
     found = {kind: call(score, folder, *sides, "--compute-dtype", kind) for kind in ("float32", "bfloat16", "int8")}
     sums = {kind: [float(line.split("\t")[1]) for line in one.stdout.splitlines()] for kind, one in found.items()}
     assert len(sums["float32"]) == 6
@@ -251,8 +256,7 @@ def test_lines_beyond_the_positions_of_convolutions(tmp_path):
         (best,) = one["translations"]
         assert len(best["tokens"]) > 9
         assert sum(best["token_log_probs"]) == pytest.approx(best["log_prob"], abs=1e-4)
-    (tmp_path / "s").write_text(given, "utf-8")
-    scored = call(score, whole, "--src", tmp_path / "s", "--tgt", tmp_path / "s", "--threads", "1")
+    scored = call(score, whole, *same_text(tmp_path, given), "--threads", "1")
     assert (scored.exit_code, len(scored.stdout.splitlines())) == (0, len(lines)), scored.stderr
 
 
@@ -261,8 +265,7 @@ def test_a_shortlist_that_leaves_out_too_much_is_not_written(tmp_path):
     other = write_folder(tmp_path / "m")
     call(shortlist, other, "--threads", "1", "--most-missed", "100", "--pairs", "50", "--translated", "20")
     before = {path.name: path.read_bytes() for path in other.iterdir()}
-    (tmp_path / "none").write_text("kara\n")
-    pair = ["--src", tmp_path / "none", "--tgt", tmp_path / "none", "--translated", "0", "--per-source", "1"]
+    pair = [*same_text(tmp_path, "kara\n"), "--translated", "0", "--per-source", "1"]
     result = call(shortlist, other, *pair, "--threads", "1", "--most-missed", "0")
     assert result.exit_code == 1 and "must miss at most 0 % of the model's own output" in result.stderr
     assert before == {path.name: path.read_bytes() for path in other.iterdir()}

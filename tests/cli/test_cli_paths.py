@@ -37,13 +37,14 @@ from tests.saved_models import write_folder, write_language_folder
 NO_PATHS = {
     *("prefix_text", "constraint_text", "column", "output_column", "cells", "checkpoint", "tag", "title", "prompt"),
     *("kind", "member", "src_lang", "tgt_lang", "host", "ref_separator", "overrides", "grid", "budget", "test_set"),
+    *("allow_host", "allow_origin"),
 }
 """Parameters that are text and name no file or folder."""
 NEEDED = {
     "train": {"inputs": "c.yaml"},
     "translate": {"model_dir": "model", "inputs": "text"},
-    "evaluate": {"model_dir": "model", "src": "text", "ref": "text"},
-    "score": {"model_dir": "model", "src": "text", "tgt": "text"},
+    "evaluate": {"model_dir": "model", "src": "text", "ref": "other"},
+    "score": {"model_dir": "model", "src": "text", "tgt": "other"},
     "quantize": {"model_dir": "model", "output": "new"},
     "average": {"model_dir": "model", "output": "new", "files": "best"},
     "shortlist": {"model_dir": "model"},
@@ -114,7 +115,8 @@ def place():
     folder = Path(tempfile.mkdtemp())
     write_folder(folder / "model")
     write_language_folder(folder / "lm", Subwords.from_file(folder / "model" / "joint.spm"))
-    (folder / "text").write_text("kara losu\nmiti\n")
+    for name in ("text", "other"):
+        (folder / name).write_text("kara losu\nmiti\n")
     (folder / "pairs.tsv").write_text("kara losu\tmiti\n" * 20)
     (folder / "c.yaml").write_text(yaml.safe_dump({"model_dir": "run", "data": {"train": "text", "dev": "text"}}))
     (folder / "folder").mkdir()

@@ -163,8 +163,8 @@ FULL = {
     "alignments": ["nmt-translate", "{model}", "{setup}/dev.xx", "--alignments", "/dev/full"],
 }
 FULL_STDOUT = {
-    "evaluate": ["nmt-evaluate", "--hyp", "{setup}/dev.yy", "--ref", "{setup}/dev.yy"],
-    "json": ["nmt-evaluate", "--hyp", "{setup}/dev.yy", "--ref", "{setup}/dev.yy", "--json"],
+    "evaluate": ["nmt-evaluate", "--hyp", "{setup}/dev.xx", "--ref", "{setup}/dev.yy"],
+    "json": ["nmt-evaluate", "--hyp", "{setup}/dev.xx", "--ref", "{setup}/dev.yy", "--json"],
     "score": ["nmt-score", "{model}", "--src", "{setup}/dev.xx", "--tgt", "{setup}/dev.yy"],
     "help": ["nmt-translate", "--help"],
     "version": ["nmt-train", "--version"],

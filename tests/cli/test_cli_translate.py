@@ -29,7 +29,8 @@ def test_lines_stay_in_their_places(model: Path, run: Run) -> None:
         "z6 z7",
         "z8 z9 z10",
     ]
-    assert result.err == ""
+    assert result.err.count("\n") == 1 and "a line break in the text is a space to the model" in result.err
+    assert result.err.endswith("(2 lines: 6, 7)\n")
 
 
 def test_order_does_not_depend_on_batches(model: Path, setup: Path, run: Run) -> None:
