@@ -18,6 +18,7 @@ REMOVED: dict[str, str] = {
     "wheel": "unpack it and import the model's file in it",
     "nmt-import --from e2k": _DESCRIBED,
     "nmt-import --from g2p-en": _DESCRIBED,
+    "nmt-train --ranks": "mpiexec -n N nmt-train ... --set training.max_minutes=2 measures N ranks",
     "nmt-import --from transformers": "use such a language model with the library transformers itself",
 }
 """Names as they were written, each with what to do instead."""
