@@ -18,6 +18,8 @@ REMOVED: dict[str, str] = {
     "wheel": "unpack it and import the model's file in it",
     "nmt-import --from e2k": _DESCRIBED,
     "nmt-import --from g2p-en": _DESCRIBED,
+    "nmt-report": "training.loggers shows curves in TensorBoard, W&B or MLflow; metrics.jsonl has every number",
+    "nmt-translate --plot-attention": "--alignments FILE --alignment-type soft writes the attention as numbers",
     "nmt-train --ranks": "mpiexec -n N nmt-train ... --set training.max_minutes=2 measures N ranks",
     "nmt-import --from transformers": "use such a language model with the library transformers itself",
 }
