@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 _STACK = "write layers by rnn_type, such as mamba or rwkv7, with residual: true"
+_SWEPT = "nmt-train SRC TGT -o DIR --show-config prints settings, which nmt-sweep takes"
 _DESCRIBED = "describe its tensors in a YAML file, as docs/import.md shows, and import that"
 
 REMOVED: dict[str, str] = {
@@ -20,6 +21,9 @@ REMOVED: dict[str, str] = {
     "nmt-import --from g2p-en": _DESCRIBED,
     "nmt-report": "training.loggers shows curves in TensorBoard, W&B or MLflow; metrics.jsonl has every number",
     "nmt-translate --plot-attention": "--alignments FILE --alignment-type soft writes the attention as numbers",
+    "nmt-train --seeds": "nmt-sweep CONFIG.yaml --seeds N trains with several seeds",
+    "nmt-sweep --dev": _SWEPT,
+    "nmt-sweep --preset": _SWEPT,
     "nmt-train --ranks": "mpiexec -n N nmt-train ... --set training.max_minutes=2 measures N ranks",
     "nmt-import --from transformers": "use such a language model with the library transformers itself",
 }

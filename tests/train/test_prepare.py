@@ -75,8 +75,6 @@ FOREIGN = {
     "a log of another toolkit alone": {"train.log": "2026-11-28 10:00:00,123 - INFO - root - Hello!\n"},
     "logs of that name": {"train.log": "epoch 1\n", "metrics.jsonl": '{"loss": 1}\n', "notes.txt": "mine"},
     "a log without numbers": {"train.log": "2026-11-28 10:00:00  epoch 1\n", "notes.txt": "mine"},
-    "a sweep of another program": {"sweep.yaml": "program: train.py\nmethod: bayes\n"},
-    "a file named sweep.yaml": {"sweep.yaml": "# mine\n", "notes.txt": "mine"},
 }
 
 

@@ -62,13 +62,6 @@ if TYPE_CHECKING:
 @device_option()
 @click.option("--seed", type=WholeSetting("seed", 0), show_default="seed of the config, or 42", help="Random seed.")
 @click.option(
-    "--seeds",
-    type=click.IntRange(min=1),
-    metavar="N",
-    show_default=False,
-    help="Train N times with consecutive seeds, in subfolders of model_dir; print mean and deviation.",
-)
-@click.option(
     "--preset",
     type=Setting("preset", "NAME"),
     show_default=False,
@@ -122,7 +115,6 @@ def train(
     threads: int | None,
     device: str | None,
     seed: int | None,
-    seeds: int | None,
     preset: str | None,
     budget: str | None,
     profile_updates: int | None,
@@ -140,7 +132,7 @@ def train(
     written to DIR/config.yaml, which can be edited and trained again. Run the same command again to resume an
     interrupted run. Ctrl-C or SIGTERM finishes the current update, saves and exits (130, 143); a second one exits at
     once. Progress goes to standard error, and in more detail to train.log and metrics.jsonl in the folder; results go
-    to standard output. --seeds runs nmt-sweep over seeds only. --plan, --profile, --show-config, --check-data and
+    to standard output. --plan, --profile, --show-config, --check-data and
     --check-resume write nothing into model_dir but the validation text held out of SRC and TGT.
 
     \b
@@ -159,7 +151,7 @@ def train(
     tries = plan or profile_updates is not None
     if as_json and not check_data:
         raise click.UsageError("--json goes with --check-data.")
-    given = {"--seeds": seeds is not None, "--budget": budget is not None, "--show-config": show_config}
+    given = {"--budget": budget is not None, "--show-config": show_config}
     given |= {"--check-resume": resume_updates is not None, "--check-data": check_data, "--plan or --profile": tries}
     from nmt.config import dump_config, load_config
     from nmt.system.heap import keep_little
@@ -171,8 +163,6 @@ def train(
     texts = texts_of(inputs, folder, dev, (src_lang, tgt_lang))
     if budget is not None:
         seconds_of(budget)  # raises before anything is read
-    if texts is not None and seeds is not None:
-        raise click.UsageError("--seeds needs a config: --show-config prints one for these texts.")
     own: dict[str, str | int | None] = {"seed": seed}
     # As JSON, since a language (no) or a folder may be named like another YAML value.
     named = {"data.src.lang": src_lang, "data.tgt.lang": tgt_lang, "model_dir": folder if texts is None else None}
@@ -190,11 +180,8 @@ def train(
             from nmt.train.run.training import config_of_texts
 
             config = config_of_texts(*texts, preset, notify, ranks, changes=overrides, write=not show_config)
-        if seeds is None:
-            config = with_model_of_start(config)
-        if seeds is not None:
-            _train_seeds(inputs[0], overrides, seeds, threads, device)
-        elif show_config:
+        config = with_model_of_start(config)
+        if show_config:
             click.echo(dump_config(config), nl=False)
         elif check_data:
             _check_data(config, as_json)
@@ -301,20 +288,6 @@ def _tell(result: TrainingResult) -> None:
         say(f"best\t{result.best_path}\tupdate {result.best_update}\t{scores}")
     for score in result.test_scores.values():
         say(f"test\t{score.name}\t{score.score:.2f}\t{score.signature}")
-
-
-def _train_seeds(
-    config_file: str, overrides: tuple[str, ...], seeds: int, threads: int | None, device: str | None
-) -> None:
-    """Train with several seeds, one after another, and print the results."""
-    from nmt.cli.lines.sweeps import run_sweep
-    from nmt.train.sweep import plan
-
-    folder, jobs = plan(config_file, overrides, [], seeds, None)
-    options = [word for text in overrides for word in ("--set", text)]
-    options += [] if threads is None else ["--threads", str(threads)]
-    options += [] if device is None else ["--device", device]
-    run_sweep(config_file, folder, jobs, options, processes=1)
 
 
 def _check_data(config: Config, as_json: bool) -> None:

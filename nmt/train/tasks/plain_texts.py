@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 from nmt.config.corpora import UNNAMED
 from nmt.config.presets import OF_WORDS
-from nmt.config.yaml_text import format_yaml
 from nmt.data.alignment.edits import MOST_SYMBOLS, gain_of_edits
 from nmt.data.corpora.sources import Source, columns_advice, format_of, name_of, pair_chunks
 from nmt.data.tokens.features import features_column
@@ -28,7 +27,7 @@ from nmt.storage.model_folder import LAST_NAME, load_folder_config
 from nmt.system.files import write_bytes
 from nmt.system.lines import read_lines, without_packing
 from nmt.system.paths import exists
-from nmt.train.tasks.prepare import SWEEP_NAME, check_own, check_replaceable, open_folder
+from nmt.train.tasks.prepare import check_own, open_folder
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -200,14 +199,6 @@ class Chosen:
         if tell is not None:
             files = f"{self.files[0]} and {self.files[1]}"
             tell(f"no --dev: {len(self.held_out):,} pairs held out for validation, in {files}, kept for the training")
-
-    def write_for_sweep(self, folder: Path, tell: Callable[[str], None]) -> str:
-        """Write the settings and the held-out text into the folder of a sweep; return the settings' file."""
-        self.write(tell)
-        os.close(open_folder(folder))
-        check_replaceable(file := folder / SWEEP_NAME)
-        write_bytes(file, format_yaml(self.values).encode())
-        return str(file)
 
 
 def settings_of(
