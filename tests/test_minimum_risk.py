@@ -13,11 +13,11 @@ from nmt.errors import ConfigError, DeviceError
 from nmt.evaluate import sentence_utility
 from nmt.special_tokens import BOS_ID, EOS_ID
 from nmt.storage.model_folder import read_checkpoint
-from nmt.train.run.resume_check import check_resume
 from nmt.train.run.trainer import Trainer
 from nmt.train.updates.methods import Methods, MinimumRisk, largest_shape
 from tests import small_models
 from tests.train.fake_model import write_corpus
+from tests.train.resumed import difference
 
 RISK = {"minimum_risk": 6, "minimum_risk_alpha": 0.5}
 
@@ -117,7 +117,7 @@ def test_edits_are_a_cost() -> None:
 
 def test_an_interruption_changes_no_bit(tmp_path: Path) -> None:
     config = config_of(tmp_path, **RISK, minimum_risk_likelihood=0.1, batch_multiplier=2, tgt_word_dropout=0.1)
-    assert check_resume(config, 2).startswith("update 4\t")
+    assert difference(config, 2) == (4, [])
 
 
 def test_learning_from_it_lowers_the_risk(tmp_path: Path) -> None:

@@ -56,6 +56,8 @@ def complaint(path: Path, mistake: Any, schema: dict[str, Any]) -> str:
             f"{dotted(path)} must be the name of a cell, or a dotted path such as my_cells.MyCell, got {shorten(got)}; "
             f"write {advice}"
         )
+    if isinstance(got, str) and (gone := instead(f"{dotted(path)}: {got}")):
+        return f"{dotted(path)}: {got} {gone}"
     promise = describe(node, schema, all_bounds=_is_huge(got))
     line = f"{dotted(path) or 'the file'} must be {promise}, got {shorten(got)}"
     choices = [text for text in _choices(node, schema) if isinstance(text, str)]

@@ -77,13 +77,10 @@ class Settings(Section):
             )
         for path, wanted, why in _OF_LANGUAGE_MODELS:
             require(self, {path: wanted}, "with task: lm", why)
-        others = [("metrics", metric) for metric in self.training.early_stopping_metrics]
-        for name, metric in [("metric", self.training.early_stopping_metric), *others]:
-            if metric not in ("ppl", "loss"):
-                raise ValueError(
-                    f"training.early_stopping_{name} must be ppl or loss with task: lm, got {metric}; nothing is "
-                    "translated"
-                )
+        if (metric := self.training.early_stopping_metric) not in ("ppl", "loss"):
+            raise ValueError(
+                f"training.early_stopping_metric must be ppl or loss with task: lm, got {metric}; nothing is translated"
+            )
         return self
 
     @model_validator(mode="after")
@@ -92,7 +89,6 @@ class Settings(Section):
         training, data, decoder = self.training, self.data, self.model.decoder
         of_pairs = {
             "training.src_word_dropout": training.src_word_dropout,
-            "training.scheduled_sampling": training.scheduled_sampling,
             "training.guided_alignment": training.guided_alignment,
             "training.coverage_loss": training.coverage_loss,
             "training.minimum_risk": training.minimum_risk,
@@ -136,7 +132,6 @@ class Settings(Section):
             "data.src_factors": (),
             "training.r_drop": 0,
             "training.minimum_risk": 0,
-            "training.scheduled_sampling": 0,
         }
         of_actions = needs | {
             "data.src.sampling_alpha": None,

@@ -6,8 +6,6 @@ joint.spm           the subwords (src.spm and tgt.spm if the languages do not sh
                     or the vocabulary of an imported model
 last.safetensors    parameters, optimizer and position: what a resumed run needs
 former.safetensors  the previous one: a resumed run uses it if last.safetensors is damaged
-rollback.safetensors
-                    with training.loss_spikes: rollback, the state that a run returns to
 best.safetensors    the parameters with the best validation: what translating needs
 best-8000.safetensors, last-8000.safetensors
                     the next best and the newest parameters, numbered by update, as many as the settings keep
@@ -48,7 +46,6 @@ CHECKPOINT_SUFFIX = ".safetensors"
 LAST_NAME = f"last{CHECKPOINT_SUFFIX}"
 FORMER_NAME = f"former{CHECKPOINT_SUFFIX}"
 BEGUN_NAME = ".begun"
-ROLLBACK_NAME = f"rollback{CHECKPOINT_SUFFIX}"
 BEST_NAME = f"best{CHECKPOINT_SUFFIX}"
 LENGTHS_NAME = "lengths.json"
 SHORTLIST_NAME = "shortlist.safetensors"
@@ -81,10 +78,9 @@ def load_folder_config(folder: Path) -> Config:
     """Return the settings a model was trained with. Raises CheckpointError: The folder is missing or was not written by
     nmt-train. Raises ConfigError: config.yaml was changed into something impossible."""
     from nmt.config import load_config
-    from nmt.config.removed import WITHOUT_TRAINING
 
     check_folder(folder)
-    return load_config(folder / CONFIG_NAME, WITHOUT_TRAINING)
+    return load_config(folder / CONFIG_NAME, trained=True)
 
 
 def subword_names(*, joint: bool) -> tuple[str, str]:

@@ -123,15 +123,3 @@ def test_guided_alignment_is_of_the_attention_that_translates():
     objective = Objective(guided_alignment=1.0, alignment=found)
     stats, _ = model.loss_and_gradients(batch, seed=1, threads=1, objective=objective)
     assert stats.loss - stats.nll == pytest.approx(expected, rel=1e-6)
-
-
-def test_predictions_are_the_most_probable_words():
-    model = small_models.build(V)
-    batch = batch_of(PAIRS)
-    found = model.predictions(batch, 1)
-    order = batch.indices.tolist()
-    for row, n in enumerate(order):
-        for t in range(int(batch.tgt_lengths[row])):
-            sources, targets = [PAIRS[n][0]] * 5, [[*PAIRS[n][1][:t], word] for word in range(4, V)]
-            scores = [one.log_probs[t] for one in force(model, sources, targets)]
-            assert found[t, row] == 4 + int(np.argmax(scores))

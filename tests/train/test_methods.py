@@ -57,38 +57,6 @@ def test_words_become_unknown(setting: str, name: str) -> None:
     assert not np.array_equal(getattr(others, name), after)
 
 
-class Guesses:
-    """Says 100 + t at step t."""
-
-    def predictions(self, batch: Any, threads: int) -> np.ndarray:
-        return np.broadcast_to(100 + np.arange(len(batch.tgt_in))[:, None], batch.tgt_in.shape).astype(np.int32)
-
-
-@pytest.mark.parametrize(("update", "rate"), [(1, 0.05), (5, 0.25), (10, 0.5), (99, 0.5)])
-def test_some_words_are_what_the_model_says_after_those_before(update: int, rate: float) -> None:
-    given = batch()
-    found = methods(Guesses(), scheduled_sampling=0.5, scheduled_sampling_updates=10).prepare(given, update, 3).batch
-    words = given.tgt_in > EOS_ID
-    drawn = found.tgt_in >= 100
-    assert not drawn[~words].any()
-    assert drawn.sum() / words.sum() == pytest.approx(rate, abs=0.13)
-    steps = np.broadcast_to(np.arange(len(drawn))[:, None], drawn.shape)
-    np.testing.assert_array_equal(found.tgt_in[drawn], 99 + steps[drawn])
-    np.testing.assert_array_equal(found.tgt_in[~drawn], given.tgt_in[~drawn])
-    np.testing.assert_array_equal(found.tgt_out, given.tgt_out)
-
-
-def test_the_first_word_of_a_segment_stays_since_no_prediction_is_before_it() -> None:
-    given = StreamBatches(TokenRows.from_lists([list(range(4, 40))]), 2, 6).batch(0, 1)
-    assert (given.tgt_in[0] > EOS_ID).all(), "the segment before it ended within a text"
-    settings = {"scheduled_sampling": 1.0, "scheduled_sampling_updates": 1}
-    found = methods(Guesses(), **settings).prepare(given, 1, 3).batch
-    np.testing.assert_array_equal(found.tgt_in[0], given.tgt_in[0])
-    words = given.tgt_in > EOS_ID
-    steps = np.broadcast_to(np.arange(len(words))[:, None], words.shape)
-    np.testing.assert_array_equal(found.tgt_in[1:], np.where(words, 99 + steps, given.tgt_in)[1:])
-
-
 class Aligned:
     """Aligns the first token of each row with its first source token, if both are words."""
 

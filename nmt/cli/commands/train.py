@@ -94,16 +94,6 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Do not train: check all texts and print the problems found; exit code 1 if training cannot work.",
 )
-@click.option(
-    "--check-resume",
-    "resume_updates",
-    type=click.IntRange(min=1),
-    is_flag=False,
-    flag_value=5,
-    metavar="[N]",
-    show_default=False,
-    help="Train 2 N updates (N: 5) in a temporary folder, with and without a break; exit code 1 if any bit differs.",
-)
 @click.option("--json", "as_json", is_flag=True, help="With --check-data: print JSON.")
 def train(
     inputs: tuple[str, ...],
@@ -121,7 +111,6 @@ def train(
     plan: bool,
     show_config: bool,
     check_data: bool,
-    resume_updates: int | None,
     as_json: bool,
 ) -> None:
     """Train a translation model or a language model.
@@ -132,8 +121,8 @@ def train(
     written to DIR/config.yaml, which can be edited and trained again. Run the same command again to resume an
     interrupted run. Ctrl-C or SIGTERM finishes the current update, saves and exits (130, 143); a second one exits at
     once. Progress goes to standard error, and in more detail to train.log and metrics.jsonl in the folder; results go
-    to standard output. --plan, --profile, --show-config, --check-data and
-    --check-resume write nothing into model_dir but the validation text held out of SRC and TGT.
+    to standard output. --plan, --profile, --show-config and --check-data
+    write nothing into model_dir but the validation text held out of SRC and TGT.
 
     \b
     Examples:
@@ -144,7 +133,6 @@ def train(
         nmt-train configs/quickstart.yaml --plan
         mpiexec -n 8 nmt-train configs/quickstart.yaml --threads 1
         nmt-train configs/quickstart.yaml --check-data
-        nmt-train configs/quickstart.yaml --check-resume
         nmt-train configs/quickstart.yaml --budget 10m
         nmt-train configs/quickstart.yaml --profile 50 --set training.batch_size=8192
     """
@@ -152,7 +140,7 @@ def train(
     if as_json and not check_data:
         raise click.UsageError("--json goes with --check-data.")
     given = {"--budget": budget is not None, "--show-config": show_config}
-    given |= {"--check-resume": resume_updates is not None, "--check-data": check_data, "--plan or --profile": tries}
+    given |= {"--check-data": check_data, "--plan or --profile": tries}
     from nmt.config import dump_config, load_config
     from nmt.system.heap import keep_little
     from nmt.train.checkpoints.start import with_model_of_start
@@ -185,8 +173,6 @@ def train(
             click.echo(dump_config(config), nl=False)
         elif check_data:
             _check_data(config, as_json)
-        elif resume_updates is not None:
-            _check_resume(config, resume_updates, threads, device)
         elif tries:
             _try(config, threads, device, profile_updates, plan)
         else:
@@ -300,13 +286,6 @@ def _check_data(config: Config, as_json: bool) -> None:
     say(json.dumps(found.to_dict(), indent=2, ensure_ascii=False) if as_json else found.page())
     if found.errors:
         sys.exit(1)
-
-
-def _check_resume(config: Config, updates: int, threads: int | None, device: str | None) -> None:
-    """Print what is bit-identical with and without an interruption."""
-    from nmt.train.run.resume_check import check_resume
-
-    say(f"same\t{check_resume(config, updates, threads=threads, device=device, notify=tell)}")
 
 
 def _try(config: Config, threads: int | None, device: str | None, profile_updates: int | None, plan: bool) -> None:

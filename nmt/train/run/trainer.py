@@ -49,9 +49,9 @@ from nmt.train.tasks.data_check import check_before_training
 from nmt.train.tasks.prepare import check_decoding, check_settings_file, check_trainable, own_folder, save_config
 from nmt.train.tasks.pretrained import put_embeddings
 from nmt.train.tasks.task import load_task
+from nmt.train.updates.loss_limit import LossLimit
 from nmt.train.updates.moving_average import MovingAverage, averaged
 from nmt.train.updates.optimizer import make_optimizer
-from nmt.train.updates.spikes import LossLimit
 from nmt.train.updates.state import TrainingState
 
 if TYPE_CHECKING:

@@ -101,7 +101,7 @@ def _targets(batch: Batch) -> list[list[int]]:
     return [batch.tgt_out[: length - 1, row].tolist() for row, length in enumerate(batch.tgt_lengths)]
 
 
-_SRC, _TGT, _MIXED = range(3)
+_SRC, _TGT = range(2)
 """Purposes of a batch's random numbers; each has its own stream."""
 
 
@@ -128,7 +128,6 @@ class Methods:
     them does not work on the model's device.
 
     Args:
-        model: The model whose predictions scheduled sampling uses.
         alignments: Word alignments of the training pairs, if attention is guided by them.
         tgt_subwords: Subwords of the target, for the costs in minimum risk training.
     """
@@ -154,9 +153,7 @@ class Methods:
         if not (settings.r_drop or settings.coverage_loss or alignments is not None):
             self._objective = LIKELIHOOD
         self._copies = config.model.decoder.copy_source
-        self._changes_batch = any(
-            (settings.src_word_dropout, settings.tgt_word_dropout, settings.scheduled_sampling, settings.r_drop)
-        )
+        self._changes_batch = any((settings.src_word_dropout, settings.tgt_word_dropout, settings.r_drop))
         self._risk: MinimumRisk | None = None
         if settings.minimum_risk and tgt_subwords is not None:
             self._risk = MinimumRisk(config, model, tgt_subwords, threads)
@@ -184,15 +181,12 @@ class Methods:
             objective = replace(objective, risk=risk)
         if self._changes_batch:
             with operation("making batches"):
-                batch = self._changed(batch, update, seed)
+                batch = self._changed(batch, seed)
         return Prepared(batch, objective)
 
-    def _changed(self, batch: Any, update: int, seed: int) -> Any:
+    def _changed(self, batch: Any, seed: int) -> Any:
         """Return the batch after random changes, doubled if it is passed twice (R-Drop)."""
         settings = self._settings
-        rise = max(1, settings.scheduled_sampling_updates)
-        if rate := settings.scheduled_sampling * min(1.0, update / rise):
-            batch = replace(batch, tgt_in=self._mixed(batch, rate, seed))
         if rate := settings.tgt_word_dropout:
             batch = replace(batch, tgt_in=_dropped(batch.tgt_in, rate, _random(seed, _TGT)))
         if rate := settings.src_word_dropout:
@@ -202,19 +196,6 @@ class Methods:
             # The factors of an unknown word are kept.
             batch = replace(batch, src=dropped if units is batch.src else dropped + (batch.src - units))
         return batch.doubled() if settings.r_drop else batch
-
-    def _mixed(self, batch: Any, rate: float, seed: int) -> np.ndarray:
-        """Return the decoder's inputs, some of them replaced by the model's own predictions."""
-        model: Any = self._model
-        guessed = model.predictions(batch, self._threads)
-        mixed: np.ndarray = batch.tgt_in.copy()
-        drawn = _random(seed, _MIXED).random(mixed.shape) < rate
-        drawn[0] = False  # the decoder's input there is the start token
-        drawn &= mixed > EOS_ID
-        before = np.empty_like(guessed)
-        before[1:] = guessed[:-1]
-        mixed[drawn] = before[drawn]
-        return mixed
 
 
 def largest_shape(config: Config, shape: tuple[int, int, int]) -> tuple[int, int, int]:
