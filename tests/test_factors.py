@@ -10,7 +10,6 @@ import pytest
 from click.testing import CliRunner
 
 from nmt import Translator
-from nmt.batch import translate_rows
 from nmt.cli.commands.bundle import bundle
 from nmt.cli.commands.export import export
 from nmt.cli.commands.quantize import quantize
@@ -22,6 +21,7 @@ from nmt.data.batching.batches import make_batch
 from nmt.data.corpora.corpus import Side, load_parallel
 from nmt.doctor import examine
 from nmt.errors import ConfigError, DataError
+from nmt.inference.rows import translate_rows
 from nmt.model.translation import TranslationModel
 from nmt.serve.models import load_models
 from nmt.train.run.trainer import Trainer
