@@ -61,7 +61,6 @@ BESIDE = {
     "hyp": {"model_dir": None, "src": None},
     "compare": {"model_dir": None, "src": None},
     "dictionary": {"replace_unk": True},
-    "frequencies": {"buckets": True},
     ("shortlist", "src"): {"tgt": "text"},
     ("shortlist", "tgt"): {"src": "text"},
     ("train", "dev"): {"inputs": "pairs.tsv", "folder": "new"},
