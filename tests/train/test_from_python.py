@@ -212,20 +212,19 @@ def test_compilation_is_reported_where_progress_is_shown(
     settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(compile_notice, "_QUIET_SECONDS", 0.0)
-    monkeypatch.setattr(compile_notice, "_LOOK_SECONDS", 0.001)
 
     class Compiling(Trainer):
         def run(self) -> nmt.TrainingResult:
             with compile_notice.making_code():
-                for one in compile_notice._progress:
-                    while not one._reported:
+                for one in compile_notice._notices:
+                    while not one.is_over:
                         time.sleep(0.001)
             return super().run()
 
     monkeypatch.setattr(training, "Trainer", Compiling)
     for progress, is_shown in ((True, True), (False, False), (io.StringIO(), False)):
         nmt.train(settings, progress=progress)
-        assert ("compiling machine code, once on this machine: function 1" in capfd.readouterr().err) is is_shown
+        assert ("compiling machine code, once on this machine" in capfd.readouterr().err) is is_shown
 
 
 # ---------------------------------------------------------------- threads and signals

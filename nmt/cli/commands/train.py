@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from nmt.train.tasks.plain_texts import Texts
 
 
-@click.command(cls=Command, functions=50, context_settings={"show_default": True})
+@click.command(cls=Command, context_settings={"show_default": True})
 @click.argument("inputs", metavar="CONFIG.yaml | SRC TGT | PAIRS.tsv", nargs=-1, required=True, type=InputPath())
 @writes(
     "-o",
