@@ -92,7 +92,6 @@ class Loop:
         state.update += 1
         state.position += len(batches)
         self._rate = self._learning_rate(len(batches))
-        parts.ranks.begin(state.update)
         began = time.monotonic()
         with parts.watch.measure("training"):
             done = self._updater.update(batches, state.update, self._rate)

@@ -144,7 +144,6 @@ class Trainer:
         with contextlib.ExitStack() as stack:
             log = ranks.first_then_others(lambda: self._open(stack))
             try:
-                ranks.watch(self.folder)
                 saved = load_saved_run(self.folder, self.config)
                 if saved is None:
                     check_start(self.config, log.line)

@@ -32,7 +32,6 @@ from nmt.system.files import explain, lock_alone, remove_temporaries, write_byte
 from nmt.system.notices import Show, tell_nobody
 from nmt.system.paths import exists
 from nmt.train.checkpoints.start import given_subwords
-from nmt.train.distributed.guard import MARK
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -85,8 +84,6 @@ def own_folder(folder: Path) -> Iterator[None]:
             )
         _check_no_model(folder)
         remove_temporaries(folder)
-        for mark in folder.glob(f"{MARK}-*"):
-            mark.unlink(missing_ok=True)
         yield
     finally:
         os.close(handle)  # this releases the lock, as does the end of the process

@@ -154,7 +154,7 @@ class GradientSum:
             for array in self.arrays.values():
                 array[...] = 0
         if self.reduction is not None:
-            self.reduction.begin(self._model.touched_rows(own))
+            self.reduction.begin()
 
     def arrays_for(self, done: int, *, is_last: bool) -> Group:
         """Return the arrays for the gradients of this process's next batch, after `done` others."""
