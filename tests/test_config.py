@@ -377,8 +377,8 @@ def test_the_home_folder_may_be_written_as_in_a_shell(monkeypatch):
             "copy_source must be left at its default, false, with type: conv",
         ),
         (
-            {"training.coverage_loss": 1.0, "model.decoder.attention": "none"},
-            "training.coverage_loss must be 0 for a decoder without attention",
+            {"training.guided_alignment": 1.0, "model.decoder.attention": "none"},
+            "training.guided_alignment must be 0 for a decoder without attention",
         ),
         (
             {"model.decoder.lexical": True, "model.decoder.attention": "multi_head"},

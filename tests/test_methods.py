@@ -45,7 +45,6 @@ ALL = {
     "src_word_dropout": 0.1,
     "tgt_word_dropout": 0.1,
     "r_drop": 2.0,
-    "coverage_loss": 0.5,
     "guided_alignment": 0.5,
     "label_smoothing": 0.1,
 }

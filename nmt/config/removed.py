@@ -11,6 +11,7 @@ _SCHEDULE = "write plateau, or a rate that falls to the end of the run: linear o
 _SPIKE = "an update that is not finite is always skipped; lower learning_rate or clip_grad_norm against leaps"
 _STOP = "early_stopping_metric alone decides"
 _SAMPLED = "use tgt_word_dropout, which helped where this did not (docs/methods.md)"
+_VECTORS = "start from a trained model by load_model, with extend_vocabulary for new words"
 _DESCRIBED = "describe its tensors in a YAML file, as docs/import.md shows, and import that"
 
 REMOVED: dict[str, str] = {
@@ -25,6 +26,9 @@ REMOVED: dict[str, str] = {
     "training.early_stopping_metrics": _STOP,
     "training.early_stopping_on": _STOP,
     "training.decay_length": _SCHEDULE,
+    "training.coverage_loss": "guided_alignment teaches attention; decoding.coverage_penalty counts it in the search",
+    "training.src_embeddings": _VECTORS,
+    "training.tgt_embeddings": _VECTORS,
     "training.tensorboard": "write loggers: [tensorboard]",
     "training.scheduling: noam": "write inverse_square_root, whose learning_rate is the peak",
     "training.scheduling: warmupinversesquareroot": "write inverse_square_root",
@@ -64,6 +68,9 @@ _OFF: dict[str, Any] = {
     "training.early_stopping_metrics": [],
     "training.early_stopping_on": "first",
     "training.decay_length": None,
+    "training.coverage_loss": 0.0,
+    "training.src_embeddings": None,
+    "training.tgt_embeddings": None,
     "training.tensorboard": False,
 }
 """Values of removed settings that turned them off, as folders of older versions have them."""

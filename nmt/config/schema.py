@@ -90,7 +90,6 @@ class Settings(Section):
         of_pairs = {
             "training.src_word_dropout": training.src_word_dropout,
             "training.guided_alignment": training.guided_alignment,
-            "training.coverage_loss": training.coverage_loss,
             "training.minimum_risk": training.minimum_risk,
             "data.src.sampling_alpha": data.src.sampling_alpha,
             "data.tgt.sampling_alpha": data.tgt.sampling_alpha,
@@ -104,12 +103,11 @@ class Settings(Section):
                 f"model.decoder.lexical must be false with {fact}, got true; it needs a recurrent encoder and one "
                 "weight for each source position"
             )
-        for name in ("guided_alignment", "coverage_loss"):
-            if getattr(training, name) and (decoder.type == "conv" or decoder.attention == "none"):
-                raise ValueError(
-                    f"training.{name} must be 0 for a decoder without attention or of convolutions, got "
-                    f"{getattr(training, name):g}; set it so"
-                )
+        if training.guided_alignment and (decoder.type == "conv" or decoder.attention == "none"):
+            raise ValueError(
+                "training.guided_alignment must be 0 for a decoder without attention or of convolutions, got "
+                f"{training.guided_alignment:g}; set it so"
+            )
         if data.alignment is not None and not training.guided_alignment:
             raise ValueError(
                 "training.guided_alignment must be positive with data.alignment, got 0; set it to 0.5, or "
@@ -141,8 +139,6 @@ class Settings(Section):
             "model.tied_embeddings": "none",
             "training.tgt_word_dropout": 0,
             "training.guided_alignment": 0,
-            "training.coverage_loss": 0,
-            "training.tgt_embeddings": None,
             "training.extend_vocabulary": 0,
         }
         for method, wanted in (("copy_source", needs), ("edit_actions", of_actions)):
@@ -177,23 +173,16 @@ class Settings(Section):
 
     @model_validator(mode="after")
     def _check_ties(self) -> "Settings":
-        """Raise ValueError if embeddings shared by both sides have no shared vocabulary or different files."""
+        """Raise ValueError if embeddings shared by both sides have no shared vocabulary."""
         if self.model.tied_embeddings == "all" and not self.data.subwords.joint:
             raise ValueError(
                 "data.subwords.joint must be true with model.tied_embeddings: all, got false; "
                 "or use tied_embeddings: softmax"
             )
-        files = self.training.src_embeddings, self.training.tgt_embeddings
-        if self.model.tied_embeddings == "all" and None not in files and files[0] != files[1]:
-            raise ValueError(
-                f"training.tgt_embeddings must be training.src_embeddings with model.tied_embeddings: all, got "
-                f"{files[1]} and {files[0]}; there is one table: give one of them"
-            )
         return self
 
 
 _OF_LANGUAGE_MODELS = (
-    ("training.src_embeddings", None, "there is no source: set tgt_embeddings"),
     ("model.decoder.type", "recurrent", "a convolutional decoder attends to a source"),
     ("model.decoder.readout_size", None, "nothing is read out"),
     ("model.decoder.lexical", False, "there is no source"),

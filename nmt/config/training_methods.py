@@ -25,9 +25,6 @@ class TrainingConfig(TrainingBasics):
     guided_alignment: NonNegativeFloat = 0.0
     """Weight of the cross entropy between attention and word alignments in the loss (Chen et al. 2016). The alignments
     are those of data.alignment, or are learned from the pairs themselves before the first update."""
-    coverage_loss: NonNegativeFloat = 0.0
-    """Weight of the coverage loss, which penalises attending to the same source positions again (See et al. 2017: 1.0),
-    against repetitions."""
 
     minimum_risk: NonNegativeInt = 0
     """Number of translations sampled for each sentence; their expected cost, together with the reference, is minimised
@@ -45,13 +42,13 @@ class TrainingConfig(TrainingBasics):
     @property
     def adds_to_loss(self) -> bool:
         """Return whether the loss has more terms than the (smoothed) likelihood."""
-        return bool(self.r_drop or self.guided_alignment or self.coverage_loss or self.minimum_risk)
+        return bool(self.r_drop or self.guided_alignment or self.minimum_risk)
 
     @model_validator(mode="after")
     def _check_methods(self) -> "TrainingConfig":
         """Raise ValueError if training methods conflict."""
         if self.minimum_risk:
-            names = "r_drop", "guided_alignment", "coverage_loss"
+            names = "r_drop", "guided_alignment"
             require(self, dict.fromkeys(names, 0), "with minimum_risk", "it is of the likelihood")
         else:
             require(self, {"minimum_risk_likelihood": 0}, "without minimum_risk", "set minimum_risk: 16")

@@ -42,11 +42,6 @@ class TrainingBasics(Section):
     extend_vocabulary: Annotated[int, Field(ge=0, le=100_000)] = 0
     """With load_model: add at most this many subwords for the training text: unknown characters first, then the pieces
     that shorten it most. A new subword starts as the mean of the subwords that previously represented its text."""
-    src_embeddings: FilePath | None = None
-    """Initial source embeddings: a text file of word2vec, fastText or GloVe (gzip, zstd), with embedding_dim numbers
-    per word. Subwords that it lacks are initialised as usual; the log says how many it has (docs/methods.md)."""
-    tgt_embeddings: FilePath | None = None
-    """The same for target embeddings, and for the output layer if tied_embeddings makes it the same table."""
     freeze: tuple[Text, ...] = Field(default=(), strict=False)
     """Parameters that are not trained, by patterns of their names: encoder.*, *embeddings. They have no optimizer state
     and do not count in the norm of the gradient. If a pattern matches none, the error lists all names."""
@@ -159,10 +154,7 @@ class TrainingBasics(Section):
     @model_validator(mode="after")
     def _check_start(self) -> "TrainingBasics":
         """Raise ValueError if settings do not fit load_model."""
-        if self.load_model is not None:
-            why = "the model that is loaded has embeddings"
-            require(self, {"src_embeddings": None, "tgt_embeddings": None}, "with load_model", why)
-        else:
+        if self.load_model is None:
             why = "new subwords have a size of their own, data.subwords.vocab_size"
             require(self, {"extend_vocabulary": 0}, "without load_model", why)
         if not self.reset_optimizer:

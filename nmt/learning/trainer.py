@@ -35,7 +35,7 @@ _PLAIN: dict[str, Any] = {
     "training.momentum": 0.0,
     "training.weight_decay": 0.0,
     "training.label_smoothing": 0.0,
-    **dict.fromkeys(("training.r_drop", "training.coverage_loss"), 0.0),
+    "training.r_drop": 0.0,
     **dict.fromkeys(("training.src_word_dropout", "training.tgt_word_dropout"), 0.0),
     "training.minimum_risk": 0,
 }

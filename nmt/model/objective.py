@@ -67,8 +67,8 @@ class Objective:
     """Weights of the terms that are added to the loss of a batch; 0 disables a term.
 
     r_drop: of the divergence between adjacent rows of the batch, which then contains every sentence twice (see
-    Device.output_loss). guided_alignment: of the cross entropy between attention and `alignment`; coverage: of
-    attention that returns to the same place (see attention_loss.py). widest_source: the number of source positions for
+    Device.output_loss). guided_alignment: of the cross entropy between attention and `alignment`
+    (see attention_loss.py). widest_source: the number of source positions for
     which attention is recorded; a wider batch compiles again. risk: of the rows of the batch, which are then
     candidates, instead of their likelihood (see risk.py); no other term is added to it. copied: the source tokens
     [S, B] that a decoder copies, None for those of the batch.
@@ -76,7 +76,6 @@ class Objective:
 
     r_drop: float = 0.0
     guided_alignment: float = 0.0
-    coverage: float = 0.0
     alignment: Alignment | None = None
     widest_source: int = 0
     risk: Risk | None = None
@@ -85,7 +84,7 @@ class Objective:
     @property
     def reads_attention(self) -> bool:
         """Return whether the loss depends on the attention weights."""
-        return self.coverage > 0 or (self.guided_alignment > 0 and self.alignment is not None)
+        return self.guided_alignment > 0 and self.alignment is not None
 
     def tokens(self, lengths: np.ndarray) -> int:
         """Return the number of target tokens that the loss is a sum over, given the lengths [B] of the rows."""

@@ -126,7 +126,7 @@ class AttentionLossHead:
         device, H, target = self._head.network.device, self._head.width, how.target
         scale = 1.0 / (target.tokens if target else 1)
         sums, d_y = device.host(self._head.loss(y, batch, how))
-        found = attention_loss(device, y[..., H:], batch.tgt_lengths, how.objective, scale)
+        found = attention_loss(device, y[..., H:], how.objective, scale)
         sums[1] += found[0]
         if d_y.shape != y.shape:
             return sums, device.xp.concatenate([d_y, found[1]], axis=2)

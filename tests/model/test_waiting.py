@@ -21,9 +21,7 @@ SOURCES = [[4, 5, 6, 7, 8], [8, 4], [5, 5, 5], [6]]
 TARGETS = [[4, 5, 8, 7], [7, 4], [6], [5, 4]]
 ACTIONS = [[V + 4, 7, V + 7, V, V + 7, V + 8], [5, V + 8, V], [V, V, V], [V + 4]]
 EVERY = np.arange(len(SOURCES))
-ATTENTION = Objective(
-    guided_alignment=0.4, coverage=0.2, alignment=Alignment(0 * EVERY, EVERY, 0 * EVERY, np.ones(len(SOURCES)))
-)
+ATTENTION = Objective(guided_alignment=0.4, alignment=Alignment(0 * EVERY, EVERY, 0 * EVERY, np.ones(len(SOURCES))))
 RISK = Objective(risk=Risk(EVERY // 2, EVERY / 4, EVERY % 2 == 0, 0.7, 0.5))
 CONV = {"type": "conv", "num_layers": 2, "hidden_size": 5, "max_positions": 3}
 SIX = {"embeddings": {"embedding_dim": 6}}

@@ -147,10 +147,9 @@ class Methods:
         self._objective = Objective(
             r_drop=settings.r_drop,
             guided_alignment=settings.guided_alignment,
-            coverage=settings.coverage_loss,
             widest_source=source.max_length + len(before) + len(after),
         )
-        if not (settings.r_drop or settings.coverage_loss or alignments is not None):
+        if not (settings.r_drop or alignments is not None):
             self._objective = LIKELIHOOD
         self._copies = config.model.decoder.copy_source
         self._changes_batch = any((settings.src_word_dropout, settings.tgt_word_dropout, settings.r_drop))
