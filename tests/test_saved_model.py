@@ -1,7 +1,6 @@
 """Model folders and the file that nmt-bundle makes of one: the same model, and one line where there is none."""
 
 import errno
-import json
 import os
 import shutil
 import sys
@@ -56,8 +55,6 @@ def test_a_bundle_translates_as_its_folder_does(folder, bundle):
     one, other = Translator.load(folder, threads=1), Translator.load(bundle, threads=1)
     assert one.translate_nbest(lines, n_best=2) == other.translate_nbest(lines, n_best=2)
     assert one.translate(lines, shortlist=True) == other.translate(lines, shortlist=True)
-    settings = {"word_reward": 0.5, "word_reward_bounded": True}
-    assert one.translate(lines, **settings) == other.translate(lines, **settings)
 
 
 def test_two_vocabularies(tmp_path):
@@ -70,7 +67,7 @@ def test_two_vocabularies(tmp_path):
     with pytest.raises(CheckpointError, match="must be a new file, got one that is there"):
         save_bundle(tmp_path / "m.nmt", load_saved_model(folder))
     assert model_files(tmp_path / "m.nmt") == [tmp_path / "m.nmt"] and model_files(tmp_path / "other") == []
-    names = {"best.safetensors", "config.yaml", "lengths.json", "src.spm", "tgt.spm"}
+    names = {"best.safetensors", "config.yaml", "src.spm", "tgt.spm"}
     assert {path.name for path in model_files(folder)} == names
     found = Translator.load(tmp_path / "m.nmt", threads=1)
     assert found.src_subwords.vocab_size != found.tgt_subwords.vocab_size
@@ -215,15 +212,9 @@ def test_a_shortlist_of_other_subwords_is_refused(tmp_path):
 
 def test_what_is_not_there_is_said_when_it_is_asked_for(tmp_path):
     folder = write_folder(tmp_path / "m")
-    (folder / "lengths.json").unlink()
     translator = Translator.load(folder, threads=1)
     with pytest.raises(NMTError, match="run nmt-shortlist"):
         translator.translate(["kara"], shortlist=True)
-    with pytest.raises(NMTError, match=r"must have lengths\.json"):
-        translator.translate(["kara"], word_reward=0.5, word_reward_bounded=True)
-    (folder / "lengths.json").write_text(json.dumps({"ratio": -1}))
-    with pytest.raises(NMTError, match="must contain length statistics"):
-        Translator.load(folder)
 
 
 @pytest.mark.parametrize("is_whole", [False, True])

@@ -29,6 +29,7 @@ REMOVED: dict[str, str] = {
     "training.coverage_loss": "guided_alignment teaches attention; decoding.coverage_penalty counts it in the search",
     "training.src_embeddings": _VECTORS,
     "training.tgt_embeddings": _VECTORS,
+    "decoding.word_reward_bounded": "remove it: the reward counts every word, as with false",
     "training.tensorboard": "write loggers: [tensorboard]",
     "training.scheduling: noam": "write inverse_square_root, whose learning_rate is the peak",
     "training.scheduling: warmupinversesquareroot": "write inverse_square_root",
@@ -44,6 +45,7 @@ REMOVED: dict[str, str] = {
     "nmt-import --from g2p-en": _DESCRIBED,
     "nmt-report": "training.loggers shows curves in TensorBoard, W&B or MLflow; metrics.jsonl has every number",
     "nmt-translate --plot-attention": "--alignments FILE --alignment-type soft writes the attention as numbers",
+    "nmt-translate --word-reward-bounded": "leave it out: the reward counts every word",
     "nmt-train --seeds": "nmt-sweep CONFIG.yaml --seeds N trains with several seeds",
     "nmt-evaluate --test-set": "sacrebleu -t NAME -l PAIR --echo src (or ref) writes the text for --src or --ref",
     "nmt-evaluate --buckets": "compare-mt compares by length and by word frequency",
@@ -71,6 +73,7 @@ _OFF: dict[str, Any] = {
     "training.coverage_loss": 0.0,
     "training.src_embeddings": None,
     "training.tgt_embeddings": None,
+    "decoding.word_reward_bounded": False,
     "training.tensorboard": False,
 }
 """Values of removed settings that turned them off, as folders of older versions have them."""

@@ -239,7 +239,7 @@ def search_options(chosen: SearchValues, n_best: int, **given: Any) -> SearchOpt
     Args:
         chosen: All settings.
         n_best: The number of translations wanted; the search keeps more candidates where some may be dropped.
-        given: Other fields of `SearchOptions`: constraints as token ids, the shortlist, expected lengths.
+        given: Other fields of `SearchOptions`: constraints as token ids, the shortlist.
 
     Raises:
         ConfigError: One search cannot do all of it at the same time.

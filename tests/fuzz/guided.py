@@ -40,7 +40,6 @@ with atheris.instrument_imports(include=[f"nmt.{name}" for name in _INSTRUMENTED
     import nmt.importing.torch_file
     import nmt.learning.tmx
     import nmt.serve.web
-    import nmt.storage.length_model
     import nmt.storage.saved_model
     import nmt.storage.tensor_file
 
@@ -98,11 +97,6 @@ def _bundle(content: bytes, path: Path) -> None:
     path.write_bytes(content)
     with nmt.storage.tensor_file.reading_whole():
         nmt.storage.saved_model.load_saved_model(path)
-
-
-def _lengths(content: bytes, path: Path) -> None:
-    path.write_bytes(content)
-    nmt.storage.length_model.load_length_model(path)
 
 
 def _subwords(content: bytes, path: Path) -> None:
@@ -264,7 +258,6 @@ READERS: dict[str, tuple[Callable[[bytes, Path], None], list[Callable[[Path], by
     **{form: (partial(_packed, form), _fixed(seed)) for form, seed in _PACKED_SEEDS.items()},
     "zip": (partial(_document, "docx"), _fixed(*(_zipped(form, seed) for form, seed in _PACKED_SEEDS.items()))),
     "bundle": (_bundle, [_seed_bundle]),
-    "lengths": (_lengths, _fixed(b'{"scale": 1.0, "words": [1, 2]}')),
     "subwords": (_subwords, [_seed_subwords]),
     "torch": (_torch, [_seed_torch]),
     "torch-pickle": (_torch_pickle, [_seed_pickle]),

@@ -145,7 +145,6 @@ ELSEWHERE |= {
     "model.decoder.bridge_activation": "tests/model/test_gradients.py",
     "decoding.lm": "tests/test_language_fusion.py",
     "decoding.lm_weight": "tests/test_language_fusion.py",
-    "decoding.word_reward_bounded": "tests/test_saved_model.py",
     "decoding.glossary_bonus": "tests/test_translator.py",
     "decoding.mbr": "tests/test_translator.py",
 }

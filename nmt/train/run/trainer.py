@@ -250,8 +250,6 @@ class Trainer:
             parts.checkpoints.begin()
         else:
             restore(parts, saved, log)
-        if self._ranks.rank == 0:
-            task.save_statistics(self.folder)
         plan.dealing.resume(state)
         state.corpus, state.dev, state.seen = task.fingerprint, task.dev_fingerprint, task.seen
         return parts

@@ -155,8 +155,7 @@ def check_decoding(config: Config, device: Device) -> None:
     from nmt.inference.translation import search_options
 
     chosen = config.decoding
-    is_bounded = chosen.word_reward_bounded and chosen.word_reward
-    options = search_options(chosen, 1, expected_lengths=[1] if is_bounded else None)
+    options = search_options(chosen, 1)
     if not device.is_cpu:
         from nmt.decode.plan import check_served
 
