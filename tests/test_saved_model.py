@@ -85,7 +85,6 @@ def test_what_a_bundle_says_of_itself(bundle):
     tensors, content = map_tensors(bundle)
     assert content["scores"] == {"update": 8, "bleu": 1.5}
     assert content["config"]["data"]["subwords"]["vocab_size"] == 48
-    assert content["lengths"]["ratio"] == 0.9
     assert {name.split("/")[0] for name in tensors} == {"params", "subwords", "shortlist"}
     again = load_saved_model(bundle)
     assert again.content["scores"]["bleu"] == 1.5
@@ -111,8 +110,6 @@ def config_with(bundle, keys, value):
 CONTENT = {
     "no config": {"config": None},
     "a list for a config": {"config": [1]},
-    "lengths": {"lengths": {"ratio": "x"}},
-    "endless lengths": {"lengths": {"ratio": 1e400, "extra": 0, "deviation": 0, "pairs": 1}},
     "no bundle": {"kind": "x"},
 }
 CONFIG = {
@@ -261,8 +258,6 @@ def test_the_digest_is_of_all_that_translations_depend_on(folder, bundle):
     others = [
         {"shortlist": None},
         {"shortlist": replace_always(saved.shortlist)},
-        {"lengths": None},
-        {"lengths": replace(saved.lengths, extra=2.0)},
         {"config": saved.config.model_copy(update=cased)},
         {"content": {"checksums": saved.content["checksums"] | {"params/output.b": 3}}},
     ]
@@ -334,8 +329,8 @@ def test_parameters_are_copied_unless_a_model_may_have_them(folder):
 def test_a_model_in_use_is_opened_again_with_other_facts_while_its_file_has_its_parameters(folder, tmp_path):
     shutil.copytree(folder, tmp_path / "model")
     loaded = load_saved_model(tmp_path / "model").load()
-    again = loaded.reopened(lengths=None)
-    assert again.lengths is None and (again.digest != loaded.digest) and again.shortlist is loaded.shortlist
+    again = loaded.reopened(shortlist=None)
+    assert again.shortlist is None and again.digest != loaded.digest
     for name, param in loaded.network.params.items():
         np.testing.assert_array_equal(again.params[f"params/{name}"], param)
     tensors, content = map_tensors(loaded.path)
