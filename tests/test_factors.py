@@ -161,7 +161,7 @@ def test_an_unknown_word_keeps_its_factors(trained: Path) -> None:
     whole = config_from_dict(settings(trained, src_word_dropout=0.5))
     src = [[4 + 9 * (1 + n % 3), 6 + 9 * 2] for n in range(20)]
     batch = make_batch(src, [[4]] * 20, range(20))
-    found = Methods(whole, model, 1).prepare(batch, 1, 3).batch.src
+    found = Methods(whole, model).prepare(batch, 3).batch.src
     units = found % 9
     assert set(units[:2].reshape(-1).tolist()) == {1, 4, 6}
     np.testing.assert_array_equal(found // 9, batch.src // 9)

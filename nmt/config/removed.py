@@ -12,6 +12,7 @@ _SPIKE = "an update that is not finite is always skipped; lower learning_rate or
 _STOP = "early_stopping_metric alone decides"
 _SAMPLED = "use tgt_word_dropout, which helped where this did not (docs/methods.md)"
 _VECTORS = "start from a trained model by load_model, with extend_vocabulary for new words"
+_RISK = "train on for the same time, which brings more; decoding.mbr chooses by expected score"
 _DESCRIBED = "describe its tensors in a YAML file, as docs/import.md shows, and import that"
 
 REMOVED: dict[str, str] = {
@@ -26,6 +27,10 @@ REMOVED: dict[str, str] = {
     "training.early_stopping_metrics": _STOP,
     "training.early_stopping_on": _STOP,
     "training.decay_length": _SCHEDULE,
+    "training.minimum_risk": _RISK,
+    "training.minimum_risk_metric": _RISK,
+    "training.minimum_risk_alpha": _RISK,
+    "training.minimum_risk_likelihood": _RISK,
     "training.coverage_loss": "guided_alignment teaches attention; decoding.coverage_penalty counts it in the search",
     "training.src_embeddings": _VECTORS,
     "training.tgt_embeddings": _VECTORS,
@@ -71,6 +76,10 @@ _OFF: dict[str, Any] = {
     "training.early_stopping_metrics": [],
     "training.early_stopping_on": "first",
     "training.decay_length": None,
+    "training.minimum_risk": 0,
+    "training.minimum_risk_metric": "bleu",
+    "training.minimum_risk_alpha": 0.005,
+    "training.minimum_risk_likelihood": 0.0,
     "training.coverage_loss": 0.0,
     "training.src_embeddings": None,
     "training.tgt_embeddings": None,

@@ -90,7 +90,6 @@ class Settings(Section):
         of_pairs = {
             "training.src_word_dropout": training.src_word_dropout,
             "training.guided_alignment": training.guided_alignment,
-            "training.minimum_risk": training.minimum_risk,
             "data.src.sampling_alpha": data.src.sampling_alpha,
             "data.tgt.sampling_alpha": data.tgt.sampling_alpha,
         }
@@ -129,7 +128,6 @@ class Settings(Section):
             "task": "translation",
             "data.src_factors": (),
             "training.r_drop": 0,
-            "training.minimum_risk": 0,
         }
         of_actions = needs | {
             "data.src.sampling_alpha": None,

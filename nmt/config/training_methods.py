@@ -1,10 +1,6 @@
 """The complete `training` section: adds methods that change an update or its loss, which are off by default."""
 
-from typing import Literal
-
-from pydantic import model_validator
-
-from nmt.config.section import Fraction, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, require
+from nmt.config.section import Fraction, NonNegativeFloat, NonNegativeInt, PositiveInt
 from nmt.config.training_section import TrainingBasics
 
 
@@ -26,33 +22,10 @@ class TrainingConfig(TrainingBasics):
     """Weight of the cross entropy between attention and word alignments in the loss (Chen et al. 2016). The alignments
     are those of data.alignment, or are learned from the pairs themselves before the first update."""
 
-    minimum_risk: NonNegativeInt = 0
-    """Number of translations sampled for each sentence; their expected cost, together with the reference, is minimised
-    instead of the negative log-likelihood (Shen et al. 2016), from a model that is already trained; 0 for the
-    likelihood. Time and memory of an update grow with it."""
-    minimum_risk_metric: Literal["bleu", "chrf", "per"] = "bleu"
-    """With minimum_risk, the cost of a translation: 1 minus its sentence BLEU or chrF; or edits per space-separated
-    symbol of the reference (per), for letters to sounds."""
-    minimum_risk_alpha: PositiveFloat = 0.005
-    """With minimum_risk, the exponent of the translations' probabilities: larger values give more weight to the most
-    probable ones."""
-    minimum_risk_likelihood: NonNegativeFloat = 0.0
-    """With minimum_risk, the weight of the (smoothed) negative log-likelihood of the reference, which is added."""
-
     @property
     def adds_to_loss(self) -> bool:
         """Return whether the loss has more terms than the (smoothed) likelihood."""
-        return bool(self.r_drop or self.guided_alignment or self.minimum_risk)
-
-    @model_validator(mode="after")
-    def _check_methods(self) -> "TrainingConfig":
-        """Raise ValueError if training methods conflict."""
-        if self.minimum_risk:
-            names = "r_drop", "guided_alignment"
-            require(self, dict.fromkeys(names, 0), "with minimum_risk", "it is of the likelihood")
-        else:
-            require(self, {"minimum_risk_likelihood": 0}, "without minimum_risk", "set minimum_risk: 16")
-        return self
+        return bool(self.r_drop or self.guided_alignment)
 
 
 class FixedTraining(TrainingConfig):

@@ -37,7 +37,6 @@ _PLAIN: dict[str, Any] = {
     "training.label_smoothing": 0.0,
     "training.r_drop": 0.0,
     **dict.fromkeys(("training.src_word_dropout", "training.tgt_word_dropout"), 0.0),
-    "training.minimum_risk": 0,
 }
 """Settings of the training of the base model that do not apply: one pair has no state of an optimizer to begin from,
 and what was learnt must not depend on what was learnt before, so that a replay gives the same."""

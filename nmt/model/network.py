@@ -259,7 +259,7 @@ class Network:
         """
         gradients = into if into is not None else self.gradient_group()
         whole = whole_of(gradients)
-        tokens = objective.tokens(batch.tgt_lengths) if tokens is None else tokens
+        tokens = int(batch.tgt_lengths.sum()) if tokens is None else tokens
         target = GradientTarget(gradients, max(1, tokens), ready)
         with self.device.in_one_call():
             with operation("gradients: zeroing"):

@@ -11,7 +11,6 @@ import numpy as np
 from nmt.model.batch_pass import BatchPass, Targets, real_positions
 from nmt.model.copying import Copies, copy_loss, source_rows
 from nmt.model.parts.attention_loss import attention_loss
-from nmt.model.risk import risk_loss
 from nmt.rnn.arrays.device_operations import OutputGradients
 from nmt.rnn.profile import operation
 
@@ -62,8 +61,6 @@ class PlainHead:
         gradient of h to d_h and add those of the parameters to the target's."""
         device, layer = self.network.device, self.network.output_layer
         into, scale = self._gradients(d_h, how)
-        if into is not None and how.objective.risk is not None:
-            return risk_loss(device, layer, h, into, rows=rows, batch=batch, how=how, scale=scale)
         targets, divergence = batch.tgt_out.reshape(-1)[rows], how.objective.r_drop
         return device.output_loss(h, layer, targets, how.label_smoothing, into, scale, how.threads, divergence)
 

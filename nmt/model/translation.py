@@ -269,7 +269,7 @@ class TranslationModel(Network):
             final=(),
         )
         sums, d_y = head.loss(result.y, batch, how)
-        tokens = how.objective.tokens(batch.tgt_lengths)
+        tokens = int(batch.tgt_lengths.sum())
         target = how.target
         if target is None or result.tape is None:
             return self._stats(sums, tokens)

@@ -188,5 +188,5 @@ def test_training_with_dropped_words_copies_the_true_ones():
     data = {"train": "unused", "dev": "unused", "src": {"lang": "de"}, "tgt": {"lang": "en"}}
     whole = {"model_dir": "unused", "data": data, "training": {"src_word_dropout": 0.9}}
     config = config_from_dict(whole | {"model": {"decoder": {"copy_source": True}}})
-    prepared = Methods(config, model_that_copies(), 1).prepare(batch, 1, 3)
+    prepared = Methods(config, model_that_copies()).prepare(batch, 3)
     assert (prepared.batch.src == UNK_ID).any() and (prepared.objective.copied == batch.src).all()

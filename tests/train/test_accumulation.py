@@ -194,7 +194,7 @@ def test_the_seed_of_masks_is_of_the_run_the_update_and_the_place(monkeypatch):
     monkeypatch.setattr(updater._methods, "prepare", lambda *a: (prepared.append(a[1:]), prepare(*a))[1])
     updater.update(Group([batch_of(pairs(seed, 2)) for seed in (1, 2, 3)]), 7, 0.01)
     assert seeds == [batch_seed(CONFIG.seed, 7, place) for place in range(3)]
-    assert prepared == [(7, seed) for seed in seeds]
+    assert prepared == [(seed,) for seed in seeds]
 
 
 @pytest.mark.parametrize("broken", [None, "loss", "gradient", "both"])

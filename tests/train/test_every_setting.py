@@ -125,10 +125,6 @@ ELSEWHERE = {
     "training.r_drop": "tests/train/test_methods.py",
     "training.passes": "tests/train/test_lengths.py",
     "training.guided_alignment": "tests/test_methods.py",
-    "training.minimum_risk": "tests/test_minimum_risk.py",
-    "training.minimum_risk_metric": "tests/test_minimum_risk.py",
-    "training.minimum_risk_alpha": "tests/test_minimum_risk.py",
-    "training.minimum_risk_likelihood": "tests/test_minimum_risk.py",
 }
 
 for side in ("encoder", "decoder"):

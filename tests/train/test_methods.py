@@ -24,7 +24,7 @@ def methods(model: Any = None, **training: Any) -> Methods:
             "training": training,
         }
     )
-    return Methods(config, model, 1)
+    return Methods(config, model)
 
 
 def batch() -> Any:
@@ -33,7 +33,7 @@ def batch() -> Any:
 
 def test_without_any_a_batch_is_what_it_was() -> None:
     given = batch()
-    prepared = methods().prepare(given, 1, 7)
+    prepared = methods().prepare(given, 7)
     assert prepared.batch is given
     assert prepared.objective is LIKELIHOOD
     assert prepared.options == {}
@@ -43,7 +43,7 @@ def test_without_any_a_batch_is_what_it_was() -> None:
 @pytest.mark.parametrize(("setting", "name"), [("src_word_dropout", "src"), ("tgt_word_dropout", "tgt_in")])
 def test_words_become_unknown(setting: str, name: str) -> None:
     given = batch()
-    dropped = methods(**{setting: 0.4}).prepare(given, 1, 7).batch
+    dropped = methods(**{setting: 0.4}).prepare(given, 7).batch
     before, after = getattr(given, name), getattr(dropped, name)
     words = before > EOS_ID
     changed = before != after
@@ -52,7 +52,7 @@ def test_words_become_unknown(setting: str, name: str) -> None:
     assert changed.sum() / words.sum() == pytest.approx(0.4, abs=0.12)  # of some 180 words: three deviations
     for other in {"src", "tgt_in", "tgt_out"} - {name}:
         assert getattr(dropped, other) is getattr(given, other)
-    again, others = (methods(**{setting: 0.4}).prepare(given, 1, seed).batch for seed in (7, 8))
+    again, others = (methods(**{setting: 0.4}).prepare(given, seed).batch for seed in (7, 8))
     np.testing.assert_array_equal(getattr(again, name), after)
     assert not np.array_equal(getattr(others, name), after)
 
@@ -75,7 +75,7 @@ def test_alignments_are_of_words_before_they_are_dropped_and_of_both_passes() ->
     data = {"train": "unused", "dev": "unused", "src": {"lang": "de"}, "tgt": {"lang": "en"}, "alignment": "unused"}
     config = config_from_dict({"model_dir": "unused", "data": data, "training": settings})
     aligned: Any = Aligned()
-    found = Methods(config, Any, 1, aligned).prepare(batch(), 1, 7).objective.alignment  # type: ignore[arg-type]
+    found = Methods(config, Any, aligned).prepare(batch(), 7).objective.alignment  # type: ignore[arg-type]
     assert found is not None
     assert sorted(found.row.tolist()) == list(range(2 * len(PAIRS)))
     assert len(found.step) == len(found.share) == len(found.position) == 2 * len(PAIRS)
@@ -83,7 +83,7 @@ def test_alignments_are_of_words_before_they_are_dropped_and_of_both_passes() ->
 
 def test_r_drop_reads_every_pair_twice_side_by_side() -> None:
     given = batch()
-    prepared = methods(r_drop=5.0).prepare(given, 1, 3)
+    prepared = methods(r_drop=5.0).prepare(given, 3)
     twice = prepared.batch
     for name in ("src", "tgt_in", "tgt_out", "src_lengths", "tgt_lengths", "indices"):
         np.testing.assert_array_equal(getattr(twice, name)[..., ::2], getattr(given, name))
@@ -95,14 +95,8 @@ def test_r_drop_reads_every_pair_twice_side_by_side() -> None:
     assert segment.doubled().num_tgt_tokens == 2 * segment.num_tgt_tokens
 
 
-def test_the_largest_batch_has_room_for_every_candidate() -> None:
-    """Each source has the reference and the sampled translations, the longest of which end with EOS."""
+def test_the_largest_batch_has_room_for_both_readings() -> None:
     data = {"train": "unused", "dev": "unused", "src": {"lang": "de"}, "tgt": {"lang": "en"}}
-    limits = {"max_length_ratio": 1.5, "max_length_extra": 4}
-    shapes = {}
-    for name, training in {"plain": {}, "r_drop": {"r_drop": 1.0}, "risk": {"minimum_risk": 3}}.items():
-        values = {"model_dir": "unused", "data": data, "training": training, "decoding": limits}
-        shapes[name] = [largest_shape(config_from_dict(values), shape) for shape in ((9, 7, 5), (99, 7, 5))]
-    assert shapes["plain"] == [(9, 7, 5), (99, 7, 5)]
-    assert shapes["r_drop"] == [(9, 7, 10), (99, 7, 10)]
-    assert shapes["risk"] == [(10 + 4 + 1, 7, 20), (99, 7, 20)]
+    for training, rows in ({}, 5), ({"r_drop": 1.0}, 10):
+        config = config_from_dict({"model_dir": "unused", "data": data, "training": training})
+        assert largest_shape(config, (9, 7, 5)) == (9, 7, rows)

@@ -57,7 +57,7 @@ ROOMS = {
     "loops": (["nmt/rnn/kernels/loops/*.py"], "tests/rnn/kernels loop_code activations | tests/rnn scan operators "
               "layouts vectors random_cells"),
     "updates": (["nmt/train/updates/*.py"], "tests/train optimizer schedule methods moving_average dealing spikes "
-                "accumulation start | tests minimum_risk factors"),
+                "accumulation start | tests factors"),
 }  # fmt: skip
 """By room: its files, and the files of tests that are about it."""
 _MOST_SECONDS = 12.0

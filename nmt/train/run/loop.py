@@ -47,7 +47,6 @@ class Loop:
             parts.num_threads,
             parts.ranks,
             alignments=parts.alignments,
-            tgt_subwords=parts.task.subwords[1],
         )
         self._validation_seconds = parts.state.validation_seconds
 

@@ -22,7 +22,6 @@ from nmt.train.updates.state import batch_seed
 if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.data.alignment.word_alignment import WordAlignments
-    from nmt.data.tokens.subwords import Subwords
     from nmt.model.network import Network
     from nmt.rnn.arrays.flat_arrays import Group
     from nmt.train.distributed.reduction import Reduction
@@ -46,7 +45,6 @@ class Updater:
         model, optimizer: Changed in place.
         ranks: The processes that compute batches of each update; None for this one alone.
         alignments: Word alignments of the training pairs, if attention is guided by them.
-        tgt_subwords: Subwords of the target, for the costs in minimum risk training.
     """
 
     def __init__(
@@ -58,11 +56,10 @@ class Updater:
         ranks: Ranks | None = None,
         *,
         alignments: WordAlignments | None = None,
-        tgt_subwords: Subwords | None = None,
     ) -> None:
         self._config, self._model, self._optimizer = config, model, optimizer
         self._num_threads = num_threads
-        self._methods = Methods(config, model, num_threads, alignments, tgt_subwords)
+        self._methods = Methods(config, model, alignments)
         self._ranks = ranks or Ranks()
         self._gradients = GradientSum(model, config.training.gradient_dtype, self._ranks)
 
@@ -101,7 +98,7 @@ class Updater:
         own = []
         for place, batch in batches:
             seed = batch_seed(self._config.seed, number, place)
-            own.append((place, seed, self._methods.prepare(batch, number, seed)))
+            own.append((place, seed, self._methods.prepare(batch, seed)))
         tokens_in_all = batches.num_tgt_tokens
         if self._methods.recounts:
             mine = np.array([sum(prepared.num_tgt_tokens for *_, prepared in own)], np.float64)
