@@ -23,6 +23,7 @@ from nmt.rnn.arrays.quantised import Quantised
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.arrays.workspace import Allocate, zeros_of
 from nmt.rnn.compiler.plan import Plan
+from nmt.rnn.element_rules import ADD_SCALED, ElementRule
 from nmt.rnn.profile import Clock, ProcessorClock
 from nmt.rnn.rows import Rows
 
@@ -253,24 +254,9 @@ class Device(ABC):
         """Return the sum of squares of all arrays in float64; NaN and infinity are propagated."""
 
     @abstractmethod
-    def adam_step(
-        self, param: Array, gradient: Array, m: Array, v: Array, settings: tuple[float, ...], threads: int
-    ) -> None:
-        """Apply one step of Adam to flat arrays, in place.
+    def change(self, rule: ElementRule, arrays: Sequence[Array], factors: Sequence[float], threads: int) -> None:
+        """Apply a rule of element_rules.py to flat arrays, in place, and factors."""
 
-        settings: lr, beta1, beta2, eps, weight decay, both bias corrections, scale of the gradient (see
-        kernels/model/update.py).
-        """
-
-    @abstractmethod
-    def sgd_step(
-        self, param: Array, gradient: Array, velocity: Array, settings: tuple[float, ...], threads: int
-    ) -> None:
-        """Apply one step of gradient descent to flat arrays, in place.
-
-        settings: lr, momentum, weight decay, scale of the gradient. `velocity` may be empty where the momentum is 0.
-        """
-
-    @abstractmethod
-    def add_scaled(self, total: Array, other: Array, factor: float, scale: float = 1.0) -> None:
+    def add_scaled(self, total: Array, other: Array, factor: float, scale: float = 1.0, threads: int = 1) -> None:
         """Compute total = total * scale + factor * other on flat arrays, in place."""
+        self.change(ADD_SCALED, (other, total), (factor, scale), threads)

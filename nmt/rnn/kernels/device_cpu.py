@@ -17,15 +17,13 @@ from nmt.rnn.arrays.quantised import Quantised
 from nmt.rnn.arrays.workspace import Allocate
 from nmt.rnn.compiler.plan import Plan
 from nmt.rnn.device import Device, T
+from nmt.rnn.element_rules import ElementRule
 from nmt.rnn.kernels.memory import copies
 from nmt.rnn.kernels.model import update
 from nmt.rnn.kernels.threads.pool import host, in_one_call, run_parallel
 
 if TYPE_CHECKING:
     from nmt.rnn.kernels.loops.run_cpu import CPUExecutable
-
-_BLOCK = 16384
-"""Numbers that `add_scaled` adds at a time."""
 
 
 class CPUDevice(Device, ProcessorOperations):
@@ -248,35 +246,8 @@ class CPUDevice(Device, ProcessorOperations):
             total += float(parts.sum())
         return total
 
-    def adam_step(
-        self,
-        param: np.ndarray,
-        gradient: np.ndarray,
-        m: np.ndarray,
-        v: np.ndarray,
-        settings: tuple[float, ...],
-        threads: int,
-    ) -> None:
-        run_parallel(update.adam_step, _useful_threads(threads, param), param, gradient, m, v, *settings)
-
-    def sgd_step(
-        self,
-        param: np.ndarray,
-        gradient: np.ndarray,
-        velocity: np.ndarray,
-        settings: tuple[float, ...],
-        threads: int,
-    ) -> None:
-        run_parallel(update.sgd_step, _useful_threads(threads, param), param, gradient, velocity, *settings)
-
-    def add_scaled(self, total: np.ndarray, other: np.ndarray, factor: float, scale: float = 1.0) -> None:
-        # By blocks, which stay in the cache: a new array as large as the parameters takes three times as long.
-        total, other = self.host((total, other))
-        scaled = np.empty(min(_BLOCK, total.size), other.dtype)
-        for start in range(0, total.size, _BLOCK):
-            part, more = (array[start : start + _BLOCK] for array in (total, other))
-            part *= total.dtype.type(scale)
-            part += np.multiply(more, other.dtype.type(factor), out=scaled[: part.size])
+    def change(self, rule: ElementRule, arrays: Sequence[np.ndarray], factors: Sequence[float], threads: int) -> None:
+        run_parallel(update.OF_RULE[rule], _useful_threads(threads, arrays[0]), *arrays, *factors)
 
 
 def _useful_threads(threads: int, array: np.ndarray) -> int:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from nmt.rnn.element_rules import adam_factors
 from nmt.rnn.kernels.model import update
 from nmt.rnn.kernels.threads.pool import run_parallel
 
@@ -22,12 +23,11 @@ def test_adam_by_the_paper(dtype, size, parts):
     want_p, want_m, want_v = p.astype("f8"), 0.0, 0.0
     for t in range(1, 4):
         g = _normal(t + 10, size, dtype)
-        corrections = 1 - 0.9**t, 1 - 0.98**t
-        run_parallel(update.adam_step, parts, p, g, m, v, 0.01, 0.9, 0.98, 1e-8, 0.1, *corrections, 0.5)
+        run_parallel(update.adam, parts, g, m, v, p, *adam_factors(0.01, (0.9, 0.98), 1e-8, 0.1, t, 0.5))
         scaled = g.astype("f8") * 0.5
         want_m = 0.9 * want_m + 0.1 * scaled
         want_v = 0.98 * want_v + 0.02 * scaled**2
-        step = want_m / corrections[0] / (np.sqrt(want_v / corrections[1]) + 1e-8)
+        step = want_m / (1 - 0.9**t) / (np.sqrt(want_v / (1 - 0.98**t)) + 1e-8)
         want_p = want_p - 0.01 * (step + 0.1 * want_p)
     np.testing.assert_allclose(p, want_p, rtol=RELATIVE[dtype], atol=RELATIVE[dtype])
     np.testing.assert_allclose(m, want_m, rtol=RELATIVE[dtype], atol=RELATIVE[dtype])
@@ -38,11 +38,15 @@ def test_adam_by_the_paper(dtype, size, parts):
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 def test_gradient_descent(dtype, size, momentum):
-    p, velocity = _normal(1, size, dtype), np.zeros(size if momentum else 0, dtype)
+    p, velocity = _normal(1, size, dtype), np.zeros(size, dtype)
     want, speed = p.astype("f8"), 0.0
     for t in range(3):
         g = _normal(t + 10, size, dtype)
-        run_parallel(update.sgd_step, 2, p, g, velocity, 0.1, momentum, 0.01, 2.0)
+        factors = 0.1, 1 - 0.1 * 0.01, 2.0
+        if momentum:
+            run_parallel(update.roll, 2, velocity, g, p, *factors, momentum)
+        else:
+            run_parallel(update.descend, 2, g, p, *factors)
         speed = momentum * speed + g.astype("f8") * 2
         want = want - 0.1 * (speed + 0.01 * want)
     np.testing.assert_allclose(p, want, rtol=RELATIVE[dtype], atol=RELATIVE[dtype])

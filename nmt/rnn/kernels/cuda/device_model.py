@@ -13,6 +13,7 @@ from nmt.rnn.arrays.beam_state import BeamState
 from nmt.rnn.arrays.device_operations import OutputGradients, OutputLayer, SearchOperations
 from nmt.rnn.arrays.weights import PAIRS
 from nmt.rnn.arrays.workspace import Allocate
+from nmt.rnn.element_rules import ElementRule
 from nmt.rnn.kernels.cuda import optimizer, output_loss
 from nmt.rnn.kernels.cuda.gpu_base import GPUBase
 from nmt.rnn.kernels.cuda.machine_code.divergence import add_divergence
@@ -126,14 +127,8 @@ class ModelOperations(GPUBase, SearchOperations):
     def square_norm(self, gradients: Sequence[Any], threads: int) -> float:
         return optimizer.square_norm(self.runtime, gradients)
 
-    def adam_step(self, param: Any, gradient: Any, m: Any, v: Any, settings: tuple[float, ...], threads: int) -> None:
-        optimizer.adam_step(self.runtime, param, gradient, m, v, *settings)
-
-    def sgd_step(self, param: Any, gradient: Any, velocity: Any, settings: tuple[float, ...], threads: int) -> None:
-        optimizer.sgd_step(self.runtime, param, gradient, velocity, *settings)
-
-    def add_scaled(self, total: Any, other: Any, factor: float, scale: float = 1.0) -> None:
-        optimizer.add_scaled(self.runtime, total, other, factor, scale)
+    def change(self, rule: ElementRule, arrays: Sequence[Any], factors: Sequence[float], threads: int) -> None:
+        optimizer.change(self.runtime, rule, arrays, factors)
 
     def _matrices(self, layer: OutputLayer, like: Any) -> Matrices:
         return Matrices(self, like.dtype, layer.packed == PAIRS, layer.weights)
