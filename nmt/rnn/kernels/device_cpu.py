@@ -5,14 +5,14 @@ Modules that multiply are imported where they are used: on a new machine their c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nmt.rnn import tuning
-from nmt.rnn.arrays.device_operations import CandidateLists, OutputGradients, OutputLayer, ProcessorOperations
+from nmt.rnn.arrays.device_operations import CandidateLists, OutputLayer, ProcessorOperations
 from nmt.rnn.arrays.quantised import Quantised
 from nmt.rnn.arrays.workspace import Allocate
 from nmt.rnn.compiler.plan import Plan
@@ -126,67 +126,25 @@ class CPUDevice(Device, ProcessorOperations):
             )
             into += width
 
-    def output_loss(
-        self,
-        h: np.ndarray,
-        layer: OutputLayer,
-        targets: np.ndarray,
-        label_smoothing: float,
-        gradients: OutputGradients | None,
-        scale: float,
-        threads: int,
-        divergence: float = 0.0,
-    ) -> np.ndarray:
+    def output_loss(self, *args: Any) -> np.ndarray:
         from nmt.rnn.kernels.model.output import output_loss
-        from nmt.rnn.kernels.products.packed_weights import packed_output
 
-        packed = packed_output(layer, threads)
-        back = packed_output(layer, threads, transposed=True) if gradients else None
-        into = (gradients.h, gradients.matrix, gradients.bias) if gradients else (None, None, None)
-        given = h, packed, back, layer.weights[layer.bias], targets, label_smoothing, *into, scale, threads
-        return output_loss(*given, transposed=layer.tied, divergence=divergence)
+        return output_loss(*args)
 
-    def row_losses(
-        self, h: np.ndarray, layer: OutputLayer, targets: np.ndarray, threads: int
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def row_losses(self, *args: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         from nmt.rnn.kernels.model.output import row_losses
-        from nmt.rnn.kernels.products.packed_weights import packed_output
 
-        return row_losses(h, packed_output(layer, threads), layer.weights[layer.bias], targets, threads)
+        return row_losses(*args)
 
-    def weighted_gradients(
-        self,
-        h: np.ndarray,
-        layer: OutputLayer,
-        targets: np.ndarray,
-        weights: np.ndarray,
-        gradients: OutputGradients,
-        threads: int,
-    ) -> None:
+    def weighted_gradients(self, *args: Any) -> None:
         from nmt.rnn.kernels.model.output import weighted_gradients
-        from nmt.rnn.kernels.products.packed_weights import packed_output
 
-        packed, back = packed_output(layer, threads), packed_output(layer, threads, transposed=True)
-        into = gradients.h, gradients.matrix, gradients.bias
-        bias = layer.weights[layer.bias]
-        weighted_gradients(h, packed, back, bias, targets, weights, *into, threads, transposed=layer.tied)
+        weighted_gradients(*args)
 
-    def each_logits(
-        self,
-        h: np.ndarray,
-        layer: OutputLayer,
-        fill: Callable[[np.ndarray, slice], None],
-        gradients: OutputGradients | None,
-        threads: int,
-    ) -> None:
+    def each_logits(self, *args: Any) -> None:
         from nmt.rnn.kernels.model.output import each_logits
-        from nmt.rnn.kernels.products.packed_weights import packed_output
 
-        packed = packed_output(layer, threads)
-        back = packed_output(layer, threads, transposed=True) if gradients else None
-        d_h, dW, db = (gradients.h, gradients.matrix, gradients.bias) if gradients else (None, None, None)
-        bias = layer.weights[layer.bias]
-        each_logits(h, packed, back, bias, fill, d_h, dW, db, threads, transposed=layer.tied)
+        each_logits(*args)
 
     def best_tokens(
         self,
