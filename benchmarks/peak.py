@@ -15,7 +15,7 @@ from llvmlite import ir
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from nmt.rnn.arrays.aligned import aligned
+from nmt.rnn.arrays.workspace import aligned
 from nmt.rnn.cores import default_threads
 from nmt.rnn.kernels.machine_code.features import TARGET
 from nmt.rnn.kernels.machine_code.jit import kernel, numba_types

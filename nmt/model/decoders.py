@@ -16,7 +16,7 @@ from nmt.rnn.arrays.idle import Idle
 from nmt.rnn.arrays.workspace import Workspace
 from nmt.rnn.cell import axes_of
 from nmt.rnn.cells import AttentionProbe, CoverageCell
-from nmt.rnn.kernels.memory.runs import distinct
+from nmt.rnn.kernels.memory.active_rows import distinct
 from nmt.rnn.kernels.search.choose import top_tokens
 from nmt.rnn.profile import operation
 from nmt.rnn.stepping.fixed_stepper import FixedStepper

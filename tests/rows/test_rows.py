@@ -31,7 +31,7 @@ from nmt.rnn import (
 )
 from nmt.rnn.kernels.loops import run_cpu
 from nmt.rnn.kernels.threads.pool import run_team
-from nmt.rnn.layers.sequences import pack, unpack
+from nmt.rnn.layers.row_ends import pack, unpack
 from nmt.train.updates.optimizer import make_optimizer
 from tests import small_models
 from tests.oracle import beam as brute_force

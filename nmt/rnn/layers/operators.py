@@ -17,10 +17,8 @@ from nmt.rnn.arrays.device_operations import Array
 from nmt.rnn.cell import Cell, Param
 from nmt.rnn.cells import ElmanCell, GRUCell, LSTMCell, LSTMVariantCell
 from nmt.rnn.cells.activations import ActivationSpec
-from nmt.rnn.layers.layer_stack import LayerOptions
-from nmt.rnn.layers.layer_states import States
-from nmt.rnn.layers.recurrent_layers import Into, LayerGradients, Lengths, RecurrentLayers
-from nmt.rnn.layers.reserve import Reserve
+from nmt.rnn.layers.layer_stack import LayerOptions, States
+from nmt.rnn.layers.recurrent_layers import Into, LayerGradients, Lengths, RecurrentLayers, Reserve
 
 __all__ = ["GRU", "LSTM", "RNN", "LayerGradients"]
 

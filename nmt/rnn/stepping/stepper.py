@@ -15,11 +15,10 @@ from nmt.rnn.cell import axes_of
 from nmt.rnn.compiler.program import PlaceKind
 from nmt.rnn.device import Executable
 from nmt.rnn.division import single_steps
-from nmt.rnn.kernels.memory.runs import identity
+from nmt.rnn.kernels.memory.active_rows import identity
 from nmt.rnn.rows import Rows
 from nmt.rnn.scan.scan import Scan
-from nmt.rnn.stepping.compiled_step import CompiledStep, compile_step
-from nmt.rnn.stepping.prepared_step import PreparedStep, StepInputs
+from nmt.rnn.stepping.prepared_step import CompiledStep, PreparedStep, StepInputs, compile_step
 from nmt.rnn.stepping.source_store import Sources, SourceStore
 
 

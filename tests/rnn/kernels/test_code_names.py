@@ -14,9 +14,9 @@ import pytest
 from numba.core.errors import TypingError
 
 from nmt.rnn.kernels.machine_code import code_names, features
-from nmt.rnn.kernels.machine_code.generated import generated_loop
 from nmt.rnn.kernels.machine_code.jit import inner_kernel, kernel
 from nmt.rnn.kernels.machine_code.native import _BY_SYMBOL, Jitted
+from nmt.rnn.kernels.machine_code.recipes import generated_loop
 from nmt.rnn.kernels.model import embedding
 from nmt.rnn.kernels.products import packing
 from nmt.rnn.kernels.products import product as products

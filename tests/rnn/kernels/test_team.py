@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from nmt.rnn import tuning
-from nmt.rnn.arrays.aligned import aligned
+from nmt.rnn.arrays.workspace import aligned
 from nmt.rnn.kernels.machine_code.jit import native_function, task
 from nmt.rnn.kernels.memory.active_rows import number_in
 from nmt.rnn.kernels.memory.arrays import array_at

@@ -8,8 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from nmt.errors import ShapeError
-from nmt.rnn.arrays.beam_rules import BeamChoice, BeamRules
-from nmt.rnn.arrays.beam_state import BeamState
+from nmt.rnn.arrays.beam_state import BeamChoice, BeamRules, BeamState
 from nmt.rnn.arrays.device_operations import OutputGradients, OutputLayer, SearchOperations
 from nmt.rnn.arrays.weights import PAIRS
 from nmt.rnn.arrays.workspace import Allocate

@@ -19,10 +19,10 @@ from nmt.rnn.compiler.program import Place, PlaceKind, Product, Program
 from nmt.rnn.division import Sharing
 from nmt.rnn.kernels.loops.emit_cpu import INTEGERS, Module, emit
 from nmt.rnn.kernels.loops.loop_tables import Table
-from nmt.rnn.kernels.loops.row_segments import row_segments
+from nmt.rnn.kernels.loops.row_schedule import row_segments
 from nmt.rnn.kernels.loops.row_writer import Function, weight_key
-from nmt.rnn.kernels.machine_code.generated import generated_loop
 from nmt.rnn.kernels.machine_code.native import Native
+from nmt.rnn.kernels.machine_code.recipes import generated_loop
 from nmt.rnn.kernels.memory.active_rows import zero_inactive
 from nmt.rnn.kernels.memory.copies import clear_all
 from nmt.rnn.kernels.products.gradients import weight_gradient, weight_gradient_bf16

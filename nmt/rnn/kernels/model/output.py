@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt.errors import ShapeError
-from nmt.rnn.arrays.aligned import aligned
 from nmt.rnn.arrays.device_operations import OutputGradients, OutputLayer
 from nmt.rnn.arrays.weights import PAIRS
+from nmt.rnn.arrays.workspace import aligned
 from nmt.rnn.kernels.loops.activation_code import exp
 from nmt.rnn.kernels.machine_code.jit import kernel
 from nmt.rnn.kernels.memory.arrays import release, scratch

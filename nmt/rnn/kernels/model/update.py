@@ -7,7 +7,7 @@ import numpy as np
 
 from nmt.rnn.element_rules import RULES, ElementRule
 from nmt.rnn.kernels.machine_code.jit import FAST, inlined, inner_kernel, kernel
-from nmt.rnn.kernels.machine_code.kernel import Kernel
+from nmt.rnn.kernels.machine_code.native import Kernel
 
 # A share starts on a cache line, so that no two threads write to the same one.
 _ALIGN = 64

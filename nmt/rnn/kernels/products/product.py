@@ -16,9 +16,9 @@ import numpy as np
 from nmt.rnn.kernels.machine_code.features import TARGET
 from nmt.rnn.kernels.machine_code.jit import external_by_elements, kernel, task
 from nmt.rnn.kernels.machine_code.recipes import family
+from nmt.rnn.kernels.memory.active_rows import by_panels, rows_in, share
 from nmt.rnn.kernels.memory.arrays import array_at, release, scratch
 from nmt.rnn.kernels.memory.moves import address
-from nmt.rnn.kernels.memory.segments import by_panels, rows_in, share
 from nmt.rnn.kernels.products.bfloat16 import holds_pairs, pair_words, to_pairs
 from nmt.rnn.kernels.products.int8 import TAIL, holds_quads, to_quads
 from nmt.rnn.kernels.products.packing import (

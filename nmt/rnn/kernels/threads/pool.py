@@ -27,7 +27,7 @@ import numpy as np
 from nmt.errors import NMTError
 from nmt.rnn import tuning
 from nmt.rnn.cores import default_threads
-from nmt.rnn.kernels.machine_code.kernel import Kernel, Words, start_of
+from nmt.rnn.kernels.machine_code.native import Kernel, Words, start_of
 from nmt.rnn.kernels.threads.atomics import LINE, WORD, make_condition, make_lock
 from nmt.rnn.kernels.threads.workers import (
     HAS_FINISHED,

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from nmt.rnn.arrays.aligned import aligned
+from nmt.rnn.arrays.workspace import aligned
 from nmt.rnn.kernels.machine_code.jit import inner_kernel, task
-from nmt.rnn.kernels.machine_code.kernel import KernelCall, Words, address_of, start_of
+from nmt.rnn.kernels.machine_code.native import KernelCall, Words, address_of, start_of
 from nmt.rnn.kernels.memory.active_rows import number_in, pointers_after
 from nmt.rnn.kernels.memory.moves import advance
 from nmt.rnn.kernels.memory.table_layout import COUNTER_WORDS
