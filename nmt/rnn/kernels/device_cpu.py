@@ -14,7 +14,6 @@ import numpy as np
 from nmt.rnn import tuning
 from nmt.rnn.arrays.device_operations import CandidateLists, OutputLayer, ProcessorOperations
 from nmt.rnn.arrays.quantised import Quantised
-from nmt.rnn.arrays.workspace import Allocate
 from nmt.rnn.compiler.plan import Plan
 from nmt.rnn.device import Device, T
 from nmt.rnn.element_rules import ElementRule
@@ -106,11 +105,6 @@ class CPUDevice(Device, ProcessorOperations):
             run_parallel(copies.take_rows, _useful_threads(threads, out), *flat)
         return out
 
-    def spread_rows(self, rows: np.ndarray, places: np.ndarray, out: np.ndarray, threads: int = 1) -> None:
-        index = np.full(len(out), -1, np.int64)
-        index[places] = np.arange(len(places))
-        run_parallel(copies.take_rows, _useful_threads(threads, out), rows[None], index, out[None])
-
     def take_columns(self, array: np.ndarray, first: int, out: np.ndarray, threads: int) -> None:
         n, m = array.shape[-1], out.shape[-1]
         run_parallel(
@@ -146,50 +140,29 @@ class CPUDevice(Device, ProcessorOperations):
 
         each_logits(*args)
 
-    def best_tokens(
-        self,
-        outputs: np.ndarray,
-        layer: OutputLayer,
-        first: int,
-        places: int,
-        threads: int,
-        allocate: Allocate | None = None,
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def best_tokens(self, outputs: Any, layer: OutputLayer, first: int, places: int, threads: int, *_: Any) -> Any:
         from nmt.rnn.kernels.products.packed_weights import packed_output
         from nmt.rnn.kernels.search.best_tokens import best_tokens
 
-        bias = layer.weights[layer.bias]
-        return best_tokens(outputs, packed_output(layer, threads), bias, first, places, threads)
+        return best_tokens(outputs, packed_output(layer, threads), layer.weights[layer.bias], first, places, threads)
 
-    def log_probs(
-        self, outputs: np.ndarray, layer: OutputLayer, threads: int, allocate: Allocate | None = None
-    ) -> np.ndarray:
+    def log_probs(self, outputs: Any, layer: OutputLayer, threads: int, *_: Any) -> np.ndarray:
         from nmt.rnn.kernels.products.packed_weights import packed_output
         from nmt.rnn.kernels.search.best_tokens import log_probs
 
         return log_probs(outputs, packed_output(layer, threads), layer.weights[layer.bias], threads)
 
-    def best_candidates(
-        self,
-        outputs: np.ndarray,
-        layer: OutputLayer,
-        lists: CandidateLists,
-        first: int,
-        places: int,
-        threads: int,
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def best_candidates(self, outputs: Any, layer: OutputLayer, lists: CandidateLists, *sizes: int) -> Any:
         from nmt.rnn.kernels.products.packed_weights import packed_output
         from nmt.rnn.kernels.search.candidates import best_candidates
 
-        return best_candidates(outputs, packed_output(layer, threads), lists, first, places, threads)
+        return best_candidates(outputs, packed_output(layer, sizes[-1]), lists, *sizes)
 
-    def candidate_log_probs(
-        self, outputs: np.ndarray, layer: OutputLayer, lists: CandidateLists, vocab_size: int, threads: int
-    ) -> np.ndarray:
+    def candidate_log_probs(self, outputs: Any, layer: OutputLayer, lists: CandidateLists, *sizes: int) -> np.ndarray:
         from nmt.rnn.kernels.products.packed_weights import packed_output
         from nmt.rnn.kernels.search.candidates import candidate_log_probs
 
-        return candidate_log_probs(outputs, packed_output(layer, threads), lists, vocab_size, threads)
+        return candidate_log_probs(outputs, packed_output(layer, sizes[-1]), lists, *sizes)
 
     def output_rows(self, vocab_size: int, itemsize: int, packed: np.dtype) -> int:
         from nmt.rnn.kernels.model.output import chunk_rows
