@@ -14,6 +14,7 @@ import numpy as np
 
 from nmt.rnn import tuning
 from nmt.rnn.arrays.array_names import ArrayKind
+from nmt.rnn.arrays.beam_state import BeamSettings
 from nmt.rnn.arrays.device_operations import CandidateLists, OutputLayer
 from nmt.rnn.arrays.quantised import Quantised
 from nmt.rnn.arrays.workspace import aligned
@@ -31,7 +32,6 @@ from nmt.rnn.kernels.threads.barrier import FLAT_BARRIER_THREADS, GROUPS_WORD
 from nmt.rnn.kernels.threads.pool import run_team
 from nmt.rnn.kernels.threads.team import GroupCounters, address_of
 from nmt.rnn.profile import moment, record_parts
-from nmt.rnn.stepping.beam_settings import BeamSettings
 from nmt.rnn.stepping.prepared_step import StepCall, StepCalls, StepInputs
 from nmt.rnn.stepping.stepper import Stepper
 

@@ -18,7 +18,7 @@ from nmt.rnn.kernels.cuda.machine_code.divergence import add_divergence
 from nmt.rnn.kernels.cuda.matrices import Matrices
 from nmt.rnn.kernels.cuda.rows import row_operations
 from nmt.rnn.kernels.cuda.search import beam_step as search
-from nmt.rnn.kernels.cuda.search import best, choose_tokens, ensemble
+from nmt.rnn.kernels.cuda.search import best, choose_tokens
 
 
 def _of_runtime(function: Callable[..., Any], *, threads: bool = False) -> Any:
@@ -38,8 +38,8 @@ class ModelOperations(GPUBase, SearchOperations):
     square_norm = _of_runtime(optimizer.square_norm, threads=True)
     change = _of_runtime(optimizer.change, threads=True)
     choose_tokens = _of_runtime(choose_tokens.choose_tokens)
-    average_log_probs = _of_runtime(ensemble.average)
-    coverage_bonus = _of_runtime(ensemble.coverage_bonus)
+    average_log_probs = _of_runtime(best.average)
+    coverage_bonus = _of_runtime(best.coverage_bonus)
     trace_back = _of_runtime(search.trace_back)
 
     @property
