@@ -23,9 +23,8 @@ from nmt.rnn.device import Device
 from nmt.rnn.kernels.memory.active_rows import distinct
 from nmt.rnn.kernels.search.choose import top_tokens
 from nmt.rnn.profile import operation
-from nmt.rnn.stepping.fixed_stepper import FixedStepper
 from nmt.rnn.stepping.search_steps import SearchSteps
-from nmt.rnn.stepping.stepper import Stepper
+from nmt.rnn.stepping.stepper import FixedStepper, Stepper
 from nmt.special_tokens import BOS_ID, EOS_ID, PAD_ID
 
 if TYPE_CHECKING:

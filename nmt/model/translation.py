@@ -15,7 +15,6 @@ from nmt.model.batch_pass import BatchPass, Objective, Targets
 from nmt.model.copying import check_copying
 from nmt.model.decoders import BlockDecoder, ModelDecoder, loop_obstacle, translation_block
 from nmt.model.edit_actions import EditActions, check_actions
-from nmt.model.factors import SourceFactors
 from nmt.model.forced import ForcedScores, TokenIds, forced_log_probs
 from nmt.model.network import LossStats, Network, Run
 from nmt.model.output_heads import AttentionLossHead, CopyingHead, EditsHead, PlainHead
@@ -23,7 +22,7 @@ from nmt.model.parts.bridge import Bridge
 from nmt.model.parts.cells import decoder_cell, decoder_layers
 from nmt.model.parts.encoder import Encoder
 from nmt.model.parts.padding import pad_sources, positions, rounded_up
-from nmt.model.source_encoder import EncodedRows, Source, SourceEncoder
+from nmt.model.source_encoder import EncodedRows, Source, SourceEncoder, SourceFactors
 from nmt.overriding import override
 from nmt.rnn import tuning
 from nmt.rnn.arrays.workspace import Fresh, Workspace

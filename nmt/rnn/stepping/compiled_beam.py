@@ -29,8 +29,7 @@ from nmt.rnn.kernels.search.best_tokens import BestTokens, OutputTask
 from nmt.rnn.kernels.search.candidates import BestCandidates
 from nmt.rnn.kernels.search.search_rules import tokens_wanted
 from nmt.rnn.kernels.threads.barrier import FLAT_BARRIER_THREADS, GROUPS_WORD
-from nmt.rnn.kernels.threads.pool import run_team
-from nmt.rnn.kernels.threads.team import GroupCounters, address_of
+from nmt.rnn.kernels.threads.pool import GroupCounters, address_of, run_team
 from nmt.rnn.profile import moment, record_parts
 from nmt.rnn.stepping.prepared_step import StepCall, StepCalls, StepInputs
 from nmt.rnn.stepping.stepper import Stepper

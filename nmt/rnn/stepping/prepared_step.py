@@ -26,7 +26,7 @@ from nmt.rnn.device import Device, Executable
 from nmt.rnn.division import single_steps
 from nmt.rnn.kernels.loops.loop_tables import Table
 from nmt.rnn.kernels.memory.active_rows import identity
-from nmt.rnn.kernels.threads.team import TaskSequence
+from nmt.rnn.kernels.threads.pool import TaskSequence
 from nmt.rnn.profile import operation
 from nmt.rnn.rows import Rows
 from nmt.rnn.scan.scan import Scan

@@ -12,8 +12,7 @@ from nmt.rnn.kernels.machine_code.native import Kernel, KernelCall
 from nmt.rnn.kernels.products import panels_of_4_bits
 from nmt.rnn.kernels.products import product as products
 from nmt.rnn.kernels.products.packing import packed_size
-from nmt.rnn.kernels.threads.pool import host, run_parallel
-from nmt.rnn.kernels.threads.team import run_calls
+from nmt.rnn.kernels.threads.pool import host, run_calls, run_parallel
 from nmt.rnn.profile import operation
 
 

@@ -40,8 +40,7 @@ from nmt.rnn.kernels.products.packing import (
     pack_transposed_bf16,
     pack_transposed_int8,
 )
-from nmt.rnn.kernels.threads.pool import run_team
-from nmt.rnn.kernels.threads.team import Words, given_array, numbers_of, start_of, task_table
+from nmt.rnn.kernels.threads.pool import Words, given_array, numbers_of, run_team, start_of, task_table
 
 _MAX_ROWS = TARGET.max_rows
 _PANEL_F4, _PANEL_F8 = TARGET.panel_width(np.float32), TARGET.panel_width(np.float64)
