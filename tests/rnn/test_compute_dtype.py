@@ -74,17 +74,23 @@ def test_threads_that_divide_units_find_their_panels(K):
         assert_same_bits(found[1], one[1])
 
 
-def test_padding_is_never_read():
+@pytest.mark.parametrize("compute_dtype", ["bfloat16", "int8"])
+def test_padding_is_never_read(compute_dtype):
     case = draw("lstm_bahdanau_feed")
-    clean = cases.compiled(case, compute_dtype="bfloat16")
+
+    def run():
+        if compute_dtype == "int8":
+            return [cases.inferred(case, compute_dtype="int8")]
+        return cases.compiled(case, compute_dtype=compute_dtype)[:2]
+
+    clean = run()
     for row, n in enumerate(case.lengths):
         case.x[n:, row] = case.d_y[n:, row] = np.nan
     for array in case.captured.values():
         for row, n in enumerate(case.source_lengths):
             array[n:, row] = np.nan
-    found = cases.compiled(case, compute_dtype="bfloat16")
-    assert_same_bits(found[0], clean[0])
-    assert_same_bits(found[1], clean[1])
+    for found, one in zip(run(), clean, strict=True):
+        assert_same_bits(found, one)
 
 
 def test_both_kinds_of_products_share_one_set_of_weights():
