@@ -69,7 +69,6 @@ SAYS = {
     "profile": "what takes how long",
     "cores": "how many threads",
     "arguments": "checks of numbers",
-    "element_rules": "what an optimizer does to each number",
 }
 
 

@@ -19,13 +19,13 @@ import numpy as np
 
 from nmt.rnn.arrays.array_names import ArrayKind, Arrays, parse
 from nmt.rnn.arrays.device_operations import Array, OutputGradients, OutputLayer, ProcessorOperations, SearchOperations
+from nmt.rnn.arrays.element_rules import ADD_SCALED, ElementRule
 from nmt.rnn.arrays.flat_arrays import Group
 from nmt.rnn.arrays.quantised import Quantised
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.arrays.workspace import Allocate, zeros_of
 from nmt.rnn.compiler.plan import PlacedSink, Plan
 from nmt.rnn.compiler.program import Place
-from nmt.rnn.element_rules import ADD_SCALED, ElementRule
 from nmt.rnn.profile import Clock, ProcessorClock
 from nmt.rnn.rows import Rows, TimeBlock, shape_of_step
 

@@ -13,10 +13,10 @@ import numpy as np
 
 from nmt.rnn import tuning
 from nmt.rnn.arrays.device_operations import CandidateLists, OutputLayer, ProcessorOperations
+from nmt.rnn.arrays.element_rules import ElementRule
 from nmt.rnn.arrays.quantised import Quantised
 from nmt.rnn.compiler.plan import Plan
 from nmt.rnn.device import Device, T
-from nmt.rnn.element_rules import ElementRule
 from nmt.rnn.kernels.memory import copies
 from nmt.rnn.kernels.model import update
 from nmt.rnn.kernels.threads.pool import host, in_one_call, run_parallel

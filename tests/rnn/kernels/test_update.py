@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nmt.rnn.element_rules import adam_factors
+from nmt.rnn.arrays.element_rules import adam_factors
 from nmt.rnn.kernels.model import update
 from nmt.rnn.kernels.threads.pool import run_parallel
 

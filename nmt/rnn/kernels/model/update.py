@@ -5,7 +5,7 @@ Every function does one thread's share of flat arrays: see pool.run_parallel.
 
 import numpy as np
 
-from nmt.rnn.element_rules import RULES, ElementRule
+from nmt.rnn.arrays.element_rules import RULES, ElementRule
 from nmt.rnn.kernels.machine_code.jit import FAST, inlined, inner_kernel, kernel
 from nmt.rnn.kernels.machine_code.native import Kernel
 

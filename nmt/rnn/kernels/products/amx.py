@@ -30,7 +30,7 @@ _SUMS, _LEFT, _RIGHT = ((0, 1), (2, 3)), (4, 5), (6, 7)
 _INT64, _INT16, _INT8 = ir.IntType(64), ir.IntType(16), ir.IntType(8)
 _BYTES = _INT8.as_pointer()
 ROW_ARGUMENTS = ("voidptr", "int64", "voidptr", "voidptr", *("int64",) * 5)
-"""The types of the arguments of a product of rows; see product.py."""
+"""The types of the arguments of a product of rows; see row_products.py."""
 
 ROW_BLOCK = 8 * TILE_ROWS
 """Rows of A that are multiplied with all panels before the next rows; they stay in the L2 cache."""
@@ -160,7 +160,7 @@ def _copy_columns(target, target_stride, source, source_stride, rows, columns): 
 
 
 def product_rows(a, lda, b, c, ldc, M, N, K, accumulate):  # type: ignore[no-untyped-def]
-    """Compute C[M, N] (+)= A[M, K] @ B as in product.py; lda and K count pairs, K is a multiple of 16."""
+    """Compute C[M, N] (+)= A[M, K] @ B as in row_products.py; lda and K count pairs, K is a multiple of 16."""
     edge = _block_on_stack()
     m0 = 0
     while m0 < M:

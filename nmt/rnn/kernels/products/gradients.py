@@ -11,7 +11,7 @@ from nmt.rnn.kernels.memory.moves import address, copy_panel_row, copy_tile_row_
 from nmt.rnn.kernels.products.bfloat16 import PAIR_LANES, holds_pairs, pair_rows, pair_words
 from nmt.rnn.kernels.products.microkernel import tile_bf16, tile_f4, tile_f8
 from nmt.rnn.kernels.products.packing import PANEL_BYTES
-from nmt.rnn.kernels.products.product import product_rows_bf16
+from nmt.rnn.kernels.products.row_products import product_rows_bf16
 
 _MAX_ROWS = TARGET.max_rows
 # Rows, or pairs of rows, that are summed each time a tile is loaded: a panel of their gradients fills the L1 cache.
