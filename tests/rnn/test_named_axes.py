@@ -16,7 +16,6 @@ from nmt.rnn import (
     MLSTMCell,
     Param,
     Scan,
-    StackCell,
     State,
     Weights,
     ZoneoutCell,
@@ -245,13 +244,6 @@ def test_the_forecast_is_what_a_run_takes(T, make):
     assert peak_bytes([*there, *back]).total() == memory.taken
 
 
-def test_a_long_run_keeps_few_states():
-    scan = Scan(MLSTMCell(8, 16, heads=1, key_size=16))
-    kept = [sum(peak_bytes(scan_phases(scan, T, 4)[0]).values()) for T in (160, 320)]
-    every_state = 160 * 4 * (16 * 16 + 16 + 1) * 4
-    assert kept[1] - kept[0] < every_state
-
-
 def test_nothing_as_large_as_a_broadcast_value_is_kept():
     plan = Scan(Written(everything)).plan(True)
     kept = [plan.trace.graph.values[i] for i in plan.memory.kept]
@@ -274,14 +266,6 @@ def test_heads_are_cells_side_by_side():
     close(gradients, cases.interpreted(case, {})[1])
     with pytest.raises(ShapeError, match="HeadsCell: heads must divide hidden_size 6, got 4"):
         HeadsCell(GRUCell, D, H, 4)
-
-
-def test_a_stack_of_matrix_states_is_its_layers():
-    case = cases.draw(StackCell([Written(everything), LinearAttentionCell(H, 4, heads=1)]), "float64")
-    expected = cases.interpreted(case, {})
-    outputs, gradients, _ = cases.compiled(case)
-    close(outputs, expected[0])
-    close(gradients, expected[1])
 
 
 # ------------------------------------------------------------ errors

@@ -9,8 +9,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from nmt.config import TrainingConfig
-from nmt.decode import search
 from nmt.decode.beam import BeamCell
 from nmt.decode.beam import run as run_beam
 from nmt.decode.hypotheses import Block
@@ -32,10 +30,7 @@ from nmt.rnn import (
 from nmt.rnn.kernels.loops import run_cpu
 from nmt.rnn.kernels.threads.pool import run_team
 from nmt.rnn.layers.sequences import pack, unpack
-from nmt.train.updates.optimizer import make_optimizer
-from tests import small_models
 from tests.oracle import beam as brute_force
-from tests.oracle import gradients, layers
 from tests.rnn import scan_cases as cases
 from tests.rows.support import (
     MIXED,
@@ -52,27 +47,11 @@ from tests.rows.support import (
     draw,
     hold_to_quotients,
     kept,
-    layer_of,
     plan_of,
     products,
 )
 
 PAIRS = [([4, 5], [6, 4, 5]), ([5, 4, 6], [4]), ([6, 6], [5, 5])]
-
-
-def test_a_translator_learns_and_translates():
-    model = small_models.build(7, scale=0.3)
-    batch = small_models.batch_of(PAIRS)
-    first = model.loss(batch).nll
-    optimizer = make_optimizer(TrainingConfig.model_validate({"optimizer": "adam"}), model.params)
-    for _ in range(200):
-        _, found = model.loss_and_gradients(batch, seed=0, label_smoothing=0.0)
-        optimizer.step(model.params, found, 0.03)
-        model.changed()
-    assert model.loss(batch).nll < 0.05 * first
-    limits = {"max_length_ratio": 2.0, "max_length_extra": 3}
-    found = search(model, [src for src, _ in PAIRS], beam_size=3, length_penalty="none", n_best=1, threads=1, **limits)
-    assert [hypotheses[0].ids for hypotheses in found] == [tgt for _, tgt in PAIRS]
 
 
 class LeakyCell(Cell):
@@ -182,43 +161,6 @@ def test_plans_are_kept_and_shared():
     of_layers = [scan.compiled(training=True) for scan in scans[:3]]
     assert of_layers[1] is of_layers[2] and of_layers[0] is not of_layers[1]
     assert scans[3].compiled(training=True) is of_layers[0] is scans[4].compiled(training=True)
-
-
-EVERY_OPTION = {"peepholes": True, "proj_size": 3, "clip": 2.0, "cell_clip": 1.5, "learn_initial": True}
-
-
-@pytest.mark.parametrize(("bidirectional", "recompute"), [(False, "gates"), (True, "attention")])
-def test_options_that_others_refuse_work_together(bidirectional, recompute):
-    """Training with projections, clipping, lengths of zero and accumulation, each of which some operator refuses."""
-    options = {"bidirectional": bidirectional, "recompute": recompute, "dropout": 0.3, "padding": "carry"}
-    layer = LSTM(D, H, 2, dtype=np.float64, **options, **EVERY_OPTION)
-    x = draw(T, B, D)
-    d_y = draw(T, B, layer.output_size, seed=1)
-
-    def loss():
-        layer._passes = 0  # the same dropout
-        return np.sum(layer.forward(x, lengths=(6, 0, 2, 5, 1))[0] * d_y)
-
-    loss()
-    dw = np.ones_like(layer.flat)
-    found = layer.backward(d_y, into=dw)
-    slopes = {"x": found.d_x, "w": dw - 1}
-    assert not gradients.check(loss, {"x": x, "w": layer.flat}, slopes, np.random.default_rng(0), step=1e-6)
-
-
-def test_forward_data_weights_update_clear_repeat():
-    """The loop that users of cuDNN write: the loss goes down."""
-    layer = LSTM(D, H, 2, dtype=np.float64)
-    x, target = draw(T, B, D), np.tanh(draw(T, B, H, seed=1))
-    dw, losses = np.zeros_like(layer.flat), []
-    for _ in range(120):
-        y, *_ = layer.forward(x)
-        losses.append(0.5 * np.sum((y - target) ** 2))
-        layer.backward_data(y - target)
-        layer.backward_weights(into=dw)
-        layer.flat[...] -= 0.2 * dw
-        dw[...] = 0
-    assert losses[-1] < 0.7 * losses[0]
 
 
 def test_memory_is_released_with_the_operator_or_when_asked():
@@ -376,13 +318,3 @@ def test_sequences_one_after_another_in_one_array(lengths, trailing):
 def test_sequences_that_do_not_fit_are_one_line(act, message):
     with pytest.raises(ShapeError, match=message):
         act()
-
-
-def test_a_scan_over_packed_sequences():
-    """A product of all steps is one product of the packed matrix; a scan takes them padded and gives them back."""
-    layer, params = layer_of("gru")
-    values = draw(sum(MIXED), D)
-    y, _ = layer(unpack(values, MIXED), lengths=MIXED)
-    rows = np.split(values, np.cumsum(MIXED)[:-1])
-    expected = [layers.run("gru", params, row[:, None])[0][:, 0] for row in rows]
-    close(pack(y, MIXED), np.concatenate(expected))
