@@ -76,14 +76,6 @@ def test_scores_become_an_index_that_hubs_read(folder, tmp_path):
     assert "model-index" not in front and "None are known." in page
 
 
-def test_a_card_says_which_numbers_are_in_the_file(folder, tmp_path):
-    (tmp_path / "m.nmt").write_bytes(b"")
-    saved = load_saved_model(folder)
-    assert "computed in float32" in model_card(saved, tmp_path / "m.nmt")
-    saved.content["quantization"] = {}
-    assert "computed in int8" in model_card(saved, tmp_path / "m.nmt")
-
-
 def test_sides_that_are_no_languages_are_not_called_so(tmp_path):
     folder = write_folder(tmp_path / "model")
     saved = load_saved_model(folder)
