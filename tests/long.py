@@ -36,7 +36,6 @@ LONG = {
     "rnn/test_portable.py::test_scans_on_a_smaller_vector_unit": "generic",
     "precompile/test_packs.py::test_a_damaged_pack_is_compiled_anew_and_said_once": "",
     "precompile/test_packs.py::test_two_builds_give_the_same_bytes": "",
-    "rnn/kernels/test_store.py::test_a_training_has_the_bits_of_the_first_process_in_later_ones": "",
     "cli/test_cli_cache.py::test_a_command_tells_of_compilation_once_on_a_machine": "",
     "learning/test_learning.py::test_other_types_of_products_follow": "bfloat16",
     "learning/test_learning.py::test_other_models_learn_the_same_twice": "tied|dropout",

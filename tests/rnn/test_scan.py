@@ -15,7 +15,6 @@ from nmt.rnn.kernels.memory.table_layout import COUNTER_WORDS
 from nmt.rnn.kernels.threads.pool import run_team
 from nmt.rnn.scan import plan_cache as compiled_cells
 from tests.oracle import attention, compare, layers
-from tests.oracle import gradients as slopes
 from tests.rnn import scan_cases as cases
 
 # Compiling costs seconds per cell and dtype: float32 takes a choice.
@@ -327,42 +326,6 @@ def oracle_decoder(inner, kind, feeding, case, now):
         last = np.array(case.lengths) - 1
         found["final feed"] = y[last, np.arange(len(last))]
     return found
-
-
-def check_against(oracle, case, reverse, device=None):
-    """Outputs, and the slope of every leaf along a direction of its own by complex steps."""
-    outputs, found, _ = cases.compiled(case, reverse=reverse, device=device)
-    leaves = {
-        "x": case.x,
-        **{f"initial {k}": a for k, a in case.initial.items()},
-        **{f"captured {k}": a for k, a in case.captured.items()},
-        **case.params,
-    }
-    assert_all_close(outputs, oracle(leaves), 1e-9, "oracle")
-    weights = {"y": case.d_y, **{f"final {k}": a for k, a in case.d_final.items()}}
-
-    def total(now):
-        return sum(np.sum(value * weights[name]) for name, value in oracle(now).items())
-
-    rng = np.random.default_rng(5)
-    for name in leaves:
-        direction = slopes.random_direction(leaves, rng, only=[name])
-        exact = slopes.complex_step(total, leaves, direction)
-        got = slopes.inner({name: found[f"d_{name}"]}, direction)
-        scale = max(1.0, float(np.linalg.norm(found[f"d_{name}"])))
-        assert abs(got - exact) <= 1e-9 * scale, f"gradient of {name}: {got} instead of {exact}"
-
-
-def check_recurrent(kind, lengths, reverse, device=None):
-    case = cases.draw(cases.CELLS[kind](), "float64", cases.LENGTHS[lengths])
-    check_against(lambda now: oracle_recurrent(kind, case, now, reverse), case, reverse, device)
-
-
-def check_decoder(name, device=None):
-    inner, kind, feeding, _ = cases.DECODERS[name]
-    case = cases.draw(cases.CELLS[name](), "float64", cases.LENGTHS["mixed"])
-    cell = inner.__name__.removesuffix("Cell").lower()
-    check_against(lambda now: oracle_decoder(cell, kind, feeding, case, now), case, False, device)
 
 
 # ------------------------------------------------------------ the door
