@@ -171,11 +171,7 @@ OPTIONS = [
     ("train", "--train-sets", "SRC TGT without an option"),
     ("train", "--share-all-embeddings", "--set model.tied_embeddings=all"),
     ("train", "--wandb-project", "--set training.loggers=[wandb]"),
-    (
-        "train",
-        "--rnn-size",
-        "--set model.encoder.hidden_size=... or --set model.decoder.hidden_size=...",
-    ),
+    ("train", "--rnn-size", "--set model.encoder.hidden_size=... or --set model.decoder.hidden_size=..."),
 ]
 
 

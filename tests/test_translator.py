@@ -60,10 +60,7 @@ def test_a_line_break_is_said_to_be_a_space(translator: Translator, caplog: pyte
 
 def test_n_best(translator: Translator) -> None:
     found = translator.translate_nbest(["w1 w2 w3", ""], n_best=2)
-    assert [[t.text for t in translations] for translations in found] == [
-        ["w1 w2 w3", "w1 w2"],
-        [""],
-    ]
+    assert [[t.text for t in translations] for translations in found] == [["w1 w2 w3", "w1 w2"], [""]]
     assert found[0][0].score > found[0][1].score
     assert found[1][0].log_prob == 0
 

@@ -70,11 +70,7 @@ def test_every_operation_has_a_meaning_in_a_kernel():
 
 @pytest.mark.parametrize(
     ("name", "reverse", "options"),
-    [
-        ("lstm", False, {}),
-        ("lstm_general", True, {}),
-        ("lstm_bahdanau_feed", False, {"compute_dtype": "bfloat16"}),
-    ],
+    [("lstm", False, {}), ("lstm_general", True, {}), ("lstm_bahdanau_feed", False, {"compute_dtype": "bfloat16"})],
 )
 def test_padding_is_never_read(device, name, reverse, options):
     test_scan.check_padding(name, reverse, np.nan, device=device, **options)

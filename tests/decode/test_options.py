@@ -205,8 +205,6 @@ def test_constraints_in_a_narrow_beam():
             assert h.log_prob == pytest.approx(true_log_prob(n, h.ids))
 
 
-
-
 def test_progress_agrees_with_a_search_in_the_tokens_said():
     """Of phrases that differ, those in a random row of tokens are done, and the rest is as far as its end begins."""
     rng = np.random.default_rng(3)

@@ -1,7 +1,6 @@
 """The plain search as one computation finds, bit by bit, what it finds step by step."""
 
 import importlib
-import threading
 
 import numpy as np
 import pytest
@@ -141,8 +140,6 @@ def test_whoever_wants_it_to_stop_is_asked_now_and_then(model, monkeypatch):
         search(model, SOURCES, beam_size=2, batch_size=2, on_ended=stop)
     assert sum(calls) < len(SOURCES)
     assert search(model, SOURCES, beam_size=2, batch_size=2) == expected
-
-
 
 
 def test_a_profile_tells_the_parts(model):

@@ -21,10 +21,7 @@ SEED = 5
 
 
 def setup(*, encoder=None, decoder=None, tied="none", label_smoothing=0.0):
-    return {
-        "changes": {"encoder": encoder, "decoder": decoder, "tied": tied},
-        "smoothing": label_smoothing,
-    }
+    return {"changes": {"encoder": encoder, "decoder": decoder, "tied": tied}, "smoothing": label_smoothing}
 
 
 def embeddings(size=6, **more):
@@ -49,12 +46,7 @@ SETUPS = {
     ),
     "gru_reset_before_dot_last_tied_all": setup(
         encoder={"rnn_type": "gru_reset_before", "embeddings": embeddings()},
-        decoder={
-            "rnn_type": "gru_reset_before",
-            "attention": "dot",
-            "init_hidden": "last",
-            "embeddings": embeddings(),
-        },
+        decoder={"rnn_type": "gru_reset_before", "attention": "dot", "init_hidden": "last", "embeddings": embeddings()},
         tied="all",
         label_smoothing=0.1,
     ),
@@ -81,8 +73,7 @@ SETUPS = {
         },
     ),
     "linear_readout_of_another_size": setup(
-        encoder={"rnn_type": "gru"},
-        decoder={"rnn_type": "gru", "readout": "linear", "readout_size": 9},
+        encoder={"rnn_type": "gru"}, decoder={"rnn_type": "gru", "readout": "linear", "readout_size": 9}
     ),
     "conditional_gru_deep_from_mean": setup(
         encoder={"rnn_type": "gru"},
@@ -151,11 +142,7 @@ SETUPS = {
     "variational_dropout_residual_gru": setup(
         encoder=dropouts(rnn_type="gru", variational_dropout=True, residual=True),
         decoder=dropouts(
-            rnn_type="gru",
-            variational_dropout=True,
-            residual=True,
-            hidden_dropout=0.2,
-            attention="general",
+            rnn_type="gru", variational_dropout=True, residual=True, hidden_dropout=0.2, attention="general"
         ),
     ),
 }
@@ -183,13 +170,7 @@ WITHOUT_DROPOUT = (
 
 # Sources and targets of mixed lengths, a repeated word, an empty target (only EOS), and an equal
 # pair of lengths.
-PAIRS = [
-    ([4, 5, 6, 7], [5, 5, 8]),
-    ([8], [4]),
-    ([6, 4, 1], [7, 6, 5, 4]),
-    ([5, 8], []),
-    ([7, 4, 5], [1, 4, 8, 6]),
-]
+PAIRS = [([4, 5, 6, 7], [5, 5, 8]), ([8], [4]), ([6, 4, 1], [7, 6, 5, 4]), ([5, 8], []), ([7, 4, 5], [1, 4, 8, 6])]
 
 
 def model_of(name, dtype=np.float64, **more):

@@ -198,11 +198,7 @@ def test_a_row_with_holes_is_the_row_without_them():
 # ------------------------------------------------------------ rows that stop
 
 
-STOPS = {
-    "all": {},
-    "lengths": {"lengths": (3, 7, 1, 0, 5)},
-    "mask": {"mask": cases.masked()},
-}
+STOPS = {"all": {}, "lengths": {"lengths": (3, 7, 1, 0, 5)}, "mask": {"mask": cases.masked()}}
 
 
 def stopping(**options):

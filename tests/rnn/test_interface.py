@@ -23,11 +23,7 @@ from nmt.rnn.stepping.stepper import Stepper
 from tests.rnn import interface_cases as cases
 from tests.rnn import scan_cases
 
-OWN = {
-    "sequences": (cases.Driven, cases.driven),
-    "lags": (cases.Narx, cases.narx),
-    "axes": (cases.Grid, cases.grid),
-}
+OWN = {"sequences": (cases.Driven, cases.driven), "lags": (cases.Narx, cases.narx), "axes": (cases.Grid, cases.grid)}
 WAYS = {
     "all": {},
     "lengths, reverse": {"lengths": (3, 7, 1, 0, 5), "reverse": True},

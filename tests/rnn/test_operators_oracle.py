@@ -84,13 +84,7 @@ def witness(kind, num_layers, bidirectional, size):
 
     def run(now):
         results = layers.run(
-            kind,
-            {n: now[n] for n in params},
-            now["x"],
-            now.get("hx"),
-            now.get("cx"),
-            s.lengths,
-            **options,
+            kind, {n: now[n] for n in params}, now["x"], now.get("hx"), now.get("cx"), s.lengths, **options
         )
         return dict(zip(("y", "hy", "cy") if kind == "lstm" else ("y", "hy"), results, strict=False))
 

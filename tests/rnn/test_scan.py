@@ -227,10 +227,7 @@ def check_padding(name, reverse, filling, **options):
         cases.CELLS[name](), "float32" if "compute_dtype" in options else "float64", cases.LENGTHS["mixed"]
     )
     dirty = replace(
-        case,
-        x=case.x.copy(),
-        d_y=case.d_y.copy(),
-        captured={k: a.copy() for k, a in case.captured.items()},
+        case, x=case.x.copy(), d_y=case.d_y.copy(), captured={k: a.copy() for k, a in case.captured.items()}
     )
     for row, n in enumerate(case.lengths):
         dirty.x[n:, row] = filling
@@ -306,12 +303,7 @@ def oracle_decoder(inner, kind, feeding, case, now):
         scores = {"W_query": p["W_q"], "W_key": p["W_k"], "v": p["v"]}
     elif kind == "general":
         scores = {"W": p["W_k"].T}
-    tree = {
-        "cell": {f"{k}_l0": v for k, v in cell.items()},
-        "attention": scores,
-        "W_c": p["W_c"],
-        "b_c": p["b_c"],
-    }
+    tree = {"cell": {f"{k}_l0": v for k, v in cell.items()}, "attention": scores, "W_c": p["W_c"], "b_c": p["b_c"]}
     h = now["initial cell.h"]
     c = now.get("initial cell.c", np.zeros_like(h))
     fed = now.get("initial feed")

@@ -9,36 +9,11 @@ import numpy as np
 import pytest
 
 from nmt.decode import search
-from nmt.rnn import (
-    GRU,
-    LSTM,
-    RNN,
-    AttentionCell,
-    Cell,
-    GRUCell,
-    LSTMCell,
-    Scan,
-    StackCell,
-    Weights,
-    tuning,
-)
+from nmt.rnn import GRU, LSTM, RNN, AttentionCell, Cell, GRUCell, LSTMCell, Scan, StackCell, Weights, tuning
 from nmt.rnn.arrays.workspace import Workspace
 from tests import small_models
 from tests.rnn import scan_cases as cases
-from tests.rows.support import (
-    MEGABYTE,
-    MIXED,
-    B,
-    D,
-    H,
-    M,
-    T,
-    count_plans,
-    draw,
-    hold_to_quotients,
-    passes,
-    same_bits,
-)
+from tests.rows.support import MEGABYTE, MIXED, B, D, H, M, T, count_plans, draw, hold_to_quotients, passes, same_bits
 
 # ------------------------------------------------------------ Caffe2: gradients
 

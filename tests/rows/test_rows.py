@@ -13,20 +13,7 @@ from nmt.decode.beam import BeamCell
 from nmt.decode.beam import run as run_beam
 from nmt.decode.hypotheses import Block
 from nmt.errors import NMTError, ShapeError
-from nmt.rnn import (
-    LSTM,
-    Cell,
-    GRUCell,
-    LSTMCell,
-    Param,
-    ResidualCell,
-    Scan,
-    StackCell,
-    State,
-    Weights,
-    sigmoid,
-    tanh,
-)
+from nmt.rnn import LSTM, Cell, GRUCell, LSTMCell, Param, ResidualCell, Scan, StackCell, State, Weights, sigmoid, tanh
 from nmt.rnn.kernels.loops import run_cpu
 from nmt.rnn.kernels.threads.pool import run_team
 from nmt.rnn.layers.sequences import pack, unpack

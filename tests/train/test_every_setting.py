@@ -5,7 +5,7 @@ import ast
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -100,11 +100,7 @@ RUNS: dict[str, tuple[Any, dict[str, Any]]] = {
 }
 """For each key another value, and what stands beside both."""
 
-BASES = {
-    "training.decay_length": 3,
-    "data.subwords.type": "word",
-    "training.early_stopping_metric": "bleu",
-}
+BASES = {"training.decay_length": 3, "data.subwords.type": "word", "training.early_stopping_metric": "bleu"}
 """Keys whose first value is not what `write_setup` or the default gives."""
 
 ELSEWHERE = {
@@ -340,9 +336,7 @@ def test_a_model_is_another_one(key: str, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("key", SEARCHES)
-def test_a_search_is_another_one(
-    key: str, make_trainer: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_search_is_another_one(key, make_trainer, monkeypatch):
     """What the search is asked for; that it does so is tested in tests/decode."""
     from nmt.inference.translator import Translator
 

@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 import nmt
-from nmt.errors import CheckpointError, ConfigError, DataError, DeviceError, NMTError
+from nmt.errors import CheckpointError, ConfigError, DataError, DeviceError
 from nmt.storage.model_folder import read_checkpoint
 from nmt.system import compile_notice
 from nmt.train.distributed.ranks import Ranks
@@ -45,9 +45,7 @@ def forms(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("form", ["dict", "path", "text", "config"])
-def test_settings_train_a_model(
-    form: str, settings: dict[str, Any], tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_settings_train_a_model(form, settings, tmp_path, capfd):
     data = settings["data"] | {"test": str(tmp_path / "test")}
     result = nmt.train(forms(settings | {"data": data}, tmp_path)[form])
     assert isinstance(result, nmt.TrainingResult)
@@ -143,9 +141,7 @@ def test_arguments_that_do_not_belong_together(arguments: dict[str, Any], messag
     ],
 )
 @pytest.mark.parametrize("form", ["dict", "path", "config"])
-def test_mistakes_are_those_of_the_command(
-    form: str, change: dict[str, Any], error: type[NMTError], message: str, settings: dict[str, Any], tmp_path: Path
-) -> None:
+def test_mistakes_are_those_of_the_command(form, change, error, message, settings, tmp_path):
     with pytest.raises(error, match=rf"\A[^\n]*{message}[^\n]*\Z"):
         nmt.train(forms(settings, tmp_path)[form], changes=change, progress=False)
 
@@ -186,9 +182,7 @@ def test_a_budget_sets_the_end(settings: dict[str, Any], monkeypatch: pytest.Mon
         nmt.train(settings, budget="2s", progress=False)
 
 
-def test_a_finished_run_says_which_changes_had_no_effect(
-    settings: dict[str, Any], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_finished_run_says_which_changes_had_no_effect(settings, caplog):
     first = nmt.train(settings, progress=False)
     changes = {"training.learning_rate": 0.1, "decoding.beam_size": 3, "training.epochs": 3}
     again = nmt.train(settings, changes=changes, progress=False)
@@ -208,9 +202,7 @@ def test_a_language_model_has_no_translator(settings: dict[str, Any], tmp_path: 
         result.generator()
 
 
-def test_compilation_is_reported_where_progress_is_shown(
-    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_compilation_is_reported_where_progress_is_shown(settings, monkeypatch, capfd):
     monkeypatch.setattr(compile_notice, "_QUIET_SECONDS", 0.0)
     monkeypatch.setattr(compile_notice, "_LOOK_SECONDS", 0.001)
 
@@ -278,9 +270,7 @@ def test_a_second_ctrl_c_interrupts_at_once(settings: dict[str, Any], tmp_path: 
     assert "4 epochs" in nmt.train(settings, changes=changes, progress=False).reason
 
 
-def test_other_signals_take_their_effect_afterwards(
-    settings: dict[str, Any], tmp_path: Path, interruptible: None
-) -> None:
+def test_other_signals_take_their_effect_afterwards(settings, tmp_path, interruptible):
     came: list[bool] = []
     last = tmp_path / "model" / "last.safetensors"
     former = signal.signal(signal.SIGTERM, lambda *_: came.append(last.exists()))

@@ -76,9 +76,7 @@ def test_without_the_setting_nothing_is_written(make_trainer: Make) -> None:
 @pytest.mark.parametrize(
     ("name", "module"), [("tensorboard", "tensorboardX"), ("wandb", "wandb"), ("mlflow", "mlflow")]
 )
-def test_without_the_library_a_line_says_what_to_install(
-    make_trainer: Make, monkeypatch: pytest.MonkeyPatch, name: str, module: str
-) -> None:
+def test_without_the_library_a_line_says_what_to_install(make_trainer, monkeypatch, name, module):
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ConfigError, match=rf"got no {module}; .* pip install -e '.\[{name}\]'"):
         make_trainer(loggers=[name]).run()
@@ -155,9 +153,7 @@ def test_a_run_of_mlflow_is_continued(make_trainer: Make, tmp_path: Path, monkey
     assert all(field in text for sample in samples_of(events, 8) for field in sample.values())
 
 
-def test_an_unknown_run_of_mlflow_is_begun_again(
-    make_trainer: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unknown_run_of_mlflow_is_begun_again(make_trainer, tmp_path, monkeypatch):
     pytest.importorskip("mlflow", reason="the extra [mlflow] is not installed")
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     ids = []

@@ -52,9 +52,7 @@ def names(folder: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("other", ["essay.txt", "train.xx", "photos/one.png", "best.txt", "dev.xx.old"])
 @pytest.mark.parametrize("begun", [False, True])
-def test_a_folder_of_somebody_else_is_refused_before_anything_is_written(
-    tmp_path: Path, other: str, begun: bool
-) -> None:
+def test_a_folder_of_somebody_else_is_refused_before_anything_is_written(tmp_path, other, begun):
     values, folder = fake_model.write_setup(tmp_path), tmp_path / "model"
     (folder / other).parent.mkdir(parents=True)
     (folder / other).write_text("mine")

@@ -50,14 +50,7 @@ def undisturbed(make_trainer: Make) -> Path:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("calls", [{1}, {3, 9}, {13, 14}])
-def test_signals_save_and_the_next_run_goes_on(
-    make_trainer: Make,
-    fake: type[TranslationModel],
-    undisturbed: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    calls: set[int],
-    number: signal.Signals,
-) -> None:
+def test_signals_save_and_the_next_run_goes_on(make_trainer, fake, undisturbed, monkeypatch, calls, number):
     whole, total = fake.loss_and_gradients, 0
 
     def interrupted(self: TranslationModel, *args: Any, **options: Any) -> Any:
@@ -78,9 +71,7 @@ def test_signals_save_and_the_next_run_goes_on(
     assert_same(trainer.folder, undisturbed)
 
 
-def test_an_interrupted_validation_is_repeated(
-    make_trainer: Make, undisturbed: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_validation_is_repeated(make_trainer, undisturbed, monkeypatch):
     decode = sys.modules["nmt.decode"]
     calls = 0
 
@@ -153,11 +144,7 @@ def wait_for(path: Path) -> None:
 def test_a_finished_run_stays_finished(make_trainer: Make) -> None:
     first = make_trainer(epochs=1).run()
     again = make_trainer(epochs=1).run()
-    assert (again.update, again.reason, again.best_scores) == (
-        first.update,
-        first.reason,
-        first.best_scores,
-    )
+    assert (again.update, again.reason, again.best_scores) == (first.update, first.reason, first.best_scores)
     longer = make_trainer(epochs=2)
     assert longer.run().update > first.update
     log = (longer.folder / "train.log").read_text()
@@ -177,16 +164,10 @@ def test_time_of_former_runs_counts(make_trainer: Make) -> None:
     [
         ({"model": {"encoder": {"num_layers": 3}}}, {}, "model.encoder.num_layers must stay 1"),
         ({}, {"optimizer": "sgd"}, "training.optimizer must stay adam"),
-        (
-            {"data": {"src": {"lang": "xx", "lowercase": True}}},
-            {},
-            r"data.src.lowercase must stay false",
-        ),
+        ({"data": {"src": {"lang": "xx", "lowercase": True}}}, {}, r"data.src.lowercase must stay false"),
     ],
 )
-def test_settings_that_do_not_fit_the_checkpoint_are_refused(
-    make_trainer: Make, top: dict[str, Any], training: dict[str, Any], key: str
-) -> None:
+def test_settings_that_do_not_fit_the_checkpoint_are_refused(make_trainer, top, training, key):
     make_trainer(epochs=1).run()
     trainer = make_trainer(top, epochs=2, **training)
     saved = (trainer.folder / "last.safetensors").read_bytes()
@@ -225,9 +206,7 @@ def test_a_damaged_checkpoint_is_named_and_kept(make_trainer: Make) -> None:
 
 
 @pytest.mark.parametrize("keep", [0, 100, -1])
-def test_a_run_goes_on_from_the_checkpoint_before_a_damaged_one(
-    make_trainer: Make, undisturbed: Path, keep: int
-) -> None:
+def test_a_run_goes_on_from_the_checkpoint_before_a_damaged_one(make_trainer, undisturbed, keep):
     trainer = make_trainer(early_stopping_metric="loss")
     trainer._stop_after = 19
     trainer.run()
@@ -245,9 +224,7 @@ def test_a_run_goes_on_from_the_checkpoint_before_a_damaged_one(
     assert_same(trainer.folder, undisturbed)
 
 
-def test_a_clock_that_is_set_back_changes_nothing(
-    make_trainer: Make, undisturbed: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_clock_that_is_set_back_changes_nothing(make_trainer, undisturbed, monkeypatch):
     now = [2e9]
 
     def falling() -> float:
@@ -264,9 +241,7 @@ def test_a_clock_that_is_set_back_changes_nothing(
     assert_same(trainer.folder, undisturbed)
 
 
-def test_a_full_disk_ends_a_run_that_goes_on_later(
-    make_trainer: Make, undisturbed: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_ends_a_run_that_goes_on_later(make_trainer, undisturbed, monkeypatch):
     written = []
 
     def full(path: Path, *arguments: Any) -> None:
@@ -301,9 +276,7 @@ def test_other_subwords_are_refused(make_trainer: Make) -> None:
         make_trainer(epochs=2).run()
 
 
-def test_subwords_are_trained_again_only_if_their_settings_changed(
-    make_trainer: Make, fake: type[TranslationModel], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_subwords_are_trained_again_only_if_their_settings_changed(make_trainer, fake, monkeypatch):
     def fail(self: TranslationModel, seed: int, tgt_counts: object) -> None:
         raise NMTError("before the first checkpoint")
 
@@ -323,9 +296,7 @@ def test_subwords_are_trained_again_only_if_their_settings_changed(
     assert attempt(vocab_size=20) != first
 
 
-def test_a_run_under_nohup_outlives_its_terminal(
-    make_trainer: Make, fake: type[TranslationModel], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_under_nohup_outlives_its_terminal(make_trainer, fake, monkeypatch):
     whole = fake.loss_and_gradients
 
     def hung_up(self: TranslationModel, *args: Any, **options: Any) -> Any:
@@ -340,9 +311,7 @@ def test_a_run_under_nohup_outlives_its_terminal(
         signal.signal(signal.SIGHUP, former)
 
 
-def test_a_cooldown_goes_on_where_it_was(
-    make_trainer: Make, fake: type[TranslationModel], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cooldown_goes_on_where_it_was(make_trainer, fake, monkeypatch):
     settings = {"early_stopping_metric": "loss", "cooldown": 0.5}
     trainer = make_trainer(**settings)
     total = trainer.run().update
@@ -390,9 +359,7 @@ def test_a_run_that_lost_its_last_checkpoint_goes_on_from_the_former(make_traine
     assert "former.safetensors" in (trainer.folder / "train.log").read_text()
 
 
-def test_a_run_killed_before_its_first_last_checkpoint_begins_again(
-    make_trainer: Make, undisturbed: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_killed_before_its_first_last_checkpoint_begins_again(make_trainer, undisturbed, monkeypatch):
     trainer = make_trainer(early_stopping_metric="loss")
     with monkeypatch.context() as patch:
         patch.setattr(CheckpointManager, "save_last", lambda self: (_ for _ in ()).throw(KeyboardInterrupt))
@@ -404,9 +371,7 @@ def test_a_run_killed_before_its_first_last_checkpoint_begins_again(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_signals_that_are_ignored_from_the_start_stay_so(
-    make_trainer: Make, fake: type[TranslationModel], monkeypatch: pytest.MonkeyPatch, number: signal.Signals
-) -> None:
+def test_signals_that_are_ignored_from_the_start_stay_so(make_trainer, fake, monkeypatch, number):
     """As a script's jobs in the background ignore Ctrl-C."""
     whole = fake.loss_and_gradients
 
@@ -515,9 +480,7 @@ def test_the_best_score_is_of_the_present_validation_text(make_trainer: Make, tm
 
 
 @pytest.mark.parametrize("limit", [{"epochs": 2}, {"early_stopping_patience": 1, "early_stopping_metric": "bleu"}])
-def test_a_finished_run_refuses_another_validation_text(
-    make_trainer: Make, tmp_path: Path, limit: dict[str, Any]
-) -> None:
+def test_a_finished_run_refuses_another_validation_text(make_trainer, tmp_path, limit):
     """Its best checkpoint was chosen by the text that it had, and stays."""
     first = make_trainer(**limit).run()
     assert first.best_path is not None

@@ -140,9 +140,7 @@ def test_a_cooldown_falls_to_zero_over_the_last_updates(make_trainer: Make, limi
     assert (trainer.folder / "train.log").read_text().count("cooldown: from update ") == 1
 
 
-def test_a_cooldown_by_the_clock_reaches_the_end_of_the_run(
-    make_trainer: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cooldown_by_the_clock_reaches_the_end_of_the_run(make_trainer, monkeypatch):
     clock = 0.0
 
     def tick(*args: Any, **options: Any) -> Any:
@@ -270,9 +268,7 @@ def test_model_dir_that_is_a_file(make_trainer: Make) -> None:
         trainer.run()
 
 
-def test_two_runs_do_not_share_a_folder(
-    make_trainer: Make, fake: type[TranslationModel], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_runs_do_not_share_a_folder(make_trainer, fake, monkeypatch):
     pytest.importorskip("fcntl", reason="this system has no file locks")
     outer, inner = make_trainer(epochs=1), make_trainer(epochs=1)
     seen = []

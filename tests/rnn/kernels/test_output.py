@@ -46,11 +46,7 @@ def _reference(h, W, b, targets, eps, scale):
     gradient *= scale
     smoothed = (1 - eps) * nll - eps * log_p.mean(axis=1)
     correct = (log_p.argmax(axis=1) == targets).sum()
-    return (nll.sum(), smoothed.sum(), correct), (
-        gradient @ W.T,
-        h.T @ gradient,
-        gradient.sum(axis=0),
-    )
+    return (nll.sum(), smoothed.sum(), correct), (gradient @ W.T, h.T @ gradient, gradient.sum(axis=0))
 
 
 def _divergence(h, W, b, weight, scale):
@@ -171,19 +167,7 @@ def test_wrong_arrays_are_refused(change, message):
     h, W, b, targets = _case(3, 4, 6, "f4")
     given = {"h": h, "b": b, "targets": targets} | change
     with pytest.raises(ShapeError, match=message):
-        output_loss(
-            given["h"],
-            _packed(W)[0],
-            None,
-            given["b"],
-            given["targets"],
-            0.0,
-            None,
-            None,
-            None,
-            1.0,
-            1,
-        )
+        output_loss(given["h"], _packed(W)[0], None, given["b"], given["targets"], 0.0, None, None, None, 1.0, 1)
 
 
 @pytest.mark.parametrize(("rows", "hidden", "vocab"), SIZES)

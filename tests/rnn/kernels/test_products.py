@@ -58,11 +58,7 @@ def test_packing_is_panels_filled_with_zeros(dtype, K, N, parts):
 @pytest.mark.parametrize(("parts", "accumulate"), [(1, 0), (3, 1)])
 def test_product_on_segments_and_column_offsets(dtype, K, N, rows, parts, accumulate):
     rng = np.random.default_rng(rows)
-    A, W, C = (
-        _normal(rng, (rows, K + 3), dtype),
-        _normal(rng, (K, N), dtype),
-        _normal(rng, (rows, N + 5), dtype),
-    )
+    A, W, C = (_normal(rng, (rows, K + 3), dtype), _normal(rng, (K, N), dtype), _normal(rng, (rows, N + 5), dtype))
     active = _taking_part(rows)
     expected = C.astype("f8")
     product = A[active, 2 : 2 + K].astype("f8") @ W
@@ -80,11 +76,7 @@ def test_product_on_segments_and_column_offsets(dtype, K, N, rows, parts, accumu
 @pytest.mark.parametrize(("parts", "accumulate"), [(1, 1), (3, 0)])
 def test_weight_gradient_and_row_sums(dtype, K, N, rows, parts, accumulate):
     rng = np.random.default_rng(rows)
-    X, G, dW = (
-        _normal(rng, (rows, K + 3), dtype),
-        _normal(rng, (rows, N + 5), dtype),
-        _normal(rng, (K, N), dtype),
-    )
+    X, G, dW = (_normal(rng, (rows, K + 3), dtype), _normal(rng, (rows, N + 5), dtype), _normal(rng, (K, N), dtype))
     sums = _normal(rng, N, dtype)
     active = _taking_part(rows)
     gradient = G[active, 3 : 3 + N].astype("f8")

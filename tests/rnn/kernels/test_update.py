@@ -117,8 +117,4 @@ def test_neighbouring_seeds_and_indices_are_independent():
         for other, second in centred.items():
             if other > seed:
                 for lag in range(4):
-                    assert abs((mask[lag:] * second[: size - lag]).mean()) < limit, (
-                        seed,
-                        other,
-                        lag,
-                    )
+                    assert abs((mask[lag:] * second[: size - lag]).mean()) < limit, (seed, other, lag)
