@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from nmt.data.tokens.subwords import EOS_ID, PAD_ID
-from nmt.rnn import tuning
 from tests import small_models
 from tests.devices import device_at
 from tests.oracle import compare, gradients
@@ -230,23 +229,6 @@ def test_gradients_equal_a_finite_difference_on_a_gpu(name):
     assert gradients.along(loss, params, direction) == pytest.approx(promised, rel=1e-6, abs=1e-9)
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("name", SETUPS)
-def test_calls_that_wait_for_each_other_give_the_same_bits(name, threads, monkeypatch):
-    """Many calls of compiled code run at once, or each at once: no number is read before it is computed."""
-    batch, found = small_models.batch_of(PAIRS), []
-    for most in (tuning.CALLS_WAITING, 1):
-        monkeypatch.setattr(tuning, "CALLS_WAITING", most)
-        model = model_of(name)
-        loss_and_gradients(model, name, small_models.batch_of(PAIRS[::-1]))  # its memory is then not zero
-        stats, grads = loss_and_gradients(model, name, batch, threads=threads)
-        found.append((stats, copied(grads)))
-    (stats, waited), (again, at_once) = found
-    assert again == stats
-    for key, value in at_once.items():
-        np.testing.assert_array_equal(waited[key], value, key)
-
-
 @pytest.mark.parametrize("name", ["lstm_bahdanau_bridge", "variational_dropout_residual_gru", "conv"])
 def test_recomputed_gates_give_the_same_gradients(name):
     batch = small_models.batch_of(PAIRS)
@@ -303,17 +285,6 @@ def test_two_threads_give_what_one_gives(name):
     assert two.loss == pytest.approx(one.loss, rel=1e-12)
     for key, value in grads.items():
         compare.assert_close(others[key], value, 1e-12, key)
-
-
-def test_float32_agrees_with_float64():
-    name, batch = "lstm_bahdanau_bridge", small_models.batch_of(PAIRS)
-    exact_stats, exact = loss_and_gradients(model_of(name), name, batch)
-    exact = copied(exact)
-    stats, grads = loss_and_gradients(model_of(name, dtype=np.float32), name, batch)
-    assert stats.loss == pytest.approx(exact_stats.loss, rel=1e-5)
-    for key, value in exact.items():
-        assert grads[key].dtype == np.float32
-        compare.assert_close(grads[key], value, compare.TOLERANCE["float32"], key)
 
 
 def test_label_smoothing_mixes_in_the_mean_over_all_classes():

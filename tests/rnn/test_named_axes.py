@@ -1,7 +1,5 @@
 """States with named axes: what a step may write, two slots in place of a stack, checkpoints, and what is refused."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -167,25 +165,6 @@ def test_checkpoints_change_nothing(steps, reverse, monkeypatch):
             blocks = cases.compiled(case, reverse=reverse)
             same_bits(blocks[0], outputs)
             close(blocks[1], gradients, 1e-12)
-
-
-def test_a_row_has_the_bits_it_has_alone():
-    case = cases.draw(LinearAttentionCell(D, H, heads=2, delta=True, window=2), "float32", rows=9, steps=21)
-    outputs, gradients, _ = cases.compiled(case, threads=2)
-    for row in range(9):
-        alone, slopes, _ = cases.compiled(case.rows([row]))
-        np.testing.assert_array_equal(alone["y"][:, 0], outputs["y"][:, row])
-        np.testing.assert_array_equal(alone["final S"][0], outputs["final S"][row])
-        np.testing.assert_array_equal(slopes["d_x"][:, 0], gradients["d_x"][:, row])
-
-
-def test_steps_that_a_mask_leaves_out():
-    there = np.random.default_rng(0).random((23, 5)) < 0.6
-    case = replace(cases.draw(MLSTMCell(D, H, heads=2), "float64", steps=23), mask=there)
-    expected = cases.interpreted(case, {})
-    outputs, gradients, _ = cases.compiled(case)
-    close(outputs, expected[0])
-    close(gradients, expected[1])
 
 
 def test_products_in_bfloat16_leave_states_in_float32(monkeypatch):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nmt.decode import search
-from nmt.rnn import GRU, LSTM, RNN, AttentionCell, Cell, GRUCell, LSTMCell, Scan, StackCell, Weights, tuning
+from nmt.rnn import GRU, LSTM, RNN, AttentionCell, Cell, GRUCell, LSTMCell, Scan, StackCell, Weights
 from nmt.rnn.arrays.workspace import Workspace
 from tests import small_models
 from tests.rnn import scan_cases as cases
@@ -108,20 +108,6 @@ def test_memory_of_a_long_run_is_not_given_up_for_a_short_one():
     for size in (100, 8 << 20, 1):
         take.reset()
         assert np.shares_memory(take((size,), np.uint8), first)
-
-
-@pytest.mark.parametrize("threads", [2, 5])
-def test_many_threads_never_race_and_never_wait_for_ever(threads, monkeypatch):
-    """Caffe2 7bef67bb, 5ec033d7, 4d3c374a: races of the parallel executor, and a watchdog for its deadlocks."""
-    monkeypatch.setattr(tuning, "ALONE_BELOW", 0)
-    expected = {}
-    for turn in range(30):
-        steps = (T, 1, T // 2, T - 1, 2)[turn % 5]
-        case = cases.draw(LSTMCell(D, H), "float64", steps=steps)
-        outputs, found, _ = cases.compiled(case, threads=threads, division=("units", "rows")[turn % 2])
-        same_bits({**outputs, **found}, expected.setdefault(steps, {**outputs, **found}))
-    one, slopes, _ = cases.compiled(cases.draw(LSTMCell(D, H), "float64"))
-    same_bits({**one, **slopes}, expected[T])
 
 
 # ------------------------------------------------------------ Caffe2: search

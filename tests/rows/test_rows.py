@@ -1,9 +1,7 @@
 """What rows of docs/engine-rows.md promise and no other test shows: the page names the tests of every row."""
 
-import gc
 import subprocess
 import sys
-import weakref
 from dataclasses import replace
 
 import numpy as np
@@ -85,18 +83,6 @@ def test_the_plan_of_a_user_s_cell():
     hold_to_quotients(cases.draw(StackCell([LeakyCell(D, H), ResidualCell(LeakyCell(H, H))]), "float64", MIXED))
 
 
-def test_a_new_cell_is_written_in_python():
-    case = cases.draw(LeakyCell(D, H), "float64", MIXED)
-    outputs, found, _ = cases.compiled(case)
-    p, h = case.params, case.initial["h"].copy()
-    for t in range(T):
-        f = 1 / (1 + np.exp(-case.x[t] @ p["V"]))
-        new = f * h + (1 - f) * np.tanh(case.x[t] @ p["W"] + h @ p["U"])
-        h = np.where((t < np.array(MIXED))[:, None], new, h)
-    np.testing.assert_allclose(outputs["final h"], h, rtol=1e-12)
-    hold_to_quotients(case, found)
-
-
 @pytest.mark.parametrize("seed", range(4))
 def test_search_does_not_know_the_model(seed):
     """A table over a window of past tokens finds what trying everything finds: its beam is one state after another."""
@@ -148,23 +134,6 @@ def test_plans_are_kept_and_shared():
     of_layers = [scan.compiled(training=True) for scan in scans[:3]]
     assert of_layers[1] is of_layers[2] and of_layers[0] is not of_layers[1]
     assert scans[3].compiled(training=True) is of_layers[0] is scans[4].compiled(training=True)
-
-
-def test_memory_is_released_with_the_operator_or_when_asked():
-    layer = LSTM(D, H)
-    x = draw(T, B, D).astype("f4")
-    layer.forward(x)
-    layer(x)
-    chunks = [weakref.ref(chunk.base) for chunk in layer._reserve.memory._chunks]
-    assert chunks and layer.workspace_bytes > 0
-    layer.release()
-    gc.collect()
-    assert layer.workspace_bytes == 0 and not any(chunk() is not None for chunk in chunks)
-    layer.forward(x)
-    kept = weakref.ref(layer), weakref.ref(layer._reserve.memory)
-    del layer
-    gc.collect()
-    assert kept[0]() is None and kept[1]() is None
 
 
 def test_a_cell_may_know_the_time():
@@ -235,23 +204,6 @@ def test_outputs_are_views_of_the_states_not_copies():
     stack = result.tape.arrays["S_h"]
     assert np.shares_memory(result.y, stack) and np.shares_memory(result.y, stack[1:])
     assert not np.shares_memory(result.y, stack[0])
-
-
-class IdentityCell(Cell):
-    """h' = h, y = h: the state's gradient passes through untouched by any operation."""
-
-    def __init__(self, size):
-        self.input_size = self.output_size = size
-
-    def states(self):
-        return {"h": self.input_size}
-
-    def step(self, p, x, s):
-        return s.h + x, State(h=s.h)
-
-
-def test_a_state_that_is_only_passed_on_has_its_gradient():
-    hold_to_quotients(cases.draw(IdentityCell(D), "float64", MIXED))
 
 
 def test_the_core_needs_no_framework():

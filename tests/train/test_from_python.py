@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -21,11 +20,8 @@ import yaml
 import nmt
 from nmt.errors import CheckpointError, ConfigError, DataError, DeviceError
 from nmt.storage.model_folder import read_checkpoint
-from nmt.system import compile_notice
 from nmt.train.distributed.ranks import Ranks
 from nmt.train.planning import budget
-from nmt.train.run import training
-from nmt.train.run.trainer import Trainer
 from tests.train import fake_model
 
 ROOT = Path(__file__).parents[2]
@@ -106,20 +102,16 @@ def test_one_table(tmp_path: Path) -> None:
     [
         ({}, "must be given settings, or src and output, got neither"),
         ({"src": "a"}, "must be given settings, or src and output, got src alone"),
-        ({"tgt": "a", "output": "m"}, "must be given settings, or src and output, got neither"),
         ({"config": "c.yaml", "src": "a"}, "src must be omitted with settings, which name the texts, got 'a'"),
-        ({"config": "c.yaml", "dev": "a"}, "dev must be omitted with settings"),
         ({"src": "a", "output": "m", "dev": ["a", "b", "c"]}, "dev must be one or two files, got 3"),
         (
             {"src": ["a b"], "output": "m"},
             r"src, tgt and dev must be paths of files, got \['a b'\]; write texts to files",
         ),
-        ({"src": "a", "tgt": 3, "output": "m"}, "src, tgt and dev must be paths of files, got 3"),
         ({"src": "a", "tgt": "b", "output": "m", "dev": 3}, "src, tgt and dev must be paths of files, got 3"),
         ({"src": __file__, "output": "m"}, f"tgt must be given with {__file__}, a file of sentences, got src alone; "),
         ({"config": "c.yaml", "budget": 60}, "budget must be a text such as '2h' or '90m', got 60"),
         ({"config": 3}, "config must be a Config, a path or a dict, got int"),
-        ({"config": ["c.yaml"]}, "config must be a Config, a path or a dict, got list"),
         ({"config": "c.yaml", "progress": "yes"}, "progress must be True, False or a stream, got 'yes'"),
         ({"config": "c.yaml", "changes": ["seed=1"]}, "changes must be a dict, got list"),
     ],
@@ -140,7 +132,7 @@ def test_arguments_that_do_not_belong_together(arguments: dict[str, Any], messag
         ({"training.load_model": "nowhere"}, CheckpointError, "nowhere"),
     ],
 )
-@pytest.mark.parametrize("form", ["dict", "path", "config"])
+@pytest.mark.parametrize("form", ["dict", "path"])
 def test_mistakes_are_those_of_the_command(form, change, error, message, settings, tmp_path):
     with pytest.raises(error, match=rf"\A[^\n]*{message}[^\n]*\Z"):
         nmt.train(forms(settings, tmp_path)[form], changes=change, progress=False)
@@ -200,24 +192,6 @@ def test_a_language_model_has_no_translator(settings: dict[str, Any], tmp_path: 
     result = nmt.train(settings, progress=False)
     with pytest.raises(CheckpointError, match="must contain a language model, got a translator"):
         result.generator()
-
-
-def test_compilation_is_reported_where_progress_is_shown(settings, monkeypatch, capfd):
-    monkeypatch.setattr(compile_notice, "_QUIET_SECONDS", 0.0)
-    monkeypatch.setattr(compile_notice, "_LOOK_SECONDS", 0.001)
-
-    class Compiling(Trainer):
-        def run(self) -> nmt.TrainingResult:
-            with compile_notice.making_code():
-                for one in compile_notice._progress:
-                    while not one._reported:
-                        time.sleep(0.001)
-            return super().run()
-
-    monkeypatch.setattr(training, "Trainer", Compiling)
-    for progress, is_shown in ((True, True), (False, False), (io.StringIO(), False)):
-        nmt.train(settings, progress=progress)
-        assert ("compiling machine code, once on this machine: function 1" in capfd.readouterr().err) is is_shown
 
 
 # ---------------------------------------------------------------- threads and signals

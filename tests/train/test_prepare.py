@@ -50,7 +50,7 @@ def names(folder: Path) -> dict[str, bytes]:
     return {str(one.relative_to(folder)): one.read_bytes() for one in folder.rglob("*") if one.is_file()}
 
 
-@pytest.mark.parametrize("other", ["essay.txt", "train.xx", "photos/one.png", "best.txt", "dev.xx.old"])
+@pytest.mark.parametrize("other", ["train.xx", "photos/one.png"])
 @pytest.mark.parametrize("begun", [False, True])
 def test_a_folder_of_somebody_else_is_refused_before_anything_is_written(tmp_path, other, begun):
     values, folder = fake_model.write_setup(tmp_path), tmp_path / "model"
@@ -70,11 +70,8 @@ def test_a_folder_of_somebody_else_is_refused_before_anything_is_written(tmp_pat
 
 FOREIGN = {
     "a log of another toolkit": {"train.log": "2026-11-28 10:00:00,123 - INFO - root - Hello!\n", "1000.ckpt": "x"},
-    "a log of another toolkit alone": {"train.log": "2026-11-28 10:00:00,123 - INFO - root - Hello!\n"},
     "logs of that name": {"train.log": "epoch 1\n", "metrics.jsonl": '{"loss": 1}\n', "notes.txt": "mine"},
-    "a log without numbers": {"train.log": "2026-11-28 10:00:00  epoch 1\n", "notes.txt": "mine"},
     "a sweep of another program": {"sweep.yaml": "program: train.py\nmethod: bayes\n"},
-    "a file named sweep.yaml": {"sweep.yaml": "# mine\n", "notes.txt": "mine"},
 }
 
 

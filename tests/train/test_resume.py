@@ -89,18 +89,6 @@ def test_an_interrupted_validation_is_repeated(make_trainer, undisturbed, monkey
     assert_same(trainer.folder, undisturbed)
 
 
-def test_a_second_signal_ends_the_process_at_once(tmp_path: Path) -> None:
-    process = start(tmp_path, seconds=0.2)
-    wait_for(tmp_path / "model" / "metrics.jsonl")
-    process.send_signal(signal.SIGINT)
-    assert process.stderr is not None
-    while "stopping after this update" not in process.stderr.readline():
-        pass
-    process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=20) == 130
-    assert not (tmp_path / "model" / "last.safetensors").exists()
-
-
 def test_killed_at_any_moment(tmp_path: Path, undisturbed: Path) -> None:
     last = tmp_path / "model" / "last.safetensors"
     for delay in (0.0, 0.11, 0.23, 0.37):
@@ -113,7 +101,7 @@ def test_killed_at_any_moment(tmp_path: Path, undisturbed: Path) -> None:
         process.communicate()
         assert read_whole(last)
     process = start(tmp_path, seconds=0)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=600)
     assert process.returncode == 0, errors
     assert "resuming from" in errors
     assert_same(tmp_path / "model", undisturbed)
@@ -131,14 +119,6 @@ def start(folder: Path, seconds: float) -> subprocess.Popen[str]:
         text=True,
         env={**os.environ, "NMT_FAKE_SECONDS": str(seconds)},
     )
-
-
-def wait_for(path: Path) -> None:
-    for _ in range(1000):
-        if path.exists() and path.stat().st_size:
-            return
-        time.sleep(0.02)
-    raise TimeoutError(path)
 
 
 def test_a_finished_run_stays_finished(make_trainer: Make) -> None:
@@ -185,13 +165,6 @@ def test_other_batches_begin_the_epoch_again(make_trainer: Make) -> None:
     assert "training.batch_size: 64 -> 32" in log
     assert "model.encoder.dropout: 0.0 -> 0.5" in log
     assert "epoch 1 starts again" in log
-
-
-def test_another_schedule_begins_from_its_start(make_trainer: Make) -> None:
-    make_trainer(updates=3).run()
-    trainer = make_trainer(updates=5, scheduling="constant")
-    trainer.run()
-    assert "training.scheduling: plateau -> constant" in (trainer.folder / "train.log").read_text()
 
 
 def test_a_damaged_checkpoint_is_named_and_kept(make_trainer: Make) -> None:
@@ -296,21 +269,6 @@ def test_subwords_are_trained_again_only_if_their_settings_changed(make_trainer,
     assert attempt(vocab_size=20) != first
 
 
-def test_a_run_under_nohup_outlives_its_terminal(make_trainer, fake, monkeypatch):
-    whole = fake.loss_and_gradients
-
-    def hung_up(self: TranslationModel, *args: Any, **options: Any) -> Any:
-        os.kill(os.getpid(), signal.SIGHUP)
-        return whole(self, *args, **options)
-
-    monkeypatch.setattr(fake, "loss_and_gradients", hung_up)
-    former = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        assert make_trainer(updates=2).run().signal is None
-    finally:
-        signal.signal(signal.SIGHUP, former)
-
-
 def test_a_cooldown_goes_on_where_it_was(make_trainer, fake, monkeypatch):
     settings = {"early_stopping_metric": "loss", "cooldown": 0.5}
     trainer = make_trainer(**settings)
@@ -370,7 +328,7 @@ def test_a_run_killed_before_its_first_last_checkpoint_begins_again(make_trainer
     assert_same(trainer.folder, undisturbed)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signals_that_are_ignored_from_the_start_stay_so(make_trainer, fake, monkeypatch, number):
     """As a script's jobs in the background ignore Ctrl-C."""
     whole = fake.loss_and_gradients
@@ -416,13 +374,6 @@ def test_a_run_does_not_go_on_with_another_text(make_trainer: Make, tmp_path: Pa
     assert {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "train.log"} == before
 
 
-def test_a_list_of_texts_is_named_by_its_paths(make_trainer: Make, tmp_path: Path) -> None:
-    make_trainer({"data": {"train": [{"path": str(tmp_path / "train")}]}}, epochs=1).run()
-    both = [{"path": str(tmp_path / "train")}, {"path": str(tmp_path / "test"), "weight": 2}]
-    with pytest.raises(CheckpointError, match=f"trained on, {tmp_path}/train, got {tmp_path}/train, {tmp_path}/test;"):
-        make_trainer({"data": {"train": both}}, epochs=2).run()
-
-
 def test_a_text_that_changed_in_its_place_is_another_text(make_trainer: Make, tmp_path: Path) -> None:
     make_trainer(epochs=1).run()
     again = make_trainer(epochs=2)
@@ -446,14 +397,6 @@ def test_a_text_that_moved_is_the_same_text(make_trainer: Make, tmp_path: Path) 
     trainer = make_trainer({"data": {"train": weighted}}, updates=6)
     trainer.run()
     assert "epoch 1 starts again" in (trainer.folder / "train.log").read_text()
-
-
-def test_the_text_may_be_filtered_in_another_way(make_trainer: Make) -> None:
-    make_trainer(updates=3).run()
-    trainer = make_trainer({"data": {"filter": {"duplicates": True}}}, updates=5)
-    trainer.run()
-    log = (trainer.folder / "train.log").read_text()
-    assert "warning: the training batches have changed: epoch 1 starts again" in log
 
 
 def test_another_text_under_the_name_of_the_validation_text_is_refused(make_trainer: Make, tmp_path: Path) -> None:
@@ -503,13 +446,3 @@ def test_a_moved_validation_text_keeps_the_best(make_trainer: Make, tmp_path: Pa
     fake_model.write_corpus(tmp_path, "moved", 20, seed=2)
     second = make_trainer({"data": {"dev": str(tmp_path / "moved")}}, epochs=1).run()
     assert (second.best_update, second.best_scores) == (first.best_update, first.best_scores)
-
-
-def test_another_seed_is_a_warning(make_trainer: Make) -> None:
-    make_trainer(updates=3).run()
-    trainer = make_trainer({"seed": 7}, updates=4)
-    trainer.run()
-    log = (trainer.folder / "train.log").read_text()
-    assert "warning: changed since the checkpoint: seed: 42 -> 7" in log
-    assert "warning: the training batches have changed: epoch 1 starts again" in log
-    assert "  changed since the checkpoint: training.updates: 3 -> 4" in log
