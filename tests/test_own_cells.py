@@ -330,25 +330,23 @@ def test_what_an_edited_cell_has_learned_is_used_with_a_warning(folder):
     }
     (folder / "run.yaml").write_text(json.dumps(settings))
 
-    def commands():
+    train, translate = ["train", "run.yaml"], ["translate", "run", "--cells", "my_cells", "text.en"]
+
+    def said(*commands):
         lines = []
-        for words in (["train", "run.yaml"], ["translate", "run", "--cells", "my_cells", "text.en"]):
-            options = {
-                "cwd": folder,
-                "capture_output": True,
-                "text": True,
-                "env": os.environ | {"PYTHONPATH": str(ROOT)},
-            }
+        for words in commands:
+            options = {"cwd": folder, "capture_output": True, "text": True}
+            options["env"] = os.environ | {"PYTHONPATH": str(ROOT)}
             done = subprocess.run([sys.executable, "-m", "nmt", *words], **options)
             assert done.returncode == 0, done.stderr
             lines.append([line for line in done.stderr.splitlines() if "has been edited" in line])
         return lines
 
-    assert commands() == [[], []]
+    assert said(train) == [[]]
     file.write_text(RENAMED.replace("h = tanh(", "# the same\n        h = tanh("))
-    assert commands() == [[], []]
+    assert said(train, translate) == [[], []]
     file.write_text(RENAMED.replace("h = tanh(", "h = 0.5 * tanh("))
-    resumed, translated = commands()
+    resumed, translated = said(train, translate)
     end = "what was learned belongs to the former equations: give the edited cell another name and train it"
     assert len(resumed) >= 1 and all(line.endswith(end) and "my_cells.Renamed has been" in line for line in resumed)
     assert [line.partition(":")[0] for line in translated] == ["warning"] and translated[0].endswith(end)

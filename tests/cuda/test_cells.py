@@ -43,7 +43,13 @@ def test_a_program_means_what_the_interpreter_says(device, name, dtype, lengths,
     test_scan.check_case(shortened(case), reverse, device)
 
 
-@pytest.mark.parametrize("name", more.COMPILED)
+OTHERS = (
+    "layer_norm_lstm mi_lstm_layer_norm peepholes_clip projection_cell_clip deep_transition_gru slstm sru qrnn_window2 "
+)
+OTHERS += "convolution hawk gla"
+
+
+@pytest.mark.parametrize("name", more.COMPILED if AT_FULL_SIZE else OTHERS.split())
 def test_every_other_cell_means_what_the_interpreter_says(device, name):
     case = shortened(more.draw(name, cases.LENGTHS["mixed"]))
     if Scan(case.cell).traced.has_named_axes:

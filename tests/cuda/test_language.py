@@ -52,7 +52,6 @@ def test_texts_go_on_as_on_the_processor(device, options):
 FUSED = {
     "search": ({}, {}),
     "coverage": ({"coverage_penalty": 0.3, "no_repeat_ngram_size": 2}, {"length_penalty": "average"}),
-    "samples": ({"sampling": True, "sampling_seed": 3}, {}),
 }
 
 

@@ -294,8 +294,27 @@ def outcome(folder: Path, values: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+@pytest.fixture(scope="module")
+def known(tmp_path_factory):
+    """The folder and the outcome of a run with these values, which many keys are compared with."""
+    found: dict[str, tuple[Path, dict[str, Any]]] = {}
+
+    def of(values: dict[str, Any]) -> tuple[Path, dict[str, Any]]:
+        key = json.dumps(values, sort_keys=True)
+        if key not in found:
+            folder = tmp_path_factory.mktemp("run") / "one"
+            found[key] = folder, outcome(folder, values)
+        return found[key]
+
+    return of
+
+
+def test_the_folder_of_a_run_changes_nothing(tmp_path: Path, known: Any) -> None:
+    assert known({})[1] == outcome(tmp_path / "two", {})
+
+
 @pytest.mark.parametrize("key", RUNS)
-def test_a_run_is_another_one(key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_is_another_one(key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: Any) -> None:
     value, beside = RUNS[key]
     if key == "training.loggers":
         pytest.importorskip("tensorboardX", reason="needs the extra [tensorboard]")
@@ -306,10 +325,10 @@ def test_a_run_is_another_one(key: str, tmp_path: Path, monkeypatch: pytest.Monk
         first = {"training.early_stopping_on": "any", "training.early_stopping_metrics": ["bleu"]}
         other = first | {key: ["loss", "chrf"] if key.endswith("metrics") else "all"}
     else:
-        first = {key: BASES[key]} if key in BASES else {}
-        other = {key: value.format(folder=tmp_path / "one") if isinstance(value, str) else value}
-    runs = [outcome(tmp_path / name, {**beside, **values}) for name, values in (("one", first), ("two", other))]
-    assert runs[0] != runs[1]
+        first, other = {key: BASES[key]} if key in BASES else {}, {key: value}
+    folder, one = known({**beside, **first})
+    other = {name: given.format(folder=folder) if isinstance(given, str) else given for name, given in other.items()}
+    assert one != outcome(tmp_path / "two", {**beside, **other})
 
 
 @pytest.mark.parametrize("key", MODELS)
