@@ -35,7 +35,7 @@ def test_many_callers_get_the_serial_answers(tmp_path, size, divided):
     lines = list(dict.fromkeys(sentences(60, seed=3)))[:40]
     word = next(text for text in shared[0].translate(lines) if text).split()[0]
     callers = Callers(shared, lines, kinds(word, language_model=True))
-    callers.run(8, seconds=float("inf"), calls=12)
+    callers.run(8, calls=12)
     assert not callers.wrong
     assert len(callers.counts) > 12
 
