@@ -31,6 +31,7 @@ from nmt.storage.saved_model import load_saved_model, save_bundle
 from nmt.storage.tensor_file import write_tensors
 from tests import small_models
 from tests.saved_models import sentences, write_folder, write_language_folder
+from tests.settings import settings_with
 
 ROOT = Path(__file__).resolve().parent.parent
 MINE = """
@@ -256,9 +257,7 @@ def test_what_is_allowed_is_a_list_of_modules(names, folder):
 
 
 def config_of(cell):
-    side = {"rnn_type": cell}
-    data = {"train": "unused", "dev": "unused", "src": {"lang": "xx"}, "tgt": {"lang": "yy"}}
-    return config_from_dict({"model_dir": "unused", "data": data, "model": {"encoder": side, "decoder": side}})
+    return settings_with(model={"encoder": {"rnn_type": cell}, "decoder": {"rnn_type": cell}})
 
 
 @pytest.mark.parametrize("allowed", [["my_cell"], ["my_cells2"], ["my_cells.Other"], ["my_cells.MyCell.x"], []])

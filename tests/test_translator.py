@@ -7,13 +7,13 @@ from typing import Any, get_overloads
 
 import pytest
 
-from nmt.config import config_from_dict
 from nmt.data.tokens.subwords import train_subwords
 from nmt.errors import CheckpointError
 from nmt.evaluate import sentence_utility
 from nmt.inference.details import ranked_by_agreement
 from nmt.inference.translation import BROKEN, CUT, MAX_SOURCE_SUBWORDS, Translation, distinct
 from nmt.inference.translator import Constraints, Translator
+from tests.settings import settings_with
 from tests.train import fake_model
 
 WORDS = [f"w{n}" for n in range(30)]
@@ -25,9 +25,7 @@ def translator(monkeypatch: pytest.MonkeyPatch) -> Translator:
     for name, module in fake_model.modules().items():
         monkeypatch.setitem(sys.modules, name, module)
     subwords = train_subwords([" ".join(WORDS)], type="word", vocab_size=60)
-    side = {"lang": "xx", "lowercase": True, "normalize": "nfkc"}
-    data = {"train": "t", "dev": "d", "src": side, "tgt": {"lang": "yy"}}
-    config = config_from_dict({"model_dir": "m", "data": data})
+    config = settings_with({"src": {"lang": "xx", "lowercase": True, "normalize": "nfkc"}})
     model = fake_model.TranslationModel(None, subwords.vocab_size, subwords.vocab_size, True)
     for index in range(subwords.vocab_size):
         model.params["table"][index, index] = 1

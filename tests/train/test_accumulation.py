@@ -8,7 +8,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from nmt.config import config_from_dict
 from nmt.data.batching.streams import StreamBatches
 from nmt.rnn.devices import cpu
 from nmt.train.distributed.ranks import Ranks
@@ -17,16 +16,11 @@ from nmt.train.updates.optimizer import make_optimizer
 from nmt.train.updates.state import batch_seed
 from nmt.train.updates.update import GradientSum, Updater
 from tests.model.test_language import build as build_language_model
+from tests.settings import settings_with
 from tests.small_models import batch_of, build
 from tests.train.test_resume import assert_same
 
-CONFIG = config_from_dict(
-    {
-        "model_dir": "unused",
-        "data": {"train": "unused", "dev": "unused", "src": {"lang": "de"}, "tgt": {"lang": "en"}},
-        "training": {"learning_rate": 0.01, "label_smoothing": 0.1},
-    }
-)
+CONFIG = settings_with(training={"learning_rate": 0.01, "label_smoothing": 0.1})
 
 
 class Group:

@@ -12,18 +12,14 @@ from nmt.data.tokens.vocabulary import Vocabulary
 from nmt.errors import CheckpointError, ConfigError
 from nmt.train.tasks.plain_texts import Texts, settings_of
 from nmt.train.tasks.prepare import sides_of_dry_run, sides_of_sample
+from tests.settings import settings_with
 from tests.train import fake_model
-
-
-def settings(**decoding: Any) -> Any:
-    side = {"train": "t", "dev": "d", "src": {"lang": "a"}, "tgt": {"lang": "b"}}
-    return config_from_dict({"model_dir": "x", "data": side, "decoding": decoding})
 
 
 def test_searches_that_exclude_each_other_are_refused_by_the_settings() -> None:
     line = r"decoding\.beam_groups must be 1 with sampling: true, got 5; a search has groups or draws samples"
     with pytest.raises(ConfigError, match=line):
-        settings(sampling=True, beam_groups=5)
+        settings_with(decoding={"sampling": True, "beam_groups": 5})
 
 
 @pytest.mark.parametrize("weight", [0.001, 0.02, 1.0])
@@ -39,9 +35,7 @@ def test_weights_leave_something_in_every_epoch(make_trainer: Any, tmp_path: Any
 
 def test_texts_are_checked_with_a_list_of_words_that_the_settings_name(tmp_path: Any) -> None:
     (tmp_path / "words.spm").write_bytes(Vocabulary(["one", "two"]).model_bytes)
-    data = {"train": "t", "dev": "d", "src": {"lang": "a"}, "tgt": {"lang": "b"}}
-    data["subwords"] = {"joint": True, "model_file": str(tmp_path / "words.spm")}
-    config = config_from_dict({"model_dir": str(tmp_path / "model"), "data": data})
+    config = settings_with({"subwords": {"joint": True, "model_file": str(tmp_path / "words.spm")}})
     src, tgt = sides_of_sample(config, [["one three"], ["two"]], lambda text: None)
     assert src.subwords is tgt.subwords and src.subwords.encode(["one three two"]) == [[4, 1, 5]]
 
