@@ -45,7 +45,9 @@ def test_a_card_is_written_beside_the_file(folder, tmp_path):
     assert front["library_name"] == "recurrent-nmt" and front["pipeline_tag"] == "translation"
     assert front["language"] == ["xx", "yy"] and "lstm" in front["tags"]
     saved = load_saved_model(path)
-    assert f"{path.stat().st_size:,} bytes" in page and saved.digest in page
+    assert f"{path.stat().st_size:,} bytes" in page and saved.digest in page and "computed in float32" in page
+    saved.content["quantization"] = {}
+    assert "computed in int8" in model_card(saved, path)
     assert "nmt-translate small.nmt" in page and "**Licence**" in page
     assert "- vocabulary: 48 and 48 units (unigram)" in page
     settings = json.loads(page.split("```json\n")[1].split("```")[0])

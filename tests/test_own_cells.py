@@ -428,6 +428,16 @@ MISTAKES = {
         "Bad.step: must return its output and a State, got NoneType (AT:{2})",
     ),
     "a step that returns one thing": (stepping("return tanh(x @ p.W)"), "got Value (AT:{2})"),
+    "a step that returns three": (stepping("return x, x, x"), "got 3 things: Value, Value, Value"),
+    "a step that leaves": (stepping("raise SystemExit(0)"), "got SystemExit: 0 (AT:{3})"),
+    "text for a number": (stepping("return s.h + 'x', s"), "operands must be values of the step or numbers, got str"),
+    "a number noted": (stepping("p.note(h=3)", "return s.h, s"), "note: h must be a value of the step, got int"),
+    "half a gate": (stepping("return split(s.h, 0)[0], s"), "split: the width must be a multiple of 0"),
+    "half a width": ("class Bad(Base):\n    def states(self):\n        return {'h': 2.5}", "got 2.5 for 'h'"),
+    "no sizes": (
+        "class Bad(Base):\n    def __init__(self, D, H):\n        pass",
+        "Bad: input_size must be a whole number of at least 1, got None",
+    ),
     "an output that is none": (
         stepping("return 3, State(h=s.h)"),
         "output must be a value computed from x, s and p, got int",

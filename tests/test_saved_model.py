@@ -7,6 +7,7 @@ import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -109,6 +110,7 @@ CONTENT = {
 }
 CONFIG = {
     "code of others": ("model.encoder.rnn_type", "os.system"),
+    "far too many layers": ("model.decoder.num_layers", 10**9),
     "too wide": ("model.encoder.hidden_size", 10**12),
     "another width": ("model.encoder.hidden_size", 2),
     "another cell": ("model.encoder.rnn_type", "gru"),
@@ -123,11 +125,16 @@ TOO_LARGE = {
 CONFIG |= TOO_LARGE
 TENSORS = {
     "no subwords": {"subwords/joint": None},
+    "broken subwords": {"subwords/joint": np.arange(99, dtype=np.uint8)},
     "empty subwords": {"subwords/joint": np.zeros(0, np.uint8)},
     "a parameter too few": {"params/output.b": None},
+    "a parameter too many": {"params/x": np.ones(2, "f4")},
     "another shape": {"params/output.b": np.ones(7, "f4")},
     "half a shortlist": {"shortlist/tokens": None},
     "tokens beyond the vocabulary": {"shortlist/always": np.array([48], "i4")},
+    "negative tokens": {"shortlist/always": np.array([-1], "i4")},
+    "starts of others": {"shortlist/starts": np.array([0, 99])},
+    "two axes": {"shortlist/starts": np.zeros((2, 2), np.int64)},
     "falling starts": {"shortlist/starts": np.array([0, 20, 15])},
     "floats": {"shortlist/tokens": np.ones(15, "f4")},
 }
@@ -270,6 +277,12 @@ def replace_always(shortlist):
 def test_a_cell_that_was_edited_since_the_training_is_told(folder, monkeypatch):
     monkeypatch.setattr("nmt.storage.saved_model.edited_cells", lambda config, cells: ["my_cells.MyCell"])
     with pytest.warns(NMTWarning, match=r"safetensors: my_cells\.MyCell has been edited since the training; what was"):
+        load_saved_model(folder).build()
+
+
+def test_a_model_larger_than_memory_is_one_line(folder, monkeypatch):
+    monkeypatch.setattr("nmt.storage.saved_model.build_model", Mock(side_effect=MemoryError))
+    with pytest.raises(CheckpointError, match="got sizes larger than any memory"):
         load_saved_model(folder).build()
 
 

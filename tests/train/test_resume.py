@@ -167,6 +167,21 @@ def test_other_batches_begin_the_epoch_again(make_trainer: Make) -> None:
     assert "epoch 1 starts again" in log
 
 
+@pytest.mark.parametrize(
+    ("top", "training", "line"),
+    [
+        ({}, {"scheduling": "constant"}, "training.scheduling: plateau -> constant"),
+        ({"seed": 7}, {}, "warning: changed since the checkpoint: seed: 42 -> 7"),
+        ({"data": {"filter": {"duplicates": True}}}, {}, "the training batches have changed: epoch 1 starts again"),
+    ],
+)
+def test_what_has_changed_is_told(make_trainer: Make, top: Any, training: Any, line: str) -> None:
+    make_trainer(updates=3).run()
+    trainer = make_trainer(top, updates=5, **training)
+    trainer.run()
+    assert line in (trainer.folder / "train.log").read_text()
+
+
 def test_a_damaged_checkpoint_is_named_and_kept(make_trainer: Make) -> None:
     trainer = make_trainer(epochs=1)
     trainer.run()
@@ -372,6 +387,13 @@ def test_a_run_does_not_go_on_with_another_text(make_trainer: Make, tmp_path: Pa
     assert "choose another model_dir" in message
     assert f"training.load_model={folder}" in message
     assert {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "train.log"} == before
+
+
+def test_a_list_of_texts_is_named_by_its_paths(make_trainer: Make, tmp_path: Path) -> None:
+    make_trainer({"data": {"train": [{"path": str(tmp_path / "train")}]}}, epochs=1).run()
+    both = [{"path": str(tmp_path / "train")}, {"path": str(tmp_path / "test"), "weight": 2}]
+    with pytest.raises(CheckpointError, match=f"trained on, {tmp_path}/train, got {tmp_path}/train, {tmp_path}/test;"):
+        make_trainer({"data": {"train": both}}, epochs=2).run()
 
 
 def test_a_text_that_changed_in_its_place_is_another_text(make_trainer: Make, tmp_path: Path) -> None:
