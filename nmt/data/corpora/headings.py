@@ -12,7 +12,8 @@ from nmt.data.corpora.language_names import language_of, languages_named, names_
 _OF_SIDES = (
     frozenset("src source original input lemma word headword lexeme vernacular grapheme graphemes".split()),
     frozenset(
-        "tgt trg target translation output form inflection pronunciation phoneme phonemes ipa gloss definition".split()
+        "tgt trg target ref translation output form inflection pronunciation phoneme phonemes ipa gloss "
+        "definition".split()
     ),
 )
 """Words of a heading that say which side a column is."""

@@ -18,7 +18,7 @@ from nmt.data.corpora.language_names import language_of
 from nmt.data.corpora.looking import LEAST, LOOKED_AT, MOST_OF, columns_advice
 from nmt.data.corpora.sources import Part, Source, are_one_file, check_two_files, format_of
 from nmt.data.tables.marked import usfm_doubts
-from nmt.data.tables.readers import GRIDS
+from nmt.data.tables.readers import GRIDS, RECORDS
 from nmt.data.tables.sheets import doubts as sheet_doubts
 from nmt.errors import NMTError
 from nmt.system.lines import STDIN, check_is_lines, without_packing
@@ -49,8 +49,9 @@ def judged(texts: Sequence[Named], langs: Sequence[str], *, lines: bool = True) 
     """Return a line for each doubt about texts that are lines of a source or a target, whose languages have the codes
     `langs`. A language that nothing is known about raises none. Raises DataError if a source is also a target, or, with
     `lines`, if a file is markup."""
+    tables = dict.fromkeys(one.path for one in texts if format_of(one.path) in (*GRIDS, *RECORDS))
+    told = [line for table in tables for line in judged_corpus(Source(table), langs)]
     texts = [one for one in texts if format_of(one.path) == "lines"]
-    told = []
     for number, one in enumerate(texts):
         if lines:
             check_is_lines(one.path, data=False)
@@ -216,8 +217,8 @@ def _by_columns(part: Part, source: Source, texts: Sequence[Sequence[str]]) -> l
         unread = [one.name for one in found.columns if one.is_text and one.filled > 0.5 and one.column not in read]
         if unread:
             told.append(f"{file}: not read: column {', '.join(unread)}; if a text is there, {columns_advice(file)}")
-        if found.why and found.chosen:
-            shown = " and ".join(found.columns[int(one) - 1].name for one in found.chosen)
+        if found.why and found.chosen not in (None, (1, 2)):
+            shown = " and ".join(found.columns[int(one) - 1].name for one in found.chosen or ())
             told.append(f"{file}: source and target are columns {shown}, {found.why}")
     if part.form == "sheet":
         told += sheet_doubts(file, part.sheet)

@@ -12,7 +12,7 @@ from typing import Any
 from nmt.data.corpora.language_names import language_of
 
 _LEAST, _MOST, _TOGETHER = 100, 400, 10
-"""The lines from which a language is detected, at most so many, and how many of them are judged as one text."""
+"""The lines, and different words, from which a language is detected, at most so many, and how many of them are judged as one text."""
 _SURE = 0.95
 """Share of these texts that must be in one language, and share of letters that must be of one script."""
 _OF_SCRIPT = dict(
@@ -70,7 +70,8 @@ def is_in(lines: Sequence[str], other: str, own: str) -> bool:
 def _votes(lines: Sequence[str]) -> Counter[str]:
     """Return the languages that a detector finds in groups of different lines; none without one, or of few lines."""
     filled = list(dict.fromkeys(line for line in lines if line.strip()))[:_MOST]
-    identifier = _identifier() if len(filled) >= _LEAST else None
+    words = {word for line in filled for word in line.split() if word.isalpha()}
+    identifier = _identifier() if min(len(filled), len(words)) >= _LEAST else None
     if identifier is None:
         return Counter()
     texts = [" ".join(filled[start : start + _TOGETHER]) for start in range(0, len(filled), _TOGETHER)]

@@ -82,7 +82,7 @@ class Look:
         """Return the error that asks for the columns."""
         if self.kinds:
             found = ", ".join(f"{a},{b} ({count:,} of the first records)" for a, b, count in self.kinds)
-            return f"{path}: must have one kind of pairs, got several; choose with --columns: {found}"
+            return f"{path}: must have one kind of pairs, got several; choose with nmt-train --columns: {found}"
         texts = [one for one in self.columns if one.is_text] or list(self.columns)
         shown = ", ".join(f"{one.name} ({one.examples[0][:30] if one.examples else 'empty'})" for one in texts[:12])
         if len(self.columns) < 2:
@@ -90,7 +90,7 @@ class Look:
         first = ",".join(str(one.column) for one in texts[:2])
         return (
             f"{path}: must have two columns with text, got {len(texts)}: {shown}; choose source and target, as with "
-            f"--columns {first}"
+            f"nmt-train --columns {first}, or keep these two alone"
         )
 
 
@@ -198,6 +198,8 @@ def _chosen(
 ) -> tuple[list[int | None], str]:
     """Return the columns of the sides, or None for each, and what the choice follows."""
     texts = [place for place, one in enumerate(facts) if one.is_text]
+    if len(texts) < 2:
+        texts = [place for place, one in enumerate(facts) if one.filled >= _FILLED]
     if len(codes) == 1:
         return [1], ""
     sides: list[list[int]] = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from glob import escape, glob, has_magic
 from itertools import chain, islice, zip_longest
 from pathlib import Path
@@ -23,7 +23,7 @@ from nmt.data.tokens.features import with_features
 from nmt.errors import DataError, NMTError
 from nmt.system.extras import how_to_install
 from nmt.system.files import explain
-from nmt.system.lines import PACKED, STDIN, check_is_lines, read_lines, text_file
+from nmt.system.lines import PACKED, STDIN, Lines, check_is_lines, open_lines, read_lines, text_file
 
 if TYPE_CHECKING:
     from nmt.config import CorpusConfig
@@ -285,6 +285,20 @@ class Part:
             # Files of lines could not represent line breaks.
             found.append(values[0].replace("\r\n", " ").replace("\n", " "))
         return tuple(found)
+
+
+def side_lines(path: str, side: int, langs: Sequence[str]) -> Lines[str]:
+    """Return the lines of a text (see `open_lines`), or one side of a table: 0 for the source, 1 for the target. Raises
+    DataError, also if its columns must be named."""
+    if format_of(path) == "lines":
+        return open_lines(path)
+    (part,) = Source(path).parts(langs)
+    found = part.look
+    if found is not None and len(found.columns) == 1:
+        part = replace(part, files=part.files[:1], langs=(langs[side],), columns=(1,))
+    elif found is not None and found.chosen is None:
+        raise DataError(found.question(path))
+    return Lines(str(row[min(side, len(row) - 1)]) for row in part.rows())
 
 
 def pair_chunks(part: Part, size: int) -> Iterator[list[tuple[str, ...]]]:
