@@ -355,7 +355,8 @@ def _decoded(lines: Iterator[bytes], name: str, errors: str = "strict") -> Itera
     except UnicodeDecodeError as error:
         raise DataError(
             f"{name}: line {number} must be UTF-8, got byte {error.object[error.start]:#04x} at position "
-            f"{error.start + 1}; convert the text to UTF-8"
+            f"{error.start + 1}; convert the text to UTF-8 (iconv -f CP1252 -t UTF-8 OLD > NEW, if "
+            f"{error.object.decode('cp1252', 'replace').strip()[:40]!r} reads well), or save it as such"
         ) from None
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         kind = "zstd" if name.endswith(".zst") else "gzip"

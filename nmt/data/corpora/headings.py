@@ -60,6 +60,9 @@ def heading_labels(
     and of short cells above numbers or another script, a row is a heading.
     """
     fresh = ["" if cell in under else cell.strip() for cell, under in zip(cells, below, strict=True)]
+    codes = [place for place, cell in enumerate(fresh) if len(cell) <= 3 and language_of(cell) is not None]
+    if not any(langs) and len(codes) == 2 and all(_are_long(below[place]) for place in codes):
+        langs = [fresh[place] for place in codes]
     labels = [label_of(cell, langs) for cell in fresh]
     places = [place for place, label in enumerate(labels) if label is not None]
     if any(is_heading((fresh[a], fresh[b]), langs) for a in places for b in places if a < b):
@@ -72,6 +75,11 @@ def heading_labels(
     named = [place for place in places if languages_named(fresh[place])]
     is_other = [_is_other(cell, under) for cell, under in zip(fresh, below, strict=True) if cell]
     return labels if len(named) == 1 and len(places) == 1 or any(is_other) else None
+
+
+def _are_long(texts: Sequence[str]) -> bool:
+    """Return whether texts are longer than words that look like codes of languages, such as `is`, `am` and `to`."""
+    return len(texts) >= _LEAST_BELOW and sum(map(len, texts)) >= 3 * _LEAST_BELOW * len(texts) / 4
 
 
 def _is_other(cell: str, below: Sequence[str]) -> bool:

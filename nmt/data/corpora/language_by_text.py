@@ -12,7 +12,8 @@ from typing import Any
 from nmt.data.corpora.language_names import language_of
 
 _LEAST, _MOST, _TOGETHER = 100, 400, 10
-"""The lines, and different words, from which a language is detected, at most so many, and how many of them are judged as one text."""
+"""The lines, and different words, from which a language is detected, at most so many, and how many are judged as one
+text."""
 _SURE = 0.95
 """Share of these texts that must be in one language, and share of letters that must be of one script."""
 _OF_SCRIPT = dict(

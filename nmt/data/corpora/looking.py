@@ -83,6 +83,8 @@ class Look:
         if self.kinds:
             found = ", ".join(f"{a},{b} ({count:,} of the first records)" for a, b, count in self.kinds)
             return f"{path}: must have one kind of pairs, got several; choose with nmt-train --columns: {found}"
+        if not self.columns:
+            return f"{path}: must have two columns with text, got an empty table; give another file"
         texts = [one for one in self.columns if one.is_text] or list(self.columns)
         shown = ", ".join(f"{one.name} ({one.examples[0][:30] if one.examples else 'empty'})" for one in texts[:12])
         if len(self.columns) < 2:

@@ -96,7 +96,7 @@ class Texts:
             raise DataError(found.question(self.files[0]))
         named = self._in(found.langs, "headings or the text", tell)
         src, tgt = found.chosen
-        if len(found.columns) > 2 or (src, tgt) != (1, 2):
+        if len(found.columns) > 2 or (src, tgt) == (2, 1):
             names = {one.column: one.name for one in found.columns}
             why = f", {found.why}" if found.why else ""
             tell(f"source and target are columns {names[src]} and {names[tgt]}{why}; --columns chooses others")
