@@ -71,8 +71,8 @@ class Vocabulary:
     def absurd(self, text: Text, share: float) -> list[Finding]:
         """Return findings about rarely used vocabularies, but for one whose size is chosen by the text; `share` is the
         checked part of the training text."""
-        asked = self._asked.vocab_size
-        if asked == "auto" and not self._is_given:
+        asked, is_words = self._asked.vocab_size, self._asked.type == "word"
+        if asked == "auto" and not (is_words or self._is_given):
             return []
         findings = []
         groups: dict[int, list[int]] = {}
@@ -84,7 +84,8 @@ class Vocabulary:
             if len(counts) > _LEAST_UNITS and rare > _MOST_RARE * len(counts):
                 files = ", ".join(text.files[number] for number in numbers)
                 what = f"of the vocabulary are seen less than {_RARE} times in the training text"
-                advice = f"too few to learn a vector from: data.subwords.vocab_size is {asked}; auto learns more"
+                better = "subwords (data.subwords.type: unigram) learn" if is_words else "auto learns"
+                advice = f"too few to learn a vector from: data.subwords.vocab_size is {asked}; {better} more"
                 if self._is_given:
                     advice = "too few to learn a vector from; they stay as the model of training.load_model has them"
                 findings.append(Finding("vocabulary", "warning", files, rare, len(counts), what, "units", (), advice))

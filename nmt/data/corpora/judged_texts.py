@@ -95,7 +95,9 @@ def judged_corpus(source: Source, langs: Sequence[str]) -> list[str]:
             doubts = usfm_doubts(part.files)
         else:
             doubts = [*_by_heading(part, langs), *_by_columns(part, source, texts)]
-        told += doubts or _by_words(part, texts, langs)
+        told += doubts
+        if part.form != "lines" or not doubts:
+            told += _by_words(part, texts, langs)
         told += _by_values(part, texts)
     return told
 
