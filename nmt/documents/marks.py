@@ -315,6 +315,8 @@ class _Layout:
         if not _BLANK.search(inner) and len(inner) < len(word) and word[-len(inner) :].casefold() == inner.casefold():
             return len(word) - len(inner)
         sign = edge[-1]
+        if word[:1] == inner[:1] and not word[:1].isalnum():  # its own bracket or stop
+            return 0
         if at_end:
             bare = word.lstrip(_CLOSING)
             return len(word) - len(bare) if sign in _CLOSING and (bare or node.high > node.low + 1) else 0

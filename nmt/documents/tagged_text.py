@@ -17,6 +17,7 @@ from nmt.documents.sentences import Splitter
 from nmt.documents.tagged_paragraph import Paragraph
 from nmt.documents.tokens.icu_messages import may_have_messages, with_messages
 from nmt.documents.tokens.notes import notes_whole
+from nmt.documents.tokens.templates import has_templates, with_templates
 from nmt.documents.tokens.token import Kind, Left, Syntax, Token
 from nmt.documents.written import quotes_doubled, written
 
@@ -170,7 +171,7 @@ def tagged_passage(
     parts: list[str | Sentence] = []
     own = syntax
     paragraph = Paragraph(escape)
-    for token in _with_lines(with_messages(tokens)):
+    for token in _with_lines(with_templates(with_messages(tokens))):
         if token.kind == "text" and token.name:
             paragraph.add_read(token.name, token.raw)
         elif token.kind == "text":
@@ -232,20 +233,11 @@ def _escaped_tags(tokens: Iterable[Token]) -> Iterator[Token]:
 
 
 def plain_passage(text: str, splitter: Splitter | None = None) -> Passage:
-    """Return the passage of a text without tags: each line is a paragraph, except in the syntax of ICU messages."""
-    if not may_have_messages(text):
+    """Return the passage of a text without tags: each line is a paragraph, except in the syntax of ICU messages and of
+    templates."""
+    if not (may_have_messages(text) or has_templates(text)):
         return text_passage(text, splitter)
-    parts: list[str | Sentence] = []
-    rest: list[Token] = []  # those of a message
-    for token in with_messages([Token("text", text, text, is_lines=True)]):
-        if token.kind == "text" and not rest:
-            parts += text_passage(token.raw, splitter).parts
-            continue
-        rest.append(token)
-        if token.kind == "wall" and not token.syntax:
-            parts += tagged_passage(rest, splitter, escape={}).parts
-            rest = []
-    return Passage(tuple(parts))
+    return tagged_passage([Token("text", text, text, is_lines=True)], splitter, escape={})
 
 
 def _with_lines(tokens: Iterable[Token]) -> Iterator[Token]:

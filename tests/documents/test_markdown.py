@@ -256,6 +256,11 @@ def test_time_grows_in_line(piece):
         ('one {{< ref "a_b" >}} {{% c d %}} {{ page.my_title }} two\n', '{{< ref "a_b" >}} {{% c d %}} {{ page.my_title }} TWO ONE\n'),
         ("[![one two](a_b.svg)](https://a.org)\n![three](c.svg)\nfour five\n", "[![TWO ONE](a_b.svg)](https://a.org)\n![THREE](c.svg)\nFIVE FOUR\n"),
         ("```\n!!! note\n    one\n$$\n```\n\n~~~\n: one\n~~~\n", "```\n!!! note\n    one\n$$\n```\n\n~~~\n: one\n~~~\n"),
+        ('=== "max text"\n\n    one two\n', '=== "TEXT MAX"\n\n    TWO ONE\n'),
+        ("/// note | one two\n\nthree four\n\n///\n\n//// tab\nfive\n////\n", "/// note | TWO ONE\n\nFOUR THREE\n\n///\n\n//// tab\nFIVE\n////\n"),
+        ("# one two { #a-b .c }\n\nthree four\n{: .x #y }\n\n![five six](a.png){ width=\"300\" }\n",
+         "# TWO ONE { #a-b .c }\n\nFOUR THREE\n{: .x #y }\n\n![SIX FIVE](a.png){ width=\"300\" }\n"),
+        ("one[^1] two[^b]\n\n[^1]: 脚注\n[^b]:\n    three four\n\n    five six\n", "TWO ONE[^1][^b]\n\n[^1]: 脚注\n[^b]:\n    FOUR THREE\n\n    SIX FIVE\n"),
         ("one two\n=== \n\n=== no\n", "TWO ONE\n=== \n\nNO ===\n"),
     ],
 )  # fmt: skip

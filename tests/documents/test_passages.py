@@ -118,8 +118,8 @@ def test_a_translation_into_a_script_of_one_case_has_no_capitals():
             ["%n", "%L1", "%'d", "%*d", "%p", "%%", "%lld", "%-5.2f", "%#@files@"],
         ),
         (
-            "{{ u.x | upper }} {{{ raw }}} {% if a %} {# no #}",
-            ["{{ u.x | upper }}", "{{{ raw }}}", "{% if a %}", "{# no #}"],
+            "{{ u.x | upper }} {{{ raw }}}",
+            ["{{ u.x | upper }}", "{{{ raw }}}"],
         ),
         ('{{< figure src="a.png" >}} <%= x %>', ['{{< figure src="a.png" >}}', "<%= x %>"]),
         ("{n, plural, one {# file} other {# files}} left", ["{n, plural, one {# file} other {# files}}"]),
@@ -140,7 +140,19 @@ def test_placeholders_are_known(text, found):
     assert [one.text for one in placeholders_of(text)] == found
 
 
-@pytest.mark.parametrize("hostile", ["1-" * 50_000 + "a", "a" * 100_000, "{" * 50_000, "www." * 30_000, "%" * 50_000])
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        "1-" * 50_000 + "a",
+        "a" * 100_000,
+        "{" * 50_000,
+        "www." * 30_000,
+        "%" * 50_000,
+        "{%" * 50_000,
+        "{{#" * 30_000,
+        "{% a %}\n" * 9000,
+    ],
+)
 def test_placeholders_of_hostile_text_are_found_in_line(hostile):
     placeholders_of(hostile)
 
@@ -174,7 +186,7 @@ def test_a_word_with_a_placeholder_keeps_its_rest(text, order, expected):
 
 
 @pytest.mark.parametrize("space", [" ", "\u00a0", "\u202f"])
-@pytest.mark.parametrize("opening, closing", [("{{", "}}"), ("{%", "%}"), ("${", "}")])
+@pytest.mark.parametrize("opening, closing", [("{{", "}}"), ("${", "}")])
 def test_words_between_the_brackets_of_two_placeholders_are_no_part_of_one(space, opening, closing):
     own = f"{opening} a {closing}"
     passage = read_passage(f"take {own} one or two, then take {own} three")
@@ -363,6 +375,7 @@ def test_placeholders_are_neither_lost_nor_doubled():
         ("a <b>bb</b> c", backward, "C <b>BB</b> A"),
         ("a <b>b <i>c</i></b> d", backward, "D <b><i>C</i> B</b> A"),
         ("<p>a <b>b</b>!</p>", forward, "<p>A <b>B</b>!</p>"),
+        ("on <b>{day}</b>.", lambda _: [0], "ON <b>{day}</b>"),
         ("a <img src='x'>b c", backward, "C <img src='x'>B A"),
         ("a <!-- x -->b", forward, "A <!-- x -->B"),
         ("a<br>b", forward, "A<br>B"),
@@ -376,6 +389,35 @@ def test_placeholders_are_neither_lost_nor_doubled():
 )
 def test_tags_follow_their_words(text, order, expected):
     assert translated(text, "html", order) == expected
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("{% if x %}a man{% endif %} sleeps", "SLEEPS {% if x %}MAN A{% endif %}"),
+        ("{% if x %}a b{% else %}c d{% endif %} e", "{% if x %}B A{% else %}D C{% endif %} E"),
+        ("a b {%- for x in y %}{{ x }}, {% endfor %} c", "B A {%- for x in y %}{{ x }}, {% endfor %} C"),
+        ("a {# no #} {% url 'x' %} b", "{# no #} {% url 'x' %} B A"),
+        ('{% extends "a b" %}\n{% block c %}d e{% endblock %} f g\n', '{% extends "a b" %}\n{% block c %}E D{% endblock %} G F\n'),
+        ("{% blocktrans count n=m %}a b{% plural %}c d{% endblocktrans %}", "{% blocktrans count n=m %}B A{% plural %}D C{% endblocktrans %}"),
+        ("a <% if x > 1 %>b c<% end %> d <% y.each do |z| %>e<% end %>", "<% y.each do |z| %>E<% end %> D <% if x > 1 %>C B<% end %> A"),
+        ("{{#if x}}a b{{/if}} c {{! no }}", "C {{#if x}}B A{{/if}} {{! no }}"),
+        ("{{ if .X }}a b{{ else }}c d{{ end }}", "{{ if .X }}B A{{ else }}D C{{ end }}"),
+        ("{% include 'a' with b=" + "c" * 400 + " %} d e", "{% include 'a' with b=" + "c" * 400 + " %} E D"),
+        ("{{ end }} a b {% if x %} c {% endfor %}", "{{ end }} {% if x %} C B A {% endfor %}"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("markup", ["text", "html"])
+def test_tags_of_templates_are_elements_or_divide(text, expected, markup):
+    """They were words, which kept the source's words that touch them, and could change places."""
+    assert translated(text, markup, backward, str.upper) == expected
+
+
+def test_tags_of_templates_on_lines_of_their_own_divide():
+    text = "<p>{0}\n  one two\n  {0} {1}\n  three\n</p>".format("{% if a %}", "{% endif %}")
+    assert translated(text, "html", backward) == text.replace("one two", "TWO ONE").replace("three", "THREE")
+    text = "<p>one <b>{% x %}</b> two</p>"
+    assert translated(text, "html", backward) == "<p><b>{% x %}</b> TWO ONE</p>"
 
 
 def test_what_is_translated_is_written_safely():
