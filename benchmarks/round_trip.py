@@ -157,7 +157,7 @@ def structure(content: bytes, form: str) -> list[object]:
     if form == "markdown":
         from markdown_it import MarkdownIt
 
-        text = MarkdownIt("commonmark").enable("table").render(text)
+        text = MarkdownIt("commonmark").enable("table").render(text.replace("\u00a0", " "))
     if form in ("markdown", "html"):
         page = _Nesting(text)
         emphasis = ("em", "/em", "strong", "/strong") if form == "markdown" else ()  # goes where its words are dropped

@@ -22,7 +22,8 @@ _MOST_MARKS = 200
 """The maximum number of marks that are placed by alignment: time grows with their square, and recursion with depth."""
 
 _BLANK = re.compile(r"\s")
-_CLOSING = ".,;:!?…)]}»”’\"'。、，．！？；：）」』】》。।॥؟،؛։។"
+_STOPS = ".,;:!?…。、，．！？；：।॥؟،؛։។"
+_CLOSING = f"{_STOPS})]}}»”’\"'）」』】》"
 
 
 @dataclass(frozen=True)
@@ -318,7 +319,7 @@ class _Layout:
         if word[:1] == inner[:1] and not word[:1].isalnum():  # its own bracket or stop
             return 0
         if at_end:
-            bare = word.lstrip(_CLOSING)
+            bare = word.lstrip(_CLOSING if edge.strip(_STOPS) else _STOPS)
             return len(word) - len(bare) if sign in _CLOSING and (bare or node.high > node.low + 1) else 0
         return 0 if sign.isalnum() else min(len(word) - len(word.lstrip(sign)), len(word) - 1)
 

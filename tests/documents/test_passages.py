@@ -376,6 +376,7 @@ def test_placeholders_are_neither_lost_nor_doubled():
         ("a <b>b <i>c</i></b> d", backward, "D <b><i>C</i> B</b> A"),
         ("<p>a <b>b</b>!</p>", forward, "<p>A <b>B</b>!</p>"),
         ("on <b>{day}</b>.", lambda _: [0], "ON <b>{day}</b>"),
+        ("<b>'{x}' is here</b>.", backward, "<b>HERE. IS '{x}'</b>"),
         ("a <img src='x'>b c", backward, "C <img src='x'>B A"),
         ("a <!-- x -->b", forward, "A <!-- x -->B"),
         ("a<br>b", forward, "A<br>B"),
@@ -396,11 +397,15 @@ def test_tags_follow_their_words(text, order, expected):
     [
         ("{% if x %}a man{% endif %} sleeps", "SLEEPS {% if x %}MAN A{% endif %}"),
         ("{% if x %}a b{% else %}c d{% endif %} e", "{% if x %}B A{% else %}D C{% endif %} E"),
-        ("a b {%- for x in y %}{{ x }}, {% endfor %} c", "B A {%- for x in y %}{{ x }}, {% endfor %} C"),
+        ("a b {%- for x in y %}{{ x }}, {% endfor %} c",
+         "B A {%- for x in y %}{{ x }}, {% endfor %} C"),
         ("a {# no #} {% url 'x' %} b", "{# no #} {% url 'x' %} B A"),
-        ('{% extends "a b" %}\n{% block c %}d e{% endblock %} f g\n', '{% extends "a b" %}\n{% block c %}E D{% endblock %} G F\n'),
-        ("{% blocktrans count n=m %}a b{% plural %}c d{% endblocktrans %}", "{% blocktrans count n=m %}B A{% plural %}D C{% endblocktrans %}"),
-        ("a <% if x > 1 %>b c<% end %> d <% y.each do |z| %>e<% end %>", "<% y.each do |z| %>E<% end %> D <% if x > 1 %>C B<% end %> A"),
+        ('{% extends "a b" %}\n{% block c %}d e{% endblock %} f g\n',
+         '{% extends "a b" %}\n{% block c %}E D{% endblock %} G F\n'),
+        ("{% blocktrans count n=m %}a b{% plural %}c d{% endblocktrans %}",
+         "{% blocktrans count n=m %}B A{% plural %}D C{% endblocktrans %}"),
+        ("a <% if x > 1 %>b c<% end %> d <% y.each do |z| %>e<% end %>",
+         "<% y.each do |z| %>E<% end %> D <% if x > 1 %>C B<% end %> A"),
         ("{{#if x}}a b{{/if}} c {{! no }}", "C {{#if x}}B A{{/if}} {{! no }}"),
         ("{{ if .X }}a b{{ else }}c d{{ end }}", "{{ if .X }}B A{{ else }}D C{{ end }}"),
         ("{% include 'a' with b=" + "c" * 400 + " %} d e", "{% include 'a' with b=" + "c" * 400 + " %} E D"),
@@ -517,6 +522,8 @@ HOSTILE = {
     "one word": "x" * 50_000,
     "comments": "<!--" * 2000,
     "declarations": "<![" * 5000,
+    "templates": "{% if %}x\n" * 5000,
+    "open templates": "{%" * 9000 + "{{#" * 9000 + "<%" * 9000,
 }
 
 

@@ -1,8 +1,9 @@
 """Blocks of Markdown that CommonMark does not know, as blocks that it knows, line by line.
 
-MkDocs and Python-Markdown have admonitions and tabs (`!!! note "Title"` around indented lines, `/// note | Title` around
-others), definition lists, footnotes and `[TOC]`; Hugo, Jekyll and others have shortcodes; many have formulas between
-lines of `$$`. The result is only for finding where text stands: a line of text is the end of its line in the file.
+MkDocs and Python-Markdown have admonitions and tabs (`!!! note "Title"` around indented lines, `/// note | Title`
+around others), definition lists, footnotes and `[TOC]`; Hugo, Jekyll and others have shortcodes; many have formulas
+between lines of `$$`. The result is only for finding where text stands: a line of text is the end of its line in the
+file.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from collections.abc import Sequence
 UNSEEN = "\x02"
 """What stands for the title of a block, which no text contains."""
 TITLE = re.compile(
-    r'\A[ \t]*(?:(?:!!!|\?\?\?\+?|===[!+]?)[ \t][^"\n]*+"([^"\n]++)"|/{3,}[ \t]*[\w-]++[ \t]*\|[ \t]*(.*\S))[ \t]*+\r?\n?$'
+    r'\A[ \t]*(?:(?:!!!|\?\?\?\+?|===[!+]?)[ \t][^"\n]*+"([^"\n]++)"'
+    r"|/{3,}[ \t]*[\w-]++[ \t]*\|[ \t]*(.*\S))[ \t]*+\r?\n?$"
 )
 """The line of an admonition, a tab or another block with a title."""
 _ADMONITION = re.compile(
@@ -25,7 +27,7 @@ _DEFINITION = re.compile(r"\A([ \t]*)[:~](?=[ \t]{1,3}\S)")
 _FOOTNOTE = re.compile(r"\A( {0,3})\[\^[^\s\[\]]{1,80}\]:")
 _FENCE = re.compile(r"\A[ \t>]*(?:[-+*][ \t]+|\d+[.)][ \t]+)?(`{3,}(?=[^`]*$)|~{3,})")
 _KEPT = re.compile(
-    r"\A(?:[ \t]*(?:(?:\{\{[<%][^{}\n]*[>%]\}\}|\{%[^{}\n]*%\})[ \t]*)+\r?\n?$"
+    r"\A(?:[ \t]*(?:(?:\{\{[<%#][^{}\n]*\}\}|\{%[^{}\n]*%\}|\{\*[^{}\n]*\*\}|\{![^{}\n]*!\})[ \t]*)+\r?\n?$"
     r"|[ \t]*(?:\[\[?_?TOC_?\]\]?|\{:?toc\}|/{3,}[ \t]*[\w-]*)[ \t]*\r?\n?$)",
     re.IGNORECASE,
 )
@@ -35,8 +37,8 @@ _FORMULA_END = re.compile(r"(\$\$|\\\]|\\end\{\w+\*?\})\s*$")
 
 
 def as_common_mark(lines: Sequence[str]) -> list[str]:
-    """Return as many lines, in which admonitions, tabs, definitions and footnotes are items of lists, formulas are code, and lines
-    that are kept are blank."""
+    """Return as many lines, in which admonitions, tabs, definitions and footnotes are items of lists, formulas are
+    code, and lines that are kept are blank."""
     found = list(lines)
     closings = _closings(lines)
     fence, kept_upto, is_term = "", 0, False

@@ -42,18 +42,16 @@ def with_templates(tokens: Sequence[Token]) -> Sequence[Token]:
     if not any(token.kind == "text" and has_templates(token.raw) for token in tokens):
         return tokens
     found = [piece for n, token in enumerate(tokens) for piece in _pieces(tokens, n, token)]
-    opened: list[int] = []
+    opened: dict[str, list[int]] = {}
     walls = [*accumulate(token.kind == "wall" for token in found)]
     for n, token in enumerate(found):
         if token.name[:1] == "%" and token.kind == "open":
-            opened.append(n)
+            opened.setdefault(token.name, []).append(n)
         elif token.name[:1] == "%" and token.kind == "close":
-            while opened and found[opened[-1]].name != token.name:
-                found[opened[-1]] = replace(found[opened.pop()], kind="alone")
-            first = opened.pop() if opened else n
+            first = opened[token.name].pop() if opened.get(token.name) else n
             if first == n or walls[first] < walls[n]:  # it contains parts of the page, or other choices
                 found[first], found[n] = replace(found[first], kind="wall"), replace(token, kind="wall")
-    for n in opened:
+    for n in (n for numbers in opened.values() for n in numbers):
         found[n] = replace(found[n], kind="alone")
     return found
 
