@@ -51,6 +51,13 @@ _ARGUMENTS = (
     rf"\$t\([^()\n]{{1,80}}+\)|(?<!{_LETTER})\$[A-Za-z_]\w{{0,60}}+",  # $t(x), $HOME
     rf"(?<!{_LETTER})__[A-Za-z](?:(?!__)\w){{0,40}}+__(?!{_LETTER})",  # __count__
     r"(?<![\w:]):[a-z][a-z0-9_+-]{1,40}+:(?![\w:])",  # :smile:
+    # #FF00AA, #123, #tag, @user; api_key_1234, MAX_SIZE; Ctrl+Shift+P
+    rf"(?<!{_LETTER})(?<![#@&/.])(?:#\d{{3,10}}+|[#@](?=[\w-]{{0,40}}[A-Za-z])[A-Za-z0-9_][\w-]{{1,40}}+)(?!{_LETTER})",
+    rf"(?<!{_LETTER})(?<![.@])_{{0,2}}[A-Za-z][A-Za-z0-9]*+(?:_+[A-Za-z0-9]++)++(?!{_LETTER})",
+    rf"(?<!{_LETTER})(?i:(?:ctrl|control|alt|shift|cmd|command|option|meta|super|win|fn|altgr|strg)[+])++"
+    rf"(?:[A-Za-z0-9]++|[^\s\w])(?!{_LETTER})",
+    # +1 (555) 010-9999, +49 30 123456, no number such as +10 000
+    r"(?<![\w+])\+(?!\d{1,3}(?:[\s,.]\d{3})++(?!\d))\d{1,3}(?:[ \u00a0.-]?\(\d{1,5}\))?(?:[ \u00a0.-]\d{1,8}){2,6}(?!\w)",
 )
 _PICTURES = "\u2190-\u21ff\u2300-\u23ff\u2500-\u27bf\u2900-\u297f\u2b00-\u2bff\U0001f000-\U0001faff"
 _SYMBOLS = (
@@ -76,15 +83,15 @@ _PATTERN = re.compile(
     )
 )
 _FIGURES = re.compile(_NUMBERS)
-_MAY_HOLD = re.compile(rf"[\d%{{@/$_:#{_FRACTIONS}{_PICTURES}\u20e3\ufe0f]|www\.|<%", re.IGNORECASE)
+_MAY_HOLD = re.compile(rf"[\d%{{@/$_:#+{_FRACTIONS}{_PICTURES}\u20e3\ufe0f]|www\.|<%", re.IGNORECASE)
 """Every placeholder contains one of these; most sentences contain none, and are scanned once."""
 _INSIDE = re.compile(_LETTER)
 _BRACKETS = re.compile(r"\)*")
 
 
 class Kind(Enum):
-    """The kinds of placeholders. ARGUMENT: replaced by a program; ADDRESS: of a page or of mail; SYMBOL: emoji and
-    pictures; NUMBER: written in figures."""
+    """The kinds of placeholders. ARGUMENT: read by a program, or a name or keys; ADDRESS: of a page or of mail; SYMBOL:
+    emoji and pictures; NUMBER: written in figures."""
 
     ARGUMENT = "argument"
     ADDRESS = "address"

@@ -133,6 +133,14 @@ def test_a_translation_into_a_script_of_one_case_has_no_capitals():
             ["%1!s!", "{d, date, short}", "{ NUMBER($x) }", "%AppData%"],
         ),
         ("‼️ ™️ © ™ ℹ️", ["‼️", "™️", "ℹ️"]),
+        ("color #FF00AA, #fff #123 @user @a_b-c, #1 R&D a@b", ["#FF00AA", "#fff", "#123", "@user", "@a_b-c", "1"]),
+        ("api_key_1234 MAX_SIZE __init__ snake_case, _Save a_ _b", "api_key_1234 MAX_SIZE __init__ snake_case".split()),
+        ("press Ctrl+Shift+P or alt+F4, Cmd+, C++ a+b", ["Ctrl+Shift+P", "alt+F4", "Cmd+,"]),
+        (
+            "+1 (555) 010-9999 or +49 30 123456, +44 20 7946 0958",
+            ["+1 (555) 010-9999", "+49 30 123456", "+44 20 7946 0958"],
+        ),
+        ("+10 000 000 +1 000 (2020) 5", "10 000 000 1 000 2020 5".split()),
         ("10\u202f000 -12 (\u22125) 3-5 2½ 2 1/2 ٣٫٥", ["10\u202f000", "-12", "\u22125", "3-5", "2½", "2 1/2", "٣٫٥"]),
     ],
 )
