@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Literal
 
 from nmt.data.tokens.letter_case import capitals_of, is_in_capitals, lowered, titled
@@ -26,6 +27,13 @@ MENDED = "a number that was provably wrong is the source's now"
 NO_BREAK = "\u00a0\u2007\u202f"
 """Spaces that do not break a line: the model reads plain ones, and they stay between words that stay neighbours."""
 SOFT_HYPHEN = "\u00ad"
+_WIDE = re.compile("[\u2e80-\u9fff\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef\U00020000-\U0003ffff]")
+"""Letters and punctuation of scripts that write no spaces between sentences."""
+_TAG = re.compile("<[^<>]*>")
+_ITEM = re.compile(
+    r"\s*(?:[-*+\u2022\u2023\u2043\u25aa\u25cf\u25e6\u30fb]|\(?(?:\d{1,3}|[A-Za-z]|[ivx]{1,4})\))\s+(?=\S)"
+)
+"""The mark at the beginning of an item of a list."""
 _PLAIN_SPACES = str.maketrans(dict.fromkeys(NO_BREAK, " "))
 
 
@@ -172,7 +180,24 @@ class Passage:
     def joined(self, translations: Sequence[Translation]) -> str:
         """Return the translated passage, given a translation of each of its `sentences`."""
         rest = iter(translations)
-        return "".join(part if isinstance(part, str) else part.translated(next(rest)) for part in self.parts)
+        texts = [part if isinstance(part, str) else part.translated(next(rest)) for part in self.parts]
+        for n, (one, other) in enumerate(pairwise(self.parts)):
+            if isinstance(one, Sentence) and isinstance(other, Sentence):
+                texts[n], texts[n + 1] = _spaced(one, other, texts[n], texts[n + 1])
+        return "".join(texts)
+
+
+def _spaced(one: Sentence, other: Sentence, first: str, second: str) -> tuple[str, str]:
+    """Return two neighbouring sentences, with a space between them if only their source's script writes none, and
+    without one if only the translation's writes none."""
+    cores = _TAG.sub("", first[: len(first) - len(one.after)]), _TAG.sub("", second[len(other.before) :])
+    source, end, start = (bool(_WIDE.match(sign)) for sign in (one.text[-1], cores[0][-1:], cores[1][:1]))
+    gap = _TAG.sub("", one.after + other.before)
+    if not gap and source and cores[0] and cores[1] and not end and not start:
+        return f"{first} ", second
+    if gap == " " and not source and end and start:
+        return first.removesuffix(" "), second.removeprefix(" ") if one.after[-1:] != " " else second
+    return first, second
 
 
 def text_passage(text: str, splitter: Splitter | None = None) -> Passage:
@@ -182,7 +207,9 @@ def text_passage(text: str, splitter: Splitter | None = None) -> Passage:
         if not line.strip():
             parts += [line] if line else []
             continue
-        for piece in pieces(line, splitter):
+        if item := _ITEM.match(line):
+            parts.append(item[0])
+        for piece in pieces(line[item.end() :] if item else line, splitter):
             bare = piece.strip()
             read = bare.replace(SOFT_HYPHEN, "")
             if not has_words(read, scanned(read)):

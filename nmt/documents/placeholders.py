@@ -57,7 +57,8 @@ _ARGUMENTS = (
     rf"(?<!{_LETTER})(?i:(?:ctrl|control|alt|shift|cmd|command|option|meta|super|win|fn|altgr|strg)[+])++"
     rf"(?:[A-Za-z0-9]++|[^\s\w])(?!{_LETTER})",
     # +1 (555) 010-9999, +49 30 123456, no number such as +10 000
-    r"(?<![\w+])\+(?!\d{1,3}(?:[\s,.]\d{3})++(?!\d))\d{1,3}(?:[ \u00a0.-]?\(\d{1,5}\))?(?:[ \u00a0.-]\d{1,8}){2,6}(?!\w)",
+    r"(?<![\w+])\+(?!\d{1,3}(?:[\s,.]\d{3})++(?!\d))\d{1,3}(?:[ \u00a0.-]?\(\d{1,5}\))?"
+    r"(?:[ \u00a0.-]\d{1,8}){2,6}(?!\w)",
 )
 _PICTURES = "\u2190-\u21ff\u2300-\u23ff\u2500-\u27bf\u2900-\u297f\u2b00-\u2bff\U0001f000-\U0001faff"
 _SYMBOLS = (
@@ -87,6 +88,11 @@ _MAY_HOLD = re.compile(rf"[\d%{{@/$_:#+{_FRACTIONS}{_PICTURES}\u20e3\ufe0f]|www\
 """Every placeholder contains one of these; most sentences contain none, and are scanned once."""
 _INSIDE = re.compile(_LETTER)
 _BRACKETS = re.compile(r"\)*")
+_FORMAT = re.compile(
+    r"(?=[^\n]{0,30}(?:[yY]|[GgHh]\W{1,3}[im]|[jd]\W{1,3}[FM]|[FM]\W{1,3}[jd]))\W{0,3}"
+    r"(?:(?:y{1,4}|M{1,4}|d{1,4}|E{1,4}|H{1,2}|h{1,2}|m{1,2}|s{1,2}|S{1,3}|[YjlDNnFgGiAaPTzZ])(?![A-Za-z])\W{0,5}){2,12}"
+)
+"""A format of dates or times: `N j, Y`, `yyyy-MM-dd`, `HH:mm`."""
 
 
 class Kind(Enum):
@@ -142,7 +148,9 @@ def placeholders_of(text: str) -> list[Placeholder]:
 
 
 def has_words(text: str, placeholders: list[Placeholder]) -> bool:
-    """Return whether a text has a letter outside of its placeholders."""
+    """Return whether a text has a letter outside of its placeholders, and is no format of dates."""
+    if _FORMAT.fullmatch(text):
+        return False
     at = 0
     for one in placeholders:
         if any(map(str.isalpha, text[at : one.start])):

@@ -233,13 +233,51 @@ def test_the_end_of_a_clause_stays_at_its_end():
 @pytest.mark.parametrize(
     "text",
     "— ✓ • *** ... … $ % § → / | ♥ --- (…) € ! 😀 👨‍👩‍👧 🇩🇪 # @ & ♪ © + = < > [ ] :-) 1. 1) 12. {x} https://a.b/c".split()
-    + ["%s: %d", "12 %", "{{ x }}", "5 / 7", "1. 2. 3.", "{n} — {m}", "\u00ad", "٣٫٥"],
+    + [
+        "%s: %d",
+        "12 %",
+        "{{ x }}",
+        "5 / 7",
+        "1. 2. 3.",
+        "{n} — {m}",
+        "N j, Y, P",
+        "j. F Y H:i",
+        "dd/MM/yyyy HH:mm",
+        "DATE_FORMAT",
+        "\u00ad",
+        "٣٫٥",
+    ],
 )
 def test_text_without_letters_is_copied(text):
     assert read_passage(text).sentences == []
     page = f"<td>{html.escape(text)}</td>"
     passage = read_passage(page, "html")
     assert passage.sentences == [] and passage.source == page
+
+
+@pytest.mark.parametrize("mark", ["- ", "* ", "  • ", "1) ", "a) ", "(b) ", "iv) "])
+def test_marks_of_a_list_stay(mark):
+    assert translated(f"{mark}one two\n{mark}three", order=backward) == f"{mark}TWO ONE\n{mark}THREE"
+
+
+@pytest.mark.parametrize(
+    "source, said, expected",
+    [
+        ("一。二。", ["One.", "Two."], "One. Two."),
+        ("<b>一。</b><i>二</i>。", ["One.", "Two."], "<b>One. </b><i>Two</i>."),
+        ("One. <b>Two</b>.\nThree.", ["一。", "二。", "三。"], "一。<b>二</b>。\n三。"),
+        ("One. Two.", ["หนึ่ง", "สอง"], "หนึ่ง สอง"),
+        ("一。二。", ["三。", "四。"], "三。四。"),
+    ],
+)
+def test_sentences_are_apart_as_the_script_of_the_translation_writes_them(source, said, expected):
+    passage = read_passage(source, "html", lambda text: re.findall(r"[^.。]*[.。]\s*", text))
+    assert passage.source == source
+    made = [
+        by_words(one.asked, forward, lambda _, said=said: said)
+        for one, said in zip(passage.sentences, said, strict=True)
+    ]
+    assert passage.joined(made) == expected
 
 
 def test_numbers_of_a_list_keep_their_points():
