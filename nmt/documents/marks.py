@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import Literal
 
+from nmt.documents.placeholders import WIDE
 from nmt.documents.words import NOWHERE, Span, TargetWord, TargetWords
 
 _OWN, _FOREIGN, _UNALIGNED = 1.0, -0.7, -0.1
@@ -22,6 +23,8 @@ _MOST_MARKS = 200
 """The maximum number of marks that are placed by alignment: time grows with their square, and recursion with depth."""
 
 _BLANK = re.compile(r"\s")
+_APART = re.compile(rf"[\s{WIDE}]?")
+"""No sign, or one that needs no space beside it."""
 _STOPS = ".,;:!?…。、，．！？；：।॥؟،؛։។"
 _CLOSING = f"{_STOPS})]}}»”’\"'）」』】》"
 
@@ -359,8 +362,8 @@ class _Layout:
         around = self._source[max(0, point.start - 1) : point.start + 1]
         if len(around) < 2 or around.strip():
             return raw
-        before, after = self._target[: point.begin], self._target[point.begin :]
-        return " " * (before != "" and not before[-1].isspace()) + raw + " " * (after != "" and not after[0].isspace())
+        before, after = self._target[max(0, point.begin - 1) : point.begin], self._target[point.begin : point.begin + 1]
+        return " " * (not _APART.fullmatch(before)) + raw + " " * (not _APART.fullmatch(after))
 
     def _write(self, node: _Node, escape: dict[int, str]) -> str:
         parts, at = [], node.begin

@@ -11,8 +11,9 @@ from typing import Literal
 
 from nmt.data.tokens.letter_case import capitals_of, is_in_capitals, lowered, titled
 from nmt.documents.marks import Mark, with_marks
-from nmt.documents.placeholders import Placeholder, has_words, scanned
+from nmt.documents.placeholders import WIDE, Placeholder, has_words, scanned
 from nmt.documents.sentences import Splitter, pieces
+from nmt.documents.tokens.accelerators import ACCELERATORS, behind_words
 from nmt.documents.words import keep_placeholders, target_words, word_at
 from nmt.inference.translation import Translation
 
@@ -27,13 +28,14 @@ MENDED = "a number that was provably wrong is the source's now"
 NO_BREAK = "\u00a0\u2007\u202f"
 """Spaces that do not break a line: the model reads plain ones, and they stay between words that stay neighbours."""
 SOFT_HYPHEN = "\u00ad"
-_WIDE = re.compile("[\u2e80-\u9fff\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef\U00020000-\U0003ffff]")
-"""Letters and punctuation of scripts that write no spaces between sentences."""
+_WIDE = re.compile(f"[{WIDE}]")
 _TAG = re.compile("<[^<>]*>")
-_ITEM = re.compile(
+ITEM = re.compile(
     r"\s*(?:[-*+\u2022\u2023\u2043\u25aa\u25cf\u25e6\u30fb]|\(?(?:\d{1,3}|[A-Za-z]|[ivx]{1,4})\))\s+(?=\S)"
 )
 """The mark at the beginning of an item of a list."""
+LINES = re.compile(r"(\r\n|[\t\n\r\v\f\x1c-\x1e\x85\u2028\u2029])")
+"""What divides lines of plain text, and tabs."""
 _PLAIN_SPACES = str.maketrans(dict.fromkeys(NO_BREAK, " "))
 
 
@@ -138,7 +140,10 @@ class Sentence:
             word.text = self._in_case(word.text, is_kept=word.kept)
         after = {word_at(words.spans, at): (at, space) for at, space in self.glued}
         glued = {n: space for n, (at, space) in after.items() if n < len(words.spans) and at < words.spans[n][0]}
-        return with_marks(text, self.marks, words, self.escape, glued), words.changes
+        new = with_marks(text, self.marks, words, self.escape, glued)
+        for sign in (mark.raw for mark in self.marks if mark.raw in ACCELERATORS):
+            new = behind_words(new, sign, self.raw.partition(sign)[2][:1])
+        return new, words.changes
 
     def _in_case(self, text: str, *, is_kept: bool = False) -> str:
         """Return a translation, or words of it, in capitals if the sentence is; is_kept: but for placeholders."""
@@ -203,11 +208,11 @@ def _spaced(one: Sentence, other: Sentence, first: str, second: str) -> tuple[st
 def text_passage(text: str, splitter: Splitter | None = None) -> Passage:
     """Return the passage of a plain text; each line, and each part of it between tabs, is a paragraph."""
     parts: list[str | Sentence] = []
-    for line in re.split(r"(\r\n|[\t\n\r\v\f\x1c-\x1e\x85\u2028\u2029])", text):
+    for line in LINES.split(text):
         if not line.strip():
             parts += [line] if line else []
             continue
-        if item := _ITEM.match(line):
+        if item := ITEM.match(line):
             parts.append(item[0])
         for piece in pieces(line[item.end() :] if item else line, splitter):
             bare = piece.strip()

@@ -12,6 +12,8 @@ UNSPACED = (
 )
 """Letters of scripts that write no spaces between words, as ranges of a regular expression: Thai, Lao, Tibetan,
 Burmese, Khmer, kana, bopomofo, Han."""
+WIDE = "\u2e80-\u9fff\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef\U00020000-\U0003ffff"
+"""Letters and punctuation of Chinese and Japanese, which write no spaces between sentences either."""
 _ENDING = f"{UNSPACED}\u1100-\u11ff\u3130-\u318f\uac00-\ud7ff"
 """Letters that may follow a placeholder without a space: these, and the particles of Korean."""
 _LETTER = rf"[^\W{_ENDING}]"

@@ -204,6 +204,22 @@ def test_words_between_the_brackets_of_two_placeholders_are_no_part_of_one(space
     assert [one.text for one in placeholders_of(found)] == [own] * 2
 
 
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("%s has %d files", "FILES %2$d HAS %1$s"),
+        ("%.1f of %@ and %d", "%3$d AND %2$@ OF %1$.1f"),
+        ("%s of %s", "%s OF %s"),
+        ("%2$s has %1$d", "%1$d HAS %2$s"),
+        ("%%s or %d, %s", "%2$s %1$d, OR %%s"),
+    ],
+)
+def test_arguments_that_change_their_order_get_numbers(text, expected):
+    """A program gave them each other's values, or ended."""
+    found = translated(text, order=backward, change=lambda word: word if "%" in word else word.upper())
+    assert found == expected
+
+
 def test_words_of_a_placeholder_with_spaces_go_where_it_goes():
     assert translated("Hello {{ name }}, welcome", order=backward, change=str) == "welcome {{ name }}, Hello"
 
@@ -278,6 +294,36 @@ def test_sentences_are_apart_as_the_script_of_the_translation_writes_them(source
         for one, said in zip(passage.sentences, said, strict=True)
     ]
     assert passage.joined(made) == expected
+
+
+def test_a_sentence_that_is_wrapped_is_one():
+    """Each line was translated by itself."""
+    long = "this is a sentence that somebody has wrapped,\n  so that it goes over two lines.\n"
+    read = long[:-1].replace("\n  ", " ")
+    text = f"one\n{long}- Two\n* three\n"
+    assert [one.asked for one in read_passage(text).sentences] == ["one", read, "Two", "three"]
+    assert read_passage(text).source == text and translated(text).startswith("ONE\nTHIS IS")
+    for other in (long.replace("so", "So"), "apples\npears and nuts of the garden of my uncle in the north"):
+        assert [one.asked for one in read_passage(other).sentences] == [one.strip() for one in other.splitlines()]
+
+
+@pytest.mark.parametrize(
+    "source, tokens, alignment, said, expected",
+    [
+        (
+            "use `x` and {y} (a@b.org) @me",
+            "▁使 ⁇ 和 ⁇ ( ⁇ ) ⁇",
+            [0, 1, 2, 3, 4, 4, 4, 5],
+            "使⁇和⁇(⁇)⁇",
+            "使⁇和{y}(a@b.org)@me",
+        ),
+        ("see %s or %s now", "▁看 ⁇ ⁇", [0, 1, 3], "看⁇⁇", "看%s %s"),
+        ("take <code>x</code> now", "▁今 拿", [1, 0], "今拿", "<code>x</code>今拿"),
+    ],
+)
+def test_what_stands_beside_a_placeholder_in_scripts_without_spaces(source, tokens, alignment, said, expected):
+    words = [f"▁{one}" for one in re.sub("<.*?>x<.*?>", "", source).split()]
+    assert given(words, tokens.split(" "), alignment, "html")(source, said) == expected
 
 
 def test_numbers_of_a_list_keep_their_points():
