@@ -25,6 +25,9 @@ _MOST_MARKS = 200
 _BLANK = re.compile(r"\s")
 _APART = re.compile(rf"[\s{WIDE}]?")
 """No sign, or one that needs no space beside it."""
+_WIDE = re.compile(f"[{WIDE}]")
+_WORD_LIKE = re.compile(r"\x02\d+\x03|<x |<(?!sup\b|a\b)([\w:]+)[^<>]*>[^<>]+</\1>")
+"""Marks that stand for words, such as code."""
 _STOPS = ".,;:!?…。、，．！？；：।॥؟،؛։។"
 _CLOSING = f"{_STOPS})]}}»”’\"'）」』】》"
 
@@ -359,11 +362,16 @@ class _Layout:
 
     def _spaced(self, point: _Node, raw: str) -> str:
         """Return a single mark, surrounded by white space if it was in the source."""
-        around = self._source[max(0, point.start - 1) : point.start + 1]
-        if len(around) < 2 or around.strip():
+        around = [self._source[max(0, point.start - 1) : point.start], self._source[point.start : point.start + 1]]
+        target = [self._target[max(0, point.begin - 1) : point.begin], self._target[point.begin : point.begin + 1]]
+        is_between = "".join(around).isspace() and len("".join(around)) == 2
+        if not is_between and not _WORD_LIKE.match(raw):
             return raw
-        before, after = self._target[max(0, point.begin - 1) : point.begin], self._target[point.begin : point.begin + 1]
-        return " " * (not _APART.fullmatch(before)) + raw + " " * (not _APART.fullmatch(after))
+        before, after = (
+            " " * ((is_between or (_WIDE.match(one) is not None and other.isalnum())) and not _APART.fullmatch(other))
+            for one, other in zip(around, target, strict=True)
+        )
+        return f"{before}{raw}{after}"
 
     def _write(self, node: _Node, escape: dict[int, str]) -> str:
         parts, at = [], node.begin

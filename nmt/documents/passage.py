@@ -13,7 +13,7 @@ from nmt.data.tokens.letter_case import capitals_of, is_in_capitals, lowered, ti
 from nmt.documents.marks import Mark, with_marks
 from nmt.documents.placeholders import WIDE, Placeholder, has_words, scanned
 from nmt.documents.sentences import Splitter, pieces
-from nmt.documents.tokens.accelerators import ACCELERATORS, behind_words
+from nmt.documents.tokens.accelerators import Accelerator, behind_words
 from nmt.documents.words import keep_placeholders, target_words, word_at
 from nmt.inference.translation import Translation
 
@@ -31,7 +31,9 @@ SOFT_HYPHEN = "\u00ad"
 _WIDE = re.compile(f"[{WIDE}]")
 _TAG = re.compile("<[^<>]*>")
 ITEM = re.compile(
-    r"\s*(?:[-*+\u2022\u2023\u2043\u25aa\u25cf\u25e6\u30fb]|\(?(?:\d{1,3}|[A-Za-z]|[ivx]{1,4})\))\s+(?=\S)"
+    r"\s*(?:(?:[-*+\u2022\u2023\u2043\u25aa\u25cf\u25e6\u30fb]|\(?(?:\d{1,3}|[A-Za-z]|[ivx]{1,4})\))\s+"
+    r"|\uff08(?:\d{1,3}|[\u4e00-\u9fff]{1,2})\uff09\s*|[\u4e00\u4e8c\u4e09\u56db\u4e94\u516d\u4e03\u516b\u4e5d\u5341]{1,3}\u3001"
+    r"|[\u2460-\u2473]\s*)(?=\S)"
 )
 """The mark at the beginning of an item of a list."""
 LINES = re.compile(r"(\r\n|[\t\n\r\v\f\x1c-\x1e\x85\u2028\u2029])")
@@ -141,7 +143,7 @@ class Sentence:
         after = {word_at(words.spans, at): (at, space) for at, space in self.glued}
         glued = {n: space for n, (at, space) in after.items() if n < len(words.spans) and at < words.spans[n][0]}
         new = with_marks(text, self.marks, words, self.escape, glued)
-        for sign in (mark.raw for mark in self.marks if mark.raw in ACCELERATORS):
+        for sign in (mark.raw for mark in self.marks if isinstance(mark.raw, Accelerator)):
             new = behind_words(new, sign, self.raw.partition(sign)[2][:1])
         return new, words.changes
 

@@ -10,9 +10,14 @@ from dataclasses import replace
 from nmt.documents.placeholders import WIDE
 from nmt.documents.tokens.token import Token
 
-ACCELERATORS = ("&", "&amp;", "_")
+
+class Accelerator(str):
+    """The sign of a key, as written."""
+
+
 _SIGN = re.compile(
-    r"(?:(?<![^\s(])&(?:amp;)?(?=[^\W\d_])|(?<=[A-Za-z])&(?:amp;)?(?=[a-z]))(?!\w+;)|(?<!\S)_(?=[A-Z][a-z])"
+    r"\([&_](?:amp;)?[A-Z0-9]\)|(?:(?<!\S)&(?:amp;)?(?=[^\W\d_])|(?<=[A-Za-z])&(?:amp;)?(?=[a-z]))(?!\w+;)"
+    r"|(?<!\S)_(?=[A-Z][a-z])"
 )
 _MOST_LETTERS = 60
 _ENDS = re.compile(r"(?:\.{3}|[.:\u2026\uff1a\u3002])?$")
@@ -30,7 +35,8 @@ def with_accelerators(tokens: Sequence[Token]) -> list[Token]:
             continue
         cuts = [0, *signs[0].span(), len(raw)]
         for n, piece in enumerate(raw[a:b] for a, b in zip(cuts, cuts[1:], strict=False)):
-            found.append(Token("alone", piece) if n == 1 else replace(token, raw=piece, name=token.name and piece))
+            sign = piece if piece[:1] == "(" else Accelerator(piece)
+            found.append(Token("alone", sign) if n == 1 else replace(token, raw=piece, name=token.name and piece))
     return [one for one in found if one.raw]
 
 
