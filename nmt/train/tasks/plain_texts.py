@@ -172,12 +172,7 @@ def settings_of(
         survey = _survey(train.pairs(langs), Random(0), train.features is not None)
     if chooses and survey is not None:
         preset = survey.preset
-        kind = "single words" if preset in OF_WORDS else "sentences"
-        if train.features is not None:
-            kind += f" with features in column {train.features}"
-        if preset == "edits":
-            kind += ", whose targets are edits of the sources"
-        tell(f"{survey.pairs:,} pairs of {kind}: preset {preset}; --preset chooses another")
+        tell(_reason(survey, train.features))
     held_out = _held_out(train, survey) if holds_out and survey is not None else None
     if write and validation is not None:
         tell(f"validation text: {named}")
@@ -188,6 +183,16 @@ def settings_of(
         for side, theirs in zip(("src", "tgt"), (start.data.src, start.data.tgt), strict=True):
             sections["data"][side]["max_length"] = theirs.max_length
     return Chosen(values | sections, files, held_out)
+
+
+def _reason(survey: Survey, features: int | None) -> str:
+    """Return a line that says which preset a text has, and why."""
+    kind = "single words" if survey.preset in OF_WORDS else "sentences"
+    if features is not None:
+        kind += f" with features in column {features}"
+    if survey.preset == "edits":
+        kind += ", whose targets are edits of the sources"
+    return f"{survey.pairs:,} pairs of {kind}: preset {survey.preset}; --preset chooses another"
 
 
 def _of_held_out(folder: Path) -> dict[str, Any]:
