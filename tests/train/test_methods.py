@@ -5,26 +5,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nmt.config import config_from_dict
 from nmt.data.batching.batches import make_batch
 from nmt.data.batching.streams import StreamBatches
 from nmt.data.corpora.rows import TokenRows
-from nmt.model.objective import LIKELIHOOD
+from nmt.model.batch_pass import LIKELIHOOD
 from nmt.special_tokens import EOS_ID, UNK_ID
 from nmt.train.updates.methods import Methods, largest_shape
+from tests.settings import settings_with
 
 PAIRS = [(list(range(4, 4 + n)), list(range(5, 25 - n))) for n in range(1, 19)]
 
 
 def methods(model: Any = None, **training: Any) -> Methods:
-    config = config_from_dict(
-        {
-            "model_dir": "unused",
-            "data": {"train": "unused", "dev": "unused", "src": {"lang": "de"}, "tgt": {"lang": "en"}},
-            "training": training,
-        }
-    )
-    return Methods(config, model)
+    return Methods(settings_with(training=training), model)
 
 
 def batch() -> Any:
@@ -72,8 +65,7 @@ class Aligned:
 
 def test_alignments_are_of_words_before_they_are_dropped_and_of_both_passes() -> None:
     settings = {"guided_alignment": 1.0, "src_word_dropout": 0.9, "r_drop": 1.0}
-    data = {"train": "unused", "dev": "unused", "src": {"lang": "de"}, "tgt": {"lang": "en"}, "alignment": "unused"}
-    config = config_from_dict({"model_dir": "unused", "data": data, "training": settings})
+    config = settings_with({"alignment": "unused"}, training=settings)
     aligned: Any = Aligned()
     found = Methods(config, Any, aligned).prepare(batch(), 7).objective.alignment  # type: ignore[arg-type]
     assert found is not None
@@ -96,7 +88,5 @@ def test_r_drop_reads_every_pair_twice_side_by_side() -> None:
 
 
 def test_the_largest_batch_has_room_for_both_readings() -> None:
-    data = {"train": "unused", "dev": "unused", "src": {"lang": "de"}, "tgt": {"lang": "en"}}
     for training, rows in ({}, 5), ({"r_drop": 1.0}, 10):
-        config = config_from_dict({"model_dir": "unused", "data": data, "training": training})
-        assert largest_shape(config, (9, 7, 5)) == (9, 7, rows)
+        assert largest_shape(settings_with(training=training), (9, 7, 5)) == (9, 7, rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nmt.model.objective import Objective
+from nmt.model.batch_pass import Objective
 from nmt.rnn.device import Device
 
 _LEAST = 1e-8

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nmt.model.objective import LIKELIHOOD, Alignment, Objective
+from nmt.model.batch_pass import LIKELIHOOD, Alignment, Objective
 from nmt.rnn.profile import operation
 from nmt.special_tokens import EOS_ID, UNK_ID, boundary_ids
 
