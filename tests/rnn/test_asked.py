@@ -195,22 +195,10 @@ def test_a_row_with_holes_is_the_row_without_them():
             np.testing.assert_array_equal(slopes[f"initial {name}"][row], gradients[f"initial {name}"][0])
 
 
-def test_an_empty_mask_carries_the_states():
-    run = cases.draw(GRUCell(3, 4), None, mask=np.zeros((cases.T, cases.B), bool))
-    found, slopes = cases.program(run)
-    np.testing.assert_array_equal(found["final h"], run.initial["h"])
-    np.testing.assert_array_equal(slopes["initial h"], run.d["final h"])
-    assert not found["y"].any() and not slopes["x"].any() and not slopes["W_x"].any()
-
-
 # ------------------------------------------------------------ rows that stop
 
 
-STOPS = {
-    "all": {},
-    "lengths": {"lengths": (3, 7, 1, 0, 5)},
-    "mask": {"mask": cases.masked()},
-}
+STOPS = {"all": {}, "lengths": {"lengths": (3, 7, 1, 0, 5)}, "mask": {"mask": cases.masked()}}
 
 
 def stopping(**options):

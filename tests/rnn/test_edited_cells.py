@@ -103,13 +103,6 @@ def test_a_cell_edited_five_times_in_a_notebook_has_its_own_results_each_time(ca
     assert "MyCell: all 13 hold" in capsys.readouterr().out
 
 
-def test_checking_an_edited_cell_checks_the_edited_one(capsys):
-    namespace = {}
-    for step in ("x @ p.W + s.h @ p.U", "tanh(x @ p.W + s.h @ p.U + tanh(s.h @ p.U) @ p.U)"):
-        assert check(defined(step, namespace)), capsys.readouterr().out
-    assert capsys.readouterr().out.count("all 13 hold") == 2
-
-
 def test_a_method_patched_in_its_class():
     """As IPython's autoreload does: class and instances stay the same objects."""
     kind = defined(STEPS[0])

@@ -60,23 +60,6 @@ def test_an_lstm_is_that_of_rounded_products():
     assert compare.norm_error(np.array(expected), exact["y"]) > 2e-3
 
 
-@pytest.mark.parametrize("division", ["rows", "units"])
-@pytest.mark.parametrize("name", ["lstm", "lstm_bahdanau_feed"])
-def test_thread_count_and_company_never_show(name, division):
-    lengths = tuple(40 - 7 * row % 33 for row in range(23))
-    case = cases.draw(cases.CELLS[name](), "float32", lengths, rows=23, steps=40)
-
-    def run(some, threads):
-        scan = Scan(some.cell, compute_dtype="int8", threads=threads, division=division)
-        return cases.named(scan.forward(Weights(some.params), some.x, some.initial, **some.options))
-
-    whole = run(case, 1)
-    for threads in (2, 3):
-        assert_same_bits(run(case, threads), whole)
-    for company in ([3], [22, 1], [4, 3, 2, 1, 0]):
-        assert_same_bits(run(case.rows(company), 2), {k: a[..., company, :] for k, a in whole.items()})
-
-
 @pytest.mark.parametrize("K", [35, 64])
 def test_threads_that_divide_units_find_their_panels(K):
     case = cases.draw(LSTMCell(5, K), "float32", rows=3, places=4)

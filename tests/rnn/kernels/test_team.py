@@ -1,7 +1,5 @@
 """Teams: every part once, all at once, awake or asleep, in any process and for several callers."""
 
-import os
-import signal
 import subprocess
 import sys
 import threading
@@ -106,33 +104,6 @@ def test_whoever_is_late_is_waited_for(slow):
         run(late, 2, slow, 2_000_000, totals)
         assert totals[0] > 0.8 * (n + 1)
         assert totals[8] > 0.8 * (n + 1)
-
-
-def test_callers_do_not_hold_each_other_up():
-    """Several Python threads at once that share a team, and one with a team of another size."""
-    sums = [np.zeros(parts, np.int64) for parts in (3, 3, 3, 2)]
-
-    def group(seen):
-        for _ in range(20):
-            run(relay, len(seen), 10, np.zeros(len(seen), np.int64), seen)
-
-    groups = [threading.Thread(target=group, args=(seen,)) for seen in sums]
-    for thread in groups:
-        thread.start()
-    for thread in groups:
-        thread.join()
-    assert all((seen == 20 * 10 * len(seen)).all() for seen in sums)
-
-
-def test_a_forked_child_has_a_team_of_its_own():
-    run(relay, 2, 1, np.zeros(2, np.int64), np.zeros(2, np.int64))
-    child = os.fork()
-    if not child:
-        signal.alarm(60)
-        seen = np.zeros(2, np.int64)
-        run(relay, 2, 4, np.zeros(2, np.int64), seen)
-        os._exit(0 if (seen == 8).all() else 1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_a_table_holds_contiguous_arrays():
