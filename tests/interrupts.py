@@ -24,10 +24,10 @@ import numpy as np
 from nmt import Translator
 from nmt.rnn import Scan, Weights, initial_params
 from nmt.rnn.cells import LSTMCell
-from nmt.rnn.kernels.machine_code.generated import generated_loop
+from nmt.rnn.kernels.machine_code.recipes import generated_loop
 from nmt.rnn.kernels.machine_code.store import store
-from nmt.rnn.scan import plan_cache
-from nmt.rnn.stepping import compiled_step
+from nmt.rnn.scan import scan_setup
+from nmt.rnn.stepping import prepared_step
 from tests.callers import Training, kinds, random_model
 from tests.saved_models import sentences
 
@@ -141,8 +141,8 @@ class Interrupts:
         store.cache_clear()
         os.environ["NMT_CACHE_DIR"] = str(folder)
         generated_loop.cache_clear()
-        plan_cache.compile_step.cache_clear()
-        compiled_step.compile_step.cache_clear()
+        scan_setup.compile_step.cache_clear()
+        prepared_step.compile_step.cache_clear()
 
 
 def _press(after: float, heeded: threading.Event) -> None:

@@ -8,7 +8,7 @@ import pytest
 from nmt.decode import SearchOptions, search
 from nmt.rnn import tuning
 from nmt.rnn.arrays.weights import Weights
-from nmt.rnn.kernels.cuda.machine_code import modules
+from nmt.rnn.kernels.cuda.machine_code import runtime as gpu_runtime
 from nmt.rnn.profile import operation, recording
 from nmt.rnn.scan import short_runs
 from tests import small_models
@@ -196,8 +196,8 @@ def test_a_module_whose_import_was_interrupted_is_imported_again(monkeypatch):
     )
     monkeypatch.setenv("NMT_TEST_INTERRUPT", "yes")
     with pytest.raises(KeyboardInterrupt):
-        modules.load_module(source, "interrupted")
-    assert modules.load_module(source, "interrupted").second == 2
+        gpu_runtime.load_module(source, "interrupted")
+    assert gpu_runtime.load_module(source, "interrupted").second == 2
 
 
 def test_a_session_whose_reading_was_interrupted_goes_on_right():

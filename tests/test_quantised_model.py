@@ -13,7 +13,7 @@ from nmt.decode import force, search
 from nmt.errors import CheckpointError, NMTError
 from nmt.inference.pipeline import source_ids
 from nmt.inference.translator import Translator
-from nmt.model.candidates import narrowed
+from nmt.model.decoders import narrowed
 from nmt.rnn.arrays.quantised import blocks_of, quantise
 from nmt.rnn.kernels.products.four_bits import quantise_to_4_bits
 from nmt.special_tokens import EOS_ID

@@ -6,8 +6,7 @@ import pytest
 from nmt.decode import Ensemble, SearchOptions, force, search
 from nmt.decode.rules.penalty import length_divisor
 from nmt.errors import DeviceError
-from nmt.rnn.arrays.beam_rules import BeamChoice
-from nmt.rnn.arrays.beam_state import BeamState
+from nmt.rnn.arrays.beam_state import BeamChoice, BeamState
 from nmt.rnn.arrays.device_operations import OutputLayer
 from nmt.rnn.arrays.weights import Weights
 from nmt.search_settings import ROWS, Place

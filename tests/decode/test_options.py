@@ -9,7 +9,7 @@ import pytest
 
 from nmt.decode.beam import BeamCell, run
 from nmt.decode.hypotheses import Block
-from nmt.decode.rules import constraints, sampling
+from nmt.decode.rules import constraints, selectors
 from nmt.decode.rules.constraints import Glossary, Progress, advance
 from nmt.decode.rules.options import SearchOptions
 from nmt.decode.rules.score_rules import Rule
@@ -315,9 +315,9 @@ def test_the_numbers_of_samples_are_hashes_of_seed_source_sample_and_step(monkey
         x = (x ^ x >> 27) * 0x94D049BB133111EB % 2**64
         return x ^ x >> 31
 
-    drawn, draw = [], sampling.draw_tokens
+    drawn, draw = [], selectors.draw_tokens
     monkeypatch.setattr(
-        sampling,
+        selectors,
         "draw_tokens",
         lambda rows, uniforms, **more: (drawn.append(uniforms), draw(rows, uniforms, **more))[1],
     )

@@ -15,8 +15,8 @@ from nmt.decode.plan import SearchPath, search_plan
 from nmt.decode.rules.options import SearchOptions
 from nmt.decode.session import Session
 from nmt.errors import DeviceError
+from nmt.model.batch_pass import Objective
 from nmt.model.copying import Copies, check_copying, copy_loss
-from nmt.model.objective import Objective
 from nmt.special_tokens import EOS_ID, UNK_ID
 from nmt.train.updates.methods import Methods
 from tests import small_models

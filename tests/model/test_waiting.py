@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from nmt.data.batching.batches import make_batch
-from nmt.model.objective import Alignment, Objective, Risk
+from nmt.model.batch_pass import Alignment, Objective, Risk
 from nmt.model.translation import TranslationModel
 from nmt.rnn import GRU, LSTM, GRUCell, LSTMCell, Scan
 from nmt.rnn.arrays.weights import Weights, initial_params

@@ -13,7 +13,7 @@ from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.cells import DropoutCell, ResidualCell, StackCell
 from nmt.rnn.compiler import identity
 from nmt.rnn.graph import Graph
-from nmt.rnn.scan.plan_cache import compile_step
+from nmt.rnn.scan.scan_setup import compile_step
 from nmt.rnn.stepping.stepper import Stepper
 
 D, H, T, B = 3, 4, 3, 2

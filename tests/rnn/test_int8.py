@@ -70,17 +70,6 @@ def test_threads_that_divide_units_find_their_panels(K):
         assert_same_bits(found[-1], found[0])
 
 
-def test_padding_is_never_read():
-    case = draw("lstm_bahdanau_feed")
-    clean = cases.inferred(case, compute_dtype="int8")
-    for row, n in enumerate(case.lengths):
-        case.x[n:, row] = np.nan
-    for array in case.captured.values():
-        for row, n in enumerate(case.source_lengths):
-            array[n:, row] = np.nan
-    assert_same_bits(cases.inferred(case, compute_dtype="int8"), clean)
-
-
 def test_weights_held_in_int8_give_the_bits_of_those_rounded_on_the_way():
     case = draw("lstm_bahdanau_feed")
     expected = cases.inferred(case, compute_dtype="int8")

@@ -13,7 +13,7 @@ from nmt.rnn.kernels.loops import emit_cpu, run_cpu
 from nmt.rnn.kernels.machine_code import objects as machine_code
 from nmt.rnn.kernels.memory.table_layout import COUNTER_WORDS
 from nmt.rnn.kernels.threads.pool import run_team
-from nmt.rnn.scan import plan_cache as compiled_cells
+from nmt.rnn.scan import scan_setup as compiled_cells
 from tests.oracle import attention, compare, layers
 from tests.rnn import scan_cases as cases
 

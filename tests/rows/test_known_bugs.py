@@ -54,7 +54,7 @@ def test_what_to_compute_again_reaches_every_layer(make):
     layer = make(D, H, 3, bidirectional=True, recompute="gates")
     assert [side.scan.recompute for sides in layer._layers for side in sides] == ["gates"] * 6
     model = small_models.build(9, recompute="gates")
-    assert {scan.recompute for scan in (*model.encoder.scans, model.decoder)} == {"gates"}
+    assert {scan.recompute for scan in (*model.encoder.layers.scans, model.decoder)} == {"gates"}
     x, d_y = draw(300, 8, D), draw(300, 8, 2 * 32)  # megabytes, in which memory is counted
     asked = []
     for recompute in ("attention", "gates"):

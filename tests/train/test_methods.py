@@ -8,7 +8,7 @@ import pytest
 from nmt.data.batching.batches import make_batch
 from nmt.data.batching.streams import StreamBatches
 from nmt.data.corpora.rows import TokenRows
-from nmt.model.objective import LIKELIHOOD
+from nmt.model.batch_pass import LIKELIHOOD
 from nmt.special_tokens import EOS_ID, UNK_ID
 from nmt.train.updates.methods import Methods, largest_shape
 from tests.settings import settings_with

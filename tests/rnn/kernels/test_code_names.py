@@ -14,15 +14,15 @@ import pytest
 from numba.core.errors import TypingError
 
 from nmt.rnn.kernels.machine_code import code_names, features
-from nmt.rnn.kernels.machine_code.generated import generated_loop
 from nmt.rnn.kernels.machine_code.jit import inner_kernel, kernel
 from nmt.rnn.kernels.machine_code.native import _BY_SYMBOL, Jitted
+from nmt.rnn.kernels.machine_code.recipes import generated_loop
 from nmt.rnn.kernels.model import embedding
 from nmt.rnn.kernels.products import packing
 from nmt.rnn.kernels.products import product as products
 from nmt.rnn.kernels.search import beam_loop, candidates
 from nmt.rnn.kernels.search import best_tokens as search
-from nmt.rnn.kernels.threads import team, workers
+from nmt.rnn.kernels.threads import pool, workers
 
 ROOT = Path(__file__).resolve().parents[3]
 KERNELS = Path(features.__file__).parents[1]
@@ -60,7 +60,7 @@ def natives():
     """What is machine code by its address."""
     made = [search.best_task(number, packed) for number, packed in ((F4, F4), (F4, PAIRS), (F8, F8))]
     made += [products.product_task(number, packed) for number, packed in ((F4, F4), (F4, PAIRS), (F8, F8))]
-    made += [candidates._candidates_task(F4, F4), team._run_in_turn_task]
+    made += [candidates._candidates_task(F4, F4), pool._run_in_turn_task]
     made += [beam_loop.search_task(F4), beam_loop.search_task(F8)]
     made += [embedding.embedding_task(F4, quantised=quantised) for quantised in (False, True)]
     made += [workers.run_all, workers.worker_loop]

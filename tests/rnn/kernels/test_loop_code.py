@@ -11,8 +11,8 @@ from nmt.rnn.compiler.phases import Phase
 from nmt.rnn.kernels.loops.emit_cpu import emit
 from nmt.rnn.kernels.loops.loop_code import module_of
 from nmt.rnn.kernels.machine_code.features import TARGET
-from nmt.rnn.kernels.machine_code.generated import generated_loop
-from nmt.rnn.kernels.machine_code.kernel import address_of
+from nmt.rnn.kernels.machine_code.native import address_of
+from nmt.rnn.kernels.machine_code.recipes import generated_loop
 from nmt.rnn.kernels.memory.table_layout import COUNTER_WORDS
 from tests.rnn.kernels.assembly import assembly_of
 

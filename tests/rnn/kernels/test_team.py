@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nmt.rnn import tuning
-from nmt.rnn.arrays.aligned import aligned
+from nmt.rnn.arrays.workspace import aligned
 from nmt.rnn.kernels.machine_code.jit import native_function, task
 from nmt.rnn.kernels.memory.active_rows import number_in
 from nmt.rnn.kernels.memory.arrays import array_at
@@ -17,8 +17,16 @@ from nmt.rnn.kernels.memory.table_layout import COUNTER_WORDS
 from nmt.rnn.kernels.threads import workers
 from nmt.rnn.kernels.threads.atomics import WORD, atomic_exchange, lock, make_condition, make_lock, unlock, wake
 from nmt.rnn.kernels.threads.barrier import barrier_wait
-from nmt.rnn.kernels.threads.pool import in_one_call, run_parallel, run_team, run_waiting
-from nmt.rnn.kernels.threads.team import TaskSequence, address_of, given_array, task_table
+from nmt.rnn.kernels.threads.pool import (
+    TaskSequence,
+    address_of,
+    given_array,
+    in_one_call,
+    run_parallel,
+    run_team,
+    run_waiting,
+    task_table,
+)
 from nmt.rnn.profile import recording
 from tests.waiting import until
 
@@ -143,7 +151,7 @@ def test_a_late_wake_up_for_the_task_before_does_not_replace_the_one_for_this_ta
 def test_a_sequence_of_many_threads_gives_counters_to_a_new_table_at_the_address_of_an_old_one():
     script = """
 import numpy as np
-from nmt.rnn.kernels.threads.team import TaskSequence, address_of, task_table
+from nmt.rnn.kernels.threads.pool import TaskSequence, address_of, task_table
 from tests.rnn.kernels.test_team import relay
 seen, written = np.zeros(9, np.int64), np.zeros(9, np.int64)
 new = task_table((5,), (written, seen))
