@@ -98,7 +98,7 @@ def usfm_doubts(files: tuple[str, ...]) -> list[str]:
     if not counts:
         return []
     more = " and ".join(f"{count:,} of {file} alone" for file, count in counts)
-    return [f"{', '.join(files)}: {both:,} verses begin in both; left out or joined to others: {more}"]
+    return [f"{', '.join(files)}: {both:,} verses begin in both; skipped or joined to others: {more}"]
 
 
 def _verses(path: str) -> Verses:

@@ -107,7 +107,7 @@ def _book(path: str, stamp: tuple[int, int]) -> Book:
 
 
 def _checked(path: str) -> tuple[io.BytesIO, int]:
-    """Return a workbook with its parts of XML alone, written anew as they unpack here, and the number of formulas
+    """Return a workbook with its parts of XML alone, written again as they unpack here, and the number of formulas
     without results. Raises DataError if it is none, or exceeds the limits."""
     new, formulas = io.BytesIO(), 0
     try:
