@@ -23,6 +23,7 @@ import tour
 from docs.show.dot import drawn
 from nmt.cli.entry import COMMANDS
 from nmt.cli.front import load_command
+from nmt.cli.options.help_page import ALL
 from nmt.system.files import write_bytes
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -31,7 +32,7 @@ HELP_WIDTH = 96
 HEADER = """\
 # Commands
 
-This page shows what `--help` prints; `make docs` writes it.
+This page shows what `--help-all` prints; `make docs` writes it.
 Settings: [configs/reference.yaml](../configs/reference.yaml).
 
 Results go to standard output; progress, warnings and errors to standard error. On a terminal these have colours (unless
@@ -55,6 +56,7 @@ def commands_page() -> str:
         command = load_command(name)
         settings = command.context_settings | {"terminal_width": HELP_WIDTH, "max_content_width": HELP_WIDTH}
         context = click.Context(command, info_name=f"nmt-{name}", **settings)
+        context.meta[ALL] = True
         sections.append(f"\n## nmt-{name}\n\n```text\n{context.get_help()}\n```\n")
     return HEADER + "".join(sections)
 

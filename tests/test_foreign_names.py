@@ -138,8 +138,8 @@ def names_elsewhere(title):
 OTHERWISE = {
     ("model_dir", "model"): "model must be a section of keys and values",  # a section here
     ("training.early_stopping_patience", "patience"): "training:",  # another setting here: the page says so
-    ("--ensemble", "-model A B"): "MODEL_DIR without an option",  # and so is a single model given
-    ("--ensemble", "--path A:B"): "MODEL_DIR without an option",
+    ("--ensemble", "-model A B"): "MODEL without an option",  # and so is a single model given
+    ("--ensemble", "--path A:B"): "MODEL without an option",
     ("--device cuda", "--cpu"): "--device cpu",  # the page: without it
     ("--device cuda", "--use-cpu"): "--device cpu",
 }
@@ -184,7 +184,7 @@ def test_a_slip_of_the_pen_still_names_the_nearest(tmp_path):
 OPTIONS = [
     ("translate", "--gpu", "--device cuda"),
     ("translate", "--fp16", "--compute-dtype bfloat16"),
-    ("translate", "--model", "MODEL_DIR without an option"),
+    ("translate", "--model", "MODEL without an option"),
     ("translate", "--src", "INPUT without an option"),
     ("translate", "--input", "INPUT without an option"),
     ("translate", "--lenpen", "--length-penalty"),
@@ -240,7 +240,7 @@ ANSWERS = [
     ("translate", "-s", "did you mean INPUT without an option?"),
     ("translate", "-n", "did you mean --n-best?"),
     ("translate", "--max-tokens", "did you mean --batch-size?"),
-    ("average", "--inputs", "MODEL_DIR is given without an option, and --last or --best"),
+    ("average", "--inputs", "MODEL is given without an option, and --last or --best"),
     ("average", "-n", "did you mean --last?"),
     ("average", "--num-epoch-checkpoints", "did you mean --last?"),
     ("export", "--format", "did you mean --to?"),
@@ -256,7 +256,7 @@ ANSWERS = [
     ("score", "-t", "did you mean --tgt?"),
     ("train", "-data", "give SRC TGT, or a CONFIG.yaml that names the texts"),
     ("train", "-valid_src", "did you mean --dev?"),
-    ("train", "-verbose", "leave it out: progress is shown, and -q turns it off"),
+    ("train", "-progress", "leave it out: progress is shown, and -q turns it off"),
     ("evaluate", "-b", "--json writes the scores for programs. See"),
     ("evaluate", "--ensemble", "--hyp FILE scores what nmt-translate wrote with an ensemble; nmt-average"),
     ("average", "--checkpoints", "did you mean --last?"),

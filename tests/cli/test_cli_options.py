@@ -154,7 +154,7 @@ def test_the_front_alone_writes_its_list_to_standard_output():
 
 def test_help_has_a_short_name():
     assert CliRunner().invoke(front, ["-h"]).exit_code == 0
-    assert "MODEL_DIR" in CliRunner().invoke(front, ["translate", "-h"]).stdout
+    assert "MODEL" in CliRunner().invoke(front, ["translate", "-h"]).stdout
 
 
 @pytest.mark.parametrize("number", [errno.ENAMETOOLONG, errno.EACCES, errno.EMFILE])

@@ -129,7 +129,7 @@ MISTAKES = {
         "it must be one of none, average, or a number of at least 0 and of at most 100, got 'long'",
     ),
     "compute dtype": (["{model}", "--compute-dtype", "half"], 2, "'half' is not one of 'float32', 'bfloat16'"),
-    "no model": ([], 2, "Missing argument 'MODEL_DIR'"),
+    "no model": ([], 2, "Missing argument 'MODEL'"),
 }
 
 

@@ -11,16 +11,16 @@ from nmt.errors import CheckpointError
 from nmt.system.paths import check_prefix, exists
 
 
-@click.command(cls=Command, context_settings={"show_default": True})
-@click.argument("model_dir", metavar="MODEL_DIR", type=InputPath())
+@click.command(cls=Command)
+@click.argument("model_dir", metavar="MODEL", type=InputPath())
 @click.argument("output", metavar="MODEL.nmt", type=OutputPlace())
 @checkpoint_option()
 @click.option("--card", is_flag=True, help="Also write a model card, MODEL.md, as used on model hubs.")
 def bundle(model_dir: str, output: str, checkpoint: str | None, card: bool) -> None:
-    """Write the model in MODEL_DIR as one file for translation: parameters, settings, subwords, the shortlist and
-    length statistics if there are any, and its scores on the validation text. An existing file is not overwritten.
+    """Pack a model into one file.
 
-    The file is a safetensors container: it contains no code, and any other program can read its arrays. Commands that
+    It contains all that translation needs: parameters, settings, subwords, the shortlist and length statistics if there
+    are any, and the scores on the validation text. An existing file is not overwritten. The file is a safetensors container: it contains no code, and any other program can read its arrays. Commands that
     take a model folder also take the file. Parameters are mapped into memory, so loading is quick and processes share
     them; nmt-serve reads them instead, so that the file can be replaced while it runs.
 

@@ -20,7 +20,7 @@ _WEB = ("web", "web-module")
 _COMPILED = (*_WEB, "c")
 
 
-@click.command(cls=Command, context_settings={"show_default": True})
+@click.command(cls=Command)
 @click.argument("model_dir", metavar="MODEL", type=InputPath())
 @click.option(
     "-o",
@@ -49,7 +49,7 @@ def export(
     checkpoint: str | None,
     cells: tuple[str, ...],
 ) -> None:
-    """Export MODEL so that it runs without nmt.
+    """Export a model to a web page, C, NumPy or ONNX, to run without nmt.
 
     --to web writes one page that translates in a browser without a server, and sends nothing anywhere: the compiled
     model, its subwords, beam search, alignments. --to web-module writes a folder with a module for JavaScript,

@@ -11,7 +11,7 @@ from nmt.cli.options.command import Command, Setting
 from nmt.cli.options.path_types import InputPath, OutputFolder, reads, writes
 
 
-@click.command(cls=Command, context_settings={"show_default": True})
+@click.command(cls=Command)
 @click.argument("inputs", metavar="CONFIG.yaml | SRC TGT | PAIRS.tsv", nargs=-1, required=True, type=InputPath())
 @click.option(
     "--grid",
@@ -57,9 +57,9 @@ def sweep(
     dev: tuple[str, ...],
     preset: str | None,
 ) -> None:
-    """Train CONFIG.yaml, or SRC TGT, with every combination of some settings, and compare the results.
+    """Train with every combination of some settings, and compare.
 
-    Each run has its own folder in DIR, named after its settings. Run the same command again to continue: finished runs
+    The text is CONFIG.yaml, SRC TGT or a table, as for nmt-train. Each run has its own folder in DIR, named after its settings. Run the same command again to continue: finished runs
     are not repeated, and an interrupted run is resumed. Ctrl-C lets current runs save first. Standard output gets a
     table with mean and standard deviation over seeds; DIR/sweep.tsv lists every run. If a run fails, the others
     continue, and the exit code is 1.

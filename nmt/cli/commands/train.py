@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import sys
 from glob import escape
 from pathlib import Path
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from nmt.train.tasks.plain_texts import Texts
 
 
-@click.command(cls=Command, functions=50, context_settings={"show_default": True})
+@click.command(cls=Command, functions=50)
 @click.argument("inputs", metavar="CONFIG.yaml | SRC TGT | PAIRS.tsv", nargs=-1, required=True, type=InputPath())
 @writes(
     "-o",
@@ -290,6 +291,9 @@ def _train(config: Config, budget: str | None, threads: int | None, device: str 
     result = run_training(config, budget, threads, device, ranks=ranks, terminal=terminal, tell=tell)
     if ranks.rank == 0:
         _tell(result)
+        if result.signal is None and result.best_path is not None:
+            command = "nmt-generate" if config.task == "lm" else "nmt-translate"
+            tell(f"Try it: {command} {shlex.quote(str(result.folder))}")
     if result.signal is not None:
         sys.exit(128 + result.signal)
 

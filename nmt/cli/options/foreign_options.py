@@ -78,7 +78,7 @@ _HINTS: dict[str, str | tuple[str, ...]] = {
 }
 """Options of other toolkits that are no aliases, with what to write here: the first that the command has."""
 
-_VERBOSE = "--verbose", "--progress", "--show-progress"
+_PROGRESS = "--progress", "--show-progress"
 _SHOWS = "leave it out: progress is shown, and -q turns it off"
 _RESUMES = "run the same command again: it resumes"
 _FROM = f"{_RESUMES}; --set training.load_model=DIR starts a new run from a trained model"
@@ -110,7 +110,7 @@ _ANSWERS: dict[str, dict[str, str]] = {
             "--hyp FILE scores what nmt-translate wrote with an ensemble; nmt-average makes one model of checkpoints",
         ),
     },
-    "average": {"--inputs": "MODEL_DIR is given without an option, and --last or --best chooses its checkpoints"},
+    "average": {"--inputs": "MODEL is given without an option, and --last or --best chooses its checkpoints"},
     "quantize": dict.fromkeys(
         ("--out-type", "--quantization", "--dtype", "--gemm-type"), "leave it out: the matrices become int8"
     ),
@@ -120,7 +120,7 @@ _ANSWERS: dict[str, dict[str, str]] = {
 _ARGUMENTS = {
     "CONFIG.yaml": ("--config", "-c", "--cfg"),
     "SRC TGT": ("--train-sets", "--src", "--train-src", "--source"),
-    "MODEL_DIR": ("--model", "-m", "--model-dir", "--path", "--checkpoint-path", "--model-name-or-path"),
+    "MODEL": ("--model", "-m", "--model-dir", "--path", "--checkpoint-path", "--model-name-or-path"),
     "MODEL.nmt": ("-o", "--output", "--out"),
     "MODEL...": ("--model", "-m", "--models", "--load-only"),
     "[INPUT]...": ("--src", "-s", "--source", "--input", "--inputs", "-i", "--input-file"),
@@ -142,7 +142,7 @@ def _resolved(word: str, known: Collection[str]) -> str:
     name, equals, value = word.partition("=")
     if _ONE_DASH.fullmatch(name):
         long = "-" + name.replace("_", "-")
-        tables: list[Collection[str]] = [ALIASES, _HINTS, *_ANSWERS.values(), *_ARGUMENTS.values(), _VERBOSE]
+        tables: list[Collection[str]] = [ALIASES, _HINTS, *_ANSWERS.values(), *_ARGUMENTS.values(), _PROGRESS]
         foreign = any(long in names for names in tables)
         name = long if long in known or foreign or meant_setting(long) else name
         word = name + equals + value
@@ -160,7 +160,7 @@ def advice(name: str, command: click.Command, known: Collection[str]) -> str | N
         known: The command's own options.
     """
     plain = "--" + name.lstrip("-").replace("_", "-") if len(name) > 2 else name
-    answer = _ANSWERS.get(str(command.name), {}).get(plain) or (_SHOWS if plain in _VERBOSE else None)
+    answer = _ANSWERS.get(str(command.name), {}).get(plain) or (_SHOWS if plain in _PROGRESS else None)
     if answer is None and "--set" in known:
         from nmt.config.foreign_names import NOT_HERE
 
