@@ -16,6 +16,7 @@ from click.shell_completion import ShellComplete, get_completion_class
 import nmt
 from nmt.cli.entry import COMMANDS
 from nmt.cli.front import front, load_command, summary_of
+from nmt.cli.options.help_page import help_record
 from nmt.system.files import write_bytes
 
 DOCS = Path(__file__).resolve().parent
@@ -56,9 +57,8 @@ def manual_page(command: click.Command, program: str, others: list[str]) -> str:
         ".SH DESCRIPTION",
         *paragraphs(text),
     ]
-    records = [param.get_help_record(context) for param in command.get_params(context)]
-    # An argument of click has a name, which the synopsis shows, and no help.
-    if options := [record for record in records if record is not None and record[1]]:
+    params = [param for param in command.get_params(context) if isinstance(param, click.Option)]
+    if options := [record for param in params if (record := help_record(param, context)) is not None]:
         lines.append(".SH OPTIONS")
         lines += [f".TP\n.B {roff(names)}\n{roff(' '.join(meaning.split()))}" for names, meaning in options]
     if isinstance(command, click.Group):

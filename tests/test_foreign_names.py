@@ -293,7 +293,7 @@ def test_files_that_need_an_option_are_answered_by_it(command, words, meant):
 @pytest.mark.parametrize(
     ("command", "option", "never"),
     [
-        ("translate", "--verbose", "--version"),
+        ("translate", "--reverse", "--version"),
         ("evaluate", "--inputs", "--output"),
         ("translate", "--reset", "--resume"),
     ],

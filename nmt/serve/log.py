@@ -1,4 +1,5 @@
-"""The log on stderr: one line of JSON (on a terminal, plain text) per request and event, without texts (unless enabled) and client addresses."""
+"""The log on stderr: one line of JSON (on a terminal, plain text) per request and event, without texts (unless enabled)
+and client addresses."""
 
 from __future__ import annotations
 

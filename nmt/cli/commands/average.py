@@ -30,8 +30,9 @@ from nmt.cli.options.path_types import InputPath, NewFolder
 def average(model_dir: str, output: str, last: int | None, best: int | None, files: tuple[str, ...]) -> None:
     """Average several checkpoints of a run into a new model.
 
-    MODEL is the folder of a run. The checkpoints are those kept by training.keep_last_ckpts or training.keep_best_ckpts, chosen by number or by name,
-    or files from elsewhere. The average of a run's last checkpoints often translates better than any of them.
+    MODEL is the folder of a run. The checkpoints are those kept by training.keep_last_ckpts or
+    training.keep_best_ckpts, chosen by number or by name, or files from elsewhere. The average of a run's last
+    checkpoints often translates better than any of them.
 
     \b
     Examples:

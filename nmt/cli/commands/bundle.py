@@ -20,9 +20,10 @@ def bundle(model_dir: str, output: str, checkpoint: str | None, card: bool) -> N
     """Pack a model into one file.
 
     It contains all that translation needs: parameters, settings, subwords, the shortlist and length statistics if there
-    are any, and the scores on the validation text. An existing file is not overwritten. The file is a safetensors container: it contains no code, and any other program can read its arrays. Commands that
-    take a model folder also take the file. Parameters are mapped into memory, so loading is quick and processes share
-    them; nmt-serve reads them instead, so that the file can be replaced while it runs.
+    are any, and the scores on the validation text. An existing file is not overwritten. The file is a safetensors
+    container: it contains no code, and any other program can read its arrays. Commands that take a model folder also
+    take the file. Parameters are mapped into memory, so loading is quick and processes share them; nmt-serve reads them
+    instead, so that the file can be replaced while it runs.
 
     With --card a Markdown page is written next to it: languages, task, scores and settings, for people and for model
     hubs. Nothing is uploaded. Add what the model cannot know, such as its licence, yourself.

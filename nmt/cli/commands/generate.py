@@ -46,10 +46,10 @@ _CHUNK_BATCHES = 8
 def generate(model_dir: str, source: str | None, **options: Any) -> None:
     """Generate or continue lines with a language model.
 
-    MODEL is written by nmt-train with task: lm. Each line of PROMPTS (a UTF-8 text file, plain or .gz, or - for standard input) and each --prompt is the beginning
-    of a line, in whole words; without prompts, lines start from nothing. Lines are sampled from the model's
-    distribution; --no-sampling searches for the most probable ones. The same model, prompt and --seed give the same
-    lines.
+    MODEL is written by nmt-train with task: lm. Each line of PROMPTS (a UTF-8 text file, plain or .gz, or - for
+    standard input) and each --prompt is the beginning of a line, in whole words; without prompts, lines start from
+    nothing. Lines are sampled from the model's distribution; --no-sampling searches for the most probable ones. The
+    same model, prompt and --seed give the same lines.
 
     Text output is the whole line including its prompt, with --samples lines per prompt. The tab-separated columns are
     number of the prompt (from 0), rank (from 1), score, text. The score is the natural logarithm of the probability of

@@ -32,8 +32,9 @@ def report(folders: tuple[str, ...], output: str, title: str, attention: int, ce
     """Write an HTML page about runs: curves, scores, translations.
 
     MODEL is the folder of a run; a folder of nmt-sweep stands for all of its runs. The page is one HTML file that any
-    browser shows without a network: zoomable curves, validation scores with 95 % intervals, sample translations over time, attention, speed,
-    machine, settings and their differences, and problems found in the corpus. Runs may still be in progress.
+    browser shows without a network: zoomable curves, validation scores with 95 % intervals, sample translations over
+    time, attention, speed, machine, settings and their differences, and problems found in the corpus. Runs may still be
+    in progress.
 
     \b
     Examples:

@@ -105,8 +105,9 @@ from nmt.system.extras import how_to_install
 def serve(models: tuple[str, ...], **options: Any) -> None:
     """Serve translations over HTTP: a web page and an API.
 
-    MODELs are folders of nmt-train or files of nmt-bundle. Each model's settings give its languages. The first model of a language pair is its default; others are requested by
-    name. SIGHUP reloads all models and keys without losing requests.
+    MODELs are folders of nmt-train or files of nmt-bundle. Each model's settings give its languages. The first model of
+    a language pair is its default; others are requested by name. SIGHUP reloads all models and keys without losing
+    requests.
 
     The web page is at http://HOST:PORT/ and the API at /docs: LibreTranslate's, DeepL's, and the routes of
     OPUS-CAT. /health, /ready and /metrics are for the operator. Logs are JSON lines on stderr, on a

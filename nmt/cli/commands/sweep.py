@@ -59,10 +59,10 @@ def sweep(
 ) -> None:
     """Train with every combination of some settings, and compare.
 
-    The text is CONFIG.yaml, SRC TGT or a table, as for nmt-train. Each run has its own folder in DIR, named after its settings. Run the same command again to continue: finished runs
-    are not repeated, and an interrupted run is resumed. Ctrl-C lets current runs save first. Standard output gets a
-    table with mean and standard deviation over seeds; DIR/sweep.tsv lists every run. If a run fails, the others
-    continue, and the exit code is 1.
+    The text is CONFIG.yaml, SRC TGT or a table, as for nmt-train. Each run has its own folder in DIR, named after its
+    settings. Run the same command again to continue: finished runs are not repeated, and an interrupted run is resumed.
+    Ctrl-C lets current runs save first. Standard output gets a table with mean and standard deviation over seeds;
+    DIR/sweep.tsv lists every run. If a run fails, the others continue, and the exit code is 1.
 
     \b
     Examples:

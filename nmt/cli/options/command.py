@@ -42,8 +42,8 @@ class Command(click.Command):
         self._functions = functions
         self.params += [_told_option(QUIET), _told_option(VERBOSE), _version_option()]
         self.params.append(help_page.help_all_option(self.name in help_page.FIRST))
-        settings = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True}
-        self.context_settings = settings | self.context_settings
+        usual = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True}
+        self.context_settings = {**usual, **self.context_settings}
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options in groups."""

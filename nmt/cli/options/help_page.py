@@ -34,17 +34,17 @@ GROUPS = {
 
 FIRST = {
     "train": "folder dev src_lang tgt_lang preset budget overrides threads device check_data plan show_config",
-    "translate": """output form output_format n_best scores beam_size glossary alignments shortlist compute_dtype threads
-        device""",
+    "translate": """output form output_format n_best scores beam_size glossary alignments shortlist compute_dtype
+        threads device""",
     "evaluate": "src hyp ref compare test_set output metrics tokenize lowercase confidence as_json beam_size",
-    "generate": """prompt output samples max_length sampling sampling_temperature sampling_topk sampling_topp sampling_seed
-        output_format threads device""",
+    "generate": """prompt output samples max_length sampling sampling_temperature sampling_topk sampling_topp
+        sampling_seed output_format threads device""",
     "serve": """host port keys learn split pivot shortlist compute_dtype threads allow_origin requests_per_minute
         max_characters""",
 }
 """The options that --help shows of a command that has many; --help-all shows the others as well."""
 
-_FEW = 8
+FEW = 8
 """The number of options up to which they need no headings."""
 
 Record = tuple[str, str]
@@ -53,10 +53,10 @@ Record = tuple[str, str]
 def write_options(command: click.Command, ctx: click.Context, formatter: click.HelpFormatter) -> None:
     """Write the options of a command in groups, and say how many are left out."""
     options = [one for one in command.get_params(ctx) if isinstance(one, click.Option)]
-    records = {str(one.name): record for one in options if (record := _record(one, ctx)) is not None}
+    records = {str(one.name): record for one in options if (record := help_record(one, ctx)) is not None}
     general = [str(one.name) for one in options if not one.expose_value]
     own = [name for name in records if name not in general]
-    first = FIRST.get(str(command.name), "").split() or (own if len(own) <= _FEW else [])
+    first = FIRST.get(str(command.name), "").split() or (own if len(own) <= FEW else [])
     is_short = str(command.name) in FIRST and not ctx.meta.get(ALL)
     pages = {"Options": first, **({} if is_short else {heading: names.split() for heading, names in GROUPS.items()})}
     pages["General"] = general
@@ -71,7 +71,7 @@ def write_options(command: click.Command, ctx: click.Context, formatter: click.H
         formatter.write_text(f"{len(records) - len(shown)} more options: {ctx.command_path} --help-all")
 
 
-def _record(option: click.Option, ctx: click.Context) -> Record | None:
+def help_record(option: click.Option, ctx: click.Context) -> Record | None:
     """Return what click shows of an option, with plain names of numbers, and defaults in words without parentheses."""
     record = option.get_help_record(ctx)
     if record is None:
