@@ -126,8 +126,8 @@ def test_every_documented_choice_is_accepted(name, value):
             ("training.updates", 100),
         ],
         "model.tied_embeddings": [("model.decoder.embeddings.embedding_dim", 512)],
-        "training.early_stopping_on": [("training.early_stopping_metrics", "[chrf]")] if value != "first" else [],
-        "task": [("training.early_stopping_metric", "ppl")],
+        "training.stop_on": [("training.stop_metrics", "[chrf]")] if value != "first" else [],
+        "task": [("training.metric", "ppl")],
     }.get(name, [])
     if value in ("decaying", "warmupexponentialdecay"):
         extra = [*extra, ("training.decay_length", 3)]
@@ -366,12 +366,12 @@ def test_the_home_folder_may_be_written_as_in_a_shell(monkeypatch):
         ({"training.scheduling": "decaying"}, "training.decay_length must be a number with scheduling: decaying"),
         ({"training.decay_length": 3}, "training.decay_length must be null with scheduling: plateau, got 3"),
         (
-            {"training.early_stopping_on": "any"},
-            "training.early_stopping_metrics must be given with early_stopping_on: any, got []",
+            {"training.stop_on": "any"},
+            "training.stop_metrics must be given with stop_on: any, got []",
         ),
         (
-            {"training.early_stopping_metrics": ["chrf"]},
-            "training.early_stopping_metrics must be none with early_stopping_on: first, got",
+            {"training.stop_metrics": ["chrf"]},
+            "training.stop_metrics must be none with stop_on: first, got",
         ),
         (
             {"training.scheduled_sampling_updates": 3},
@@ -407,7 +407,7 @@ def test_the_home_folder_may_be_written_as_in_a_shell(monkeypatch):
             "model.decoder.lexical must be false with encoder.type: conv, got true",
         ),
         (
-            {"model.decoder.lexical": True, "task": "lm", "training.early_stopping_metric": "ppl"},
+            {"model.decoder.lexical": True, "task": "lm", "training.metric": "ppl"},
             "model.decoder.lexical must be false with task: lm, got true",
         ),
         (
@@ -415,17 +415,17 @@ def test_the_home_folder_may_be_written_as_in_a_shell(monkeypatch):
             "data.subwords.type must be unigram, bpe or auto with sampling_alpha, got char",
         ),
         (
-            {"training.src_word_dropout": 0.1, "task": "lm", "training.early_stopping_metric": "ppl"},
+            {"training.src_word_dropout": 0.1, "task": "lm", "training.metric": "ppl"},
             "training.src_word_dropout must be omitted with task: lm, got 0.1",
         ),
         (
             {
                 "task": "lm",
-                "training.early_stopping_metric": "ppl",
-                "training.early_stopping_on": "all",
-                "training.early_stopping_metrics": ["bleu"],
+                "training.metric": "ppl",
+                "training.stop_on": "all",
+                "training.stop_metrics": ["bleu"],
             },
-            "training.early_stopping_metrics must be ppl or loss with task: lm, got bleu",
+            "training.stop_metrics must be ppl or loss with task: lm, got bleu",
         ),
         (
             {"model.encoder.type": "conv", "model.encoder.zoneout": 0.1},

@@ -37,7 +37,7 @@ def test_an_error_is_the_same_after_pickling():
 
 VALUES = [
     {"training": {name: "a\nb"}}
-    for name in ("loggers", "freeze", "adam_betas", "early_stopping_metrics", "print_valid_sents", "seed")
+    for name in ("loggers", "freeze", "adam_betas", "stop_metrics", "print_valid_sents", "seed")
 ]
 
 

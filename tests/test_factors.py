@@ -66,7 +66,7 @@ def settings(folder: Path, **training: Any) -> dict[str, Any]:
             "learning_rate": 0.01,
             "scheduling": "linear",
             "validation_freq": 75,
-            "early_stopping_patience": None,
+            "stop_after": None,
             **training,
         },
         "decoding": {"beam_size": 2},

@@ -71,8 +71,8 @@ SETTINGS = [
     ("model.layers=2", "model.encoder.num_layers or model.decoder.num_layers"),
     ("model.encoder.layers=2", "model.encoder.num_layers or model.decoder.num_layers"),
     ("model.dropout-rnn=0.2", "model.encoder.dropout or model.decoder.dropout"),
-    ("patience=5", "training.early_stopping_patience"),
-    ("early-stopping=5", "training.early_stopping_patience"),
+    ("patience=5", "training.stop_after"),
+    ("early-stopping=5", "training.stop_after"),
     ("decoding.num_beams=5", "decoding.beam_size"),
     ("decoding.beam=5", "decoding.beam_size"),
     ("decoding.lenpen=0.6", "decoding.length_penalty"),
@@ -137,7 +137,8 @@ def names_elsewhere(title):
 
 OTHERWISE = {
     ("model_dir", "model"): "model must be a section of keys and values",  # a section here
-    ("training.early_stopping_patience", "patience"): "training:",  # another setting here: the page says so
+    ("training.stop_after", "patience"): "stop_after",  # former settings here
+    ("training.stop_after", "early_stopping_patience"): "is called stop_after now",
     ("--ensemble", "-model A B"): "MODEL without an option",  # and so is a single model given
     ("--ensemble", "--path A:B"): "MODEL without an option",
     ("--device cuda", "--cpu"): "--device cpu",  # the page: without it

@@ -50,8 +50,8 @@ ALL = {
     "coverage_loss": 0.5,
     "guided_alignment": 0.5,
     "loss_spikes": "rollback",
-    "early_stopping_on": "all",
-    "early_stopping_metrics": ["loss", "chrf"],
+    "stop_on": "all",
+    "stop_metrics": ["loss", "chrf"],
     "label_smoothing": 0.1,
 }
 
@@ -67,7 +67,7 @@ def test_an_interruption_changes_no_bit_with_all_of_them(tmp_path: Path, optimiz
 
 @pytest.mark.parametrize("name", [name for name in ALL if name not in ("loss_spikes", "scheduled_sampling_updates")])
 def test_each_changes_what_a_run_learns(tmp_path: Path, name: str) -> None:
-    if name.startswith("early_stopping"):
+    if name.startswith("stop_"):
         pytest.skip("it ends a run and changes no update")
     arrays = []
     for value in (None, ALL[name]):

@@ -122,7 +122,7 @@ def test_an_interruption_changes_no_bit(tmp_path: Path) -> None:
 
 def test_learning_from_it_lowers_the_risk(tmp_path: Path) -> None:
     """From a model that has learned a little, on the same 40 pairs."""
-    Trainer(config_of(tmp_path, updates=60, epochs=100, early_stopping_patience=None, learning_rate=0.02)).run()
+    Trainer(config_of(tmp_path, updates=60, epochs=100, stop_after=None, learning_rate=0.02)).run()
     config = config_of(
         tmp_path,
         **RISK,

@@ -116,7 +116,7 @@ def test_what_does_not_go_together(changes, message):
         "model_dir": "m",
         "data": data,
         "model": {"decoder": {"hidden_size": 256}},
-        "training": {"early_stopping_metric": "loss"},
+        "training": {"metric": "loss"},
     }
     for key, value in changes.items():
         section, _, name = key.rpartition(".")

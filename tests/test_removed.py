@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from nmt import Translator
 from nmt.cli.front import load_command
 from nmt.config import config_from_dict, load_config
-from nmt.config.removed import _OFF, REMOVED
+from nmt.config.removed import _OFF, REMOVED, RENAMED
 from nmt.config.yaml_text import format_yaml, parse_yaml
 from nmt.errors import CheckpointError, ConfigError, NMTError
 from nmt.exporting.c.cell import export_cell
@@ -19,6 +19,7 @@ from tests.saved_models import write_folder
 from tests.test_config import MINIMAL
 
 SETTINGS = [name for name in REMOVED if not name.startswith("nmt-") and "." in name]
+TURNED_OFF = [name for name in SETTINGS if name in _OFF]
 
 
 def with_setting(name, value):
@@ -38,9 +39,23 @@ def test_a_removed_setting_names_its_replacement(name):
     assert str(raised.value) == f"config: {name} is not there any more; {REMOVED[name]}"
 
 
-@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("name", TURNED_OFF)
 def test_a_folder_of_an_older_version_that_does_not_use_it_is_read(name):
     assert config_from_dict(with_setting(name, _OFF[name])) == config_from_dict(deepcopy(MINIMAL))
+
+
+def test_renamed_settings_say_so_and_a_trained_model_may_have_them(tmp_path):
+    for name, now in RENAMED.items():
+        with pytest.raises(ConfigError, match=f"^config: {name} is .*{now}"):
+            config_from_dict(with_setting(name, 3))
+    path = write_folder(tmp_path / "model") / "config.yaml"
+    values = parse_yaml(path.read_text("utf-8"))
+    former = {"passes": 3.0, "patience": 5, "early_stopping_patience": 7, "early_stopping_metric": "chrf"}
+    former |= {"early_stopping_metrics": ["loss"], "early_stopping_on": "any"}
+    present = {key: value for key, value in values["training"].items() if key not in RENAMED.values()}
+    path.write_text(format_yaml(values | {"training": present | former}))
+    read = Translator.load(path.parent, threads=1).config.training.model_dump(mode="json")
+    assert {name: read[RENAMED[f"training.{name}"]] for name in former} == former
 
 
 @pytest.mark.parametrize(

@@ -101,10 +101,8 @@ _NAMES: dict[str, str] = {
         "save_checkpoint_steps save_interval save_interval_updates save_freq save_steps"
     ),
     "training.logging_freq": "report_every disp_freq log_interval logging_steps log_every",
-    "training.early_stopping_patience": (
-        "patience early_stop early_stopping early_stopping_steps max_num_checkpoint_not_improved"
-    ),
-    "training.early_stopping_metric": (
+    "training.stop_after": ("patience early_stop early_stopping early_stopping_steps max_num_checkpoint_not_improved"),
+    "training.metric": (
         "eval_metric valid_metrics best_checkpoint_metric metric_for_best_model optimized_metric "
         "early_stopping_criteria"
     ),

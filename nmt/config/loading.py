@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from nmt.config.complaints import complain, lookup, shorten
 from nmt.config.presets import NAMES, over_preset, preset_values
-from nmt.config.removed import drop_removed, instead
+from nmt.config.removed import drop_removed, instead, of_trained_model
 from nmt.config.schema import Settings, config_schema
 from nmt.config.values import plain_value
 from nmt.config.yaml_text import format_yaml, parse_yaml
@@ -79,10 +79,11 @@ class Config(Settings):
             raise ConfigError(f"{shown(path)}: must be written, got {explain(error)}; {remedy(error)}") from error
 
 
-def load_config(path: str | PathLike[str], overrides: Changes = ()) -> Config:
+def load_config(path: str | PathLike[str], overrides: Changes = (), *, trained: bool = False) -> Config:
     """Read a configuration file; each override `a.b=value` (a YAML value), or key of a mapping, replaces one key.
 
-    The key `preset` names settings that apply where the file gives none (see presets).
+    The key `preset` names settings that apply where the file gives none (see presets). `trained`: the file belongs to a
+    model, which a former version may have written.
 
     Raises ConfigError, one line: `FILE: KEY.PATH must be ..., got ...; did you mean X?`. A mistake in an override is
     reported with `--set a.b=value`, or `changes`, in the place of the file.
@@ -104,7 +105,7 @@ def load_config(path: str | PathLike[str], overrides: Changes = ()) -> Config:
         raise ConfigError(f"{where}: must contain sections of keys and values, got {got}; see configs/reference.yaml")
     if _is_of_joeynmt(values):
         raise ConfigError(f"{where}: must be settings of nmt, got JoeyNMT's, whose conversion {instead('joeynmt')}")
-    return config_from_dict(values, where, overrides)
+    return config_from_dict(of_trained_model(values) if trained else values, where, overrides)
 
 
 def _is_of_joeynmt(values: Mapping[str, Any]) -> bool:

@@ -77,12 +77,11 @@ class Settings(Section):
             )
         for path, wanted, why in _OF_LANGUAGE_MODELS:
             require(self, {path: wanted}, "with task: lm", why)
-        others = [("metrics", metric) for metric in self.training.early_stopping_metrics]
-        for name, metric in [("metric", self.training.early_stopping_metric), *others]:
+        others = [("stop_metrics", metric) for metric in self.training.stop_metrics]
+        for name, metric in [("metric", self.training.metric), *others]:
             if metric not in ("ppl", "loss"):
                 raise ValueError(
-                    f"training.early_stopping_{name} must be ppl or loss with task: lm, got {metric}; nothing is "
-                    "translated"
+                    f"training.{name} must be ppl or loss with task: lm, got {metric}; nothing is translated"
                 )
         return self
 

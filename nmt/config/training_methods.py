@@ -54,11 +54,11 @@ class TrainingConfig(TrainingBasics):
     spike_deviations: PositiveFloat = 6.0
     """With loss_spikes, a spike is a loss per token this many standard deviations above the running mean of about 100
     earlier updates."""
-    early_stopping_metrics: tuple[Literal["bleu", "chrf", "ppl", "loss"], ...] = Field(default=(), strict=False)
-    """Further metrics for early_stopping_patience, if early_stopping_on is any or all."""
-    early_stopping_on: Literal["first", "any", "all"] = "first"
-    """Training stops when early_stopping_metric has not improved for early_stopping_patience validations (first), or
-    any or all of it and early_stopping_metrics."""
+    stop_metrics: tuple[Literal["bleu", "chrf", "ppl", "loss"], ...] = Field(default=(), strict=False)
+    """Further metrics for stop_after, if stop_on is any or all."""
+    stop_on: Literal["first", "any", "all"] = "first"
+    """Training stops when metric has not improved for stop_after validations (first), or any or all of it and
+    stop_metrics."""
 
     @property
     def adds_to_loss(self) -> bool:
@@ -76,11 +76,11 @@ class TrainingConfig(TrainingBasics):
             require(self, dict.fromkeys(names, 0), "with minimum_risk", "it is of the likelihood")
         else:
             require(self, {"minimum_risk_likelihood": 0}, "without minimum_risk", "set minimum_risk: 16")
-        if bool(self.early_stopping_metrics) != (self.early_stopping_on != "first"):
-            fact = json.dumps(self.early_stopping_metrics)
+        if bool(self.stop_metrics) != (self.stop_on != "first"):
+            fact = json.dumps(self.stop_metrics)
             raise ValueError(
-                f"early_stopping_metrics must be {'none' if self.early_stopping_on == 'first' else 'given'} with "
-                f"early_stopping_on: {self.early_stopping_on}, got {fact}; any and all are of several"
+                f"stop_metrics must be {'none' if self.stop_on == 'first' else 'given'} with "
+                f"stop_on: {self.stop_on}, got {fact}; any and all are of several"
             )
         return self
 

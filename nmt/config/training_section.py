@@ -133,20 +133,20 @@ class TrainingBasics(Section):
     decaying and warmupexponentialdecay it stays here."""
     decrease_factor: Annotated[float, Field(gt=0, lt=1)] = 0.5
     """Factor for the learning rate, with plateau, exponential, decaying and warmupexponentialdecay."""
-    patience: NonNegativeInt = 3
-    """With plateau, number of validations without improvement before the rate is lowered."""
-    early_stopping_patience: PositiveInt | None = 10
+    lower_after: NonNegativeInt = 3
+    """With plateau, the learning rate is lowered after this many validations without improvement."""
+    stop_after: PositiveInt | None = 10
     """Training stops after this many validations without improvement; null: never."""
-    early_stopping_metric: Literal["bleu", "chrf", "ppl", "loss"] = "bleu"
-    """Metric that defines improvement and chooses the best checkpoint."""
+    metric: Literal["bleu", "chrf", "ppl", "loss"] = "bleu"
+    """Metric of the validations, which defines improvement and chooses the best checkpoint."""
     epochs: PositiveInt = 50
-    """Training stops after this many passes over the corpus."""
+    """Training stops after this many epochs, each a pass over the corpus."""
     updates: Annotated[int | Literal["auto"] | None, WholeOrAuto(1, optional=True)] = None
-    """Training stops after this many updates, if not null. auto: `passes` over the corpus, to the nearest hundred, at
-    least 500 updates, and no more than `epochs` passes."""
-    passes: PositiveFloat = 12.5
-    """With updates: auto, passes over the corpus. nmt-train --budget says how many its time allows, and compares them
-    with this number."""
+    """Training stops after this many updates, if not null. auto: those of `auto_epochs`, to the nearest hundred, at
+    least 500 updates, and no more than those of `epochs`."""
+    auto_epochs: PositiveFloat = 12.5
+    """With updates: auto, number of epochs. nmt-train --budget says how many its time allows, and compares them with
+    this number."""
     max_minutes: PositiveFloat | None = None
     """Training stops after this many minutes, if not null; a resumed run includes those before."""
     validation_freq: CountOrAuto = "auto"

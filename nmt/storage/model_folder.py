@@ -81,10 +81,9 @@ def load_folder_config(folder: Path) -> Config:
     """Return the settings a model was trained with. Raises CheckpointError: The folder is missing or was not written by
     nmt-train. Raises ConfigError: config.yaml was changed into something impossible."""
     from nmt.config import load_config
-    from nmt.config.removed import WITHOUT_TRAINING
 
     check_folder(folder)
-    return load_config(folder / CONFIG_NAME, WITHOUT_TRAINING)
+    return load_config(folder / CONFIG_NAME, trained=True)
 
 
 def subword_names(*, joint: bool) -> tuple[str, str]:

@@ -300,7 +300,7 @@ def _read_folder(folder: Path, checkpoint: str | None) -> SavedModel:
 def _read_bundle(path: Path, checkpoint: str | None) -> SavedModel:
     """Read a file of nmt-bundle; see `load_saved_model`."""
     from nmt.config import config_from_dict
-    from nmt.config.removed import WITHOUT_TRAINING
+    from nmt.config.removed import of_trained_model
 
     try:
         tensors, content = map_tensors(path)
@@ -318,7 +318,7 @@ def _read_bundle(path: Path, checkpoint: str | None) -> SavedModel:
     if checkpoint not in (None, Path(BEST_NAME).stem):
         raise CheckpointError(f"{path}: must be a model folder for --checkpoint {checkpoint}, got a file; leave it out")
     values = content.get("config")
-    config = config_from_dict(values if isinstance(values, dict) else {}, str(path), WITHOUT_TRAINING)
+    config = config_from_dict(of_trained_model(values) if isinstance(values, dict) else {}, str(path))
     # A file of unknown origin must not decide what else is read from the disk, either.
     config = config.model_copy(update={"decoding": config.decoding.model_copy(update={"lm": None})})
     joint = config.data.subwords.joint

@@ -12,7 +12,7 @@ from nmt.train.tasks.plain_texts import Texts, settings_of
 from tests.cli.conftest import Run
 from tests.train import fake_model
 
-SMALL = ["--set", "training.early_stopping_metric=loss", "--set", "data.subwords.vocab_size=auto"]
+SMALL = ["--set", "training.metric=loss", "--set", "data.subwords.vocab_size=auto"]
 
 
 def _lines(path: Path, lines: list[str]) -> Path:
@@ -94,7 +94,7 @@ def test_more_words_get_a_larger_model(tmp_path: Path, count: int, size: int, pa
     chosen = settings_of(Texts((table,)), None, tmp_path / "m", None, told.append)
     assert told[0].startswith(f"{count:,} pairs of single words, whose targets are edits of the sources: preset edits")
     config = config_from_dict(chosen.values)
-    assert (config.model.decoder.hidden_size, config.training.passes) == (size, passes)
+    assert (config.model.decoder.hidden_size, config.training.auto_epochs) == (size, passes)
     assert config.model.decoder.edit_actions and config.data.subwords.type == "char"
     again = settings_of(Texts((table,)), None, tmp_path / "m", "edits")
     assert again.values == chosen.values, "as for a run that is resumed"
@@ -144,7 +144,7 @@ def test_a_table_of_inflection_trains_and_translates_words_with_features(run: Ru
     table = _lines(tmp_path / "t.tsv", rows * 3)
     given = _lines(tmp_path / "in.txt", ["abab\tV;PST", "abab +V +PST", "abab\tababed\tV;PST"])
     small = ["--preset", "tiny", "--set", "data.subwords.type=char", "--set", "data.subwords.vocab_size=auto"]
-    small += ["--set", "training.updates=3", "--set", "training.early_stopping_metric=loss"]
+    small += ["--set", "training.updates=3", "--set", "training.metric=loss"]
     result = run("nmt-train", table, "-o", tmp_path / "m", "--dev", table, *small)
     assert result.code == 0, result.err
     vocabulary = run("nmt-translate", tmp_path / "m", given, "-o", tmp_path / "out.txt", "--n-best", "1")

@@ -21,7 +21,7 @@ from tests.train import fake_model
 ROOT = Path(__file__).parents[2]
 
 SGD = {"training.optimizer": "sgd"}
-WORSE = {"training.learning_rate": 5.0, "training.early_stopping_metric": "loss", "training.learning_rate_min": 1.0}
+WORSE = {"training.learning_rate": 5.0, "training.metric": "loss", "training.learning_rate_min": 1.0}
 """Every validation after the first is worse."""
 LONG = {"training.updates": 30, "training.validation_freq": 10}
 FLAT = {"training.learning_rate": 1e-5, "training.learning_rate_min": 0.0}
@@ -75,13 +75,13 @@ RUNS: dict[str, tuple[Any, dict[str, Any]]] = {
     "training.decay_length": (1, {"training.scheduling": "decaying", **LONG}),
     "training.learning_rate_warmup": (5, {}),
     "training.cooldown": (0.5, {}),
-    "training.learning_rate_min": (4.0, {**WORSE, "training.patience": 1}),
-    "training.decrease_factor": (0.2, {**WORSE, "training.patience": 1}),
-    "training.patience": (1, WORSE),
-    "training.early_stopping_patience": (1, WORSE),
-    "training.early_stopping_metric": ("loss", WORSE),
-    "training.early_stopping_metrics": (["chrf"], {}),
-    "training.early_stopping_on": ("all", {}),
+    "training.learning_rate_min": (4.0, {**WORSE, "training.lower_after": 1}),
+    "training.decrease_factor": (0.2, {**WORSE, "training.lower_after": 1}),
+    "training.lower_after": (1, WORSE),
+    "training.stop_after": (1, WORSE),
+    "training.metric": ("loss", WORSE),
+    "training.stop_metrics": (["chrf"], {}),
+    "training.stop_on": ("all", {}),
     "training.epochs": (1, LONG),
     "training.updates": (5, {}),
     "training.max_minutes": (1e-6, {}),
@@ -103,7 +103,7 @@ RUNS: dict[str, tuple[Any, dict[str, Any]]] = {
 BASES = {
     "training.decay_length": 3,
     "data.subwords.type": "word",
-    "training.early_stopping_metric": "bleu",
+    "training.metric": "bleu",
 }
 """Keys whose first value is not what `write_setup` or the default gives."""
 
@@ -132,7 +132,7 @@ ELSEWHERE = {
     "training.tgt_word_dropout": "tests/train/test_methods.py",
     "training.r_drop": "tests/train/test_methods.py",
     "training.scheduled_sampling": "tests/train/test_methods.py",
-    "training.passes": "tests/train/test_lengths.py",
+    "training.auto_epochs": "tests/train/test_lengths.py",
     "training.scheduled_sampling_updates": "tests/train/test_methods.py",
     "training.guided_alignment": "tests/test_methods.py",
     "training.coverage_loss": "tests/test_methods.py",
@@ -305,9 +305,9 @@ def test_a_run_is_another_one(key: str, tmp_path: Path, monkeypatch: pytest.Monk
         pytest.importorskip("tensorboardX", reason="needs the extra [tensorboard]")
     if "spike" in key:
         monkeypatch.setattr("nmt.train.updates.spikes.KNOWN", 3)
-    if key.startswith("training.early_stopping_") and key.rpartition("_")[2] in ("metrics", "on"):
-        beside = {**WORSE, "training.early_stopping_patience": 2}
-        first = {"training.early_stopping_on": "any", "training.early_stopping_metrics": ["bleu"]}
+    if key.startswith("training.stop_") and key.rpartition("_")[2] in ("metrics", "on"):
+        beside = {**WORSE, "training.stop_after": 2}
+        first = {"training.stop_on": "any", "training.stop_metrics": ["bleu"]}
         other = first | {key: ["loss", "chrf"] if key.endswith("metrics") else "all"}
     else:
         first = {key: BASES[key]} if key in BASES else {}

@@ -75,9 +75,9 @@ def test_the_number_of_validation_pairs_may_be_given(setting, expected):
     assert validation_pairs(config, 1000, 20_000, 1.0) == expected
 
 
-@pytest.mark.parametrize(("passes", "count", "updates"), [(40, 50, 2000), (40, 3, 500), (0.5, 5000, 2500)])
-def test_passes_are_what_auto_takes(passes, count, updates):
-    assert lengths(count, scheduling="linear", passes=passes, **AUTO)[0] == min(updates, 50 * count)
+@pytest.mark.parametrize(("epochs", "count", "updates"), [(40, 50, 2000), (40, 3, 500), (0.5, 5000, 2500)])
+def test_epochs_are_what_auto_takes(epochs, count, updates):
+    assert lengths(count, scheduling="linear", auto_epochs=epochs, **AUTO)[0] == min(updates, 50 * count)
 
 
 def test_numbers_stay_and_the_rest_follows_them():

@@ -55,7 +55,7 @@ FAULTS: dict[str, tuple[Any, str, Any, str]] = {
 def test_a_planted_fault_is_found(make_trainer: Make, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     where, name, broken, told = FAULTS[fault]
     monkeypatch.setattr(where, name, broken)
-    settings = {"early_stopping_metric": "loss", "validation_freq": 1, "patience": 9, "ema_decay": 0.9}
+    settings = {"metric": "loss", "validation_freq": 1, "lower_after": 9, "ema_decay": 0.9}
     trainer = make_trainer(learning_rate=5.0, **settings)  # each validation is worse than the first
     with pytest.raises(CheckpointError, match=told) as caught:
         check_resume(trainer.config, 2)

@@ -78,7 +78,7 @@ def leaping(fake: type[TranslationModel], monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(fake, "loss_and_gradients", leap)
 
 
-SETTINGS = {"updates": 20, "early_stopping_metric": "loss", "scheduling": "constant", "learning_rate": 0.02}
+SETTINGS = {"updates": 20, "metric": "loss", "scheduling": "constant", "learning_rate": 0.02}
 
 
 def table(trainer: Trainer, name: str) -> np.ndarray:

@@ -162,7 +162,7 @@ def _train(folder: Path, updates: int = 10) -> list[str]:
         "training.updates": updates,
         "training.validation_freq": 3,
         "training.keep_last_ckpts": 2,
-        "training.early_stopping_metric": "loss",
+        "training.metric": "loss",
         "threads": 1,
     }
     changes = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]

@@ -192,7 +192,6 @@ def translate(model_dir: str, inputs: tuple[str, ...], **options: Any) -> None:
             tsv = job.form == "tsv"
             job.continued = stack.enter_context(continued_lines(options["output"], records, run, tsv=tsv))
             job.writer, job.number, records = job.continued.writer, job.continued.answered, job.continued.rest
-        tell_to_type(source, "a sentence")
         meter = stack.enter_context(contextlib.closing(Meter(source=source, initial=job.number)))
         _run(job, source, records, translator, meter)
 
@@ -349,6 +348,7 @@ def _run(job: _Job, source: str, records: Lines[Record], translator: Translator 
     """Translate all records of a source chunk by chunk; each chunk is written before the next one is read."""
     from nmt.data.tokens.factors import FactorError
 
+    tell_to_type(source, "a sentence")
     size = job.search["batch_size"]
     for chunk in chunks(records, size * _CHUNK_BATCHES if size > 1 else 1):
         if job.continued is not None:

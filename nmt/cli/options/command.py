@@ -40,8 +40,7 @@ class Command(click.Command):
     def __init__(self, *arguments: Any, functions: int = 30, **extra: Any) -> None:
         super().__init__(*arguments, **extra)
         self._functions = functions
-        self.params += [_told_option(QUIET), _told_option(VERBOSE), _version_option()]
-        self.params.append(help_page.help_all_option(self.name in help_page.FIRST))
+        self.params += [_told_option(QUIET), _told_option(VERBOSE), _version_option(), help_page.help_all_option()]
         usual = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True}
         self.context_settings = {**usual, **self.context_settings}
 

@@ -82,7 +82,7 @@ def help_record(option: click.Option, ctx: click.Context) -> Record | None:
     return re.sub(r"INTEGER( RANGE)?", "N", re.sub(r"FLOAT( RANGE)?", "NUMBER", names)), text
 
 
-def help_all_option(is_shown: bool) -> click.Option:
+def help_all_option() -> click.Option:
     """Return the `--help-all` option."""
 
     def show(ctx: click.Context, param: click.Parameter, value: bool) -> None:
@@ -98,6 +98,5 @@ def help_all_option(is_shown: bool) -> click.Option:
         allow_from_autoenv=False,
         is_eager=True,
         callback=show,
-        hidden=not is_shown,
         help="Show all options and exit.",
     )

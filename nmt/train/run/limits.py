@@ -35,17 +35,17 @@ def stop_reason(
 
 def _stalled(state: TrainingState, settings: FixedTraining) -> str | None:
     """Return in words which metrics have not improved for so long that training stops; None if it continues."""
-    patience = settings.early_stopping_patience
+    patience = settings.stop_after
     if patience is None:
         return None
-    waited = {settings.early_stopping_metric: state.without_improvement}
-    if settings.early_stopping_on != "first":
-        waited |= {name: state.stalled.get(name, 0) for name in settings.early_stopping_metrics}
+    waited = {settings.metric: state.without_improvement}
+    if settings.stop_on != "first":
+        waited |= {name: state.stalled.get(name, 0) for name in settings.stop_metrics}
     over = [name for name, count in waited.items() if count >= patience]
-    if not over or (settings.early_stopping_on == "all" and len(over) < len(waited)):
+    if not over or (settings.stop_on == "all" and len(over) < len(waited)):
         return None
     count = min(waited[name] for name in over)
-    return f"no better {', '.join(over)} in {count} validations (training.early_stopping_patience)"
+    return f"no better {', '.join(over)} in {count} validations (training.stop_after)"
 
 
 def progress(

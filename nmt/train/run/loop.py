@@ -208,7 +208,7 @@ class Loop:
         The state does not change before the scores are known: a resumed run repeats a validation that Interrupted
         ended. Raises NMTError, without saving, if the loss has exploded.
         """
-        parts, state, metric = self.parts, self.state, self.settings.early_stopping_metric
+        parts, state, metric = self.parts, self.state, self.settings.metric
         began, former = time.monotonic(), self._validation_seconds
         with parts.watch.measure("validation"), averaged(parts.average):
             scores = parts.validator.losses(parts.model, parts.num_threads)
@@ -224,7 +224,7 @@ class Loop:
         state.without_improvement = 0 if is_best else state.without_improvement + 1
         if is_best:
             state.best_update, state.best_scores = state.update, scores
-        note_scores(state, self.settings.early_stopping_metrics, scores)
+        note_scores(state, self.settings.stop_metrics, scores)
         parts.schedule.validated(improved=is_best)
         if is_first:
             parts.reporter.signatures(parts.validator.signatures)

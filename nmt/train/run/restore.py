@@ -52,7 +52,7 @@ def restore(parts: Parts, saved: SavedRun, log: TrainingLog) -> None:
     parts.model.carry(saved.content.carried)
     if not saved.changes.schedule:
         parts.schedule.load_state_dict(saved.content.metadata["schedule"])
-    state, metric = parts.state, parts.config.training.early_stopping_metric
+    state, metric = parts.state, parts.config.training.metric
     if saved.damage is not None:
         parts.checkpoints.last_is_good = False
         log.line(f"{saved.damage}; going on from the one before it")

@@ -38,9 +38,9 @@ class TrainingState:
     without_improvement: int = 0
     """Validations since the best one."""
     stalled: dict[str, int] = field(default_factory=dict)
-    """Validations without improvement, for each of early_stopping_metrics."""
+    """Validations without improvement, for each of stop_metrics."""
     best_by_metric: dict[str, float] = field(default_factory=dict)
-    """The best score so far, for each of early_stopping_metrics."""
+    """The best score so far, for each of stop_metrics."""
     known_losses: int = 0
     """Number of updates that the next two values summarize (see spikes.py)."""
     loss_mean: float = 0.0
