@@ -486,7 +486,7 @@ def test_what_is_not_yaml_or_not_a_file_is_one_line(tmp_path):
         assert text.startswith(str(path)) and "\n" not in text
         return text
 
-    assert "No such file" in line_of(tmp_path / "none.yaml")
+    assert "no such file" in line_of(tmp_path / "none.yaml")
     assert "cannot be read" in line_of(tmp_path)
     assert "got an empty file" in line_of(write(tmp_path, ""))
     assert "got 'hello'" in line_of(write(tmp_path, "hello"))
@@ -696,7 +696,7 @@ def test_other_kinds_of_changes_and_settings_are_type_errors():
 
 
 def test_files_that_cannot_be_read_or_written(tmp_path):
-    with pytest.raises(ConfigError, match="none.yaml: cannot be read: No such file"):
+    with pytest.raises(ConfigError, match="none.yaml: no such file"):
         Config.load(tmp_path / "none.yaml")
     config = Config.from_dict(MINIMAL)
     for place in (tmp_path / "no folder" / "c.yaml", tmp_path):

@@ -202,7 +202,7 @@ def test_other_subwords_are_noticed_before_they_are_read(tmp_path, monkeypatch):
     with pytest.raises(CheckpointError, match=r"joint\.spm: must be readable, got permission denied"):
         load_subwords(folder, joint=True)
     (folder / "joint.spm").unlink()
-    with pytest.raises(CheckpointError, match="must be the subwords the model was trained with, got no such file"):
+    with pytest.raises(CheckpointError, match="no such file, the subwords of the model"):
         load_subwords(folder, joint=True)
 
 
@@ -381,6 +381,6 @@ def test_all_files_of_a_folder_are_on_the_disk_before_it_appears(joint, tmp_path
 
 
 def test_settings_of_a_folder_that_is_none_are_refused_as_such(tmp_path):
-    for place, got in ((tmp_path / "missing", "nothing there"), (tmp_path, r"one without config\.yaml")):
-        with pytest.raises(CheckpointError, match=f"must be a folder that nmt-train wrote, got {got}"):
+    for place, got in ((tmp_path / "missing", "no such folder"), (tmp_path, r"one without config\.yaml")):
+        with pytest.raises(CheckpointError, match=got):
             load_folder_config(place)

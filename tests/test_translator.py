@@ -119,7 +119,7 @@ def test_options_reach_the_search(translator: Translator, monkeypatch: pytest.Mo
 def test_what_is_not_a_model_is_said(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"without config\.yaml"):
         Translator.load(tmp_path)
-    with pytest.raises(CheckpointError, match="got nothing there"):
+    with pytest.raises(CheckpointError, match="no such folder"):
         Translator.load(tmp_path / "x")
 
 

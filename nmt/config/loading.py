@@ -15,7 +15,7 @@ from nmt.config.values import plain_value
 from nmt.config.yaml_text import format_yaml, parse_yaml
 from nmt.errors import ConfigError
 from nmt.system.files import explain, read_small, remedy, write_bytes
-from nmt.system.paths import is_file, named, shown
+from nmt.system.paths import absent, is_file, named, shown
 
 _MOST_BYTES = 16 * 2**20
 """Most bytes of a settings file; a larger file is not one."""
@@ -91,6 +91,8 @@ def load_config(path: str | PathLike[str], overrides: Changes = (), *, trained: 
     where = shown(path)
     try:
         text = read_small(named(path, "config"), _MOST_BYTES).decode("utf-8-sig")
+    except FileNotFoundError:
+        raise ConfigError(absent(path)) from None
     except OSError as error:
         raise ConfigError(f"{where}: cannot be read: {error.strerror}; give the path of a YAML file") from None
     except UnicodeDecodeError as error:

@@ -18,7 +18,7 @@ from nmt.importing.marian_file import START, read_marian
 from nmt.importing.torch_file import read_torch
 from nmt.storage.tensor_file import read_foreign_tensors
 from nmt.system.files import explain
-from nmt.system.paths import is_file, is_folder, listed, named
+from nmt.system.paths import absent, is_file, is_folder, listed, named
 
 SUFFIXES = (".npz", ".safetensors", ".pt", ".ckpt", ".pth", ".bin")
 """The suffixes of files that may be models."""
@@ -110,7 +110,7 @@ def _file_of(source: Path, member: str | None) -> Path:
         there = {str(p.relative_to(source)): p for p in listed(source) if _may_be_model(p)}
         return there[_chosen(source, list(there), member)]
     if not is_file(source):
-        raise CheckpointError(f"{source}: must be a file or folder, got nothing there; check the path")
+        raise CheckpointError(absent(source, "file or folder"))
     if source.suffix == ".whl":
         raise CheckpointError(f"{source}: must be a file or folder, got a wheel, whose import {instead('wheel')}")
     if member is not None:

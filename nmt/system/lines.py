@@ -29,7 +29,7 @@ from nmt.errors import DataError, PathError
 from nmt.system.extras import how_to_install
 from nmt.system.file_kinds import HEAD_BYTES, kind_of_bytes, kind_of_text
 from nmt.system.files import explain
-from nmt.system.paths import exists, is_file, is_folder, kind, named, shown, text_hint
+from nmt.system.paths import absent, exists, is_file, is_folder, kind, named, shown, text_hint
 
 T = TypeVar("T")
 
@@ -103,7 +103,7 @@ def text_file(path: str | PathLike[str]) -> Path:
     if exists(plain):
         raise DataError(f"{shown(path)}: must be a text file, got {kind(plain)}; give the path of a file")
     others = " or ".join(shown(one.name) for one in packed)
-    raise DataError(f"{shown(path)}: must be a text file, got no such file, nor {others}{text_hint(path)}")
+    raise DataError(absent(path, advice=text_hint(path) or f"nor is there {others}"))
 
 
 def read_lines(path: str | PathLike[str], *, lenient: bool = False) -> Lines[str]:

@@ -194,8 +194,8 @@ MISTAKES = {
     "too few": (average, ["{f}", "--last", "2", "-o", "x"], 1, "must contain 2 checkpoints"),
     "no folder": (average, ["{f}/x", "--last", "2", "-o", "x"], 1, "must contain 2 checkpoints"),
     "another name": (bundle, ["{f}", "x.bin"], 1, "must end in .nmt"),
-    "no model": (bundle, ["{f}/nothing", "x.nmt"], 1, "got nothing there"),
-    "no room": (bundle, ["{f}", "{f}/no/folder/x.nmt"], 1, "must be writable"),
+    "no model": (bundle, ["{f}/nothing", "x.nmt"], 1, "no such folder"),
+    "no room": (bundle, ["{f}", "{f}/no/folder/x.nmt"], 1, "x.nmt: no such folder"),
     "half": (shortlist, ["{f}", "--src", "x"], 2, "Give --src with --tgt"),
     "dictionary": (translate, ["{f}", "--dictionary", "x"], 2, "--dictionary needs --replace-unk"),
 }

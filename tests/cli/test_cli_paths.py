@@ -56,7 +56,7 @@ NEEDED = {
     "export": {"model_dir": "model", "output": "new", "form": "numpy"},
     "report": {"folders": "model", "output": "new"},
     "sweep": {"inputs": "c.yaml"},
-    "backtranslate": {"model_dir": "model", "text": "text", "prefix": "new"},
+    "backtranslate": {"model_dir": "model", "text": "text", "output": "new"},
 }
 BESIDE = {
     "hyp": {"model_dir": None, "src": None},

@@ -192,7 +192,7 @@ def test_a_wrong_path_is_the_only_thing_said(tmp_path):
     assert ended.returncode == 1 and ended.stdout == ""
     assert (
         ended.stderr
-        == f"Error: {tmp_path}/gone: must be a folder that nmt-train wrote, got nothing there; check the path\n"
+        == f"Error: {tmp_path}/gone: no such folder; check the path\n"
     )
 
 

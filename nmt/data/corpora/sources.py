@@ -59,7 +59,7 @@ class Source:
         numbered = [number for number, _ in enumerate(langs, start=1)]
         found = sorted(glob(self.path, recursive=True)) if has_magic(self.path) else [str(text_file(self.path))]
         if not found:
-            raise DataError(f"{self.path}: must match a file, got nothing there; give a pattern that does")
+            raise DataError(f"{self.path}: no such file; give a pattern that matches one")
         chosen: list[Column] = [
             column if column is not None else numbered[side] if form == "tsv" else None
             for side, column in enumerate(columns)
