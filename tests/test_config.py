@@ -487,7 +487,7 @@ def test_what_is_not_yaml_or_not_a_file_is_one_line(tmp_path):
         return text
 
     assert "no such file" in line_of(tmp_path / "none.yaml")
-    assert "cannot be read" in line_of(tmp_path)
+    assert "got a folder" in line_of(tmp_path)
     assert "got an empty file" in line_of(write(tmp_path, ""))
     assert "got 'hello'" in line_of(write(tmp_path, "hello"))
     assert "line 2: the key 'seed' is given twice" in line_of(write(tmp_path, "seed: 1\nseed: 2\n"))

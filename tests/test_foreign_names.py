@@ -207,7 +207,6 @@ OPTIONS = [
     ("train", "--batch-size", "--set training.batch_size=... or --set decoding.batch_size=..."),
     ("train", "--save-dir", "-o DIR"),
     ("translate", "--load-in-8bit", "--compute-dtype int8"),
-    ("bundle", "-o", "MODEL.nmt without an option"),
     ("train", "--max-update", "--set training.updates=..."),
     ("train", "--cpu-threads", "--threads"),
     ("serve", "--model", "MODEL without an option"),

@@ -16,9 +16,10 @@ from nmt.importing import described, fairseq, joeynmt, marian, nematus, opennmt
 from nmt.importing.imported import Imported, Tensors
 from nmt.importing.marian_file import START, read_marian
 from nmt.importing.torch_file import read_torch
+from nmt.storage.model_folder import BEST_NAME
 from nmt.storage.tensor_file import read_foreign_tensors
 from nmt.system.files import explain
-from nmt.system.paths import absent, is_file, is_folder, listed, named
+from nmt.system.paths import absent, exists, is_file, is_folder, listed, named
 
 SUFFIXES = (".npz", ".safetensors", ".pt", ".ckpt", ".pth", ".bin")
 """The suffixes of files that may be models."""
@@ -76,6 +77,8 @@ def import_model(source: Path, kind: str | None = None, member: str | None = Non
         names = ", ".join(kind_names())
         raise ConfigError(f"from: {kind} {advice}" if advice else f"from: must be one of {names}, got {kind!r:.40}")
     source = named(source, "the model")
+    if source.suffix == ".nmt" or exists(source / BEST_NAME):
+        raise CheckpointError(f"{source}: must be a model of another system, got one of nmt; use it as it is")
     if source.suffix in described.SUFFIXES and kind is not None:
         raise CheckpointError(
             f"{source}: must be a file of parameters with --from {kind}, got YAML; give that file (.npz, .pt, .bin, "

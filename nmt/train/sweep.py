@@ -25,6 +25,7 @@ from typing import Any
 from nmt.config import Config, load_config
 from nmt.errors import CheckpointError, ConfigError, DataError
 from nmt.system.files import explain, lock_alone, read_small, remedy, write_bytes
+from nmt.system.paths import absent, exists
 from nmt.train.log.progress import format_seconds
 from nmt.train.sweep_table import Job, columns
 from nmt.train.tasks.prepare import open_folder
@@ -263,6 +264,8 @@ def plan(
             named = " ".join(f"{key}={value}" for key, value in chosen.items())
             raise ConfigError(f"--grid: the combination {named} must be possible, got {error}") from None
 
+    if isinstance(config, str) and not exists(Path(config)):
+        raise ConfigError(absent(config))
     names = [key for key, _ in grid]
     first = checked({key: values[0] for key, values in grid})
     if seeds > 1:

@@ -34,7 +34,7 @@ def test_the_recipe_is_what_was_tuned_by_hand():
     fixed = fixed_training(settings, Batches(223))  # Multi30k with 8,000 subwords in batches of 2,048 tokens
     assert (fixed.updates, fixed.learning_rate_warmup, fixed.validation_freq) == (2800, 200, 350)
     assert auto_lengths(settings, fixed, Batches(223)) == (
-        "auto: updates 2,800, learning_rate_warmup 200, validation_freq 350, by 223 updates a pass"
+        "auto: updates 2,800, learning_rate_warmup 200, validation_freq 350; 223 updates per epoch"
     )
 
 

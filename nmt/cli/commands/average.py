@@ -41,10 +41,11 @@ def average(model_dir: str, output: str, last: int | None, best: int | None, fil
     """
     if sum(given is not None for given in (last, best)) + bool(files) != 1:
         raise click.UsageError("Give one of --last, --best and --checkpoint.")
-    from nmt.storage.model_folder import find_checkpoint
+    from nmt.storage.model_folder import check_folder, find_checkpoint
     from nmt.train.checkpoints.average import best_checkpoints, newest_checkpoints, save_average
 
     folder = Path(model_dir)
+    check_folder(folder)
     if last is not None:
         paths = newest_checkpoints(folder, last)
     elif best is not None:

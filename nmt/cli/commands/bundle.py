@@ -6,16 +6,16 @@ import click
 
 from nmt.cli.lines.streams import tell
 from nmt.cli.options.command import Command, checkpoint_option
-from nmt.cli.options.path_types import InputPath, OutputPlace
+from nmt.cli.options.path_types import InputPath, OutputPlace, writes
 from nmt.errors import CheckpointError
 from nmt.system.paths import check_prefix, exists
 
 
 @click.command(cls=Command)
 @click.argument("model_dir", metavar="MODEL", type=InputPath())
-@click.argument("output", metavar="MODEL.nmt", type=OutputPlace())
+@writes("-o", "--output", kind=OutputPlace(), metavar="FILE.nmt", required=True, text="File to write.")
 @checkpoint_option()
-@click.option("--card", is_flag=True, help="Also write a model card, MODEL.md, as used on model hubs.")
+@click.option("--card", is_flag=True, help="Also write a model card, FILE.md, as used on model hubs.")
 def bundle(model_dir: str, output: str, checkpoint: str | None, card: bool) -> None:
     """Pack a model into one file.
 
@@ -30,13 +30,13 @@ def bundle(model_dir: str, output: str, checkpoint: str | None, card: bool) -> N
 
     \b
     Examples:
-        nmt-bundle runs/de-en de-en.nmt
-        nmt-bundle runs/de-en-int8 de-en.nmt --card
+        nmt-bundle runs/de-en -o de-en.nmt
+        nmt-bundle runs/de-en-int8 -o de-en.nmt --card
     """
     from nmt.storage.model_card import write_card
     from nmt.storage.saved_model import BUNDLE_SUFFIX, load_saved_model, save_bundle
 
-    path = check_prefix(output, "MODEL.nmt")
+    path = check_prefix(output, "-o")
     if path.suffix != BUNDLE_SUFFIX:
         raise CheckpointError(f"{output}: must end in {BUNDLE_SUFFIX}, got another name; rename it")
     page = path.with_suffix(".md")

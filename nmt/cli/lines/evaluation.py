@@ -21,11 +21,13 @@ from nmt.system.lines import Lines, open_lines, read_text
 class Evaluation:
     """References, sources if given, and the options of an evaluation.
 
-    references: The references of each line by text, None where a line has fewer. sources: Source lines, or empty.
+    references: The references of each line by text, None where a line has fewer. names: Their files. sources: Source
+    lines, or empty.
     options: Options of the command. frequencies: An open text from which words are counted.
     """
 
     references: list[list[str | None]]
+    names: Sequence[str]
     sources: list[str]
     options: dict[str, Any]
     frequencies: Lines[str] | None
@@ -52,17 +54,20 @@ class Evaluation:
         if separator:
             references = split_references(references, separator)
         frequencies = None if options["frequencies"] is None else open_lines(options["frequencies"])
-        return cls(references, [] if src is None else _read(src, 1, langs), options, frequencies)
+        return cls(references, refs, [] if src is None else _read(src, 1, langs), options, frequencies)
 
     def read(self, files: Sequence[str]) -> list[list[str]]:
-        """Return the translations in files. Raises DataError if one has another number of lines than the sources."""
+        """Return the translations in files. Raises DataError if one has another number of lines than the sources or the
+        references."""
         found = [_read(file) for file in files]
+        counts = {self.names[0]: len(self.references[0])} | ({"--src": len(self.sources)} if self.sources else {})
         for file, lines in zip(files, found, strict=True):
-            if self.sources and len(lines) != len(self.sources):
-                raise DataError(
-                    f"--src, {file}: must have the same number of lines, got {len(self.sources)} and {len(lines)}; "
-                    "line n of one must translate line n of the other"
-                )
+            for other, count in counts.items():
+                if len(lines) != count:
+                    raise DataError(
+                        f"{other}, {file}: must have the same number of lines, got {count} and {len(lines)}; line n of "
+                        "one must translate line n of the other"
+                    )
         return found
 
     def tell(self, systems: list[list[str]]) -> str:

@@ -9,6 +9,7 @@ import re
 import signal
 import traceback
 from collections.abc import Callable, Iterator
+from difflib import get_close_matches
 from typing import IO, Any, ClassVar
 
 import click
@@ -73,6 +74,8 @@ class Command(click.Command):
             message = error.message.replace("valid integer range", "whole number").replace(
                 "valid float range", "number"
             )
+            if near := _nearest_choice(error):
+                message = f"{message.rstrip('.')}; did you mean {near}?"
             name = _variable_of(error.param, ctx)
             if name is None and message == error.message:
                 raise
@@ -93,6 +96,18 @@ class Command(click.Command):
         finally:
             for number, handler in former.items():
                 signal.signal(number, handler)
+
+
+def _nearest_choice(error: click.BadParameter) -> str:
+    """Return the choice that was probably meant; an empty text if none is near."""
+    kind = None if error.param is None else error.param.type
+    typed = re.match("'(.*?)' is", error.message)
+    if not isinstance(kind, click.Choice) or typed is None:
+        return ""
+    choices = list(map(str, kind.choices))
+    word = "cuda" if typed[1] == "gpu" else typed[1]
+    near = get_close_matches(word, choices, n=1) or [one for one in choices if word and one.startswith(word)]
+    return near[0] if near else ""
 
 
 def _variable_of(param: click.Parameter | None, ctx: click.Context) -> str | None:

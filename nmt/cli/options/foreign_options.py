@@ -121,7 +121,6 @@ _ARGUMENTS = {
     "CONFIG.yaml": ("--config", "-c", "--cfg"),
     "SRC TGT": ("--train-sets", "--src", "--train-src", "--source"),
     "MODEL": ("--model", "-m", "--model-dir", "--path", "--checkpoint-path", "--model-name-or-path"),
-    "MODEL.nmt": ("-o", "--output", "--out"),
     "MODEL...": ("--model", "-m", "--models", "--load-only"),
     "[INPUT]...": ("--src", "-s", "--source", "--input", "--inputs", "-i", "--input-file"),
     "SOURCE": ("--model", "--input"),

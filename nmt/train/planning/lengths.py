@@ -96,7 +96,8 @@ def auto_lengths(settings: TrainingConfig, fixed: FixedTraining, dealing: Dealin
     """Return in words the numbers that replace each auto; None if there is none."""
     names = ("updates", "learning_rate_warmup", "validation_freq")
     chosen = [f"{name} {getattr(fixed, name):,}" for name in names if getattr(settings, name) == "auto"]
-    return f"auto: {', '.join(chosen)}, by {dealing.num_updates(1):,} updates a pass" if chosen else None
+    count = dealing.num_updates(1)
+    return f"auto: {', '.join(chosen)}; {count:,} update{'s' * (count > 1)} per epoch" if chosen else None
 
 
 def doubts(config: Config, fixed: FixedTraining) -> list[str]:
