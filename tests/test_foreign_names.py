@@ -254,7 +254,7 @@ ANSWERS = [
     ("evaluate", "-i", "did you mean --hyp?"),
     ("evaluate", "-r", "did you mean --ref?"),
     ("score", "-t", "did you mean --tgt?"),
-    ("train", "-data", "give SRC TGT, or a CONFIG.yaml that names the texts"),
+    ("train", "-data", "give SRC TGT, or a CONFIG.yaml that names the corpora"),
     ("train", "-valid_src", "did you mean --dev?"),
     ("train", "-progress", "leave it out: progress is shown, and -q turns it off"),
     ("evaluate", "-b", "--json writes the scores for programs. See"),
@@ -277,8 +277,8 @@ def test_what_to_do_instead_of_an_option_of_another_toolkit(command, option, mea
 @pytest.mark.parametrize(
     ("command", "words", "meant"),
     [
-        ("evaluate", ("model", "test.de", "test.en"), "--src FILE and --ref FILE name the texts, got test.de test.en"),
-        ("score", ("model", "test.de", "test.en"), "--src FILE and --tgt FILE name the texts, got test.de test.en"),
+        ("evaluate", ("model", "test.de", "test.en"), "--src FILE and --ref FILE name the files, got test.de test.en"),
+        ("score", ("model", "test.de", "test.en"), "--src FILE and --tgt FILE name the files, got test.de test.en"),
         ("quantize", ("model", "small"), "-o DIR names the output, got small"),
         ("generate", ("model", "prompts", "out"), "-o FILE names the output, got out"),
         ("average", ("model", "small"), "-o DIR names the output, got small"),

@@ -54,8 +54,8 @@ class CorpusConfig(Section):
     """File of the target sentences, if the two files have no common prefix: path is then the file of the source
     sentences."""
     src_column: Column | None = None
-    """Column of the source in a table: a number from 1, or a name: of a key (a.b for a nested key), of a column, or of
-    a column of .tsv whose first line has names. null: the first column of .tsv, and the language code in others, or
+    """Column of the source in a table: a number from 1, or the name of a column or key (a.b for a nested key). A .tsv
+    has names if its first line has them. null: the first column of .tsv, and the language code in others, or
     translation.CODE."""
     tgt_column: Column | None = None
     """Column of the target; null: the second of .tsv, otherwise as for the source."""

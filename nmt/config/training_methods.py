@@ -36,8 +36,8 @@ class TrainingConfig(TrainingBasics):
     against repetitions."""
 
     minimum_risk: NonNegativeInt = 0
-    """Number of translations sampled for each sentence; their expected cost, together with the reference, is minimised
-    instead of the negative log-likelihood (Shen et al. 2016), from a model that is already trained; 0 for the
+    """Number of translations sampled for each sentence. Their expected cost, with that of the reference, is minimised
+    instead of the negative log-likelihood (Shen et al. 2016), from a model that is already trained. 0 for the
     likelihood. Time and memory of an update grow with it."""
     minimum_risk_metric: Literal["bleu", "chrf", "per"] = "bleu"
     """With minimum_risk, the cost of a translation: 1 minus its sentence BLEU or chrF; or edits per space-separated

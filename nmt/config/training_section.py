@@ -68,10 +68,9 @@ class TrainingBasics(Section):
     """Parameters that are not trained, by patterns of their names: encoder.*, *embeddings. They have no optimizer state
     and do not count in the norm of the gradient. If a pattern matches none, the error lists all names."""
     optimizer: Literal["adam", "adamw", "sgd", "lamb", "adafactor"] = "adam"
-    """Rule that changes the weights. lamb is adam with steps as long as the weights of each array are, for batches that
-    are so large that adam's rate cannot follow (many ranks). adafactor (Shazeer & Stern 2018) keeps two numbers for a
-    row and a column of a matrix where adam keeps two for each entry; its steps are relative to the size of a
-    parameter."""
+    """Rule that changes the weights. lamb is adam with steps in proportion to the weights of each array, for very large
+    batches (many ranks). adafactor (Shazeer & Stern 2018) needs less memory: one number for each row and column of a
+    matrix where adam keeps two for each entry. Its steps are relative to the size of a parameter."""
     learning_rate: Annotated[float, Field(gt=0, le=1000)] = 1e-3
     """Size of its steps; about 1.0 for sgd, 0.01 for lamb and adafactor."""
     adam_betas: tuple[Fraction, Fraction] = Field(default=(0.9, 0.999), strict=False)
@@ -90,16 +89,15 @@ class TrainingBasics(Section):
     batch_size: BatchSize = 4096
     """Target tokens per batch (without padding), or sentences: see batch_type. auto takes the largest number of tokens
     that fits memory_limit, up to 8192, and keeps it when the run is resumed. With task: lm, the tokens of all streams
-    together in bptt steps, or, by sentence, the number of streams."""
+    in bptt steps, or, by sentence, the number of streams."""
     memory_limit: Text | None = None
     """With batch_size: auto, the maximum memory of the process, such as 2 GiB or 800 MiB; null is half of the machine's
     free memory."""
     batch_type: Literal["token", "sentence"] = "token"
     """The unit of batch_size."""
     batch_multiplier: Annotated[int, Field(ge=1, le=100_000)] = 1
-    """Number of batches whose gradients are accumulated for one update, one after another, equivalent to one batch that
-    many times as large, in the memory of one. With several ranks (mpiexec, docs/many-machines.md) each computes that
-    many."""
+    """Number of batches whose gradients are accumulated for one update: like one batch that many times as large, in the
+    memory of one. With several ranks (mpiexec, docs/many-machines.md) each computes that many."""
     learning_rate_scaling: Literal["none", "sqrt", "linear"] = "none"
     """Scaling of learning_rate if an update has several batches, by batch_multiplier or ranks: with the square root of
     their number (for adam), or with the number itself (for sgd). Both need a warm-up."""
@@ -109,12 +107,12 @@ class TrainingBasics(Section):
     """With task: lm, tokens of each stream in an update. Gradients go back over this many steps, states are carried on
     from update to update (truncated backpropagation through time)."""
     scheduling: Annotated[Scheduling, AfterValidator(_canonical)] = "plateau"
-    """Learning rate over time: lowered when validation stops improving (plateau), with the root of the updates after
-    the warm-up (inverse_square_root; warmupinversesquareroot is another name for it), in a straight line (linear) or
-    half a cosine (cosine) to zero at the last of `updates`, times decrease_factor after every epoch (exponential) or
-    after every decay_length of them (decaying), smoothly to decrease_factor of it over every decay_length updates after
-    the warm-up (warmupexponentialdecay), or never (constant). noam is inverse_square_root with learning_rate relative
-    to the decoder's hidden_size (Vaswani et al. 2017, 5.3): about 1.0."""
+    """Learning rate over time. plateau: lowered when validation stops improving. inverse_square_root (or
+    warmupinversesquareroot): with the root of the updates after the warm-up. linear, cosine: in a straight line or half
+    a cosine to zero at the last of `updates`. exponential, decaying: times decrease_factor after every epoch, or after
+    every decay_length of them. warmupexponentialdecay: smoothly to decrease_factor of it over every decay_length
+    updates after the warm-up. constant: never lowered. noam is inverse_square_root with learning_rate relative to the
+    decoder's hidden_size (Vaswani et al. 2017, 5.3): about 1.0."""
     decay_length: PositiveInt | None = None
     """With decaying, epochs from one fall of the learning rate to the next; with warmupexponentialdecay, updates over
     which it falls to decrease_factor of it."""
@@ -125,9 +123,9 @@ class TrainingBasics(Section):
     """Last share of the run in which the learning rate falls in a straight line to zero, whichever of updates, epochs
     and max_minutes ends it: 0.2 for its last fifth, 0 for never. Early stopping ends a run without one."""
     recompute: Literal["attention", "gates"] = "attention"
-    """Values that the backward pass computes again instead of storing them: those of attention for every pair of source
-    and target positions, or also the `gates` of cells, so that only their states are stored: less memory, up to a third
-    more time."""
+    """Values that the backward pass computes again instead of storing them. attention: those for every pair of source
+    and target positions. gates: also the gates of cells, so that only states are stored; this saves memory and takes up
+    to a third more time."""
     learning_rate_min: NonNegativeFloat = 1e-6
     """With plateau, training stops when the learning rate falls below this after the warm-up; with exponential,
     decaying and warmupexponentialdecay it stays here."""

@@ -95,5 +95,5 @@ def read_keys(path: str, default: int) -> dict[str, int]:
             )
         found[hash_of(key)] = int(limit) if limit else default
     if not found:
-        raise DataError(f"{path}: must contain a key a line, got none; add keys, or omit the option")
+        raise DataError(f"{path}: must contain one key per line, got none; add keys, or omit the option")
     return found

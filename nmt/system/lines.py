@@ -133,7 +133,7 @@ def check_is_lines(path: str | PathLike[str], data: bool = True) -> None:
     except (OSError, EOFError, zlib.error):  # reported by the reader
         return
     if (what := kind_of_text(start.decode(errors="replace"), data)) is not None:
-        raise DataError(f"{shown(path)}: must be lines of text, one sentence a line, got {what.for_lines()}")
+        raise DataError(f"{shown(path)}: must be lines of text, one sentence per line, got {what.for_lines()}")
 
 
 def count_lines(path: str | PathLike[str]) -> int:
@@ -349,7 +349,7 @@ def _decoded(lines: Iterator[bytes], name: str, errors: str = "strict") -> Itera
             if len(line) > MAX_LINE_BYTES:
                 raise DataError(
                     f"{name}: line {number} must have at most {MAX_LINE_BYTES:,} bytes, got more without a line end; "
-                    "give a text with a sentence a line"
+                    "give a text with one sentence per line"
                 )
             yield line.decode(errors=errors)
     except UnicodeDecodeError as error:

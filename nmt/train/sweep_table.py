@@ -15,7 +15,7 @@ class Job:
     """One run: its settings by key as they were given, its folder and its result.
 
     result: The best checkpoint's scores by metric, test scores (`test BLEU`), `update` and `minutes`; None until the
-    run has ended. error: The error message if it failed. minutes: How long it has run, all starts together.
+    run has ended. error: The error message if it failed. minutes: How long it has run, over all starts.
     """
 
     values: dict[str, str]

@@ -78,7 +78,7 @@ MISTAKES = {
     "both": (["{model}", "--hyp", "x"], 2, "Give either"),
     "no file": (["--hyp", "nowhere"], 1, "nowhere: no such file"),
     "unequal": (["--hyp", "{setup}/train.yy"], 1, "must have the same number of lines, got 10 and 200"),
-    "unequal source": (["{model}", "--src", "{setup}/train.xx"], 1, "got 10 and 200"),
+    "unequal source": (["{model}", "--src", "{setup}/train.xx"], 1, "got 200 and 10"),
     "tokenizer": (["--hyp", "x", "--tokenize", "13b"], 2, "13a"),
     "metric": (["--hyp", "x", "--metric", "bleu,rouge"], 2, "is none of bleu, chrf"),
     "comet": (["--hyp", "x", "--metric", "bleu,comet"], 2, "by comet-score: docs/comparing.md"),

@@ -59,7 +59,7 @@ def test_a_shortlist_is_learnt_and_measured(folder, learnt):
     assert misses.missing > 0 and f"{misses.candidates:.1f} of {saved.tgt_subwords.vocab_size}" in candidates
     assert own.endswith("translation") and saved.lengths.pairs == 400, "lengths were learnt beside it"
     assert frequent.startswith("frequent\t4 of "), "two, the unknown one and the end"
-    assert together.endswith("\t64 sentences together")
+    assert together.endswith("\t64 sentences in a batch")
 
 
 def test_frequent_words_are_as_many_as_keep_to_the_share_missed(folder, learnt, tmp_path):

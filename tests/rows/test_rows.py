@@ -368,7 +368,7 @@ def test_sequences_one_after_another_in_one_array(lengths, trailing):
     [
         (lambda: pack(draw(T, B, D), [1, 2]), "pack: lengths must be 5 integers from 0 to 6, got"),
         (lambda: pack(draw(T), [1]), r"pack: padded must be \[T, B, ...\], got \[6\]"),
-        (lambda: unpack(draw(4, D), [1, 2]), "unpack: values must be as many as all lengths together, 3, got 4"),
+        (lambda: unpack(draw(4, D), [1, 2]), "unpack: values must be as many as the sum of all lengths, 3, got 4"),
         (lambda: unpack(draw(3, D), [1, 2], 1), "unpack: lengths must be 2 integers from 0 to 1, got"),
         (lambda: unpack(draw(3, D), [1.5, 1.5], 3), "unpack: lengths must be 2 integers from 0 to 3, got"),
     ],

@@ -77,5 +77,5 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Optimizer, "load_state_dict", forget_steps)
     found = CliRunner().invoke(train, [str(path), "--check-resume", "2"])
     assert found.exit_code == 1
-    assert "must give the same bits as one that is not, got" in found.stderr
+    assert "must give identical results to one that is not, got" in found.stderr
     assert CliRunner().invoke(train, [str(path), "--check-resume", "--plan"]).exit_code == 2

@@ -178,7 +178,7 @@ def evaluate(
     else:
         hypotheses = shown.read(compare or (str(hyp),))
     options["metrics"] = options["metrics"] or METRICS
-    say(shown.tell(hypotheses))
+    say(shown.report(hypotheses))
 
 
 def _check_usage(

@@ -77,10 +77,10 @@ def shortlist(model_dir: str, **options: Any) -> None:
     """Learn a shortlist of output words, which speeds up translation.
 
     It is saved in the folder MODEL for nmt-translate --shortlist. The model reads the training text once, and then its
-    own translations of that text; each target subword counts for
-    the source subwords it attends to. A second text, on which the model was not trained, then decides how many frequent
-    subwords are candidates in every sentence, and shows how many subwords the shortlist misses: of the reference, and
-    of the model's output with its whole vocabulary. These figures go to standard output.
+    own translations of that text; each target subword counts for the source subwords it attends to. A second text, on
+    which the model was not trained, then decides how many frequent subwords are candidates in every sentence. It also
+    shows how many subwords the shortlist misses, of the reference and of the model's output with its whole vocabulary.
+    These figures go to standard output.
 
     \b
     Example:
@@ -122,14 +122,14 @@ def shortlist(model_dir: str, **options: Any) -> None:
         _save_lengths(folder / LENGTHS_NAME, lengths)
     size = translator.config.decoding.batch_size
     means = {"a sentence": misses["reference"].candidates}
-    means[f"{size} sentences together"] = candidates_together(found, texts["source"], size)
+    means[f"{size} sentences in a batch"] = candidates_together(found, texts["source"], size)
     say(f"frequent\t{len(found.always)} of {found.vocab_size} subwords\tfor all sentences")
     for name, mean in means.items():
         say(f"candidates\t{mean:.1f} of {found.vocab_size} subwords\t{name}")
     if misses["reference"].rate >= _DOUBTFUL and misses["reference"].tokens >= _ENOUGH:
         tell(
             f"warning: the shortlist misses {misses['reference'].rate:.0f} % of the second text's translations, as it "
-            "does where source and target are swapped or are no translations of one another; look at the texts"
+            "does where source and target are swapped or are no translations of one another; look at the files"
         )
     for name, counted in misses.items():
         say(f"miss rate\t{counted.rate:.2f} %\t{counted.missing} of {counted.tokens} subwords\t{name}")

@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     "--preset",
     type=Setting("preset", "NAME"),
     show_default=False,
-    help="Start from this preset; CONFIG.yaml overrides it and may then name only the texts.",
+    help="Start from this preset; CONFIG.yaml overrides it and may then name only the corpora.",
 )
 @click.option(
     "--budget",
@@ -100,7 +100,7 @@ if TYPE_CHECKING:
 @click.option(
     "--check-data",
     is_flag=True,
-    help="Do not train: check all texts and print the problems found; exit code 1 if training cannot work.",
+    help="Do not train: check all corpora and print the problems found; exit code 1 if training cannot work.",
 )
 @click.option(
     "--check-resume",
@@ -135,14 +135,14 @@ def train(
 ) -> None:
     """Train a translation model or a language model.
 
-    CONFIG.yaml contains settings (configs/reference.yaml). The model is written to the
-    folder given by model_dir. Without a config, SRC and TGT are two text files with one sentence per line (or PAIRS.tsv
-    a table: .tsv, .jsonl, .parquet): the preset and the validation text are chosen and reported, and all settings are
-    written to DIR/config.yaml, which can be edited and trained again. Run the same command again to resume an
-    interrupted run. Ctrl-C or SIGTERM finishes the current update, saves and exits (130, 143); a second one exits at
-    once. Progress goes to standard error, and in more detail to train.log and metrics.jsonl in the folder; results go
-    to standard output. --seeds runs nmt-sweep over seeds only. --plan, --profile, --show-config, --check-data and
-    --check-resume write nothing into model_dir but the validation text held out of SRC and TGT.
+    CONFIG.yaml contains settings (configs/reference.yaml). The model is written to the folder given by model_dir.
+    Without a config, SRC and TGT are two text files with one sentence per line, or PAIRS.tsv is a table (.tsv, .jsonl,
+    .parquet). The preset and the validation text are then chosen and reported, and all settings are written to
+    DIR/config.yaml, which can be edited and trained again. Run the same command again to resume an interrupted run.
+    Ctrl-C or SIGTERM finishes the current update, saves and exits (130, 143); a second one exits at once. Progress goes
+    to standard error, and in more detail to train.log and metrics.jsonl in the folder; results go to standard output.
+    --seeds runs nmt-sweep over seeds only. --plan, --profile, --show-config, --check-data and --check-resume write
+    nothing into model_dir but the validation text held out of SRC and TGT.
 
     \b
     Examples:

@@ -78,8 +78,9 @@ def tasks_of(inputs: Sequence[str], output: Path, shard: tuple[int, int]) -> lis
     shard with least work; otherwise each file is split into as many parts as there are shards.
 
     Args:
-        inputs: Files, and folders whose files are all taken, except names that begin with a dot or underscore. output:
-        The folder to write to. shard: The shard's number, and the number of shards.
+        inputs: Files, and folders whose files are all taken, except names that begin with a dot or underscore.
+        output: The folder to write to.
+        shard: The shard's number, and the number of shards.
 
     Raises:
         DataError: A file does not exist, or two would be written to the same place.

@@ -70,13 +70,17 @@ class Evaluation:
                     )
         return found
 
-    def tell(self, systems: list[list[str]]) -> str:
+    def report(self, systems: list[list[str]]) -> str:
         """Return the text for standard output, after writing --tsv."""
         if len(systems) == 2:
             return self._compared(*systems)
         options = self.options
         scores = score_translations(
-            systems[0], self.references, **self._how(), metrics=options["metrics"], confidence=options["confidence"]
+            systems[0],
+            self.references,
+            **self._metric_options(),
+            metrics=options["metrics"],
+            confidence=options["confidence"],
         )
         if options["tsv"] is not None:
             self._write_columns(systems[0])
@@ -89,7 +93,7 @@ class Evaluation:
 
     def _compared(self, a: list[str], b: list[str]) -> str:
         """Return a comparison of two systems."""
-        scores = compare(a, b, self.references, metrics=self.options["metrics"], **self._how())
+        scores = compare(a, b, self.references, metrics=self.options["metrics"], **self._metric_options())
         buckets = self._buckets([a, b])
         rows = differences(a, b, self.references, self.options["differences"])
         if self.options["as_json"]:
@@ -116,7 +120,7 @@ class Evaluation:
         source = {"source": self.sources[number]} if self.sources else {}
         return {**source, "reference": self.references[0][number] or "", "A": a[number], "B": b[number]}
 
-    def _how(self) -> dict[str, Any]:
+    def _metric_options(self) -> dict[str, Any]:
         return {"lowercase": self.options["lowercase"], "tokenize": self.options["tokenize"]}
 
     def _buckets(self, systems: list[list[str]]) -> dict[str, list[Bucket]]:
@@ -126,9 +130,9 @@ class Evaluation:
         text = self.options["frequencies"]
         lines = self.frequencies
         return {
-            "chrF by words of the reference": by_length(systems, self.references, **self._how()),
+            "chrF by words of the reference": by_length(systems, self.references, **self._metric_options()),
             "F1 of words by how often they are in the " + ("references" if text is None else text): by_frequency(
-                systems, self.references, lines, **self._how()
+                systems, self.references, lines, **self._metric_options()
             ),
         }
 

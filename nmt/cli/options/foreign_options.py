@@ -84,7 +84,7 @@ _RESUMES = "run the same command again: it resumes"
 _FROM = f"{_RESUMES}; --set training.load_model=DIR starts a new run from a trained model"
 _ANSWERS: dict[str, dict[str, str]] = {
     "train": {
-        **dict.fromkeys(("--data", "--data-dir"), "give SRC TGT, or a CONFIG.yaml that names the texts"),
+        **dict.fromkeys(("--data", "--data-dir"), "give SRC TGT, or a CONFIG.yaml that names the corpora"),
         **dict.fromkeys(("--resume", "--continue", "--auto-resume"), _RESUMES),
         **dict.fromkeys(("--train-from", "--restore-file", "--resume-from-checkpoint"), _FROM),
         **dict.fromkeys(
@@ -181,7 +181,7 @@ def about_extra(words: Sequence[str], command: click.Command, known: Collection[
     """Return the message about arguments that the command does not take but has options for, or None."""
     for options in ("--src FILE", "--ref FILE"), ("--src FILE", "--tgt FILE"):
         if all(option.split()[0] in known for option in options):
-            return f"{' and '.join(options)} name the texts, got {' '.join(words)} without an option."
+            return f"{' and '.join(options)} name the files, got {' '.join(words)} without an option."
     for parameter in command.params:
         if "-o" in parameter.opts:
             return f"-o {parameter.metavar} names the output, got {' '.join(words)} without an option."

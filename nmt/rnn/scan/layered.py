@@ -150,5 +150,5 @@ class LayeredScan:
 
 
 def _of_layer(names: Collection[str] | None, n: int) -> Collection[str] | None:
-    """Return those of a stack's names that belong to layer n, as the layer knows them; None is all."""
+    """Return the names of layer n, without the layer's prefix; None is all."""
     return None if names is None else strip(dict.fromkeys(names), str(n))

@@ -105,7 +105,7 @@ def _restore_arrays(parts: Parts, saved: SavedRun) -> None:
 
 
 def _restore_average(average: MovingAverage, content: Checkpoint) -> None:
-    """Restore the average of a saved run; if it had none, start one from the restored parameters."""
+    """Restore the average of a saved run; without one, start it from the restored parameters."""
     if not content.raw:
         average.restart()
         return

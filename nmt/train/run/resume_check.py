@@ -1,4 +1,4 @@
-"""`nmt-train --check-resume`: check that a run gives the same bits when it is interrupted and resumed."""
+"""`nmt-train --check-resume`: check that a run gives identical results when it is interrupted and resumed."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _numbers(content: dict[str, Any]) -> dict[str, str]:
 
 def _differs(fact: str) -> CheckpointError:
     return CheckpointError(
-        f"--check-resume: a run that is interrupted must give the same bits as one that is not, got {fact}; do not "
+        f"--check-resume: a run that is interrupted must give identical results to one that is not, got {fact}; do not "
         "trust "
         "resumed runs with these settings on this machine, and report it"
     )

@@ -1,6 +1,6 @@
 """Settings for a training that names only its texts: `nmt-train SRC TGT -o DIR`.
 
-What such a command leaves open is chosen here: the preset, by the number of pairs and by whether the lines are single
+The open choices are made here: the preset, by the number of pairs and by whether the lines are single
 words; the languages, by the names of the files; and the validation text, which is held out from the training text.
 """
 
@@ -102,7 +102,7 @@ class Texts:
         return replace(self, files=files, given=langs)
 
     def recognised(self) -> Texts:
-        """Return the same with the column of features, if it is a table that has one, as those of inflection have."""
+        """Return these texts with their column of features set, if the table has one (tables of inflection do)."""
         if len(self.files) != 1 or format_of(self.files[0]) != "tsv" or has_magic(self.files[0]):
             return self
         rows = [line.split("\t") for line in islice(read_lines(self.files[0]), _CHUNK)]
