@@ -32,15 +32,17 @@ HELP_WIDTH = 96
 HEADER = """\
 # Commands
 
-This page shows what `--help-all` prints; `make docs` writes it.
+This page shows what `--help-all` prints; `--help` shows the options that matter most. `make docs` writes it.
 Settings: [configs/reference.yaml](../configs/reference.yaml).
 
 Results go to standard output; progress, warnings and errors to standard error. On a terminal these have colours (unless
 `NO_COLOR` is set) and a last line that changes; elsewhere they are plain lines.
 
 `nmt COMMAND` is the same as `nmt-COMMAND`; if the scripts are not on the path, use `python -m nmt COMMAND`. `nmt` alone
-lists the commands. A wheel installs manual pages (`man nmt-train`) and completion for bash, zsh and fish into `share`
-of its environment. If your shell does not read that folder, enable completion with:
+lists the commands, `nmt help train` explains one, and `-v` shows where in the code an error arose.
+
+A wheel installs manual pages (`man nmt-train`) and completion for bash, zsh and fish into `share` of its environment.
+If your shell does not read that folder, enable completion with:
 
 ```bash
 eval "$(_NMT_COMPLETE=bash_source nmt)"              # or zsh_source

@@ -34,6 +34,7 @@ def test_two_files_train_a_model(run: Run, tmp_path: Path) -> None:
     assert "60 pairs of sentences: preset low-resource" in result.err
     assert f"3 pairs held out for validation, in {model}/dev.xx and {model}/dev.yy" in result.err
     assert result.lines[0].startswith(f"best\t{model}/best.safetensors\tupdate ")
+    assert result.err.endswith(f"Try it: nmt-translate {model}\n")
     held_out = (model / "dev.xx").read_bytes()
 
     config = model / "config.yaml"

@@ -1,4 +1,4 @@
-"""What --help and --help-all print: options in groups, those that matter most first."""
+"""The pages of --help and --help-all: options in groups, those that matter most first."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ Record = tuple[str, str]
 
 
 def write_options(command: click.Command, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-    """Write the options of a command in groups, and say how many are left out."""
+    """Write the options of a command in groups, and say how many are omitted."""
     options = [one for one in command.get_params(ctx) if isinstance(one, click.Option)]
     records = {str(one.name): record for one in options if (record := help_record(one, ctx)) is not None}
     general = [str(one.name) for one in options if not one.expose_value]
