@@ -103,7 +103,7 @@ def text_file(path: str | PathLike[str]) -> Path:
     if exists(plain):
         raise DataError(f"{shown(path)}: must be a text file, got {kind(plain)}; give the path of a file")
     others = " or ".join(shown(one.name) for one in packed)
-    raise DataError(absent(path, advice=text_hint(path) or f"nor is there {others}"))
+    raise DataError(absent(path, f"file, nor {others}", text_hint(path) or "check the path"))
 
 
 def read_lines(path: str | PathLike[str], *, lenient: bool = False) -> Lines[str]:

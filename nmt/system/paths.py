@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 from difflib import get_close_matches
 from os import PathLike
@@ -106,6 +107,8 @@ def absent(path: str | PathLike[str], what: str = "file", advice: str = "check t
     """Return the error line about a path at which nothing is, with a name next to it that was probably meant, or the
     part that is missing: `runs/de-em: no such folder; did you mean runs/de-en?`."""
     place = Path(path)
+    if re.match("[a-z]{2,}:/", os.fspath(path)):
+        return f"{shown(path)}: must be on this machine, got an address; download it first"
     missing = next((one for one in reversed(place.parents) if not exists(one)), None)
     if missing is not None:
         return f"{shown(path)}: no such {what}; there is no folder {shown(missing)}"

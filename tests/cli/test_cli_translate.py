@@ -106,9 +106,9 @@ def test_a_broken_line_is_named_and_leaves_no_file(model: Path, run: Run, tmp_pa
 
 
 MISTAKES = {
-    "no folder": (["nowhere"], 1, "nowhere: must be a folder that nmt-train wrote, got nothing"),
+    "no folder": (["nowhere"], 1, "nowhere: no such folder"),
     "not a model": (["{setup}"], 1, "without config.yaml"),
-    "no input": (["{model}", "nowhere.txt"], 1, "nowhere.txt: must be a text file"),
+    "no input": (["{model}", "nowhere.txt"], 1, "nowhere.txt: no such file"),
     "a folder": (["{model}", "{setup}"], 2, "Tables, folders and shards need -o"),
     "a model as text": (["{model}", "{model}"], 2, "must be a text to translate, got the model"),
     "no output folder": (["{model}", "-o", "nowhere/out"], 1, "nowhere/out: must be writable"),

@@ -235,6 +235,8 @@ def texts_of(
                 "give the files of SRC and TGT, or save pairs as a table with tabs, NAME.tsv."
             )
         return None
+    if settings := [one for one in inputs if Path(one).suffix in (".yaml", ".yml")]:
+        raise click.UsageError(f"{settings[0]} goes alone: a config names its own files in data.train.")
     if len(inputs) > 2 or len(dev) > 2:
         twice = "; give --dev twice, once for each file" if len(inputs) > 2 and len(dev) == 1 else ""
         raise click.UsageError(
