@@ -192,7 +192,7 @@ def test_soft_alignments_and_a_dictionary(folder, tmp_path):
 MISTAKES = {
     "two ways": (average, ["{f}", "--last", "2", "--best", "2", "-o", "x"], 2, "Give one of"),
     "too few": (average, ["{f}", "--last", "2", "-o", "x"], 1, "must contain 2 checkpoints"),
-    "no folder": (average, ["{f}/x", "--last", "2", "-o", "x"], 1, "must contain 2 checkpoints"),
+    "no folder": (average, ["{f}/x", "--last", "2", "-o", "x"], 1, "no such folder"),
     "another name": (bundle, ["{f}", "-o", "x.bin"], 1, "must end in .nmt"),
     "no model": (bundle, ["{f}/nothing", "-o", "x.nmt"], 1, "no such folder"),
     "no room": (bundle, ["{f}", "-o", "{f}/no/folder/x.nmt"], 1, "x.nmt: no such folder"),
