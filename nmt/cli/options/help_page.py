@@ -10,8 +10,9 @@ ALL = "nmt.help_all"
 """The key of a click context's `meta` that is true when --help-all prints."""
 
 GROUPS = {
-    "Text": """dev src_lang tgt_lang src tgt hyp ref ref_separator compare test_set dev_src dev_tgt pairs translated
-        frequencies independent prompt tag form split input_format column output_column shard leave_numbers strict""",
+    "Text": """dev src_lang tgt_lang columns header sheet src tgt hyp ref ref_separator compare test_set dev_src dev_tgt
+        pairs translated frequencies independent prompt tag form split input_format column output_column shard
+        leave_numbers strict""",
     "Result": """output samples n_best scores output_format resume alignments alignment_type plot_attention tsv as_json
         differences""",
     "Metrics": "metrics tokenize lowercase confidence buckets",
