@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import nmt.rnn
 from nmt.decode.beam import BeamCell
 from nmt.decode.beam import run as run_beam
 from nmt.decode.hypotheses import Block
@@ -231,6 +232,7 @@ def test_the_core_needs_no_framework():
 )
 def test_sequences_one_after_another_in_one_array(lengths, trailing):
     """There and back; each is the gradient of the other; rows without steps are allowed."""
+    assert (nmt.rnn.sequences.pack, nmt.rnn.sequences.unpack) == (pack, unpack), "where their users find them"
     padded = draw(T, B, *trailing)
     values = pack(padded, lengths)
     rows = [padded[:n, row] for row, n in enumerate(lengths)]
