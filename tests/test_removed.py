@@ -18,8 +18,8 @@ from nmt.importing.sources import import_model
 from tests.saved_models import write_folder
 from tests.test_config import MINIMAL
 
-SETTINGS = [name for name in REMOVED if not name.startswith("nmt-") and "." in name]
-TURNED_OFF = [name for name in SETTINGS if name in _OFF]
+SETTINGS = list(_OFF)
+VALUES = [name for name in REMOVED if ": " in name]
 
 
 def with_setting(name, value):
@@ -39,7 +39,14 @@ def test_a_removed_setting_names_its_replacement(name):
     assert str(raised.value) == f"config: {name} is not there any more; {REMOVED[name]}"
 
 
-@pytest.mark.parametrize("name", TURNED_OFF)
+@pytest.mark.parametrize("name", VALUES)
+def test_a_removed_value_names_its_replacement(name):
+    with pytest.raises(ConfigError) as raised:
+        config_from_dict(with_setting(*name.split(": ")))
+    assert str(raised.value).startswith(f"config: {name} is not there any more; {REMOVED[name]}")
+
+
+@pytest.mark.parametrize("name", SETTINGS)
 def test_a_folder_of_an_older_version_that_does_not_use_it_is_read(name):
     assert config_from_dict(with_setting(name, _OFF[name])) == config_from_dict(deepcopy(MINIMAL))
 
@@ -51,7 +58,6 @@ def test_renamed_settings_say_so_and_a_trained_model_may_have_them(tmp_path):
     path = write_folder(tmp_path / "model") / "config.yaml"
     values = parse_yaml(path.read_text("utf-8"))
     former = {"passes": 3.0, "patience": 5, "early_stopping_patience": 7, "early_stopping_metric": "chrf"}
-    former |= {"early_stopping_metrics": ["loss"], "early_stopping_on": "any"}
     present = {key: value for key, value in values["training"].items() if key not in RENAMED.values()}
     path.write_text(format_yaml(values | {"training": present | former}))
     read = Translator.load(path.parent, threads=1).config.training.model_dump(mode="json")
@@ -63,6 +69,9 @@ def test_renamed_settings_say_so_and_a_trained_model_may_have_them(tmp_path):
     [
         ("training", "quantization_aware", 4, "quantization_aware is not there any more; train without it"),
         ("data", "index", "ids", "data.index is not there any more; remove it"),
+        ("training", "loss_spikes", "skip", "loss_spikes is not there any more; an update"),
+        ("training", "optimizer", "lamb", "optimizer: lamb is not there any more; write adam"),
+        ("training", "scheduling", "noam", "scheduling: noam is not there any more; write inverse_square_root"),
     ],
 )
 def test_a_model_whose_training_used_what_is_removed_translates(tmp_path, section, key, value, told):

@@ -10,17 +10,17 @@ ALL = "nmt.help_all"
 """The key of a click context's `meta` that is true when --help-all prints."""
 
 GROUPS = {
-    "Text": """dev src_lang tgt_lang columns header sheet src tgt hyp ref ref_separator compare test_set dev_src dev_tgt
-        pairs translated frequencies independent prompt tag form split input_format column output_column shard
+    "Text": """dev src_lang tgt_lang columns header sheet src tgt hyp ref ref_separator compare dev_src dev_tgt
+        pairs translated independent prompt tag form split input_format column output_column shard
         leave_numbers strict""",
     "Result": """output samples n_best scores output_format resume alignments alignment_type plot_attention tsv as_json
         differences""",
-    "Metrics": "metrics tokenize lowercase confidence buckets",
+    "Metrics": "metrics tokenize lowercase confidence",
     "Run": "budget seed seeds",
-    "Instead of training": "plan show_config check_data profile_updates resume_updates",
+    "Instead of training": "plan show_config check_data profile_updates",
     "Model": "folder preset overrides checkpoint ensemble ensemble_average then lm lm_weight cells",
     "Search": """beam_size length_penalty max_length max_length_ratio max_length_extra min_length word_reward
-        word_reward_bounded coverage_penalty no_repeat_ngram_size repetition_penalty beam_groups diversity_strength mbr
+        coverage_penalty no_repeat_ngram_size repetition_penalty beam_groups diversity_strength mbr
         mbr_samples""",
     "Sampling": "sampling sampling_temperature sampling_topk sampling_topp sampling_seed",
     "Words and phrases": """glossary glossary_bonus forbid prefix prefix_text constraints constraint_text replace_unk
@@ -37,7 +37,7 @@ FIRST = {
     "train": "folder dev src_lang tgt_lang preset budget overrides threads device check_data plan show_config",
     "translate": """output form output_format n_best scores beam_size glossary alignments shortlist compute_dtype
         threads device""",
-    "evaluate": "src hyp ref compare test_set output metrics tokenize lowercase confidence as_json beam_size",
+    "evaluate": "src hyp ref compare differences output metrics tokenize lowercase confidence as_json beam_size",
     "generate": """prompt output samples max_length sampling sampling_temperature sampling_topk sampling_topp
         sampling_seed output_format threads device""",
     "serve": """host port keys learn split pivot shortlist compute_dtype threads allow_origin requests_per_minute
