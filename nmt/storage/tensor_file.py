@@ -24,7 +24,7 @@ import numpy as np
 from nmt.errors import CheckpointError
 from nmt.storage import four_bits
 from nmt.system.files import explain, write_bytes
-from nmt.system.paths import is_file
+from nmt.system.paths import absent, is_file
 
 FORMAT_VERSION = 1
 METADATA_KEY = "nmt"
@@ -133,7 +133,7 @@ def map_tensors(path: Path, prefix: str = "") -> tuple[dict[str, np.ndarray], di
         CheckpointError: The file is missing, truncated, damaged, or not one of ours.
     """
     if not is_file(path):
-        raise CheckpointError(f"{path}: must be a checkpoint that nmt-train wrote, got no such file")
+        raise CheckpointError(absent(path, advice="it is a checkpoint of nmt-train"))
     try:
         mapped, start, entries, metadata = _open(path)
     except OSError as error:  # the content of the file is unknown

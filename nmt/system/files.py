@@ -30,7 +30,8 @@ def replacing(path: Path, *, sync: bool = False) -> Iterator[Path]:
 
     The temporary file is in the same folder, so that the rename is atomic, and is removed if the block raises. A
     symbolic link is kept: its target is replaced. The new file gets the mode of the old one and, if the system allows
-    it, its owner. What is not a plain file (a pipe, /dev/null) is written to directly, since a rename would destroy it.
+    it, its owner. Anything but a plain file (a pipe, /dev/null) is written to directly, since a rename would destroy
+    it.
 
     Args:
         path: The file to create or replace.

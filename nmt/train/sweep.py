@@ -24,6 +24,7 @@ from typing import Any
 from nmt.config import Config, load_config
 from nmt.errors import CheckpointError, ConfigError
 from nmt.system.files import explain, lock_alone, read_small, remedy, write_bytes
+from nmt.system.paths import absent, exists
 from nmt.train.tasks.prepare import open_folder
 
 TABLE_NAME = "sweep.tsv"
@@ -107,6 +108,9 @@ def plan(
         seeds: Number of runs of each combination, with the config's seed and those that follow it.
         folder: The folder for the runs' folders; None uses the config's model_dir.
     """
+
+    if not exists(Path(config)):
+        raise ConfigError(absent(config))
 
     def checked(chosen: dict[str, str]) -> Config:
         """Return the settings of a combination. Without the grid, the config alone need not be valid."""

@@ -9,7 +9,7 @@ import click
 
 _ARGUMENTS = {
     "CONFIG.yaml": ("config", "c"),
-    "MODEL_DIR": ("model", "m", "models", "path"),
+    "MODEL": ("model", "m", "models", "path"),
     "MODEL...": ("model", "m", "models"),
     "[INPUT]...": ("src", "s", "input", "i"),
     "SOURCE": ("model", "input"),
@@ -31,10 +31,10 @@ def _resolved(word: str, known: Collection[str]) -> str:
     name, equals, value = word.partition("=")
     if not _ONE_DASH.fullmatch(name):
         return word
-    from nmt.config.foreign_names import ours  # slow to load
+    from nmt.config.foreign_names import ours  # imported late, since --help must be fast
 
     long = "-" + name.replace("_", "-")
-    return long + equals + value if long in known or ours(name[1:]) else word
+    return long + equals + value if long in known or ours(name.lstrip("-")) else word
 
 
 def advice(name: str, command: click.Command, known: Collection[str]) -> str | None:
@@ -68,7 +68,7 @@ def about_extra(words: Sequence[str], command: click.Command, known: Collection[
     """Return the message about arguments that the command does not take but has options for, or None."""
     for options in ("--src FILE", "--ref FILE"), ("--src FILE", "--tgt FILE"):
         if all(option.split()[0] in known for option in options):
-            return f"{' and '.join(options)} name the texts, got {' '.join(words)} without an option."
+            return f"{' and '.join(options)} name the files, got {' '.join(words)} without an option."
     for parameter in command.params:
         if "-o" in parameter.opts:
             return f"-o {parameter.metavar} names the output, got {' '.join(words)} without an option."
