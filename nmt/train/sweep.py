@@ -27,7 +27,7 @@ from nmt.errors import CheckpointError, ConfigError, DataError
 from nmt.system.files import explain, lock_alone, read_small, remedy, write_bytes
 from nmt.train.log.progress import format_seconds
 from nmt.train.sweep_table import Job, columns
-from nmt.train.tasks.prepare import open_folder
+from nmt.train.tasks.prepare import made_folder
 
 RECORD_NAME = "sweep.json"
 TABLE_NAME = "sweep.tsv"
@@ -198,7 +198,7 @@ class Sweep:
     @contextlib.contextmanager
     def _own_folder(self) -> Iterator[None]:
         """Make the folder and keep other sweeps out of it."""
-        handle = open_folder(self.folder)
+        handle = made_folder(self.folder)
         try:
             if not lock_alone(handle):
                 raise CheckpointError(

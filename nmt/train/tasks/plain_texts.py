@@ -28,7 +28,7 @@ from nmt.storage.model_folder import LAST_NAME, load_folder_config
 from nmt.system.files import write_bytes
 from nmt.system.lines import read_lines, without_packing
 from nmt.system.paths import exists
-from nmt.train.tasks.prepare import SWEEP_NAME, check_own, check_replaceable, open_folder
+from nmt.train.tasks.prepare import SWEEP_NAME, check_own, check_replaceable, made_folder
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -188,7 +188,7 @@ class Chosen:
         """Write the held-out text, if there is one. Raises CheckpointError if other text is there."""
         if self.held_out is None:
             return
-        os.close(open_folder(self.files[0].parent))
+        os.close(made_folder(self.files[0].parent))
         for file, lines in zip(self.files, zip(*self.held_out, strict=True), strict=True):
             content = "".join(f"{line}\n" for line in lines).encode()
             if exists(file) and file.read_bytes() != content:
@@ -204,7 +204,7 @@ class Chosen:
     def write_for_sweep(self, folder: Path, tell: Callable[[str], None]) -> str:
         """Write the settings and the held-out text into the folder of a sweep; return the settings' file."""
         self.write(tell)
-        os.close(open_folder(folder))
+        os.close(made_folder(folder))
         check_replaceable(file := folder / SWEEP_NAME)
         write_bytes(file, format_yaml(self.values).encode())
         return str(file)
