@@ -266,13 +266,13 @@ def _sync(path: Path) -> None:
 def open_folder(folder: Path) -> int:
     """Return a folder opened for `lock_alone`; on Windows, which opens no folders, the file .lock in it."""
     if _ON_WINDOWS:
-        return os.open(folder / _LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_BINARY)  # type: ignore[attr-defined]
+        return os.open(folder / _LOCK_NAME, os.O_RDWR | os.O_CREAT)
     return os.open(folder, os.O_RDONLY)
 
 
 def lock_alone(handle: int) -> bool:
     """Lock an open file or folder exclusively until it is closed; return False if another process has locked it.
-    Returns True as well on file systems without locks, where two processes do not notice each other.
+    Returns True as well on systems and file systems without locks, where two processes do not notice each other.
 
     On Windows a byte that no file has is locked, since a locked byte cannot be read there.
     """
@@ -290,6 +290,8 @@ def lock_alone(handle: int) -> bool:
             import fcntl
 
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except ImportError:
+        return True
     except OSError as error:
         return error.errno not in _LOCKED
     return True

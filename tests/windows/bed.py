@@ -64,7 +64,18 @@ def make(bed: Path) -> None:
         mend_numpy(aside, bed)
         aside.rename(system / "site")
     if not (system / "python").exists():
-        run(sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary=:all:", PYTHON, "-d", bed / "python")
+        run(
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "-q",
+            "--no-deps",
+            "--no-binary=:all:",
+            PYTHON,
+            "-d",
+            bed / "python",
+        )
         (archive,) = (bed / "python").glob("*.tar.gz")
         shutil.unpack_archive(archive, bed / "python", filter="data")
         (data,) = (bed / "python").rglob("src3.12/**/data.zip")
@@ -82,9 +93,13 @@ def requirements() -> list[str]:
     return [one for one in [*project["dependencies"], *extras, *TOOLS] if not one.startswith(project["name"])]
 
 
+def pip(*arguments: object) -> None:
+    run(sys.executable, "-m", "pip", "download", "-q", "--disable-pip-version-check", *arguments)
+
+
 def download(folder: Path, *packages: str) -> list[Path]:
     wanted = ["--platform", "win_amd64", "--python-version", "3.12", "--only-binary=:all:"]
-    run(sys.executable, "-m", "pip", "download", "-q", "--disable-pip-version-check", *wanted, "-d", folder, *packages)
+    pip(*wanted, "-d", folder, *packages)
     return sorted(folder.glob("*.whl"))
 
 
@@ -93,7 +108,16 @@ def mend_numpy(site: Path, bed: Path) -> None:
     its name is as long."""
     modules = [path for path in site.rglob("*.pyd") if DLL in path.read_bytes()]
     write_shim(bed, modules)
-    run("x86_64-w64-mingw32-gcc", "-shared", "-static-libgcc", "-O1", "-o", bed / OURS.decode(), bed / "shim.c", bed / "shim.def")
+    run(
+        "x86_64-w64-mingw32-gcc",
+        "-shared",
+        "-static-libgcc",
+        "-O1",
+        "-o",
+        bed / OURS.decode(),
+        bed / "shim.c",
+        bed / "shim.def",
+    )
     for path in modules:
         path.write_bytes(path.read_bytes().replace(DLL, OURS))
 
@@ -104,7 +128,18 @@ def windows(system: Path, *arguments: str, **more: object) -> subprocess.Complet
     script = [f"mount --bind '{here}' '{there}'" for here, there in mounts.items()]
     script += [f"exec chroot '{system}' /usr/bin/env -C /checkout \"$@\""]
     words = [f"{name}={value}" for name, value in ENVIRONMENT.items()]
-    command = ["unshare", "--mount", "sh", "-ec", "\n".join(script), "sh", "-i", *words, "/usr/lib/wine/wine64", *arguments]
+    command = [
+        "unshare",
+        "--mount",
+        "sh",
+        "-ec",
+        "\n".join(script),
+        "sh",
+        "-i",
+        *words,
+        "/usr/lib/wine/wine64",
+        *arguments,
+    ]
     return subprocess.run(command, check=False, **more)  # type: ignore[call-overload]
 
 
@@ -118,7 +153,9 @@ def main() -> int:
     bed = Path(sys.argv[1]).resolve()
     bed.mkdir(parents=True, exist_ok=True)
     make(bed)
-    return windows(bed / "system", r"Z:\python\python.exe", "-m", "pytest", "-q", "-p", "no:cacheprovider", *sys.argv[2:]).returncode
+    return windows(
+        bed / "system", r"Z:\python\python.exe", "-m", "pytest", "-q", "-p", "no:cacheprovider", *sys.argv[2:]
+    ).returncode
 
 
 if __name__ == "__main__":
