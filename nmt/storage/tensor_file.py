@@ -50,7 +50,8 @@ _DTYPES = {
 _BFLOAT16 = np.dtype([("bfloat16", "<u2")])
 """The upper halves of float32 numbers, which NumPy has no type for: only files of others have them."""
 _Bytes = mmap.mmap | memoryview
-_is_whole = ContextVar("_is_whole", default=False)
+_is_whole = ContextVar("_is_whole", default=os.name == "nt")
+"""Windows replaces no file that a process has mapped."""
 _LENGTH_BYTES = 8
 _MOST_HEADER_BYTES = 100_000_000
 _MOST_AXES = 8

@@ -25,7 +25,7 @@ from nmt.config import Config, load_config
 from nmt.errors import CheckpointError, ConfigError
 from nmt.system.files import explain, lock_alone, read_small, remedy, write_bytes
 from nmt.system.paths import absent, exists
-from nmt.train.tasks.prepare import open_folder
+from nmt.train.tasks.prepare import made_folder
 
 TABLE_NAME = "sweep.tsv"
 _MOST_RECORD_BYTES = 2**20
@@ -174,7 +174,7 @@ def run_sweep(
         for process in active:
             process.send_signal(signal.SIGTERM)
 
-    handle = open_folder(folder)
+    handle = made_folder(folder)
     former = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         if not lock_alone(handle):

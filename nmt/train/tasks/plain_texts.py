@@ -24,7 +24,7 @@ from nmt.system.files import write_bytes
 from nmt.system.notices import tell_nobody
 from nmt.system.paths import exists
 from nmt.train.tasks.named_texts import Texts
-from nmt.train.tasks.prepare import check_own, open_folder
+from nmt.train.tasks.prepare import check_own, made_folder
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -103,7 +103,7 @@ class Chosen:
         """Write the held-out text, if there is one. Raises CheckpointError if other text is there."""
         if self.held_out is None:
             return
-        os.close(open_folder(self.files[0].parent))
+        os.close(made_folder(self.files[0].parent))
         for file, lines in zip(self.files, zip(*self.held_out, strict=True), strict=True):
             content = "".join(f"{line}\n" for line in lines).encode()
             if exists(file) and file.read_bytes() != content:
