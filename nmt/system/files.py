@@ -243,7 +243,7 @@ def _remove(path: Path) -> None:
 
 
 def _move(source: Path, target: Path) -> None:
-    """Rename a file or folder; a file that exists is replaced. On Windows nobody can while another program has it open,
+    """Rename a file or folder; a file that exists is replaced. On Windows that fails while another program has it open,
     such as a virus scanner or a program that copies it to other machines, so several attempts are made."""
     for wait in _WAITS if _ON_WINDOWS else ():
         try:

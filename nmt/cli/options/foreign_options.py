@@ -1,4 +1,4 @@
-"""What to write instead of an option that a command does not have: one of another toolkit, or one that is removed."""
+"""Advice about an option that a command does not have: one of another toolkit, or one that is removed."""
 
 from __future__ import annotations
 
