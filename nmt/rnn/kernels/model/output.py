@@ -232,7 +232,7 @@ def each_logits(
     gradients: OutputGradients | None,
     threads: int,
 ) -> None:
-    """See `ProcessorOperations.each_logits`. Raises ShapeError."""
+    """Do `ProcessorOperations.each_logits`. Raises ShapeError."""
     output = _Output(h, layer, np.zeros(len(h), np.int32), gradients, threads).check()
 
     def with_bias(logits: Array, part: slice) -> None:
