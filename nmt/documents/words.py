@@ -6,13 +6,13 @@ import re
 from bisect import bisect_left, bisect_right
 from codecs import getincrementaldecoder
 from collections import deque
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, groupby, pairwise
 from typing import TYPE_CHECKING
 from unicodedata import normalize
 
-from nmt.documents.numbers import Figure, compared, priced, with_sign
+from nmt.documents.numbers import Figure, are_one_number, compared, priced, with_sign
 from nmt.documents.placeholders import UNSPACED, Kind, Placeholder, figures_of, scanned
 from nmt.inference.translation import Translation
 from nmt.special_tokens import SPACE
@@ -242,22 +242,18 @@ class _Keeper:
             self._of_source.setdefault(word.source, []).append(word)
         self._translated = sorted(number for number in self._of_source if number != NOWHERE)
         self._count = len(found.words)  # of words that are not gone
-        # Nothing is put between words of digits, which may be a single number: 10 000.
-        self._digits_start = self._over_digits(found.words, 0)
-        self._digits_end = self._over_digits(found.words[::-1], -1)
+        # Nothing is put between words that may be a single number: the first and the last of them.
+        self._first_of, self._last_of = ({word: word for word in found.words} for _ in range(2))
+        joined = [(one, other) for one, other in pairwise(found.words) if are_one_number(one.text, other.text)]
+        for one, other in joined:
+            self._first_of[other] = self._first_of[one]
+        for one, other in reversed(joined):
+            self._last_of[one] = self._last_of[other]
+        self._right: set[TargetWord] = set()  # numbers that stay
         self._edits: list[tuple[int, int, str]] = []  # ranges of the translation, and their new text
         self._new: dict[TargetWord, TargetWord] = {}
         self._before: dict[TargetWord | None, list[TargetWord]] = {}
         self._behind: dict[TargetWord | None, list[TargetWord]] = {}
-
-    @staticmethod
-    def _over_digits(words: list[TargetWord], side: int) -> dict[TargetWord, TargetWord]:
-        """Return for each word the first of the words of digits up to it; side: the character at its near side."""
-        found = {word: word for word in words}
-        for before, word in pairwise(words):
-            if before.text[-1 - side].isdigit() and word.text[side].isdigit():
-                found[word] = found[before]
-        return found
 
     def run(self, placeholders: Sequence[Placeholder], numbers: bool) -> None:
         """Change the words."""
@@ -269,7 +265,7 @@ class _Keeper:
         lost = [number for number, group in groups.items() if not self._take(group, copies, number)]
         lost = [number for number in lost if not self._take(groups[number], copies, None)]
         if numbers:
-            self._keep_numbers(placeholders)
+            self._keep_numbers(placeholders, lost)
         for number in lost:
             self._put(number, groups[number])
         for text in {one.text for group in groups.values() for one in group if one.kind is not Kind.SYMBOL}:
@@ -312,17 +308,24 @@ class _Keeper:
                 waiting.appendleft(copy)
         return is_whole
 
-    def _keep_numbers(self, placeholders: Sequence[Placeholder]) -> None:
-        """Replace figures that provably denote none of the source's numbers, and put in long numbers that are lost."""
+    def _keep_numbers(self, placeholders: Sequence[Placeholder], gone: Sequence[int]) -> None:
+        """Replace figures that provably denote none of the source's numbers, and put in long numbers that are lost.
+        gone: source words whose placeholders are lost."""
         own = [one for one in placeholders if one.is_number]
         if not own:
             return
         source = _figures(self._source, own, lambda at: word_at(self._found.spans, at))
         numbers = [one for one in self._found.scanned if one.is_number]
         target = _figures(self._text, numbers, lambda at: self._word(at).source)
-        result = compared(
-            source, target, (_without(self._source, placeholders), _without(self._text, self._found.scanned))
+        garbled = [word for number in gone for word in self._of_source.get(number, ()) if self._found.is_aligned]
+        kept = [one for one in self._found.scanned if not one.is_number]
+        texts = (
+            _without(self._source, [one for one in placeholders if not one.is_number]),
+            _without(self._text, [*kept, *garbled]),
         )
+        result = compared(source, target, texts)
+        held = ((self._word(one.place.start), one) for one in result.right)
+        self._right = {word for word, one in held if not _has_word(word.text.replace(one.place.text, ""))}
         for one, other in result.wrong:
             self._change(*priced(one.place, self._source, other.place, self._text))
         for one, other in result.unsigned:
@@ -351,7 +354,8 @@ class _Keeper:
             first, end if _has_word(tail) and not _UNSPACED.search(tail) else end - len(tail.lstrip(_DIRECTIONS))
         )
         new = TargetWord(self._source[core], number, kept=True)
-        own = [word for word in self._of_source.get(number, ()) if not word.kept and not word.is_gone]
+        own = [word for word in self._of_source.get(number, ()) if not (word.kept or word.is_gone)]
+        own = [word for word in own if word not in self._right]
         is_all = len(own) == self._count and len(self._found.spans) > 1
         kept = self._source[group[0].start : group[-1].end]
         if not self._found.is_aligned:  # only what resembles it
@@ -389,7 +393,7 @@ class _Keeper:
         at = bisect_right(self._translated, number)
         after = self._translated[at : at + 1]
         if before and not (after and after[0] - number < number - before[0]):
-            last = anchor = self._digits_end[self._of_source[before[0]][-1]]
+            last = anchor = self._last_of[self._of_source[before[0]][-1]]
             new.gap = self._gap(last.text[-1:], spans[number][0])
             closing = last.text[len(last.text.rstrip(_CLAUSE_END)) :]
             is_end = self._source[spans[before[0]][1] - 1] not in _CLAUSE_END
@@ -397,7 +401,7 @@ class _Keeper:
                 self._edits.append((last.end - len(closing), last.end, ""))  # it ends the clause after `new`
                 new.text += closing
         elif after:
-            first = self._digits_start[self._of_source[after[0]][0]]
+            first = self._first_of[self._of_source[after[0]][0]]
             new.gap = self._gap(first.text[:1], spans[number][1])
             self._before.setdefault(first, []).append(new)
             return
@@ -429,14 +433,12 @@ class _Keeper:
         self._found.words = found
 
 
-def _without(text: str, placeholders: Sequence[Placeholder]) -> str:
-    """Return a text with spaces in place of placeholders other than numbers."""
-    parts, at = [], 0
-    for one in placeholders:
-        if not one.is_number:
-            parts += [text[at : one.start], " " * (one.end - one.start)]
-            at = one.end
-    return "".join([*parts, text[at:]])
+def _without(text: str, parts: Iterable[Placeholder | TargetWord]) -> str:
+    """Return a text with spaces in place of parts of it."""
+    signs = list(text)
+    for one in parts:
+        signs[one.start : one.end] = " " * (one.end - one.start)
+    return "".join(signs)
 
 
 def _figures(text: str, numbers: Sequence[Placeholder], word: Callable[[int], int]) -> list[Figure]:

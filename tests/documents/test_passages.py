@@ -335,6 +335,8 @@ def test_what_stands_around_a_placeholder_stays(source, said, alignment, expecte
         ("%s is 600,000", "600 000 ist", "%s 600 000 ist"),
         ("40-50 %-5s now", "40-50 jetzt", "40-50 %-5s jetzt"),
         ("see {{ z }}", "{{\u00a0z }}", "{{ z }}"),
+        ("it is %s -12 now", "es minus 12 jetzt", "es minus 12 %s jetzt"),
+        ("it is %s 2.5 million", "es 2,5 Millionen jetzt", "es 2,5 Millionen %s jetzt"),
     ],
 )
 def test_without_alignment_no_word_is_replaced(source, said, expected):
