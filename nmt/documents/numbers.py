@@ -322,21 +322,21 @@ def _match(
             for word in (None, run[0].word):
                 places.setdefault((key, word), deque()).append(run)
     found = []
-    for run, keys in ours:
-        if not places or not all(one in left for one in run):
-            continue
-        for place in [(key, word) for word in (run[0].word, None) for key in keys]:
-            waiting = places.get(place, deque())
-            while waiting and not all(one in free for one in waiting[0]):
-                waiting.popleft()
-            if waiting:
-                other = waiting.popleft()
-                for one in run:
-                    del left[one]
-                for one in other:
-                    del free[one]
-                found.append((run, other))
-                break
+    waiting = [(run, list(keys)) for run, keys in ours] if places else []
+    for is_aligned in (True, False):
+        for run, keys in waiting:
+            for key in keys if all(one in left for one in run) else ():
+                others = places.get((key, run[0].word if is_aligned else None), deque())
+                while others and not all(one in free for one in others[0]):
+                    others.popleft()
+                if others:
+                    other = others.popleft()
+                    for one in run:
+                        del left[one]
+                    for one in other:
+                        del free[one]
+                    found.append((run, other))
+                    break
     return found
 
 
@@ -357,7 +357,8 @@ def _joined(figures: Sequence[Figure]) -> list[Run]:
             if figures[n - 1].body.isdecimal():
                 continue
         run, at = tuple(figures[at:n]), n
-        if len(run) > 1 and len(run[0].body) <= 3:
+        run = run[len(run[0].body) > 3 :]
+        if len(run) > 1:
             found.append((run, _values("".join(one.body for one in run))))
     return found
 

@@ -24,7 +24,7 @@ _LABEL = rf"(?:{_LETTER}|-)++"
 
 _ADDRESSES = (
     rf"(?<![a-z0-9])[a-z][a-z0-9+.-]{{1,15}}+://{_ADDRESS}*{_ADDRESS_END}",  # URL, RFC 3986 section 3
-    rf"(?<![\w.])www\.{_LABEL}(?:\.{_LABEL})+(?:/(?:{_ADDRESS}*{_ADDRESS_END})?)?",
+    rf"(?<![.])(?<!{_LETTER})www\.{_LABEL}(?:\.{_LABEL})+(?:/(?:{_ADDRESS}*{_ADDRESS_END})?)?",
     rf"(?<!{_LETTER})(?<![.+-])(?:{_LETTER}|[.+-])++@{_LABEL}(?:\.{_LABEL})+",  # e-mail address
 )
 _ARGUMENTS = (
@@ -48,9 +48,9 @@ _ARGUMENTS = (
     r"(?<!\d)%\d{1,2}+!\w{1,8}+!",  # Windows: %1!s!
     rf"(?<![\d%])%L?[1-9](?!{_LETTER}|%)",  # Qt's %1
     r"%[A-Z][A-Z0-9_]{1,40}+%|(?<!\d)%[A-Za-z][A-Za-z0-9_]{1,40}+%",  # %PATH%, %AppData%
-    rf"\$t\([^()\n]{{1,80}}+\)|(?<!{_LETTER})\$[A-Za-z_]\w{{0,60}}+",  # $t(x), $HOME
+    rf"\$t\([^()\n]{{1,80}}+\)|(?<!{_LETTER})\$[A-Za-z_]{_LETTER}{{0,60}}+",  # $t(x), $HOME
     rf"(?<!{_LETTER})__[A-Za-z](?:(?!__)\w){{0,40}}+__(?!{_LETTER})",  # __count__
-    r"(?<![\w:]):[a-z][a-z0-9_+-]{1,40}+:(?![\w:])",  # :smile:
+    rf"(?<!:)(?<!{_LETTER}):[a-z][a-z0-9_+-]{{1,40}}+:(?!:|{_LETTER})",  # :smile:
 )
 _PICTURES = "\u2190-\u21ff\u2300-\u23ff\u2500-\u27bf\u2900-\u297f\u2b00-\u2bff\U0001f000-\U0001faff"
 _SYMBOLS = (

@@ -6,9 +6,9 @@ import re
 from bisect import bisect_left, bisect_right
 from codecs import getincrementaldecoder
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, groupby, pairwise
+from itertools import accumulate, groupby, islice, pairwise
 from typing import TYPE_CHECKING
 from unicodedata import normalize
 
@@ -26,6 +26,14 @@ _BYTE = re.compile("<0x([0-9A-F]{2})>")
 _DIRECTIONS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 """Characters that set the direction of the text around them."""
 _UNSPACED = re.compile(f"[{UNSPACED}]")
+_BORDER = re.compile(
+    f"[{UNSPACED}\u3001-\u3003\u3008-\u3011\u3014-\u301f\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65]"
+)
+"""What words end beside: letters of these scripts and their punctuation."""
+_MIXED = re.compile(rf"(?<=[!-~])(?=[{UNSPACED}])|(?<=[{UNSPACED}])(?=[A-Za-z0-9#$%&+/<=>@\\_{{|}}])")
+"""Where a word of such a script begins or ends beside others: `$HOME`."""
+_SHORT = 3
+"""The maximum length of placeholders such as `%d`, which are none with a space within."""
 _LEAST_DIGITS = 3
 """The least number of digits of a number that is put in where nothing is aligned to it: others may be words."""
 _CLAUSE_END = ".,;:!?…。、，！？；：।؟،"
@@ -42,12 +50,14 @@ def spans_of(text: str, placeholders: Sequence[Placeholder], cuts: Sequence[int]
     borders = {at for one in placeholders for at in (one.start, one.end)}
     symbols = {at for one in placeholders if one.kind is Kind.SYMBOL for at in (one.start, one.end)}
     inside = {at for one in placeholders for at in range(one.start + 1, one.end)}
-    ends = sorted((borders | set(cuts)) - inside)
+    mixed = () if whole.isascii() else (one.start() for one in _MIXED.finditer(whole))
+    ends = sorted(borders.union(cuts, mixed) - inside)
+    beside = _BORDER if cuts else _UNSPACED  # by their order, brackets stay at what they surround
     found: list[Span] = []
     for word in re.finditer(r"\S+", whole):
         start, end = word.span()
         for cut in ends[bisect_right(ends, start) : bisect_left(ends, end)]:
-            if cut in symbols or _UNSPACED.match(whole, cut - 1) or _UNSPACED.match(whole, cut):
+            if cut in symbols or beside.match(whole, cut - 1) or beside.match(whole, cut):
                 found.append((start, cut))
                 start = cut
         found.append((start, end))
@@ -220,8 +230,9 @@ def keep_placeholders(
 
 @dataclass(eq=False)
 class _Copy:
-    """A placeholder of the source at [start, end) of the translation, and the word with its beginning."""
+    """A placeholder of the source, `text`, at [start, end) of the translation, and the word with its beginning."""
 
+    text: str
     start: int
     end: int
     word: TargetWord
@@ -261,31 +272,68 @@ class _Keeper:
         for one in placeholders:
             if not one.is_number:
                 groups.setdefault(word_at(self._found.spans, one.start), []).append(one)
-        copies: _Copies = self._copies({one.text for group in groups.values() for one in group}) if groups else {}
-        lost = [number for number, group in groups.items() if not self._take(group, copies, number)]
-        lost = [number for number in lost if not self._take(groups[number], copies, None)]
+        texts = {one.text: one.kind for group in groups.values() for one in group}
+        copies: _Copies = {}
+        lost, found = list(groups), self._copies(texts) if groups else []
+        lost = self._taken(lost, groups, copies, found)
+        # In another case or width: a word that is known to contain more is put in as a whole.
+        whole = {n for n in lost if self._found.is_aligned and any(map(_has_word, self._around(groups[n], n)))}
+        likes = self._likes([one for n, group in groups.items() if n not in whole for one in group], found)
+        lost = [*whole, *self._taken([n for n in lost if n not in whole], groups, copies, likes)]
+        found += likes
         if numbers:
-            self._keep_numbers(placeholders, lost)
+            self._keep_numbers(placeholders, lost, found)
         for number in lost:
             self._put(number, groups[number])
-        for text in {one.text for group in groups.values() for one in group if one.kind is not Kind.SYMBOL}:
-            self._edits += [(copy.start, copy.end, "") for copy in copies.get((text, None), ()) if not copy.is_taken]
+        for copy in found:
+            if not copy.is_taken and texts[copy.text] is not Kind.SYMBOL:
+                self._edits.append((copy.start, copy.end, ""))
+            elif self._text[copy.start : copy.end] != copy.text:
+                self._edits.append((copy.start, copy.end, copy.text))
         self._apply()
+
+    def _taken(
+        self, numbers: list[int], groups: dict[int, list[Placeholder]], copies: _Copies, found: Sequence[_Copy]
+    ) -> list[int]:
+        """Take copies, of which more are found, for the placeholders of source words: first those aligned to them.
+        Return the words that lack any."""
+        for one in found:
+            for number in (one.word.source, None):
+                copies.setdefault((one.text, number), deque()).append(one)
+        left = [number for number in numbers if not self._take(groups[number], copies, number)]
+        return [number for number in left if not self._take(groups[number], copies, None)]
 
     def _word(self, at: int) -> TargetWord:
         """Return the word of the translation with a character."""
         return self._found.words[bisect_right(self._ends, at)]
 
-    def _copies(self, texts: Set[str]) -> _Copies:
+    def _copies(self, texts: Iterable[str]) -> list[_Copy]:
         """Return where the translation has each of these texts; a part of a longer one is not counted."""
-        found: _Copies = {}
         pattern = "|".join(re.escape(text) for text in sorted(texts, key=len, reverse=True))
-        for one in re.finditer(pattern, re.sub(r"\s", " ", self._text)):
-            copy = _Copy(*one.span(), self._word(one.start()))
-            for number in (copy.word.source, None):
-                found.setdefault((one[0], number), deque()).append(copy)
-            if self._text[slice(*one.span())] != one[0]:  # its spaces are others
-                self._edits.append((*one.span(), one[0]))
+        plain = re.sub(r"\s", " ", self._text)
+        return [_Copy(one[0], *one.span(), self._word(one.start())) for one in re.finditer(pattern, plain)]
+
+    def _around(self, group: list[Placeholder], number: int) -> tuple[str, str]:
+        """Return what a source word has before and after its placeholders."""
+        start, end = self._found.spans[number]
+        return self._source[start : group[0].start], self._source[group[-1].end : end]
+
+    def _likes(self, placeholders: Iterable[Placeholder], known: Sequence[_Copy]) -> list[_Copy]:
+        """Return where the translation has these placeholders in another case or width, but for the known copies."""
+        of_like = {_folded(one.text)[0]: one.text for one in placeholders if one.kind is not Kind.SYMBOL}
+        if not of_like:
+            return []
+        pattern = "|".join(map(re.escape, sorted(of_like, key=len, reverse=True)))
+        whole, places = _folded(self._text)
+        taken = {at for one in known for at in range(one.start, one.end)}
+        found = []
+        for one in re.finditer(pattern, whole):
+            start, end = places[one.start()], places[one.end() - 1] + 1
+            edges = (self._text[max(0, start - 1) : start + 1], self._text[end - 1 : end + 1])
+            is_part = any(len(two) > 1 and two.isalnum() and not _UNSPACED.search(two) for two in edges)
+            is_apart = len(one[0]) <= _SHORT and end - start > len(one[0])  # `% d`
+            if not (is_part or is_apart or taken.intersection(range(start, end))):
+                found.append(_Copy(of_like[one[0]], start, end, self._word(start)))
         return found
 
     def _take(self, group: list[Placeholder], copies: _Copies, number: int | None) -> bool:
@@ -308,20 +356,21 @@ class _Keeper:
                 waiting.appendleft(copy)
         return is_whole
 
-    def _keep_numbers(self, placeholders: Sequence[Placeholder], gone: Sequence[int]) -> None:
+    def _keep_numbers(self, placeholders: Sequence[Placeholder], lost: Sequence[int], copies: Sequence[_Copy]) -> None:
         """Replace figures that provably denote none of the source's numbers, and put in long numbers that are lost.
-        gone: source words whose placeholders are lost."""
+        lost: source words whose other placeholders are; copies: of those that are not."""
         own = [one for one in placeholders if one.is_number]
         if not own:
             return
         source = _figures(self._source, own, lambda at: word_at(self._found.spans, at))
-        numbers = [one for one in self._found.scanned if one.is_number]
+        within = {at for one in copies for at in range(one.start, one.end)}
+        numbers = [one for one in self._found.scanned if one.is_number and one.start not in within]
         target = _figures(self._text, numbers, lambda at: self._word(at).source)
-        garbled = [word for number in gone for word in self._of_source.get(number, ()) if self._found.is_aligned]
+        garbled = [word for number in lost for word in self._of_source.get(number, ()) if self._found.is_aligned]
         kept = [one for one in self._found.scanned if not one.is_number]
         texts = (
             _without(self._source, [one for one in placeholders if not one.is_number]),
-            _without(self._text, [*kept, *garbled]),
+            _without(self._text, [*kept, *garbled, *copies]),
         )
         result = compared(source, target, texts)
         held = ((self._word(one.place.start), one) for one in result.right)
@@ -347,7 +396,7 @@ class _Keeper:
         start, end = self._found.spans[number]
         if len(group) == 1 and group[0].is_number:
             group = [with_sign(group[0], self._source)]
-        head, tail = self._source[start : group[0].start], self._source[group[-1].end : end]
+        head, tail = self._around(group, number)
         # A word without spaces is known to end at a placeholder alone.
         first = start if _has_word(head) and not _UNSPACED.search(head) else start + len(head.rstrip(_DIRECTIONS))
         core = slice(
@@ -411,16 +460,22 @@ class _Keeper:
         """Return the white space between a new word and a neighbour, whose sign at that side is given; `at`: the
         position of the same place in the source."""
         around = self._source[max(0, at - 1) : at], self._source[at : at + 1]
-        is_apart = any(one.isspace() or (_UNSPACED.match(one) and sign.isalnum()) for one in around)
+        is_apart = any(one.isspace() or (_BORDER.match(one) and sign.isalnum()) for one in around)
         return " " if is_apart and not _UNSPACED.match(sign) else ""
 
     def _apply(self) -> None:
         """Apply all changes to the words."""
         for start, end, text in sorted(self._edits, reverse=True):
-            word = self._word(start)
+            first = bisect_right(self._ends, start)
+            word = self._found.words[first]
             word.text = word.text[: start - word.start] + text + word.text[end - word.start :]
-            if not text and not _has_word(word.text):
-                word.is_gone = True
+            word.is_gone |= not text and not word.kept and not _has_word(word.text)
+            for other in islice(self._found.words, first + 1, None):
+                if other.start >= end:
+                    other.gap = other.gap or word.gap * word.is_gone
+                    break
+                other.text, other.gap = other.text[end - other.start :], ""
+                other.is_gone |= not other.text
         found = list(self._behind.get(None, ()))
         for word in self._found.words:
             own = self._new.get(word, word)
@@ -433,7 +488,7 @@ class _Keeper:
         self._found.words = found
 
 
-def _without(text: str, parts: Iterable[Placeholder | TargetWord]) -> str:
+def _without(text: str, parts: Iterable[Placeholder | TargetWord | _Copy]) -> str:
     """Return a text with spaces in place of parts of it."""
     signs = list(text)
     for one in parts:

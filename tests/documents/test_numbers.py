@@ -145,6 +145,8 @@ def test_a_wrong_number_becomes_the_source_s_and_nothing_else_changes(text, said
         ("now {% a %} at 18 or ¾", "jetzt 935 %} bei drei", [0, 5, 3, 4, 7], "jetzt 18 {% a %} bei drei"),
         ("at 2.5 to 600,000 kg", "bei 47 bis 60 kg", [0, 1, 2, 3, 4], "bei 2.5 bis 60 kg"),  # no days in hours
         ("at 1,234.56 or ¾ cup", "bei 93571 3/4 Becher", [0, 1, 3, 4], "bei 1,234.56 3/4 Becher"),
+        ("from 18 to 18 men", "von 935 bis 18 Mann", [0, 1, 2, 3, 4], "von 18 bis 18 Mann"),
+        ("on 12.11.2026 600,000 men", "am 93571 600 000 Mann", [0, 1, 2, 2, 3], "am 12.11.2026 600 000 Mann"),
         ("at 12:30 %s left", "bei 12:30 ging", [0, 2, 3], "bei 12:30 %s ging"),
     ],
 )
