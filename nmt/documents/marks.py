@@ -13,6 +13,7 @@ from itertools import accumulate, pairwise
 from typing import Literal
 
 from nmt.documents.numbers import are_one_number
+from nmt.documents.placeholders import WIDE
 from nmt.documents.words import NOWHERE, Span, TargetWord, TargetWords
 
 _OWN, _FOREIGN, _UNALIGNED = 1.0, -0.7, -0.1
@@ -23,7 +24,13 @@ _MOST_MARKS = 200
 """The maximum number of marks that are placed by alignment: time grows with their square, and recursion with depth."""
 
 _BLANK = re.compile(r"\s")
-_CLOSING = ".,;:!?…)]}»”’\"'。、，．！？；：）」』】》。।॥؟،؛։។"
+_APART = re.compile(rf"[\s{WIDE}]?")
+"""No sign, or one that needs no space beside it."""
+_WIDE = re.compile(f"[{WIDE}]")
+_WORD_LIKE = re.compile(r"\x02\d+\x03|<x |<(?!sup\b|a\b)([\w:]+)[^<>]*>[^<>]+</\1>")
+"""Marks that stand for words, such as code."""
+_STOPS = ".,;:!?…。、，．！？；：।॥؟،؛։។"
+_CLOSING = f"{_STOPS})]}}»”’\"'）」』】》"
 
 
 @dataclass(frozen=True)
@@ -326,8 +333,10 @@ class _Layout:
         if not _BLANK.search(inner) and len(inner) < len(word) and word[-len(inner) :].casefold() == inner.casefold():
             return len(word) - len(inner)
         sign = edge[-1]
+        if word[:1] == inner[:1] and not word[:1].isalnum():  # its own bracket or stop
+            return 0
         if at_end:
-            bare = word.lstrip(_CLOSING)
+            bare = word.lstrip(_CLOSING if edge.strip(_STOPS) else _STOPS)
             return len(word) - len(bare) if sign in _CLOSING and (bare or node.high > node.low + 1) else 0
         return 0 if sign.isalnum() else min(len(word) - len(word.lstrip(sign)), len(word) - 1)
 
@@ -366,13 +375,17 @@ class _Layout:
 
     def _spaced(self, point: _Node, raw: str, parent: _Node) -> str:
         """Return a single mark, surrounded by white space if it was in the source, within its element."""
-        around = self._source[max(0, point.start - 1) : point.start + 1]
-        if len(around) < 2 or around.strip():
+        around = [self._source[max(0, point.start - 1) : point.start], self._source[point.start : point.start + 1]]
+        target = [self._target[max(0, point.begin - 1) : point.begin], self._target[point.begin : point.begin + 1]]
+        is_between = "".join(around).isspace() and len("".join(around)) == 2
+        if not is_between and not _WORD_LIKE.match(raw):
             return raw
-        before, after = self._target[: point.begin], self._target[point.begin :]
-        opening = point.begin > parent.begin and before[-1:].strip() != ""
-        closing = point.begin < parent.stop and after[:1].strip() != ""
-        return " " * opening + raw + " " * closing
+        inside = (point.begin > parent.begin, point.begin < parent.stop)
+        gaps = []
+        for one, other, is_inside in zip(around, target, inside, strict=True):
+            is_wide = _WIDE.match(one) is not None and other.isalnum()
+            gaps.append(" " * (((is_between and is_inside) or is_wide) and not _APART.fullmatch(other)))
+        return gaps[0] + raw + gaps[1]
 
     def _write(self, node: _Node, escape: dict[int, str]) -> str:
         parts, at = [], node.begin

@@ -142,7 +142,6 @@ def test_a_wrong_number_becomes_the_source_s_and_nothing_else_changes(text, said
         ("the 7 men", "die Männer", [0, 2], "die Männer"),
         ("the 4,812 men", "die viertausend Männer", [0, 1, 2], "die viertausend Männer"),
         ("for 7,654 %-5s now", "für 935 %-5S jetzt", [0, 1, 2, 3], "für 7,654 %-5s jetzt"),  # no percentage
-        ("now {% a %} at 18 or ¾", "jetzt 935 %} bei drei", [0, 5, 3, 4, 7], "jetzt 18 {% a %} bei drei"),
         ("at 2.5 to 600,000 kg", "bei 47 bis 60 kg", [0, 1, 2, 3, 4], "bei 2.5 bis 60 kg"),  # no days in hours
         ("at 1,234.56 or ¾ cup", "bei 93571 3/4 Becher", [0, 1, 3, 4], "bei 1,234.56 3/4 Becher"),
         ("from 18 to 18 men", "von 935 bis 18 Mann", [0, 1, 2, 3, 4], "von 18 bis 18 Mann"),
