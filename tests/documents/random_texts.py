@@ -363,9 +363,12 @@ def broken(case: Case, translator: Translator) -> list[str]:
 
 
 def tried(seed: int, number: int) -> tuple[Case, list[str]]:
-    """Return a case, and the rules that its translation breaks."""
-    case, translator = drawn(random.Random(f"{seed} {number}"))
-    return case, broken(case, translator)
+    """Return a case, and the rules that its translation breaks; each fifth is Markdown."""
+    from tests.documents import random_markdown  # which imports this module
+
+    module = random_markdown if number % 5 == 4 else sys.modules[__name__]
+    case, translator = module.drawn(random.Random(f"{seed} {number}"))
+    return case, module.broken(case, translator)
 
 
 def main() -> None:
