@@ -12,6 +12,7 @@ from tests.documents.random_texts import NUMBERS, SPACED, UNSPACED, Case, Item, 
 
 ARGUMENTS = "%1$s %d {0} {name} %(name)s ${x}".split()
 SYMBOLS = "😀 ✓ 👍🏽".split()
+FIGURES = [one for one in NUMBERS if one not in ("¾", "600,000") and "-" not in one]  # none is part of another
 EMPHASIS = ("**", "*", "~~", "__")
 SINGLES = ("`x_y z`", "![q](p.png)", "[^1]", "<br>")
 BLOCKS = ("{}", "## {}", "- {}\n- {}", "- {}\n  - {}", "1. {}\n2. {}", "- [ ] {}\n- [x] {}", "> {}", "{}  \n{}")
@@ -23,12 +24,7 @@ _AROUND = re.compile(r"\\|!\[|\]\((?:p\.png|q\.md#a)\)|\[\^1\]|\[|<br>|`x_y z`|[
 
 def _line(draw: random.Random, items: dict[str, Item], words: list[str]) -> str:
     """Return words, placeholders and numbers with inline marks."""
-    pools = {
-        "word": words,
-        "argument": ARGUMENTS,
-        "symbol": SYMBOLS,
-        "number": [one for one in NUMBERS if "-" not in one],
-    }
+    pools = {"word": words, "argument": ARGUMENTS, "symbol": SYMBOLS, "number": FIGURES}
     pieces = []
     for _ in range(draw.randint(1, 7)):
         kind = draw.choice(("word",) * 5 + ("argument", "number", "symbol"))

@@ -153,6 +153,10 @@ def test_only_the_figures_are_replaced(source, target, alignment, expected):
     assert aligned(source, target, alignment) == expected
 
 
+def test_no_tag_divides_a_number():
+    assert aligned("7,654 <b>men</b> here", "7 654 hier", [0, 0, 2], "html") == "<b>7 654</b> hier"
+
+
 def test_numbers_can_be_left_to_the_model():
     given = ("it has 12 kg here", "es hat 17 kg hier", [0, 1, 2, 3, 4])
     assert aligned(*given, rules=Rules(numbers=False)) == "es hat 17 kg hier"
