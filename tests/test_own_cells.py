@@ -203,6 +203,12 @@ def test_a_report_draws_the_attention_of_a_model_of_ones_own_cells(folder):
     assert "<svg" in (folder / "r.html").read_text("utf-8")
 
 
+@pytest.mark.parametrize("command", [report, backtranslate, cache])
+def test_commands_that_load_a_model_take_its_cells(command):
+    """The error of a model with cells of one's own names this option, whichever command it ends."""
+    assert "--cells" in CliRunner().invoke(command, ["--help"]).output
+
+
 def test_a_run_allows_the_cells_that_it_has_used(folder):
     model = own_model(folder)
     result = TrainingResult(model, "4 epochs", None, 4, model / "best.safetensors", 4, cells=("my_cells", "my_cells"))

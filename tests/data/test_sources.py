@@ -133,7 +133,12 @@ def test_zstd_that_is_cut_off_or_damaged(tmp_path, sides):
     ("name", "text", "settings", "words"),
     [
         ("a.tsv", "a\tb\nonly one\nc\td\n", {}, "line 2 must have at least 2 cells, got 1"),
-        ("a.tsv", "x\ty\na\tb\n", {"src_column": "de", "tgt_column": "y"}, "a first row must name the column de, got x, y"),
+        (
+            "a.tsv",
+            "x\ty\na\tb\n",
+            {"src_column": "de", "tgt_column": "y"},
+            "a first row must name the column de, got x, y",
+        ),
         ("a.tsv", "a\tb\n", {"src_column": 1}, "must have a column named for each side, or none"),
         ("a.jsonl", '{"de": "a", "en": "b"}\n{"de": "a", "en"\n', {}, "line 2 must be a JSON object"),
         ("a.jsonl", '{"de": "a", "en": "b"}\n\n{', {}, "line 3 must be a JSON object"),

@@ -14,7 +14,7 @@ CODES = frozenset({"ph", "bpt", "ept", "it", "x", "bx", "ex", "cp", "pc-start", 
 """Inline elements whose content is code of the original format (XLIFF 1.2, 2.3; 2.0, 4.3)."""
 _HEAD = re.compile(r"<[^\s/<>]++((?:\s++[\w:.-]++\s*+=\s*+(?:\"[^\"]*+\"|'[^']*+'))*+)\s*+/?>")
 _ATTRIBUTE = re.compile(r"(?<![\w:.-])([\w:.-]++)\s*+=\s*+(?:\"([^\"]*+)\"|'([^']*+)')")
-_SHOWN_TAG = re.compile(r"<(/?)([A-Za-z][\w:-]*+)[^<]*?(/?)>")
+_SHOWN_TAG = re.compile(r"<(/?)([A-Za-z][\w:-]*+)[^<]*?(/?)>", re.DOTALL)
 _STARTS, _ENDS = frozenset({"bpt", "bx", "sc"}), frozenset({"ept", "ex", "ec"})
 
 
