@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import Literal
 
+from nmt.documents.numbers import are_one_number
 from nmt.documents.placeholders import WIDE
 from nmt.documents.words import NOWHERE, Span, TargetWord, TargetWords
 
@@ -127,6 +128,12 @@ class _Layout:
         self._sources = [word.source for word in found.words]
         self._numbers = {word: n for n, word in enumerate(found.words)}
         self._cut_copies()
+        # Where nothing is put: between pieces t - 1 and t of one number.
+        self._closed = {
+            self._first_target[t]
+            for t, (one, other) in enumerate(pairwise(found.words), 1)
+            if are_one_number(one.text, other.text) and (one.source == other.source or not found.is_aligned)
+        }
         # A mark whose partner is in another sentence, or missing, divides the sentence: the other marks stay on their
         # side, and the order of such marks is kept.
         self._cuts = [n for n, mark in enumerate(marks) if mark.kind != "alone" and mark.partner is None]
@@ -263,6 +270,10 @@ class _Layout:
         if best == 0 and own and parent.low < parent.high:
             t = min(max(self._best_of(min(own)), parent.low), parent.high - 1) if self._found.words else 0
             node.low, node.high = t, t + 1
+        while node.low in self._closed and node.low > parent.low:
+            node.low -= 1
+        while node.high in self._closed and node.high < parent.high:
+            node.high += 1
 
     def _separate(self, left: _Node, right: _Node) -> None:
         """Split the target words where two elements overlap, so that most words stay in their own element."""
@@ -276,7 +287,7 @@ class _Layout:
             (self._sources[t] in of_left and t >= left.low) - (self._sources[t] in of_right) for t in range(low, high)
         )
         kept = list(accumulate(worth, initial=0))
-        cut = max(range(low, high + 1), key=lambda c: (kept[c - low], -abs(2 * c - low - high)))
+        cut = max(range(low, high + 1), key=lambda c: (c not in self._closed, kept[c - low], -abs(2 * c - low - high)))
         left.low, right.high = low, high
         left.high = right.low = cut
 
@@ -349,6 +360,8 @@ class _Layout:
             return 0
         places = [t for t, source in enumerate(self._sources) if source == word] or [self._best_of(word)]
         t = min(max(places) if after else min(places), len(self._words) - 1)
+        while t + after in self._closed:
+            t += 1 if after else -1
         return self._words[t][1 if after else 0]
 
     @staticmethod
@@ -360,18 +373,19 @@ class _Layout:
 
     # ------------------------------------------------------------ writing
 
-    def _spaced(self, point: _Node, raw: str) -> str:
-        """Return a single mark, surrounded by white space if it was in the source."""
+    def _spaced(self, point: _Node, raw: str, parent: _Node) -> str:
+        """Return a single mark, surrounded by white space if it was in the source, within its element."""
         around = [self._source[max(0, point.start - 1) : point.start], self._source[point.start : point.start + 1]]
         target = [self._target[max(0, point.begin - 1) : point.begin], self._target[point.begin : point.begin + 1]]
         is_between = "".join(around).isspace() and len("".join(around)) == 2
         if not is_between and not _WORD_LIKE.match(raw):
             return raw
-        before, after = (
-            " " * ((is_between or (_WIDE.match(one) is not None and other.isalnum())) and not _APART.fullmatch(other))
-            for one, other in zip(around, target, strict=True)
-        )
-        return f"{before}{raw}{after}"
+        inside = (point.begin > parent.begin, point.begin < parent.stop)
+        gaps = []
+        for one, other, is_inside in zip(around, target, inside, strict=True):
+            is_wide = _WIDE.match(one) is not None and other.isalnum()
+            gaps.append(" " * (((is_between and is_inside) or is_wide) and not _APART.fullmatch(other)))
+        return gaps[0] + raw + gaps[1]
 
     def _write(self, node: _Node, escape: dict[int, str]) -> str:
         parts, at = [], node.begin
@@ -379,7 +393,7 @@ class _Layout:
             parts.append(self._target[at : child.begin].translate(escape))
             if child.is_point:
                 raw = "".join(mark.raw for mark in self._marks[child.first : child.last + 1])
-                parts.append(self._spaced(child, raw))
+                parts.append(self._spaced(child, raw, node))
             else:
                 inner = self._write(child, escape)
                 opening, closing = self._marks[child.first].raw, self._marks[child.last].raw

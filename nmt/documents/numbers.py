@@ -242,16 +242,18 @@ def _is_measure(imperial: Fraction, metric: Fraction) -> bool:
 @dataclass
 class Comparison:
     """The numbers of a translation compared with the source's. wrong: pairs (number of the source, number that stands
-    for it); unsigned: pairs that lack the minus; lost: numbers of the source without any."""
+    for it); unsigned: pairs that lack the minus; lost: numbers of the source without any; right: numbers of the
+    translation that may stand for one."""
 
     wrong: list[tuple[Figure, Figure]]
     unsigned: list[tuple[Figure, Figure]]
     lost: list[Figure]
+    right: list[Figure]
 
 
 def compared(source: Sequence[Figure], target: Sequence[Figure], texts: tuple[str, str]) -> Comparison:
     """Compare the numbers of a source with those of its translation, in order; texts: both."""
-    found = Comparison([], [], [])
+    found = Comparison([], [], [], list(target))
     left, free = dict.fromkeys(source), dict.fromkeys(target)
     has_minus = _MINUS.search(texts[1]) is not None
     has_scale = any(map(_SCALE_WORD.search, texts))
@@ -277,13 +279,17 @@ def compared(source: Sequence[Figure], target: Sequence[Figure], texts: tuple[st
     for one in free:
         aligned.setdefault(one.word, []).append(one)
     is_short = len(left) * len(free) <= _MOST_PAIRS
-    for one in list(left):
-        for other in [*aligned.get(one.word, ()), *(free if is_short else ())]:
-            if other in free and _is_excused(one, other, texts, [*powers, *[2] * has_hundredth]):
-                del left[one], free[other]
-                break
+    for is_own in (True, False) if is_short else (True,):
+        for one in list(left):
+            for other in aligned.get(one.word, ()) if is_own else list(free):
+                if other in free and _is_excused(one, other, texts, [*powers, *[2] * has_hundredth]):
+                    del left[one], free[other]
+                    break
     runs = [run for figures in (source, target) for run, _ in _joined(figures)]
-    groups = {one for run in runs if len(run[1].body) == 3 for one in run}  # 10 000 is no two numbers
+    unmatched = left.keys() | free.keys()
+    # 10 000 and 2 1/2 are no two numbers.
+    groups = {one for run in runs if _GROUP.fullmatch(run[1].body) or unmatched.issuperset(run) for one in run}
+    found.right = [one for one in target if one not in free]
     is_pair = len(left) == len(free) == 1
     is_part = (_PERCENT.search(texts[0]) is None) != (_PERCENT.search(texts[1]) is None)
     if free and (has_scale or is_part) and len(left) != len(free):
@@ -316,21 +322,21 @@ def _match(
             for word in (None, run[0].word):
                 places.setdefault((key, word), deque()).append(run)
     found = []
-    for run, keys in ours:
-        if not places or not all(one in left for one in run):
-            continue
-        for place in [(key, word) for word in (run[0].word, None) for key in keys]:
-            waiting = places.get(place, deque())
-            while waiting and not all(one in free for one in waiting[0]):
-                waiting.popleft()
-            if waiting:
-                other = waiting.popleft()
-                for one in run:
-                    del left[one]
-                for one in other:
-                    del free[one]
-                found.append((run, other))
-                break
+    waiting = [(run, list(keys)) for run, keys in ours] if places else []
+    for is_aligned in (True, False):
+        for run, keys in waiting:
+            for key in keys if all(one in left for one in run) else ():
+                others = places.get((key, run[0].word if is_aligned else None), deque())
+                while others and not all(one in free for one in others[0]):
+                    others.popleft()
+                if others:
+                    other = others.popleft()
+                    for one in run:
+                        del left[one]
+                    for one in other:
+                        del free[one]
+                    found.append((run, other))
+                    break
     return found
 
 
@@ -351,7 +357,8 @@ def _joined(figures: Sequence[Figure]) -> list[Run]:
             if figures[n - 1].body.isdecimal():
                 continue
         run, at = tuple(figures[at:n]), n
-        if len(run) > 1 and len(run[0].body) <= 3:
+        run = run[len(run[0].body) > 3 :]
+        if len(run) > 1:
             found.append((run, _values("".join(one.body for one in run))))
     return found
 
@@ -383,6 +390,17 @@ def _part_keys(parts: Sequence[frozenset[Fraction | str]]) -> list[Key]:
     hours = [row for row in rows if len(row) <= 3 and isinstance(row[0], Fraction) and row[0] <= 24]
     clock = [("clock", row[0] + row[1] / 60) for row in hours if len(row) == 2 and row[1] in (15, 30, 45)]
     return [*rows, *(("hours", row[0] % 12, *row[1:]) for row in hours), *clock]
+
+
+def are_one_number(before: str, after: str) -> bool:
+    """Return whether words that follow one another may be parts of one number: 10 000, minus 5, 2.5 billion, 5 %."""
+    is_behind, is_before = before[-1:].isdigit(), after[:1].isdigit()
+    if is_behind and is_before:
+        return True
+    if is_before:
+        return _CURRENCY.match(before, len(before) - 1) is not None or _MINUS.search(before) is not None
+    is_sign = after[:1] in _SHARES or _CURRENCY.match(after) is not None
+    return is_behind and (is_sign or _SCALE_WORD.search(after) is not None)
 
 
 def priced(source: Placeholder, text: str, target: Placeholder, translation: str) -> tuple[int, int, str]:

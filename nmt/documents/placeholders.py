@@ -26,7 +26,7 @@ _LABEL = rf"(?:{_LETTER}|-)++"
 
 _ADDRESSES = (
     rf"(?<![a-z0-9])[a-z][a-z0-9+.-]{{1,15}}+://{_ADDRESS}*{_ADDRESS_END}",  # URL, RFC 3986 section 3
-    rf"(?<![\w.])www\.{_LABEL}(?:\.{_LABEL})+(?:/(?:{_ADDRESS}*{_ADDRESS_END})?)?",
+    rf"(?<![.])(?<!{_LETTER})www\.{_LABEL}(?:\.{_LABEL})+(?:/(?:{_ADDRESS}*{_ADDRESS_END})?)?",
     rf"(?<!{_LETTER})(?<![.+-])(?:{_LETTER}|[.+-])++@{_LABEL}(?:\.{_LABEL})+",  # e-mail address
 )
 _ARGUMENTS = (
@@ -50,9 +50,9 @@ _ARGUMENTS = (
     r"(?<!\d)%\d{1,2}+!\w{1,8}+!",  # Windows: %1!s!
     rf"(?<![\d%])%L?[1-9](?!{_LETTER}|%)",  # Qt's %1
     r"%[A-Z][A-Z0-9_]{1,40}+%|(?<!\d)%[A-Za-z][A-Za-z0-9_]{1,40}+%",  # %PATH%, %AppData%
-    rf"\$t\([^()\n]{{1,80}}+\)|(?<!{_LETTER})\$[A-Za-z_]\w{{0,60}}+",  # $t(x), $HOME
+    rf"\$t\([^()\n]{{1,80}}+\)|(?<!{_LETTER})\$[A-Za-z_]{_LETTER}{{0,60}}+",  # $t(x), $HOME
     rf"(?<!{_LETTER})__[A-Za-z](?:(?!__)\w){{0,40}}+__(?!{_LETTER})",  # __count__
-    r"(?<![\w:]):[a-z][a-z0-9_+-]{1,40}+:(?![\w:])",  # :smile:
+    rf"(?<!:)(?<!{_LETTER}):[a-z][a-z0-9_+-]{{1,40}}+:(?!:|{_LETTER})",  # :smile:
     # #FF00AA, #123, #tag, @user; api_key_1234, MAX_SIZE; Ctrl+Shift+P
     rf"(?<!{_LETTER})(?<![#@&/.])(?:#\d{{3,10}}+|[#@](?=[\w-]{{0,40}}[A-Za-z])[A-Za-z0-9_][\w-]{{1,40}}+)(?!{_LETTER})",
     rf"(?<!{_LETTER})(?<![.@-])_{{0,2}}[A-Za-z][A-Za-z0-9-]*+(?:_+[A-Za-z0-9-]++)++(?!{_LETTER})",

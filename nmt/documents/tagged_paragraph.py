@@ -178,7 +178,12 @@ class Paragraph:
                 low, high = low + 1, high - 1
             else:
                 break
-        inner = items[low:high]
+        inner: list[_Item] = []
+        for one in items[low:high]:
+            if one.kind == _BLANK and one.at < first and inner and inner[-1].kind == "alone":  # it stays behind it
+                inner[-1] = inner[-1]._replace(raw=inner[-1].raw + one.raw)
+            else:
+                inner.append(one)
         tags = [one for one in inner if one.kind not in ("text", _BLANK)]
         tags = [  # a key within a word
             one._replace(at=text.rfind(" ", 0, one.at) + 1) if isinstance(one.raw, Accelerator) else one for one in tags

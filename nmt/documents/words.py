@@ -6,13 +6,13 @@ import re
 from bisect import bisect_left, bisect_right
 from codecs import getincrementaldecoder
 from collections import deque
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, groupby, pairwise
+from itertools import accumulate, groupby, islice, pairwise
 from typing import TYPE_CHECKING
 from unicodedata import normalize
 
-from nmt.documents.numbers import Figure, compared, priced, with_sign
+from nmt.documents.numbers import Figure, are_one_number, compared, priced, with_sign
 from nmt.documents.placeholders import UNSPACED, Kind, Placeholder, figures_of, scanned
 from nmt.inference.translation import Translation
 from nmt.special_tokens import SPACE
@@ -29,6 +29,14 @@ _BYTE = re.compile("<0x([0-9A-F]{2})>")
 _DIRECTIONS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 """Characters that set the direction of the text around them."""
 _UNSPACED = re.compile(f"[{UNSPACED}]")
+_BORDER = re.compile(
+    f"[{UNSPACED}\u3001-\u3003\u3008-\u3011\u3014-\u301f\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65]"
+)
+"""What words end beside: letters of these scripts and their punctuation."""
+_MIXED = re.compile(rf"(?<=[!-~])(?=[{UNSPACED}])|(?<=[{UNSPACED}])(?=[A-Za-z0-9#$%&+/<=>@\\_{{|}}])")
+"""Where a word of such a script begins or ends beside others: `$HOME`."""
+_SHORT = 3
+"""The maximum length of placeholders such as `%d`, which are none with a space within."""
 _LATIN = re.compile(rf"[^\W{UNSPACED}]{{2}}")
 """Two letters or digits of scripts with spaces: they are parts of one word."""
 _LEAST_DIGITS = 3
@@ -47,15 +55,16 @@ def spans_of(text: str, placeholders: Sequence[Placeholder], cuts: Sequence[int]
     borders = {at for one in placeholders for at in (one.start, one.end)}
     symbols = {at for one in placeholders if one.kind is Kind.SYMBOL for at in (one.start, one.end)}
     inside = {at for one in placeholders for at in range(one.start + 1, one.end)}
-    ends = sorted((borders | set(cuts)) - inside)
+    mixed = () if whole.isascii() else (one.start() for one in _MIXED.finditer(whole))
+    ends = sorted(borders.union(cuts, mixed) - inside)
+    beside = _BORDER if cuts else _UNSPACED  # by their order, brackets stay at what they surround
     found: list[Span] = []
     for word in re.finditer(r"\S+", whole):
         start, end = word.span()
         is_unspaced = _UNSPACED.search(whole, start, end) is not None
         for cut in ends[bisect_right(ends, start) : bisect_left(ends, end)]:
             is_between = cut not in borders and is_unspaced and not _LATIN.match(whole, cut - 1)
-            beside = _UNSPACED.match(whole, cut - 1) or _UNSPACED.match(whole, cut)
-            if cut in symbols or beside or is_between:
+            if cut in symbols or beside.match(whole, cut - 1) or beside.match(whole, cut) or is_between:
                 found.append((start, cut))
                 start = cut
         found.append((start, end))
@@ -242,8 +251,9 @@ def _number_arguments(words: Sequence[TargetWord], own: list[str]) -> None:
 
 @dataclass(eq=False)
 class _Copy:
-    """A placeholder of the source at [start, end) of the translation, and the word with its beginning."""
+    """A placeholder of the source, `text`, at [start, end) of the translation, and the word with its beginning."""
 
+    text: str
     start: int
     end: int
     word: TargetWord
@@ -264,22 +274,18 @@ class _Keeper:
             self._of_source.setdefault(word.source, []).append(word)
         self._translated = sorted(number for number in self._of_source if number != NOWHERE)
         self._count = len(found.words)  # of words that are not gone
-        # Nothing is put between words of digits, which may be a single number: 10 000.
-        self._digits_start = self._over_digits(found.words, 0)
-        self._digits_end = self._over_digits(found.words[::-1], -1)
+        # Nothing is put between words that may be a single number: the first and the last of them.
+        self._first_of, self._last_of = ({word: word for word in found.words} for _ in range(2))
+        joined = [(one, other) for one, other in pairwise(found.words) if are_one_number(one.text, other.text)]
+        for one, other in joined:
+            self._first_of[other] = self._first_of[one]
+        for one, other in reversed(joined):
+            self._last_of[one] = self._last_of[other]
+        self._right: set[TargetWord] = set()  # numbers that stay
         self._edits: list[tuple[int, int, str]] = []  # ranges of the translation, and their new text
         self._new: dict[TargetWord, TargetWord] = {}
         self._before: dict[TargetWord | None, list[TargetWord]] = {}
         self._behind: dict[TargetWord | None, list[TargetWord]] = {}
-
-    @staticmethod
-    def _over_digits(words: list[TargetWord], side: int) -> dict[TargetWord, TargetWord]:
-        """Return for each word the first of the words of digits up to it; side: the character at its near side."""
-        found = {word: word for word in words}
-        for before, word in pairwise(words):
-            if before.text[-1 - side].isdigit() and word.text[side].isdigit():
-                found[word] = found[before]
-        return found
 
     def run(self, placeholders: Sequence[Placeholder], numbers: bool) -> None:
         """Change the words."""
@@ -287,31 +293,68 @@ class _Keeper:
         for one in placeholders:
             if not one.is_number:
                 groups.setdefault(word_at(self._found.spans, one.start), []).append(one)
-        copies: _Copies = self._copies({one.text for group in groups.values() for one in group}) if groups else {}
-        lost = [number for number, group in groups.items() if not self._take(group, copies, number)]
-        lost = [number for number in lost if not self._take(groups[number], copies, None)]
+        texts = {one.text: one.kind for group in groups.values() for one in group}
+        copies: _Copies = {}
+        lost, found = list(groups), self._copies(texts) if groups else []
+        lost = self._taken(lost, groups, copies, found)
+        # In another case or width: a word that is known to contain more is put in as a whole.
+        whole = {n for n in lost if self._found.is_aligned and any(map(_has_word, self._around(groups[n], n)))}
+        likes = self._likes([one for n, group in groups.items() if n not in whole for one in group], found)
+        lost = [*whole, *self._taken([n for n in lost if n not in whole], groups, copies, likes)]
+        found += likes
         if numbers:
-            self._keep_numbers(placeholders)
+            self._keep_numbers(placeholders, lost, found)
         for number in lost:
             self._put(number, groups[number])
-        for text in {one.text for group in groups.values() for one in group if one.kind is not Kind.SYMBOL}:
-            self._edits += [(copy.start, copy.end, "") for copy in copies.get((text, None), ()) if not copy.is_taken]
+        for copy in found:
+            if not copy.is_taken and texts[copy.text] is not Kind.SYMBOL:
+                self._edits.append((copy.start, copy.end, ""))
+            elif self._text[copy.start : copy.end] != copy.text:
+                self._edits.append((copy.start, copy.end, copy.text))
         self._apply()
+
+    def _taken(
+        self, numbers: list[int], groups: dict[int, list[Placeholder]], copies: _Copies, found: Sequence[_Copy]
+    ) -> list[int]:
+        """Take copies, of which more are found, for the placeholders of source words: first those aligned to them.
+        Return the words that lack any."""
+        for one in found:
+            for number in (one.word.source, None):
+                copies.setdefault((one.text, number), deque()).append(one)
+        left = [number for number in numbers if not self._take(groups[number], copies, number)]
+        return [number for number in left if not self._take(groups[number], copies, None)]
 
     def _word(self, at: int) -> TargetWord:
         """Return the word of the translation with a character."""
         return self._found.words[bisect_right(self._ends, at)]
 
-    def _copies(self, texts: Set[str]) -> _Copies:
+    def _copies(self, texts: Iterable[str]) -> list[_Copy]:
         """Return where the translation has each of these texts; a part of a longer one is not counted."""
-        found: _Copies = {}
         pattern = "|".join(re.escape(text) for text in sorted(texts, key=len, reverse=True))
-        for one in re.finditer(pattern, re.sub(r"\s", " ", self._text)):
-            copy = _Copy(*one.span(), self._word(one.start()))
-            for number in (copy.word.source, None):
-                found.setdefault((one[0], number), deque()).append(copy)
-            if self._text[slice(*one.span())] != one[0]:  # its spaces are others
-                self._edits.append((*one.span(), one[0]))
+        plain = re.sub(r"\s", " ", self._text)
+        return [_Copy(one[0], *one.span(), self._word(one.start())) for one in re.finditer(pattern, plain)]
+
+    def _around(self, group: list[Placeholder], number: int) -> tuple[str, str]:
+        """Return what a source word has before and after its placeholders."""
+        start, end = self._found.spans[number]
+        return self._source[start : group[0].start], self._source[group[-1].end : end]
+
+    def _likes(self, placeholders: Iterable[Placeholder], known: Sequence[_Copy]) -> list[_Copy]:
+        """Return where the translation has these placeholders in another case or width, but for the known copies."""
+        of_like = {_folded(one.text)[0]: one.text for one in placeholders if one.kind is not Kind.SYMBOL}
+        if not of_like:
+            return []
+        pattern = "|".join(map(re.escape, sorted(of_like, key=len, reverse=True)))
+        whole, places = _folded(self._text)
+        taken = {at for one in known for at in range(one.start, one.end)}
+        found = []
+        for one in re.finditer(pattern, whole):
+            start, end = places[one.start()], places[one.end() - 1] + 1
+            edges = (self._text[max(0, start - 1) : start + 1], self._text[end - 1 : end + 1])
+            is_part = any(len(two) > 1 and two.isalnum() and not _UNSPACED.search(two) for two in edges)
+            is_apart = len(one[0]) <= _SHORT and end - start > len(one[0])  # `% d`
+            if not (is_part or is_apart or taken.intersection(range(start, end))):
+                found.append(_Copy(of_like[one[0]], start, end, self._word(start)))
         return found
 
     def _take(self, group: list[Placeholder], copies: _Copies, number: int | None) -> bool:
@@ -334,17 +377,25 @@ class _Keeper:
                 waiting.appendleft(copy)
         return is_whole
 
-    def _keep_numbers(self, placeholders: Sequence[Placeholder]) -> None:
-        """Replace figures that provably denote none of the source's numbers, and put in long numbers that are lost."""
+    def _keep_numbers(self, placeholders: Sequence[Placeholder], lost: Sequence[int], copies: Sequence[_Copy]) -> None:
+        """Replace figures that provably denote none of the source's numbers, and put in long numbers that are lost.
+        lost: source words whose other placeholders are; copies: of those that are not."""
         own = [one for one in placeholders if one.is_number]
         if not own:
             return
         source = _figures(self._source, own, lambda at: word_at(self._found.spans, at))
-        numbers = [one for one in self._found.scanned if one.is_number]
+        within = {at for one in copies for at in range(one.start, one.end)}
+        numbers = [one for one in self._found.scanned if one.is_number and one.start not in within]
         target = _figures(self._text, numbers, lambda at: self._word(at).source)
-        result = compared(
-            source, target, (_without(self._source, placeholders), _without(self._text, self._found.scanned))
+        garbled = [word for number in lost for word in self._of_source.get(number, ()) if self._found.is_aligned]
+        kept = [one for one in self._found.scanned if not one.is_number]
+        texts = (
+            _without(self._source, [one for one in placeholders if not one.is_number]),
+            _without(self._text, [*kept, *garbled, *copies]),
         )
+        result = compared(source, target, texts)
+        held = ((self._word(one.place.start), one) for one in result.right)
+        self._right = {word for word, one in held if not _has_word(word.text.replace(one.place.text, ""))}
         for one, other in result.wrong:
             self._change(*priced(one.place, self._source, other.place, self._text))
         for one, other in result.unsigned:
@@ -366,14 +417,15 @@ class _Keeper:
         start, end = self._found.spans[number]
         if len(group) == 1 and group[0].is_number:
             group = [with_sign(group[0], self._source)]
-        head, tail = self._source[start : group[0].start], self._source[group[-1].end : end]
+        head, tail = self._around(group, number)
         # A word without spaces is known to end at a placeholder alone.
         first = start if _has_word(head) and not _UNSPACED.search(head) else start + len(head.rstrip(_DIRECTIONS))
         core = slice(
             first, end if _has_word(tail) and not _UNSPACED.search(tail) else end - len(tail.lstrip(_DIRECTIONS))
         )
         new = TargetWord(self._source[core], number, kept=True)
-        own = [word for word in self._of_source.get(number, ()) if not word.kept and not word.is_gone]
+        own = [word for word in self._of_source.get(number, ()) if not (word.kept or word.is_gone)]
+        own = [word for word in own if word not in self._right]
         is_all = len(own) == self._count and len(self._found.spans) > 1
         kept = self._source[group[0].start : group[-1].end]
         if not self._found.is_aligned:  # only what resembles it
@@ -411,7 +463,7 @@ class _Keeper:
         at = bisect_right(self._translated, number)
         after = self._translated[at : at + 1]
         if before and not (after and after[0] - number < number - before[0]):
-            last = anchor = self._digits_end[self._of_source[before[0]][-1]]
+            last = anchor = self._last_of[self._of_source[before[0]][-1]]
             new.gap = self._gap(last.text[-1:], spans[number][0])
             closing = last.text[len(last.text.rstrip(_CLAUSE_END)) :]
             is_end = self._source[spans[before[0]][1] - 1] not in _CLAUSE_END
@@ -419,7 +471,7 @@ class _Keeper:
                 self._edits.append((last.end - len(closing), last.end, ""))  # it ends the clause after `new`
                 new.text += closing
         elif after:
-            first = self._digits_start[self._of_source[after[0]][0]]
+            first = self._first_of[self._of_source[after[0]][0]]
             new.gap = self._gap(first.text[:1], spans[number][1])
             self._before.setdefault(first, []).append(new)
             return
@@ -429,16 +481,22 @@ class _Keeper:
         """Return the white space between a new word and a neighbour, whose sign at that side is given; `at`: the
         position of the same place in the source."""
         around = self._source[max(0, at - 1) : at], self._source[at : at + 1]
-        is_apart = any(one.isspace() or (_UNSPACED.match(one) and sign.isalnum()) for one in around)
+        is_apart = any(one.isspace() or (_BORDER.match(one) and sign.isalnum()) for one in around)
         return " " if is_apart and not _UNSPACED.match(sign) else ""
 
     def _apply(self) -> None:
         """Apply all changes to the words."""
         for start, end, text in sorted(self._edits, reverse=True):
-            word = self._word(start)
+            first = bisect_right(self._ends, start)
+            word = self._found.words[first]
             word.text = word.text[: start - word.start] + text + word.text[end - word.start :]
-            if not text and not _has_word(word.text):
-                word.is_gone = True
+            word.is_gone |= not text and not word.kept and not _has_word(word.text)
+            for other in islice(self._found.words, first + 1, None):
+                if other.start >= end:
+                    other.gap = other.gap or word.gap * word.is_gone
+                    break
+                other.text, other.gap = other.text[end - other.start :], ""
+                other.is_gone |= not other.text
         found = list(self._behind.get(None, ()))
         for word in self._found.words:
             own = self._new.get(word, word)
@@ -454,14 +512,12 @@ class _Keeper:
         self._found.words = found
 
 
-def _without(text: str, placeholders: Sequence[Placeholder]) -> str:
-    """Return a text with spaces in place of placeholders other than numbers."""
-    parts, at = [], 0
-    for one in placeholders:
-        if not one.is_number:
-            parts += [text[at : one.start], " " * (one.end - one.start)]
-            at = one.end
-    return "".join([*parts, text[at:]])
+def _without(text: str, parts: Iterable[Placeholder | TargetWord | _Copy]) -> str:
+    """Return a text with spaces in place of parts of it."""
+    signs = list(text)
+    for one in parts:
+        signs[one.start : one.end] = " " * (one.end - one.start)
+    return "".join(signs)
 
 
 def _figures(text: str, numbers: Sequence[Placeholder], word: Callable[[int], int]) -> list[Figure]:

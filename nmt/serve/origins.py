@@ -14,7 +14,7 @@ from nmt.serve.errors import RequestError
 if TYPE_CHECKING:
     from starlette.types import Scope
 
-_ORIGIN = re.compile(r"([a-z][a-z0-9+.-]*)://(\[[0-9a-f:.]+\]|[^\s:/?#@\[\]]+)(?::(\d{1,5}))?")
+_ORIGIN = re.compile(r"([a-z][a-z0-9+.-]{0,30})://(\[[0-9a-f:.]+\]|[^\s:/?#@\[\]]+)(?::(\d{1,5}))?")
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^\s:/?#@\[\]]+)(?::(\d{0,5}))?")
 _PORTS = {"http": "80", "https": "443"}
 _LINKED = frozenset("/ /page.css /page.js /learn.js /spec /openapi.json /health /ready /metrics".split())

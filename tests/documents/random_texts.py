@@ -3,7 +3,8 @@
     python -m tests.documents.random_texts SEED SECONDS
 
 Tags and placeholders come out once and nested as before, numbers denote the source's, text without letters stays, no
-word of the translator is lost, white space stays. Prints the first cases that break a rule, and how many there were.
+word of the translator is lost, white space and the syntax of messages stay. Prints the first cases that break a rule,
+and how many there were.
 """
 
 import html
@@ -11,15 +12,20 @@ import random
 import re
 import sys
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 
 import numpy as np
+from pyicumessageformat import Parser
 
 from nmt.documents import read_passage
 from nmt.inference.translation import Detail, Translation
 
-SPACED = "the train leaves über straße été naïve Поезд отходит 기차가 떠난다 القطار يغادر don't well-known".split()
-UNSPACED = "電車 は 出る 火车 离开 รถไฟ ออก ファイル".split()
+SPACED = (
+    "the train leaves über straße été naïve Поезд отходит 기차가 떠난다 القطار يغادر don't well-known"
+    " \u200fהמחיר שלום\u200e (left) “right” price: - /"
+).split()
+UNSPACED = "電車 は 出る 火车 离开 รถไฟ ออก ファイル を、 保存。 「中」".split()
 ARGUMENTS = (
     "%1$s %d %.2f %-5s %'d %@ %(name)s %<n>d %{count} {0} {name} {u.x!r} {n:>10} {0:#,##0.00} {d:%Y-%m} ${x} #{y} "
     "{{_z_}} {{_z|upper_}} {%_if_a_%} <%=_b_%> %n %1 %L2 %% $HOME %PATH% __count__ :smile:"
@@ -66,27 +72,44 @@ class Case:
     translation: str = ""
 
 
+TAGS = re.compile(r"<[^<>]*>")
+ELEMENTS = ("<b>", "<i>", "<u>", '<a href="q?a=1&amp;b=2">', "<span class='c'>")
+SINGLES = ("<br/>", '<img src="p.png"/>', "<!-- c -->", "<code>x y</code>", "<sup>[7]</sup>")
+WIDE = str.maketrans({chr(code): chr(code + 0xFEE0) for code in range(0x21, 0x7F)})
+SIGNS = str.maketrans(".,!?", "。，！？")
+
+
 class Translator:
-    """Translates words one by one, as drawn: it copies, loses, repeats, garbles and moves them."""
+    """Translates words one by one, as drawn: it copies, loses, repeats, garbles and moves them, and phrases."""
 
     def __init__(self, draw: random.Random, items: dict[str, Item]) -> None:
         self._draw, self._items = draw, items
         self._made = 0
-        self._is_blind = False
-        self.needed: list[str] = []
+        self._is_blind = False  # it tells no alignment
+        self._is_wrong = False  # its alignment is wrong here and there
+        self._has_spaces = draw.random() < 0.8
+        self._least = draw.choice((0,) * 8 + (2, 3))  # the words that it drops: each of so many
+        self.needed: Counter[str] = Counter()
         self.banned: list[str] = []
 
     def word(self) -> str:
         """Return a word that occurs once."""
         self._made += 1
-        digits = np.base_repr(self._made, 26)
-        return "q" + "".join(chr(ord("a") + int(d, 26)) for d in digits) + "j"
+        digits = [int(d, 26) for d in np.base_repr(self._made, 26)]
+        if not self._has_spaces:
+            return "始" + "".join(chr(0x4E8C + d) for d in digits) + "終"
+        return "q" + "".join(chr(ord("a") + d) for d in digits) + self._draw.choice(("j",) * 20 + ("'j", "-j", "&j"))
+
+    def _need(self, text: str) -> str:
+        self.needed[text] += 1
+        return text
 
     def translate(self, asked: str) -> Translation:
         """Return a translation with its alignment."""
         draw = self._draw
-        self._is_blind = draw.random() < 0.1  # it tells no alignment
-        words = re.split(" +", asked.strip(" "))
+        self._is_blind = draw.random() < 0.1
+        self._is_wrong = draw.random() < 0.1
+        words = self._divided(asked)
         found: list[tuple[str, int]] = []
         inside = {
             at
@@ -100,24 +123,32 @@ class Translator:
             at = asked.index(word, at)
             is_part = at in inside or at + len(word) - 1 in inside
             at += len(word)
-            texts = [draw.choice((word, word.swapcase(), "xx"))] if is_part else self._translated(word)
+            if self._least and n % self._least == self._least - 1:
+                continue
+            part = draw.choice((word, word.swapcase(), "xx")) if self._has_spaces else "xx"
+            texts = [part] if is_part else self._translated(word)
             found += [(text, n) for text in texts]
         if draw.random() < 0.3:
             draw.shuffle(found)
         if not found:
-            found = [(self.word(), draw.randrange(len(words)))]
-            self.needed.append(found[0][0])
-        joints = [draw.choice((" ",) * 9 + ("\u00a0", "\u202f")) for _ in found]
-        tokens, rows, text = [], [], ""
-        for (word, source), drawn_joint in zip(found, joints, strict=True):
-            joint = " " if text[-1:].isdigit() and word[:1].isdigit() else drawn_joint  # else a single number
-            text += (joint if text else "") + word
+            found = [(self._need(self.word()), draw.randrange(len(words)))]
+        if draw.random() < 0.05 and not self.banned:  # a phrase twice
+            low, high = sorted((draw.randrange(len(found)), draw.randrange(len(found))))
+            found[high:high] = found[low:high]
+        text, tokens, rows = "", [], []
+        for word, source in found:
+            joint = self._joint(text[-1:], word[:1]) if text else ""
+            text += joint + word
             for n, piece in enumerate(self._pieces(word)):
                 tokens.append(("▁" if joint == " " or not tokens else joint if n == 0 else "") * (n == 0) + piece)
-                rows.append(source)
-        read = [
-            (("▁" if k == 0 else "") + piece, n) for n, w in enumerate(words) for k, piece in enumerate(self._pieces(w))
-        ]
+                rows.append(draw.randrange(len(words)) if self._is_wrong and draw.random() < 0.3 else source)
+        read, end = [], 0
+        for n, word in enumerate(words):
+            start = asked.index(word, end)
+            read += [
+                ("▁" * (k == 0 and (not n or start > end)) + piece, n) for k, piece in enumerate(self._pieces(word))
+            ]
+            end = start + len(word)
         attention = np.full((len(tokens) + 1, len(read) + 1), 0.01)
         for t, source in enumerate(rows):
             own = [n for n, (_, word) in enumerate(read) if word == source]
@@ -125,6 +156,23 @@ class Translator:
         attention[-1, -1] = 1.0
         detail = Detail([*tokens, "</s>"], [0.0] * (len(tokens) + 1), [piece for piece, _ in read], attention, [], [])
         return Translation(text, 0.0, 0.0, None if self._is_blind else detail)
+
+    def _divided(self, asked: str) -> list[str]:
+        """Return the words of a text; in scripts without spaces a placeholder is one."""
+        glued = [one for one in self._items if " " not in one and self._items[one].kind != "number"]
+        found = []
+        for word in re.split(" +", asked.strip(" ")):
+            one = next((one for one in sorted(glued, key=len, reverse=True) if one in word), None)
+            parts = word.partition(one) if one and any(c >= "\u0e00" for c in word.replace(one, "")) else (word,)
+            found += [part for part in parts if part]
+        return found
+
+    def _joint(self, before: str, after: str) -> str:
+        if not self._has_spaces and ("終" in before + after or "始" in before + after):
+            return ""
+        if before.isdigit() and after.isdigit():
+            return " "  # else a single number
+        return self._draw.choice((" ",) * 9 + ("\u00a0", "\u202f"))
 
     def _pieces(self, word: str) -> list[str]:
         cuts = (
@@ -140,18 +188,24 @@ class Translator:
         if item is None:
             if any(one in word for one in self._items if self._items[one].kind != "word"):
                 return [word] if draw.random() < 0.7 else [self.word()]  # a part of a placeholder, or one within a word
+            if not any(map(str.isalpha, word)):
+                return [word]
             new = [self.word() for _ in range(draw.choice((1, 1, 1, 1, 2, 0)))]
-            self.needed += new
-            return [one + word[len(word.rstrip(".,!?")) :] for one in new]
+            if not self._is_wrong:
+                self.needed.update(new)
+            end = word[len(word.rstrip(".,!?")) :]
+            return [one + (end if self._has_spaces else end.translate(SIGNS)) for one in new]
         if item.kind == "number":
             return self._number(word, core)
-        fate = draw.choice(("copy", "copy", "copy", "lose", "repeat", "garble", "case"))
-        if fate == "copy" or item.kind == "symbol" and fate == "case":
+        fate = draw.choice(("copy", "copy", "copy", "lose", "repeat", "garble", "case", "wide"))
+        if fate == "copy" or item.kind == "symbol" and fate in ("case", "wide"):
             return [word]
         if fate == "lose":
             return []
         if fate == "repeat":
             return [word, word]
+        if fate == "wide":
+            return [word.translate(WIDE)]
         return ["".join(filter(str.isalpha, core)) + "xx" if fate == "garble" else word.swapcase()]
 
     def _number(self, word: str, core: str) -> list[str]:
@@ -159,70 +213,81 @@ class Translator:
         fate = draw.choice(("copy", "copy", "form", "form", "wrong", "word", "lose"))
         if fate == "lose":
             return []
-        if fate == "word":
-            new = self.word()
-            self.needed.append(new)
-            return [new]
-        if fate == "wrong" and self._is_blind:
-            fate = "copy"
-        if fate == "wrong":
+        if fate == "word" and not self._is_wrong:
+            return [self._need(self.word())]
+        if fate == "wrong" and not (self._is_blind or self._is_wrong):
             new = draw.choice(WRONG)
             if new not in self.banned:
                 self.banned.append(new)
-                self.needed.append(core)
+                self._need(core)
                 return [word.replace(core, new)]
-            fate = "copy"
-        new = core if fate == "copy" else draw.choice(NUMBERS[core])
-        self.needed.append(new)
+        new = draw.choice(NUMBERS[core]) if fate == "form" else core
+        if not (self._is_wrong and "minus" in new):
+            self._need(new)
         return [word.replace(core, new)]
 
 
 def drawn(draw: random.Random) -> tuple[Case, Translator]:
     """Return a case and its translator."""
-    markup = draw.choice(("text", "html", "html", "xml"))
-    pools = {"argument": ARGUMENTS, "address": ADDRESSES, "symbol": SYMBOLS, "number": list(NUMBERS)}
+    markup = draw.choice(("text", "html", "html", "xml", "message"))
+    arguments = ("{0}", "{name}", "%d", "%1$s") if markup == "message" else ARGUMENTS
+    pools = {"argument": arguments, "address": ADDRESSES, "symbol": SYMBOLS, "number": list(NUMBERS)}
     items: dict[str, Item] = {}
     words: list[str] = []
-    spaced = draw.random() < 0.8
-    used: set[str] = set()
+    spaced = draw.random() < 0.7
     for _ in range(draw.randint(1, 9)):
         kind = draw.choice(("word",) * 5 + ("argument", "argument", "number", "symbol", "address"))
         if kind == "word":
             words.append(draw.choice(SPACED if spaced else UNSPACED))
             continue
-        text = draw.choice([one for one in pools[kind] if kind != "number" or one not in used] or ["%d"])
-        kind = kind if text in pools[kind] else "argument"
+        text = draw.choice(pools[kind])
+        is_twice = text in words and set(text) & set(":-") or text.count(".") > 1  # its parts may be either's
+        if kind == "number" and (is_twice or text in ("¾", "600,000") and words and words[-1] in NUMBERS):
+            text = "18"  # else a single number
         text = text.replace("_", " ") if kind == "argument" and not text.startswith("__") else text
-        used.add(text)
         items[text] = Item(kind, text)
+        if kind == "argument" and not spaced and " " not in text and draw.random() < 0.5:
+            text = draw.choice(UNSPACED) + text + draw.choice(UNSPACED)
         words.append(text)
     case = Case("", markup)
     for text, item in items.items():
+        count = sum(word.count(text) for word in words)
         if item.kind in ("argument", "address"):
-            case.counts[text] = words.count(text)
+            case.counts[text] = count
         elif item.kind == "symbol":
-            case.least[text] = words.count(text)
+            case.least[text] = count
     # Texts within others, as written and as escaped, would be counted twice.
     case.counts = {a: n for a, n in case.counts.items() if not any(a != b and a in b for b in items)}
-    tags: list[str] = [html.escape(one, quote=False) if markup != "text" else one for one in words]
-    if markup != "text":
-        for name in draw.sample(("b", "i", "u"), draw.randint(0, 3)):
-            low, high = sorted(draw.sample(range(len(tags) + 1), 2))
-            tags[low:high] = [f"<{name}>" + " ".join(tags[low:high]) + f"</{name}>"]
+    has_tags = markup in ("html", "xml")
+    pieces = [html.escape(one, quote=False) if has_tags else one for one in words]
+    if has_tags:
+        for element in draw.sample(ELEMENTS, draw.randint(0, 4)):
+            low, high = sorted(draw.sample(range(len(pieces) + 1), 2))
+            end = f"</{re.match('<([a-z]+)', element)[1]}>"
+            pieces[low:high] = [element + " ".join(pieces[low:high]) + end] if low < high else []
+        for single in draw.sample(SINGLES, draw.choice((0, 0, 1, 2))):
+            at = draw.randrange(len(pieces))
+            pieces[at] = pieces[at] + single if draw.random() < 0.5 else single + " " + pieces[at]
+    elif draw.random() < 0.2:
+        pieces[0] = draw.choice(("- ", "• ", "1. ")) + pieces[0]
+    breaks = ("\t", "\n\n", "\n- ") if not has_tags else ()
+    if markup == "message":
+        cuts = sorted(draw.randint(0, len(pieces)) for _ in range(3))
+        runs = [" ".join(pieces[a:b]) for a, b in zip((0, *cuts), (*cuts, len(pieces)), strict=True)]
+        pieces = [f"{runs[0]} {{n, plural, =0 {{{runs[1]}}} one {{# {runs[2]}}} other {{{runs[3]} #}}}}"]
     lines = "".join(
-        ("" if n == 0 else draw.choice((" ",) * 8 + ("\u00a0",) + (("\t", "\n\n") if markup == "text" else ()))) + one
-        for n, one in enumerate(tags)
+        ("" if n == 0 else draw.choice((" ",) * 8 + ("\u00a0", *breaks))) + one for n, one in enumerate(pieces)
     )
-    lines = re.sub("(?<=[0-9])\u00a0(?=(?:<[biu]>)*[0-9])", " ", lines)  # else a single number
+    lines = re.sub("(?<=[0-9])\u00a0(?=(?:<[^<>]*>)*[0-9])", " ", lines)  # else a single number
     case.text = draw.choice(("", "  ", "\n")) + lines + draw.choice(("", ".", "!", " ", "\n"))
     return case, Translator(draw, items)
 
 
 def plain(text: str, markup: str) -> str:
     """Return a text without its tags."""
-    if markup == "text":
+    if markup in ("text", "message"):
         return text
-    return html.unescape(re.sub("</?[biu]>", "", text))
+    return html.unescape(TAGS.sub("", text.replace("<code>x y</code>", "").replace("<sup>[7]</sup>", "")))
 
 
 def spaced(text: str) -> str:
@@ -230,9 +295,16 @@ def spaced(text: str) -> str:
     return re.sub("[\u00a0\u2007\u202f]", " ", text)
 
 
+def syntax(text: str) -> list[str]:
+    """Return the pieces of messages in any order, but for spaces and texts; raises SyntaxError."""
+    found: list[dict[str, str]] = []
+    Parser({"require_other": False}).parse(text, found)
+    return sorted(f"{one['type']} {one['text']}" for one in found if one["type"] not in ("text", "space"))
+
+
 def broken(case: Case, translator: Translator) -> list[str]:
     """Return the rules that a translation of the case breaks."""
-    passage = read_passage(case.text, case.markup)
+    passage = read_passage(case.text, "text" if case.markup == "message" else case.markup)
     found = []
     if passage.source != case.text:
         found.append("source")
@@ -241,8 +313,15 @@ def broken(case: Case, translator: Translator) -> list[str]:
     answers = [translator.translate(one.asked) for one in passage.sentences]
     out = passage.joined(answers)
     case.answers, case.translation = [one.text for one in answers], out
-    if case.markup != "text":
-        tags = [re.findall("</?[biu]>", text) for text in (case.text, out)]
+    if case.markup == "message":
+        try:
+            same = syntax(out) == syntax(case.text)
+        except SyntaxError as error:
+            found.append(f"syntax: {error}")
+        else:
+            found += [] if same else ["syntax"]
+    elif case.markup != "text":
+        tags = [TAGS.findall(text) for text in (case.text, out)]
         if sorted(tags[0]) != sorted(tags[1]):
             found.append("tags")
         opened: list[str] = []
@@ -251,14 +330,20 @@ def broken(case: Case, translator: Translator) -> list[str]:
                 if not opened or opened.pop() != tag[2:-1]:
                     found.append("nesting")
                     break
-            else:
-                opened.append(tag[1:-1])
+            elif not tag.endswith(("/>", "-->")):
+                opened.append(re.match("<([a-z]+)", tag)[1])
     text = spaced(plain(out, case.markup))
     if "%1$s" not in text:  # arguments that have changed their order have numbers
         text = re.sub(r"%\d\$", "%", text)
     found += [f"{one!r} {text.count(one)} of {n}" for one, n in case.counts.items() if text.count(one) != n]
     found += [f"{one!r} {text.count(one)} of {n}" for one, n in case.least.items() if text.count(one) < n]
-    found += [f"lost {one!r}" for one in translator.needed if spaced(one) not in text]
+    text = text.replace("’", "'") if case.markup == "message" else text
+    bare = re.sub(r"\s", "", text)  # words of scripts without spaces may be divided
+    found += [
+        f"lost {one!r}"
+        for one, n in translator.needed.items()
+        if (bare if one[0] == "始" else text).count(spaced(one)) < n
+    ]
     found += [
         f"kept {one!r}" for one in translator.banned if re.search(rf"(?<![\d.,]){re.escape(one)}(?![\d.,]*\d)", text)
     ]
@@ -278,9 +363,12 @@ def broken(case: Case, translator: Translator) -> list[str]:
 
 
 def tried(seed: int, number: int) -> tuple[Case, list[str]]:
-    """Return a case, and the rules that its translation breaks."""
-    case, translator = drawn(random.Random(f"{seed} {number}"))
-    return case, broken(case, translator)
+    """Return a case, and the rules that its translation breaks; each fifth is Markdown."""
+    from tests.documents import random_markdown  # which imports this module
+
+    module = random_markdown if number % 5 == 4 else sys.modules[__name__]
+    case, translator = module.drawn(random.Random(f"{seed} {number}"))
+    return case, module.broken(case, translator)
 
 
 def main() -> None:

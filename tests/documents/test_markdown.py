@@ -6,6 +6,7 @@ import re
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import nmt
@@ -14,7 +15,7 @@ from nmt.documents.limits import Limits
 from nmt.documents.placeholders import placeholders_of
 from nmt.documents.tagged_text import html_passage
 from nmt.errors import DataError, NMTError
-from nmt.inference.translation import Translation
+from nmt.inference.translation import Detail, Translation
 from tests.documents.growth import grows_in_line
 from tests.documents.test_passages import backward, by_stops, by_words, forward
 
@@ -176,6 +177,31 @@ def test_syntax_follows_its_words(text, expected):
     if expected is not None:
         assert found == expected
     assert sorted(re.findall(r"\w+", found.replace("\\", "").casefold())) == sorted(re.findall(r"\w+", text.casefold()))
+
+
+@pytest.mark.parametrize(
+    "text, said, expected",
+    [
+        ("go **(there)** now", "▁去 （那里） 现在", "去 **（那里）** 现在"),
+        ("go *there* *now* please", "▁去 那里 现在 请", "去*那里* *现在*请"),
+        ("go **there** now", "▁去 那里 现在", "去**那里**现在"),
+        ("go __there__ now", "▁去 那里 现在", "去 __那里__ 现在"),
+        ("- __[^1] go__ there", "▁去 ▁那里", "- __[^1] 去__ 那里"),
+        ("*go [^1]* there", "▁去 那里", "*去[^1]* 那里"),
+        ("${x} there %1$s", "▁${x} ▁那里 ▁%1$s", "${x} 那里 %1$s"),
+    ],
+)
+def test_emphasis_stays_emphasis_where_words_have_no_spaces(text, said, expected):
+    def told(sentence):
+        tokens, words = said.split(), sentence.split()
+        attention = np.eye(len(tokens) + 1, len(words) + 1)
+        detail = Detail([*tokens, "</s>"], [0.0] * (len(tokens) + 1), [f"▁{one}" for one in words], attention, [], [])
+        return Translation("".join(tokens).replace("▁", " ").strip(), 0.0, 0.0, detail)
+
+    document = read_document(text.encode(), "markdown")
+    found = document.write([p.joined([told(s.asked) for s in p.sentences]) for p in document.passages]).decode()
+    assert found == expected
+    assert rendered(found).count("</") == rendered(text).count("</")
 
 
 @pytest.mark.parametrize("sign", ["*", "**", "_", "__", "~~"])

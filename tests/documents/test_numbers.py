@@ -141,10 +141,20 @@ def test_a_wrong_number_becomes_the_source_s_and_nothing_else_changes(text, said
         ("at 99.5% today", "heute bei", [2, 0], "heute bei 99.5%"),
         ("the 7 men", "die Männer", [0, 2], "die Männer"),
         ("the 4,812 men", "die viertausend Männer", [0, 1, 2], "die viertausend Männer"),
+        ("for 7,654 %-5s now", "für 935 %-5S jetzt", [0, 1, 2, 3], "für 7,654 %-5s jetzt"),  # no percentage
+        ("at 2.5 to 600,000 kg", "bei 47 bis 60 kg", [0, 1, 2, 3, 4], "bei 2.5 bis 60 kg"),  # no days in hours
+        ("at 1,234.56 or ¾ cup", "bei 93571 3/4 Becher", [0, 1, 3, 4], "bei 1,234.56 3/4 Becher"),
+        ("from 18 to 18 men", "von 935 bis 18 Mann", [0, 1, 2, 3, 4], "von 18 bis 18 Mann"),
+        ("on 12.11.2026 600,000 men", "am 93571 600 000 Mann", [0, 1, 2, 2, 3], "am 12.11.2026 600 000 Mann"),
+        ("at 12:30 %s left", "bei 12:30 ging", [0, 2, 3], "bei 12:30 %s ging"),
     ],
 )
 def test_only_the_figures_are_replaced(source, target, alignment, expected):
     assert aligned(source, target, alignment) == expected
+
+
+def test_no_tag_divides_a_number():
+    assert aligned("7,654 <b>men</b> here", "7 654 hier", [0, 0, 2], "html") == "<b>7 654</b> hier"
 
 
 def test_numbers_can_be_left_to_the_model():

@@ -133,6 +133,7 @@ def test_a_translation_into_a_script_of_one_case_has_no_capitals():
             ["%1!s!", "{d, date, short}", "{ NUMBER($x) }", "%AppData%"],
         ),
         ("‼️ ™️ © ™ ℹ️", ["‼️", "™️", "ℹ️"]),
+        ("火车:smile:を $HOME離 はwww.a.de/b ", [":smile:", "$HOME", "www.a.de/b"]),
         ("color #FF00AA, #fff #123 @user @a_b-c, #1 R&D a@b", ["#FF00AA", "#fff", "#123", "@user", "@a_b-c", "1"]),
         ("api_key_1234 MAX_SIZE __init__ snake_case, _Save a_ _b", "api_key_1234 MAX_SIZE __init__ snake_case".split()),
         ("press Ctrl+Shift+P or alt+F4, Cmd+, C++ a+b", ["Ctrl+Shift+P", "alt+F4", "Cmd+,"]),
@@ -424,6 +425,9 @@ def test_a_placeholder_has_spaces_where_the_translation_has():
         ("go → there", "geh -> dort", [0, 1, 2], "geh → dort"),
         ("use {{ x }} now", "nutze {{\u00a0x }} jetzt", [0, 1, 2, 4], "nutze {{ x }} jetzt"),
         ("see https://a.b/c now", "siehe https: //a.b /c jetzt", [0, 1, 1, 1, 2], "siehe https://a.b/c jetzt"),
+        ("see {{ a }} %d now", "siehe ％ｄ jetzt {{ A }}", [0, 4, 5, 1, 2, 3], "siehe %d jetzt {{ a }}"),
+        ("see {a} now", "siehe {a} {A} jetzt", [0, 1, 0, 2], "siehe {a} jetzt"),
+        ("see www.a.b 🇩🇪 now", "siehe www.a.b www.a.b🇩🇪 jetzt", [0, 1, 1, 3], "siehe www.a.b 🇩🇪 jetzt"),
     ],
 )
 def test_what_stands_around_a_placeholder_stays(source, said, alignment, expected):
@@ -441,10 +445,20 @@ def test_what_stands_around_a_placeholder_stays(source, said, alignment, expecte
         ("%s is 600,000", "600 000 ist", "%s 600 000 ist"),
         ("40-50 %-5s now", "40-50 jetzt", "40-50 %-5s jetzt"),
         ("see {{ z }}", "{{\u00a0z }}", "{{ z }}"),
+        ("see {a} now", "nun {A} sehen", "nun {a} sehen"),
+        ("{m, date} go now", "{M,离开 DATE} 现在", "{m, date},离开 DATE} 现在"),
+        ("it is %s -12 now", "es minus 12 jetzt", "es minus 12 %s jetzt"),
+        ("it is %s 2.5 million", "es 2,5 Millionen jetzt", "es 2,5 Millionen %s jetzt"),
     ],
 )
 def test_without_alignment_no_word_is_replaced(source, said, expected):
     assert read_passage(source).joined([Translation(said, 0.0, 0.0)]) == expected
+
+
+@pytest.mark.parametrize("sign", "、。「」！（：")
+def test_punctuation_divides_words_of_scripts_without_spaces(sign):
+    run = given([f"▁保存{sign}", "{x}", f"{sign}火车"], ["▁keep", "▁it", "▁train"], [0, 1, 2])
+    assert run(f"保存{sign}{{x}}{sign}火车", "keep it train") == "keep {x} train"
 
 
 def test_placeholders_are_neither_lost_nor_doubled():

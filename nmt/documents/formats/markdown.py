@@ -46,7 +46,7 @@ _INLINE = re.compile(
     r"|(?P<alone>(?:\{[\w:.+-]{1,80}\})?\x02\d+\x03(?:\s+\x02\d+\x03)*+"
     r"|\{(?::|[ ]?(?:[#.]|[\w-]{1,40}=))[^{}\n]{1,200}\}|:{3}[^\n]*"
     r"|\[\^[^\s\[\]]{1,80}\]:?|\[[ xX]\](?=\s)|(?<!\w):(?=[+-]?\w)[\w+-]{1,50}:(?!\w)|\$\$[^$]+\$\$"
-    r"|\$(?![\s$])[^$\n]*[^\s$\\]\$(?!\d)"
+    r"|\$(?![\s$])[^$\n]*(?:[^\s$\\\d]|(?<!%)\d)\$(?![{A-Za-z0-9])"
     r"|https?://[^\s<>\"\x02\x04]*[^\s<>\".,;:!?)\]}'*_\x02\x04])"
     r"|(?P<open>!?\[)|(?P<close>\](?:\[\])?|\x04\d+\x03)|(?P<emphasis>\*+|~~|(?<!\w)_++|(?<!_)_++(?!\w))"
 )
@@ -62,6 +62,7 @@ _ROW = re.compile(rf"(?:{_PICTURE}[ \t]*+)++|{_LINK}(?:[ \t]*+[|\u00b7\u2022][ \
 _CELLS = ("th_open", "td_open")
 _EMPTY = re.compile(r"\x02(\d+)\x03\x04(\d+)\x03")
 _MARK = re.compile(r"[\x02\x04](\d+)\x03")
+_PART = re.compile(r"([\x02\x04]\d+\x03)")
 _NEIGHBOURS = re.compile(rf"{_ALONE}(\d+){_END}(?={_ALONE}(\d+){_END})")
 _ESCAPES = str.maketrans({sign: f"\\{sign}" for sign in "\\`*_[]<"})
 _REFERENCE = re.compile(r"&(?:#\w{1,8}|\w{1,32});")
@@ -209,7 +210,7 @@ def _paragraph(
 
     def write(texts: Sequence[str]) -> str:
         new = _BLOCK_START.sub(r"\1\\", texts[0]) if kind == "paragraph_open" else texts[0]
-        return _restored(_without_empty(new, atoms), atoms).replace("\n", between)
+        return _restored(_apart(_without_empty(new, atoms), atoms), atoms).lstrip(" \t").replace("\n", between)
 
     return _Unit(starts[0], ends[-1], [passage], write)
 
@@ -247,6 +248,27 @@ def _without_empty(text: str, atoms: list[str]) -> str:
     while former != text:
         former, text = text, _EMPTY.sub(kept, text)
     return text
+
+
+def _apart(text: str, atoms: list[str]) -> str:
+    """Return a text with spaces where its emphasis would otherwise be read as asterisks, by the rules of CommonMark."""
+    parts = [part for part in _PART.split(text) if part]
+    shown = [atoms[int(found[1])] if (found := _MARK.fullmatch(part)) else part for part in parts]
+    for n, (part, raw) in enumerate(zip(parts, shown, strict=True)):
+        if raw == part or raw[0] not in "*_~" or raw.strip(raw[0]):
+            continue
+        step = 1 if part[0] == _ALONE else -1  # to what is inside
+        inner, outer = ("".join(shown[n + side : n + side + 1]) for side in (step, -step))
+        blank = inner[: len(inner) - len(inner.lstrip())] if step > 0 else inner[len(inner.rstrip()) :]
+        if blank and parts[n + step] == inner:
+            parts[n + step] = shown[n + step] = inner.lstrip() if step > 0 else inner.rstrip()
+            inner = parts[n + step]
+        one, other = (inner[:1], outer[-1:]) if step > 0 else (inner[-1:], outer[:1])
+        is_word = other.isalnum() and (raw[0] == "_" or not one.isalnum())
+        is_run = step > 0 and n > 0 and parts[n - 1][0] == _CLOSE and outer[-1:] == raw[0]
+        space = blank or " " * (is_word or is_run)
+        parts[n] = space + part if step > 0 else part + space
+    return "".join(parts)
 
 
 def _restored(text: str, atoms: list[str]) -> str:

@@ -29,7 +29,7 @@ _TAGS = r"(?:<[^<>]*>|\{[^{}]*\}|\s)*"
 _ARROWS = r">{2,3}|(?:&gt;){2,3}"
 _SPEAKER = re.compile(rf"({_TAGS}(?:[-\u2010-\u2015]+[ \t]*(?=[^\s\d-])|(?:{_ARROWS})[ \t]*))(?=\S)")
 """The dash or the arrows at the beginning of a speaker's line, after tags if there are any."""
-_VOICE = re.compile(r"\s*<v[.\s]")
+_VOICE = re.compile(r"<v[.\s]")
 _VERSE = re.compile(rf"{_TAGS}[\u2669-\u266f]")
 _VERSE_END = re.compile(rf"[\u2669-\u266f]{_TAGS}\Z")
 _SOUND = re.compile(rf"{_TAGS}(?:\[[^\[\]()]+\]|\([^\[\]()]+\)){_TAGS}")
@@ -116,7 +116,7 @@ def _speakers(lines: Sequence[str], first: int, last: int) -> list[_Part]:
     """Return the parts of a subtitle; each line with a dash or a voice begins one, and so does each verse of a song."""
     dashes = {n: found[1] for n in range(first, last) if (found := _SPEAKER.match(lines[n]))}
     verses = {n for n in range(first + 1, last) if _VERSE.match(lines[n]) and _VERSE_END.search(lines[n - 1])}
-    voices = {n for n in range(first, last) if _VOICE.match(lines[n])}
+    voices = {n for n in range(first, last) if _VOICE.match(lines[n].lstrip())}
     starts = sorted({first, *dashes, *verses, *voices} - {last}) if first < last else []
     return [_Part(a, b, dashes.get(a, "")) for a, b in pairwise([*starts, last])]
 
