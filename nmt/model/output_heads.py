@@ -11,12 +11,13 @@ import numpy as np
 from nmt.model.batch_pass import BatchPass, Targets, real_positions
 from nmt.model.copying import Copies, copy_loss, source_rows
 from nmt.model.parts.attention_loss import attention_loss
-from nmt.model.risk import risk_loss
 from nmt.rnn.arrays.device_operations import OutputGradients
 from nmt.rnn.profile import operation
 
 if TYPE_CHECKING:
+    from nmt.model.batch_pass import BatchPass, Targets
     from nmt.model.network import Network
+    from nmt.rnn.arrays.device_operations import OutputGradients
 
 
 class PlainHead:
@@ -62,8 +63,6 @@ class PlainHead:
         gradient of h to d_h and add those of the parameters to the target's."""
         device, layer = self.network.device, self.network.output_layer
         into, scale = self._gradients(d_h, how)
-        if into is not None and how.objective.risk is not None:
-            return risk_loss(device, layer, h, into, rows=rows, batch=batch, how=how, scale=scale)
         targets, divergence = batch.tgt_out.reshape(-1)[rows], how.objective.r_drop
         return device.output_loss(h, layer, targets, how.label_smoothing, into, scale, how.threads, divergence)
 
@@ -126,7 +125,7 @@ class AttentionLossHead:
         device, H, target = self._head.network.device, self._head.width, how.target
         scale = 1.0 / (target.tokens if target else 1)
         sums, d_y = device.host(self._head.loss(y, batch, how))
-        found = attention_loss(device, y[..., H:], batch.tgt_lengths, how.objective, scale)
+        found = attention_loss(device, y[..., H:], how.objective, scale)
         sums[1] += found[0]
         if d_y.shape != y.shape:
             return sums, device.xp.concatenate([d_y, found[1]], axis=2)

@@ -11,33 +11,30 @@ import numpy as np
 
 from nmt.config import ModelConfig
 from nmt.errors import ConfigError
-from nmt.model.batch_pass import BatchPass, Targets
+from nmt.model.batch_pass import BatchPass, Objective, Targets
 from nmt.model.copying import check_copying
 from nmt.model.decoders import BlockDecoder, ModelDecoder, loop_obstacle, translation_block
 from nmt.model.edit_actions import EditActions, check_actions
-from nmt.model.factors import SourceFactors
 from nmt.model.forced import ForcedScores, TokenIds, forced_log_probs
 from nmt.model.network import LossStats, Network, Run
-from nmt.model.objective import Objective
 from nmt.model.output_heads import AttentionLossHead, CopyingHead, EditsHead, PlainHead
 from nmt.model.parts.bridge import Bridge
 from nmt.model.parts.cells import decoder_cell, decoder_layers
-from nmt.model.parts.encoder import make_encoder
+from nmt.model.parts.encoder import Encoder
 from nmt.model.parts.padding import pad_sources, positions, rounded_up
-from nmt.model.source_encoder import EncodedRows, Source, SourceEncoder
+from nmt.model.source_encoder import EncodedRows, Source, SourceEncoder, SourceFactors
 from nmt.overriding import override
 from nmt.rnn import tuning
-from nmt.rnn.arrays.workspace import Fresh, Workspace
+from nmt.rnn.arrays.workspace import Workspace
 from nmt.rnn.cell import Param, under
 from nmt.rnn.cells import AttentionProbe
 from nmt.rnn.compiler.keep import Recompute
 from nmt.rnn.cores import default_threads
 from nmt.rnn.device import Device
-from nmt.rnn.profile import operation
 from nmt.rnn.scan.layered import LayeredScan
 from nmt.rnn.scan.scan import Scan
 from nmt.rnn.scan.tape import Tape
-from nmt.special_tokens import EOS_ID, boundary_ids
+from nmt.special_tokens import boundary_ids
 
 States = dict[str, np.ndarray]
 
@@ -87,7 +84,7 @@ class TranslationModel(Network):
         self.copies = config.decoder.copy_source
         self._probes: dict[int, Scan] = {}  # by the source positions that they record
         options = {"dtype": dtype, "compute_dtype": compute_dtype, "recompute": recompute, "device": self.device}
-        self.encoder = make_encoder(config, **options)
+        self.encoder = Encoder(config, **options)
         self._factors: SourceFactors | None = None
         if src_factor_sizes:
             self._factors = SourceFactors(src_vocab_size, src_factor_sizes, config.encoder.factors)
@@ -110,7 +107,7 @@ class TranslationModel(Network):
 
     @override
     def runs(self, T: int, S: int) -> list[Run]:
-        of_encoder, of_decoder = self.encoder.runs(S), self.decoder.runs(T)
+        of_encoder, of_decoder = self.encoder.layers.runs(S), self.decoder.runs(T)
         runs: list[Run] = [(f"encoder.{name}", scan, steps, 1, late) for name, scan, steps, late in of_encoder]
         if self.config.decoder.init_hidden == "bridge":
             runs += [("bridge", scan, 1, 1, 0) for scan in self.bridge.scans.values()]
@@ -120,7 +117,7 @@ class TranslationModel(Network):
         shapes = self._table_shapes()
         if self._factors is not None:
             shapes |= self._factors.params()
-        shapes |= under("encoder", self.encoder.params()) | under("bridge", self.bridge.params())
+        shapes |= under("encoder", self.encoder.layers.params) | under("bridge", self.bridge.params())
         return shapes | under("decoder", self.decoder.params) | self._output_shapes()
 
     @override
@@ -242,26 +239,6 @@ class TranslationModel(Network):
             self._probes[count] = self.step_decoder.around(AttentionProbe(self.decoder.cell, count))
         return self._probes[count]
 
-    def predictions(self, batch: SentencePairs, threads: int | None = None) -> np.ndarray:
-        """Return the most probable word at each position given the previous target words, never a special token,
-        without dropout: int32 [T, B] on the host, arbitrary beyond the lengths."""
-        threads, device = threads or default_threads(), self.device
-        source = self.encode(batch.src, batch.src_lengths, threads)
-        y = self.decoder.forward(
-            self.weights.view("decoder"),
-            self.embed_sequence("tgt", batch.tgt_in, threads, Fresh(device.xp)),
-            source.states,
-            lengths=batch.tgt_lengths,
-            captured={"memory": source.memory},
-            source_lengths=source.lengths,
-            label="decoder",
-            threads=threads,
-        ).y
-        outputs = device.xp.ascontiguousarray(y.reshape(-1, y.shape[-1]))
-        with operation("output layer: best tokens"):
-            best, _ = device.best_tokens(outputs, self.output_layer, EOS_ID + 1, 1, threads)
-        return device.download(best)[:, 0].reshape(batch.tgt_in.shape).astype(np.int32)
-
     def _decoder_states(self, states: States) -> States:
         return {f"cell.{name}": self.device.contiguous(v) for name, v in states.items()}
 
@@ -290,7 +267,7 @@ class TranslationModel(Network):
             final=(),
         )
         sums, d_y = head.loss(result.y, batch, how)
-        tokens = how.objective.tokens(batch.tgt_lengths)
+        tokens = int(batch.tgt_lengths.sum())
         target = how.target
         if target is None or result.tape is None:
             return self._stats(sums, tokens)

@@ -9,7 +9,7 @@ import pytest
 
 from nmt.decode.beam import BeamCell, run
 from nmt.decode.hypotheses import Block
-from nmt.decode.rules import constraints, sampling
+from nmt.decode.rules import constraints, selectors
 from nmt.decode.rules.constraints import Glossary, Progress, advance
 from nmt.decode.rules.options import SearchOptions
 from nmt.decode.rules.score_rules import Rule
@@ -125,20 +125,6 @@ def test_word_reward(reward, penalty):
         )
 
 
-@pytest.mark.parametrize("penalty", ["none", 1.0])
-@pytest.mark.parametrize("reward", [0.7, -0.7])
-def test_a_bounded_word_reward_ends_at_the_expected_length(reward, penalty):
-    lengths = [2.5, 1.0, 40.0]
-    options = SearchOptions(word_reward=reward, expected_lengths=lengths)
-    for n, hypotheses in find(options, penalty=penalty).items():
-        every = everything(plain(n), penalty=penalty)
-        expected = sorted((-score - reward * min(len(ids) + 1, lengths[n]), ids) for ids, score in every)
-        found = [(tuple(h.ids), h.score) for h in hypotheses if h.finished]
-        assert len(found) >= 1
-        for (ids, score), (want, want_ids) in zip(found, expected, strict=False):
-            assert (ids, score) == (want_ids, pytest.approx(-want))
-
-
 BONUS = np.array([0, -0.5, 0, -0.3, -2.0, -0.1, -0.9])
 
 
@@ -203,27 +189,6 @@ def test_constraints_in_a_narrow_beam():
         assert all(has(tuple(h.ids), p) for p in CONSTRAINTS[n])
         if h.finished:
             assert h.log_prob == pytest.approx(true_log_prob(n, h.ids))
-
-
-@pytest.mark.parametrize(
-    ("phrases", "said", "done"),
-    [
-        ([(4, 4, 5)], (4, 4, 4, 5), [0]),
-        ([(4, 5, 4, 6)], (4, 5, 4, 5, 4, 6), [0]),
-        ([(5, 6), (6,)], (5, 6), [0, 1]),
-        ([(4, 5), (5, 6)], (4, 5, 6), [0, 1]),
-        ([(4, 5), (4, 6, 7)], (4, 5), [0]),
-        ([(4, 5), (4, 5)], (4, 5, 9), [0]),
-        ([(4, 5), (4, 5)], (4, 5, 4, 5), [0, 1]),
-    ],
-)
-def test_phrases_are_seen_where_they_stand(phrases, said, done):
-    progress = Progress(tuple(phrases))
-    for token in said:
-        assert token == 9 or token in progress.next_tokens()
-        progress = progress.after(token)
-    assert sorted(progress.done) == done
-    assert progress.met == sum(len(phrases[n]) for n in done)
 
 
 def test_progress_agrees_with_a_search_in_the_tokens_said():
@@ -336,9 +301,9 @@ def test_the_numbers_of_samples_are_hashes_of_seed_source_sample_and_step(monkey
         x = (x ^ x >> 27) * 0x94D049BB133111EB % 2**64
         return x ^ x >> 31
 
-    drawn, draw = [], sampling.draw_tokens
+    drawn, draw = [], selectors.draw_tokens
     monkeypatch.setattr(
-        sampling,
+        selectors,
         "draw_tokens",
         lambda rows, uniforms, **more: (drawn.append(uniforms), draw(rows, uniforms, **more))[1],
     )

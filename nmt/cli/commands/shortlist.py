@@ -15,7 +15,7 @@ from nmt.cli.lines.streams import check_apart, in_step, say, tell, telling_notic
 from nmt.cli.options.command import Command, FiniteRange, cells_option, compute_dtype_option, threads_option
 from nmt.cli.options.path_types import InputPath, reads
 from nmt.errors import CheckpointError, DataError
-from nmt.system.lines import chunks, open_lines
+from nmt.system.lines import chunks
 from nmt.system.paths import is_folder
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def shortlist(model_dir: str, **options: Any) -> None:
     from nmt.inference.pipeline import check_no_factors
     from nmt.inference.shortlist_learning import ShortlistLearner, candidates_together, count_misses
     from nmt.inference.translator import Translator
-    from nmt.storage.model_folder import LENGTHS_NAME, SHORTLIST_NAME, subwords_digest
+    from nmt.storage.model_folder import SHORTLIST_NAME, subwords_digest
     from nmt.storage.shortlist_file import save_shortlist
 
     for one, other in (("src", "tgt"), ("dev_src", "dev_tgt")):
@@ -101,7 +101,7 @@ def shortlist(model_dir: str, **options: Any) -> None:
     _tell_doubts(translator, options)
     check_no_factors(translator, "nmt-shortlist")
     learner = ShortlistLearner(translator.src_subwords.vocab_size, translator.tgt_subwords.vocab_size)
-    lengths = _learn(translator, learner, options)
+    _learn(translator, learner, options)
     texts = _held_out(translator, options)
     kept = {name: options[name] for name in ("per_source", "mass", "frequent")}
     if kept["frequent"] is None:
@@ -117,8 +117,6 @@ def shortlist(model_dir: str, **options: Any) -> None:
     }
     _check_misses(folder / SHORTLIST_NAME, misses["translation"].rate, options)
     save_shortlist(folder / SHORTLIST_NAME, found, content)
-    if translator.lengths is None:
-        _save_lengths(folder / LENGTHS_NAME, lengths)
     size = translator.config.decoding.batch_size
     means = {"a sentence": misses["reference"].candidates}
     means[f"{size} sentences together"] = candidates_together(found, texts["source"], size)
@@ -143,13 +141,11 @@ def _tell_doubts(translator: Translator, options: dict[str, Any]) -> None:
         tell_doubts(langs_of(translator.config.data), named)
 
 
-def _learn(translator: Translator, learner: ShortlistLearner, options: dict[str, Any]) -> tuple[list[int], list[int]]:
-    """Run the model on the training text, and on its own translations of the first lines; return the subwords of each
-    line on both sides."""
+def _learn(translator: Translator, learner: ShortlistLearner, options: dict[str, Any]) -> None:
+    """Run the model on the training text, and on its own translations of the first lines."""
     from nmt.cli.lines.meter import Meter
     from nmt.inference.shortlist_learning import learn_from, translated
 
-    lengths: tuple[list[int], list[int]] = ([], [])
     left = options["translated"]
     with contextlib.closing(Meter("learnt from")) as meter:
         for sources, targets in _pairs(translator, "train", options["src"], options["tgt"], options["pairs"]):
@@ -157,10 +153,7 @@ def _learn(translator: Translator, learner: ShortlistLearner, options: dict[str,
             own = sources[:left]
             left -= len(own)
             learn_from(translator, learner, own, translated(translator, own))
-            for kept, rows in zip(lengths, (sources, targets), strict=True):
-                kept += [len(row) for row in rows]
             meter.add(len(sources))
-    return lengths
 
 
 def _held_out(translator: Translator, options: dict[str, Any]) -> dict[str, list[list[int]]]:
@@ -200,6 +193,7 @@ def _pairs(
 ) -> Iterator[Ids]:
     """Yield at most `most` pairs of ids from two files, or else from the config's `part`, read in chunks, without the
     pairs that training skips."""
+    from nmt.data.corpora.sources import side_lines
     from nmt.inference.pipeline import source_ids, target_ids
     from nmt.inference.translation import CUT
 
@@ -208,7 +202,9 @@ def _pairs(
     check_apart({}, {"--src": src, "--tgt": tgt})
     done = 0
     with telling_notices(src) as notices:
-        for chunk in chunks(islice(in_step(open_lines(src), {tgt: open_lines(tgt)}), most), _CHUNK):
+        langs = data.src.lang, data.tgt.lang
+        pairs = in_step(side_lines(src, 0, langs), {tgt: side_lines(tgt, 1, langs)})
+        for chunk in chunks(islice(pairs, most), _CHUNK):
             cut: set[int] = set()
             sources = source_ids(translator, [line for line, _ in chunk], cut)
             for place in sorted(cut):
@@ -235,15 +231,3 @@ def _files(data: DataConfig, part: str, src: str | None, tgt: str | None) -> tup
         options = "--src and --tgt" if part == "train" else "--dev-src and --dev-tgt"
         raise DataError(f"data.{part}: must be one pair of text files, got {name_of(corpora)}; give {options}")
     return parts[0].files[0], parts[0].files[-1]
-
-
-def _save_lengths(path: Path, lengths: tuple[list[int], list[int]]) -> None:
-    """Fit the model of translation lengths to source and target lengths, and save it. Raises DataError without
-    lines."""
-    import numpy as np
-
-    from nmt.storage.length_model import LengthModel, save_length_model
-
-    if not lengths[0]:
-        raise DataError(f"{path}: must be learnt from at least one pair of lines, got none; give --src and --tgt")
-    save_length_model(path, LengthModel.learn(np.array(lengths[0]), np.array(lengths[1])))

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.train.distributed.ranks import Ranks
     from nmt.train.run.trainer import TrainingResult
-    from nmt.train.tasks.plain_texts import Texts
+    from nmt.train.tasks.named_texts import Texts
 
 
-@click.command(cls=Command, functions=50, context_settings={"show_default": True})
-@click.argument("inputs", metavar="CONFIG.yaml | SRC TGT | PAIRS.tsv", nargs=-1, required=True, type=InputPath())
+@click.command(cls=Command, context_settings={"show_default": True})
+@click.argument("inputs", metavar="CONFIG.yaml | SRC TGT | TABLE", nargs=-1, required=True, type=InputPath())
 @writes(
     "-o",
     "--output",
@@ -52,6 +52,21 @@ if TYPE_CHECKING:
     "-t", "--tgt-lang", metavar="CODE", show_default="by the names of the files", help="Language of the target."
 )
 @click.option(
+    "--columns",
+    metavar="SRC,TGT",
+    show_default="found by headings and texts",
+    help="Columns of a table: numbers from 1, headings, or fields such as lx,ge.",
+)
+@click.option(
+    "--header",
+    type=click.Choice(["yes", "no"]),
+    show_default="found by its words",
+    help="Whether the first row of a table has headings, which are left out.",
+)
+@click.option(
+    "--sheet", metavar="NAME", show_default="the only one with cells", help="Sheet of a workbook (.xlsx, .ods)."
+)
+@click.option(
     "--set",
     "overrides",
     metavar="KEY.PATH=VALUE",
@@ -61,13 +76,6 @@ if TYPE_CHECKING:
 @threads_option()
 @device_option()
 @click.option("--seed", type=WholeSetting("seed", 0), show_default="seed of the config, or 42", help="Random seed.")
-@click.option(
-    "--seeds",
-    type=click.IntRange(min=1),
-    metavar="N",
-    show_default=False,
-    help="Train N times with consecutive seeds, in subfolders of model_dir; print mean and deviation.",
-)
 @click.option(
     "--preset",
     type=Setting("preset", "NAME"),
@@ -101,16 +109,6 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Do not train: check all texts and print the problems found; exit code 1 if training cannot work.",
 )
-@click.option(
-    "--check-resume",
-    "resume_updates",
-    type=click.IntRange(min=1),
-    is_flag=False,
-    flag_value=5,
-    metavar="[N]",
-    show_default=False,
-    help="Train 2 N updates (N: 5) in a temporary folder, with and without a break; exit code 1 if any bit differs.",
-)
 @click.option("--json", "as_json", is_flag=True, help="With --check-data: print JSON.")
 def train(
     inputs: tuple[str, ...],
@@ -118,49 +116,51 @@ def train(
     dev: tuple[str, ...],
     src_lang: str | None,
     tgt_lang: str | None,
+    columns: str | None,
+    header: str | None,
+    sheet: str | None,
     overrides: tuple[str, ...],
     threads: int | None,
     device: str | None,
     seed: int | None,
-    seeds: int | None,
     preset: str | None,
     budget: str | None,
     profile_updates: int | None,
     plan: bool,
     show_config: bool,
     check_data: bool,
-    resume_updates: int | None,
     as_json: bool,
 ) -> None:
     """Train a translation model or a language model.
 
     CONFIG.yaml contains settings (configs/reference.yaml). The model is written to the
-    folder given by model_dir. Without a config, SRC and TGT are two text files with one sentence per line (or PAIRS.tsv
-    a table: .tsv, .jsonl, .parquet): the preset and the validation text are chosen and reported, and all settings are
+    folder given by model_dir. Without a config, SRC and TGT are two text files with one sentence per line, or two books
+    in USFM, and TABLE has pairs: .tsv, .csv, .xlsx, .ods, .jsonl, .parquet, .tmx, .lift, .flextext, .sfm. Columns,
+    headings, languages, the preset and the validation text are found or chosen and reported, and all settings are
     written to DIR/config.yaml, which can be edited and trained again. Run the same command again to resume an
     interrupted run. Ctrl-C or SIGTERM finishes the current update, saves and exits (130, 143); a second one exits at
     once. Progress goes to standard error, and in more detail to train.log and metrics.jsonl in the folder; results go
-    to standard output. --seeds runs nmt-sweep over seeds only. --plan, --profile, --show-config, --check-data and
-    --check-resume write nothing into model_dir but the validation text held out of SRC and TGT.
+    to standard output. --plan, --profile, --show-config and --check-data
+    write nothing into model_dir but the validation text held out of SRC and TGT.
 
     \b
     Examples:
         nmt-train train.en train.de -o runs/en-de
         nmt-train words.tsv -s ka -t ipa -o runs/words --budget 10m
+        nmt-train stories.xlsx --columns 2,3 -s chr -t en -o runs/stories
         nmt-train configs/quickstart.yaml --set training.max_minutes=10 --threads 2
         nmt-train texts.yaml --preset captions --show-config
         nmt-train configs/quickstart.yaml --plan
         mpiexec -n 8 nmt-train configs/quickstart.yaml --threads 1
         nmt-train configs/quickstart.yaml --check-data
-        nmt-train configs/quickstart.yaml --check-resume
         nmt-train configs/quickstart.yaml --budget 10m
         nmt-train configs/quickstart.yaml --profile 50 --set training.batch_size=8192
     """
     tries = plan or profile_updates is not None
     if as_json and not check_data:
         raise click.UsageError("--json goes with --check-data.")
-    given = {"--seeds": seeds is not None, "--budget": budget is not None, "--show-config": show_config}
-    given |= {"--check-resume": resume_updates is not None, "--check-data": check_data, "--plan or --profile": tries}
+    given = {"--budget": budget is not None, "--show-config": show_config}
+    given |= {"--check-data": check_data, "--plan or --profile": tries}
     from nmt.config import dump_config, load_config
     from nmt.system.heap import keep_little
     from nmt.train.checkpoints.start import with_model_of_start
@@ -168,11 +168,9 @@ def train(
     from nmt.train.planning.budget import seconds_of
 
     keep_little()
-    texts = texts_of(inputs, folder, dev, (src_lang, tgt_lang))
+    texts = texts_of(inputs, folder, dev, (src_lang, tgt_lang), (columns, header, sheet))
     if budget is not None:
         seconds_of(budget)  # raises before anything is read
-    if texts is not None and seeds is not None:
-        raise click.UsageError("--seeds needs a config: --show-config prints one for these texts.")
     own: dict[str, str | int | None] = {"seed": seed}
     # As JSON, since a language (no) or a folder may be named like another YAML value.
     named = {"data.src.lang": src_lang, "data.tgt.lang": tgt_lang, "model_dir": folder if texts is None else None}
@@ -190,16 +188,11 @@ def train(
             from nmt.train.run.training import config_of_texts
 
             config = config_of_texts(*texts, preset, notify, ranks, changes=overrides, write=not show_config)
-        if seeds is None:
-            config = with_model_of_start(config)
-        if seeds is not None:
-            _train_seeds(inputs[0], overrides, seeds, threads, device)
-        elif show_config:
+        config = with_model_of_start(config)
+        if show_config:
             click.echo(dump_config(config), nl=False)
         elif check_data:
             _check_data(config, as_json)
-        elif resume_updates is not None:
-            _check_resume(config, resume_updates, threads, device)
         elif tries:
             _try(config, threads, device, profile_updates, plan)
         else:
@@ -211,13 +204,16 @@ def texts_of(
     folder: str | None,
     dev: tuple[str, ...],
     langs: tuple[str | None, str | None] = (None, None),
+    table: tuple[str | None, str | None, str | None] = (None, None, None),
 ) -> tuple[Texts, Texts | None, Path] | None:
     """Return training text, validation text (None: hold some out) and model folder, or None if `inputs` is a config.
-    `langs`: the codes that options give, None for others; a single name may then be the prefix of two files.
+    `langs`: the codes that options give, None for others; a single name may then be the prefix of two files. `table`:
+    the options --columns, --header and --sheet.
 
     Raises UsageError if the arguments do not belong together.
     """
     from nmt.data.corpora.sources import format_of
+    from nmt.data.tables.readers import ENDINGS
 
     for one in inputs:
         if _SETTING.match(one) and not exists(Path(one)):
@@ -230,9 +226,11 @@ def texts_of(
         ending = without_packing(inputs[0]).suffix
         if without_packing(inputs[0]) != Path(inputs[0]) or ending not in (".yaml", ".yml", ".json", ""):
             raise click.UsageError(
-                f"one file must be settings (CONFIG.yaml) or a table (.tsv, .jsonl, .parquet), got {shown(inputs[0])}; "
-                "give the files of SRC and TGT, or save pairs as a table with tabs, NAME.tsv."
+                f"one file must be settings (CONFIG.yaml) or a table ({' '.join(ENDINGS)}), got {shown(inputs[0])}; "
+                "give the files of SRC and TGT, or name a table by its kind: NAME.tsv has tabs, NAME.sfm markers."
             )
+        if table != (None, None, None):
+            raise click.UsageError("--columns, --header and --sheet go with a table; a config has them in data.train.")
         return None
     if len(inputs) > 2 or len(dev) > 2:
         twice = "; give --dev twice, once for each file" if len(inputs) > 2 and len(dev) == 1 else ""
@@ -243,9 +241,18 @@ def texts_of(
         raise click.UsageError(f"--dev must be given twice with SRC TGT, for source and target, got {shown(dev[0])}.")
     if folder is None:
         raise click.UsageError("-o DIR, a folder for the model, must be given with SRC TGT or a table.")
-    from nmt.train.tasks.plain_texts import Texts
+    from nmt.train.tasks.named_texts import Texts
 
-    return Texts(inputs), Texts(dev) if dev else None, Path(folder)
+    columns, header, sheet = table
+    given = () if columns is None else tuple(int(one) if one.isdigit() else one for one in columns.split(","))
+    if columns is not None and (len(given) != 2 or "" in given or 0 in given):
+        raise click.UsageError(f"--columns must be SRC,TGT, two numbers from 1 or names, got {columns}.")
+    own = None if header is None else header == "yes"
+    train, held = (
+        Texts(files, columns=(given[0], given[1]) if given else (None, None), header=own, sheet=sheet)
+        for files in (inputs, dev)
+    )
+    return train, held if dev else None, Path(folder)
 
 
 _SETTING = re.compile(r"\+{0,2}[a-z_]+(\.[a-z_]+)*=")
@@ -303,20 +310,6 @@ def _tell(result: TrainingResult) -> None:
         say(f"test\t{score.name}\t{score.score:.2f}\t{score.signature}")
 
 
-def _train_seeds(
-    config_file: str, overrides: tuple[str, ...], seeds: int, threads: int | None, device: str | None
-) -> None:
-    """Train with several seeds, one after another, and print the results."""
-    from nmt.cli.lines.sweeps import run_sweep
-    from nmt.train.sweep import plan
-
-    folder, jobs = plan(config_file, overrides, [], seeds, None)
-    options = [word for text in overrides for word in ("--set", text)]
-    options += [] if threads is None else ["--threads", str(threads)]
-    options += [] if device is None else ["--device", device]
-    run_sweep(config_file, folder, jobs, options, processes=1)
-
-
 def _check_data(config: Config, as_json: bool) -> None:
     """Print the problems found in the texts. Exits with code 1 if training cannot work with them."""
     from nmt.cli.lines.meter import showing
@@ -327,13 +320,6 @@ def _check_data(config: Config, as_json: bool) -> None:
     say(json.dumps(found.to_dict(), indent=2, ensure_ascii=False) if as_json else found.page())
     if found.errors:
         sys.exit(1)
-
-
-def _check_resume(config: Config, updates: int, threads: int | None, device: str | None) -> None:
-    """Print what is bit-identical with and without an interruption."""
-    from nmt.train.run.resume_check import check_resume
-
-    say(f"same\t{check_resume(config, updates, threads=threads, device=device, notify=tell)}")
 
 
 def _try(config: Config, threads: int | None, device: str | None, profile_updates: int | None, plan: bool) -> None:
