@@ -274,6 +274,8 @@ def test_text_without_letters_is_copied(text):
 @pytest.mark.parametrize("mark", ["- ", "* ", "  • ", "1) ", "a) ", "(b) ", "iv) ", "（1）", "一、"])
 def test_marks_of_a_list_stay(mark):
     assert translated(f"{mark}one two\n{mark}three", order=backward) == f"{mark}TWO ONE\n{mark}THREE"
+    text = mark + "{% if x %}one two{% endif %}"
+    assert translated(text, order=backward, change=str.upper) == text.replace("one two", "TWO ONE")
 
 
 @pytest.mark.parametrize(
