@@ -282,7 +282,8 @@ def wraps(pieces: Sequence[str]) -> set[int]:
         before, after = pieces[n - 1].rstrip(" "), pieces[n + 1].lstrip(" ")
         is_inside = before[-1:].isalnum() or before[-1:] in _WITHIN
         room = len(before) + 1 + len(after.split(" ", 1)[0])
-        if pieces[n] in ("\n", "\r\n") and before and is_inside and after[:1].islower() and room > longest:
+        has_begun = n - 2 in found or not before.lstrip(" ")[:1].islower()  # no corpus in small letters
+        if pieces[n] in ("\n", "\r\n") and has_begun and is_inside and after[:1].islower() and room > longest:
             found.add(n)
     return found
 
