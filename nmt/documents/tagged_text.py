@@ -246,14 +246,15 @@ def plain_passage(text: str, splitter: Splitter | None = None) -> Passage:
 def _with_lines(tokens: Iterable[Token]) -> Iterator[Token]:
     """Yield the tokens, texts of lines divided at line breaks and tabs, and behind marks of lists."""
     syntax: Syntax = ""
+    former = "wall"
     for token in tokens:
-        is_lines = token.is_lines and token.kind == "text"
-        is_plain = token.name == token.raw
-        pieces = (LINES if is_plain else _LINES).split(token.raw) if is_lines else [token.raw]
+        begins, former = former == "wall", token.kind
         syntax = token.syntax if token.kind == "wall" else syntax
-        if len(pieces) == 1:
+        if not token.is_lines or token.kind != "text" or token.name not in ("", token.raw):
             yield token
             continue
+        is_plain = token.name == token.raw
+        pieces = (LINES if is_plain else _LINES).split(token.raw)
         within = wraps(pieces)
         for n in within:  # the white space around the line break is part of it
             before, after = pieces[n - 1].rstrip(" "), pieces[n + 1].lstrip(" ")
@@ -265,7 +266,7 @@ def _with_lines(tokens: Iterable[Token]) -> Iterator[Token]:
             elif n % 2:
                 yield Token("wall", piece, syntax=syntax)
             elif piece:
-                item = ITEM.match(piece) if n - 1 not in within else None
+                item = ITEM.match(piece) if n - 1 not in within and (n or begins) else None
                 if item:
                     yield Token("wall", item[0], syntax=syntax)
                     piece = piece[item.end() :]
@@ -281,7 +282,8 @@ def wraps(pieces: Sequence[str]) -> set[int]:
         before, after = pieces[n - 1].rstrip(" "), pieces[n + 1].lstrip(" ")
         is_inside = before[-1:].isalnum() or before[-1:] in _WITHIN
         room = len(before) + 1 + len(after.split(" ", 1)[0])
-        if pieces[n] in ("\n", "\r\n") and before and is_inside and after[:1].islower() and room > longest:
+        has_begun = n - 2 in found or not before.lstrip(" ")[:1].islower()  # no corpus in small letters
+        if pieces[n] in ("\n", "\r\n") and has_begun and is_inside and after[:1].islower() and room > longest:
             found.add(n)
     return found
 

@@ -268,6 +268,7 @@ def test_time_grows_in_line(piece):
     [
         ("> [!NOTE]\n> one two\n> three\n", "> [!NOTE]\n> THREE TWO ONE\n"),
         ("> [!tip]- one two\n> three\n", "> [!tip]- TWO ONE\n> THREE\n"),
+        ("> **one two**\n> three four\n", "> **TWO ONE**\n> FOUR THREE\n"),
         ('!!! note "one two"\n    three four\n    five\n\n    six `x`\n\n        code\n\nend it\n',
          '!!! note "TWO ONE"\n    FIVE FOUR THREE\n\n    SIX `x`\n\n        code\n\nIT END\n'),
         ("??? tip\n\n    one two\n\n    !!! note\n        three four\n", "??? tip\n\n    TWO ONE\n\n    !!! note\n        FOUR THREE\n"),

@@ -275,6 +275,8 @@ def test_text_without_letters_is_copied(text):
 @pytest.mark.parametrize("mark", ["- ", "* ", "  • ", "1) ", "a) ", "(b) ", "iv) ", "（1）", "一、"])
 def test_marks_of_a_list_stay(mark):
     assert translated(f"{mark}one two\n{mark}three", order=backward) == f"{mark}TWO ONE\n{mark}THREE"
+    text = mark + "{% if x %}one two{% endif %}"
+    assert translated(text, order=backward, change=str.upper) == text.replace("one two", "TWO ONE")
 
 
 @pytest.mark.parametrize(
@@ -299,12 +301,16 @@ def test_sentences_are_apart_as_the_script_of_the_translation_writes_them(source
 
 def test_a_sentence_that_is_wrapped_is_one():
     """Each line was translated by itself."""
-    long = "this is a sentence that somebody has wrapped,\n  so that it goes over two lines.\n"
+    long = "This is a sentence that somebody has wrapped,\n  so that it goes over two lines.\n"
     read = long[:-1].replace("\n  ", " ")
     text = f"one\n{long}- Two\n* three\n"
     assert [one.asked for one in read_passage(text).sentences] == ["one", read, "Two", "three"]
-    assert read_passage(text).source == text and translated(text).startswith("ONE\nTHIS IS")
-    for other in (long.replace("so", "So"), "apples\npears and nuts of the garden of my uncle in the north"):
+    assert read_passage(text).source == text and translated(text).startswith("ONE\ntHIS IS")
+    for other in (
+        long.replace("so", "So"),
+        long.lower(),
+        "apples\npears and nuts of the garden of my uncle in the north",
+    ):
         assert [one.asked for one in read_passage(other).sentences] == [one.strip() for one in other.splitlines()]
 
 

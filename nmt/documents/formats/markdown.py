@@ -59,6 +59,8 @@ _PICTURE = rf"(?:\[!\[[^\[\]]*+\]{_TARGET}\]{_TARGET}|!\[[^\[\]]*+\]{_TARGET})"
 _LINK = rf"\[[^\[\]]*+\]{_TARGET}"
 _ROW = re.compile(rf"(?:{_PICTURE}[ \t]*+)++|{_LINK}(?:[ \t]*+[|\u00b7\u2022][ \t]*+{_LINK})++")
 """A line of pictures, such as badges, or of links."""
+_HEADLINE = re.compile(r"(\*\*|__)(?! )[^*_]{1,40}+\1:?")
+"""The first line of a paragraph as its headline, such as `**Note**`."""
 _CELLS = ("th_open", "td_open")
 _EMPTY = re.compile(r"\x02(\d+)\x03\x04(\d+)\x03")
 _MARK = re.compile(r"[\x02\x04](\d+)\x03")
@@ -171,7 +173,7 @@ def _groups(pieces: list[str]) -> Iterator[tuple[int, int, int]]:
         found = _LINE_START.match(piece)
         if found:
             starts[n] = found.end()
-        if _ROW.fullmatch(piece) or (found and found[1]):
+        if _ROW.fullmatch(piece) or (found and found[1]) or (n == 0 and _HEADLINE.fullmatch(piece)):
             starts.setdefault(n, 0)
             starts.setdefault(n + 1, 0)
     starts.pop(len(pieces), None)
