@@ -31,7 +31,7 @@ RUN_ELSEWHERE = {
     "docs/add-a-setting.md": "tests/test_docs.py::test_code_that_the_page_of_settings_shows_stands_where_it_says",
     "docs/compiler.md": "tests/test_docs.py::test_the_compiler_as_its_page_shows_it",
     "docs/python.md": "tests/test_page_examples.py::test_the_page_of_python",
-    "docs/many-machines.md": "tests/test_many_machines.py::test_the_lines_of_an_engine",
+    "docs/many-machines.md": "tests/test_many_machines.py::test_the_function_for_engines",
     "docs/operators.md": "tests/test_docs.py::test_operators_as_their_page_says",
     "docs/pytorch.md": "tests/torch/test_own_cells.py::test_the_page_of_pytorch",
     "docs/recurrences.md": "tests/test_docs.py::test_the_cell_of_the_page_of_recurrences",

@@ -119,9 +119,6 @@ class TranslationModel:
     def gradient_group(self) -> dict[str, np.ndarray]:
         return {name: np.zeros_like(param) for name, param in self.params.items()}
 
-    def touched_rows(self, batches: Any) -> dict[str, np.ndarray]:
-        return {}
-
     def loss(self, batch: Any, threads: int) -> LossStats:
         return self._pass(batch, np.ones(batch.src.shape, dtype=bool))[0]
 

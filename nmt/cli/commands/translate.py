@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nmt.batch import Rows, translate_rows
 from nmt.cli.lines.corpora import FORMATS as TABLE_FORMATS
 from nmt.cli.lines.corpora import Shard, Work, check_no_models, is_corpus, translate_all
 from nmt.cli.lines.formats import FORMATS, alignment_line, output_of, soft_alignment_line, write_plot
@@ -27,6 +26,7 @@ from nmt.cli.options.search_options import (
     tell_needs,
     tell_unused,
 )
+from nmt.inference.rows import Rows, translate_rows
 from nmt.search_settings import Place, usable
 from nmt.system.lines import Lines, chunks, open_lines, source_name
 from nmt.system.notices import Notices

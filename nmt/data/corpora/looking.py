@@ -69,7 +69,7 @@ class Look:
     """The findings of a look at a table. heading: The number of the row with headings, which is skipped with all above
     it; 0 for none. columns: All columns. chosen: Those of source and target, None if the user must choose. langs: Codes
     for these, None where nothing says one. why: The reason for the choice. kinds: For records, the pairs of columns
-    that translate one another, and their number in the first records."""
+    that translate one another, with their number in the first records."""
 
     heading: int
     columns: tuple[ColumnFacts, ...]
@@ -103,7 +103,7 @@ def look(
     header: bool | None = None,
     sheet: str | None = None,
 ) -> Look:
-    """Return the findings of a look at the first rows of a table, one of `readers.GRIDS` or `readers.RECORDS`.
+    """Return what the first rows of a table say, a grid or records (`readers.GRIDS`, `readers.RECORDS`).
 
     langs: Codes of the sides, as far as they are known; of one side for a text of one language. columns: Their columns,
     numbers or headings, as far as they are named. header: Whether the first row has headings; None finds out.

@@ -15,7 +15,6 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from nmt.config.presets import OF_WORDS
-from nmt.config.yaml_text import format_yaml
 from nmt.data.alignment.edits import MOST_SYMBOLS, gain_of_edits
 from nmt.data.corpora.looking import columns_advice
 from nmt.data.corpora.sources import format_of, name_of
@@ -25,7 +24,7 @@ from nmt.system.files import write_bytes
 from nmt.system.notices import tell_nobody
 from nmt.system.paths import exists
 from nmt.train.tasks.named_texts import Texts
-from nmt.train.tasks.prepare import SWEEP_NAME, check_own, check_replaceable, open_folder
+from nmt.train.tasks.prepare import check_own, open_folder
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -117,14 +116,6 @@ class Chosen:
             files = f"{self.files[0]} and {self.files[1]}"
             tell(f"no --dev: {len(self.held_out):,} pairs held out for validation, in {files}, kept for the training")
 
-    def write_for_sweep(self, folder: Path, tell: Callable[[str], None]) -> str:
-        """Write the settings and the held-out text into the folder of a sweep; return the settings' file."""
-        self.write(tell)
-        os.close(open_folder(folder))
-        check_replaceable(file := folder / SWEEP_NAME)
-        write_bytes(file, format_yaml(self.values).encode())
-        return str(file)
-
 
 def settings_of(
     train: Texts,
@@ -169,12 +160,7 @@ def settings_of(
         survey = _survey(train.pairs(langs), Random(0), train.features is not None)
     if chooses and survey is not None:
         preset = survey.preset
-        kind = "single words" if preset in OF_WORDS else "sentences"
-        if train.features is not None:
-            kind += f" with features in column {train.features}"
-        if preset == "edits":
-            kind += ", whose targets are edits of the sources"
-        tell(f"{survey.pairs:,} pairs of {kind}: preset {preset}; --preset chooses another")
+        tell(_reason(survey, train.features))
     held_out = _held_out(train, survey) if holds_out and survey is not None else None
     if write and validation is not None:
         tell(f"validation text: {named}")
@@ -185,6 +171,16 @@ def settings_of(
         for side, theirs in zip(("src", "tgt"), (start.data.src, start.data.tgt), strict=True):
             sections["data"][side]["max_length"] = theirs.max_length
     return Chosen(values | sections, files, held_out)
+
+
+def _reason(survey: Survey, features: int | None) -> str:
+    """Return a line that says which preset a text has, and why."""
+    kind = "single words" if survey.preset in OF_WORDS else "sentences"
+    if features is not None:
+        kind += f" with features in column {features}"
+    if survey.preset == "edits":
+        kind += ", whose targets are edits of the sources"
+    return f"{survey.pairs:,} pairs of {kind}: preset {survey.preset}; --preset chooses another"
 
 
 def _of_held_out(folder: Path) -> dict[str, Any]:
