@@ -16,7 +16,7 @@ FILES = sorted(path for path in ROOT.rglob("*.py") if path.relative_to(ROOT).par
 RIDDLES = re.compile(r"(?:What|Who|Where|Which|How|Of|The same)\b|See `")
 COINED = re.compile(r"\b(?:look_away|begin_meetings|SELFISH_LOOKS|PATIENT_LOOKS|arrived?\()\b")
 
-FOLDERS = ("nmt", "benchmarks", "configs", "data_scripts", "deploy", "docs", "recipes")
+FOLDERS = ("nmt", "benchmarks", "configs", "data_scripts", "deploy", "docs", "recipes", "results")
 KINDS = (".py", ".md", ".yaml", ".toml", ".service")
 # The front page and the first steps have a style of their own.
 EXEMPT = {"README.md", "docs/start.md"}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 _STACK = "write layers by rnn_type, such as mamba or rwkv7, with residual: true"
-_DESCRIBED = "describe its tensors in a YAML file, as docs/import.md shows, and import that"
+_DESCRIBED = "describe its tensors in a YAML file, as docs/migration.md shows, and import that"
 
 REMOVED: dict[str, str] = {
     "model.decoder.stack": _STACK,

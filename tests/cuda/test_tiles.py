@@ -96,7 +96,7 @@ def test_usual_layers_have_a_division_on_an_h100(gates, hidden, batch):
 
 
 def test_weights_lie_in_shared_memory_where_that_was_faster_or_registers_do_not_suffice():
-    """As measured on an H100 (docs/gpu.md)."""
+    """As measured on an H100 (results/gpu.md)."""
 
     def shared(hidden, rows, exact, gates=4):
         tiles = [choose_tile(hidden, gates, rows, 132, (9, 0), backward=back, exact=exact) for back in (False, True)]
@@ -109,9 +109,9 @@ def test_weights_lie_in_shared_memory_where_that_was_faster_or_registers_do_not_
 
 
 def timed():
-    """The tables of docs/gpu.md of both places of weights: cell, float32 products, hidden size, rows, whether back;
+    """The tables of results/gpu.md of both places of weights: cell, float32 products, hidden size, rows, whether back;
     microseconds of registers and of shared memory, and whether the slower one is marked as what is chosen."""
-    text = (Path(__file__).parents[2] / "docs" / "gpu.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[2] / "results" / "gpu.md").read_text(encoding="utf-8")
     for match in re.finditer(r"^\| (LSTM|GRU) (\d+), (\d+)(, float32)? ((?:\| [^|]+ ){4})\|$", text, re.MULTILINE):
         cell, hidden, rows, exact, cells = match.groups()
         cells = cells.strip("| ").split(" | ")
