@@ -143,7 +143,8 @@ def test_constraints_reach_the_search_as_subwords(translator: Translator, monkey
 
 def test_phrases_of_a_glossary_stand_in_the_sentence_as_words(translator: Translator) -> None:
     glossary = [("W1 w2", "a"), ("w1", "b"), ("w", "c"), ("w2 w1", "d")]
-    assert phrases_for(translator, "w0 W1  w2", glossary) == ["a", "b"]
+    assert phrases_for(translator, "w0 W1  w2 w1", glossary) == ["a", "b"]
+    assert phrases_for(translator, "w0 W1  w2", glossary) == ["a"]  # the longest term that occurs
 
 
 def test_a_setting_that_is_none_is_a_mistake(translator: Translator) -> None:

@@ -217,7 +217,7 @@ ENTITIES = '<!DOCTYPE a [<!ENTITY b "cc"><!ENTITY d "&b;&b;">]><a>&d;</a>'
         ("epub", packed("epub", "<br/>" * 2000), "at most 1,500 elements"),
         ("epub", packed("epub", "x" * 70_000), "at most 60,000 bytes of text"),
         ("odp", packed("odp", "", [("Pictures/a", b"0" * 300_000)]), "unpack to at most 200,000 bytes"),
-        ("epub", zipped("epub", {"META-INF/container.xml": "", "a.xhtml": b"\xff\xfe"}), "a.xhtml: line 1 must be UTF-8"),
+        ("epub", zipped("epub", {"META-INF/container.xml": "", "a.xhtml": b"\xff\xfe"}), "a.xhtml: must be UTF-8, got text that looks like UTF-16"),
     ],
 )  # fmt: skip
 def test_damaged_and_hostile_packages_are_a_line(form, content, said):

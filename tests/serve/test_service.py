@@ -142,8 +142,8 @@ def test_long_texts_are_looked_at_beside_the_loop(monkeypatch):
     """Found by the benchmark: a document of 5,000 lines kept everybody waiting for a third of a second."""
     service = service_of(served("a"))
     looks = []
-    find = passage.placeholders_of
-    monkeypatch.setattr(passage, "placeholders_of", lambda text: looks.append(text) or find(text))
+    find = passage.scanned
+    monkeypatch.setattr(passage, "scanned", lambda text: looks.append(text) or find(text))
 
     async def translate(count):
         texts = [f"x {n}" for n in range(count)]
