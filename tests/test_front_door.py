@@ -46,10 +46,6 @@ def test_messages_that_are_explained_are_those_of_the_code():
     assert "is not a setting" in texts and "; did you mean {}?" in texts
 
 
-JOEYNMT = "## Settings of JoeyNMT"
-"""A section that begins its rows with names of JoeyNMT."""
-
-
 def test_the_migration_page_names_settings_and_options_that_exist():
     schema = config_schema()
     known = set(schema_paths(schema, schema)) | options_of("translate") | options_of("evaluate")
