@@ -11,9 +11,7 @@ RESULTS = sorted(path for path in ROOT.glob("results/*.md") if path.name != "REA
 # Written by `make docs`, and the history.
 APART = {"docs/commands.md", "docs/settings.md", "docs/names.md", "CHANGELOG.md"}
 GUIDES = sorted(
-    path
-    for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
-    if path.relative_to(ROOT).as_posix() not in APART
+    path for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")] if path.relative_to(ROOT).as_posix() not in APART
 )
 with (ROOT / "results" / "facts.tsv").open(encoding="utf-8") as file:
     FACTS = list(csv.DictReader(file, delimiter="\t"))
@@ -26,7 +24,9 @@ QUOTED = (
     rf"({NUMBER}) Mi?B\b",
 )
 # Limits, defaults and rules of thumb, which are no measurements of a result.
-LIMITS = re.compile(r"\b(?:1|8|16|64|128|200|250|256|350|425|512) Mi?B\b|\b50 to 250 sentences|\b0\.5 MB|\b54 MB for|4 for each MiB")
+LIMITS = re.compile(
+    r"\b(?:1|8|16|64|128|200|250|256|350|425|512) Mi?B\b|\b50 to 250 sentences|\b0\.5 MB|\b54 MB for|4 for each MiB"
+)
 # Figures for each 100 words of prose and tables; pages that are made of numbers may have more.
 MOST_FIGURES = {"README.md": 7, "docs/lstm-step.md": 7, "docs/tutorials/lesson.md": 7}
 
