@@ -21,7 +21,7 @@ PARTS = {"train": ("training", "train"), "dev": ("dev",), "test": ("test_a", "te
 def main() -> None:
     """Reads every file, checks and writes."""
     parser = argparse.ArgumentParser(description="Bring EuTrans to plain text, one sentence a line.")
-    parser.add_argument("--from", dest="folder", type=Path, required=True, help="folder with the corpus; see the top of this file")
+    parser.add_argument("--from", dest="folder", type=Path, required=True, help="folder of the corpus; see this file")
     parser.add_argument(
         "--out",
         type=Path,
