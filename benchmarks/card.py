@@ -248,6 +248,7 @@ def _factor(x: np.ndarray, kind: str) -> np.ndarray:
 
 def recordings(place: Place) -> None:
     """A kernel and a product, recorded as a graph and repeated."""
+    from nmt.rnn.arrays.element_rules import ADD_SCALED
     from nmt.rnn.kernels.cuda import optimizer
     from nmt.rnn.kernels.cuda.blas import Matrix
 
@@ -256,7 +257,7 @@ def recordings(place: Place) -> None:
     one, ones, out = (runtime.upload(np.array(m, "f4")) for m in (np.eye(64), np.ones((64, 64)), np.zeros((64, 64))))
 
     def step() -> None:
-        optimizer.add_scaled(runtime, x, y, 1.0, 1.0)
+        optimizer.change(runtime, ADD_SCALED, (y, x), (1.0, 1.0))
         runtime.gemm(*map(Matrix.whole, (one, ones, out)), accumulate=True)
 
     step()

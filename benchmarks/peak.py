@@ -15,14 +15,14 @@ from llvmlite import ir
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from nmt.rnn.arrays.aligned import aligned
+from nmt.rnn.arrays.workspace import aligned
 from nmt.rnn.cores import default_threads
 from nmt.rnn.kernels.machine_code.features import TARGET
 from nmt.rnn.kernels.machine_code.jit import kernel, numba_types
 from nmt.rnn.kernels.memory.moves import address
 from nmt.rnn.kernels.products.int8 import byte_sums
 from nmt.rnn.kernels.products.packing import words_of
-from nmt.rnn.kernels.products.row_products import product_rows_bf16
+from nmt.rnn.kernels.products.product import product_rows_bf16
 from nmt.rnn.kernels.threads.pool import run_parallel
 
 # Enough independent chains to hide the latency of a multiply-add, few enough to stay in registers.

@@ -85,7 +85,11 @@ TRANSLATORS: dict[str, Callable[[str], Translation]] = {
 
 def signs(text: str) -> Counter[str]:
     """The letters and signs of a text, without case, and without what languages write otherwise."""
-    return Counter(c for c in text.casefold() if not (c.isspace() or c.isdigit() or c in ".,'\u2019\\\u00ad"))
+    return Counter(
+        c
+        for c in text.replace("\u0131", "i").casefold()
+        if not (c.isspace() or c.isdigit() or c in ".,'\u2019\\\u00ad")
+    )
 
 
 def sentence_faults(one: Sentence, new: str, is_altered: bool) -> list[str]:
@@ -153,7 +157,7 @@ def structure(content: bytes, form: str) -> list[object]:
     if form == "markdown":
         from markdown_it import MarkdownIt
 
-        text = MarkdownIt("commonmark").enable("table").render(text)
+        text = MarkdownIt("commonmark").enable("table").render(text.replace("\u00a0", " "))
     if form in ("markdown", "html"):
         page = _Nesting(text)
         emphasis = ("em", "/em", "strong", "/strong") if form == "markdown" else ()  # goes where its words are dropped

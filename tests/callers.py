@@ -1,22 +1,14 @@
-"""Many callers of shared models at once: every answer must be the serial one, and nothing may hang.
+"""Many callers of shared models at once: every answer must be the serial one.
 
-    python -m tests.callers MODEL [SOURCE] [--seconds 60] [--threads 8]
-
-MODEL is a folder; `random:SIZE` makes one of that many numbers a layer, which has learnt nothing (`random:600` has some
-7 million parameters). Translators of three types and two numbers of threads share their models; callers translate,
-draw, constrain, score and train, in batches of 1 to 200 lines, and change places after every instruction. A hang ends
-with the stacks of all threads.
+Translators of three types and two numbers of threads share their models; callers translate, draw, constrain, score and
+train, in batches of 1 to 200 lines, and change places after every instruction.
 """
 
 from __future__ import annotations
 
-import argparse
-import faulthandler
 import random
 import sys
-import tempfile
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
@@ -32,7 +24,7 @@ from nmt.inference.pipeline import source_ids
 from nmt.inference.translator import Constraints
 from nmt.model.translation import TranslationModel
 from nmt.storage.saved_model import load_saved_model
-from tests.saved_models import sentences, write_folder, write_language_folder
+from tests.saved_models import write_folder, write_language_folder
 
 DTYPES = ("float32", "bfloat16", "int8")
 LARGEST = 200
@@ -159,20 +151,18 @@ class Callers:
             for name, ask in asked.items()
         }
 
-    def run(self, threads: int, seconds: float, calls: int | None = None) -> None:
-        """Call from so many threads for so long, or so often each."""
-        end = time.monotonic() + seconds
-        callers = [threading.Thread(target=self._call, args=(seed, end, calls)) for seed in range(threads)]
+    def run(self, threads: int, calls: int) -> None:
+        """Call from so many threads, so often each."""
+        callers = [threading.Thread(target=self._call, args=(seed, calls)) for seed in range(threads)]
         with switching_often():
             for caller in callers:
                 caller.start()
             for caller in callers:
                 caller.join()
 
-    def _call(self, seed: int, end: float, calls: int | None) -> None:
-        draw, done = random.Random(seed), 0
-        while time.monotonic() < end and (calls is None or done < calls):
-            done += 1
+    def _call(self, seed: int, calls: int) -> None:
+        draw = random.Random(seed)
+        for _ in range(calls):
             try:
                 self._one(draw, seed)
             except BaseException as error:  # noqa: BLE001 - told at the end
@@ -211,42 +201,3 @@ def random_model(folder: Path, size: int, vocab_size: int = 400) -> tuple[Path, 
     model = write_folder(folder / "model", encoder=encoder, decoder=whole, vocab_size=48, subwords="unigram")
     saved = load_saved_model(model)
     return model, write_language_folder(folder / "lm", saved.tgt_subwords, num_layers=1)
-
-
-def main() -> int:
-    """Call for a while; 1 where an answer was another one."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("model")
-    parser.add_argument("source", nargs="?", help="lines to translate")
-    parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--threads", type=int, default=8)
-    parser.add_argument("--lines", type=int, default=120)
-    given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as scratch:
-        language: Path | None = None
-        if given.model.startswith("random:"):
-            folder, language = random_model(Path(scratch), int(given.model.partition(":")[2]))
-        else:
-            folder = Path(given.model)
-        lines = Path(given.source).read_text("utf-8").splitlines() if given.source else sentences(400, seed=3)
-        lines = list(dict.fromkeys(line for line in lines if line.strip()))[: given.lines]
-        shared = translators(folder, language)
-        parameters = shared[0].model.num_params
-        word = next(text for text in shared[0].translate(lines) if text).split()[0]
-        callers = Callers(shared, lines, kinds(word, language_model=language is not None))
-        print(f"{parameters:,} parameters, {len(callers.answers)} serial answers; calling", flush=True)
-        faulthandler.dump_traceback_later(3 * given.seconds + 120, exit=True)
-        began = time.monotonic()
-        callers.run(given.threads, given.seconds)
-        faulthandler.cancel_dump_traceback_later()
-    for name, count in sorted(callers.counts.items()):
-        print(f"{name:16} {count:8,}")
-    total = sum(callers.counts.values())
-    print(
-        f"{total:,} in {time.monotonic() - began:.0f} s, {len(callers.wrong)} calls wrong", *callers.wrong[:9], sep="\n"
-    )
-    return int(bool(callers.wrong) or not total)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

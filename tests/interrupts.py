@@ -1,7 +1,5 @@
 """Ctrl-C at random moments, each in a process of its own: the next call must be right, and nothing may hang.
 
-    python -m tests.interrupts [--count 300] [--forks 100]
-
 A process is forked from one in which everything has run already, calls again and again, is interrupted, and then
 compares the next answer with that of the process before. `compiling` begins with nothing compiled. Then four children
 at once, forked after use, must give the same answers.
@@ -9,18 +7,14 @@ at once, forked after use, must give the same answers.
 
 from __future__ import annotations
 
-import argparse
 import faulthandler
 import os
 import random
-import shutil
 import signal
 import sys
-import tempfile
 import threading
 import time
 import traceback
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,14 +24,14 @@ import numpy as np
 from nmt import Translator
 from nmt.rnn import Scan, Weights, initial_params
 from nmt.rnn.cells import LSTMCell
-from nmt.rnn.kernels.machine_code.generated import generated_loop
+from nmt.rnn.kernels.machine_code.recipes import generated_loop
 from nmt.rnn.kernels.machine_code.store import store
-from nmt.rnn.scan import plan_cache
-from nmt.rnn.stepping import compiled_step
+from nmt.rnn.scan import scan_setup
+from nmt.rnn.stepping import prepared_step
 from tests.callers import Training, kinds, random_model
 from tests.saved_models import sentences
 
-_SECONDS = 120.0
+_SECONDS = 600.0
 """After which a process hangs."""
 
 _AGAIN = 5.0
@@ -49,7 +43,7 @@ Work = Callable[[], Any]
 class Interrupts:
     """What is interrupted, with the answers there must be, and for how long an interruption may be waited for."""
 
-    def __init__(self, folder: Path, size: int = 192) -> None:
+    def __init__(self, folder: Path, size: int) -> None:
         model, _ = random_model(folder, size)
         self._scratch = folder
         self.translator = Translator.load(model, threads=2)
@@ -147,8 +141,8 @@ class Interrupts:
         store.cache_clear()
         os.environ["NMT_CACHE_DIR"] = str(folder)
         generated_loop.cache_clear()
-        plan_cache.compile_step.cache_clear()
-        compiled_step.compile_step.cache_clear()
+        scan_setup.compile_step.cache_clear()
+        prepared_step.compile_step.cache_clear()
 
 
 def _press(after: float, heeded: threading.Event) -> None:
@@ -158,32 +152,3 @@ def _press(after: float, heeded: threading.Event) -> None:
     while not heeded.is_set():
         os.kill(os.getpid(), signal.SIGINT)
         heeded.wait(_AGAIN)
-
-
-def main() -> int:
-    """Interrupt as often as is asked; 1 if anything was not right."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--count", type=int, default=300)
-    parser.add_argument("--forks", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
-    scratch = Path(tempfile.mkdtemp())
-    try:
-        interrupts = Interrupts(scratch)
-        found: Counter[tuple[str, str]] = Counter()
-        for n in range(given.count):
-            name = list(interrupts.works)[n % len(interrupts.works)]
-            found[name, interrupts.interrupt(name, given.seed + n)] += 1
-            if (n + 1) % 20 == 0:
-                print(f"{n + 1}: {dict(found)}", flush=True)
-        bad = sum(not interrupts.children() for _ in range(given.forks))
-        print(f"{given.forks} times four forked children: {bad} times another answer, or none")
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-    for (name, outcome), count in sorted(found.items()):
-        print(f"{name:10} {outcome:10} {count:5}")
-    return int(bad > 0 or any(outcome != "right" for _, outcome in found))
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -22,9 +22,7 @@ def sentences(count, seed=0, longest=9, words=WORDS):
     return [" ".join(rng.choice(words, rng.integers(1, longest + 1))) for _ in range(count)]
 
 
-def write_folder(
-    folder: Path, *, joint=True, seed=0, side=None, subwords="unigram", vocab_size=48, words=WORDS, **model
-) -> Path:
+def write_folder(folder, *, joint=True, seed=0, side=None, subwords="unigram", vocab_size=48, words=WORDS, **model):
     """Write a folder; `model` are changes of the model section as `model_settings` takes them."""
     folder.mkdir(parents=True)
     side = side or {}

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from nmt.config import config_from_dict
 from nmt.data.batching.batches import make_batch
 from nmt.model.translation import TranslationModel
+from tests.settings import settings_with
 
 ENCODER = {
     "rnn_type": "lstm",
@@ -26,17 +26,8 @@ DECODER = {
 
 def model_settings(*, encoder=None, decoder=None, tied="none"):
     """The model section: the settings above with the given changes."""
-    settings = {
-        "tied_embeddings": tied,
-        "encoder": {**ENCODER, **(encoder or {})},
-        "decoder": {**DECODER, **(decoder or {})},
-    }
-    whole = {
-        "model_dir": "unused",
-        "data": {"train": "unused", "dev": "unused", "src": {"lang": "de"}, "tgt": {"lang": "en"}},
-        "model": settings,
-    }
-    return config_from_dict(whole).model
+    sides = {"encoder": {**ENCODER, **(encoder or {})}, "decoder": {**DECODER, **(decoder or {})}}
+    return settings_with(model={"tied_embeddings": tied, **sides}).model
 
 
 def build(

@@ -77,34 +77,6 @@ def test_freed_blocks_go_back_to_the_system(way):
     assert (int(done.stdout) < 20_000_000) == (way == "little")
 
 
-_AGAIN = """
-import resource, sys
-import numpy as np
-from nmt.system.heap import keep_little
-from nmt.rnn.devices import cpu
-
-if sys.argv[1] == "little":
-    keep_little()
-cpu()
-def faults():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-for _ in range(3):
-    np.ones(2**20, np.float32)
-before = faults()
-for _ in range(50):
-    np.ones(2**20, np.float32)
-print(faults() - before)
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="the allocator of glibc")
-@pytest.mark.parametrize("way", ["little", "usual"])
-def test_what_keeping_little_costs(way):
-    """An array of 4 MiB that is taken again and again: its pages come anew each time, or stay."""
-    done = subprocess.run([sys.executable, "-c", _AGAIN, way], check=True, capture_output=True, text=True)
-    assert (int(done.stdout) >= 50) == (way == "little")
-
-
 def test_a_training_keeps_little(monkeypatch):
     called = []
     monkeypatch.setattr("nmt.system.heap.keep_little", lambda: called.append(True))

@@ -2,7 +2,6 @@
 
 import os
 import platform
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -32,28 +31,5 @@ def written():
     return subprocess.run([sys.executable, "-c", code], **options).stdout
 
 
-def listing(page, name):
-    return re.search(rf"<!-- lstm_step: {name} -->\n(.*?)<!-- end -->", page, re.S)[1]
-
-
 def test_the_page_is_current(written):
     assert written == PAGE, "run make docs"
-
-
-def test_every_line_of_the_equation_reaches_every_listing(written):
-    for name in ("cell", "graph", "gradient", "phases", "gradient_phases", "counts"):
-        assert set(re.findall(r"\((\d)\)", listing(written, name))) == set("12345678"), name
-    assert set(re.findall(r"^\((\d)\)", listing(written, "loop"), re.M)) == set("2345678")
-    assert set(re.findall(r"^\((\d)\)", listing(written, "vector"), re.M)) == set("345678")
-
-
-def test_counts_are_those_of_the_listings(written):
-    rows = re.findall(r"^\| \((\d)\) \|.*", listing(written, "counts"), re.M)
-    cells = [row.split("|")[3:-1] for row in re.findall(r"^\| \(.*", listing(written, "counts"), re.M)]
-    assert len(rows) == 8
-    graph = listing(written, "graph").splitlines()
-    vector = listing(written, "vector")
-    for number, (values, *_, instructions, _) in zip(rows, cells, strict=True):
-        assert int(values) == sum(line.startswith(f"({number})") for line in graph)
-        groups = re.findall(rf"^\({number}\) .*\n((?: {{11}}.*\n)*)", vector, re.M)
-        assert int(instructions) == sum("ymm" in line for group in groups for line in group.splitlines())

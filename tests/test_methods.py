@@ -65,19 +65,26 @@ def test_an_interruption_changes_no_bit_with_all_of_them(tmp_path: Path, optimiz
     assert "arrays of raw" in found
 
 
-@pytest.mark.parametrize("name", [name for name in ALL if name not in ("loss_spikes", "scheduled_sampling_updates")])
-def test_each_changes_what_a_run_learns(tmp_path: Path, name: str) -> None:
-    if name.startswith("early_stopping"):
-        pytest.skip("it ends a run and changes no update")
-    arrays = []
-    for value in (None, ALL[name]):
-        values = settings(tmp_path, updates=2, **({name: value} if value is not None else {}))
-        values["model_dir"] += str(value)
-        Trainer(config_from_dict(values)).run()
-        folder = Path(values["model_dir"])
-        arrays.append({key: array.tobytes() for key, array in read_checkpoint(folder / "last.safetensors")[0].items()})
-        events = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-        losses = [event for event in events if event["event"] == "train"]
-        assert len(losses) == 2
-        assert all(event["nll"] > 0 and event["loss"] > 0 for event in losses)
-    assert arrays[0] != arrays[1]
+def learned(folder: Path, **training: Any) -> dict[str, bytes]:
+    """The arrays that two updates leave."""
+    values = settings(folder, updates=2, **training)
+    Trainer(config_from_dict(values)).run()
+    path = Path(values["model_dir"])
+    events = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+    losses = [event for event in events if event["event"] == "train"]
+    assert len(losses) == 2 and all(event["nll"] > 0 and event["loss"] > 0 for event in losses)
+    return {key: array.tobytes() for key, array in read_checkpoint(path / "last.safetensors")[0].items()}
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    return learned(tmp_path_factory.mktemp("plain"))
+
+
+EACH = "tgt_word_dropout", "r_drop", "scheduled_sampling", "coverage_loss", "guided_alignment", "label_smoothing"
+
+
+@pytest.mark.parametrize("name", EACH)
+def test_each_changes_what_a_run_learns(tmp_path: Path, name: str, plain: dict[str, bytes]) -> None:
+    """Of the others tests/train/test_every_setting.py."""
+    assert learned(tmp_path, **{name: ALL[name]}) != plain

@@ -96,8 +96,7 @@ def test_a_batch_stays_within_what_memory_was_planned_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
-    [("minimum_risk_metric", "chrf"), ("minimum_risk_alpha", 0.1), ("minimum_risk_likelihood", 0.5)],
+    ("name", "value"), [("minimum_risk_metric", "chrf"), ("minimum_risk_alpha", 0.1), ("minimum_risk_likelihood", 0.5)]
 )
 def test_each_setting_changes_what_is_learned(tmp_path: Path, name: str, value: Any) -> None:
     found = []

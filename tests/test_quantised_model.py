@@ -9,12 +9,11 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import save
 
-from nmt.config import config_from_dict
 from nmt.decode import force, search
-from nmt.errors import CheckpointError, ConfigError, NMTError
+from nmt.errors import CheckpointError, NMTError
 from nmt.inference.pipeline import source_ids
 from nmt.inference.translator import Translator
-from nmt.model.candidates import narrowed
+from nmt.model.decoders import narrowed
 from nmt.rnn.arrays.quantised import blocks_of, quantise
 from nmt.rnn.kernels.products.four_bits import quantise_to_4_bits
 from nmt.special_tokens import EOS_ID
@@ -22,7 +21,6 @@ from nmt.storage import four_bits
 from nmt.storage.quantised_model import save_quantised
 from nmt.storage.saved_model import load_saved_model, save_bundle
 from nmt.storage.tensor_file import map_tensors, read_foreign_tensors, write_tensors
-from nmt.train.tasks.prepare import check_trainable
 from tests import small_models
 from tests.saved_models import sentences, write_folder
 
@@ -107,13 +105,6 @@ def test_a_bundle_holds_a_quantised_model(folders):
     assert translations(path) == translations(folders[1])
 
 
-def test_batches_and_threads_do_not_show(folders):
-    translator = Translator.load(folders[1], threads=2)
-    whole = translator.translate_nbest(LINES, batch_size=20)
-    assert translator.translate_nbest(LINES, batch_size=3) == whole
-    assert Translator.load(folders[1], threads=1).translate_nbest(LINES, batch_size=1) == whole
-
-
 def test_scores_are_those_of_the_loss_and_of_forced_decoding(folders):
     """The output layer's best tokens, its log-probabilities and its loss are one product."""
     translator = Translator.load(folders[1], threads=1)
@@ -151,20 +142,6 @@ def test_a_matrix_in_4_bits_is_unpacked_as_it_was(shape, by_rows):
 
 
 @pytest.mark.parametrize("by_rows", [False, True])
-def test_the_error_of_4_bits_is_below_that_of_scaling_by_the_largest(by_rows):
-    """Steps of a seventh of the largest magnitude have an error of a twelfth of a step squared on average."""
-    matrix = np.random.default_rng(1).standard_normal((96, 96)).astype(np.float32)
-    made = quantise_to_4_bits(matrix, by_rows=by_rows)
-    error, matrix = made.restored() - matrix, matrix if by_rows else matrix.T
-    largest = np.abs(matrix).reshape(96, 3, 32).max(2)
-    error = (error if by_rows else error.T).reshape(96, 3, 32)
-    assert (np.abs(error) <= largest[..., None] / 5).all()
-    assert np.square(error).mean() < np.square(largest / 7).mean() / 12
-    odd = quantise_to_4_bits(np.array([[np.nan, 1.0], [np.inf, 2.0], [1e-42, 0.0]], np.float32), by_rows=True)
-    assert np.isnan(odd.scales[:2]).all() and odd.scales[2] == 0 and not odd.numbers[2].any()
-
-
-@pytest.mark.parametrize("by_rows", [False, True])
 @pytest.mark.parametrize("shape", [(1, 1), (70, 33), (33, 200), (300, 130)])
 def test_a_block_gets_the_factor_of_the_least_squared_error(shape, by_rows):
     matrix = np.random.default_rng(2).standard_t(3, shape).astype(np.float32)
@@ -180,6 +157,8 @@ def test_a_block_gets_the_factor_of_the_least_squared_error(shape, by_rows):
     blocks, found = blocks_of(channels / scales[:, None]), blocks_of(numbers)
     errors = [np.square(np.rint(blocks / n).clip(-7, 7) * n - blocks).sum(2) for n in range(1, 19)]
     np.testing.assert_allclose(np.square(found - blocks).sum(2), np.min(errors, 0), rtol=1e-5)
+    odd = quantise_to_4_bits(np.array([[np.nan, 1.0], [np.inf, 2.0], [1e-42, 0.0]], np.float32), by_rows=True)
+    assert np.isnan(odd.scales[:2]).all() and odd.scales[2] == 0 and not odd.numbers[2].any()
 
 
 def test_other_matrices_of_int8_do_not_fit_into_4_bits():
@@ -273,20 +252,6 @@ def test_parts_that_do_not_fit_are_refused_in_one_line(tmp_path, change):
         Translator.load(tmp_path / "int8")
     assert "\n" not in str(caught.value)
     assert str(tmp_path / "int8") in str(caught.value)
-
-
-def test_a_folder_that_holds_a_model_is_left_alone(tmp_path):
-    folder = write_folder(tmp_path / "model")
-    with pytest.raises(CheckpointError, match="must be a new folder"):
-        save_quantised(folder, load_saved_model(folder))
-
-
-def test_training_in_int8_is_refused_in_one_line():
-    data = {"train": "t", "dev": "d", "src": {"lang": "de"}, "tgt": {"lang": "en"}}
-    config = config_from_dict({"model_dir": "unused", "data": data, "compute_dtype": "int8"})
-    with pytest.raises(ConfigError, match="must be float32 or bfloat16 for training, got int8; train in one"):
-        check_trainable(config)
-    check_trainable(config.model_copy(update={"compute_dtype": "bfloat16"}))
 
 
 def test_a_model_refuses_gradients_in_int8(folders):

@@ -7,6 +7,7 @@ import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -18,7 +19,6 @@ from nmt.storage.model_folder import (
     build_model,
     checkpoint_names,
     find_checkpoint,
-    load_folder_config,
     load_subwords,
     model_files,
     numbered_checkpoint,
@@ -84,16 +84,6 @@ def test_parameters_are_those_of_the_map(bundle):
         assert np.shares_memory(param, saved.params[f"params/{name}"])
 
 
-def test_what_a_bundle_says_of_itself(bundle):
-    tensors, content = map_tensors(bundle)
-    assert content["scores"] == {"update": 8, "bleu": 1.5}
-    assert content["config"]["data"]["subwords"]["vocab_size"] == 48
-    assert content["lengths"]["ratio"] == 0.9
-    assert {name.split("/")[0] for name in tensors} == {"params", "subwords", "shortlist"}
-    again = load_saved_model(bundle)
-    assert again.content["scores"]["bleu"] == 1.5
-
-
 def rewritten(bundle, path, *, tensors=None, content=None):
     """A bundle whose checksums are right, with other tensors or content."""
     old, said = map_tensors(bundle)
@@ -120,10 +110,8 @@ CONTENT = {
 }
 CONFIG = {
     "code of others": ("model.encoder.rnn_type", "os.system"),
-    "their code in the decoder": ("model.decoder.rnn_type", "my_cells.MyCell"),
-    "too wide": ("model.encoder.hidden_size", 10**12),
     "far too many layers": ("model.decoder.num_layers", 10**9),
-    "wider attention": ("model.decoder.attention_size", 10**9),
+    "too wide": ("model.encoder.hidden_size", 10**12),
     "another width": ("model.encoder.hidden_size", 2),
     "another cell": ("model.encoder.rnn_type", "gru"),
     "no such setting": ("model.encoder.colour", "red"),
@@ -146,8 +134,8 @@ TENSORS = {
     "tokens beyond the vocabulary": {"shortlist/always": np.array([48], "i4")},
     "negative tokens": {"shortlist/always": np.array([-1], "i4")},
     "starts of others": {"shortlist/starts": np.array([0, 99])},
-    "falling starts": {"shortlist/starts": np.array([0, 20, 15])},
     "two axes": {"shortlist/starts": np.zeros((2, 2), np.int64)},
+    "falling starts": {"shortlist/starts": np.array([0, 20, 15])},
     "floats": {"shortlist/tokens": np.ones(15, "f4")},
 }
 
@@ -293,10 +281,7 @@ def test_a_cell_that_was_edited_since_the_training_is_told(folder, monkeypatch):
 
 
 def test_a_model_larger_than_memory_is_one_line(folder, monkeypatch):
-    def build(*arguments, **options):
-        raise MemoryError
-
-    monkeypatch.setattr("nmt.storage.saved_model.build_model", build)
+    monkeypatch.setattr("nmt.storage.saved_model.build_model", Mock(side_effect=MemoryError))
     with pytest.raises(CheckpointError, match="got sizes larger than any memory"):
         load_saved_model(folder).build()
 
@@ -378,9 +363,3 @@ def test_all_files_of_a_folder_are_on_the_disk_before_it_appears(joint, tmp_path
     save_folder(tmp_path / "new", replace(saved, shortlist=shortlist))
     files = list((tmp_path / "new").iterdir())
     assert len(files) == (5 if joint else 6) and {file.stat().st_ino for file in files} <= synced
-
-
-def test_settings_of_a_folder_that_is_none_are_refused_as_such(tmp_path):
-    for place, got in ((tmp_path / "missing", "nothing there"), (tmp_path, r"one without config\.yaml")):
-        with pytest.raises(CheckpointError, match=f"must be a folder that nmt-train wrote, got {got}"):
-            load_folder_config(place)

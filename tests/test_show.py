@@ -3,7 +3,6 @@
 import importlib.util
 import re
 import shutil
-import subprocess
 import sys
 from html import unescape
 from pathlib import Path
@@ -14,7 +13,6 @@ import pytest
 
 from docs.show.__main__ import main
 from docs.show.dot import drawn
-from docs.show.loading import load_cell
 from docs.show.reading import works
 from docs.show.report import Report
 from docs.show.text import table, wrap
@@ -30,7 +28,9 @@ from tests.rnn import scan_cases as cases
 
 ROOT = Path(__file__).resolve().parent.parent
 F4 = np.dtype(np.float32)
-CELLS = {**cases.CELLS, **{name: make for name, (make, _) in more.CELLS.items()}}
+EVERY = {**cases.CELLS, **{name: make for name, (make, _) in more.CELLS.items()}}
+SHOWN = "lstm gru_reset_before stack lstm_bahdanau_feed layer_norm_lstm slstm qrnn_window2 gla gated_delta_net mamba"
+CELLS = {name: EVERY[name] for name in SHOWN.split()}
 MINE = """
 from nmt.rnn import GRUCell, LSTMCell
 import beside
@@ -159,14 +159,6 @@ def names_in(source):
     return {unescape(name) for name in re.findall(r"<b>(.*?)</b>", source)}
 
 
-@pytest.mark.parametrize("name", ["lstm", "lstm_bahdanau_feed", "layer_norm_lstm"])
-def test_every_computed_value_has_a_box(name):
-    report = Report(CELLS[name](), training=False)
-    names = names_in(report.dot())
-    for line in re.findall(r"^        (\S+) = ", report.text(200), re.M):
-        assert line in names
-
-
 @pytest.mark.parametrize("name", CELLS)
 def test_edges_lead_from_box_to_box(name):
     source = Report(CELLS[name]()).dot()
@@ -202,8 +194,9 @@ def test_the_page_shows_the_pictures_of_the_passes():
 # ---------------------------------------------------------------- the command
 
 
-@pytest.mark.parametrize("name", CELLS_BY_NAME)
+@pytest.mark.parametrize("name", ["lstm", "rwkv7"])
 def test_names_of_the_settings(name, capsys):
+    assert name in CELLS_BY_NAME
     code, out, err = shown(capsys, name, "--columns", 80)
     assert code == 0 and err == "" and "BACKWARD: THE WORK IN ORDER" in out
 
@@ -269,20 +262,3 @@ def test_mistakes_are_one_line(arguments, said, tmp_path, capsys, monkeypatch):
     Path("broken.py").write_text("class\n")
     code, out, err = shown(capsys, *arguments)
     assert code == 1 and out == "" and err.count("\n") == 1 and re.search(said, err), err
-
-
-def test_a_reader_who_has_had_enough():
-    command = f"{sys.executable} -m docs.show lstm_no --columns 60; {sys.executable} -m docs.show lstm | head -n 1"
-    done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True)
-    assert done.stdout == "LSTMCell 3 -> 4, training, float32\n" and done.stderr.count("\n") == 1
-
-
-def test_looking_takes_no_numba():
-    code = "from docs.show.__main__ import main; import sys; main(['gru']); assert 'numba' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=True)
-
-
-def test_load_cell_says_what_it_takes():
-    assert isinstance(load_cell("gru_reset_before", 2, 3), CELLS_BY_NAME["gru"])
-    with pytest.raises(NMTError, match="FILE.py:CLASS"):
-        load_cell("", 2, 3)

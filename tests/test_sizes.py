@@ -29,7 +29,6 @@ LONG_FUNCTIONS = {
     "rnn/kernels/cuda/persistent/time_loop.py: forward_kernel.forward": "one kernel",
     "rnn/kernels/cuda/search/beam_step.py: beam_step_kernel": "one kernel",
     "rnn/kernels/cuda/search/beam_step.py: beam_step_kernel.beam_step": "one kernel",
-    "rnn/kernels/model/output.py: output_loss": "most of it is the promise: a dozen arguments, each with its shape",
 }
 """Functions of more lines than they may have, each with why it is not cut."""
 

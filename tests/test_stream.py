@@ -133,14 +133,6 @@ def test_warnings_are_those_of_translating(translator, caplog):
     assert [record.getMessage() for record in caplog.records] == [f"warning: {UNSAYABLE} (line 1)"]
 
 
-def test_a_model_that_is_written_into_is_noticed(tmp_path):
-    found = Translator.load(write_folder(tmp_path / "model"), threads=1)
-    with (tmp_path / "model" / "best.safetensors").open("ab") as file:
-        file.write(b"x")
-    with pytest.raises(CheckpointError, match="got one that was modified"):
-        found.stream("kara")
-
-
 def test_a_gpu_has_no_stream(translator, monkeypatch):
     monkeypatch.setattr(type(translator.model.device), "is_cpu", property(lambda self: False))
     with pytest.raises(DeviceError, match="session: must run on the processor"):

@@ -5,13 +5,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from nmt.config import checked_value, config_from_dict
+from nmt.config import checked_value
 from nmt.errors import ConfigError, DataError, DeviceError
 from nmt.inference.generator import Generator
 from nmt.inference.translator import Constraints, Translator
 from nmt.rnn.cores import default_threads
 from nmt.train.tasks.prepare import check_decoding
 from tests.saved_models import sentences, write_folder, write_language_folder
+from tests.settings import settings_with
 
 LINES = sentences(3, seed=5)
 NAN, INF, HUGE = float("nan"), float("inf"), 10**30
@@ -60,9 +61,8 @@ def generator(folder, translator):
 
 @pytest.mark.parametrize(("key", "value"), [(key, value) for key, values in BAD.items() for value in values])
 def test_a_setting_of_a_call_is_checked_as_in_a_file(key, value, translator):
-    side = {"train": "t", "dev": "d", "src": {"lang": "a"}, "tgt": {"lang": "b"}}
     with pytest.raises(ConfigError, match=rf"decoding\.{key} must") as in_a_file:
-        config_from_dict({"model_dir": "m", "data": side, "decoding": {key: value}})
+        settings_with(decoding={key: value})
     with pytest.raises(ConfigError) as in_a_call:
         translator.translate(LINES, **{key: value})
     assert str(in_a_file.value) == f"config: {in_a_call.value}"
@@ -202,17 +202,13 @@ def test_settings_of_a_call_that_were_allowed_once_allow_no_other_type(translato
 GPU, CPU = SimpleNamespace(name="cuda", is_cpu=False), SimpleNamespace(name="cpu", is_cpu=True)
 
 
-def decoded_with(**decoding):
-    side = {"train": "t", "dev": "d", "src": {"lang": "a"}, "tgt": {"lang": "b"}}
-    return config_from_dict({"model_dir": "x", "data": side, "decoding": decoding})
-
-
 @pytest.mark.parametrize(
     ("decoding", "refused"),
     [({"beam_groups": 5}, "beam_groups"), ({"word_reward": 1.0, "word_reward_bounded": True}, "expected_lengths")],
 )
 def test_what_a_gpu_does_not_search_with_is_refused_before_training(decoding, refused):
-    check_decoding(decoded_with(**decoding), CPU)
+    config = settings_with(decoding=decoding)
+    check_decoding(config, CPU)
     with pytest.raises(DeviceError, match=rf"{refused} must be omitted or run on the CPU, got the device cuda"):
-        check_decoding(decoded_with(**decoding), GPU)
-    check_decoding(decoded_with(), GPU)
+        check_decoding(config, GPU)
+    check_decoding(settings_with(), GPU)

@@ -18,12 +18,7 @@ STOPS = tour.stops(PAGE)
 BATCH, SENTENCE, STEPS = dict.fromkeys(stop.walk for stop in STOPS)
 # Sizes of the small model: all different, so that a wrong axis shows.
 E, M, H, K = 6, 10, 7, 3
-PAIRS = [
-    ("ab abc", "xy"),
-    ("abcabcabc", "xyzxyzx"),
-    ("b", "zzxyx"),
-    ("cab da", "x"),
-]
+PAIRS = [("ab abc", "xy"), ("abcabcabc", "xyzxyzx"), ("b", "zzxyx"), ("cab da", "x")]
 LINES = ["ba cab abc", "abc"]
 
 

@@ -7,15 +7,13 @@ from typing import Any, get_overloads
 
 import pytest
 
-from nmt.config import config_from_dict
 from nmt.data.tokens.subwords import train_subwords
 from nmt.errors import CheckpointError
 from nmt.evaluate import sentence_utility
 from nmt.inference.details import ranked_by_agreement
-from nmt.inference.pipeline import phrases_for
 from nmt.inference.translation import BROKEN, CUT, MAX_SOURCE_SUBWORDS, Translation, distinct
 from nmt.inference.translator import Constraints, Translator
-from tests import saved_models
+from tests.settings import settings_with
 from tests.train import fake_model
 
 WORDS = [f"w{n}" for n in range(30)]
@@ -27,9 +25,7 @@ def translator(monkeypatch: pytest.MonkeyPatch) -> Translator:
     for name, module in fake_model.modules().items():
         monkeypatch.setitem(sys.modules, name, module)
     subwords = train_subwords([" ".join(WORDS)], type="word", vocab_size=60)
-    side = {"lang": "xx", "lowercase": True, "normalize": "nfkc"}
-    data = {"train": "t", "dev": "d", "src": side, "tgt": {"lang": "yy"}}
-    config = config_from_dict({"model_dir": "m", "data": data})
+    config = settings_with({"src": {"lang": "xx", "lowercase": True, "normalize": "nfkc"}})
     model = fake_model.TranslationModel(None, subwords.vocab_size, subwords.vocab_size, True)
     for index in range(subwords.vocab_size):
         model.params["table"][index, index] = 1
@@ -62,10 +58,7 @@ def test_a_line_break_is_said_to_be_a_space(translator: Translator, caplog: pyte
 
 def test_n_best(translator: Translator) -> None:
     found = translator.translate_nbest(["w1 w2 w3", ""], n_best=2)
-    assert [[t.text for t in translations] for translations in found] == [
-        ["w1 w2 w3", "w1 w2"],
-        [""],
-    ]
+    assert [[t.text for t in translations] for translations in found] == [["w1 w2 w3", "w1 w2"], [""]]
     assert found[0][0].score > found[0][1].score
     assert found[1][0].log_prob == 0
 
@@ -82,38 +75,11 @@ def test_checkers_of_types_know_which_it_is() -> None:
     assert seen == [("str", "str"), ("Iterable[str]", "list[str]")]
 
 
-@pytest.mark.parametrize(
-    ("given", "fact"),
-    [(b"w1", "bytes"), (None, "NoneType"), (3, "int"), ({"w1": "w2"}, "dict"), ({"w1"}, "set"), (["w1", 2], "int at")],
-)
-def test_what_is_no_text_is_a_mistake(translator: Translator, given: Any, fact: str) -> None:
-    with pytest.raises(TypeError, match=f"^Translator: sentences must be a list of strings, got {fact}[^\n]*$"):
-        translator.translate(given)
-    with pytest.raises(TypeError, match="must be a list of strings, got one string"):
-        translator.translate_nbest("w1 w2")
-
-
 def test_long_lines_are_cut_with_a_warning(translator: Translator, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         found = translator.translate(["w1 " * (MAX_SOURCE_SUBWORDS + 5), "w2"])
     assert [len(line.split()) for line in found] == [MAX_SOURCE_SUBWORDS, 1]
     assert [record.getMessage() for record in caplog.records] == [f"warning: {CUT} (line 1)"]
-
-
-def test_options_reach_the_search(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[dict[str, Any]] = []
-
-    def search(model: Any, src_ids: Any, **options: Any) -> Any:
-        seen.append(options)
-        return fake_model.search(model, src_ids, **options)
-
-    monkeypatch.setattr(sys.modules["nmt.decode"], "search", search)
-    translator.translate(["w1"])
-    translator.translate(["w1"], beam_size=2, length_penalty="none")
-    asked = [o["options"] for o in seen]
-    assert [(o.beam_size, o.length_penalty) for o in asked] == [(5, 1.0), (2, "none")]
-    assert [o.batch_size for o in asked] == [64, 64]
-    assert (asked[0].max_length_ratio, asked[0].max_length_extra) == (2.0, 10)
 
 
 def test_what_is_not_a_model_is_said(tmp_path: Path) -> None:
@@ -139,17 +105,6 @@ def test_constraints_reach_the_search_as_subwords(translator: Translator, monkey
     assert options.constraints == [[[ids["w4"]], [ids["w5"], ids["w6"]]], []]
     assert (options.glossary, options.glossary_bonus) == ([[], [[ids["w7"]]]], 1.5)
     assert (options.forbidden, options.min_length) == ([[ids["w8"]]], 3)
-
-
-def test_phrases_of_a_glossary_stand_in_the_sentence_as_words(translator: Translator) -> None:
-    glossary = [("W1 w2", "a"), ("w1", "b"), ("w", "c"), ("w2 w1", "d")]
-    assert phrases_for(translator, "w0 W1  w2 w1", glossary) == ["a", "b"]
-    assert phrases_for(translator, "w0 W1  w2", glossary) == ["a"]  # the longest term that occurs
-
-
-def test_a_setting_that_is_none_is_a_mistake(translator: Translator) -> None:
-    with pytest.raises(TypeError, match="beam"):
-        translator.translate(["w1"], beam=3)  # type: ignore[call-arg]
 
 
 def test_scores_of_given_translations(translator: Translator) -> None:
@@ -188,17 +143,3 @@ def test_what_prints_says_what_it_is(translator: Translator) -> None:
     shown = repr(translator)
     assert shown.startswith("Translator(xx -> yy, ")
     assert shown.endswith(", threads=1)")
-
-
-def test_a_model_that_is_written_into_is_told_or_does_not_matter(tmp_path: Path) -> None:
-    folder = tmp_path / "model"
-    saved_models.write_folder(folder, seed=6)
-    mapped, own = Translator.load(folder), Translator.load(folder, share=False)
-    before = own.translate(["kara"])
-    assert mapped.translate(["kara"]) == before
-    file = folder / "best.safetensors"
-    whole = file.read_bytes()
-    file.write_bytes(whole[:-400] + bytes(400))
-    with pytest.raises(CheckpointError, match="got one that was modified"):
-        mapped.translate(["kara"])
-    assert own.translate(["kara"]) == before

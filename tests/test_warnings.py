@@ -17,7 +17,6 @@ from nmt.cli.commands.score import score
 from nmt.cli.commands.shortlist import shortlist
 from nmt.cli.commands.translate import translate
 from nmt.decode import SearchOptions
-from nmt.errors import DataError
 from nmt.inference.pipeline import source_ids
 from nmt.inference.translation import (
     CUT,
@@ -212,13 +211,6 @@ def test_notices_count_and_name_the_first():
     for number in range(2000):
         notices.add(number, ["a", "a"] if number % 2 else ["b"] * (number == 6))
     assert notices.told() == ["a (1,000 lines: 2, 4, 6, 8, 10, ...)", "b (line 7)"]
-
-
-def test_constraints_have_an_entry_for_each_sentence(folder):
-    translator = Translator.load(folder)
-    for constraints in (Constraints(prefixes=["kara"]), Constraints(required=[["kara"]] * 3), Constraints(glossary=[])):
-        with pytest.raises(DataError, match="must have an entry for each sentence, 2, got"):
-            translator.translate_nbest(["kara", "losu"], constraints=constraints)
 
 
 def test_one_prefix_for_all(folder, tmp_path):

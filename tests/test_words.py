@@ -14,7 +14,6 @@ REPOSITORY = ROOT.parent
 # Sections of settings are exempt: their docstrings are descriptions in configs/schema.json.
 FILES = sorted(path for path in ROOT.rglob("*.py") if path.relative_to(ROOT).parts[0] != "config")
 RIDDLES = re.compile(r"(?:What|Who|Where|Which|How|Of|The same)\b|See `")
-COINED = re.compile(r"\b(?:look_away|begin_meetings|SELFISH_LOOKS|PATIENT_LOOKS|arrived?\()\b")
 
 FOLDERS = ("nmt", "benchmarks", "configs", "data_scripts", "deploy", "docs", "recipes", "results")
 KINDS = (".py", ".md", ".yaml", ".toml", ".service")
@@ -61,16 +60,6 @@ def test_docstrings_begin_with_a_verb_or_a_noun():
     assert not found
 
 
-def test_coined_words_stay_out_of_docstrings():
-    found = [
-        f"{path.relative_to(ROOT)}: {name}"
-        for path in FILES
-        for name, text in docstrings(ast.parse(path.read_text("utf-8")))
-        if COINED.search(text)
-    ]
-    assert not found
-
-
 def prose(name, text):
     """Yield the number and text of the lines that people read: of documents all but code, of Python strings and
     comments, of other files comments."""
@@ -104,12 +93,3 @@ def test_texts_use_plain_words():
     assert len(names) > 600
     found = [line for name in sorted(names.keys() - EXEMPT) for line in strange(name, names[name].read_text("utf-8"))]
     assert not found, "\n".join(found)
-
-
-def test_the_scanner_finds_words_where_people_read_them():
-    code = 'nobody = 1\n# mend it\nraise ValueError(f"{nobody}: of today")\nother = "beside"\n'
-    assert [line.split(": ")[0] for line in strange("a.py", code)] == ["a.py:3", "a.py:2"]
-    page = "Whoever reads `nobody`\n\n```text\nanew\n```\nis told\n"
-    assert [line.split(": ")[0] for line in strange("a.md", page)] == ["a.md:1", "a.md:6"]
-    assert not strange("a.py", '"""Run.\n\nbeside: Call it in a thread.\n"""\n')
-    assert not strange("Makefile", "beside:\n\techo told\n")

@@ -48,17 +48,23 @@ class CorpusConfig(Section):
 
     path: FilePath
     """Prefix of two files with one sentence per line, as data.train by itself; or a table with one pair per row: a file
-    that ends in .tsv, .jsonl or .parquet (extra [parquet]). All but Parquet may be compressed, .gz or .zst (extra
-    [zstd]). A pattern such as parts/*.tsv.gz matches several files, in the order of their names."""
+    that ends in .tsv, .csv, .xlsx or .ods (extra [tables]), .jsonl or .parquet (extra [parquet]), .tmx, .lift,
+    .flextext or .sfm. Text may be compressed, .gz or .zst (extra [zstd]). A pattern such as parts/*.tsv.gz matches
+    several files, in the order of their names."""
     tgt_path: FilePath | None = None
     """File of the target sentences, if the two files have no common prefix: path is then the file of the source
-    sentences."""
+    sentences. Two files in USFM (.sfm, .usfm) are paired by verse."""
     src_column: Column | None = None
-    """Column of the source in a table: a number from 1, or a name: of a key (a.b for a nested key), of a column, or of
-    a column of .tsv whose first line has names. null: the first column of .tsv, and the language code in others, or
-    translation.CODE."""
+    """Column of the source in a table: a number from 1, or a name: a heading, a key (a.b for a nested key), or a field
+    such as lx or gloss:en. null: the one that the headings, or else the texts, tell; the first if nothing does; in
+    .jsonl and .parquet the language code, or translation.CODE."""
     tgt_column: Column | None = None
-    """Column of the target; null: the second of .tsv, otherwise as for the source."""
+    """Column of the target; null: as for the source, the second if nothing tells another."""
+    header: bool | None = None
+    """Whether the first filled row of a table of cells has headings, and is left out with all above it. null: if its
+    words tell so, which is said."""
+    sheet: Text | None = None
+    """Sheet of .xlsx or .ods; null: the only one with cells."""
     features_column: PositiveInt | None = None
     """Column of a .tsv with features of the source word, such as V;PST: each becomes one symbol after the word's
     letters, `walk +V +PST`. When translating, write the word, a tab, and its features."""

@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nmt.decode.blocks import length_blocks
 from nmt.decode.ensemble import Ensemble
 from nmt.decode.fusion import Fusion
-from nmt.decode.hypotheses import Hypothesis, SearchModel, best_of
+from nmt.decode.hypotheses import Hypothesis, SearchModel, best_of, length_blocks
 from nmt.decode.rules.options import SearchOptions
 from nmt.decode.rules.penalty import length_divisor
-from nmt.decode.rules.sampling import sample_keys
-from nmt.rnn.arrays.beam_rules import BeamChoice, BeamRules, Drawing
-from nmt.rnn.arrays.beam_state import BeamState
+from nmt.decode.rules.selectors import sample_keys
+from nmt.rnn.arrays.beam_state import BeamChoice, BeamRules, BeamState, Drawing
 from nmt.rnn.kernels.search.search_rules import tokens_wanted
 from nmt.special_tokens import BOS_ID, EOS_ID, UNK_ID
 

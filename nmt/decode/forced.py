@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nmt.decode.blocks import length_blocks
-from nmt.decode.hypotheses import ScoringModel
+from nmt.decode.hypotheses import ScoringModel, length_blocks
 
 
 @dataclass(frozen=True)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 if TYPE_CHECKING:
+    from nmt.rnn.arrays.beam_state import BeamSettings
     from nmt.rnn.arrays.device_operations import CandidateLists, OutputLayer
     from nmt.rnn.device import Device
-    from nmt.rnn.stepping.beam_settings import BeamSettings
     from nmt.rnn.stepping.compiled_beam import CompiledBeam
 
 States = dict[str, np.ndarray]
@@ -173,3 +173,23 @@ class Search(Protocol):
 
     def steps(self, sentence: np.ndarray) -> np.ndarray:
         """Return the length in tokens of the hypotheses of these sentences."""
+
+
+_TOKENS_PER_SENTENCE = 200
+"""A block contains at most batch_size times this many source subwords, so that long lines come in smaller blocks and
+memory stays bounded."""
+
+
+def length_blocks(ids: Sequence[Sequence[int]], batch_size: int) -> Iterator[list[int]]:
+    """Yield blocks of row indices of similar lengths, the longest first.
+
+    With the longest first, a lack of memory shows at once and not at the end; and at the end, when nothing follows that
+    could fill the batch, the sentences are short.
+    """
+    order = sorted(range(len(ids)), key=lambda i: -len(ids[i]))
+    start = 0
+    while start < len(order):
+        longest = max(1, len(ids[order[start]]))
+        size = max(1, min(batch_size, batch_size * _TOKENS_PER_SENTENCE // longest))
+        yield order[start : start + size]
+        start += size

@@ -14,7 +14,7 @@ import numpy as np
 from nmt.decode.hypotheses import Block, Hypothesis, LoopDecoder, best_of
 from nmt.decode.rules.options import SearchOptions
 from nmt.decode.rules.penalty import length_divisor
-from nmt.rnn.stepping.beam_settings import BeamSettings
+from nmt.rnn.arrays.beam_state import BeamSettings
 from nmt.special_tokens import BOS_ID, EOS_ID
 
 if TYPE_CHECKING:

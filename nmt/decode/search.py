@@ -11,9 +11,8 @@ from weakref import ref
 import numpy as np
 
 from nmt.decode.beam import BeamCell, run
-from nmt.decode.blocks import length_blocks
 from nmt.decode.device_beam import BlockSearch
-from nmt.decode.hypotheses import Block, Hypothesis, LoopDecoder, SearchModel
+from nmt.decode.hypotheses import Block, Hypothesis, LoopDecoder, SearchModel, length_blocks
 from nmt.decode.plain_search import run_loop
 from nmt.decode.plan import SearchPath, search_plan
 from nmt.decode.rules.options import SearchOptions, Settings

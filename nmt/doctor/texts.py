@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nmt.data.corpora.corpus import clean_lines
-from nmt.data.corpora.sources import Source, columns_advice, format_of
+from nmt.data.corpora.looking import columns_advice
+from nmt.data.corpora.sources import Source, format_of
 from nmt.data.quality.faults import FaultFinder, has_bad_bytes
 from nmt.data.quality.text_block import TextBlock
 from nmt.doctor.findings import Finding, Tally

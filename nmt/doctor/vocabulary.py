@@ -69,8 +69,11 @@ class Vocabulary:
         return ", or ".join(advice) or "the training text has none of these characters; add text that has them"
 
     def absurd(self, text: Text, share: float) -> list[Finding]:
-        """Return findings about rarely used vocabularies; `share` is the checked part of the training text."""
-        asked = self._asked.vocab_size
+        """Return findings about rarely used vocabularies, but for one whose size is chosen by the text; `share` is the
+        checked part of the training text."""
+        asked, is_words = self._asked.vocab_size, self._asked.type == "word"
+        if asked == "auto" and not (is_words or self._is_given):
+            return []
         findings = []
         groups: dict[int, list[int]] = {}
         for number, side in enumerate(self._sides):
@@ -81,8 +84,8 @@ class Vocabulary:
             if len(counts) > _LEAST_UNITS and rare > _MOST_RARE * len(counts):
                 files = ", ".join(text.files[number] for number in numbers)
                 what = f"of the vocabulary are seen less than {_RARE} times in the training text"
-                smaller = f"a number below {len(counts):,}" if asked == "auto" else "a smaller one, or auto,"
-                advice = f"too few to learn a vector from: data.subwords.vocab_size is {asked}; {smaller} learns more"
+                better = "subwords (data.subwords.type: unigram) learn" if is_words else "auto learns"
+                advice = f"too few to learn a vector from: data.subwords.vocab_size is {asked}; {better} more"
                 if self._is_given:
                     advice = "too few to learn a vector from; they stay as the model of training.load_model has them"
                 findings.append(Finding("vocabulary", "warning", files, rare, len(counts), what, "units", (), advice))

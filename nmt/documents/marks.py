@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import Literal
 
+from nmt.documents.placeholders import WIDE
 from nmt.documents.words import NOWHERE, Span, TargetWord, TargetWords
 
 _OWN, _FOREIGN, _UNALIGNED = 1.0, -0.7, -0.1
@@ -22,7 +23,13 @@ _MOST_MARKS = 200
 """The maximum number of marks that are placed by alignment: time grows with their square, and recursion with depth."""
 
 _BLANK = re.compile(r"\s")
-_CLOSING = ".,;:!?…)]}»”’\"'。、，．！？；：）」』】》。।॥؟،؛։។"
+_APART = re.compile(rf"[\s{WIDE}]?")
+"""No sign, or one that needs no space beside it."""
+_WIDE = re.compile(f"[{WIDE}]")
+_WORD_LIKE = re.compile(r"\x02\d+\x03|<x |<(?!sup\b|a\b)([\w:]+)[^<>]*>[^<>]+</\1>")
+"""Marks that stand for words, such as code."""
+_STOPS = ".,;:!?…。、，．！？；：।॥؟،؛։។"
+_CLOSING = f"{_STOPS})]}}»”’\"'）」』】》"
 
 
 @dataclass(frozen=True)
@@ -315,8 +322,10 @@ class _Layout:
         if not _BLANK.search(inner) and len(inner) < len(word) and word[-len(inner) :].casefold() == inner.casefold():
             return len(word) - len(inner)
         sign = edge[-1]
+        if word[:1] == inner[:1] and not word[:1].isalnum():  # its own bracket or stop
+            return 0
         if at_end:
-            bare = word.lstrip(_CLOSING)
+            bare = word.lstrip(_CLOSING if edge.strip(_STOPS) else _STOPS)
             return len(word) - len(bare) if sign in _CLOSING and (bare or node.high > node.low + 1) else 0
         return 0 if sign.isalnum() else min(len(word) - len(word.lstrip(sign)), len(word) - 1)
 
@@ -353,11 +362,16 @@ class _Layout:
 
     def _spaced(self, point: _Node, raw: str) -> str:
         """Return a single mark, surrounded by white space if it was in the source."""
-        around = self._source[max(0, point.start - 1) : point.start + 1]
-        if len(around) < 2 or around.strip():
+        around = [self._source[max(0, point.start - 1) : point.start], self._source[point.start : point.start + 1]]
+        target = [self._target[max(0, point.begin - 1) : point.begin], self._target[point.begin : point.begin + 1]]
+        is_between = "".join(around).isspace() and len("".join(around)) == 2
+        if not is_between and not _WORD_LIKE.match(raw):
             return raw
-        before, after = self._target[: point.begin], self._target[point.begin :]
-        return " " * (before != "" and not before[-1].isspace()) + raw + " " * (after != "" and not after[0].isspace())
+        before, after = (
+            " " * ((is_between or (_WIDE.match(one) is not None and other.isalnum())) and not _APART.fullmatch(other))
+            for one, other in zip(around, target, strict=True)
+        )
+        return f"{before}{raw}{after}"
 
     def _write(self, node: _Node, escape: dict[int, str]) -> str:
         parts, at = [], node.begin

@@ -6,12 +6,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Literal
 
 from nmt.data.tokens.letter_case import capitals_of, is_in_capitals, lowered, titled
 from nmt.documents.marks import Mark, with_marks
-from nmt.documents.placeholders import Placeholder, has_words, scanned
+from nmt.documents.placeholders import WIDE, Placeholder, has_words, scanned
 from nmt.documents.sentences import Splitter, pieces
+from nmt.documents.tokens.accelerators import Accelerator, behind_words
 from nmt.documents.words import keep_placeholders, target_words, word_at
 from nmt.inference.translation import Translation
 
@@ -26,6 +28,16 @@ MENDED = "a number that was provably wrong is the source's now"
 NO_BREAK = "\u00a0\u2007\u202f"
 """Spaces that do not break a line: the model reads plain ones, and they stay between words that stay neighbours."""
 SOFT_HYPHEN = "\u00ad"
+_WIDE = re.compile(f"[{WIDE}]")
+_TAG = re.compile("<[^<>]*>")
+ITEM = re.compile(
+    r"\s*(?:(?:[-*+\u2022\u2023\u2043\u25aa\u25cf\u25e6\u30fb]|\(?(?:\d{1,3}|[A-Za-z]|[ivx]{1,4})\))\s+"
+    r"|\uff08(?:\d{1,3}|[\u4e00-\u9fff]{1,2})\uff09\s*|[\u4e00\u4e8c\u4e09\u56db\u4e94\u516d\u4e03\u516b\u4e5d\u5341]{1,3}\u3001"
+    r"|[\u2460-\u2473]\s*)(?=\S)"
+)
+"""The mark at the beginning of an item of a list."""
+LINES = re.compile(r"(\r\n|[\t\n\r\v\f\x1c-\x1e\x85\u2028\u2029])")
+"""What divides lines of plain text, and tabs."""
 _PLAIN_SPACES = str.maketrans(dict.fromkeys(NO_BREAK, " "))
 
 
@@ -130,7 +142,10 @@ class Sentence:
             word.text = self._in_case(word.text, is_kept=word.kept)
         after = {word_at(words.spans, at): (at, space) for at, space in self.glued}
         glued = {n: space for n, (at, space) in after.items() if n < len(words.spans) and at < words.spans[n][0]}
-        return with_marks(text, self.marks, words, self.escape, glued), words.changes
+        new = with_marks(text, self.marks, words, self.escape, glued)
+        for sign in (mark.raw for mark in self.marks if isinstance(mark.raw, Accelerator)):
+            new = behind_words(new, sign, self.raw.partition(sign)[2][:1])
+        return new, words.changes
 
     def _in_case(self, text: str, *, is_kept: bool = False) -> str:
         """Return a translation, or words of it, in capitals if the sentence is; is_kept: but for placeholders."""
@@ -172,17 +187,36 @@ class Passage:
     def joined(self, translations: Sequence[Translation]) -> str:
         """Return the translated passage, given a translation of each of its `sentences`."""
         rest = iter(translations)
-        return "".join(part if isinstance(part, str) else part.translated(next(rest)) for part in self.parts)
+        texts = [part if isinstance(part, str) else part.translated(next(rest)) for part in self.parts]
+        for n, (one, other) in enumerate(pairwise(self.parts)):
+            if isinstance(one, Sentence) and isinstance(other, Sentence):
+                texts[n], texts[n + 1] = _spaced(one, other, texts[n], texts[n + 1])
+        return "".join(texts)
+
+
+def _spaced(one: Sentence, other: Sentence, first: str, second: str) -> tuple[str, str]:
+    """Return two neighbouring sentences, with a space between them if only their source's script writes none, and
+    without one if only the translation's writes none."""
+    cores = _TAG.sub("", first[: len(first) - len(one.after)]), _TAG.sub("", second[len(other.before) :])
+    source, end, start = (bool(_WIDE.match(sign)) for sign in (one.text[-1], cores[0][-1:], cores[1][:1]))
+    gap = _TAG.sub("", one.after + other.before)
+    if not gap and source and cores[0] and cores[1] and not end and not start:
+        return f"{first} ", second
+    if gap == " " and not source and end and start:
+        return first.removesuffix(" "), second.removeprefix(" ") if one.after[-1:] != " " else second
+    return first, second
 
 
 def text_passage(text: str, splitter: Splitter | None = None) -> Passage:
     """Return the passage of a plain text; each line, and each part of it between tabs, is a paragraph."""
     parts: list[str | Sentence] = []
-    for line in re.split(r"(\r\n|[\t\n\r\v\f\x1c-\x1e\x85\u2028\u2029])", text):
+    for line in LINES.split(text):
         if not line.strip():
             parts += [line] if line else []
             continue
-        for piece in pieces(line, splitter):
+        if item := ITEM.match(line):
+            parts.append(item[0])
+        for piece in pieces(line[item.end() :] if item else line, splitter):
             bare = piece.strip()
             read = bare.replace(SOFT_HYPHEN, "")
             if not has_words(read, scanned(read)):

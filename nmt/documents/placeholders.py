@@ -12,6 +12,8 @@ UNSPACED = (
 )
 """Letters of scripts that write no spaces between words, as ranges of a regular expression: Thai, Lao, Tibetan,
 Burmese, Khmer, kana, bopomofo, Han."""
+WIDE = "\u2e80-\u9fff\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef\U00020000-\U0003ffff"
+"""Letters and punctuation of Chinese and Japanese, which write no spaces between sentences either."""
 _ENDING = f"{UNSPACED}\u1100-\u11ff\u3130-\u318f\uac00-\ud7ff"
 """Letters that may follow a placeholder without a space: these, and the particles of Korean."""
 _LETTER = rf"[^\W{_ENDING}]"
@@ -32,7 +34,7 @@ _ARGUMENTS = (
     r"\{\s*+\w++\s*+,\s*+(?:number|date|time|spellout|ordinal|duration|list)\s*+(?:,[^{}\n]{0,80}+)?+\}",
     r"\{\s*+\w++\s*+,\s*+(?:plural|select(?:ordinal)?)\s*+,(?:[^{}]++|\{(?:[^{}]++|\{[^{}]*+\})*+\})*+\}",
     r"\{\{\{[^{}]{1,200}+\}\}\}|\{\{(?:[^{}]|\{[^{}]{0,80}+\}){1,200}+\}\}",  # {{ x }}: Jinja, Angular, Vue, Hugo
-    r"\{%(?:[^%{}]|%(?!\})){1,200}+%\}|\{#(?:[^#{}]|#(?!\})){1,200}+#\}|<%(?:[^%]|%(?!>)){1,200}+%>",  # Jinja, ERB
+    r"<%=(?:[^%]|%(?!>)){1,200}+%>",  # ERB; for other tags of templates see tokens/templates.py
     r"\{ ?[A-Z]{2,20}+\([^{}()\n]{0,80}+\) ?\}",  # Fluent: { NUMBER($x) }
     r"[$#%@]\{[^{}\n]{1,80}+\}",  # ${x}, #{x}, %{x}
     r"\{ ?[\w.$@\[\]!:,-]{0,80}+ ?\}",  # {x}, {}, {0}, { $x }
@@ -51,6 +53,14 @@ _ARGUMENTS = (
     rf"\$t\([^()\n]{{1,80}}+\)|(?<!{_LETTER})\$[A-Za-z_]\w{{0,60}}+",  # $t(x), $HOME
     rf"(?<!{_LETTER})__[A-Za-z](?:(?!__)\w){{0,40}}+__(?!{_LETTER})",  # __count__
     r"(?<![\w:]):[a-z][a-z0-9_+-]{1,40}+:(?![\w:])",  # :smile:
+    # #FF00AA, #123, #tag, @user; api_key_1234, MAX_SIZE; Ctrl+Shift+P
+    rf"(?<!{_LETTER})(?<![#@&/.])(?:#\d{{3,10}}+|[#@](?=[\w-]{{0,40}}[A-Za-z])[A-Za-z0-9_][\w-]{{1,40}}+)(?!{_LETTER})",
+    rf"(?<!{_LETTER})(?<![.@])_{{0,2}}[A-Za-z][A-Za-z0-9]*+(?:_+[A-Za-z0-9]++)++(?!{_LETTER})",
+    rf"(?<!{_LETTER})(?i:(?:ctrl|control|alt|shift|cmd|command|option|meta|super|win|fn|altgr|strg)[+])++"
+    rf"(?:[A-Za-z0-9]++|[^\s\w])(?!{_LETTER})",
+    # +1 (555) 010-9999, +49 30 123456, no number such as +10 000
+    r"(?<![\w+])\+(?!\d{1,3}(?:[\s,.]\d{3})++(?!\d))\d{1,3}(?:[ \u00a0.-]?\(\d{1,5}\))?"
+    r"(?:[ \u00a0.-]\d{1,8}){2,6}(?!\w)",
 )
 _PICTURES = "\u2190-\u21ff\u2300-\u23ff\u2500-\u27bf\u2900-\u297f\u2b00-\u2bff\U0001f000-\U0001faff"
 _SYMBOLS = (
@@ -76,15 +86,20 @@ _PATTERN = re.compile(
     )
 )
 _FIGURES = re.compile(_NUMBERS)
-_MAY_HOLD = re.compile(rf"[\d%{{@/$_:#{_FRACTIONS}{_PICTURES}\u20e3\ufe0f]|www\.|<%", re.IGNORECASE)
+_MAY_HOLD = re.compile(rf"[\d%{{@/$_:#+{_FRACTIONS}{_PICTURES}\u20e3\ufe0f]|www\.|<%", re.IGNORECASE)
 """Every placeholder contains one of these; most sentences contain none, and are scanned once."""
 _INSIDE = re.compile(_LETTER)
 _BRACKETS = re.compile(r"\)*")
+_FORMAT = re.compile(
+    r"(?=[^\n]{0,30}(?:[yY]|[GgHh]\W{1,3}[im]|[jd]\W{1,3}[FM]|[FM]\W{1,3}[jd]))\W{0,3}"
+    r"(?:(?:y{1,4}|M{1,4}|d{1,4}|E{1,4}|H{1,2}|h{1,2}|m{1,2}|s{1,2}|S{1,3}|[YjlDNnFgGiAaPTzZ])(?![A-Za-z])\W{0,5}){2,12}"
+)
+"""A format of dates or times: `N j, Y`, `yyyy-MM-dd`, `HH:mm`."""
 
 
 class Kind(Enum):
-    """The kinds of placeholders. ARGUMENT: replaced by a program; ADDRESS: of a page or of mail; SYMBOL: emoji and
-    pictures; NUMBER: written in figures."""
+    """The kinds of placeholders. ARGUMENT: read by a program, or a name or keys; ADDRESS: of a page or of mail; SYMBOL:
+    emoji and pictures; NUMBER: written in figures."""
 
     ARGUMENT = "argument"
     ADDRESS = "address"
@@ -135,7 +150,9 @@ def placeholders_of(text: str) -> list[Placeholder]:
 
 
 def has_words(text: str, placeholders: list[Placeholder]) -> bool:
-    """Return whether a text has a letter outside of its placeholders."""
+    """Return whether a text has a letter outside of its placeholders, and is no format of dates."""
+    if _FORMAT.fullmatch(text):
+        return False
     at = 0
     for one in placeholders:
         if any(map(str.isalpha, text[at : one.start])):

@@ -12,6 +12,7 @@ from nmt.documents.marks import Mark
 from nmt.documents.passage import NO_BREAK, SOFT_HYPHEN, Sentence
 from nmt.documents.placeholders import has_words, scanned
 from nmt.documents.sentences import Splitter, pieces
+from nmt.documents.tokens.accelerators import Accelerator
 
 _SEEN = re.compile(
     r"[^&\s]++|(?P<blank>\s++)"
@@ -169,7 +170,7 @@ class Paragraph:
         low, high = 0, len(items)
         while True:
             left, right = items[low], items[high - 1]
-            if left.kind != "text" and left.number not in around:
+            if left.kind != "text" and left.number not in around and not isinstance(left.raw, Accelerator):
                 low += 1
             elif right.kind != "text" and right.number not in around:
                 high -= 1
@@ -179,6 +180,9 @@ class Paragraph:
                 break
         inner = items[low:high]
         tags = [one for one in inner if one.kind not in ("text", _BLANK)]
+        tags = [  # a key within a word
+            one._replace(at=text.rfind(" ", 0, one.at) + 1) if isinstance(one.raw, Accelerator) else one for one in tags
+        ]
         numbers = {one.number: n for n, one in enumerate(tags)}
         marks = [
             Mark(one.raw, min(max(one.at, first), last) - first, one.kind, numbers.get(within.get(one.number, -1)))  # type: ignore[arg-type]

@@ -12,11 +12,12 @@ from unicodedata import category
 
 from nmt.documents.elements import BLOCKS, INLINE, OPAQUE, OPAQUE_INLINE, RUBY, VOID, whole_elements
 from nmt.documents.markup import Piece, scan
-from nmt.documents.passage import HTML_ESCAPES, Passage, Sentence, text_passage
+from nmt.documents.passage import HTML_ESCAPES, ITEM, LINES, Passage, Sentence, text_passage
 from nmt.documents.sentences import Splitter
 from nmt.documents.tagged_paragraph import Paragraph
 from nmt.documents.tokens.icu_messages import may_have_messages, with_messages
 from nmt.documents.tokens.notes import notes_whole
+from nmt.documents.tokens.templates import has_templates, with_templates
 from nmt.documents.tokens.token import Kind, Left, Syntax, Token
 from nmt.documents.written import quotes_doubled, written
 
@@ -29,6 +30,9 @@ _XML_ENTITIES = frozenset(("amp", "lt", "gt", "quot", "apos"))
 _LINES = re.compile(r"((?:\r?\n|\t|&#(?:9|10|13|[xX]0*[9aAdD]);)+)")
 """Line breaks and tabs, which in XML may be written as references."""
 _ESCAPED_TAG = re.compile(r"&lt;(/?)([A-Za-z][\w:-]*+)((?:\s(?:[^<>&]|&(?!lt;|gt;)){0,500}+|/)?)(?:&gt;|>)")
+_LEAST_WIDTH = 40
+"""The least length of the longest line of a text whose sentences are wrapped."""
+_WITHIN = (",", "-", ")", '"', "\u2019", "\u201d")
 _ENTITY = re.compile(r"&([A-Za-z][A-Za-z0-9._-]*+);")
 
 
@@ -170,7 +174,7 @@ def tagged_passage(
     parts: list[str | Sentence] = []
     own = syntax
     paragraph = Paragraph(escape)
-    for token in _with_lines(with_messages(tokens)):
+    for token in _with_lines(with_templates(with_messages(tokens))):
         if token.kind == "text" and token.name:
             paragraph.add_read(token.name, token.raw)
         elif token.kind == "text":
@@ -232,36 +236,54 @@ def _escaped_tags(tokens: Iterable[Token]) -> Iterator[Token]:
 
 
 def plain_passage(text: str, splitter: Splitter | None = None) -> Passage:
-    """Return the passage of a text without tags: each line is a paragraph, except in the syntax of ICU messages."""
-    if not may_have_messages(text):
+    """Return the passage of a text without tags: each line is a paragraph, except in the syntax of ICU messages and of
+    templates."""
+    if not (may_have_messages(text) or has_templates(text) or ("\n" in text and wraps(LINES.split(text)))):
         return text_passage(text, splitter)
-    parts: list[str | Sentence] = []
-    rest: list[Token] = []  # those of a message
-    for token in with_messages([Token("text", text, text, is_lines=True)]):
-        if token.kind == "text" and not rest:
-            parts += text_passage(token.raw, splitter).parts
-            continue
-        rest.append(token)
-        if token.kind == "wall" and not token.syntax:
-            parts += tagged_passage(rest, splitter, escape={}).parts
-            rest = []
-    return Passage(tuple(parts))
+    return tagged_passage([Token("text", text, text, is_lines=True)], splitter, escape={})
 
 
 def _with_lines(tokens: Iterable[Token]) -> Iterator[Token]:
-    """Yield the tokens, texts of lines divided at line breaks and tabs."""
+    """Yield the tokens, texts of lines divided at line breaks and tabs, and behind marks of lists."""
     syntax: Syntax = ""
     for token in tokens:
-        pieces = _LINES.split(token.raw) if token.is_lines and token.kind == "text" else [token.raw]
+        is_lines = token.is_lines and token.kind == "text"
+        is_plain = token.name == token.raw
+        pieces = (LINES if is_plain else _LINES).split(token.raw) if is_lines else [token.raw]
         syntax = token.syntax if token.kind == "wall" else syntax
         if len(pieces) == 1:
             yield token
             continue
+        within = wraps(pieces)
+        for n in within:  # the white space around the line break is part of it
+            before, after = pieces[n - 1].rstrip(" "), pieces[n + 1].lstrip(" ")
+            pieces[n] = pieces[n - 1][len(before) :] + pieces[n] + pieces[n + 1][: len(pieces[n + 1]) - len(after)]
+            pieces[n - 1], pieces[n + 1] = before, after
         for n, piece in enumerate(pieces):
-            if n % 2:
+            if n % 2 and n in within:
+                yield Token("text", piece, " ")
+            elif n % 2:
                 yield Token("wall", piece, syntax=syntax)
             elif piece:
-                yield Token("text", piece, piece if token.name == token.raw else "")
+                item = ITEM.match(piece) if n - 1 not in within else None
+                if item:
+                    yield Token("wall", item[0], syntax=syntax)
+                    piece = piece[item.end() :]
+                yield Token("text", piece, piece if is_plain else "")
+
+
+def wraps(pieces: Sequence[str]) -> set[int]:
+    """Return the numbers of the line breaks within sentences, given the lines of a text and between them what divides
+    them: the next line begins with a small letter and with a word for which the longest line has no room."""
+    longest = max(map(len, pieces[::2]))
+    found = set()
+    for n in range(1, len(pieces), 2) if longest >= _LEAST_WIDTH else ():
+        before, after = pieces[n - 1].rstrip(" "), pieces[n + 1].lstrip(" ")
+        is_inside = before[-1:].isalnum() or before[-1:] in _WITHIN
+        room = len(before) + 1 + len(after.split(" ", 1)[0])
+        if pieces[n] in ("\n", "\r\n") and before and is_inside and after[:1].islower() and room > longest:
+            found.add(n)
+    return found
 
 
 def _add_text(paragraph: Paragraph, raw: str, entities: str) -> None:

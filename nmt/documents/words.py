@@ -21,11 +21,16 @@ if TYPE_CHECKING:
     import numpy as np
 
 NOWHERE = -1
+_UNNUMBERED = re.compile(r"(?<!%)%[#0+'-]*+\d*+(?:\.\d++)?+(?:hh|ll|[hlLzjtq])?[sdiufFeEgGxXocp@](?![^\W\d_])")
+"""Arguments of printf that stand for the next value."""
+_NUMBERED = re.compile(r"%\d++\$")
 Span = tuple[int, int]
 _BYTE = re.compile("<0x([0-9A-F]{2})>")
 _DIRECTIONS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 """Characters that set the direction of the text around them."""
 _UNSPACED = re.compile(f"[{UNSPACED}]")
+_LATIN = re.compile(rf"[^\W{UNSPACED}]{{2}}")
+"""Two letters or digits of scripts with spaces: they are parts of one word."""
 _LEAST_DIGITS = 3
 """The least number of digits of a number that is put in where nothing is aligned to it: others may be words."""
 _CLAUSE_END = ".,;:!?…。、，！？；：।؟،"
@@ -46,8 +51,11 @@ def spans_of(text: str, placeholders: Sequence[Placeholder], cuts: Sequence[int]
     found: list[Span] = []
     for word in re.finditer(r"\S+", whole):
         start, end = word.span()
+        is_unspaced = _UNSPACED.search(whole, start, end) is not None
         for cut in ends[bisect_right(ends, start) : bisect_left(ends, end)]:
-            if cut in symbols or _UNSPACED.match(whole, cut - 1) or _UNSPACED.match(whole, cut):
+            is_between = cut not in borders and is_unspaced and not _LATIN.match(whole, cut - 1)
+            beside = _UNSPACED.match(whole, cut - 1) or _UNSPACED.match(whole, cut)
+            if cut in symbols or beside or is_between:
                 found.append((start, cut))
                 start = cut
         found.append((start, end))
@@ -216,6 +224,20 @@ def keep_placeholders(
     translation of its neighbour. Of a wrong number only the figures are replaced.
     """
     _Keeper(found, source, translation).run(placeholders, numbers)
+    own = [one.text for one in placeholders if _UNNUMBERED.fullmatch(one.text)]
+    if len(own) > 1 and not _NUMBERED.search(source):
+        _number_arguments(found.words, own)
+
+
+def _number_arguments(words: Sequence[TargetWord], own: list[str]) -> None:
+    """Number arguments of printf that have changed their order: `%s has %d` is `%2$d` before `%1$s`."""
+    places = [(word, one) for word in words if "%" in word.text for one in _UNNUMBERED.finditer(word.text)]
+    new = [one[0] for _, one in places]
+    if new == own or sorted(new) != sorted(own):
+        return
+    numbers = {text: deque(n for n, one in enumerate(own, start=1) if one == text) for text in new}
+    for (word, one), n in reversed([(place, numbers[place[1][0]].popleft()) for place in places]):
+        word.text = f"{word.text[: one.start()]}%{n}${one[0][1:]}{word.text[one.end() :]}"
 
 
 @dataclass(eq=False)
@@ -426,6 +448,9 @@ class _Keeper:
             if not own.is_gone:
                 found.append(own)
             found += self._behind.get(word, ())
+        for one, other in pairwise(found):
+            if one.kept and other.kept and not other.gap and {one, other} - {*self._found.words}:
+                other.gap = " "  # two placeholders that have become neighbours
         self._found.words = found
 
 

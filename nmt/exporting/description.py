@@ -14,7 +14,6 @@ from nmt.errors import CheckpointError
 from nmt.exporting.page import check_recurrent
 from nmt.exporting.plans import Json, Plans, on_processor
 from nmt.exporting.subword_tables import obstacle_of
-from nmt.model.parts.encoder import RecurrentEncoder
 from nmt.model.translation import TranslationModel
 from nmt.rnn.arrays.quantised import Quantised
 from nmt.rnn.arrays.weights import QUADS
@@ -57,9 +56,9 @@ class Description(Plans):
 
     def _facts(self) -> Json:
         model = self.model
-        encoder, decoder = model.encoder, model.step_decoder
-        if not isinstance(encoder, RecurrentEncoder):
-            raise TypeError(f"the encoder must be recurrent, got {type(encoder).__name__}")
+        encoder, decoder = model.encoder.layers, model.step_decoder
+        if not model.encoder.is_recurrent:
+            raise TypeError("the encoder must be recurrent, got convolutions")
         before, after = boundary_ids(model.config.encoder.boundaries)
         layers = [
             [self.scan(scan, f"encoder.{n}.{direction}.") for direction in encoder.directions]
@@ -102,7 +101,7 @@ class Description(Plans):
         routes: Json = {}
         for name, (layer, state) in bridge.routes.items() if bridge.kind != "zero" else ():
             scan = bridge.scans[name] if bridge.kind == "bridge" else None
-            layer = len(self.model.encoder.scans) if layer < 0 else layer
+            layer = len(self.model.encoder.layers.scans) if layer < 0 else layer
             routes[f"cell.{name}"] = {
                 "layer": layer,
                 "state": state,
@@ -182,7 +181,7 @@ def _check_described(model: TranslationModel, where: str) -> None:
     """Raise CheckpointError if a model has parts that cannot be described."""
     if why := model.loop_obstacle:
         raise CheckpointError(f"{where}: must have steps that are one compiled loop, got a model where {why}")
-    scans = [*model.encoder.scans, model.step_decoder]
+    scans = [*model.encoder.layers.scans, model.step_decoder]
     shaped = [name for scan in scans for name, width in scan.states.items() if len(axes_of(width)) > 1]
     if shaped or "src" in model.positions:
         got = f"the matrix {shaped[0]}" if shaped else "embeddings of positions"

@@ -17,9 +17,8 @@ from nmt.rnn.arrays.weights import QUADS, Weights
 from nmt.rnn.compiler.program import Place, PlaceKind, Product
 from nmt.rnn.kernels.loops.row_writer import Function, Weight, weight_key
 from nmt.rnn.kernels.loops.run_cpu import CPUExecutable
-from nmt.rnn.kernels.machine_code.generated import generated_loop
-from nmt.rnn.kernels.machine_code.kernel import Kernel
-from nmt.rnn.kernels.machine_code.native import Native
+from nmt.rnn.kernels.machine_code.native import Kernel, Native
+from nmt.rnn.kernels.machine_code.recipes import generated_loop
 from nmt.rnn.kernels.products.packing import packed_size
 from nmt.rnn.kernels.products.product import PACKING
 from nmt.rnn.scan.scan import Scan

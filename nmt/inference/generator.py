@@ -203,7 +203,7 @@ class Generator(NotPickled):
 
     def _read_separately(self, rows: list[list[int]]) -> list[np.ndarray]:
         """Return the log-probabilities of rows that are scored independently."""
-        from nmt.decode.blocks import length_blocks
+        from nmt.decode.hypotheses import length_blocks
 
         found = [np.zeros(0)] * len(rows)
         for block in length_blocks(rows, self.config.decoding.batch_size):

@@ -118,7 +118,7 @@ def _missing(shortlist: Shortlist, src: Sequence[int], tgt: Sequence[int]) -> np
 
 def candidates_together(shortlist: Shortlist, src_ids: Sequence[Sequence[int]], batch_size: int) -> float:
     """Return the mean number of candidates of a batch, which is the size of the output layer that is computed."""
-    from nmt.decode.blocks import length_blocks
+    from nmt.decode.hypotheses import length_blocks
 
     blocks = [
         np.unique(np.concatenate([shortlist.candidates(src_ids[n]) for n in block]))

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from nmt.config import ModelConfig
-from nmt.model.batch_pass import BatchPass, GradientTarget, Targets, ready_for_nobody
+from nmt.model.batch_pass import LIKELIHOOD, BatchPass, GradientTarget, Objective, Targets, ready_for_nobody
 from nmt.model.edit_actions import EditActions
-from nmt.model.objective import LIKELIHOOD, Objective
 from nmt.model.parts.positions import NormalParam, embedding_deviation, make_positions
 from nmt.rnn.arrays.device_operations import OutputLayer
 from nmt.rnn.arrays.flat_arrays import Group, whole_of

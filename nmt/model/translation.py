@@ -11,20 +11,18 @@ import numpy as np
 
 from nmt.config import ModelConfig
 from nmt.errors import ConfigError
-from nmt.model.batch_pass import BatchPass, Targets
+from nmt.model.batch_pass import BatchPass, Objective, Targets
 from nmt.model.copying import check_copying
 from nmt.model.decoders import BlockDecoder, ModelDecoder, loop_obstacle, translation_block
 from nmt.model.edit_actions import EditActions, check_actions
-from nmt.model.factors import SourceFactors
 from nmt.model.forced import ForcedScores, TokenIds, forced_log_probs
 from nmt.model.network import LossStats, Network, Run
-from nmt.model.objective import Objective
 from nmt.model.output_heads import AttentionLossHead, CopyingHead, EditsHead, PlainHead
 from nmt.model.parts.bridge import Bridge
 from nmt.model.parts.cells import decoder_cell, decoder_layers
-from nmt.model.parts.encoder import make_encoder
+from nmt.model.parts.encoder import Encoder
 from nmt.model.parts.padding import pad_sources, positions, rounded_up
-from nmt.model.source_encoder import EncodedRows, Source, SourceEncoder
+from nmt.model.source_encoder import EncodedRows, Source, SourceEncoder, SourceFactors
 from nmt.overriding import override
 from nmt.rnn import tuning
 from nmt.rnn.arrays.workspace import Fresh, Workspace
@@ -87,7 +85,7 @@ class TranslationModel(Network):
         self.copies = config.decoder.copy_source
         self._probes: dict[int, Scan] = {}  # by the source positions that they record
         options = {"dtype": dtype, "compute_dtype": compute_dtype, "recompute": recompute, "device": self.device}
-        self.encoder = make_encoder(config, **options)
+        self.encoder = Encoder(config, **options)
         self._factors: SourceFactors | None = None
         if src_factor_sizes:
             self._factors = SourceFactors(src_vocab_size, src_factor_sizes, config.encoder.factors)
@@ -110,7 +108,7 @@ class TranslationModel(Network):
 
     @override
     def runs(self, T: int, S: int) -> list[Run]:
-        of_encoder, of_decoder = self.encoder.runs(S), self.decoder.runs(T)
+        of_encoder, of_decoder = self.encoder.layers.runs(S), self.decoder.runs(T)
         runs: list[Run] = [(f"encoder.{name}", scan, steps, 1, late) for name, scan, steps, late in of_encoder]
         if self.config.decoder.init_hidden == "bridge":
             runs += [("bridge", scan, 1, 1, 0) for scan in self.bridge.scans.values()]
@@ -120,7 +118,7 @@ class TranslationModel(Network):
         shapes = self._table_shapes()
         if self._factors is not None:
             shapes |= self._factors.params()
-        shapes |= under("encoder", self.encoder.params()) | under("bridge", self.bridge.params())
+        shapes |= under("encoder", self.encoder.layers.params) | under("bridge", self.bridge.params())
         return shapes | under("decoder", self.decoder.params) | self._output_shapes()
 
     @override

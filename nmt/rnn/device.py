@@ -10,21 +10,24 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import accumulate
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
+from nmt.rnn.arrays.array_names import ArrayKind, Arrays, parse
 from nmt.rnn.arrays.device_operations import Array, OutputGradients, OutputLayer, ProcessorOperations, SearchOperations
+from nmt.rnn.arrays.element_rules import ADD_SCALED, ElementRule
 from nmt.rnn.arrays.flat_arrays import Group
 from nmt.rnn.arrays.quantised import Quantised
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.arrays.workspace import Allocate, zeros_of
-from nmt.rnn.compiler.plan import Plan
+from nmt.rnn.compiler.plan import PlacedSink, Plan
+from nmt.rnn.compiler.program import Place
 from nmt.rnn.profile import Clock, ProcessorClock
-from nmt.rnn.rows import Rows
+from nmt.rnn.rows import Rows, TimeBlock, shape_of_step
 
 T = TypeVar("T")
 
@@ -32,39 +35,99 @@ ALIGNED = 64
 """Arrays in a group begin at a multiple of this many numbers: on a cache line, and aligned for tensor cores."""
 
 
-class Executable(Protocol):
+class PlanRun(ABC):
+    """One pass of a plan over one batch, block of time by block."""
+
+    arrays: Arrays
+    weights: Weights
+    rows: Rows
+    allocate: Allocate
+    dtype: np.dtype
+    local: dict[str, Place]
+    """The arrays that last for a block of time."""
+
+    @contextmanager
+    def block_memory(self) -> Iterator[None]:
+        """Allocate the arrays that last for a block of time, and free them at the end of the pass; the next pass reuses
+        the memory."""
+        with self.allocate.temporary():
+            self.take_block_memory()
+            yield
+        for name in self.local:
+            del self.arrays[name]
+
+    def take_block_memory(self) -> None:
+        """Allocate the arrays that last for a block of time."""
+        for name, place in self.local.items():
+            shape = self.rows.block_steps, *shape_of_step(place, self.rows)
+            self.arrays[name] = self.allocate(shape, self.dtype)
+
+    @abstractmethod
+    def block(self, block: TimeBlock) -> None:
+        """Run the programs for one block of time."""
+
+    def add_gradients(self, plan: Plan, gradients: Arrays, block: TimeBlock) -> None:
+        """Add one block of time to all gradients that `gradients` contains."""
+        for placed in plan.sinks:
+            if placed.sink.name in gradients:
+                self.add_gradient(placed, gradients[placed.sink.name], block)
+
+    @abstractmethod
+    def add_gradient(self, placed: PlacedSink, target: Array, block: TimeBlock) -> None:
+        """Add one sink's share of a parameter's gradient for one block of time. Only active rows are summed: padding
+        may contain NaN."""
+
+    def argument(self, name: str, owner: Array) -> Array:
+        """Return the array that has this name in a generated function; `owner`: the row of each source."""
+        if name in self.arrays:
+            return self.arrays[name]
+        kind, base = parse(name)
+        if kind is ArrayKind.INDEX:
+            return owner
+        if kind is ArrayKind.PARAMETER:
+            return self.weights[base]
+        raise RuntimeError(f"no memory for {name}")
+
+
+class Executable(ABC):
     """A plan compiled for a device."""
 
     plan: Plan
 
-    def forward(self, arrays: dict[str, Array], weights: Weights, rows: Rows, allocate: Allocate) -> None:
+    @abstractmethod
+    def run(self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate, *, backward: bool) -> PlanRun:
+        """Return a pass over a batch, with memory for what `arrays` lacks."""
+
+    def forward(self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate) -> None:
         """Fill the forward arrays. `arrays` contains inputs, state stacks, captured arrays, masks and parameter
         vectors."""
+        run = self.run(arrays, weights, rows, allocate, backward=False)
+        with run.block_memory():
+            for block in run.rows.blocks(backward=False):
+                run.block(block)
 
-    def backward(
-        self,
-        arrays: dict[str, Array],
-        weights: Weights,
-        rows: Rows,
-        allocate: Allocate,
-        gradients: dict[str, Array],
-    ) -> None:
+    def backward(self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate, gradients: Arrays) -> None:
         """Fill the backward arrays and add to the parameters' `gradients`."""
+        run = self.run(arrays, weights, rows, allocate, backward=True)
+        with run.block_memory():
+            for block in run.rows.blocks(backward=True):
+                run.block(block)
+                run.add_gradients(self.plan, gradients, block)
 
     def weight_gradients(
-        self,
-        arrays: dict[str, Array],
-        weights: Weights,
-        rows: Rows,
-        allocate: Allocate,
-        gradients: dict[str, Array],
+        self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate, gradients: Arrays
     ) -> None:
         """Add to the parameters' `gradients` after a `backward`; the plan is one `with_operands` (compiler/plan.py)."""
+        run = self.run(arrays, weights, rows, allocate, backward=True)
+        for block in run.rows.blocks(backward=True):
+            run.add_gradients(self.plan, gradients, block)
 
-    def prepare(self, arrays: dict[str, Array], weights: Weights, rows: Rows, allocate: Allocate) -> list[Any]:
+    def prepare(self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate) -> list[Any]:
         """Return launches that repeat `forward` on these arrays after their contents have changed. Raises RuntimeError:
         not every row has length T, or the device is not the processor."""
+        raise RuntimeError("runs are prepared for the processor only")
 
+    @abstractmethod
     def scratch(self, rows: Rows, *, backward: bool) -> list[tuple[int, ...]]:
         """Return the shapes of the memory that a pass takes from `allocate` besides its arrays."""
 
@@ -191,11 +254,14 @@ class Device(ABC):
 
     @abstractmethod
     def take_rows(self, array: Array, index: Array, out: Array | None = None, threads: int = 1) -> Array:
-        """Return array[..., index, :] of [..., n, m], contiguous, in `out` if given; index int64 of the device."""
+        """Return array[..., index, :] of [..., n, m], contiguous, in `out` if given, zero where an index is negative;
+        index int64 of the device."""
 
-    @abstractmethod
     def spread_rows(self, rows: Array, places: np.ndarray, out: Array, threads: int = 1) -> None:
         """Set out [N, n] to rows [R, n] at places [R] (host, each below N, no duplicates), and to zero elsewhere."""
+        index = np.full(len(out), -1, np.int64)
+        index[places] = np.arange(len(places))
+        self.take_rows(rows, self.index(index), out, threads)
 
     def take_columns(self, array: Array, first: int, out: Array, threads: int) -> None:
         """Set out [..., n] to array[..., first : first + n]; both are contiguous."""
@@ -253,24 +319,9 @@ class Device(ABC):
         """Return the sum of squares of all arrays in float64; NaN and infinity are propagated."""
 
     @abstractmethod
-    def adam_step(
-        self, param: Array, gradient: Array, m: Array, v: Array, settings: tuple[float, ...], threads: int
-    ) -> None:
-        """Apply one step of Adam to flat arrays, in place.
+    def change(self, rule: ElementRule, arrays: Sequence[Array], factors: Sequence[float], threads: int) -> None:
+        """Apply a rule of element_rules.py to flat arrays, in place, and factors."""
 
-        settings: lr, beta1, beta2, eps, weight decay, both bias corrections, scale of the gradient (see
-        kernels/model/update.py).
-        """
-
-    @abstractmethod
-    def sgd_step(
-        self, param: Array, gradient: Array, velocity: Array, settings: tuple[float, ...], threads: int
-    ) -> None:
-        """Apply one step of gradient descent to flat arrays, in place.
-
-        settings: lr, momentum, weight decay, scale of the gradient. `velocity` may be empty where the momentum is 0.
-        """
-
-    @abstractmethod
-    def add_scaled(self, total: Array, other: Array, factor: float, scale: float = 1.0) -> None:
+    def add_scaled(self, total: Array, other: Array, factor: float, scale: float = 1.0, threads: int = 1) -> None:
         """Compute total = total * scale + factor * other on flat arrays, in place."""
+        self.change(ADD_SCALED, (other, total), (factor, scale), threads)

@@ -56,7 +56,7 @@ _STARTS = (
 _ZIPPED = (
     (b"word/", FileKind("a .docx document", form="docx")),
     (b"ppt/", FileKind("a .pptx presentation", form="pptx")),
-    (b"xl/", FileKind("an Excel workbook", "save the sheet as text with tabs between the columns, NAME.tsv")),
+    (b"xl/", FileKind("an Excel workbook", "nmt-train reads it by its name, NAME.xlsx; else save its sheet as text")),
     (b"application/epub+zip", FileKind("an EPUB book", form="epub")),
     (b"application/vnd.oasis.opendocument.text", FileKind("an .odt document", form="odt")),
     (b"application/vnd.oasis.opendocument.spreadsheet", FileKind("an .ods spreadsheet", form="ods")),
@@ -76,7 +76,7 @@ _MARKUP = (
     (re.compile(r"(<\?xml[^>]*>)?(\s|<!--.*?-->)*<xliff\b", re.S), FileKind("an XLIFF file", form="xliff")),
     (
         re.compile(r"(<\?xml[^>]*>)?(\s|<!--.*?-->|<!doctype tmx[^>]*>)*<tmx\b", re.S | re.I),
-        FileKind("a TMX memory", "save its pairs as a table with tabs, NAME.tsv"),
+        FileKind("a TMX memory", "name it NAME.tmx, a table for nmt-train"),
     ),
     (
         re.compile(r"(<\?xml[^>]*>)?(\s|<!--.*?-->)*(<!doctype html|<html[\s>])", re.S | re.I),
@@ -112,7 +112,7 @@ def kind_of_text(start: str, data: bool = True) -> FileKind | None:
         return FileKind("JSON", "with one object a line name it .jsonl and give --column; else save its texts as lines")
     lines = start.split("\n")[:-1][:10]
     if data and len(lines) > 1 and all(_CSV.fullmatch(line) for line in lines):
-        return FileKind("a table with commas and quotes (CSV)", "save it as text with tabs, NAME.tsv, without quotes")
+        return FileKind("a table with commas and quotes (CSV)", "name it NAME.csv, a table for nmt-train")
     return None
 
 

@@ -116,7 +116,7 @@ def read_lines(path: str | PathLike[str], *, lenient: bool = False) -> Lines[str
     """
     found = text_file(path)
     try:
-        opened = _opened(found)
+        opened = open_binary(found)
     except OSError as error:
         raise _unreadable(str(found), error) from None
     return Lines(_of_stream(opened, str(found), "surrogateescape" if lenient else "strict"))
@@ -128,7 +128,7 @@ def check_is_lines(path: str | PathLike[str], data: bool = True) -> None:
     if os.fspath(path) == STDIN or exists(Path(path)) and not is_file(Path(path)):
         return
     try:
-        with _opened(text_file(path)) as stream:
+        with open_binary(text_file(path)) as stream:
             start = stream.read(HEAD_BYTES)
     except (OSError, EOFError, zlib.error):  # reported by the reader
         return
@@ -139,11 +139,11 @@ def check_is_lines(path: str | PathLike[str], data: bool = True) -> None:
 def count_lines(path: str | PathLike[str]) -> int:
     """Return the number of lines of a file that `read_lines` takes, without decoding them. Raises DataError, OSError or
     EOFError if it cannot be read."""
-    with _opened(text_file(path)) as stream:
+    with open_binary(text_file(path)) as stream:
         return sum(1 for _ in stream)
 
 
-def _opened(path: Path) -> BinaryIO:
+def open_binary(path: Path) -> BinaryIO:
     """Return a binary stream of a text, decompressed if its name says that it is compressed."""
     if path.suffix == ".gz":
         return cast(BinaryIO, gzip.open(path))
@@ -355,7 +355,8 @@ def _decoded(lines: Iterator[bytes], name: str, errors: str = "strict") -> Itera
     except UnicodeDecodeError as error:
         raise DataError(
             f"{name}: line {number} must be UTF-8, got byte {error.object[error.start]:#04x} at position "
-            f"{error.start + 1}; convert the text to UTF-8"
+            f"{error.start + 1}; convert the text to UTF-8 (iconv -f CP1252 -t UTF-8 OLD > NEW, if "
+            f"{error.object.decode('cp1252', 'replace').strip()[:40]!r} reads well), or save it as such"
         ) from None
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         kind = "zstd" if name.endswith(".zst") else "gzip"

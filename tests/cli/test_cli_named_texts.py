@@ -175,8 +175,8 @@ def test_validation_files_in_the_other_order_are_exchanged(run: Run, tmp_path):
 
 def test_columns_are_named_where_a_table_gives_no_pairs(run: Run, tmp_path):
     (tmp_path / "t.tsv").write_text("eins\t\tone\n" * 40)
-    done = run("nmt-train", tmp_path / "t.tsv", "-o", tmp_path / "run")
-    assert done.code and "got an empty source or target in each row" in done.err and "tgt_column: 3" in done.err
+    done = run("nmt-train", tmp_path / "t.tsv", "-o", tmp_path / "run", "--columns", "1,2")
+    assert done.code and "got an empty source or target in each row" in done.err and "--columns 2,3" in done.err
 
 
 def test_a_folder_of_a_sweep_is_its_runs(model: Path, run: Run, tmp_path):

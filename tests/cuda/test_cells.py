@@ -43,7 +43,13 @@ def test_a_program_means_what_the_interpreter_says(device, name, dtype, lengths,
     test_scan.check_case(shortened(case), reverse, device)
 
 
-@pytest.mark.parametrize("name", more.COMPILED)
+OTHERS = (
+    "layer_norm_lstm mi_lstm_layer_norm peepholes_clip projection_cell_clip deep_transition_gru slstm sru qrnn_window2 "
+)
+OTHERS += "convolution hawk gla"
+
+
+@pytest.mark.parametrize("name", more.COMPILED if AT_FULL_SIZE else OTHERS.split())
 def test_every_other_cell_means_what_the_interpreter_says(device, name):
     case = shortened(more.draw(name, cases.LENGTHS["mixed"]))
     if Scan(case.cell).traced.has_named_axes:
@@ -68,23 +74,9 @@ def test_every_operation_has_a_meaning_in_a_kernel():
     assert names <= set(header)
 
 
-@pytest.mark.parametrize("kind", cases.RECURRENT)
-def test_recurrent_cells_equal_the_oracle(device, kind):
-    test_scan.check_recurrent(kind, "mixed", kind in ("lstm", "rnn_relu"), device)
-
-
-@pytest.mark.parametrize("name", ["lstm_bahdanau_feed", "gru_scaled_dot"])
-def test_attention_decoders_equal_the_oracle(device, name):
-    test_scan.check_decoder(name, device)
-
-
 @pytest.mark.parametrize(
     ("name", "reverse", "options"),
-    [
-        ("lstm", False, {}),
-        ("lstm_general", True, {}),
-        ("lstm_bahdanau_feed", False, {"compute_dtype": "bfloat16"}),
-    ],
+    [("lstm", False, {}), ("lstm_general", True, {}), ("lstm_bahdanau_feed", False, {"compute_dtype": "bfloat16"})],
 )
 def test_padding_is_never_read(device, name, reverse, options):
     test_scan.check_padding(name, reverse, np.nan, device=device, **options)
@@ -131,13 +123,6 @@ def test_dropout_masks_are_the_processor_s(device, dtype, seed):
     device.dropout_mask(out, 0.7, seed, 3 << 40, 1)
     np.testing.assert_array_equal(device.download(out), drawn)
     assert 0 < np.count_nonzero(drawn) < 300
-
-
-def test_a_run_with_dropout_is_the_processor_s(device):
-    case = cases.draw(cases.CELLS["stack"](), "float64", cases.LENGTHS["sorted"])
-    found, expected = cases.compiled(case, device=device), cases.compiled(case)
-    test_scan.assert_same_bits(found[2], expected[2], "mask")
-    test_scan.assert_all_close(found[0], expected[0], 1e-12, "output")
 
 
 def test_a_sentence_without_source_weighs_nothing(device):

@@ -14,6 +14,7 @@ import pytest
 pytest.importorskip("greenlet", reason="the emulator needs greenlet, of the extra [dev]")
 
 from nmt.errors import DeviceError  # noqa: E402
+from nmt.rnn.arrays.element_rules import ADD_SCALED  # noqa: E402
 from nmt.rnn.kernels.cuda import optimizer  # noqa: E402
 from nmt.rnn.kernels.cuda.blas import Matrix  # noqa: E402
 from tests import gpu_fence  # noqa: E402
@@ -156,7 +157,7 @@ def test_the_record_has_operations_with_their_arrays(runtime, tmp_path):
     x, y = (runtime.upload(np.ones((4, 4), np.float32)) for _ in range(2))
 
     def step():
-        optimizer.add_scaled(runtime, x, y, 1.0, 1.0)
+        optimizer.change(runtime, ADD_SCALED, (y, x), (1.0, 1.0))
         runtime.gemm(*map(Matrix.whole, (x, y, runtime_out)))
 
     runtime_out = runtime.xp.zeros((4, 4), np.float32)
@@ -167,7 +168,7 @@ def test_the_record_has_operations_with_their_arrays(runtime, tmp_path):
         runtime.gpu, "error", CUDARuntimeError("cudaErrorIllegalAddress")
     )
     with pytest.raises(DeviceError, match=r"after .*add_scaled 1x1x1; the last one failed") as caught:
-        optimizer.add_scaled(runtime, y, x, 1.0, 1.0)
+        optimizer.change(runtime, ADD_SCALED, (x, y), (1.0, 1.0))
     runtime.flight.tests.append("a test")
     report = SimpleNamespace(failed=True, longrepr=str(caught.value), nodeid="a test", when="call")
     gpu_fence.pytest_runtest_logreport(report)
@@ -177,7 +178,7 @@ def test_the_record_has_operations_with_their_arrays(runtime, tmp_path):
     assert path.name == f"flight-{os.getpid()}.txt" and "cudaErrorIllegalAddress" in text.splitlines()[0]
     kinds = [line.split()[1] for line in text.partition("operations")[2].splitlines()[1:]]
     assert kinds == ["launch", "product", "launch", "product", "recorded", "replay", "launch"]
-    assert f"add_scaled 1 float32[4, 4]@{y.data.ptr:#x}" in text.splitlines()[-1]
+    assert f"add_scaled 1 float32[4, 4]@{x.data.ptr:#x}" in text.splitlines()[-1]
     assert f"rows 0+4 columns 0+4 of float32[4, 4]@{runtime_out.data.ptr:#x}" in text
 
 

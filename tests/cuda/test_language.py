@@ -36,8 +36,7 @@ def test_log_probabilities_are_those_of_the_processor(device):
 
 
 @pytest.mark.parametrize(
-    "options",
-    [{}, {"sampling": True, "sampling_seed": 3, "sampling_topk": 6, "generate_unk": False, "min_length": 2}],
+    "options", [{}, {"sampling": True, "sampling_seed": 3, "sampling_topk": 6, "generate_unk": False, "min_length": 2}]
 )
 def test_texts_go_on_as_on_the_processor(device, options):
     """Prompts of any length, more than there is room for at once."""
@@ -53,7 +52,6 @@ def test_texts_go_on_as_on_the_processor(device, options):
 FUSED = {
     "search": ({}, {}),
     "coverage": ({"coverage_penalty": 0.3, "no_repeat_ngram_size": 2}, {"length_penalty": "average"}),
-    "samples": ({"sampling": True, "sampling_seed": 3}, {}),
 }
 
 

@@ -73,8 +73,7 @@ def check(c, tiles, exact, seed, reverse=False, multiprocessors=132):
 @pytest.mark.parametrize("exact", [False, True])
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
 @pytest.mark.parametrize(
-    ("B", "lengths", "reverse", "seed"),
-    [(3, [4, 2, 0], False, None), (9, None, True, 1), (8, [3] * 8, False, 2)],
+    ("B", "lengths", "reverse", "seed"), [(3, [4, 2, 0], False, None), (9, None, True, 1), (8, [3] * 8, False, 2)]
 )
 def test_layer(cell, exact, B, lengths, reverse, seed):
     c = recurrent.case(cell, 4, B, 32, lengths)

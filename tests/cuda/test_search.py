@@ -6,8 +6,7 @@ import pytest
 from nmt.decode import Ensemble, SearchOptions, force, search
 from nmt.decode.rules.penalty import length_divisor
 from nmt.errors import DeviceError
-from nmt.rnn.arrays.beam_rules import BeamChoice
-from nmt.rnn.arrays.beam_state import BeamState
+from nmt.rnn.arrays.beam_state import BeamChoice, BeamState
 from nmt.rnn.arrays.device_operations import OutputLayer
 from nmt.rnn.arrays.weights import Weights
 from nmt.search_settings import ROWS, Place
@@ -143,15 +142,11 @@ def assert_same(device, models, options, *, average=None, sentences=3, **setting
 
 
 OPTIONS = {
-    "min_length": ({"min_length": 3}, {}),
     "forbidden": (
         {"forbidden": [[5], [4, 4], [7, 7, 7], [7, 8]], "generate_unk": False},
         {"length_penalty": "average"},
     ),
-    "no_repeat": ({"no_repeat_ngram_size": 2, "repetition_penalty": 1.7}, {"length_penalty": "none"}),
-    "no_word_twice": ({"no_repeat_ngram_size": 1}, {}),
     "reward": ({"word_reward": 0.4}, {"n_best": 3}),
-    "less_reward": ({"word_reward": -0.4}, {"length_penalty": 0.6}),
     "coverage": ({"coverage_penalty": 0.4}, {"length_penalty": "average"}),
     "prefixes": ({"prefixes": [[4, 7], [], [1, 4, 4]], "forbidden": [[4]], "min_length": 2}, {}),
     "all": (
@@ -199,10 +194,7 @@ def plainly(model, settings):
 @pytest.mark.parametrize(
     "sampling",
     [
-        {"sampling": True, "sampling_seed": 5},
-        {"sampling": True, "sampling_seed": 6, "sampling_temperature": 1.7},
         {"sampling": True, "sampling_seed": 7, "sampling_temperature": 1.3, "sampling_topk": 4},
-        {"sampling": True, "sampling_seed": 8, "sampling_temperature": 2.0, "sampling_topk": 6, "sampling_topp": 0.7},
         {"sampling": True, "sampling_seed": 9, "sampling_topp": 0.8},
     ],
 )

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from nmt.config import config_from_dict
 from nmt.decode import search
 from nmt.model.translation import TranslationModel
 from nmt.rnn.devices import cpu
@@ -11,6 +10,7 @@ from nmt.storage.model_folder import build_model, read_checkpoint, set_params
 from nmt.train.checkpoints.checkpoint import save_checkpoint
 from nmt.train.updates.optimizer import make_optimizer
 from nmt.train.updates.update import Updater
+from tests.settings import settings_with
 from tests.small_models import DECODER, ENCODER, batch_of, build, model_settings, on_device, random_sentences
 
 V = 14
@@ -67,13 +67,8 @@ def test_factors_of_the_source_are_those_of_the_processor(device):
 
 
 def settings(**training):
-    whole = {
-        "model_dir": "unused",
-        "data": {"train": "unused", "dev": "unused", "src": {"lang": "de"}, "tgt": {"lang": "en"}},
-        "model": {"encoder": ENCODER, "decoder": DECODER},
-        "training": {"optimizer": "adam", "learning_rate": 0.02, "clip_grad_norm": 1.0, **training},
-    }
-    return config_from_dict(whole)
+    training = {"optimizer": "adam", "learning_rate": 0.02, "clip_grad_norm": 1.0, **training}
+    return settings_with(model={"encoder": ENCODER, "decoder": DECODER}, training=training)
 
 
 def trained(device, updates, config):

@@ -11,7 +11,7 @@ import pytest
 from number_words import make_corpus
 
 import nmt
-from nmt.data.corpora import judged_texts
+from nmt.data.corpora import language_by_text
 from nmt.data.corpora.headings import contradicts, is_heading
 from nmt.data.corpora.judged_texts import Named, judged, judged_corpus, judged_output
 from nmt.data.corpora.sources import Source
@@ -84,24 +84,26 @@ def test_a_heading_that_names_the_columns_is_read_as_before(tmp_path):
 
 def test_line_numbers_after_a_heading_are_those_of_the_file(tmp_path):
     corpus([("de", "en"), *pairs(), ("allein",)], tmp_path / "t.tsv")
-    with pytest.raises(DataError, match=r"line 42 must have at least 2 cells .* src_column: 2, tgt_column: 3"):
+    with pytest.raises(DataError, match=r"line 42 must have at least 2 cells, .* src_column: 2, tgt_column: 3"):
         list(Source(str(tmp_path / "t.tsv")).parts(("de", "en"))[0].rows())
 
 
 def test_columns_that_are_no_texts_are_doubted(tmp_path):
     rows = [(str(number), "eng", *pair) for number, pair in enumerate(pairs())]
-    unread, digits, constant = judged_corpus(corpus(rows, tmp_path / "t.tsv"), ("de", "en"))
-    assert "not read: column 3, 4" in unread
+    (chosen,) = judged_corpus(corpus(rows, tmp_path / "t.tsv"), ("de", "en"))
+    assert chosen.endswith("source and target are columns 3 and 4, the only ones with text")
+    digits, constant = judged_corpus(Source(str(tmp_path / "t.tsv"), (1, 2)), ("de", "en"))
     assert "column 1 (source): 40 of the first 40 rows have digits alone" in digits
     assert "column 2 (target): 40 of the first 40 rows are 'eng'" in constant
     named = Source(str(tmp_path / "t.tsv"), (3, 4))
     assert not judged_corpus(named, ("de", "en"))
 
 
-def test_quotes_of_a_spreadsheet_are_doubted_and_quotations_are_not(tmp_path):
+def test_quotes_of_a_spreadsheet_are_taken_off_and_quotations_are_not(tmp_path):
     rows = [*pairs(), ('"Wer?, ""der"" eine"', "who, the one")]
-    (line,) = judged_corpus(corpus(rows, tmp_path / "t.tsv"), ("de", "en"))
-    assert "1 of the first 41 rows have cells in quotes" in line
+    source = corpus(rows, tmp_path / "t.tsv")
+    assert list(source.parts(("de", "en"))[0].rows())[-1] == ('Wer?, "der" eine', "who, the one")
+    assert not judged_corpus(source, ("de", "en"))
     rows = [*pairs(), ('"Wer da?"', '"Who is there?"'), ('""', "x"), ('""Wer""', '""who""')]
     assert not judged_corpus(corpus(rows, tmp_path / "u.tsv"), ("de", "en"))
 
@@ -212,13 +214,13 @@ def test_swapped_texts_are_known_by_their_words(tmp_path):
 
 
 def test_without_the_detector_nothing_is_said_of_words(tmp_path, monkeypatch):
-    monkeypatch.setattr(judged_texts, "find_spec", lambda name: None)
-    judged_texts._identifier.cache_clear()
+    monkeypatch.setattr(language_by_text, "find_spec", lambda name: None)
+    language_by_text._identifier.cache_clear()
     table = [(f"ein Hund läuft durch den Schnee {n}", f"a dog runs through the snow {n}") for n in range(200)]
     try:
         assert judged_corpus(corpus(table, tmp_path / "t.tsv"), ("en", "de")) == []
     finally:
-        judged_texts._identifier.cache_clear()
+        language_by_text._identifier.cache_clear()
 
 
 def test_blank_lines_between_paradigms_do_not_hide_the_features():

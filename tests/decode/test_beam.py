@@ -8,7 +8,7 @@ import pytest
 from nmt.decode import Hypothesis
 from nmt.decode.beam import BeamCell, run
 from nmt.decode.hypotheses import Block
-from nmt.decode.rules.penalty import best_possible, final_scores, length_divisor, nth_best
+from nmt.decode.rules.penalty import best_possible, final_scores, length_divisor
 
 EOS = 3
 
@@ -200,11 +200,6 @@ def test_nothing_that_a_hypothesis_becomes_is_better_than_the_bound(penalty):
                     tight = np.maximum(tight, score)
                 if reward == 0 and rows.stop - rows.start == 1:
                     assert tight == pytest.approx(bound), "a bound that is reached ends the search soonest"
-
-
-def test_the_nth_best_score_is_that_of_the_nth_or_the_former():
-    assert [nth_best([3.0, 1.0, 2.0], n, -9.0) for n in (1, 2, 3, 4)] == [3.0, 2.0, 1.0, -9.0]
-    assert nth_best([], 1, -9.0) == -9.0
 
 
 def test_the_end_is_a_token_of_the_length():

@@ -1,6 +1,6 @@
 """Blocks of sentences: all of them, of like lengths, and small where the sentences are long."""
 
-from nmt.decode.blocks import length_blocks
+from nmt.decode.hypotheses import length_blocks
 
 
 def test_blocks_cover_all_and_stay_small():

@@ -138,11 +138,7 @@ def test_greedy_is_beam_one_is_the_likeliest_token_each_time(name, seed):
         results = find(model, SOURCES, beam_size=1, max_length=6, length_penalty=length_penalty)
         for witness, (h,) in zip(witnesses, results, strict=True):
             expected = beam.greedy(
-                witness,
-                eos=EOS_ID,
-                max_length=6,
-                length_penalty=length_penalty,
-                forbidden=FORBIDDEN,
+                witness, eos=EOS_ID, max_length=6, length_penalty=length_penalty, forbidden=FORBIDDEN
             )
             assert (tuple(h.ids), h.finished) == (expected.ids, expected.finished)
             assert h.log_prob == pytest.approx(expected.log_prob, abs=1e-4)

@@ -174,7 +174,7 @@ def test_two_threads_share_a_queue(model):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join()
     assert [one.hypotheses for one in asked] == 3 * found_by_search(model)
 
 

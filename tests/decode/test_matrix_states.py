@@ -9,7 +9,7 @@ from nmt.rnn import Axes, Cell, LinearAttentionCell, MLSTMCell, Param, Scan, Sta
 from nmt.rnn.arrays.array_names import ArrayKind
 from nmt.rnn.arrays.weights import initial_params
 from nmt.rnn.compiler import share
-from nmt.rnn.stepping import compiled_step
+from nmt.rnn.stepping import prepared_step
 from nmt.rnn.stepping.stepper import Stepper
 from tests import small_models
 from tests.decode.test_live_search import Queue, Sentence, live
@@ -24,9 +24,9 @@ def copying(monkeypatch):
     def run(function, *args):
         with monkeypatch.context() as patch:
             patch.setattr(share, "_indexed", lambda step, shared: {})
-            compiled_step.compile_step.cache_clear()
+            prepared_step.compile_step.cache_clear()
             found = function(*args)
-        compiled_step.compile_step.cache_clear()
+        prepared_step.compile_step.cache_clear()
         return found
 
     return run

@@ -133,8 +133,9 @@ def test_coverage_is_the_sum_of_attention(model, sentences):
 @pytest.mark.parametrize("average", ["log_prob", "prob"])
 def test_ensembles(average, model, sentences):
     other = build(2, decoder={"hidden_size": 7})
-    twice = find(Ensemble([model, model], average), sentences, min_length=1)
-    for one, expected in zip(twice, find(model, sentences, min_length=1), strict=True):
+    settings = {"min_length": 1, "coverage_penalty": 0.4}
+    twice = find(Ensemble([model, model], average), sentences, **settings)
+    for one, expected in zip(twice, find(model, sentences, **settings), strict=True):
         assert [h.ids for h in one] == [h.ids for h in expected]
         assert [h.score for h in one] == pytest.approx([h.score for h in expected], abs=1e-5)
     pair = Ensemble([model, other], average)
@@ -173,13 +174,6 @@ def test_nothing_to_score_is_an_empty_array_in_its_place(model):
     (alone,) = force(model, sources[1:2], targets[1:2])
     assert alone.log_probs.tolist() == found[1].log_probs.tolist() and alone.attention is None
     assert [one.attention for one in force(model, sources, targets)] == [None] * 3
-
-
-def test_coverage_in_an_ensemble(model, sentences):
-    found = find(Ensemble([model, model]), sentences, coverage_penalty=0.4)
-    expected = find(model, sentences, coverage_penalty=0.4)
-    for one, other in zip(found, expected, strict=True):
-        assert [h.score for h in one] == pytest.approx([h.score for h in other], abs=1e-4)
 
 
 def test_a_least_length_beyond_the_limit_moves_the_limit(model, sentences):

@@ -9,7 +9,7 @@ import pytest
 
 from nmt.decode.beam import BeamCell, run
 from nmt.decode.hypotheses import Block
-from nmt.decode.rules import constraints, sampling
+from nmt.decode.rules import constraints, selectors
 from nmt.decode.rules.constraints import Glossary, Progress, advance
 from nmt.decode.rules.options import SearchOptions
 from nmt.decode.rules.score_rules import Rule
@@ -205,27 +205,6 @@ def test_constraints_in_a_narrow_beam():
             assert h.log_prob == pytest.approx(true_log_prob(n, h.ids))
 
 
-@pytest.mark.parametrize(
-    ("phrases", "said", "done"),
-    [
-        ([(4, 4, 5)], (4, 4, 4, 5), [0]),
-        ([(4, 5, 4, 6)], (4, 5, 4, 5, 4, 6), [0]),
-        ([(5, 6), (6,)], (5, 6), [0, 1]),
-        ([(4, 5), (5, 6)], (4, 5, 6), [0, 1]),
-        ([(4, 5), (4, 6, 7)], (4, 5), [0]),
-        ([(4, 5), (4, 5)], (4, 5, 9), [0]),
-        ([(4, 5), (4, 5)], (4, 5, 4, 5), [0, 1]),
-    ],
-)
-def test_phrases_are_seen_where_they_stand(phrases, said, done):
-    progress = Progress(tuple(phrases))
-    for token in said:
-        assert token == 9 or token in progress.next_tokens()
-        progress = progress.after(token)
-    assert sorted(progress.done) == done
-    assert progress.met == sum(len(phrases[n]) for n in done)
-
-
 def test_progress_agrees_with_a_search_in_the_tokens_said():
     """Of phrases that differ, those in a random row of tokens are done, and the rest is as far as its end begins."""
     rng = np.random.default_rng(3)
@@ -336,9 +315,9 @@ def test_the_numbers_of_samples_are_hashes_of_seed_source_sample_and_step(monkey
         x = (x ^ x >> 27) * 0x94D049BB133111EB % 2**64
         return x ^ x >> 31
 
-    drawn, draw = [], sampling.draw_tokens
+    drawn, draw = [], selectors.draw_tokens
     monkeypatch.setattr(
-        sampling,
+        selectors,
         "draw_tokens",
         lambda rows, uniforms, **more: (drawn.append(uniforms), draw(rows, uniforms, **more))[1],
     )

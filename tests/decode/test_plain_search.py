@@ -1,7 +1,6 @@
 """The plain search as one computation finds, bit by bit, what it finds step by step."""
 
 import importlib
-import threading
 
 import numpy as np
 import pytest
@@ -141,21 +140,6 @@ def test_whoever_wants_it_to_stop_is_asked_now_and_then(model, monkeypatch):
         search(model, SOURCES, beam_size=2, batch_size=2, on_ended=stop)
     assert sum(calls) < len(SOURCES)
     assert search(model, SOURCES, beam_size=2, batch_size=2) == expected
-
-
-def test_searches_of_several_threads_do_not_meet(model):
-    expected = search(model, SOURCES, beam_size=3, threads=1)
-    found = {}
-
-    def run(n):
-        found[n] = [search(model, SOURCES, beam_size=3, threads=1 + n % 2, batch_size=1 + n) for _ in range(3)]
-
-    threads = [threading.Thread(target=run, args=(n,)) for n in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert all(one == expected for several in found.values() for one in several)
 
 
 def test_a_profile_tells_the_parts(model):

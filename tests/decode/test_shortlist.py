@@ -5,7 +5,7 @@ import pytest
 
 from nmt.decode import Ensemble, SearchOptions, Shortlist, search
 from nmt.errors import ShapeError
-from nmt.model.candidates import NarrowOutput
+from nmt.model.decoders import NarrowOutput
 from nmt.rnn.arrays.device_operations import OutputLayer
 from nmt.rnn.arrays.weights import Weights, packed_dtype
 from nmt.rnn.devices import cpu

@@ -254,6 +254,8 @@ def broken(case: Case, translator: Translator) -> list[str]:
             else:
                 opened.append(tag[1:-1])
     text = spaced(plain(out, case.markup))
+    if "%1$s" not in text:  # arguments that have changed their order have numbers
+        text = re.sub(r"%\d\$", "%", text)
     found += [f"{one!r} {text.count(one)} of {n}" for one, n in case.counts.items() if text.count(one) != n]
     found += [f"{one!r} {text.count(one)} of {n}" for one, n in case.least.items() if text.count(one) < n]
     found += [f"lost {one!r}" for one in translator.needed if spaced(one) not in text]

@@ -137,7 +137,7 @@ def test_prose_is_translated_and_all_else_kept():
         "| HEAD | OTHER \\| ONE |\n|---|:--|\n| A `x\\|y` CELL | |\n| BIG *RED* | 3 |\n", "bELOW IT\n===\n",
         '<div align="center">\n<img src="a.png" alt="BLUE TREE"> HELLO <b>THERE</b>\n</div>\n', '```python\nno = "code"\n```\n',
         "\n    no code either\n", "sEE [REF][ref] AND [THE PAGE][ref], [^1] <https://a.org/b> OR https://a.org/c_d_e;",
-        "\\*NO\\* SNAKE\\_CASE {#id .no}\n", '[ref]: https://a.org "no title"\n', "[^1]: tHE NOTE HERE\n", "::: note",
+        "\\*NO\\* snake\\_case {#id .no}\n", '[ref]: https://a.org "no title"\n', "[^1]: tHE NOTE HERE\n", "::: note",
         "$a + b$ COSTS $5 &amp; <kbd>Ctrl</kbd> IT",
     ):  # fmt: skip
         assert kept in found, kept
@@ -166,7 +166,7 @@ def test_prose_is_translated_and_all_else_kept():
         ("- one\n- two three", "- ONE\n- THREE TWO"),
         ("> - one two\n>   three", "> - THREE TWO ONE"),
         ("* * *\n\none\n\n---", "* * *\n\nONE\n\n---"),
-        ("a_b __one__ two", "TWO __ONE__ A\\_B"),
+        ("a_b __one__ two", "TWO __ONE__ a\\_b"),
         ("[one two]: no", "[one two]: no"),
         ("one\n***\ntwo", "ONE\n***\nTWO"),
     ],
@@ -256,6 +256,11 @@ def test_time_grows_in_line(piece):
         ('one {{< ref "a_b" >}} {{% c d %}} {{ page.my_title }} two\n', '{{< ref "a_b" >}} {{% c d %}} {{ page.my_title }} TWO ONE\n'),
         ("[![one two](a_b.svg)](https://a.org)\n![three](c.svg)\nfour five\n", "[![TWO ONE](a_b.svg)](https://a.org)\n![THREE](c.svg)\nFIVE FOUR\n"),
         ("```\n!!! note\n    one\n$$\n```\n\n~~~\n: one\n~~~\n", "```\n!!! note\n    one\n$$\n```\n\n~~~\n: one\n~~~\n"),
+        ('=== "max text"\n\n    one two\n', '=== "TEXT MAX"\n\n    TWO ONE\n'),
+        ("/// note | one two\n\nthree four\n\n///\n\n//// tab\nfive\n////\n", "/// note | TWO ONE\n\nFOUR THREE\n\n///\n\n//// tab\nFIVE\n////\n"),
+        ("# one two { #a-b .c }\n\nthree four\n{: .x #y }\n\n![five six](a.png){ width=\"300\" }\n",
+         "# TWO ONE { #a-b .c }\n\nFOUR THREE\n{: .x #y }\n\n![SIX FIVE](a.png){ width=\"300\" }\n"),
+        ("one[^1] two[^b]\n\n[^1]: 脚注\n[^b]:\n    three four\n\n    five six\n", "TWO ONE[^1][^b]\n\n[^1]: 脚注\n[^b]:\n    FOUR THREE\n\n    SIX FIVE\n"),
         ("one two\n=== \n\n=== no\n", "TWO ONE\n=== \n\nNO ===\n"),
     ],
 )  # fmt: skip

@@ -1,15 +1,17 @@
 """PO: every byte but the translations stays; plural forms, headers, tags, encodings; and that time grows in line."""
 
+import re
 import shutil
 import subprocess
 
+import numpy as np
 import pytest
 
 from nmt.documents.document import read_document
 from nmt.documents.formats.po import plural_forms, plural_rule
 from nmt.documents.limits import Limits
 from nmt.errors import DataError
-from nmt.inference.translation import Translation
+from nmt.inference.translation import Detail, Translation
 from tests.documents.growth import grows_in_line
 
 RU = "nplurals=3; plural=(n%10==1 && n%100!=11 ? 0 : n%10>=2 && n%10<=4 && (n%100<10 || n%100>=20) ? 1 : 2);"
@@ -171,6 +173,27 @@ def test_messages_and_tabs_beside_tags_keep_their_syntax(tmp_path):
     text += 'msgid "<b>open</b>\\tCtrl+O"\nmsgstr ""\n\nmsgid "copy <file> to <dir> now"\nmsgstr ""\n\n'
     text += 'msgid "{n, plural, one {x}"\nmsgstr ""\n'
     found = translated(text, change=lambda one: " ".join(one.upper().split()))
-    assert 'msgstr "{n, plural, one {# FILE} other {# <b>FILES</b>}}"' in found and "<b>OPEN</b>\\tCTRL+O" in found
+    assert 'msgstr "{n, plural, one {# FILE} other {# <b>FILES</b>}}"' in found and "<b>OPEN</b>\\tCtrl+O" in found
     assert '"COPY <file> TO <dir> NOW"' in found and found.count("fuzzy") == 3 and found.endswith('x}"\nmsgstr ""\n')
     check(found, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text, said, expected",
+    [
+        ("&Open file…", "Öffne Datei …", "&Öffne Datei …"),
+        ("E&xit", "Beenden", "&Beenden"),
+        ("Save _As", "Speichern unter", "Speichern _unter"),
+        ("E&xit…", "終了…", "終了(&X)…"),
+        ("文件(&F)", "Datei", "Datei(&F)"),
+        ("AT&T and R&D", "AT&T und R&D", "AT&T und R&D"),
+    ],
+)
+def test_signs_of_keys_are_not_read(text, said, expected):
+    document = read_document(f'msgid ""\nmsgstr ""\n\nmsgid "{text}"\nmsgstr ""\n'.encode(), "po")
+    (one,) = document.passages[0].sentences
+    assert one.asked == (re.sub(r"\(&.\)|[&_]", "", text) if said[:2] != "AT" else text)
+    words = said.split()
+    tokens, read = [*(f"▁{word}" for word in words), "</s>"], [f"▁{word}" for word in one.asked.split()]
+    detail = Detail(tokens, [0.0] * len(tokens), read, np.eye(len(tokens), len(read) + 1), [], [])
+    assert document.passages[0].joined([Translation(said, 0.0, 0.0, detail)]) == expected

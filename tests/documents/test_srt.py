@@ -161,3 +161,11 @@ def test_a_sound_stays_in_brackets(text):
     assert translated(text) == text.replace("one", "ONE").replace("two", "TWO")
     (passage,) = read_document(f"1\n{TIMES}\n[one] two [three]\n".encode(), "srt").passages
     assert [s.text for s in passage.sentences] == ["[one] two [three]"]
+
+
+def test_scripts_without_spaces_have_as_many_lines():
+    """The text became a single line."""
+    content = b"1\n00:00:01,000 --> 00:00:02,000\none two three\nfour five six\n"
+    document = read_document(content, "srt")
+    found = document.write(["一二三、四<i>五六</i>七八。"]).decode()
+    assert found.splitlines()[2:] == ["一二三、四<i>五", "六</i>七八。"]

@@ -1,11 +1,7 @@
 """A reader that never ends is found by each fuzzer, even if it takes the interruption for an error of a file."""
 
-import os
 import subprocess
 import sys
-from importlib.util import find_spec
-
-import pytest
 
 READER = """
 import sys
@@ -25,13 +21,6 @@ imports.import_model, imports._SECONDS = endless, 2
 sys.argv = ["imports", "--share", "marian", "0", "1", sys.argv[1]]
 sys.exit(imports.main())
 """
-GUIDED = """
-from tests.fuzz import guided
-
-guided.READERS["po"] = endless, guided.READERS["po"][1]
-sys.argv = ["guided", "po", "--seconds", "60", "--corpus", sys.argv[1]]
-guided.main()
-"""
 
 
 def outcome(script, folder):
@@ -43,10 +32,3 @@ def outcome(script, folder):
 def test_an_endless_reader_of_models_is_found(tmp_path):
     code, report = outcome(BY_SYSTEM, tmp_path)
     assert code and "no end after 2 seconds" in report
-
-
-@pytest.mark.skipif(find_spec("atheris") is None, reason="needs atheris")
-def test_an_endless_reader_is_found_by_the_guided_fuzzer(tmp_path):
-    code, report = outcome(GUIDED, tmp_path)
-    assert code and "libFuzzer: timeout" in report
-    assert [name for name in os.listdir(tmp_path) if name.startswith("po-timeout-")]

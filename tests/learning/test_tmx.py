@@ -56,7 +56,7 @@ def test_a_file_of_another_tool(tmp_path):
     [
         (b"", "must be"),
         (b"not XML", "must be"),
-        (b"<html><tu/></html>", "must be TMX"),
+        (b"<html><tu/></html>", "must be XML whose first element is tmx"),
         (b"<tmx><body/></tmx>", "no translation unit"),
         (b'<tmx><tu><tuv lang="fr"><seg>x</seg></tuv></tu></tmx>', "got fr"),
         (b'<!DOCTYPE t [<!ENTITY a "b">]><tmx><tu><tuv lang="de"><seg>&a;</seg></tuv></tu></tmx>', "entities"),
@@ -81,7 +81,7 @@ def test_no_other_file_is_replaced(tmp_path):
 
 
 def test_a_missing_file_is_one_line(tmp_path):
-    with pytest.raises(DataError, match="check the path"):
+    with pytest.raises(DataError, match="got no such file"):
         read_tmx(tmp_path / "no.tmx", "de", "en")
     with pytest.raises(DataError, match="must be written"):
         write_tmx(tmp_path / "no" / "a.tmx", [], "de", "en")

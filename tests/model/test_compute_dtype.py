@@ -17,10 +17,7 @@ from tests.oracle import compare
 from tests.train import fake_model
 
 VOCAB = 23
-OPTIONS = {
-    "decoder": {"attention": "general", "embeddings": {"embedding_dim": 6}},
-    "tied": "softmax",
-}
+OPTIONS = {"decoder": {"attention": "general", "embeddings": {"embedding_dim": 6}}, "tied": "softmax"}
 
 
 def build(compute_dtype, **more):

@@ -8,7 +8,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from nmt.config import config_from_dict
 from nmt.data.batching.batches import make_batch
 from nmt.decode import force, search
 from nmt.decode.ensemble import Ensemble
@@ -16,12 +15,13 @@ from nmt.decode.plan import SearchPath, search_plan
 from nmt.decode.rules.options import SearchOptions
 from nmt.decode.session import Session
 from nmt.errors import DeviceError
+from nmt.model.batch_pass import Objective
 from nmt.model.copying import Copies, check_copying, copy_loss
-from nmt.model.objective import Objective
 from nmt.special_tokens import EOS_ID, UNK_ID
 from nmt.train.updates.methods import Methods
 from tests import small_models
 from tests.finite_differences import check_gradients
+from tests.settings import settings_with
 
 V = 9
 SOURCES = [[4, 5, 6, 7, 8], [8, 4], [5, 5, 5], []]
@@ -185,8 +185,6 @@ def test_a_dropped_word_is_copied_as_what_it_was():
 def test_training_with_dropped_words_copies_the_true_ones():
     """As the updates of a training prepare a batch."""
     batch = make_batch([[5, 6, 5]], [[5, 6]], [0])
-    data = {"train": "unused", "dev": "unused", "src": {"lang": "de"}, "tgt": {"lang": "en"}}
-    whole = {"model_dir": "unused", "data": data, "training": {"src_word_dropout": 0.9}}
-    config = config_from_dict(whole | {"model": {"decoder": {"copy_source": True}}})
+    config = settings_with(training={"src_word_dropout": 0.9}, model={"decoder": {"copy_source": True}})
     prepared = Methods(config, model_that_copies(), 1).prepare(batch, 1, 3)
     assert (prepared.batch.src == UNK_ID).any() and (prepared.objective.copied == batch.src).all()

@@ -31,12 +31,7 @@ V = 9
 COPY, DELETE = V + UNK_ID, V + PAD_ID
 SOURCES = [[4, 5, 6, 7, 8], [8, 4], [5, 5, 5], [6]]
 # Each moves as often as its source is long: copies, replacements, deletions, insertions before them and at the end.
-ACTIONS = [
-    [V + 4, 7, V + 7, DELETE, 5, V + 7, V + 8, 4],
-    [5, V + 8, DELETE],
-    [DELETE, DELETE, DELETE],
-    [V + 4, 6, 6],
-]
+ACTIONS = [[V + 4, 7, V + 7, DELETE, 5, V + 7, V + 8, 4], [5, V + 8, DELETE], [DELETE, DELETE, DELETE], [V + 4, 6, 6]]
 
 
 def model_of_actions(dtype=np.float32, seed=0, decoder=None, vocab=V, **options):
@@ -311,10 +306,7 @@ def test_suffixes_come_last():
 
 
 def test_settings_that_do_not_fit_are_refused_in_one_line():
-    whole = {
-        "model_dir": "unused",
-        "data": {"train": "a", "dev": "b", "src": {"lang": "de"}, "tgt": {"lang": "en"}},
-    }
+    whole = {"model_dir": "unused", "data": {"train": "a", "dev": "b", "src": {"lang": "de"}, "tgt": {"lang": "en"}}}
     joint = {"subwords": {"joint": True}}
     for data, model, training, line in [
         (

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from nmt.data.tokens.subwords import EOS_ID, PAD_ID
-from nmt.rnn import tuning
 from tests import small_models
-from tests.devices import device_at
+from tests.devices import AT_FULL_SIZE, device_at
 from tests.oracle import compare, gradients
 
 VOCAB = 9
@@ -21,10 +20,7 @@ SEED = 5
 
 
 def setup(*, encoder=None, decoder=None, tied="none", label_smoothing=0.0):
-    return {
-        "changes": {"encoder": encoder, "decoder": decoder, "tied": tied},
-        "smoothing": label_smoothing,
-    }
+    return {"changes": {"encoder": encoder, "decoder": decoder, "tied": tied}, "smoothing": label_smoothing}
 
 
 def embeddings(size=6, **more):
@@ -49,12 +45,7 @@ SETUPS = {
     ),
     "gru_reset_before_dot_last_tied_all": setup(
         encoder={"rnn_type": "gru_reset_before", "embeddings": embeddings()},
-        decoder={
-            "rnn_type": "gru_reset_before",
-            "attention": "dot",
-            "init_hidden": "last",
-            "embeddings": embeddings(),
-        },
+        decoder={"rnn_type": "gru_reset_before", "attention": "dot", "init_hidden": "last", "embeddings": embeddings()},
         tied="all",
         label_smoothing=0.1,
     ),
@@ -81,8 +72,7 @@ SETUPS = {
         },
     ),
     "linear_readout_of_another_size": setup(
-        encoder={"rnn_type": "gru"},
-        decoder={"rnn_type": "gru", "readout": "linear", "readout_size": 9},
+        encoder={"rnn_type": "gru"}, decoder={"rnn_type": "gru", "readout": "linear", "readout_size": 9}
     ),
     "conditional_gru_deep_from_mean": setup(
         encoder={"rnn_type": "gru"},
@@ -151,11 +141,7 @@ SETUPS = {
     "variational_dropout_residual_gru": setup(
         encoder=dropouts(rnn_type="gru", variational_dropout=True, residual=True),
         decoder=dropouts(
-            rnn_type="gru",
-            variational_dropout=True,
-            residual=True,
-            hidden_dropout=0.2,
-            attention="general",
+            rnn_type="gru", variational_dropout=True, residual=True, hidden_dropout=0.2, attention="general"
         ),
     ),
 }
@@ -183,13 +169,7 @@ WITHOUT_DROPOUT = (
 
 # Sources and targets of mixed lengths, a repeated word, an empty target (only EOS), and an equal
 # pair of lengths.
-PAIRS = [
-    ([4, 5, 6, 7], [5, 5, 8]),
-    ([8], [4]),
-    ([6, 4, 1], [7, 6, 5, 4]),
-    ([5, 8], []),
-    ([7, 4, 5], [1, 4, 8, 6]),
-]
+PAIRS = [([4, 5, 6, 7], [5, 5, 8]), ([8], [4]), ([6, 4, 1], [7, 6, 5, 4]), ([5, 8], []), ([7, 4, 5], [1, 4, 8, 6])]
 
 
 def model_of(name, dtype=np.float64, **more):
@@ -224,7 +204,14 @@ def test_gradients_equal_finite_differences(name):
     assert not complaints, "\n".join(complaints)
 
 
-@pytest.mark.parametrize("name", [name for name in SETUPS if name not in MATRICES])
+ON_A_GPU = (
+    *("lstm_bahdanau_bridge", "gru_reset_before_dot_last_tied_all", "multi_head_recurrent_readout", "lexical_tied_all"),
+    *("conditional_gru_deep_from_mean", "projected_lstm_to_qrnn", "conv", "variational_dropout_residual_gru"),
+)
+"""What the emulator, which is slow, takes of the setups."""
+
+
+@pytest.mark.parametrize("name", [name for name in SETUPS if name not in MATRICES] if AT_FULL_SIZE else ON_A_GPU)
 def test_gradients_equal_a_finite_difference_on_a_gpu(name):
     """The same setups along one direction through all parameters, which has a share of every gradient; and each
     gradient beside the processor's."""
@@ -247,23 +234,6 @@ def test_gradients_equal_a_finite_difference_on_a_gpu(name):
     direction = gradients.random_direction(params, np.random.default_rng(3))
     promised = gradients.inner(grads, direction)
     assert gradients.along(loss, params, direction) == pytest.approx(promised, rel=1e-6, abs=1e-9)
-
-
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("name", SETUPS)
-def test_calls_that_wait_for_each_other_give_the_same_bits(name, threads, monkeypatch):
-    """Many calls of compiled code run at once, or each at once: no number is read before it is computed."""
-    batch, found = small_models.batch_of(PAIRS), []
-    for most in (tuning.CALLS_WAITING, 1):
-        monkeypatch.setattr(tuning, "CALLS_WAITING", most)
-        model = model_of(name)
-        loss_and_gradients(model, name, small_models.batch_of(PAIRS[::-1]))  # its memory is then not zero
-        stats, grads = loss_and_gradients(model, name, batch, threads=threads)
-        found.append((stats, copied(grads)))
-    (stats, waited), (again, at_once) = found
-    assert again == stats
-    for key, value in at_once.items():
-        np.testing.assert_array_equal(waited[key], value, key)
 
 
 @pytest.mark.parametrize("name", ["lstm_bahdanau_bridge", "variational_dropout_residual_gru", "conv"])
@@ -322,17 +292,6 @@ def test_two_threads_give_what_one_gives(name):
     assert two.loss == pytest.approx(one.loss, rel=1e-12)
     for key, value in grads.items():
         compare.assert_close(others[key], value, 1e-12, key)
-
-
-def test_float32_agrees_with_float64():
-    name, batch = "lstm_bahdanau_bridge", small_models.batch_of(PAIRS)
-    exact_stats, exact = loss_and_gradients(model_of(name), name, batch)
-    exact = copied(exact)
-    stats, grads = loss_and_gradients(model_of(name, dtype=np.float32), name, batch)
-    assert stats.loss == pytest.approx(exact_stats.loss, rel=1e-5)
-    for key, value in exact.items():
-        assert grads[key].dtype == np.float32
-        compare.assert_close(grads[key], value, compare.TOLERANCE["float32"], key)
 
 
 def test_label_smoothing_mixes_in_the_mean_over_all_classes():

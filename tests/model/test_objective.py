@@ -5,7 +5,7 @@ import pytest
 
 from nmt.data.batching.batches import make_batch
 from nmt.decode import force
-from nmt.model.objective import Alignment, Objective
+from nmt.model.batch_pass import Alignment, Objective
 from nmt.model.parts.attention_loss import attention_loss
 from nmt.rnn.devices import cpu
 from tests import small_models

@@ -7,7 +7,7 @@ import pytest
 
 from nmt.data.batching.batches import make_batch
 from nmt.decode import force
-from nmt.model.objective import Objective, Risk
+from nmt.model.batch_pass import Objective, Risk
 from nmt.special_tokens import EOS_ID
 from tests import small_models
 from tests.finite_differences import check_gradients

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from nmt.data.batching.batches import make_batch
-from nmt.model.objective import Alignment, Objective, Risk
+from nmt.model.batch_pass import Alignment, Objective, Risk
 from nmt.model.translation import TranslationModel
 from nmt.rnn import GRU, LSTM, GRUCell, LSTMCell, Scan
 from nmt.rnn.arrays.weights import Weights, initial_params
@@ -15,6 +15,7 @@ from nmt.rnn.scan.layered import LayeredScan
 from tests import small_models
 from tests.model import test_language
 from tests.rnn.poison import poisoned
+from tests.settings import settings_with
 
 V = 9
 SOURCES = [[4, 5, 6, 7, 8], [8, 4], [5, 5, 5], [6]]
@@ -87,15 +88,9 @@ def test_an_update_reads_no_array_of_a_launch_that_waits(name, spoilt):
 
 
 def test_factors(spoilt):
-    settings = small_models.config_from_dict(
-        {
-            "model_dir": "unused",
-            "data": {
-                **{"train": "unused", "dev": "unused", "src": {"lang": "de"}, "tgt": {"lang": "en"}},
-                **{"src_factors": ["case"], "factor_separator": "|", "subwords": {"joint": False}},
-            },
-            "model": {"encoder": {**small_models.ENCODER, "factors": [3]}, "decoder": small_models.DECODER},
-        }
+    settings = settings_with(
+        {"src_factors": ["case"], "factor_separator": "|", "subwords": {"joint": False}},
+        model={"encoder": {**small_models.ENCODER, "factors": [3]}, "decoder": small_models.DECODER},
     )
     model = TranslationModel(settings.model, V, V, False, src_factor_sizes=[2])
     model.initialize(1)

@@ -68,18 +68,7 @@ def decode_row(kind, attention, p, embedded, h, c, fed, memory, src_length, tgt_
 
 
 def decode(
-    kind,
-    attention,
-    p,
-    embedded,
-    hx,
-    cx,
-    memory,
-    src_lengths,
-    tgt_lengths=None,
-    *,
-    input_feeding=True,
-    fed=None,
+    kind, attention, p, embedded, hx, cx, memory, src_lengths, tgt_lengths=None, *, input_feeding=True, fed=None
 ):
     """A batch; returns the attentional vectors [T, B, A], h, c [L, B, H] and weights [T, B, S].
 

@@ -85,9 +85,5 @@ def check(loss, arrays, gradients, rng, *, step=1e-5, rtol=1e-5, atol=1e-8, elem
         for number in range(elements):
             flat = int(np.argmax(np.abs(gradient))) if number == 0 else int(rng.integers(array.size))
             index = np.unravel_index(flat, array.shape)
-            compare(
-                f"{name}{[int(i) for i in index]}",
-                element(loss, array, index, step),
-                gradient[index],
-            )
+            compare(f"{name}{[int(i) for i in index]}", element(loss, array, index, step), gradient[index])
     return complaints

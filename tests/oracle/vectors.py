@@ -17,11 +17,7 @@ ABSENT = "needs the shared reference vectors (shared/vectors beside the reposito
 
 # ONNX's gate orders to ours: LSTM i o f c -> i f g o; GRU z r h -> r z n.
 ONNX_GATES = {"LSTM": (0, 2, 3, 1), "GRU": (1, 0, 2), "RNN": (0,)}
-DEFAULT_ACTIVATIONS = {
-    "LSTM": ["Sigmoid", "Tanh", "Tanh"],
-    "GRU": ["Sigmoid", "Tanh"],
-    "RNN": ["Tanh"],
-}
+DEFAULT_ACTIVATIONS = {"LSTM": ["Sigmoid", "Tanh", "Tanh"], "GRU": ["Sigmoid", "Tanh"], "RNN": ["Tanh"]}
 
 
 @dataclass(frozen=True)

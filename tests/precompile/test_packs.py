@@ -12,8 +12,7 @@ import pytest
 from nmt.precompile.jobs import standard_jobs
 from nmt.precompile.packs import make_packs
 from nmt.rnn.kernels.machine_code.features import LEVELS, TARGET
-from nmt.rnn.kernels.machine_code.generated import generated_loop
-from nmt.rnn.kernels.machine_code.recipes import native_of, recipe_of
+from nmt.rnn.kernels.machine_code.recipes import generated_loop, native_of, recipe_of
 from nmt.rnn.kernels.machine_code.store import Pack, Record, write_pack
 from nmt.rnn.kernels.model import update
 from nmt.rnn.kernels.products import microkernel

@@ -16,10 +16,7 @@ STATE_GATED = {
     "layer_norm_gru": (lambda: cells.LayerNormGRUCell(D, H), oracle.layer_norm_gru),
     "mi_lstm": (lambda: cells.MILSTMCell(D, H), oracle.mi_lstm(False)),
     "mi_lstm_layer_norm": (lambda: cells.MILSTMCell(D, H, layer_norm=True), oracle.mi_lstm(True)),
-    "peepholes_clip": (
-        lambda: cells.LSTMVariantCell(D, H, peepholes=True, clip=0.7),
-        oracle.lstm_variant(clip=0.7),
-    ),
+    "peepholes_clip": (lambda: cells.LSTMVariantCell(D, H, peepholes=True, clip=0.7), oracle.lstm_variant(clip=0.7)),
     "projection_cell_clip": (
         lambda: cells.LSTMVariantCell(D, H, projection=4, cell_clip=0.6, bias=False),
         oracle.lstm_variant(cell_clip=0.6),

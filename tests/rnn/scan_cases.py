@@ -45,11 +45,7 @@ WRAPPED = {
     "gru_no_bias": lambda: GRUCell(D, H, bias=False),
     "linear": lambda: LinearCell(D, OUT),
     "stack": lambda: StackCell(
-        [
-            LSTMCell(D, H),
-            ResidualCell(dropped(GRUCell(H, H), 0.3, True)),
-            LinearCell(H, OUT, "tanh"),
-        ]
+        [LSTMCell(D, H), ResidualCell(dropped(GRUCell(H, H), 0.3, True)), LinearCell(H, OUT, "tanh")]
     ),
     "dropout": lambda: dropped(GRUCell(D, H, reset_after=False), 0.4),
 }
@@ -61,13 +57,7 @@ def decoder(inner, attention, input_feeding, dropout=0.0):
     cell = inner(D + OUT * input_feeding, H)
     size = A if attention == "bahdanau" else None
     return AttentionCell(
-        cell,
-        memory_size,
-        OUT,
-        attention=attention,
-        attention_size=size,
-        input_feeding=input_feeding,
-        dropout=dropout,
+        cell, memory_size, OUT, attention=attention, attention_size=size, input_feeding=input_feeding, dropout=dropout
     )
 
 

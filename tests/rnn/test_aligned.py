@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from nmt.rnn.arrays.aligned import LINE_BYTES, aligned
 from nmt.rnn.arrays.weights import PAIRS, Weights
-from nmt.rnn.arrays.workspace import Workspace
+from nmt.rnn.arrays.workspace import LINE_BYTES, Workspace, aligned
 from nmt.rnn.kernels.products.packed_weights import packed_weight
 
 

@@ -195,22 +195,10 @@ def test_a_row_with_holes_is_the_row_without_them():
             np.testing.assert_array_equal(slopes[f"initial {name}"][row], gradients[f"initial {name}"][0])
 
 
-def test_an_empty_mask_carries_the_states():
-    run = cases.draw(GRUCell(3, 4), None, mask=np.zeros((cases.T, cases.B), bool))
-    found, slopes = cases.program(run)
-    np.testing.assert_array_equal(found["final h"], run.initial["h"])
-    np.testing.assert_array_equal(slopes["initial h"], run.d["final h"])
-    assert not found["y"].any() and not slopes["x"].any() and not slopes["W_x"].any()
-
-
 # ------------------------------------------------------------ rows that stop
 
 
-STOPS = {
-    "all": {},
-    "lengths": {"lengths": (3, 7, 1, 0, 5)},
-    "mask": {"mask": cases.masked()},
-}
+STOPS = {"all": {}, "lengths": {"lengths": (3, 7, 1, 0, 5)}, "mask": {"mask": cases.masked()}}
 
 
 def stopping(**options):
@@ -229,10 +217,18 @@ def test_rows_end_where_their_condition_says(way):
     cases.check(run, found, slopes)
 
 
-@pytest.mark.parametrize("steps", [1, 2, 3, 7, 9])
-@pytest.mark.parametrize("way", STOPS)
-def test_chunks_stop_where_one_call_does(way, steps):
-    run = stopping(**STOPS[way])
+def noted(way, reverse):
+    return cases.draw(LSTMCell(3, 4), None, reverse=reverse, record=("f",), **STOPS[way])
+
+
+RUNS = {f"stopping, {way}": lambda way=way: stopping(**STOPS[way]) for way in STOPS}
+RUNS |= {f"{w}, reverse {r}": lambda w=w, r=r: noted(w, r) for w in ("all", "mask") for r in (False, True)}
+
+
+@pytest.mark.parametrize("steps", [1, 3, 7, 9])
+@pytest.mark.parametrize("run", RUNS)
+def test_chunks_with_carried_states_equal_one_long_call(run, steps):
+    run = RUNS[run]()
     whole = cases.program(run)
 
     def in_chunks(scan):
@@ -276,24 +272,6 @@ def test_stops_run_forwards_and_are_one_number_a_row():
 
 
 # ------------------------------------------------------------ chunks
-
-
-@pytest.mark.parametrize("steps", [1, 3, 7])
-@pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("way", ["all", "mask"])
-def test_chunks_with_carried_states_equal_one_long_call(way, reverse, steps):
-    run = cases.draw(LSTMCell(3, 4), None, reverse=reverse, record=("f",), **STOPS[way])
-    whole = cases.program(run)
-
-    def in_chunks(scan):
-        chunked = ChunkedScan(scan, steps)
-        return chunked.forward, chunked.backward
-
-    parts = cases.program(run, chunks=in_chunks)
-    for name, value in whole[0].items():
-        np.testing.assert_array_equal(parts[0][name], value, err_msg=name)
-    for name, value in whole[1].items():
-        np.testing.assert_allclose(parts[1][name], value, rtol=0, atol=1e-13, err_msg=name)
 
 
 def test_truncated_gradients_stop_at_the_chunk():

@@ -66,11 +66,6 @@ def test_numbers_that_are_not_finite_are_the_cells_own(capsys, recwarn, cell, wh
     assert printed.count("\n") == 1 and not recwarn.list
 
 
-def test_what_is_no_cell_is_one_line(capsys):
-    assert not check(lambda D, H: 3)
-    assert capsys.readouterr().out == "<lambda>: must make a Cell, got int; derive it from nmt.rnn.Cell\n"
-
-
 def test_a_step_that_does_not_fit_its_states_is_one_line(capsys):
     class Narrow(Fickle):
         def states(self):

@@ -172,13 +172,6 @@ def test_inference_keeps_nothing(name):
     assert filled <= outlive | set(plan.outputs.values())
 
 
-def test_gradients_of_inputs_only_where_wanted():
-    wanted, without = (plan_of(CELLS["lstm"](), needs=n) for n in (None, {"P_W_x", "P_W_h", "P_b"}))
-    assert set(wanted.d_inputs) == {"x"} and without.d_inputs == {}
-    assert all("W_x" != w for p in all_programs(without)[3:] for w, _, _ in products(p))
-    assert {s.sink.name for s in without.sinks} == {"W_x", "W_h", "b"}
-
-
 def test_a_value_that_is_kept_and_part_of_a_state_is_computed_before_it_is_copied():
     """Of a concatenation the first part lies where the whole begins, which once was taken for its own place."""
 

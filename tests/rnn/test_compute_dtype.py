@@ -42,27 +42,6 @@ def test_a_scan_is_near_the_exact_one(name, reverse):
     assert_near(cases.inferred(case, reverse=reverse, compute_dtype="bfloat16"), plain, "inference")
 
 
-@pytest.mark.parametrize("division", ["rows", "units"])
-@pytest.mark.parametrize("name", ["lstm", "lstm_bahdanau_feed"])
-def test_thread_count_never_shows(name, division):
-    lengths = tuple(40 - 7 * row % 33 for row in range(23))
-    case = cases.draw(cases.CELLS[name](), "float32", lengths, rows=23, steps=40)
-    one, two = (cases.compiled(case, threads=n, division=division, compute_dtype="bfloat16") for n in (1, 2))
-    assert_same_bits(two[0], one[0])
-    assert_same_bits(two[1], one[1])
-
-
-@pytest.mark.parametrize("name", ["lstm", "lstm_bahdanau_feed"])
-def test_a_row_has_the_same_bits_in_any_company(name):
-    case = draw(name)
-    whole, found, _ = cases.compiled(case, compute_dtype="bfloat16")
-    for company in ([3], [4, 1], [4, 3, 2, 1, 0]):
-        outputs, gradients, _ = cases.compiled(case.rows(company), compute_dtype="bfloat16")
-        assert_same_bits(outputs, {k: a[..., company, :] for k, a in whole.items()})
-        of_rows = {k: a for k, a in found.items() if k.startswith(("d_x", "d_initial", "d_captured"))}
-        assert_same_bits(gradients, {k: a[..., company, :] for k, a in of_rows.items()})
-
-
 @pytest.mark.parametrize("K", [35, 64])
 def test_threads_that_divide_units_find_their_panels(K):
     """Wide enough for several panels a thread, with an odd and an even number of rows in each."""
@@ -72,19 +51,6 @@ def test_threads_that_divide_units_find_their_panels(K):
         found = cases.compiled(case, threads=threads, division="units", compute_dtype="bfloat16")
         assert_same_bits(found[0], one[0])
         assert_same_bits(found[1], one[1])
-
-
-def test_padding_is_never_read():
-    case = draw("lstm_bahdanau_feed")
-    clean = cases.compiled(case, compute_dtype="bfloat16")
-    for row, n in enumerate(case.lengths):
-        case.x[n:, row] = case.d_y[n:, row] = np.nan
-    for array in case.captured.values():
-        for row, n in enumerate(case.source_lengths):
-            array[n:, row] = np.nan
-    found = cases.compiled(case, compute_dtype="bfloat16")
-    assert_same_bits(found[0], clean[0])
-    assert_same_bits(found[1], clean[1])
 
 
 def test_both_kinds_of_products_share_one_set_of_weights():

@@ -20,15 +20,10 @@ from nmt.rnn import (
 )
 from nmt.rnn.compiler.program import Product
 from nmt.rnn.stepping.stepper import Stepper
-from tests.oracle import more_cells
 from tests.rnn import interface_cases as cases
 from tests.rnn import scan_cases
 
-OWN = {
-    "sequences": (cases.Driven, cases.driven),
-    "lags": (cases.Narx, cases.narx),
-    "axes": (cases.Grid, cases.grid),
-}
+OWN = {"sequences": (cases.Driven, cases.driven), "lags": (cases.Narx, cases.narx), "axes": (cases.Grid, cases.grid)}
 WAYS = {
     "all": {},
     "lengths, reverse": {"lengths": (3, 7, 1, 0, 5), "reverse": True},
@@ -230,16 +225,3 @@ def test_wrong_arrays_are_one_line(wrong, words):
     assert "\n" not in str(caught.value)
     with pytest.raises(ShapeError, match="sizes of at least 1"):
         Shape(2, 0)
-
-
-def test_skipping_means_what_the_paper_says():
-    """Dilated recurrence by loops: the state of `lag` steps ago, kept in a list."""
-    run = cases.draw(SkipCell(GRUCell(3, 4), 3), None)
-    found, _ = cases.program(run)
-    step = more_cells.gru_variant(clip=None, activations=("sigmoid", "tanh"), reset_after=True)
-    for row in range(cases.B):
-        past = [run.initial["h.3"][row], run.initial["h.2"][row], run.initial["h"][row]]
-        for t in range(cases.T):
-            y, new = step(run.params, run.inputs["x"][t, row], {"h": past[-3]})
-            past.append(new["h"])
-            np.testing.assert_allclose(found["y"][t, row], y, rtol=0, atol=1e-12)

@@ -1,7 +1,5 @@
 """States with named axes: what a step may write, two slots in place of a stack, checkpoints, and what is refused."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -16,7 +14,6 @@ from nmt.rnn import (
     MLSTMCell,
     Param,
     Scan,
-    StackCell,
     State,
     Weights,
     ZoneoutCell,
@@ -170,25 +167,6 @@ def test_checkpoints_change_nothing(steps, reverse, monkeypatch):
             close(blocks[1], gradients, 1e-12)
 
 
-def test_a_row_has_the_bits_it_has_alone():
-    case = cases.draw(LinearAttentionCell(D, H, heads=2, delta=True, window=2), "float32", rows=9, steps=21)
-    outputs, gradients, _ = cases.compiled(case, threads=2)
-    for row in range(9):
-        alone, slopes, _ = cases.compiled(case.rows([row]))
-        np.testing.assert_array_equal(alone["y"][:, 0], outputs["y"][:, row])
-        np.testing.assert_array_equal(alone["final S"][0], outputs["final S"][row])
-        np.testing.assert_array_equal(slopes["d_x"][:, 0], gradients["d_x"][:, row])
-
-
-def test_steps_that_a_mask_leaves_out():
-    there = np.random.default_rng(0).random((23, 5)) < 0.6
-    case = replace(cases.draw(MLSTMCell(D, H, heads=2), "float64", steps=23), mask=there)
-    expected = cases.interpreted(case, {})
-    outputs, gradients, _ = cases.compiled(case)
-    close(outputs, expected[0])
-    close(gradients, expected[1])
-
-
 def test_products_in_bfloat16_leave_states_in_float32(monkeypatch):
     case = cases.draw(LinearAttentionCell(D, 32, heads=2, delta=True, decay="head"), "float32", steps=40)
     products.round_products(monkeypatch)
@@ -245,13 +223,6 @@ def test_the_forecast_is_what_a_run_takes(T, make):
     assert peak_bytes([*there, *back]).total() == memory.taken
 
 
-def test_a_long_run_keeps_few_states():
-    scan = Scan(MLSTMCell(8, 16, heads=1, key_size=16))
-    kept = [sum(peak_bytes(scan_phases(scan, T, 4)[0]).values()) for T in (160, 320)]
-    every_state = 160 * 4 * (16 * 16 + 16 + 1) * 4
-    assert kept[1] - kept[0] < every_state
-
-
 def test_nothing_as_large_as_a_broadcast_value_is_kept():
     plan = Scan(Written(everything)).plan(True)
     kept = [plan.trace.graph.values[i] for i in plan.memory.kept]
@@ -274,14 +245,6 @@ def test_heads_are_cells_side_by_side():
     close(gradients, cases.interpreted(case, {})[1])
     with pytest.raises(ShapeError, match="HeadsCell: heads must divide hidden_size 6, got 4"):
         HeadsCell(GRUCell, D, H, 4)
-
-
-def test_a_stack_of_matrix_states_is_its_layers():
-    case = cases.draw(StackCell([Written(everything), LinearAttentionCell(H, 4, heads=1)]), "float64")
-    expected = cases.interpreted(case, {})
-    outputs, gradients, _ = cases.compiled(case)
-    close(outputs, expected[0])
-    close(gradients, expected[1])
 
 
 # ------------------------------------------------------------ errors

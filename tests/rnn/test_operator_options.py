@@ -202,15 +202,6 @@ def test_rows_that_end_early_follow_the_convention(kind, directions, padding, em
     np.testing.assert_array_equal(none["hy"], hx if empty == "initial" else 0 * hx)
 
 
-def test_repeated_outputs_are_those_of_keras():
-    """Numbers of Keras's own test: kernels of ones, no activation, masks [1, 1, 1, 0] and [1, 1, 0, 0]."""
-    layer = RNN(3, 2, bias=False, nonlinearity="affine", batch_first=True, padding="repeat")
-    layer.flat[...] = 1
-    y, hy = layer(np.arange(24, dtype="f4").reshape(2, 4, 3), lengths=[3, 2])
-    np.testing.assert_array_equal(y[:, :, 0], [[3, 18, 57, 57], [39, 126, 126, 126]])
-    np.testing.assert_array_equal(hy, [[[57, 57], [126, 126]]])
-
-
 def test_needs_leave_out_work():
     full, x_only, weights_only = (LSTM(D, H, needs=needs) for needs in (("x", "states", "params"), "x", ["params"]))
     x = np.ones((2, 3, D), "f4")

@@ -12,7 +12,6 @@ from itertools import product
 import numpy as np
 import pytest
 
-from nmt.errors import ShapeError
 from tests.oracle import compare, gradients, layers
 from tests.rnn import operator_calls
 
@@ -85,13 +84,7 @@ def witness(kind, num_layers, bidirectional, size):
 
     def run(now):
         results = layers.run(
-            kind,
-            {n: now[n] for n in params},
-            now["x"],
-            now.get("hx"),
-            now.get("cx"),
-            s.lengths,
-            **options,
+            kind, {n: now[n] for n in params}, now["x"], now.get("hx"), now.get("cx"), s.lengths, **options
         )
         return dict(zip(("y", "hy", "cy") if kind == "lstm" else ("y", "hy"), results, strict=False))
 
@@ -170,70 +163,3 @@ def test_missing_cotangents_are_zeros(kind, only):
     for name, value in found[1].items():
         np.testing.assert_array_equal(found[0][name], value)
     assert found[0]["d_x"].any()
-
-
-@pytest.mark.parametrize("kind", ["lstm", "gru_reset_before"])
-def test_two_threads_give_what_one_gives(kind):
-    w, lengths = witness(kind, 2, True, "many_rows"), SIZES["many_rows"].lengths
-    found = []
-    for threads in (1, 2):
-        layer = build(kind, 2, True, "many_rows", w.params, "float64", threads=threads)
-        results = operator_calls.forward(layer, **w.inputs, lengths=lengths)
-        found.append({**results, **operator_calls.backward(layer, **w.cotangents).params})
-    for name, value in found[0].items():
-        compare.assert_close(found[1][name], value, 1e-12, name)
-
-
-def test_later_calls_of_other_sizes_do_not_disturb_each_other():
-    """A workspace that has grown or holds an older, longer batch must not show in the results."""
-    kind, small, large = "lstm", "all_length_one", "odd_no_states"
-    w = witness(kind, 1, True, large)
-    layer = build(kind, 1, True, large, w.params, "float64")
-    x = w.inputs["x"]
-    first = {key: value.copy() for key, value in operator_calls.infer(layer, x[:2, :2]).items()}
-    for key, expected in w.expected.items():
-        compare.assert_close(operator_calls.infer(layer, x)[key], expected, 1e-9, key)
-    again = operator_calls.infer(layer, x[:2, :2])
-    for key, value in first.items():
-        np.testing.assert_array_equal(again[key], value)
-    other = witness(kind, 1, True, small)
-    lengths = SIZES[small].lengths
-    stranger = build(kind, 1, True, small, other.params, "float64")
-    operator_calls.forward(layer, x)
-    results = operator_calls.forward(stranger, **other.inputs, lengths=lengths)
-    for key, expected in other.expected.items():
-        compare.assert_close(results[key], expected, 1e-9, key)
-    # The stranger's pass ran in between: what this layer kept must still be its own.
-    found = operator_calls.backward(layer, **w.cotangents).params
-    for name in w.params:
-        got = gradients.inner(found, w.directions[name])
-        assert got == pytest.approx(w.slopes[name], rel=1e-9, abs=1e-9), name
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"x": np.zeros((4, 3, 6))},
-        {"x": np.zeros((4, 3))},
-        {"hx": np.zeros((1, 2, 4))},
-        {"hx": np.zeros((2, 3, 4))},
-        {"cx": np.zeros((1, 3, 5))},
-        {"lengths": [4, 5, 1]},
-        {"lengths": [4, 1]},
-        {"lengths": [4, -1, 1]},
-    ],
-    ids=lambda wrong: f"{next(iter(wrong))}_{np.shape(next(iter(wrong.values())))}",
-)
-def test_wrong_shapes_are_one_line(wrong):
-    params = layers.random_params(np.random.default_rng(0), "lstm", 5, 4)
-    layer = operator_calls.build("lstm", 5, 4, params, "float64")
-    good = {
-        "x": np.zeros((4, 3, 5)),
-        "hx": np.zeros((1, 3, 4)),
-        "cx": np.zeros((1, 3, 4)),
-        "lengths": [4, 2, 1],
-    }
-    operator_calls.infer(layer, **good)
-    with pytest.raises(ShapeError) as caught:
-        operator_calls.infer(layer, **{**good, **wrong})
-    assert "\n" not in str(caught.value)

@@ -15,7 +15,7 @@ CHECK = """
 import gc
 
 from nmt.rnn.kernels.machine_code.features import TARGET
-from nmt.rnn.kernels.machine_code.generated import GeneratedLoop
+from nmt.rnn.kernels.machine_code.recipes import GeneratedLoop
 from nmt.rnn.kernels.machine_code.store import store
 from tests.oracle import compare
 from tests.rnn import scan_cases as cases

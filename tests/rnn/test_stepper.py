@@ -208,22 +208,6 @@ def test_a_cell_without_captured_arrays_steps_as_it_scans(name):
         close(states[state], final)
 
 
-def test_rows_without_sentences_share_words_and_parents():
-    """Six hypotheses over three words that continue two rows, as in generation by a beam."""
-    cell = LSTMCell(E, H)
-    rng = np.random.default_rng(4)
-    weights = Weights(initial_params(cell, 1, float))
-    x, states = rng.standard_normal((3, E)), {k: rng.standard_normal((2, H)) for k in ("h", "c")}
-    word, parent = np.array([2, 0, 0, 1, 2, 2]), np.array([1, 0, 1, 1, 1, 0])
-    stepper = Stepper(Scan(cell, dtype=np.float64), weights)
-    y, new = stepper.step(x, states, word=word, parent=parent)
-    y, new = y.copy(), {k: v.copy() for k, v in new.items()}
-    apart, own = stepper.step(x[word], {k: v[parent] for k, v in states.items()})
-    np.testing.assert_array_equal(y, apart)
-    for name, state in own.items():
-        np.testing.assert_array_equal(new[name], state)
-
-
 def test_the_door_of_a_step():
     scan, weights, memory, x = attention_scan()
     stepper = Stepper(scan, weights)

@@ -6,7 +6,7 @@ from nmt.rnn import Captured, Cell, Param, Scan, State, Weights, tanh
 from nmt.rnn.compiler.plan import make_plan
 from nmt.rnn.compiler.program import PlaceKind, Product
 from nmt.rnn.compiler.trace import trace
-from nmt.rnn.scan import plan_cache as engine
+from nmt.rnn.scan import scan_setup as engine
 from tests.oracle import compare, gradients, layers
 from tests.rnn import operator_calls
 from tests.rnn import scan_cases as cases

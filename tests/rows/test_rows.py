@@ -1,41 +1,21 @@
 """What rows of results/engine-rows.md promise and no other test shows: the page names the tests of every row."""
 
-import gc
 import subprocess
 import sys
-import weakref
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from nmt.config import TrainingConfig
-from nmt.decode import search
 from nmt.decode.beam import BeamCell
 from nmt.decode.beam import run as run_beam
 from nmt.decode.hypotheses import Block
 from nmt.errors import NMTError, ShapeError
-from nmt.rnn import (
-    LSTM,
-    Cell,
-    GRUCell,
-    LSTMCell,
-    Param,
-    ResidualCell,
-    Scan,
-    StackCell,
-    State,
-    Weights,
-    sigmoid,
-    tanh,
-)
+from nmt.rnn import LSTM, Cell, GRUCell, LSTMCell, Param, ResidualCell, Scan, StackCell, State, Weights, sigmoid, tanh
 from nmt.rnn.kernels.loops import run_cpu
 from nmt.rnn.kernels.threads.pool import run_team
-from nmt.rnn.layers.sequences import pack, unpack
-from nmt.train.updates.optimizer import make_optimizer
-from tests import small_models
+from nmt.rnn.layers.row_ends import pack, unpack
 from tests.oracle import beam as brute_force
-from tests.oracle import gradients, layers
 from tests.rnn import scan_cases as cases
 from tests.rows.support import (
     MIXED,
@@ -52,27 +32,11 @@ from tests.rows.support import (
     draw,
     hold_to_quotients,
     kept,
-    layer_of,
     plan_of,
     products,
 )
 
 PAIRS = [([4, 5], [6, 4, 5]), ([5, 4, 6], [4]), ([6, 6], [5, 5])]
-
-
-def test_a_translator_learns_and_translates():
-    model = small_models.build(7, scale=0.3)
-    batch = small_models.batch_of(PAIRS)
-    first = model.loss(batch).nll
-    optimizer = make_optimizer(TrainingConfig.model_validate({"optimizer": "adam"}), model.params)
-    for _ in range(200):
-        _, found = model.loss_and_gradients(batch, seed=0, label_smoothing=0.0)
-        optimizer.step(model.params, found, 0.03)
-        model.changed()
-    assert model.loss(batch).nll < 0.05 * first
-    limits = {"max_length_ratio": 2.0, "max_length_extra": 3}
-    found = search(model, [src for src, _ in PAIRS], beam_size=3, length_penalty="none", n_best=1, threads=1, **limits)
-    assert [hypotheses[0].ids for hypotheses in found] == [tgt for _, tgt in PAIRS]
 
 
 class LeakyCell(Cell):
@@ -117,18 +81,6 @@ def test_the_plan_of_a_user_s_cell():
     assert [name for name, _ in products(plan.forward.loop)] == ["U"]
     assert {sink.sink.name for sink in plan.sinks} == {"U", "V", "W"}
     hold_to_quotients(cases.draw(StackCell([LeakyCell(D, H), ResidualCell(LeakyCell(H, H))]), "float64", MIXED))
-
-
-def test_a_new_cell_is_written_in_python():
-    case = cases.draw(LeakyCell(D, H), "float64", MIXED)
-    outputs, found, _ = cases.compiled(case)
-    p, h = case.params, case.initial["h"].copy()
-    for t in range(T):
-        f = 1 / (1 + np.exp(-case.x[t] @ p["V"]))
-        new = f * h + (1 - f) * np.tanh(case.x[t] @ p["W"] + h @ p["U"])
-        h = np.where((t < np.array(MIXED))[:, None], new, h)
-    np.testing.assert_allclose(outputs["final h"], h, rtol=1e-12)
-    hold_to_quotients(case, found)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -182,60 +134,6 @@ def test_plans_are_kept_and_shared():
     of_layers = [scan.compiled(training=True) for scan in scans[:3]]
     assert of_layers[1] is of_layers[2] and of_layers[0] is not of_layers[1]
     assert scans[3].compiled(training=True) is of_layers[0] is scans[4].compiled(training=True)
-
-
-EVERY_OPTION = {"peepholes": True, "proj_size": 3, "clip": 2.0, "cell_clip": 1.5, "learn_initial": True}
-
-
-@pytest.mark.parametrize(("bidirectional", "recompute"), [(False, "gates"), (True, "attention")])
-def test_options_that_others_refuse_work_together(bidirectional, recompute):
-    """Training with projections, clipping, lengths of zero and accumulation, each of which some operator refuses."""
-    options = {"bidirectional": bidirectional, "recompute": recompute, "dropout": 0.3, "padding": "carry"}
-    layer = LSTM(D, H, 2, dtype=np.float64, **options, **EVERY_OPTION)
-    x = draw(T, B, D)
-    d_y = draw(T, B, layer.output_size, seed=1)
-
-    def loss():
-        layer._passes = 0  # the same dropout
-        return np.sum(layer.forward(x, lengths=(6, 0, 2, 5, 1))[0] * d_y)
-
-    loss()
-    dw = np.ones_like(layer.flat)
-    found = layer.backward(d_y, into=dw)
-    slopes = {"x": found.d_x, "w": dw - 1}
-    assert not gradients.check(loss, {"x": x, "w": layer.flat}, slopes, np.random.default_rng(0), step=1e-6)
-
-
-def test_forward_data_weights_update_clear_repeat():
-    """The loop that users of cuDNN write: the loss goes down."""
-    layer = LSTM(D, H, 2, dtype=np.float64)
-    x, target = draw(T, B, D), np.tanh(draw(T, B, H, seed=1))
-    dw, losses = np.zeros_like(layer.flat), []
-    for _ in range(120):
-        y, *_ = layer.forward(x)
-        losses.append(0.5 * np.sum((y - target) ** 2))
-        layer.backward_data(y - target)
-        layer.backward_weights(into=dw)
-        layer.flat[...] -= 0.2 * dw
-        dw[...] = 0
-    assert losses[-1] < 0.7 * losses[0]
-
-
-def test_memory_is_released_with_the_operator_or_when_asked():
-    layer = LSTM(D, H)
-    x = draw(T, B, D).astype("f4")
-    layer.forward(x)
-    layer(x)
-    chunks = [weakref.ref(chunk.base) for chunk in layer._reserve.memory._chunks]
-    assert chunks and layer.workspace_bytes > 0
-    layer.release()
-    gc.collect()
-    assert layer.workspace_bytes == 0 and not any(chunk() is not None for chunk in chunks)
-    layer.forward(x)
-    kept = weakref.ref(layer), weakref.ref(layer._reserve.memory)
-    del layer
-    gc.collect()
-    assert kept[0]() is None and kept[1]() is None
 
 
 def test_a_cell_may_know_the_time():
@@ -308,23 +206,6 @@ def test_outputs_are_views_of_the_states_not_copies():
     assert not np.shares_memory(result.y, stack[0])
 
 
-class IdentityCell(Cell):
-    """h' = h, y = h: the state's gradient passes through untouched by any operation."""
-
-    def __init__(self, size):
-        self.input_size = self.output_size = size
-
-    def states(self):
-        return {"h": self.input_size}
-
-    def step(self, p, x, s):
-        return s.h + x, State(h=s.h)
-
-
-def test_a_state_that_is_only_passed_on_has_its_gradient():
-    hold_to_quotients(cases.draw(IdentityCell(D), "float64", MIXED))
-
-
 def test_the_core_needs_no_framework():
     """NumPy and llvmlite; of our own packages the engine, with what lies below it: errors, files, interruptions, the
     terminal, and the notice that code is compiled. Numba only compiles: once a process has done so, the next one does
@@ -376,13 +257,3 @@ def test_sequences_one_after_another_in_one_array(lengths, trailing):
 def test_sequences_that_do_not_fit_are_one_line(act, message):
     with pytest.raises(ShapeError, match=message):
         act()
-
-
-def test_a_scan_over_packed_sequences():
-    """A product of all steps is one product of the packed matrix; a scan takes them padded and gives them back."""
-    layer, params = layer_of("gru")
-    values = draw(sum(MIXED), D)
-    y, _ = layer(unpack(values, MIXED), lengths=MIXED)
-    rows = np.split(values, np.cumsum(MIXED)[:-1])
-    expected = [layers.run("gru", params, row[:, None])[0][:, 0] for row in rows]
-    close(pack(y, MIXED), np.concatenate(expected))

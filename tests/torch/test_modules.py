@@ -3,15 +3,9 @@
 import copy
 import io
 import itertools
-import json
-import subprocess
-import sys
 import warnings
 
-import numpy as np
 import pytest
-
-from tests.oracle import vectors
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed; make test-torch")
 
@@ -109,35 +103,6 @@ def test_gradients_agree_with_finite_differences(kind):
             assert torch.autograd.gradgradcheck(run, (x, *itertools.islice(ours.parameters(), 2)))
 
 
-@pytest.mark.skipif(not vectors.PRESENT, reason=vectors.ABSENT)
-@pytest.mark.parametrize("kind", ["lstm", "gru", "rnn_tanh", "rnn_relu"])
-def test_stored_cases_of_torch(kind):
-    files = [f for f in sorted((vectors.FOLDER / "torch").glob(f"{kind}_*.npz")) if "config" in np.load(f)]
-    assert len(files) > 10
-    for file in files:
-        data, options = np.load(file), json.loads(str(np.load(file)["config"]))
-        names = ("num_layers", "bidirectional", "bias", "batch_first")
-        own = {name: options[name] for name in names} | ({"proj_size": options["proj_size"]} if kind == "lstm" else {})
-        own |= {"nonlinearity": kind[4:]} if kind.startswith("rnn") else {}
-        module = getattr(nmt.torch, kind[:4].rstrip("_").upper())(
-            options["input_size"], options["hidden_size"], dtype=torch.float64, **own
-        )
-        module.load_state_dict({name[2:]: torch.from_numpy(data[name]) for name in data if name.startswith("w_")})
-        x = torch.from_numpy(data["x"]).requires_grad_()
-        hx = [torch.from_numpy(data[name]) for name in ("h0", "c0") if options["given_state"] and name in data]
-        lengths = data["lengths"].tolist() if "lengths" in data else None
-        first = options["batch_first"]
-        given = x if lengths is None else pack_padded_sequence(x, lengths, batch_first=first, enforce_sorted=False)
-        y, final = module(given, None if not hx else tuple(hx) if len(hx) > 1 else hx[0])
-        y = y if lengths is None else pad_packed_sequence(y, batch_first=first, total_length=options["T"])[0]
-        finals = final if isinstance(final, tuple) else (final,)
-        outputs = dict(zip(("y", "hn", "cn"), (y, *finals), strict=False))
-        sum((torch.from_numpy(data[f"g{name}"]) * one).sum() for name, one in outputs.items()).backward()
-        gradients = {"dx": x.grad} | {f"d_{name}": p.grad for name, p in module.named_parameters()}
-        for name, got in (outputs | gradients).items():
-            np.testing.assert_allclose(got.detach(), data[name], rtol=1e-9, atol=1e-11, err_msg=f"{file.stem} {name}")
-
-
 def test_numbers_of_parameters_are_read_again_when_they_change():
     theirs, ours = pair("LSTM")
     x = torch.randn(T, B, D, dtype=torch.float64)
@@ -229,8 +194,3 @@ def test_errors_are_those_of_torch(given):
             module(*given)
         messages.append(str(error.value))
     assert messages[0] == messages[1]
-
-
-def test_nmt_does_not_import_torch():
-    code = "import sys, nmt, nmt.rnn; nmt.Translator; nmt.rnn.LSTM; assert 'torch' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True)

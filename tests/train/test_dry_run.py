@@ -124,9 +124,7 @@ def test_the_size_grows_with_the_limit_up_to_what_is_useful(tmp_path: Path, monk
     assert "larger ones would only learn less often" in choose(2 * peak(2048))[1]
 
 
-def test_ranks_count_like_batches_and_share_the_memory_of_a_machine(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ranks_count_like_batches_and_share_the_memory_of_a_machine(tmp_path, monkeypatch):
     tried = dry_run(tmp_path)
     monkeypatch.setattr(batch_size, "SIZES", (64, 128, 256, 512))
     monkeypatch.setattr(batch_size, "resident_bytes", lambda: 0)
@@ -181,9 +179,7 @@ def test_a_trial_reads_a_run_and_leaves_it_as_it_is(tmp_path: Path) -> None:
     assert not any("subwords" in line for line in said), "those of the folder are used"
 
 
-def test_a_run_with_a_budget_reads_the_text_and_learns_from_it_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_with_a_budget_reads_the_text_and_learns_from_it_once(tmp_path, monkeypatch):
     """By a clock on which all takes a fiftieth of a second a look, whatever else the machine does."""
     now = itertools.count(0, 0.02)
     monkeypatch.setattr(budget, "_LEAST_SECONDS", 0.5)

@@ -5,7 +5,7 @@ import ast
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 
 from nmt.config import config_from_dict, load_config
 from nmt.errors import NMTError
+from nmt.search_settings import ROWS
 from nmt.storage.model_folder import read_checkpoint
 from nmt.train.run.trainer import Trainer
 from tests.nested import put
@@ -100,11 +101,7 @@ RUNS: dict[str, tuple[Any, dict[str, Any]]] = {
 }
 """For each key another value, and what stands beside both."""
 
-BASES = {
-    "training.decay_length": 3,
-    "data.subwords.type": "word",
-    "training.early_stopping_metric": "bleu",
-}
+BASES = {"training.decay_length": 3, "data.subwords.type": "word", "training.early_stopping_metric": "bleu"}
 """Keys whose first value is not what `write_setup` or the default gives."""
 
 ELSEWHERE = {
@@ -142,23 +139,15 @@ ELSEWHERE = {
     "training.minimum_risk_likelihood": "tests/test_minimum_risk.py",
 }
 
-for side in ("encoder", "decoder"):
-    for name, files in {
-        "residual": "tests/model/test_gradients.py",
-        "embeddings.scale": "tests/model/test_gradients.py",
-        "variational_dropout": "tests/model/test_gradients.py",
-    }.items():
-        ELSEWHERE[f"model.{side}.{name}"] = files
+for name in ("residual", "embeddings.scale", "variational_dropout"):
+    for side in ("encoder", "decoder"):
+        ELSEWHERE[f"model.{side}.{name}"] = "tests/model/test_gradients.py"
+ELSEWHERE |= {f"decoding.{name}": "tests/test_search_settings.py" for name in ROWS}
 ELSEWHERE |= {
     "model.decoder.copy_source": "tests/model/test_copying.py",
     "model.decoder.edit_actions": "tests/model/test_edit_actions.py",
     "model.decoder.init_from": "tests/model/test_gradients.py",
     "model.decoder.bridge_activation": "tests/model/test_gradients.py",
-    "decoding.lm": "tests/test_language_fusion.py",
-    "decoding.lm_weight": "tests/test_language_fusion.py",
-    "decoding.word_reward_bounded": "tests/test_saved_model.py",
-    "decoding.glossary_bonus": "tests/test_translator.py",
-    "decoding.mbr": "tests/test_translator.py",
 }
 
 CONV = {"model.decoder.type": "conv", "model.encoder.type": "conv", "model.decoder.embeddings.embedding_dim": 512}
@@ -202,30 +191,6 @@ for side in ("encoder", "decoder"):
         f"model.{side}.dropout": (0.5, LAYERS),
     }
 
-SAMPLED = {"decoding.sampling": True}
-SEARCHES: dict[str, tuple[Any, dict[str, Any]]] = {
-    "decoding.beam_size": (3, {}),
-    "decoding.length_penalty": ("average", {}),
-    "decoding.max_length_ratio": (1.0, {}),
-    "decoding.max_length_extra": (3, {}),
-    "decoding.n_best": (2, {}),
-    "decoding.batch_size": (2, {}),
-    "decoding.word_reward": (0.5, {}),
-    "decoding.coverage_penalty": (0.5, {}),
-    "decoding.min_length": (2, {}),
-    "decoding.generate_unk": (False, {}),
-    "decoding.no_repeat_ngram_size": (2, {}),
-    "decoding.repetition_penalty": (2.0, {}),
-    "decoding.beam_groups": (5, {}),
-    "decoding.diversity_strength": (0.9, {"decoding.beam_groups": 5}),
-    "decoding.sampling": (True, {}),
-    "decoding.sampling_temperature": (0.5, SAMPLED),
-    "decoding.sampling_topk": (3, SAMPLED),
-    "decoding.sampling_topp": (0.5, SAMPLED),
-    "decoding.sampling_seed": (3, SAMPLED),
-    "decoding.mbr_samples": (3, {**SAMPLED, "decoding.mbr": "chrf"}),
-}
-
 
 def leaves(values: dict[str, Any], prefix: str = "") -> Iterator[str]:
     for key, value in values.items():
@@ -237,7 +202,7 @@ def leaves(values: dict[str, Any], prefix: str = "") -> Iterator[str]:
 
 def test_every_key_of_the_reference_is_reached() -> None:
     keys = set(leaves(load_config(ROOT / "configs" / "reference.yaml").to_dict()))
-    lists = RUNS, MODELS, SEARCHES, ELSEWHERE
+    lists = RUNS, MODELS, ELSEWHERE
     assert keys == set().union(*lists)
     assert len(keys) == sum(map(len, lists)), "a key is in one list"
 
@@ -298,8 +263,27 @@ def outcome(folder: Path, values: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+@pytest.fixture(scope="module")
+def known(tmp_path_factory):
+    """The folder and the outcome of a run with these values, which many keys are compared with."""
+    found: dict[str, tuple[Path, dict[str, Any]]] = {}
+
+    def of(values: dict[str, Any]) -> tuple[Path, dict[str, Any]]:
+        key = json.dumps(values, sort_keys=True)
+        if key not in found:
+            folder = tmp_path_factory.mktemp("run") / "one"
+            found[key] = folder, outcome(folder, values)
+        return found[key]
+
+    return of
+
+
+def test_the_folder_of_a_run_changes_nothing(tmp_path: Path, known: Any) -> None:
+    assert known({})[1] == outcome(tmp_path / "two", {})
+
+
 @pytest.mark.parametrize("key", RUNS)
-def test_a_run_is_another_one(key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_is_another_one(key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: Any) -> None:
     value, beside = RUNS[key]
     if key == "training.loggers":
         pytest.importorskip("tensorboardX", reason="needs the extra [tensorboard]")
@@ -310,10 +294,10 @@ def test_a_run_is_another_one(key: str, tmp_path: Path, monkeypatch: pytest.Monk
         first = {"training.early_stopping_on": "any", "training.early_stopping_metrics": ["bleu"]}
         other = first | {key: ["loss", "chrf"] if key.endswith("metrics") else "all"}
     else:
-        first = {key: BASES[key]} if key in BASES else {}
-        other = {key: value.format(folder=tmp_path / "one") if isinstance(value, str) else value}
-    runs = [outcome(tmp_path / name, {**beside, **values}) for name, values in (("one", first), ("two", other))]
-    assert runs[0] != runs[1]
+        first, other = {key: BASES[key]} if key in BASES else {}, {key: value}
+    folder, one = known({**beside, **first})
+    other = {name: given.format(folder=folder) if isinstance(given, str) else given for name, given in other.items()}
+    assert one != outcome(tmp_path / "two", {**beside, **other})
 
 
 @pytest.mark.parametrize("key", MODELS)
@@ -336,32 +320,4 @@ def test_a_model_is_another_one(key: str, monkeypatch: pytest.MonkeyPatch) -> No
         return arrays, steps, dropped
 
     value, beside = MODELS[key]
-    assert found(beside) != found({**beside, key: value})
-
-
-@pytest.mark.parametrize("key", SEARCHES)
-def test_a_search_is_another_one(
-    key: str, make_trainer: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What the search is asked for; that it does so is tested in tests/decode."""
-    from nmt.inference.translator import Translator
-
-    folder = make_trainer(updates=1).run().best_path
-    assert folder is not None
-    asked: list[Any] = []
-
-    def search(model: Any, src_ids: Any, *, options: Any, **more: Any) -> Any:
-        asked.append((len(src_ids), vars(options)))
-        return fake_model.search(model, src_ids, options=options)
-
-    monkeypatch.setattr(__import__("sys").modules["nmt.decode"], "search", search)
-
-    def found(values: dict[str, Any]) -> list[Any]:
-        asked.clear()
-        settings = {name.removeprefix("decoding."): value for name, value in values.items()}
-        translator = Translator.load(folder.parent)
-        ranked = translator.translate_nbest(["w1 w2", "w3", "w4 w5 w6"], **settings)
-        return [*asked, [[one.text for one in row] for row in ranked]]
-
-    value, beside = SEARCHES[key]
     assert found(beside) != found({**beside, key: value})

@@ -43,9 +43,7 @@ def settings(folder: Path, name: str = "model", **training: Any) -> dict[str, An
             "tgt": {"lang": "en"},
             "subwords": {"type": "word", "vocab_size": 40},
         },
-        "model": {
-            "decoder": {"hidden_size": 16, "num_layers": 2, "dropout": 0.1, "embeddings": {"embedding_dim": 8}},
-        },
+        "model": {"decoder": {"hidden_size": 16, "num_layers": 2, "dropout": 0.1, "embeddings": {"embedding_dim": 8}}},
         "training": {
             "learning_rate": 0.02,
             "batch_type": "sentence",

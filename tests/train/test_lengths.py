@@ -4,9 +4,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from nmt.config import TrainingConfig, config_from_dict, load_config
+from nmt.config import TrainingConfig, load_config
 from nmt.errors import ConfigError
 from nmt.train.planning.lengths import auto_lengths, doubts, fixed_training, validation_pairs
+from tests.settings import settings_with
 from tests.test_config import CONFIGS
 
 
@@ -100,8 +101,7 @@ def test_a_short_run_does_not_validate_all_the_time(updates, every):
 
 
 def told(training=None, **model):
-    values = {"model_dir": "x", "data": {"train": "t", "dev": "d", "src": {"lang": "a"}, "tgt": {"lang": "b"}}}
-    config = config_from_dict({**values, "training": training or {}, "model": model})
+    config = settings_with(training=training or {}, model=model)
     return doubts(config, fixed_training(config.training, Batches(100)))
 
 

@@ -2,7 +2,6 @@
 
 import mmap
 from functools import partial
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -55,9 +54,7 @@ def test_what_is_taken_is_seen() -> None:
         ("0::/", {}, 10**9),
     ],
 )
-def test_the_limit_of_a_control_group_counts(
-    groups: str, files: dict[str, str], expected: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_limit_of_a_control_group_counts(groups, files, expected, tmp_path, monkeypatch):
     for name, content in files.items():
         path = tmp_path / "mounted" / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -5,26 +5,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nmt.config import config_from_dict
 from nmt.data.batching.batches import make_batch
 from nmt.data.batching.streams import StreamBatches
 from nmt.data.corpora.rows import TokenRows
-from nmt.model.objective import LIKELIHOOD
+from nmt.model.batch_pass import LIKELIHOOD
 from nmt.special_tokens import EOS_ID, UNK_ID
 from nmt.train.updates.methods import Methods, largest_shape
+from tests.settings import settings_with
 
 PAIRS = [(list(range(4, 4 + n)), list(range(5, 25 - n))) for n in range(1, 19)]
 
 
 def methods(model: Any = None, **training: Any) -> Methods:
-    config = config_from_dict(
-        {
-            "model_dir": "unused",
-            "data": {"train": "unused", "dev": "unused", "src": {"lang": "de"}, "tgt": {"lang": "en"}},
-            "training": training,
-        }
-    )
-    return Methods(config, model, 1)
+    return Methods(settings_with(training=training), model, 1)
 
 
 def batch() -> Any:
@@ -104,8 +97,7 @@ class Aligned:
 
 def test_alignments_are_of_words_before_they_are_dropped_and_of_both_passes() -> None:
     settings = {"guided_alignment": 1.0, "src_word_dropout": 0.9, "r_drop": 1.0}
-    data = {"train": "unused", "dev": "unused", "src": {"lang": "de"}, "tgt": {"lang": "en"}, "alignment": "unused"}
-    config = config_from_dict({"model_dir": "unused", "data": data, "training": settings})
+    config = settings_with({"alignment": "unused"}, training=settings)
     aligned: Any = Aligned()
     found = Methods(config, Any, 1, aligned).prepare(batch(), 1, 7).objective.alignment  # type: ignore[arg-type]
     assert found is not None
@@ -129,12 +121,11 @@ def test_r_drop_reads_every_pair_twice_side_by_side() -> None:
 
 def test_the_largest_batch_has_room_for_every_candidate() -> None:
     """Each source has the reference and the sampled translations, the longest of which end with EOS."""
-    data = {"train": "unused", "dev": "unused", "src": {"lang": "de"}, "tgt": {"lang": "en"}}
     limits = {"max_length_ratio": 1.5, "max_length_extra": 4}
     shapes = {}
     for name, training in {"plain": {}, "r_drop": {"r_drop": 1.0}, "risk": {"minimum_risk": 3}}.items():
-        values = {"model_dir": "unused", "data": data, "training": training, "decoding": limits}
-        shapes[name] = [largest_shape(config_from_dict(values), shape) for shape in ((9, 7, 5), (99, 7, 5))]
+        config = settings_with(training=training, decoding=limits)
+        shapes[name] = [largest_shape(config, shape) for shape in ((9, 7, 5), (99, 7, 5))]
     assert shapes["plain"] == [(9, 7, 5), (99, 7, 5)]
     assert shapes["r_drop"] == [(9, 7, 10), (99, 7, 10)]
     assert shapes["risk"] == [(10 + 4 + 1, 7, 20), (99, 7, 20)]

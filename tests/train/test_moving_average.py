@@ -19,9 +19,7 @@ from tests.train.test_resume import assert_same
 Make = Callable[..., Trainer]
 
 
-def test_the_average_is_of_the_parameters_after_every_update(
-    make_trainer: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_average_is_of_the_parameters_after_every_update(make_trainer, monkeypatch):
     seen: list[np.ndarray] = []
     step = Adam.step
 
@@ -46,9 +44,7 @@ def test_the_average_is_of_the_parameters_after_every_update(
     assert not any(name.startswith(RAW_PREFIX) for name in best)
 
 
-def test_it_is_what_is_validated(
-    make_trainer: Make, fake: type[TranslationModel], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_is_what_is_validated(make_trainer, fake, monkeypatch):
     seen: list[np.ndarray] = []
     whole = fake.loss
 
@@ -65,9 +61,7 @@ def test_it_is_what_is_validated(
 
 
 @pytest.mark.parametrize("calls", [{1}, {3, 9}, {13, 14}])
-def test_an_interrupted_run_comes_to_the_same_average(
-    make_trainer: Make, fake: type[TranslationModel], monkeypatch: pytest.MonkeyPatch, calls: set[int]
-) -> None:
+def test_an_interrupted_run_comes_to_the_same_average(make_trainer, fake, monkeypatch, calls):
     settings = {"ema_decay": 0.9, "early_stopping_metric": "loss"}
     trainer = make_trainer(**settings)
     trainer.run()

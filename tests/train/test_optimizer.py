@@ -102,23 +102,6 @@ def test_lamb_is_the_same_where_arrays_lie_side_by_side() -> None:
         np.testing.assert_array_equal(found[0][name], found[1][name])
 
 
-@pytest.mark.parametrize("kind", ["adam", "sgd", "lamb"])
-def test_state_survives_a_round_trip(kind: str) -> None:
-    momentum = 0.5 if kind == "sgd" else 0.0
-    settings = TrainingConfig.model_validate({"optimizer": kind, "momentum": momentum})
-    params = {"w": np.ones(3, "f4")}
-    grads = {"w": np.array([1, 2, 3], "f4")}
-    optimizer = make_optimizer(settings, params)
-    optimizer.step(params, {"w": grads["w"].copy()}, RATE)
-    again = make_optimizer(settings, params)
-    arrays, numbers = optimizer.state_dict()
-    again.load_state_dict({name: array.copy() for name, array in arrays.items()}, dict(numbers))
-    copy = {"w": params["w"].copy()}
-    optimizer.step(params, {"w": grads["w"].copy()}, RATE)
-    again.step(copy, {"w": grads["w"].copy()}, RATE)
-    np.testing.assert_array_equal(copy["w"], params["w"])
-
-
 def test_gradient_norm_covers_all_arrays_and_keeps_nan() -> None:
     grads = {"a": np.full((2, 2), 2, "f4"), "b": np.array([3.0], "f4"), "c": np.zeros(0, "f4")}
     assert gradient_norm(grads) == pytest.approx(5.0)
@@ -204,11 +187,13 @@ def test_what_is_frozen_neither_changes_nor_has_state(name: str) -> None:
     assert (params["decoder.w"] != before["decoder.w"]).all()
 
 
-def test_adafactor_keeps_little_and_goes_on_from_its_state() -> None:
-    settings = TrainingConfig(optimizer="adafactor")
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_steps_go_on_from_a_state(name: str) -> None:
+    settings = TrainingConfig.model_validate({"optimizer": name, "momentum": 0.5 if name == "sgd" else 0.0})
     params = {"w": np.ones((300, 20), "f4"), "b": np.ones(9, "f4")}
     optimizer = make_optimizer(settings, params)
-    assert sum(array.size for array in optimizer.state.values()) == 300 + 20 + 9
+    if name == "adafactor":
+        assert sum(array.size for array in optimizer.state.values()) == 300 + 20 + 9, "it keeps little"
     generator = np.random.default_rng(1)
     grads = [{k: generator.normal(size=p.shape).astype("f4") for k, p in params.items()} for _ in range(4)]
     copies = [{k: g.copy() for k, g in one.items()} for one in grads]

@@ -12,18 +12,14 @@ from nmt.data.tokens.vocabulary import Vocabulary
 from nmt.errors import CheckpointError, ConfigError
 from nmt.train.tasks.plain_texts import Texts, settings_of
 from nmt.train.tasks.prepare import sides_of_dry_run, sides_of_sample
+from tests.settings import settings_with
 from tests.train import fake_model
-
-
-def settings(**decoding: Any) -> Any:
-    side = {"train": "t", "dev": "d", "src": {"lang": "a"}, "tgt": {"lang": "b"}}
-    return config_from_dict({"model_dir": "x", "data": side, "decoding": decoding})
 
 
 def test_searches_that_exclude_each_other_are_refused_by_the_settings() -> None:
     line = r"decoding\.beam_groups must be 1 with sampling: true, got 5; a search has groups or draws samples"
     with pytest.raises(ConfigError, match=line):
-        settings(sampling=True, beam_groups=5)
+        settings_with(decoding={"sampling": True, "beam_groups": 5})
 
 
 @pytest.mark.parametrize("weight", [0.001, 0.02, 1.0])
@@ -39,9 +35,7 @@ def test_weights_leave_something_in_every_epoch(make_trainer: Any, tmp_path: Any
 
 def test_texts_are_checked_with_a_list_of_words_that_the_settings_name(tmp_path: Any) -> None:
     (tmp_path / "words.spm").write_bytes(Vocabulary(["one", "two"]).model_bytes)
-    data = {"train": "t", "dev": "d", "src": {"lang": "a"}, "tgt": {"lang": "b"}}
-    data["subwords"] = {"joint": True, "model_file": str(tmp_path / "words.spm")}
-    config = config_from_dict({"model_dir": str(tmp_path / "model"), "data": data})
+    config = settings_with({"subwords": {"joint": True, "model_file": str(tmp_path / "words.spm")}})
     src, tgt = sides_of_sample(config, [["one three"], ["two"]], lambda text: None)
     assert src.subwords is tgt.subwords and src.subwords.encode(["one three two"]) == [[4, 1, 5]]
 
@@ -50,11 +44,9 @@ def names(folder: Path) -> dict[str, bytes]:
     return {str(one.relative_to(folder)): one.read_bytes() for one in folder.rglob("*") if one.is_file()}
 
 
-@pytest.mark.parametrize("other", ["essay.txt", "train.xx", "photos/one.png", "best.txt", "dev.xx.old"])
+@pytest.mark.parametrize("other", ["train.xx", "photos/one.png"])
 @pytest.mark.parametrize("begun", [False, True])
-def test_a_folder_of_somebody_else_is_refused_before_anything_is_written(
-    tmp_path: Path, other: str, begun: bool
-) -> None:
+def test_a_folder_of_somebody_else_is_refused_before_anything_is_written(tmp_path, other, begun):
     values, folder = fake_model.write_setup(tmp_path), tmp_path / "model"
     (folder / other).parent.mkdir(parents=True)
     (folder / other).write_text("mine")
@@ -72,11 +64,8 @@ def test_a_folder_of_somebody_else_is_refused_before_anything_is_written(
 
 FOREIGN = {
     "a log of another toolkit": {"train.log": "2026-11-28 10:00:00,123 - INFO - root - Hello!\n", "1000.ckpt": "x"},
-    "a log of another toolkit alone": {"train.log": "2026-11-28 10:00:00,123 - INFO - root - Hello!\n"},
     "logs of that name": {"train.log": "epoch 1\n", "metrics.jsonl": '{"loss": 1}\n', "notes.txt": "mine"},
-    "a log without numbers": {"train.log": "2026-11-28 10:00:00  epoch 1\n", "notes.txt": "mine"},
     "a sweep of another program": {"sweep.yaml": "program: train.py\nmethod: bayes\n"},
-    "a file named sweep.yaml": {"sweep.yaml": "# mine\n", "notes.txt": "mine"},
 }
 
 

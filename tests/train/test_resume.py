@@ -50,14 +50,7 @@ def undisturbed(make_trainer: Make) -> Path:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("calls", [{1}, {3, 9}, {13, 14}])
-def test_signals_save_and_the_next_run_goes_on(
-    make_trainer: Make,
-    fake: type[TranslationModel],
-    undisturbed: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    calls: set[int],
-    number: signal.Signals,
-) -> None:
+def test_signals_save_and_the_next_run_goes_on(make_trainer, fake, undisturbed, monkeypatch, calls, number):
     whole, total = fake.loss_and_gradients, 0
 
     def interrupted(self: TranslationModel, *args: Any, **options: Any) -> Any:
@@ -78,9 +71,7 @@ def test_signals_save_and_the_next_run_goes_on(
     assert_same(trainer.folder, undisturbed)
 
 
-def test_an_interrupted_validation_is_repeated(
-    make_trainer: Make, undisturbed: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_validation_is_repeated(make_trainer, undisturbed, monkeypatch):
     decode = sys.modules["nmt.decode"]
     calls = 0
 
@@ -98,18 +89,6 @@ def test_an_interrupted_validation_is_repeated(
     assert_same(trainer.folder, undisturbed)
 
 
-def test_a_second_signal_ends_the_process_at_once(tmp_path: Path) -> None:
-    process = start(tmp_path, seconds=0.2)
-    wait_for(tmp_path / "model" / "metrics.jsonl")
-    process.send_signal(signal.SIGINT)
-    assert process.stderr is not None
-    while "stopping after this update" not in process.stderr.readline():
-        pass
-    process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=20) == 130
-    assert not (tmp_path / "model" / "last.safetensors").exists()
-
-
 def test_killed_at_any_moment(tmp_path: Path, undisturbed: Path) -> None:
     last = tmp_path / "model" / "last.safetensors"
     for delay in (0.0, 0.11, 0.23, 0.37):
@@ -122,7 +101,7 @@ def test_killed_at_any_moment(tmp_path: Path, undisturbed: Path) -> None:
         process.communicate()
         assert read_whole(last)
     process = start(tmp_path, seconds=0)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=600)
     assert process.returncode == 0, errors
     assert "resuming from" in errors
     assert_same(tmp_path / "model", undisturbed)
@@ -142,22 +121,10 @@ def start(folder: Path, seconds: float) -> subprocess.Popen[str]:
     )
 
 
-def wait_for(path: Path) -> None:
-    for _ in range(1000):
-        if path.exists() and path.stat().st_size:
-            return
-        time.sleep(0.02)
-    raise TimeoutError(path)
-
-
 def test_a_finished_run_stays_finished(make_trainer: Make) -> None:
     first = make_trainer(epochs=1).run()
     again = make_trainer(epochs=1).run()
-    assert (again.update, again.reason, again.best_scores) == (
-        first.update,
-        first.reason,
-        first.best_scores,
-    )
+    assert (again.update, again.reason, again.best_scores) == (first.update, first.reason, first.best_scores)
     longer = make_trainer(epochs=2)
     assert longer.run().update > first.update
     log = (longer.folder / "train.log").read_text()
@@ -177,16 +144,10 @@ def test_time_of_former_runs_counts(make_trainer: Make) -> None:
     [
         ({"model": {"encoder": {"num_layers": 3}}}, {}, "model.encoder.num_layers must stay 1"),
         ({}, {"optimizer": "sgd"}, "training.optimizer must stay adam"),
-        (
-            {"data": {"src": {"lang": "xx", "lowercase": True}}},
-            {},
-            r"data.src.lowercase must stay false",
-        ),
+        ({"data": {"src": {"lang": "xx", "lowercase": True}}}, {}, r"data.src.lowercase must stay false"),
     ],
 )
-def test_settings_that_do_not_fit_the_checkpoint_are_refused(
-    make_trainer: Make, top: dict[str, Any], training: dict[str, Any], key: str
-) -> None:
+def test_settings_that_do_not_fit_the_checkpoint_are_refused(make_trainer, top, training, key):
     make_trainer(epochs=1).run()
     trainer = make_trainer(top, epochs=2, **training)
     saved = (trainer.folder / "last.safetensors").read_bytes()
@@ -206,11 +167,19 @@ def test_other_batches_begin_the_epoch_again(make_trainer: Make) -> None:
     assert "epoch 1 starts again" in log
 
 
-def test_another_schedule_begins_from_its_start(make_trainer: Make) -> None:
+@pytest.mark.parametrize(
+    ("top", "training", "line"),
+    [
+        ({}, {"scheduling": "constant"}, "training.scheduling: plateau -> constant"),
+        ({"seed": 7}, {}, "warning: changed since the checkpoint: seed: 42 -> 7"),
+        ({"data": {"filter": {"duplicates": True}}}, {}, "the training batches have changed: epoch 1 starts again"),
+    ],
+)
+def test_what_has_changed_is_told(make_trainer: Make, top: Any, training: Any, line: str) -> None:
     make_trainer(updates=3).run()
-    trainer = make_trainer(updates=5, scheduling="constant")
+    trainer = make_trainer(top, updates=5, **training)
     trainer.run()
-    assert "training.scheduling: plateau -> constant" in (trainer.folder / "train.log").read_text()
+    assert line in (trainer.folder / "train.log").read_text()
 
 
 def test_a_damaged_checkpoint_is_named_and_kept(make_trainer: Make) -> None:
@@ -225,9 +194,7 @@ def test_a_damaged_checkpoint_is_named_and_kept(make_trainer: Make) -> None:
 
 
 @pytest.mark.parametrize("keep", [0, 100, -1])
-def test_a_run_goes_on_from_the_checkpoint_before_a_damaged_one(
-    make_trainer: Make, undisturbed: Path, keep: int
-) -> None:
+def test_a_run_goes_on_from_the_checkpoint_before_a_damaged_one(make_trainer, undisturbed, keep):
     trainer = make_trainer(early_stopping_metric="loss")
     trainer._stop_after = 19
     trainer.run()
@@ -245,9 +212,7 @@ def test_a_run_goes_on_from_the_checkpoint_before_a_damaged_one(
     assert_same(trainer.folder, undisturbed)
 
 
-def test_a_clock_that_is_set_back_changes_nothing(
-    make_trainer: Make, undisturbed: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_clock_that_is_set_back_changes_nothing(make_trainer, undisturbed, monkeypatch):
     now = [2e9]
 
     def falling() -> float:
@@ -264,9 +229,7 @@ def test_a_clock_that_is_set_back_changes_nothing(
     assert_same(trainer.folder, undisturbed)
 
 
-def test_a_full_disk_ends_a_run_that_goes_on_later(
-    make_trainer: Make, undisturbed: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_ends_a_run_that_goes_on_later(make_trainer, undisturbed, monkeypatch):
     written = []
 
     def full(path: Path, *arguments: Any) -> None:
@@ -301,9 +264,7 @@ def test_other_subwords_are_refused(make_trainer: Make) -> None:
         make_trainer(epochs=2).run()
 
 
-def test_subwords_are_trained_again_only_if_their_settings_changed(
-    make_trainer: Make, fake: type[TranslationModel], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_subwords_are_trained_again_only_if_their_settings_changed(make_trainer, fake, monkeypatch):
     def fail(self: TranslationModel, seed: int, tgt_counts: object) -> None:
         raise NMTError("before the first checkpoint")
 
@@ -323,26 +284,7 @@ def test_subwords_are_trained_again_only_if_their_settings_changed(
     assert attempt(vocab_size=20) != first
 
 
-def test_a_run_under_nohup_outlives_its_terminal(
-    make_trainer: Make, fake: type[TranslationModel], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = fake.loss_and_gradients
-
-    def hung_up(self: TranslationModel, *args: Any, **options: Any) -> Any:
-        os.kill(os.getpid(), signal.SIGHUP)
-        return whole(self, *args, **options)
-
-    monkeypatch.setattr(fake, "loss_and_gradients", hung_up)
-    former = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        assert make_trainer(updates=2).run().signal is None
-    finally:
-        signal.signal(signal.SIGHUP, former)
-
-
-def test_a_cooldown_goes_on_where_it_was(
-    make_trainer: Make, fake: type[TranslationModel], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cooldown_goes_on_where_it_was(make_trainer, fake, monkeypatch):
     settings = {"early_stopping_metric": "loss", "cooldown": 0.5}
     trainer = make_trainer(**settings)
     total = trainer.run().update
@@ -390,9 +332,7 @@ def test_a_run_that_lost_its_last_checkpoint_goes_on_from_the_former(make_traine
     assert "former.safetensors" in (trainer.folder / "train.log").read_text()
 
 
-def test_a_run_killed_before_its_first_last_checkpoint_begins_again(
-    make_trainer: Make, undisturbed: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_killed_before_its_first_last_checkpoint_begins_again(make_trainer, undisturbed, monkeypatch):
     trainer = make_trainer(early_stopping_metric="loss")
     with monkeypatch.context() as patch:
         patch.setattr(CheckpointManager, "save_last", lambda self: (_ for _ in ()).throw(KeyboardInterrupt))
@@ -403,10 +343,8 @@ def test_a_run_killed_before_its_first_last_checkpoint_begins_again(
     assert_same(trainer.folder, undisturbed)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_signals_that_are_ignored_from_the_start_stay_so(
-    make_trainer: Make, fake: type[TranslationModel], monkeypatch: pytest.MonkeyPatch, number: signal.Signals
-) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signals_that_are_ignored_from_the_start_stay_so(make_trainer, fake, monkeypatch, number):
     """As a script's jobs in the background ignore Ctrl-C."""
     whole = fake.loss_and_gradients
 
@@ -483,14 +421,6 @@ def test_a_text_that_moved_is_the_same_text(make_trainer: Make, tmp_path: Path) 
     assert "epoch 1 starts again" in (trainer.folder / "train.log").read_text()
 
 
-def test_the_text_may_be_filtered_in_another_way(make_trainer: Make) -> None:
-    make_trainer(updates=3).run()
-    trainer = make_trainer({"data": {"filter": {"duplicates": True}}}, updates=5)
-    trainer.run()
-    log = (trainer.folder / "train.log").read_text()
-    assert "warning: the training batches have changed: epoch 1 starts again" in log
-
-
 def test_another_text_under_the_name_of_the_validation_text_is_refused(make_trainer: Make, tmp_path: Path) -> None:
     """A relative path may name another text in another folder."""
     first = make_trainer(epochs=1).run()
@@ -515,9 +445,7 @@ def test_the_best_score_is_of_the_present_validation_text(make_trainer: Make, tm
 
 
 @pytest.mark.parametrize("limit", [{"epochs": 2}, {"early_stopping_patience": 1, "early_stopping_metric": "bleu"}])
-def test_a_finished_run_refuses_another_validation_text(
-    make_trainer: Make, tmp_path: Path, limit: dict[str, Any]
-) -> None:
+def test_a_finished_run_refuses_another_validation_text(make_trainer, tmp_path, limit):
     """Its best checkpoint was chosen by the text that it had, and stays."""
     first = make_trainer(**limit).run()
     assert first.best_path is not None
@@ -540,13 +468,3 @@ def test_a_moved_validation_text_keeps_the_best(make_trainer: Make, tmp_path: Pa
     fake_model.write_corpus(tmp_path, "moved", 20, seed=2)
     second = make_trainer({"data": {"dev": str(tmp_path / "moved")}}, epochs=1).run()
     assert (second.best_update, second.best_scores) == (first.best_update, first.best_scores)
-
-
-def test_another_seed_is_a_warning(make_trainer: Make) -> None:
-    make_trainer(updates=3).run()
-    trainer = make_trainer({"seed": 7}, updates=4)
-    trainer.run()
-    log = (trainer.folder / "train.log").read_text()
-    assert "warning: changed since the checkpoint: seed: 42 -> 7" in log
-    assert "warning: the training batches have changed: epoch 1 starts again" in log
-    assert "  changed since the checkpoint: training.updates: 3 -> 4" in log

@@ -37,17 +37,6 @@ def test_plateau_waits_for_patience_in_a_row() -> None:
     assert schedule.finished
 
 
-@pytest.mark.parametrize("patience", [0, 1])
-def test_plateau_without_patience_falls_after_each_validation_without_improvement(patience: int) -> None:
-    schedule = make_schedule(TrainingConfig(learning_rate=0.8, patience=patience, decrease_factor=0.5))
-    rates = []
-    for improved in (False, True, False):
-        schedule.validated(improved=improved)
-        rates.append(schedule.learning_rate(1))
-        assert not schedule.finished
-    assert rates == pytest.approx([0.4, 0.4, 0.2])
-
-
 def test_a_warm_up_below_the_minimum_does_not_end_the_run() -> None:
     schedule = make_schedule(TrainingConfig(learning_rate=0.8, learning_rate_min=0.1, learning_rate_warmup=100))
     assert schedule.learning_rate(1) < 0.1
@@ -83,10 +72,6 @@ def test_a_cooldown_of_the_last_share_ends_at_zero() -> None:
     settings = TrainingConfig(cooldown=0.25)
     factors = [cooldown_factor(settings, progress) for progress in (0, 0.5, 0.75, 0.8, 0.95, 1)]
     assert factors == pytest.approx([1, 1, 1, 0.8, 0.2, 0])
-
-
-def test_without_a_cooldown_even_the_last_update_has_the_whole_rate() -> None:
-    assert cooldown_factor(TrainingConfig(), 1.0) == 1
 
 
 @pytest.mark.parametrize(
@@ -148,12 +133,6 @@ def test_cosine_rises_then_falls_to_zero() -> None:
     assert found[:4] == pytest.approx([0.25, 0.5, 0.75, 1.0])
     assert found[13] == pytest.approx(0.5)  # half way: update 14 of 5 to 23, and then 24
     assert found[22:] == pytest.approx([0.5 * (1 + math.cos(math.pi * 19 / 20)), 0.0])
-
-
-@pytest.mark.parametrize("scheduling", ["linear", "cosine"])
-def test_after_the_last_update_the_rate_stays_zero(scheduling: str) -> None:
-    found = rates(60, scheduling=scheduling, learning_rate=1.0, learning_rate_warmup=4, updates=23)
-    assert found[22] > 0 and found[23:] == [0.0] * 37
 
 
 def test_decay_by_epochs_and_by_updates() -> None:

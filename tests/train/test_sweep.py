@@ -14,7 +14,7 @@ import yaml
 from nmt.errors import CheckpointError, ConfigError
 from nmt.system.files import lock_alone
 from nmt.train.sweep import Sweep, _last_words, _reason, parse_grid, plan
-from nmt.train.sweep_table import _mean, summary
+from nmt.train.sweep_table import summary
 from nmt.train.tasks.plain_texts import Texts, settings_of
 from tests.train import fake_model
 
@@ -55,17 +55,6 @@ def test_grids_are_read_and_combined(config: str) -> None:
         make(config, ["training.epoch=1,2"])
     with pytest.raises(ConfigError, match="leave one out"):
         make(config, ["seed=1,2"], seeds=2)
-
-
-def test_a_mistake_in_the_grid_is_named_once(config: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        make(config, ["training.epoch=1,2"])
-    assert str(caught.value).startswith("--grid training.epoch=1: training.epoch is not a setting; did you mean")
-
-
-def test_small_scores_keep_their_digits() -> None:
-    assert _mean([0.4]) == "0.4" and _mean([0.0044, 0.0052]) == "0.0048 ± 0.000566"
-    assert _mean([27.431, 27.5]) == "27.47 ± 0.0488" and _mean([0.0]) == "0.00"
 
 
 def test_two_texts_are_swept_as_a_config_is(tmp_path: Path) -> None:

@@ -54,8 +54,8 @@ ROOMS = {
                  "packed_weights"),
     "kernels": (["nmt/rnn/kernels/model/*.py", "nmt/rnn/kernels/memory/[ms]*.py", "nmt/rnn/kernels/memory/copies.py"],
                 "tests/rnn/kernels output update copies runs arrays | tests/rnn stepper"),
-    "loops": (["nmt/rnn/kernels/loops/*.py"], "tests/rnn/kernels loop_code activations | tests/rnn scan operators "
-              "layouts vectors random_cells"),
+    "loops": (["nmt/rnn/kernels/loops/*.py"], "tests/rnn/kernels loop_code activations | tests/rnn scan products "
+              "operators layouts vectors random_cells"),
     "updates": (["nmt/train/updates/*.py"], "tests/train optimizer schedule methods moving_average dealing spikes "
                 "accumulation start | tests minimum_risk factors"),
 }  # fmt: skip

@@ -6,7 +6,7 @@ import pytest
 
 from nmt.rnn.kernels.machine_code.native import Jitted, Native
 from nmt.rnn.kernels.machine_code.store import Store
-from nmt.rnn.kernels.memory import copies, segments
+from nmt.rnn.kernels.memory import active_rows, copies
 from nmt.rnn.kernels.products import product
 from nmt.train.updates import optimizer
 from tests.witness.mutants import ROOT, exchange, mutants_of
@@ -62,17 +62,17 @@ def test_compiled_code_of_a_mutant_does_not_come_from_the_store(monkeypatch):
     """Neither its own nor that of a kernel that contains it; the file of kernels does not import annotations."""
     monkeypatch.setattr(Native, "_stored", lambda native: "stored")
     monkeypatch.setattr(Store, "write", Store.write)
-    path = "nmt/rnn/kernels/memory/segments.py"
+    path = "nmt/rnn/kernels/memory/active_rows.py"
     mutant = next(one for one in mutants_of(path, (ROOT / path).read_bytes()) if one.former == "n > 0")
-    code = segments.share.function.__code__
+    code = active_rows.share.function.__code__
     try:
-        assert exchange(mutant) and segments.share.function.__code__ != code
+        assert exchange(mutant) and active_rows.share.function.__code__ != code
         natives = [
-            Jitted(one.function, ("int64",), frozenset()) for one in (segments.share, product.sum_rows, copies.add)
+            Jitted(one.function, ("int64",), frozenset()) for one in (active_rows.share, product.sum_rows, copies.add)
         ]
         assert [native._stored() for native in natives] == [None, None, "stored"]
     finally:
-        segments.share.function.__code__ = code
+        active_rows.share.function.__code__ = code
 
 
 @pytest.mark.parametrize(("text", "lines"), [("a +=\\\n 1", (2, 3)), ("for n in (1,\n  2):\n  a += 1", (2, 3))])

@@ -135,7 +135,8 @@ def evaluate(
 
     Give MODEL_DIR and --src (which is translated first), or --hyp, or --compare. With a model, references are cleaned
     and lower-cased as the model's config says, since the model cannot write otherwise; standard error says so. Files
-    are UTF-8, plain or .gz, or - for standard input. Of a table (.tsv), --src reads the first column, --ref the second.
+    are UTF-8, plain or .gz, or - for standard input. Of a
+    table (see nmt-train), --src reads the column of the source, --ref that of the target.
 
     --compare tests whether B is better than A by paired bootstrap and by approximate randomisation. It is an error if
     one text is tokenised and the other is not, or if the signatures of --json files differ.

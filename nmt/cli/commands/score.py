@@ -125,12 +125,14 @@ def _score_pairs(
 ) -> None:
     """Score translations, pair by pair. `how`: arguments of `Translator.score`; `loading`: those of
     `Translator.load`."""
+    from nmt.data.corpora.sources import side_lines
     from nmt.inference.translation import CUT, NOT_A_NUMBER
     from nmt.inference.translator import Translator
 
-    pairs = in_step(open_lines(src), {tgt: open_lines(tgt)})
     translator = Translator.load(model_dir, **loading)
-    tell_doubts(langs_of(translator.config.data), [(src, "--src", 0), (tgt, "--tgt", 1)])
+    langs = langs_of(translator.config.data)
+    tell_doubts(langs, [(src, "--src", 0), (tgt, "--tgt", 1)])
+    pairs = in_step(side_lines(src, 0, langs), {tgt: side_lines(tgt, 1, langs)})
     for chunk in chunks(pairs, _CHUNK):
         targets = [parallel[tgt] for _, parallel in chunk]
         for detail in translator.score([line for line, _ in chunk], targets, **how):

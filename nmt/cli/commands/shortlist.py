@@ -15,7 +15,7 @@ from nmt.cli.lines.streams import check_apart, in_step, say, tell, telling_notic
 from nmt.cli.options.command import Command, FiniteRange, cells_option, compute_dtype_option, threads_option
 from nmt.cli.options.path_types import InputPath, reads
 from nmt.errors import CheckpointError, DataError
-from nmt.system.lines import chunks, open_lines
+from nmt.system.lines import chunks
 from nmt.system.paths import is_folder
 
 if TYPE_CHECKING:
@@ -200,6 +200,7 @@ def _pairs(
 ) -> Iterator[Ids]:
     """Yield at most `most` pairs of ids from two files, or else from the config's `part`, read in chunks, without the
     pairs that training skips."""
+    from nmt.data.corpora.sources import side_lines
     from nmt.inference.pipeline import source_ids, target_ids
     from nmt.inference.translation import CUT
 
@@ -208,7 +209,9 @@ def _pairs(
     check_apart({}, {"--src": src, "--tgt": tgt})
     done = 0
     with telling_notices(src) as notices:
-        for chunk in chunks(islice(in_step(open_lines(src), {tgt: open_lines(tgt)}), most), _CHUNK):
+        langs = data.src.lang, data.tgt.lang
+        pairs = in_step(side_lines(src, 0, langs), {tgt: side_lines(tgt, 1, langs)})
+        for chunk in chunks(islice(pairs, most), _CHUNK):
             cut: set[int] = set()
             sources = source_ids(translator, [line for line, _ in chunk], cut)
             for place in sorted(cut):

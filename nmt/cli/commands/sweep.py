@@ -12,7 +12,7 @@ from nmt.cli.options.path_types import InputPath, OutputFolder, reads, writes
 
 
 @click.command(cls=Command, context_settings={"show_default": True})
-@click.argument("inputs", metavar="CONFIG.yaml | SRC TGT | PAIRS.tsv", nargs=-1, required=True, type=InputPath())
+@click.argument("inputs", metavar="CONFIG.yaml | SRC TGT | TABLE", nargs=-1, required=True, type=InputPath())
 @click.option(
     "--grid",
     metavar="KEY.PATH=V1,V2,...",

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.train.distributed.ranks import Ranks
     from nmt.train.run.trainer import TrainingResult
-    from nmt.train.tasks.plain_texts import Texts
+    from nmt.train.tasks.named_texts import Texts
 
 
 @click.command(cls=Command, functions=50, context_settings={"show_default": True})
-@click.argument("inputs", metavar="CONFIG.yaml | SRC TGT | PAIRS.tsv", nargs=-1, required=True, type=InputPath())
+@click.argument("inputs", metavar="CONFIG.yaml | SRC TGT | TABLE", nargs=-1, required=True, type=InputPath())
 @writes(
     "-o",
     "--output",
@@ -50,6 +50,21 @@ if TYPE_CHECKING:
 )
 @click.option(
     "-t", "--tgt-lang", metavar="CODE", show_default="by the names of the files", help="Language of the target."
+)
+@click.option(
+    "--columns",
+    metavar="SRC,TGT",
+    show_default="found by headings and texts",
+    help="Columns of a table: numbers from 1, headings, or fields such as lx,ge.",
+)
+@click.option(
+    "--header",
+    type=click.Choice(["yes", "no"]),
+    show_default="found by its words",
+    help="Whether the first row of a table has headings, which are left out.",
+)
+@click.option(
+    "--sheet", metavar="NAME", show_default="the only one with cells", help="Sheet of a workbook (.xlsx, .ods)."
 )
 @click.option(
     "--set",
@@ -118,6 +133,9 @@ def train(
     dev: tuple[str, ...],
     src_lang: str | None,
     tgt_lang: str | None,
+    columns: str | None,
+    header: str | None,
+    sheet: str | None,
     overrides: tuple[str, ...],
     threads: int | None,
     device: str | None,
@@ -135,8 +153,9 @@ def train(
     """Train a translation model or a language model.
 
     CONFIG.yaml contains settings (configs/reference.yaml). The model is written to the
-    folder given by model_dir. Without a config, SRC and TGT are two text files with one sentence per line (or PAIRS.tsv
-    a table: .tsv, .jsonl, .parquet): the preset and the validation text are chosen and reported, and all settings are
+    folder given by model_dir. Without a config, SRC and TGT are two text files with one sentence per line, or two books
+    in USFM, and TABLE has pairs: .tsv, .csv, .xlsx, .ods, .jsonl, .parquet, .tmx, .lift, .flextext, .sfm. Columns,
+    headings, languages, the preset and the validation text are found or chosen and reported, and all settings are
     written to DIR/config.yaml, which can be edited and trained again. Run the same command again to resume an
     interrupted run. Ctrl-C or SIGTERM finishes the current update, saves and exits (130, 143); a second one exits at
     once. Progress goes to standard error, and in more detail to train.log and metrics.jsonl in the folder; results go
@@ -147,6 +166,7 @@ def train(
     Examples:
         nmt-train train.en train.de -o runs/en-de
         nmt-train words.tsv -s ka -t ipa -o runs/words --budget 10m
+        nmt-train stories.xlsx --columns 2,3 -s chr -t en -o runs/stories
         nmt-train configs/quickstart.yaml --set training.max_minutes=10 --threads 2
         nmt-train texts.yaml --preset captions --show-config
         nmt-train configs/quickstart.yaml --plan
@@ -168,7 +188,7 @@ def train(
     from nmt.train.planning.budget import seconds_of
 
     keep_little()
-    texts = texts_of(inputs, folder, dev, (src_lang, tgt_lang))
+    texts = texts_of(inputs, folder, dev, (src_lang, tgt_lang), (columns, header, sheet))
     if budget is not None:
         seconds_of(budget)  # raises before anything is read
     if texts is not None and seeds is not None:
@@ -211,13 +231,16 @@ def texts_of(
     folder: str | None,
     dev: tuple[str, ...],
     langs: tuple[str | None, str | None] = (None, None),
+    table: tuple[str | None, str | None, str | None] = (None, None, None),
 ) -> tuple[Texts, Texts | None, Path] | None:
     """Return training text, validation text (None: hold some out) and model folder, or None if `inputs` is a config.
-    `langs`: the codes that options give, None for others; a single name may then be the prefix of two files.
+    `langs`: the codes that options give, None for others; a single name may then be the prefix of two files. `table`:
+    the options --columns, --header and --sheet.
 
     Raises UsageError if the arguments do not belong together.
     """
     from nmt.data.corpora.sources import format_of
+    from nmt.data.tables.readers import ENDINGS
 
     for one in inputs:
         if _SETTING.match(one) and not exists(Path(one)):
@@ -230,9 +253,11 @@ def texts_of(
         ending = without_packing(inputs[0]).suffix
         if without_packing(inputs[0]) != Path(inputs[0]) or ending not in (".yaml", ".yml", ".json", ""):
             raise click.UsageError(
-                f"one file must be settings (CONFIG.yaml) or a table (.tsv, .jsonl, .parquet), got {shown(inputs[0])}; "
-                "give the files of SRC and TGT, or save pairs as a table with tabs, NAME.tsv."
+                f"one file must be settings (CONFIG.yaml) or a table ({' '.join(ENDINGS)}), got {shown(inputs[0])}; "
+                "give the files of SRC and TGT, or name a table by its kind: NAME.tsv has tabs, NAME.sfm markers."
             )
+        if table != (None, None, None):
+            raise click.UsageError("--columns, --header and --sheet go with a table; a config has them in data.train.")
         return None
     if len(inputs) > 2 or len(dev) > 2:
         twice = "; give --dev twice, once for each file" if len(inputs) > 2 and len(dev) == 1 else ""
@@ -243,9 +268,18 @@ def texts_of(
         raise click.UsageError(f"--dev must be given twice with SRC TGT, for source and target, got {shown(dev[0])}.")
     if folder is None:
         raise click.UsageError("-o DIR, a folder for the model, must be given with SRC TGT or a table.")
-    from nmt.train.tasks.plain_texts import Texts
+    from nmt.train.tasks.named_texts import Texts
 
-    return Texts(inputs), Texts(dev) if dev else None, Path(folder)
+    columns, header, sheet = table
+    given = () if columns is None else tuple(int(one) if one.isdigit() else one for one in columns.split(","))
+    if columns is not None and (len(given) != 2 or "" in given or 0 in given):
+        raise click.UsageError(f"--columns must be SRC,TGT, two numbers from 1 or names, got {columns}.")
+    own = None if header is None else header == "yes"
+    train, held = (
+        Texts(files, columns=(given[0], given[1]) if given else (None, None), header=own, sheet=sheet)
+        for files in (inputs, dev)
+    )
+    return train, held if dev else None, Path(folder)
 
 
 _SETTING = re.compile(r"\+{0,2}[a-z_]+(\.[a-z_]+)*=")

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
-from nmt.cli.lines.streams import output_lines, tell
-from nmt.data.corpora.sources import Part, format_of
+from nmt.cli.lines.streams import output_lines
+from nmt.data.corpora.sources import format_of, side_lines
 from nmt.errors import DataError
 from nmt.evaluate import Score, format_table, score_translations, split_references
 from nmt.evaluate.compare import Bucket, PairedScore, by_frequency, by_length, compare, differences
@@ -41,7 +41,7 @@ class Evaluation:
     ) -> Evaluation:
         """Read the files; `langs` are the codes that headings of tables may have. Raises DataError if one cannot be
         read, or references differ in length."""
-        texts = [_read(file, 2, langs) for file in refs]
+        texts = [_read(file, 1, langs) for file in refs]
         for file, text in zip(refs, texts, strict=True):
             if len(text) != len(texts[0]):
                 raise DataError(
@@ -52,7 +52,7 @@ class Evaluation:
         if separator:
             references = split_references(references, separator)
         frequencies = None if options["frequencies"] is None else open_lines(options["frequencies"])
-        return cls(references, [] if src is None else _read(src, 1, langs), options, frequencies)
+        return cls(references, [] if src is None else _read(src, 0, langs), options, frequencies)
 
     def read(self, files: Sequence[str]) -> list[list[str]]:
         """Return the translations in files. Raises DataError if one has another number of lines than the sources."""
@@ -178,19 +178,12 @@ def _bucket_records(buckets: dict[str, list[Bucket]]) -> dict[str, Any]:
     }
 
 
-def _read(file: str, column: int | None = None, langs: tuple[str, ...] = ()) -> list[str]:
-    """Return the lines of a text, or a column of a table (.tsv), counted from 1, without headings; None if it must be a
-    text. Raises DataError."""
-    form = format_of(file)
-    if form == "lines":
+def _read(file: str, side: int | None = None, langs: tuple[str, ...] = ()) -> list[str]:
+    """Return the lines of a text, or one side of a table; None if it must be a text. Raises DataError."""
+    if format_of(file) == "lines":
         return read_text(file)
-    if form != "tsv" or column is None:
+    if side is None:
         raise DataError(
             f"{file}: must be a text with one sentence per line, got a table; write its column into a file of its own"
         )
-    both = Part(form, (file, file), langs, (1, 2))
-    heading = both.heading
-    if heading is not None:
-        tell(f"warning: {file}: line 1 has headings, {' | '.join(heading)}, and is skipped")
-        return [str(row[column - 1]) for row in both.rows()]
-    return [str(row[0]) for row in Part(form, (file,), columns=(column,)).rows()]
+    return list(side_lines(file, side, langs))

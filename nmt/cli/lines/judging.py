@@ -49,8 +49,9 @@ def langs_by_names(src: str | None, tgt: str) -> tuple[str, str]:
     """Return the codes of the languages in which two texts are by their names, without a model that knows them."""
     from nmt.config.corpora import UNNAMED
     from nmt.data.corpora.judged_texts import ending_of
+    from nmt.data.corpora.sources import format_of
 
-    found = [None if path is None else ending_of(path) for path in (src, tgt)]
+    found = [None if path is None or format_of(path) != "lines" else ending_of(path) for path in (src, tgt)]
     src_code, tgt_code = (named if end is None else end[0] for end, named in zip(found, UNNAMED, strict=True))
     return src_code, tgt_code
 

@@ -6,20 +6,28 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from nmt.data.corpora.language_by_text import script_of
 from nmt.data.corpora.language_names import language_of, languages_named, names_in
 
 _OF_SIDES = (
-    frozenset("src source original input lemma word grapheme graphemes".split()),
-    frozenset("tgt trg target translation output form inflection pronunciation phoneme phonemes ipa".split()),
+    frozenset("src source original input lemma word headword lexeme vernacular grapheme graphemes".split()),
+    frozenset(
+        "tgt trg target ref translation output form inflection pronunciation phoneme phonemes ipa gloss "
+        "definition".split()
+    ),
 )
 """Words of a heading that say which side a column is."""
-_BESIDE = frozenset("text texts sentence sentences segment phrase lang language id column".split())
+_BESIDE = frozenset(
+    "text texts sentence sentences segment phrase lang language id column no nr number note notes comment comments pos "
+    "category example speaker date reference verse".split()
+)
 """Words that may come with these, or name another column."""
 _MOST_WORDS = 4
+_LEAST_BELOW = 10
 _WORDS = re.compile(r"[^\W_]+")
 
 
-class _Label(NamedTuple):
+class Label(NamedTuple):
     """The meaning of a heading: the side that its column is, None if it names none; and its languages."""
 
     side: int | None
@@ -30,7 +38,7 @@ def is_heading(cells: Sequence[str], langs: Sequence[str]) -> bool:
     """Return whether the cells of source and target in the first line of a table, or its only cell, are headings for
     languages with the codes `langs`. The line may be the first pair of a dictionary: all of its cells must be clear,
     and name two sides or two languages."""
-    labels = [_label(cell, langs) for cell in cells]
+    labels = [label_of(cell, langs) for cell in cells]
     if len(cells) == 1:
         return cells[0].strip().strip('"').casefold() in {"text", "sentence", *(lang.casefold() for lang in langs)}
     known = [label for label in labels if label is not None]
@@ -42,9 +50,49 @@ def is_heading(cells: Sequence[str], langs: Sequence[str]) -> bool:
     return bool(first.languages and second.languages) and not first.languages & second.languages
 
 
+def heading_labels(
+    cells: Sequence[str], below: Sequence[Sequence[str]], langs: Sequence[str]
+) -> list[Label | None] | None:
+    """Return the meaning of the cells of the first row of a table, or None if it has texts. `below`: the cells of each
+    column in the rows after it; what comes again there is no heading.
+
+    Of two cells that name two sides or two languages (see `is_heading`), of a name of a language next to a short cell,
+    and of short cells above numbers or another script, a row is a heading.
+    """
+    fresh = ["" if cell in under else cell.strip() for cell, under in zip(cells, below, strict=True)]
+    codes = [place for place, cell in enumerate(fresh) if len(cell) <= 3 and language_of(cell) is not None]
+    if not any(langs) and len(codes) == 2 and all(_are_long(below[place]) for place in codes):
+        langs = [fresh[place] for place in codes]
+    labels = [label_of(cell, langs) for cell in fresh]
+    places = [place for place, label in enumerate(labels) if label is not None]
+    if any(is_heading((fresh[a], fresh[b]), langs) for a in places for b in places if a < b):
+        return labels
+    if len(fresh) == 1 and is_heading(fresh, langs):
+        return labels
+    is_short = all(len(cell.split()) <= _MOST_WORDS and cell[:1] != cell[:1].lower() for cell in fresh if cell)
+    if not is_short or sum(map(bool, fresh)) < 2:
+        return None
+    named = [place for place in places if languages_named(fresh[place])]
+    is_other = [_is_other(cell, under) for cell, under in zip(fresh, below, strict=True) if cell]
+    return labels if len(named) == 1 and len(places) == 1 or any(is_other) else None
+
+
+def _are_long(texts: Sequence[str]) -> bool:
+    """Return whether texts are longer than words that look like codes of languages, such as `is`, `am` and `to`."""
+    return len(texts) >= _LEAST_BELOW and sum(map(len, texts)) >= 3 * _LEAST_BELOW * len(texts) / 4
+
+
+def _is_other(cell: str, below: Sequence[str]) -> bool:
+    """Return whether a cell is of Latin letters above a column of numbers, or of nearly only another script."""
+    filled = [one for one in below if one.strip()]
+    if len(filled) < _LEAST_BELOW or script_of([cell]) != "LATIN":
+        return False
+    return not any(letter.isalpha() for one in filled for letter in one) or script_of(filled) not in ("LATIN", "")
+
+
 def contradicts(cells: Sequence[str], langs: Sequence[str]) -> bool:
     """Return whether a heading names other sides or languages than those as which its columns are read."""
-    labels = [_label(cell, langs) for cell in cells]
+    labels = [label_of(cell, langs) for cell in cells]
     known = {language_of(lang) for lang in langs} - {None}
     return any(
         label is not None and (label.side not in (None, side) or label.side is None and label.languages and bool(known))
@@ -52,12 +100,12 @@ def contradicts(cells: Sequence[str], langs: Sequence[str]) -> bool:
     )
 
 
-def _label(cell: str, langs: Sequence[str]) -> _Label | None:
+def label_of(cell: str, langs: Sequence[str]) -> Label | None:
     """Return what a cell says as a heading; None if it is a text."""
     text = cell.strip().strip('"').casefold()
     for side, lang in enumerate(langs):
         if text.replace("-", "_") == lang.casefold().replace("-", "_"):
-            return _Label(side, frozenset())
+            return Label(side, frozenset())
     words = _WORDS.findall(text)
     if not 0 < len(words) <= _MOST_WORDS:
         return None
@@ -68,7 +116,7 @@ def _label(cell: str, langs: Sequence[str]) -> _Label | None:
         return None
     if not roles:
         roles = {side for side, lang in enumerate(langs) if language_of(lang) in languages}
-    return _Label(roles.pop() if len(roles) == 1 else None, languages)
+    return Label(roles.pop() if len(roles) == 1 else None, languages)
 
 
 def _languages(words: Sequence[str], langs: Sequence[str]) -> frozenset[str]:

@@ -9,28 +9,21 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from nmt.data.corpora.headings import contradicts
+from nmt.data.corpora.language_by_text import is_in, script_of
 from nmt.data.corpora.language_names import language_of
-from nmt.data.corpora.sources import Part, Source, are_one_file, check_two_files, columns_advice, format_of
+from nmt.data.corpora.looking import LEAST, LOOKED_AT, MOST_OF, columns_advice
+from nmt.data.corpora.sources import Part, Source, are_one_file, check_two_files, format_of
+from nmt.data.tables.marked import usfm_doubts
+from nmt.data.tables.readers import GRIDS, RECORDS
+from nmt.data.tables.sheets import doubts as sheet_doubts
 from nmt.errors import NMTError
-from nmt.system.lines import STDIN, check_is_lines, read_lines, without_packing
+from nmt.system.lines import STDIN, check_is_lines, without_packing
 from nmt.system.paths import is_file
 
-_LOOKED_AT = 1000
-"""The number of first rows that are judged."""
-_LEAST = 10
-"""The number of filled rows from which a column is judged by what most of them have."""
-_MOST_OF = 0.9
-_LEAST_DETECTED, _MOST_DETECTED, _TOGETHER = 100, 400, 10
-"""The lines from which a language is detected, at most so many, and how many of them are judged as one text."""
-_SURE = 0.95
-"""Share of these texts that must be in the other language, for both sides where there are two."""
 _ROLES = ({"src", "source"}, {"tgt", "trg", "target"})
 """Endings that say which side a file is, where both files have one."""
 _PROCESSED = frozenset(
@@ -56,8 +49,9 @@ def judged(texts: Sequence[Named], langs: Sequence[str], *, lines: bool = True) 
     """Return a line for each doubt about texts that are lines of a source or a target, whose languages have the codes
     `langs`. A language that nothing is known about raises none. Raises DataError if a source is also a target, or, with
     `lines`, if a file is markup."""
+    tables = dict.fromkeys(one.path for one in texts if format_of(one.path) in (*GRIDS, *RECORDS))
+    told = [line for table in tables for line in judged_corpus(Source(table), langs)]
     texts = [one for one in texts if format_of(one.path) == "lines"]
-    told = []
     for number, one in enumerate(texts):
         if lines:
             check_is_lines(one.path, data=False)
@@ -70,7 +64,11 @@ def judged(texts: Sequence[Named], langs: Sequence[str], *, lines: bool = True) 
     swapped = len(doubted) == len(texts) == 2 and texts[0].side != texts[1].side
     told += [_line(one.path, one.what, langs[one.side], said, swapped) for one, said in doubted.items()]
     for one in texts if not doubted else ():
-        if one.path != STDIN and is_file(Path(one.path)) and _is_in(_first_lines(one.path), one.side, langs):
+        if (
+            one.path != STDIN
+            and is_file(Path(one.path))
+            and is_in(_first_lines(one.path), langs[1 - one.side], langs[one.side])
+        ):
             told.append(_line(one.path, one.what, langs[one.side], f"{langs[1 - one.side]} by its words", False))
     return told
 
@@ -85,7 +83,7 @@ def judged_corpus(source: Source, langs: Sequence[str]) -> list[str]:
     """Return a line for each doubt about a corpus of pairs for training or validation, by its endings and its first
     rows. Files that cannot be read are skipped: the reader reports them."""
     told: list[str] = []
-    for part in source.parts(langs)[:_LEAST]:
+    for part in source.parts(langs)[:LEAST]:
         try:
             rows = list(_first_rows(part))
         except NMTError:
@@ -93,9 +91,13 @@ def judged_corpus(source: Source, langs: Sequence[str]) -> list[str]:
         texts = [[str(line) for line in lines] for lines in zip(*rows, strict=True)] or [[], []]
         if part.form == "lines":
             doubts = _by_endings(part.files, langs)
+        elif part.form == "usfm":
+            doubts = usfm_doubts(part.files)
         else:
             doubts = [*_by_heading(part, langs), *_by_columns(part, source, texts)]
-        told += doubts or _by_words(part, texts, langs)
+        told += doubts
+        if part.form != "lines" or not doubts:
+            told += _by_words(part, texts, langs)
         told += _by_values(part, texts)
     return told
 
@@ -168,52 +170,72 @@ def _line(path: str, what: str, lang: str, said: str, swapped: bool) -> str:
 
 
 def _by_heading(part: Part, langs: Sequence[str]) -> list[str]:
-    """Return the doubts about the first line of a table that has headings."""
-    heading = part.heading
-    if heading is None:
-        first = next(_first_rows(part), ())
-        codes = {language_of(str(cell)) for cell in first} - {None}
-        if not any(map(language_of, langs)) and len(codes) == 2:
-            return [f"{part.files[0]}: line 1 is {' | '.join(map(str, first))}; if it has the codes, give -s and -t"]
+    """Return the doubts about the first rows of a table of cells."""
+    found, file = part.look, part.files[0]
+    if found is None or part.form not in GRIDS:
         return []
-    told = f"{part.files[0]}: line 1 has headings, {' | '.join(cell.strip()[:40] for cell in heading)}, and is skipped"
-    if not contradicts(heading, langs):
-        return [told]
+    places = [int(column) - 1 for column in found.chosen or (1, 2)]
+    if not found.heading:
+        return _by_first_row(part, places)
+    heading = [one.heading for one in found.columns]
+    shown = " | ".join(name[:40] for name in heading[:8])
+    told = f"{file}: line {found.heading} has headings, {shown}, and is skipped"
+    told += " with all above it" if found.heading > 1 else ""
+    is_named = any(isinstance(column, str) for column in part.columns)
+    if is_named or not contradicts([heading[place] for place in places if place < len(heading)], langs):
+        return [] if is_named else [told]
     return [
         f"{told}; they are not {' and '.join(langs)}, as which the columns are read: correct the languages, or "
-        f"{columns_advice(part.files[0])}"
+        f"{columns_advice(file)}"
     ]
 
 
+def _by_first_row(part: Part, places: Sequence[int]) -> list[str]:
+    """Return a doubt if the first row of a table is much shorter than the others, as headings are."""
+    rows = [[str(cell) for cell in row] for row in islice(part.rows(lenient=True), LOOKED_AT)]
+    first, *others = [row for row in rows if any(row)] or [[]]
+    words = sorted(min(len(cell.split()) for cell in row) for row in others)
+    is_short = 0 < max((len(cell.split()) for cell in first), default=0) <= 2 and all(first)
+    if part.header is not None or not is_short or len(words) < LEAST or words[len(words) // 2] < 4:
+        return []
+    shown = " | ".join(cell[:40] for cell in first)
+    return [f"{part.files[0]}: the first row is read as a pair, {shown}; if it has headings, give --header yes"]
+
+
 def _by_columns(part: Part, source: Source, texts: Sequence[Sequence[str]]) -> list[str]:
-    """Return the doubts about a table with columns that were chosen by default, and about quotes."""
+    """Return the doubts about columns that are not read, quotes, and several senses in a cell."""
     told = []
-    file = part.files[0]
+    file, found = part.files[0], part.look
     filled = [row for row in zip(*texts, strict=True) if any(row)]
     quoted = sum(any(_QUOTED.fullmatch(cell) for cell in row) for row in filled)
     doubled = any(_DOUBLED.fullmatch(cell) for row in filled for cell in row)
-    if doubled or len(filled) >= _LEAST and quoted >= _MOST_OF * len(filled):
+    if doubled or len(filled) >= LEAST and quoted >= MOST_OF * len(filled):
         told.append(
             f"{file}: {quoted:,} of the first {len(filled):,} rows have cells in quotes, as a spreadsheet writes them, "
             "which are read as text; save it with tabs and without quotes"
         )
-    if part.form == "tsv" and source.columns == (None, None):
-        if unread := _unread(part):
-            told.append(f"{file}: not read: column {unread}; if a text is there, {columns_advice(file)}")
+    if found is not None and part.form in GRIDS and source.columns == (None, None):
+        read = (*(found.chosen or (1, 2)), part.features)
+        unread = [one.name for one in found.columns if one.is_text and one.filled > 0.5 and one.column not in read]
+        if unread:
+            told.append(f"{file}: not read: column {', '.join(unread)}; if a text is there, {columns_advice(file)}")
+        if found.why and found.chosen not in (None, (1, 2)):
+            shown = " and ".join(found.columns[int(one) - 1].name for one in found.chosen or ())
+            told.append(f"{file}: source and target are columns {shown}, {found.why}")
+    if part.form == "sheet":
+        told += sheet_doubts(file, part.sheet)
+    for side, lines in enumerate(texts):
+        senses = sum(_SENSES.fullmatch(line) is not None for line in lines)
+        if senses >= max(LEAST, _MANY_SENSES * len(filled)):
+            told.append(
+                f"{_place(part, side)}: {senses:,} of the first {len(filled):,} rows have several senses, as `a; b`, "
+                "which are learned as one text; give each a row of its own"
+            )
     return told
 
 
-def _unread(part: Part) -> str:
-    """Return the numbers of the columns of a table with tabs that are filled in most rows and not read; empty for
-    none."""
-    rows = [line.split("\t") for line in islice(read_lines(part.files[0], lenient=True), _LOOKED_AT) if line.strip()]
-    filled = Counter(place for cells in rows for place, cell in enumerate(cells, start=1) if cell.strip())
-    unread = [
-        place for place in filled if place not in (*part.columns, part.features) and 2 * filled[place] > len(rows)
-    ]
-    return ", ".join(map(str, sorted(unread)))
-
-
+_SENSES = re.compile(r"\s*[^;.?!]{1,40}(;\s*[^;.?!]{1,40})+")
+_MANY_SENSES = 0.05
 _QUOTED, _DOUBLED = re.compile(r'\s*"([^"]|"")*"\s*'), re.compile(r'\s*"([^"]|"")*""([^"]|"")*"\s*')
 
 
@@ -222,13 +244,13 @@ def _by_values(part: Part, texts: Sequence[Sequence[str]]) -> list[str]:
     told = []
     for side, lines in enumerate(texts):
         filled = [line.strip() for line in lines if line.strip()]
-        if len(filled) < _LEAST:
+        if len(filled) < LEAST:
             continue
         digits = sum(_NUMBER.fullmatch(line) is not None for line in filled)
         (most, count), *_ = Counter(filled).most_common(1)
-        if digits >= _MOST_OF * len(filled):
+        if digits >= MOST_OF * len(filled):
             what = "have digits alone, as numbers of lines do"
-        elif count >= _MOST_OF * len(filled):
+        elif count >= MOST_OF * len(filled):
             digits, what = count, f"are {most[:40]!r}"
         else:
             continue
@@ -242,19 +264,24 @@ _NUMBER = re.compile(r"[#№]?\d+[.:)]?")
 def _place(part: Part, side: int) -> str:
     """Return the name of a side of a corpus: its file, or the column of a table."""
     file = part.files[side]
-    if part.form == "lines":
+    if part.form in ("lines", "usfm"):
         return file
-    column = part.columns[side] if part.columns[side] is not None else part.langs[side]
+    chosen = part.look.chosen if part.look is not None else None
+    column = part.columns[side] or (chosen[side] if chosen else side + 1 if part.form in GRIDS else part.langs[side])
     return f"{file}, column {column} ({_NAMES[side][4:]})"
 
 
 def _other(part: Part) -> str:
-    return "name another file" if part.form == "lines" else columns_advice(part.files[0])
+    return "name another file" if part.form in ("lines", "usfm") else columns_advice(part.files[0])
 
 
 def _by_words(part: Part, texts: Sequence[Sequence[str]], langs: Sequence[str]) -> list[str]:
     """Return a doubt if each side is in the language of the other."""
-    if len(texts) != 2 or not all(_is_in(lines, side, langs) for side, lines in enumerate(texts)):
+    if len(texts) != 2 or len(texts[0]) < LEAST:
+        return []
+    certain = [is_in(lines, langs[1 - side], langs[side]) for side, lines in enumerate(texts)]
+    scripts = {script_of(lines) for lines in texts}
+    if not all(certain) and not (any(certain) and len(scripts - {""}) == 2):
         return []
     names = ", ".join(dict.fromkeys(part.files))
     where = "the two files" if part.form == "lines" else "the languages"
@@ -262,31 +289,6 @@ def _by_words(part: Part, texts: Sequence[Sequence[str]], langs: Sequence[str]) 
         f"{names}: source and target must be {' and '.join(langs)}, and are {langs[1]} and {langs[0]} by their words; "
         f"swap {where}"
     ]
-
-
-def _is_in(lines: Sequence[str], side: int, langs: Sequence[str]) -> bool:
-    """Return whether lines are beyond doubt in the language of the other side, by a detector that knows both; False
-    without one, or if the lines are few or short."""
-    own, other = (language_of(langs[number]) for number in (side, 1 - side))
-    filled = [line for line in dict.fromkeys(lines) if len(line) >= _TOGETHER][:_MOST_DETECTED]
-    if own is None or other is None or own == other or len(filled) < _LEAST_DETECTED:
-        return False
-    identifier = _identifier()
-    if identifier is None or not {own, other} <= set(identifier.nb_classes):
-        return False
-    texts = [" ".join(filled[start : start + _TOGETHER]) for start in range(0, len(filled), _TOGETHER)]
-    votes = sum(identifier.classify(text)[0] == other for text in texts)
-    return votes >= _SURE * len(texts)
-
-
-@lru_cache(maxsize=1)
-def _identifier() -> Any:
-    """Return the detector of languages; None if the extra that has it is not installed."""
-    if find_spec("py3langid") is None:
-        return None
-    from py3langid.langid import MODEL_FILE, LanguageIdentifier
-
-    return LanguageIdentifier.from_model_file(MODEL_FILE)
 
 
 def _first_lines(path: str) -> list[str]:
@@ -299,4 +301,4 @@ def _first_lines(path: str) -> list[str]:
 
 def _first_rows(part: Part) -> Iterator[tuple[str | None, ...]]:
     """Yield the first rows that are whole."""
-    return (row for row in islice(part.rows(lenient=True), _LOOKED_AT) if None not in row)
+    return (row for row in islice(part.rows(lenient=True), LOOKED_AT) if None not in row)

@@ -21,6 +21,23 @@ def languages_named(words: str) -> frozenset[str]:
     return _names().get(_folded(words), frozenset())
 
 
+def code_named(words: str) -> str | None:
+    """Return the code of the language that a heading names, by its code or its name; None if no language is known by
+    it. Without the extra that has names of all languages, that is so for most."""
+    text = words.strip()
+    if len(text) <= 3 and language_of(text) is not None:
+        return text.casefold()
+    for one in (text, *_LETTERS.findall(text)):
+        if len(found := languages_named(one)) == 1:
+            return next(iter(found))
+    try:
+        from langcodes import find
+
+        return find(text).language
+    except (ImportError, LookupError):
+        return None
+
+
 @lru_cache(maxsize=64)
 def names_in(code: str, others: tuple[str, ...]) -> tuple[str, ...]:
     """Return the names of a language in other languages, in lower case; none without the extra that has them."""

@@ -1,35 +1,36 @@
 """Read pairs of lines from two parallel files or from the rows of a table; a corpus may match a pattern of several
 files.
 
-Formats: lines of text; TSV, whose cells are separated by tabs (no quotes, as in all large parallel corpora); JSON lines
-(jsonlines.org); Parquet, by pyarrow. Whatever is not a pair is a DataError that names file and row.
+Formats: lines of text; verses of two books in USFM; tables of cells and records of fields (`nmt.data.tables`); JSON
+lines (jsonlines.org); Parquet, by pyarrow. Whatever is not a pair is a DataError that names file and row.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from glob import escape, glob, has_magic
 from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from nmt.data.corpora.headings import is_heading
+from nmt.data.corpora.looking import Column, Look, columns_advice, look
+from nmt.data.tables.marked import usfm_rows
+from nmt.data.tables.readers import GRIDS, RECORDS, form_of_two, paired
+from nmt.data.tables.readers import form_of as format_of
 from nmt.data.tokens.features import with_features
 from nmt.errors import DataError, NMTError
 from nmt.system.extras import how_to_install
 from nmt.system.files import explain
-from nmt.system.lines import PACKED, STDIN, check_is_lines, read_lines, text_file, without_packing
+from nmt.system.lines import PACKED, STDIN, Lines, check_is_lines, open_lines, read_lines, text_file
 
 if TYPE_CHECKING:
     from nmt.config import CorpusConfig
 
-_FORMATS = {".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 _ROWS = 4096
 """The number of Parquet rows read at once."""
 
-Column = int | str | None
 Row = tuple[str | None, ...]
 """The lines of all sides; None for a file that has ended before the others."""
 
@@ -44,6 +45,8 @@ class Source:
     tag: str | None = None
     tgt_path: str | None = None
     features: int | None = None
+    header: bool | None = None
+    sheet: str | None = None
 
     def parts(self, langs: Sequence[str]) -> list[Part]:
         """Return the files of the corpus in order, for the languages of both sides or of one.
@@ -51,23 +54,18 @@ class Source:
         Raises DataError if one is missing, or if none matches the pattern.
         """
         if self.tgt_path is not None:
-            return [Part("lines", (self.path, self.tgt_path)[-len(langs) :])]
+            files = (self.path, self.tgt_path)
+            return [Part(form_of_two(files), files[-len(langs) :], tuple(langs))]
         form = format_of(self.path)
         if form == "lines":
             return [Part(form, tuple(f"{prefix}.{lang}" for lang in langs)) for prefix in self._prefixes(langs[0])]
         columns = self.columns[-len(langs) :]
-        numbered = [number for number, _ in enumerate(langs, start=1)]
         found = sorted(glob(self.path, recursive=True)) if has_magic(self.path) else [str(text_file(self.path))]
         if not found:
             raise DataError(f"{self.path}: must match a file, got nothing there; give a pattern that does")
-        chosen: list[Column] = [
-            column if column is not None else numbered[side] if form == "tsv" else None
-            for side, column in enumerate(columns)
-        ]
-        if form == "tsv" and len({isinstance(column, int) for column in chosen}) > 1:
-            raise DataError(f"{self.path}: must have columns that are all numbers or all names, got {_listed(chosen)}")
         features = self.features if len(langs) == 2 else None
-        return [Part(form, (file,) * len(langs), tuple(langs), tuple(chosen), features) for file in found]
+        how = features, self.header, self.sheet
+        return [Part(form, (file,) * len(langs), tuple(langs), columns, *how) for file in found]
 
     def check(self, langs: Sequence[str]) -> None:
         """Raise DataError if a file is missing, or is both source and target, which only a corpus with a tag may be."""
@@ -110,7 +108,16 @@ def sources_of(corpora: str | Sequence[CorpusConfig]) -> list[Source]:
     if isinstance(corpora, str):
         return [Source(corpora)]
     return [
-        Source(one.path, (one.src_column, one.tgt_column), one.weight, one.tag, one.tgt_path, one.features_column)
+        Source(
+            one.path,
+            (one.src_column, one.tgt_column),
+            one.weight,
+            one.tag,
+            one.tgt_path,
+            one.features_column,
+            one.header,
+            one.sheet,
+        )
         for one in corpora
     ]
 
@@ -143,25 +150,14 @@ def check_two_files(one: str, other: str) -> None:
         raise DataError(f"{names}: must be two files, source and target, got one file twice; name the other one")
 
 
-def columns_advice(path: str) -> str:
-    """Return how to name the columns of a table, by an example of the settings."""
-    src, tgt = ("2", "3") if format_of(path) == "tsv" else ("NAME", "OTHER")
-    example = f"data: {{train: [{{path: {path}, src_column: {src}, tgt_column: {tgt}}}], ...}}"
-    return f"name the columns of source and target in a config, {example}"
-
-
-def format_of(path: str) -> str:
-    """Return the format of a corpus, judged by its name: lines, or a kind of table."""
-    return _FORMATS.get(without_packing(path).suffix, "lines")
-
-
 @dataclass(frozen=True)
 class Part:
     """Files whose rows belong together.
 
-    form: lines, or the kind of table. files: The file of each side; for a table, the same file for each side. langs,
-    columns: For a table, the codes of the sides and the columns of their texts; None finds a column by the code.
-    features: The column, from 1, with features of the first side's word (see `with_features`).
+    form: lines, usfm, or the kind of table. files: The file of each side; for a table, the same file for each side.
+    langs, columns: For a table, the codes of the sides and the columns of their texts; None finds a column (see `look`;
+    in objects, by the code). features: The column, from 1, with features of the first side's word (see
+    `with_features`). header, sheet: See `look`.
     """
 
     form: str
@@ -169,6 +165,8 @@ class Part:
     langs: tuple[str, ...] = ()
     columns: tuple[Column, ...] = ()
     features: int | None = None
+    header: bool | None = None
+    sheet: str | None = None
 
     def check(self) -> None:
         """Raise DataError if a file is missing, or begins as markup does instead of lines."""
@@ -178,17 +176,11 @@ class Part:
                 check_is_lines(file, data=False)
 
     @property
-    def heading(self) -> tuple[str, ...] | None:
-        """Return the cells of source and target in the first line of a table with tabs, if these are headings (see
-        `is_heading`), although its columns have numbers; otherwise None."""
-        if self.form != "tsv" or isinstance(self.columns[0], str):
+    def look(self) -> Look | None:
+        """Return what a look at a table of cells or fields tells; None of others."""
+        if self.form not in (*GRIDS, *RECORDS):
             return None
-        cells = next(read_lines(self.files[0], lenient=True), "").split("\t")
-        places = [int(cast(int, column)) - 1 for column in self.columns]
-        if max(places) >= len(cells):
-            return None
-        found = tuple(cells[place] for place in places)
-        return found if is_heading(found, self.langs) else None
+        return look(self.files[0], self.langs, self.columns, self.header, self.sheet)
 
     def rows(self, *, lenient: bool = False) -> Iterator[Row]:
         """Yield the lines of all sides, row by row, with None for a file that has ended.
@@ -201,41 +193,38 @@ class Part:
             return self._parquet_rows()
         if self.form == "lines":
             return zip_longest(*(read_lines(file, lenient=lenient) for file in self.files))
-        lines = read_lines(self.files[0], lenient=lenient)
-        return self._tsv_rows(lines) if self.form == "tsv" else self._json_rows(lines)
+        if self.form == "usfm":
+            return usfm_rows(self.files)
+        if (found := self.look) is None:
+            return self._json_rows(read_lines(self.files[0], lenient=lenient))
+        return self._cells(found, lenient) if self.form in GRIDS else self._fields(found)
 
-    def _tsv_rows(self, lines: Iterator[str]) -> Iterator[Row]:
-        """Yield the rows of a table whose cells are separated by tabs."""
-        named = isinstance(self.columns[0], str)
-        places = self._named(next(lines, "")) if named else [int(cast(int, column)) - 1 for column in self.columns]
+    def _fields(self, found: Look) -> Iterator[Row]:
+        """Yield the texts of records."""
+        if found.chosen is None:
+            raise DataError(found.question(self.files[0]))
+        for _, fields in RECORDS[self.form](self.files[0]):
+            yield from paired(fields, [str(name) for name in found.chosen])
+
+    def _cells(self, found: Look, lenient: bool) -> Iterator[Row]:
+        """Yield the cells of a table. The first columns are read if nothing tells others."""
+        places = [int(column) - 1 for column in found.chosen or range(1, len(self.langs) + 1)]
         least = max([*places, (self.features or 1) - 1]) + 1
-        if has_heading := self.heading is not None:
-            next(lines)
-        for number, line in enumerate(lines, start=1 + named + has_heading):
-            cells = line.split("\t")
-            if len(cells) < least and not line.strip():
+        for number, cells in GRIDS[self.form](self.files[0], self.sheet, lenient):
+            if number <= found.heading:
+                continue
+            if len(cells) < least and not any(map(str.strip, cells)):
                 yield ("",) * len(places)  # like a blank line in both files: an empty pair, which training drops
                 continue
             if len(cells) < least:
                 raise DataError(
-                    f"{self.files[0]}: line {number} must have at least {least} cells between tabs, got {len(cells)}; "
-                    f"correct the line, or {columns_advice(self.files[0])}"
+                    f"{self.files[0]}: line {number} must have at least {least} cells, got {len(cells)}; correct the "
+                    f"line, or {columns_advice(self.files[0])}"
                 )
             row = [cells[place] for place in places]
             if self.features is not None:
                 row[0] = with_features(row[0], cells[self.features - 1])
             yield tuple(row)
-
-    def _named(self, line: str) -> list[int]:
-        """Return the positions of the columns, found by the names in the first line."""
-        names = line.split("\t")
-        for column in self.columns:
-            if column not in names:
-                raise DataError(
-                    f"{self.files[0]}: line 1 must name the column {column}, got {_listed(names)}; "
-                    "name one of them, or give its number"
-                )
-        return [names.index(str(column)) for column in self.columns]
 
     def _json_rows(self, lines: Iterator[str]) -> Iterator[Row]:
         """Yield the rows of a file with one JSON object per line."""
@@ -296,6 +285,20 @@ class Part:
             # Files of lines could not represent line breaks.
             found.append(values[0].replace("\r\n", " ").replace("\n", " "))
         return tuple(found)
+
+
+def side_lines(path: str, side: int, langs: Sequence[str]) -> Lines[str]:
+    """Return the lines of a text (see `open_lines`), or one side of a table: 0 for the source, 1 for the target. Raises
+    DataError, also if its columns must be named."""
+    if format_of(path) == "lines":
+        return open_lines(path)
+    (part,) = Source(path).parts(langs)
+    found = part.look
+    if found is not None and len(found.columns) == 1:
+        part = replace(part, files=part.files[:1], langs=(langs[side],), columns=(1,))
+    elif found is not None and found.chosen is None:
+        raise DataError(found.question(path))
+    return Lines(str(row[min(side, len(row) - 1)]) for row in part.rows())
 
 
 def pair_chunks(part: Part, size: int) -> Iterator[list[tuple[str, ...]]]:

@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 
 from nmt.decode.rules.constraints import ConstrainedSelector, Glossary
-from nmt.decode.rules.diverse import DiverseSelector
-from nmt.decode.rules.sampling import SamplingSelector
 from nmt.decode.rules.score_rules import Forbidden, MinLength, NoRepeat, Prefix, RepetitionPenalty, Rule
-from nmt.decode.rules.selectors import BestSelector, CandidateSelector, RuledSelector
+from nmt.decode.rules.selectors import BestSelector, CandidateSelector, DiverseSelector, RuledSelector, SamplingSelector
 from nmt.decode.shortlist import Shortlist
 from nmt.search_settings import Place, SearchSettings, SearchValues, setting
 from nmt.special_tokens import BOS_ID, UNK_ID

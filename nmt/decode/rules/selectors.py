@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,10 +10,10 @@ import numpy as np
 from nmt.decode.hypotheses import Beam, Search
 from nmt.decode.rules.score_rules import Rule
 from nmt.overriding import override
-from nmt.rnn.kernels.memory.runs import identity
+from nmt.rnn.kernels.memory.active_rows import identity
 from nmt.rnn.kernels.search.best_tokens import best_continuations
-from nmt.rnn.kernels.search.choose import top_tokens
-from nmt.rnn.kernels.search.search_rules import may_come, tokens_wanted
+from nmt.rnn.kernels.search.choose import draw_tokens, top_tokens
+from nmt.rnn.kernels.search.search_rules import may_come, mix, tokens_wanted
 
 Extra = dict[str, np.ndarray]
 Choice = tuple[np.ndarray, np.ndarray, np.ndarray, Extra]
@@ -145,3 +146,117 @@ def continuations(
     )
     there = parents >= 0
     return parents[there], chosen[there], totals[there]
+
+
+class SamplingSelector(RuledSelector):
+    """Draw the next token of each row from the model's distribution; a sentence has `count` rows.
+
+    A random number is a function of the seed, the source tokens, the index of the sample and the step: neither batches
+    nor threads nor the order of the sentences change a sample.
+    """
+
+    def __init__(
+        self,
+        src_ids: Sequence[Sequence[int]],
+        count: int,
+        rules: Sequence[Rule] = (),
+        *,
+        seed: int,
+        temperature: float,
+        top_k: int,
+        top_p: float,
+    ) -> None:
+        super().__init__(rules)
+        self.count, self.temperature, self.top_k, self.top_p = count, temperature, top_k, top_p
+        self._keys = sample_keys(src_ids, seed)
+
+    @override
+    def start(self, search: Search, first: Beam) -> Beam:
+        rows = np.repeat(np.arange(len(first)), self.count)
+        first = super().start(search, repeated(first, rows))
+        first.extra["sample"] = np.tile(np.arange(self.count, dtype=np.uint64), len(rows) // self.count)
+        return first
+
+    @override
+    def select(
+        self, search: Search, beam: Beam, scores: np.ndarray, live: np.ndarray, bounds: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        steps = search.steps(beam.sentence).astype(np.uint64)
+        numbers = mix(mix(self._keys[beam.sentence] + beam.extra["sample"]) + steps)
+        uniforms = (numbers >> np.uint64(11)).astype(np.float64) * 2.0**-53
+        tokens = draw_tokens(scores, uniforms, temperature=self.temperature, top_k=self.top_k, top_p=self.top_p)
+        parent = np.flatnonzero(tokens >= 0)
+        return parent, tokens[parent]
+
+
+def repeated(beam: Beam, rows: np.ndarray) -> Beam:
+    """Return a beam of the given rows of `beam`, which may repeat; they continue the same states."""
+    return Beam(
+        states=beam.states,
+        parent=beam.parent[rows],
+        tokens=beam.tokens[rows],
+        sums=beam.sums[rows],
+        sentence=beam.sentence[rows],
+        history=beam.history[rows],
+        extra={name: v[rows] for name, v in beam.extra.items()},
+    )
+
+
+def sample_keys(src_ids: Sequence[Sequence[int]], seed: int) -> np.ndarray:
+    """Return the random key of each sentence, uint64 [N]: a hash of its tokens and the seed."""
+    return mix(np.array([_key(ids) for ids in src_ids], np.uint64) ^ np.uint64(seed % 2**64))
+
+
+def _key(ids: Sequence[int]) -> int:
+    digest = hashlib.blake2b(np.array(ids, "<i4").tobytes(), digest_size=8).digest()
+    return int.from_bytes(digest, "little")
+
+
+class DiverseSelector(RuledSelector):
+    """Divide the beam into `groups` of equal size. At each step a group pays `strength` for every hypothesis of the
+    previous groups that has just taken the same token (Vijayakumar et al. 2018, section 3, Hamming diversity). The
+    penalty affects this choice only: hypotheses are ranked by their log-probabilities."""
+
+    def __init__(self, num_sentences: int, groups: int, group_size: int, strength: float, rules: Sequence[Rule] = ()):
+        super().__init__(rules)
+        self.groups, self.group_size, self.strength = groups, group_size, strength
+        self._room = np.full((num_sentences, groups), group_size, np.int64)
+
+    def start(self, search: Search, first: Beam) -> Beam:
+        """Return a beam with one row per group; see `CandidateSelector`."""
+        rows = np.repeat(np.arange(len(first)), self.groups)
+        first = super().start(search, repeated(first, rows))
+        first.extra["group"] = np.tile(np.arange(self.groups), len(rows) // self.groups)
+        return first
+
+    @override
+    def select(
+        self, search: Search, beam: Beam, scores: np.ndarray, live: np.ndarray, bounds: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        number = np.repeat(np.arange(len(live)), np.diff(bounds))
+        group = beam.extra["group"]
+        taken: list[tuple[np.ndarray, np.ndarray]] = []  # sentence indices and tokens of the previous groups
+        parents, tokens = [], []
+        for g in range(self.groups):
+            rows = np.flatnonzero(group == g)
+            if not len(rows):
+                continue
+            own = scores[rows]
+            for numbers, used in taken:
+                self._pay(own, number[rows], numbers, used)
+            edges = np.flatnonzero(np.diff(number[rows], prepend=-1, append=-1))
+            room = self._room[live[number[rows[edges[:-1]]]], g]
+            best, values = top_tokens(own, int(room.max()))
+            parent, chosen, _ = continuations(best, values, beam.sums[rows], edges, room, -1)
+            parents.append(rows[parent])
+            tokens.append(chosen)
+            taken.append((number[rows[parent]], chosen))
+        parent, token = np.concatenate(parents), np.concatenate(tokens)
+        ended = parent[token == search.decoder.eos_id]
+        np.subtract.at(self._room, (beam.sentence[ended], group[ended]), 1)
+        order = np.lexsort((group[parent], number[parent]))
+        return parent[order], token[order]
+
+    def _pay(self, scores: np.ndarray, number: np.ndarray, numbers: np.ndarray, used: np.ndarray) -> None:
+        rows, at = np.nonzero(number[:, None] == numbers[None])
+        np.subtract.at(scores, (rows, used[at]), self.strength)

@@ -9,6 +9,7 @@ from nmt.documents.elements import BLOCKS
 from nmt.documents.passage import Passage
 from nmt.documents.sentences import Splitter
 from nmt.documents.tagged_text import Token, html_tokens, plain_passage, tagged_passage, unclosed_alone
+from nmt.documents.tokens.accelerators import with_accelerators
 
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>")
 _ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][\da-fA-F]{1,6}|[A-Za-z]\w{1,31});")
@@ -19,10 +20,11 @@ def loose_passage(text: str, splitter: Splitter | None, *, is_lines: bool, marks
     divide it; otherwise they are white space; `marks`: a regular expression, without groups, of what is copied next to
     its word."""
     if is_lines and not has_markup(text):
-        return plain_passage(text, splitter)
+        found = with_accelerators([Token("text", text, text, is_lines=True)])
+        return tagged_passage(found, splitter, escape={}) if len(found) > 1 else plain_passage(text, splitter)
     cuts = re.compile(f"({marks or '(?!)'})")
     tokens: list[Token] = []
-    for token in inline_tokens(text):
+    for token in with_accelerators(inline_tokens(text)) if is_lines else inline_tokens(text):
         pieces = cuts.split(token.raw) if token.kind == "text" else [token.raw]
         if len(pieces) == 1:
             tokens.append(replace(token, is_lines=is_lines))

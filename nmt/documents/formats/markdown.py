@@ -16,7 +16,7 @@ from nmt.documents.document import Document, File
 from nmt.documents.encodings import utf8_text
 from nmt.documents.formats.html import html_passages
 from nmt.documents.formats.loose_tags import inline_tokens
-from nmt.documents.formats.markdown_dialects import TITLE, as_common_mark
+from nmt.documents.formats.markdown_dialects import TITLE, UNSEEN, as_common_mark
 from nmt.documents.passage import Passage
 from nmt.documents.sentences import Splitter
 from nmt.documents.tagged_text import Token, tagged_passage
@@ -43,7 +43,8 @@ _ATOM = re.compile(
 _INLINE = re.compile(
     r"(?P<escape>\\[!-/:-@\[-`{-~])"
     r"|(?P<wall>(?:(?<! ) {2,}+|\\)\n)"
-    r"|(?P<alone>(?:\{[\w:.+-]{1,80}\})?\x02\d+\x03(?:\s+\x02\d+\x03)*+|\{[#.][^{}\n]{1,200}\}|:{3}[^\n]*"
+    r"|(?P<alone>(?:\{[\w:.+-]{1,80}\})?\x02\d+\x03(?:\s+\x02\d+\x03)*+"
+    r"|\{(?::|[ ]?(?:[#.]|[\w-]{1,40}=))[^{}\n]{1,200}\}|:{3}[^\n]*"
     r"|\[\^[^\s\[\]]{1,80}\]:?|\[[ xX]\](?=\s)|(?<!\w):(?=[+-]?\w)[\w+-]{1,50}:(?!\w)|\$\$[^$]+\$\$"
     r"|\$(?![\s$])[^$\n]*[^\s$\\]\$(?!\d)"
     r"|https?://[^\s<>\"\x02\x04]*[^\s<>\".,;:!?)\]}'*_\x02\x04])"
@@ -137,6 +138,10 @@ def _units(text: str, file: File) -> Iterator[_Unit]:
             continue
         pieces = block.content.split("\n")
         kind = before.type if before is not None else ""
+        if block.content == UNSEEN and (title := TITLE.match(lines[first])):
+            start, (a, b) = bounds[first], title.span(title.lastindex or 0)
+            yield _paragraph(text, [start], [start + a], [start + b], kind, file.splitter, is_label)
+            continue
         if kind in _CELLS:
             pieces[0] = pieces[0].replace("|", "\\|")
             row, column = first, column if row == first else 0
@@ -155,11 +160,6 @@ def _units(text: str, file: File) -> Iterator[_Unit]:
             for a, b, shift in _groups(pieces) if kind == "paragraph_open" else [(0, len(pieces), 0)]:
                 own = [starts[a] + shift, *starts[a + 1 : b]]
                 yield _paragraph(text, begin[a:b], own, ends[a:b], kind, file.splitter, is_label)
-        elif kind == "heading_open" and (title := TITLE.match(lines[first])):  # of an admonition
-            start = bounds[first]
-            yield _paragraph(
-                text, [start], [start + title.start(1)], [start + title.end(1)], kind, file.splitter, is_label
-            )
 
 
 def _groups(pieces: list[str]) -> Iterator[tuple[int, int, int]]:

@@ -19,6 +19,7 @@ _LINE = re.compile(
     r'\s*(msgctxt|msgid_plural|msgid|msgstr\s*\[\s*\d{1,3}\s*\]|msgstr|domain)?\s*((?:"(?:[^"\\]|\\.)*+"\s*)*+)'
 )
 _STRING = re.compile(r'"((?:[^"\\]|\\.)*+)"')
+_NUMBERED = re.compile(r"%\d+\$")
 _CHARSET = re.compile(
     rb'^[ \t]*(?:msgstr[ \t]*)?"(?:[^"\n]*\\n)?Content-Type:[^"\n]*?charset=([^\s"\\;]+)', re.M | re.I
 )
@@ -86,6 +87,8 @@ def read(file: File) -> Document:
             _put(out, header, [("msgstr", fields)], end)
         for unit, source in zip(units, sources, strict=True):
             new = [as_loose(one, next(rest)) for one in source]
+            if unit.flags is not None and "python-format" in lines[unit.flags] and not _NUMBERED.search(source[0]):
+                new = [_NUMBERED.sub("%", one) for one in new]  # Python has no such numbers: msgfmt tells
             if any([reasons_of(next(read).parts) for _ in source]):  # something of it is left untranslated
                 continue
             _put(out, unit, _strings(unit, source, new, forms), end)

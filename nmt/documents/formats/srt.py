@@ -12,6 +12,7 @@ from nmt.documents.document import Document, File
 from nmt.documents.encodings import utf8_text
 from nmt.documents.formats.loose_tags import as_loose, loose_passage
 from nmt.documents.passage import Passage
+from nmt.documents.placeholders import WIDE
 from nmt.documents.sentences import Splitter
 from nmt.errors import DataError
 
@@ -34,7 +35,9 @@ _VERSE_END = re.compile(rf"[\u2669-\u266f]{_TAGS}\Z")
 _SOUND = re.compile(rf"{_TAGS}(?:\[[^\[\]()]+\]|\([^\[\]()]+\)){_TAGS}")
 _MARKS = rf"\{{\\[^{{}}]*\}}|<[\d:.]+>|[\u2669-\u266f]+|{_ARROWS}"
 """Codes of Advanced SubStation such as {\\an8}, times of words in WebVTT, music signs, and the arrows of speakers."""
-_WORD = re.compile(r"(?:<[^<>]*>|\{\\[^{}]*\}|[^\s<{]|<|\{)+")
+_OPENING, _NO_START = "「『（〈《【", "、。，．！？：；）」』〉》】…‥ーぁぃぅぇぉっゃゅょァィゥェォッャュョ々"
+_WORD = re.compile(rf"\s*(?:[{_OPENING}]*[{WIDE}][{_NO_START}]*+|(?:<[^<>]*>|\{{\\[^{{}}]*\}}|[^\s<{{{WIDE}]|<|\{{)+)")
+"""What stands on one line: a word after white space, or a letter of a script without spaces with its punctuation."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +125,7 @@ def _in_lines(text: str, former: Sequence[str]) -> str:
     """Return a text in as many lines as before, of similar lengths, not split within a tag."""
     end = former[0][len(former[0].rstrip("\r\n")) :] or "\n"
     last = former[-1][len(former[-1].rstrip("\r\n")) :]
-    words = _WORD.findall(text)
+    words = _WORD.findall(text.rstrip())
     lines: list[str] = []
     width = sum(map(len, words)) / max(1, len(former))
     line = ""
@@ -130,5 +133,5 @@ def _in_lines(text: str, former: Sequence[str]) -> str:
         if line and len(line) + len(word) / 2 > width and len(lines) < len(former) - 1:
             lines.append(line)
             line = ""
-        line += " " * bool(line) + word
+        line += word if line else word.lstrip()
     return end.join([*lines, line]) + last

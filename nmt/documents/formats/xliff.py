@@ -15,6 +15,7 @@ from nmt.documents.formats.xml_places import Element, prefix_of, replaced, tag_e
 from nmt.documents.passage import Passage
 from nmt.documents.sentences import Splitter
 from nmt.documents.tagged_text import html_tokens, tagged_passage, with_escaped_tags
+from nmt.documents.tokens.accelerators import with_accelerators
 from nmt.documents.tokens.token import reasons_of
 from nmt.errors import DataError
 
@@ -124,7 +125,7 @@ def _unit(
     if text is not None:
         return _Unit(whole, source, target, behind, loose_passage(text, splitter, is_lines=True), cdata=True)
     is_lines = _nearest(source, "space") == "preserve"
-    tokens = with_escaped_tags(with_codes(html_tokens(without_cdata(raw), CODES, is_xml=True)))
+    tokens = with_accelerators(with_escaped_tags(with_codes(html_tokens(without_cdata(raw), CODES, is_xml=True))))
     passage = tagged_passage([replace(one, is_lines=is_lines) for one in tokens], splitter)
     return _Unit(whole, source, target, behind, passage, cdata=False)
 

@@ -14,6 +14,7 @@ from nmt.documents.markup import Piece, scan
 from nmt.documents.passage import HTML_ESCAPES, Passage, Sentence
 from nmt.documents.sentences import Splitter
 from nmt.documents.tagged_text import tagged_passage, tokens_of, value, with_escaped_tags
+from nmt.documents.tokens.accelerators import with_accelerators
 from nmt.documents.tokens.icu_messages import with_messages
 from nmt.documents.tokens.notes import notes_whole
 from nmt.documents.tokens.token import Kind, Syntax, Token
@@ -86,7 +87,8 @@ def _passage(text: str, splitter: Splitter | None) -> Passage:
     flags = iter(lines)
     tokens = [replace(one, is_lines=next(flags)) if one.kind == "text" else one for one in tokens]
     tokens = notes_whole(tokens, lambda token: _local(token.name) in ("sup", "superscript"))
-    return Passage(tuple(_parts(with_messages(with_escaped_tags(tokens)), splitter, is_android=root == "resources")))
+    tokens = with_accelerators(with_escaped_tags(tokens))
+    return Passage(tuple(_parts(with_messages(tokens), splitter, is_android=root == "resources")))
 
 
 def _parts(tokens: Iterable[Token], splitter: Splitter | None, *, is_android: bool) -> Iterator[str | Sentence]:

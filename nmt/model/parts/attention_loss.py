@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nmt.model.objective import Objective
+from nmt.model.batch_pass import Objective
 from nmt.rnn.device import Device
 
 _LEAST = 1e-8

@@ -10,8 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from nmt.rnn.arrays.beam_rules import BeamChoice, BeamRules
-from nmt.rnn.arrays.beam_state import BeamState
+from nmt.rnn.arrays.beam_state import BeamChoice, BeamRules, BeamState
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.arrays.workspace import Allocate
 

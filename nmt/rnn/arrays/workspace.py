@@ -10,7 +10,17 @@ from typing import Any, Protocol
 import numpy as np
 
 from nmt.rnn import tuning
-from nmt.rnn.arrays.aligned import LINE_BYTES, aligned
+
+LINE_BYTES = 64
+
+
+def aligned(shape: tuple[int, ...], dtype: Any, *, zeros: bool = False) -> np.ndarray:
+    """Return an array of `shape` at a multiple of LINE_BYTES, which NumPy does not guarantee; uninitialised, or
+    zero."""
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    memory = (np.zeros if zeros else np.empty)(size + LINE_BYTES, np.uint8)
+    start = -memory.ctypes.data % LINE_BYTES
+    return memory[start : start + size].view(dtype).reshape(shape)
 
 
 def zeros_of(xp: Any, shape: tuple[int, ...], dtype: Any) -> Any:

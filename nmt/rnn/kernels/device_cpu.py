@@ -5,16 +5,16 @@ Modules that multiply are imported where they are used: on a new machine their c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nmt.rnn import tuning
-from nmt.rnn.arrays.device_operations import CandidateLists, OutputGradients, OutputLayer, ProcessorOperations
+from nmt.rnn.arrays.device_operations import CandidateLists, OutputLayer, ProcessorOperations
+from nmt.rnn.arrays.element_rules import ElementRule
 from nmt.rnn.arrays.quantised import Quantised
-from nmt.rnn.arrays.workspace import Allocate
 from nmt.rnn.compiler.plan import Plan
 from nmt.rnn.device import Device, T
 from nmt.rnn.kernels.memory import copies
@@ -23,9 +23,6 @@ from nmt.rnn.kernels.threads.pool import host, in_one_call, run_parallel
 
 if TYPE_CHECKING:
     from nmt.rnn.kernels.loops.run_cpu import CPUExecutable
-
-_BLOCK = 16384
-"""Numbers that `add_scaled` adds at a time."""
 
 
 class CPUDevice(Device, ProcessorOperations):
@@ -108,11 +105,6 @@ class CPUDevice(Device, ProcessorOperations):
             run_parallel(copies.take_rows, _useful_threads(threads, out), *flat)
         return out
 
-    def spread_rows(self, rows: np.ndarray, places: np.ndarray, out: np.ndarray, threads: int = 1) -> None:
-        index = np.full(len(out), -1, np.int64)
-        index[places] = np.arange(len(places))
-        run_parallel(copies.take_rows, _useful_threads(threads, out), rows[None], index, out[None])
-
     def take_columns(self, array: np.ndarray, first: int, out: np.ndarray, threads: int) -> None:
         n, m = array.shape[-1], out.shape[-1]
         run_parallel(
@@ -128,112 +120,49 @@ class CPUDevice(Device, ProcessorOperations):
             )
             into += width
 
-    def output_loss(
-        self,
-        h: np.ndarray,
-        layer: OutputLayer,
-        targets: np.ndarray,
-        label_smoothing: float,
-        gradients: OutputGradients | None,
-        scale: float,
-        threads: int,
-        divergence: float = 0.0,
-    ) -> np.ndarray:
+    def output_loss(self, *args: Any) -> np.ndarray:
         from nmt.rnn.kernels.model.output import output_loss
-        from nmt.rnn.kernels.products.packed_weights import packed_output
 
-        packed = packed_output(layer, threads)
-        back = packed_output(layer, threads, transposed=True) if gradients else None
-        into = (gradients.h, gradients.matrix, gradients.bias) if gradients else (None, None, None)
-        given = h, packed, back, layer.weights[layer.bias], targets, label_smoothing, *into, scale, threads
-        return output_loss(*given, transposed=layer.tied, divergence=divergence)
+        return output_loss(*args)
 
-    def row_losses(
-        self, h: np.ndarray, layer: OutputLayer, targets: np.ndarray, threads: int
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def row_losses(self, *args: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         from nmt.rnn.kernels.model.output import row_losses
-        from nmt.rnn.kernels.products.packed_weights import packed_output
 
-        return row_losses(h, packed_output(layer, threads), layer.weights[layer.bias], targets, threads)
+        return row_losses(*args)
 
-    def weighted_gradients(
-        self,
-        h: np.ndarray,
-        layer: OutputLayer,
-        targets: np.ndarray,
-        weights: np.ndarray,
-        gradients: OutputGradients,
-        threads: int,
-    ) -> None:
+    def weighted_gradients(self, *args: Any) -> None:
         from nmt.rnn.kernels.model.output import weighted_gradients
-        from nmt.rnn.kernels.products.packed_weights import packed_output
 
-        packed, back = packed_output(layer, threads), packed_output(layer, threads, transposed=True)
-        into = gradients.h, gradients.matrix, gradients.bias
-        bias = layer.weights[layer.bias]
-        weighted_gradients(h, packed, back, bias, targets, weights, *into, threads, transposed=layer.tied)
+        weighted_gradients(*args)
 
-    def each_logits(
-        self,
-        h: np.ndarray,
-        layer: OutputLayer,
-        fill: Callable[[np.ndarray, slice], None],
-        gradients: OutputGradients | None,
-        threads: int,
-    ) -> None:
+    def each_logits(self, *args: Any) -> None:
         from nmt.rnn.kernels.model.output import each_logits
-        from nmt.rnn.kernels.products.packed_weights import packed_output
 
-        packed = packed_output(layer, threads)
-        back = packed_output(layer, threads, transposed=True) if gradients else None
-        d_h, dW, db = (gradients.h, gradients.matrix, gradients.bias) if gradients else (None, None, None)
-        bias = layer.weights[layer.bias]
-        each_logits(h, packed, back, bias, fill, d_h, dW, db, threads, transposed=layer.tied)
+        each_logits(*args)
 
-    def best_tokens(
-        self,
-        outputs: np.ndarray,
-        layer: OutputLayer,
-        first: int,
-        places: int,
-        threads: int,
-        allocate: Allocate | None = None,
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def best_tokens(self, outputs: Any, layer: OutputLayer, first: int, places: int, threads: int, *_: Any) -> Any:
         from nmt.rnn.kernels.products.packed_weights import packed_output
         from nmt.rnn.kernels.search.best_tokens import best_tokens
 
-        bias = layer.weights[layer.bias]
-        return best_tokens(outputs, packed_output(layer, threads), bias, first, places, threads)
+        return best_tokens(outputs, packed_output(layer, threads), layer.weights[layer.bias], first, places, threads)
 
-    def log_probs(
-        self, outputs: np.ndarray, layer: OutputLayer, threads: int, allocate: Allocate | None = None
-    ) -> np.ndarray:
+    def log_probs(self, outputs: Any, layer: OutputLayer, threads: int, *_: Any) -> np.ndarray:
         from nmt.rnn.kernels.products.packed_weights import packed_output
         from nmt.rnn.kernels.search.best_tokens import log_probs
 
         return log_probs(outputs, packed_output(layer, threads), layer.weights[layer.bias], threads)
 
-    def best_candidates(
-        self,
-        outputs: np.ndarray,
-        layer: OutputLayer,
-        lists: CandidateLists,
-        first: int,
-        places: int,
-        threads: int,
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def best_candidates(self, outputs: Any, layer: OutputLayer, lists: CandidateLists, *sizes: int) -> Any:
         from nmt.rnn.kernels.products.packed_weights import packed_output
         from nmt.rnn.kernels.search.candidates import best_candidates
 
-        return best_candidates(outputs, packed_output(layer, threads), lists, first, places, threads)
+        return best_candidates(outputs, packed_output(layer, sizes[-1]), lists, *sizes)
 
-    def candidate_log_probs(
-        self, outputs: np.ndarray, layer: OutputLayer, lists: CandidateLists, vocab_size: int, threads: int
-    ) -> np.ndarray:
+    def candidate_log_probs(self, outputs: Any, layer: OutputLayer, lists: CandidateLists, *sizes: int) -> np.ndarray:
         from nmt.rnn.kernels.products.packed_weights import packed_output
         from nmt.rnn.kernels.search.candidates import candidate_log_probs
 
-        return candidate_log_probs(outputs, packed_output(layer, threads), lists, vocab_size, threads)
+        return candidate_log_probs(outputs, packed_output(layer, sizes[-1]), lists, *sizes)
 
     def output_rows(self, vocab_size: int, itemsize: int, packed: np.dtype) -> int:
         from nmt.rnn.kernels.model.output import chunk_rows
@@ -248,35 +177,8 @@ class CPUDevice(Device, ProcessorOperations):
             total += float(parts.sum())
         return total
 
-    def adam_step(
-        self,
-        param: np.ndarray,
-        gradient: np.ndarray,
-        m: np.ndarray,
-        v: np.ndarray,
-        settings: tuple[float, ...],
-        threads: int,
-    ) -> None:
-        run_parallel(update.adam_step, _useful_threads(threads, param), param, gradient, m, v, *settings)
-
-    def sgd_step(
-        self,
-        param: np.ndarray,
-        gradient: np.ndarray,
-        velocity: np.ndarray,
-        settings: tuple[float, ...],
-        threads: int,
-    ) -> None:
-        run_parallel(update.sgd_step, _useful_threads(threads, param), param, gradient, velocity, *settings)
-
-    def add_scaled(self, total: np.ndarray, other: np.ndarray, factor: float, scale: float = 1.0) -> None:
-        # By blocks, which stay in the cache: a new array as large as the parameters takes three times as long.
-        total, other = self.host((total, other))
-        scaled = np.empty(min(_BLOCK, total.size), other.dtype)
-        for start in range(0, total.size, _BLOCK):
-            part, more = (array[start : start + _BLOCK] for array in (total, other))
-            part *= total.dtype.type(scale)
-            part += np.multiply(more, other.dtype.type(factor), out=scaled[: part.size])
+    def change(self, rule: ElementRule, arrays: Sequence[np.ndarray], factors: Sequence[float], threads: int) -> None:
+        run_parallel(update.OF_RULE[rule], _useful_threads(threads, arrays[0]), *arrays, *factors)
 
 
 def _useful_threads(threads: int, array: np.ndarray) -> int:

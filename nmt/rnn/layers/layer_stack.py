@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, TypedDict, get_args
@@ -15,18 +16,164 @@ from nmt.errors import NMTError, ShapeError
 from nmt.rnn.arguments import MOST_THREADS, share, whole_number
 from nmt.rnn.arrays.array_names import Arrays
 from nmt.rnn.arrays.device_operations import Array
-from nmt.rnn.arrays.weights import Weights
+from nmt.rnn.arrays.weights import Weights, initial_array
+from nmt.rnn.arrays.workspace import zeros_of
 from nmt.rnn.cell import Cell, Param
 from nmt.rnn.cells import LearnedStartCell
 from nmt.rnn.compiler.keep import Recompute
 from nmt.rnn.cores import default_threads
 from nmt.rnn.device import Device
 from nmt.rnn.devices import cpu
-from nmt.rnn.layers.layer_params import LayerParams
-from nmt.rnn.layers.layer_states import LayerStates
 from nmt.rnn.layers.row_ends import Empty, Padding
 from nmt.rnn.scan.scan import Scan
 from nmt.rnn.scan.short_runs import LayersBySize, LayerSide, PreparedLayers
+
+States = Array | tuple[Array, ...]
+"""One state of all layers."""
+
+
+def check_array(
+    where: str, what: str, array: Any, shape: Sequence[str | int], dtype: np.dtype, device: Device
+) -> Array:
+    """Return the array, contiguous. A letter in `shape` stands for any size. Raises ShapeError."""
+    promise = f"{dtype} [{', '.join(map(str, shape))}]"
+    if not isinstance(array, device.xp.ndarray):
+        raise ShapeError(f"{where}: {what} must be {promise}, got {type(array).__name__}")
+    fits = array.ndim == len(shape) and all(
+        isinstance(n, str) or n == m for n, m in zip(shape, array.shape, strict=True)
+    )
+    if not fits or array.dtype != dtype:
+        raise ShapeError(f"{where}: {what} must be {promise}, got {array.dtype} {list(array.shape)}")
+    return device.xp.ascontiguousarray(array)
+
+
+class LayerStates:
+    """Splits one state of all layers by layer and direction, and joins it again."""
+
+    def __init__(self, where: str, device: Device, dtype: np.dtype, widths: Sequence[int], directions: int) -> None:
+        """Describe one state. `where`: the caller's name, for errors; `widths` of the state by layer."""
+        self._where, self._device, self._dtype = where, device, dtype
+        self._widths, self._directions = list(widths), directions
+        self._equal = len(set(widths)) == 1
+
+    def shapes(self, B: int) -> list[tuple[int, ...]]:
+        """Return the shapes of the caller's arrays."""
+        if self._equal:
+            return [(len(self._widths) * self._directions, B, self._widths[0])]
+        return [(self._directions, B, width) for width in self._widths]
+
+    def split(self, given: States, B: int, what: str) -> list[Array]:
+        """Return [B, n] for each layer and direction. Raises ShapeError."""
+        shapes = self.shapes(B)
+        arrays = (given,) if self._equal else given
+        if not isinstance(arrays, tuple | list) or len(arrays) != len(shapes):
+            got = f"{len(arrays)}" if isinstance(arrays, tuple | list) else type(arrays).__name__
+            raise ShapeError(f"{self._where}: {what} must be a tuple of {len(shapes)} arrays, one a layer, got {got}")
+        checked = [
+            check_array(self._where, what if self._equal else f"{what}[{n}]", array, shape, self._dtype, self._device)
+            for n, (array, shape) in enumerate(zip(arrays, shapes, strict=True))
+        ]
+        return [side for array in checked for side in array]
+
+    def fits(self, given: Any, B: int) -> bool:
+        """Return whether `split` would accept it without conversion."""
+        arrays, shapes = ((given,) if self._equal else given), self.shapes(B)
+        if not isinstance(arrays, tuple) or len(arrays) != len(shapes):
+            return False
+        return all(
+            type(a) is self._device.xp.ndarray and a.shape == shape and a.dtype == self._dtype
+            for a, shape in zip(arrays, shapes, strict=True)
+        )
+
+    def join(self, sides: Sequence[Array]) -> States:
+        """Return new arrays made from [1, B, n] of each layer and direction."""
+        join, size = self._device.xp.concatenate, self._directions
+        if self._equal:
+            return join(sides)
+        return tuple(join(sides[n : n + size]) for n in range(0, len(sides), size))
+
+
+class LayerParams:
+    """Arrays by name, side by side in one vector without gaps, in the order of `shapes`."""
+
+    def __init__(self, where: str, shapes: Mapping[str, Param], dtype: np.dtype, device: Device) -> None:
+        """Allocate parameters, all zero. `where`: the name of the caller, for errors."""
+        self.shapes, self.dtype = dict(shapes), dtype
+        self._where, self._device = where, device
+        self._flat = zeros_of(device.xp, (sum(math.prod(p.shape) for p in shapes.values()),), dtype)
+        self._views = self.views(self._flat)
+        self.arrays: Arrays = dict(self._views)
+
+    def views(self, flat: Array) -> Arrays:
+        """Return the pieces, by parameter, of a vector laid out like `flat`. Raises ShapeError."""
+        size, xp = sum(math.prod(p.shape) for p in self.shapes.values()), self._device.xp
+        fits = isinstance(flat, xp.ndarray) and flat.shape == (size,) and flat.dtype == self.dtype
+        if not fits or not flat.flags.c_contiguous:
+            got = f"{flat.dtype} {list(flat.shape)}" if isinstance(flat, xp.ndarray) else type(flat).__name__
+            raise ShapeError(f"{self._where}: a flat vector must be contiguous {self.dtype} [{size}], got {got}")
+        found, start = {}, 0
+        for name, param in self.shapes.items():
+            stop = start + math.prod(param.shape)
+            found[name] = flat[start:stop].reshape(param.shape)
+            start = stop
+        return found
+
+    @property
+    def flat(self) -> Array:
+        """Return all parameters as one vector, of which they are views.
+
+        Arrays that were put into `arrays` since then are copied into it and replaced by its views. Raises ShapeError:
+        one of them does not fit.
+        """
+        strange = {name: a for name, a in self.arrays.items() if self._views.get(name) is not a}
+        if strange or len(self.arrays) < len(self._views):
+            self.check(self.arrays)
+            for name, array in strange.items():
+                self._views[name][...] = array
+            self.arrays.update(self._views)
+        return self._flat
+
+    def check(self, arrays: Mapping[str, Array], *, exact: bool = False) -> None:
+        """Raise ShapeError unless exactly these parameters are there, with their shapes.
+
+        `exact`: with their dtype and device, too.
+        """
+        missing = [name for name in self.shapes if name not in arrays]
+        if missing or len(arrays) > len(self.shapes):
+            raise ShapeError(
+                f"{self._where}: parameters must be {', '.join(self.shapes)}, got {', '.join(arrays) or 'none'}"
+            )
+        for name, param in self.shapes.items():
+            if exact:
+                check_array(self._where, name, arrays[name], param.shape, self.dtype, self._device)
+            elif np.shape(arrays[name]) != param.shape:
+                raise ShapeError(
+                    f"{self._where}: parameter {name} must be {list(param.shape)}, got {list(np.shape(arrays[name]))}"
+                )
+
+    def load(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Copy parameters from host arrays of any float type. Raises ShapeError."""
+        self.check(arrays)
+        for name, view in self._views.items():
+            view[...] = self._device.upload(np.ascontiguousarray(arrays[name], self.dtype))
+        self.arrays.update(self._views)
+
+    def initialize(self, seed: int) -> None:
+        """Draw new parameters, as each `Param` specifies."""
+        rng = np.random.default_rng(seed)
+        self.load({name: initial_array(param, rng, self.dtype) for name, param in self.shapes.items()})
+
+    def set_writeable(self, writeable: bool) -> None:
+        """Make the host arrays writeable or read-only.
+
+        Arrays on a GPU cannot be made read-only; the caller must not write into them.
+        """
+        if not isinstance(self._flat, np.ndarray):
+            return
+        self._flat.flags.writeable = writeable
+        for array in self._views.values():
+            array.flags.writeable = writeable
+
 
 Need = Literal["x", "states", "params"]
 """A kind of gradient that `backward` may compute."""

@@ -17,10 +17,8 @@ from nmt.rnn.arrays.device_operations import Array
 from nmt.rnn.cell import Cell, Param
 from nmt.rnn.cells import ElmanCell, GRUCell, LSTMCell, LSTMVariantCell
 from nmt.rnn.cells.activations import ActivationSpec
-from nmt.rnn.layers.layer_stack import LayerOptions
-from nmt.rnn.layers.layer_states import States
-from nmt.rnn.layers.recurrent_layers import Into, LayerGradients, Lengths, RecurrentLayers
-from nmt.rnn.layers.reserve import Reserve
+from nmt.rnn.layers.layer_stack import LayerOptions, States
+from nmt.rnn.layers.recurrent_layers import Into, LayerGradients, Lengths, RecurrentLayers, Reserve
 
 __all__ = ["GRU", "LSTM", "RNN", "LayerGradients"]
 
@@ -102,14 +100,7 @@ class LSTM(RecurrentLayers):
     def __call__(
         self, x: Array, hx: States | None = None, cx: States | None = None, lengths: Lengths = None
     ) -> tuple[Array, States, States]:
-        """Run the layers without keeping anything: x [T, B, D] -> y [T, B, directions * H], hy and cy, shaped like hx
-        and cx.
-
-        lengths: steps of each row, in any order, all T where None; y is zero beyond them, and hy and cy are the states
-        after each row's last step (of the reverse direction: after its first), unless `padding` and `empty` say
-        otherwise. With `batch_first` x and y are [B, T, ...]. Missing states are zero, or the learned initial states.
-        Raises ShapeError.
-        """
+        """Run the layers without keeping anything; see `GRU.__call__`, here with a second state."""
         y, hy, cy = self._run(x, (hx, cx), lengths, None)
         return y, hy, cy
 
@@ -122,11 +113,7 @@ class LSTM(RecurrentLayers):
         *,
         reserve: Reserve | None = None,
     ) -> tuple[Array, States, States]:
-        """Run the layers as a call does, with dropout, keeping what `backward` needs.
-
-        That includes x and y: do not change them before. It is kept in the layers' own reserve, or in another one if
-        several passes are to wait at a time.
-        """
+        """Run the layers as a call does, with dropout, keeping what `backward` needs; see `GRU.forward`."""
         y, hy, cy = self._run(x, (hx, cx), lengths, reserve or self._reserve)
         return y, hy, cy
 
@@ -139,11 +126,7 @@ class LSTM(RecurrentLayers):
         into: Into = None,
         reserve: Reserve | None = None,
     ) -> LayerGradients:
-        """Return gradients of sum(d_y * y) + sum(d_hy * hy) + sum(d_cy * cy) of the last `forward`; None is zero.
-
-        Those of parameters are added to `into`, if given. One backward for each forward. Raises ShapeError, and
-        NMTError without a preceding forward.
-        """
+        """Return gradients of sum(d_y * y) + sum(d_hy * hy) + sum(d_cy * cy); see `GRU.backward`."""
         return self._backward(d_y, (d_hy, d_cy), into, reserve)
 
     def backward_data(

@@ -16,12 +16,11 @@ from nmt.rnn.arrays.axes import shaped
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.arrays.workspace import Allocate
 from nmt.rnn.compiler.program import PlaceKind
-from nmt.rnn.kernels.memory.runs import identity
+from nmt.rnn.kernels.memory.active_rows import identity
 from nmt.rnn.profile import operation
 from nmt.rnn.rows import Rows
-from nmt.rnn.scan.plan_cache import CompiledScan
-from nmt.rnn.scan.scan_setup import ScanSetup
-from nmt.rnn.scan.step_packing import Packing
+from nmt.rnn.scan.array_checks import Packing
+from nmt.rnn.scan.scan_setup import CompiledScan, ScanSetup
 from nmt.rnn.scan.tape import Result
 
 

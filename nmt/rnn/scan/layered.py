@@ -7,56 +7,86 @@ reads a finished sequence: it leaves the loop.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from nmt.errors import ShapeError
+from nmt.errors import NMTError, ShapeError
 from nmt.rnn.arrays.array_names import Arrays
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.arrays.workspace import Allocate, Fresh
-from nmt.rnn.cell import Cell, strip, under
+from nmt.rnn.cell import Captured, Cell, Param, strip, under
 from nmt.rnn.cells import StackCell
 from nmt.rnn.devices import cpu
+from nmt.rnn.profile import operation
 from nmt.rnn.scan.scan import Scan
 from nmt.rnn.scan.tape import Gradients, Result, Tape
+
+_SEED_STEP = 0x9E3779B97F4A7C15
+"""The distance between the seeds of two groups of 64 runs: far from the seeds of other batches."""
 
 
 @dataclass
 class LayeredTape:
-    """Tapes of all layers, each row's length, and the threads of their runs."""
+    """Tapes of all layers by direction, each row's length, and the memory and threads of their runs."""
 
-    layers: list[Tape]
+    layers: list[list[Tape]]
     lengths: np.ndarray
     allocate: Allocate
     threads: int
+    label: str
 
 
 class LayeredScan:
-    """The computation of `Scan(StackCell(cells))`, with the same parameters, layer by layer.
+    """The computation of `Scan(StackCell(cells))`, with the same parameters, layer by layer; or layers that run in the
+    named `directions`, the second from each row's last step to its first, whose outputs are side by side.
 
     delays: the number of steps by which each layer's output is late. Such a layer is given as many zeros after every
     row, and its first outputs are dropped, so layer n's output t may depend on its inputs up to t + delays[n].
+    directions: then the parameters and initial states of a layer are below `LAYER.DIRECTION.`, and final states are
+    those [B, n] of all directions side by side. residual: each layer but the first adds its input to its output.
     """
 
-    def __init__(self, cells: Sequence[Cell], *, delays: Sequence[int] | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        cells: Sequence[Cell],
+        *,
+        delays: Sequence[int] | None = None,
+        directions: Sequence[str] = (),
+        residual: bool = False,
+        **options: Any,
+    ) -> None:
         """Make scans of all cells. `options` are those of `Scan`; `keep` has names of the stack, `0.o`."""
-        self.cell = StackCell(list(cells))
         keep = options.pop("keep", None) or {}
-        Scan(self.cell, keep=keep)  # raises an error for unknown names
+        self.directions, self.residual = tuple(directions), residual
+        if not directions:
+            self.cell = StackCell(list(cells))
+            Scan(self.cell, keep=keep)  # raises an error for unknown names
         self.scans = [Scan(cell, keep=strip(keep, str(n)), **options) for n, cell in enumerate(cells)]
         self.delays = [0] * len(self.scans) if delays is None else list(delays)
         self.device = options.get("device") or cpu()
         self.dtype, self.packed = self.scans[0].dtype, self.scans[0].packed
-        self.params, self.states, self.captured = self.cell.params(), self.cell.states(), self.cell.captured()
+        self.params: dict[str, Param] = {}
+        self.states: dict[str, int] = {}
+        self.captured: dict[str, Captured] = {}
+        for n, cell in enumerate(cells):
+            for name in self._names(n):
+                self.params |= under(name, cell.params())
+                self.states |= under(name, cell.states())
+            self.captured |= cell.captured()
+
+    def _names(self, n: int) -> list[str]:
+        """Return the name of each direction of layer n."""
+        return [f"{n}.{direction}" for direction in self.directions] or [str(n)]
 
     def runs(self, T: int) -> Iterator[tuple[str, Scan, int, int]]:
-        """Yield, for every layer and sequences of T steps, a name, the scan, its steps, and how many of them its delay
-        adds."""
+        """Yield, for every run over sequences of T steps, a name, the scan, its steps, and how many of them the layer's
+        delay adds."""
         for n, (scan, delay) in enumerate(zip(self.scans, self.delays, strict=True)):
-            yield str(n), scan, T + delay, delay
+            for name in self._names(n):
+                yield name, scan, T + delay, delay
 
     def forward(
         self,
@@ -70,78 +100,132 @@ class LayeredScan:
         training: bool = False,
         seed: int = 0,
         allocate: Allocate | None = None,
+        outputs: Callable[..., Any] | None = None,
         label: str = "scan",
         threads: int | None = None,
         final: Collection[str] | None = None,
     ) -> Result:
-        """Run the layers as `Scan.forward` runs a cell. Raises ShapeError.
+        """Run the layers as `Scan.forward` runs a cell; `outputs`: memory of what is joined of two directions, if it is
+        to last longer. Raises ShapeError.
 
         x must be zero beyond each row's length if the first layer has a delay.
         """
         allocate = allocate or Fresh(self.device.xp)
-        captured = captured or {}
+        captured, threads = captured or {}, threads or self.scans[0].threads
         if set(captured) != set(self.captured):
             promise, got = sorted(self.captured) or "none", sorted(captured) or "none"
             raise ShapeError(f"LayeredScan: captured arrays must be {promise}, got {got}")
         steps = np.full(x.shape[1], len(x), np.int64) if lengths is None else np.asarray(lengths)
-        tapes: list[Any] = []
+        tapes: list[list[Any]] = []
         ends: Arrays = {}
         for n, (scan, delay) in enumerate(zip(self.scans, self.delays, strict=True)):
-            result = scan.forward(
-                weights.view(str(n)),
-                self._with_zeros(x, 0, delay, allocate, threads),
-                strip(initial or {}, str(n)),
-                lengths=steps + delay,
-                captured={name: captured[name] for name in scan.captured},
-                source_lengths=source_lengths if scan.captured else None,
-                training=training,
-                seed=seed * 64 + n,
-                allocate=allocate,
-                label=f"{label}.{n}",
-                threads=threads,
-                final=_of_layer(final, n),
-            )
-            x = result.y[delay:]
-            tapes.append(result.tape)
-            ends |= under(str(n), result.final)
-        tape = LayeredTape(tapes, steps, allocate, threads or self.scans[0].threads) if training else None
+            results = [
+                scan.forward(
+                    weights.view(name),
+                    self._with_zeros(x, 0, delay, allocate, threads),
+                    strip(initial or {}, name),
+                    lengths=steps + delay,
+                    captured={k: captured[k] for k in scan.captured},
+                    source_lengths=source_lengths if scan.captured else None,
+                    reverse=side > 0,
+                    training=training,
+                    seed=self._seed(seed, n, side),
+                    allocate=allocate,
+                    label=f"{label}.{name}",
+                    threads=threads,
+                    final=_of_layer(final, name),
+                )
+                for side, name in enumerate(self._names(n))
+            ]
+            tapes.append([result.tape for result in results])
+            with operation(label, ": joining directions"):
+                x = self._output(results, x, n, outputs or allocate, threads)
+                for name in results[0].final:
+                    parts = [result.final[name] for result in results]
+                    if len(parts) == 1 or parts[0].ndim == 2:
+                        ends[f"{n}.{name}"] = self._joined(parts, outputs or allocate, threads)
+        tape = LayeredTape(tapes, steps, allocate, threads, label) if training else None
         return Result(x, ends, tape, {}, steps, np.zeros(len(steps), bool))
 
     def backward(
         self,
-        tape: LayeredTape,
+        tape: LayeredTape | None,
         d_y: np.ndarray,
         d_final: Mapping[str, np.ndarray] | None = None,
         gradients: Arrays | None = None,
         *,
         initial: Collection[str] | None = None,
     ) -> Gradients:
-        """Return gradients as `Scan.backward` does."""
+        """Return gradients as `Scan.backward` does. Raises NMTError after a run that kept no tape."""
+        if tape is None:
+            raise NMTError("LayeredScan.backward: the tape must be of a run with training=True, got None; run it so")
         d: Any = d_y
         starts: Arrays = {}
         captured: Arrays = {}
         for n in reversed(range(len(self.scans))):
-            delay, below = self.delays[n], strip(gradients or {}, str(n))
-            d = self._with_zeros(d, delay, 0, tape.allocate, tape.threads)
-            d_last, names = strip(d_final or {}, str(n)), _of_layer(initial, n)
-            got = self.scans[n].backward(tape.layers[n], d, d_last, below, initial=names)
-            if got.x is None:
-                raise RuntimeError("a layer gave no gradient of its input")
-            d = got.x
+            delay, names, d_last = self.delays[n], self._names(n), strip(d_final or {}, str(n))
+            above, d_x = self._with_zeros(d, delay, 0, tape.allocate, tape.threads), None
+            for side, name in enumerate(names):
+                with operation(tape.label, " gradients: splitting directions"):
+                    own = {k: self._part(array, side, tape) for k, array in d_last.items()}
+                    d_side = self._part(above, side, tape)
+                below = strip(gradients or {}, name)
+                got = self.scans[n].backward(tape.layers[n][side], d_side, own, below, initial=_of_layer(initial, name))
+                if got.x is None:
+                    raise RuntimeError("a layer gave no gradient of its input")
+                if d_x is None:
+                    d_x = got.x
+                else:
+                    with operation(tape.label, " gradients: joining directions"):
+                        self.device.add(d_x, got.x, tape.threads)
+                starts |= under(name, got.initial)
+                for name, share in got.captured.items():
+                    if captured.setdefault(name, share) is not share:
+                        self.device.add(captured[name], share, tape.threads)
+            if n and self.residual:
+                self.device.add(d_x, d, tape.threads)
+            d = d_x
             if delay:
                 d = d[:-delay]
                 self.device.clear_ended(d, tape.lengths, tape.threads)
-            starts |= under(str(n), got.initial)
-            for name, share in got.captured.items():
-                if captured.setdefault(name, share) is not share:
-                    self.device.add(captured[name], share, tape.threads)
         return Gradients(d, starts, captured)
 
-    def _with_zeros(self, x: Any, before: int, after: int, allocate: Allocate, threads: int | None) -> Any:
+    def _seed(self, seed: int, layer: int, side: int) -> int:
+        """Return the dropout seed of a layer and direction, which no other pair has, for this seed or the following
+        ones."""
+        group, place = divmod(layer * (2 if self.directions else 1) + side, 64)
+        return (seed + group * _SEED_STEP) * 64 + place
+
+    def _output(self, results: list[Result], x: Any, n: int, allocate: Callable[..., Any], threads: int) -> Any:
+        """Return the output of layer n over the input x, from those of its directions."""
+        adds = n > 0 and self.residual
+        y = self._joined([result.y[self.delays[n] :] for result in results], allocate, threads, apart=adds)
+        if adds:
+            self.device.add(y, x, threads)
+        return y
+
+    def _joined(self, parts: list[Any], allocate: Callable[..., Any], threads: int, *, apart: bool = False) -> Any:
+        """Return the concatenated results of all directions, with `apart` in memory that nothing else reads."""
+        if len(parts) == 1 and not apart:
+            return parts[0]
+        out = allocate((*parts[0].shape[:-1], sum(part.shape[-1] for part in parts)), self.dtype)
+        self.device.join_columns(parts, out, threads)
+        return out
+
+    def _part(self, both: Any, side: int, tape: LayeredTape) -> Any:
+        """Return the columns of a direction."""
+        if len(self.directions) < 2:
+            return both
+        width = both.shape[-1] // 2
+        out = tape.allocate((*both.shape[:-1], width), self.dtype)
+        self.device.take_columns(both, side * width, out, tape.threads)
+        return out
+
+    def _with_zeros(self, x: Any, before: int, after: int, allocate: Allocate, threads: int) -> Any:
         """Return x [T, B, n] between so many steps of zeros."""
         if not before + after:
             return x
-        threads, end = threads or self.scans[0].threads, before + len(x)
+        end = before + len(x)
         longer = allocate((end + after, *x.shape[1:]), self.dtype)
         self.device.clear(longer[:before], threads)
         self.device.clear(longer[end:], threads)
@@ -149,6 +233,6 @@ class LayeredScan:
         return longer
 
 
-def _of_layer(names: Collection[str] | None, n: int) -> Collection[str] | None:
-    """Return those of a stack's names that belong to layer n, as the layer knows them; None is all."""
-    return None if names is None else strip(dict.fromkeys(names), str(n))
+def _of_layer(names: Collection[str] | None, layer: str) -> Collection[str] | None:
+    """Return the names that belong to a layer or one of its directions, as its scan knows them; None is all."""
+    return None if names is None else strip(dict.fromkeys(names), layer)

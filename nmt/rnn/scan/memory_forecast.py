@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from nmt.rnn import tuning
-from nmt.rnn.arrays.aligned import LINE_BYTES
 from nmt.rnn.arrays.array_names import ArrayKind
+from nmt.rnn.arrays.workspace import LINE_BYTES
 from nmt.rnn.compiler.plan import Pass
 from nmt.rnn.compiler.program import Place, PlaceKind, Product
 from nmt.rnn.device import Executable

@@ -1,9 +1,12 @@
-"""The configuration of a scan: a cell, how and where its numbers are computed, and what must be computed."""
+"""The configuration of a scan: a cell, how and where its numbers are computed, what must be computed; and the plans
+that are compiled for it, once in a process."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, get_args
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
@@ -11,19 +14,76 @@ from nmt.errors import NMTError
 from nmt.rnn.arrays.array_names import Arrays
 from nmt.rnn.arrays.weights import QUADS, Weights, check_device, packed_dtype
 from nmt.rnn.cell import Cell
-from nmt.rnn.compiler.identity import traced
+from nmt.rnn.compiler.identity import TracedStep, traced
 from nmt.rnn.compiler.keep import Keep, Recompute
-from nmt.rnn.compiler.plan import Plan
-from nmt.rnn.compiler.wanted import wanted
+from nmt.rnn.compiler.plan import Plan, make_plan, with_operands
+from nmt.rnn.compiler.wanted import Wanted, wanted
 from nmt.rnn.cores import default_threads
-from nmt.rnn.device import Device
+from nmt.rnn.device import Device, Executable
 from nmt.rnn.devices import cpu
 from nmt.rnn.division import Division, split_rows
-from nmt.rnn.kernels.memory.runs import identity
+from nmt.rnn.kernels.memory.active_rows import identity
 from nmt.rnn.rows import Rows
 from nmt.rnn.scan.array_checks import ArrayChecks
 from nmt.rnn.scan.invariants import Invariants
-from nmt.rnn.scan.plan_cache import CompiledScan, RunKind, compile_step
+
+
+@dataclass
+class CompiledScan:
+    """A compiled plan, with the plan of the values that are constant over time."""
+
+    step: Executable
+    constant: Executable | None
+    make: Callable[[Plan], Executable]
+
+    @cached_property
+    def keeping_operands(self) -> CompiledScan:
+        """Return the same plan with the operands of weight gradients kept after the backward pass (see
+        `Scan.backward_weights`)."""
+        constant = self.constant and self.make(with_operands(self.constant.plan))
+        return CompiledScan(self.make(with_operands(self.step.plan)), constant, self.make)
+
+
+class RunKind(NamedTuple):
+    """A kind of run: device, types, and what it must compute. single_step: inference with a T of 1."""
+
+    device: Device
+    dtype: np.dtype
+    packed: np.dtype
+    training: bool
+    want: Wanted
+    single_step: bool
+    recompute: Recompute
+    keep: Keep
+
+
+@lru_cache(maxsize=256)
+def compile_step(step: TracedStep, kind: RunKind) -> CompiledScan:
+    """Return the compiled plans of a step and of its invariants for a kind of run."""
+    want, training = kind.want, kind.training
+    traced = step.trace(training=training, record=want.record, named=[name for name, _ in kind.keep])
+    small = traced.invariants
+    through = want.through(small) if small else frozenset[str]()
+    needs = None if want.needs is None else want.needs | through
+    plan = make_plan(
+        traced,
+        training=training,
+        needs=needs,
+        receives=want.cotangents,
+        single_step=kind.single_step,
+        recompute=kind.recompute,
+        keep=kind.keep,
+        loops_apart=kind.device.is_cpu,  # a GPU runs all steps outside the loop at once
+    )
+
+    def make(plan: Plan) -> Executable:
+        return kind.device.executable(plan, kind.dtype, kind.packed)
+
+    constant = None
+    if small is not None:
+        alone = make_plan(small, training=training and bool(through), needs=want.needs, receives=through)
+        constant = make(alone)
+    return CompiledScan(make(plan), constant, make)
 
 
 class ScanSetup:

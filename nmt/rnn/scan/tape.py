@@ -13,8 +13,8 @@ from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.arrays.workspace import Allocate
 from nmt.rnn.kernels.loops.run_cpu import Launch
 from nmt.rnn.rows import Rows
-from nmt.rnn.scan.plan_cache import CompiledScan
-from nmt.rnn.scan.step_packing import Packing
+from nmt.rnn.scan.array_checks import Packing
+from nmt.rnn.scan.scan_setup import CompiledScan
 
 
 @dataclass

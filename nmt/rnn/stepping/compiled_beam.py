@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from nmt.rnn import tuning
-from nmt.rnn.arrays.aligned import aligned
 from nmt.rnn.arrays.array_names import ArrayKind
+from nmt.rnn.arrays.beam_state import BeamSettings
 from nmt.rnn.arrays.device_operations import CandidateLists, OutputLayer
 from nmt.rnn.arrays.quantised import Quantised
+from nmt.rnn.arrays.workspace import aligned
 from nmt.rnn.compiler.program import PlaceKind
 from nmt.rnn.kernels.loops.loop_tables import divisions
 from nmt.rnn.kernels.memory.table_layout import NamedTable
@@ -24,15 +25,12 @@ from nmt.rnn.kernels.model.embedding import embedding_table, embedding_task
 from nmt.rnn.kernels.products.packed_weights import packed_output
 from nmt.rnn.kernels.search.beam_loop import search_task
 from nmt.rnn.kernels.search.beam_table import DONE, PARTS, RUNS, SEARCH, STEP_PART, TIMES, WANTS_WIDTH
-from nmt.rnn.kernels.search.best_tokens import BestTokens
+from nmt.rnn.kernels.search.best_tokens import BestTokens, OutputTask
 from nmt.rnn.kernels.search.candidates import BestCandidates
-from nmt.rnn.kernels.search.output_task import OutputTask
 from nmt.rnn.kernels.search.search_rules import tokens_wanted
 from nmt.rnn.kernels.threads.barrier import FLAT_BARRIER_THREADS, GROUPS_WORD
-from nmt.rnn.kernels.threads.pool import run_team
-from nmt.rnn.kernels.threads.team import GroupCounters, address_of
+from nmt.rnn.kernels.threads.pool import GroupCounters, address_of, run_team
 from nmt.rnn.profile import moment, record_parts
-from nmt.rnn.stepping.beam_settings import BeamSettings
 from nmt.rnn.stepping.prepared_step import StepCall, StepCalls, StepInputs
 from nmt.rnn.stepping.stepper import Stepper
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -16,16 +17,45 @@ from nmt.rnn import tuning
 from nmt.rnn.arrays.array_names import ArrayKind, Arrays, parse
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.arrays.workspace import Fresh
+from nmt.rnn.compiler.identity import TracedStep
+from nmt.rnn.compiler.plan import make_plan
 from nmt.rnn.compiler.program import Place
+from nmt.rnn.compiler.share import Shared, cut_shared
+from nmt.rnn.compiler.trace import Trace
+from nmt.rnn.device import Device, Executable
 from nmt.rnn.division import single_steps
 from nmt.rnn.kernels.loops.loop_tables import Table
-from nmt.rnn.kernels.memory.runs import identity
-from nmt.rnn.kernels.threads.team import TaskSequence
+from nmt.rnn.kernels.memory.active_rows import identity
+from nmt.rnn.kernels.threads.pool import TaskSequence
 from nmt.rnn.profile import operation
 from nmt.rnn.rows import Rows
 from nmt.rnn.scan.scan import Scan
-from nmt.rnn.stepping.compiled_step import CompiledStep
 from nmt.rnn.stepping.source_store import Sources
+
+
+@dataclass
+class CompiledStep:
+    """A compiled step and the parts of it that rows share (see `compiler.share`); a part that does not exist is
+    None."""
+
+    shared: Shared
+    step: Executable
+    of_inputs: Executable | None
+    of_states: Executable | None
+
+
+@lru_cache(maxsize=64)
+def compile_step(step: TracedStep, device: Device, dtype: np.dtype, packed: np.dtype) -> CompiledStep:
+    """Return the compiled parts of a step, cached by what the step computes."""
+    shared = cut_shared(step.trace(training=False))
+
+    def executable(part: Trace) -> Executable:
+        return device.executable(make_plan(part, training=False, single_step=True), dtype, packed)
+
+    def of(part: Trace | None) -> Executable | None:
+        return None if part is None else executable(part)
+
+    return CompiledStep(shared, executable(shared.step), of(shared.of_inputs), of(shared.of_states))
 
 
 @dataclass

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from nmt.config import Config, config_from_dict, load_config
-from nmt.config.corpora import UNNAMED
 from nmt.config.loading import changed_values
 from nmt.data.corpora.sources import format_of
 from nmt.errors import ConfigError
@@ -25,7 +24,8 @@ from nmt.train.log.progress import TrainingLog
 from nmt.train.planning.budget import seconds_of
 from nmt.train.run.limits import OVER
 from nmt.train.run.trainer import Trainer, TrainingResult
-from nmt.train.tasks.plain_texts import Texts, settings_of
+from nmt.train.tasks.named_texts import Texts
+from nmt.train.tasks.plain_texts import settings_of
 
 if TYPE_CHECKING:
     from typing import Any
@@ -60,7 +60,7 @@ def train(
     Args:
         config: Settings, the path of a settings file, or a dictionary of settings.
         src, tgt: In place of settings: two files with one sentence per line. `src` alone is a table of pairs (.tsv,
-            .jsonl, .parquet) or the prefix of two files.
+            .csv, .xlsx, .ods, .jsonl, .parquet, .tmx, .lift, .flextext, .sfm) or the prefix of two files.
         dev: Validation text for `src`: a pair of files, or a table. None holds out 5 % of the pairs, at most 1,000.
         output: The folder for the model; required with `src`, otherwise the default is model_dir of the settings.
         preset: A preset for settings that are not given; with texts, None chooses one.
@@ -132,7 +132,7 @@ def config_of_texts(
             raise ConfigError(
                 f"preset: must be omitted with training.load_model, whose settings are used, got {preset}; omit it"
             )
-        if texts.langs == tuple(UNNAMED):
+        if texts.known == (None, None):
             langs = [given or side.lang for given, side in zip(langs, (start.data.src, start.data.tgt), strict=True)]
     texts = replace(texts, given=(langs[0], langs[1]))
 
@@ -209,7 +209,7 @@ def _texts(
     if tgt is None and format_of(str(src)) == "lines" and is_file(Path(src)):
         raise TypeError(
             f"nmt.train: tgt must be given with {shown(src)}, a file of sentences, got src alone; src alone is a table "
-            "(.tsv, .jsonl, .parquet), or the prefix of two files"
+            "(.tsv, .xlsx, .tmx, ...), or the prefix of two files"
         )
     train, held = (Texts(tuple(str(named(one, "nmt.train")) for one in part)) for part in (files, others))
     return train, held if others else None, named(output, "output")

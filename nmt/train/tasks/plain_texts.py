@@ -7,27 +7,24 @@ words; the languages, by the names of the files; and the validation text, which 
 from __future__ import annotations
 
 import os
-import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from glob import has_magic
-from itertools import islice
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from nmt.config.corpora import UNNAMED
 from nmt.config.presets import OF_WORDS
 from nmt.config.yaml_text import format_yaml
 from nmt.data.alignment.edits import MOST_SYMBOLS, gain_of_edits
-from nmt.data.corpora.sources import Source, columns_advice, format_of, name_of, pair_chunks
-from nmt.data.tokens.features import features_column
+from nmt.data.corpora.looking import columns_advice
+from nmt.data.corpora.sources import format_of, name_of
 from nmt.errors import CheckpointError, DataError
 from nmt.storage.model_folder import LAST_NAME, load_folder_config
 from nmt.system.files import write_bytes
-from nmt.system.lines import read_lines, without_packing
+from nmt.system.notices import tell_nobody
 from nmt.system.paths import exists
+from nmt.train.tasks.named_texts import Texts
 from nmt.train.tasks.prepare import SWEEP_NAME, check_own, check_replaceable, open_folder
 
 if TYPE_CHECKING:
@@ -53,87 +50,6 @@ PAIRS_READ = 300_000
 """Pairs that such a training reads, of more than 25,000 each a dozen times."""
 SHARE_OF_RATE = 0.1
 """Share of a model's learning rate with which it is trained further."""
-_CHUNK = 4096
-_LANG = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]+)*")
-_PAIR = re.compile(r"([a-z]{2,3})-([a-z]{2,3})")
-
-
-@dataclass(frozen=True)
-class Texts:
-    """A corpus as the command line names it: one table or prefix, or the files of source and target; the language codes
-    that were given, None for those that were not; and the column of a table with features of the words (see
-    `recognised`)."""
-
-    files: tuple[str, ...]
-    given: tuple[str | None, str | None] = (None, None)
-    features: int | None = None
-
-    @property
-    def langs(self) -> tuple[str, str]:
-        """Return the language codes: those given, else those by which the files are named, else UNNAMED."""
-        named = self._endings or self._pair or tuple(UNNAMED)
-        return self.given[0] or named[0], self.given[1] or named[1]
-
-    @property
-    def _endings(self) -> tuple[str, str] | None:
-        """Return the codes by which the two files end: t.de and t.en."""
-        ends = [without_packing(file).suffix[1:] for file in self.files]
-        distinct = len(ends) == 2 and ends[0] != ends[1]
-        named = all(_LANG.fullmatch(end) and end != "txt" for end in ends)
-        return (ends[0], ends[1]) if distinct and named else None
-
-    @property
-    def _pair(self) -> tuple[str, str] | None:
-        """Return the codes in the name of a table: words.chr-en.tsv. In other tables a code is the key of a text."""
-        plain = without_packing(self.files[0])
-        found = _PAIR.fullmatch(plain.with_suffix("").suffix[1:])
-        return (found[1], found[2]) if len(self.files) == 1 and plain.suffix == ".tsv" and found else None
-
-    def in_order_of(self, langs: tuple[str, str], tell: Callable[[str], None]) -> Texts:
-        """Return the same for these languages: two files that are named by them in the other order are exchanged, which
-        `tell` says."""
-        if self._endings != langs[::-1]:
-            return replace(self, given=langs)
-        files = self.files[::-1]
-        tell(
-            f"warning: --dev must be {' and '.join(langs)}, in this order; taken so by their names: "
-            f"{' and '.join(files)}"
-        )
-        return replace(self, files=files, given=langs)
-
-    def recognised(self) -> Texts:
-        """Return the same with the column of features, if it is a table that has one, as those of inflection have."""
-        if len(self.files) != 1 or format_of(self.files[0]) != "tsv" or has_magic(self.files[0]):
-            return self
-        rows = [line.split("\t") for line in islice(read_lines(self.files[0]), _CHUNK)]
-        return replace(self, features=features_column(rows))
-
-    def setting(self) -> str | list[dict[str, Any]]:
-        """Return the value of data.train, or of data.dev, for this corpus."""
-        if self.features is not None:
-            columns = {"src_column": 1, "tgt_column": 5 - self.features, "features_column": self.features}
-            return [{"path": self.files[0], **columns}]
-        if len(self.files) == 1:
-            return self.files[0] if format_of(self.files[0]) == "lines" else [{"path": self.files[0]}]
-        prefixes = {str(without_packing(file).with_suffix("")) for file in self.files}
-        if len(prefixes) == 1 and self.langs == self._endings:
-            return prefixes.pop()
-        return [{"path": self.files[0], "tgt_path": self.files[1]}]
-
-    @property
-    def source(self) -> Source:
-        """Return the corpus as the readers take it."""
-        if self.features is not None:
-            return Source(self.files[0], (1, 5 - self.features), features=self.features)
-        return Source(self.files[0], tgt_path=self.files[1] if len(self.files) == 2 else None)
-
-    def pairs(self, langs: Sequence[str]) -> Iterator[tuple[str, str]]:
-        """Yield the pairs whose sides are both more than spaces. Raises DataError if the files cannot be read."""
-        for part in self.source.parts(langs):
-            for chunk in pair_chunks(part, _CHUNK):
-                for source, target in chunk:
-                    if source.strip() and target.strip():
-                        yield source, target
 
 
 @dataclass(frozen=True)
@@ -235,14 +151,16 @@ def settings_of(
     Raises DataError if the texts cannot be read, or are too few to hold some out, and CheckpointError if the folder
     contains other files.
     """
-    tell = tell or (lambda line: None)
+    tell = tell or tell_nobody
     if write:
         check_own(folder)
+    train.source.check(train.langs)
+    train = train.recognised(tell)
     langs = train.langs
     dev, files = dev and dev.in_order_of(langs, tell), [folder / f"dev.{lang}" for lang in langs]
-    for texts in (train,) if dev is None else (train, dev):
-        texts.source.check(langs)
-    train, dev = train.recognised(), None if dev is None else dev.recognised()
+    if dev is not None:
+        dev.source.check(langs)
+        dev = dev.recognised(tell_nobody)
     saved = load_folder_config(folder) if exists(folder / LAST_NAME) else None
     validation, named = _validation(dev, folder, files, saved)
     holds_out = write and validation is None
@@ -254,12 +172,7 @@ def settings_of(
         survey = _survey(train.pairs(langs), Random(0), train.features is not None)
     if chooses and survey is not None:
         preset = survey.preset
-        kind = "single words" if preset in OF_WORDS else "sentences"
-        if train.features is not None:
-            kind += f" with features in column {train.features}"
-        if preset == "edits":
-            kind += ", whose targets are edits of the sources"
-        tell(f"{survey.pairs:,} pairs of {kind}: preset {preset}; --preset chooses another")
+        tell(_reason(survey, train.features))
     held_out = _held_out(train, survey) if holds_out and survey is not None else None
     if write and validation is not None:
         tell(f"validation text: {named}")
@@ -270,6 +183,16 @@ def settings_of(
         for side, theirs in zip(("src", "tgt"), (start.data.src, start.data.tgt), strict=True):
             sections["data"][side]["max_length"] = theirs.max_length
     return Chosen(values | sections, files, held_out)
+
+
+def _reason(survey: Survey, features: int | None) -> str:
+    """Return a line that says which preset a text has, and why."""
+    kind = "single words" if survey.preset in OF_WORDS else "sentences"
+    if features is not None:
+        kind += f" with features in column {features}"
+    if survey.preset == "edits":
+        kind += ", whose targets are edits of the sources"
+    return f"{survey.pairs:,} pairs of {kind}: preset {survey.preset}; --preset chooses another"
 
 
 def _of_held_out(folder: Path) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import numpy as np
 from nmt.data.batching.batches import Batch, make_batch
 from nmt.errors import DeviceError
 from nmt.evaluate import sentence_utility
-from nmt.model.objective import LIKELIHOOD, Alignment, Objective, Risk
+from nmt.model.batch_pass import LIKELIHOOD, Alignment, Objective, Risk
 from nmt.rnn.profile import operation
 from nmt.special_tokens import EOS_ID, UNK_ID, boundary_ids
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nmt.errors import ConfigError
+from nmt.rnn.arrays.element_rules import ADAM, DESCEND, ROLL, adam_factors
 from nmt.rnn.arrays.flat_arrays import whole_of
 from nmt.rnn.device import Device
 from nmt.rnn.devices import cpu
@@ -101,10 +102,8 @@ class Optimizer:
 
     def _adam(self, param: Any, grad: Any, state: list[Any], rate: float, decay: float, scale: float) -> None:
         """Do a step of Adam with decoupled weight decay."""
-        beta1, beta2 = self.settings.adam_betas
-        corrections = 1.0 - beta1**self.steps, 1.0 - beta2**self.steps
-        settings = (rate, beta1, beta2, self.settings.adam_eps, decay, *corrections, scale)
-        self.device.adam_step(param, grad, state[0], state[1], settings, self.num_threads)
+        factors = adam_factors(rate, self.settings.adam_betas, self.settings.adam_eps, decay, self.steps, scale)
+        self.device.change(ADAM, (grad, *state, param), factors, self.num_threads)
 
 
 class Adam(Optimizer):
@@ -138,8 +137,8 @@ class SGD(Optimizer):
         if decay := self.settings.weight_decay:
             self.device.add_scaled(grad, param, decay, scale)
             scale = 1.0
-        settings = rate, self.settings.momentum, 0.0, scale
-        self.device.sgd_step(param, grad, state[0] if state else grad[:0], settings, self.num_threads)
+        rule, factors = (ROLL, (rate, 1.0, scale, self.settings.momentum)) if state else (DESCEND, (rate, 1.0, scale))
+        self.device.change(rule, (*state, grad, param), factors, self.num_threads)
 
 
 class LAMB(Optimizer):
@@ -166,7 +165,7 @@ class LAMB(Optimizer):
             device.add_scaled(direction, param, decay)
         of_param, of_direction = (device.square_norm([array], threads) for array in (param, direction))
         ratio = math.sqrt(of_param / of_direction) if of_param > 0 and of_direction > 0 else 1.0
-        device.sgd_step(param, direction, direction[:0], (rate * ratio, 0.0, 0.0, 1.0), threads)
+        device.change(DESCEND, (direction, param), (rate * ratio, 1.0, 1.0), threads)
 
 
 class Adafactor(Optimizer):

@@ -51,6 +51,8 @@ PRODUCTS = """
 from nmt.rnn.kernels.products import product as products
 from nmt.rnn.kernels.products.gradients import weight_gradient, weight_gradient_bf16
 from nmt.rnn.kernels.products.packing import packed_size
+from nmt.rnn.arrays.device_operations import OutputGradients, OutputLayer
+from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.kernels.model.output import output_loss
 from nmt.rnn.kernels.threads.pool import run_parallel
 from nmt.rnn.arrays.quantised import quantise
@@ -75,8 +77,9 @@ for kind in ("f4", "f8", "u4", "i4"):
                 add = weight_gradient_bf16 if kind == "u4" else weight_gradient
                 run_parallel(add, parts, A, 0, K, G, 0, N, runs, np.empty((K, N), number), 0)
                 run_parallel(products.sum_rows, parts, G, 0, N, runs, np.empty(N, number), 0)
-                targets, gradients = np.zeros(rows, "i4"), (np.empty_like(A), np.zeros_like(W), np.zeros(N, number))
-                output_loss(A, packed, turned, np.zeros(N, number), targets, 0.1, *gradients, 1.0, parts)
+                into = OutputGradients(np.empty_like(A), np.zeros_like(W), np.zeros(N, number))
+                layer = OutputLayer(Weights({"W": W, "b": np.zeros(N, number)}), "W", "b", False, np.dtype(kind))
+                output_loss(A, layer, np.zeros(rows, "i4"), 0.1, into, 1.0, parts)
             print("products", kind, taken() > 0)
 """
 

@@ -155,13 +155,6 @@ def test_weight_gradient(K, N, rows, parts, accumulate):
     assert (error <= EPSILON * (np.abs(start) + np.abs(x).T @ np.abs(g))).all()
 
 
-def test_a_product_over_nothing_is_zero_unless_it_is_added():
-    for accumulate, expected in ((0, 0.0), (1, 7.0)):
-        C = np.full((4, 9), 7, "f4")
-        products.product(0, 1, np.zeros((4, 0), "f4"), 0, np.zeros(0, "u4"), C, 0, 0, 9, np.array([[0, 4]]), accumulate)
-        assert (C == expected).all()
-
-
 @pytest.mark.parametrize("special", [np.nan, np.inf])
 def test_what_is_no_number_stays_in_its_row_and_is_seen(special):
     rng = np.random.default_rng(1)

@@ -14,15 +14,15 @@ import pytest
 from numba.core.errors import TypingError
 
 from nmt.rnn.kernels.machine_code import code_names, features
-from nmt.rnn.kernels.machine_code.generated import generated_loop
 from nmt.rnn.kernels.machine_code.jit import inner_kernel, kernel
 from nmt.rnn.kernels.machine_code.native import _BY_SYMBOL, Jitted
+from nmt.rnn.kernels.machine_code.recipes import generated_loop
 from nmt.rnn.kernels.model import embedding
 from nmt.rnn.kernels.products import packing
 from nmt.rnn.kernels.products import product as products
 from nmt.rnn.kernels.search import beam_loop, candidates
 from nmt.rnn.kernels.search import best_tokens as search
-from nmt.rnn.kernels.threads import team, workers
+from nmt.rnn.kernels.threads import pool, workers
 
 ROOT = Path(__file__).resolve().parents[3]
 KERNELS = Path(features.__file__).parents[1]
@@ -60,7 +60,7 @@ def natives():
     """What is machine code by its address."""
     made = [search.best_task(number, packed) for number, packed in ((F4, F4), (F4, PAIRS), (F8, F8))]
     made += [products.product_task(number, packed) for number, packed in ((F4, F4), (F4, PAIRS), (F8, F8))]
-    made += [candidates._candidates_task(F4, F4), team._run_in_turn_task]
+    made += [candidates._candidates_task(F4, F4), pool._run_in_turn_task]
     made += [beam_loop.search_task(F4), beam_loop.search_task(F8)]
     made += [embedding.embedding_task(F4, quantised=quantised) for quantised in (False, True)]
     made += [workers.run_all, workers.worker_loop]
@@ -68,15 +68,16 @@ def natives():
     return [*made, *_BY_SYMBOL.values()]
 
 
-@pytest.mark.parametrize("path", sorted(SOURCES), ids=str)
-def test_a_change_in_any_file_gives_other_names(path, tmp_path, monkeypatch):
-    copied = shutil.copytree(KERNELS, tmp_path / "kernels")
+def test_a_change_in_any_file_gives_other_names(tmp_path, monkeypatch):
+    copied, names = shutil.copytree(KERNELS, tmp_path / "kernels"), [names_of(closing_over(1))]
     assert features.fingerprint(copied) == features.FINGERPRINT
-    changed = copied / path
-    changed.write_text(changed.read_text() + "\n")
-    before = names_of(closing_over(1))
-    monkeypatch.setattr(code_names, "FINGERPRINT", features.fingerprint(copied))
-    assert_both_differ(before, names_of(closing_over(1)))
+    for path in sorted(SOURCES):
+        text = (copied / path).read_text()
+        (copied / path).write_text(text + "\n")
+        monkeypatch.setattr(code_names, "FINGERPRINT", features.fingerprint(copied))
+        names.append(names_of(closing_over(1)))
+        (copied / path).write_text(text)
+    assert_both_differ(*names)
 
 
 def test_a_file_more_or_less_gives_other_names(tmp_path):
@@ -119,11 +120,6 @@ def test_what_python_runs_gives_another_name_to_code():
 
 def test_all_that_is_called_by_address_has_names_of_its_own():
     assert_both_differ(*((native.source_name, native.code_name) for native in natives()))
-
-
-def test_neither_name_is_the_other():
-    both = [name for native in natives() for name in (native.source_name, native.code_name)]
-    assert len(set(both)) == len(both)
 
 
 def test_names_are_the_same_in_every_process():
@@ -182,12 +178,10 @@ USERS = {
     "a plain function": "from {helper} import plain\ndef function(x):\n    return plain(x)\n",
     "a compiled function": "from {helper} import compiled\ndef function(x):\n    return compiled(x)\n",
     "a function inside": "from {helper} import plain\ndef function(x):\n    return (lambda y: plain(y))(x)\n",
-    "a name of a module": "import {helper}\ndef function(x):\n    return {helper}.plain(x)\n",
     "a name of a module in a module": "import {helper}, types\n"
     "whole = types.ModuleType('whole')\nwhole.part = {helper}\n"
     "def function(x):\n    return whole.part.plain(x)\n",
     "a number": "from {helper} import NUMBER\ndef function(x):\n    return x * NUMBER\n",
-    "a number of a module": "import {helper}\ndef function(x):\n    return x * {helper}.NUMBER\n",
 }
 
 

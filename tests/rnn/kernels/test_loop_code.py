@@ -8,12 +8,11 @@ import pytest
 from docs.show.report import Report
 from nmt.rnn import LSTMCell
 from nmt.rnn.compiler.phases import Phase
-from nmt.rnn.kernels.loops import activation_code
 from nmt.rnn.kernels.loops.emit_cpu import emit
 from nmt.rnn.kernels.loops.loop_code import module_of
 from nmt.rnn.kernels.machine_code.features import TARGET
-from nmt.rnn.kernels.machine_code.generated import generated_loop
-from nmt.rnn.kernels.machine_code.kernel import address_of
+from nmt.rnn.kernels.machine_code.native import address_of
+from nmt.rnn.kernels.machine_code.recipes import generated_loop
 from nmt.rnn.kernels.memory.table_layout import COUNTER_WORDS
 from tests.rnn.kernels.assembly import assembly_of
 
@@ -92,26 +91,6 @@ def test_a_loop_means_what_its_python_means(body, dtype, part):
     run(body, dtype, found, part)
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-6)
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("name", sorted(activation_code.FUNCTIONS))
-def test_functions_of_numbers_are_those_of_kernels(name, dtype):
-    found = arguments(dtype)
-    x = found[3] = np.abs(found[3]) if name in ("log", "sqrt") else found[3]
-    run(f"    for i in range(n):\n        y[i] = {name}(x[i]{', 0.5' * (name == 'maximum')})\n", dtype, found)
-    with np.errstate(all="raise"):
-        expected = {
-            "exp": np.exp,
-            "log": np.log,
-            "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
-            "tanh": np.tanh,
-            "relu": lambda x: np.maximum(x, 0),
-            "softplus": lambda x: np.logaddexp(0, x),
-            "sqrt": np.sqrt,
-            "maximum": lambda x: np.maximum(x, 0.5),
-        }[name](x.astype(np.float64))
-    np.testing.assert_allclose(found[4], expected, rtol=3e-6 if dtype == "float32" else 1e-14)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

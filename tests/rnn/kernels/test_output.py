@@ -9,9 +9,6 @@ from nmt.rnn.arrays.weights import PAIRS, Weights
 from nmt.rnn.devices import cpu
 from nmt.rnn.kernels.cuda.machine_code.divergence import add_divergence
 from nmt.rnn.kernels.model.output import chunk_rows, output_loss
-from nmt.rnn.kernels.products import product as products
-from nmt.rnn.kernels.products.packed_weights import packed_weight
-from nmt.rnn.kernels.products.packing import packed_size
 from tests.oracle import compare
 from tests.rnn.kernels.test_bfloat16 import rounded
 
@@ -25,13 +22,17 @@ def _case(rows, hidden, vocab, dtype, seed=0):
     return h, W, b, rng.integers(0, vocab, rows).astype(np.int32)
 
 
-def _packed(W):
-    hidden, vocab = W.shape
-    forward = np.empty(packed_size(hidden, vocab, W.dtype), W.dtype)
-    backward = np.empty(packed_size(vocab, hidden, W.dtype), W.dtype)
-    products.pack(0, 1, W, 0, hidden, forward)
-    products.pack_transposed(0, 1, W, 0, hidden, backward)
-    return forward, backward
+def _loss(case, eps=0.0, *, scale=1.0, tied=False, packed=None, **options):
+    """The sums, and the gradients of h, W and b, the last two added to ones."""
+    h, W, b, targets = case
+    matrix = np.ascontiguousarray(W.T) if tied else W
+    layer = OutputLayer(Weights({"W": matrix, "b": b}), "W", "b", tied, np.dtype(packed or W.dtype))
+    into = OutputGradients(np.full(h.shape, np.nan, h.dtype), np.ones_like(matrix), np.ones_like(b))
+    found = output_loss(h, layer, targets, eps, into, scale, **{"threads": 1, **options})
+    alone = output_loss(h, layer, targets, eps, None, scale, 1)
+    if not options.get("divergence"):
+        np.testing.assert_allclose(alone, found, rtol=1e-6)
+    return found, into.h, into.matrix.T if tied else into.matrix, into.bias
 
 
 def _reference(h, W, b, targets, eps, scale):
@@ -46,11 +47,7 @@ def _reference(h, W, b, targets, eps, scale):
     gradient *= scale
     smoothed = (1 - eps) * nll - eps * log_p.mean(axis=1)
     correct = (log_p.argmax(axis=1) == targets).sum()
-    return (nll.sum(), smoothed.sum(), correct), (
-        gradient @ W.T,
-        h.T @ gradient,
-        gradient.sum(axis=0),
-    )
+    return (nll.sum(), smoothed.sum(), correct), (gradient @ W.T, h.T @ gradient, gradient.sum(axis=0))
 
 
 def _divergence(h, W, b, weight, scale):
@@ -76,8 +73,7 @@ def test_pairs_of_rows_that_should_predict_alike(dtype, threads, rows, hidden, v
     h, W, b, targets = _case(rows, hidden, vocab, dtype)
     (nll, smoothed, correct), plain = _reference(h, W, b, targets, 0.1, 0.5)
     extra, more = _divergence(h, W, b, 5.0, 0.5)
-    d_h, dW, db = np.full_like(h, np.nan), np.ones_like(W), np.ones_like(b)
-    found = output_loss(h, *_packed(W), b, targets, 0.1, d_h, dW, db, 0.5, threads, 32, divergence=5.0)
+    found, d_h, dW, db = _loss((h, W, b, targets), 0.1, scale=0.5, threads=threads, chunk=32, divergence=5.0)
     np.testing.assert_allclose(found, (nll, smoothed + extra, correct), rtol=10 * TOLERANCE[dtype])
     for name, got, want in zip("hWb", (d_h, dW - 1, db - 1), map(np.add, plain, more), strict=True):
         compare.assert_close(got, want, 10 * TOLERANCE[dtype], name)
@@ -99,48 +95,28 @@ def test_the_divergence_by_array_operations_is_the_same():
 
 
 def test_rows_of_a_divergence_are_pairs():
-    h, W, b, targets = _case(3, 5, 7, "f4")
     with pytest.raises(ShapeError, match="rows must be even, got 3"):
-        output_loss(h, *_packed(W), b, targets, 0.0, h.copy(), W.copy(), b.copy(), 1.0, 1, divergence=1.0)
+        _loss(_case(3, 5, 7, "f4"), divergence=1.0)
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize(("rows", "hidden", "vocab"), SIZES)
 @pytest.mark.parametrize("eps", [0.0, 0.1])
-@pytest.mark.parametrize("transposed", [False, True])
-def test_loss_and_gradients(dtype, rows, hidden, vocab, eps, transposed):
-    h, W, b, targets = _case(rows, hidden, vocab, dtype)
-    losses, (want_h, want_W, want_b) = _reference(h, W, b, targets, eps, 0.5)
-    d_h, db = np.full_like(h, np.nan), np.ones_like(b)
-    dW = np.ones((vocab, hidden) if transposed else (hidden, vocab), dtype)
-    found = output_loss(h, *_packed(W), b, targets, eps, d_h, dW, db, 0.5, 2, chunk=50, transposed=transposed)
+@pytest.mark.parametrize("tied", [False, True])
+def test_loss_and_gradients(dtype, rows, hidden, vocab, eps, tied):
+    case = _case(rows, hidden, vocab, dtype)
+    losses, (want_h, want_W, want_b) = _reference(*case, eps, 0.5)
+    found, d_h, dW, db = _loss(case, eps, scale=0.5, threads=2, chunk=50, tied=tied)
     tolerance = TOLERANCE[dtype]
     np.testing.assert_allclose(found, losses, rtol=tolerance)
     np.testing.assert_allclose(d_h, want_h, atol=tolerance)
-    np.testing.assert_allclose((dW.T if transposed else dW) - 1, want_W, atol=tolerance)
+    np.testing.assert_allclose(dW - 1, want_W, atol=tolerance)
     np.testing.assert_allclose(db - 1, want_b, atol=tolerance)
 
 
-def test_the_gradient_is_the_slope_of_the_smoothed_loss():
-    h, W, b, targets = _case(3, 4, 6, "f8")
-    d_h = np.empty_like(h)
-    output_loss(h, *_packed(W), b, targets, 0.2, d_h, None, None, 1.0, 1)
-    for at in np.ndindex(h.shape):
-        moved = []
-        for step in (1e-6, -1e-6):
-            shifted = h.copy()
-            shifted[at] += step
-            moved.append(output_loss(shifted, _packed(W)[0], None, b, targets, 0.2, None, None, None, 1.0, 1)[1])
-        assert d_h[at] == pytest.approx((moved[0] - moved[1]) / 2e-6, abs=1e-7)
-
-
 def test_the_number_of_threads_does_not_change_a_bit():
-    h, W, b, targets = _case(77, 20, 130, "f4")
-    results = []
-    for threads in (1, 2, 3):
-        d_h, dW, db = np.empty_like(h), np.zeros_like(W), np.zeros_like(b)
-        losses = output_loss(h, *_packed(W), b, targets, 0.1, d_h, dW, db, 1.0, threads, chunk=32)
-        results.append([array.tobytes() for array in (losses, d_h, dW, db)])
+    case = _case(77, 20, 130, "f4")
+    results = [[a.tobytes() for a in _loss(case, 0.1, threads=threads, chunk=32)] for threads in (1, 2, 3)]
     assert results[0] == results[1] == results[2]
 
 
@@ -148,24 +124,22 @@ def test_the_number_of_threads_does_not_change_a_bit():
 def test_huge_logits_are_safe(size):
     W = np.eye(4, dtype="f4") * np.float32(size)
     h, b, targets = np.eye(4, dtype="f4"), np.zeros(4, "f4"), np.arange(4, dtype=np.int32)
-    nll, _, correct = output_loss(h, _packed(W)[0], None, b, targets, 0.0, None, None, None, 1.0, 1)
+    nll, _, correct = _loss((h, W, b, targets))[0]
     assert (nll, correct) == (0.0, 4)
-    nll, _, correct = output_loss(h, _packed(W)[0], None, b, targets[::-1].copy(), 0.0, None, None, None, 1.0, 1)
+    nll, _, correct = _loss((h, W, b, targets[::-1].copy()))[0]
     assert nll == pytest.approx(4 * size, rel=1e-6)
     assert correct == 0
 
 
 def test_of_equal_logits_the_first_is_the_prediction():
-    h, W, b = np.ones((5, 3), "f4"), np.zeros((3, 5), "f4"), np.zeros(5, "f4")
-    targets = np.arange(5, dtype=np.int32)
-    assert output_loss(h, _packed(W)[0], None, b, targets, 0.0, None, None, None, 1.0, 1)[2] == 1
+    case = np.ones((5, 3), "f4"), np.zeros((3, 5), "f4"), np.zeros(5, "f4"), np.arange(5, dtype=np.int32)
+    assert _loss(case)[0][2] == 1
 
 
 def test_a_nan_reaches_the_loss_and_the_gradient():
     h, W, b, targets = _case(3, 4, 40, "f4")
     h[1, 2] = np.nan
-    d_h = np.zeros_like(h)
-    nll, smoothed, _ = output_loss(h, *_packed(W), b, targets, 0.1, d_h, None, None, 1.0, 1)
+    (nll, smoothed, _), d_h, _, _ = _loss((h, W, b, targets), 0.1)
     assert np.isnan(nll) and np.isnan(smoothed)
     assert np.isnan(d_h[1]).all() and np.isfinite(d_h[[0, 2]]).all()
 
@@ -182,43 +156,26 @@ def test_a_nan_reaches_the_loss_and_the_gradient():
 )
 def test_wrong_arrays_are_refused(change, message):
     h, W, b, targets = _case(3, 4, 6, "f4")
-    given = {"h": h, "b": b, "targets": targets} | change
+    given = {"h": h, "W": W, "b": b, "targets": targets} | change
     with pytest.raises(ShapeError, match=message):
-        output_loss(
-            given["h"],
-            _packed(W)[0],
-            None,
-            given["b"],
-            given["targets"],
-            0.0,
-            None,
-            None,
-            None,
-            1.0,
-            1,
-        )
+        _loss(given.values())
 
 
 @pytest.mark.parametrize(("rows", "hidden", "vocab"), SIZES)
-@pytest.mark.parametrize("transposed", [False, True])
-def test_products_in_bfloat16(rows, hidden, vocab, transposed):
+@pytest.mark.parametrize("tied", [False, True])
+def test_products_in_bfloat16(rows, hidden, vocab, tied):
     """Rounded numbers in, float32 out: the loss is that of rounded h and W, softmax and bias are exact."""
-    h, W, b, targets = _case(rows, hidden, vocab, "f4")
-    packed = [np.empty(packed_size(*shape, "u4"), "u4") for shape in ((hidden, vocab), (vocab, hidden))]
-    products.pack_bf16(0, 1, W, 0, hidden, packed[0])
-    products.pack_transposed_bf16(0, 1, W, 0, hidden, packed[1])
+    h, W, b, targets = case = _case(rows, hidden, vocab, "f4")
     results = []
     for threads in (1, 3):
-        d_h, db = np.full_like(h, np.nan), np.zeros_like(b)
-        dW = np.zeros((vocab, hidden) if transposed else (hidden, vocab), "f4")
-        losses = output_loss(h, *packed, b, targets, 0.1, d_h, dW, db, 0.5, threads, chunk=50, transposed=transposed)
-        results.append([array.tobytes() for array in (losses, d_h, dW, db)])
+        found = losses, d_h, dW, db = _loss(case, 0.1, scale=0.5, threads=threads, chunk=50, tied=tied, packed=PAIRS)
+        results.append([array.tobytes() for array in found])
     assert results[0] == results[1]
     near_h, near_W = rounded(h), rounded(W)
     wanted, (want_h, want_W, want_b) = _reference(near_h, near_W, b, targets, 0.1, 0.5)
     np.testing.assert_allclose(losses, wanted, rtol=TOLERANCE["f4"])
-    np.testing.assert_allclose(db, want_b, atol=TOLERANCE["f4"])
-    for found, want in ((d_h, want_h), (dW.T if transposed else dW, want_W)):
+    np.testing.assert_allclose(db - 1, want_b, atol=TOLERANCE["f4"])
+    for found, want in ((d_h, want_h), (dW - 1, want_W)):
         assert compare.norm_error(found, want) < compare.BFLOAT16_TOLERANCE
     if rows:
         exact = _reference(h, W, b, targets, 0.1, 0.5)[0]
@@ -226,13 +183,8 @@ def test_products_in_bfloat16(rows, hidden, vocab, transposed):
 
 
 def test_rows_at_a_time_follow_the_type_of_the_products():
-    h, W, b, targets = _case(700, 6, 40, "f4")
-    weights = Weights({"W": W})
+    case = _case(700, 6, 40, "f4")
     for packed in (np.dtype("f4"), PAIRS):
-        pair = [packed_weight(weights, "W", 0, 6, transposed, dtype=packed) for transposed in (False, True)]
-        given, found = [], []
-        for dW, chunk in ((given, chunk_rows(packed)), (found, None)):
-            dW.append(np.zeros_like(W))
-            output_loss(h, *pair, b, targets, 0.1, None, dW[0], None, 1.0, 1, chunk)
-        np.testing.assert_array_equal(found[0], given[0])
+        given, found = (_loss(case, 0.1, packed=packed, chunk=chunk)[2] for chunk in (chunk_rows(packed), None))
+        np.testing.assert_array_equal(found, given)
     assert chunk_rows(PAIRS) == 2 * chunk_rows(np.dtype("f4"))

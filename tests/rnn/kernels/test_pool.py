@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from nmt.rnn.kernels.threads import pool
-from nmt.rnn.kernels.threads.pool import run_parallel, run_team
-from nmt.rnn.kernels.threads.team import address_of, task_table
+from nmt.rnn.kernels.threads.pool import address_of, run_parallel, run_team, task_table
 from tests.callers import switching_often
 from tests.rnn.kernels.test_team import relay
 

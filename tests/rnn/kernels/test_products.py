@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 
 from nmt.rnn.kernels.machine_code.features import TARGET
-from nmt.rnn.kernels.machine_code.jit import kernel
 from nmt.rnn.kernels.products import product as products
 from nmt.rnn.kernels.products.gradients import weight_gradient
 from nmt.rnn.kernels.products.packing import packed_size
 from nmt.rnn.kernels.threads.pool import run_parallel
+from tests.rnn.kernels.company import assert_same_bits_in_any_company
 
 # Sums of K products of standard normal numbers: a few roundings of size eps * sqrt(K) each.
 EPSILON = {"f4": 3e-6, "f8": 5e-15}
@@ -36,21 +36,6 @@ def _taking_part(rows):
     return np.r_[0 : rows // 3, rows // 2 : rows]
 
 
-@kernel
-def _rows_f4(a, lda, b, c, ldc, M, N, K, accumulate):
-    products.product_rows_f4(
-        products.address(a, 0),
-        lda,
-        products.address(b, 0),
-        products.address(c, 0),
-        ldc,
-        M,
-        N,
-        K,
-        accumulate,
-    )
-
-
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize(("K", "N"), SIZES)
 @pytest.mark.parametrize("parts", [1, 3])
@@ -73,11 +58,7 @@ def test_packing_is_panels_filled_with_zeros(dtype, K, N, parts):
 @pytest.mark.parametrize(("parts", "accumulate"), [(1, 0), (3, 1)])
 def test_product_on_segments_and_column_offsets(dtype, K, N, rows, parts, accumulate):
     rng = np.random.default_rng(rows)
-    A, W, C = (
-        _normal(rng, (rows, K + 3), dtype),
-        _normal(rng, (K, N), dtype),
-        _normal(rng, (rows, N + 5), dtype),
-    )
+    A, W, C = (_normal(rng, (rows, K + 3), dtype), _normal(rng, (K, N), dtype), _normal(rng, (rows, N + 5), dtype))
     active = _taking_part(rows)
     expected = C.astype("f8")
     product = A[active, 2 : 2 + K].astype("f8") @ W
@@ -95,11 +76,7 @@ def test_product_on_segments_and_column_offsets(dtype, K, N, rows, parts, accumu
 @pytest.mark.parametrize(("parts", "accumulate"), [(1, 1), (3, 0)])
 def test_weight_gradient_and_row_sums(dtype, K, N, rows, parts, accumulate):
     rng = np.random.default_rng(rows)
-    X, G, dW = (
-        _normal(rng, (rows, K + 3), dtype),
-        _normal(rng, (rows, N + 5), dtype),
-        _normal(rng, (K, N), dtype),
-    )
+    X, G, dW = (_normal(rng, (rows, K + 3), dtype), _normal(rng, (rows, N + 5), dtype), _normal(rng, (K, N), dtype))
     sums = _normal(rng, N, dtype)
     active = _taking_part(rows)
     gradient = G[active, 3 : 3 + N].astype("f8")
@@ -119,19 +96,6 @@ def test_a_product_over_nothing_is_zero_unless_it_is_added():
         C = np.full((4, 9), 7, "f4")
         products.product(0, 1, A, 0, B, C, 0, 0, 9, np.array([[0, 4]]), accumulate)
         assert (C == expected).all()
-
-
-def test_a_row_has_the_same_bits_in_any_company():
-    rng = np.random.default_rng(3)
-    K, N = 77, 70
-    A, packed = _normal(rng, (29, K), "f4"), _packed(_normal(rng, (K, N), "f4"))
-    alone = np.empty((29, N), "f4")
-    for row in range(29):
-        _rows_f4(A[row : row + 1], K, packed, alone[row : row + 1], N, 1, N, K, 0)
-    for count in range(1, 30):
-        together = np.empty((count, N), "f4")
-        _rows_f4(A[:count], K, packed, together, N, count, N, K, 0)
-        np.testing.assert_array_equal(together, alone[:count])
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
@@ -165,22 +129,6 @@ def test_results_have_the_same_bits_for_any_number_of_parts():
         np.testing.assert_array_equal(dW, results[0][1])
 
 
-def test_columns_past_n_are_not_written():
-    K, N = 5, TARGET.panel_width("f4") + 1
-    packed = _packed(np.ones((K, N), "f4"))
-    C = np.full((3, N + 40), 7, "f4")
-    _rows_f4(np.ones((3, K), "f4"), K, packed, C, N + 40, 3, N, K, 0)
-    assert (C[:, :N] == K).all()
-    assert (C[:, N:] == 7).all()
-
-
-def test_an_array_that_is_not_contiguous_is_refused():
-    with pytest.raises(RuntimeError, match="contiguous arrays"):
-        products.pack(
-            0,
-            1,
-            np.zeros((64, 64), "f4").T,
-            0,
-            64,
-            np.empty(packed_size(64, 64, "f4"), "f4"),
-        )
+def test_a_row_has_the_same_bits_in_any_company():
+    rng = np.random.default_rng(3)
+    assert_same_bits_in_any_company(_normal(rng, (29, 77), "f4"), _packed(_normal(rng, (77, 70), "f4")))

@@ -8,8 +8,8 @@ from nmt.rnn.compiler.plan import make_plan
 from nmt.rnn.compiler.trace import trace
 from nmt.rnn.devices import cpu
 from nmt.rnn.kernels.loops import loop_code
-from nmt.rnn.kernels.machine_code import generated
-from nmt.rnn.scan import plan_cache as engine
+from nmt.rnn.kernels.machine_code import recipes
+from nmt.rnn.scan import scan_setup as engine
 from tests.oracle import compare
 from tests.rnn import scan_cases as cases
 
@@ -26,13 +26,13 @@ def test_arrays_that_share_a_scope_give_the_same_numbers(scopes, monkeypatch):
     case = cases.draw(cases.CELLS["gru"](), "float64", cases.LENGTHS["mixed"])
     expected = cases.compiled(case)
     engine.compile_step.cache_clear()
-    generated.generated_loop.cache_clear()
+    recipes.generated_loop.cache_clear()
     # Machine code is named by its source, which is the same: it would not be compiled again.
-    monkeypatch.setattr(generated.GeneratedLoop, "_types", property(lambda loop: f"{scopes} scopes"))
+    monkeypatch.setattr(recipes.GeneratedLoop, "_types", property(lambda loop: f"{scopes} scopes"))
     monkeypatch.setattr(loop_code, "MAX_SCOPES", scopes)
     found = cases.compiled(case, threads=2, division="units")
     engine.compile_step.cache_clear()
-    generated.generated_loop.cache_clear()
+    recipes.generated_loop.cache_clear()
     for one, other in zip(found[:2], expected[:2], strict=True):
         assert set(one) == set(other)
         for name, array in other.items():

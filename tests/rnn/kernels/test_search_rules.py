@@ -70,19 +70,6 @@ def test_bounds_of_arrays_are_those_of_each_number(reward, penalty, bounded):
                 assert found[n] == search_rules.best_score(total, following, last, reward, rewarded)
 
 
-def test_a_bound_is_one():
-    """No continuation that only falls scores better."""
-    for penalty in PENALTIES:
-        for reward in REWARDS:
-            for total in (-7.0, -0.5, 0.0, 3.0):
-                divisors = length_divisor(penalty, np.arange(20)).tolist()
-                rewarded = search_rules.best_length(reward, 6, 15)
-                bound = search_rules.best_score(total, divisors[7], divisors[15], reward, rewarded)
-                for length in range(7, 16):
-                    for fallen in (total, total - 1.0):
-                        assert search_rules.score(fallen, divisors[length], reward, length) <= bound + 1e-12
-
-
 def test_the_score_to_beat_is_the_nth_of_the_sorted_finished_ones():
     rng = np.random.default_rng(0)
     for _ in range(300):

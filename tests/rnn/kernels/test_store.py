@@ -29,23 +29,6 @@ np.testing.assert_allclose(sums.sum(), x @ x, rtol=1e-5)
 print(hashlib.sha256(sums.tobytes()).hexdigest())
 """
 
-# A training: generated loops forward and back, gradients of weights, an optimizer's steps; then what was learnt.
-TRAINING = """
-import hashlib
-import numpy as np
-from nmt.rnn import LSTM
-rng = np.random.default_rng(0)
-layer = LSTM(5, 7, threads=2)
-layer.initialize(1)
-x = rng.standard_normal((6, 9, 5)).astype("f4")
-for n in range(5):
-    y, _, _ = layer.forward(x)
-    for name, gradient in layer.backward(y - 0.5).params.items():
-        layer.params[name][...] -= gradient.dtype.type(0.01) * gradient
-for name, param in sorted(layer.params.items()):
-    print(name, hashlib.sha256(param.tobytes()).hexdigest())
-"""
-
 
 def run(folder, code=WORK, **environment):
     """What a process prints whose store is in a folder, and what it says besides."""
@@ -85,8 +68,8 @@ def test_a_damaged_file_is_not_read_and_said_once(tmp_path, caplog):
     Store(tmp_path).write("some", RECORD)
     path = tmp_path / "some.code"
     whole = path.read_bytes()
-    flipped = [whole[:n] + bytes([whole[n] ^ 1]) + whole[n + 1 :] for n in range(len(whole))]
-    for damaged in [*flipped, *(whole[:n] for n in range(len(whole))), whole + b"\0"]:
+    flipped = [whole[:n] + bytes([whole[n] ^ 1]) + whole[n + 1 :] for n in range(0, len(whole), 5)]
+    for damaged in [*flipped, *(whole[:n] for n in range(0, len(whole), 5)), whole + b"\0"]:
         path.write_bytes(damaged)
         kept = Store(tmp_path)
         caplog.clear()
@@ -226,15 +209,6 @@ def test_later_processes_give_the_bits_of_the_first_and_add_nothing(filled):
     for seed in ("1", "2"):
         assert run(folder, PYTHONHASHSEED=seed) == (printed, "")
     assert contents(folder) == before
-
-
-def test_a_training_has_the_bits_of_the_first_process_in_later_ones(tmp_path):
-    first = run(tmp_path, TRAINING)
-    before = contents(tmp_path)
-    assert len(first[0].splitlines()) >= 3
-    assert run(tmp_path, TRAINING) == first
-    assert contents(tmp_path) == before
-    assert any(name.startswith("backward_loop") for name in before)
 
 
 def test_code_that_is_damaged_is_compiled_anew(filled, tmp_path):

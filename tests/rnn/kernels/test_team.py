@@ -1,7 +1,5 @@
 """Teams: every part once, all at once, awake or asleep, in any process and for several callers."""
 
-import os
-import signal
 import subprocess
 import sys
 import threading
@@ -11,7 +9,7 @@ import numpy as np
 import pytest
 
 from nmt.rnn import tuning
-from nmt.rnn.arrays.aligned import aligned
+from nmt.rnn.arrays.workspace import aligned
 from nmt.rnn.kernels.machine_code.jit import native_function, task
 from nmt.rnn.kernels.memory.active_rows import number_in
 from nmt.rnn.kernels.memory.arrays import array_at
@@ -19,8 +17,16 @@ from nmt.rnn.kernels.memory.table_layout import COUNTER_WORDS
 from nmt.rnn.kernels.threads import workers
 from nmt.rnn.kernels.threads.atomics import WORD, atomic_exchange, lock, make_condition, make_lock, unlock, wake
 from nmt.rnn.kernels.threads.barrier import barrier_wait
-from nmt.rnn.kernels.threads.pool import in_one_call, run_parallel, run_team, run_waiting
-from nmt.rnn.kernels.threads.team import TaskSequence, address_of, given_array, task_table
+from nmt.rnn.kernels.threads.pool import (
+    TaskSequence,
+    address_of,
+    given_array,
+    in_one_call,
+    run_parallel,
+    run_team,
+    run_waiting,
+    task_table,
+)
 from nmt.rnn.profile import recording
 from tests.waiting import until
 
@@ -100,33 +106,6 @@ def test_whoever_is_late_is_waited_for(slow):
         assert totals[8] > 0.8 * (n + 1)
 
 
-def test_callers_do_not_hold_each_other_up():
-    """Several Python threads at once that share a team, and one with a team of another size."""
-    sums = [np.zeros(parts, np.int64) for parts in (3, 3, 3, 2)]
-
-    def group(seen):
-        for _ in range(20):
-            run(relay, len(seen), 10, np.zeros(len(seen), np.int64), seen)
-
-    groups = [threading.Thread(target=group, args=(seen,)) for seen in sums]
-    for thread in groups:
-        thread.start()
-    for thread in groups:
-        thread.join()
-    assert all((seen == 20 * 10 * len(seen)).all() for seen in sums)
-
-
-def test_a_forked_child_has_a_team_of_its_own():
-    run(relay, 2, 1, np.zeros(2, np.int64), np.zeros(2, np.int64))
-    child = os.fork()
-    if not child:
-        signal.alarm(60)
-        seen = np.zeros(2, np.int64)
-        run(relay, 2, 4, np.zeros(2, np.int64), seen)
-        os._exit(0 if (seen == 8).all() else 1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-
-
 def test_a_table_holds_contiguous_arrays():
     with pytest.raises(RuntimeError, match="contiguous"):
         address_of(np.zeros((4, 4))[:, 1])
@@ -172,7 +151,7 @@ def test_a_late_wake_up_for_the_task_before_does_not_replace_the_one_for_this_ta
 def test_a_sequence_of_many_threads_gives_counters_to_a_new_table_at_the_address_of_an_old_one():
     script = """
 import numpy as np
-from nmt.rnn.kernels.threads.team import TaskSequence, address_of, task_table
+from nmt.rnn.kernels.threads.pool import TaskSequence, address_of, task_table
 from tests.rnn.kernels.test_team import relay
 seen, written = np.zeros(9, np.int64), np.zeros(9, np.int64)
 new = task_table((5,), (written, seen))

@@ -15,40 +15,6 @@ def _normal(seed, size, dtype):
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("parts", [1, 3])
-def test_adam_by_the_paper(dtype, size, parts):
-    p, m, v = _normal(1, size, dtype), np.zeros(size, dtype), np.zeros(size, dtype)
-    want_p, want_m, want_v = p.astype("f8"), 0.0, 0.0
-    for t in range(1, 4):
-        g = _normal(t + 10, size, dtype)
-        corrections = 1 - 0.9**t, 1 - 0.98**t
-        run_parallel(update.adam_step, parts, p, g, m, v, 0.01, 0.9, 0.98, 1e-8, 0.1, *corrections, 0.5)
-        scaled = g.astype("f8") * 0.5
-        want_m = 0.9 * want_m + 0.1 * scaled
-        want_v = 0.98 * want_v + 0.02 * scaled**2
-        step = want_m / corrections[0] / (np.sqrt(want_v / corrections[1]) + 1e-8)
-        want_p = want_p - 0.01 * (step + 0.1 * want_p)
-    np.testing.assert_allclose(p, want_p, rtol=RELATIVE[dtype], atol=RELATIVE[dtype])
-    np.testing.assert_allclose(m, want_m, rtol=RELATIVE[dtype], atol=RELATIVE[dtype])
-    np.testing.assert_allclose(v, want_v, rtol=RELATIVE[dtype], atol=RELATIVE[dtype])
-
-
-@pytest.mark.parametrize("dtype", ["f4", "f8"])
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("momentum", [0.0, 0.9])
-def test_gradient_descent(dtype, size, momentum):
-    p, velocity = _normal(1, size, dtype), np.zeros(size if momentum else 0, dtype)
-    want, speed = p.astype("f8"), 0.0
-    for t in range(3):
-        g = _normal(t + 10, size, dtype)
-        run_parallel(update.sgd_step, 2, p, g, velocity, 0.1, momentum, 0.01, 2.0)
-        speed = momentum * speed + g.astype("f8") * 2
-        want = want - 0.1 * (speed + 0.01 * want)
-    np.testing.assert_allclose(p, want, rtol=RELATIVE[dtype], atol=RELATIVE[dtype])
-
-
-@pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("parts", [1, 2, 5])
 def test_square_norm(dtype, parts):
     g, sums = _normal(0, 777, dtype), np.full(parts, np.nan)
@@ -117,8 +83,4 @@ def test_neighbouring_seeds_and_indices_are_independent():
         for other, second in centred.items():
             if other > seed:
                 for lag in range(4):
-                    assert abs((mask[lag:] * second[: size - lag]).mean()) < limit, (
-                        seed,
-                        other,
-                        lag,
-                    )
+                    assert abs((mask[lag:] * second[: size - lag]).mean()) < limit, (seed, other, lag)

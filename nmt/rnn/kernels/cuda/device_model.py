@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from nmt.errors import ShapeError
-from nmt.rnn.arrays.beam_rules import BeamChoice, BeamRules
-from nmt.rnn.arrays.beam_state import BeamState
+from nmt.rnn.arrays.beam_state import BeamChoice, BeamRules, BeamState
 from nmt.rnn.arrays.device_operations import OutputGradients, OutputLayer, SearchOperations
 from nmt.rnn.arrays.weights import PAIRS
 from nmt.rnn.arrays.workspace import Allocate
@@ -19,32 +18,39 @@ from nmt.rnn.kernels.cuda.machine_code.divergence import add_divergence
 from nmt.rnn.kernels.cuda.matrices import Matrices
 from nmt.rnn.kernels.cuda.rows import row_operations
 from nmt.rnn.kernels.cuda.search import beam_step as search
-from nmt.rnn.kernels.cuda.search import best, choose_tokens, ensemble
+from nmt.rnn.kernels.cuda.search import best, choose_tokens
+
+
+def _of_runtime(function: Callable[..., Any], *, threads: bool = False) -> Any:
+    """Return a method that calls a function of a runtime; with `threads`, without the last argument, the threads."""
+
+    def method(self: GPUBase, *arguments: Any) -> Any:
+        return function(self.runtime, *(arguments[:-1] if threads else arguments))
+
+    return method
 
 
 class ModelOperations(GPUBase, SearchOperations):
     """The model operations of `device_cuda.CudaDevice`. `threads` is ignored here."""
 
+    embedding_rows = _of_runtime(row_operations.embedding_rows, threads=True)
+    embedding_gradient = _of_runtime(row_operations.embedding_gradient, threads=True)
+    square_norm = _of_runtime(optimizer.square_norm, threads=True)
+    change = _of_runtime(optimizer.change, threads=True)
+    choose_tokens = _of_runtime(choose_tokens.choose_tokens)
+    average_log_probs = _of_runtime(best.average)
+    coverage_bonus = _of_runtime(best.coverage_bonus)
+    trace_back = _of_runtime(search.trace_back)
+
     @property
     def search(self) -> SearchOperations:
         return self
-
-    def embedding_rows(self, ids: Any, table: Any, out: Any, scale: float, threads: int) -> None:
-        row_operations.embedding_rows(self.runtime, ids, table, out, scale)
-
-    def embedding_gradient(self, ids: np.ndarray, d_out: Any, d_table: Any, scale: float, threads: int) -> None:
-        row_operations.embedding_gradient(self.runtime, ids, d_out, d_table, scale)
 
     def take_rows(self, array: Any, index: Any, out: Any = None, threads: int = 1) -> Any:
         if out is None:
             out = self.xp.empty((*array.shape[:-2], len(index), array.shape[-1]), array.dtype)
         row_operations.take_rows(self.runtime, array, index, out)
         return out
-
-    def spread_rows(self, given: Any, places: np.ndarray, out: Any, threads: int = 1) -> None:
-        index = np.full(len(out), -1, np.int64)
-        index[places] = np.arange(len(places))
-        row_operations.take_rows(self.runtime, given, self.index(index), out)
 
     def output_loss(
         self,
@@ -93,11 +99,6 @@ class ModelOperations(GPUBase, SearchOperations):
         output_loss.output_logits(self._matrices(layer, outputs), outputs, layer, found)
         return found
 
-    def choose_tokens(
-        self, log_probs: Any, rules: BeamRules, state: BeamState, places: int, allocate: Allocate
-    ) -> tuple[Any, Any, Any]:
-        return choose_tokens.choose_tokens(self.runtime, log_probs, rules, state, places, allocate)
-
     def beam_step(
         self,
         tokens: Any,
@@ -111,29 +112,8 @@ class ModelOperations(GPUBase, SearchOperations):
         if rules is not None:
             choose_tokens.extend_history(self.runtime, rules, state)
 
-    def average_log_probs(self, arrays: Sequence[Any], kind: Literal["log_prob", "prob"]) -> Any:
-        return ensemble.average(self.runtime, arrays, kind)
-
-    def coverage_bonus(self, coverage: Any, factor: float, out: Any) -> None:
-        ensemble.coverage_bonus(self.runtime, coverage, factor, out)
-
-    def trace_back(self, state: BeamState) -> Any:
-        return search.trace_back(self.runtime, state)
-
     def output_rows(self, vocab_size: int, itemsize: int, packed: np.dtype) -> int:
         return output_loss.chunk_rows(vocab_size, itemsize)
-
-    def square_norm(self, gradients: Sequence[Any], threads: int) -> float:
-        return optimizer.square_norm(self.runtime, gradients)
-
-    def adam_step(self, param: Any, gradient: Any, m: Any, v: Any, settings: tuple[float, ...], threads: int) -> None:
-        optimizer.adam_step(self.runtime, param, gradient, m, v, *settings)
-
-    def sgd_step(self, param: Any, gradient: Any, velocity: Any, settings: tuple[float, ...], threads: int) -> None:
-        optimizer.sgd_step(self.runtime, param, gradient, velocity, *settings)
-
-    def add_scaled(self, total: Any, other: Any, factor: float, scale: float = 1.0) -> None:
-        optimizer.add_scaled(self.runtime, total, other, factor, scale)
 
     def _matrices(self, layer: OutputLayer, like: Any) -> Matrices:
         return Matrices(self, like.dtype, layer.packed == PAIRS, layer.weights)

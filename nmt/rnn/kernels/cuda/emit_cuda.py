@@ -23,7 +23,7 @@ from nmt.rnn.compiler.program import Place, PlaceKind, Product, Program, RowWork
 from nmt.rnn.compiler.trace import trace
 from nmt.rnn.kernels.cuda import tuning
 from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel
-from nmt.rnn.kernels.cuda.machine_code.modules import load_module
+from nmt.rnn.kernels.cuda.machine_code.runtime import load_module
 from nmt.rnn.kernels.cuda.rows.row_forms import SYNC_BLOCK, CudaRows, features_are_independent
 from nmt.rnn.kernels.loops.row_writer import Names
 

@@ -1,11 +1,7 @@
-"""Elementwise updates of parameters from gradients: the norm, Adam, gradient descent, weight decay.
-
-The formulas and their order are those of `kernels.update`, where the papers are cited.
-"""
+"""The gradient's norm, and the rules by which parameters change (nmt/rnn/arrays/element_rules.py), on a GPU."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -13,7 +9,8 @@ from typing import Any
 import numpy as np
 from numba import cuda, float64, int64
 
-from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel, Runtime
+from nmt.rnn.arrays.element_rules import RULES, ElementRule
+from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel, Runtime, device_function
 from nmt.rnn.kernels.cuda.rows.blocks import THREADS, WARPS, block_sum, registers_for, row_threads
 from nmt.rnn.kernels.cuda.rows.row_operations import NUMBERS, blocks_for
 
@@ -39,50 +36,21 @@ def square_norm_kernel(dtype: np.dtype, threads: int = THREADS) -> GPUKernel:
     return GPUKernel(square_norm, (number[::1], float64[::1], int64, int64), threads, registers=registers_for(6))
 
 
-@lru_cache
-def adam_kernel(dtype: np.dtype, threads: int = THREADS) -> GPUKernel:
-    """Return a kernel for one step of Adam, as `kernels.update.adam_step`; the host prepares the factors."""
-    number = NUMBERS[dtype]
-
-    def adam_step(p, g, m, v, size, step, keep, b1, c1, b2, c2, root, tiny, scale):  # type: ignore[no-untyped-def]
-        for i in range(int64(cuda.grid(1)), size, int64(cuda.gridsize(1))):
-            gradient = g[i] * scale
-            first = b1 * m[i] + c1 * gradient
-            second = b2 * v[i] + c2 * gradient * gradient
-            m[i] = first
-            v[i] = second
-            p[i] = keep * p[i] - step * first / (math.sqrt(second) * root + tiny)
-
-    registers = registers_for(5 if dtype == np.float32 else 4)
-    return GPUKernel(adam_step, (*[number[::1]] * 4, int64, *[number] * 9), threads, registers=registers)
+_LOOP = """
+def {name}({arrays}, size, {factors}):
+    for i in range(int64(cuda.grid(1)), size, int64(cuda.gridsize(1))):
+        {element}
+"""
 
 
 @lru_cache
-def sgd_kernel(dtype: np.dtype, threads: int = THREADS) -> GPUKernel:
-    """Return a kernel for one step of gradient descent, as `kernels.update.sgd_step`."""
-    number = NUMBERS[dtype]
-
-    def sgd_step(p, g, velocity, size, has_velocity, rate, keep, inertia, scale):  # type: ignore[no-untyped-def]
-        for i in range(int64(cuda.grid(1)), size, int64(cuda.gridsize(1))):
-            speed = g[i] * scale
-            if has_velocity != 0:
-                speed += inertia * velocity[i]
-                velocity[i] = speed
-            p[i] = keep * p[i] - rate * speed
-
-    return GPUKernel(sgd_step, (*[number[::1]] * 3, int64, int64, *[number] * 4), threads, registers=registers_for(6))
-
-
-@lru_cache
-def add_scaled_kernel(dtype: np.dtype, threads: int = THREADS) -> GPUKernel:
-    """Return a kernel: x = x * scale + factor * y."""
-    number = NUMBERS[dtype]
-
-    def add_scaled(x, y, size, scale, factor):  # type: ignore[no-untyped-def]
-        for i in range(int64(cuda.grid(1)), size, int64(cuda.gridsize(1))):
-            x[i] = x[i] * scale + factor * y[i]
-
-    return GPUKernel(add_scaled, (number[::1], number[::1], int64, number, number), threads, registers=registers_for(6))
+def rule_kernel(dtype: np.dtype, rule: ElementRule, threads: int = THREADS) -> GPUKernel:
+    """Return the kernel of a rule, over flat arrays."""
+    number, many = NUMBERS[dtype], rule.arrays > 3
+    scope = {"__name__": __name__, "cuda": cuda, "int64": int64, "rule": device_function(rule.function)}
+    signature = (*[number[::1]] * rule.arrays, int64, *[number] * rule.factors)
+    blocks = (5 if dtype == np.float32 else 4) if many else 6
+    return GPUKernel(rule.loop(_LOOP, scope), signature, threads, registers=registers_for(blocks))
 
 
 def square_norm(runtime: Runtime, arrays: Sequence[Any]) -> float:
@@ -97,63 +65,15 @@ def square_norm(runtime: Runtime, arrays: Sequence[Any]) -> float:
     return float(runtime.download(parts).sum())
 
 
-def adam_step(
-    runtime: Runtime,
-    p: Any,
-    g: Any,
-    m: Any,
-    v: Any,
-    learning_rate: float,
-    beta1: float,
-    beta2: float,
-    eps: float,
-    weight_decay: float,
-    bias_correction1: float,
-    bias_correction2: float,
-    gradient_scale: float,
-) -> None:
-    """Apply one step of Adam to flat arrays, in place; see `kernels.update.adam_step`."""
-    factors = (
-        learning_rate / bias_correction1,
-        1.0 - learning_rate * weight_decay,
-        *(beta1, 1.0 - beta1, beta2, 1.0 - beta2),
-        1.0 / math.sqrt(bias_correction2),
-        eps,
-        gradient_scale,
-    )
-    if p.size:
-        _launch(runtime, adam_kernel, p, g, m, v, p.size, *factors)
-
-
-def sgd_step(
-    runtime: Runtime,
-    p: Any,
-    g: Any,
-    velocity: Any,
-    learning_rate: float,
-    momentum: float,
-    weight_decay: float,
-    gradient_scale: float,
-) -> None:
-    """Apply one step of gradient descent, in place; `velocity` may be empty where momentum is 0."""
-    factors = learning_rate, 1.0 - learning_rate * weight_decay, momentum, gradient_scale
-    if p.size:
-        there = int(velocity.size > 0)
-        _launch(runtime, sgd_kernel, p, g, velocity, p.size, there, *factors)
-
-
-def add_scaled(runtime: Runtime, x: Any, y: Any, factor: float, scale: float) -> None:
-    """Compute x = x * scale + factor * y, on flat arrays."""
-    if x.size:
-        _launch(runtime, add_scaled_kernel, x, y, x.size, scale, factor)
-
-
-def _launch(runtime: Runtime, make: Any, changed: Any, *others: Any) -> None:
-    kernel = make(changed.dtype, row_threads(changed.size))
-    runtime.launch(kernel, blocks_for(kernel, changed.size), changed, *others)
+def change(runtime: Runtime, rule: ElementRule, arrays: Sequence[Any], factors: Sequence[float]) -> None:
+    """Apply a rule to flat arrays."""
+    size = arrays[0].size
+    if size:
+        kernel = rule_kernel(arrays[0].dtype, rule, row_threads(size))
+        runtime.launch(kernel, blocks_for(kernel, size), *arrays, size, *factors)
 
 
 def example_kernels() -> dict[str, GPUKernel]:
     """Return all kernels of this module, for the tests that compile them."""
-    makers = (square_norm_kernel, adam_kernel, sgd_kernel, add_scaled_kernel)
-    return {f"{make(kind).name} {kind}": make(kind) for make in makers for kind in NUMBERS}
+    found = {f"square_norm {kind}": square_norm_kernel(kind) for kind in NUMBERS}
+    return found | {f"{rule.function.__name__} {kind}": rule_kernel(kind, rule) for rule in RULES for kind in NUMBERS}

@@ -7,19 +7,18 @@ active are launches as large as the lengths require, and the recording is for th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from nmt.rnn.arrays.array_names import ArrayKind, parse
+from nmt.rnn.arrays.array_names import Arrays
 from nmt.rnn.arrays.device_operations import Array
 from nmt.rnn.arrays.weights import PAIRS, Weights
 from nmt.rnn.arrays.workspace import Allocate
 from nmt.rnn.compiler.phases import Phase
 from nmt.rnn.compiler.plan import Pass, PlacedSink, Plan
 from nmt.rnn.compiler.program import Place, PlaceKind, Product, Program
+from nmt.rnn.device import Executable, PlanRun
 from nmt.rnn.kernels.cuda import tuning
 from nmt.rnn.kernels.cuda.blas import Matrix
 from nmt.rnn.kernels.cuda.emit_cuda import CudaModule, RowKernel, emit_cuda
@@ -27,14 +26,12 @@ from nmt.rnn.kernels.cuda.gpu_base import GPUBase
 from nmt.rnn.kernels.cuda.matrices import Matrices, taking_part
 from nmt.rnn.kernels.cuda.run_persistent import SUMS, TAPE, PersistentRun, recognise
 from nmt.rnn.kernels.loops.row_writer import weight_key
-from nmt.rnn.kernels.memory.runs import identity
+from nmt.rnn.kernels.memory.active_rows import identity
 from nmt.rnn.profile import operation
 from nmt.rnn.rows import Rows, TimeBlock, shape_of_step
 
-Arrays = dict[str, Array]
 
-
-class CudaExecutable:
+class CudaExecutable(Executable):
     """A plan compiled for one dtype; products in bfloat16 where `packed` is pairs of it (see weights.packed_dtype)."""
 
     def __init__(self, device: GPUBase, plan: Plan, dtype: np.dtype, packed: np.dtype) -> None:
@@ -52,19 +49,10 @@ class CudaExecutable:
             with operation(rows.label, ": persistent"):
                 self.persistent.forward(layer, arrays, weights, rows)
             return
-        run = _GPURun(self, self.plan.forward, self.forward_module, arrays, weights, rows, allocate)
-        with run.block_memory():
-            for block in rows.blocks(backward=False):
-                run.block(block)
-
-    def prepare(self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate) -> list[Any]:
-        """Raise RuntimeError; see `device.Executable`."""
-        raise RuntimeError(f"runs are prepared for the processor only, got {self.device.name}")
+        super().forward(arrays, weights, rows, allocate)
 
     def backward(self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate, gradients: Arrays) -> None:
         """Fill the backward arrays and add to the parameters' `gradients`."""
-        if self.plan.backward is None or self.backward_module is None:
-            raise RuntimeError("a plan for inference has no backward pass")
         if self.persistent and TAPE in arrays:
             with operation(rows.label, " gradients: persistent"):
                 self.persistent.backward(arrays, weights, rows)
@@ -72,24 +60,25 @@ class CudaExecutable:
                     self.persistent.add_gradients(arrays, gradients)
                     del arrays[SUMS]
             return
-        run = _GPURun(self, self.plan.backward, self.backward_module, arrays, weights, rows, allocate, backward=True)
-        with run.block_memory():
-            for block in rows.blocks(backward=True):
-                run.block(block)
-                run.add_gradients(self.plan, gradients, block)
+        super().backward(arrays, weights, rows, allocate, gradients)
 
     def weight_gradients(
         self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate, gradients: Arrays
     ) -> None:
-        """Add to the parameters' `gradients` after a `backward`; the plan is one `with_operands`."""
-        if self.plan.backward is None or self.backward_module is None:
-            raise RuntimeError("a plan for inference has no backward pass")
+        """Add to the parameters' `gradients` after a `backward`; see `Executable.weight_gradients`."""
         if self.persistent and SUMS in arrays:
             self.persistent.add_gradients(arrays, gradients)
             return
-        run = _GPURun(self, self.plan.backward, self.backward_module, arrays, weights, rows, allocate, backward=True)
-        for block in rows.blocks(backward=True):
-            run.add_gradients(self.plan, gradients, block)
+        super().weight_gradients(arrays, weights, rows, allocate, gradients)
+
+    def run(self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate, *, backward: bool) -> _GPURun:
+        """Return a pass over a batch; see `Executable.run`."""
+        one, module = (
+            (self.plan.backward, self.backward_module) if backward else (self.plan.forward, self.forward_module)
+        )
+        if one is None or module is None:
+            raise RuntimeError("a plan for inference has no backward pass")
+        return _GPURun(self, one, module, arrays, weights, rows, allocate, backward)
 
     def scratch(self, rows: Rows, *, backward: bool) -> list[tuple[int, ...]]:
         """Return the shapes of the memory for one step, or for a block of threads, that a pass takes besides its
@@ -99,7 +88,7 @@ class CudaExecutable:
         return [_scratch_shape(place, rows, self.device.runtime.multiprocessors) for place in places.values()]
 
 
-class _GPURun:
+class _GPURun(PlanRun):
     """One pass over one batch."""
 
     def __init__(
@@ -151,20 +140,6 @@ class _GPURun:
 
     def _cleared(self, place: Place) -> bool:
         return self.backward and not place.source_axis
-
-    @contextmanager
-    def block_memory(self) -> Iterator[None]:
-        """Allocate memory for the arrays of a block of time, for the duration of the pass.
-
-        The next pass, later in the same stream, reuses it.
-        """
-        steps = self.rows.block_steps
-        with self.allocate.temporary():
-            for name, place in self.local.items():
-                self.arrays[name] = self.allocate((steps, *shape_of_step(place, self.rows)), self.dtype)
-            yield
-        for name in self.local:
-            del self.arrays[name]
 
     # ------------------------------------------------------------ a block of time
 
@@ -248,20 +223,10 @@ class _GPURun:
         if step.name not in self.tails:
             rows = self.rows
             sizes = rows.B, 1 if rows.ragged else len(rows.source_lengths), rows.S, int(rows.reverse)
-            arrays = [self._argument(name) for name in step.arrays]
+            arrays = [self.argument(name, self.row_numbers[2]) for name in step.arrays]
             scratch = [self._scratch(place) for place in step.scratch.values()]
             self.tails[step.name] = (*sizes, *self.row_numbers, *step.dims, *arrays, *scratch)
         return self.tails[step.name]
-
-    def _argument(self, name: str) -> Array:
-        if name in self.arrays:
-            return self.arrays[name]
-        kind, base = parse(name)
-        if kind is ArrayKind.INDEX:
-            return self.row_numbers[2]
-        if kind is ArrayKind.PARAMETER:
-            return self.weights[base]
-        raise RuntimeError(f"no memory for {name}")
 
     def _scratch(self, place: Place) -> Array:
         """Return stale memory: active rows write before they read, and the contents of other rows are not used."""
@@ -329,15 +294,10 @@ class _GPURun:
     def add_gradients(self, plan: Plan, gradients: Arrays, block: TimeBlock) -> None:
         """Add to all gradients that are present, for one block of time."""
         with self.matrices.keeping_factors():
-            for placed in plan.sinks:
-                if placed.sink.name in gradients:
-                    self._add_gradient(placed, gradients[placed.sink.name], block)
+            super().add_gradients(plan, gradients, block)
 
-    def _add_gradient(self, placed: PlacedSink, target: Array, block: TimeBlock) -> None:
-        """Add one sink's contribution to a parameter's gradient for one block of time.
-
-        Only active rows are summed: padding may contain NaN.
-        """
+    def add_gradient(self, placed: PlacedSink, target: Array, block: TimeBlock) -> None:
+        """Add one sink's share; see `PlanRun.add_gradient`."""
         sink = placed.sink
         index = self._taking_part(placed.right.source_axis, block)
         right = self._rows_of(placed.right, block).columns(placed.right_offset, sink.right.width or 0)

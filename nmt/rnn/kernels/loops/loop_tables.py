@@ -14,7 +14,7 @@ from nmt.rnn.kernels.machine_code.jit import inner_kernel
 from nmt.rnn.kernels.memory.arrays import array_at
 from nmt.rnn.kernels.memory.table_layout import COUNTER_WORDS
 from nmt.rnn.kernels.threads.atomics import WORD
-from nmt.rnn.kernels.threads.team import address_of, start_of, task_table
+from nmt.rnn.kernels.threads.pool import address_of, start_of, task_table
 from nmt.rnn.rows import TimeBlock
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from nmt.rnn.compiler.program import Nest, Place, PlaceKind
 from nmt.rnn.graph import Value
-from nmt.rnn.kernels.loops.axis_groups import groups_of
-from nmt.rnn.kernels.loops.axis_loops import AxisLoops
+from nmt.rnn.kernels.loops.axis_loops import AxisLoops, groups_of
 from nmt.rnn.kernels.loops.row_writer import Lines, Variable
 
 

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from nmt.rnn import tuning
-from nmt.rnn.arrays.array_names import ArrayKind, Arrays, parse
+from nmt.rnn.arrays.array_names import Arrays
 from nmt.rnn.arrays.weights import PAIRS, Weights
 from nmt.rnn.arrays.workspace import Allocate
 from nmt.rnn.compiler.phases import Phase
 from nmt.rnn.compiler.plan import Pass, PlacedSink, Plan
 from nmt.rnn.compiler.program import Place, PlaceKind, Product, Program
+from nmt.rnn.device import Executable, PlanRun
 from nmt.rnn.division import Sharing
 from nmt.rnn.kernels.loops.emit_cpu import INTEGERS, Module, emit
 from nmt.rnn.kernels.loops.loop_tables import Table
-from nmt.rnn.kernels.loops.row_segments import row_segments
+from nmt.rnn.kernels.loops.row_schedule import row_segments
 from nmt.rnn.kernels.loops.row_writer import Function, weight_key
-from nmt.rnn.kernels.machine_code.generated import generated_loop
 from nmt.rnn.kernels.machine_code.native import Native
+from nmt.rnn.kernels.machine_code.recipes import generated_loop
 from nmt.rnn.kernels.memory.active_rows import zero_inactive
 from nmt.rnn.kernels.memory.copies import clear_all
 from nmt.rnn.kernels.products.gradients import weight_gradient, weight_gradient_bf16
@@ -65,9 +65,9 @@ class _CompiledPass:
         self._addresses: dict[str, int] | None = None
         self.module = emit(one, dtype, name, packed)
         self.dims = np.array(self.module.dims, np.int64)
-        self.local = {name for name, place in one.arrays.items() if place.kind is PlaceKind.BLOCK}
+        self.local = {name: place for name, place in one.arrays.items() if place.kind is PlaceKind.BLOCK}
         cleared = {name for name, place in one.arrays.items() if backward and not place.source_axis}
-        self.cleared, self.cleared_once = cleared & self.local, cleared - self.local
+        self.cleared, self.cleared_once = cleared & self.local.keys(), cleared - self.local.keys()
         self.programs = one.programs
         self.block_multiple = tuning.CHECKPOINT_STEPS if one.again else 1
 
@@ -83,7 +83,7 @@ class _CompiledPass:
         return {one.name: generated_loop(one.source, one.name) for one in self.module.functions}
 
 
-class CPUExecutable:
+class CPUExecutable(Executable):
     """A plan compiled for one dtype, and for one dtype of packed weights (see weights.packed_dtype)."""
 
     def __init__(self, plan: Plan, dtype: np.dtype, packed: np.dtype | None = None) -> None:
@@ -103,14 +103,12 @@ class CPUExecutable:
         """Return the generated code of the backward pass; None in a plan for inference."""
         return None if self._backward is None else self._backward.module
 
-    def forward(self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate) -> None:
-        """Fill the forward arrays. `arrays` must contain inputs, state stacks, captured arrays, masks and parameter
-        vectors."""
-        run = _PassRun(self._forward, arrays, weights, rows, allocate)
-        with run.block_memory():
-            for block in run.rows.blocks(backward=False):
-                for launch in run.launches(block):
-                    launch()
+    def run(self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate, *, backward: bool) -> _PassRun:
+        """Return a pass over a batch; see `Executable.run`."""
+        side = self._backward if backward else self._forward
+        if side is None:
+            raise RuntimeError("a plan for inference has no backward pass")
+        return _PassRun(side, arrays, weights, rows, allocate)
 
     def prepare(self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate) -> list[Launch]:
         """Return launches that repeat `forward` on these arrays after their contents have changed.
@@ -119,30 +117,9 @@ class CPUExecutable:
         """
         if not rows.whole:
             raise RuntimeError("a run is prepared for whole rows only")
-        run = _PassRun(self._forward, arrays, weights, rows, allocate)
+        run = self.run(arrays, weights, rows, allocate, backward=False)
         run.take_block_memory()  # never freed, as the launches come later
         return [launch for block in run.rows.blocks(backward=False) for launch in run.launches(block)]
-
-    def backward(self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate, gradients: Arrays) -> None:
-        """Fill the backward arrays and add to the parameters' `gradients`."""
-        if self._backward is None:
-            raise RuntimeError("a plan for inference has no backward pass")
-        run = _PassRun(self._backward, arrays, weights, rows, allocate)
-        with run.block_memory():
-            for block in run.rows.blocks(backward=True):
-                for launch in run.launches(block):
-                    launch()
-                run.add_gradients(self.plan, gradients, block)
-
-    def weight_gradients(
-        self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate, gradients: Arrays
-    ) -> None:
-        """Add to the parameters' `gradients` after a `backward`; the plan is one `with_operands`."""
-        if self._backward is None:
-            raise RuntimeError("a plan for inference has no backward pass")
-        run = _PassRun(self._backward, arrays, weights, rows, allocate)
-        for block in run.rows.blocks(backward=True):
-            run.add_gradients(self.plan, gradients, block)
 
     def scratch(self, rows: Rows, *, backward: bool) -> list[tuple[int, ...]]:
         """Return the shapes of the memory for one step that a pass allocates in addition to its arrays."""
@@ -151,11 +128,12 @@ class CPUExecutable:
         return [shape_of_step(place, rows) for one in functions for place in one.scratch.values()]
 
 
-class _PassRun:
+class _PassRun(PlanRun):
     """One pass over one batch: the memory it fills, and its launches for each block of time."""
 
     def __init__(self, side: _CompiledPass, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate) -> None:
         self.side, self.arrays, self.weights, self.allocate = side, arrays, weights, allocate
+        self.dtype, self.local = side.dtype, side.local
         self.rows = rows = replace(rows, block_multiple=side.block_multiple) if side.block_multiple > 1 else rows
         self.label = f"{rows.label} gradients" if side.backward else rows.label
         for name, place in side.arrays.items():
@@ -166,21 +144,10 @@ class _PassRun:
         self.scratch: Arrays = {}
         self.tables: dict[str, Table] = {}
 
-    @contextmanager
-    def block_memory(self) -> Iterator[None]:
-        """Allocate the arrays that last for a block of time, and free them at the end of the pass; the next pass reuses
-        the memory."""
-        with self.allocate.temporary():
-            self.take_block_memory()
-            yield
-        for name in self.side.local:
-            del self.arrays[name]
-
-    def take_block_memory(self) -> None:
-        """Allocate the arrays that last for a block of time."""
-        for name in self.side.local:
-            shape = self.rows.block_steps, *shape_of_step(self.side.arrays[name], self.rows)
-            self.arrays[name] = self.allocate(shape, self.side.dtype)
+    def block(self, block: TimeBlock) -> None:
+        """Run the programs for one block of time."""
+        for launch in self.launches(block):
+            launch()
 
     def launches(self, block: TimeBlock) -> Iterator[Launch]:
         """Yield the launches for one block of time, in order. Each must run before the next is taken from the iterator,
@@ -195,14 +162,8 @@ class _PassRun:
             else:
                 yield self._function(step, program, block, phase)
 
-    def add_gradients(self, plan: Plan, gradients: Arrays, block: TimeBlock) -> None:
-        """Add one block of time to all gradients that `gradients` contains."""
-        for placed in plan.sinks:
-            if placed.sink.name in gradients:
-                self._add_gradient(placed, gradients[placed.sink.name], block)
-
-    def _add_gradient(self, placed: PlacedSink, target: np.ndarray, block: TimeBlock) -> None:
-        """Add one sink's share of a parameter's gradient for one block of time."""
+    def add_gradient(self, placed: PlacedSink, target: np.ndarray, block: TimeBlock) -> None:
+        """Add one sink's share; see `PlanRun.add_gradient`."""
         sink, threads = placed.sink, self.rows.threads
         G = self._rows_of(placed.right, block)
         segments = row_segments(self.rows, placed.right.source_axis, block, exact=True)
@@ -259,7 +220,7 @@ class _PassRun:
         if not rows.ordered:
             self._clear_scratch(step)
         integers = [bounds, side.dims, rows.lengths, rows.source_lengths, rows.owner]
-        operands = [_argument(self.arrays, self.weights, rows, a) for a in step.arrays]
+        operands = [self.argument(name, rows.owner) for name in step.arrays]
         operands += [self.scratch[name] for name in step.scratch]
         sizes = (rows.T, rows.B, 1 if rows.ragged else len(rows.source_lengths), rows.S)
         directions = int(rows.reverse != side.backward), int(rows.reverse)
@@ -297,15 +258,3 @@ def _loop_size(program: Program, rows: Rows, block: TimeBlock) -> int:
     """Return the multiply-adds of a time loop's products in a block of time."""
     steps = np.clip(rows.lengths - block.low, 0, block.high - block.low).sum()
     return int(steps) * program.row_size
-
-
-def _argument(arrays: Arrays, weights: Weights, rows: Rows, name: str) -> np.ndarray:
-    """Return the array that has this name in a generated function."""
-    if name in arrays:
-        return arrays[name]
-    kind, base = parse(name)
-    if kind is ArrayKind.INDEX:
-        return rows.owner
-    if kind is ArrayKind.PARAMETER:
-        return weights[base]
-    raise RuntimeError(f"no memory for {name}")

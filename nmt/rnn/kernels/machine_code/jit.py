@@ -13,8 +13,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from nmt.rnn.kernels.machine_code.kernel import Kernel
-from nmt.rnn.kernels.machine_code.native import Compilable, Jitted
+from nmt.rnn.kernels.machine_code.native import Compilable, Jitted, Kernel
 
 # Allow reassociation and fused multiply-add, but keep the meaning of infinities and NaN: a broken gradient must stay
 # visible.
@@ -39,7 +38,7 @@ cgutils: Any = _LazyModule("numba.core.cgutils")
 
 def kernel(function: Callable[..., Any]) -> Kernel:
     """Make a kernel: Python calls it with NumPy arrays and numbers, and compiled code calls it like an `inner_kernel`.
-    It returns nothing (see kernel.py)."""
+    It returns nothing (see native.py)."""
     return Kernel(function, FAST)
 
 

@@ -1,11 +1,89 @@
-"""Read numbers and addresses from tables, and find the rows that are active at a step."""
+"""Read numbers and addresses from tables, and find the rows that are active at a step, in runs and segments."""
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from llvmlite import ir
 
 from nmt.rnn.kernels.machine_code.jit import inner_kernel, instruction, kernel
+from nmt.rnn.kernels.memory.arrays import scratch
+
+FEW = 6
+"""The number of rows that take a product as long as a single one, because loading the weights dominates. So few rows
+gain nothing from sharing equal inputs."""
+
+
+@kernel
+def _run_bounds(numbers, bounds, found):  # type: ignore[no-untyped-def]
+    count = 0
+    for r in range(len(numbers)):
+        if r == 0 or numbers[r] != numbers[r - 1]:
+            bounds[count] = r
+            count += 1
+    bounds[count] = len(numbers)
+    found[0] = count + 1
+
+
+def run_bounds(numbers: np.ndarray) -> np.ndarray:
+    """Return the positions at which runs of equal numbers [R] start, followed by R: int64 [runs + 1]."""
+    bounds, found = np.empty(len(numbers) + 1, np.int64), np.zeros(1, np.int64)
+    _run_bounds(numbers, bounds, found)
+    return bounds[: found[0]]
+
+
+@lru_cache(maxsize=64)
+def identity(size: int) -> np.ndarray:
+    """Return 0, 1, ... size - 1 as int64, where every row has its own captured row. The array is cached and must not be
+    modified."""
+    return np.arange(size, dtype=np.int64)
+
+
+def distinct(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the distinct numbers among these [R], and the index of each among them, int64 [R]. If there are at most
+    FEW numbers, they are returned unchanged, as nothing would be gained."""
+    if len(numbers) <= FEW:
+        return numbers, identity(len(numbers))
+    different, place = np.unique(numbers, return_inverse=True)
+    return different, place
+
+
+@inner_kernel
+def share(segments, low, high, size):  # type: ignore[no-untyped-def]
+    """Return rows number low to high - 1 of those in `segments`, with adjacent rows joined, in pieces of at most `size`
+    rows: an array [pieces, 2] from `scratch`, and the number of its rows in use."""
+    pieces = scratch((segments.shape[0] + (high - low) // size + 1, 2), np.int64)
+    n, seen = 0, 0
+    for s in range(segments.shape[0]):
+        first, last = max(low - seen, 0), min(high - seen, segments[s, 1])
+        seen += segments[s, 1]
+        start = segments[s, 0] + first
+        while first < last:
+            if n > 0 and pieces[n - 1, 1] < size and pieces[n - 1, 0] + pieces[n - 1, 1] == start:
+                count = min(last - first, size - pieces[n - 1, 1])
+                pieces[n - 1, 1] += count
+            else:
+                count = min(last - first, size)
+                pieces[n, 0], pieces[n, 1] = start, count
+                n += 1
+            first += count
+            start += count
+    return pieces, n
+
+
+@inner_kernel
+def rows_in(segments):  # type: ignore[no-untyped-def]
+    """Return the number of rows in the segments."""
+    total = 0
+    for s in range(segments.shape[0]):
+        total += segments[s, 1]
+    return total
+
+
+@inner_kernel
+def by_panels(panels, parts):  # type: ignore[no-untyped-def]
+    """Return whether dividing the panels gives every part about the same amount of work."""
+    return parts == 1 or panels % parts == 0 or panels >= 12 * parts
 
 
 @instruction("voidptr", "int64", result="int64")

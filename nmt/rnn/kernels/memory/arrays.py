@@ -10,7 +10,7 @@ from typing import Any
 from llvmlite import ir
 
 from nmt.rnn.kernels.machine_code.jit import inner_kernel, intrinsic, numba_types
-from nmt.rnn.kernels.machine_code.kernel import LINE_BYTES
+from nmt.rnn.kernels.machine_code.native import LINE_BYTES
 from nmt.rnn.kernels.machine_code.operating_system import ON_WINDOWS, call_system
 
 _INT64, _BYTES = ir.IntType(64), ir.IntType(8).as_pointer()

@@ -28,8 +28,7 @@ with uninterrupted():  # an interrupted import of compiled modules cannot be rep
     from numba.extending import typeof_impl
 
 from nmt.rnn.kernels.machine_code.features import TARGET
-from nmt.rnn.kernels.machine_code.kernel import LINE_BYTES
-from nmt.rnn.kernels.machine_code.native import Compilable, Jitted
+from nmt.rnn.kernels.machine_code.native import LINE_BYTES, Compilable, Jitted
 from nmt.rnn.kernels.machine_code.objects import object_of
 from nmt.rnn.kernels.machine_code.store import Record
 from nmt.rnn.kernels.memory import table_types as table_types  # registers the types of tables with Numba

@@ -20,7 +20,7 @@ from llvmlite import ir
 from numpy.typing import DTypeLike
 
 from nmt.rnn.kernels.machine_code.jit import intrinsic
-from nmt.rnn.kernels.machine_code.kernel import LINE_BYTES, address_of
+from nmt.rnn.kernels.machine_code.native import LINE_BYTES, address_of
 
 COUNTER_WORDS = LINE_BYTES // 8
 """Words of the cache line with a task's barrier counters, with which a table starts."""

@@ -1,6 +1,8 @@
 """The output layer and its cross entropy as one operation, which stores the logits of only one chunk of rows at a
 time."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -9,13 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt.errors import ShapeError
-from nmt.rnn.arrays.aligned import aligned
+from nmt.rnn.arrays.device_operations import OutputGradients, OutputLayer
 from nmt.rnn.arrays.weights import PAIRS
+from nmt.rnn.arrays.workspace import aligned
 from nmt.rnn.kernels.loops.activation_code import exp
 from nmt.rnn.kernels.machine_code.jit import kernel
 from nmt.rnn.kernels.memory.arrays import release, scratch
 from nmt.rnn.kernels.model.softmax import row_loss
 from nmt.rnn.kernels.products.gradients import weight_gradient, weight_gradient_bf16
+from nmt.rnn.kernels.products.packed_weights import packed_output
 from nmt.rnn.kernels.products.product import product, sum_rows
 from nmt.rnn.kernels.threads.pool import host, run_parallel
 from nmt.rnn.profile import operation
@@ -127,43 +131,40 @@ def _weigh_rows(part, parts, logits, bias, targets, weights):  # type: ignore[no
         row[targets[r]] += weights[2, r]
 
 
-def _check(h: Array, b: Array, targets: Array) -> None:
-    """Raise ShapeError for arrays with which compiled code would read out of bounds."""
-    if h.ndim != 2 or not h.flags.c_contiguous:
-        raise ShapeError(f"output_loss: h must be C-contiguous [R, H], got shape {h.shape}; copy it first")
-    if b.dtype != h.dtype or b.ndim != 1:
-        raise ShapeError(f"output_loss: b must be {h.dtype} [V], got {b.dtype} {b.shape}; convert it")
-    if targets.dtype != np.int32 or targets.shape != h.shape[:1]:
-        raise ShapeError(
-            f"output_loss: targets must be int32 [{h.shape[0]}], one for each row of h, "
-            f"got {targets.dtype} {targets.shape}; convert them"
-        )
-    if targets.size and not 0 <= targets.min() <= targets.max() < b.size:
-        raise ShapeError(
-            f"output_loss: targets must be classes from 0 and below {b.size}, "
-            f"got {targets.min()} to {targets.max()}; check the vocabulary"
-        )
-
-
 @dataclass(frozen=True)
 class _Output:
-    """An output layer, the rows it reads, and the arrays for its gradients, None for those that are not wanted; all as
-    in `output_loss`."""
+    """An output layer, the rows h [R, H] that it reads, their targets, and the arrays for gradients, None for none."""
 
     h: Array
-    W_packed: Array
-    Wt_packed: Array | None
-    b: Array
-    d_h: Array | None
-    d_weights: Array | None
-    d_bias: Array | None
+    layer: OutputLayer
+    targets: Array
+    gradients: OutputGradients | None
     threads: int
-    transposed: bool
 
     @property
-    def has_gradients(self) -> bool:
-        """Return whether any gradients are wanted."""
-        return self.d_h is not None or self.d_weights is not None or self.d_bias is not None
+    def bias(self) -> Array:
+        """Return the bias [V]."""
+        bias: Array = self.layer.weights[self.layer.bias]
+        return bias
+
+    def check(self) -> _Output:
+        """Raise ShapeError for arrays with which compiled code would read out of bounds."""
+        h, b, targets = self.h, self.bias, self.targets
+        if h.ndim != 2 or not h.flags.c_contiguous:
+            raise ShapeError(f"output_loss: h must be C-contiguous [R, H], got shape {h.shape}; copy it first")
+        if b.dtype != h.dtype or b.ndim != 1:
+            raise ShapeError(f"output_loss: b must be {h.dtype} [V], got {b.dtype} {b.shape}; convert it")
+        if targets.dtype != np.int32 or targets.shape != h.shape[:1]:
+            raise ShapeError(
+                f"output_loss: targets must be int32 [{h.shape[0]}], one for each row of h, "
+                f"got {targets.dtype} {targets.shape}; convert them"
+            )
+        if targets.size and not 0 <= targets.min() <= targets.max() < b.size:
+            raise ShapeError(
+                f"output_loss: targets must be classes from 0 and below {b.size}, "
+                f"got {targets.min()} to {targets.max()}; check the vocabulary"
+            )
+        return self
 
     def each_chunk(self, fill: Callable[[Array, slice], None], chunk: int | None = None) -> None:
         """Compute the logits chunk by chunk, call `fill` on them, and add to the gradients.
@@ -174,9 +175,11 @@ class _Output:
                 them.
             chunk: Rows at a time; None for `chunk_rows`.
         """
-        (rows, hidden), vocab, threads = self.h.shape, self.b.shape[0], self.threads
-        sum_products = weight_gradient_bf16 if self.W_packed.dtype == PAIRS else weight_gradient
-        chunk = chunk_rows(self.W_packed.dtype) if chunk is None else chunk
+        layer, into, threads = self.layer, self.gradients, self.threads
+        (rows, hidden), vocab, packed = self.h.shape, self.bias.shape[0], packed_output(layer, threads)
+        back = packed_output(layer, threads, transposed=True) if into else None
+        sum_products = weight_gradient_bf16 if layer.packed == PAIRS else weight_gradient
+        chunk = chunk_rows(layer.packed) if chunk is None else chunk
         logits = aligned((min(chunk, rows), vocab), self.h.dtype)
         for r0 in range(0, rows, chunk):
             part = slice(r0, min(rows, r0 + chunk))
@@ -184,80 +187,52 @@ class _Output:
             h, block, segments = self.h[part], logits[:count], np.array([[0, count]], np.int64)
             size = count * hidden * vocab
             with operation("output layer: logits", multiply_adds=size):
-                run_parallel(product, threads, h, 0, self.W_packed, block, 0, hidden, vocab, segments, 0)
+                run_parallel(product, threads, h, 0, packed, block, 0, hidden, vocab, segments, 0)
             fill(block, part)
-            if self.d_h is not None:
-                d_h = self.d_h[part]
-                with operation("output layer gradients: h", multiply_adds=size):
-                    run_parallel(product, threads, block, 0, self.Wt_packed, d_h, 0, vocab, hidden, segments, 0)
-            if self.d_weights is not None:
-                sides = (block, 0, vocab, h, 0, hidden) if self.transposed else (h, 0, hidden, block, 0, vocab)
-                with operation("output layer gradients: weights", multiply_adds=size):
-                    run_parallel(sum_products, threads, *sides, segments, self.d_weights, 1)
-            if self.d_bias is not None:
-                with operation("output layer gradients: sums for b"):
-                    run_parallel(sum_rows, threads, block, 0, vocab, segments, self.d_bias, 1)
+            if into is None:
+                continue
+            with operation("output layer gradients: h", multiply_adds=size):
+                run_parallel(product, threads, block, 0, back, into.h[part], 0, vocab, hidden, segments, 0)
+            sides = (block, 0, vocab, h, 0, hidden) if layer.tied else (h, 0, hidden, block, 0, vocab)
+            with operation("output layer gradients: weights", multiply_adds=size):
+                run_parallel(sum_products, threads, *sides, segments, into.matrix, 1)
+            with operation("output layer gradients: sums for b"):
+                run_parallel(sum_rows, threads, block, 0, vocab, segments, into.bias, 1)
 
 
 def output_loss(
     h: Array,
-    W_packed: Array,
-    Wt_packed: Array | None,
-    b: Array,
+    layer: OutputLayer,
     targets: Array,
     label_smoothing: float,
-    d_h: Array | None,
-    dW: Array | None,
-    db: Array | None,
+    gradients: OutputGradients | None,
     scale: float,
-    num_threads: int,
-    chunk: int | None = None,
-    *,
-    transposed: bool = False,
+    threads: int,
     divergence: float = 0.0,
+    chunk: int | None = None,
 ) -> Array:
-    """Return the cross entropy of `softmax(h @ W + b)` against `targets`, and its gradients.
+    """Return the cross entropy of `softmax(h @ W + b)` against `targets`, and its gradients; see `Device.output_loss`.
 
-    Args:
-        h: [R, H], C-contiguous, float32 or float64; all arrays but targets are of this dtype.
-        W_packed: W [H, V] packed (for a tied embedding [V, H]: pack_transposed of it). If it is packed in
-            bfloat16, all three products are computed in bfloat16, from float32 and to float32.
-        Wt_packed: its transpose [V, H] packed (for a tied embedding: pack of it); needed for d_h.
-        b: [V].
-        targets: int32 [R], each below V.
-        label_smoothing: the share of the probability that is spread evenly over all V classes.
-        d_h: [R, H], overwritten, or None.
-        dW: [H, V], or [V, H] if `transposed`; added to, or None.
-        db: [V]; added to, or None.
-        scale: factor of the gradients, not of the losses.
-        chunk: rows whose logits are stored at a time; None for `chunk_rows`.
-        divergence: how much of the divergence between rows 2 i and 2 i + 1 is added to the smoothed loss, and to the
-            gradients; 0 for none. If it is not 0, gradients are required, and R and chunk must be even.
-
-    Returns:
-        Sums over the rows, float64 [3], in nats: negative log likelihood, smoothed loss (see softmax.row_loss),
-        number of rows whose target is the first largest logit. They have the same bits for any number of
-        threads. Where calls wait (`pool.in_one_call`), `host` waits for them.
-
-    Raises:
-        ShapeError: an array has another shape, dtype or layout, a target is no class, or the rows are not pairs.
+    Where the layer's products are in bfloat16, all three are, from float32 and to float32. chunk: rows whose logits are
+    stored at a time, None for `chunk_rows`; even with a divergence. The sums have the same bits for any number of
+    threads. Where calls wait (`pool.in_one_call`), `host` waits for them. Raises ShapeError: an array has another
+    shape, dtype or layout, a target is no class, or the rows are not pairs.
     """
-    _check(h, b, targets)
+    output = _Output(h, layer, targets, gradients, threads).check()
     if divergence and (len(h) % 2 or (chunk or 0) % 2):
         raise ShapeError(f"output_loss: with a divergence of pairs rows must be even, got {len(h)}, chunk {chunk}")
-    rows, smoothing, factor = len(h), float(label_smoothing), float(scale)
-    output = _Output(h, W_packed, Wt_packed, b, d_h, dW, db, num_threads, transposed)
+    rows, smoothing, factor, bias = len(h), float(label_smoothing), float(scale), output.bias
     nll, smoothed, correct = np.empty(rows), np.empty(rows), np.empty(rows, np.int64)
     divergences = np.zeros(rows // 2)
 
     def fill(logits: Array, part: slice) -> None:
-        given, sums = (logits, b, targets[part], smoothing, factor), (nll[part], smoothed[part], correct[part])
+        given, sums = (logits, bias, targets[part], smoothing, factor), (nll[part], smoothed[part], correct[part])
         with operation("output layer: loss"):
-            if divergence and output.has_gradients:
+            if divergence and gradients:
                 extra = divergences[part.start // 2 : part.stop // 2]
-                run_parallel(_loss_pairs, num_threads, *given, float(divergence), *sums, extra)
+                run_parallel(_loss_pairs, threads, *given, float(divergence), *sums, extra)
             else:
-                run_parallel(_loss_rows, num_threads, *given, output.has_gradients, *sums)
+                run_parallel(_loss_rows, threads, *given, gradients is not None, *sums)
 
     output.each_chunk(fill, chunk)
     found = np.empty(3)
@@ -267,67 +242,42 @@ def output_loss(
 
 def each_logits(
     h: Array,
-    W_packed: Array,
-    Wt_packed: Array | None,
-    b: Array,
+    layer: OutputLayer,
     fill: Callable[[Array, slice], None],
-    d_h: Array | None,
-    dW: Array | None,
-    db: Array | None,
-    num_threads: int,
-    *,
-    transposed: bool = False,
+    gradients: OutputGradients | None,
+    threads: int,
 ) -> None:
-    """Call `fill` with the logits of a chunk of rows at a time, [n, V] with the bias, and the slice of these rows. If
-    there are gradients, `fill` replaces the logits by the derivative of a loss with respect to them. All other
-    arguments are as in `output_loss`. Raises ShapeError."""
-    _check(h, b, np.zeros(len(h), np.int32))
+    """See `ProcessorOperations.each_logits`. Raises ShapeError."""
+    output = _Output(h, layer, np.zeros(len(h), np.int32), gradients, threads).check()
 
     def with_bias(logits: Array, part: slice) -> None:
         logits = host(logits)
-        logits += b
+        logits += output.bias
         fill(logits, part)
 
-    chunk = min(chunk_rows(W_packed.dtype), max(_LEAST_ROWS, _MOST_LOGITS // max(1, len(b))))
-    _Output(h, W_packed, Wt_packed, b, d_h, dW, db, num_threads, transposed).each_chunk(with_bias, chunk)
+    few = max(_LEAST_ROWS, _MOST_LOGITS // max(1, len(output.bias)))
+    output.each_chunk(with_bias, min(chunk_rows(layer.packed), few))
 
 
-def row_losses(h: Array, W_packed: Array, b: Array, targets: Array, num_threads: int) -> tuple[Array, Array, Array]:
-    """Return for each row: the negative log-probability of the target, the mean negative log-probability of all classes
-    (both float64 [R]), and whether the target is the first largest logit (int64 [R]). The arguments are those of
-    `output_loss`. Raises ShapeError."""
-    _check(h, b, targets)
+def row_losses(h: Array, layer: OutputLayer, targets: Array, threads: int) -> tuple[Array, Array, Array]:
+    """See `ProcessorOperations.row_losses`. Raises ShapeError."""
+    output = _Output(h, layer, targets, None, threads).check()
     nll, mean, correct = np.empty(len(h)), np.empty(len(h)), np.empty(len(h), np.int64)
 
     def fill(logits: Array, part: slice) -> None:
         with operation("output layer: loss"):
             sums = nll[part], mean[part], correct[part]
-            run_parallel(_loss_rows, num_threads, logits, b, targets[part], 1.0, 1.0, False, *sums)
+            run_parallel(_loss_rows, threads, logits, output.bias, targets[part], 1.0, 1.0, False, *sums)
 
-    _Output(h, W_packed, None, b, None, None, None, num_threads, False).each_chunk(fill)
+    output.each_chunk(fill)
     return host((nll, mean, correct))
 
 
 def weighted_gradients(
-    h: Array,
-    W_packed: Array,
-    Wt_packed: Array,
-    b: Array,
-    targets: Array,
-    weights: Array,
-    d_h: Array,
-    dW: Array,
-    db: Array,
-    num_threads: int,
-    *,
-    transposed: bool = False,
+    h: Array, layer: OutputLayer, targets: Array, weights: Array, gradients: OutputGradients, threads: int
 ) -> None:
-    """Compute the gradients of a loss whose derivative with respect to the logits of row r is weights[0, r] * p -
-    weights[1, r], plus weights[2, r] at the target; p is the distribution of the row.
-
-    weights: [3, R], of h's dtype. All other arguments are as in `output_loss`. Raises ShapeError.
-    """
-    _check(h, b, targets)
+    """See `ProcessorOperations.weighted_gradients`. Raises ShapeError."""
+    output = _Output(h, layer, targets, gradients, threads).check()
     if weights.dtype != h.dtype or weights.shape != (3, len(h)):
         raise ShapeError(
             f"weighted_gradients: weights must be {h.dtype} [3, {len(h)}], got {weights.dtype} {list(weights.shape)}; "
@@ -336,6 +286,7 @@ def weighted_gradients(
 
     def fill(logits: Array, part: slice) -> None:
         with operation("output layer: weighing"):
-            run_parallel(_weigh_rows, num_threads, logits, b, targets[part], np.ascontiguousarray(weights[:, part]))
+            shares = np.ascontiguousarray(weights[:, part])
+            run_parallel(_weigh_rows, threads, logits, output.bias, targets[part], shares)
 
-    _Output(h, W_packed, Wt_packed, b, d_h, dW, db, num_threads, transposed).each_chunk(fill)
+    output.each_chunk(fill)

@@ -1,13 +1,13 @@
-"""Operations on parameters and gradients: optimizer steps, norms, embedding rows, dropout.
+"""Operations on parameters and gradients: optimizer steps (see element_rules.py), norms, embedding rows, dropout.
 
 Every function does one thread's share of flat arrays: see pool.run_parallel.
 """
 
-import math
-
 import numpy as np
 
-from nmt.rnn.kernels.machine_code.jit import inner_kernel, kernel
+from nmt.rnn.arrays.element_rules import RULES, ElementRule
+from nmt.rnn.kernels.machine_code.jit import FAST, inlined, inner_kernel, kernel
+from nmt.rnn.kernels.machine_code.native import Kernel
 
 # A share starts on a cache line, so that no two threads write to the same one.
 _ALIGN = 64
@@ -19,66 +19,25 @@ def _bounds(part, parts, size):  # type: ignore[no-untyped-def]
     return min(size, blocks * part // parts * _ALIGN), min(size, blocks * (part + 1) // parts * _ALIGN)
 
 
-@kernel
-def adam_step(  # type: ignore[no-untyped-def]
-    part,
-    parts,
-    p,
-    g,
-    m,
-    v,
-    lr,
-    beta1,
-    beta2,
-    eps,
-    weight_decay,
-    bias_correction1,
-    bias_correction2,
-    gradient_scale,
-):
-    """Do one step of Adam on flat arrays, in place: parameters p, gradients g, moments m and v.
-
-    The gradient is multiplied by `gradient_scale`; bias_correction is 1 - beta**t. Weight decay is decoupled: Kingma
-    and Ba, Adam (2015), algorithm 1; Loshchilov and Hutter, Decoupled Weight Decay Regularization (2019), algorithm 2.
-    """
-    low, high = _bounds(part, parts, p.size)
-    p, g, m, v = p[low:high], g[low:high], m[low:high], v[low:high]
-    number = p.dtype.type
-    step, keep = number(lr / bias_correction1), number(1.0 - lr * weight_decay)
-    b1, c1, b2, c2 = number(beta1), number(1.0 - beta1), number(beta2), number(1.0 - beta2)
-    root, tiny, scale = (
-        number(1.0 / math.sqrt(bias_correction2)),
-        number(eps),
-        number(gradient_scale),
-    )
-    for i in range(p.size):
-        gradient = g[i] * scale
-        first = b1 * m[i] + c1 * gradient
-        second = b2 * v[i] + c2 * gradient * gradient
-        m[i] = first
-        v[i] = second
-        p[i] = keep * p[i] - step * first / (np.sqrt(second) * root + tiny)
+_LOOP = """
+def {name}(part, parts, {arrays}, {factors}):
+    low, high = bounds(part, parts, a0.size)
+    {arrays} = {shares}
+    number = a0.dtype.type
+    {factors} = {numbers}
+    for i in range(a0.size):
+        {element}
+"""
 
 
-@kernel
-def sgd_step(part, parts, p, g, velocity, lr, momentum, weight_decay, gradient_scale):  # type: ignore[no-untyped-def]
-    """Do one step of gradient descent, in place: velocity = momentum * velocity + g; p -= lr * (velocity + decay * p).
+def _kernel_of(rule: ElementRule) -> Kernel:
+    """Return the kernel (part, parts, flat arrays, factors) of a rule."""
+    scope = {"__name__": __name__, "bounds": _bounds, "rule": inlined(rule.function)}
+    return Kernel(rule.loop(_LOOP, scope), frozenset() if rule.exact else FAST)
 
-    `velocity` may be empty if momentum is 0.
-    """
-    low, high = _bounds(part, parts, p.size)
-    p, g, velocity = p[low:high], g[low:high], velocity[low:high]
-    number = p.dtype.type
-    rate, keep = number(lr), number(1.0 - lr * weight_decay)
-    scale, inertia = number(gradient_scale), number(momentum)
-    if velocity.size == 0:
-        for i in range(p.size):
-            p[i] = keep * p[i] - rate * (g[i] * scale)
-    else:
-        for i in range(p.size):
-            speed = inertia * velocity[i] + g[i] * scale
-            velocity[i] = speed
-            p[i] = keep * p[i] - rate * speed
+
+KERNELS = adam, descend, roll, add_scaled = tuple(map(_kernel_of, RULES))
+OF_RULE = dict(zip(RULES, KERNELS, strict=True))
 
 
 @kernel

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from nmt.rnn.arrays.aligned import aligned
 from nmt.rnn.arrays.device_operations import OutputLayer
 from nmt.rnn.arrays.quantised import quantise
 from nmt.rnn.arrays.weights import QUADS, Again, Packed, Weights
-from nmt.rnn.kernels.machine_code.kernel import Kernel, KernelCall
+from nmt.rnn.arrays.workspace import aligned
+from nmt.rnn.kernels.machine_code.native import Kernel, KernelCall
 from nmt.rnn.kernels.products import panels_of_4_bits
 from nmt.rnn.kernels.products import product as products
 from nmt.rnn.kernels.products.packing import packed_size
-from nmt.rnn.kernels.threads.pool import host, run_parallel
-from nmt.rnn.kernels.threads.team import run_calls
+from nmt.rnn.kernels.threads.pool import host, run_calls, run_parallel
 from nmt.rnn.profile import operation
 
 

@@ -16,9 +16,9 @@ import numpy as np
 from nmt.rnn.kernels.machine_code.features import TARGET
 from nmt.rnn.kernels.machine_code.jit import external_by_elements, kernel, task
 from nmt.rnn.kernels.machine_code.recipes import family
+from nmt.rnn.kernels.memory.active_rows import by_panels, rows_in, share
 from nmt.rnn.kernels.memory.arrays import array_at, release, scratch
 from nmt.rnn.kernels.memory.moves import address
-from nmt.rnn.kernels.memory.segments import by_panels, rows_in, share
 from nmt.rnn.kernels.products.bfloat16 import holds_pairs, pair_words, to_pairs
 from nmt.rnn.kernels.products.int8 import TAIL, holds_quads, to_quads
 from nmt.rnn.kernels.products.packing import (
@@ -38,8 +38,7 @@ from nmt.rnn.kernels.products.row_products import (
     product_rows_f8,
     product_rows_int8,
 )
-from nmt.rnn.kernels.threads.pool import run_team
-from nmt.rnn.kernels.threads.team import Words, given_array, numbers_of, start_of, task_table
+from nmt.rnn.kernels.threads.pool import Words, given_array, numbers_of, run_team, start_of, task_table
 
 _MAX_ROWS = TARGET.max_rows
 # By the dtype of packed weights, and whether the transpose is packed.

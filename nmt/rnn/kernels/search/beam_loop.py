@@ -25,10 +25,10 @@ from nmt.rnn.kernels.search.beam_steps import (
     turn,
 )
 from nmt.rnn.kernels.search.beam_table import GO, SEARCH
-from nmt.rnn.kernels.search.output_task import OUTPUT
+from nmt.rnn.kernels.search.best_tokens import OUTPUT
+from nmt.rnn.kernels.threads.atomics import read_clock
 from nmt.rnn.kernels.threads.barrier import barrier_reset, barrier_wait
-from nmt.rnn.kernels.threads.clock import read_clock
-from nmt.rnn.kernels.threads.team import run_share
+from nmt.rnn.kernels.threads.pool import run_share
 from nmt.rnn.kernels.threads.workers import call_task
 
 _embedding_at, _output_at = EMBEDDING.reader(), OUTPUT.reader()

@@ -15,15 +15,17 @@ from nmt.rnn.kernels.memory.arrays import array_at, release, scratch
 from nmt.rnn.kernels.memory.moves import address
 from nmt.rnn.kernels.memory.table_layout import arrays, constants
 from nmt.rnn.kernels.search.best_tokens import (
+    OUTPUT,
+    OutputTask,
     _columns_in_chunk,
     _insert,
     _logits,
     _norm_of,
     _reduce_row,
     _rounded,
+    output_sizes,
     rows_to_multiply,
 )
-from nmt.rnn.kernels.search.output_task import OUTPUT, OutputTask, output_sizes
 from nmt.rnn.kernels.threads.barrier import barrier_wait
 from nmt.rnn.kernels.threads.pool import run_parallel
 

@@ -8,12 +8,13 @@ lock.
 
 import ctypes
 import platform
+import sys
 
 from llvmlite import ir
 
 from nmt.rnn.kernels.machine_code.features import TARGET
 from nmt.rnn.kernels.machine_code.jit import cgutils, inner_kernel, instruction
-from nmt.rnn.kernels.machine_code.kernel import LINE_BYTES
+from nmt.rnn.kernels.machine_code.native import LINE_BYTES
 from nmt.rnn.kernels.machine_code.operating_system import ON_WINDOWS, call_system, system_function
 
 WORD, LINE = 8, LINE_BYTES
@@ -147,3 +148,13 @@ def backoff(spins):  # type: ignore[no-untyped-def]
     else:
         sleep_briefly()
     return SPINS_PER_YIELD
+
+
+_MONOTONIC = 6 if sys.platform == "darwin" else 1
+
+
+@instruction("voidptr")
+def read_clock(builder: ir.IRBuilder, target: ir.Value) -> None:
+    """Write seconds and nanoseconds to two int64 at an address; do nothing if the system has no such clock."""
+    if not ON_WINDOWS:
+        call_system(builder, "nmt_clock", ir.Constant(ir.IntType(32), _MONOTONIC), target)

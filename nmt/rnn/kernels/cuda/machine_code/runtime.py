@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import linecache
 import os
+import sys
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from threading import Lock, RLock, local
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +22,32 @@ from nmt.rnn.kernels.cuda.machine_code.compile import CompiledKernel, compile_ke
 from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel, Size, whole_size
 from nmt.rnn.kernels.cuda.machine_code.parameters import Packed, Parameters
 from nmt.system.extras import how_to_install
+from nmt.system.interruption import forkable
+
+
+def load_module(source: str, key: str) -> ModuleType:
+    """Return the module of generated source; `key` identifies its content. A key is run once per process."""
+    name = f"nmt_{key}"
+    with _loading:
+        if name not in _loaded:
+            _loaded[name] = _run(source, name)
+        return _loaded[name]
+
+
+_loading = forkable(RLock())
+_loaded: dict[str, ModuleType] = {}
+"""Modules that have run completely; `sys.modules` would also contain one that was interrupted."""
+
+
+def _run(source: str, name: str) -> ModuleType:
+    place = f"<{name}>"
+    # For tracebacks, for `inspect.getsource`, and for the name of its code.
+    linecache.cache[place] = (len(source), None, source.splitlines(keepends=True), place)
+    module = ModuleType(name)
+    sys.modules[name] = module  # Numba looks up functions there
+    exec(compile(source, place, "exec"), vars(module))  # noqa: S102
+    return module
+
 
 OLDEST = (8, 0)  # bfloat16 products
 STATIC_SHARED = 48 * 1024  # more must be requested

@@ -5,6 +5,7 @@ A matrix is given flat, with its first element, the row stride and the number of
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -13,6 +14,7 @@ from numba import cuda, float32, float64, int64, uint16, uint32, uint64
 
 from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel, device_function
 
+Maker = Callable[[np.dtype, int], GPUKernel]
 _I, _INDEX, _BITS, _HALVES = int64, int64[::1], uint32[::1], uint16[::1]
 _THREADS, _FEW = 256, 32
 _GRID = 4096
@@ -27,13 +29,31 @@ def grid_of(kernel: GPUKernel, count: int) -> int:
     return min(_GRID, -(-count // kernel.block_threads))
 
 
-def _number(dtype: np.dtype) -> Any:
-    return {4: float32, 8: float64, 2: uint16}[dtype.itemsize]
-
-
 def threads_for(count: int) -> int:
     """Return the block size for work on `count` numbers: small for few numbers, which makes emulation faster."""
     return _FEW if count <= _FEW else _THREADS
+
+
+_NUMBER, _NUMBERS = object(), object()
+"""In a signature: a number of the dtype that a kernel is made for, and an array of them."""
+
+_makers: list[Maker] = []
+
+
+def _kernel(*signature: Any) -> Callable[[Callable[..., None]], Maker]:
+    """Return a decorator that makes of a function what returns its kernel for a dtype and the threads of a block."""
+
+    def decorate(function: Callable[..., None]) -> Maker:
+        @lru_cache
+        def make(dtype: np.dtype, threads: int) -> GPUKernel:
+            number: Any = {4: float32, 8: float64, 2: uint16}[dtype.itemsize]
+            kinds = {_NUMBER: number, _NUMBERS: number[::1]}
+            return GPUKernel(function, tuple(kinds.get(kind, kind) for kind in signature), threads)
+
+        _makers.append(make)
+        return make
+
+    return decorate
 
 
 # ---------------------------------------------------------------- bfloat16
@@ -81,46 +101,33 @@ def round_gathered(threads: int) -> GPUKernel:
 # ---------------------------------------------------------------- active rows
 
 
-def _gather(source, start, stride, columns, count, index, out):  # type: ignore[no-untyped-def]
+@_kernel(_NUMBERS, _I, _I, _I, _I, _INDEX, _NUMBERS)
+def gather(source, start, stride, columns, count, index, out):  # type: ignore[no-untyped-def]
+    """Set out [count, columns] to the rows in `index` of a matrix."""
     for i in range(cuda.grid(1), count * columns, cuda.gridsize(1)):
         row = i // columns
         out[i] = source[start + index[row] * stride + i - row * columns]
 
 
-@lru_cache
-def gather(dtype: np.dtype, threads: int) -> GPUKernel:
-    """Return a kernel: out [count, columns] = the rows in `index` of a matrix."""
-    number = _number(dtype)
-    return GPUKernel(_gather, (number[::1], _I, _I, _I, _I, _INDEX, number[::1]), threads)
-
-
-def _scatter(source, start, stride, columns, count, index, out):  # type: ignore[no-untyped-def]
+@_kernel(_NUMBERS, _I, _I, _I, _I, _INDEX, _NUMBERS)
+def scatter(source, start, stride, columns, count, index, out):  # type: ignore[no-untyped-def]
+    """Set the rows in `index` of a matrix to source [count, columns]."""
     for i in range(cuda.grid(1), count * columns, cuda.gridsize(1)):
         row = i // columns
         out[start + index[row] * stride + i - row * columns] = source[i]
 
 
-@lru_cache
-def scatter(dtype: np.dtype, threads: int) -> GPUKernel:
-    """Return a kernel: the rows in `index` of a matrix = source [count, columns]."""
-    number = _number(dtype)
-    return GPUKernel(_scatter, (number[::1], _I, _I, _I, _I, _INDEX, number[::1]), threads)
-
-
-def _keep_rows(array, old, B, width, t, lengths, count):  # type: ignore[no-untyped-def]
+@_kernel(_NUMBERS, _I, _I, _I, _I, _INDEX, _I)
+def keep_rows(array, old, B, width, t, lengths, count):  # type: ignore[no-untyped-def]
+    """Copy in [2, B, width] those of the first `count` rows that do not run step t from slot `old` to the other."""
     for i in range(cuda.grid(1), count * width, cuda.gridsize(1)):
         if lengths[i // width] <= t:
             array[(1 - old) * B * width + i] = array[old * B * width + i]
 
 
-@lru_cache
-def keep_rows(dtype: np.dtype, threads: int) -> GPUKernel:
-    """Return a kernel that copies, in [2, B, width], those of the first `count` rows that do not run step t, from slot
-    `old` to the other."""
-    return GPUKernel(_keep_rows, (_number(dtype)[::1], _I, _I, _I, _I, _INDEX, _I), threads)
-
-
-def _clear_ended(array, steps, B, width, lengths, zero):  # type: ignore[no-untyped-def]
+@_kernel(_NUMBERS, _I, _I, _I, _INDEX, _NUMBER)
+def clear_ended(array, steps, B, width, lengths, zero):  # type: ignore[no-untyped-def]
+    """Zero each row of [steps, B, width] from its length on."""
     for i in range(cuda.grid(1), steps * B * width, cuda.gridsize(1)):
         row = i // width
         t = row // B
@@ -128,14 +135,10 @@ def _clear_ended(array, steps, B, width, lengths, zero):  # type: ignore[no-unty
             array[i] = zero
 
 
-@lru_cache
-def clear_ended(dtype: np.dtype, threads: int) -> GPUKernel:
-    """Return a kernel that zeroes each row of [steps, B, width] from its length on."""
-    number = _number(dtype)
-    return GPUKernel(_clear_ended, (number[::1], _I, _I, _I, _INDEX, number), threads)
-
-
-def _begin_stack(array, slots, B, width, first, ends, start, given, zero):  # type: ignore[no-untyped-def]
+@_kernel(_NUMBERS, _I, _I, _I, _INDEX, _INDEX, _NUMBERS, _I, _NUMBER)
+def begin_stack(array, slots, B, width, first, ends, start, given, zero):  # type: ignore[no-untyped-def]
+    """Write to each row of [slots, B, width] its initial state, `start` [B, width] or zero, at slot first[b], and zeros
+    to the slots from ends[b] on."""
     for i in range(cuda.grid(1), slots * B * width, cuda.gridsize(1)):
         row = i // width
         slot = row // B
@@ -146,18 +149,12 @@ def _begin_stack(array, slots, B, width, first, ends, start, given, zero):  # ty
             array[i] = zero
 
 
-@lru_cache
-def begin_stack(dtype: np.dtype, threads: int) -> GPUKernel:
-    """Return a kernel that writes to each row of [slots, B, width] its initial state, `start` [B, width] or zero, at
-    slot first[b], and zeros to the slots from ends[b] on."""
-    number = _number(dtype)
-    return GPUKernel(_begin_stack, (number[::1], _I, _I, _I, _INDEX, _INDEX, number[::1], _I, number), threads)
-
-
 # ---------------------------------------------------------------- sums over rows
 
 
-def _sum_columns(source, start, stride, columns, count, chunk, zero, out):  # type: ignore[no-untyped-def]
+@_kernel(_NUMBERS, _I, _I, _I, _I, _I, _NUMBER, _NUMBERS)
+def sum_columns(source, start, stride, columns, count, chunk, zero, out):  # type: ignore[no-untyped-def]
+    """Set out [chunks, columns] to the sums of `chunk` rows each; the grid is (columns, chunks)."""
     j = cuda.grid(1)
     if j < columns:
         first = cuda.blockIdx.y * chunk
@@ -167,7 +164,9 @@ def _sum_columns(source, start, stride, columns, count, chunk, zero, out):  # ty
         out[cuda.blockIdx.y * columns + j] = total
 
 
-def _sum_gathered(source, start, stride, columns, count, chunk, zero, index, out):  # type: ignore[no-untyped-def]
+@_kernel(_NUMBERS, _I, _I, _I, _I, _I, _NUMBER, _INDEX, _NUMBERS)
+def sum_gathered(source, start, stride, columns, count, chunk, zero, index, out):  # type: ignore[no-untyped-def]
+    """Do the same for the rows in `index`."""
     j = cuda.grid(1)
     if j < columns:
         first = cuda.blockIdx.y * chunk
@@ -177,34 +176,15 @@ def _sum_gathered(source, start, stride, columns, count, chunk, zero, index, out
         out[cuda.blockIdx.y * columns + j] = total
 
 
-def _add_columns(parts, columns, count, out):  # type: ignore[no-untyped-def]
+@_kernel(_NUMBERS, _I, _I, _NUMBERS)
+def add_columns(parts, columns, count, out):  # type: ignore[no-untyped-def]
+    """Add to out [columns] the sum of the rows of parts [count, columns], the first row first."""
     j = cuda.grid(1)
     if j < columns:
         total = parts[j]
         for row in range(1, count):
             total += parts[row * columns + j]
         out[j] += total
-
-
-@lru_cache
-def sum_columns(dtype: np.dtype, threads: int) -> GPUKernel:
-    """Return a kernel: out [chunks, columns] = the sums of `chunk` rows each; the grid is (columns, chunks)."""
-    number = _number(dtype)
-    return GPUKernel(_sum_columns, (number[::1], _I, _I, _I, _I, _I, number, number[::1]), threads)
-
-
-@lru_cache
-def sum_gathered(dtype: np.dtype, threads: int) -> GPUKernel:
-    """Return the same kernel for the rows in `index`."""
-    number = _number(dtype)
-    return GPUKernel(_sum_gathered, (number[::1], _I, _I, _I, _I, _I, number, _INDEX, number[::1]), threads)
-
-
-@lru_cache
-def add_columns(dtype: np.dtype, threads: int) -> GPUKernel:
-    """Return a kernel: out [columns] += the sum of the rows of parts [count, columns], the first row first."""
-    number = _number(dtype)
-    return GPUKernel(_add_columns, (number[::1], _I, _I, number[::1]), threads)
 
 
 # ---------------------------------------------------------------- dropout
@@ -220,23 +200,17 @@ def _mix(z):  # type: ignore[no-untyped-def]
     return z ^ (z >> _S31)
 
 
-def _dropout_mask(out, count, kept, dropped, threshold, seed, offset):  # type: ignore[no-untyped-def]
+@_kernel(_NUMBERS, _I, _NUMBER, _NUMBER, uint64, uint64, uint64)
+def dropout_mask(out, count, kept, dropped, threshold, seed, offset):  # type: ignore[no-untyped-def]
+    """Do what `update.dropout_mask` does, with prepared numbers: kept, dropped, and the threshold of 32 bits."""
     start = _mix(seed + _GAMMA) + offset * _GAMMA
     for i in range(cuda.grid(1), count, cuda.gridsize(1)):
         bits = _mix(start + uint64(i) * _GAMMA) >> _S32
         out[i] = kept if bits < threshold else dropped
 
 
-@lru_cache
-def dropout_mask(dtype: np.dtype, threads: int) -> GPUKernel:
-    """Return a kernel for `update.dropout_mask` with prepared numbers: kept, dropped, and the threshold of 32 bits."""
-    number, word = _number(dtype), uint64
-    return GPUKernel(_dropout_mask, (number[::1], _I, number, number, word, word, word), threads)
-
-
 def example_kernels() -> dict[str, GPUKernel]:
     """Return one kernel of each kind, for the tests that compile and measure them."""
-    typed = (gather, scatter, keep_rows, clear_ended, begin_stack, sum_columns, sum_gathered, add_columns, dropout_mask)
     found = [round_rows(_THREADS), round_gathered(_THREADS)]
-    found += [make(np.dtype(np.float32), _THREADS) for make in typed]
+    found += [make(np.dtype(np.float32), _THREADS) for make in _makers]
     return {kernel.name: kernel for kernel in found}

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from numba import cuda, float64, int32, int64
 
-from nmt.rnn.arrays.beam_rules import BeamChoice
-from nmt.rnn.arrays.beam_state import BeamState
+from nmt.rnn.arrays.beam_state import BeamChoice, BeamState
 from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel, Runtime, argument_names, device_function
 from nmt.rnn.kernels.cuda.rows.row_operations import NUMBERS
 from nmt.rnn.kernels.search import search_rules

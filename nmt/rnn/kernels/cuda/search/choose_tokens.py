@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from numba import cuda, float64, int32, int64, uint64
 
-from nmt.rnn.arrays.beam_rules import BeamRules
-from nmt.rnn.arrays.beam_state import BeamState
+from nmt.rnn.arrays.beam_state import BeamRules, BeamState
 from nmt.rnn.arrays.workspace import Allocate
 from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel, Runtime, device_function
 from nmt.rnn.kernels.cuda.rows.blocks import THREADS, WARPS, block_first_max, block_sum, registers_for, row_threads

@@ -1,0 +1,306 @@
+"""Look at a table before it is read: which row has headings, which columns have the texts, and in which languages they
+are. All that is guessed can be said, asked or overridden; `look` gives it as data."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice, product
+
+from nmt.data.corpora.headings import Label, heading_labels, label_of
+from nmt.data.corpora.language_by_text import language_by_text
+from nmt.data.corpora.language_names import code_named, language_of
+from nmt.data.tables.readers import GRIDS, RECORDS, form_of, paired
+from nmt.errors import DataError
+from nmt.system.lines import text_file
+
+LOOKED_AT = 1000
+"""The number of first rows that are judged."""
+MOST_OF = 0.9
+LEAST = 10
+"""The number of filled rows from which a column is judged by what most of them have."""
+_TITLES = 10
+"""First rows in which headings are looked for: a title may stand above them."""
+_FILLED = 0.1
+"""Share of filled rows from which a column may be a text to learn from."""
+_RARE = 0.05
+"""Share of the most frequent kind of pairs below which another kind is not asked about."""
+_KINDS = (
+    (("lexeme", "lx", "lc"), ("gloss", "ge", "gn", "gr", "g"), ("definition", "de", "dn", "dr", "d")),
+    (("example", "xv"), ("translation", "xe", "xn", "xr")),
+    (("text", "tx", "t"), ("free", "ft", "f", "fe", "fn"), ("literal", "lt")),
+    (("word",), ("gloss",)),  # of an interlinear text without translations
+)
+"""Kinds of texts in a lexicon or an interlinear text, and the kinds that translate them, the best first; markers of
+Toolbox by the Multi-Dictionary Formatter."""
+
+Column = int | str | None
+
+
+@dataclass(frozen=True)
+class ColumnFacts:
+    """Facts about a column in the first rows. column: Its name, a number from 1 or that of a field. heading: Its
+    heading. language: The code that its heading or name says. filled: Share of rows with text. numbers, same: Shares of
+    these rows that have no letters, and the most frequent text. examples: Its first texts."""
+
+    column: int | str
+    heading: str
+    language: str | None
+    filled: float
+    numbers: float
+    same: float
+    examples: tuple[str, ...]
+
+    @property
+    def is_text(self) -> bool:
+        """Return whether it may be a text to learn from."""
+        return self.filled >= _FILLED and self.numbers < MOST_OF and self.same < MOST_OF
+
+    @property
+    def name(self) -> str:
+        """Return its number and heading, or its name, for messages."""
+        return f"{self.column} {self.heading}" if self.heading and isinstance(self.column, int) else str(self.column)
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a look at a table tells. heading: The number of the row with headings, of which it and all above are left
+    out; 0 for none. columns: All columns. chosen: Those of source and target, None if they must be asked for. langs:
+    Codes for these, None where nothing says one. why: What the choice follows. kinds: For records, the pairs of columns
+    that translate one another, with their number in the first records."""
+
+    heading: int
+    columns: tuple[ColumnFacts, ...]
+    chosen: tuple[int | str, ...] | None
+    langs: tuple[str | None, ...] = (None, None)
+    why: str = ""
+    kinds: tuple[tuple[str, str, int], ...] = ()
+
+    def question(self, path: str) -> str:
+        """Return the error that asks for the columns."""
+        if self.kinds:
+            found = ", ".join(f"{a},{b} ({count:,} of the first records)" for a, b, count in self.kinds)
+            return f"{path}: must have one kind of pairs, got several; choose with nmt-train --columns: {found}"
+        if not self.columns:
+            return f"{path}: must have two columns with text, got an empty table; give another file"
+        texts = [one for one in self.columns if one.is_text] or list(self.columns)
+        shown = ", ".join(f"{one.name} ({one.examples[0][:30] if one.examples else 'empty'})" for one in texts[:12])
+        if len(self.columns) < 2:
+            return f"{path}: must have two columns, got one, {shown}; name a table that has both"
+        first = ",".join(str(one.column) for one in texts[:2])
+        return (
+            f"{path}: must have two columns with text, got {len(texts)}: {shown}; choose source and target, as with "
+            f"nmt-train --columns {first}, or keep these two alone"
+        )
+
+
+def look(
+    path: str,
+    langs: Sequence[str | None] = (None, None),
+    columns: Sequence[Column] = (None, None),
+    header: bool | None = None,
+    sheet: str | None = None,
+) -> Look:
+    """Return what a look at the first rows of a table tells, a grid or records (`readers.GRIDS`, `readers.RECORDS`).
+
+    langs: Codes of the sides, as far as they are known; of one side for a text of one language. columns: Their columns,
+    numbers or headings, as far as they are named. header: Whether the first row has headings; None finds out.
+
+    Raises DataError if the file cannot be read, or lacks a named column.
+    """
+    file = text_file(path)
+    stamp = file.stat().st_mtime_ns, file.stat().st_size
+    return _look(path, tuple(langs), tuple(columns), header, sheet, stamp)
+
+
+@lru_cache(maxsize=64)
+def _look(
+    path: str,
+    langs: tuple[str | None, ...],
+    columns: tuple[Column, ...],
+    header: bool | None,
+    sheet: str | None,
+    stamp: tuple[int, int],
+) -> Look:
+    form = form_of(path)
+    if form in RECORDS:
+        return _look_at_records(path, form, langs, columns)
+    rows = [*islice(GRIDS[form](path, sheet, True), LOOKED_AT)]
+    width = max((len(cells) for _, cells in rows), default=0)
+    table = [(number, cells + [""] * (width - len(cells))) for number, cells in rows]
+    codes = [lang or "" for lang in langs]
+    heading, labels = _heading(table, [one for one in columns if isinstance(one, str)], codes, header)
+    names = next((cells for number, cells in table if number == heading), [""] * width)
+    below = [cells for number, cells in table if number > heading and any(map(str.strip, cells))]
+    facts = tuple(
+        _facts(place + 1, names[place].strip(), None, [cells[place] for cells in below]) for place in range(width)
+    )
+    chosen = [_place(path, column, facts) for column in columns]
+    why = ""
+    if set(columns) == {None}:
+        chosen, why = _chosen(facts, labels, codes)
+    elif None in chosen:
+        raise DataError(f"{path}: must have a column named for each side, or none, got {columns}; name the other one")
+    texts = [[cells[place - 1] for cells in below] if place is not None else [] for place in chosen]
+    found = tuple(
+        lang or (None if place is None else _language(facts[place - 1], lines))
+        for lang, place, lines in zip(langs, chosen, texts, strict=True)
+    )
+    known = tuple(place for place in chosen if place is not None)
+    return Look(heading, facts, known if len(known) == len(chosen) else None, found, why)
+
+
+def _heading(
+    table: list[tuple[int, list[str]]], named: list[str], codes: list[str], header: bool | None
+) -> tuple[int, list[Label | None]]:
+    """Return the number of the row with headings, 0 for none, and what its cells mean."""
+    for place, (number, cells) in enumerate(table[:_TITLES]):
+        filled = sum(map(bool, map(str.strip, cells)))
+        if named:
+            if not set(named) <= set(map(str.strip, cells)):
+                continue
+        elif header is False or filled < min(2, len(codes)):
+            continue
+        below = [[other[column] for _, other in table[place + 1 :]] for column in range(len(cells))]
+        labels = heading_labels(cells, below, codes)
+        if labels is not None or header or named:
+            return number, labels or [label_of(cell, codes) for cell in cells]
+        break
+    return 0, []
+
+
+def _facts(column: int | str, heading: str, language: str | None, texts: list[str]) -> ColumnFacts:
+    """Return the facts about a column."""
+    filled = [text.strip() for text in texts if text.strip()]
+    digits = sum(not any(map(str.isalpha, text)) for text in filled)
+    most = Counter(filled).most_common(1)[0][1] if len(filled) >= LEAST else 0
+    shares = (len(filled) / max(1, len(texts)), digits / max(1, len(filled)), most / max(1, len(filled)))
+    return ColumnFacts(
+        column, heading, language or code_named(heading) if heading else language, *shares, tuple(filled[:3])
+    )
+
+
+def _place(path: str, column: Column, facts: Sequence[ColumnFacts]) -> int | None:
+    """Return the number of a named column. Raises DataError if there is none."""
+    names = [one.heading for one in facts]
+    if isinstance(column, str) and column not in names:
+        first = ", ".join(
+            facts[place].examples[0] if not name and facts[place].examples else name for place, name in enumerate(names)
+        )
+        raise DataError(
+            f"{path}: a first row must name the column {column}, got {first[:200]}; name one of these, or give a number"
+        )
+    return names.index(column) + 1 if isinstance(column, str) else column
+
+
+def _chosen(
+    facts: tuple[ColumnFacts, ...], labels: list[Label | None], codes: list[str]
+) -> tuple[list[int | None], str]:
+    """Return the columns of the sides, or None for each, and what the choice follows."""
+    texts = [place for place, one in enumerate(facts) if one.is_text]
+    if len(texts) < 2:
+        texts = [place for place, one in enumerate(facts) if one.filled >= _FILLED]
+    if len(codes) == 1:
+        return [1], ""
+    sides: list[list[int]] = []
+    for side, code in enumerate(codes):
+        known = language_of(code)
+        sides.append(
+            [
+                place
+                for place, label in enumerate(labels)
+                if label is not None and (label.side == side or known is not None and known in label.languages)
+            ]
+        )
+    if len(sides[0]) == len(sides[1]) == 1 and sides[0] != sides[1]:
+        return [sides[0][0] + 1, sides[1][0] + 1], "by the headings"
+    if not any(codes):
+        named = [place for place in texts if facts[place].language is not None]
+        if len({facts[place].language for place in named}) == len(named) == 2:
+            return [place + 1 for place in named], "by the headings"
+    if len(texts) == 2:
+        why = "the only ones with text" if len(facts) > 2 else ""
+        one = next((place for place in texts if [place] in sides), None)
+        first = texts[0] if one is None else one if [one] == sides[0] else sum(texts) - one
+        return [first + 1, sum(texts) - first + 1], why
+    return ([1, 2], "") if len(facts) == 2 else ([None, None], "")
+
+
+def _language(facts: ColumnFacts, lines: list[str]) -> str | None:
+    """Return the code of the language of a column, by its heading or its text."""
+    return facts.language or language_by_text(lines)
+
+
+def _look_at_records(path: str, form: str, langs: tuple[str | None, ...], columns: tuple[Column, ...]) -> Look:
+    """Return what a look at the first records tells."""
+    records = [fields for _, fields in islice(RECORDS[form](path), LOOKED_AT)]
+    texts: dict[str, list[str]] = {}
+    for fields in records:
+        for name, text in fields:
+            texts.setdefault(name, []).append(text)
+    facts = tuple(_facts(name, "", _language_of_field(form, name), lines) for name, lines in texts.items())
+    if not facts:
+        raise DataError(f"{path}: must have records with texts, got none; name another file")
+    for column in columns:
+        if column is not None and column not in texts:
+            shown = ", ".join(list(texts)[:20])
+            raise DataError(f"{path}: must have the field {column}, got {shown}; name one of these")
+    names = [str(column) for column in columns if column is not None]
+    kinds: list[tuple[str, str, int]] = []
+    if not names and len(langs) == 2:
+        counts = {pair: 0 for pair in _pairs(form, list(texts), langs)}
+        for pair in counts:
+            counts[pair] = sum(all(found) for fields in records for found in paired(fields, pair))
+        most = max(counts.values(), default=0)
+        kinds = [(*pair, count) for pair, count in counts.items() if count > _RARE * most]
+        if not kinds:
+            wanted = " and ".join(lang for lang in langs if lang) or "pairs of known kinds"
+            raise DataError(
+                f"{path}: must have texts of {wanted}, got {', '.join(list(texts)[:20])}; name two with --columns"
+            )
+        names = [*kinds[0][:2]] if len(kinds) == 1 else []
+    found = tuple(
+        lang or _language_of_field(form, name) or language_by_text(texts[name])
+        for lang, name in zip(langs, names, strict=False)
+    )
+    why = "the only kind of pairs" if kinds and len(facts) > 2 else ""
+    return Look(0, facts, tuple(names) or None, found or langs, why, tuple(kinds))
+
+
+def _pairs(form: str, names: list[str], langs: tuple[str | None, ...]) -> list[tuple[str, str]]:
+    """Return the pairs of fields that may translate one another, in the direction of the languages."""
+    found: list[tuple[str, str]] = []
+    if form == "tmx":
+        found = [(a, b) for a, b in product(names, names) if a != b and (any(langs) or names.index(a) < names.index(b))]
+    for heads, *others in _KINDS if form != "tmx" else ():
+        of_kind = [[name for name in names if name.partition(":")[0] in kinds] for kinds in (heads, *others)]
+        if not found or heads != ("word",):
+            found += product(of_kind[0], next(filter(None, of_kind[1:]), []))
+    fitting = []
+    for pair in found:
+        for one in (pair, pair[::-1]):
+            codes = [_language_of_field(form, name) for name in one]
+            fits = [
+                None in (code, lang) or language_of(str(code)) == language_of(str(lang))
+                for code, lang in zip(codes, langs, strict=True)
+            ]
+            if all(fits):
+                fitting.append(one)
+                break
+    return list(dict.fromkeys(fitting))
+
+
+def _language_of_field(form: str, name: str) -> str | None:
+    """Return the language that the name of a field says."""
+    if form == "sfm":
+        return "en" if name in ("ge", "de", "xe", "fe") else None
+    return (name if form == "tmx" else name.partition(":")[2]) or None
+
+
+def columns_advice(path: str) -> str:
+    """Return how to name the columns of a table, by an example of the option and of the settings."""
+    src, tgt = ("2", "3") if form_of(path) in GRIDS else ("NAME", "OTHER")
+    example = f"data: {{train: [{{path: {path}, src_column: {src}, tgt_column: {tgt}}}], ...}}"
+    return f"name the columns of source and target: --columns {src},{tgt}, or in a config {example}"

@@ -1,0 +1,232 @@
+"""Tables as people have them, made by hand; `make_tables.py` makes more by other programs. Each has the pairs of PAIRS
+unless its name says what is wrong with it."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Callable, Sequence
+from html import escape
+
+_WORDS = (
+    "the old woman sees a red bird near the river and calls her children before night comes to our village while rain "
+    "falls on many small houses where dogs sleep under trees two men carry wood from forest they speak about hunting "
+    "deer last winter nobody knows how far mountains are but every traveller must drink water eat bread or beans with "
+    "salt he gave me his best knife because i helped him build new boat she sang an ancient song for us all day long "
+    "when spring begins people plant corn in good earth wait until leaves turn green again then summer brings heat "
+    "fire smoke fish honey stars moon moves over hills quietly like cat through grass"
+).split()
+SOURCES = [
+    " ".join("".join(chr(0x13A0 + (7 * n + 11 * w + 5 * c) % 85) for c in range(3)) for w in range(5))
+    for n in range(120)
+]
+TARGETS = [" ".join(_WORDS[(11 * n + 3 * w) % len(_WORDS)] for w in range(6)) for n in range(120)]
+TARGETS[3], TARGETS[5] = 'he said "yes, yes"; then', "first, second, third"
+PAIRS = list(zip(SOURCES, TARGETS, strict=True))
+Rows = Sequence[Sequence[str]]
+
+
+def text_of(rows: Rows, separator: str = "\t", quotes: str = "none") -> str:
+    """Return rows as text; quotes: none, minimal or all."""
+
+    def cell(text: str) -> str:
+        quoted = quotes == "all" or quotes == "minimal" and any(sign in text for sign in f'{separator}"\n')
+        return '"' + text.replace('"', '""') + '"' if quoted else text
+
+    return "".join(separator.join(map(cell, row)) + "\n" for row in rows)
+
+
+def workbook(sheets: dict[str, Rows], more: str = "") -> bytes:
+    """Return a workbook of cells with text; a text that begins with = is a formula without a result."""
+
+    def cell(name: str, text: str) -> str:
+        if text.startswith("="):
+            return f'<c r="{name}"><f>{escape(text[1:])}</f></c>'
+        return f'<c r="{name}" t="inlineStr"><is><t>{escape(text)}</t></is></c>'
+
+    out = io.BytesIO()
+    names = list(sheets)
+    kinds = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+    space = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
+        listed = "".join(f'<sheet name="{name}" sheetId="{n}" r:id="r{n}"/>' for n, name in enumerate(names, 1))
+        packed = "http://schemas.openxmlformats.org/package/2006/relationships"
+        file.writestr(
+            "_rels/.rels",
+            f'<Relationships xmlns="{packed}"><Relationship Id="r" Type="{kinds}/officeDocument" '
+            'Target="xl/workbook.xml"/></Relationships>',
+        )
+        file.writestr("xl/workbook.xml", f'<workbook {space} xmlns:r="{kinds}"><sheets>{listed}</sheets></workbook>')
+        listed = "".join(
+            f'<Relationship Id="r{n}" Type="{kinds}/worksheet" Target="worksheets/s{n}.xml"/>'
+            for n, _ in enumerate(names, 1)
+        )
+        file.writestr("xl/_rels/workbook.xml.rels", f'<Relationships xmlns="{packed}">{listed}</Relationships>')
+        for n, name in enumerate(names, 1):
+            rows = "".join(
+                f'<row r="{r}">'
+                + "".join(cell(f"{chr(65 + c)}{r}", text) for c, text in enumerate(row) if text)
+                + "</row>"
+                for r, row in enumerate(sheets[name], 1)
+            )
+            file.writestr(
+                f"xl/worksheets/s{n}.xml", f"<worksheet {space}><sheetData>{rows}</sheetData>{more}</worksheet>"
+            )
+    return out.getvalue()
+
+
+def tmx(languages: Sequence[str], columns: Sequence[Sequence[str]]) -> str:
+    units = "".join(
+        "<tu>"
+        + "".join(
+            f'<tuv xml:lang="{code}"><seg>{escape(text)}</seg></tuv>' for code, text in zip(languages, row, strict=True)
+        )
+        + "</tu>\n"
+        for row in zip(*columns, strict=True)
+    )
+    head = '<?xml version="1.0"?>\n<!DOCTYPE tmx SYSTEM "tmx14.dtd">\n'
+    return f'{head}<tmx version="1.4"><header/><body>{units}</body></tmx>'
+
+
+def _form(lang: str, text: str) -> str:
+    return f'<form lang="{lang}"><text>{escape(text)}</text></form>'
+
+
+def lift(pairs: Sequence[tuple[str, str]], examples: int = 0) -> str:
+    entries = []
+    for number, (source, target) in enumerate(pairs):
+        example = f"<example>{_form('chr', source * 2)}<translation>{_form('en', target)}</translation></example>"
+        gloss = f'<gloss lang="en"><text>{escape(target)}</text></gloss>'
+        sense = f"<sense>{gloss}{example if number < examples else ''}</sense>"
+        entries.append(f"<entry><lexical-unit>{_form('chr', source)}</lexical-unit>{sense}</entry>\n")
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n<lift version="0.13">{"".join(entries)}</lift>'
+
+
+def flextext(pairs: Sequence[tuple[str, str]]) -> str:
+    def item(kind: str, lang: str, text: str) -> str:
+        return f'<item type="{kind}" lang="{lang}">{escape(text)}</item>'
+
+    phrases = "".join(
+        "<phrase>"
+        + item("segnum", "en", str(n))
+        + "<words>"
+        + "".join(f"<word>{item('txt', 'chr', word)}{item('gls', 'en', 'x')}</word>" for word in source.split())
+        + f"</words>{item('gls', 'en', target)}</phrase>\n"
+        for n, (source, target) in enumerate(pairs, 1)
+    )
+    for name in ("phrases", "paragraph", "paragraphs", "interlinear-text", "document"):
+        phrases = f"<{name}>{phrases}</{name}>"
+    return phrases
+
+
+def usfm(lines: Sequence[str], code: str, *, joined: bool = False) -> str:
+    out = [f"\\id GEN {code}", "\\h Genesis", "\\mt1 Genesis"]
+    for n, line in enumerate(lines):
+        if n % 30 == 0:
+            out += [f"\\c {n // 30 + 1}", "\\s A heading", "\\p"]
+        first, *rest = line.split()
+        number = str(n % 30 + 1)
+        if joined and n % 30 == 3:
+            number = "4-5"
+        if not (joined and n % 30 == 4):
+            out.append(f"\\v {number} \\nd {first}\\nd*\\f + \\ft a note\\f* {' '.join(rest)}")
+        else:
+            out.append(f"{line}")
+    return "\n".join(out) + "\n"
+
+
+_HEAD = ("Cherokee", "English")
+_QUOTED = [*PAIRS[:40], (SOURCES[40], "two\nlines"), *PAIRS[41:]]
+_IDS = [(str(n), *pair) for n, pair in enumerate(PAIRS, 1)]
+_THIRD = [(*pair, pair[1][::-1]) for pair in PAIRS]
+_FRENCH = ["Où est-ce que tu vas après l'été, cher élève ?" + f" n° {n}" for n in range(120)]
+_SFM = "\\_sh v3.0  400  MDF 4.0\n\n" + "".join(f"\\lx {a}\n\\ps n\n\\ge {b}\n\\dt 01/Jan/2020\n\n" for a, b in PAIRS)
+_TEXT = "\\_sh v3.0 400 Text\n\\id story\n" + "".join(
+    f"\\ref {n}\n\\tx {' '.join(a.split()[:2])}\n\\mb x y\n\\tx {' '.join(a.split()[2:])}\n\\ft {b}\n\n"
+    for n, (a, b) in enumerate(PAIRS)
+)
+_EXAMPLES = "".join(f"\\lx {a}\n\\ge {b}\n\\xv {a} {a}\n\\xe {b}\n\n" for a, b in PAIRS)
+BY_HAND: dict[str, bytes | str] = {
+    "comma.csv": text_of([_HEAD, *PAIRS], ",", "minimal"),
+    "semicolon-excel-utf8.csv": "\ufeff" + text_of([_HEAD, *PAIRS], ";", "minimal").replace("\n", "\r\n"),
+    "tabs.csv": text_of([_HEAD, *PAIRS], "\t", "minimal"),
+    "bars.csv": text_of(PAIRS, "|", "minimal"),
+    "line-breaks.csv": text_of([_HEAD, *_QUOTED], ",", "minimal"),
+    "sep-line.csv": "sep=;\n" + text_of([_HEAD, *PAIRS], ";", "minimal"),
+    "cp1252.csv": text_of(list(zip(_FRENCH, TARGETS, strict=True)), ";", "minimal").encode("cp1252"),
+    "utf16.csv": text_of([_HEAD, *PAIRS], ",", "minimal").encode("utf-16"),
+    "wrong-quotes.csv": text_of(PAIRS, ",", "minimal") + '"a" b,c\n',
+    "ids.csv": text_of([("id", *_HEAD), *_IDS], ",", "minimal"),
+    "three-texts.csv": text_of(_THIRD, ",", "minimal"),
+    "numbers.csv": text_of([(a, str(n)) for n, (a, _) in enumerate(PAIRS)], ",", "minimal"),
+    "nothing.csv": "",
+    "one-column.csv": "".join(f"{a}\n" for a in SOURCES),
+    "short-row.csv": text_of(PAIRS, ",", "minimal") + "alone\n",
+    "plain.tsv": text_of(PAIRS),
+    "codes.tsv": text_of([("chr", "en"), *PAIRS]),
+    "excel-quotes.tsv": text_of([_HEAD, *_QUOTED], quotes="minimal"),
+    "all-quoted.tsv": text_of([_HEAD, *PAIRS], quotes="all"),
+    "quotes-of-the-text.tsv": text_of([*PAIRS, (SOURCES[0], '"Yes!"'), (SOURCES[1], 'a 5" pipe')]),
+    "bom.tsv": "\ufeff" + text_of([_HEAD, *PAIRS]),
+    "unicode-text.tsv": text_of([_HEAD, *PAIRS], quotes="minimal").replace("\n", "\r\n").encode("utf-16"),
+    "utf16-no-mark.tsv": text_of([("a", "b"), *list(zip(_FRENCH, TARGETS, strict=True))]).encode("utf-16-le"),
+    "old-mac.tsv": text_of(PAIRS).replace("\n", "\r"),
+    "title-above.tsv": text_of([("My stories", ""), ("", ""), _HEAD, *PAIRS]),
+    "tatoeba.tsv": text_of([(str(n), "chr", a, "eng", b) for n, (a, b) in enumerate(PAIRS)]),
+    "scores.tsv": text_of([(*pair, f"0.{n}") for n, pair in enumerate(PAIRS)]),
+    "roles.tsv": text_of([("src", "tgt"), *PAIRS]),
+    "swapped-headings.tsv": text_of([_HEAD[::-1], *PAIRS]),
+    "unknown-heading.tsv": text_of([("Tsalagi gawonihisdi", "Meaning"), *PAIRS]),
+    "tzotzil.tsv": text_of([("Tzotzil", "Español"), *[(b, f"{a} x") for b, a in zip(_FRENCH, TARGETS, strict=True)]]),
+    "senses.tsv": text_of([(a.split()[0] + str(n), f"{b.split()[0]}; hound") for n, (a, b) in enumerate(PAIRS)]),
+    "notes.tsv": text_of(
+        [(*_HEAD, "Notes"), *[(*pair, "" if n % 9 else "check this") for n, pair in enumerate(PAIRS)]]
+    ),
+    "toolbox.txt": _SFM,
+    "words.chr-en.tsv": text_of([(a.split()[0], b.split()[0]) for a, b in PAIRS]),
+    "inflection.tsv": text_of([(f"walk{b}", f"walked{b}", "V;PST") for b in map(str, range(120))]),
+    "two-sheets.xlsx": workbook({"Stories": [_HEAD, *PAIRS], "Words": PAIRS}),
+    "empty-sheet.xlsx": workbook({"Stories": [_HEAD, *PAIRS], "Sheet2": []}),
+    "no-cells.xlsx": workbook({"Sheet1": []}),
+    "formulas.xlsx": workbook({"S": [_HEAD, *PAIRS, *[(a, "=A1") for a in SOURCES[:30]]]}),
+    "merged.xlsx": workbook(
+        {"S": [_HEAD, *PAIRS, ("", "more")]}, '<mergeCells count="1"><mergeCell ref="A121:A122"/></mergeCells>'
+    ),
+    "far-cell.xlsx": workbook({"S": PAIRS}).replace(b"", b""),
+    "entities.xlsx": b"",
+    "password.xlsx": b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600),
+    "bomb.xlsx": b"",
+    "cut.xlsx": workbook({"S": PAIRS})[:2000],
+    "two.tmx": tmx(("chr", "en"), (SOURCES, TARGETS)),
+    "three.tmx": tmx(("chr", "en", "fr"), (SOURCES, TARGETS, _FRENCH)),
+    "regions.tmx": tmx(("en-US", "chr"), (TARGETS, SOURCES)),
+    "utf16.tmx": tmx(("chr", "en"), (SOURCES, TARGETS)).encode("utf-16"),
+    "entities.tmx": '<!DOCTYPE tmx [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;">]><tmx><body><tu>&b;</tu></body></tmx>',
+    "words.lift": lift(PAIRS),
+    "words-and-examples.lift": lift(PAIRS, 60),
+    "texts.flextext": flextext(PAIRS),
+    "toolbox.sfm": _SFM,
+    "interlinear.sfm": _TEXT,
+    "examples.db": _EXAMPLES,
+    "cp1252.sfm": "".join(f"\\lx {a}\n\\ge {b}\n\n" for a, b in zip(_FRENCH, TARGETS, strict=True)).encode("cp1252"),
+    "no-markers.sfm": text_of(PAIRS),
+    "database.db": b"SQLite format 3\x00" + bytes(200),
+    "chr.usfm": usfm(SOURCES, "chr", joined=True),
+    "en.usfm": usfm(TARGETS[:115], "en"),
+}
+
+
+def _changed(content: bytes, change: Callable[[str], str]) -> bytes:
+    """Return a workbook whose sheet is another text."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(content)) as old, zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as new:
+        for name in old.namelist():
+            text = old.read(name).decode()
+            new.writestr(name, change(text) if "/s1" in name else text)
+    return out.getvalue()
+
+
+_BOOK = workbook({"S": PAIRS})
+BY_HAND["far-cell.xlsx"] = _changed(_BOOK, lambda text: text.replace('"A120"', '"XFD1048576"'))
+BY_HAND["entities.xlsx"] = _changed(_BOOK, lambda text: f'<!DOCTYPE a [<!ENTITY b "c">]>{text}')
+BY_HAND["bomb.xlsx"] = _changed(_BOOK, lambda text: text + " " * 2**28)
