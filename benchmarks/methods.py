@@ -32,17 +32,12 @@ METHODS = {
     "src_word_dropout: 0.1": ["training.src_word_dropout=0.1"],
     "tgt_word_dropout: 0.1": ["training.tgt_word_dropout=0.1"],
     "r_drop: 5": ["training.r_drop=5"],
-    "scheduled_sampling: 0.25": ["training.scheduled_sampling=0.25"],
-    "coverage_loss: 1": ["training.coverage_loss=1"],
     "zoneout: 0.1": ["model.encoder.zoneout=0.1", "model.decoder.zoneout=0.1"],
     "drop_connect: 0.2": ["model.encoder.drop_connect=0.2", "model.decoder.drop_connect=0.2"],
-    "optimizer: adafactor": ["training.optimizer=adafactor", "training.learning_rate=0.01"],
     "label_smoothing: 0": ["training.label_smoothing=0"],
     "lexical: true": ["model.decoder.lexical=true"],
 }
 PRESETS = ("low-resource", "tiny")
-RISK = ["training.minimum_risk=16", "training.minimum_risk_likelihood=0.01", "training.batch_size=256"]
-RISK += ["training.learning_rate=2e-4"]
 
 
 def write_pairs(folder, data, pairs):
@@ -102,9 +97,6 @@ def main():
     print(describe(1))
     with ThreadPoolExecutor(arguments.jobs) as pool:
         found = dict(zip((run[0] for run in runs), pool.map(done, runs), strict=True))
-    if arguments.only is None or "minimum_risk" in arguments.only:
-        name, first = "minimum_risk: 16, from the first", place / "plain-seed-1"
-        found[name] = done((name, minutes, "captions", ["seed=1", f"training.load_model={first}", *RISK]))
     scores = [found[run[0]]["bleu"] for run in plain]
     mean = statistics.mean(scores)
     print(f"\n{arguments.pairs:,} pairs, {minutes:g} minutes of one thread; plain {mean:.2f}, ", end="")

@@ -91,13 +91,6 @@ class SearchValues:
     )
     batch_size: int = setting(64, "Number of sentences in a batch; affects speed, not results.", least=1, most=100_000)
     word_reward: float = setting(0.0, "Bonus added to the score for each subword; above 0 favours length.")
-    word_reward_bounded: bool = setting(
-        False,
-        "Stop the word reward at the length expected from the training text (lengths.json in the model folder).",
-        option="--word-reward-bounded/--word-reward-unbounded",
-        needs=("word_reward",),
-        lacks=(Place.LANGUAGE_MODEL,),
-    )
     coverage_penalty: float = setting(
         0.0,
         "Penalty for source subwords that got little attention: beta of GNMT (Wu et al. 2016, 7).",
@@ -220,7 +213,6 @@ class SearchSettings(TypedDict, total=False):
     max_length_extra: int | None
     batch_size: int | None
     word_reward: float | None
-    word_reward_bounded: bool | None
     coverage_penalty: float | None
     lm_weight: float | None
     min_length: int | None

@@ -8,8 +8,7 @@ import numpy as np
 from nmt.config import Config, config_from_dict, dump_config
 from nmt.data.tokens.subwords import Subwords, train_subwords
 from nmt.special_tokens import EOS_ID
-from nmt.storage.length_model import LengthModel, save_length_model
-from nmt.storage.model_folder import BEST_NAME, LENGTHS_NAME, build_model, save_subwords, subwords_digest
+from nmt.storage.model_folder import BEST_NAME, build_model, save_subwords, subwords_digest
 from nmt.train.checkpoints.checkpoint import save_checkpoint
 from tests.small_models import model_settings
 
@@ -45,7 +44,6 @@ def write_folder(folder, *, joint=True, seed=0, side=None, subwords="unigram", v
     for name, lines in (("train", text), ("dev", text[:40])):
         for lang in ("xx", "yy"):
             (folder / f"{name}.{lang}").write_text("\n".join(lines) + "\n", "utf-8")
-    save_length_model(folder / LENGTHS_NAME, LengthModel(0.9, 1.5, 0.5, 400))
     return write_model(folder, config, src, tgt, seed)
 
 

@@ -1,4 +1,4 @@
-"""Comparing: significance, buckets and error rates worked out by hand, and refusals."""
+"""Comparing: significance and error rates worked out by hand, and refusals."""
 
 import random
 
@@ -8,9 +8,6 @@ import nmt
 from nmt.errors import DataError
 from nmt.evaluate import score_translations, split_references
 from nmt.evaluate.compare import (
-    by_frequency,
-    by_length,
-    check_same_signatures,
     check_tokenised_alike,
     compare,
     differences,
@@ -83,21 +80,6 @@ def test_edit_distance(one, other, want):
     assert edit_distance(one, other) == want
 
 
-def test_buckets_by_hand():
-    references = [["a a b", "c " * 15 + "d"]]
-    good, bad = ["a a b", "c " * 15 + "d"], ["a x b", "c " * 15 + "e"]
-    lengths = by_length([good, bad], references, False, "none")
-    assert [(one.name, one.size) for one in lengths] == [("0-10 words", 1), ("11-20 words", 1)]
-    assert lengths[0].scores[0] > lengths[0].scores[1] and lengths[1].scores[0] == pytest.approx(100)
-    found = {one.name: one for one in by_frequency([good, bad], references, None, False, "none")}
-    assert found["1 times"].size == 2 and found["1 times"].scores == pytest.approx((100, 200 * 1 / (2 + 1)))
-    assert found["2-4 times"].size == 2 and found["2-4 times"].scores == pytest.approx((100, 200 * 1 / (2 + 1)))
-    assert found["10-99 times"].scores == pytest.approx((100, 100))
-    text = ["b b b b b", "c"]
-    counted = {one.name: one for one in by_frequency([good, bad], references, text, False, "none")}
-    assert counted["0 times"].size == 3 and counted["5-9 times"].size == 1 and counted["1 times"].size == 15
-
-
 def test_the_sentences_that_differ_most():
     references = ["the old house", "a small tree", "green river", "same"]
     a, b = ["the old house", "a tall bush", "red river", "same"], ["an ox", "a small tree", "green river", "same"]
@@ -142,15 +124,3 @@ def test_texts_that_are_not_tokenised_alike_are_refused():
     check_tokenised_alike({"A": tokenised, "B": tokenised, "the references": tokenised})
     with pytest.raises(DataError, match="tokenised alike, got .* 100% of the lines of B and in 0% of A"):
         compare(plain, tokenised, [plain], metrics=("bleu",))
-
-
-def test_scores_of_different_signatures_are_refused():
-    def scores(**how):
-        found = score_translations(["a b c"], ["a b c d"], metrics=("bleu",), **how)
-        return {name: score.to_dict() for name, score in found.items()}
-
-    check_same_signatures(scores(), scores(confidence=True), ("a.json", "b.json"))
-    with pytest.raises(DataError, match="got bleu with tok:13a and with tok:char"):
-        check_same_signatures(scores(), scores(tokenize="char"), ("a.json", "b.json"))
-    with pytest.raises(DataError, match="must have the same metrics"):
-        check_same_signatures(scores(), {}, ("a.json", "b.json"))

@@ -9,10 +9,10 @@ import pytest
 
 from nmt.config import config_from_dict
 from nmt.storage.model_folder import read_checkpoint
-from nmt.train.run.resume_check import check_resume
 from nmt.train.run.trainer import Trainer
 from tests.small_models import DECODER, ENCODER
 from tests.train.fake_model import write_corpus
+from tests.train.resumed import difference
 
 
 def settings(folder: Path, **training: Any) -> dict[str, Any]:
@@ -45,24 +45,16 @@ ALL = {
     "src_word_dropout": 0.1,
     "tgt_word_dropout": 0.1,
     "r_drop": 2.0,
-    "scheduled_sampling": 0.3,
-    "scheduled_sampling_updates": 4,
-    "coverage_loss": 0.5,
     "guided_alignment": 0.5,
-    "loss_spikes": "rollback",
-    "early_stopping_on": "all",
-    "early_stopping_metrics": ["loss", "chrf"],
     "label_smoothing": 0.1,
 }
 
 
-@pytest.mark.parametrize(("optimizer", "alignment"), [("adam", "train.align"), ("adafactor", None)])
+@pytest.mark.parametrize(("optimizer", "alignment"), [("adam", "train.align"), ("sgd", None)])
 def test_an_interruption_changes_no_bit_with_all_of_them(tmp_path: Path, optimizer: str, alignment: str | None) -> None:
     values = settings(tmp_path, optimizer=optimizer, batch_multiplier=2, **ALL)
     values["data"]["alignment"] = alignment and str(tmp_path / alignment)
-    found = check_resume(config_from_dict(values), 3)
-    assert found.startswith("update 6\t")
-    assert "arrays of raw" in found
+    assert difference(config_from_dict(values), 3) == (6, [])
 
 
 def learned(folder: Path, **training: Any) -> dict[str, bytes]:
@@ -81,7 +73,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     return learned(tmp_path_factory.mktemp("plain"))
 
 
-EACH = "tgt_word_dropout", "r_drop", "scheduled_sampling", "coverage_loss", "guided_alignment", "label_smoothing"
+EACH = "tgt_word_dropout", "r_drop", "guided_alignment", "label_smoothing"
 
 
 @pytest.mark.parametrize("name", EACH)

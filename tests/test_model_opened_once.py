@@ -17,7 +17,7 @@ from nmt.storage.saved_model import load_saved_model, save_bundle
 from tests.cli.test_cli_models import call
 from tests.saved_models import write_folder, write_language_folder
 
-MODEL_FILES = {"config.yaml", "best.safetensors", "src.spm", "tgt.spm", "joint.spm", "lengths.json"}
+MODEL_FILES = {"config.yaml", "best.safetensors", "src.spm", "tgt.spm", "joint.spm"}
 
 
 class Opens:

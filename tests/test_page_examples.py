@@ -31,7 +31,7 @@ RUN_ELSEWHERE = {
     "docs/extending.md": "tests/test_docs.py::test_code_that_the_page_of_settings_shows_stands_where_it_says",
     "docs/compiler.md": "tests/test_docs.py::test_the_compiler_as_its_page_shows_it",
     "docs/python.md": "tests/test_page_examples.py::test_the_page_of_python",
-    "docs/many-machines.md": "tests/test_many_machines.py::test_the_lines_of_an_engine",
+    "docs/many-machines.md": "tests/test_many_machines.py::test_the_function_for_engines",
     "docs/cells.md": "tests/test_docs.py::test_the_cell_of_the_page_of_cells",
     "docs/library.md": "tests/test_docs.py::test_operators_as_their_page_says",
     "docs/tutorials/lesson.md": "tests/test_tutorials.py::test_a_page_can_be_followed",

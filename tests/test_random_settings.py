@@ -103,8 +103,8 @@ def ask(config: Any) -> None:
     for count in (1, 100):
         fixed = fixed_training(config.training, SimpleNamespace(size=3, num_updates=lambda epoch, n=count: n))
         doubts(config, fixed)
-        schedule = make_schedule(fixed, config.model.decoder.hidden_size)
-        assert all(rate >= 0 for rate in (schedule.learning_rate(update, 1) for update in (1, 2, 1000)))
+        schedule = make_schedule(fixed)
+        assert all(rate >= 0 for rate in (schedule.learning_rate(update) for update in (1, 2, 1000)))
 
 
 def outcome(do: Callable[[], Any]) -> Any:

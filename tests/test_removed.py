@@ -18,7 +18,8 @@ from nmt.importing.sources import import_model
 from tests.saved_models import write_folder
 from tests.test_config import MINIMAL
 
-SETTINGS = [name for name in REMOVED if not name.startswith("nmt-") and "." in name]
+SETTINGS = list(_OFF)
+VALUES = [name for name in REMOVED if ": " in name]
 
 
 def with_setting(name, value):
@@ -38,6 +39,13 @@ def test_a_removed_setting_names_its_replacement(name):
     assert str(raised.value) == f"config: {name} is not there any more; {REMOVED[name]}"
 
 
+@pytest.mark.parametrize("name", VALUES)
+def test_a_removed_value_names_its_replacement(name):
+    with pytest.raises(ConfigError) as raised:
+        config_from_dict(with_setting(*name.split(": ")))
+    assert str(raised.value).startswith(f"config: {name} is not there any more; {REMOVED[name]}")
+
+
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_folder_of_an_older_version_that_does_not_use_it_is_read(name):
     assert config_from_dict(with_setting(name, _OFF[name])) == config_from_dict(deepcopy(MINIMAL))
@@ -48,6 +56,9 @@ def test_a_folder_of_an_older_version_that_does_not_use_it_is_read(name):
     [
         ("training", "quantization_aware", 4, "quantization_aware is not there any more; train without it"),
         ("data", "index", "ids", "data.index is not there any more; remove it"),
+        ("training", "loss_spikes", "skip", "loss_spikes is not there any more; an update"),
+        ("training", "optimizer", "lamb", "optimizer: lamb is not there any more; write adam"),
+        ("training", "scheduling", "noam", "scheduling: noam is not there any more; write inverse_square_root"),
     ],
 )
 def test_a_model_whose_training_used_what_is_removed_translates(tmp_path, section, key, value, told):

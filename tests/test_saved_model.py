@@ -1,7 +1,6 @@
 """Model folders and the file that nmt-bundle makes of one: the same model, and one line where there is none."""
 
 import errno
-import json
 import os
 import shutil
 import sys
@@ -56,8 +55,6 @@ def test_a_bundle_translates_as_its_folder_does(folder, bundle):
     one, other = Translator.load(folder, threads=1), Translator.load(bundle, threads=1)
     assert one.translate_nbest(lines, n_best=2) == other.translate_nbest(lines, n_best=2)
     assert one.translate(lines, shortlist=True) == other.translate(lines, shortlist=True)
-    settings = {"word_reward": 0.5, "word_reward_bounded": True}
-    assert one.translate(lines, **settings) == other.translate(lines, **settings)
 
 
 def test_two_vocabularies(tmp_path):
@@ -70,7 +67,7 @@ def test_two_vocabularies(tmp_path):
     with pytest.raises(CheckpointError, match="must be a new file, got one that is there"):
         save_bundle(tmp_path / "m.nmt", load_saved_model(folder))
     assert model_files(tmp_path / "m.nmt") == [tmp_path / "m.nmt"] and model_files(tmp_path / "other") == []
-    names = {"best.safetensors", "config.yaml", "lengths.json", "src.spm", "tgt.spm"}
+    names = {"best.safetensors", "config.yaml", "src.spm", "tgt.spm"}
     assert {path.name for path in model_files(folder)} == names
     found = Translator.load(tmp_path / "m.nmt", threads=1)
     assert found.src_subwords.vocab_size != found.tgt_subwords.vocab_size
@@ -104,8 +101,6 @@ def config_with(bundle, keys, value):
 CONTENT = {
     "no config": {"config": None},
     "a list for a config": {"config": [1]},
-    "lengths": {"lengths": {"ratio": "x"}},
-    "endless lengths": {"lengths": {"ratio": 1e400, "extra": 0, "deviation": 0, "pairs": 1}},
     "no bundle": {"kind": "x"},
 }
 CONFIG = {
@@ -203,15 +198,9 @@ def test_a_shortlist_of_other_subwords_is_refused(tmp_path):
 
 def test_what_is_not_there_is_said_when_it_is_asked_for(tmp_path):
     folder = write_folder(tmp_path / "m")
-    (folder / "lengths.json").unlink()
     translator = Translator.load(folder, threads=1)
     with pytest.raises(NMTError, match="run nmt-shortlist"):
         translator.translate(["kara"], shortlist=True)
-    with pytest.raises(NMTError, match=r"must have lengths\.json"):
-        translator.translate(["kara"], word_reward=0.5, word_reward_bounded=True)
-    (folder / "lengths.json").write_text(json.dumps({"ratio": -1}))
-    with pytest.raises(NMTError, match="must contain length statistics"):
-        Translator.load(folder)
 
 
 @pytest.mark.parametrize("is_whole", [False, True])
@@ -258,8 +247,6 @@ def test_the_digest_is_of_all_that_translations_depend_on(folder, bundle):
     others = [
         {"shortlist": None},
         {"shortlist": replace_always(saved.shortlist)},
-        {"lengths": None},
-        {"lengths": replace(saved.lengths, extra=2.0)},
         {"config": saved.config.model_copy(update=cased)},
         {"content": {"checksums": saved.content["checksums"] | {"params/output.b": 3}}},
     ]
@@ -328,8 +315,8 @@ def test_parameters_are_copied_unless_a_model_may_have_them(folder):
 def test_a_model_in_use_is_opened_again_with_other_facts_while_its_file_has_its_parameters(folder, tmp_path):
     shutil.copytree(folder, tmp_path / "model")
     loaded = load_saved_model(tmp_path / "model").load()
-    again = loaded.reopened(lengths=None)
-    assert again.lengths is None and (again.digest != loaded.digest) and again.shortlist is loaded.shortlist
+    again = loaded.reopened(shortlist=None)
+    assert again.shortlist is None and again.digest != loaded.digest
     for name, param in loaded.network.params.items():
         np.testing.assert_array_equal(again.params[f"params/{name}"], param)
     tensors, content = map_tensors(loaded.path)

@@ -35,7 +35,6 @@ OTHERS = {
     "n_best": 2,
     "batch_size": 3,
     "word_reward": 0.5,
-    "word_reward_bounded": True,
     "coverage_penalty": 0.25,
     "lm": "some/model",
     "lm_weight": 0.75,
@@ -217,7 +216,6 @@ WISHES = {
     "constraints": [[[4]]],
     "glossary": [[[4]]],
     "more_rules": list,
-    "expected_lengths": [3.0],
 }
 
 

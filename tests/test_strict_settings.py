@@ -25,7 +25,6 @@ BAD = {
     "max_length_extra": [-1, 2.5, HUGE],
     "min_length": [-1, 2.5, HUGE],
     "word_reward": [NAN, INF, -INF, "1", True, HUGE],
-    "word_reward_bounded": [1, "true"],
     "coverage_penalty": [-1, NAN, INF, HUGE],
     "lm_weight": [-1, NAN, INF, "a"],
     "generate_unk": [0, "no"],
@@ -204,7 +203,7 @@ GPU, CPU = SimpleNamespace(name="cuda", is_cpu=False), SimpleNamespace(name="cpu
 
 @pytest.mark.parametrize(
     ("decoding", "refused"),
-    [({"beam_groups": 5}, "beam_groups"), ({"word_reward": 1.0, "word_reward_bounded": True}, "expected_lengths")],
+    [({"beam_groups": 5}, "beam_groups")],
 )
 def test_what_a_gpu_does_not_search_with_is_refused_before_training(decoding, refused):
     config = settings_with(decoding=decoding)

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from nmt.config.foreign_names import NOT_HERE, ours
+from nmt.config.foreign_names import ours
 from nmt.config.removed import instead
 from nmt.config.section import MOST
 
@@ -56,6 +56,8 @@ def complaint(path: Path, mistake: Any, schema: dict[str, Any]) -> str:
             f"{dotted(path)} must be the name of a cell, or a dotted path such as my_cells.MyCell, got {shorten(got)}; "
             f"write {advice}"
         )
+    if isinstance(got, str) and (gone := instead(f"{dotted(path)}: {got}")):
+        return f"{dotted(path)}: {got} {gone}"
     promise = describe(node, schema, all_bounds=_is_huge(got))
     line = f"{dotted(path) or 'the file'} must be {promise}, got {shorten(got)}"
     choices = [text for text in _choices(node, schema) if isinstance(text, str)]
@@ -90,8 +92,6 @@ def _unknown_key(path: Path, schema: dict[str, Any]) -> str:
         return f"{dotted(path)} {gone}"
     line = f"{dotted(path)} is not a setting"
     key = str(path[-1])
-    if (answer := NOT_HERE.get(key.lower().replace("-", "_"))) is not None:
-        return f"{line}; {answer}"
     known = list(lookup(schema, path[:-1]).get("properties", {}))
     meant = ours(key, str(path[0]) if len(path) > 1 else "") or " or ".join(places_of(key, schema))
     meant = meant or next((dotted((*path[:-1], name)) for name in get_close_matches(key.lower(), known, n=1)), "")

@@ -79,10 +79,11 @@ class Config(Settings):
             raise ConfigError(f"{shown(path)}: must be written, got {explain(error)}; {remedy(error)}") from error
 
 
-def load_config(path: str | PathLike[str], overrides: Changes = ()) -> Config:
+def load_config(path: str | PathLike[str], overrides: Changes = (), *, trained: bool = False) -> Config:
     """Read a configuration file; each override `a.b=value` (a YAML value), or key of a mapping, replaces one key.
 
-    The key `preset` names settings that apply where the file gives none (see presets).
+    The key `preset` names settings that apply where the file gives none (see presets). `trained`: the settings of a
+    model that is trained, whose training may have used what is removed since.
 
     Raises ConfigError, one line: `FILE: KEY.PATH must be ..., got ...; did you mean X?`. A mistake in an override is
     reported with `--set a.b=value`, or `changes`, in the place of the file.
@@ -104,7 +105,7 @@ def load_config(path: str | PathLike[str], overrides: Changes = ()) -> Config:
         raise ConfigError(f"{where}: must contain sections of keys and values, got {got}; see configs/reference.yaml")
     if _is_of_joeynmt(values):
         raise ConfigError(f"{where}: must be settings of nmt, got JoeyNMT's, whose conversion {instead('joeynmt')}")
-    return config_from_dict(values, where, overrides)
+    return config_from_dict(values, where, overrides, trained=trained)
 
 
 def _is_of_joeynmt(values: Mapping[str, Any]) -> bool:
@@ -114,11 +115,13 @@ def _is_of_joeynmt(values: Mapping[str, Any]) -> bool:
     return "joeynmt_version" in values or ("testing" in values and isinstance(data, dict) and "trg" in data)
 
 
-def config_from_dict(values: dict[str, Any], where: str = "config", overrides: Changes = ()) -> Config:
+def config_from_dict(
+    values: dict[str, Any], where: str = "config", overrides: Changes = (), *, trained: bool = False
+) -> Config:
     """Return the checked configuration of a dictionary, as `load_config` does for a file; an error starts with
     `where`. Overrides are written into the dictionary."""
     changed = {_override(values, name, value, text): text for name, value, text in _each(overrides)}
-    return _build(values, where, changed)
+    return _build(drop_removed(values, trained=trained), where, changed)
 
 
 def changed_values(changes: Changes) -> dict[str, Any]:
@@ -137,7 +140,6 @@ def dump_config(config: Config) -> str:
 def _build(values: dict[str, Any], where: str, changed: dict[tuple[str, ...], str]) -> Config:
     """Return the validated settings. Raises ConfigError, which names `where` or the override at fault; `changed` maps
     keys to overrides."""
-    values = drop_removed(values)
     name = values.get("preset")
     if name in NAMES:
         values = over_preset(values, preset_values(name))

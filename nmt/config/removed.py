@@ -6,6 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 _STACK = "write layers by rnn_type, such as mamba or rwkv7, with residual: true"
+_SWEPT = "nmt-train SRC TGT -o DIR --show-config prints settings, which nmt-sweep takes"
+_SCHEDULE = "write plateau, or a rate that falls to the end of the run: linear or cosine"
+_SPIKE = "an update that is not finite is always skipped; lower learning_rate or clip_grad_norm against leaps"
+_STOP = "early_stopping_metric alone decides"
+_SAMPLED = "use tgt_word_dropout, which helped where this did not (docs/methods.md)"
+_VECTORS = "start from a trained model by load_model, with extend_vocabulary for new words"
+_RISK = "train on for the same time, which brings more; decoding.mbr chooses by expected score"
 _DESCRIBED = "describe its tensors in a YAML file, as docs/migration.md shows, and import that"
 
 REMOVED: dict[str, str] = {
@@ -13,11 +20,46 @@ REMOVED: dict[str, str] = {
     "model.decoder.stack_sizes": _STACK,
     "data.index": "remove it: the ids of a large text lie in a mapped file of the temporary folder (TMPDIR)",
     "training.quantization_aware": "train without it and round the result by nmt-quantize",
+    "training.scheduled_sampling": _SAMPLED,
+    "training.scheduled_sampling_updates": _SAMPLED,
+    "training.loss_spikes": _SPIKE,
+    "training.spike_deviations": _SPIKE,
+    "training.early_stopping_metrics": _STOP,
+    "training.early_stopping_on": _STOP,
+    "training.decay_length": _SCHEDULE,
+    "training.minimum_risk": _RISK,
+    "training.minimum_risk_metric": _RISK,
+    "training.minimum_risk_alpha": _RISK,
+    "training.minimum_risk_likelihood": _RISK,
+    "training.coverage_loss": "guided_alignment teaches attention; decoding.coverage_penalty counts it in the search",
+    "training.src_embeddings": _VECTORS,
+    "training.tgt_embeddings": _VECTORS,
+    "decoding.word_reward_bounded": "remove it: the reward counts every word, as with false",
+    "training.tensorboard": "write loggers: [tensorboard]",
+    "training.scheduling: noam": "write inverse_square_root, whose learning_rate is the peak",
+    "training.scheduling: warmupinversesquareroot": "write inverse_square_root",
+    "training.scheduling: exponential": _SCHEDULE,
+    "training.scheduling: decaying": _SCHEDULE,
+    "training.scheduling: warmupexponentialdecay": _SCHEDULE,
+    "training.optimizer: lamb": "write adam with learning_rate_scaling: sqrt",
+    "training.optimizer: adafactor": "write adam",
     "joeynmt": "write our settings by the table of docs/migration.md, Settings of JoeyNMT",
     "export_cell": "let Python step the cell by Scan.forward, or export a translation model by nmt-export --to c",
     "wheel": "unpack it and import the model's file in it",
     "nmt-import --from e2k": _DESCRIBED,
     "nmt-import --from g2p-en": _DESCRIBED,
+    "nmt-report": "training.loggers shows curves in TensorBoard, W&B or MLflow; metrics.jsonl has every number",
+    "nmt-translate --plot-attention": "--alignments FILE --alignment-type soft writes the attention as numbers",
+    "nmt-translate --word-reward-bounded": "leave it out: the reward counts every word",
+    "nmt-train --seeds": "nmt-sweep CONFIG.yaml --seeds N trains with several seeds",
+    "nmt-evaluate --test-set": "sacrebleu -t NAME -l PAIR --echo src (or ref) writes the text for --src or --ref",
+    "nmt-evaluate --buckets": "compare-mt compares by length and by word frequency",
+    "nmt-evaluate --frequencies": "compare-mt compares by length and by word frequency",
+    "nmt-sweep --dev": _SWEPT,
+    "nmt-sweep --preset": _SWEPT,
+    "nmt-train --check-resume": "a run that resumes has the same bits, which the tests of nmt check",
+    "nmt-train --ranks": "mpiexec -n N nmt-train ... --set training.max_minutes=2 measures N ranks",
+    "nmt-import --from nematus": "save it by Marian, which reads it as type nematus, or describe its tensors in YAML",
     "nmt-import --from transformers": "use such a language model with the library transformers itself",
 }
 """Names as they were written, each with what to do instead."""
@@ -27,11 +69,27 @@ _OFF: dict[str, Any] = {
     "model.decoder.stack_sizes": {},
     "data.index": None,
     "training.quantization_aware": 0,
+    "training.scheduled_sampling": 0.0,
+    "training.scheduled_sampling_updates": 0,
+    "training.loss_spikes": "keep",
+    "training.spike_deviations": 6.0,
+    "training.early_stopping_metrics": [],
+    "training.early_stopping_on": "first",
+    "training.decay_length": None,
+    "training.minimum_risk": 0,
+    "training.minimum_risk_metric": "bleu",
+    "training.minimum_risk_alpha": 0.005,
+    "training.minimum_risk_likelihood": 0.0,
+    "training.coverage_loss": 0.0,
+    "training.src_embeddings": None,
+    "training.tgt_embeddings": None,
+    "decoding.word_reward_bounded": False,
+    "training.tensorboard": False,
 }
 """Values of removed settings that turned them off, as folders of older versions have them."""
 
-WITHOUT_TRAINING = {name: value for name, value in _OFF.items() if name.startswith(("training.", "data."))}
-"""Changes of settings by which a trained model is read whose training used what is removed."""
+_USUAL = {"training.scheduling": "constant", "training.optimizer": "adam"}
+"""Values that stand for removed ones where a trained model is read."""
 
 
 def instead(name: str) -> str | None:
@@ -39,11 +97,15 @@ def instead(name: str) -> str | None:
     return f"is not there any more; {REMOVED[name]}" if name in REMOVED else None
 
 
-def drop_removed(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    """Return settings without removed ones that are turned off."""
-    left = {}
+def drop_removed(values: Mapping[str, Any], above: str = "", *, trained: bool = False) -> dict[str, Any]:
+    """Return settings without removed ones that are turned off; those of a trained model also without those of its
+    training and its texts."""
+    left: dict[str, Any] = {}
     for key, value in values.items():
         name = f"{above}{key}"
-        if name not in _OFF or value != _OFF[name]:
-            left[key] = drop_removed(value, f"{name}.") if isinstance(value, Mapping) else value
+        is_past = trained and name.startswith(("training.", "data."))
+        if isinstance(value, Mapping) and name not in _OFF:
+            left[key] = drop_removed(value, f"{name}.", trained=trained)
+        elif name not in _OFF or not (is_past or value == _OFF[name]):
+            left[key] = _USUAL[name] if is_past and f"{name}: {value}" in REMOVED else value
     return left

@@ -77,13 +77,10 @@ class Settings(Section):
             )
         for path, wanted, why in _OF_LANGUAGE_MODELS:
             require(self, {path: wanted}, "with task: lm", why)
-        others = [("metrics", metric) for metric in self.training.early_stopping_metrics]
-        for name, metric in [("metric", self.training.early_stopping_metric), *others]:
-            if metric not in ("ppl", "loss"):
-                raise ValueError(
-                    f"training.early_stopping_{name} must be ppl or loss with task: lm, got {metric}; nothing is "
-                    "translated"
-                )
+        if (metric := self.training.early_stopping_metric) not in ("ppl", "loss"):
+            raise ValueError(
+                f"training.early_stopping_metric must be ppl or loss with task: lm, got {metric}; nothing is translated"
+            )
         return self
 
     @model_validator(mode="after")
@@ -92,10 +89,7 @@ class Settings(Section):
         training, data, decoder = self.training, self.data, self.model.decoder
         of_pairs = {
             "training.src_word_dropout": training.src_word_dropout,
-            "training.scheduled_sampling": training.scheduled_sampling,
             "training.guided_alignment": training.guided_alignment,
-            "training.coverage_loss": training.coverage_loss,
-            "training.minimum_risk": training.minimum_risk,
             "data.src.sampling_alpha": data.src.sampling_alpha,
             "data.tgt.sampling_alpha": data.tgt.sampling_alpha,
         }
@@ -108,12 +102,11 @@ class Settings(Section):
                 f"model.decoder.lexical must be false with {fact}, got true; it needs a recurrent encoder and one "
                 "weight for each source position"
             )
-        for name in ("guided_alignment", "coverage_loss"):
-            if getattr(training, name) and (decoder.type == "conv" or decoder.attention == "none"):
-                raise ValueError(
-                    f"training.{name} must be 0 for a decoder without attention or of convolutions, got "
-                    f"{getattr(training, name):g}; set it so"
-                )
+        if training.guided_alignment and (decoder.type == "conv" or decoder.attention == "none"):
+            raise ValueError(
+                "training.guided_alignment must be 0 for a decoder without attention or of convolutions, got "
+                f"{training.guided_alignment:g}; set it so"
+            )
         if data.alignment is not None and not training.guided_alignment:
             raise ValueError(
                 "training.guided_alignment must be positive with data.alignment, got 0; set it to 0.5, or "
@@ -135,8 +128,6 @@ class Settings(Section):
             "task": "translation",
             "data.src_factors": (),
             "training.r_drop": 0,
-            "training.minimum_risk": 0,
-            "training.scheduled_sampling": 0,
         }
         of_actions = needs | {
             "data.src.sampling_alpha": None,
@@ -146,8 +137,6 @@ class Settings(Section):
             "model.tied_embeddings": "none",
             "training.tgt_word_dropout": 0,
             "training.guided_alignment": 0,
-            "training.coverage_loss": 0,
-            "training.tgt_embeddings": None,
             "training.extend_vocabulary": 0,
         }
         for method, wanted in (("copy_source", needs), ("edit_actions", of_actions)):
@@ -182,23 +171,16 @@ class Settings(Section):
 
     @model_validator(mode="after")
     def _check_ties(self) -> "Settings":
-        """Raise ValueError if embeddings shared by both sides have no shared vocabulary or different files."""
+        """Raise ValueError if embeddings shared by both sides have no shared vocabulary."""
         if self.model.tied_embeddings == "all" and not self.data.subwords.joint:
             raise ValueError(
                 "data.subwords.joint must be true with model.tied_embeddings: all, got false; "
                 "or use tied_embeddings: softmax"
             )
-        files = self.training.src_embeddings, self.training.tgt_embeddings
-        if self.model.tied_embeddings == "all" and None not in files and files[0] != files[1]:
-            raise ValueError(
-                f"training.tgt_embeddings must be training.src_embeddings with model.tied_embeddings: all, got "
-                f"{files[1]} and {files[0]}; there is one table: give one of them"
-            )
         return self
 
 
 _OF_LANGUAGE_MODELS = (
-    ("training.src_embeddings", None, "there is no source: set tgt_embeddings"),
     ("model.decoder.type", "recurrent", "a convolutional decoder attends to a source"),
     ("model.decoder.readout_size", None, "nothing is read out"),
     ("model.decoder.lexical", False, "there is no source"),

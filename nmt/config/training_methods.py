@@ -1,11 +1,6 @@
 """The complete `training` section: adds methods that change an update or its loss, which are off by default."""
 
-import json
-from typing import Annotated, Literal
-
-from pydantic import Field, model_validator
-
-from nmt.config.section import Fraction, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, require
+from nmt.config.section import Fraction, NonNegativeFloat, NonNegativeInt, PositiveInt
 from nmt.config.training_section import TrainingBasics
 
 
@@ -23,66 +18,14 @@ class TrainingConfig(TrainingBasics):
     r_drop: NonNegativeFloat = 0.0
     """Weight of R-Drop: every batch is read twice with different dropout, and the divergence between the two
     predictions is added to the loss (Liang et al. 2021: 5 for translation). Doubles the time of an update."""
-    scheduled_sampling: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """Share of the decoder's input subwords that are its own predictions instead of the reference (Bengio et al. 2015),
-    made in a first pass over the reference (Duckworth et al. 2019)."""
-    scheduled_sampling_updates: NonNegativeInt = 0
-    """Updates over which scheduled_sampling rises from 0 to its value."""
     guided_alignment: NonNegativeFloat = 0.0
     """Weight of the cross entropy between attention and word alignments in the loss (Chen et al. 2016). The alignments
     are those of data.alignment, or are learned from the pairs themselves before the first update."""
-    coverage_loss: NonNegativeFloat = 0.0
-    """Weight of the coverage loss, which penalises attending to the same source positions again (See et al. 2017: 1.0),
-    against repetitions."""
-
-    minimum_risk: NonNegativeInt = 0
-    """Number of translations sampled for each sentence; their expected cost, together with the reference, is minimised
-    instead of the negative log-likelihood (Shen et al. 2016), from a model that is already trained; 0 for the
-    likelihood. Time and memory of an update grow with it."""
-    minimum_risk_metric: Literal["bleu", "chrf", "per"] = "bleu"
-    """With minimum_risk, the cost of a translation: 1 minus its sentence BLEU or chrF; or edits per space-separated
-    symbol of the reference (per), for letters to sounds."""
-    minimum_risk_alpha: PositiveFloat = 0.005
-    """With minimum_risk, the exponent of the translations' probabilities: larger values give more weight to the most
-    probable ones."""
-    minimum_risk_likelihood: NonNegativeFloat = 0.0
-    """With minimum_risk, the weight of the (smoothed) negative log-likelihood of the reference, which is added."""
-
-    loss_spikes: Literal["keep", "skip", "rollback"] = "keep"
-    """Action for an update whose loss jumps: none (keep); skip it (skip); or restore the parameters of the last
-    validation and continue with the batches after it (rollback)."""
-    spike_deviations: PositiveFloat = 6.0
-    """With loss_spikes, a spike is a loss per token this many standard deviations above the running mean of about 100
-    earlier updates."""
-    early_stopping_metrics: tuple[Literal["bleu", "chrf", "ppl", "loss"], ...] = Field(default=(), strict=False)
-    """Further metrics for early_stopping_patience, if early_stopping_on is any or all."""
-    early_stopping_on: Literal["first", "any", "all"] = "first"
-    """Training stops when early_stopping_metric has not improved for early_stopping_patience validations (first), or
-    any or all of it and early_stopping_metrics."""
 
     @property
     def adds_to_loss(self) -> bool:
         """Return whether the loss has more terms than the (smoothed) likelihood."""
-        return bool(self.r_drop or self.guided_alignment or self.coverage_loss or self.minimum_risk)
-
-    @model_validator(mode="after")
-    def _check_methods(self) -> "TrainingConfig":
-        """Raise ValueError if training methods conflict."""
-        if not self.scheduled_sampling:
-            why = "set scheduled_sampling: 0.25"
-            require(self, {"scheduled_sampling_updates": 0}, "without scheduled_sampling", why)
-        if self.minimum_risk:
-            names = "r_drop", "scheduled_sampling", "guided_alignment", "coverage_loss"
-            require(self, dict.fromkeys(names, 0), "with minimum_risk", "it is of the likelihood")
-        else:
-            require(self, {"minimum_risk_likelihood": 0}, "without minimum_risk", "set minimum_risk: 16")
-        if bool(self.early_stopping_metrics) != (self.early_stopping_on != "first"):
-            fact = json.dumps(self.early_stopping_metrics)
-            raise ValueError(
-                f"early_stopping_metrics must be {'none' if self.early_stopping_on == 'first' else 'given'} with "
-                f"early_stopping_on: {self.early_stopping_on}, got {fact}; any and all are of several"
-            )
-        return self
+        return bool(self.r_drop or self.guided_alignment)
 
 
 class FixedTraining(TrainingConfig):

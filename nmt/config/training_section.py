@@ -1,9 +1,9 @@
 """The `training` section, except for its methods (see training_methods.py)."""
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from nmt.config.section import (
     CountOrAuto,
@@ -22,25 +22,8 @@ from nmt.config.section import (
 _UNITS = {"MB": 10**6, "GB": 10**9, "MiB": 1 << 20, "GiB": 1 << 30}
 
 
-Scheduling = Literal[
-    "plateau",
-    "inverse_square_root",
-    "warmupinversesquareroot",
-    "noam",
-    "linear",
-    "cosine",
-    "exponential",
-    "decaying",
-    "warmupexponentialdecay",
-    "constant",
-]
 TO_ZERO = ("linear", "cosine")
 """Schedules whose rate reaches zero at `updates`."""
-
-
-def _canonical(name: str) -> str:
-    """Return the name used here for a schedule: JoeyNMT has another name for one of them."""
-    return "inverse_square_root" if name == "warmupinversesquareroot" else name
 
 
 BatchSize = Annotated[int | Literal["auto"], WholeOrAuto(1, 10_000_000)]
@@ -59,28 +42,19 @@ class TrainingBasics(Section):
     extend_vocabulary: Annotated[int, Field(ge=0, le=100_000)] = 0
     """With load_model: add at most this many subwords for the training text: unknown characters first, then the pieces
     that shorten it most. A new subword starts as the mean of the subwords that previously represented its text."""
-    src_embeddings: FilePath | None = None
-    """Initial source embeddings: a text file of word2vec, fastText or GloVe (gzip, zstd), with embedding_dim numbers
-    per word. Subwords that it lacks are initialised as usual; the log says how many it has (docs/methods.md)."""
-    tgt_embeddings: FilePath | None = None
-    """The same for target embeddings, and for the output layer if tied_embeddings makes it the same table."""
     freeze: tuple[Text, ...] = Field(default=(), strict=False)
     """Parameters that are not trained, by patterns of their names: encoder.*, *embeddings. They have no optimizer state
     and do not count in the norm of the gradient. If a pattern matches none, the error lists all names."""
-    optimizer: Literal["adam", "adamw", "sgd", "lamb", "adafactor"] = "adam"
-    """Rule that changes the weights. lamb is adam with steps as long as the weights of each array are, for batches that
-    are so large that adam's rate cannot follow (many ranks). adafactor (Shazeer & Stern 2018) keeps two numbers for a
-    row and a column of a matrix where adam keeps two for each entry; its steps are relative to the size of a
-    parameter."""
+    optimizer: Literal["adam", "adamw", "sgd"] = "adam"
+    """Rule that changes the weights."""
     learning_rate: Annotated[float, Field(gt=0, le=1000)] = 1e-3
-    """Size of its steps; about 1.0 for sgd, 0.01 for lamb and adafactor."""
+    """Size of its steps; about 1.0 for sgd."""
     adam_betas: tuple[Fraction, Fraction] = Field(default=(0.9, 0.999), strict=False)
-    """Decay of the running means of the gradient and of its square, for adam, adamw and lamb."""
+    """Decay of the running means of the gradient and of its square, for adam and adamw."""
     adam_eps: PositiveFloat = 1e-8
-    """Added to the divisor, for adam, adamw and lamb."""
+    """Added to the divisor, for adam and adamw."""
     weight_decay: NonNegativeFloat = 0.0
-    """Weight decay: added to the gradient; with adamw and adafactor subtracted from the weights, with lamb added to the
-    direction of the step."""
+    """Weight decay: added to the gradient; with adamw subtracted from the weights."""
     momentum: Fraction = 0.0
     """Momentum of sgd."""
     clip_grad_norm: PositiveFloat | None = 5.0
@@ -108,16 +82,10 @@ class TrainingBasics(Section):
     bptt: PositiveInt = 64
     """With task: lm, tokens of each stream in an update. Gradients go back over this many steps, states are carried on
     from update to update (truncated backpropagation through time)."""
-    scheduling: Annotated[Scheduling, AfterValidator(_canonical)] = "plateau"
+    scheduling: Literal["plateau", "inverse_square_root", "linear", "cosine", "constant"] = "plateau"
     """Learning rate over time: lowered when validation stops improving (plateau), with the root of the updates after
-    the warm-up (inverse_square_root; warmupinversesquareroot is another name for it), in a straight line (linear) or
-    half a cosine (cosine) to zero at the last of `updates`, times decrease_factor after every epoch (exponential) or
-    after every decay_length of them (decaying), smoothly to decrease_factor of it over every decay_length updates after
-    the warm-up (warmupexponentialdecay), or never (constant). noam is inverse_square_root with learning_rate relative
-    to the decoder's hidden_size (Vaswani et al. 2017, 5.3): about 1.0."""
-    decay_length: PositiveInt | None = None
-    """With decaying, epochs from one fall of the learning rate to the next; with warmupexponentialdecay, updates over
-    which it falls to decrease_factor of it."""
+    the warm-up (inverse_square_root), in a straight line (linear) or half a cosine (cosine) to zero at the last of
+    `updates`, or never (constant)."""
     learning_rate_warmup: Annotated[int | Literal["auto"], WholeOrAuto(0)] = 0
     """Updates over which the learning rate rises from 0 to its value; auto: the first fourteenth of `updates`, or of
     the epochs where that is null."""
@@ -129,10 +97,9 @@ class TrainingBasics(Section):
     and target positions, or also the `gates` of cells, so that only their states are stored: less memory, up to a third
     more time."""
     learning_rate_min: NonNegativeFloat = 1e-6
-    """With plateau, training stops when the learning rate falls below this after the warm-up; with exponential,
-    decaying and warmupexponentialdecay it stays here."""
+    """With plateau, training stops when the learning rate falls below this after the warm-up."""
     decrease_factor: Annotated[float, Field(gt=0, lt=1)] = 0.5
-    """Factor for the learning rate, with plateau, exponential, decaying and warmupexponentialdecay."""
+    """Factor for the learning rate, with plateau."""
     patience: NonNegativeInt = 3
     """With plateau, number of validations without improvement before the rate is lowered."""
     early_stopping_patience: PositiveInt | None = 10
@@ -184,24 +151,10 @@ class TrainingBasics(Section):
             )
         return int(float(found[1]) * _UNITS[found[2]])
 
-    @model_validator(mode="before")
-    @classmethod
-    def _read_former_name(cls, values: Any) -> Any:
-        """Read `tensorboard: true`, which earlier model folders contain, as `loggers: [tensorboard]`."""
-        if not isinstance(values, dict) or not isinstance(former := values.get("tensorboard"), bool):
-            return values
-        if former and "loggers" in values:
-            raise ValueError("tensorboard must not be given with loggers, got both; write loggers: [tensorboard]")
-        others = {key: value for key, value in values.items() if key != "tensorboard"}
-        return {**others, "loggers": ["tensorboard"]} if former else others
-
     @model_validator(mode="after")
     def _check_start(self) -> "TrainingBasics":
         """Raise ValueError if settings do not fit load_model."""
-        if self.load_model is not None:
-            why = "the model that is loaded has embeddings"
-            require(self, {"src_embeddings": None, "tgt_embeddings": None}, "with load_model", why)
-        else:
+        if self.load_model is None:
             why = "new subwords have a size of their own, data.subwords.vocab_size"
             require(self, {"extend_vocabulary": 0}, "without load_model", why)
         if not self.reset_optimizer:
@@ -229,7 +182,7 @@ class TrainingBasics(Section):
                 f"learning_rate_min must be below learning_rate ({self.learning_rate:g}), "
                 f"got {self.learning_rate_min:g}; training would stop at once"
             )
-        if self.scheduling in ("inverse_square_root", "noam") and self.learning_rate_warmup == 0:
+        if self.scheduling == "inverse_square_root" and self.learning_rate_warmup == 0:
             raise ValueError(
                 f"learning_rate_warmup must be at least 1 with scheduling: {self.scheduling}, got 0; "
                 "a usual value is 1000"
@@ -247,12 +200,6 @@ class TrainingBasics(Section):
         if self.scheduling in TO_ZERO:
             why = "that falls to zero by itself: set scheduling: constant"
             require(self, {"cooldown": 0}, f"with scheduling: {self.scheduling}", why)
-        if (self.decay_length is None) == (self.scheduling in ("decaying", "warmupexponentialdecay")):
-            must = "null" if self.decay_length else "a number"
-            raise ValueError(
-                f"decay_length must be {must} with scheduling: {self.scheduling}, got {self.decay_length or 'null'}; "
-                "it is for decaying and warmupexponentialdecay"
-            )
         if self.optimizer != "sgd":
             require(self, {"momentum": 0}, f"with optimizer: {self.optimizer}", "only sgd uses it")
         return self

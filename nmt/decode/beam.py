@@ -28,7 +28,7 @@ class BeamCell:
     """A search over sentences 0, 1, ... N - 1.
 
     limits [N]: the maximum length of each sentence's translations, including EOS. first_token: tokens below it are
-    never produced. word_reward, coverage_penalty, expected [N]: see `final_scores`; for the coverage penalty the
+    never produced. word_reward, coverage_penalty: see `final_scores`; for the coverage penalty the
     decoder must have a state `coverage`. Sentences enter by `extend` and are returned by `ended`.
     """
 
@@ -42,7 +42,6 @@ class BeamCell:
     word_reward: float = 0.0
     coverage_penalty: float = 0.0
     selector: CandidateSelector = field(default_factory=BestSelector)
-    expected: np.ndarray | None = None
     _hypotheses: dict[int, list[Hypothesis]] = field(default_factory=dict)
     _ended: list[int] = field(default_factory=list)
 
@@ -62,7 +61,6 @@ class BeamCell:
             word_reward=options.word_reward,
             coverage_penalty=options.coverage_penalty,
             selector=options.selector(src_ids, decoder.eos_id),
-            expected=options.expected,
         )
 
     def __post_init__(self) -> None:
@@ -120,18 +118,16 @@ class BeamCell:
         best, to_beat = self.selector.best_sums(beam, going, bounds[:-1]), self._to_beat[alive]
         if (to_beat == -np.inf).all():
             return np.asarray(can_improve(best, to_beat))
-        expected = None if self.expected is None else self.expected[alive]
         steps, limits = self._steps[alive], self.limits[alive]
-        bound = best_possible(self.length_penalty, best, steps, limits, self.word_reward, expected)
+        bound = best_possible(self.length_penalty, best, steps, limits, self.word_reward)
         return np.asarray(can_improve(bound, to_beat))
 
     def _finish_hypotheses(self, beam: Beam, rows: np.ndarray) -> None:
         """Turn the rows whose hypotheses have ended or were truncated into translations."""
         of = beam.sentence[rows]
         seen = beam.states["coverage"][beam.parent[rows]] if self.coverage_penalty else None
-        penalty, expected = self.coverage_penalty, None if self.expected is None else self.expected[of]
         sums, steps = beam.sums[rows], self._steps[of]
-        scores = final_scores(self.length_penalty, sums, steps, self.word_reward, penalty, seen, expected)
+        scores = final_scores(self.length_penalty, sums, steps, self.word_reward, self.coverage_penalty, seen)
         log_probs = beam.extra.get("log_prob", beam.sums)
         for row, n, score in zip(rows.tolist(), of.tolist(), scores.tolist(), strict=True):
             finished = int(beam.tokens[row]) == self.decoder.eos_id

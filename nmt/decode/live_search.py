@@ -40,8 +40,6 @@ class Asked(Protocol):
 
     src_ids: list[int]
     """The source ids without EOS, at least one."""
-    expected: float | None
-    """The expected length of its translation in tokens, if the word reward is bounded."""
 
     @property
     def gone(self) -> bool:
@@ -74,7 +72,7 @@ class LiveSearch:
 
     Args:
         model: The model.
-        options: The options, whose expected lengths come with the sentences.
+        options: The options.
         size: The number of sentences that a thread processes at a time.
         longest: The maximum length of a source in subwords.
         deliver: Takes sentences as they end, each once.
@@ -178,7 +176,7 @@ class _Lane:
         if self._loop is None:
             self._loop = self._search._begin(self._threads)
         places, block = self._places, self._search._block(self._places, came)
-        ended = admit_block(*self._loop, block, places.limits, places.expected)
+        ended = admit_block(*self._loop, block, places.limits)
         self._deliver([(places.free(place), hypotheses) for place, hypotheses in ended])
         return moment() - began
 
@@ -245,11 +243,11 @@ class _Turns:
 
 
 class _Places:
-    """Reusable indices of the sentences being processed, so that nothing grows with time. limits, expected [N]: the
-    maximum and expected length of the translations at each place."""
+    """Reusable indices of the sentences being processed, so that nothing grows with time. limits [N]: the
+    maximum length of the translations at each place."""
 
     def __init__(self, count: int) -> None:
-        self.limits, self.expected = np.zeros(count, np.int64), np.full(count, np.inf)
+        self.limits = np.zeros(count, np.int64)
         self._free = list(range(count))
         self._asked: dict[int, Asked] = {}
 
@@ -263,7 +261,6 @@ class _Places:
         place = self._free.pop()
         self._asked[place] = asked
         self.limits[place] = limit
-        self.expected[place] = np.inf if asked.expected is None else asked.expected
         return place
 
     def free(self, place: int) -> Asked:

@@ -45,14 +45,14 @@ def run_loop(
 
     A block is encoded as a whole, when all sentences of the previous block have entered the beam.
     """
-    loop, expected = decoder.begin_loop(beam_settings(options, size, limits.max(initial=0))), options.expected
+    loop = decoder.begin_loop(beam_settings(options, size, limits.max(initial=0)))
     more, working = True, False
     while True:
         while more and loop.wants_more:
             block = next(blocks, None)
             more = block is not None
             if block is not None:
-                yield admit_block(decoder, loop, block, limits, expected)
+                yield admit_block(decoder, loop, block, limits)
         if not working and loop.wants_more:
             return
         working = loop.run(more=more)
@@ -62,20 +62,18 @@ def run_loop(
 
 
 def admit_block(
-    decoder: LoopDecoder, loop: CompiledBeam, block: Block, limits: np.ndarray, expected: np.ndarray | None
+    decoder: LoopDecoder, loop: CompiledBeam, block: Block, limits: np.ndarray
 ) -> list[tuple[int, list[Hypothesis]]]:
     """Encode a block and queue its sentences in the loop. Returns the sentences whose maximum length is 0, which have
-    ended already, with their hypotheses. limits, expected [N]: the maximum and the expected length of the translations
-    of each sentence."""
+    ended already, with their hypotheses. limits [N]: the maximum length of the translations of each sentence."""
     sentences = block.sentences
     sentence_ids, states, tokens = decoder.admit(block.src_ids, block.candidates)
     there = limits[sentences] > 0
     decoder.release(sentence_ids[~there])
     chosen = sentences[there]
     if len(chosen):
-        lengths = None if expected is None else expected[chosen]
         kept = {name: state[there] for name, state in states.items()}
-        loop.wait(chosen, sentence_ids[there], kept, tokens[there], limits[chosen], lengths)
+        loop.wait(chosen, sentence_ids[there], kept, tokens[there], limits[chosen])
         if (narrowed := decoder.narrowed()) is not None:
             layer, lists, owners = narrowed
             loop.narrow(layer, lists, owners)

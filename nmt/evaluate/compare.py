@@ -1,18 +1,13 @@
-"""Compare two systems: paired tests by sacrebleu, scores by length and by word frequency, and the sentences that differ
-most.
+"""Compare two systems: paired tests by sacrebleu, and the sentences that differ most.
 
 Paired bootstrap: Koehn 2004, as sacrebleu computes it (Post 2018); approximate randomisation: Riezler and Maxwell 2005.
-Buckets: after compare-mt (Neubig et al. 2019).
 """
 
 from __future__ import annotations
 
-import math
 import os
 import re
-from bisect import bisect_right
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,17 +21,12 @@ from nmt.evaluate.scores import (
     Score,
     checked_evaluation,
     make_metric,
-    score_translations,
 )
 from nmt.system.arguments import checked_texts
 
 Texts = Sequence[Sequence[str | None]]
 """Several references; each is one text."""
 
-LENGTHS = (0, 11, 21, 31, 41)
-"""The lower bounds of the buckets of reference length, in words."""
-FREQUENCIES = (0, 1, 2, 5, 10, 100, 1000)
-"""The lower bounds of the buckets of word frequency."""
 _TOKENISED = re.compile(r" [.,!?;:](?= |$)|&(?:apos|quot|amp|#\d+);|@-@|@@(?= |$)")
 _MUCH, _LITTLE = 0.3, 0.05
 _TRIALS, _TOLERANCE = 10_000, 1e-9
@@ -59,19 +49,6 @@ class PairedScore:
     def to_dict(self) -> dict[str, Any]:
         """Return all fields, for JSON."""
         return {**vars(self), "a": self.a.to_dict(), "b": self.b.to_dict()}
-
-
-@dataclass(frozen=True)
-class Bucket:
-    """A part of a test set, with the systems' scores on it.
-
-    name: `11-20 words`, or `5-9 times`. size: The number of lines, or of words of the references. scores: One for each
-    system, in percent; NaN if the metric is undefined.
-    """
-
-    name: str
-    size: int
-    scores: tuple[float, ...]
 
 
 def compare(
@@ -134,86 +111,6 @@ def check_tokenised_alike(texts: Mapping[str, Sequence[str]]) -> None:
         )
 
 
-def check_same_signatures(a: Mapping[str, Any], b: Mapping[str, Any], names: tuple[str, str]) -> None:
-    """Raise DataError if the scores of two files of `nmt-evaluate --json` were not computed alike.
-
-    Args:
-        a, b: Scores by metric, as `Score.to_dict` returns them.
-        names: The names of the files.
-    """
-    if a.keys() != b.keys():
-        raise DataError(
-            f"{names[0]}, {names[1]}: must have the same metrics to be compared, got {', '.join(a)} and "
-            f"{', '.join(b)}; evaluate both with the same --metric"
-        )
-    for name in a:
-        one, other = (_settings_of(str(scores[name]["signature"])) for scores in (a, b))
-        if one != other:
-            differ = sorted(key for key in one.keys() | other.keys() if one.get(key) != other.get(key))
-            facts = ["|".join(f"{key}:{found[key]}" for key in differ if key in found) for found in (one, other)]
-            raise DataError(
-                f"{names[0]}, {names[1]}: scores must be computed in the same way to be compared, got {name} with "
-                f"{facts[0] or 'nothing'} and with {facts[1] or 'nothing'}; evaluate both in the same way"
-            )
-
-
-def by_length(systems: Sequence[Sequence[str]], references: Texts, lowercase: bool, tokenize: str) -> list[Bucket]:
-    """Return the systems' chrF in buckets of lines, by the number of space-separated words in the first reference.
-    (BLEU is undefined for lines of fewer than four words.)"""
-    places: dict[int, list[int]] = {}
-    for number, line in enumerate(references[0]):
-        places.setdefault(bisect_right(LENGTHS, len((line or "").split())) - 1, []).append(number)
-    buckets = []
-    for start in sorted(places):
-        lines = places[start]
-        texts = [[text[number] for number in lines] for text in references]
-        scores = [
-            score_translations(
-                [system[number] for number in lines], texts, lowercase=lowercase, tokenize=tokenize, metrics=("chrf",)
-            )["chrf"].score
-            for system in systems
-        ]
-        buckets.append(Bucket(f"{_range(LENGTHS, start)} words", len(lines), tuple(scores)))
-    return buckets
-
-
-def by_frequency(
-    systems: Sequence[Sequence[str]], references: Texts, text: Iterable[str] | None, lowercase: bool, tokenize: str
-) -> list[Bucket]:
-    """Return the systems' F1 for the words in each bucket of frequency in a text: the words of a line, in any order,
-    compared with those of its first reference.
-
-    Args:
-        systems, references: Translations and references of the same lines.
-        text: The text in which words are counted, such as the training text; None for the references.
-        lowercase, tokenize: How words are tokenized, as for BLEU.
-    """
-    words = _words(lowercase, tokenize)
-    first = [words(line or "") for line in references[0]]
-    frequency: Counter[str] = Counter()
-    for line in first if text is None else map(words, text):
-        frequency.update(line)
-    matched, proposed, wanted = [[Counter[int]() for _ in systems] for _ in range(3)]
-
-    def add(counter: Counter[int], line: Counter[str]) -> None:
-        for word, count in line.items():
-            counter[bisect_right(FREQUENCIES, frequency[word]) - 1] += count
-
-    for number, ref in enumerate(first):
-        for place, system in enumerate(systems):
-            hyp, there = Counter(words(system[number])), Counter(ref)
-            add(matched[place], hyp & there)
-            add(proposed[place], hyp)
-            add(wanted[place], there)
-    buckets = []
-    for start in range(len(FREQUENCIES)):
-        if size := wanted[0][start]:
-            sums = [(m[start], p[start] + w[start]) for m, p, w in zip(matched, proposed, wanted, strict=True)]
-            f1 = tuple(200.0 * match / total if total else math.nan for match, total in sums)
-            buckets.append(Bucket(f"{_range(FREQUENCIES, start)} times", size, f1))
-    return buckets
-
-
 def differences(
     a: Sequence[str], b: Sequence[str], references: Texts, most: int, metric: str = "chrf"
 ) -> list[tuple[int, float, float]]:
@@ -260,23 +157,3 @@ def _randomised(metric: Any, a: np.ndarray, b: np.ndarray) -> float:
 
 def _tokenised_share(lines: Sequence[str]) -> float:
     return sum(bool(_TOKENISED.search(line)) for line in lines) / max(1, len(lines))
-
-
-def _settings_of(signature: str) -> dict[str, str]:
-    """Return the parts of a signature that say how a score was computed, without those of its interval."""
-    parts = dict(part.partition(":")[::2] for part in signature.split("|"))
-    return {key: value for key, value in parts.items() if key not in ("bs", "ar", "seed")}
-
-
-def _range(starts: Sequence[int], start: int) -> str:
-    """Return `5-9` for the start 5 of (..., 5, 10, ...), or `1000 or more` for the last."""
-    if start + 1 == len(starts):
-        return f"{starts[start]:,} or more"
-    first, last = starts[start], starts[start + 1] - 1
-    return str(first) if first == last else f"{first}-{last}"
-
-
-def _words(lowercase: bool, tokenize: str) -> Callable[[str], list[str]]:
-    """Return the tokenizer that splits a line into the words that BLEU counts."""
-    metric = make_metric("bleu", lowercase, tokenize)
-    return lambda line: list(metric._preprocess_segment(line).split())

@@ -175,15 +175,10 @@ def bleu_interval(hypotheses: Sequence[str], references: Sequence[str], resample
 
 
 def sentence_utility(name: str) -> Utility:
-    """Return a function that scores one sentence against another, in percent: `chrf`, `chrf++`, `bleu` with effective
-    order, or `per`: 100 minus the edits per 100 tokens of the other sentence, which may be negative."""
+    """Return a function that scores one sentence against another, in percent: `chrf`, `chrf++`, or `bleu` with
+    effective order."""
     from sacrebleu.metrics import BLEU
 
-    if name == "per":
-        from nmt.evaluate.error_rates import ErrorRate
-
-        errors = ErrorRate("per")
-        return lambda hypothesis, reference: 100.0 - float(errors.corpus_score([hypothesis], [[reference]]).score)
     metric = BLEU(effective_order=True) if name == "bleu" else make_metric(name, lowercase=False, tokenize="")
     return lambda hypothesis, reference: float(metric.sentence_score(hypothesis, [reference]).score)
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from nmt.config.removed import instead
 from nmt.errors import CheckpointError, ConfigError
-from nmt.importing import described, fairseq, joeynmt, marian, nematus, opennmt
+from nmt.importing import described, fairseq, joeynmt, marian, opennmt
 from nmt.importing.imported import Imported, Tensors
 from nmt.importing.marian_file import START, read_marian
 from nmt.importing.torch_file import read_torch
@@ -50,7 +50,6 @@ KINDS = (
     Kind(joeynmt.KIND, lambda c: c.has(*joeynmt.NAMES), lambda c: joeynmt.read(c.path, c.values)),
     Kind(fairseq.KIND, lambda c: fairseq.knows(c.values), lambda c: fairseq.read(c.path, c.values)),
     Kind(marian.KIND, lambda c: c.has(marian.SETTINGS), lambda c: marian.read(c.path, c.values)),
-    Kind(nematus.KIND, lambda c: c.has(*nematus.NAMES), lambda c: nematus.read(c.path, c.values)),
 )
 
 

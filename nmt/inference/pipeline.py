@@ -14,7 +14,6 @@ from nmt.errors import ConfigError
 from nmt.inference.loading import NotPickled
 from nmt.inference.terms import Terms
 from nmt.inference.translation import MAX_SOURCE_SUBWORDS, Translation, chosen_settings, lacking
-from nmt.search_settings import SearchValues
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from nmt.decode.shortlist import Shortlist
     from nmt.model.language import LanguageModel
     from nmt.model.translation import TranslationModel
-    from nmt.storage.length_model import LengthModel
     from nmt.storage.saved_model import LoadedModel
 
 
@@ -48,7 +46,6 @@ class TranslationPipeline(NotPickled):
         num_threads: int = 1,
         *,
         shortlist: Shortlist | None = None,
-        lengths: LengthModel | None = None,
         language_model: LanguageModel | None = None,
     ) -> None:
         self.model = model
@@ -58,7 +55,7 @@ class TranslationPipeline(NotPickled):
         self.place = config.model_dir
         """The path it was loaded from, for error messages."""
         self.num_threads = num_threads
-        self.shortlist, self.lengths, self.language_model = shortlist, lengths, language_model
+        self.shortlist, self.language_model = shortlist, language_model
         self.loaded: tuple[LoadedModel, ...] = ()
         """The model, or the models of an ensemble, that `Translator.load` made of files."""
         self.prior: LoadedModel | None = None
@@ -93,25 +90,14 @@ def model_with(translator: TranslationPipeline, lm_weight: float | None) -> Tran
     return translator.model
 
 
-def learnt_for(
-    translator: TranslationPipeline, chosen: SearchValues, shortlist: bool, src_ids: list[list[int]]
-) -> dict[str, Any]:
-    """Return what the search needs from the training text: the shortlist and expected lengths. Raises ConfigError
-    if they are missing."""
-    learnt: dict[str, Any] = {}
-    if shortlist:
-        check_writes_tokens(translator, "a shortlist")
-        if translator.shortlist is None:
-            raise ConfigError("shortlist: must be learnt before it is used, got a model without; run nmt-shortlist")
-        learnt["shortlist"] = translator.shortlist
-    if chosen.word_reward_bounded and chosen.word_reward:
-        if translator.lengths is None:
-            raise ConfigError(
-                "decoding.word_reward_bounded: must have lengths.json in the model folder, got a model without; "
-                "nmt-shortlist makes one from the training text"
-            )
-        learnt["expected_lengths"] = translator.lengths.expected(src_ids)
-    return learnt
+def learnt_for(translator: TranslationPipeline, shortlist: bool) -> dict[str, Any]:
+    """Return what the search needs from the training text: the shortlist. Raises ConfigError if it is missing."""
+    if not shortlist:
+        return {}
+    check_writes_tokens(translator, "a shortlist")
+    if translator.shortlist is None:
+        raise ConfigError("shortlist: must be learnt before it is used, got a model without; run nmt-shortlist")
+    return {"shortlist": translator.shortlist}
 
 
 def check_writes_tokens(translator: TranslationPipeline, what: str) -> None:

@@ -194,8 +194,8 @@ def chosen_settings(decoding: DecodingConfig, settings: SearchSettings) -> Decod
     if unknown := sorted(settings.keys() - known):
         from nmt.config.foreign_names import ours
 
-        meant = (ours(unknown[0], "decoding") or "").removeprefix("decoding.").replace(": ", "=")
-        close = [meant] if meant.partition("=")[0] in known else get_close_matches(unknown[0], known, n=1)
+        meant = (ours(unknown[0], "decoding") or "").removeprefix("decoding.")
+        close = [meant] if meant in known else get_close_matches(unknown[0], known, n=1)
         advice = f"; did you mean {close[0]}?" if close else ""
         raise TypeError(f"Translator: settings must be those of SearchSettings, got {', '.join(unknown)}{advice}")
     given = {key: value for key, value in settings.items() if value is not None}
@@ -239,7 +239,7 @@ def search_options(chosen: SearchValues, n_best: int, **given: Any) -> SearchOpt
     Args:
         chosen: All settings.
         n_best: The number of translations wanted; the search keeps more candidates where some may be dropped.
-        given: Other fields of `SearchOptions`: constraints as token ids, the shortlist, expected lengths.
+        given: Other fields of `SearchOptions`: constraints as token ids, the shortlist.
 
     Raises:
         ConfigError: One search cannot do all of it at the same time.

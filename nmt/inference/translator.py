@@ -79,7 +79,6 @@ class Translator(TranslationPipeline):
         config: How text is cleaned, and the defaults of the search.
         num_threads: Cores to use.
         shortlist: The lexical shortlist for `shortlist=True`.
-        lengths: Expected lengths of translations, for word_reward_bounded.
         language_model: A language model over the same target subwords, for lm_weight.
     """
 
@@ -135,7 +134,6 @@ class Translator(TranslationPipeline):
             loaded.config,
             resolve_threads(threads, loaded.config),
             shortlist=loaded.shortlist,
-            lengths=loaded.lengths,
             language_model=None if prior is None else prior.network,
         )
         found.place, found.loaded, found.prior = str(model_dir), (loaded,), prior
@@ -183,7 +181,7 @@ class Translator(TranslationPipeline):
     def save(self, path: str | Path) -> None:
         """Write the model as one file, if the path ends in `.nmt`, or else as a folder, for `load` and all commands.
 
-        Parameters are those of its files, in their type of numbers; settings, shortlist and lengths are the current
+        Parameters are those of its files, in their type of numbers; settings and shortlist are the current
         ones. A file has no language model for fusion.
 
         Raises:
@@ -197,7 +195,7 @@ class Translator(TranslationPipeline):
             )
         self._check_unchanged()
         (loaded,) = self.loaded
-        saved = loaded.reopened(config=self.config, shortlist=self.shortlist, lengths=self.lengths)
+        saved = loaded.reopened(config=self.config, shortlist=self.shortlist)
         place = named(path, "Translator.save")
         save_bundle(place, saved) if place.suffix == BUNDLE_SUFFIX else save_folder(place, saved)
 
@@ -253,7 +251,7 @@ class Translator(TranslationPipeline):
         there = [index for index, row in enumerate(ids) if row]
         src_ids = [ids[index] for index in there]
         constraints = (constraints or Constraints()).of(len(sentences))
-        learnt = learnt_for(self, chosen, shortlist, src_ids)
+        learnt = learnt_for(self, shortlist)
         options = search_options(chosen, n_best, **self._ids_of_constraints(constraints, there), **learnt)
         found = search(model, src_ids, options=options, threads=self.num_threads, on_ended=on_batch)
         if n_best > 1 and not chosen.sampling and chosen.mbr == "none":

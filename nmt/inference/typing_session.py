@@ -125,7 +125,6 @@ class TypingSession(NotPickled):
 
         if settings.get("lm_weight") is not None:
             raise ValueError("TypingSession.complete: must have no lm_weight, got it; give it to Translator.session")
-        src_ids = [] if self._session is None else self._session.src_ids
-        options = search_options(chosen, n_best, **learnt_for(self._translator, chosen, shortlist, [src_ids]))
+        options = search_options(chosen, n_best, **learnt_for(self._translator, shortlist))
         check_session(options)
         return options

@@ -35,9 +35,8 @@ _PLAIN: dict[str, Any] = {
     "training.momentum": 0.0,
     "training.weight_decay": 0.0,
     "training.label_smoothing": 0.0,
-    **dict.fromkeys(("training.r_drop", "training.scheduled_sampling", "training.coverage_loss"), 0.0),
+    "training.r_drop": 0.0,
     **dict.fromkeys(("training.src_word_dropout", "training.tgt_word_dropout"), 0.0),
-    "training.minimum_risk": 0,
 }
 """Settings of the training of the base model that do not apply: one pair has no state of an optimizer to begin from,
 and what was learnt must not depend on what was learnt before, so that a replay gives the same."""

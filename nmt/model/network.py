@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -200,18 +200,6 @@ class Network:
         """Return whether the output layer is the target embedding."""
         return self.config.tied_embeddings != "none"
 
-    def touched_rows(self, batches: Sequence[Any]) -> dict[str, np.ndarray]:
-        """Return the rows that may have a gradient, bool [rows] by table: those of the batches' words. A table that is
-        also the output layer is not included."""
-        found: dict[str, np.ndarray] = {}
-        for side in self.vocab_sizes:
-            name = self.table(side)
-            if name != self.output_layer.matrix:
-                rows = found.setdefault(name, np.zeros(self.shapes[name].shape[0], bool))
-                for batch in batches:
-                    rows[(self.units_of(batch.src) if side == "src" else batch.tgt_in).reshape(-1)] = True
-        return found
-
     def units_of(self, src: np.ndarray) -> np.ndarray:
         """Return the rows of the source embedding table for source ids."""
         return src
@@ -270,7 +258,7 @@ class Network:
         """
         gradients = into if into is not None else self.gradient_group()
         whole = whole_of(gradients)
-        tokens = objective.tokens(batch.tgt_lengths) if tokens is None else tokens
+        tokens = int(batch.tgt_lengths.sum()) if tokens is None else tokens
         target = GradientTarget(gradients, max(1, tokens), ready)
         with self.device.in_one_call():
             with operation("gradients: zeroing"):

@@ -17,55 +17,7 @@ from nmt.rnn.profile import operation
 if TYPE_CHECKING:
     from nmt.model.batch_pass import BatchPass, Targets
     from nmt.model.network import Network
-    from nmt.rnn.arrays.device_operations import OutputGradients, OutputLayer
-    from nmt.rnn.device import Device
-
-
-def risk_loss(
-    device: Device,
-    layer: OutputLayer,
-    h: np.ndarray,
-    into: OutputGradients,
-    *,
-    rows: np.ndarray,
-    batch: Targets,
-    how: BatchPass,
-    scale: float,
-) -> np.ndarray:
-    """Return the loss of a batch of candidates; its gradients are written to `into`.
-
-    Distributions are computed twice: the factor of a token's gradient is known only when the probabilities of all
-    candidates of its sentence are.
-
-    Args:
-        device, layer: The device, which must be the processor, and the output layer.
-        h: Outputs [R, H] of the decoder at all real positions.
-        into: Gradients: that of h [R, H] is overwritten, those of the layer are added to.
-        rows: The real positions in arrays [T * B, ...], int64 [R].
-        batch: The candidates.
-        how: The pass, with the `risk` of its objective, which describes the rows of the batch, and the label smoothing
-            of the references' likelihood.
-        scale: A factor of the gradients only.
-
-    Returns:
-        The negative log-likelihood of the references, the whole loss, and the number of tokens of the references that
-        are the most probable ones: float64 [3].
-    """
-    risk, lengths, threads, label_smoothing = how.objective.risk, batch.tgt_lengths, how.threads, how.label_smoothing
-    if risk is None:
-        raise RuntimeError("the batch has no candidates")
-    targets, rows = batch.tgt_out.reshape(-1)[rows], rows % len(lengths)
-    own, mean, correct = device.processor.row_losses(h, layer, targets, threads)
-    referred = risk.is_reference[rows]
-    loss, slopes = risk.weigh(np.bincount(rows, -own, len(lengths)), lengths)
-    nll = own[referred].sum()
-    smoothed = (1 - label_smoothing) * nll + label_smoothing * mean[referred].sum()
-    # The gradient of the logits is p * (likelihood - slope), minus the smoothing everywhere and the rest at the target.
-    likelihood, V = np.where(referred, risk.likelihood, 0.0), len(layer.weights[layer.bias])
-    of_target = slopes[rows] - (1 - label_smoothing) * likelihood
-    weights = scale * np.stack([likelihood - slopes[rows], label_smoothing / V * likelihood, of_target])
-    device.processor.weighted_gradients(h, layer, targets, weights.astype(h.dtype), into, threads)
-    return np.array([nll, loss + risk.likelihood * smoothed, np.count_nonzero(correct[referred])])
+    from nmt.rnn.arrays.device_operations import OutputGradients
 
 
 class PlainHead:
@@ -111,8 +63,6 @@ class PlainHead:
         gradient of h to d_h and add those of the parameters to the target's."""
         device, layer = self.network.device, self.network.output_layer
         into, scale = self._gradients(d_h, how)
-        if into is not None and how.objective.risk is not None:
-            return risk_loss(device, layer, h, into, rows=rows, batch=batch, how=how, scale=scale)
         targets, divergence = batch.tgt_out.reshape(-1)[rows], how.objective.r_drop
         return device.output_loss(h, layer, targets, how.label_smoothing, into, scale, how.threads, divergence)
 
@@ -175,7 +125,7 @@ class AttentionLossHead:
         device, H, target = self._head.network.device, self._head.width, how.target
         scale = 1.0 / (target.tokens if target else 1)
         sums, d_y = device.host(self._head.loss(y, batch, how))
-        found = attention_loss(device, y[..., H:], batch.tgt_lengths, how.objective, scale)
+        found = attention_loss(device, y[..., H:], how.objective, scale)
         sums[1] += found[0]
         if d_y.shape != y.shape:
             return sums, device.xp.concatenate([d_y, found[1]], axis=2)

@@ -25,17 +25,16 @@ from nmt.model.parts.padding import pad_sources, positions, rounded_up
 from nmt.model.source_encoder import EncodedRows, Source, SourceEncoder, SourceFactors
 from nmt.overriding import override
 from nmt.rnn import tuning
-from nmt.rnn.arrays.workspace import Fresh, Workspace
+from nmt.rnn.arrays.workspace import Workspace
 from nmt.rnn.cell import Param, under
 from nmt.rnn.cells import AttentionProbe
 from nmt.rnn.compiler.keep import Recompute
 from nmt.rnn.cores import default_threads
 from nmt.rnn.device import Device
-from nmt.rnn.profile import operation
 from nmt.rnn.scan.layered import LayeredScan
 from nmt.rnn.scan.scan import Scan
 from nmt.rnn.scan.tape import Tape
-from nmt.special_tokens import EOS_ID, boundary_ids
+from nmt.special_tokens import boundary_ids
 
 States = dict[str, np.ndarray]
 
@@ -240,26 +239,6 @@ class TranslationModel(Network):
             self._probes[count] = self.step_decoder.around(AttentionProbe(self.decoder.cell, count))
         return self._probes[count]
 
-    def predictions(self, batch: SentencePairs, threads: int | None = None) -> np.ndarray:
-        """Return the most probable word at each position given the previous target words, never a special token,
-        without dropout: int32 [T, B] on the host, arbitrary beyond the lengths."""
-        threads, device = threads or default_threads(), self.device
-        source = self.encode(batch.src, batch.src_lengths, threads)
-        y = self.decoder.forward(
-            self.weights.view("decoder"),
-            self.embed_sequence("tgt", batch.tgt_in, threads, Fresh(device.xp)),
-            source.states,
-            lengths=batch.tgt_lengths,
-            captured={"memory": source.memory},
-            source_lengths=source.lengths,
-            label="decoder",
-            threads=threads,
-        ).y
-        outputs = device.xp.ascontiguousarray(y.reshape(-1, y.shape[-1]))
-        with operation("output layer: best tokens"):
-            best, _ = device.best_tokens(outputs, self.output_layer, EOS_ID + 1, 1, threads)
-        return device.download(best)[:, 0].reshape(batch.tgt_in.shape).astype(np.int32)
-
     def _decoder_states(self, states: States) -> States:
         return {f"cell.{name}": self.device.contiguous(v) for name, v in states.items()}
 
@@ -288,7 +267,7 @@ class TranslationModel(Network):
             final=(),
         )
         sums, d_y = head.loss(result.y, batch, how)
-        tokens = how.objective.tokens(batch.tgt_lengths)
+        tokens = int(batch.tgt_lengths.sum())
         target = how.target
         if target is None or result.tape is None:
             return self._stats(sums, tokens)

@@ -194,8 +194,8 @@ async def _known_error(request: Request, error: Exception) -> Response:
     messages = {
         404: f"path: {path:.200} {removed}"
         if removed
-        else f"path: must be one of this server, got {path:.200}; /docs lists them",
-        405: f"method: must be {allowed.replace(', ', ' or ')} for {path:.200}, got {request.method}; see /docs",
+        else f"path: must be one of this server, got {path:.200}; /spec lists them",
+        405: f"method: must be {allowed.replace(', ', ' or ')} for {path:.200}, got {request.method}; see /spec",
     }
     key = "message" if path.startswith(_DEEPL) else "error"
     return CompactJSON({key: messages.get(status, str(error))}, status_code=status, headers=headers)

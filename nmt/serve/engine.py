@@ -153,7 +153,6 @@ class _Sentence:
     src_ids: list[int]
     is_cut: bool
     terms_in: str
-    expected: float | None = None
     hypotheses: list[Hypothesis] | None = None  # set if only the details are missing
 
     @property
@@ -254,10 +253,6 @@ class Engine:
         live = self._live is not None and ask.is_plain
         terms_in = sentences if terms_in is None else terms_in
         tickets = [_Sentence(job, n, sentences[n], ids[n], n in cut, terms_in[n]) for n in there]
-        if live:
-            learnt = learnt_for(self.translator, self._chosen, False, [ids[n] for n in there])
-            for ticket, length in zip(tickets, learnt.get("expected_lengths", ()), strict=False):
-                ticket.expected = float(length)
         admission = admission or Admission()
         (self._queue if live else self._side).put(client, tickets, accepted=admission.is_in)
         admission.is_in = True
@@ -282,8 +277,7 @@ class Engine:
         """Return this model's live search, which sentences enter and leave at any time; None if the model cannot have
         one, which is logged with the reason."""
         model, name = model_with(self.translator, None), self.translator.config.name
-        learnt = learnt_for(self.translator, self._chosen, self._shortlist, [])
-        options = search_options(self._chosen, 1, **learnt | {"expected_lengths": None})  # they come with sentences
+        options = search_options(self._chosen, 1, **learnt_for(self.translator, self._shortlist))
         plan = search_plan(model, options)
         compares = self._chosen.mbr != "none"
         is_live = plan.path is SearchPath.COMPILED and not compares

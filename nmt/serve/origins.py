@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _ORIGIN = re.compile(r"([a-z][a-z0-9+.-]*)://(\[[0-9a-f:.]+\]|[^\s:/?#@\[\]]+)(?::(\d{1,5}))?")
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^\s:/?#@\[\]]+)(?::(\d{0,5}))?")
 _PORTS = {"http": "80", "https": "443"}
-_LINKED = frozenset("/ /docs /page.css /page.js /learn.js /docs.js /spec /openapi.json /health /ready /metrics".split())
+_LINKED = frozenset("/ /page.css /page.js /learn.js /spec /openapi.json /health /ready /metrics".split())
 _PLAIN = frozenset(
     "/translate /detect /languages /frontend/settings /v2/translate /v2/languages /v2/usage /RPC2 /api/models "
     "/api/sentences /api/complete /MTRestService/TranslateJson /MTRestService/ListSupportedLanguagePairs "

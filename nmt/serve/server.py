@@ -116,7 +116,7 @@ def serve(settings: ServerSettings, warnings: Iterable[str] = ()) -> None:
     sys.setswitchinterval(_SWITCH_SECONDS)
     # It listens first, so that a second server started by mistake fails before models are loaded.
     backlog = bound_connections()
-    with listen_on(settings.host, settings.port, backlog) as place, telling_of_compilation(_log_notice, changing=False):
+    with listen_on(settings.host, settings.port, backlog) as place, telling_of_compilation(_log_notice):
         service = Service.begin(settings)
         config = uvicorn.Config(
             make_app(service),
@@ -137,5 +137,5 @@ def serve(settings: ServerSettings, warnings: Iterable[str] = ()) -> None:
         os._exit(0)  # the thread may be in LLVM, which aborts when the interpreter ends
 
 
-def _log_notice(text: str, end: str) -> None:
+def _log_notice(text: str) -> None:
     _logger.info("%s", text)

@@ -6,12 +6,9 @@ joint.spm           the subwords (src.spm and tgt.spm if the languages do not sh
                     or the vocabulary of an imported model
 last.safetensors    parameters, optimizer and position: what a resumed run needs
 former.safetensors  the previous one: a resumed run uses it if last.safetensors is damaged
-rollback.safetensors
-                    with training.loss_spikes: rollback, the state that a run returns to
 best.safetensors    the parameters with the best validation: what translating needs
 best-8000.safetensors, last-8000.safetensors
                     the next best and the newest parameters, numbered by update, as many as the settings keep
-lengths.json        statistics of the length of translations: see `LengthModel`
 shortlist.safetensors
                     likely translations of each word, if nmt-shortlist has learned them
 .begun              a run started here and has not saved last.safetensors yet: an existing best checkpoint is from
@@ -48,9 +45,7 @@ CHECKPOINT_SUFFIX = ".safetensors"
 LAST_NAME = f"last{CHECKPOINT_SUFFIX}"
 FORMER_NAME = f"former{CHECKPOINT_SUFFIX}"
 BEGUN_NAME = ".begun"
-ROLLBACK_NAME = f"rollback{CHECKPOINT_SUFFIX}"
 BEST_NAME = f"best{CHECKPOINT_SUFFIX}"
-LENGTHS_NAME = "lengths.json"
 SHORTLIST_NAME = "shortlist.safetensors"
 LOG_NAME = "train.log"
 METRICS_NAME = "metrics.jsonl"
@@ -81,10 +76,9 @@ def load_folder_config(folder: Path) -> Config:
     """Return the settings a model was trained with. Raises CheckpointError: The folder is missing or was not written by
     nmt-train. Raises ConfigError: config.yaml was changed into something impossible."""
     from nmt.config import load_config
-    from nmt.config.removed import WITHOUT_TRAINING
 
     check_folder(folder)
-    return load_config(folder / CONFIG_NAME, WITHOUT_TRAINING)
+    return load_config(folder / CONFIG_NAME, trained=True)
 
 
 def subword_names(*, joint: bool) -> tuple[str, str]:
@@ -256,7 +250,7 @@ def model_files(place: Path) -> list[Path]:
     """Return the files of a model, which is a folder or one file; an empty list if it does not exist."""
     if not is_folder(place):
         return [place] if is_file(place) else []
-    names = (CONFIG_NAME, LENGTHS_NAME, LOG_NAME, METRICS_NAME, *SUBWORD_NAMES.values())
+    names = (CONFIG_NAME, LOG_NAME, METRICS_NAME, *SUBWORD_NAMES.values())
     return [*(path for name in names if is_file(path := place / name)), *place.glob(f"*{CHECKPOINT_SUFFIX}")]
 
 

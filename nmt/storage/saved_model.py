@@ -14,11 +14,9 @@ import numpy as np
 
 from nmt.errors import CheckpointError, DataError, NMTWarning
 from nmt.model.parts.own_cells import AFTER_AN_EDIT, check_allowed, edited_cells, import_allowed_cells
-from nmt.storage.length_model import LengthModel, load_length_model, save_length_model
 from nmt.storage.model_folder import (
     BEST_NAME,
     CONFIG_NAME,
-    LENGTHS_NAME,
     PARAMS_PREFIX,
     SCALES_SUFFIX,
     SHORTLIST_NAME,
@@ -64,7 +62,6 @@ class ModelFacts:
     tgt_subwords: Subwords
     content: dict[str, Any]
     shortlist: Shortlist | None
-    lengths: LengthModel | None
     cells: tuple[str, ...] = ()
 
     @property
@@ -75,14 +72,13 @@ class ModelFacts:
     @property
     def digest(self) -> str:
         """Return a fingerprint of everything that translations depend on: parameters, subwords, sizes, text cleaning,
-        shortlist and lengths; it is the same for a folder and the file made from it."""
+        shortlist; it is the same for a folder and the file made from it."""
         data = self.config.data
         parts: list[Any] = [
             sorted(item for item in self.content["checksums"].items() if item[0].startswith(PARAMS_PREFIX)),
             subwords_digest(self.src_subwords, self.tgt_subwords),
             [self.config.task, self.config.model.to_dict()],
             [[side.lowercase, side.normalize] for side in (data.src, data.tgt)],
-            None if self.lengths is None else self.lengths.to_dict(),
         ]
         tensors = {} if self.shortlist is None else shortlist_tensors(self.shortlist)
         parts += [[name, tensor_checksum(array)] for name, array in sorted(tensors.items())]
@@ -246,7 +242,6 @@ def save_bundle(path: Path, saved: SavedModel) -> None:
         "kind": _KIND,
         "config": saved.config.to_dict(),
         "subwords": subwords_digest(saved.src_subwords, saved.tgt_subwords),
-        "lengths": None if saved.lengths is None else saved.lengths.to_dict(),
         "scores": saved.content.get("scores") or {"update": state.get("best_update"), **state.get("best_scores", {})},
         **{key: saved.content[key] for key in _KEPT if key in saved.content},
         "seen": saved.seen,
@@ -275,8 +270,6 @@ def save_folder(out: Path, saved: SavedModel, **changes: Any) -> None:
     content |= {"subwords": digest, "config": config.to_dict()}
     with writing(out), new_folder(out) as folder:
         save_subwords(folder, src, tgt, joint=config.data.subwords.joint)
-        if saved.lengths is not None:
-            save_length_model(folder / LENGTHS_NAME, saved.lengths)
         if saved.shortlist is not None:
             save_shortlist(folder / SHORTLIST_NAME, saved.shortlist, {"subwords": digest})
         write_tensors(folder / BEST_NAME, saved.params, content, in_4_bits=saved.in_4_bits)
@@ -293,14 +286,12 @@ def _read_folder(folder: Path, checkpoint: str | None) -> SavedModel:
     digest = content.get("subwords")
     src, tgt = load_subwords(folder, joint=config.data.subwords.joint, digest=digest, of=path)
     shortlist = load_shortlist(folder / SHORTLIST_NAME, tgt.vocab_size, str(digest))
-    lengths = load_length_model(folder / LENGTHS_NAME)
-    return SavedModel(path, config, src, tgt, content, shortlist, lengths, params=params)
+    return SavedModel(path, config, src, tgt, content, shortlist, params=params)
 
 
 def _read_bundle(path: Path, checkpoint: str | None) -> SavedModel:
     """Read a file of nmt-bundle; see `load_saved_model`."""
     from nmt.config import config_from_dict
-    from nmt.config.removed import WITHOUT_TRAINING
 
     try:
         tensors, content = map_tensors(path)
@@ -318,16 +309,15 @@ def _read_bundle(path: Path, checkpoint: str | None) -> SavedModel:
     if checkpoint not in (None, Path(BEST_NAME).stem):
         raise CheckpointError(f"{path}: must be a model folder for --checkpoint {checkpoint}, got a file; leave it out")
     values = content.get("config")
-    config = config_from_dict(values if isinstance(values, dict) else {}, str(path), WITHOUT_TRAINING)
+    config = config_from_dict(values if isinstance(values, dict) else {}, str(path), trained=True)
     # A file of unknown origin must not decide what else is read from the disk, either.
     config = config.model_copy(update={"decoding": config.decoding.model_copy(update={"lm": None})})
     joint = config.data.subwords.joint
     src = _subwords(tensors, "joint" if joint else "src", path)
     tgt = src if joint else _subwords(tensors, "tgt", path)
     params = {name: array for name, array in tensors.items() if name.startswith(PARAMS_PREFIX)}
-    lengths = None if content.get("lengths") is None else LengthModel.from_dict(content["lengths"], path)
     shortlist = shortlist_from(tensors, tgt.vocab_size, path)
-    return SavedModel(path, config, src, tgt, content, shortlist, lengths, params=params)
+    return SavedModel(path, config, src, tgt, content, shortlist, params=params)
 
 
 def _subwords(tensors: dict[str, np.ndarray], side: str, path: Path) -> Subwords:

@@ -8,12 +8,9 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from nmt.errors import DataError
-from nmt.evaluate.public_sets import public_set_files
 from tests.cli.conftest import Run
 
 
@@ -82,8 +79,6 @@ MISTAKES = {
     "tokenizer": (["--hyp", "x", "--tokenize", "13b"], 2, "13a"),
     "metric": (["--hyp", "x", "--metric", "bleu,rouge"], 2, "is none of bleu, chrf"),
     "comet": (["--hyp", "x", "--metric", "bleu,comet"], 2, "by comet-score: docs/comparing.md"),
-    "frequencies": (["--hyp", "x", "--frequencies", "y"], 2, "goes with --buckets"),
-    "two sets": (["--hyp", "x", "--test-set", "wmt14:de-en"], 2, "--test-set brings --src and --ref"),
     "too much": (["--hyp", "x", "--compare", "a", "b"], 2, "Give either --compare"),
 }
 
@@ -125,34 +120,15 @@ def test_intervals_metrics_and_several_references(run: Run, texts: Path) -> None
 
 
 def test_compare(run: Run, texts: Path) -> None:
-    options = ["--compare", texts / "a", texts / "b", "--ref", texts / "ref", "--buckets", "--metric", "bleu,chrf"]
+    options = ["--compare", texts / "a", texts / "b", "--ref", texts / "ref", "--metric", "bleu,chrf"]
     page = run("nmt-evaluate", *options, "--src", texts / "src", "--differences", "1")
     assert page.code == 0, page.err
     text = "\n".join(page.lines)
     assert page.lines[0].split()[:5] == ["metric", "A", "95", "%", "±"]
-    assert "chrF by words of the reference" in text and "F1 of words by how often" in text
     assert text.count("  A          The dog") == 1 and "  source     Hund\t" in text and "line 11: chrF" in text
     found = json.loads(run("nmt-evaluate", *options, "--json", "--differences", "3").out)
     assert set(found["metrics"]["bleu"]) == {"a", "b", "p_bootstrap", "p_randomisation"}
     assert len(found["differences"]) == 3 and found["differences"][0]["line"] == 11
-    assert len(found["buckets"]) == 2
-
-
-def test_scores_beside_each_other(run: Run, texts: Path) -> None:
-    for name, how in (("a", ["13a"]), ("b", ["13a"]), ("c", ["char"])):
-        hypotheses = texts / ("a" if name == "a" else "b")
-        scores = run("nmt-evaluate", "--hyp", hypotheses, "--ref", texts / "ref", "--json", "--tokenize", *how)
-        (texts / f"{name}.json").write_bytes(scores.out)
-    beside = run("nmt-evaluate", "--compare", texts / "a.json", texts / "b.json")
-    assert beside.code == 0, beside.err
-    assert beside.lines[0].split() == ["metric", "A", "B", "B", "-", "A", "signature"]
-    refused = run("nmt-evaluate", "--compare", texts / "a.json", texts / "c.json")
-    assert refused.code == 1 and refused.err.count("\n") == 1 and "tok:13a and with tok:char" in refused.err
-    (texts / "d.json").write_text("[]")
-    assert (
-        "must be written by nmt-evaluate --json"
-        in run("nmt-evaluate", "--compare", texts / "a.json", texts / "d.json").err
-    )
 
 
 def test_columns_for_other_metrics(run: Run, texts: Path) -> None:
@@ -164,54 +140,9 @@ def test_columns_for_other_metrics(run: Run, texts: Path) -> None:
     assert rows[1][0] == "Hund 0" and {len(row) for row in rows} == {4}
 
 
-def public_set(home: Path, **texts: str) -> dict[str, str]:
-    """The environment of a machine with these fields of wmt14 from sacrebleu, and without a network."""
-    (home / "wmt14").mkdir()
-    for field, text in texts.items():
-        (home / "wmt14" / f"wmt14.de-en.{field}").write_text(text)
-    return os.environ | {
-        "SACREBLEU": str(home),
-        "https_proxy": "http://127.0.0.1:9",
-        "http_proxy": "http://127.0.0.1:9",
-    }
-
-
-def evaluated(env: dict[str, str], *options: str) -> subprocess.CompletedProcess[str]:
-    """sacrebleu looks once where its files lie: in a process of its own."""
-    command = [sys.executable, "-c", "from nmt.cli.entry import evaluate; evaluate()", *options]
-    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=300)
-
-
-def test_a_public_test_set_brings_source_and_references(tmp_path: Path) -> None:
-    env = public_set(tmp_path, src="eins\nzwei\n", ref="number one .\nnumber two .\n", docid="", genre="", origlang="")
-    (tmp_path / "hyp").write_text("number one .\nnumber two .\n")
-    found = evaluated(env, "--hyp", str(tmp_path / "hyp"), "--test-set", "wmt14:de-en", "--json")
-    assert found.returncode == 0, found.stderr
-    assert json.loads(found.stdout)["metrics"]["chrf"]["score"] == pytest.approx(100)
-
-
-def test_a_public_test_set_is_read_in_the_other_direction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sacrebleu.dataset import DATASETS
-
-    files = {"en-de": ("t.en", ["t.de", "more.de"])}
-    found = SimpleNamespace(
-        langpairs=files, get_source_file=lambda pair: files[pair][0], get_reference_files=lambda pair: files[pair][1]
-    )
-    monkeypatch.setitem(DATASETS, "own", found)
-    said: list[str] = []
-    assert public_set_files("own:en-de", said.append) == ("t.en", ["t.de", "more.de"]) and not said
-    assert public_set_files("own:de-en", said.append) == ("t.de", ["t.en"])
-    assert said[0].startswith("warning: own has en-de alone")
-    with pytest.raises(DataError, match="with a pair of en-de, got no pair; use one of them"):
-        public_set_files("own")
-
-
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        (["--test-set", "wmt14:de-en"], "the test set wmt14:de-en must be downloaded by sacrebleu once, got "),
-        (["--test-set", "wnt14:de-en"], "--test-set: must be one of sacrebleu's, got 'wnt14'; near it are wmt14"),
-        (["--test-set", "wmt14"], "--test-set: must be wmt14:PAIR with a pair of cs-en, "),
         (["--ref", "{ref}", "--tokenize", "flores200"], "the tokenizer flores200 must be downloaded by sacrebleu once"),
         (["--ref", "{ref}", "--tokenize", "ko-mecab"], "in the checkout of nmt run pip install -e '.[ko]'"),
     ],
@@ -222,7 +153,12 @@ def test_what_is_not_there_is_one_line(options: list[str], expected: str, tmp_pa
     (tmp_path / "hyp").write_text("a\n")
     (tmp_path / "ref").write_text("a\n")
     given = [option.format(ref=tmp_path / "ref") for option in options]
-    found = evaluated(public_set(tmp_path), "--hyp", str(tmp_path / "hyp"), *given)
+    env = os.environ | {
+        "SACREBLEU": str(tmp_path),
+        **dict.fromkeys(("https_proxy", "http_proxy"), "http://127.0.0.1:9"),
+    }
+    command = [sys.executable, "-c", "from nmt.cli.entry import evaluate; evaluate()", "--hyp", str(tmp_path / "hyp")]
+    found = subprocess.run([*command, *given], env=env, capture_output=True, text=True, timeout=300)
     assert found.returncode == 1 and found.stdout == ""
     (line,) = [line for line in found.stderr.splitlines() if not line.startswith("sacreBLEU: ")]
     assert "Errno" not in line

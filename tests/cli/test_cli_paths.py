@@ -54,19 +54,16 @@ NEEDED = {
     "serve": {"models": "model"},
     "import": {"source": "model", "output": "new"},
     "export": {"model_dir": "model", "output": "new", "form": "numpy"},
-    "report": {"folders": "model", "output": "new"},
-    "sweep": {"inputs": "c.yaml"},
+    "sweep": {"config": "c.yaml"},
     "backtranslate": {"model_dir": "model", "text": "text", "prefix": "new"},
 }
 BESIDE = {
     "hyp": {"model_dir": None, "src": None},
     "compare": {"model_dir": None, "src": None},
     "dictionary": {"replace_unk": True},
-    "frequencies": {"buckets": True},
     ("shortlist", "src"): {"tgt": "text"},
     ("shortlist", "tgt"): {"src": "text"},
     ("train", "dev"): {"inputs": "pairs.tsv", "folder": "new"},
-    ("sweep", "dev"): {"inputs": "pairs.tsv", "output": "new"},
     "dev_src": {"dev_tgt": "text"},
     "dev_tgt": {"dev_src": "text"},
 }

@@ -120,9 +120,3 @@ def test_a_reader_that_leaves_does_not_end_the_training(setup: Path, tmp_path: P
     process.stderr.close()
     assert process.wait(timeout=60) == 0
     assert "finished: 4 epochs" in (tmp_path / "train.log").read_text()
-
-
-def test_several_seeds_give_mean_and_deviation(setup: Path, run: Run, tmp_path: Path) -> None:
-    options = ["--set", f"model_dir={tmp_path / 'm'}", "--set", "training.updates=2"]
-    refused = run("nmt-train", setup / "c.yaml", *options, "--seeds", "2", "--plan")
-    assert refused.code == 2 and "--seeds goes without" in refused.err

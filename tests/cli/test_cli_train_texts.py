@@ -254,8 +254,6 @@ def test_validation_text_that_is_missing_ends_it_before_anything_is_written(tmp_
     ("command", "wrong"),
     [
         ("nmt-train", ["--set", "training.max_steps=5"]),
-        ("nmt-sweep", ["--grid", "training.learning_rat=1,2"]),
-        ("nmt-sweep", ["--grid", "training.learning_rate=fast"]),
         ("nmt-train", ["--budget", "soon"]),
     ],
 )

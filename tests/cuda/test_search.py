@@ -162,7 +162,6 @@ OTHERWISE = {
     **dict.fromkeys((name for name in ROWS if name.startswith("sampling")), "test_samples_are_those_of_the_processor"),
     **dict.fromkeys(("lm", "lm_weight"), "tests/cuda/test_language.py"),
     **dict.fromkeys(("mbr", "mbr_samples", "glossary_bonus"), "outside of the beam"),
-    "word_reward_bounded": "sets expected_lengths, which a GPU lacks",
     "diversity_strength": "of beam_groups, which a GPU lacks",
 }
 """Settings without a case in OPTIONS, and what tests them."""

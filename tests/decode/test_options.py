@@ -125,20 +125,6 @@ def test_word_reward(reward, penalty):
         )
 
 
-@pytest.mark.parametrize("penalty", ["none", 1.0])
-@pytest.mark.parametrize("reward", [0.7, -0.7])
-def test_a_bounded_word_reward_ends_at_the_expected_length(reward, penalty):
-    lengths = [2.5, 1.0, 40.0]
-    options = SearchOptions(word_reward=reward, expected_lengths=lengths)
-    for n, hypotheses in find(options, penalty=penalty).items():
-        every = everything(plain(n), penalty=penalty)
-        expected = sorted((-score - reward * min(len(ids) + 1, lengths[n]), ids) for ids, score in every)
-        found = [(tuple(h.ids), h.score) for h in hypotheses if h.finished]
-        assert len(found) >= 1
-        for (ids, score), (want, want_ids) in zip(found, expected, strict=False):
-            assert (ids, score) == (want_ids, pytest.approx(-want))
-
-
 BONUS = np.array([0, -0.5, 0, -0.3, -2.0, -0.1, -0.9])
 
 

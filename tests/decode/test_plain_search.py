@@ -52,10 +52,6 @@ CASES = {
     "none may say anything": {"beam_size": 2, "max_length_ratio": 0.0, "max_length_extra": 0},
     "word reward": {"beam_size": 4, "options": SearchOptions(word_reward=0.4)},
     "word penalty": {"beam_size": 4, "n_best": 3, "options": SearchOptions(word_reward=-0.3)},
-    "bounded word reward": {
-        "beam_size": 4,
-        "options": SearchOptions(word_reward=0.9, expected_lengths=[len(s) * 0.9 for s in SOURCES]),
-    },
     "no unknown token": {"beam_size": 3, "options": SearchOptions(generate_unk=False)},
     "shortlist": {"beam_size": 3, "n_best": 2, "batch_size": 4, "options": SearchOptions(shortlist=SOME)},
 }

@@ -26,7 +26,6 @@ OPTIONS = {
     "plain": {},
     "rules": {"min_length": 3, "no_repeat_ngram_size": 2, "generate_unk": False, "forbidden": [[5], [4, 6]]},
     "reweighting": {"repetition_penalty": 1.4, "word_reward": 0.2},
-    "bounded reward": {"word_reward": 0.6, "expected_lengths": [5.5]},
     "constraints": {"constraints": [[[7, 8], [10]]]},
     "glossary": {"glossary": [[[8, 9], [4]]]},
     "glossary and more": {"glossary": [[[4, 7, 8], [5, 6]]], "repetition_penalty": 1.4, "shortlist": SOME},

@@ -29,7 +29,6 @@ from nmt.importing.writing import save_imported
 from tests.importing.marian_files import Marian
 from tests.importing.packages import save_g2p_en
 from tests.importing.test_fairseq import Fairseq
-from tests.importing.test_nematus import save as save_nematus
 from tests.importing.test_toolkits import Joey, OpenNMT
 
 _SECONDS = 20
@@ -65,7 +64,6 @@ KINDS: dict[str, Callable[[Path], str]] = {
     "joeynmt": _joeynmt,
     "marian": lambda folder: Marian("gru").save(folder).name,
     "marian-bin": lambda folder: Marian("deep").save(folder, binary=True).name,
-    "nematus": lambda folder: save_nematus(folder, Marian("amun")).name,
     "fairseq": lambda folder: Fairseq("proj").save(folder).name,
     "described": _described,
 }

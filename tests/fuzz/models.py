@@ -5,7 +5,7 @@ import shutil
 import struct
 from pathlib import Path
 
-FILES = ("config.yaml", "joint.spm", "best.safetensors", "lengths.json", "shortlist.safetensors")
+FILES = ("config.yaml", "joint.spm", "best.safetensors", "shortlist.safetensors")
 
 
 def mutate_folder(folder: Path, copy: Path, number: int, seed: int = 0) -> str:

@@ -186,5 +186,5 @@ def test_training_with_dropped_words_copies_the_true_ones():
     """As the updates of a training prepare a batch."""
     batch = make_batch([[5, 6, 5]], [[5, 6]], [0])
     config = settings_with(training={"src_word_dropout": 0.9}, model={"decoder": {"copy_source": True}})
-    prepared = Methods(config, model_that_copies(), 1).prepare(batch, 1, 3)
+    prepared = Methods(config, model_that_copies()).prepare(batch, 3)
     assert (prepared.batch.src == UNK_ID).any() and (prepared.objective.copied == batch.src).all()

@@ -317,7 +317,6 @@ def test_settings_that_do_not_fit_are_refused_in_one_line():
         ),
         (joint, {"copy_source": True}, {}, "copy_source must be false with model.decoder.edit_actions: true, got true"),
         (joint, {}, {"tgt_word_dropout": 0.1}, "tgt_word_dropout must be 0 with model.decoder.edit_actions: true"),
-        (joint, {}, {"scheduled_sampling": 0.1}, "scheduled_sampling must be 0 with model.decoder.edit_actions"),
     ]:
         settings = whole | {"data": whole["data"] | data, "training": training}
         with pytest.raises(ConfigError, match=line):

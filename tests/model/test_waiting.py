@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from nmt.data.batching.batches import make_batch
-from nmt.model.batch_pass import Alignment, Objective, Risk
+from nmt.model.batch_pass import Alignment, Objective
 from nmt.model.translation import TranslationModel
 from nmt.rnn import GRU, LSTM, GRUCell, LSTMCell, Scan
 from nmt.rnn.arrays.weights import Weights, initial_params
@@ -22,10 +22,7 @@ SOURCES = [[4, 5, 6, 7, 8], [8, 4], [5, 5, 5], [6]]
 TARGETS = [[4, 5, 8, 7], [7, 4], [6], [5, 4]]
 ACTIONS = [[V + 4, 7, V + 7, V, V + 7, V + 8], [5, V + 8, V], [V, V, V], [V + 4]]
 EVERY = np.arange(len(SOURCES))
-ATTENTION = Objective(
-    guided_alignment=0.4, coverage=0.2, alignment=Alignment(0 * EVERY, EVERY, 0 * EVERY, np.ones(len(SOURCES)))
-)
-RISK = Objective(risk=Risk(EVERY // 2, EVERY / 4, EVERY % 2 == 0, 0.7, 0.5))
+ATTENTION = Objective(guided_alignment=0.4, alignment=Alignment(0 * EVERY, EVERY, 0 * EVERY, np.ones(len(SOURCES))))
 CONV = {"type": "conv", "num_layers": 2, "hidden_size": 5, "max_positions": 3}
 SIX = {"embeddings": {"embedding_dim": 6}}
 EDITS = {"edit_actions": True, "attention": "none", "input_feeding": False}
@@ -42,7 +39,6 @@ MODELS = {
     "copying, attention": ({"encoder": SIX, "decoder": {**SIX, "copy_source": True}}, ATTENTION),
     "edits": ({"encoder": SIX, "decoder": {**SIX, **EDITS}}, None),
     "attention": ({}, ATTENTION),
-    "risk": ({}, RISK),
     "lexical": ({"encoder": SIX, "decoder": {**SIX, "lexical": True}, "tied": "all"}, None),
     "drop connect": ({"encoder": {"drop_connect": 0.3}, "decoder": {"drop_connect": 0.3}}, None),
 }

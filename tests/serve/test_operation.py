@@ -150,8 +150,8 @@ def test_which_model_is_in_use_is_told(folder, tmp_path):
 
 
 def test_wrong_paths_and_methods_say_what_is_right(server):
-    assert server.refused("/nosuch") == (404, "path: must be one of this server, got /nosuch; /docs lists them")
-    assert server.refused("/translate")[1] == "method: must be POST for /translate, got GET; see /docs"
+    assert server.refused("/nosuch") == (404, "path: must be one of this server, got /nosuch; /spec lists them")
+    assert server.refused("/translate")[1] == "method: must be POST for /translate, got GET; see /spec"
     assert server.refused("/languages", method="DELETE")[1].startswith("method: must be GET for /languages, got DELETE")
 
 

@@ -125,7 +125,7 @@ def test_pages_of_others_neither_read_nor_teach(learns, lines):
         preflight = headers | {"Access-Control-Request-Method": "POST"}
         status, told, _ = learns.ask("/api/learn", method="OPTIONS", headers=preflight)
         assert status == 403 and "Access-Control-Allow-Origin" not in told
-        for path in ("/", "/docs", "/page.js", "/health"):  # a link to the page; a script cannot read it
+        for path in ("/", "/page.js", "/health"):  # a link to the page; a script cannot read it
             status, told, _ = learns.ask(path, headers=headers)
             assert status == 200 and "Access-Control-Allow-Origin" not in told
     assert learns.json("/api/learning?source=en&target=de") == before
@@ -134,8 +134,7 @@ def test_pages_of_others_neither_read_nor_teach(learns, lines):
 
 def test_forms_of_the_page_tell_whose_they_are(server):
     """By the policy no-referrer a browser sends `Origin: null` for a form, also to the page's own server."""
-    for path in ("/", "/docs"):
-        assert server.ask(path)[1]["Referrer-Policy"] == "same-origin"
+    assert server.ask("/")[1]["Referrer-Policy"] == "same-origin"
 
 
 def test_a_translated_file_is_fetched_by_its_link(learns, lines):

@@ -119,9 +119,6 @@ class TranslationModel:
     def gradient_group(self) -> dict[str, np.ndarray]:
         return {name: np.zeros_like(param) for name, param in self.params.items()}
 
-    def touched_rows(self, batches: Any) -> dict[str, np.ndarray]:
-        return {}
-
     def loss(self, batch: Any, threads: int) -> LossStats:
         return self._pass(batch, np.ones(batch.src.shape, dtype=bool))[0]
 
@@ -224,14 +221,13 @@ def main(arguments: list[str]) -> None:
     from nmt.cli.commands.backtranslate import backtranslate
     from nmt.cli.commands.bundle import bundle
     from nmt.cli.commands.evaluate import evaluate
-    from nmt.cli.commands.report import report
     from nmt.cli.commands.score import score
     from nmt.cli.commands.sweep import sweep
     from nmt.cli.commands.train import train
     from nmt.cli.commands.translate import translate
 
     commands = {"nmt-train": train, "nmt-translate": translate, "nmt-score": score, "nmt-evaluate": evaluate}
-    commands |= {"nmt-sweep": sweep, "nmt-backtranslate": backtranslate, "nmt-bundle": bundle, "nmt-report": report}
+    commands |= {"nmt-sweep": sweep, "nmt-backtranslate": backtranslate, "nmt-bundle": bundle}
     sys.argv = arguments
     commands[arguments[0]](prog_name=arguments[0])
 

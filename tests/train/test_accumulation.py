@@ -171,22 +171,7 @@ def test_the_seed_of_masks_is_of_the_run_the_update_and_the_place(monkeypatch):
     monkeypatch.setattr(updater._methods, "prepare", lambda *a: (prepared.append(a[1:]), prepare(*a))[1])
     updater.update(Group([batch_of(pairs(seed, 2)) for seed in (1, 2, 3)]), 7, 0.01)
     assert seeds == [batch_seed(CONFIG.seed, 7, place) for place in range(3)]
-    assert prepared == [(7, seed) for seed in seeds]
-
-
-@pytest.mark.parametrize("targets", [[], [5, 6, 7]])
-def test_a_spike_is_told_by_the_loss_of_a_token_and_changes_nothing(targets):
-    model, losses = build(20, scale=0.3), []
-    before = {name: param.copy() for name, param in model.params.items()}
-    optimizer = make_optimizer(CONFIG.training, model.params)
-    updater = Updater(CONFIG, model, optimizer, 1, is_spike=lambda loss: losses.append(loss) or True)
-    batch = batch_of([([4, 5], targets)])
-    outcome = updater.update_with(batch, 1, 0.01)
-    nll = model.loss(batch, threads=1).nll
-    assert outcome.is_spike and outcome.is_finite and outcome.stats.tokens == len(targets) + 1
-    assert losses == [outcome.stats.loss / (len(targets) + 1)]
-    assert outcome.stats.nll == pytest.approx(nll) and outcome.stats.loss != pytest.approx(nll), "smoothed labels"
-    assert all((model.params[name] == param).all() for name, param in before.items()) and optimizer.steps == 0
+    assert prepared == [(seed,) for seed in seeds]
 
 
 @pytest.mark.parametrize("broken", [None, "loss", "gradient", "both"])
@@ -205,7 +190,7 @@ def test_an_update_whose_loss_or_gradient_is_not_finite_changes_nothing(broken, 
     monkeypatch.setattr(model, "carry", carried.append)
     monkeypatch.setattr(model, "loss_and_gradients", breaking)
     outcome = updater_of(model).update_with(batch_of(pairs(1, 3)), 1, 0.01)
-    assert outcome.is_finite == (broken is None) and not outcome.is_spike
+    assert outcome.is_finite == (broken is None)
     assert all((model.params[name] == param).all() == (broken is not None) for name, param in before.items())
     assert carried == ([] if broken is None else [{}]), "nor is a state of such a batch carried to the next"
 

@@ -87,7 +87,7 @@ def test_a_state_comes_back_from_its_file_as_it_was():
 
 def test_a_state_forgets_its_best_validation_and_nothing_else():
     state = TrainingState(7, 2, 5, best_update=6, best_scores={"bleu": 1.0}, without_improvement=3, validated_update=6)
-    state.stalled, state.best_by_metric, state.kept = {"bleu": 3}, {"bleu": 1.0}, [(1.0, 6)]
+    state.kept = [(1.0, 6)]
     state.forget_best()
     assert state == TrainingState(7, 2, 5)
 

@@ -8,12 +8,10 @@ from typing import Any
 
 import pytest
 
-from nmt.config import config_from_dict
-from nmt.errors import ConfigError, NMTError
+from nmt.errors import ConfigError
 from nmt.train.log.loggers import Logger, Run
 from nmt.train.log.progress import TrainingLog
 from nmt.train.run.trainer import Trainer
-from tests.train import fake_model
 
 Make = Callable[..., Trainer]
 
@@ -207,13 +205,3 @@ def test_damaged_ids_are_one_line(make_trainer: Make, tmp_path: Path) -> None:
     (tmp_path / "loggers.json").write_text("[1]")
     with pytest.raises(ConfigError, match=r"loggers.json: must contain the ids of the run, got something else; remove"):
         Run(tmp_path, {}).ids  # noqa: B018
-
-
-def test_earlier_settings_are_read(tmp_path: Path) -> None:
-    settings = fake_model.write_setup(tmp_path)
-    for former, loggers in ((True, ("tensorboard",)), (False, ())):
-        settings["training"]["tensorboard"] = former
-        assert config_from_dict(settings).training.loggers == loggers
-    settings["training"] |= {"tensorboard": True, "loggers": ["wandb"]}
-    with pytest.raises(NMTError, match="training.tensorboard must not be given with loggers"):
-        config_from_dict(settings)

@@ -65,7 +65,6 @@ def test_a_folder_of_somebody_else_is_refused_before_anything_is_written(tmp_pat
 FOREIGN = {
     "a log of another toolkit": {"train.log": "2026-11-28 10:00:00,123 - INFO - root - Hello!\n", "1000.ckpt": "x"},
     "logs of that name": {"train.log": "epoch 1\n", "metrics.jsonl": '{"loss": 1}\n', "notes.txt": "mine"},
-    "a sweep of another program": {"sweep.yaml": "program: train.py\nmethod: bayes\n"},
 }
 
 

@@ -108,11 +108,8 @@ class Wire:
         received[:] = np.concatenate(self.post.exchange(self.rank, own.copy()))
         return self.Over()
 
-    def either(self, bits):
-        return np.bitwise_or.reduce(self.post.exchange(self.rank, bits.copy()))
 
-
-def reduce_in_threads(size, wire_dtype="float32", rows=None, updates=2):
+def reduce_in_threads(size, wire_dtype="float32", updates=2):
     """Sums by `size` ranks of arrays of odd sizes, with what each had; the arrays of all ranks, and their bytes."""
     from concurrent.futures import ThreadPoolExecutor
 
@@ -125,11 +122,9 @@ def reduce_in_threads(size, wire_dtype="float32", rows=None, updates=2):
         given = []
         for update in range(updates):
             rng = np.random.default_rng([rank, update])
-            reduction.begin({} if rows is None else {"table": rows[rank]})
+            reduction.begin()
             for array in arrays.values():
                 array[...] = rng.standard_normal(array.shape)
-            if rows is not None:
-                arrays["table"][~rows[rank]] = 0
             given.append({name: array.copy() for name, array in arrays.items()})
             reduction.ready("output")
             reduction.ready("encoder")
@@ -153,16 +148,6 @@ def test_sums_are_those_of_one_process_bit_for_bit(size):
     assert sum(traffic.sent_bytes for *_, traffic in found) == 2 * (size - 1) * whole
 
 
-def test_rows_that_nobody_has_are_not_sent():
-    rows = [np.arange(50) < 5, np.arange(50) % 10 == 0]
-    found, dense = reduce_in_threads(2, rows=rows), reduce_in_threads(2)
-    expected = found[0][0]["table"] + found[1][0]["table"]
-    for _, arrays, _ in found:
-        np.testing.assert_array_equal(arrays["table"], expected)
-    saved = sum(one[2].sent_bytes for one in dense) - sum(one[2].sent_bytes for one in found)
-    assert saved == 2 * (50 - 9) * 3 * 4 - 2 * 7, "of 50 rows 9 are sent, and which they are in 7 bytes"
-
-
 def test_bfloat16_halves_the_bytes_and_all_ranks_have_the_same():
     pytest.importorskip("ml_dtypes")
     found, dense = reduce_in_threads(3, "bfloat16"), reduce_in_threads(3)
@@ -180,7 +165,7 @@ def test_what_goes_wrong_on_the_wire_is_raised_where_somebody_sees_it():
             raise ConnectionError("no wire")
 
     reduction = Reduction(Broken(Post(1), 0), {"a": np.zeros(3, np.float32)})
-    reduction.begin({})
+    reduction.begin()
     with pytest.raises(ConnectionError, match="no wire"):
         reduction.finish()
 
@@ -404,11 +389,10 @@ def ranks_of(launcher: subprocess.Popen[str]) -> dict[int, int]:
             environment = (entry / "environ").read_bytes().split(b"\0")
             parents = [int((entry / "stat").read_text().rpartition(")")[2].split()[1])]
             parents.append(int(Path(f"/proc/{parents[0]}/stat").read_text().rpartition(")")[2].split()[1]))
-            command = (entry / "cmdline").read_bytes()
         except (OSError, ValueError, IndexError):
             continue
         named = [value for value in environment if value.startswith(b"PMI_RANK=")]
-        if launcher.pid in parents and named and b"guard.py" not in command:
+        if launcher.pid in parents and named:
             found[int(named[0].removeprefix(b"PMI_RANK="))] = int(entry.name)
     return found
 
@@ -421,30 +405,21 @@ def wait_for_a_checkpoint(folder: Path, process: subprocess.Popen[str]) -> None:
         time.sleep(0.01)
 
 
-def kill_one(config: Path, ranks: int, victim: str, seconds: float) -> tuple[float, str, str]:
-    """Kill a rank, the writer or mpiexec when updates are done; seconds to the end of all, the log, the errors."""
-    folder = config.parent / "model"
-    log = folder / "train.log"
-    told = log.read_text(encoding="utf-8").count("died") if log.exists() else 0
+def kill_one(config: Path, ranks: int, victim: str, seconds: float) -> None:
+    """Kill a rank, the writer or mpiexec when updates are done, and wait until all have ended."""
     process = start(config, ranks, seconds=0.01)
     try:
-        wait_for_a_checkpoint(folder, process)
+        wait_for_a_checkpoint(config.parent / "model", process)
         time.sleep(seconds)
         assert process.poll() is None, process.stderr.read()
         of_rank = ranks_of(process)
         assert len(of_rank) == ranks
-        target = {"rank": of_rank[ranks - 1], "writer": of_rank[0], "mpiexec": process.pid}[victim]
-        began = time.monotonic()
-        os.kill(target, signal.SIGKILL)
-        while any(Path(f"/proc/{pid}").exists() and not is_zombie(pid) for pid in of_rank.values()):
-            assert time.monotonic() - began < 300
-            time.sleep(0.01)
-        _, errors = process.communicate(timeout=300)
+        os.kill({"rank": of_rank[ranks - 1], "writer": of_rank[0], "mpiexec": process.pid}[victim], signal.SIGKILL)
+        waiting.until(lambda: all(not Path(f"/proc/{pid}").exists() or is_zombie(pid) for pid in of_rank.values()), 300)
+        process.communicate(timeout=300)
         assert process.returncode != 0
     finally:
         process.kill()
-    waiting.until(lambda: log.read_text(encoding="utf-8").count("died") > told, 300)
-    return time.monotonic() - began, log.read_text(encoding="utf-8"), errors
 
 
 def is_zombie(process: int) -> bool:
@@ -456,15 +431,11 @@ def is_zombie(process: int) -> bool:
 
 @needs_mpi
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="needs /proc to find the ranks")
-def test_a_dead_rank_ends_all_with_a_line_and_any_number_goes_on(tmp_path):
+def test_a_dead_rank_ends_all_and_any_number_goes_on(tmp_path):
+    """The launcher ends them."""
     config = setup(tmp_path, epochs=200, validation_freq=3, early_stopping_patience=None)
-    for number, (ranks, victim) in enumerate([(2, "rank"), (3, "writer"), (2, "mpiexec")], start=1):
-        _, log, _ = kill_one(config, ranks, victim, random.random() / 5)  # noqa: S311 - not a secret
-        told = [line for line in log.splitlines() if "Error: " in line]
-        assert len(told) == number, told
-        assert " died in update " in told[-1]
-        if victim != "mpiexec":
-            assert f"rank {ranks - 1 if victim == 'rank' else 0} of {ranks} " in told[-1]
+    for ranks, victim in (2, "rank"), (3, "writer"), (2, "mpiexec"):
+        kill_one(config, ranks, victim, random.random() / 5)  # noqa: S311 - not a secret
     last = read_whole(tmp_path / "model" / "last.safetensors").metadata["state"]
     code, _, errors = run(config, 1, "--set", f"training.updates={last['update'] + 5}")
     assert code == 0 and "resuming from" in errors
@@ -481,6 +452,6 @@ def test_a_signal_stops_all_ranks_after_the_same_update(tmp_path, number):
     process.send_signal(number)
     _, errors = process.communicate(timeout=300)
     assert "run the same command again to resume from" in errors
-    assert errors.count("stopping after this update") == 1 and " died " not in errors
+    assert errors.count("stopping after this update") == 1
     assert run(config, 2)[0] == 0
     assert_same(tmp_path / "model", tmp_path / "whole")

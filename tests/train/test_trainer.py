@@ -49,7 +49,7 @@ def test_a_run_learns_and_leaves_a_model(make_trainer: Make, tmp_path: Path) -> 
         "joint.spm",
         "last.safetensors",
     ]
-    assert sorted(os.listdir(trainer.folder)) == [*names, "lengths.json", "metrics.jsonl", "train.log"]
+    assert sorted(os.listdir(trainer.folder)) == [*names, "metrics.jsonl", "train.log"]
     assert Translator.load(trainer.folder).translate(["w1 w2", "", "w3"]) == ["z1 z2", "", "z3"]
 
 

@@ -46,7 +46,7 @@ ROOMS = {
                  "random_cells layered | tests own_cells"),
     "decode": (["nmt/decode/[a-ce-z]*.py", "nmt/decode/rules/*.py"],
                "tests/decode beam blocks brute_force fusion live_search options plain_search session shortlist"),
-    "storage": (["nmt/storage/*.py"], "tests tensor_file saved_model quantised_model model_card length_model "
+    "storage": (["nmt/storage/*.py"], "tests tensor_file saved_model quantised_model model_card "
                 "trained_settings shortlist factors model_opened_once"),
     "search": (["nmt/rnn/kernels/search/*.py"], "tests/rnn/kernels search search_rules choose arrays | tests/decode "
                "plain_search beam brute_force shortlist"),
@@ -57,7 +57,7 @@ ROOMS = {
     "loops": (["nmt/rnn/kernels/loops/*.py"], "tests/rnn/kernels loop_code activations | tests/rnn scan products "
               "operators layouts vectors random_cells"),
     "updates": (["nmt/train/updates/*.py"], "tests/train optimizer schedule methods moving_average dealing spikes "
-                "accumulation start | tests minimum_risk factors"),
+                "accumulation start | tests factors"),
 }  # fmt: skip
 """By room: its files, and the files of tests that are about it."""
 _MOST_SECONDS = 12.0

@@ -48,7 +48,6 @@ def bundle(model_dir: str, output: str, checkpoint: str | None, card: bool) -> N
     save_bundle(path, saved)
     parts = ["parameters", "subwords"]
     parts += ["shortlist"] if saved.shortlist is not None else []
-    parts += ["lengths"] if saved.lengths is not None else []
     tell(f"{output}: {path.stat().st_size:,} bytes: {', '.join(parts)}")
     if card:
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +22,6 @@ from nmt.cli.options.path_types import InputPath, OutputFile
 from nmt.cli.options.search_options import beam_options, language_model_options, tell_needs
 from nmt.errors import DataError
 from nmt.evaluate import ALL_METRICS, METRICS, TOKENIZERS
-from nmt.system.files import explain, read_small
 
 if TYPE_CHECKING:
     from nmt.config import SideConfig
@@ -63,21 +61,16 @@ class MetricNames(click.ParamType):
     type=InputPath(),
     metavar="A B",
     nargs=2,
-    help="Compare the translations of two systems with significance tests, or two files written with --json.",
+    help="Compare the translations of two systems with significance tests.",
 )
 @click.option(
     "--ref",
     type=InputPath(),
     metavar="FILE",
     multiple=True,
-    help="Reference translations, one per line; may be repeated. Not with --test-set or two .json files.",
+    help="Reference translations, one per line; may be repeated.",
 )
 @click.option("--ref-separator", metavar="TEXT", help="Separator of several references in one line of --ref.")
-@click.option(
-    "--test-set",
-    metavar="NAME:PAIR",
-    help="Take --src and --ref from one of sacrebleu's test sets, such as wmt14:en-de, which is downloaded once.",
-)
 @click.option("-o", "--output", type=OutputFile(), metavar="FILE", help="Also write the translations to this file.")
 @click.option("--lowercase", is_flag=True, help="Ignore case.")
 @click.option(
@@ -96,13 +89,6 @@ class MetricNames(click.ParamType):
     "wrong lines), per (edits per 100 tokens), accuracy.",
 )
 @click.option("--confidence", is_flag=True, help="Also print 95 % confidence intervals, by bootstrap over the lines.")
-@click.option("--buckets", is_flag=True, help="Also print scores by reference length and by word frequency.")
-@click.option(
-    "--frequencies",
-    type=InputPath(),
-    metavar="FILE",
-    help="With --buckets: count word frequencies in this text instead of --ref.",
-)
 @click.option(
     "--differences",
     type=click.IntRange(min=0),
@@ -139,28 +125,17 @@ def evaluate(
     table (see nmt-train), --src reads the column of the source, --ref that of the target.
 
     --compare tests whether B is better than A by paired bootstrap and by approximate randomisation. It is an error if
-    one text is tokenised and the other is not, or if the signatures of --json files differ.
+    one text is tokenised and the other is not.
 
     \b
     Examples:
         nmt-evaluate runs/de-en --src test.de --ref test.en
         nmt-evaluate --hyp output.en --ref test.en --metric bleu,chrf++ --confidence
-        nmt-evaluate --compare base.en better.en --ref test.en --buckets
-        nmt-evaluate runs/de-en --test-set wmt14:de-en
+        nmt-evaluate --compare base.en better.en --ref test.en
     """
     from nmt.cli.lines.evaluation import Evaluation
 
-    if (test_set := options["test_set"]) is not None:
-        from nmt.evaluate.public_sets import public_set_files
-
-        if src is not None or ref:
-            raise click.UsageError("--test-set brings --src and --ref: give either.")
-        src, references = public_set_files(test_set, tell)
-        ref = tuple(references)
     _check_usage(model_dir, src, hyp, compare, ref, options)
-    if compare and not ref:
-        say(_side_by_side(compare, options["as_json"]))
-        return
     tell_needs()
     given = {name: file for name, file in zip(("A", "B"), compare or (), strict=False)}
     given |= {name: file for name, file in (("--src", src), ("--hyp", hyp)) if file is not None}
@@ -204,10 +179,8 @@ def _check_usage(
         raise click.UsageError("Give either MODEL_DIR and --src (and -o), or --hyp.")
     if compare is None and hyp is None and (model_dir is None or src is None):
         raise click.UsageError("Give MODEL_DIR and --src to translate, or --hyp to score.")
-    if options["frequencies"] is not None and not options["buckets"]:
-        raise click.UsageError("--frequencies goes with --buckets.")
-    if not ref and not (compare and all(file.endswith(".json") for file in compare)):
-        raise click.UsageError("Missing option '--ref', or --test-set NAME:PAIR.")
+    if not ref:
+        raise click.UsageError("Missing option '--ref'.")
 
 
 def _check_apart(given: dict[str, str], ref: tuple[str, ...], model_dir: str | None, options: dict[str, Any]) -> None:
@@ -222,29 +195,6 @@ def _check_apart(given: dict[str, str], ref: tuple[str, ...], model_dir: str | N
         inputs["a file of the model"] = model_files(Path(model_dir))
     outputs = {name: options[key] for name, key in (("-o", "output"), ("--tsv", "tsv")) if options[key] is not None}
     check_apart(outputs, inputs)
-
-
-def _side_by_side(files: tuple[str, str], as_json: bool) -> str:
-    """Return the scores of two files of --json side by side. Raises DataError if they are no such files, or their
-    signatures differ."""
-    from nmt.evaluate.compare import check_same_signatures
-
-    scores: list[dict[str, Any]] = []
-    for file in files:
-        try:
-            scores.append({**json.loads(read_small(Path(file), 2**26))["metrics"]})
-        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            reason = explain(error) if isinstance(error, OSError) else "something else"
-            raise DataError(f"{file}: must be written by nmt-evaluate --json, got {reason}; write it again") from None
-    check_same_signatures(scores[0], scores[1], files)
-    if as_json:
-        return json.dumps({file: found for file, found in zip(files, scores, strict=True)}, indent=2)
-    lines = [f"{'metric':<8}{'A':>8}{'B':>8}{'B - A':>8}  signature"]
-    for name in scores[0]:
-        a, b = (found[name]["score"] for found in scores)
-        known = scores[0][name]
-        lines.append(f"{known['name']:<8}{a:>8.2f}{b:>8.2f}{b - a:>+8.2f}  {known['signature']}")
-    return "\n".join(lines)
 
 
 def _load(model_dir: str, options: dict[str, Any]) -> Translator:

@@ -108,7 +108,7 @@ def serve(models: tuple[str, ...], **options: Any) -> None:
     Each model's settings give its languages. The first model of a language pair is its default; others are requested by
     name. SIGHUP reloads all models and keys without losing requests.
 
-    The web page is at http://HOST:PORT/ and the API at /docs: LibreTranslate's, DeepL's version 2, and the routes of
+    The web page is at http://HOST:PORT/ and the API at /spec: LibreTranslate's, DeepL's version 2, and the routes of
     OPUS-CAT. /health, /ready and /metrics are for the operator. Logs are JSON lines on stderr.
 
     Each option can also be set by an environment variable, such as NMT_SERVE_PORT for --port, and MODELs by

@@ -88,7 +88,7 @@ def shortlist(model_dir: str, **options: Any) -> None:
     from nmt.inference.pipeline import check_no_factors
     from nmt.inference.shortlist_learning import ShortlistLearner, candidates_together, count_misses
     from nmt.inference.translator import Translator
-    from nmt.storage.model_folder import LENGTHS_NAME, SHORTLIST_NAME, subwords_digest
+    from nmt.storage.model_folder import SHORTLIST_NAME, subwords_digest
     from nmt.storage.shortlist_file import save_shortlist
 
     for one, other in (("src", "tgt"), ("dev_src", "dev_tgt")):
@@ -101,7 +101,7 @@ def shortlist(model_dir: str, **options: Any) -> None:
     _tell_doubts(translator, options)
     check_no_factors(translator, "nmt-shortlist")
     learner = ShortlistLearner(translator.src_subwords.vocab_size, translator.tgt_subwords.vocab_size)
-    lengths = _learn(translator, learner, options)
+    _learn(translator, learner, options)
     texts = _held_out(translator, options)
     kept = {name: options[name] for name in ("per_source", "mass", "frequent")}
     if kept["frequent"] is None:
@@ -117,8 +117,6 @@ def shortlist(model_dir: str, **options: Any) -> None:
     }
     _check_misses(folder / SHORTLIST_NAME, misses["translation"].rate, options)
     save_shortlist(folder / SHORTLIST_NAME, found, content)
-    if translator.lengths is None:
-        _save_lengths(folder / LENGTHS_NAME, lengths)
     size = translator.config.decoding.batch_size
     means = {"a sentence": misses["reference"].candidates}
     means[f"{size} sentences together"] = candidates_together(found, texts["source"], size)
@@ -143,13 +141,11 @@ def _tell_doubts(translator: Translator, options: dict[str, Any]) -> None:
         tell_doubts(langs_of(translator.config.data), named)
 
 
-def _learn(translator: Translator, learner: ShortlistLearner, options: dict[str, Any]) -> tuple[list[int], list[int]]:
-    """Run the model on the training text, and on its own translations of the first lines; return the subwords of each
-    line on both sides."""
+def _learn(translator: Translator, learner: ShortlistLearner, options: dict[str, Any]) -> None:
+    """Run the model on the training text, and on its own translations of the first lines."""
     from nmt.cli.lines.meter import Meter
     from nmt.inference.shortlist_learning import learn_from, translated
 
-    lengths: tuple[list[int], list[int]] = ([], [])
     left = options["translated"]
     with contextlib.closing(Meter("learnt from")) as meter:
         for sources, targets in _pairs(translator, "train", options["src"], options["tgt"], options["pairs"]):
@@ -157,10 +153,7 @@ def _learn(translator: Translator, learner: ShortlistLearner, options: dict[str,
             own = sources[:left]
             left -= len(own)
             learn_from(translator, learner, own, translated(translator, own))
-            for kept, rows in zip(lengths, (sources, targets), strict=True):
-                kept += [len(row) for row in rows]
             meter.add(len(sources))
-    return lengths
 
 
 def _held_out(translator: Translator, options: dict[str, Any]) -> dict[str, list[list[int]]]:
@@ -238,15 +231,3 @@ def _files(data: DataConfig, part: str, src: str | None, tgt: str | None) -> tup
         options = "--src and --tgt" if part == "train" else "--dev-src and --dev-tgt"
         raise DataError(f"data.{part}: must be one pair of text files, got {name_of(corpora)}; give {options}")
     return parts[0].files[0], parts[0].files[-1]
-
-
-def _save_lengths(path: Path, lengths: tuple[list[int], list[int]]) -> None:
-    """Fit the model of translation lengths to source and target lengths, and save it. Raises DataError without
-    lines."""
-    import numpy as np
-
-    from nmt.storage.length_model import LengthModel, save_length_model
-
-    if not lengths[0]:
-        raise DataError(f"{path}: must be learnt from at least one pair of lines, got none; give --src and --tgt")
-    save_length_model(path, LengthModel.learn(np.array(lengths[0]), np.array(lengths[1])))

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
 
-from nmt.cli.lines.streams import tell
-from nmt.cli.options.command import Command, Setting
-from nmt.cli.options.path_types import InputPath, OutputFolder, reads, writes
+from nmt.cli.lines.streams import say, tell
+from nmt.cli.options.command import Command
+from nmt.cli.options.path_types import InputPath, OutputFolder, writes
 
 
 @click.command(cls=Command, context_settings={"show_default": True})
-@click.argument("inputs", metavar="CONFIG.yaml | SRC TGT | TABLE", nargs=-1, required=True, type=InputPath())
+@click.argument("config", metavar="CONFIG.yaml", type=InputPath())
 @click.option(
     "--grid",
     metavar="KEY.PATH=V1,V2,...",
@@ -42,48 +43,47 @@ from nmt.cli.options.path_types import InputPath, OutputFolder, reads, writes
     kind=OutputFolder(),
     metavar="DIR",
     show_default="model_dir of the config",
-    text="Folder for the runs; required with SRC TGT or a table.",
+    text="Folder for the runs.",
 )
-@reads("--dev", multiple=True, show_default=False, text="Validation text for SRC TGT, as for nmt-train.")
-@click.option("--preset", type=Setting("preset", "NAME"), show_default=False, help="Start from this preset.")
 def sweep(
-    inputs: tuple[str, ...],
+    config: str,
     grid: tuple[str, ...],
     overrides: tuple[str, ...],
     seeds: int,
     jobs: int,
     threads: int | None,
     output: str | None,
-    dev: tuple[str, ...],
-    preset: str | None,
 ) -> None:
-    """Train CONFIG.yaml, or SRC TGT, with every combination of some settings, and compare the results.
+    """Train CONFIG.yaml with every combination of some settings, and compare the results.
 
-    Each run has its own folder in DIR, named after its settings. Run the same command again to continue: finished runs
-    are not repeated, and an interrupted run is resumed. Ctrl-C lets current runs save first. Standard output gets a
-    table with mean and standard deviation over seeds; DIR/sweep.tsv lists every run. If a run fails, the others
-    continue, and the exit code is 1.
+    Each run has its own folder in DIR, named after its settings; NAME.err next to it shows its progress. Run the same
+    command again to continue: finished runs are not repeated, and an interrupted run is resumed. Ctrl-C lets current
+    runs save first. Standard output gets a table with mean and standard deviation over seeds; DIR/sweep.tsv lists every
+    run. If a run fails, the others continue, and the exit code is 1.
 
     \b
     Examples:
         nmt-sweep configs/quickstart.yaml --grid training.learning_rate=1e-3,3e-3 --seeds 3
         nmt-sweep configs/quickstart.yaml --grid model.decoder.dropout=0.1,0.3 --jobs 2 -o runs/dropout
-        nmt-sweep train.en train.de -o runs/en-de --grid model.decoder.dropout=0.1,0.3 --seeds 3
+        nmt-train train.en train.de -o runs/a --show-config > a.yaml; nmt-sweep a.yaml --seeds 3 -o runs/seeds
     """
-    from nmt.cli.commands.train import texts_of
-    from nmt.cli.lines.sweeps import run_sweep
     from nmt.rnn.cores import default_threads
-    from nmt.train.sweep import parse_grid, plan
-    from nmt.train.tasks.plain_texts import settings_of
+    from nmt.train.sweep import parse_grid, plan, run_sweep, summary
 
-    parsed = parse_grid(grid)
-    texts = texts_of(inputs, output, dev)
-    own = None if texts is None else settings_of(*texts, preset, tell)
-    if own is None and preset is not None:
-        overrides = (f"preset={preset}", *overrides)
-    config = inputs[0] if own is None else own.values
-    folder, planned = plan(config, overrides, parsed, seeds, None if output is None else Path(output))
-    config_file = inputs[0] if own is None else own.write_for_sweep(folder, tell)
-    options = [word for text in overrides for word in ("--set", text)]
-    options += ["--threads", str(threads or max(1, default_threads() // jobs))]
-    run_sweep(config_file, folder, planned, options, processes=jobs)
+    folder, runs = plan(config, overrides, parse_grid(grid), seeds, None if output is None else Path(output))
+    command = [
+        sys.executable,
+        "-m",
+        "nmt",
+        "train",
+        config,
+        "--threads",
+        str(threads or max(1, default_threads() // jobs)),
+    ]
+    command += [word for text in overrides for word in ("--set", text)]
+    ended_by = run_sweep(command, folder, runs, jobs, tell)
+    say(summary(runs))
+    if ended_by is not None:
+        sys.exit(128 + ended_by)
+    if any(run.error for run in runs):
+        sys.exit(1)

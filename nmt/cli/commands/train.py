@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from nmt.train.tasks.named_texts import Texts
 
 
-@click.command(cls=Command, functions=50, context_settings={"show_default": True})
+@click.command(cls=Command, context_settings={"show_default": True})
 @click.argument("inputs", metavar="CONFIG.yaml | SRC TGT | TABLE", nargs=-1, required=True, type=InputPath())
 @writes(
     "-o",
@@ -77,13 +77,6 @@ if TYPE_CHECKING:
 @device_option()
 @click.option("--seed", type=WholeSetting("seed", 0), show_default="seed of the config, or 42", help="Random seed.")
 @click.option(
-    "--seeds",
-    type=click.IntRange(min=1),
-    metavar="N",
-    show_default=False,
-    help="Train N times with consecutive seeds, in subfolders of model_dir; print mean and deviation.",
-)
-@click.option(
     "--preset",
     type=Setting("preset", "NAME"),
     show_default=False,
@@ -116,16 +109,6 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Do not train: check all texts and print the problems found; exit code 1 if training cannot work.",
 )
-@click.option(
-    "--check-resume",
-    "resume_updates",
-    type=click.IntRange(min=1),
-    is_flag=False,
-    flag_value=5,
-    metavar="[N]",
-    show_default=False,
-    help="Train 2 N updates (N: 5) in a temporary folder, with and without a break; exit code 1 if any bit differs.",
-)
 @click.option("--json", "as_json", is_flag=True, help="With --check-data: print JSON.")
 def train(
     inputs: tuple[str, ...],
@@ -140,14 +123,12 @@ def train(
     threads: int | None,
     device: str | None,
     seed: int | None,
-    seeds: int | None,
     preset: str | None,
     budget: str | None,
     profile_updates: int | None,
     plan: bool,
     show_config: bool,
     check_data: bool,
-    resume_updates: int | None,
     as_json: bool,
 ) -> None:
     """Train a translation model or a language model.
@@ -159,8 +140,8 @@ def train(
     written to DIR/config.yaml, which can be edited and trained again. Run the same command again to resume an
     interrupted run. Ctrl-C or SIGTERM finishes the current update, saves and exits (130, 143); a second one exits at
     once. Progress goes to standard error, and in more detail to train.log and metrics.jsonl in the folder; results go
-    to standard output. --seeds runs nmt-sweep over seeds only. --plan, --profile, --show-config, --check-data and
-    --check-resume write nothing into model_dir but the validation text held out of SRC and TGT.
+    to standard output. --plan, --profile, --show-config and --check-data
+    write nothing into model_dir but the validation text held out of SRC and TGT.
 
     \b
     Examples:
@@ -172,15 +153,14 @@ def train(
         nmt-train configs/quickstart.yaml --plan
         mpiexec -n 8 nmt-train configs/quickstart.yaml --threads 1
         nmt-train configs/quickstart.yaml --check-data
-        nmt-train configs/quickstart.yaml --check-resume
         nmt-train configs/quickstart.yaml --budget 10m
         nmt-train configs/quickstart.yaml --profile 50 --set training.batch_size=8192
     """
     tries = plan or profile_updates is not None
     if as_json and not check_data:
         raise click.UsageError("--json goes with --check-data.")
-    given = {"--seeds": seeds is not None, "--budget": budget is not None, "--show-config": show_config}
-    given |= {"--check-resume": resume_updates is not None, "--check-data": check_data, "--plan or --profile": tries}
+    given = {"--budget": budget is not None, "--show-config": show_config}
+    given |= {"--check-data": check_data, "--plan or --profile": tries}
     from nmt.config import dump_config, load_config
     from nmt.system.heap import keep_little
     from nmt.train.checkpoints.start import with_model_of_start
@@ -191,8 +171,6 @@ def train(
     texts = texts_of(inputs, folder, dev, (src_lang, tgt_lang), (columns, header, sheet))
     if budget is not None:
         seconds_of(budget)  # raises before anything is read
-    if texts is not None and seeds is not None:
-        raise click.UsageError("--seeds needs a config: --show-config prints one for these texts.")
     own: dict[str, str | int | None] = {"seed": seed}
     # As JSON, since a language (no) or a folder may be named like another YAML value.
     named = {"data.src.lang": src_lang, "data.tgt.lang": tgt_lang, "model_dir": folder if texts is None else None}
@@ -210,16 +188,11 @@ def train(
             from nmt.train.run.training import config_of_texts
 
             config = config_of_texts(*texts, preset, notify, ranks, changes=overrides, write=not show_config)
-        if seeds is None:
-            config = with_model_of_start(config)
-        if seeds is not None:
-            _train_seeds(inputs[0], overrides, seeds, threads, device)
-        elif show_config:
+        config = with_model_of_start(config)
+        if show_config:
             click.echo(dump_config(config), nl=False)
         elif check_data:
             _check_data(config, as_json)
-        elif resume_updates is not None:
-            _check_resume(config, resume_updates, threads, device)
         elif tries:
             _try(config, threads, device, profile_updates, plan)
         else:
@@ -337,20 +310,6 @@ def _tell(result: TrainingResult) -> None:
         say(f"test\t{score.name}\t{score.score:.2f}\t{score.signature}")
 
 
-def _train_seeds(
-    config_file: str, overrides: tuple[str, ...], seeds: int, threads: int | None, device: str | None
-) -> None:
-    """Train with several seeds, one after another, and print the results."""
-    from nmt.cli.lines.sweeps import run_sweep
-    from nmt.train.sweep import plan
-
-    folder, jobs = plan(config_file, overrides, [], seeds, None)
-    options = [word for text in overrides for word in ("--set", text)]
-    options += [] if threads is None else ["--threads", str(threads)]
-    options += [] if device is None else ["--device", device]
-    run_sweep(config_file, folder, jobs, options, processes=1)
-
-
 def _check_data(config: Config, as_json: bool) -> None:
     """Print the problems found in the texts. Exits with code 1 if training cannot work with them."""
     from nmt.cli.lines.meter import showing
@@ -361,13 +320,6 @@ def _check_data(config: Config, as_json: bool) -> None:
     say(json.dumps(found.to_dict(), indent=2, ensure_ascii=False) if as_json else found.page())
     if found.errors:
         sys.exit(1)
-
-
-def _check_resume(config: Config, updates: int, threads: int | None, device: str | None) -> None:
-    """Print what is bit-identical with and without an interruption."""
-    from nmt.train.run.resume_check import check_resume
-
-    say(f"same\t{check_resume(config, updates, threads=threads, device=device, notify=tell)}")
 
 
 def _try(config: Config, threads: int | None, device: str | None, profile_updates: int | None, plan: bool) -> None:

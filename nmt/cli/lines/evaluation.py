@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -13,8 +12,8 @@ from nmt.cli.lines.streams import output_lines
 from nmt.data.corpora.sources import format_of, side_lines
 from nmt.errors import DataError
 from nmt.evaluate import Score, format_table, score_translations, split_references
-from nmt.evaluate.compare import Bucket, PairedScore, by_frequency, by_length, compare, differences
-from nmt.system.lines import Lines, open_lines, read_text
+from nmt.evaluate.compare import PairedScore, compare, differences
+from nmt.system.lines import read_text
 
 
 @dataclass
@@ -22,13 +21,12 @@ class Evaluation:
     """References, sources if given, and the options of an evaluation.
 
     references: The references of each line by text, None where a line has fewer. sources: Source lines, or empty.
-    options: Options of the command. frequencies: An open text from which words are counted.
+    options: Options of the command.
     """
 
     references: list[list[str | None]]
     sources: list[str]
     options: dict[str, Any]
-    frequencies: Lines[str] | None
 
     @classmethod
     def reading(
@@ -51,8 +49,7 @@ class Evaluation:
         references: list[list[str | None]] = [[*text] for text in texts]
         if separator:
             references = split_references(references, separator)
-        frequencies = None if options["frequencies"] is None else open_lines(options["frequencies"])
-        return cls(references, [] if src is None else _read(src, 0, langs), options, frequencies)
+        return cls(references, [] if src is None else _read(src, 0, langs), options)
 
     def read(self, files: Sequence[str]) -> list[list[str]]:
         """Return the translations in files. Raises DataError if one has another number of lines than the sources."""
@@ -75,23 +72,19 @@ class Evaluation:
         )
         if options["tsv"] is not None:
             self._write_columns(systems[0])
-        buckets = self._buckets(systems)
         if options["as_json"]:
             record = {"lines": len(systems[0]), "metrics": {name: score.to_dict() for name, score in scores.items()}}
-            return json.dumps({**record, **_bucket_records(buckets)}, indent=2, ensure_ascii=False)
-        tables = [format_table(list(scores.values()))]
-        return "\n\n".join(tables + [_bucket_table(kind, found, ("score",)) for kind, found in buckets.items()])
+            return json.dumps(record, indent=2, ensure_ascii=False)
+        return format_table(list(scores.values()))
 
     def _compared(self, a: list[str], b: list[str]) -> str:
         """Return a comparison of two systems."""
         scores = compare(a, b, self.references, metrics=self.options["metrics"], **self._how())
-        buckets = self._buckets([a, b])
         rows = differences(a, b, self.references, self.options["differences"])
         if self.options["as_json"]:
             record = {
                 "lines": len(a),
                 "metrics": {name: score.to_dict() for name, score in scores.items()},
-                **_bucket_records(buckets),
                 "differences": [
                     {"line": number + 1, "chrf_a": one, "chrf_b": other, **self._line(number, a, b)}
                     for number, one, other in rows
@@ -99,7 +92,6 @@ class Evaluation:
             }
             return json.dumps(record, indent=2, ensure_ascii=False)
         tables = [_paired_table(list(scores.values()))]
-        tables += [_bucket_table(kind, found, ("A", "B")) for kind, found in buckets.items()]
         for number, one, other in rows:
             lines = [f"line {number + 1}: chrF {one:.1f} -> {other:.1f}"]
             lines += [f"  {name:<10} {text}" for name, text in self._line(number, a, b).items()]
@@ -113,19 +105,6 @@ class Evaluation:
 
     def _how(self) -> dict[str, Any]:
         return {"lowercase": self.options["lowercase"], "tokenize": self.options["tokenize"]}
-
-    def _buckets(self, systems: list[list[str]]) -> dict[str, list[Bucket]]:
-        """Return the scores of parts of the test set, if requested."""
-        if not self.options["buckets"]:
-            return {}
-        text = self.options["frequencies"]
-        lines = self.frequencies
-        return {
-            "chrF by words of the reference": by_length(systems, self.references, **self._how()),
-            "F1 of words by how often they are in the " + ("references" if text is None else text): by_frequency(
-                systems, self.references, lines, **self._how()
-            ),
-        }
 
     def _write_columns(self, hypotheses: list[str]) -> None:
         """Write --tsv: a header, then source, translation and references, with tabs replaced by spaces."""
@@ -154,28 +133,6 @@ def _paired_table(scores: Sequence[PairedScore]) -> str:
 
 def _width(score: Score) -> str:
     return "" if score.interval is None else f"{score.interval:.2f}"
-
-
-def _bucket_table(kind: str, buckets: Sequence[Bucket], names: tuple[str, ...]) -> str:
-    lines = [f"{kind:<44}{'size':>9}" + "".join(f"{name:>9}" for name in names)]
-    for bucket in buckets:
-        scores = "".join(f"{'-' if math.isnan(score) else f'{score:.2f}':>9}" for score in bucket.scores)
-        lines.append(f"  {bucket.name:<42}{bucket.size:>9,}{scores}")
-    return "\n".join(lines)
-
-
-def _bucket_records(buckets: dict[str, list[Bucket]]) -> dict[str, Any]:
-    """Return the buckets for JSON, with null for NaN."""
-    if not buckets:
-        return {}
-    return {
-        "buckets": {
-            kind: [
-                {**vars(one), "scores": [None if math.isnan(score) else score for score in one.scores]} for one in found
-            ]
-            for kind, found in buckets.items()
-        }
-    }
 
 
 def _read(file: str, side: int | None = None, langs: tuple[str, ...] = ()) -> list[str]:

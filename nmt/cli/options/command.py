@@ -28,14 +28,10 @@ class Command(click.Command):
 
     Exit codes: 0 done, 1 an error in the user's data or settings, 2 a wrong option, 128 + n ended by signal n: 130 by
     SIGINT, 143 by SIGTERM, 141 if the reader of standard output closed it.
-
-    Args:
-        functions: Approximate number of compiled functions that it needs (see nmt.system.compile_notice).
     """
 
-    def __init__(self, *arguments: Any, functions: int = 30, **extra: Any) -> None:
+    def __init__(self, *arguments: Any, **extra: Any) -> None:
         super().__init__(*arguments, **extra)
-        self._functions = functions
         self.params += [_quiet_option(), _version_option()]
         self.context_settings.setdefault("help_option_names", ["-h", "--help"])
 
@@ -78,8 +74,7 @@ class Command(click.Command):
         """Run the command, with signals and errors handled."""
         former = end_by_signals()
         try:
-            shown = telling_of_compilation(tell, self._functions)
-            with _one_line(), quietly(ctx.meta.get(QUIET, False)), shown, telling_warnings():
+            with _one_line(), quietly(ctx.meta.get(QUIET, False)), telling_of_compilation(tell), telling_warnings():
                 return super().invoke(ctx)
         finally:
             for number, handler in former.items():

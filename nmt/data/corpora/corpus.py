@@ -151,10 +151,6 @@ class ParallelCorpus(Counted):
         """Return the number of target subwords, counting each pair once and no EOS."""
         return len(self.tgt.tokens)
 
-    def some_lengths(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the source and target lengths of all pairs."""
-        return self.src.lengths, self.tgt.lengths
-
     @property
     def nbytes(self) -> int:
         """Return the number of bytes of all ids, without the texts."""

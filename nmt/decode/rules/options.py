@@ -29,14 +29,13 @@ class Settings(SearchSettings, total=False):
 class SearchOptions(SearchValues):
     """Options of a search. Each default disables its option; all defaults together give the plain search.
 
-    Those of `SearchValues` that concern a language model, minimum Bayes risk and expected lengths are read by the
+    Those of `SearchValues` that concern a language model and minimum Bayes risk are read by the
     callers of the search.
 
     forbidden: sequences of tokens that may not be produced. prefixes: the first tokens of each sentence's translations.
     constraints: the phrases that each sentence's translations must contain. glossary: the phrases that earn
     `glossary_bonus`. shortlist: tokens that are not candidates of a sentence have no probability and are not produced,
-    except those that the options force. expected_lengths: the expected length of each sentence's translations; tokens
-    beyond it earn no word reward. more_rules: a factory of further rules, called once per thread, whose rules are
+    except those that the options force. more_rules: a factory of further rules, called once per thread, whose rules are
     applied before those that forbid tokens. Sampling, groups and constraints cannot be combined.
     """
 
@@ -45,7 +44,6 @@ class SearchOptions(SearchValues):
     constraints: Sequence[Sequence[Sequence[int]]] | None = setting(None, lacks=_PROCESSOR_ONLY)
     glossary: Sequence[Sequence[Sequence[int]]] | None = setting(None, lacks=_PROCESSOR_ONLY)
     shortlist: Shortlist | None = setting(None, lacks=(Place.GPU,))
-    expected_lengths: Sequence[float] | None = setting(None, lacks=(Place.GPU,))
     more_rules: Callable[[], Sequence[Rule]] | None = setting(None, lacks=_PROCESSOR_ONLY)
 
     @classmethod
@@ -58,11 +56,6 @@ class SearchOptions(SearchValues):
     def first_token(self) -> int:
         """Return the first token that may be produced: the unknown token, or the one after it."""
         return UNK_ID if self.generate_unk else BOS_ID
-
-    @property
-    def expected(self) -> np.ndarray | None:
-        """Return the expected lengths as an array, float64 [N]."""
-        return None if self.expected_lengths is None else np.array(self.expected_lengths, np.float64)
 
     def rules(self, eos_id: int) -> list[Rule]:
         """Return the active rules. Rules that forbid tokens come after those that change scores, so that no forbidden

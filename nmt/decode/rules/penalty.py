@@ -42,16 +42,14 @@ def final_scores(
     word_reward: float = 0.0,
     coverage_penalty: float = 0.0,
     coverage: np.ndarray | None = None,
-    expected: np.ndarray | None = None,
 ) -> np.ndarray:
     """Return the scores of ended hypotheses [R].
 
     sums [R]: sums of log-probabilities over lengths [R] tokens, including EOS. word_reward: added for each token (He et
-    al. 2016, section 3.3); with expected [R] for at most that many tokens (bounded length reward: Huang et al. 2017,
-    section 3; Yang et al. 2018, section 4.1). coverage [R, S]: the attention that each source token has received, -1
+    al. 2016, section 3.3). coverage [R, S]: the attention that each source token has received, -1
     for padding; coverage_penalty times the sum of log(min(coverage, 1)) is added (beta of Wu et al. 2016, equation 14).
     """
-    scores = np.asarray(score(sums, length_divisor(penalty, lengths), word_reward, _rewarded(lengths, expected)))
+    scores = np.asarray(score(sums, length_divisor(penalty, lengths), word_reward, lengths))
     if coverage_penalty and coverage is not None:
         seen = np.where(coverage < 0, 1.0, np.clip(coverage, _LEAST_COVERAGE, 1.0).astype(np.float64))
         # One after the other: `sum` would group them by the width, which is that of the longest sentence.
@@ -65,11 +63,10 @@ def best_possible(
     lengths: np.ndarray,
     limits: np.ndarray,
     word_reward: float = 0.0,
-    expected: np.ndarray | None = None,
 ) -> np.ndarray:
     """Return an upper bound on the final scores of hypotheses that have `lengths` tokens, may grow up to `limits`, and
     whose sums do not increase: `search_rules.best_score` for arrays."""
-    rewarded = _rewarded(best_length(word_reward, lengths, limits), expected)
+    rewarded = best_length(word_reward, lengths, limits)
     bound: np.ndarray = score(sums, length_divisor(penalty, limits), word_reward, rewarded)
     if (sums > 0).any():  # only then can the next length give a better score than the last
         bound = np.maximum(bound, score(sums, length_divisor(penalty, lengths + 1), word_reward, rewarded))
@@ -80,8 +77,3 @@ def nth_best(scores: list[float], n: int, former: float) -> float:
     """Return the n-th best score, or `former` if there are fewer than n: `search_rules.score_to_beat` for any number of
     finished hypotheses. That rule compares all pairs, which is fastest for a beam and slow for thousands of samples."""
     return sorted(scores, reverse=True)[n - 1] if len(scores) >= n else former
-
-
-def _rewarded(lengths: np.ndarray, expected: np.ndarray | None) -> np.ndarray:
-    """Return the number of rewarded tokens: `search_rules.rewarded_tokens` for arrays."""
-    return lengths if expected is None else np.minimum(lengths, expected)

@@ -365,11 +365,10 @@ static int64_t *search_memory(const engine *e, const request *asked, int64_t wid
 /* Let all sentences wait, each with its limit. */
 static void queue(const engine *e, int64_t *search, const sentence *sentences, const sources *all) {
   int64_t *limits = words(e, all->count);
-  double *expected = take(e->memory, 8 * (size_t)all->count);
-  for (int64_t b = 0; b < all->count; b++) limits[b] = sentences[b].limit, expected[b] = HUGE_VAL;
+  for (int64_t b = 0; b < all->count; b++) limits[b] = sentences[b].limit;
   search[SEARCH_waiting_sentence] = search[SEARCH_waiting_sentence_id] = ADDRESS(filled(e, all->count, 0, 1));
   search[SEARCH_waiting_list] = ADDRESS(words(e, all->count)), search[SEARCH_waiting_limit] = ADDRESS(limits);
-  search[SEARCH_waiting_token] = ADDRESS(filled(e, all->count, BOS_ID, 0)), search[SEARCH_waiting_expected] = ADDRESS(expected);
+  search[SEARCH_waiting_token] = ADDRESS(filled(e, all->count, BOS_ID, 0));
   search[SEARCH_num_waiting] = all->count, search[SEARCH_starts] = ADDRESS(all->starts);
   search[SEARCH_num_ids] = CAPTURES ? all->count : 0;
 }

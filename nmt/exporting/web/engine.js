@@ -421,11 +421,10 @@ class Search {
       memory.top = mark;
       if (b % 8 === 7) await step();
     }
-    const numbers = Array.from({ length: this.B }, (_, n) => n), reals = memory.take(8 * this.B);
-    memory.reals(reals, this.B).fill(Infinity);
+    const numbers = Array.from({ length: this.B }, (_, n) => n);
     this.table.set({
       "waiting.sentence": memory.words(numbers), "waiting.sentence_id": memory.words(numbers), "waiting.list": memory.zeros(8 * this.B),
-      "waiting.limit": memory.words(this.limits), "waiting.token": memory.words(Array(this.B).fill(BOS_ID)), "waiting.expected": reals,
+      "waiting.limit": memory.words(this.limits), "waiting.token": memory.words(Array(this.B).fill(BOS_ID)),
       taken: 0, num_waiting: this.B,
     });
   }

@@ -87,7 +87,7 @@ def page_of(compressed: bytes, title: str) -> str:
         '<script src="learn.js" defer></script>\n': "",
         "<title>Translate</title>": f"<title>Translate {title}</title>",
         "Type or paste a text, or drop files": "Type or paste a text",
-        '    <a href="docs" class="quiet">API</a>\n': "",
+        '    <a href="spec" class="quiet">API</a>\n': "",
         " data-server": " hidden",
         "</body>": f"{scripts}</body>",
     }

@@ -15,8 +15,7 @@ class BeamSettings:
 
     size: maximum number of sentences in progress; beam_size: hypotheses per sentence; n_best: translations wanted.
     eos_id ends a hypothesis; the token `never` and tokens below first_token are not produced. divisors: float64, the
-    divisor of a sum over 0, 1, ... tokens; word_reward: added for each token, up to the number expected for the
-    sentence.
+    divisor of a sum over 0, 1, ... tokens; word_reward: added for each token.
     """
 
     size: int

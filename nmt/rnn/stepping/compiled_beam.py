@@ -97,20 +97,18 @@ class CompiledBeam:
         states: dict[str, np.ndarray],
         tokens: np.ndarray,
         limits: np.ndarray,
-        expected: np.ndarray | None = None,
     ) -> None:
         """Queue sentences [B], when no other one is queued.
 
         They are given by their ids with the stepper, the states and tokens before the first step, their maximum numbers
-        of tokens, each at least one, and, if the word reward is bounded, the numbers of tokens expected.
+        of tokens, each at least one.
         """
         if not self.wants_more:
             raise RuntimeError("sentences must wait until none of the last ones does")
         count = len(sentences)
-        lists, lengths = np.zeros(count), np.full(count, np.inf) if expected is None else expected
-        columns = {"sentence": sentences, "sentence_id": sentence_ids, "list": lists, "limit": limits, "token": tokens}
-        whole = {f"waiting.{name}": np.array(column, np.int64) for name, column in columns.items()}
-        self._memory.update(whole | {"waiting.expected": np.array(lengths, np.float64)})
+        columns = {"sentence": sentences, "sentence_id": sentence_ids, "list": np.zeros(count)}
+        columns |= {"limit": limits, "token": tokens}
+        self._memory.update({f"waiting.{name}": np.array(column, np.int64) for name, column in columns.items()})
         widths = self._stepper.scan.states
         self._states = {
             ArrayKind.STATE.of(k): np.ascontiguousarray(states[k]).reshape(count, int(n)) for k, n in widths.items()

@@ -1,18 +1,13 @@
-"""The API description in OpenAPI 3.1, and as an HTML page; the routes are listed in routes.txt."""
+"""The API description in OpenAPI 3.1; the routes are listed in routes.txt."""
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from html import escape
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
-
-from nmt.serve.detection import language_name
 
 _TEXT = {"type": "string"}
 _TEXTS = {"oneOf": [_TEXT, {"type": "array", "items": _TEXT}]}
@@ -30,17 +25,6 @@ _KINDS: dict[str, dict[str, Any]] = {
     "glossary": {"oneOf": [_TEXT, {"type": "array", "items": {"type": "array", "items": _TEXT}}]},
     "format": {"enum": ["text", "html"]},
     "tag_handling": {"enum": ["html", "xml"]},
-}
-_ENTRIES = {"entries": "train\tZug", "entries_format": "tsv"}
-_EXAMPLES = _ENTRIES | {
-    "q": "Good morning.",
-    "text": ["Good morning."],
-    "input": "Good morning.",
-    "file": "@letter.docx",
-    "name": "mine",
-    "s": "Guten Morgen.",
-    "translation": "Guten Morgen.",
-    "number": 12,
 }
 # Content type and example of bodies that are not fields.
 _BODIES = {
@@ -61,7 +45,7 @@ _ERRORS = {
     "504": "It took too long",
 }
 _OPEN = frozenset(
-    "/ /docs /page.css /page.js /learn.js /docs.js /api/models /api/progress /languages /download_file/{name} "
+    "/ /page.css /page.js /learn.js /api/models /api/progress /languages /download_file/{name} "
     "/frontend/settings /MTRestService/Login".split()
 )
 """Paths that need no key, besides the group Operation."""
@@ -171,84 +155,3 @@ def _described(one: _Route, method: str, with_keys: bool) -> dict[str, Any]:
         operation["security"] = [{name: []} for name in _KEYS]
     answers = {"200": one.answer} | {status: _ERRORS[status] for status in one.errors(method, with_keys)}
     return operation | {"responses": {status: {"description": meaning} for status, meaning in answers.items()}}
-
-
-# ---------------------------------------------------------------- for people
-
-
-def _command(one: _Route, address: str, examples: dict[str, Any]) -> str:
-    """Return an example as a curl command."""
-    method, path = one.methods[0], re.sub(r"{\w+}", "NAME", one.path)
-    given = {name: examples.get(name, "...") for name in one.needed}
-    words = ["curl"] if method in ("get", "post") else [f"curl -X {method.upper()}"]
-    if method in ("get", "delete"):
-        path += "?" + urlencode(given) if given else ""
-    elif one.kind == "multipart/form-data":
-        words += [f"-F {name}={value}" for name, value in given.items()]
-    elif given or one.path in _BODIES:
-        body = json.dumps(given, ensure_ascii=False) if given else _BODIES[one.path][1]
-        words += [f"-H 'Content-Type: {one.kind}'", f"-d '{body}'"]
-    elif method == "post":
-        words.append("-d ''")
-    return " ".join([*words, f"'{address}{path}'"])
-
-
-def _article(one: _Route, address: str, examples: dict[str, Any]) -> str:
-    """Return a route as HTML."""
-    fields = "".join(
-        f'<p class="fields"><span class="{kind}">{word}</span> {" ".join(f"<code>{name}</code>" for name in names)}</p>'
-        for kind, word, names in (("needed", "Required", one.needed), ("more", "Optional", one.more))
-        if names
-    )
-    example = ""
-    if not one.does.startswith("Refused"):
-        command = escape(_command(one, address, examples))
-        example = (
-            f'<div class="example"><pre>{command}</pre><button type="button" hidden>Copy</button></div>'
-            f"<p>Answer: <code>{escape(one.answer)}</code></p>"
-        )
-    return (
-        f'<article class="card"><h3><span class="verb">{", ".join(one.methods).upper()}</span> '
-        f"<code>{escape(one.path)}</code></h3><p>{escape(one.does)}</p>{fields}{example}</article>"
-    )
-
-
-def _model_row(about: dict[str, Any]) -> str:
-    """Return a model as a row of an HTML table."""
-    bleu = about["validation"].get("bleu")
-    cells = [
-        about["name"],
-        f"{language_name(about['source'])} to {language_name(about['target'])}",
-        f"{about['parameters'] / 1e6:.1f} million, {about['compute_dtype']}",
-        "" if bleu is None else f"BLEU {bleu:.1f} on its validation text after {about['updates']:,} updates",
-        about["signature"] or "",
-    ]
-    return "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>"
-
-
-def spec_page(address: str, models: Sequence[dict[str, Any]]) -> str:
-    """Return the description as HTML, with the models of the server. `address` is the server's, for the examples."""
-    source, target = str(models[0]["source"]), str(models[0]["target"])
-    pair = {"source_lang": source.upper(), "target_lang": target.upper()}
-    codes = {"source": source, "target": target, "srcLangCode": source, "trgLangCode": target}
-    examples = _EXAMPLES | codes | pair
-    sections: dict[str, list[str]] = {}
-    for one in _routes():
-        sections.setdefault(one.group, []).append(_article(one, address, examples))
-    titles = ("Model", "Languages", "Parameters", "Quality", "Signature")
-    heads = "".join(f'<th scope="col">{title}</th>' for title in titles)
-    rows = "".join(map(_model_row, models))
-    parts = [f"<section><h2>{escape(group)}</h2>{''.join(all_of)}</section>" for group, all_of in sections.items()]
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1"><title>Translate: API</title>'
-        '<link rel="icon" href="data:,"><link rel="stylesheet" href="page.css"><script src="docs.js" defer></script>'
-        '</head><body><header class="top"><h1>API</h1><nav aria-label="More"><a class="quiet" href="spec">OpenAPI</a>'
-        '<a class="quiet" href="./">Translate</a></nav></header><main class="api">'
-        "<p>Where the server wants a key, it is the field <code>api_key</code> or stands in the header "
-        "<code>Authorization</code>; DeepL's clients send theirs, and OPUS-CAT's is <code>tokenCode</code>.</p>"
-        "<section><h2>Models of this server</h2>"
-        '<div class="card scroll" tabindex="0" role="region" aria-label="Models">'
-        f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div></section>"
-        f"{''.join(parts)}</main></body></html>"
-    )

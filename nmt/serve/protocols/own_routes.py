@@ -19,7 +19,7 @@ from nmt.serve.engine import Ask
 from nmt.serve.errors import RequestError
 from nmt.serve.files import SECONDS_KEPT
 from nmt.serve.models import bleu_signature
-from nmt.serve.protocols.openapi import openapi, spec_page
+from nmt.serve.protocols.openapi import openapi
 from nmt.serve.protocols.requests import (
     left_of,
     public_address,
@@ -178,22 +178,13 @@ async def specification(request: Request) -> Response:
     return CompactJSON(openapi(public_address(request), service_of(request).gate.wants_keys))
 
 
-async def documentation(request: Request) -> Response:
-    """Answer GET /docs: the API description as a page, with the models of this server."""
-    await asyncio.to_thread(bleu_signature)  # loads a library, once
-    models = [one.about for one in service_of(request).models.all]
-    return Response(spec_page(public_address(request), models), media_type="text/html", headers=_HEADERS)
-
-
 ROUTES = [
     _file("page.html", "text/html"),
     _file("page.css", "text/css"),
     _file("page.js", "text/javascript"),
     _file("learn.js", "text/javascript"),
-    _file("docs.js", "text/javascript"),
     Route("/spec", specification, methods=["GET"]),
     Route("/openapi.json", specification, methods=["GET"]),
-    Route("/docs", documentation, methods=["GET"]),
     Route("/api/models", models, methods=["GET"]),
     Route("/api/sentences", sentences, methods=["POST"]),
     Route("/api/complete", complete, methods=["POST"]),

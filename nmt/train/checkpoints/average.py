@@ -14,7 +14,6 @@ from nmt.storage.model_folder import (
     BEST_NAME,
     CONFIG_NAME,
     LAST_NAME,
-    LENGTHS_NAME,
     PARAMS_PREFIX,
     SHORTLIST_NAME,
     SUBWORD_NAMES,
@@ -28,7 +27,7 @@ from nmt.system.files import new_folder, writing
 from nmt.system.paths import check_new_folder, is_file
 from nmt.train.updates.state import TrainingState
 
-_BESIDE = (CONFIG_NAME, *SUBWORD_NAMES.values(), LENGTHS_NAME, SHORTLIST_NAME)
+_BESIDE = (CONFIG_NAME, *SUBWORD_NAMES.values(), SHORTLIST_NAME)
 
 
 def newest_checkpoints(folder: Path, count: int) -> list[Path]:

@@ -15,7 +15,6 @@ from nmt.storage.model_folder import (
     BEST_NAME,
     FORMER_NAME,
     LAST_NAME,
-    ROLLBACK_NAME,
     numbered_checkpoint,
     numbered_checkpoints,
 )
@@ -58,7 +57,6 @@ class CheckpointManager:
         self._trained, self._ranks, self._digest = trained, ranks, subwords_digest
         self.last_path = folder / LAST_NAME
         self.best_path = folder / BEST_NAME
-        self.rollback_path = folder / ROLLBACK_NAME
         self._begun_path = folder / BEGUN_NAME
         self.last_is_good = True
         """Whether the last checkpoint, if there is one, may be kept as the previous one when it is replaced."""
@@ -72,8 +70,7 @@ class CheckpointManager:
     def begin(self) -> None:
         """Record that a new run begins: checkpoints of an earlier run in the folder do not belong to it."""
         if self._ranks.rank == 0:
-            for path in (self.rollback_path, self.last_path.with_name(FORMER_NAME)):
-                path.unlink(missing_ok=True)
+            self.last_path.with_name(FORMER_NAME).unlink(missing_ok=True)
             self._begun_path.touch()
 
     def save_last(self) -> None:
@@ -96,8 +93,6 @@ class CheckpointManager:
             self._save(self.best_path, with_optimizer=False)
         dropped = self._keep_best(score) + self._keep_newest()
         self.save_last()
-        if self._ranks.rank == 0 and self._trained.config.training.loss_spikes == "rollback":
-            _link(self.last_path, self.rollback_path)
         for path in dropped if self._ranks.rank == 0 else ():
             path.unlink(missing_ok=True)
 

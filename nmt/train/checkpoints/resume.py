@@ -40,7 +40,6 @@ _BATCHES = (
     "training.batch_size",
     "training.batch_type",
     "training.bptt",
-    "training.minimum_risk",
     "training.r_drop",
     "training.shuffle",
 )

@@ -22,7 +22,6 @@ from nmt.overriding import override
 from nmt.rnn.cores import granted_cores
 from nmt.system.extras import how_to_install
 from nmt.system.files import explain
-from nmt.train.distributed.guard import Guard
 from nmt.train.distributed.interrupt import Interrupted
 from nmt.train.distributed.ranks import Ranks
 from nmt.train.distributed.reduction import Reduction
@@ -31,7 +30,6 @@ from nmt.train.log.memory import format_bytes
 T = TypeVar("T")
 
 _TURN_SECONDS, _MOST_TURNS_SECONDS = 0.1, 5.0
-_DEAD_SECONDS = 10.0
 _READ_SECONDS = 2.0
 _TYPES = {np.dtype(np.float32): MPI.FLOAT, np.dtype(np.uint16): MPI.UINT16_T}
 
@@ -48,7 +46,6 @@ class MPIRanks(Ranks):
         self._world = MPI.COMM_WORLD
         self.rank, self.size = self._world.Get_rank(), self._world.Get_size()
         self.host = socket.gethostname()
-        self._guard: Guard | None = None
         self._machines = Machines(self._world, f"{self.host} {_boot()}")
         self.ranks_here = self._machines.ranks_here
         self._places = self._world.allgather((self.host, sorted(_affinity())))
@@ -107,16 +104,6 @@ class MPIRanks(Ranks):
     def reduction(self, gradients: Mapping[str, np.ndarray], wire_dtype: str) -> Reduction:
         return Reduction(MPIWire(self._world), gradients, wire_dtype)
 
-    @override
-    def watch(self, folder: Path) -> None:
-        job = self.broadcast(os.urandom(8).hex())
-        self._guard = Guard(folder, job, rank=self.rank, size=self.size, host=self.host)
-
-    @override
-    def begin(self, update: int) -> None:
-        if self._guard is not None:
-            self._guard.note(f"in update {update}")
-
     def warnings(self, threads: int) -> list[str]:
         """Return a warning for each machine with more computing threads than cores (see `Ranks.warnings`)."""
         of_ranks = self._world.allgather(threads)
@@ -135,13 +122,6 @@ class MPIRanks(Ranks):
     @override
     def end(self) -> None:
         self._world.Barrier()
-        self.leave()
-
-    def leave(self) -> None:
-        """Tell the guard that this process ends normally, so that its end is not taken for a death."""
-        if self._guard is not None:
-            self._guard.release()
-            self._guard = None
 
     @contextlib.contextmanager
     @override
@@ -155,9 +135,6 @@ class MPIRanks(Ranks):
             text = str(error) if isinstance(error, NMTError) else little
             name = f" (rank {self.rank} of {self.size} on {self.host})" if self.rank else ""
             self._abort(f"Error: {text}{name}\n")
-        except MPI.Exception:
-            time.sleep(_DEAD_SECONDS)  # another rank is probably dead: the guard reports that and ends this one
-            self._abort(traceback.format_exc())
         except Exception:
             self._abort(traceback.format_exc())
 
@@ -166,7 +143,6 @@ class MPIRanks(Ranks):
         with contextlib.suppress(OSError, ImportError):
             os.write(2, text.encode())
             await_reader(2)
-        self.leave()
         self._world.Abort(1)
         os._exit(1)  # some libraries return from Abort
 
@@ -201,12 +177,6 @@ class MPIWire:
         """Start to send this rank's part to all and to receive part r from rank r."""
         kind = _TYPES[own.dtype]
         return self._comm.Iallgatherv([own, len(own), kind], [received, list(counts), _starts(counts), kind])
-
-    def either(self, bits: np.ndarray) -> np.ndarray:
-        """Return the bitwise OR of all ranks' bytes."""
-        result = np.empty_like(bits)
-        self._comm.Allreduce([bits, MPI.UINT8_T], [result, MPI.UINT8_T], op=MPI.BOR)
-        return result
 
 
 def _starts(counts: Sequence[int]) -> list[int]:

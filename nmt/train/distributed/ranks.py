@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -53,12 +52,6 @@ class Ranks(Readers):
     def reduction(self, gradients: Mapping[str, np.ndarray], wire_dtype: str) -> Reduction | None:
         """Return the object that sums the gradients of all ranks; None if there is one rank."""
         return None
-
-    def watch(self, folder: Path) -> None:
-        """From now on, end all ranks if one dies. Called by all, once rank 0 has locked the folder."""
-
-    def begin(self, update: int) -> None:
-        """Record that an update begins, for the message about a rank that dies."""
 
     def warnings(self, threads: int) -> list[str]:
         """Return warnings about the placement of ranks on machines; this rank uses `threads` threads. Called by all."""

@@ -6,9 +6,8 @@ section 4.5, with a fixed order of summation). So the result does not depend, bi
 or on the placement of ranks, and N ranks give the same bits as one process that adds the gradients of N batches. Each
 rank sends and receives 2 (N - 1) / N times the bytes of the gradients.
 
-Of an embedding table, only the rows of words in some rank's batches are sent: the others are zero everywhere. With
-bfloat16, parts and sums are rounded before they are sent, additions are done in float32, and all ranks, including the
-owner, use the rounded sum.
+With bfloat16, parts and sums are rounded before they are sent, additions are done in float32, and all ranks, including
+the owner, use the rounded sum.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import queue
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -28,8 +27,6 @@ PIECE_BYTES = 4 << 20
 """Bytes of the float32 numbers of a piece: large enough to be sent at full speed, small enough for the first to be sent
 early."""
 _POLL_SECONDS = 1e-4
-SPARSE_SHARE = 0.8
-"""The largest fraction of a table's rows that is sent as separate rows: these have to be copied."""
 
 
 class Wire(Protocol):
@@ -44,9 +41,6 @@ class Wire(Protocol):
     def gather_parts(self, own: np.ndarray, received: np.ndarray, counts: Sequence[int]) -> Any:
         """Start to send this rank's part to all and to receive part r from rank r."""
 
-    def either(self, bits: np.ndarray) -> np.ndarray:
-        """Return the bitwise OR of all ranks' bytes."""
-
 
 @dataclass
 class Traffic:
@@ -55,8 +49,6 @@ class Traffic:
     sent_bytes: int = 0
     waited: float = 0.0
     """Seconds from the end of the backward pass until all sums were complete."""
-    spans: list[tuple[str, float, float]] = field(default_factory=list)
-    """For each piece the first name in it, and when its exchange began and ended, by time.perf_counter."""
 
 
 class Reduction:
@@ -70,20 +62,18 @@ class Reduction:
         self._rounded = _bfloat16() if wire_dtype == "bfloat16" else None
         self.traffic = Traffic()
         self._ready: set[str] = set()
-        self._rows: dict[str, np.ndarray] = {}
         self._change = threading.Condition()
         self._is_awaited = False
-        self._jobs: queue.SimpleQueue[Mapping[str, np.ndarray]] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._done: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
         threading.Thread(target=self._serve, name="gradients", daemon=True).start()
 
-    def begin(self, rows: Mapping[str, np.ndarray]) -> None:
-        """Start an update. `rows` gives the rows in use (bool [rows]) of arrays whose other rows are zero; it must name
-        the same arrays in every rank."""
+    def begin(self) -> None:
+        """Start an update."""
         self.traffic = Traffic()
         self._ready.clear()
         self._is_awaited = False
-        self._jobs.put(rows)
+        self._jobs.put(None)
 
     def ready(self, *names: str) -> None:
         """Declare that arrays will not change any more, given by name or by the part of their names before a dot."""
@@ -106,39 +96,19 @@ class Reduction:
     def _serve(self) -> None:
         """Exchange arrays in a thread: one update after another, each in the same order in all ranks."""
         while True:
-            rows = self._jobs.get()
+            self._jobs.get()
             try:
-                self._reduce_all(rows)
+                self._reduce_all()
                 self._done.put(None)
             except BaseException as error:  # finish() raises it in the calling thread
                 self._done.put(error)
 
-    def _reduce_all(self, rows: Mapping[str, np.ndarray]) -> None:
+    def _reduce_all(self) -> None:
         """Reduce all arrays in their order, small neighbours together, each as soon as it is ready."""
-        self._rows = self._common_rows(rows)
         for names in self._pieces_of_names():
             with self._change:
                 self._change.wait_for(lambda names=names: self._ready.issuperset(names))  # type: ignore[misc]
-            began = time.perf_counter()
             self._reduce(names)
-            self.traffic.spans.append((names[0], began, time.perf_counter()))
-
-    def _common_rows(self, rows: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Return by table the rows that some rank uses, if they are few."""
-        if not rows:
-            return {}
-        names = sorted(rows)
-        packed = self._wire.either(np.packbits(np.concatenate([rows[name] for name in names])))
-        self.traffic.sent_bytes += packed.nbytes
-        flags = np.unpackbits(packed).astype(bool)
-        found, at = {}, 0
-        for name in names:
-            count = len(rows[name])
-            indices = np.flatnonzero(flags[at : at + count])
-            at += count
-            if len(indices) <= SPARSE_SHARE * count:
-                found[name] = indices
-        return found
 
     def _pieces_of_names(self) -> list[list[str]]:
         """Return groups of names in their order; small arrays of one part of the model share a group."""
@@ -147,7 +117,7 @@ class Reduction:
         for name in self._order:
             array = self._arrays[name]
             fits = pieces and size + array.nbytes <= PIECE_BYTES and _part(name) == _part(pieces[-1][0])
-            if fits and name not in self._rows and pieces[-1][0] not in self._rows:
+            if fits:
                 pieces[-1].append(name)
                 size += array.nbytes
             else:
@@ -158,12 +128,7 @@ class Reduction:
     def _reduce(self, names: list[str]) -> None:
         """Reduce the arrays of one group, through a copy if they are not contiguous in memory."""
         first = self._arrays[names[0]]
-        if names[0] in self._rows:
-            rows = self._rows[names[0]]
-            flat = first[rows]
-            self._sum(flat.reshape(-1))
-            first[rows] = flat
-        elif len(names) == 1:
+        if len(names) == 1:
             self._sum(first.reshape(-1))
         else:
             flat = np.concatenate([self._arrays[name].reshape(-1) for name in names])

@@ -90,7 +90,6 @@ class DryRun:
             self.optimizer,
             self.num_threads,
             alignments=self.task.alignments(notify),
-            tgt_subwords=self.task.subwords[1],
         )
         self._number = 0
 

@@ -108,7 +108,7 @@ def doubts(config: Config, fixed: FixedTraining) -> list[str]:
             f"{fixed.updates:,}: the learning rate comes to {fixed.updates / fixed.learning_rate_warmup:.2g} of it"
         )
     training, sides = config.training, (config.model.encoder, config.model.decoder)
-    drops = [training.src_word_dropout, training.tgt_word_dropout, training.scheduled_sampling]
+    drops = [training.src_word_dropout, training.tgt_word_dropout]
     for side in sides[config.task == "lm" :]:
         values = {**side.to_dict(), "embeddings.dropout": side.embeddings.dropout}
         drops += [value for key, value in values.items() if key.endswith(_DROPS) and isinstance(value, float)]
@@ -129,5 +129,5 @@ def _warmup(settings: TrainingConfig, updates: int) -> int:
     """Return the number of warm-up updates: the configured one, or for `auto` a share of all updates."""
     if isinstance(settings.learning_rate_warmup, int):
         return settings.learning_rate_warmup
-    least = 1 if settings.scheduling in ("inverse_square_root", "noam") else 0
+    least = 1 if settings.scheduling == "inverse_square_root" else 0
     return max(least, updates // WARMUP_SHARE)

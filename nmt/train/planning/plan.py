@@ -56,4 +56,4 @@ def make_plan(
     settings = fixed_training(config.training, dealing)
     if chosen := auto_lengths(config.training, settings, dealing):
         notify(chosen)
-    return Plan(size, dealing, settings, make_schedule(settings, config.model.decoder.hidden_size))
+    return Plan(size, dealing, settings, make_schedule(settings))

@@ -30,22 +30,10 @@ def stop_reason(
             return format_seconds(settings.max_minutes * 60) + OVER
     if schedule.finished:
         return f"learning rate below {settings.learning_rate_min:g} (training.learning_rate_min)"
-    return _stalled(state, settings)
-
-
-def _stalled(state: TrainingState, settings: FixedTraining) -> str | None:
-    """Return in words which metrics have not improved for so long that training stops; None if it continues."""
-    patience = settings.early_stopping_patience
-    if patience is None:
+    patience, count = settings.early_stopping_patience, state.without_improvement
+    if patience is None or count < patience:
         return None
-    waited = {settings.early_stopping_metric: state.without_improvement}
-    if settings.early_stopping_on != "first":
-        waited |= {name: state.stalled.get(name, 0) for name in settings.early_stopping_metrics}
-    over = [name for name, count in waited.items() if count >= patience]
-    if not over or (settings.early_stopping_on == "all" and len(over) < len(waited)):
-        return None
-    count = min(waited[name] for name in over)
-    return f"no better {', '.join(over)} in {count} validations (training.early_stopping_patience)"
+    return f"no better {settings.early_stopping_metric} in {count} validations (training.early_stopping_patience)"
 
 
 def progress(

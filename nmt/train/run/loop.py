@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 from nmt.train.distributed.interrupt import Interrupted
 from nmt.train.log.progress import format_seconds
 from nmt.train.run.limits import progress, seconds_left, stop_reason
-from nmt.train.run.restore import roll_back
-from nmt.train.tasks.validation import is_better, note_scores
+from nmt.train.tasks.validation import is_better
+from nmt.train.updates.loss_limit import MAX_IN_A_ROW
 from nmt.train.updates.moving_average import averaged
 from nmt.train.updates.schedule import cooldown_factor
-from nmt.train.updates.spikes import MAX_IN_A_ROW, SpikeWatch
 from nmt.train.updates.update import Updater
 
 if TYPE_CHECKING:
@@ -41,7 +40,6 @@ class Loop:
         self._rate = 0.0
         self._is_cooling = False
         self._broken_in_row = 0
-        self._spikes = SpikeWatch(parts.settings, parts.state)
         self._updater = Updater(
             parts.config,
             parts.model,
@@ -49,8 +47,6 @@ class Loop:
             parts.num_threads,
             parts.ranks,
             alignments=parts.alignments,
-            tgt_subwords=parts.task.subwords[1],
-            is_spike=self._spikes.is_spike,
         )
         self._validation_seconds = parts.state.validation_seconds
 
@@ -95,18 +91,12 @@ class Loop:
         state.update += 1
         state.position += len(batches)
         self._rate = self._learning_rate(len(batches))
-        parts.ranks.begin(state.update)
         began = time.monotonic()
         with parts.watch.measure("training"):
             done = self._updater.update(batches, state.update, self._rate)
         if not done.is_finite:
             self._skip(done.stats, done.norm)
             return
-        loss = done.stats.loss / max(1, done.stats.tokens)
-        if done.is_spike:
-            self._skip_spike(loss)
-            return
-        self._spikes.note(loss)
         if parts.loss_limit.is_broken(done.stats.nll / max(1, done.stats.tokens)):
             self._count_exploded(done.stats, done.norm)
         else:
@@ -135,31 +125,13 @@ class Loop:
                 f"cooldown: from update {self.state.update} on ({done:.0%} of the run is over) the learning rate "
                 "falls, to zero at the end of the run"
             )
-        return self.parts.schedule.learning_rate(self.state.update, self.state.epoch) * factor
+        return self.parts.schedule.learning_rate(self.state.update) * factor
 
     def _skip(self, stats: LossStats, norm: float) -> None:
         """Skip an update that would spoil the parameters; raise an error after too many in a row."""
         self.state.skipped += 1
         self.parts.reporter.log.line(f"update {self.state.update} skipped: {_fact(stats, norm)}")
         self._count_exploded(stats, norm)
-
-    def _skip_spike(self, loss: float) -> None:
-        """Record an update that was not applied because its loss is a spike; roll back to the last validation if that
-        is configured and there was one. Called by all ranks, which have the same loss."""
-        parts, state = self.parts, self.state
-        state.skipped += 1
-        fact = f"update {state.update}: loss {loss:.4g}, more than {self._spikes.limit:.4g}"
-        self._spikes.count(loss)
-        path = parts.checkpoints.rollback_path
-        parts.model.carry({})
-        if not (self._spikes.rolls_back and parts.ranks.broadcast(path.exists())):
-            parts.reporter.log.line(f"{fact}: skipped (training.loss_spikes)")
-            return
-        back_to = roll_back(path, parts)
-        parts.reporter.log.line(
-            f"{fact}: back to the parameters of update {back_to}, continuing with the batches after it "
-            "(training.loss_spikes)"
-        )
 
     def _count_exploded(self, stats: LossStats, norm: float) -> None:
         """Count an update whose loss has exploded. Raises an error after too many in a row."""
@@ -224,7 +196,6 @@ class Loop:
         state.without_improvement = 0 if is_best else state.without_improvement + 1
         if is_best:
             state.best_update, state.best_scores = state.update, scores
-        note_scores(state, self.settings.early_stopping_metrics, scores)
         parts.schedule.validated(improved=is_best)
         if is_first:
             parts.reporter.signatures(parts.validator.signatures)

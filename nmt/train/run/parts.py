@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from nmt.train.tasks.task import Task
     from nmt.train.tasks.validation import Validator
     from nmt.train.updates.dealing import Dealing
-    from nmt.train.updates.spikes import LossLimit
+    from nmt.train.updates.loss_limit import LossLimit
 
 
 @dataclass

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt.data.corpora.sources import name_of
 from nmt.errors import CheckpointError
 from nmt.storage.model_folder import BEST_NAME, PARAMS_PREFIX, set_params, subwords_digest
-from nmt.train.checkpoints.resume import SavedRun, read_saved_run
+from nmt.train.checkpoints.resume import SavedRun
 from nmt.train.log.progress import TrainingLog, format_seconds
 from nmt.train.run.limits import stop_reason
 
@@ -111,13 +110,3 @@ def _restore_average(average: MovingAverage, content: Checkpoint) -> None:
         return
     arrays = {key.removeprefix(PARAMS_PREFIX): array for key, array in content.params.items()}
     average.load(arrays, content.metadata.get("average", {}).get("steps", 0))
-
-
-def roll_back(path: Path, parts: Parts) -> int:
-    """Restore parameters, optimizer, averages and loss statistics from a checkpoint; the position in the texts is kept.
-    Returns the checkpoint's update number. Raises CheckpointError if the file is damaged."""
-    saved = read_saved_run(path, parts.config)
-    _restore_arrays(parts, saved)
-    for name in ("known_losses", "loss_mean", "loss_variance"):
-        setattr(parts.state, name, getattr(saved.state, name))
-    return saved.state.update

@@ -47,11 +47,10 @@ from nmt.train.run.report import Reporter, format_scores
 from nmt.train.run.restore import check_same_text, restore
 from nmt.train.tasks.data_check import check_before_training
 from nmt.train.tasks.prepare import check_decoding, check_settings_file, check_trainable, own_folder, save_config
-from nmt.train.tasks.pretrained import put_embeddings
 from nmt.train.tasks.task import load_task
+from nmt.train.updates.loss_limit import LossLimit
 from nmt.train.updates.moving_average import MovingAverage, averaged
 from nmt.train.updates.optimizer import make_optimizer
-from nmt.train.updates.spikes import LossLimit
 from nmt.train.updates.state import TrainingState
 
 if TYPE_CHECKING:
@@ -144,7 +143,6 @@ class Trainer:
         with contextlib.ExitStack() as stack:
             log = ranks.first_then_others(lambda: self._open(stack))
             try:
-                ranks.watch(self.folder)
                 saved = load_saved_run(self.folder, self.config)
                 if saved is None:
                     check_start(self.config, log.line)
@@ -210,8 +208,6 @@ class Trainer:
         state = saved.state if saved else TrainingState()
         if saved is None and config.training.load_model is not None:
             log.line(start_from(config, model, optimizer, task.subwords))
-        for line in put_embeddings(config, model, task.subwords) if saved is None else ():
-            log.line(line)
         decay = config.training.ema_decay
         average = MovingAverage(model, decay) if decay else None
         plan = make_plan(config, state, model, optimizer, task, threads, self._ranks, log.line)
@@ -254,8 +250,6 @@ class Trainer:
             parts.checkpoints.begin()
         else:
             restore(parts, saved, log)
-        if self._ranks.rank == 0:
-            task.save_statistics(self.folder)
         plan.dealing.resume(state)
         state.corpus, state.dev, state.seen = task.fingerprint, task.dev_fingerprint, task.seen
         return parts

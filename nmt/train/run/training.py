@@ -187,7 +187,7 @@ def _compilation_shown(terminal: TextIO | None) -> contextlib.AbstractContextMan
     """Return a context in which the compilation of machine code is reported, if progress goes to standard error."""
     if terminal is None or terminal is not sys.stderr:
         return contextlib.nullcontext()
-    return telling_of_compilation(lambda text, end: print(text, end=end, file=terminal, flush=True), 0)
+    return telling_of_compilation(lambda text: print(text, file=terminal, flush=True))
 
 
 def _texts(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt.data.batching.streams import StreamBatches
@@ -70,9 +69,6 @@ class LanguageTask:
 
     def alignments(self, notify: Callable[[str], None]) -> None:
         """Return None: there are no alignments."""
-
-    def save_statistics(self, folder: Path) -> None:
-        """Do nothing: there are no statistics."""
 
     def build_model(self, device: Device) -> LanguageModel:
         """Return a new language model."""

@@ -15,7 +15,6 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from nmt.config.presets import OF_WORDS
-from nmt.config.yaml_text import format_yaml
 from nmt.data.alignment.edits import MOST_SYMBOLS, gain_of_edits
 from nmt.data.corpora.looking import columns_advice
 from nmt.data.corpora.sources import format_of, name_of
@@ -25,7 +24,7 @@ from nmt.system.files import write_bytes
 from nmt.system.notices import tell_nobody
 from nmt.system.paths import exists
 from nmt.train.tasks.named_texts import Texts
-from nmt.train.tasks.prepare import SWEEP_NAME, check_own, check_replaceable, open_folder
+from nmt.train.tasks.prepare import check_own, open_folder
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -116,14 +115,6 @@ class Chosen:
         if tell is not None:
             files = f"{self.files[0]} and {self.files[1]}"
             tell(f"no --dev: {len(self.held_out):,} pairs held out for validation, in {files}, kept for the training")
-
-    def write_for_sweep(self, folder: Path, tell: Callable[[str], None]) -> str:
-        """Write the settings and the held-out text into the folder of a sweep; return the settings' file."""
-        self.write(tell)
-        os.close(open_folder(folder))
-        check_replaceable(file := folder / SWEEP_NAME)
-        write_bytes(file, format_yaml(self.values).encode())
-        return str(file)
 
 
 def settings_of(

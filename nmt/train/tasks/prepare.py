@@ -32,7 +32,6 @@ from nmt.system.files import explain, lock_alone, remove_temporaries, write_byte
 from nmt.system.notices import Show, tell_nobody
 from nmt.system.paths import exists
 from nmt.train.checkpoints.start import given_subwords
-from nmt.train.distributed.guard import MARK
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -41,10 +40,8 @@ if TYPE_CHECKING:
     from nmt.rnn.device import Device
 
 
-SWEEP_NAME = "sweep.yaml"
-"""The settings of a sweep over texts without a config, in the folder of its runs."""
 _OF_A_START = re.compile(
-    r"(config|sweep)\.yaml|(joint|src|tgt)\.spm|dev\.[^.]+|\..*|(?!train\.log).*\.(log|out|err)|lost\+found"
+    r"config\.yaml|(joint|src|tgt)\.spm|dev\.[^.]+|\..*|(?!train\.log).*\.(log|out|err)|lost\+found"
 )
 """Files that a model folder may contain before its run."""
 _LINE_OF_LOG = re.compile(rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d  ")
@@ -87,8 +84,6 @@ def own_folder(folder: Path) -> Iterator[None]:
             )
         _check_no_model(folder)
         remove_temporaries(folder)
-        for mark in folder.glob(f"{MARK}-*"):
-            mark.unlink(missing_ok=True)
         yield
     finally:
         os.close(handle)  # this releases the lock, as does the end of the process
@@ -104,20 +99,19 @@ def check_own(folder: Path) -> None:
     except OSError:  # missing or not readable: that is reported where it is used
         return
     others = sorted(one.name for one in there if _is_filled(one))
-    if others and not _as_written(folder / SWEEP_NAME):
+    if others:
         raise CheckpointError(
             f"{folder}: model_dir must be new or written by nmt-train, got one with {others[0]} and no run; choose "
             "another one"
         )
-    for name in (CONFIG_NAME, SWEEP_NAME):
-        try:
-            if exists(folder / name):
-                load_config(folder / name)
-        except NMTError as error:
-            raise CheckpointError(
-                f"{folder}: model_dir must be new or written by nmt-train, got one with a {name} of something else "
-                f"({error}); choose another one"
-            ) from None
+    try:
+        if exists(folder / CONFIG_NAME):
+            load_config(folder / CONFIG_NAME)
+    except NMTError as error:
+        raise CheckpointError(
+            f"{folder}: model_dir must be new or written by nmt-train, got one with a {CONFIG_NAME} of something else "
+            f"({error}); choose another one"
+        ) from None
 
 
 def _has_log(folder: Path) -> bool:
@@ -161,8 +155,7 @@ def check_decoding(config: Config, device: Device) -> None:
     from nmt.inference.translation import search_options
 
     chosen = config.decoding
-    is_bounded = chosen.word_reward_bounded and chosen.word_reward
-    options = search_options(chosen, 1, expected_lengths=[1] if is_bounded else None)
+    options = search_options(chosen, 1)
     if not device.is_cpu:
         from nmt.decode.plan import check_served
 

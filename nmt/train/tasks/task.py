@@ -67,9 +67,6 @@ class Task(Protocol):
         """Return the word alignments of the pairs, if configured; `notify` is called with a line when they have been
         learned. Raises DataError if they do not fit."""
 
-    def save_statistics(self, folder: Path) -> None:
-        """Write the statistics of the training text that belong to the model. Raises CheckpointError if that fails."""
-
     def build_model(self, device: Device) -> Network:
         """Return a new model."""
 

@@ -6,7 +6,6 @@ import time
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,8 +23,7 @@ from nmt.evaluate import Score, score_translations
 from nmt.inference.translation import MAX_SOURCE_SUBWORDS
 from nmt.inference.translator import Translator
 from nmt.model.edit_actions import EditActions
-from nmt.storage.length_model import LengthModel, save_length_model
-from nmt.storage.model_folder import LENGTHS_NAME, build_model
+from nmt.storage.model_folder import build_model
 from nmt.train.tasks.validation import TranslationValidator, translations
 
 if TYPE_CHECKING:
@@ -52,7 +50,6 @@ class TranslationTask:
         if config.model.decoder.edit_actions:
             self._edits = Edits.learn(self.corpus.src, self.corpus.tgt, tgt.subwords.vocab_size)
             self.corpus = self._as_actions(self.corpus)
-        self._length_model: LengthModel | None = None
         self._dev: ParallelCorpus | None = None
         self._test: ParallelCorpus | None = None
 
@@ -110,10 +107,6 @@ class TranslationTask:
                 notify(f"alignment: learned from the training pairs in {time.monotonic() - began:.0f} s")
             return self._alignments
         return WordAlignments.read(path, corpus, self.subwords, around)
-
-    def save_statistics(self, folder: Path) -> None:
-        """Write the statistics of translation lengths."""
-        save_length_model(folder / LENGTHS_NAME, self._lengths())
 
     def build_model(self, device: Device) -> TranslationModel:
         """Return a new translation model."""
@@ -176,12 +169,7 @@ class TranslationTask:
 
     def _translator(self, model: TranslationModel, num_threads: int) -> Translator:
         src, tgt = self.subwords
-        return Translator(model, src, tgt, self.config, num_threads, lengths=self._lengths())
-
-    def _lengths(self) -> LengthModel:
-        if self._length_model is None:
-            self._length_model = LengthModel.learn(*self.corpus.some_lengths())
-        return self._length_model
+        return Translator(model, src, tgt, self.config, num_threads)
 
 
 def _check_weights(corpus: ParallelCorpus) -> None:

@@ -14,7 +14,6 @@ from nmt.train.log.progress import perplexity
 if TYPE_CHECKING:
     from nmt.inference.translator import Translator
     from nmt.model.network import Network
-    from nmt.train.updates.state import TrainingState
 
 
 LEAST_BLEU = 1.0
@@ -125,18 +124,6 @@ def translations(
         return [ranked[0].text for ranked in found]
 
     return interleaved(ranks.collect(own))
-
-
-def note_scores(state: TrainingState, metrics: Sequence[str], scores: Mapping[str, float]) -> None:
-    """Record in the state of a run for how many validations each of these metrics has not improved."""
-    for name in metrics:
-        best = state.best_by_metric.get(name)
-        improved = not math.isnan(scores[name]) and (
-            best is None or (scores[name] != best and (scores[name] > best) == HIGHER_IS_BETTER[name])
-        )
-        state.stalled[name] = 0 if improved else state.stalled.get(name, 0) + 1
-        if improved:
-            state.best_by_metric[name] = scores[name]
 
 
 def is_better(metric: str, scores: Mapping[str, float], best: Mapping[str, float]) -> bool:

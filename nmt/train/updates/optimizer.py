@@ -1,7 +1,7 @@
-"""Adam, AdamW, SGD, LAMB and Adafactor over named arrays; the device does the work (rnn.device).
+"""Adam, AdamW and SGD over named arrays; the device does the work (rnn.device).
 
 Adam: Kingma & Ba 2015, algorithm 1. AdamW: Loshchilov & Hutter 2019, algorithm 2 (decoupled decay, scaled by the
-learning rate). SGD: heavy-ball momentum, Polyak 1964. Adafactor: Shazeer & Stern 2018.
+learning rate). SGD: heavy-ball momentum, Polyak 1964.
 """
 
 from __future__ import annotations
@@ -25,12 +25,6 @@ if TYPE_CHECKING:
 
 Arrays = dict[str, np.ndarray]
 
-_EPS_SQUARE = 1e-30
-_EPS_SCALE = 1e-3
-_CLIP = 1.0
-_DECAY = 0.8
-"""The paper's epsilon 1, epsilon 2, d, and the exponent of its decay, 1 - t ** -0.8 (section 9)."""
-
 
 class Optimizer:
     """Base class of all optimizers: state arrays named after the parameters, and a step count.
@@ -43,8 +37,6 @@ class Optimizer:
 
     slots: tuple[str, ...] = ()
     """Names of the state arrays that every parameter has."""
-    flattens = True
-    """Whether one step may treat all parameters as a single flat array, if they are contiguous in memory."""
 
     def __init__(
         self, params: Arrays, settings: TrainingConfig, num_threads: int = 1, device: Device | None = None
@@ -56,35 +48,32 @@ class Optimizer:
         self.frozen = frozen_names(settings.freeze, params)
         """Names of the parameters that are not changed."""
         trained = {name: param for name, param in params.items() if name not in self.frozen}
-        self._dtype = next((param.dtype for param in params.values()), np.float32)
+        dtype = next((param.dtype for param in params.values()), np.float32)
         shapes = {name: param.shape for name, param in trained.items()}
-        self._groups = {slot: self.device.group(shapes, self._dtype) for slot in self.slots}
+        self._groups = {slot: self.device.group(shapes, dtype) for slot in self.slots}
         self.state: Arrays = {
             f"{name}/{slot}": array for slot, group in self._groups.items() for name, array in group.items()
         }
-        self._allocate(trained)
-
-    def _allocate(self, params: Arrays) -> None:
-        """Allocate what an optimizer needs besides its slots, given the parameters that it changes."""
 
     def step(self, params: Arrays, grads: Arrays, learning_rate: float, gradient_scale: float = 1.0) -> None:
         """Change `params`, with which the optimizer was created, in place by one step along `grads * gradient_scale`
         (see `clip_scale`). `grads` have the same names and shapes and may be overwritten."""
         self.steps += 1
-        for name, param, grad, *state in self._pieces(params, grads):
+        for param, grad, *state in self._pieces(params, grads):
             with operation("optimizer: ", self.settings.optimizer):
-                self._update(name, param, grad, state, learning_rate, gradient_scale)
+                self._update(param, grad, state, learning_rate, gradient_scale)
 
-    def _pieces(self, params: Arrays, grads: Arrays) -> Iterator[tuple[Any, ...]]:
-        """Yield a name and flat views of parameters, gradients and state: all in one, or one per parameter."""
+    def _pieces(self, params: Arrays, grads: Arrays) -> Iterator[list[Any]]:
+        """Yield flat views of parameters, gradients and state: all in one if they are contiguous, or one per
+        parameter."""
         alike = [params, grads, *self._groups.values()]
         wholes = [whole_of(arrays) for arrays in alike]
-        if self.flattens and not self.frozen and all(whole is not None for whole in wholes):
-            yield "", *wholes
+        if not self.frozen and all(whole is not None for whole in wholes):
+            yield wholes
             return
         for name in params:
             if name not in self.frozen:
-                yield name, *(arrays[name].reshape(-1) for arrays in alike)
+                yield [arrays[name].reshape(-1) for arrays in alike]
 
     def state_dict(self) -> tuple[Arrays, dict[str, Any]]:
         """Return the arrays, on the host, and the plain numbers that a checkpoint must contain."""
@@ -96,7 +85,7 @@ class Optimizer:
             array[...] = self.device.upload(arrays[name])
         self.steps = int(numbers["steps"])
 
-    def _update(self, name: str, param: Any, grad: Any, state: list[Any], rate: float, scale: float) -> None:
+    def _update(self, param: Any, grad: Any, state: list[Any], rate: float, scale: float) -> None:
         """Change one piece that `_pieces` yielded."""
         raise NotImplementedError
 
@@ -111,7 +100,7 @@ class Adam(Optimizer):
 
     slots = ("m", "v")
 
-    def _update(self, name: str, param: Any, grad: Any, state: list[Any], rate: float, scale: float) -> None:
+    def _update(self, param: Any, grad: Any, state: list[Any], rate: float, scale: float) -> None:
         if decay := self.settings.weight_decay:
             self.device.add_scaled(grad, param, decay, scale)
             scale = 1.0
@@ -121,7 +110,7 @@ class Adam(Optimizer):
 class AdamW(Adam):
     """Adam with decoupled weight decay: `param -= learning_rate * weight_decay * param`."""
 
-    def _update(self, name: str, param: Any, grad: Any, state: list[Any], rate: float, scale: float) -> None:
+    def _update(self, param: Any, grad: Any, state: list[Any], rate: float, scale: float) -> None:
         self._adam(param, grad, state, rate, self.settings.weight_decay, scale)
 
 
@@ -133,7 +122,7 @@ class SGD(Optimizer):
         """Return the names of the state arrays; there are none without momentum."""
         return ("velocity",) if self.settings.momentum else ()
 
-    def _update(self, name: str, param: Any, grad: Any, state: list[Any], rate: float, scale: float) -> None:
+    def _update(self, param: Any, grad: Any, state: list[Any], rate: float, scale: float) -> None:
         if decay := self.settings.weight_decay:
             self.device.add_scaled(grad, param, decay, scale)
             scale = 1.0
@@ -141,90 +130,7 @@ class SGD(Optimizer):
         self.device.change(rule, (*state, grad, param), factors, self.num_threads)
 
 
-class LAMB(Optimizer):
-    """Adam with a step for each array that is as long as the array itself, times the learning rate; for large batches.
-
-    You et al. 2020, "Large Batch Optimization for Deep Learning: Training BERT in 76 minutes", algorithm 2, with each
-    parameter array as a layer and the identity as the function phi. The decay term is part of the direction. If an
-    array or its direction is zero, the ratio of their norms is 1, as in the authors' code.
-    """
-
-    slots = ("m", "v")
-    flattens = False
-
-    def _allocate(self, params: Arrays) -> None:
-        self._direction = self.device.xp.zeros(max((param.size for param in params.values()), default=0), self._dtype)
-
-    def _update(self, name: str, param: Any, grad: Any, state: list[Any], rate: float, scale: float) -> None:
-        """Update one array. The direction is what Adam adds to zeros at a rate of -1."""
-        device, threads = self.device, self.num_threads
-        direction = self._direction[: param.size]
-        device.clear(direction, threads)
-        self._adam(direction, grad, state, -1.0, 0.0, scale)
-        if decay := self.settings.weight_decay:
-            device.add_scaled(direction, param, decay)
-        of_param, of_direction = (device.square_norm([array], threads) for array in (param, direction))
-        ratio = math.sqrt(of_param / of_direction) if of_param > 0 and of_direction > 0 else 1.0
-        device.change(DESCEND, (direction, param), (rate * ratio, 1.0, 1.0), threads)
-
-
-class Adafactor(Optimizer):
-    """Adam's second moments, factored into the means of rows and columns of each matrix: algorithms 4 and 5 of the
-    paper, with clipped updates and steps relative to the size of the parameter.
-
-    The learning rate is the paper's relative step size rho: the step of a parameter is rho times its root mean square
-    (at least 0.001). The paper uses 0.01 and an inverse square root schedule. There is no first moment. `weight_decay`
-    times the learning rate shrinks the weights. The state of an n x m matrix is n + m numbers, that of a vector has its
-    length.
-    """
-
-    def _allocate(self, params: Arrays) -> None:
-        for name, param in params.items():
-            parts = {"rows": param.shape[0], "columns": param.shape[1]} if param.ndim == 2 else {"v": param.shape}
-            for part, shape in parts.items():
-                self.state[f"{name}/{part}"] = self.device.xp.zeros(shape, np.float32)
-
-    def _pieces(self, params: Arrays, grads: Arrays) -> Iterator[tuple[Any, ...]]:
-        """Yield each parameter separately, in its shape."""
-        yield from ((name, param, grads[name]) for name, param in params.items() if name not in self.frozen)
-
-    def _update(self, name: str, param: Any, grad: Any, state: list[Any], rate: float, scale: float) -> None:
-        xp, number = self.device.xp, param.dtype.type
-        keep = 1.0 - self.steps**-_DECAY
-        if scale != 1.0:
-            grad *= number(scale)
-        update = grad * xp.reciprocal(xp.sqrt(self._second_moment(name, grad, number(keep))))
-        size = number(_CLIP) / xp.maximum(number(_CLIP), _root_mean_square(xp, update))
-        relative = number(rate) * xp.maximum(number(_EPS_SCALE), _root_mean_square(xp, param))
-        if decay := self.settings.weight_decay:
-            param *= number(1.0 - rate * decay)
-        update *= relative * size
-        param -= update
-
-    def _second_moment(self, name: str, grad: Any, keep: Any) -> Any:
-        """Return the estimate of each gradient's mean square after this step."""
-        square = grad * grad + grad.dtype.type(_EPS_SQUARE)
-        if grad.ndim != 2:
-            v = self.state[f"{name}/v"]
-            v[...] = keep * v + (1 - keep) * square
-            return v
-        rows, columns = self.state[f"{name}/rows"], self.state[f"{name}/columns"]
-        rows[...] = keep * rows + (1 - keep) * square.mean(1)
-        columns[...] = keep * columns + (1 - keep) * square.mean(0)
-        return (rows / rows.mean())[:, None] * columns[None, :]
-
-
-def _root_mean_square(xp: Any, array: Any) -> Any:
-    return xp.sqrt((array * array).mean())
-
-
-OPTIMIZERS: dict[str, type[Optimizer]] = {
-    "adam": Adam,
-    "adamw": AdamW,
-    "sgd": SGD,
-    "lamb": LAMB,
-    "adafactor": Adafactor,
-}
+OPTIMIZERS: dict[str, type[Optimizer]] = {"adam": Adam, "adamw": AdamW, "sgd": SGD}
 
 
 def make_optimizer(

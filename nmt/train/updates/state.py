@@ -37,14 +37,6 @@ class TrainingState:
     """All scores of the best validation."""
     without_improvement: int = 0
     """Validations since the best one."""
-    stalled: dict[str, int] = field(default_factory=dict)
-    """Validations without improvement, for each of early_stopping_metrics."""
-    best_by_metric: dict[str, float] = field(default_factory=dict)
-    """The best score so far, for each of early_stopping_metrics."""
-    known_losses: int = 0
-    """Number of updates that the next two values summarize (see spikes.py)."""
-    loss_mean: float = 0.0
-    loss_variance: float = 0.0
     kept: list[tuple[float, int]] = field(default_factory=list)
     """Score and update of each numbered best checkpoint (keep_best_ckpts)."""
     batch_size: int = 0
@@ -65,9 +57,9 @@ class TrainingState:
     def forget_best(self) -> None:
         """Begin the search for the best validation again, and let the next one be due at once."""
         fresh = TrainingState()
-        for name in ("validated_update", "best_update", "best_scores", "without_improvement", "stalled"):
+        for name in ("validated_update", "best_update", "best_scores", "without_improvement"):
             setattr(self, name, getattr(fresh, name))
-        self.best_by_metric, self.kept = {}, []
+        self.kept = []
 
     def to_dict(self) -> dict[str, Any]:
         """Return the state as values that JSON can represent."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,6 @@ from nmt.train.updates.state import batch_seed
 if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.data.alignment.word_alignment import WordAlignments
-    from nmt.data.tokens.subwords import Subwords
     from nmt.model.network import Network
     from nmt.rnn.arrays.flat_arrays import Group
     from nmt.train.distributed.reduction import Reduction
@@ -37,8 +36,6 @@ class Outcome:
     stats: LossStats
     norm: float
     is_finite: bool
-    is_spike: bool = False
-    """Whether its loss was a spike, so that it was not applied."""
 
 
 class Updater:
@@ -48,8 +45,6 @@ class Updater:
         model, optimizer: Changed in place.
         ranks: The processes that compute batches of each update; None for this one alone.
         alignments: Word alignments of the training pairs, if attention is guided by them.
-        tgt_subwords: Subwords of the target, for the costs in minimum risk training.
-        is_spike: Returns whether an update with this loss per token must be skipped.
     """
 
     def __init__(
@@ -61,13 +56,10 @@ class Updater:
         ranks: Ranks | None = None,
         *,
         alignments: WordAlignments | None = None,
-        tgt_subwords: Subwords | None = None,
-        is_spike: Callable[[float], bool] = lambda loss: False,
     ) -> None:
         self._config, self._model, self._optimizer = config, model, optimizer
         self._num_threads = num_threads
-        self._is_spike = is_spike
-        self._methods = Methods(config, model, num_threads, alignments, tgt_subwords)
+        self._methods = Methods(config, model, alignments)
         self._ranks = ranks or Ranks()
         self._gradients = GradientSum(model, config.training.gradient_dtype, self._ranks)
 
@@ -82,20 +74,19 @@ class Updater:
         return self._gradients.reduction
 
     def update(self, batches: UpdateBatches | SingleBatch, number: int, learning_rate: float) -> Outcome:
-        """Do update `number`, counted from 1, unless its loss or gradient is not finite, or its loss is a spike."""
+        """Do update `number`, counted from 1, unless its loss or gradient is not finite."""
         stats = self._add_up(batches, number)
         for name in self._optimizer.frozen:
             self.gradients[name][...] = 0
         norm = gradient_norm(self.gradients, self._num_threads, self._model.device)
         is_finite = math.isfinite(stats.loss) and math.isfinite(norm)
-        is_spike = is_finite and self._is_spike(stats.loss / max(1, stats.tokens))
-        if is_finite and not is_spike:
+        if is_finite:
             scale = clip_scale(norm, self._config.training.clip_grad_norm)
             self._optimizer.step(self._model.params, self.gradients, learning_rate, scale)
             self._model.changed()
         else:
             self._model.carry({})  # a loss that is not finite leaves states that are not finite
-        return Outcome(stats, norm, is_finite, is_spike)
+        return Outcome(stats, norm, is_finite)
 
     def update_with(self, batch: Any, number: int, learning_rate: float) -> Outcome:
         """Do update `number` with one batch, and return its outcome."""
@@ -107,7 +98,7 @@ class Updater:
         own = []
         for place, batch in batches:
             seed = batch_seed(self._config.seed, number, place)
-            own.append((place, seed, self._methods.prepare(batch, number, seed)))
+            own.append((place, seed, self._methods.prepare(batch, seed)))
         tokens_in_all = batches.num_tgt_tokens
         if self._methods.recounts:
             mine = np.array([sum(prepared.num_tgt_tokens for *_, prepared in own)], np.float64)
@@ -160,7 +151,7 @@ class GradientSum:
             for array in self.arrays.values():
                 array[...] = 0
         if self.reduction is not None:
-            self.reduction.begin(self._model.touched_rows(own))
+            self.reduction.begin()
 
     def arrays_for(self, done: int, *, is_last: bool) -> Group:
         """Return the arrays for the gradients of this process's next batch, after `done` others."""

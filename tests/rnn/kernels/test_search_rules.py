@@ -1,7 +1,6 @@
 """The rules of search are the same for numbers, in compiled code, on a GPU, and for arrays."""
 
 import inspect
-import math
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,29 +15,23 @@ PENALTIES = ("none", "average", 0.0, 0.6, 1.0, 3.0)
 REWARDS = (0.0, 0.4, -0.3)
 
 
-def hypotheses(seed, *, bounded):
-    """Sums, lengths, limits and expected lengths of some hypotheses; a few sums are positive, as rules make them."""
+def hypotheses(seed):
+    """Sums, lengths and limits of some hypotheses; a few sums are positive, as rules make them."""
     rng = np.random.default_rng(seed)
     lengths = rng.integers(1, 30, 50)
     sums = np.round(rng.normal(-5, 4, 50), rng.integers(0, 8))
-    return sums, lengths, lengths + rng.integers(1, 9, 50), rng.uniform(1, 30, 50) if bounded else None
+    return sums, lengths, lengths + rng.integers(1, 9, 50)
 
 
-def each(expected, count=50):
-    return [math.inf] * count if expected is None else expected.tolist()
-
-
-@pytest.mark.parametrize("bounded", [False, True])
 @pytest.mark.parametrize("penalty", PENALTIES)
 @pytest.mark.parametrize("reward", REWARDS)
-def test_scores_of_arrays_are_those_of_each_number(reward, penalty, bounded):
+def test_scores_of_arrays_are_those_of_each_number(reward, penalty):
     for seed in range(5):
-        sums, lengths, _, expected = hypotheses(seed, bounded=bounded)
+        sums, lengths, _ = hypotheses(seed)
         divisors = length_divisor(penalty, np.arange(50))
-        found = final_scores(penalty, sums, lengths, reward, expected=expected)
-        for n, (total, length, most) in enumerate(zip(sums.tolist(), lengths.tolist(), each(expected), strict=True)):
-            rewarded = search_rules.rewarded_tokens(length, most)
-            assert found[n] == search_rules.score(total, divisors[length], reward, rewarded)
+        found = final_scores(penalty, sums, lengths, reward)
+        for n, (total, length) in enumerate(zip(sums.tolist(), lengths.tolist(), strict=True)):
+            assert found[n] == search_rules.score(total, divisors[length], reward, length)
 
 
 def test_a_longer_neighbour_does_not_show_in_the_bits_of_coverage():
@@ -53,19 +46,17 @@ def test_a_longer_neighbour_does_not_show_in_the_bits_of_coverage():
     np.testing.assert_allclose(alone, 0.3 * np.log(coverage.astype(np.float64)).sum(1), rtol=1e-12)
 
 
-@pytest.mark.parametrize("bounded", [False, True])
 @pytest.mark.parametrize("penalty", PENALTIES)
 @pytest.mark.parametrize("reward", REWARDS)
-def test_bounds_of_arrays_are_those_of_each_number(reward, penalty, bounded):
+def test_bounds_of_arrays_are_those_of_each_number(reward, penalty):
     for seed in range(5):
-        sums, lengths, limits, expected = hypotheses(seed, bounded=bounded)
+        sums, lengths, limits = hypotheses(seed)
         divisors = length_divisor(penalty, np.arange(50))
         for shift in (0.0, 100.0, -100.0):  # positive sums among them, alone, and none
-            found = best_possible(penalty, sums + shift, lengths, limits, reward, expected)
-            for n, most in enumerate(each(expected)):
+            found = best_possible(penalty, sums + shift, lengths, limits, reward)
+            for n in range(len(lengths)):
                 steps, limit = int(lengths[n]), int(limits[n])
-                length = search_rules.best_length(reward, steps, limit)
-                rewarded = search_rules.rewarded_tokens(length, most)
+                rewarded = search_rules.best_length(reward, steps, limit)
                 total, following, last = sums[n] + shift, divisors[steps + 1], divisors[limit]
                 assert found[n] == search_rules.best_score(total, following, last, reward, rewarded)
 
@@ -100,7 +91,6 @@ CASES = {
     "wins": lambda rng: (float(rng.integers(-2, 2)), float(rng.integers(-2, 2))),
     "ends": lambda rng: tuple(int(n) for n in rng.integers(1, 4, 4)),
     "room_left": lambda rng: (int(rng.integers(1, 9)), 1),
-    "rewarded_tokens": lambda rng: (int(rng.integers(1, 9)), float(rng.choice([2.5, 7.1, math.inf]))),
     "score": lambda rng: tuple(rng.normal(0, 3, 4).tolist()),
     "best_length": lambda rng: (float(rng.choice(REWARDS)), int(rng.integers(1, 5)), int(rng.integers(5, 9))),
     "best_score": lambda rng: tuple(rng.normal(0, 3, 5).tolist()),

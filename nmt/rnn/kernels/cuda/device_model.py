@@ -24,8 +24,8 @@ from nmt.rnn.kernels.cuda.search import best, choose_tokens
 def _of_runtime(function: Callable[..., Any], *, threads: bool = False) -> Any:
     """Return a method that calls a function of a runtime; with `threads`, without the last argument, the threads."""
 
-    def method(self: GPUBase, *arguments: Any) -> Any:
-        return function(self.runtime, *(arguments[:-1] if threads else arguments))
+    def method(self: GPUBase, *arguments: Any, **named: Any) -> Any:
+        return function(self.runtime, *(arguments[:-1] if threads else arguments), **named)
 
     return method
 

@@ -31,7 +31,7 @@ from nmt.rnn.kernels.machine_code.code_names import (
     sources_are_unchanged,
 )
 from nmt.rnn.kernels.machine_code.store import Record, shipped, store
-from nmt.system.compile_notice import making_code, note_found
+from nmt.system.compile_notice import making_code
 from nmt.system.interruption import forkable, uninterrupted
 
 
@@ -153,7 +153,6 @@ class Native(ABC):
         address = machine_code.load(found.code, found.facts["entry"])
         if self.symbol:
             machine_code.add_symbol(self.symbol, address)
-        note_found()
         return address
 
     def made(self) -> Record:

@@ -14,7 +14,6 @@ _best_length = inlined(search_rules.best_length)
 _best_score = inlined(search_rules.best_score)
 _can_improve = inlined(search_rules.can_improve)
 _ends = inlined(search_rules.ends)
-_rewarded_tokens = inlined(search_rules.rewarded_tokens)
 _room_left = inlined(search_rules.room_left)
 _score = inlined(search_rules.score)
 _score_to_beat = inlined(search_rules.score_to_beat)
@@ -34,7 +33,7 @@ def extend(search):  # type: ignore[no-untyped-def]
         s = search.free[search.num_free]
         slots.sentence[s], slots.list[s] = waiting.sentence[n], waiting.list[n]
         slots.sentence_id[s] = waiting.sentence_id[n]
-        slots.steps[s], slots.limit[s], slots.expected[s] = 0, waiting.limit[n], waiting.expected[n]
+        slots.steps[s], slots.limit[s] = 0, waiting.limit[n]
         slots.room[s], slots.num_ended[s], slots.to_beat[s] = search.beam_size, 0, -np.inf
         rows.token[r], rows.sum[r], rows.slot[r], rows.parent[r] = waiting.token[n], 0.0, s, parent
         for m in range(search.num_states):
@@ -99,7 +98,7 @@ def _hopeful(search, s, best):  # type: ignore[no-untyped-def]
     hypotheses."""
     slots, divisors, word_reward = search.slots, search.divisors, search.word_reward
     steps, limit = slots.steps[s], slots.limit[s]
-    rewarded = _rewarded_tokens(_best_length(word_reward, steps, limit), slots.expected[s])
+    rewarded = _best_length(word_reward, steps, limit)
     bound = _best_score(best, divisors[steps + 1], divisors[limit], word_reward, rewarded)
     return _can_improve(bound, slots.to_beat[s])
 
@@ -111,9 +110,8 @@ def _finish_hypothesis(search, s, history, token, total):  # type: ignore[no-unt
     slots, hypotheses = search.slots, search.hypotheses
     k, steps = slots.num_ended[s], slots.steps[s]
     finished = token == search.eos_id
-    rewarded = _rewarded_tokens(steps, slots.expected[s])
     hypotheses.sum[s, k] = total
-    hypotheses.score[s, k] = _score(total, search.divisors[steps], search.word_reward, rewarded)
+    hypotheses.score[s, k] = _score(total, search.divisors[steps], search.word_reward, steps)
     hypotheses.steps[s, k], hypotheses.finished[s, k] = steps, int(finished)
     _append(history, steps, token, hypotheses.history[s, k])
     slots.num_ended[s], slots.room[s] = k + 1, _room_left(slots.room[s], 1)

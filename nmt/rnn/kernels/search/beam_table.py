@@ -63,11 +63,11 @@ SEARCH = TableLayout(
     # The chosen continuations, beam_size for each live sentence, the best first; unused places have row -1.
     group("chosen", arrays(np.int64, _ROWS, "row", "token"), arrays(np.float64, _ROWS, "sum")),
     # By slot: the sentence, its id in the decoder, its list of candidates; the steps taken and their limit; the width
-    # of the beam, the number of ended hypotheses; the score to beat, the expected number of tokens.
+    # of the beam, the number of ended hypotheses; the score to beat.
     group(
         "slots",
         arrays(np.int64, _SLOTS, "sentence", "sentence_id", "list", "steps", "limit", "room", "num_ended"),
-        arrays(np.float64, _SLOTS, "to_beat", "expected"),
+        arrays(np.float64, _SLOTS, "to_beat"),
     ),
     # The free slots, and the slots of ended sentences.
     arrays(np.int64, _SLOTS, "free", "ended"),
@@ -80,11 +80,7 @@ SEARCH = TableLayout(
         arrays(np.int32, (*_HYPOTHESES, "width"), "history"),
     ),
     # The waiting sentences, with the fields of slots, and the token before the first step.
-    group(
-        "waiting",
-        arrays(np.int64, _WAITING, "sentence", "sentence_id", "list", "limit", "token"),
-        arrays(np.float64, _WAITING, "expected"),
-    ),
+    group("waiting", arrays(np.int64, _WAITING, "sentence", "sentence_id", "list", "limit", "token")),
     # By number of steps: the divisor of a sum (length penalty).
     arrays(np.float64, (None,), "divisors"),
     # The results of the output layer's task, flat: the best tokens of each row and their log-probabilities.

@@ -77,12 +77,6 @@ def room_left(room: Any, ended: Any) -> Any:
     return room - ended
 
 
-def rewarded_tokens(length: Any, expected: Any) -> Any:
-    """Return the number of tokens that earn the word reward: all, but at most the expected number (infinity: no
-    bound)."""
-    return min(length, expected)
-
-
 def score(total: Any, divisor: Any, word_reward: Any, rewarded: Any) -> Any:
     """Return the score that ranks hypotheses: the sum of log-probabilities divided by the length's divisor, plus the
     word reward for each of `rewarded` tokens."""

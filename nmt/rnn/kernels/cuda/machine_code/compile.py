@@ -24,7 +24,7 @@ import numpy as np
 from nmt.errors import DeviceError
 from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel
 from nmt.rnn.kernels.machine_code.store import Record, store
-from nmt.system.compile_notice import making_code, note_found
+from nmt.system.compile_notice import making_code
 from nmt.system.extras import how_to_install
 
 Capability = tuple[int, int]
@@ -62,7 +62,6 @@ def compile_kernel(kernel: GPUKernel, capability: Capability) -> CompiledKernel:
         with making_code(store().keeps):
             made = _compile(kernel, capability)
         _write(name, made)
-    note_found()
     return made
 
 

@@ -18,14 +18,12 @@ from nmt.rnn.kernels.cuda.rows.row_operations import NUMBERS
 from nmt.rnn.kernels.search import search_rules
 
 _NEVER = float64(-math.inf)
-_UNBOUNDED = float64(math.inf)
 
 _best_length = device_function(search_rules.best_length)
 _best_score = device_function(search_rules.best_score)
 _can_improve = device_function(search_rules.can_improve)
 _ends = device_function(search_rules.ends)
 _may_come = device_function(search_rules.may_come)
-_rewarded_tokens = device_function(search_rules.rewarded_tokens)
 _room_left = device_function(search_rules.room_left)
 _score = device_function(search_rules.score)
 _score_to_beat = device_function(search_rules.score_to_beat)
@@ -118,7 +116,7 @@ def beam_step_kernel(dtype: np.dtype, K: int, places: int) -> GPUKernel:
             if _ends(chosen_tokens[c], eos_id, step, limit):
                 place = n * K + ended
                 end_log_probs[place] = chosen_log_probs[c]
-                rewarded = _rewarded_tokens(float64(step), _UNBOUNDED)
+                rewarded = float64(step)
                 scored = _score(chosen_sums[c], divisors[step], word_reward, rewarded)
                 end_scores[place] = scored + bonus[n * K + int64(chosen_rows[c])]
                 end_steps[place] = int32(step)
@@ -134,7 +132,7 @@ def beam_step_kernel(dtype: np.dtype, K: int, places: int) -> GPUKernel:
             room[n] = int32(_room_left(int64(room[n]), ended - former))
             to_beat[n] = _score_to_beat(end_scores, end_finished, n * K, ended, n_best, to_beat[n])
         if kept > 0:
-            rewarded = _rewarded_tokens(float64(_best_length(word_reward, step, limit)), _UNBOUNDED)
+            rewarded = float64(_best_length(word_reward, step, limit))
             bound = _best_score(chosen_sums[0], divisors[step + 1], divisors[limit], word_reward, rewarded)
             if not _can_improve(bound, to_beat[n]):
                 kept = int64(0)
