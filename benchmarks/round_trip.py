@@ -104,6 +104,8 @@ def sentence_faults(one: Sentence, new: str, is_altered: bool) -> list[str]:
         body, raw = body.replace(mark, ""), raw.replace(mark, "")
     if "&" in map(chr, one.escape):
         body, raw = html.unescape(body), html.unescape(raw)
+    if "$" not in raw:  # arguments that have changed their order have numbers
+        body = re.sub(r"%\d\$", "%", body)
     words = one.asked.split()
     lost = " ".join(dropped(words)) if is_altered else ""
     ours, theirs = signs(raw), signs(body)

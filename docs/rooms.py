@@ -36,6 +36,7 @@ SAYS = {
     "inference": "text in, text out",
     "importing": "models of other toolkits",
     "exporting": "models for use without nmt",
+    "report": "runs as one page",
     "torch": "the core as modules of PyTorch",
     "doctor": "checks of a corpus",
     "storage": "models on disk",

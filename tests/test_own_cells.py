@@ -15,6 +15,7 @@ from nmt import Generator, TrainingResult, Translator
 from nmt.cli.commands.evaluate import evaluate
 from nmt.cli.commands.generate import generate
 from nmt.cli.commands.quantize import quantize
+from nmt.cli.commands.report import report
 from nmt.cli.commands.score import score
 from nmt.cli.commands.shortlist import shortlist
 from nmt.cli.commands.translate import translate
@@ -188,6 +189,18 @@ def test_language_models_beside_and_generators_need_the_same_word(folder):
     rename_cells(lm, "encoder", cell="evil.Cell")
     Generator.load(lm)
     assert not (folder / "ran").exists()
+
+
+def test_a_report_draws_the_attention_of_a_model_of_ones_own_cells(folder):
+    """Its warning names an option that it has."""
+    model = own_model(folder)
+    events = [{"event": "start"}, {"event": "samples", "update": 1, "samples": [{"source": sentences(1)[0]}]}]
+    (model / "metrics.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    result = CliRunner().invoke(report, [str(model), "-o", str(folder / "r.html")])
+    assert result.exit_code == 0 and "no attention is drawn" in result.stderr and "--cells my_cells" in result.stderr
+    result = CliRunner().invoke(report, [str(model), "-o", str(folder / "r.html"), "--cells", "my_cells"])
+    assert result.exit_code == 0 and "warning" not in result.stderr
+    assert "<svg" in (folder / "r.html").read_text("utf-8")
 
 
 def test_a_run_allows_the_cells_that_it_has_used(folder):

@@ -61,8 +61,8 @@ class CorpusConfig(Section):
     tgt_column: Column | None = None
     """Column of the target; null: as for the source, the second if nothing tells another."""
     header: bool | None = None
-    """Whether the first filled row of a table of cells has headings, and is left out with all above it. null: if its
-    words tell so, which is said."""
+    """Whether the first filled row of a table of cells has headings, and is skipped with all above it. null: if its
+    words tell so, which is reported."""
     sheet: Text | None = None
     """Sheet of .xlsx or .ods; null: the only one with cells."""
     features_column: PositiveInt | None = None

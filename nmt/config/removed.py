@@ -48,8 +48,6 @@ REMOVED: dict[str, str] = {
     "wheel": "unpack it and import the model's file in it",
     "nmt-import --from e2k": _DESCRIBED,
     "nmt-import --from g2p-en": _DESCRIBED,
-    "nmt-report": "training.loggers shows curves in TensorBoard, W&B or MLflow; metrics.jsonl has every number",
-    "nmt-translate --plot-attention": "--alignments FILE --alignment-type soft writes the attention as numbers",
     "nmt-translate --word-reward-bounded": "leave it out: the reward counts every word",
     "nmt-train --seeds": "nmt-sweep CONFIG.yaml --seeds N trains with several seeds",
     "nmt-evaluate --test-set": "sacrebleu -t NAME -l PAIR --echo src (or ref) writes the text for --src or --ref",

@@ -31,7 +31,7 @@ SOFT_HYPHEN = "\u00ad"
 _WIDE = re.compile(f"[{WIDE}]")
 _TAG = re.compile("<[^<>]*>")
 ITEM = re.compile(
-    r"\s*(?:(?:[-*+\u2022\u2023\u2043\u25aa\u25cf\u25e6\u30fb]|\(?(?:\d{1,3}|[A-Za-z]|[ivx]{1,4})\))\s+"
+    r"\s*+(?:(?:[-*+\u2022\u2023\u2043\u25aa\u25cf\u25e6\u30fb]|\(?(?:\d{1,3}|[A-Za-z]|[ivx]{1,4})\))\s+"
     r"|\uff08(?:\d{1,3}|[\u4e00-\u9fff]{1,2})\uff09\s*|[\u4e00\u4e8c\u4e09\u56db\u4e94\u516d\u4e03\u516b\u4e5d\u5341]{1,3}\u3001"
     r"|[\u2460-\u2473]\s*)(?=\S)"
 )

@@ -55,7 +55,7 @@ _ARGUMENTS = (
     r"(?<![\w:]):[a-z][a-z0-9_+-]{1,40}+:(?![\w:])",  # :smile:
     # #FF00AA, #123, #tag, @user; api_key_1234, MAX_SIZE; Ctrl+Shift+P
     rf"(?<!{_LETTER})(?<![#@&/.])(?:#\d{{3,10}}+|[#@](?=[\w-]{{0,40}}[A-Za-z])[A-Za-z0-9_][\w-]{{1,40}}+)(?!{_LETTER})",
-    rf"(?<!{_LETTER})(?<![.@])_{{0,2}}[A-Za-z][A-Za-z0-9]*+(?:_+[A-Za-z0-9]++)++(?!{_LETTER})",
+    rf"(?<!{_LETTER})(?<![.@-])_{{0,2}}[A-Za-z][A-Za-z0-9-]*+(?:_+[A-Za-z0-9-]++)++(?!{_LETTER})",
     rf"(?<!{_LETTER})(?i:(?:ctrl|control|alt|shift|cmd|command|option|meta|super|win|fn|altgr|strg)[+])++"
     rf"(?:[A-Za-z0-9]++|[^\s\w])(?!{_LETTER})",
     # +1 (555) 010-9999, +49 30 123456, no number such as +10 000

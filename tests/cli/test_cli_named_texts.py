@@ -179,6 +179,16 @@ def test_columns_are_named_where_a_table_gives_no_pairs(run: Run, tmp_path):
     assert done.code and "got an empty source or target in each row" in done.err and "--columns 2,3" in done.err
 
 
+def test_a_folder_of_a_sweep_is_its_runs(model: Path, run: Run, tmp_path):
+    for name in ("a", "b"):
+        shutil.copytree(model, tmp_path / "sweep" / name)
+    (tmp_path / "sweep" / "sweep.tsv").write_text("run\n")
+    for names in ([tmp_path / "sweep"], sorted((tmp_path / "sweep").iterdir())):
+        done = run("nmt-report", *names, "--attention", "0", "-o", tmp_path / "r.html")
+        assert done.code == 0 and "2 runs" in done.err, done.err
+    assert run("nmt-report", tmp_path, "-o", tmp_path / "r.html").code
+
+
 def test_few_target_tokens_a_batch_and_the_name_of_a_run_are_told(setup: Path, run: Run, tmp_path):
     sizes = (["--set", "training.batch_size=32"], True), (["--set", "training.batch_size=256"], False)
     sentences = ["--set", "training.batch_type=sentence", "--set", "training.batch_size=32"]

@@ -11,6 +11,7 @@ from nmt.cli.commands.bundle import bundle
 from nmt.cli.commands.evaluate import evaluate
 from nmt.cli.commands.export import export
 from nmt.cli.commands.quantize import quantize
+from nmt.cli.commands.report import report
 from nmt.cli.commands.score import score
 from nmt.cli.commands.translate import translate
 from nmt.cli.front import front
@@ -128,14 +129,22 @@ def test_a_model_of_edits_and_one_of_tokens_are_no_ensemble(place, tmp_path):
 def test_names_that_are_not_utf_8_come_through(place, tmp_path):
     card = call(place, bundle, "model", str(tmp_path / "b\udcff.nmt"), "--card")
     assert (tmp_path / "b\udcff.md").is_file() and card.exit_code == 0
+    write_folder(tmp_path / "m").rename(tmp_path / "mo\udcff")
+    (tmp_path / "mo\udcff" / "metrics.jsonl").write_text('{"event": "train", "update": "x", "elapsed": [1]}\n')
+    call(place, report, str(tmp_path / "mo\udcff"), "-o", str(tmp_path / "r.html"), "--attention", "0")
+    assert "mo\ufffd" in (tmp_path / "r.html").read_text("utf-8")
 
 
 @pytest.mark.parametrize("name", ["model/config.yaml", "model/best.safetensors", "mine.yaml"])
-def test_a_page_is_not_written_over_what_is_no_page(name, place):
+def test_a_report_is_not_written_over_what_is_no_page(name, place):
     (place / "mine.yaml").write_text("model_dir: x\n")
     before = (place / name).read_bytes()
+    (place / "model" / "metrics.jsonl").write_text('{"event": "start"}\n')
+    call(place, report, "model", "-o", name, code=1)
     call(place, export, "model", "--to", "web", "-o", name, code=1)
     assert (place / name).read_bytes() == before
+    call(place, report, "model", "-o", "page.html", "--attention", "0")
+    call(place, report, "model", "-o", "page.html", "--attention", "0")
 
 
 def test_the_front_alone_writes_its_list_to_standard_output():

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from click.testing import CliRunner
@@ -39,10 +40,15 @@ def test_json_lines(model: Path, run: Run) -> None:
     assert blank["tokens"] == blank["token_log_probs"] == blank["alignment"] == blank["warnings"] == []
 
 
-def test_alignments(model: Path, run: Run, tmp_path: Path) -> None:
-    result = run("nmt-translate", model, "--alignments", tmp_path / "a", stdin=b"w1 w2\n\nw3 <&>\n")
+def test_alignments_and_pictures(model: Path, run: Run, tmp_path: Path) -> None:
+    options = ["--alignments", tmp_path / "a", "--plot-attention", tmp_path / "plots"]
+    result = run("nmt-translate", model, *options, stdin=b"w1 w2\n\nw3 <&>\n")
     assert result.code == 0, result.err
     assert (tmp_path / "a").read_text().split("\n") == ["0-0 1-1", "", "0-0 1-1", ""]
+    assert sorted(os.listdir(tmp_path / "plots")) == ["0.svg", "2.svg"]
+    tree = ElementTree.parse(tmp_path / "plots" / "0.svg")  # noqa: S314 - we wrote it
+    texts = [e.text for e in tree.iter() if e.tag.endswith("text")]
+    assert texts == ["▁w1", "▁w2", "</s>", "▁z1", "▁z2", "</s>"]
 
 
 def test_files_beside_the_input_must_have_as_many_lines(model: Path, run: Run, tmp_path: Path) -> None:

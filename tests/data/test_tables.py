@@ -27,7 +27,7 @@ TOLD = {
     "numbers.csv": "120 of the first 120 rows have digits alone",
     "senses.tsv": "120 of the first 120 rows have several senses",
     "formulas.xlsx": "30 cells have formulas without results",
-    "merged.xlsx": "1 ranges of cells are merged",
+    "merged.xlsx": "ranges of them: 1",
     "notes.tsv": "columns 1 Cherokee and 2 English, by the headings",
     "tatoeba.tsv": "columns 3 and 5, the only ones with text",
     "title-above.tsv": "line 3 has headings, Cherokee | English, and is skipped with all above it",
@@ -129,6 +129,15 @@ def test_verses_are_paired_by_their_numbers(tmp_path):
 def test_options_override_what_is_found(tmp_path, how, first, count):
     _, pairs, _ = read(place(tmp_path, "comma.csv"), **how)
     assert pairs[0] == first and len(pairs) == count
+
+
+@pytest.mark.parametrize("name", ["comma.csv", "toolbox.sfm", "two.tmx"])
+def test_two_tables_are_no_two_texts(tmp_path, name):
+    (tmp_path / "b.txt").write_text("a\n")
+    with pytest.raises(DataError, match="must be lines of text, one sentence a line, got a"):
+        Source(place(tmp_path, name), tgt_path=str(tmp_path / "b.txt")).check(("chr", "en"))
+    with pytest.raises(DataError, match="got a book in USFM, of one language; give two"):
+        read(place(tmp_path, "chr.usfm"))
 
 
 def test_fields_and_sheets_may_be_named(tmp_path):

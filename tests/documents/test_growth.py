@@ -147,7 +147,8 @@ def expressions():
 
 
 GOING_ON = {f"nmt.documents.markup.{name}" for name in ("_PLAIN_END", "_ATTRIBUTE", "_END")} | {
-    f"nmt.documents.formats.srt.{name}" for name in ("_TIMES", "_SPEAKER", "_VOICE")
+    *(f"nmt.documents.formats.srt.{name}" for name in ("_TIMES", "_SPEAKER", "_VOICE", "_VERSE", "_SOUND", "_WORD")),
+    "nmt.documents.passage.ITEM",
 }
 """Those that are matched where another one has ended or where a line begins, and are looked for nowhere else."""
 

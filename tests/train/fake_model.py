@@ -221,13 +221,14 @@ def main(arguments: list[str]) -> None:
     from nmt.cli.commands.backtranslate import backtranslate
     from nmt.cli.commands.bundle import bundle
     from nmt.cli.commands.evaluate import evaluate
+    from nmt.cli.commands.report import report
     from nmt.cli.commands.score import score
     from nmt.cli.commands.sweep import sweep
     from nmt.cli.commands.train import train
     from nmt.cli.commands.translate import translate
 
     commands = {"nmt-train": train, "nmt-translate": translate, "nmt-score": score, "nmt-evaluate": evaluate}
-    commands |= {"nmt-sweep": sweep, "nmt-backtranslate": backtranslate, "nmt-bundle": bundle}
+    commands |= {"nmt-sweep": sweep, "nmt-backtranslate": backtranslate, "nmt-bundle": bundle, "nmt-report": report}
     sys.argv = arguments
     commands[arguments[0]](prog_name=arguments[0])
 

@@ -89,7 +89,7 @@ def export(
     out = Path(output)
     if form == "web":
         check_output(output, "--output")
-        check_page(output)
+        check_page(output, "an earlier page")
     else:
         check_new_folder(out)
     saved = load_saved_model(model_dir, checkpoint, cells=cells)

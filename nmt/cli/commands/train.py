@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     "--header",
     type=click.Choice(["yes", "no"]),
     show_default="found by its words",
-    help="Whether the first row of a table has headings, which are left out.",
+    help="Whether the first row of a table has headings, which are skipped.",
 )
 @click.option(
     "--sheet", metavar="NAME", show_default="the only one with cells", help="Sheet of a workbook (.xlsx, .ods)."

@@ -11,13 +11,13 @@ import click
 
 from nmt.cli.lines.corpora import FORMATS as TABLE_FORMATS
 from nmt.cli.lines.corpora import Shard, Work, check_no_models, is_corpus, translate_all
-from nmt.cli.lines.formats import FORMATS, alignment_line, output_of, soft_alignment_line
+from nmt.cli.lines.formats import FORMATS, alignment_line, output_of, soft_alignment_line, write_plot
 from nmt.cli.lines.inputs import load_translator, phrase_pairs, phrases
 from nmt.cli.lines.judging import check_forms, langs_of, tell_doubts
 from nmt.cli.lines.streams import LineWriter, Record, check_apart, in_step, output_lines, telling_notices
 from nmt.cli.lines.tables import Columns
 from nmt.cli.options.command import Command, running_options
-from nmt.cli.options.path_types import InputPath, OutputPlace, reads, writes
+from nmt.cli.options.path_types import InputPath, OutputFolder, OutputPlace, reads, writes
 from nmt.cli.options.search_options import (
     beam_options,
     language_model_options,
@@ -90,6 +90,12 @@ _CHUNK_BATCHES = 32
     type=click.Choice(["hard", "soft"]),
     default="hard",
     help="hard: pairs of words; soft: the attention of each word over all source words.",
+)
+@writes(
+    "--plot-attention",
+    kind=OutputFolder(),
+    metavar="DIR",
+    text="Also plot the attention of each line, as DIR/LINE.svg; the first line is 0.",
 )
 @click.option(
     "--replace-unk", is_flag=True, help="Replace each unknown word by the source word with the most attention."
@@ -191,7 +197,7 @@ def translate(model_dir: str, inputs: tuple[str, ...], **options: Any) -> None:
 
 
 _LINES_ONLY = (
-    *("alignments", "prefix", "prefix_text", "constraints", "constraint_text", "glossary"),
+    *("alignments", "plot_attention", "prefix", "prefix_text", "constraints", "constraint_text", "glossary"),
     *("forbid", "n_best", "output_format", "resume", "replace_unk", "dictionary"),
 )
 """Options that cannot be combined with tables, folders and shards."""
@@ -257,6 +263,7 @@ class _Job:
     constraints: list[str]  # for all lines
     glossary: list[tuple[str, str]]
     forbidden: list[str]
+    plots: Path | None
     writer: LineWriter | None = None
     alignments: LineWriter | None = None
     notices: Notices | None = None
@@ -303,12 +310,13 @@ def _job(options: dict[str, Any]) -> _Job:
         raise click.UsageError("--resume needs -o FILE, and no --alignments (--output-format json contains them).")
     if options["then"] and (wrong := [f"--{name}" for name in ("ensemble", "dictionary") if options[name]]):
         raise click.UsageError(f"{wrong[0]} is for one model; leave it out with --then.")
+    plots = options["plot_attention"]
     search = {name: options[name] for name in usable(Place.CALL)}
     if options["dictionary"] is not None and not options["replace_unk"]:
         raise click.UsageError("--dictionary needs --replace-unk.")
     search |= {"n_best": n_best, "replace_unk": options["replace_unk"], "shortlist": options["shortlist"]}
     search["dictionary"] = dict(phrase_pairs(options["dictionary"]))
-    search["details"] = form == "json" or options["alignments"] is not None
+    search["details"] = form == "json" or plots is not None or options["alignments"] is not None
     if options["prefix"] is not None and options["prefix_text"] is not None:
         raise click.UsageError("Give --prefix, a text for each line, or --prefix-text, one for all.")
     return _Job(
@@ -319,6 +327,7 @@ def _job(options: dict[str, Any]) -> _Job:
         constraints=[text for text in options["constraint_text"] if text.strip()],
         glossary=phrase_pairs(options["glossary"]),
         forbidden=phrases(options["forbid"]),
+        plots=Path(plots) if plots else None,
         soft=options["alignment_type"] == "soft",
     )
 
@@ -383,4 +392,6 @@ def _write(job: _Job, line: str, found: list[Translation]) -> None:
             job.writer.write(text)
     if job.alignments is not None:
         job.alignments.write(soft_alignment_line(found) if job.soft else alignment_line(found))
+    if job.plots is not None and found[0].detail is not None:
+        write_plot(job.plots / f"{job.number}.svg", found[0].detail)
     job.number += 1

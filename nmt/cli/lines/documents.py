@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _MOST_BYTES = 2**28
 _CHUNK_BATCHES = 32
-_FOR_LINES = ("scores", "n_best", "output_format", "alignments", "prefix", "constraints", "resume")
+_FOR_LINES = ("scores", "n_best", "output_format", "alignments", "plot_attention", "prefix", "constraints", "resume")
 """Names of the options that apply only to lines."""
 
 

@@ -1,14 +1,18 @@
-"""Format the output of nmt-translate for a line: text, columns or JSON."""
+"""Format the output of nmt-translate for a line: text, columns, JSON or a plot."""
 
 from __future__ import annotations
 
 import json
 import math
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nmt.cli.lines.streams import write_errors
+from nmt.system.files import write_bytes
+
 if TYPE_CHECKING:
-    from nmt.inference.translation import Translation
+    from nmt.inference.translation import Detail, Translation
 
 FORMATS = ("text", "tsv", "json")
 
@@ -43,6 +47,16 @@ def soft_alignment_line(found: list[Translation]) -> str:
     tokens = detail.tokens[:-1] if detail.tokens[-1:] == ["</s>"] else detail.tokens
     weights = soft_alignment(detail.attention, words_of(detail.src_tokens), words_of(tokens))
     return " ".join(",".join(f"{weight:.6g}" for weight in row) for row in weights)
+
+
+def write_plot(path: Path, detail: Detail) -> None:
+    """Write the attention of a translation as an SVG file."""
+    from nmt.report.attention_plot import attention_svg
+
+    svg = attention_svg(detail.attention, [*detail.src_tokens, "</s>"], detail.tokens)
+    with write_errors(str(path)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_bytes(path, svg.encode())
 
 
 def _record(translation: Translation) -> dict[str, Any]:

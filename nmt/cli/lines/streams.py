@@ -182,8 +182,11 @@ def write_errors(name: str) -> Iterator[None]:
         raise DataError(f"{name}: must be writable, got {explain(error)}; {remedy(error)}") from error
 
 
-def check_page(output: str) -> None:
-    """Raise DataError if a file to write exists and is not an HTML page, for example a config or a text."""
+def check_page(output: str, earlier: str) -> None:
+    """Raise DataError if a file to write exists and is not an HTML page, for example a config or a text.
+
+    earlier: What may be replaced, `an earlier report`.
+    """
     try:
         if output == STDOUT or not is_file(Path(output)):
             return
@@ -192,7 +195,7 @@ def check_page(output: str) -> None:
     except OSError as error:
         raise DataError(f"{shown(output)}: must be writable, got {explain(error)}; choose another place") from None
     if start and not start.startswith(b"<!doctype html"):
-        raise DataError(f"{shown(output)}: must be new or an earlier page, got another file; choose another name")
+        raise DataError(f"{shown(output)}: must be new or {earlier}, got another file; choose another name")
 
 
 def check_apart(outputs: Mapping[str, str], inputs: Mapping[str, str | list[Path]]) -> None:

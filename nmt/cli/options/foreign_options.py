@@ -28,13 +28,11 @@ def resolved(args: list[str], known: Collection[str]) -> list[str]:
 
 
 def _resolved(word: str, known: Collection[str]) -> str:
-    name, equals, value = word.partition("=")
-    if not _ONE_DASH.fullmatch(name):
-        return word
     from nmt.config.foreign_names import ours
 
+    name, equals, value = word.partition("=")
     long = "-" + name.replace("_", "-")
-    return long + equals + value if long in known or ours(name[1:]) else word
+    return long + equals + value if _ONE_DASH.fullmatch(name) and (long in known or ours(name.lstrip("-"))) else word
 
 
 def advice(name: str, command: click.Command, known: Collection[str]) -> str | None:

@@ -75,7 +75,7 @@ def _votes(lines: Sequence[str]) -> Counter[str]:
     identifier = _identifier() if min(len(filled), len(words)) >= _LEAST else None
     if identifier is None:
         return Counter()
-    texts = [" ".join(filled[start : start + _TOGETHER]) for start in range(0, len(filled), _TOGETHER)]
+    texts = [" ".join(filled[start : start + _TOGETHER]) for start in range(0, len(filled) - _TOGETHER + 1, _TOGETHER)]
     return Counter(identifier.classify(text)[0] for text in texts)
 
 

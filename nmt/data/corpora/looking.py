@@ -66,9 +66,9 @@ class ColumnFacts:
 
 @dataclass(frozen=True)
 class Look:
-    """What a look at a table tells. heading: The number of the row with headings, of which it and all above are left
-    out; 0 for none. columns: All columns. chosen: Those of source and target, None if they must be asked for. langs:
-    Codes for these, None where nothing says one. why: What the choice follows. kinds: For records, the pairs of columns
+    """The findings of a look at a table. heading: The number of the row with headings, which is skipped with all above
+    it; 0 for none. columns: All columns. chosen: Those of source and target, None if the user must choose. langs: Codes
+    for these, None where nothing says one. why: The reason for the choice. kinds: For records, the pairs of columns
     that translate one another, with their number in the first records."""
 
     heading: int
@@ -103,7 +103,7 @@ def look(
     header: bool | None = None,
     sheet: str | None = None,
 ) -> Look:
-    """Return what a look at the first rows of a table tells, a grid or records (`readers.GRIDS`, `readers.RECORDS`).
+    """Return what the first rows of a table say, a grid or records (`readers.GRIDS`, `readers.RECORDS`).
 
     langs: Codes of the sides, as far as they are known; of one side for a text of one language. columns: Their columns,
     numbers or headings, as far as they are named. header: Whether the first row has headings; None finds out.

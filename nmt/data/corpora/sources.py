@@ -174,6 +174,11 @@ class Part:
             text_file(file)
             if self.form == "lines":
                 check_is_lines(file, data=False)
+                if len(self.files) == 2 and format_of(file) != "lines":
+                    raise DataError(
+                        f"{file}: must be lines of text, one sentence a line, got a table by its name; give one table "
+                        "that has both sides, or two books in USFM"
+                    )
 
     @property
     def look(self) -> Look | None:

@@ -35,6 +35,8 @@ def is_usfm(path: str) -> bool:
 def sfm_records(path: str) -> Iterator[tuple[int, Fields]]:
     """Yield the records of a lexicon or an interlinear text, each with its markers in order. The first marker begins a
     record; in a text that has it, ref does so, and repeated lines of a record are one."""
+    if is_usfm(path):
+        raise DataError(f"{path}: must be a lexicon, got a book in USFM, of one language; give two, source and target")
     heads = [found[1] for line in islice(read_lines(path, lenient=True), _SAMPLE) if (found := _MARKED.match(line))]
     known = [one for one in heads if not one.startswith("_")]
     if not known:
@@ -96,7 +98,7 @@ def usfm_doubts(files: tuple[str, ...]) -> list[str]:
     if not counts:
         return []
     more = " and ".join(f"{count:,} of {file} alone" for file, count in counts)
-    return [f"{', '.join(files)}: {both:,} verses begin in both; left out or joined to others: {more}"]
+    return [f"{', '.join(files)}: {both:,} verses begin in both; skipped or joined to others: {more}"]
 
 
 def _verses(path: str) -> Verses:

@@ -65,7 +65,7 @@ def doubts(path: str, sheet: str | None) -> list[str]:
     """Return what a reader of the table should know: merged cells and formulas without results."""
     book, name, told = book_of(path), sheet_of(path, sheet), []
     if merged := book.merged[name]:
-        told.append(f"{path}: {merged:,} ranges of cells are merged: their text is read in the first row alone")
+        told.append(f"{path}: the text of merged cells is read in their first row alone; ranges of them: {merged:,}")
     if book.formulas:
         told.append(
             f"{path}: {book.formulas:,} cells have formulas without results, and are empty: open it in a spreadsheet "
@@ -107,7 +107,7 @@ def _book(path: str, stamp: tuple[int, int]) -> Book:
 
 
 def _checked(path: str) -> tuple[io.BytesIO, int]:
-    """Return a workbook with its parts of XML alone, written anew as they unpack here, and the number of formulas
+    """Return a workbook with its parts of XML alone, written again as they unpack here, and the number of formulas
     without results. Raises DataError if it is none, or exceeds the limits."""
     new, formulas = io.BytesIO(), 0
     try:

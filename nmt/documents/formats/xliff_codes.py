@@ -13,8 +13,8 @@ from nmt.documents.tokens.token import Kind, Token
 CODES = frozenset({"ph", "bpt", "ept", "it", "x", "bx", "ex", "cp", "pc-start", "sc", "ec"})
 """Inline elements whose content is code of the original format (XLIFF 1.2, 2.3; 2.0, 4.3)."""
 _HEAD = re.compile(r"<[^\s/<>]++((?:\s++[\w:.-]++\s*+=\s*+(?:\"[^\"]*+\"|'[^']*+'))*+)\s*+/?>")
-_ATTRIBUTE = re.compile(r"([\w:.-]++)\s*+=\s*+(?:\"([^\"]*+)\"|'([^']*+)')")
-_SHOWN_TAG = re.compile(r"\s*<(/?)([A-Za-z][\w:-]*+)[^<]*?(/?)>\s*", re.DOTALL)
+_ATTRIBUTE = re.compile(r"(?<![\w:.-])([\w:.-]++)\s*+=\s*+(?:\"([^\"]*+)\"|'([^']*+)')")
+_SHOWN_TAG = re.compile(r"<(/?)([A-Za-z][\w:-]*+)[^<]*?(/?)>", re.DOTALL)
 _STARTS, _ENDS = frozenset({"bpt", "bx", "sc"}), frozenset({"ept", "ex", "ec"})
 
 
@@ -45,7 +45,7 @@ def _code(token: Token) -> Token:
     given = {one[1]: unescape(one[2] or one[3] or "") for one in _ATTRIBUTE.finditer(head[1])}
     content = unescape(token.raw[head.end() : token.raw.rfind("<")]) if token.kind == "alone" else ""
     shown = next((given[key] for key in ("equiv-text", "disp", "dispStart") if key in given), content)
-    tag = _SHOWN_TAG.fullmatch(shown)
+    tag = _SHOWN_TAG.fullmatch(shown.strip())
     kind_given = given.get("ctype", "").removeprefix("x-").removeprefix("html-").lower()
     name = tag[2].lower() if tag else kind_given
     place = given.get("equiv", given.get("id", ""))

@@ -78,7 +78,8 @@ class Texts:
 
     def recognised(self, tell: Show) -> Texts:
         """Return the same with what its files say: columns, headings, languages, and the column of features, as tables
-        of inflection have it. `tell` gets what was found. Raises DataError if the columns must be named."""
+        of inflection have it. `tell` gets the findings. Raises DataError if the columns must be named."""
+        self.source.check(self.langs)
         if has_magic(self.files[0]) or len(self.files) == 1 and format_of(self.files[0]) not in (*GRIDS, *RECORDS):
             return self
         codes = self.known
@@ -109,7 +110,7 @@ class Texts:
         return self.given[0] or named[0], self.given[1] or named[1]
 
     def _in(self, langs: Sequence[str | None], by: str, tell: Show) -> Texts:
-        """Return the same in these languages, of which those are told that neither options nor names say."""
+        """Return the same in these languages, after reporting those that neither options nor names say."""
         sides = list(zip(("source", "target"), "st", self.known, langs, strict=True))
         if guessed := [f"{side} {code}" for side, _, known, code in sides if known is None and code is not None]:
             tell(f"languages by the {by}: {', '.join(guessed)}; -s and -t name others")

@@ -145,13 +145,10 @@ def settings_of(
     tell = tell or tell_nobody
     if write:
         check_own(folder)
-    train.source.check(train.langs)
     train = train.recognised(tell)
     langs = train.langs
-    dev, files = dev and dev.in_order_of(langs, tell), [folder / f"dev.{lang}" for lang in langs]
-    if dev is not None:
-        dev.source.check(langs)
-        dev = dev.recognised(tell_nobody)
+    dev = dev and dev.in_order_of(langs, tell).recognised(tell_nobody)
+    files = [folder / f"dev.{lang}" for lang in langs]
     saved = load_folder_config(folder) if exists(folder / LAST_NAME) else None
     validation, named = _validation(dev, folder, files, saved)
     holds_out = write and validation is None
