@@ -24,7 +24,7 @@ _MOST_MARKS = 200
 
 _BLANK = re.compile(r"\s")
 _APART = re.compile(rf"[\s{WIDE}]?")
-"""No sign, or one that needs no space beside it."""
+"""No sign, or one that needs no space next to it."""
 _WIDE = re.compile(f"[{WIDE}]")
 _WORD_LIKE = re.compile(r"\x02\d+\x03|<x |<(?!sup\b|a\b)([\w:]+)[^<>]*>[^<>]+</\1>")
 """Marks that stand for words, such as code."""
