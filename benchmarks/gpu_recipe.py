@@ -43,7 +43,7 @@ def train(config: Path, device: str, updates: int, folder: Path) -> list[float]:
         "training.learning_rate_warmup": 0,
         "training.logging_freq": 1,
         "training.validation_freq": 10 * updates,
-        "training.early_stopping_patience": "null",
+        "training.stop_after": "null",
         "data.test": "null",
     }
     changes = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]

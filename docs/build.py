@@ -23,6 +23,7 @@ import tour
 from docs.show.dot import drawn
 from nmt.cli.entry import COMMANDS
 from nmt.cli.front import load_command
+from nmt.cli.options.help_page import ALL
 from nmt.system.files import write_bytes
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -31,15 +32,17 @@ HELP_WIDTH = 96
 HEADER = """\
 # Commands
 
-This page shows what `--help` prints; `make docs` writes it.
+This page shows what `--help-all` prints; `--help` shows the options that matter most. `make docs` writes it.
 Settings: [configs/reference.yaml](../configs/reference.yaml).
 
 Results go to standard output; progress, warnings and errors to standard error. On a terminal these have colours (unless
 `NO_COLOR` is set) and a last line that changes; elsewhere they are plain lines.
 
 `nmt COMMAND` is the same as `nmt-COMMAND`; if the scripts are not on the path, use `python -m nmt COMMAND`. `nmt` alone
-lists the commands. A wheel installs manual pages (`man nmt-train`) and completion for bash, zsh and fish into `share`
-of its environment. If your shell does not read that folder, enable completion with:
+lists the commands, `nmt help train` explains one, and `-v` shows where in the code an error arose.
+
+A wheel installs manual pages (`man nmt-train`) and completion for bash, zsh and fish into `share` of its environment.
+If your shell does not read that folder, enable completion with:
 
 ```bash
 eval "$(_NMT_COMPLETE=bash_source nmt)"              # or zsh_source
@@ -55,6 +58,7 @@ def commands_page() -> str:
         command = load_command(name)
         settings = command.context_settings | {"terminal_width": HELP_WIDTH, "max_content_width": HELP_WIDTH}
         context = click.Context(command, info_name=f"nmt-{name}", **settings)
+        context.meta[ALL] = True
         sections.append(f"\n## nmt-{name}\n\n```text\n{context.get_help()}\n```\n")
     return HEADER + "".join(sections)
 

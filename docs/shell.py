@@ -15,7 +15,8 @@ from click.shell_completion import ShellComplete, get_completion_class
 
 import nmt
 from nmt.cli.entry import COMMANDS
-from nmt.cli.front import front, load_command
+from nmt.cli.front import front, load_command, summary_of
+from nmt.cli.options.help_page import help_record
 from nmt.system.files import write_bytes
 
 DOCS = Path(__file__).resolve().parent
@@ -46,27 +47,24 @@ def manual_page(command: click.Command, program: str, others: list[str]) -> str:
         program: What the command is called, such as nmt-train.
         others: Pages that it points to.
     """
-    settings = {"help_option_names": ["-h", "--help"]} | command.context_settings
-    context = click.Context(command, info_name=program, **settings)
+    context = click.Context(command, info_name=program, **command.context_settings)
     text = inspect.cleandoc(command.help or "")
-    summary = " ".join(re.split(r"\n\s*\n", text)[0].split())
     usage = " ".join(command.collect_usage_pieces(context))
     lines = [
         f'.TH "{roff(program.upper())}" 1 "" "nmt {roff(nmt.__version__)}" "nmt"',
-        f".SH NAME\n{roff(program)} \\- {roff(summary)}",
+        f".SH NAME\n{roff(program)} \\- {roff(summary_of(command))}",
         f".SH SYNOPSIS\n.B {roff(program)}\n{roff(usage)}",
         ".SH DESCRIPTION",
         *paragraphs(text),
     ]
-    records = [param.get_help_record(context) for param in command.get_params(context)]
-    # An argument of click has a name, which the synopsis shows, and no help.
-    if options := [record for record in records if record is not None and record[1]]:
+    params = [param for param in command.get_params(context) if isinstance(param, click.Option)]
+    if options := [record for param in params if (record := help_record(param, context)) is not None]:
         lines.append(".SH OPTIONS")
         lines += [f".TP\n.B {roff(names)}\n{roff(' '.join(meaning.split()))}" for names, meaning in options]
     if isinstance(command, click.Group):
         lines.append(".SH COMMANDS")
         for name in command.list_commands(context):
-            lines.append(f".TP\n.B {roff(name)}\n{roff(load_command(name).get_short_help_str(limit=200))}")
+            lines.append(f".TP\n.B {roff(name)}\n{roff(summary_of(load_command(name)))}")
     lines.append(".SH SEE ALSO\n" + ", ".join(f"\\fB{roff(name)}\\fR(1)" for name in others))
     return "\n".join(lines) + "\n"
 

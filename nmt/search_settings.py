@@ -74,13 +74,13 @@ class SearchValues:
     )
     max_length_ratio: float = setting(
         2.0,
-        "Maximum length of a translation with its end, in subwords per source subword ...",
+        "Maximum length of a translation with its end, in subwords per source subword.",
         above=0,
         most=1000,
         lacks=(Place.LANGUAGE_MODEL,),
     )
     max_length_extra: int = setting(
-        10, "... plus this many subwords.", least=0, most=100_000, lacks=(Place.LANGUAGE_MODEL,)
+        10, "Added to the limit of max_length_ratio, in subwords.", least=0, most=100_000, lacks=(Place.LANGUAGE_MODEL,)
     )
     n_best: int = setting(
         1,
@@ -117,7 +117,7 @@ class SearchValues:
     generate_unk: bool = setting(
         True,
         "Whether the unknown subword may be produced.",
-        help="Never produce the unknown subword (decoding.generate_unk: false).",
+        help="Never produce the unknown subword.",
         option="--no-unk",
         lacks=(Place.LANGUAGE_MODEL,),
     )

@@ -33,7 +33,7 @@ TOGETHER = {
     "training.batch_size": "1024",
     "training.updates": "9000",
     "training.validation_pairs": "400",
-    "training.early_stopping_metric": "chrf",
+    "training.metric": "chrf",
     "training.max_minutes": "180",
 }
 """Settings of one model of all nine: there is time for about five passes, so less dropout than in the preset."""

@@ -56,7 +56,7 @@ def write_language_folder(folder: Path, tgt: Subwords, *, seed=0, **decoder) -> 
         "threads": 1,
         "data": {"train": "unused", "dev": "unused", "tgt": {"lang": "yy"}},
         "model": {"tied_embeddings": "none", "decoder": small | decoder},
-        "training": {"early_stopping_metric": "ppl"},
+        "training": {"metric": "ppl"},
     }
     folder.mkdir(parents=True)
     return write_model(folder, config_from_dict(values), tgt, tgt, seed)

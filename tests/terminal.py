@@ -12,8 +12,15 @@ import pytest
 BIN = Path(sys.executable).parent
 
 
-def on_terminal(command: Sequence[str], columns: int, env: Mapping[str, str] | None = None) -> tuple[str, int]:
-    """Run a command of ours with all its streams on a terminal of so many columns; what it wrote, and its exit code."""
+def on_terminal(
+    command: Sequence[str],
+    columns: int,
+    env: Mapping[str, str] | None = None,
+    typed: bytes = b"",
+    until: bytes | None = None,
+) -> tuple[str, int]:
+    """Run a command of ours with all its streams on a terminal of so many columns; what it wrote, and its exit code.
+    `typed`: what is typed at once; `until`: end the command when it has written this."""
     fcntl, pty, termios = (pytest.importorskip(name) for name in ("fcntl", "pty", "termios"))
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
@@ -26,6 +33,7 @@ def on_terminal(command: Sequence[str], columns: int, env: Mapping[str, str] | N
         env=kept | {"TERM": "xterm"} | dict(env or {}),
     ) as process:
         os.close(theirs)
+        os.write(ours, typed)
         written = b""
         while True:
             try:
@@ -35,6 +43,9 @@ def on_terminal(command: Sequence[str], columns: int, env: Mapping[str, str] | N
             if not data:
                 break
             written += data
+            if until is not None and until in written:
+                process.terminate()
+                until = None
         status = process.wait()
     os.close(ours)
     return written.decode(), status

@@ -66,7 +66,7 @@ def settings(folder: Path, **training: Any) -> dict[str, Any]:
             "learning_rate": 0.01,
             "scheduling": "linear",
             "validation_freq": 75,
-            "early_stopping_patience": None,
+            "stop_after": None,
             **training,
         },
         "decoding": {"beam_size": 2},
@@ -96,7 +96,7 @@ def test_what_only_factors_tell_is_learned(trained: Path) -> None:
 def test_a_bundle_and_int8_and_the_command_say_the_same(trained: Path, tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("".join(f"{line}\n" for line in LINES))
     runner = CliRunner()
-    assert runner.invoke(bundle, [str(trained / "model"), str(tmp_path / "one.nmt")]).exit_code == 0
+    assert runner.invoke(bundle, [str(trained / "model"), "-o", str(tmp_path / "one.nmt")]).exit_code == 0
     assert runner.invoke(quantize, [str(trained / "model"), "-o", str(tmp_path / "int8")]).exit_code == 0
     for model in (trained / "model", tmp_path / "one.nmt", tmp_path / "int8"):
         done = runner.invoke(translate, [str(model), str(tmp_path / "in.txt"), "--threads", "1"])

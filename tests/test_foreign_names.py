@@ -65,7 +65,7 @@ def options_of(command):
     [
         ("translate", "--gpu", "did you mean --device?"),
         ("translate", "--fp16", "did you mean --compute-dtype?"),
-        ("translate", "--model", "did you mean MODEL_DIR without an option?"),
+        ("translate", "--model", "did you mean MODEL without an option?"),
         ("translate", "-s", "did you mean INPUT without an option?"),
         ("translate", "--num_beams", "did you mean --beam-size?"),
         ("translate", "-n", "did you mean --n-best?"),
@@ -85,7 +85,7 @@ def test_an_option_under_its_name_elsewhere(command, option, meant):
     assert meant.lower() in " ".join(done.output.split()).lower()
 
 
-@pytest.mark.parametrize(("option", "never"), [("--verbose", "--version"), ("--reset", "--resume")])
+@pytest.mark.parametrize(("option", "never"), [("--reverse", "--version"), ("--reset", "--resume")])
 def test_an_option_with_little_in_common_is_not_suggested(option, never):
     done = CliRunner().invoke(load_command("translate"), [option, "1"])
     said = done.output.partition("No such option")[2]
@@ -95,8 +95,8 @@ def test_an_option_with_little_in_common_is_not_suggested(option, never):
 @pytest.mark.parametrize(
     ("command", "words", "meant"),
     [
-        ("evaluate", ("model", "test.de", "test.en"), "--src FILE and --ref FILE name the texts, got test.de test.en"),
-        ("score", ("model", "test.de", "test.en"), "--src FILE and --tgt FILE name the texts, got test.de test.en"),
+        ("evaluate", ("model", "test.de", "test.en"), "--src FILE and --ref FILE name the files, got test.de test.en"),
+        ("score", ("model", "test.de", "test.en"), "--src FILE and --tgt FILE name the files, got test.de test.en"),
         ("quantize", ("model", "small"), "-o DIR names the output, got small"),
     ],
 )

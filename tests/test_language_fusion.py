@@ -123,7 +123,7 @@ def test_from_the_command_line(folders, fused, tmp_path):
 MISTAKES = {
     "another vocabulary": ("{other}", CheckpointError, "with the target subwords of {model}, 42 of them, got 48 other"),
     "no language model": ("{folder}", CheckpointError, "must contain a language model, got a translator"),
-    "nothing there": ("{folder}/nothing", CheckpointError, "must be a folder that nmt-train wrote, got nothing there"),
+    "nothing there": ("{folder}/nothing", CheckpointError, "no such folder"),
 }
 
 

@@ -17,8 +17,8 @@ from nmt.storage.saved_model import load_saved_model
 from tests.saved_models import write_folder, write_language_folder
 
 
-def call(*words):
-    return CliRunner().invoke(bundle, [str(word) for word in words])
+def call(folder, path, *words):
+    return CliRunner().invoke(bundle, [str(word) for word in (folder, "-o", path, *words)])
 
 
 def front_matter(text):

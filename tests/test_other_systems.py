@@ -3,8 +3,12 @@
 No other system is at hand: what macOS or Windows lacks is taken from Python here. docs/faq.md says what that shows.
 """
 
+import errno
+import fcntl
+import os
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -12,7 +16,9 @@ from click.testing import CliRunner
 from safetensors.numpy import load_file
 
 from nmt.cli.commands import serve
+from nmt.errors import CheckpointError
 from nmt.system import files
+from nmt.train.tasks import prepare
 
 ROOT = Path(__file__).resolve().parents[1]
 TAKE_AWAY = """
@@ -71,6 +77,50 @@ def test_windows_flushes_files_and_no_folders(tmp_path, monkeypatch):
     assert (tmp_path / "a").read_bytes() == b"text"
     assert opened
     assert not any(path.is_dir() for path in opened)
+
+
+@pytest.fixture
+def on_windows(monkeypatch):
+    """Windows' way to lock and to rename, by what Linux has."""
+    monkeypatch.setattr(files, "_ON_WINDOWS", True)
+
+    def locking(handle, mode, count):
+        assert (mode, count) == (2, 1) and os.lseek(handle, 0, os.SEEK_CUR) > 2**30
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    monkeypatch.setitem(sys.modules, "msvcrt", types.SimpleNamespace(LK_NBLCK=2, locking=locking))
+
+
+def test_a_folder_of_a_run_is_locked_by_a_file_on_windows(tmp_path, on_windows):
+    with prepare.own_folder(tmp_path / "run"):
+        assert [one.name for one in (tmp_path / "run").iterdir()] == [".lock"]
+        with pytest.raises(CheckpointError, match="must not be in use"), prepare.own_folder(tmp_path / "run"):
+            pass
+    with prepare.own_folder(tmp_path / "run"), files.new_folder(tmp_path / "made"):
+        pass
+    with open(tmp_path / "text", "w+b") as stream:
+        stream.write(b"abc")
+        stream.flush()
+        assert files.lock_alone(stream.fileno()) and stream.tell() == 3
+
+
+def test_a_file_that_another_program_holds_for_a_moment_is_replaced_on_windows(tmp_path, on_windows, monkeypatch):
+    held, waits, replace = [True, True], [], os.replace
+
+    def replaced(*names):
+        if held:
+            raise PermissionError(errno.EACCES, "held")
+        replace(*names)
+
+    monkeypatch.setattr(files.os, "replace", replaced)
+    monkeypatch.setattr(files.time, "sleep", lambda seconds: (waits.append(seconds), held.pop()))
+    files.write_bytes(tmp_path / "a", b"new")
+    assert (tmp_path / "a").read_bytes() == b"new" and len(waits) == 2
+    held += [True] * 99
+    monkeypatch.setattr(files.time, "sleep", waits.append)
+    with pytest.raises(PermissionError):
+        files.write_bytes(tmp_path / "a", b"newer")
+    assert [one.name for one in tmp_path.iterdir()] == ["a"] and 5 < sum(waits) < 20
 
 
 @pytest.mark.parametrize("system", ["darwin", "win32"])

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from nmt import Translator
 from nmt.cli.front import load_command
 from nmt.config import config_from_dict, load_config
-from nmt.config.removed import _OFF, REMOVED
+from nmt.config.removed import _OFF, REMOVED, RENAMED
 from nmt.config.yaml_text import format_yaml, parse_yaml
 from nmt.errors import CheckpointError, ConfigError, NMTError
 from nmt.exporting.c.cell import export_cell
@@ -49,6 +49,19 @@ def test_a_removed_value_names_its_replacement(name):
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_folder_of_an_older_version_that_does_not_use_it_is_read(name):
     assert config_from_dict(with_setting(name, _OFF[name])) == config_from_dict(deepcopy(MINIMAL))
+
+
+def test_renamed_settings_say_so_and_a_trained_model_may_have_them(tmp_path):
+    for name, now in RENAMED.items():
+        with pytest.raises(ConfigError, match=f"^config: {name} is .*{now}"):
+            config_from_dict(with_setting(name, 3))
+    path = write_folder(tmp_path / "model") / "config.yaml"
+    values = parse_yaml(path.read_text("utf-8"))
+    former = {"passes": 3.0, "patience": 5, "early_stopping_patience": 7, "early_stopping_metric": "chrf"}
+    present = {key: value for key, value in values["training"].items() if key not in RENAMED.values()}
+    path.write_text(format_yaml(values | {"training": present | former}))
+    read = Translator.load(path.parent, threads=1).config.training.model_dump(mode="json")
+    assert {name: read[RENAMED[f"training.{name}"]] for name in former} == former
 
 
 @pytest.mark.parametrize(

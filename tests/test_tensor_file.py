@@ -187,7 +187,7 @@ def test_numbers_of_others_in_bfloat16_are_widened_and_a_missing_file_is_called_
     found = read_foreign_tensors(tmp_path / "b")["a"]
     assert found.dtype == np.float32 and found.shape == (1, 3)
     np.testing.assert_array_equal(found, (numbers.view("<u4") & 0xFFFF0000).view("<f4"))
-    with pytest.raises(CheckpointError, match="must be a checkpoint that nmt-train wrote, got no such file"):
+    with pytest.raises(CheckpointError, match="no such file; it is a checkpoint"):
         map_tensors(tmp_path / "missing")
 
 

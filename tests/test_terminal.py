@@ -8,12 +8,15 @@ import threading
 from contextlib import closing, contextmanager
 
 import pytest
+from click.testing import CliRunner
 
+from nmt.cli.commands.translate import translate
 from nmt.cli.lines import meter as meter_module
 from nmt.cli.lines.meter import Meter, showing
 from nmt.cli.lines.streams import quietly
 from nmt.system.terminal import BEST, coloured, is_live, live
 from nmt.train.log.progress import TrainingLog
+from tests.saved_models import write_folder
 from tests.terminal import on_terminal
 
 NARROW = 40
@@ -179,3 +182,17 @@ def test_a_wrong_option_on_a_terminal():
     written, status = on_terminal(["nmt-translate", "--bem"], 60)
     assert written.startswith("\x1b[1;31mError:\x1b[0m No such option") and status == 2
     assert written.rstrip().endswith("See nmt-translate --help.")
+
+
+def test_a_translator_on_a_terminal_says_what_to_type(tmp_path):
+    folder = str(write_folder(tmp_path / "model"))
+    written, status = on_terminal(["nmt-translate", folder], 80, typed=b"kara losu\n\x04")
+    assert status == 0 and "Type a sentence, then Enter; Ctrl-D ends." in written
+    assert "Type a" not in CliRunner().invoke(translate, [folder], input="kara losu\n").output
+
+
+def test_a_server_on_a_terminal_says_what_to_open(tmp_path):
+    folder = str(write_folder(tmp_path / "model"))
+    written, _ = on_terminal(["nmt-serve", folder, "--port", "0"], 80, until=b"Ctrl-C ends the server.")
+    assert re.search(r"Open http://127\.0\.0\.1:\d+ in a browser; Ctrl-C ends the server\.", written)
+    assert '{"time"' not in written

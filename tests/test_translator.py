@@ -85,7 +85,7 @@ def test_long_lines_are_cut_with_a_warning(translator: Translator, caplog: pytes
 def test_what_is_not_a_model_is_said(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"without config\.yaml"):
         Translator.load(tmp_path)
-    with pytest.raises(CheckpointError, match="got nothing there"):
+    with pytest.raises(CheckpointError, match="no such folder"):
         Translator.load(tmp_path / "x")
 
 

@@ -50,6 +50,18 @@ def docstrings(tree):
             yield getattr(node, "name", "module"), ast.get_docstring(node) or ""
 
 
+def test_arguments_have_a_line_each():
+    """A reformatting had joined the entries of a list into one paragraph."""
+    found = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in FILES
+        for name, text in docstrings(ast.parse(path.read_text("utf-8")))
+        for block in re.findall(r"^\s*(?:Args|Attributes):\n((?:.+\n?)+)", text, re.M)
+        if re.search(r"^\s+\w+: .*\. [a-z_]+: ?(?:[A-Z].*)?$", block, re.M)
+    ]
+    assert not found
+
+
 def test_docstrings_begin_with_a_verb_or_a_noun():
     found = [
         f"{path.relative_to(ROOT)}: {name}: {text[:60]}"

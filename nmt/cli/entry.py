@@ -74,7 +74,14 @@ def _end(number: int, frame: FrameType | None) -> None:
 _end.never_raises = True  # type: ignore[attr-defined]  # see nmt.system.interruption.uninterrupted
 
 
-COMMANDS: dict[str, str] = {}
+GROUPS = {
+    "Train and translate": ("train", "translate", "serve"),
+    "Measure and compare": ("evaluate", "report", "score", "sweep"),
+    "Shrink and pack": ("quantize", "bundle", "export", "average", "shortlist"),
+    "More": ("generate", "backtranslate", "import", "cache"),
+}
+"""The commands, by the heading of their list in `nmt --help`."""
+COMMANDS = {name: "import_model" if name == "import" else name for names in GROUPS.values() for name in names}
 """The module of `nmt.cli.commands` for each command; it defines a click command of the module's name."""
 
 
@@ -90,10 +97,8 @@ def _run(module: str, program: str) -> Any:
         ignore_signals()
 
 
-def _command(name: str, module: str | None = None) -> Any:
-    """Register a command in COMMANDS, and return the function that runs it as `nmt-NAME`. `name`: the name as typed;
-    `module`: the module that defines the command, if it differs from `name`."""
-    COMMANDS[name] = module or name
+def _command(name: str) -> Any:
+    """Return the function that runs a command of COMMANDS as `nmt-NAME`."""
 
     def run() -> Any:
         return _run(f"commands.{COMMANDS[name]}", f"nmt-{name}")
@@ -109,17 +114,17 @@ def front(program: str = "nmt") -> Any:
 
 train = _command("train")
 translate = _command("translate")
+serve = _command("serve")
 evaluate = _command("evaluate")
+report = _command("report")
 score = _command("score")
+sweep = _command("sweep")
 quantize = _command("quantize")
+bundle = _command("bundle")
+export = _command("export")
 average = _command("average")
 shortlist = _command("shortlist")
-bundle = _command("bundle")
 generate = _command("generate")
-cache = _command("cache")
-serve = _command("serve")
-import_ = _command("import", "import_model")
-export = _command("export")
-report = _command("report")
-sweep = _command("sweep")
 backtranslate = _command("backtranslate")
+import_ = _command("import")
+cache = _command("cache")

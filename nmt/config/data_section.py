@@ -23,11 +23,11 @@ class SideConfig(Section):
     translations come out lower-cased."""
     normalize: Literal["none", "nfc", "nfkc", "pieces"] = "nfc"
     """Unicode normalisation. nfc composes letters and accents and is lossless to readers; nfkc also turns ligatures and
-    full-width forms into plain letters. none and pieces change nothing; with pieces sentencepiece's sign for a space is
-    ordinary text, for imported models whose texts are already tokenized."""
+    full-width forms into plain letters. none and pieces change nothing. With pieces sentencepiece's sign for a space is
+    ordinary text, for imported models whose text is already tokenized."""
     sampling_alpha: Annotated[float, Field(gt=0, le=1)] | None = None
-    """Sample the subwords of the training text each time a sentence is read: with bpe a merge is skipped with this
-    probability (BPE-dropout, Provilkov et al. 2020: 0.1), with unigram a segmentation is sampled by its probability to
+    """Sample the subwords of the training text each time a sentence is read. With bpe a merge is skipped with this
+    probability (BPE-dropout, Provilkov et al. 2020: 0.1). With unigram a segmentation is sampled by its probability to
     the power of this (Kudo 2018: 0.1 to 0.5; smaller values are more random). null: always the best segmentation."""
 
 
@@ -39,10 +39,10 @@ class SubwordsConfig(Section):
     word takes space-separated words unchanged."""
     vocab_size: VocabSize = "auto"
     """Size of the vocabulary, including the four special tokens (padding, unknown, begin, end). Exact for unigram and
-    bpe; a maximum for char and word. auto depends on the running words of the training text, of both languages with
-    joint: true: 1000 subwords, from 100,000 words on 2000, from 250,000 4000, from 500,000 8000, from 4 million 16000,
-    from 40 million 32000; fewer if the text does not contain so many, more if it has many characters; with char and
-    word all of them."""
+    bpe; a maximum for char and word. auto depends on the running words of the training text (of both languages with
+    joint: true): 1000 subwords, from 100,000 words on 2000, from 250,000 4000, from 500,000 8000, from 4 million 16000,
+    from 40 million 32000. It takes fewer if the text does not contain so many, more if it has many characters; with
+    char and word all of them."""
     joint: bool = True
     """One vocabulary for both languages (true) or one for each (false)."""
     character_coverage: Annotated[float, Field(ge=0.98, le=1)] = 1.0
@@ -121,14 +121,14 @@ class DataConfig(Section):
     fast_align (0-0 1-2: source word, target word, from 0). Words are separated by spaces. Without a file
     they are learned from the pairs."""
     src_factors: tuple[Text, ...] = Field(default=(), strict=False)
-    """Names of the factors that follow each source word, such as [pos, number] for house|NOUN|sg, in all its texts and
-    in the input of translation (Sennrich & Haddow 2016). model.encoder.factors has the sizes of their vectors."""
+    """Names of the factors that follow each source word, such as [pos, number] for house|NOUN|sg, in the whole corpus
+    and in the input of translation (Sennrich & Haddow 2016). model.encoder.factors has the sizes of their vectors."""
     factor_separator: Text = "|"
     """Separator before each factor."""
     subwords: SubwordsConfig = Field(default_factory=SubwordsConfig)
     """Tokenization into subwords."""
     check: bool = True
-    """Check the texts before the first update: unusable texts are an error; possible problems are printed once and
+    """Check the corpora before the first update: an unusable one is an error; possible problems are printed once and
     written to data_check.json in model_dir. Only the first million lines of the training text are checked, which takes
     half a minute; nmt-train --check-data checks all."""
     filter: FilterConfig = Field(default_factory=FilterConfig)

@@ -31,7 +31,7 @@ _NAMES: dict[str, str] = {
     "training.epochs": "max_epoch max_epochs num_epochs num_train_epochs",
     "training.updates": "max_steps max_update train_steps after_batches",
     "training.validation_freq": "valid_steps valid_freq eval_steps save_steps",
-    "training.early_stopping_patience": "patience early_stopping",
+    "training.stop_after": "patience early_stopping",
     "training.loggers": "tensorboard wandb mlflow",
     "decoding.beam_size": "beam num_beams",
     "decoding.n_best": "nbest num_return_sequences",

@@ -59,8 +59,8 @@ class _Side(Section):
     docs/cells.md). With conv the settings of recurrent networks alone keep their defaults."""
     rnn_type: RnnType = "lstm"
     """Cell. gru resets after the product with the state (as cuDNN does), gru_reset_before before it (as in the paper
-    that introduced it); rnn_tanh and rnn_relu are Elman's; docs/cells.md has the others. my_cells.MyCell is the class
-    (or function) MyCell(input_size, hidden_size) of my_cells.py, in the current folder or installed; to use such a
+    that introduced it). rnn_tanh and rnn_relu are Elman's. docs/cells.md has the others. my_cells.MyCell is the class
+    (or function) MyCell(input_size, hidden_size) of my_cells.py, in the current folder or installed. To use such a
     model, allow the module by --cells my_cells (docs/add-a-cell.md)."""
 
     zoneout: Fraction = 0.0
@@ -185,18 +185,17 @@ class DecoderConfig(_Side):
     """First state: a learned layer over the encoder's last state (bridge), that state as it is (last; both must have
     one size), or zeros."""
     init_from: Literal["namesake", "top", "mean"] = "namesake"
-    """Which state of the encoder that is: for each state the one of the same layer and kind (namesake), for all of them
-    h of the encoder's last layer (top), or for all of them the mean of the encoder's outputs (mean; Sennrich et al.
-    2017)."""
+    """The state of the encoder for init_hidden. namesake: for each state the one of the same layer and kind. top: h of
+    the encoder's last layer for all. mean: the mean of the encoder's outputs for all (Sennrich et al. 2017)."""
     bridge_activation: Literal["tanh", "linear"] = "tanh"
     """With init_hidden: bridge, the activation of the learned layer."""
     attention: Annotated[AttentionName, AfterValidator(_canonical)] = "bahdanau"
     """Score between the decoder's state and a source position: additive (bahdanau), dot product (dot), dot product
-    divided by the root of the size (scaled_dot), or bilinear (general; luong is another name for it); scaled_dot in
-    several heads with layers around them (multi_head); or no attention at all (none): then the decoder only has its
-    first state from the source, and input_feeding gives it its last output."""
+    divided by the root of the size (scaled_dot), or bilinear (general; luong is another name for it). multi_head is
+    scaled_dot in several heads with layers around them. none is no attention at all: the decoder only has its first
+    state from the source, and input_feeding gives it its last output."""
     attention_size: Width | None = None
-    """Size of the layer inside bahdanau attention, or of all heads together; null takes the size of the query. No
+    """Size of the layer inside bahdanau attention, or of all heads in total; null takes the size of the query. No
     effect otherwise."""
     attention_heads: Layers = 1
     """Heads of multi_head attention."""
@@ -209,9 +208,9 @@ class DecoderConfig(_Side):
     """Attend inside the step of the first layer: one cell reads the last subword, attention uses its state, and a
     second cell continues from that state and reads the context (Sennrich et al. 2017, Nematus, conditional GRU)."""
     readout: Literal["tanh", "linear", "recurrent", "deep"] = "tanh"
-    """Input of the output layer: a layer over the context and the decoder's state with tanh (Luong et al. 2015, 3.1) or
-    without (linear), another recurrent layer of rnn_type above both (recurrent), or a layer of the embedding's size
-    over both and the embedding of the last subword with tanh (deep; Pascanu et al. 2014)."""
+    """Input of the output layer. tanh: a layer over the context and the decoder's state (Luong et al. 2015, 3.1).
+    linear: the same without tanh. recurrent: another recurrent layer of rnn_type above both. deep: a layer of the
+    embedding's size with tanh, over both and the embedding of the last subword (Pascanu et al. 2014)."""
     readout_size: Width | None = None
     """Size of the output layer's input, with readout: tanh, linear or deep; null takes hidden_size, or the embedding's
     size with deep."""
@@ -297,7 +296,7 @@ class ModelConfig(Section):
         size = decoder.attention_size or decoder.query_size
         if size % decoder.attention_heads:
             raise ValueError(
-                f"decoder.attention_heads must divide the size of all heads together, {size}, got "
+                f"decoder.attention_heads must divide the total size of all heads, {size}, got "
                 f"{decoder.attention_heads}"
             )
         if decoder.readout == "recurrent":

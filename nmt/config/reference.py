@@ -3,7 +3,7 @@
 import textwrap
 from typing import Any
 
-from nmt.config.complaints import describe, resolve
+from nmt.config.complaints import describe, lookup, resolve
 from nmt.config.schema import config_schema
 from nmt.config.yaml_text import format_yaml
 
@@ -20,10 +20,29 @@ _HEADER = """\
 """
 
 
+_FIRST = (
+    *("preset", "model_dir", "data.train", "data.dev", "data.subwords.vocab_size", "model.decoder.hidden_size"),
+    *("model.decoder.dropout", "training.learning_rate", "training.batch_size", "training.max_minutes"),
+)
+"""The settings that most people change."""
+
+
 def reference_yaml() -> str:
-    """Return a valid configuration in which a comment above each key explains it."""
+    """Return a valid configuration in which a comment above each key explains it, after a list of those to begin
+    with."""
     schema = config_schema()
-    return _HEADER + "\n".join(_section(schema, schema, 0, None)) + "\n"
+    first = [line for name in _FIRST for line in _entry(name, schema)]
+    begin = "#\n# Ten settings to begin with, and their defaults; all are explained below:\n"
+    return _HEADER + begin + "\n".join([*first, *_section(schema, schema, 0, None)]) + "\n"
+
+
+def _entry(name: str, schema: dict[str, Any]) -> list[str]:
+    """Return the comment about one of the first settings: its default, and the first sentence about it."""
+    node = lookup(schema, tuple(name.split(".")))
+    default = _inline(node["default"]) if "default" in node else "required"
+    sentence = str(node["description"]).partition(". ")[0].rstrip(".") + "."
+    indent = "# " + " " * 34
+    return textwrap.wrap(sentence, _WIDTH, initial_indent=f"# {name}: {default}".ljust(36), subsequent_indent=indent)
 
 
 def _section(node: dict[str, Any], schema: dict[str, Any], depth: int, example: dict[str, Any] | None) -> list[str]:

@@ -1,4 +1,4 @@
-"""Name what takes the place of features that are removed: settings, options and formats that users may still write."""
+"""Name what takes the place of features that are removed or renamed, and that users may still write."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _STACK = "write layers by rnn_type, such as mamba or rwkv7, with residual: true"
 _SWEPT = "nmt-train SRC TGT -o DIR --show-config prints settings, which nmt-sweep takes"
 _SCHEDULE = "write plateau, or a rate that falls to the end of the run: linear or cosine"
 _SPIKE = "an update that is not finite is always skipped; lower learning_rate or clip_grad_norm against leaps"
-_STOP = "early_stopping_metric alone decides"
+_STOP = "metric alone decides"
 _SAMPLED = "use tgt_word_dropout, which helped where this did not (docs/methods.md)"
 _VECTORS = "start from a trained model by load_model, with extend_vocabulary for new words"
 _RISK = "train on for the same time, which brings more; decoding.mbr chooses by expected score"
@@ -43,6 +43,7 @@ REMOVED: dict[str, str] = {
     "training.scheduling: warmupexponentialdecay": _SCHEDULE,
     "training.optimizer: lamb": "write adam with learning_rate_scaling: sqrt",
     "training.optimizer: adafactor": "write adam",
+    "training.patience": "write lower_after, of the plateau schedule, or stop_after, which ends training",
     "joeynmt": "write our settings by the table of docs/migration.md, Settings of JoeyNMT",
     "export_cell": "let Python step the cell by Scan.forward, or export a translation model by nmt-export --to c",
     "wheel": "unpack it and import the model's file in it",
@@ -86,21 +87,31 @@ _OFF: dict[str, Any] = {
 }
 """Values of removed settings that turned them off, as folders of older versions have them."""
 
+RENAMED = {
+    "training.passes": "auto_epochs",
+    "training.patience": "lower_after",
+    "training.early_stopping_patience": "stop_after",
+    "training.early_stopping_metric": "metric",
+}
+"""Former names of settings, each with the present one in the same section."""
 _USUAL = {"training.scheduling": "constant", "training.optimizer": "adam"}
 """Values that stand for removed ones where a trained model is read."""
 
 
 def instead(name: str) -> str | None:
     """Return a sentence about something that is removed and its replacement; None if the name is not of it."""
-    return f"is not there any more; {REMOVED[name]}" if name in REMOVED else None
+    if name in REMOVED:
+        return f"is not there any more; {REMOVED[name]}"
+    return f"is called {RENAMED[name]} now" if name in RENAMED else None
 
 
 def drop_removed(values: Mapping[str, Any], above: str = "", *, trained: bool = False) -> dict[str, Any]:
     """Return settings without removed ones that are turned off; those of a trained model also without those of its
-    training and its texts."""
+    training and its texts, and with present names."""
     left: dict[str, Any] = {}
     for key, value in values.items():
         name = f"{above}{key}"
+        key = RENAMED.get(name, key) if trained else key
         is_past = trained and name.startswith(("training.", "data."))
         if isinstance(value, Mapping) and name not in _OFF:
             left[key] = drop_removed(value, f"{name}.", trained=trained)

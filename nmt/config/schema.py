@@ -77,10 +77,8 @@ class Settings(Section):
             )
         for path, wanted, why in _OF_LANGUAGE_MODELS:
             require(self, {path: wanted}, "with task: lm", why)
-        if (metric := self.training.early_stopping_metric) not in ("ppl", "loss"):
-            raise ValueError(
-                f"training.early_stopping_metric must be ppl or loss with task: lm, got {metric}; nothing is translated"
-            )
+        if (metric := self.training.metric) not in ("ppl", "loss"):
+            raise ValueError(f"training.metric must be ppl or loss with task: lm, got {metric}; nothing is translated")
         return self
 
     @model_validator(mode="after")

@@ -64,16 +64,15 @@ class TrainingBasics(Section):
     batch_size: BatchSize = 4096
     """Target tokens per batch (without padding), or sentences: see batch_type. auto takes the largest number of tokens
     that fits memory_limit, up to 8192, and keeps it when the run is resumed. With task: lm, the tokens of all streams
-    together in bptt steps, or, by sentence, the number of streams."""
+    in bptt steps, or, by sentence, the number of streams."""
     memory_limit: Text | None = None
     """With batch_size: auto, the maximum memory of the process, such as 2 GiB or 800 MiB; null is half of the machine's
     free memory."""
     batch_type: Literal["token", "sentence"] = "token"
     """The unit of batch_size."""
     batch_multiplier: Annotated[int, Field(ge=1, le=100_000)] = 1
-    """Number of batches whose gradients are accumulated for one update, one after another, equivalent to one batch that
-    many times as large, in the memory of one. With several ranks (mpiexec, docs/many-machines.md) each computes that
-    many."""
+    """Number of batches whose gradients are accumulated for one update: like one batch that many times as large, in the
+    memory of one. With several ranks (mpiexec, docs/many-machines.md) each computes that many."""
     learning_rate_scaling: Literal["none", "sqrt", "linear"] = "none"
     """Scaling of learning_rate if an update has several batches, by batch_multiplier or ranks: with the square root of
     their number (for adam), or with the number itself (for sgd). Both need a warm-up."""
@@ -93,27 +92,27 @@ class TrainingBasics(Section):
     """Last share of the run in which the learning rate falls in a straight line to zero, whichever of updates, epochs
     and max_minutes ends it: 0.2 for its last fifth, 0 for never. Early stopping ends a run without one."""
     recompute: Literal["attention", "gates"] = "attention"
-    """Values that the backward pass computes again instead of storing them: those of attention for every pair of source
-    and target positions, or also the `gates` of cells, so that only their states are stored: less memory, up to a third
-    more time."""
+    """Values that the backward pass computes again instead of storing them. attention: those for every pair of source
+    and target positions. gates: also the gates of cells, so that only states are stored; this saves memory and takes up
+    to a third more time."""
     learning_rate_min: NonNegativeFloat = 1e-6
     """With plateau, training stops when the learning rate falls below this after the warm-up."""
     decrease_factor: Annotated[float, Field(gt=0, lt=1)] = 0.5
     """Factor for the learning rate, with plateau."""
-    patience: NonNegativeInt = 3
-    """With plateau, number of validations without improvement before the rate is lowered."""
-    early_stopping_patience: PositiveInt | None = 10
+    lower_after: NonNegativeInt = 3
+    """With plateau, the learning rate is lowered after this many validations without improvement."""
+    stop_after: PositiveInt | None = 10
     """Training stops after this many validations without improvement; null: never."""
-    early_stopping_metric: Literal["bleu", "chrf", "ppl", "loss"] = "bleu"
-    """Metric that defines improvement and chooses the best checkpoint."""
+    metric: Literal["bleu", "chrf", "ppl", "loss"] = "bleu"
+    """Metric of the validations, which defines improvement and chooses the best checkpoint."""
     epochs: PositiveInt = 50
-    """Training stops after this many passes over the corpus."""
+    """Training stops after this many epochs, each a pass over the corpus."""
     updates: Annotated[int | Literal["auto"] | None, WholeOrAuto(1, optional=True)] = None
-    """Training stops after this many updates, if not null. auto: `passes` over the corpus, to the nearest hundred, at
-    least 500 updates, and no more than `epochs` passes."""
-    passes: PositiveFloat = 12.5
-    """With updates: auto, passes over the corpus. nmt-train --budget says how many its time allows, and compares them
-    with this number."""
+    """Training stops after this many updates, if not null. auto: those of `auto_epochs`, to the nearest hundred, at
+    least 500 updates, and no more than those of `epochs`."""
+    auto_epochs: PositiveFloat = 12.5
+    """With updates: auto, number of epochs. nmt-train --budget says how many its time allows, and compares them with
+    this number."""
     max_minutes: PositiveFloat | None = None
     """Training stops after this many minutes, if not null; a resumed run includes those before."""
     validation_freq: CountOrAuto = "auto"

@@ -1,5 +1,5 @@
-"""The plain search for a service: sentences come and go while it runs, and each gets the translation that `search`
-finds for it, bit for bit. In each thread, long texts have a separate loop and a share of the time."""
+"""The plain search for a service: sentences come and go while it runs, and each gets exactly the translation that
+`search` finds for it. In each thread, long texts have a separate loop and a share of the time."""
 
 from __future__ import annotations
 
@@ -264,7 +264,7 @@ class _Places:
         return place
 
     def free(self, place: int) -> Asked:
-        """Free a place and return the sentence that it had."""
+        """Free a place and return its sentence."""
         self._free.append(place)
         return self._asked.pop(place)
 

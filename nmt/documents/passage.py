@@ -37,7 +37,7 @@ ITEM = re.compile(
 )
 """The mark at the beginning of an item of a list."""
 LINES = re.compile(r"(\r\n|[\t\n\r\v\f\x1c-\x1e\x85\u2028\u2029])")
-"""What divides lines of plain text, and tabs."""
+"""Line breaks of plain text, and tabs."""
 _PLAIN_SPACES = str.maketrans(dict.fromkeys(NO_BREAK, " "))
 
 

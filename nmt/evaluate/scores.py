@@ -28,7 +28,7 @@ HIGHER_IS_BETTER = {"bleu": True, "chrf": True, "chrf++": True, "ter": False, "w
 Utility = Callable[[str, str], float]
 """A function that scores a candidate, given the correct text as the second argument."""
 References = Sequence[str] | Sequence[Sequence[str | None]]
-"""One reference a line; or several texts of references, with None where a line has no further reference."""
+"""One reference per line; or several texts of references, with None where a line has no further reference."""
 TOKENIZERS = ("13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "flores101", "flores200", "spBLEU-1K", "none")
 """sacrebleu's tokenizers for BLEU. `ja-mecab` and `ko-mecab` need the extras [ja] and [ko]; sacrebleu downloads the
 sentencepiece models of `flores101`, `flores200` and `spBLEU-1K` once."""
@@ -147,7 +147,7 @@ def reference_texts(references: References) -> list[list[str | None]]:
 
 
 def split_references(texts: Sequence[Sequence[str | None]], separator: str) -> list[list[str | None]]:
-    """Return texts with one reference a line, or None, from texts whose lines may have several references between
+    """Return texts with one reference per line, or None, from texts whose lines may have several references between
     separators."""
     rows = [
         [part.strip() for line in lines if line is not None for part in line.split(separator)]

@@ -16,9 +16,10 @@ from nmt.importing import described, fairseq, joeynmt, marian, opennmt
 from nmt.importing.imported import Imported, Tensors
 from nmt.importing.marian_file import START, read_marian
 from nmt.importing.torch_file import read_torch
+from nmt.storage.model_folder import BEST_NAME
 from nmt.storage.tensor_file import read_foreign_tensors
 from nmt.system.files import explain
-from nmt.system.paths import is_file, is_folder, listed, named
+from nmt.system.paths import absent, exists, is_file, is_folder, listed, named
 
 SUFFIXES = (".npz", ".safetensors", ".pt", ".ckpt", ".pth", ".bin")
 """The suffixes of files that may be models."""
@@ -75,6 +76,8 @@ def import_model(source: Path, kind: str | None = None, member: str | None = Non
         names = ", ".join(kind_names())
         raise ConfigError(f"from: {kind} {advice}" if advice else f"from: must be one of {names}, got {kind!r:.40}")
     source = named(source, "the model")
+    if source.suffix == ".nmt" or exists(source / BEST_NAME):
+        raise CheckpointError(f"{source}: must be a model of another system, got one of nmt; use it as it is")
     if source.suffix in described.SUFFIXES and kind is not None:
         raise CheckpointError(
             f"{source}: must be a file of parameters with --from {kind}, got YAML; give that file (.npz, .pt, .bin, "
@@ -109,7 +112,7 @@ def _file_of(source: Path, member: str | None) -> Path:
         there = {str(p.relative_to(source)): p for p in listed(source) if _may_be_model(p)}
         return there[_chosen(source, list(there), member)]
     if not is_file(source):
-        raise CheckpointError(f"{source}: must be a file or folder, got nothing there; check the path")
+        raise CheckpointError(absent(source, "file or folder"))
     if source.suffix == ".whl":
         raise CheckpointError(f"{source}: must be a file or folder, got a wheel, whose import {instead('wheel')}")
     if member is not None:

@@ -179,7 +179,7 @@ def best_texts(
 
 
 def number_warnings(scores: Sequence[float]) -> tuple[str, ...]:
-    """NOT_A_NUMBER where one of them is none."""
+    """Return the warning NOT_A_NUMBER if a log-probability is not finite."""
     return () if all(map(math.isfinite, scores)) else (NOT_A_NUMBER,)
 
 

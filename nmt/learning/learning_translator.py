@@ -210,7 +210,7 @@ class LearningTranslator:
         return Learnt(pair, "; ".join([note, *lacking] if note else lacking), time.perf_counter() - began)
 
     def undo(self, number: int) -> Pair:
-        """Take a pair back: the model is then that of the remaining pairs, bit for bit. Those after it are learnt
+        """Take a pair back: the model is then exactly that of the remaining pairs. Those after it are learnt
         again, from the last snapshot before it. Raises DataError if there is no such pair, or it is undone already."""
         with self._open():
             pair = self.memory.pair(number)

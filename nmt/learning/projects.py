@@ -267,7 +267,7 @@ class Projects:
             known.unchecked = known.unsaved = known.unconsolidated = 0
 
     def _consolidate_unless_changed(self, name: str) -> None:
-        """Consolidate a project without the turn; for nothing if anything is learnt or undone meanwhile."""
+        """Consolidate without holding the project's turn; discard the result if a pair came or went meanwhile."""
         with self.turn:
             known, pairs, seen = self._projects[name], self.memory.learnt(name), self._changes
         found = self._consolidated(pairs, lambda: self.is_closed or self._changes != seen)

@@ -110,7 +110,7 @@ class Trainer:
         """The parameters that `learn` has returned last, which the network still has: the next pair copies none."""
 
     def _learner(self, optimizer: str) -> tuple[Network, Updater]:
-        """Return a model with parameters of its own to learn, those of `first`, and what updates them."""
+        """Return a copy of the model that owns the parameters `first`, and its `Updater`."""
         network = self.network({name: array.copy() for name, array in self.first.items()})
         frozen = [name for name in self._base.shapes if name not in self.first]
         config = self._translator.config.with_changes(
@@ -185,8 +185,8 @@ class Trainer:
         """Return the parameters of a project that learns pairs together, from the base model: several passes with Adam
         over all of them, in batches of which half is training text. None if it was cancelled between two updates.
 
-        It depends on nothing but the base model, the general text and the pairs in their order. What a project has
-        learnt pair by pair is not used, so that a pair that is missing has left no trace."""
+        It depends on nothing but the base model, the general text and the pairs in their order. The parameters learnt
+        pair by pair are not used, so that a missing pair has left no trace."""
         mine, general = self.ids(pairs), self._general
         network, updater = self._learner("adam")
         passes = max(1, min(self.recipe.passes, _MOST_VISITS // max(1, len(mine))))

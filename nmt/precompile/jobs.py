@@ -123,10 +123,10 @@ def run_job(job: Job, folder: Path, threads: int) -> None:
         "name": "standard",
         "model_dir": str(folder / "model"),
         "data": {"train": str(data), "dev": str(data), "tgt": {"lang": "b"}, "subwords": {"type": "word"}},
-        "training": {"updates": 2, "batch_size": 256, "validation_freq": 2, "early_stopping_patience": None},
+        "training": {"updates": 2, "batch_size": 256, "validation_freq": 2, "stop_after": None},
     }
     if is_language_model:
-        settings["training"]["early_stopping_metric"] = "ppl"
+        settings["training"]["metric"] = "ppl"
     else:
         settings["data"]["src"] = {"lang": "a"}
     Trainer(config_from_dict(settings, job.name), threads=threads).run()

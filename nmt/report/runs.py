@@ -16,7 +16,7 @@ from nmt.errors import DataError
 from nmt.storage.model_folder import METRICS_NAME, load_folder_config
 from nmt.storage.trained_settings import flat_settings
 from nmt.system.files import explain, read_small
-from nmt.system.paths import exists, is_file, shown
+from nmt.system.paths import absent, exists, is_file, shown
 
 MOST_POINTS = 2_000
 """Most points of a curve: no screen is wider."""
@@ -100,8 +100,11 @@ def read_run(folder: Path) -> Run:
             for event in _events(file, run):
                 _note(run, raw, event)
     except OSError as error:
+        if not exists(folder):
+            raise DataError(absent(folder, "folder")) from None
+        fact = "one without" if isinstance(error, FileNotFoundError) else explain(error)
         raise DataError(
-            f"{folder}: must be a model folder with {METRICS_NAME}, got {explain(error)}; give the folder of model_dir"
+            f"{folder}: must be a model folder with {METRICS_NAME}, got {fact}; give the folder of model_dir"
         ) from None
     if not run.events:
         raise DataError(f"{path}: must contain the events of a run, got none; train first")

@@ -101,7 +101,7 @@ _HOMES = {
 }
 _MODULES = {name: module for module, names in _HOMES.items() for name in names.split()}
 # Modules that can be imported under these names, wherever their files are.
-_ALIASES = {"layouts": "layers.weight_layouts", "operators": "layers.operators", "sequences": "layers.sequences"}
+_ALIASES = {"layouts": "layers.weight_layouts", "operators": "layers.operators", "sequences": "layers.row_ends"}
 
 __all__ = sorted(_MODULES)  # noqa: PLE0605
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,10 @@ def default_threads() -> int:
     """
     if hasattr(os, "sched_getaffinity"):
         cores = len(os.sched_getaffinity(0))
+    elif sys.platform == "win32":
+        import psutil
+
+        cores = len(psutil.Process().cpu_affinity())
     else:
         cores = os.cpu_count() or 1
     quota = granted_cores()

@@ -142,7 +142,7 @@ class Device(ABC):
     memory: int | None = None
     """Bytes of GPU memory; None for the processor, whose memory is shared with other processes."""
     block_rows: int | None = None
-    """Rows, of all steps together, of a block of time; None for tuning.BLOCK_ROWS."""
+    """Rows, in all steps, of a block of time; None for tuning.BLOCK_ROWS."""
 
     @property
     def processor(self) -> ProcessorOperations:

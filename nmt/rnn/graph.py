@@ -67,7 +67,7 @@ class Value:
 
     @property
     def is_view(self) -> bool:
-        """Return whether it is its argument's memory, or a part of it, seen differently."""
+        """Return whether this value is a view: its argument's memory, or part of it, in another shape."""
         return self.op in _VIEWS
 
     @property

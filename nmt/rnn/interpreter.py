@@ -281,7 +281,7 @@ class _Evaluation:
         return result
 
     def _apply_named(self, v: Value, args: list[np.ndarray], attrs: dict[str, Any]) -> np.ndarray:
-        """Compute an operation on values with named axes, each of which is an axis of the arrays meanwhile, of size 1
+        """Compute an operation on values with named axes. Inside, each named axis is an axis of the arrays, of size 1
         where a value lacks it."""
         S, B, _ = self.real.shape
         lead = (S if "S" in v.axes else 1, B if "B" in v.axes else 1)

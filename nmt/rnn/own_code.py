@@ -29,8 +29,11 @@ class own_code:  # noqa: N801  (read as a function: `with own_code(...)`)
     """Run code of a cell's author in a context that turns what it raises into an error of `kind`, in one line.
 
     Args:
-        where: What was called, for the error. promise: What it must do. advice: What the author can do, if anything.
-        kind: The error's class. of: The function or class called; it gives the place if the call itself failed.
+        where: The call, for the error.
+        promise: The rule for it.
+        advice: The remedy for the author, if any.
+        kind: The error's class.
+        of: The function or class called; it gives the place if the call itself failed.
 
     An NMTError keeps its class and gets the place. KeyboardInterrupt and MemoryError, and what our own code raises,
     pass unchanged.

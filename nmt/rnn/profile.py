@@ -41,7 +41,7 @@ class ProcessorClock:
 
 @dataclass
 class Operation:
-    """The totals of all calls under one name: seconds by the clock, and the multiply-adds of their products."""
+    """The totals of all calls under one name: elapsed seconds, and the multiply-adds of their products."""
 
     calls: int = 0
     seconds: float = 0.0

@@ -39,7 +39,7 @@ interruption waits for no more. Not measured."""
 # ------------------------------------------------------------ memory of a run (rows.py, workspace.py)
 
 BLOCK_ROWS = 2048
-"""Rows, of all steps together, of a block of time: enough for products to run at full speed over them, few enough
+"""Rows, in all steps, of a block of time: enough for products to run at full speed over them, few enough
 for the data between one program and the next to stay in the cache. Memory for that does not grow with T.
 Not measured against other numbers; 12995ccb:benchmarks/memory.py shows what memory it leads to."""
 
@@ -63,7 +63,7 @@ KEPT_SOURCE_BYTES = 1 << 25
 # ------------------------------------------------------------ short runs, prepared once (short_runs.py)
 
 SHORT_ROWS = 128
-"""Rows, of all steps together, up to which preparing memory and arguments takes longer than copying the numbers.
+"""Rows, in all steps, up to which preparing memory and arguments takes longer than copying the numbers.
 Not measured by a script of benchmarks/; 12995ccb:benchmarks/overhead.py has runs that short."""
 
 LAYER_SIZES = 16
@@ -83,7 +83,7 @@ memory. Not
 measured."""
 
 ROWS_BETWEEN_LOOKS = 4096
-"""Rows of all steps together after which a compiled search returns to the interpreter, which checks whether it
+"""Rows, in all steps, after which a compiled search returns to the interpreter, which checks whether it
 was cancelled. Not measured."""
 
 FIRST_WIDTH = 64

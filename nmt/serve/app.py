@@ -97,8 +97,8 @@ _HOSTLESS = "1.0"
 _PATHS = {path for path, _ in _BY_PATH}
 
 
-class Around:
-    """Middleware for what all requests share."""
+class RequestMiddleware:
+    """The part of handling that all requests share."""
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self._app, self._service, self._origins = app, service, service.settings.origins
@@ -226,7 +226,7 @@ def make_app(service: Service) -> Starlette:
         exception_handlers={404: _known_error, 405: _known_error, RequestError: request_error},
     )
     app.router.redirect_slashes = False
-    app.add_middleware(Around, service=service)
+    app.add_middleware(RequestMiddleware, service=service)
     state: Any = app.state
     state.service, state.glossaries = service, deepl.Glossaries()
     state.documents = deepl_documents.Documents()

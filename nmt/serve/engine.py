@@ -1,8 +1,7 @@
 """Run one model for many callers, whose sentences share a search that never ends.
 
-What the live search cannot do (several translations, details, glossaries, models without a compiled search) is done by
-one more thread, in small batches, with the same fair turns.
-"""
+Requests that the live search cannot serve (several translations, details, glossaries, models without a compiled search)
+go to one more thread, in small batches, with the same fair turns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The log on stderr: one line of JSON per request and event, without texts (unless enabled) and client addresses."""
+"""The log on stderr: one line of JSON (on a terminal, plain text) per request and event, without texts (unless enabled)
+and client addresses."""
 
 from __future__ import annotations
 
@@ -16,6 +17,8 @@ from logging.handlers import QueueHandler, QueueListener
 from queue import SimpleQueue
 from types import MappingProxyType, TracebackType
 from typing import Any, TextIO
+
+from nmt.system.terminal import is_live
 
 _logger = logging.getLogger("nmt.serve")
 _access = logging.getLogger("nmt.serve.access")
@@ -36,6 +39,17 @@ class JSONFormatter(logging.Formatter):
         if record.exc_info:
             entry["traceback"] = self.formatException(record.exc_info)[-_MOST_TRACEBACK:]
         return json.dumps(entry, ensure_ascii=False)
+
+
+class PlainFormatter(logging.Formatter):
+    """Formats records for a person at a terminal: time, event, and `fields` after it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return a line, and a traceback if there is one."""
+        level = "" if record.levelno <= logging.INFO else f"{record.levelname.lower()}: "
+        fields = "".join(f"  {name}={value}" for name, value in getattr(record, "fields", {}).items())
+        trace = f"\n{self.formatException(record.exc_info)}" if record.exc_info else ""
+        return f"{datetime.fromtimestamp(record.created):%H:%M:%S}  {level}{record.getMessage()}{fields}{trace}"
 
 
 class _WholeRecords(QueueHandler):
@@ -60,7 +74,7 @@ def log_handler(stream: TextIO) -> tuple[logging.Handler, QueueListener]:
     whose `stop` writes what is queued."""
     records: SimpleQueue[logging.LogRecord] = SimpleQueue()
     writer = _Writer(stream)
-    writer.setFormatter(JSONFormatter())
+    writer.setFormatter(PlainFormatter() if is_live(stream) else JSONFormatter())
     listener = QueueListener(records, writer)
     listener.start()
     return _WholeRecords(records), listener
@@ -99,7 +113,7 @@ def _tell_uncaught(kind: type[BaseException], error: BaseException | None, trace
 
 def begin_log(*, requests: bool = True) -> QueueListener:
     """Set up the log on stderr for the server and its libraries, including Python's warnings and uncaught errors of
-    threads; every line is JSON. Return the thread that writes it."""
+    threads; every line is JSON, except on a terminal. Return the thread that writes it."""
     handler, listener = log_handler(sys.stderr)
     atexit.register(listener.stop)
     for name in ("nmt", "uvicorn", "uvicorn.error"):

@@ -26,6 +26,7 @@ from nmt.serve.settings import ServerSettings
 from nmt.system.compile_notice import telling_of_compilation
 from nmt.system.files import explain
 from nmt.system.heap import keep_little
+from nmt.system.terminal import is_live
 
 _logger = logging.getLogger("nmt.serve")
 
@@ -49,9 +50,13 @@ class _Server(uvicorn.Server):
         self._service, self._address = service, address
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, and log the address."""
+        """Start, and log the address, on a terminal as one to open."""
         await super().startup(sockets)
-        _logger.info("listening on %s", self._address)
+        if is_live(sys.stderr):
+            address = self._address.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
+            _logger.info("Open %s in a browser; Ctrl-C ends the server.", address)
+        else:
+            _logger.info("listening on %s", self._address)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Answer current requests. New connections are accepted meanwhile, so that a load balancer learns from /ready

@@ -10,7 +10,7 @@ from pathlib import Path
 from nmt.errors import DataError
 from nmt.serve.origins import Origins
 from nmt.system.lines import read_text
-from nmt.system.paths import exists
+from nmt.system.paths import absent, exists
 
 _logger = logging.getLogger("nmt.serve")
 
@@ -76,7 +76,7 @@ def read_keys(path: str, default: int) -> dict[str, int]:
     """Return the requests per minute by the hash of each key in a file: one key per line, with a tab and its limit if
     that differs from `default`. Raises DataError."""
     if not exists(Path(path)):
-        raise DataError(f"{path}: must be a file with a key a line, got no such file; make it, or omit --keys")
+        raise DataError(absent(path, advice="make it, with one key per line, or omit --keys"))
     if Path(path).stat().st_mode & 0o077:
         _logger.warning("%s: must be readable by its user alone, got a file that others can read; chmod 600 it", path)
     found: dict[str, int] = {}
@@ -95,5 +95,5 @@ def read_keys(path: str, default: int) -> dict[str, int]:
             )
         found[hash_of(key)] = int(limit) if limit else default
     if not found:
-        raise DataError(f"{path}: must contain a key a line, got none; add keys, or omit the option")
+        raise DataError(f"{path}: must contain one key per line, got none; add keys, or omit the option")
     return found

@@ -1,9 +1,8 @@
 """Write the card of a model: one page of Markdown that describes it, in the layout of public model hubs.
 
 The front matter between lines of `---` is machine-readable (huggingface.co/docs/hub/model-cards): languages, task,
-tags, and scores as a `model-index`. What cannot be known from the model, its intended use and its licence, is left as
-questions (Mitchell et al. 2019, "Model Cards for Model Reporting").
-"""
+tags, and scores as a `model-index`. Facts that the model lacks, its intended use and its licence, are left as questions
+(Mitchell et al. 2019, "Model Cards for Model Reporting")."""
 
 from __future__ import annotations
 

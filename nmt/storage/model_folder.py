@@ -32,7 +32,7 @@ from nmt.errors import CheckpointError, DataError
 from nmt.rnn.arrays.quantised import Quantised
 from nmt.storage.tensor_file import map_tensors
 from nmt.system.files import explain, remedy, write_bytes
-from nmt.system.paths import is_file, is_folder, kind
+from nmt.system.paths import absent, exists, is_file, is_folder, kind, shown
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -63,12 +63,15 @@ average."""
 
 def check_folder(folder: Path) -> None:
     """Raise CheckpointError if a folder is missing or was not written by nmt-train."""
+    if not exists(folder):
+        raise CheckpointError(absent(folder, "file" if folder.suffix == ".nmt" else "folder"))
     if not is_folder(folder):
         raise CheckpointError(f"{folder}: must be a folder that nmt-train wrote, got {kind(folder)}; check the path")
     if not is_file(folder / CONFIG_NAME):
+        inside = sorted(path.parent for path in folder.glob(f"*/{CONFIG_NAME}"))
+        advice = f"did you mean {shown(inside[0])}?" if inside else "give the model_dir of a config"
         raise CheckpointError(
-            f"{folder}: must be a folder that nmt-train wrote, got one without {CONFIG_NAME}; "
-            "give the model_dir of a config"
+            f"{folder}: must be a folder that nmt-train wrote, got one without {CONFIG_NAME}; {advice}"
         )
 
 
@@ -289,8 +292,7 @@ def _read_subwords(path: Path) -> bytes:
     """Return the bytes of a subword model. Raises CheckpointError."""
     if not is_file(path):
         raise CheckpointError(
-            f"{path}: must be the subwords the model was trained with, got no such file; "
-            "restore the file (every copy of the model has it)"
+            f"{path}: no such file, the subwords of the model; restore it (every copy of the model has it)"
         )
     try:
         return path.read_bytes()

@@ -24,7 +24,7 @@ import numpy as np
 from nmt.errors import CheckpointError
 from nmt.storage import four_bits
 from nmt.system.files import explain, write_bytes
-from nmt.system.paths import is_file
+from nmt.system.paths import absent, is_file
 
 FORMAT_VERSION = 1
 METADATA_KEY = "nmt"
@@ -50,7 +50,8 @@ _DTYPES = {
 _BFLOAT16 = np.dtype([("bfloat16", "<u2")])
 """The upper halves of float32 numbers, which NumPy has no type for: only files of others have them."""
 _Bytes = mmap.mmap | memoryview
-_is_whole = ContextVar("_is_whole", default=False)
+_is_whole = ContextVar("_is_whole", default=os.name == "nt")
+"""Windows replaces no file that a process has mapped."""
 _LENGTH_BYTES = 8
 _MOST_HEADER_BYTES = 100_000_000
 _MOST_AXES = 8
@@ -133,7 +134,7 @@ def map_tensors(path: Path, prefix: str = "") -> tuple[dict[str, np.ndarray], di
         CheckpointError: The file is missing, truncated, damaged, or not one of ours.
     """
     if not is_file(path):
-        raise CheckpointError(f"{path}: must be a checkpoint that nmt-train wrote, got no such file")
+        raise CheckpointError(absent(path, advice="it is a checkpoint of nmt-train"))
     try:
         mapped, start, entries, metadata = _open(path)
     except OSError as error:  # the content of the file is unknown

@@ -39,14 +39,14 @@ _STARTS = (
     (b"7z\xbc\xaf\x27\x1c", FileKind("a 7z archive", "unpack it")),
     (b"Rar!\x1a\x07", FileKind("a RAR archive", "unpack it")),
     (b"%PDF-", FileKind("a PDF document", "convert it to text")),
-    (b"{\\rtf", FileKind("an RTF document", "save it as .docx, or as text, one sentence a line")),
+    (b"{\\rtf", FileKind("an RTF document", "save it as .docx, or as text, one sentence per line")),
     (
         b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1",
         FileKind(
             "a document of an old Office, or one with a password", "save it as .docx without a password, or as text"
         ),
     ),
-    (b"SQLite format 3\x00", FileKind("an SQLite database", "export its texts, one sentence a line")),
+    (b"SQLite format 3\x00", FileKind("an SQLite database", "export its texts, one sentence per line")),
     (b"PAR1", FileKind("a Parquet table", "name it .parquet")),
     (b"\x89PNG\r\n", FileKind("a picture (PNG)", "give a text")),
     (b"\xff\xd8\xff", FileKind("a picture (JPEG)", "give a text")),

@@ -10,6 +10,7 @@ import errno
 import os
 import shutil
 import stat
+import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,10 @@ from nmt.errors import CheckpointError
 TEMPORARY_SUFFIX = ".nmt-tmp"
 _MOST_NAME_BYTES = 255
 _ON_WINDOWS = os.name == "nt"
+_LOCK_NAME, _LOCKED_BYTE = ".lock", 0x7FFF_0000
+_LOCKED = (errno.EWOULDBLOCK, errno.EACCES, errno.EDEADLK)
+_WAITS = tuple(0.01 * 1.5**n for n in range(14))
+"""Seconds between attempts to rename a file that another program has open on Windows, about nine in all."""
 
 _unfinished: set[Path] = set()
 """Temporary files and folders that this process is writing."""
@@ -30,7 +35,8 @@ def replacing(path: Path, *, sync: bool = False) -> Iterator[Path]:
 
     The temporary file is in the same folder, so that the rename is atomic, and is removed if the block raises. A
     symbolic link is kept: its target is replaced. The new file gets the mode of the old one and, if the system allows
-    it, its owner. What is not a plain file (a pipe, /dev/null) is written to directly, since a rename would destroy it.
+    it, its owner. Anything but a plain file (a pipe, /dev/null) is written to directly, since a rename would destroy
+    it.
 
     Args:
         path: The file to create or replace.
@@ -54,7 +60,7 @@ def replacing(path: Path, *, sync: bool = False) -> Iterator[Path]:
         yield temporary
         if sync:
             _sync(temporary)
-        os.replace(temporary, target)
+        _move(temporary, target)
         if sync:
             _sync(target.parent)
 
@@ -90,7 +96,7 @@ def new_folder(path: Path) -> Iterator[Path]:
     with _aside(target) as temporary:
         temporary.mkdir()
         yield temporary
-        os.rename(temporary, target)
+        _move(temporary, target)
         _sync(target.parent)
 
 
@@ -99,20 +105,20 @@ def _filled(target: Path, path: Path) -> Iterator[Path]:
     """Yield a folder within an empty one; its content is moved up when the block ends without an error."""
     if not target.is_dir():
         raise FileExistsError(errno.EEXIST, "a file", str(path))
-    handle = os.open(target, os.O_RDONLY)
+    handle = open_folder(target)
     try:
         if not lock_alone(handle):
             raise FileExistsError(errno.EEXIST, "a folder that another process fills", str(path))
         remove_temporaries(target)
-        if any(target.iterdir()):
+        if any(one.name != _LOCK_NAME for one in target.iterdir()):
             raise FileExistsError(errno.EEXIST, "a folder that is not empty", str(path))
         with _aside(target / "new") as inner:
             inner.mkdir()
             yield inner
             for one in sorted(inner.iterdir(), key=lambda file: file.stat().st_mtime_ns):
-                os.rename(one, target / one.name)
+                _move(one, target / one.name)
             inner.rmdir()
-            os.fsync(handle)
+            _sync(target)
     finally:
         os.close(handle)
 
@@ -141,7 +147,7 @@ def link_onto(existing: Path, path: Path) -> None:
             raise
         except OSError:
             shutil.copyfile(existing, temporary)
-        os.rename(temporary, path)
+        _move(temporary, path)
         _remove(temporary)  # rename does nothing if both are names of one file
 
 
@@ -236,6 +242,17 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+def _move(source: Path, target: Path) -> None:
+    """Rename a file or folder; a file that exists is replaced. On Windows that fails while another program has it open,
+    such as a virus scanner or a program that copies it to other machines, so several attempts are made."""
+    for wait in _WAITS if _ON_WINDOWS else ():
+        try:
+            return os.replace(source, target)
+        except PermissionError:
+            time.sleep(wait)
+    os.replace(source, target)
+
+
 def _sync(path: Path) -> None:
     """Flush a file or folder to disk. Windows flushes no folders, and only files that may be written."""
     if _ON_WINDOWS and path.is_dir():
@@ -247,17 +264,36 @@ def _sync(path: Path) -> None:
         os.close(handle)
 
 
+def open_folder(folder: Path) -> int:
+    """Return a folder opened for `lock_alone`; on Windows, which opens no folders, the file .lock in it."""
+    if _ON_WINDOWS:
+        return os.open(folder / _LOCK_NAME, os.O_RDWR | os.O_CREAT)
+    return os.open(folder, os.O_RDONLY)
+
+
 def lock_alone(handle: int) -> bool:
-    """Lock an open file exclusively until it is closed; return False if another process has locked it. Returns True as
-    well on systems and network file systems without locks, where two processes do not notice each other."""
+    """Lock an open file or folder exclusively until it is closed; return False if another process has locked it.
+    Returns True as well on systems and file systems without locks, where two processes do not notice each other.
+
+    On Windows a byte that no file has is locked, since a locked byte cannot be read there.
+    """
     try:
-        import fcntl
+        if _ON_WINDOWS:
+            import msvcrt
+
+            at = os.lseek(handle, 0, os.SEEK_CUR)
+            os.lseek(handle, _LOCKED_BYTE, os.SEEK_SET)
+            try:
+                msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+            finally:
+                os.lseek(handle, at, os.SEEK_SET)
+        else:
+            import fcntl
+
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except ImportError:
         return True
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True
+    except OSError as error:
+        return error.errno not in _LOCKED
+    return True
     return True

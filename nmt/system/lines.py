@@ -29,7 +29,7 @@ from nmt.errors import DataError, PathError
 from nmt.system.extras import how_to_install
 from nmt.system.file_kinds import HEAD_BYTES, kind_of_bytes, kind_of_text
 from nmt.system.files import explain
-from nmt.system.paths import exists, is_file, is_folder, kind, named, shown, text_hint
+from nmt.system.paths import absent, exists, is_file, is_folder, kind, named, shown, text_hint
 
 T = TypeVar("T")
 
@@ -103,7 +103,7 @@ def text_file(path: str | PathLike[str]) -> Path:
     if exists(plain):
         raise DataError(f"{shown(path)}: must be a text file, got {kind(plain)}; give the path of a file")
     others = " or ".join(shown(one.name) for one in packed)
-    raise DataError(f"{shown(path)}: must be a text file, got no such file, nor {others}{text_hint(path)}")
+    raise DataError(absent(path, f"file, nor {others}", text_hint(path) or "check the path"))
 
 
 def read_lines(path: str | PathLike[str], *, lenient: bool = False) -> Lines[str]:
@@ -133,7 +133,7 @@ def check_is_lines(path: str | PathLike[str], data: bool = True) -> None:
     except (OSError, EOFError, zlib.error):  # reported by the reader
         return
     if (what := kind_of_text(start.decode(errors="replace"), data)) is not None:
-        raise DataError(f"{shown(path)}: must be lines of text, one sentence a line, got {what.for_lines()}")
+        raise DataError(f"{shown(path)}: must be lines of text, one sentence per line, got {what.for_lines()}")
 
 
 def count_lines(path: str | PathLike[str]) -> int:
@@ -349,7 +349,7 @@ def _decoded(lines: Iterator[bytes], name: str, errors: str = "strict") -> Itera
             if len(line) > MAX_LINE_BYTES:
                 raise DataError(
                     f"{name}: line {number} must have at most {MAX_LINE_BYTES:,} bytes, got more without a line end; "
-                    "give a text with a sentence a line"
+                    "give a text with one sentence per line"
                 )
             yield line.decode(errors=errors)
     except UnicodeDecodeError as error:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
+from difflib import get_close_matches
 from os import PathLike
 from pathlib import Path
 
@@ -17,6 +19,8 @@ from nmt.system.files import TEMPORARY_SUFFIX, explain, remedy
 
 _MOST_SHOWN = 120
 """Most characters of a path in an error message."""
+_MOST_NAMES = 2000
+"""Names of a folder among which the one that was meant is looked for."""
 _TEXT_HINT = "if it is a text and not the name of a file, give it to standard input: echo 'TEXT' | nmt-..."
 _MODEL_NAMES = (
     *("config.yaml", "lengths.json", "metrics.jsonl", "train.log", "data_check.json", "imported.txt"),
@@ -99,9 +103,27 @@ def kind(path: Path) -> str:
     return next((name for name, holds in kinds.items() if holds(found.st_mode)), "a device")
 
 
+def absent(path: str | PathLike[str], what: str = "file", advice: str = "check the path") -> str:
+    """Return the error line about a path at which nothing is, with a name next to it that was probably meant, or the
+    part that is missing: `runs/de-em: no such folder; did you mean runs/de-en?`."""
+    place = Path(path)
+    if re.match("[a-z]{2,}:/", os.fspath(path)):
+        return f"{shown(path)}: must be on this machine, got an address; download it first"
+    missing = next((one for one in reversed(place.parents) if not exists(one)), None)
+    if missing is not None:
+        return f"{shown(path)}: no such {what}; there is no folder {shown(missing)}"
+    try:
+        names = os.listdir(place.parent)
+    except OSError:  # it may be searched and not be read
+        names = []
+    close = get_close_matches(place.name, names[:_MOST_NAMES], n=1, cutoff=0.6)
+    near = [place.parent / name for name in close if what != "folder" or is_folder(place.parent / name)]
+    return f"{shown(path)}: no such {what}; " + (f"did you mean {shown(near[0])}?" if near else advice)
+
+
 def text_hint(path: str | PathLike[str]) -> str:
-    """Return a hint, with a leading semicolon, for an error about a path that looks like a text; otherwise nothing."""
-    return f"; {_TEXT_HINT}" if " " in os.fspath(path) else ""
+    """Return a hint for an error about a path that looks like a text; otherwise nothing."""
+    return _TEXT_HINT if " " in os.fspath(path) else ""
 
 
 def listed(folder: Path) -> list[Path]:
@@ -193,8 +215,10 @@ def _holds_something(folder: Path) -> bool:
 def _check_above(place: Path) -> None:
     """Raise PathError if the folder of a file is missing or not writable."""
     above = Path(os.path.realpath(place)).parent
+    if not exists(above):
+        raise PathError(f"{shown(place)}: no such folder {shown(place.parent)}; make it, or choose another place")
     if not is_folder(above):
-        raise _unwritable(place, errno.ENOTDIR if exists(above) else errno.ENOENT)
+        raise _unwritable(place, errno.ENOTDIR)
     _check_writable(above, place)
 
 

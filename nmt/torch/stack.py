@@ -188,7 +188,7 @@ class Stack:
         return outputs, None
 
     def backward(self, call: Call, kept: Kept, count: int, d_outputs: Sequence[Tensor | None]) -> list[Tensor | None]:
-        """Return gradients of the `count` tensors of a run, None where none were needed; what it kept is gone."""
+        """Return gradients of the `count` tensors of a run, None for those not needed. The tape is freed."""
         d_y, *d_final = [None if d is None else array_of(d) for d in d_outputs]
         width, scratch = kept.scan.cell.output_size, self._memory()
         inputs: dict[str, list[np.ndarray]] = {name: [] for name in call.inputs}

@@ -24,7 +24,8 @@ from typing import Any
 from nmt.config import Config, load_config
 from nmt.errors import CheckpointError, ConfigError
 from nmt.system.files import explain, lock_alone, read_small, remedy, write_bytes
-from nmt.train.tasks.prepare import open_folder
+from nmt.system.paths import absent, exists
+from nmt.train.tasks.prepare import made_folder
 
 TABLE_NAME = "sweep.tsv"
 _MOST_RECORD_BYTES = 2**20
@@ -108,6 +109,9 @@ def plan(
         folder: The folder for the runs' folders; None uses the config's model_dir.
     """
 
+    if not exists(Path(config)):
+        raise ConfigError(absent(config))
+
     def checked(chosen: dict[str, str]) -> Config:
         """Return the settings of a combination. Without the grid, the config alone need not be valid."""
         try:
@@ -170,7 +174,7 @@ def run_sweep(
         for process in active:
             process.send_signal(signal.SIGTERM)
 
-    handle = open_folder(folder)
+    handle = made_folder(folder)
     former = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         if not lock_alone(handle):

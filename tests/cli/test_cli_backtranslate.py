@@ -84,7 +84,7 @@ def test_an_output_that_cannot_be(folder, tmp_path, output):
 def test_mistakes_are_one_line(folder, tmp_path):
     (tmp_path / "a.yy").write_text("x\n")
     for arguments, words in (
-        ((folder, tmp_path / "none", "-o", tmp_path / "b"), "none: must be a text file"),
+        ((folder, tmp_path / "none", "-o", tmp_path / "b"), "none: no such file"),
         ((folder, tmp_path / "a.yy", "-o", tmp_path / "a"), "a.yy"),
         ((tmp_path / "no", tmp_path / "a.yy", "-o", tmp_path / "b"), "no"),
     ):

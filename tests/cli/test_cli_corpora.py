@@ -145,7 +145,7 @@ def test_a_job_that_fails_leaves_no_file(folder, tmp_path):
         (("-", "-o", "out", "--shard", "1/2"), "not standard input"),
         (("a.txt", "-o", "out", "--shard", "3/2"), "must be I/N with I from 1 to N"),
         (("a.txt", "b.txt", "-o", "out", "--n-best", "2"), "--n-best is for lines of one text"),
-        (("a.txt", "none.txt", "-o", "out"), "must be a file or a folder, got nothing there"),
+        (("a.txt", "none.txt", "-o", "out"), "none.txt: no such file or folder"),
         (("a.txt", "a.txt", "-o", "out"), "must have a name of its own"),
         (("a.txt", "b.txt", "-o", "."), "must be a file of its own"),
         (("a.txt", "b.txt", "-o", "b.txt"), "must be a folder, got a file"),

@@ -70,11 +70,11 @@ def test_a_model_of_letters_is_scored_by_wrong_words(model: Path, setup: Path, r
 
 
 MISTAKES = {
-    "neither": ([], 2, "Give MODEL_DIR and --src"),
-    "no source": (["{model}"], 2, "Give MODEL_DIR and --src"),
+    "neither": ([], 2, "Give MODEL and --src"),
+    "no source": (["{model}"], 2, "Give MODEL and --src"),
     "both": (["{model}", "--hyp", "x"], 2, "Give either"),
-    "no file": (["--hyp", "nowhere"], 1, "nowhere: must be a text file"),
-    "unequal": (["--hyp", "{setup}/train.yy"], 1, "must have the same number of lines, got 200 and 10"),
+    "no file": (["--hyp", "nowhere"], 1, "nowhere: no such file"),
+    "unequal": (["--hyp", "{setup}/train.yy"], 1, "must have the same number of lines, got 10 and 200"),
     "unequal source": (["{model}", "--src", "{setup}/train.xx"], 1, "got 200 and 10"),
     "tokenizer": (["--hyp", "x", "--tokenize", "13b"], 2, "13a"),
     "metric": (["--hyp", "x", "--metric", "bleu,rouge"], 2, "is none of bleu, chrf"),

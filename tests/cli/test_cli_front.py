@@ -8,6 +8,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -15,7 +16,8 @@ import nmt
 from docs import shell
 from nmt.cli import entry
 from nmt.cli.entry import COMMANDS
-from nmt.cli.front import front, load_command
+from nmt.cli.front import front, load_command, summary_of
+from nmt.cli.options import help_page
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
@@ -44,7 +46,54 @@ def test_the_list_names_all_commands_and_loads_nothing_heavy():
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     shown, _, loaded = done.stdout.partition("loaded:")
     assert "click" in loaded.split() and not HEAVY & set(loaded.split())
-    assert re.findall(r"^  ([a-z]+)  +[A-Z]", shown.split("Commands:")[1], re.M) == list(COMMANDS)
+    assert re.findall(r"^  ([a-z]+)  +[A-Z]", shown, re.M) == list(COMMANDS)
+    assert all(f"\n{heading}:\n" in shown for heading in entry.GROUPS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_summaries_are_shown_whole_and_options_in_groups(name):
+    """Twelve of sixteen summaries were cut off; nmt-translate listed 58 options in one column."""
+    command = load_command(name)
+    listed = " ".join(CliRunner().invoke(front, []).output.split())
+    assert f" {name} {summary_of(command)} " in listed and 20 < len(summary_of(command)) < 72
+    own = {param.name for param in command.params if isinstance(param, click.Option) and param.expose_value}
+    first = help_page.FIRST.get(name, "").split()
+    if len(own) > help_page.FEW:
+        grouped = " ".join(help_page.GROUPS.values()).split()
+        assert own <= {*grouped} and len(grouped) == len({*grouped})
+    if first:
+        assert len(first) == 12 and own > {*first}
+        short, whole = (CliRunner().invoke(command, [word]).output for word in ("--help", "--help-all"))
+        assert f"{len(own) - 12} more options: " in short and "--help-all" in short.splitlines()[-1]
+        assert "more options:" not in whole and re.search(r"^Search:|^Run:|^Limits:", whole, re.M)
+    else:
+        assert len(own) <= 14
+
+
+@pytest.mark.parametrize(
+    ("words", "same"),
+    [
+        (["help"], ["--help"]),
+        (["help", "train"], ["train", "--help"]),
+        (["-q", "help", "cache"], ["cache", "--help"]),
+        (["version"], ["--version"]),
+    ],
+)
+def test_help_and_version_are_words_too(words, same):
+    said, meant = (CliRunner().invoke(front, given, prog_name="nmt") for given in (words, same))
+    assert said.exit_code == 0 and said.output == meant.output
+
+
+def test_defaults_name_their_settings():
+    shown = " ".join(CliRunner().invoke(load_command("translate"), ["--help-all"]).output.split())
+    assert "[default: 5; setting decoding.beam_size; 1<=x<=1000]" in shown and "of the config, or" not in shown
+    assert "[default: 64M; x>=0]" in " ".join(CliRunner().invoke(load_command("serve"), ["--help-all"]).output.split())
+
+
+def test_verbose_shows_where_an_error_arose(tmp_path):
+    path = str(tmp_path / "missing.yaml")
+    plain, told = (CliRunner().invoke(load_command("train"), [path, *more]).stderr for more in ([], ["-v"]))
+    assert told.endswith(plain) and told.startswith("Traceback") and "in load_config" in told
 
 
 def test_one_command_loads_no_other():
@@ -168,5 +217,5 @@ def test_the_page_of_commands_shows_what_help_shows():
     width = {"terminal_width": 96, "max_content_width": 96}
     for name in COMMANDS:
         (section,) = re.findall(rf"^## nmt-{name}\n\n```text\n(.*?)\n```$", page, re.M | re.S)
-        shown = CliRunner().invoke(load_command(name), ["--help"], prog_name=f"nmt-{name}", **width)
+        shown = CliRunner().invoke(load_command(name), ["--help-all"], prog_name=f"nmt-{name}", **width)
         assert section == shown.output.rstrip("\n"), name

@@ -58,7 +58,7 @@ def test_a_shortlist_is_learnt_and_measured(folder, learnt):
     assert misses.missing > 0 and f"{misses.candidates:.1f} of {saved.tgt_subwords.vocab_size}" in candidates
     assert own.endswith("translation") and saved.lengths.pairs == 400, "lengths were learnt beside it"
     assert frequent.startswith("frequent\t4 of "), "two, the unknown one and the end"
-    assert together.endswith("\t64 sentences together")
+    assert together.endswith("\t64 sentences in a batch")
 
 
 def test_frequent_words_are_as_many_as_keep_to_the_share_missed(folder, learnt, tmp_path):
@@ -77,7 +77,7 @@ def test_frequent_words_are_as_many_as_keep_to_the_share_missed(folder, learnt, 
 
 def test_one_file_of_it_all(folder, learnt, tmp_path):
     path = tmp_path / "m.nmt"
-    result = call(bundle, folder, path)
+    result = call(bundle, folder, "-o", path)
     assert result.exit_code == 0 and "shortlist, lengths" in result.stderr
     text = "\n".join([*sentences(9, seed=3), "", "kara"]) + "\n"
     for options in ([], ["--shortlist"], ["--word-reward", "0.4"], ["--n-best", "2"]):
@@ -121,9 +121,9 @@ def test_checkpoints_that_were_kept_have_names(folder, tmp_path):
     sums = [float(row.split("\t")[1]) for row in shown["best-600"].splitlines()]
     assert sums == pytest.approx([sum(one.log_probs) for one in details], abs=1e-5)
     for command in (translate, quantize, bundle):
-        more = {quantize: ["-o", tmp_path / "q"], bundle: [tmp_path / "b.nmt"]}.get(command, [tmp_path / "s"])
+        more = {quantize: ["-o", tmp_path / "q"], bundle: ["-o", tmp_path / "b.nmt"]}.get(command, [tmp_path / "s"])
         assert call(command, other, *more, "--checkpoint", "best-80").exit_code == 0
-        more = {quantize: ["-o", tmp_path / "q2"], bundle: [tmp_path / "b2.nmt"]}.get(command, more)
+        more = {quantize: ["-o", tmp_path / "q2"], bundle: ["-o", tmp_path / "b2.nmt"]}.get(command, more)
         result = call(command, other, *more, "--checkpoint", "best-7")
         assert result.exit_code == 1 and result.stderr.count("\n") == 1
         assert "must contain best-7.safetensors" in result.stderr and "got best, best-600, best-80;" in result.stderr
@@ -141,7 +141,7 @@ def test_what_is_there_is_not_written_over(folder, tmp_path):
     (tmp_path / "new").mkdir()
     (tmp_path / "new" / "notes").write_text("mine")
     for command, arguments in (
-        (bundle, [tmp_path / "m.nmt"]),
+        (bundle, ["-o", tmp_path / "m.nmt"]),
         (quantize, ["-o", tmp_path / "new"]),
         (average, ["--checkpoint", "best", "-o", tmp_path / "new"]),
         (quantize, ["-o", tmp_path / "m.nmt"]),
@@ -172,7 +172,7 @@ def test_what_may_not_be_written_needs_leave_and_not_room(folder, monkeypatch, t
 
     monkeypatch.setattr("nmt.storage.shortlist_file.write_tensors", fail)
     monkeypatch.setattr("nmt.storage.saved_model.write_tensors", fail)
-    for result in (call(shortlist, folder, "--pairs", "9"), call(bundle, folder, tmp_path / "x.nmt")):
+    for result in (call(shortlist, folder, "--pairs", "9"), call(bundle, folder, "-o", tmp_path / "x.nmt")):
         assert result.exit_code == 1
         assert result.stderr.endswith("got permission denied; get leave to write there, or choose another place\n")
 
@@ -191,10 +191,10 @@ def test_soft_alignments_and_a_dictionary(folder, tmp_path):
 MISTAKES = {
     "two ways": (average, ["{f}", "--last", "2", "--best", "2", "-o", "x"], 2, "Give one of"),
     "too few": (average, ["{f}", "--last", "2", "-o", "x"], 1, "must contain 2 checkpoints"),
-    "no folder": (average, ["{f}/x", "--last", "2", "-o", "x"], 1, "must contain 2 checkpoints"),
-    "another name": (bundle, ["{f}", "x.bin"], 1, "must end in .nmt"),
-    "no model": (bundle, ["{f}/nothing", "x.nmt"], 1, "got nothing there"),
-    "no room": (bundle, ["{f}", "{f}/no/folder/x.nmt"], 1, "must be writable"),
+    "no folder": (average, ["{f}/x", "--last", "2", "-o", "x"], 1, "no such folder"),
+    "another name": (bundle, ["{f}", "-o", "x.bin"], 1, "must end in .nmt"),
+    "no model": (bundle, ["{f}/nothing", "-o", "x.nmt"], 1, "no such folder"),
+    "no room": (bundle, ["{f}", "-o", "{f}/no/folder/x.nmt"], 1, "x.nmt: no such folder"),
     "half": (shortlist, ["{f}", "--src", "x"], 2, "Give --src with --tgt"),
     "dictionary": (translate, ["{f}", "--dictionary", "x"], 2, "--dictionary needs --replace-unk"),
 }

@@ -100,7 +100,7 @@ def test_the_training_text_is_known_again(setup: Path, model: Path, run: Run, tm
         (tmp_path / f"part.{lang}").write_text("".join(of_side[-len(of_side) // 2 :]))
         with gzip.open(tmp_path / f"all.{lang}.gz", "wt") as file:
             file.write("".join(of_side[::-1]))
-    assert run("nmt-bundle", model, tmp_path / "m.nmt").code == 0
+    assert run("nmt-bundle", model, "-o", tmp_path / "m.nmt").code == 0
     for place in (model, tmp_path / "m.nmt"):
         for name in ("part", "all"):
             done = run("nmt-evaluate", place, "--src", tmp_path / f"{name}.xx", "--ref", tmp_path / f"{name}.yy")

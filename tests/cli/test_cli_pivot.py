@@ -106,7 +106,7 @@ def test_resuming_wants_the_same_models(places: dict[str, Path], tmp_path: Path)
         (["--then", "{fr-it}"], 1, "fr-it: must translate from en, the language that"),
         (["--then", "{en-fr}", "--ensemble", "{de-en}"], 2, "--ensemble is for one model"),
         (["--then", "{en-fr}", "--replace-unk", "--dictionary", "{de-en}/config.yaml"], 2, "--dictionary is for one"),
-        (["--then", "nowhere"], 1, "nowhere: must be a folder that nmt-train wrote"),
+        (["--then", "nowhere"], 1, "nowhere: no such folder"),
         (["--then", "{en-fr}", "-o", "{en-fr}/config.yaml"], 1, "must"),
         (["--then", "{en-fr}", "--shortlist"], 1, "shortlist: must be learnt before"),
         (["--then", ""], 1, "--then"),

@@ -12,7 +12,7 @@ from nmt.train.tasks.plain_texts import Texts, settings_of
 from tests.cli.conftest import Run
 from tests.train import fake_model
 
-SMALL = ["--set", "training.early_stopping_metric=loss", "--set", "data.subwords.vocab_size=auto"]
+SMALL = ["--set", "training.metric=loss", "--set", "data.subwords.vocab_size=auto"]
 
 
 def _lines(path: Path, lines: list[str]) -> Path:
@@ -34,6 +34,7 @@ def test_two_files_train_a_model(run: Run, tmp_path: Path) -> None:
     assert "60 pairs of sentences: preset low-resource" in result.err
     assert f"3 pairs held out for validation, in {model}/dev.xx and {model}/dev.yy" in result.err
     assert result.lines[0].startswith(f"best\t{model}/best.safetensors\tupdate ")
+    assert result.err.endswith(f"Try it: nmt-translate {model}\n")
     held_out = (model / "dev.xx").read_bytes()
 
     config = model / "config.yaml"
@@ -94,7 +95,7 @@ def test_more_words_get_a_larger_model(tmp_path: Path, count: int, size: int, pa
     chosen = settings_of(Texts((table,)), None, tmp_path / "m", None, told.append)
     assert told[-1].startswith(f"{count:,} pairs of single words, whose targets are edits of the sources: preset edits")
     config = config_from_dict(chosen.values)
-    assert (config.model.decoder.hidden_size, config.training.passes) == (size, passes)
+    assert (config.model.decoder.hidden_size, config.training.auto_epochs) == (size, passes)
     assert config.model.decoder.edit_actions and config.data.subwords.type == "char"
     again = settings_of(Texts((table,)), None, tmp_path / "m", "edits")
     assert again.values == chosen.values, "as for a run that is resumed"
@@ -144,7 +145,7 @@ def test_a_table_of_inflection_trains_and_translates_words_with_features(run: Ru
     table = _lines(tmp_path / "t.tsv", rows * 3)
     given = _lines(tmp_path / "in.txt", ["abab\tV;PST", "abab +V +PST", "abab\tababed\tV;PST"])
     small = ["--preset", "tiny", "--set", "data.subwords.type=char", "--set", "data.subwords.vocab_size=auto"]
-    small += ["--set", "training.updates=3", "--set", "training.early_stopping_metric=loss"]
+    small += ["--set", "training.updates=3", "--set", "training.metric=loss"]
     result = run("nmt-train", table, "-o", tmp_path / "m", "--dev", table, *small)
     assert result.code == 0, result.err
     vocabulary = run("nmt-translate", tmp_path / "m", given, "-o", tmp_path / "out.txt", "--n-best", "1")

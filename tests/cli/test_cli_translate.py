@@ -106,9 +106,9 @@ def test_a_broken_line_is_named_and_leaves_no_file(model: Path, run: Run, tmp_pa
 
 
 MISTAKES = {
-    "no folder": (["nowhere"], 1, "nowhere: must be a folder that nmt-train wrote, got nothing"),
+    "no folder": (["nowhere"], 1, "nowhere: no such folder"),
     "not a model": (["{setup}"], 1, "without config.yaml"),
-    "no input": (["{model}", "nowhere.txt"], 1, "nowhere.txt: must be a text file"),
+    "no input": (["{model}", "nowhere.txt"], 1, "nowhere.txt: no such file"),
     "a folder": (["{model}", "{setup}"], 2, "Tables, folders and shards need -o"),
     "a model as text": (["{model}", "{model}"], 2, "must be a text to translate, got the model"),
     "no output folder": (["{model}", "-o", "nowhere/out"], 1, "nowhere/out: must be writable"),
@@ -129,7 +129,7 @@ MISTAKES = {
         "it must be one of none, average, or a number of at least 0 and of at most 100, got 'long'",
     ),
     "compute dtype": (["{model}", "--compute-dtype", "half"], 2, "'half' is not one of 'float32', 'bfloat16'"),
-    "no model": ([], 2, "Missing argument 'MODEL_DIR'"),
+    "no model": ([], 2, "Missing argument 'MODEL'"),
 }
 
 

@@ -184,7 +184,7 @@ def test_markup_is_no_lines_of_sentences(tmp_path, text, words, packed):
     path = tmp_path / ("t.de.gz" if packed else "t.de")
     path.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
     (en,) = lines(tmp_path, "t.en")
-    with pytest.raises(DataError, match=f"must be lines of text, one sentence a line, got {words}; "):
+    with pytest.raises(DataError, match=f"must be lines of text, one sentence per line, got {words}; "):
         judged([Named(str(path), "INPUT", 0)], ("de", "en"))
     with pytest.raises(DataError, match=words):
         Source(str(path), tgt_path=en).check(("de", "en"))

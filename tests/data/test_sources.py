@@ -296,7 +296,7 @@ def test_weights_of_one_are_the_plan_of_one_corpus(tmp_path, sides):
             {
                 "data": {"train": [{"path": "a", "tag": "x"}]},
                 "task": "lm",
-                "training": {"early_stopping_metric": "ppl"},
+                "training": {"metric": "ppl"},
             },
             r"data.train\[0\] must have no tag and weight: 1 with task: lm",
         ),

@@ -315,7 +315,7 @@ def test_load_sides_joint_separate_and_given(tmp_path):
     path.write_bytes(src.subwords.model_bytes)
     given, same = load_sides(data_config(str(tmp_path / "not there"), model_file=str(path)))
     assert given.subwords is same.subwords and given.subwords.vocab_size == 45
-    with pytest.raises(DataError, match="must be a text file"):
+    with pytest.raises(DataError, match="no such file, nor"):
         load_sides(data_config(str(tmp_path / "not there")))
     half, trained = load_sides(data_config(prefix, joint=False, src_model_file=str(path)))
     assert half.subwords.model_bytes == src.subwords.model_bytes != trained.subwords.model_bytes

@@ -40,7 +40,7 @@ def config(folder, task="translation", **data):
     settings = {"train": str(folder / "train"), "dev": str(folder / "dev"), "tgt": {"lang": "en"}, **data}
     if task == "translation":
         settings["src"] = {"lang": "de"}
-    metric = {} if task == "translation" else {"training": {"early_stopping_metric": "ppl"}}
+    metric = {} if task == "translation" else {"training": {"metric": "ppl"}}
     return config_from_dict({"task": task, "model_dir": str(folder / "m"), "data": settings, **metric})
 
 

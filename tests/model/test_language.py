@@ -23,7 +23,7 @@ def settings(tied="none", **decoder):
             "model_dir": "unused",
             "data": {"train": "unused", "dev": "unused", "tgt": {"lang": "en"}},
             "model": {"tied_embeddings": tied, "decoder": {**small, **decoder}},
-            "training": {"early_stopping_metric": "ppl"},
+            "training": {"metric": "ppl"},
         }
     )
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import nmt.rnn
 from nmt.decode.beam import BeamCell
 from nmt.decode.beam import run as run_beam
 from nmt.decode.hypotheses import Block
@@ -231,6 +232,7 @@ def test_the_core_needs_no_framework():
 )
 def test_sequences_one_after_another_in_one_array(lengths, trailing):
     """There and back; each is the gradient of the other; rows without steps are allowed."""
+    assert (nmt.rnn.sequences.pack, nmt.rnn.sequences.unpack) == (pack, unpack), "where their users find them"
     padded = draw(T, B, *trailing)
     values = pack(padded, lengths)
     rows = [padded[:n, row] for row, n in enumerate(lengths)]
@@ -249,7 +251,7 @@ def test_sequences_one_after_another_in_one_array(lengths, trailing):
     [
         (lambda: pack(draw(T, B, D), [1, 2]), "pack: lengths must be 5 integers from 0 to 6, got"),
         (lambda: pack(draw(T), [1]), r"pack: padded must be \[T, B, ...\], got \[6\]"),
-        (lambda: unpack(draw(4, D), [1, 2]), "unpack: values must be as many as all lengths together, 3, got 4"),
+        (lambda: unpack(draw(4, D), [1, 2]), "unpack: values must be as many as the sum of all lengths, 3, got 4"),
         (lambda: unpack(draw(3, D), [1, 2], 1), "unpack: lengths must be 2 integers from 0 to 1, got"),
         (lambda: unpack(draw(3, D), [1.5, 1.5], 3), "unpack: lengths must be 2 integers from 0 to 3, got"),
     ],

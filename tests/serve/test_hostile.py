@@ -181,7 +181,7 @@ def test_mistakes_of_who_starts_it_are_a_line(folder, tmp_path):
         for arguments, said in (
             ([str(tmp_path / "none")], "none"),
             ([str(folder), "--port", str(taken.getsockname()[1])], "must be free to listen on"),
-            ([str(folder), "--keys", str(empty)], "must contain a key a line"),
+            ([str(folder), "--keys", str(empty)], "must contain one key per line"),
             ([str(folder), "--shortlist", "--port", "0"], "run nmt-shortlist"),
             ([], "Missing argument"),
         ):

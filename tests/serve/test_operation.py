@@ -182,7 +182,7 @@ def started(*arguments, **environment):
         (("--load-only", "en,de"), {}, "did you mean MODEL without an option?"),
         (("--host", "999.1.1.1"), {}, "Error: --host: must be an address of this machine, got 999.1.1.1 ("),
         (("--host", "192.0.2.1"), {}, "Error: --host: must be an address of this machine, got 192.0.2.1 ("),
-        (("--keys", "/nokeys"), {}, "Error: /nokeys: must be a file with a key a line, got no such file; make it, or"),
+        (("--keys", "/nokeys"), {}, "Error: /nokeys: no such file; make it, with one key per line, or"),
     ],
 )
 def test_mistakes_at_the_start_are_told_by_their_name(folder, arguments, environment, told):

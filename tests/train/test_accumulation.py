@@ -105,14 +105,12 @@ def events(folder, kind):
 
 
 def test_everything_counts_updates(make_trainer):
-    trainer = make_trainer(
-        batch_multiplier=3, early_stopping_metric="loss", validation_freq=2, logging_freq=2, updates=7
-    )
+    trainer = make_trainer(batch_multiplier=3, metric="loss", validation_freq=2, logging_freq=2, updates=7)
     result = trainer.run()
     assert result.update == 7
     assert [event["update"] for event in events(trainer.folder, "validation")] == [2, 4, 6, 7]
     assert [event["update"] for event in events(trainer.folder, "train")] == [2, 4, 6]
-    alone = make_trainer({"model_dir": str(trainer.folder.parent / "alone")}, early_stopping_metric="loss", updates=7)
+    alone = make_trainer({"model_dir": str(trainer.folder.parent / "alone")}, metric="loss", updates=7)
     alone.run()
     tokens = [events(folder, "train")[0] for folder in (trainer.folder, alone.folder)]
     per_update = [event["tgt_tokens"] / event["update"] for event in tokens]
@@ -123,7 +121,7 @@ def test_everything_counts_updates(make_trainer):
 def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(make_trainer, fake, monkeypatch, call):
     import os
 
-    options = {"batch_multiplier": 3, "early_stopping_metric": "loss", "validation_freq": 3}
+    options = {"batch_multiplier": 3, "metric": "loss", "validation_freq": 3}
     trainer = make_trainer(**options)
     trainer.run()
     undisturbed = trainer.folder.rename(trainer.folder.with_name("undisturbed"))

@@ -47,22 +47,22 @@ def test_the_settings_follow_the_pace(make_trainer):
     assert (fitted.updates, fitted.scheduling, fitted.cooldown) == (None, "constant", COOLDOWN)
     assert fitted.max_minutes == pytest.approx(580 / 60)
     assert (fitted.validation_freq, fitted.learning_rate_warmup) == (130, 74)
-    assert fitted.early_stopping_patience is None and fitted.batch_size == config.training.batch_size
+    assert fitted.stop_after is None and fitted.batch_size == config.training.batch_size
 
 
 @pytest.mark.parametrize(
     ("settings", "a_pass", "warning"),
     [
-        ({"passes": 12.5}, 80, None),  # 1,044 updates of 1,000
-        ({"passes": 25.0}, 80, None),  # of 2,000
-        ({"passes": 40.0}, 80, "allows about 13 passes over this text; 40 are usual, which take about 29m38s here"),
+        ({"auto_epochs": 12.5}, 80, None),  # 1,044 updates of 1,000
+        ({"auto_epochs": 25.0}, 80, None),  # of 2,000
+        ({"auto_epochs": 40.0}, 80, "allows about 13 epochs of this text; 40 are usual, which take about 29m38s here"),
         (
-            {"passes": 12.5},
+            {"auto_epochs": 12.5},
             2000,
-            "allows about 0.52 passes over this text; 12.5 are usual, which take about 3h51m here",
+            "allows about 0.52 epochs of this text; 12.5 are usual, which take about 3h51m here",
         ),
-        ({"updates": 800, "passes": 40.0}, 80, None),  # a number of one's own is what is usual
-        ({"updates": 2400}, 80, "allows about 13 passes over this text; 30 are usual, which take about 22m13s here"),
+        ({"updates": 800, "auto_epochs": 40.0}, 80, None),  # a number of one's own is what is usual
+        ({"updates": 2400}, 80, "allows about 13 epochs of this text; 30 are usual, which take about 22m13s here"),
     ],
 )
 def test_a_short_time_is_said_at_the_start(make_trainer, settings, a_pass, warning):

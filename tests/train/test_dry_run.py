@@ -76,10 +76,10 @@ def test_a_plan_is_one_page_of_figures(tmp_path: Path) -> None:
     assert len(page.splitlines()) < 60
     parts = [int(n.replace(",", "")) for n in re.findall(r"^  \D+0? +([\d,]+)$", page.split("\n\n")[0], re.M)]
     assert sum(parts[:-1]) == parts[-1] == tried.model.num_params
-    for text in ("optimizer state", "predicted peak", "measured peak", "target tokens/s", "hours an epoch"):
+    for text in ("optimizer state", "predicted peak", "measured peak", "target tokens/s", "one epoch"):
         assert text in page
-    assert page.count("the end") == 1
-    assert re.search(r"1,000 updates \(training.updates\) +\S+  the end", page)
+    assert page.count("training stops here") == 1
+    assert re.search(r"1,000 updates \(training.updates\) +\S+  training stops here", page)
 
 
 def test_the_largest_batch_decides_the_forecast(tmp_path: Path) -> None:

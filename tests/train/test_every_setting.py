@@ -22,7 +22,7 @@ from tests.train import fake_model
 ROOT = Path(__file__).parents[2]
 
 SGD = {"training.optimizer": "sgd"}
-WORSE = {"training.learning_rate": 5.0, "training.early_stopping_metric": "loss", "training.learning_rate_min": 1.0}
+WORSE = {"training.learning_rate": 5.0, "training.metric": "loss", "training.learning_rate_min": 1.0}
 """Every validation after the first is worse."""
 LONG = {"training.updates": 30, "training.validation_freq": 10}
 FLAT = {"training.learning_rate": 1e-5, "training.learning_rate_min": 0.0}
@@ -75,11 +75,11 @@ RUNS: dict[str, tuple[Any, dict[str, Any]]] = {
     "training.scheduling": ("linear", LONG),
     "training.learning_rate_warmup": (5, {}),
     "training.cooldown": (0.5, {}),
-    "training.learning_rate_min": (4.0, {**WORSE, "training.patience": 1}),
-    "training.decrease_factor": (0.2, {**WORSE, "training.patience": 1}),
-    "training.patience": (1, WORSE),
-    "training.early_stopping_patience": (1, WORSE),
-    "training.early_stopping_metric": ("loss", WORSE),
+    "training.learning_rate_min": (4.0, {**WORSE, "training.lower_after": 1}),
+    "training.decrease_factor": (0.2, {**WORSE, "training.lower_after": 1}),
+    "training.lower_after": (1, WORSE),
+    "training.stop_after": (1, WORSE),
+    "training.metric": ("loss", WORSE),
     "training.epochs": (1, LONG),
     "training.updates": (5, {}),
     "training.max_minutes": (1e-6, {}),
@@ -96,7 +96,7 @@ RUNS: dict[str, tuple[Any, dict[str, Any]]] = {
 }
 """For each key another value, and what stands beside both."""
 
-BASES = {"data.subwords.type": "word", "training.early_stopping_metric": "bleu"}
+BASES = {"data.subwords.type": "word", "training.metric": "bleu"}
 """Keys whose first value is not what `write_setup` or the default gives."""
 
 ELSEWHERE = {
@@ -121,7 +121,7 @@ ELSEWHERE = {
     "training.memory_limit": "tests/train/test_dry_run.py",
     "training.tgt_word_dropout": "tests/train/test_methods.py",
     "training.r_drop": "tests/train/test_methods.py",
-    "training.passes": "tests/train/test_lengths.py",
+    "training.auto_epochs": "tests/train/test_lengths.py",
     "training.guided_alignment": "tests/test_methods.py",
 }
 

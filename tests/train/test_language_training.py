@@ -49,7 +49,7 @@ def settings(folder: Path, name: str = "model", **training: Any) -> dict[str, An
             "batch_type": "sentence",
             "batch_size": 5,
             "bptt": 7,
-            "early_stopping_metric": "ppl",
+            "metric": "ppl",
             "validation_freq": 20,
             "logging_freq": 10,
             "updates": 150,
@@ -196,7 +196,7 @@ def test_folders_of_the_other_task_are_refused_in_one_line(folder: Path, tmp_pat
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("training.early_stopping_metric", "bleu", "must be ppl or loss with task: lm, got bleu"),
+        ("training.metric", "bleu", "must be ppl or loss with task: lm, got bleu"),
         ("model.tied_embeddings", "all", "must be none or softmax with task: lm, got all"),
         ("data.subwords.joint", False, "must be true with task: lm, got false"),
         ("model.decoder", {"type": "conv"}, "model.decoder.type must be recurrent with task: lm, got conv"),

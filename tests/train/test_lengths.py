@@ -35,7 +35,7 @@ def test_the_recipe_is_what_was_tuned_by_hand():
     fixed = fixed_training(settings, Batches(223))  # Multi30k with 8,000 subwords in batches of 2,048 tokens
     assert (fixed.updates, fixed.learning_rate_warmup, fixed.validation_freq) == (2800, 200, 350)
     assert auto_lengths(settings, fixed, Batches(223)) == (
-        "auto: updates 2,800, learning_rate_warmup 200, validation_freq 350, by 223 updates a pass"
+        "auto: updates 2,800, learning_rate_warmup 200, validation_freq 350; 223 updates per epoch"
     )
 
 
@@ -76,9 +76,9 @@ def test_the_number_of_validation_pairs_may_be_given(setting, expected):
     assert validation_pairs(config, 1000, 20_000, 1.0) == expected
 
 
-@pytest.mark.parametrize(("passes", "count", "updates"), [(40, 50, 2000), (40, 3, 500), (0.5, 5000, 2500)])
-def test_passes_are_what_auto_takes(passes, count, updates):
-    assert lengths(count, scheduling="linear", passes=passes, **AUTO)[0] == min(updates, 50 * count)
+@pytest.mark.parametrize(("epochs", "count", "updates"), [(40, 50, 2000), (40, 3, 500), (0.5, 5000, 2500)])
+def test_epochs_are_what_auto_takes(epochs, count, updates):
+    assert lengths(count, scheduling="linear", auto_epochs=epochs, **AUTO)[0] == min(updates, 50 * count)
 
 
 def test_numbers_stay_and_the_rest_follows_them():

@@ -62,7 +62,7 @@ def test_it_is_what_is_validated(make_trainer, fake, monkeypatch):
 
 @pytest.mark.parametrize("calls", [{1}, {3, 9}, {13, 14}])
 def test_an_interrupted_run_comes_to_the_same_average(make_trainer, fake, monkeypatch, calls):
-    settings = {"ema_decay": 0.9, "early_stopping_metric": "loss"}
+    settings = {"ema_decay": 0.9, "metric": "loss"}
     trainer = make_trainer(**settings)
     trainer.run()
     undisturbed = trainer.folder.rename(trainer.folder.with_name("undisturbed"))

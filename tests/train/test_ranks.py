@@ -174,7 +174,7 @@ def test_what_goes_wrong_on_the_wire_is_raised_where_somebody_sees_it():
 
 
 def setup(folder: Path, **training) -> Path:
-    settings = fake_model.write_setup(folder, early_stopping_metric="loss", **training)
+    settings = fake_model.write_setup(folder, metric="loss", **training)
     settings["data"]["test"] = str(folder / "test")
     (folder / "c.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
     return folder / "c.yaml"
@@ -433,7 +433,7 @@ def is_zombie(process: int) -> bool:
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="needs /proc to find the ranks")
 def test_a_dead_rank_ends_all_and_any_number_goes_on(tmp_path):
     """The launcher ends them."""
-    config = setup(tmp_path, epochs=200, validation_freq=3, early_stopping_patience=None)
+    config = setup(tmp_path, epochs=200, validation_freq=3, stop_after=None)
     for ranks, victim in (2, "rank"), (3, "writer"), (2, "mpiexec"):
         kill_one(config, ranks, victim, random.random() / 5)  # noqa: S311 - not a secret
     last = read_whole(tmp_path / "model" / "last.safetensors").metadata["state"]

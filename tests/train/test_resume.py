@@ -43,7 +43,7 @@ def assert_same(one: Path, two: Path) -> None:
 
 @pytest.fixture
 def undisturbed(make_trainer: Make) -> Path:
-    trainer = make_trainer(early_stopping_metric="loss")
+    trainer = make_trainer(metric="loss")
     trainer.run()
     return trainer.folder.rename(trainer.folder.with_name("undisturbed"))
 
@@ -63,10 +63,10 @@ def test_signals_save_and_the_next_run_goes_on(make_trainer, fake, undisturbed, 
     monkeypatch.setattr(fake, "loss_and_gradients", interrupted)
     former = signal.getsignal(number)
     for call in sorted(calls):
-        result = make_trainer(early_stopping_metric="loss").run()
+        result = make_trainer(metric="loss").run()
         assert (result.signal, result.update) == (number, call), "the update under way is finished"
     assert signal.getsignal(number) is former
-    trainer = make_trainer(early_stopping_metric="loss")
+    trainer = make_trainer(metric="loss")
     assert trainer.run().signal is None
     assert_same(trainer.folder, undisturbed)
 
@@ -83,8 +83,8 @@ def test_an_interrupted_validation_is_repeated(make_trainer, undisturbed, monkey
         return fake_model.search(*args, **options)
 
     monkeypatch.setattr(decode, "search", search)
-    assert make_trainer(early_stopping_metric="loss").run().update == 16
-    trainer = make_trainer(early_stopping_metric="loss")
+    assert make_trainer(metric="loss").run().update == 16
+    trainer = make_trainer(metric="loss")
     trainer.run()
     assert_same(trainer.folder, undisturbed)
 
@@ -109,7 +109,7 @@ def test_killed_at_any_moment(tmp_path: Path, undisturbed: Path) -> None:
 
 
 def start(folder: Path, seconds: float) -> subprocess.Popen[str]:
-    settings = fake_model.write_setup(folder, early_stopping_metric="loss")
+    settings = fake_model.write_setup(folder, metric="loss")
     settings["training"]["logging_freq"] = 1
     (folder / "config.yaml").write_text(yaml.safe_dump(settings))
     return subprocess.Popen(
@@ -195,20 +195,20 @@ def test_a_damaged_checkpoint_is_named_and_kept(make_trainer: Make) -> None:
 
 @pytest.mark.parametrize("keep", [0, 100, -1])
 def test_a_run_goes_on_from_the_checkpoint_before_a_damaged_one(make_trainer, undisturbed, keep):
-    trainer = make_trainer(early_stopping_metric="loss")
+    trainer = make_trainer(metric="loss")
     trainer._stop_after = 19
     trainer.run()
     last, former = trainer.folder / "last.safetensors", trainer.folder / "former.safetensors"
     last.write_bytes(last.read_bytes()[:keep])
     assert read_whole(former).metadata["state"]["update"] == 16, "the last validation"
-    trainer = make_trainer(early_stopping_metric="loss")
+    trainer = make_trainer(metric="loss")
     trainer._stop_after = 1
     trainer.run()
     log = (trainer.folder / "train.log").read_text()
     assert re.search(r"last\.safetensors: must be .*; going on from the one before it\n", log)
     assert f"resuming from {former}: epoch" in log
     assert read_whole(former).metadata["state"]["update"] == 16, "the damaged one has not taken its place"
-    make_trainer(early_stopping_metric="loss").run()
+    make_trainer(metric="loss").run()
     assert_same(trainer.folder, undisturbed)
 
 
@@ -220,12 +220,12 @@ def test_a_clock_that_is_set_back_changes_nothing(make_trainer, undisturbed, mon
         return now[0]
 
     monkeypatch.setattr(time, "time", falling)
-    trainer = make_trainer(early_stopping_metric="loss")
+    trainer = make_trainer(metric="loss")
     trainer._stop_after = 9
     trainer.run()
     for path in trainer.folder.iterdir():
         os.utime(path, (1e9, 1e9))
-    make_trainer(early_stopping_metric="loss").run()
+    make_trainer(metric="loss").run()
     assert_same(trainer.folder, undisturbed)
 
 
@@ -243,9 +243,9 @@ def test_a_full_disk_ends_a_run_that_goes_on_later(make_trainer, undisturbed, mo
     with pytest.raises(
         CheckpointError, match="got no space left on device; the previous checkpoint is intact"
     ) as caught:
-        make_trainer(early_stopping_metric="loss").run()
+        make_trainer(metric="loss").run()
     assert "\n" not in str(caught.value)
-    trainer = make_trainer(early_stopping_metric="loss")
+    trainer = make_trainer(metric="loss")
     trainer.run()
     assert_same(trainer.folder, undisturbed)
 
@@ -285,7 +285,7 @@ def test_subwords_are_trained_again_only_if_their_settings_changed(make_trainer,
 
 
 def test_a_cooldown_goes_on_where_it_was(make_trainer, fake, monkeypatch):
-    settings = {"early_stopping_metric": "loss", "cooldown": 0.5}
+    settings = {"metric": "loss", "cooldown": 0.5}
     trainer = make_trainer(**settings)
     total = trainer.run().update
     whole = trainer.folder.rename(trainer.folder.with_name("undisturbed"))
@@ -322,24 +322,24 @@ def test_a_model_without_a_run_to_go_on_with_is_not_trained_over(make_trainer: M
 
 
 def test_a_run_that_lost_its_last_checkpoint_goes_on_from_the_former(make_trainer: Make, undisturbed: Path) -> None:
-    trainer = make_trainer(early_stopping_metric="loss")
+    trainer = make_trainer(metric="loss")
     trainer._stop_after = 9
     trainer.run()
     assert (trainer.folder / "former.safetensors").exists()
     (trainer.folder / "last.safetensors").unlink()
-    make_trainer(early_stopping_metric="loss").run()
+    make_trainer(metric="loss").run()
     assert_same(trainer.folder, undisturbed)
     assert "former.safetensors" in (trainer.folder / "train.log").read_text()
 
 
 def test_a_run_killed_before_its_first_last_checkpoint_begins_again(make_trainer, undisturbed, monkeypatch):
-    trainer = make_trainer(early_stopping_metric="loss")
+    trainer = make_trainer(metric="loss")
     with monkeypatch.context() as patch:
         patch.setattr(CheckpointManager, "save_last", lambda self: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             trainer.run()
     assert (trainer.folder / "best.safetensors").exists() and not (trainer.folder / "last.safetensors").exists()
-    make_trainer(early_stopping_metric="loss").run()
+    make_trainer(metric="loss").run()
     assert_same(trainer.folder, undisturbed)
 
 
@@ -433,8 +433,8 @@ def test_another_text_under_the_name_of_the_validation_text_is_refused(make_trai
 
 
 def test_the_best_score_is_of_the_present_validation_text(make_trainer: Make, tmp_path: Path) -> None:
-    first = make_trainer(epochs=4, early_stopping_metric="bleu").run()
-    trainer = make_trainer({"data": {"dev": str(tmp_path / "hard")}}, epochs=5, early_stopping_metric="bleu")
+    first = make_trainer(epochs=4, metric="bleu").run()
+    trainer = make_trainer({"data": {"dev": str(tmp_path / "hard")}}, epochs=5, metric="bleu")
     fake_model.write_corpus(tmp_path, "hard", 20, seed=5)
     hard = tmp_path / "hard.yy"
     hard.write_text("".join(f"z1 {line}" for line in hard.read_text().splitlines(keepends=True)))
@@ -444,7 +444,7 @@ def test_the_best_score_is_of_the_present_validation_text(make_trainer: Make, tm
     assert "warning: the validation text has changed" in (trainer.folder / "train.log").read_text()
 
 
-@pytest.mark.parametrize("limit", [{"epochs": 2}, {"early_stopping_patience": 1, "early_stopping_metric": "bleu"}])
+@pytest.mark.parametrize("limit", [{"epochs": 2}, {"stop_after": 1, "metric": "bleu"}])
 def test_a_finished_run_refuses_another_validation_text(make_trainer, tmp_path, limit):
     """Its best checkpoint was chosen by the text that it had, and stays."""
     first = make_trainer(**limit).run()

@@ -28,7 +28,8 @@ def test_inverse_square_root_peaks_at_the_end_of_the_warm_up() -> None:
 
 
 def test_plateau_waits_for_patience_in_a_row() -> None:
-    schedule = make_schedule(TrainingConfig(learning_rate=0.8, patience=2, decrease_factor=0.5, learning_rate_min=0.3))
+    settings = {"learning_rate": 0.8, "lower_after": 2, "decrease_factor": 0.5, "learning_rate_min": 0.3}
+    schedule = make_schedule(TrainingConfig(**settings))
     rates = []
     for improved in (True, False, True, False, False, False, False):
         schedule.validated(improved=improved)
@@ -45,7 +46,7 @@ def test_a_warm_up_below_the_minimum_does_not_end_the_run() -> None:
 
 
 def test_plateau_goes_on_from_its_state() -> None:
-    settings = TrainingConfig(learning_rate=0.8, patience=2)
+    settings = TrainingConfig(learning_rate=0.8, lower_after=2)
     schedule = make_schedule(settings)
     for _ in range(3):
         schedule.validated(improved=False)

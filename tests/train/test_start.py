@@ -88,7 +88,7 @@ def test_the_optimizer_is_kept_where_that_is_asked_for(base: Trainer, tmp_path: 
 
 
 MISTAKES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
-    "nothing there": ({}, {"load_model": "nowhere"}, "nowhere: must be a folder that nmt-train wrote"),
+    "nothing there": ({}, {"load_model": "nowhere"}, "nowhere: no such folder"),
     "other vocabulary": (
         {"subwords": {"type": "word", "joint": False}},
         {},

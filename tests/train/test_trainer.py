@@ -21,8 +21,8 @@ WORSE = {
     "learning_rate": 10.0,
     "learning_rate_min": 9.0,
     "scheduling": "constant",
-    "patience": 1,
-    "early_stopping_metric": "loss",
+    "lower_after": 1,
+    "metric": "loss",
 }
 """With these every validation after the first is worse."""
 
@@ -78,7 +78,7 @@ def test_events_tell_losses_rates_and_scores(make_trainer: Make) -> None:
 
 
 def test_the_log_marks_a_new_best_and_shows_samples(make_trainer: Make) -> None:
-    trainer = make_trainer(early_stopping_metric="loss", print_valid_sents=[1])
+    trainer = make_trainer(metric="loss", print_valid_sents=[1])
     trainer.run()
     log = (trainer.folder / "train.log").read_text()
     best = [event["best"] for event in events(trainer.folder, "validation")]
@@ -107,7 +107,7 @@ def test_the_best_checkpoint_is_the_one_that_scored_best(make_trainer: Make) -> 
     [
         ({"updates": 5}, "5 updates", 5),
         ({"epochs": 1}, "1 epochs", None),
-        ({**WORSE, "early_stopping_patience": 2}, "no better loss in 2 validations", 24),
+        ({**WORSE, "stop_after": 2}, "no better loss in 2 validations", 24),
         ({**WORSE, "scheduling": "plateau"}, "learning rate below 9", 16),
     ],
 )
@@ -150,7 +150,7 @@ def test_a_cooldown_by_the_clock_reaches_the_end_of_the_run(make_trainer, monkey
     update = TranslationModel.loss_and_gradients
     monkeypatch.setattr(TranslationModel, "loss_and_gradients", tick)
     monkeypatch.setattr(Stopwatch, "total", property(lambda self: clock))
-    options = {"scheduling": "constant", "validation_freq": 1000, "early_stopping_metric": "loss"}
+    options = {"scheduling": "constant", "validation_freq": 1000, "metric": "loss"}
     trainer = make_trainer(logging_freq=1, cooldown=0.25, max_minutes=20 / 60, **options)
     assert trainer.run().update == 20
     rates = [event["learning_rate"] for event in events(trainer.folder, "train")]
@@ -204,7 +204,7 @@ def test_separate_subwords(make_trainer: Make) -> None:
 
 
 def test_numbered_best_checkpoints(make_trainer: Make) -> None:
-    trainer = make_trainer(early_stopping_metric="loss", keep_best_ckpts=2, epochs=6)
+    trainer = make_trainer(metric="loss", keep_best_ckpts=2, epochs=6)
     trainer.run()
     scored = events(trainer.folder, "validation")
     best = sorted(scored, key=lambda event: event["loss"])[:2]

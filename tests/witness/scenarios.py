@@ -162,7 +162,7 @@ def _train(folder: Path, updates: int = 10) -> list[str]:
         "training.updates": updates,
         "training.validation_freq": 3,
         "training.keep_last_ckpts": 2,
-        "training.early_stopping_metric": "loss",
+        "training.metric": "loss",
         "threads": 1,
     }
     changes = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
@@ -253,7 +253,7 @@ SCENARIOS = {
     "resume": Scenario(_trained, _train, _BEST, fake=True),
     "translate": Scenario(_model, _on("translate", "AT/in", "-o", "AT/out"), ("out",)),
     "quantize": Scenario(_model, _on("quantize", "-o", "AT/int8"), ("int8/*",)),
-    "bundle": Scenario(_model, _on("bundle", "AT/m.nmt"), ("m.nmt",)),
+    "bundle": Scenario(_model, _on("bundle", "-o", "AT/m.nmt"), ("m.nmt",)),
     "average": Scenario(_model, _on("average", "--checkpoint", "best", "-o", "AT/mean"), ("mean/*",)),
     "shortlist": Scenario(_model, _on("shortlist"), ("model/shortlist*", "model/lengths*")),
     "export-numpy": _export("numpy", "out/*"),

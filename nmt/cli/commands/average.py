@@ -11,8 +11,8 @@ from nmt.cli.options.command import Command
 from nmt.cli.options.path_types import InputPath, NewFolder
 
 
-@click.command(cls=Command, context_settings={"show_default": True})
-@click.argument("model_dir", metavar="MODEL_DIR", type=InputPath())
+@click.command(cls=Command)
+@click.argument("model_dir", metavar="MODEL", type=InputPath())
 @click.option(
     "-o", "--output", type=NewFolder(), metavar="DIR", required=True, help="New folder for the averaged model."
 )
@@ -28,10 +28,11 @@ from nmt.cli.options.path_types import InputPath, NewFolder
     help="Average this checkpoint, such as best-600 or a file; may be repeated.",
 )
 def average(model_dir: str, output: str, last: int | None, best: int | None, files: tuple[str, ...]) -> None:
-    """Average checkpoints of MODEL_DIR into a new model folder.
+    """Average several checkpoints of a run into a new model.
 
-    The checkpoints are those kept by training.keep_last_ckpts or training.keep_best_ckpts, chosen by number or by name,
-    or files from elsewhere. The average of a run's last checkpoints often translates better than any of them.
+    MODEL is the folder of a run. The checkpoints are those kept by training.keep_last_ckpts or
+    training.keep_best_ckpts, chosen by number or by name, or files from elsewhere. The average of a run's last
+    checkpoints often translates better than any of them.
 
     \b
     Examples:
@@ -40,10 +41,11 @@ def average(model_dir: str, output: str, last: int | None, best: int | None, fil
     """
     if sum(given is not None for given in (last, best)) + bool(files) != 1:
         raise click.UsageError("Give one of --last, --best and --checkpoint.")
-    from nmt.storage.model_folder import find_checkpoint
+    from nmt.storage.model_folder import check_folder, find_checkpoint
     from nmt.train.checkpoints.average import best_checkpoints, newest_checkpoints, save_average
 
     folder = Path(model_dir)
+    check_folder(folder)
     if last is not None:
         paths = newest_checkpoints(folder, last)
     elif best is not None:

@@ -20,13 +20,12 @@ from nmt.system.paths import exists
 _PASSED = ("threads", "device", "compute_dtype", "checkpoint")
 
 
-@click.command(cls=Command, context_settings={"show_default": True})
-@click.argument("model_dir", type=InputPath())
+@click.command(cls=Command)
+@click.argument("model_dir", metavar="MODEL", type=InputPath())
 @click.argument("text", metavar="TEXT", type=InputPath())
 @click.option(
     "-o",
     "--output",
-    "prefix",
     type=OutputPrefix(),
     metavar="PREFIX",
     required=True,
@@ -41,13 +40,14 @@ _PASSED = ("threads", "device", "compute_dtype", "checkpoint")
 @device_option()
 @compute_dtype_option()
 @cells_option()
-def backtranslate(model_dir: str, text: str, prefix: str, tag: str, **options: Any) -> None:
-    """Translate TEXT with the model in MODEL_DIR into training pairs: PREFIX.SRC and PREFIX.TGT, named by the model's
-    languages.
+def backtranslate(model_dir: str, text: str, output: str, tag: str, **options: Any) -> None:
+    """Translate monolingual text into training pairs.
 
-    Back-translation (Sennrich et al. 2016): TEXT is in the target language of the model to be trained, and MODEL_DIR
+    The pairs are PREFIX.SRC and PREFIX.TGT, named by the languages of MODEL.
+
+    Back-translation (Sennrich et al. 2016): TEXT is in the target language of the model to be trained, and MODEL
     translates from that language; its translations become sources. Distillation (Kim and Rush 2016): TEXT is the source
-    side of a training text, and MODEL_DIR is a larger model for the same direction; its translations become targets.
+    side of a training text, and MODEL is a larger model for the same direction; its translations become targets.
 
     Run the same command again to resume. The file with the copy of TEXT is written last, so that training never reads
     an incomplete set of pairs. The number of pairs goes to standard output, and the lines for a config to standard
@@ -61,15 +61,15 @@ def backtranslate(model_dir: str, text: str, prefix: str, tag: str, **options: A
     from nmt.storage.saved_model import load_saved_model
 
     data = load_saved_model(Path(model_dir), options["checkpoint"], task="translation").config.data
-    copy, made = Path(f"{prefix}.{data.src.lang}"), Path(f"{prefix}.{data.tgt.lang}")
+    copy, made = Path(f"{output}.{data.src.lang}"), Path(f"{output}.{data.tgt.lang}")
     check_apart({"-o": str(made)}, {"TEXT": text})
-    _check_output(prefix, made)
+    _check_output(output, made)
     if exists(copy) and not _same_lines(copy, text):
         raise DataError(f"{copy}: must be new or contain the lines of {text}, got another file; choose another PREFIX")
     _translate(model_dir, text, made, options)
     count = _copy(text, copy, made)
     say(f"pairs\t{count}\t{copy}\t{made}")
-    tell(f"data.train:\n  - path: {prefix}\n    tag: {tag}")
+    tell(f"data.train:\n  - path: {output}\n    tag: {tag}")
 
 
 def _check_output(prefix: str, made: Path) -> None:

@@ -6,36 +6,37 @@ import click
 
 from nmt.cli.lines.streams import tell
 from nmt.cli.options.command import Command, checkpoint_option
-from nmt.cli.options.path_types import InputPath, OutputPlace
+from nmt.cli.options.path_types import InputPath, OutputPlace, writes
 from nmt.errors import CheckpointError
 from nmt.system.paths import check_prefix, exists
 
 
-@click.command(cls=Command, context_settings={"show_default": True})
-@click.argument("model_dir", metavar="MODEL_DIR", type=InputPath())
-@click.argument("output", metavar="MODEL.nmt", type=OutputPlace())
+@click.command(cls=Command)
+@click.argument("model_dir", metavar="MODEL", type=InputPath())
+@writes("-o", "--output", kind=OutputPlace(), metavar="FILE.nmt", required=True, text="File to write.")
 @checkpoint_option()
-@click.option("--card", is_flag=True, help="Also write a model card, MODEL.md, as used on model hubs.")
+@click.option("--card", is_flag=True, help="Also write a model card, FILE.md, as used on model hubs.")
 def bundle(model_dir: str, output: str, checkpoint: str | None, card: bool) -> None:
-    """Write the model in MODEL_DIR as one file for translation: parameters, settings, subwords, the shortlist and
-    length statistics if there are any, and its scores on the validation text. An existing file is not overwritten.
+    """Pack a model into one file.
 
-    The file is a safetensors container: it contains no code, and any other program can read its arrays. Commands that
-    take a model folder also take the file. Parameters are mapped into memory, so loading is quick and processes share
-    them; nmt-serve reads them instead, so that the file can be replaced while it runs.
+    It contains all that translation needs: parameters, settings, subwords, the shortlist and length statistics if there
+    are any, and the scores on the validation text. An existing file is not overwritten. The file is a safetensors
+    container: it contains no code, and any other program can read its arrays. Commands that take a model folder also
+    take the file. Parameters are mapped into memory, so loading is quick and processes share them; nmt-serve reads them
+    instead, so that the file can be replaced while it runs.
 
     With --card a Markdown page is written next to it: languages, task, scores and settings, for people and for model
     hubs. Nothing is uploaded. Add what the model cannot know, such as its licence, yourself.
 
     \b
     Examples:
-        nmt-bundle runs/de-en de-en.nmt
-        nmt-bundle runs/de-en-int8 de-en.nmt --card
+        nmt-bundle runs/de-en -o de-en.nmt
+        nmt-bundle runs/de-en-int8 -o de-en.nmt --card
     """
     from nmt.storage.model_card import write_card
     from nmt.storage.saved_model import BUNDLE_SUFFIX, load_saved_model, save_bundle
 
-    path = check_prefix(output, "MODEL.nmt")
+    path = check_prefix(output, "-o")
     if path.suffix != BUNDLE_SUFFIX:
         raise CheckpointError(f"{output}: must end in {BUNDLE_SUFFIX}, got another name; rename it")
     page = path.with_suffix(".md")

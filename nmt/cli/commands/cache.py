@@ -18,9 +18,9 @@ from nmt.errors import NMTError
 from nmt.system.paths import kind
 
 
-@click.command(cls=Command, context_settings={"show_default": True})
+@click.command(cls=Command)
 @click.argument("work", type=click.Choice(["list", "clear", "fill"]), default="list")
-@click.argument("models", metavar="[MODEL_DIR]...", nargs=-1, type=InputPath())
+@click.argument("models", metavar="[MODEL]...", nargs=-1, type=InputPath())
 @threads_option()
 @compute_dtype_option()
 @cells_option()
@@ -51,7 +51,7 @@ def cache(
     if models and work != "fill":
         raise NMTError(f"nmt-cache {work}: must have no model, got {models[0]}; only fill takes some")
     if compute_dtype is not None and not models:
-        raise NMTError("--compute-dtype changes nothing without the models of fill; give MODEL_DIR, or omit it")
+        raise NMTError("--compute-dtype changes nothing without the models of fill; give MODEL, or omit it")
     if kept.folder is None:
         raise NMTError(
             "nmt-cache: there must be a folder for machine code, got none; set NMT_CACHE_DIR to one of yours"

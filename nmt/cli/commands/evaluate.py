@@ -50,12 +50,12 @@ class MetricNames(click.ParamType):
         return names
 
 
-@click.command(cls=Command, context_settings={"show_default": True})
-@click.argument("model_dir", metavar="[MODEL_DIR]", required=False, type=InputPath())
+@click.command(cls=Command)
+@click.argument("model_dir", metavar="[MODEL]", required=False, type=InputPath())
 @click.option(
-    "--src", type=InputPath(), metavar="FILE", help="Source text to translate with MODEL_DIR, or to show next to --hyp."
+    "--src", type=InputPath(), metavar="FILE", help="Source text to translate with MODEL, or to show next to --hyp."
 )
-@click.option("--hyp", type=InputPath(), metavar="FILE", help="Translations to score, instead of MODEL_DIR and --src.")
+@click.option("--hyp", type=InputPath(), metavar="FILE", help="Translations to score, instead of MODEL and --src.")
 @click.option(
     "--compare",
     type=InputPath(),
@@ -117,12 +117,12 @@ def evaluate(
     ref_separator: str | None,
     **options: Any,
 ) -> None:
-    """Score translations against references: BLEU, chrF and TER, with sacrebleu signatures.
+    """Score translations against references: BLEU, chrF, TER and others.
 
-    Give MODEL_DIR and --src (which is translated first), or --hyp, or --compare. With a model, references are cleaned
-    and lower-cased as the model's config says, since the model cannot write otherwise; standard error says so. Files
-    are UTF-8, plain or .gz, or - for standard input. Of a
-    table (see nmt-train), --src reads the column of the source, --ref that of the target.
+    Give MODEL and --src (which is translated first), or --hyp, or --compare. Each score has its sacrebleu signature.
+    With a model, references are cleaned and lower-cased as the model's config says, since the model cannot write
+    otherwise; standard error says so. Files are UTF-8, plain or .gz, or - for standard input. Of a table (see
+    nmt-train), --src reads the column of the source, --ref that of the target.
 
     --compare tests whether B is better than A by paired bootstrap and by approximate randomisation. It is an error if
     one text is tokenised and the other is not.
@@ -153,7 +153,7 @@ def evaluate(
     else:
         hypotheses = shown.read(compare or (str(hyp),))
     options["metrics"] = options["metrics"] or METRICS
-    say(shown.tell(hypotheses))
+    say(shown.report(hypotheses))
 
 
 def _check_usage(
@@ -173,12 +173,12 @@ def _check_usage(
         )
     if compare and (hyp is not None or options["output"] or options["tsv"]):
         raise click.UsageError(
-            "Give either --compare, or --hyp, or MODEL_DIR and --src; -o and --tsv go without --compare."
+            "Give either --compare, or --hyp, or MODEL and --src; -o and --tsv go without --compare."
         )
     if hyp is not None and (model_dir or options["output"]):
-        raise click.UsageError("Give either MODEL_DIR and --src (and -o), or --hyp.")
+        raise click.UsageError("Give either MODEL and --src (and -o), or --hyp.")
     if compare is None and hyp is None and (model_dir is None or src is None):
-        raise click.UsageError("Give MODEL_DIR and --src to translate, or --hyp to score.")
+        raise click.UsageError("Give MODEL and --src to translate, or --hyp to score.")
     if not ref:
         raise click.UsageError("Missing option '--ref'.")
 

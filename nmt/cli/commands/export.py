@@ -20,7 +20,7 @@ _WEB = ("web", "web-module")
 _COMPILED = (*_WEB, "c")
 
 
-@click.command(cls=Command, context_settings={"show_default": True})
+@click.command(cls=Command)
 @click.argument("model_dir", metavar="MODEL", type=InputPath())
 @click.option(
     "-o",
@@ -49,11 +49,12 @@ def export(
     checkpoint: str | None,
     cells: tuple[str, ...],
 ) -> None:
-    """Export MODEL so that it runs without nmt.
+    """Export a model to a web page, C, NumPy or ONNX, to run without nmt.
 
-    --to web writes one page that translates in a browser without a server, and sends nothing anywhere: the compiled
-    model, its subwords, beam search, alignments. --to web-module writes a folder with a module for JavaScript,
-    translator.mjs, for pages of your own and for Node. Both take recurrent translators with subwords of sentencepiece.
+    --to web writes one page that translates in a browser without a server, and sends nothing anywhere. It contains the
+    compiled model, its subwords, beam search and alignments. --to web-module writes a folder with a module for
+    JavaScript, translator.mjs, for pages of your own and for Node. Both take recurrent translators with subwords of
+    sentencepiece.
 
     --to c writes a folder with a library for programs in C or any language that calls C: libtranslator.a and .so,
     translator.h, the model's file and an example. It needs only libc and libm, and takes the models that the web takes.
@@ -67,8 +68,8 @@ def export(
     --to onnx writes encoder.onnx (a batch of sources), decoder.onnx (one step of the decoder) and run_onnx.py, one page
     of code that translates with them in ONNX Runtime (pip install onnxruntime). Writing needs the extra [onnx].
 
-    Both scripts read and write subwords separated by spaces, as the library sentencepiece makes them from the .spm
-    files written next to them; run_onnx.py --text does that itself if the library is installed.
+    Both scripts read and write subwords separated by spaces, as the library sentencepiece makes them with the .spm
+    files written next to them. run_onnx.py --text does that itself if the library is installed.
 
     \b
     Examples:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nmt.cli.lines.formats import FORMATS, finite, output_of
-from nmt.cli.lines.streams import check_apart, output_lines, telling_notices
+from nmt.cli.lines.streams import check_apart, output_lines, tell_to_type, telling_notices
 from nmt.cli.options.command import Command, running_options
 from nmt.cli.options.path_types import InputPath, OutputFile
 from nmt.cli.options.search_options import beam_options, kind_of, search_options, tell_unused
@@ -26,8 +26,8 @@ _CHUNK_BATCHES = 8
 """Number of batches of prompts to read at a time."""
 
 
-@click.command(cls=Command, context_settings={"show_default": True})
-@click.argument("model_dir", metavar="MODEL_DIR", type=InputPath())
+@click.command(cls=Command)
+@click.argument("model_dir", metavar="MODEL", type=InputPath())
 @click.argument("source", metavar="[PROMPTS]", required=False, type=InputPath())
 @click.option("--prompt", metavar="TEXT", multiple=True, help="Beginning of a line to continue; may be repeated.")
 @click.option("-o", "--output", type=OutputFile(), metavar="FILE", default="-", help="Output file; - is stdout.")
@@ -44,12 +44,12 @@ _CHUNK_BATCHES = 8
 @beam_options()
 @running_options()
 def generate(model_dir: str, source: str | None, **options: Any) -> None:
-    """Generate lines with the language model in MODEL_DIR (written by nmt-train with task: lm).
+    """Generate or continue lines with a language model.
 
-    Each line of PROMPTS (a UTF-8 text file, plain or .gz, or - for standard input) and each --prompt is the beginning
-    of a line, in whole words; without prompts, lines start from nothing. Lines are sampled from the model's
-    distribution; --no-sampling searches for the most probable ones. The same model, prompt and --seed give the same
-    lines.
+    MODEL is written by nmt-train with task: lm. Each line of PROMPTS (a UTF-8 text file, plain or .gz, or - for
+    standard input) and each --prompt is the beginning of a line, in whole words; without prompts, lines start from
+    nothing. Lines are sampled from the model's distribution; --no-sampling searches for the most probable ones. The
+    same model, prompt and --seed give the same lines.
 
     Text output is the whole line including its prompt, with --samples lines per prompt. The tab-separated columns are
     number of the prompt (from 0), rank (from 1), score, text. The score is the natural logarithm of the probability of
@@ -75,6 +75,8 @@ def generate(model_dir: str, source: str | None, **options: Any) -> None:
         meter = stack.enter_context(contextlib.closing(Meter("generated", source)))
         generator = Generator.load(model_dir, **loading)
         tell_unused(options, generator.config.decoding)
+        if source is not None:
+            tell_to_type(source, "the beginning of a line")
         size = (options["batch_size"] or generator.config.decoding.batch_size) * _CHUNK_BATCHES
         number = 0
         for chunk in chunks(prompts, size):

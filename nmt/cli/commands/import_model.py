@@ -10,7 +10,7 @@ from nmt.cli.options.command import Command
 from nmt.cli.options.path_types import InputPath, NewFolder
 
 
-@click.command("import", cls=Command, context_settings={"show_default": True})
+@click.command("import", cls=Command)
 @click.argument("source", metavar="SOURCE", type=InputPath())
 @click.option("-o", "--output", type=NewFolder(), metavar="DIR", required=True, help="New folder for the model.")
 @click.option("--from", "kind", metavar="KIND", help="Format of SOURCE; detected if not given.")
@@ -18,11 +18,12 @@ from nmt.cli.options.path_types import InputPath, NewFolder
 @click.option("--src-lang", metavar="NAME", default="src", help="Name of the source language.")
 @click.option("--tgt-lang", metavar="NAME", default="tgt", help="Name of the target language.")
 def import_model(source: str, output: str, kind: str | None, member: str | None, src_lang: str, tgt_lang: str) -> None:
-    """Import a model trained with another system from a file or a folder.
+    """Import a model trained with another system.
 
-    The imported model gives the same outputs, and can translate, score, be quantized and be bundled like any other. The
-    mapping of its parts is printed, and kept in the folder as imported.txt. Anything that cannot be represented exactly
-    is an error. No pickle is ever run: PyTorch files are read as data. docs/migration.md lists the supported systems.
+    SOURCE is its file or folder. The imported model gives the same outputs, and can translate, score, be quantized and
+    be bundled like any other. The mapping of its parts is printed, and kept in the folder as imported.txt. Anything
+    that cannot be represented exactly is an error. No pickle is ever run: PyTorch files are read as data.
+    docs/migration.md lists the supported systems.
 
     \b
     Examples:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from nmt.report import Run
 
 
-@click.command(cls=Command, context_settings={"show_default": True})
-@click.argument("folders", metavar="MODEL_DIR...", nargs=-1, required=True, type=InputPath())
+@click.command(cls=Command)
+@click.argument("folders", metavar="MODEL...", nargs=-1, required=True, type=InputPath())
 @click.option(
     "-o", "--output", type=OutputFile(), metavar="FILE", default="report.html", help="Output page; - is stdout."
 )
@@ -29,11 +29,12 @@ if TYPE_CHECKING:
 )
 @cells_option()
 def report(folders: tuple[str, ...], output: str, title: str, attention: int, cells: tuple[str, ...]) -> None:
-    """Write a page about the runs in MODEL_DIR...: curves, scores with intervals, translations.
+    """Write an HTML page about runs: curves, scores, translations.
 
-    A folder of nmt-sweep stands for all of its runs. The page is one HTML file that any browser shows without a
-    network: zoomable curves, validation scores with 95 % intervals, sample translations over time, attention, speed,
-    machine, settings and their differences, and problems found in the corpus. Runs may still be in progress.
+    MODEL is the folder of a run; a folder of nmt-sweep stands for all of its runs. The page is one HTML file that any
+    browser shows without a network: zoomable curves, validation scores with 95 % intervals, sample translations over
+    time, attention, speed, machine, settings and their differences, and problems found in the corpus. Runs may still be
+    in progress.
 
     \b
     Examples:

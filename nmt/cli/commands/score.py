@@ -27,8 +27,8 @@ _CHUNK = 2048
 """Number of pairs to read at a time."""
 
 
-@click.command(cls=Command, context_settings={"show_default": True})
-@click.argument("model_dir", metavar="MODEL_DIR", type=InputPath())
+@click.command(cls=Command)
+@click.argument("model_dir", metavar="MODEL", type=InputPath())
 @click.option(
     "--src", type=InputPath(), metavar="FILE", help="Source text, one sentence per line; not for language models."
 )
@@ -60,7 +60,7 @@ def score(
     lm_weight: float | None,
     **loading: Any,
 ) -> None:
-    """Score translations with the model in MODEL_DIR: the natural logarithm of their probability.
+    """Compute how probable a model finds given translations or text.
 
     Each pair gives a line of four tab-separated columns: number of the line (from 0), log-probability, number of
     subwords including the end of the sentence, perplexity per subword. With --output-format json it gives an object
@@ -86,7 +86,7 @@ def score(
     if src is None:
         language_model = load_saved_model(model_dir, loading.pop("checkpoint"), cells=loading.pop("cells"))
         if language_model.config.task != "lm":
-            raise click.UsageError("Give --src, the text that --tgt translates: MODEL_DIR contains a translator.")
+            raise click.UsageError("Give --src, the text that --tgt translates: MODEL contains a translator.")
     inputs: dict[str, str | list[Path]] = {"--tgt": tgt, "a file of the model": model_files(Path(model_dir))}
     check_apart({"-o": output}, inputs if src is None else {"--src": src, **inputs})
     name = src if src is not None else tgt

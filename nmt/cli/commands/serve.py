@@ -24,7 +24,7 @@ from nmt.errors import NMTError
 from nmt.system.extras import how_to_install
 
 
-@click.command(cls=Command, context_settings={"show_default": True, "auto_envvar_prefix": "NMT_SERVE"})
+@click.command(cls=Command, context_settings={"auto_envvar_prefix": "NMT_SERVE"})
 @click.argument("models", metavar="MODEL...", nargs=-1, required=True, type=InputPath(), envvar="NMT_SERVE_MODELS")
 @click.option("--host", default="127.0.0.1", help="Address to listen on; 0.0.0.0 for the whole network.")
 @click.option("--port", type=click.IntRange(0, 65535), default=5000, help="Port to listen on; 0 for any free one.")
@@ -53,7 +53,7 @@ from nmt.system.extras import how_to_install
     "--cache",
     metavar="BYTES",
     type=ByteSize(0),
-    default=64 * 2**20,
+    default="64M",
     help="Memory for translations of sentences that came before, such as 64M; 0 turns it off.",
 )
 @click.option(
@@ -79,10 +79,10 @@ from nmt.system.extras import how_to_install
 @click.option("--max-texts", type=click.IntRange(0), default=1_000, help="Texts per request; 0 is no limit.")
 @click.option("--max-alternatives", type=click.IntRange(0, 100), default=4, help="Alternatives per text.")
 @click.option(
-    "--max-body", metavar="BYTES", type=ByteSize(1), default=2 * 2**20, help="Size limit of a request without a file."
+    "--max-body", metavar="BYTES", type=ByteSize(1), default="2M", help="Size limit of a request without a file."
 )
 @click.option(
-    "--max-file", metavar="BYTES", type=ByteSize(1), default=20 * 2**20, help="Size limit of a request with a file."
+    "--max-file", metavar="BYTES", type=ByteSize(1), default="20M", help="Size limit of a request with a file."
 )
 @click.option(
     "--max-waiting",
@@ -103,13 +103,15 @@ from nmt.system.extras import how_to_install
 @click.option("--log-texts", is_flag=True, help="Also write source texts to the log.")
 @cells_option()
 def serve(models: tuple[str, ...], **options: Any) -> None:
-    """Serve translations over HTTP with MODELs: folders of nmt-train or files of nmt-bundle.
+    """Serve translations over HTTP: a web page and an API.
 
-    Each model's settings give its languages. The first model of a language pair is its default; others are requested by
-    name. SIGHUP reloads all models and keys without losing requests.
+    MODELs are folders of nmt-train or files of nmt-bundle. Each model's settings give its languages. The first model of
+    a language pair is its default; others are requested by name. SIGHUP reloads all models and keys without losing
+    requests.
 
     The web page is at http://HOST:PORT/ and the API at /spec: LibreTranslate's, DeepL's version 2, and the routes of
-    OPUS-CAT. /health, /ready and /metrics are for the operator. Logs are JSON lines on stderr.
+    OPUS-CAT. /health, /ready and /metrics are for the operator. Logs are JSON lines on stderr, on a terminal plain
+    lines.
 
     Each option can also be set by an environment variable, such as NMT_SERVE_PORT for --port, and MODELs by
     NMT_SERVE_MODELS; flags take 1 or 0, and several values are separated by spaces. The command line takes precedence.

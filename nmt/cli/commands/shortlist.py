@@ -34,8 +34,8 @@ _DOUBTFUL, _ENOUGH = 10.0, 100
 Ids = tuple[list[list[int]], list[list[int]]]
 
 
-@click.command(cls=Command, context_settings={"show_default": True})
-@click.argument("model_dir", metavar="MODEL_DIR", type=InputPath())
+@click.command(cls=Command)
+@click.argument("model_dir", metavar="MODEL", type=InputPath())
 @reads("--src", show_default="data.train of the config", text="Source text to learn from.")
 @reads("--tgt", show_default="data.train of the config", text="Its translations.")
 @reads("--dev-src", show_default="data.dev of the config", text="Source text to tune and measure with.")
@@ -74,12 +74,13 @@ Ids = tuple[list[list[int]], list[list[int]]]
 @threads_option()
 @cells_option()
 def shortlist(model_dir: str, **options: Any) -> None:
-    """Learn a shortlist of output words for the model in MODEL_DIR, and save it there for nmt-translate --shortlist.
+    """Learn a shortlist of output words, which speeds up translation.
 
-    The model reads the training text once, and then its own translations of that text; each target subword counts for
-    the source subwords it attends to. A second text, on which the model was not trained, then decides how many frequent
-    subwords are candidates in every sentence, and shows how many subwords the shortlist misses: of the reference, and
-    of the model's output with its whole vocabulary. These figures go to standard output.
+    It is saved in the folder MODEL for nmt-translate --shortlist. The model reads the training text once, and then its
+    own translations of that text; each target subword counts for the source subwords it attends to. A second text, on
+    which the model was not trained, then decides how many frequent subwords are candidates in every sentence. It also
+    shows how many subwords the shortlist misses, of the reference and of the model's output with its whole vocabulary.
+    These figures go to standard output.
 
     \b
     Example:
@@ -119,14 +120,14 @@ def shortlist(model_dir: str, **options: Any) -> None:
     save_shortlist(folder / SHORTLIST_NAME, found, content)
     size = translator.config.decoding.batch_size
     means = {"a sentence": misses["reference"].candidates}
-    means[f"{size} sentences together"] = candidates_together(found, texts["source"], size)
+    means[f"{size} sentences in a batch"] = candidates_together(found, texts["source"], size)
     say(f"frequent\t{len(found.always)} of {found.vocab_size} subwords\tfor all sentences")
     for name, mean in means.items():
         say(f"candidates\t{mean:.1f} of {found.vocab_size} subwords\t{name}")
     if misses["reference"].rate >= _DOUBTFUL and misses["reference"].tokens >= _ENOUGH:
         tell(
             f"warning: the shortlist misses {misses['reference'].rate:.0f} % of the second text's translations, as it "
-            "does where source and target are swapped or are no translations of one another; look at the texts"
+            "does where source and target are swapped or are no translations of one another; look at the files"
         )
     for name, counted in misses.items():
         say(f"miss rate\t{counted.rate:.2f} %\t{counted.missing} of {counted.tokens} subwords\t{name}")

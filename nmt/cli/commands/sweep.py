@@ -12,7 +12,7 @@ from nmt.cli.options.command import Command
 from nmt.cli.options.path_types import InputPath, OutputFolder, writes
 
 
-@click.command(cls=Command, context_settings={"show_default": True})
+@click.command(cls=Command)
 @click.argument("config", metavar="CONFIG.yaml", type=InputPath())
 @click.option(
     "--grid",
@@ -54,7 +54,7 @@ def sweep(
     threads: int | None,
     output: str | None,
 ) -> None:
-    """Train CONFIG.yaml with every combination of some settings, and compare the results.
+    """Train with every combination of some settings, and compare.
 
     Each run has its own folder in DIR, named after its settings; NAME.err next to it shows its progress. Run the same
     command again to continue: finished runs are not repeated, and an interrupted run is resumed. Ctrl-C lets current

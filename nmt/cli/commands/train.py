@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import sys
 from glob import escape
 from pathlib import Path
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from nmt.train.tasks.named_texts import Texts
 
 
-@click.command(cls=Command, context_settings={"show_default": True})
+@click.command(cls=Command)
 @click.argument("inputs", metavar="CONFIG.yaml | SRC TGT | TABLE", nargs=-1, required=True, type=InputPath())
 @writes(
     "-o",
@@ -80,7 +81,7 @@ if TYPE_CHECKING:
     "--preset",
     type=Setting("preset", "NAME"),
     show_default=False,
-    help="Start from this preset; CONFIG.yaml overrides it and may then name only the texts.",
+    help="Start from this preset; CONFIG.yaml overrides it and may then name only the corpora.",
 )
 @click.option(
     "--budget",
@@ -107,7 +108,7 @@ if TYPE_CHECKING:
 @click.option(
     "--check-data",
     is_flag=True,
-    help="Do not train: check all texts and print the problems found; exit code 1 if training cannot work.",
+    help="Do not train: check all corpora and print the problems found; exit code 1 if training cannot work.",
 )
 @click.option("--json", "as_json", is_flag=True, help="With --check-data: print JSON.")
 def train(
@@ -133,11 +134,11 @@ def train(
 ) -> None:
     """Train a translation model or a language model.
 
-    CONFIG.yaml contains settings (configs/reference.yaml). The model is written to the
-    folder given by model_dir. Without a config, SRC and TGT are two text files with one sentence per line, or two books
-    in USFM, and TABLE has pairs: .tsv, .csv, .xlsx, .ods, .jsonl, .parquet, .tmx, .lift, .flextext, .sfm. Columns,
-    headings, languages, the preset and the validation text are found or chosen and reported, and all settings are
-    written to DIR/config.yaml, which can be edited and trained again. Run the same command again to resume an
+    CONFIG.yaml contains settings (configs/reference.yaml). The model is written to the folder given by model_dir.
+    Without a config, SRC and TGT are two text files with one sentence per line, or two books in USFM, and TABLE has
+    pairs: .tsv, .csv, .xlsx, .ods, .jsonl, .parquet, .tmx, .lift, .flextext, .sfm. Columns, headings, languages, the
+    preset and the validation text are found or chosen and reported. All settings are written to DIR/config.yaml, which
+    can be edited and trained again. Run the same command again to resume an
     interrupted run. Ctrl-C or SIGTERM finishes the current update, saves and exits (130, 143); a second one exits at
     once. Progress goes to standard error, and in more detail to train.log and metrics.jsonl in the folder; results go
     to standard output. --plan, --profile, --show-config and --check-data
@@ -232,6 +233,8 @@ def texts_of(
         if table != (None, None, None):
             raise click.UsageError("--columns, --header and --sheet go with a table; a config has them in data.train.")
         return None
+    if settings := [one for one in inputs if Path(one).suffix in (".yaml", ".yml")]:
+        raise click.UsageError(f"{settings[0]} goes alone: a config names its own files in data.train.")
     if len(inputs) > 2 or len(dev) > 2:
         twice = "; give --dev twice, once for each file" if len(inputs) > 2 and len(dev) == 1 else ""
         raise click.UsageError(
@@ -297,6 +300,9 @@ def _train(config: Config, budget: str | None, threads: int | None, device: str 
     result = run_training(config, budget, threads, device, ranks=ranks, terminal=terminal, tell=tell)
     if ranks.rank == 0:
         _tell(result)
+        if result.signal is None and result.best_path is not None:
+            command = "nmt-generate" if config.task == "lm" else "nmt-translate"
+            tell(f"Try it: {command} {shlex.quote(str(result.folder))}")
     if result.signal is not None:
         sys.exit(128 + result.signal)
 

@@ -14,7 +14,7 @@ from nmt.cli.lines.corpora import Shard, Work, check_no_models, is_corpus, trans
 from nmt.cli.lines.formats import FORMATS, alignment_line, output_of, soft_alignment_line, write_plot
 from nmt.cli.lines.inputs import load_translator, phrase_pairs, phrases
 from nmt.cli.lines.judging import check_forms, langs_of, tell_doubts
-from nmt.cli.lines.streams import LineWriter, Record, check_apart, in_step, output_lines, telling_notices
+from nmt.cli.lines.streams import LineWriter, Record, check_apart, in_step, output_lines, tell_to_type, telling_notices
 from nmt.cli.lines.tables import Columns
 from nmt.cli.options.command import Command, running_options
 from nmt.cli.options.path_types import InputPath, OutputFolder, OutputPlace, reads, writes
@@ -42,8 +42,8 @@ _CHUNK_BATCHES = 32
 """Number of batches to read at a time: enough to batch lines of similar lengths, with little memory."""
 
 
-@click.command(cls=Command, context_settings={"show_default": True})
-@click.argument("model_dir", metavar="MODEL_DIR", type=InputPath())
+@click.command(cls=Command)
+@click.argument("model_dir", metavar="MODEL", type=InputPath())
 @click.argument("inputs", metavar="[INPUT]...", nargs=-1, type=InputPath())
 @writes("-o", "--output", kind=OutputPlace(), default="-", text="Output file or folder (see above); - is stdout.")
 @click.option("--shard", type=Shard(), metavar="I/N", help="Translate only part I of N of the input, into a folder.")
@@ -58,7 +58,7 @@ _CHUNK_BATCHES = 32
 @beam_options()
 @search_option(
     "n_best",
-    show_default="decoding.n_best of the config, or 1; always 1 for text output",
+    show_default="1; setting decoding.n_best; always 1 for text output",
     help="Write up to this many translations per line, as columns (see above).",
 )
 @click.option("--scores", is_flag=True, help="Write the score next to each translation, as columns.")
@@ -119,12 +119,12 @@ _CHUNK_BATCHES = 32
 @search_options()
 @reads(
     "--then",
-    metavar="MODEL_DIR",
+    metavar="MODEL",
     multiple=True,
     text="Translate the translations with this model: from German through English (pivot) into French, for example; "
     "may be repeated.",
 )
-@reads("--ensemble", metavar="DIR", multiple=True, text="Add this model to the ensemble; may be repeated.")
+@reads("--ensemble", metavar="MODEL", multiple=True, text="Add this model to the ensemble; may be repeated.")
 @click.option(
     "--ensemble-average",
     type=click.Choice(["log_prob", "prob"]),
@@ -135,11 +135,11 @@ _CHUNK_BATCHES = 32
 @click.option("--resume", is_flag=True, help="Write the output file as lines finish, and continue a partial one.")
 @running_options()
 def translate(model_dir: str, inputs: tuple[str, ...], **options: Any) -> None:
-    """Translate INPUT, one sentence per line, with the model in MODEL_DIR: a folder written by nmt-train, or a file
-    written by nmt-bundle.
+    """Translate sentences, documents or tables with a trained model.
 
-    INPUT is a UTF-8 text file, plain or .gz, or a pipe; - or no INPUT is standard input. Each line gives one line of
-    detokenised text, in order; a blank line gives an empty line. Lines from a pipe or a terminal are translated as they
+    MODEL is a folder written by nmt-train or a file written by nmt-bundle. INPUT is a UTF-8 text file with one sentence
+    per line, plain or .gz, or a pipe; - or no INPUT is standard input. Each line gives one line of detokenised text, in
+    order; a blank line gives an empty line. Lines from a pipe or a terminal are translated as they
     arrive, in batches of those that are waiting.
 
     With --n-best, --scores or --output-format tsv each translation is a line of four tab-separated columns: number of
@@ -348,6 +348,7 @@ def _run(job: _Job, source: str, records: Lines[Record], translator: Translator 
     """Translate all records of a source chunk by chunk; each chunk is written before the next one is read."""
     from nmt.data.tokens.factors import FactorError
 
+    tell_to_type(source, "a sentence")
     size = job.search["batch_size"]
     for chunk in chunks(records, size * _CHUNK_BATCHES if size > 1 else 1):
         if job.continued is not None:

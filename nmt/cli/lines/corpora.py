@@ -22,6 +22,7 @@ from nmt.cli.lines.tables import FORMATS, Columns, Part, Translate, count_rows, 
 from nmt.errors import DataError
 from nmt.system.files import explain, read_small, write_bytes
 from nmt.system.paths import (
+    absent,
     check_folder,
     check_output,
     ends_in_slash,
@@ -77,8 +78,9 @@ def tasks_of(inputs: Sequence[str], output: Path, shard: tuple[int, int]) -> lis
     shard with least work; otherwise each file is split into as many parts as there are shards.
 
     Args:
-        inputs: Files, and folders whose files are all taken, except names that begin with a dot or underscore. output:
-        The folder to write to. shard: The shard's number, and the number of shards.
+        inputs: Files, and folders whose files are all taken, except names that begin with a dot or underscore.
+        output: The folder to write to.
+        shard: The shard's number, and the number of shards.
 
     Raises:
         DataError: A file does not exist, or two would be written to the same place.
@@ -244,10 +246,10 @@ def _files(path: Path) -> list[tuple[Path, Path]]:
     none."""
     if is_file(path):
         return [(path, Path(path.name))]
+    if not exists(path):
+        raise DataError(absent(path, "file or folder", "give the input, and name the output with -o"))
     if not is_folder(path):
-        raise DataError(
-            f"{shown(path)}: must be a file or a folder, got {kind(path)}; give the input, and name the output with -o"
-        )
+        raise DataError(f"{shown(path)}: must be a file or a folder, got {kind(path)}; give another input")
     found = [(one, one.relative_to(path)) for one in listed(path)]
     found = [(one, name) for one, name in found if not _is_hidden(name)]
     for one, _ in found:

@@ -13,6 +13,7 @@ from nmt.cli.lines.streams import STDOUT, STDOUT_NAME, output_lines, tell, telli
 from nmt.errors import DataError
 from nmt.system.files import explain, replacing
 from nmt.system.lines import STDIN, source_name
+from nmt.system.paths import absent
 
 if TYPE_CHECKING:
     from nmt.inference.pivot import Pivot
@@ -121,6 +122,8 @@ def _read(source: str) -> bytes:
         else:
             with Path(source).open("rb") as file:
                 content = file.read(_MOST_BYTES + 1)
+    except FileNotFoundError:
+        raise DataError(absent(name)) from None
     except OSError as error:
         raise DataError(f"{name}: must be readable, got {explain(error)}; give a file that can be read") from None
     if len(content) > _MOST_BYTES:

@@ -20,11 +20,13 @@ from nmt.system.lines import read_text
 class Evaluation:
     """References, sources if given, and the options of an evaluation.
 
-    references: The references of each line by text, None where a line has fewer. sources: Source lines, or empty.
+    references: The references of each line by text, None where a line has fewer. names: Their files. sources: Source
+    lines, or empty.
     options: Options of the command.
     """
 
     references: list[list[str | None]]
+    names: Sequence[str]
     sources: list[str]
     options: dict[str, Any]
 
@@ -49,26 +51,33 @@ class Evaluation:
         references: list[list[str | None]] = [[*text] for text in texts]
         if separator:
             references = split_references(references, separator)
-        return cls(references, [] if src is None else _read(src, 0, langs), options)
+        return cls(references, refs, [] if src is None else _read(src, 0, langs), options)
 
     def read(self, files: Sequence[str]) -> list[list[str]]:
-        """Return the translations in files. Raises DataError if one has another number of lines than the sources."""
+        """Return the translations in files. Raises DataError if one has another number of lines than the sources or the
+        references."""
         found = [_read(file) for file in files]
+        counts = {self.names[0]: len(self.references[0])} | ({"--src": len(self.sources)} if self.sources else {})
         for file, lines in zip(files, found, strict=True):
-            if self.sources and len(lines) != len(self.sources):
-                raise DataError(
-                    f"--src, {file}: must have the same number of lines, got {len(self.sources)} and {len(lines)}; "
-                    "line n of one must translate line n of the other"
-                )
+            for other, count in counts.items():
+                if len(lines) != count:
+                    raise DataError(
+                        f"{other}, {file}: must have the same number of lines, got {count} and {len(lines)}; line n of "
+                        "one must translate line n of the other"
+                    )
         return found
 
-    def tell(self, systems: list[list[str]]) -> str:
+    def report(self, systems: list[list[str]]) -> str:
         """Return the text for standard output, after writing --tsv."""
         if len(systems) == 2:
             return self._compared(*systems)
         options = self.options
         scores = score_translations(
-            systems[0], self.references, **self._how(), metrics=options["metrics"], confidence=options["confidence"]
+            systems[0],
+            self.references,
+            **self._metric_options(),
+            metrics=options["metrics"],
+            confidence=options["confidence"],
         )
         if options["tsv"] is not None:
             self._write_columns(systems[0])
@@ -79,7 +88,7 @@ class Evaluation:
 
     def _compared(self, a: list[str], b: list[str]) -> str:
         """Return a comparison of two systems."""
-        scores = compare(a, b, self.references, metrics=self.options["metrics"], **self._how())
+        scores = compare(a, b, self.references, metrics=self.options["metrics"], **self._metric_options())
         rows = differences(a, b, self.references, self.options["differences"])
         if self.options["as_json"]:
             record = {
@@ -103,7 +112,7 @@ class Evaluation:
         source = {"source": self.sources[number]} if self.sources else {}
         return {**source, "reference": self.references[0][number] or "", "A": a[number], "B": b[number]}
 
-    def _how(self) -> dict[str, Any]:
+    def _metric_options(self) -> dict[str, Any]:
         return {"lowercase": self.options["lowercase"], "tokenize": self.options["tokenize"]}
 
     def _write_columns(self, hypotheses: list[str]) -> None:

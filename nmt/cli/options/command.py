@@ -7,24 +7,29 @@ import errno
 import math
 import re
 import signal
+import traceback
 from collections.abc import Callable, Iterator
+from difflib import get_close_matches
 from typing import IO, Any, ClassVar
 
 import click
 
 from nmt.cli.entry import end_by_signals
 from nmt.cli.lines.streams import STDOUT_NAME, quietly, tell, telling_warnings, write_errors
+from nmt.cli.options import help_page
 from nmt.cli.options.foreign_options import about_extra, advice, nearest, resolved
 from nmt.errors import NMTError, lacking_resource
 from nmt.system.compile_notice import telling_of_compilation
 
 QUIET = "nmt.quiet"
 """The key of a click context's `meta` that is true with --quiet."""
+VERBOSE = "nmt.verbose"
+"""The key that is true with --verbose."""
 
 
 class Command(click.Command):
     """A click command that prints an NMTError as `Error: ...` and exits with 1; bugs keep their traceback. It has the
-    options --quiet and --version.
+    options --quiet, --verbose, --version and --help-all, and shows the others in the groups of `help_page`.
 
     Exit codes: 0 done, 1 an error in the user's data or settings, 2 a wrong option, 128 + n ended by signal n: 130 by
     SIGINT, 143 by SIGTERM, 141 if the reader of standard output closed it.
@@ -32,8 +37,13 @@ class Command(click.Command):
 
     def __init__(self, *arguments: Any, **extra: Any) -> None:
         super().__init__(*arguments, **extra)
-        self.params += [_quiet_option(), _version_option()]
-        self.context_settings.setdefault("help_option_names", ["-h", "--help"])
+        self.params += [_told_option(QUIET), _told_option(VERBOSE), _version_option(), help_page.help_all_option()]
+        usual = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True}
+        self.context_settings = {**usual, **self.context_settings}
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options in groups."""
+        help_page.write_options(self, ctx, formatter)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments, in which options may have names of other toolkits; reject a single-value option given
@@ -60,6 +70,8 @@ class Command(click.Command):
             message = error.message.replace("valid integer range", "whole number").replace(
                 "valid float range", "number"
             )
+            if near := _nearest_choice(error):
+                message = f"{message.rstrip('.')}; did you mean {near}?"
             name = _variable_of(error.param, ctx)
             if name is None and message == error.message:
                 raise
@@ -81,6 +93,18 @@ class Command(click.Command):
                 signal.signal(number, handler)
 
 
+def _nearest_choice(error: click.BadParameter) -> str:
+    """Return the choice that was probably meant; an empty text if none is near."""
+    kind = None if error.param is None else error.param.type
+    typed = re.match("'(.*?)' is", error.message)
+    if not isinstance(kind, click.Choice) or typed is None:
+        return ""
+    choices = list(map(str, kind.choices))
+    word = "cuda" if typed[1] == "gpu" else typed[1]
+    near = get_close_matches(word, choices, n=1) or [one for one in choices if word and one.startswith(word)]
+    return near[0] if near else ""
+
+
 def _variable_of(param: click.Parameter | None, ctx: click.Context) -> str | None:
     """Return the variable of the environment that a parameter's value came from, None if it came from elsewhere."""
     if param is None or param.name is None:
@@ -97,10 +121,15 @@ class Refusal(click.ClickException):
     def __init__(self, error: click.ClickException) -> None:
         super().__init__(error.message)
         self._error = error
+        context = click.get_current_context(silent=True)
+        self._shows_place = context is not None and context.meta.get(VERBOSE, False)
         self.exit_code = error.exit_code  # type: ignore[misc]  # click reads it of the instance
 
     def show(self, file: IO[Any] | None = None) -> None:
-        """Print it to standard error: one line, which names --help if an option is wrong."""
+        """Print it to standard error: one line, which names --help if an option is wrong; after a traceback with
+        --verbose."""
+        if self._shows_place:
+            tell("".join(traceback.format_exception(self.__cause__ or self)), end="")
         context = self._error.ctx if isinstance(self._error, click.UsageError) else None
         message = self._error.format_message()
         if isinstance(self._error, click.MissingParameter):
@@ -254,19 +283,20 @@ def _version_option() -> click.Option:
     )
 
 
-def _quiet_option() -> click.Option:
-    """Return the `--quiet` option; `Command` obeys it."""
+_TOLD = {
+    QUIET: (["-q", "--quiet"], "Show warnings and errors only, no progress."),
+    VERBOSE: (["-v", "--verbose"], "Also show where in the code an error arose."),
+}
+
+
+def _told_option(key: str) -> click.Option:
+    """Return the `--quiet` or `--verbose` option; `Command` obeys it. `key`: that of a context's `meta`."""
 
     def remember(ctx: click.Context, param: click.Parameter, value: bool) -> None:
-        ctx.meta[QUIET] = value or ctx.meta.get(QUIET, False)  # that of `nmt -q COMMAND` is given on
+        ctx.meta[key] = value or ctx.meta.get(key, False)  # that of `nmt -q COMMAND` is given on
 
-    return click.Option(
-        ["-q", "--quiet"],
-        is_flag=True,
-        expose_value=False,
-        callback=remember,
-        help="Show warnings and errors only, no progress.",
-    )
+    names, text = _TOLD[key]
+    return click.Option(names, is_flag=True, expose_value=False, callback=remember, help=text)
 
 
 def threads_option() -> Callable[[Any], Any]:
@@ -274,7 +304,7 @@ def threads_option() -> Callable[[Any], Any]:
     return click.option(
         "--threads",
         type=WholeSetting("threads", 1, 1024),
-        show_default="threads of the config, or all cores",
+        show_default="all cores; setting threads",
         help="Number of CPU cores to use.",
     )
 
@@ -284,7 +314,7 @@ def device_option() -> Callable[[Any], Any]:
     return click.option(
         "--device",
         type=click.Choice(["cpu", "cuda", "auto"]),
-        show_default="device of the config, or cpu",
+        show_default="cpu; setting device",
         help="Device to compute on; auto uses the GPU if a usable one is found.",
     )
 
@@ -294,7 +324,7 @@ def compute_dtype_option() -> Callable[[Any], Any]:
     return click.option(
         "--compute-dtype",
         type=click.Choice(["float32", "bfloat16", "int8"]),
-        show_default="compute_dtype of the config, or float32",
+        show_default="float32; setting compute_dtype",
         help="Number format of matrix products: bfloat16 is faster on CPUs with instructions for it, int8 on any CPU.",
     )
 

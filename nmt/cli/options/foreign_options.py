@@ -1,4 +1,4 @@
-"""What to write instead of an option that a command does not have: one of another toolkit, or one that is removed."""
+"""Advice about an option that a command does not have: one of another toolkit, or one that is removed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 
 _ARGUMENTS = {
     "CONFIG.yaml": ("config", "c"),
-    "MODEL_DIR": ("model", "m", "models", "path"),
+    "MODEL": ("model", "m", "models", "path"),
     "MODEL...": ("model", "m", "models"),
     "[INPUT]...": ("src", "s", "input", "i"),
     "SOURCE": ("model", "input"),
@@ -28,11 +28,13 @@ def resolved(args: list[str], known: Collection[str]) -> list[str]:
 
 
 def _resolved(word: str, known: Collection[str]) -> str:
-    from nmt.config.foreign_names import ours
-
     name, equals, value = word.partition("=")
+    if not _ONE_DASH.fullmatch(name):
+        return word
+    from nmt.config.foreign_names import ours  # imported late, since --help must be fast
+
     long = "-" + name.replace("_", "-")
-    return long + equals + value if _ONE_DASH.fullmatch(name) and (long in known or ours(name.lstrip("-"))) else word
+    return long + equals + value if long in known or ours(name.lstrip("-")) else word
 
 
 def advice(name: str, command: click.Command, known: Collection[str]) -> str | None:
@@ -66,7 +68,7 @@ def about_extra(words: Sequence[str], command: click.Command, known: Collection[
     """Return the message about arguments that the command does not take but has options for, or None."""
     for options in ("--src FILE", "--ref FILE"), ("--src FILE", "--tgt FILE"):
         if all(option.split()[0] in known for option in options):
-            return f"{' and '.join(options)} name the texts, got {' '.join(words)} without an option."
+            return f"{' and '.join(options)} name the files, got {' '.join(words)} without an option."
     for parameter in command.params:
         if "-o" in parameter.opts:
             return f"-o {parameter.metavar} names the output, got {' '.join(words)} without an option."

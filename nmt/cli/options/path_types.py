@@ -90,7 +90,7 @@ def writes(
 
 
 def _called(param: click.Parameter | None) -> str:
-    """Return the user's name for a parameter: `-o`, `MODEL_DIR`."""
+    """Return the user's name for a parameter: `-o`, `MODEL`."""
     if param is None:
         return "path"
     return param.opts[0] if isinstance(param, click.Option) else param.human_readable_name.strip("[].")

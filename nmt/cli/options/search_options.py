@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
@@ -41,9 +40,9 @@ def kind_of(name: str) -> click.ParamType | None:
 def search_option(name: str, **changes: Any) -> Callable[[Any], Any]:
     """Return the option of a setting; `changes` are further arguments of `click.option`."""
     row = ROWS[name]
-    default = "none" if row.default is None else json.dumps(row.default).strip('"')
+    default = "off" if row.kind is bool else "none" if row.default is None else row.default
     given: dict[str, Any] = {"type": kind_of(name), "default": None, "help": row.help or row.text}
-    given["show_default"] = f"decoding.{name} of the config, or {default}"
+    given["show_default"] = f"{default}; setting decoding.{name}"
     if row.kind is bool and "/" not in row.option:
         given["flag_value"] = not row.default
     return click.option(_flags(row), name, **given | changes)
@@ -94,7 +93,7 @@ _NEEDED_PARAMETERS: dict[str, tuple[str, str | None]] = {
     "ensemble_average": ("--ensemble", "ensemble"),
     "glossary_bonus": ("--glossary", "glossary"),
     "differences": ("--compare", "compare"),
-    **dict.fromkeys(_OF_A_MODEL, ("MODEL_DIR", "model_dir")),
+    **dict.fromkeys(_OF_A_MODEL, ("MODEL", "model_dir")),
 }
 """For each parameter: what it needs to have an effect, and the parameter for that, None if the command has none."""
 

@@ -35,7 +35,7 @@ class WordAlignments:
     def read(
         cls, path: str, corpus: ParallelCorpus, subwords: tuple[Subwords, Subwords], boundaries: str = "eos"
     ) -> WordAlignments:
-        """Return those of a file with one line for each line of the training text.
+        """Read the alignments in a file, one line for each line of the training text.
 
         Raises DataError if the file is missing, has another number of lines, or refers to words that a pair does not
         have.

@@ -1,6 +1,6 @@
 """Judge what a user names as source and target: by endings, by headings and columns, and by the language of the lines.
 
-Each judgement is one line, a fact and advice. What is certain, one file on both sides, is an error.
+Each judgement is one line, a fact and advice. A certain fault, one file on both sides, is an error.
 """
 
 from __future__ import annotations

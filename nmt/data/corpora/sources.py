@@ -62,7 +62,7 @@ class Source:
         columns = self.columns[-len(langs) :]
         found = sorted(glob(self.path, recursive=True)) if has_magic(self.path) else [str(text_file(self.path))]
         if not found:
-            raise DataError(f"{self.path}: must match a file, got nothing there; give a pattern that does")
+            raise DataError(f"{self.path}: no such file; give a pattern that matches one")
         features = self.features if len(langs) == 2 else None
         how = features, self.header, self.sheet
         return [Part(form, (file,) * len(langs), tuple(langs), columns, *how) for file in found]

@@ -68,7 +68,7 @@ class LineFilter:
         return keep
 
     def add_up(self, counts: Sequence[dict[str, int]]) -> None:
-        """Replace the counts by the sum of those of several filters, for parts of one text."""
+        """Set the counts to the sums over filters that each read a part of the text."""
         total: dict[str, int] = {}
         for of_one in counts:
             for name, count in of_one.items():

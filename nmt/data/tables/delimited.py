@@ -27,7 +27,7 @@ _WIDE = (b"\xff\xfe", b"\xfe\xff")
 
 @dataclass(frozen=True)
 class Dialect:
-    """What separates cells, whether cells are in quotation marks (RFC 4180), and the lines before the first row."""
+    """The sign between cells, whether cells are in quotation marks (RFC 4180), and the lines before the first row."""
 
     separator: str = "\t"
     quoted: bool = False

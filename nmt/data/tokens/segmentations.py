@@ -1,10 +1,9 @@
 """Sample segmentations of words: BPE-dropout, and sampling from a unigram model.
 
 sentencepiece can sample as well, but from a generator that no other process can repeat (0.2.3 adds a salt of the
-process to the seed), so a run could not be resumed to the same bits. Here a segmentation depends on the word and the
-random numbers alone. Precomputed data of each word are cached, so that a repeated word costs little more than its
-random numbers.
-"""
+process to the seed), so a run could not be resumed with identical results. Here a segmentation depends on the word and
+the random numbers alone. Precomputed data of each word are cached, so that a repeated word costs little more than its
+random numbers."""
 
 from __future__ import annotations
 

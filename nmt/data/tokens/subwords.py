@@ -172,7 +172,7 @@ def train_subwords(
     max_sentences: int = _TRAINING_SENTENCES,
     symbols: Sequence[str] = (),
 ) -> Subwords:
-    """Train a model on cleaned sentences; the same text gives the same model, bit for bit.
+    """Train a model on cleaned sentences; the same text gives an identical model.
 
     The sentences are consumed one at a time and may come from a file. Of more than `max_sentences`, a random sample of
     that many is used, always the same one.

@@ -150,8 +150,8 @@ def _candidates(
 
 
 def _allocate(candidates: list[Candidate], room: int, total: int) -> list[tuple[int, int]]:
-    """Return places of the beam dealt out evenly to the numbers of tokens said, the rest and what is left over to those
-    who have said most."""
+    """Divide the beam evenly among banks: hypotheses with equally many constraint tokens. The remainder goes to the
+    fullest banks (Post and Vilar 2018)."""
     banks: dict[int, list[Candidate]] = {}
     for candidate in candidates:
         banks.setdefault(candidate[3], []).append(candidate)
@@ -174,9 +174,8 @@ class Glossary(Rule):
     """A bonus for each wanted phrase, which its tokens earn in equal shares, taken back where the phrase is left off; a
     phrase counts once. phrases[n] are those of sentence n.
 
-    What the model would rather say is some nats more probable than a phrase that it knows as well, into however many
-    tokens the phrase is cut: a bonus for each token would be too much for long ones.
-    """
+    A phrase is some nats less probable than the model's own choice, however many tokens it has: a bonus for each token
+    would be too much for long ones."""
 
     reweights = True
 
@@ -213,5 +212,5 @@ class Glossary(Rule):
 
 
 def _gain(progress: Progress, token: int) -> float:
-    """Return what a token adds to the score, apart from what is taken back of the phrase begun."""
+    """Return what a token adds to the score before the bonus of an abandoned phrase is subtracted."""
     return progress.after(token).worth - progress.worth + progress.begun

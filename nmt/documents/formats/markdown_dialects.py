@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 
 UNSEEN = "\x02"
-"""What stands for the title of a block, which no text contains."""
+"""A sign in place of the title of a block, which no text contains."""
 TITLE = re.compile(
     r'\A[ \t]*(?:(?:!!!|\?\?\?\+?|===[!+]?)[ \t][^"\n]*+"([^"\n]++)"'
     r"|/{3,}[ \t]*[\w-]++[ \t]*\|[ \t]*(.*\S))[ \t]*+\r?\n?$"

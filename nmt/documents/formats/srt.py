@@ -37,7 +37,7 @@ _MARKS = rf"\{{\\[^{{}}]*\}}|<[\d:.]+>|[\u2669-\u266f]+|{_ARROWS}"
 """Codes of Advanced SubStation such as {\\an8}, times of words in WebVTT, music signs, and the arrows of speakers."""
 _OPENING, _NO_START = "「『（〈《【", "、。，．！？：；）」』〉》】…‥ーぁぃぅぇぉっゃゅょァィゥェォッャュョ々"
 _WORD = re.compile(rf"\s*(?:[{_OPENING}]*[{WIDE}][{_NO_START}]*+|(?:<[^<>]*>|\{{\\[^{{}}]*\}}|[^\s<{{{WIDE}]|<|\{{)+)")
-"""What stands on one line: a word after white space, or a letter of a script without spaces with its punctuation."""
+"""A unit that is not divided between lines: a word after white space, or a letter of a script without spaces with its punctuation."""
 
 
 @dataclass(frozen=True)

@@ -88,7 +88,7 @@ _BY_PREFIX = {str(kind): kind for kind in ArrayKind if len(kind) == 2}  # noqa: 
 
 
 def parse(array: str) -> Name:
-    """Return the kind of an array and the name that `ArrayKind.of` was given, a gradient's being that of its array. A
+    """Return the kind and the name of an array: the inverse of `ArrayKind.of`. For a gradient, the name of its array. A
     gradient of an array that is constant over time has no kind."""
     kind = _BY_PREFIX.get(array[:2])
     return Name(kind, array if kind is None else array[2:])

@@ -60,32 +60,6 @@ class ProcessorOperations(ABC):
     """Operations of the processor alone: see `Device.processor`."""
 
     @abstractmethod
-    def row_losses(
-        self, h: Array, layer: OutputLayer, targets: np.ndarray, threads: int
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return losses for each row of h [R, H].
-
-        They are the negative log-probability of its target and the mean of those of all tokens, both float64 [R], and
-        whether the target is the most probable token (the first of equals), int64 [R].
-        """
-
-    @abstractmethod
-    def weighted_gradients(
-        self,
-        h: Array,
-        layer: OutputLayer,
-        targets: np.ndarray,
-        weights: np.ndarray,
-        gradients: OutputGradients,
-        threads: int,
-    ) -> None:
-        """Compute the gradients of a loss given by weights.
-
-        The loss's derivative by the logits of row r is weights[0, r] times its distribution, minus weights[1, r]
-        everywhere, plus weights[2, r] at its target. weights [3, R] has h's dtype.
-        """
-
-    @abstractmethod
     def each_logits(
         self,
         h: Array,

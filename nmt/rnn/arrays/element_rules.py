@@ -1,5 +1,5 @@
-"""What changes the numbers of arrays one by one, such as the step of an optimizer: written once, as a plain function of
-numbers. The kernel of the processor and that of a GPU are loops around it.
+"""Rules that change the numbers of arrays one by one, such as the step of an optimizer: each is written once, as a plain
+function of numbers. The kernel of the processor and that of a GPU are loops around it.
 """
 
 from __future__ import annotations

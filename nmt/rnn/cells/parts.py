@@ -22,19 +22,19 @@ def gelu(x: Value) -> Value:
     return 0.5 * x * (1 + tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * (x * x * x))))
 
 
-def rms_norm(x: Value, gain: Value, epsilon: float = EPSILON) -> Value:
-    """Return x / sqrt(mean of squares over the features + epsilon) * gain (Zhang and Sennrich 2019, equation 4)."""
-    return x * (1 / sqrt(mean(x * x) + epsilon)) * gain
+def rms_norm(x: Value, gain: Value) -> Value:
+    """Return x / sqrt(mean of squares over the features + EPSILON) * gain (Zhang and Sennrich 2019, equation 4)."""
+    return x * (1 / sqrt(mean(x * x) + EPSILON)) * gain
 
 
-def head_norm(y: Value, gain: Value, size: int, epsilon: float = EPSILON) -> Value:
+def head_norm(y: Value, gain: Value, size: int) -> Value:
     """Return y [h, v] with each head normalised so, and one gain [v] for all heads."""
-    return y * (1 / sqrt(total(y * y, "v") * (1 / size) + epsilon)) * axes(gain, v=size)
+    return y * (1 / sqrt(total(y * y, "v") * (1 / size) + EPSILON)) * axes(gain, v=size)
 
 
-def unit(x: Value, axis: str, epsilon: float = 1e-6) -> Value:
-    """Return x with length one along a named axis; epsilon is added to the square of its length."""
-    return x * (1 / sqrt(total(x * x, axis) + epsilon))
+def unit(x: Value, axis: str) -> Value:
+    """Return x with length one along a named axis; 1e-6 is added to the square of its length."""
+    return x * (1 / sqrt(total(x * x, axis) + 1e-6))
 
 
 def constants(like: Value, numbers: Sequence[float]) -> Value:

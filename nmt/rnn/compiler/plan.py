@@ -168,8 +168,8 @@ def _multiplies(program: Program) -> bool:
 
 
 def _again(trace: Trace, slots: frozenset[str], found: dict[int, Place]) -> tuple[Program, dict[int, Place]]:
-    """Return the program that computes these states after a step from those before it, as far as `found` does not hold
-    what it needs, and the places of both for a backward pass."""
+    """Return the program that recomputes these states from one step to the next, reading what `found` has, and its
+    places for a backward pass."""
 
     def place(kind: PlaceKind, name: str) -> Place:
         return Place(kind, ArrayKind.REPLAYED.of(name), False, trace.states[name].width)

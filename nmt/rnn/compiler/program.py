@@ -133,7 +133,7 @@ def memory_of(v: Value, places: Mapping[int, Place]) -> tuple[Value, int]:
 
 def memory_read(values: Iterable[Value], places: Mapping[int, Place]) -> Iterator[tuple[Value, Value, int]]:
     """Yield what is read from memory to compute values, once each: with the value in whose memory it lies, and its
-    first column there (see `memory_of`). What is in no memory is computed from its arguments."""
+    first column there (see `memory_of`). A value in no memory is computed from its arguments."""
     pending, seen = list(values), set[int]()
     while pending:
         v = pending.pop()

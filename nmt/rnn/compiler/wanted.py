@@ -1,8 +1,7 @@
 """Results that a run must compute besides its output: selected gradients, and recorded values.
 
-What is not requested is never built: a pass that needs no gradient of a matrix has no product for it, and stores
-nothing for it.
-"""
+A value that is not requested is never built: a pass that needs no gradient of a matrix has no product for it, and
+stores nothing for it."""
 
 from __future__ import annotations
 

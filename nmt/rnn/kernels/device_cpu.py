@@ -125,16 +125,6 @@ class CPUDevice(Device, ProcessorOperations):
 
         return output_loss(*args)
 
-    def row_losses(self, *args: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        from nmt.rnn.kernels.model.output import row_losses
-
-        return row_losses(*args)
-
-    def weighted_gradients(self, *args: Any) -> None:
-        from nmt.rnn.kernels.model.output import weighted_gradients
-
-        weighted_gradients(*args)
-
     def each_logits(self, *args: Any) -> None:
         from nmt.rnn.kernels.model.output import each_logits
 

@@ -99,7 +99,7 @@ arrays."""
 class LayerGradients:
     """Gradients of one pass, shaped like x, hx, cx and `params`.
 
-    None: there is no c, or it is not among the layers' `needs`; `params` is empty if they are not among them, and from
+    A field is None if the cell has no c or `needs` omits it. `params` is empty if `needs` omits "params", and after
     `backward_data`.
     """
 
@@ -153,7 +153,7 @@ class RecurrentLayers(LayerStack):
         """Return memory for a pass, except for the caller's results; allocating large memory again takes a tenth of a
         pass.
 
-        Without training a layer needs that of the one below, and no more.
+        In inference a layer reads only the layer below, so two workspaces take turns.
         """
         if reserve is not None:
             reserve.begin()

@@ -111,7 +111,7 @@ def unpack(values: Any, lengths: Lengths, steps: int | None = None) -> Any:
     longest = max((int(n) for n in lengths), default=0)
     real = _real_steps("unpack", lengths, len(lengths), longest if steps is None else steps)
     if len(values) != real.sum():
-        raise ShapeError(f"unpack: values must be as many as all lengths together, {real.sum()}, got {len(values)}")
+        raise ShapeError(f"unpack: values must be as many as the sum of all lengths, {real.sum()}, got {len(values)}")
     rows, T = real.shape
     padded = _zeros_like(values, (T, rows, *values.shape[1:]))
     padded.swapaxes(0, 1)[real] = values

@@ -85,8 +85,8 @@ class BackwardPass:
     # ------------------------------------------------------------ the run and its results
 
     def run(self, gradients: Arrays, wanted: Collection[str] | None = None) -> Gradients:
-        """Run the plan and return gradients, of the initial states those in `wanted`, None for all; those of parameters
-        are added to `gradients`, where present."""
+        """Run the plan and return gradients. `wanted`: names of initial states, None for all. Those of parameters are
+        added to `gradients`, where present."""
         tape, rows, arrays, plan = self.tape, self.rows, self.arrays, self.plan
         invariants = self.setup.invariants(tape.compiled, rows.threads)
         with joined(gradients, tape.connections, self.setup.device) as shares:

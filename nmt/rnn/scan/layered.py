@@ -234,5 +234,5 @@ class LayeredScan:
 
 
 def _of_layer(names: Collection[str] | None, layer: str) -> Collection[str] | None:
-    """Return the names that belong to a layer or one of its directions, as its scan knows them; None is all."""
+    """Return the names of a layer or one of its directions, without its prefix; None is all."""
     return None if names is None else strip(dict.fromkeys(names), layer)

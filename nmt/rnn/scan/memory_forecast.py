@@ -23,7 +23,7 @@ from nmt.rnn.kernels.products.packing import packed_size
 from nmt.rnn.rows import Rows, steps_of
 from nmt.rnn.scan.scan import Scan
 
-STATES, KEPT, MASKS = "states", "kept for the way back", "dropout masks"
+STATES, KEPT, MASKS = "states", "kept for the backward pass", "dropout masks"
 LATE = "longer sequences of late layers"
 CONSTANTS, CARRIED, BLOCKS = "constant over time", "gradients of activations", "blocks of time"
 

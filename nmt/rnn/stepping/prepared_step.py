@@ -1,6 +1,6 @@
 """A step for search on the processor: all its parts in one call of the thread team, prepared once for a number of rows.
 
-What a call needs besides its numbers (memory, the tables of generated functions) stays in place; fewer rows use the
+Its memory and the tables of generated functions stay in place; fewer rows use the
 first part of it. Preparing it at every step would take longer than some of the products.
 """
 

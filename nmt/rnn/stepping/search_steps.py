@@ -21,7 +21,7 @@ class SearchSteps:
     def rest(self) -> None:
         """Free the memory of many rows and of sentences when a search has ended.
 
-        What was prepared for few rows is kept for the next search.
+        Preparations for few rows are kept for the next search.
         """
         self.stepper.rest()
         if self.loop is not None and not self.loop.is_small:

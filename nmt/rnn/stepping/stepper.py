@@ -28,7 +28,7 @@ class Stepper:
 
     `admit` takes in sentences (captured arrays, from which it computes once the values that depend only on them); any
     number of rows may read a sentence until `release`. A cell without captured arrays (a language model's) has no
-    sentences: its rows are only continued. What rows have in common is computed once: see `compiler.share`. A stepper
+    sentences: its rows are only continued. Work that rows have in common is done once: see `compiler.share`. A stepper
     serves one caller; any number of steppers may share a scan and weights.
     """
 

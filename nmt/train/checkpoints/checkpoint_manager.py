@@ -106,7 +106,7 @@ class CheckpointManager:
         ranked = sorted(
             [*former, (score, state.update)],
             key=lambda entry: entry[0],
-            reverse=HIGHER_IS_BETTER[settings.early_stopping_metric],
+            reverse=HIGHER_IS_BETTER[settings.metric],
         )
         state.kept, dropped = ranked[:keep], ranked[keep:]
         if (score, state.update) in state.kept:

@@ -87,7 +87,7 @@ def load_saved_run(folder: Path, config: Config) -> SavedRun | None:
     path, former = folder / LAST_NAME, folder / FORMER_NAME
     if not exists(path) and not exists(former):
         return None
-    damage = f"{path}: must be the last checkpoint, got nothing there"
+    damage = f"{path}: no such file, the last checkpoint"
     if exists(path):
         try:
             content = read_whole(path)

@@ -28,7 +28,7 @@ class StopRequest:
 
     Args:
         ranks: The ranks that must agree; None for this process alone.
-        exits: Whether the second signal ends the process. If not, it has the effect that it had before.
+        exits: Whether the second signal ends the process. If not, it has its former effect.
     """
 
     def __init__(self, ranks: Ranks | None = None, *, exits: bool = True) -> None:

@@ -33,7 +33,7 @@ _TRAINING_SHARE = 0.9
 """Estimated share of the time for training; reading, validating and saving take the rest. It determines only how often
 the model is validated and the length of the warm-up."""
 _ENOUGH = 0.5
-"""The share of the usual passes below which a warning says that the budget is short."""
+"""The share of the usual epochs below which a warning says that the budget is short."""
 COOLDOWN = 1 - 1 / WARMUP_SHARE
 """The rate rises during the first fourteenth, then falls linearly to zero, as in recipes with scheduling: linear."""
 _DERIVED = ("validation_freq", "learning_rate_warmup")
@@ -83,7 +83,7 @@ def fit_to_budget(
         "cooldown": COOLDOWN,
         "updates": None,
         "epochs": 1_000_000,
-        "early_stopping_patience": None,
+        "stop_after": None,
         "max_minutes": seconds / 60,
     }
     folder = Path(config.model_dir)
@@ -134,7 +134,7 @@ def _doubt(config: Config, budget: str, pace: Pace, updates: int) -> str | None:
         return None
     needed = format_seconds(usual * pace.seconds / _TRAINING_SHARE)
     return (
-        f"warning: a budget of {budget} allows about {updates / pace.a_pass:.2g} passes over this text; "
+        f"warning: a budget of {budget} allows about {updates / pace.a_pass:.2g} epochs of this text; "
         f"{usual / pace.a_pass:.3g} are usual, which take about {needed} here; give more time, or use a smaller model"
     )
 

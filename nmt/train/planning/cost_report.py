@@ -74,7 +74,7 @@ def _speed(dry_run: DryRun, timing: Timing) -> list[str]:
     """Return the measured speed, and the time of an epoch that follows from it."""
     epoch = _epoch_seconds(dry_run, timing)
     updates, threads = dry_run.dealing.num_updates(1), dry_run.num_threads
-    several = f", {dry_run.dealing.size} batches an update" if dry_run.dealing.size > 1 else ""
+    several = f", {dry_run.dealing.size} batches per update" if dry_run.dealing.size > 1 else ""
     faster = []
     if TARGET.has_amx and dry_run.model.device.is_cpu and dry_run.config.compute_dtype == "float32":
         faster = ["  this processor has a matrix unit: compute_dtype: bfloat16 takes a third of the time or so"]
@@ -82,11 +82,11 @@ def _speed(dry_run: DryRun, timing: Timing) -> list[str]:
         f"speed of {timing.updates} updates with {threads} thread{'s' if threads > 1 else ''}",
         *([f"  {'source tokens/s':34}{timing.src_tokens / timing.seconds:>14,.0f}"] if timing.src_tokens else []),
         f"  {'target tokens/s':34}{timing.tgt_tokens / timing.seconds:>14,.0f}",
-        f"  {'target tokens an update':34}{timing.tgt_tokens / timing.updates:>14,.0f}"
+        f"  {'target tokens per update':34}{timing.tgt_tokens / timing.updates:>14,.0f}"
         f"  (batch_size {dry_run.batch_size:,}{several})",
-        f"  {'seconds an update':34}{timing.seconds / timing.updates:>14.3f}",
-        f"  {'updates an epoch':34}{updates:>14,}",
-        f"  {'hours an epoch':34}{epoch / 3600:>14.2f}  ({format_seconds(epoch)})",
+        f"  {'seconds per update':34}{timing.seconds / timing.updates:>14.3f}",
+        f"  {'updates per epoch':34}{updates:>14,}",
+        f"  {'one epoch':34}{format_seconds(epoch):>14}",
         *faster,
     ]
 
@@ -104,7 +104,7 @@ def _time(dry_run: DryRun, timing: Timing) -> list[str]:
     first = min(seconds for _, seconds in limits)
     lines = ["time to the limits, validations not counted"]
     for name, seconds in limits:
-        mark = "  the end" if seconds == first else ""
+        mark = "  training stops here" if seconds == first else ""
         lines.append(f"  {name:40}{format_seconds(seconds):>8}{mark}")
     return [*lines, f"  epochs until then: {first / epoch:.1f}"]
 

@@ -2,7 +2,7 @@
 
 The numbers follow the Multi30k recipe, which was tuned by hand (29,000 pairs, 223 updates per epoch): 2,800 updates,
 200 of them for warm-up, a validation after every 350. Other corpora get the same number of epochs, unless the settings
-give another one (`training.passes`), and the same proportions.
+give another one (`training.auto_epochs`), and the same proportions.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ def fixed_training(settings: TrainingConfig, dealing: Dealing) -> FixedTraining:
 
 
 def usual_updates(settings: TrainingConfig, a_pass: int) -> int:
-    """Return the updates that make `passes` over a corpus of `a_pass` updates, to the nearest hundred: easy to
+    """Return the updates that make `auto_epochs` over a corpus of `a_pass` updates, to the nearest hundred: easy to
     remember."""
-    return max(LEAST_UPDATES, round(settings.passes * a_pass / 100) * 100)
+    return max(LEAST_UPDATES, round(settings.auto_epochs * a_pass / 100) * 100)
 
 
 def validation_pairs(config: Config, pairs: int, tokens: int, tokens_between: float) -> int:
@@ -96,7 +96,8 @@ def auto_lengths(settings: TrainingConfig, fixed: FixedTraining, dealing: Dealin
     """Return in words the numbers that replace each auto; None if there is none."""
     names = ("updates", "learning_rate_warmup", "validation_freq")
     chosen = [f"{name} {getattr(fixed, name):,}" for name in names if getattr(settings, name) == "auto"]
-    return f"auto: {', '.join(chosen)}, by {dealing.num_updates(1):,} updates a pass" if chosen else None
+    count = dealing.num_updates(1)
+    return f"auto: {', '.join(chosen)}; {count:,} update{'s' * (count > 1)} per epoch" if chosen else None
 
 
 def doubts(config: Config, fixed: FixedTraining) -> list[str]:

@@ -30,10 +30,10 @@ def stop_reason(
             return format_seconds(settings.max_minutes * 60) + OVER
     if schedule.finished:
         return f"learning rate below {settings.learning_rate_min:g} (training.learning_rate_min)"
-    patience, count = settings.early_stopping_patience, state.without_improvement
+    patience, count = settings.stop_after, state.without_improvement
     if patience is None or count < patience:
         return None
-    return f"no better {settings.early_stopping_metric} in {count} validations (training.early_stopping_patience)"
+    return f"no better {settings.metric} in {count} validations (training.stop_after)"
 
 
 def progress(

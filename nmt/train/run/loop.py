@@ -180,7 +180,7 @@ class Loop:
         The state does not change before the scores are known: a resumed run repeats a validation that Interrupted
         ended. Raises NMTError, without saving, if the loss has exploded.
         """
-        parts, state, metric = self.parts, self.state, self.settings.early_stopping_metric
+        parts, state, metric = self.parts, self.state, self.settings.metric
         began, former = time.monotonic(), self._validation_seconds
         with parts.watch.measure("validation"), averaged(parts.average):
             scores = parts.validator.losses(parts.model, parts.num_threads)

@@ -51,7 +51,7 @@ def restore(parts: Parts, saved: SavedRun, log: TrainingLog) -> None:
     parts.model.carry(saved.content.carried)
     if not saved.changes.schedule:
         parts.schedule.load_state_dict(saved.content.metadata["schedule"])
-    state, metric = parts.state, parts.config.training.early_stopping_metric
+    state, metric = parts.state, parts.config.training.metric
     if saved.damage is not None:
         parts.checkpoints.last_is_good = False
         log.line(f"{saved.damage}; going on from the one before it")
@@ -104,7 +104,7 @@ def _restore_arrays(parts: Parts, saved: SavedRun) -> None:
 
 
 def _restore_average(average: MovingAverage, content: Checkpoint) -> None:
-    """Restore the average of a saved run; if it had none, start one from the restored parameters."""
+    """Restore the average of a saved run; without one, start it from the restored parameters."""
     if not content.raw:
         average.restart()
         return

@@ -1,6 +1,6 @@
 """Settings for a training that names only its texts: `nmt-train SRC TGT -o DIR`.
 
-What such a command leaves open is chosen here: the preset, by the number of pairs and by whether the lines are single
+The open choices are made here: the preset, by the number of pairs and by whether the lines are single
 words; the languages, by the names of the files; and the validation text, which is held out from the training text.
 """
 
@@ -24,7 +24,7 @@ from nmt.system.files import write_bytes
 from nmt.system.notices import tell_nobody
 from nmt.system.paths import exists
 from nmt.train.tasks.named_texts import Texts
-from nmt.train.tasks.prepare import check_own, open_folder
+from nmt.train.tasks.prepare import check_own, made_folder
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -103,7 +103,7 @@ class Chosen:
         """Write the held-out text, if there is one. Raises CheckpointError if other text is there."""
         if self.held_out is None:
             return
-        os.close(open_folder(self.files[0].parent))
+        os.close(made_folder(self.files[0].parent))
         for file, lines in zip(self.files, zip(*self.held_out, strict=True), strict=True):
             content = "".join(f"{line}\n" for line in lines).encode()
             if exists(file) and file.read_bytes() != content:
@@ -214,7 +214,7 @@ def _sections(train: Texts, validation: dict[str, Any], preset: str | None, pair
         data["subwords"] = {"vocab_size": "auto"}  # the preset's is too large for the smallest texts
     if preset == "edits" and pairs >= MANY_WORDS:
         sizes = {"embeddings": {"embedding_dim": 128}, "hidden_size": 256}
-        training = {"batch_size": 512, "passes": max(12, min(50, PAIRS_READ // pairs))}
+        training = {"batch_size": 512, "auto_epochs": max(12, min(50, PAIRS_READ // pairs))}
         return {"data": data, "model": {"encoder": sizes, "decoder": sizes}, "training": training}
     if train.features is None or preset != "character":
         return {"data": data}
@@ -228,12 +228,12 @@ def _settings_after(start: Config, tell: Callable[[str], None]) -> dict[str, Any
     theirs = start.training
     rate = theirs.learning_rate * SHARE_OF_RATE
     tell(f"training.load_model: the settings are those of that model, with a tenth of its learning rate, {rate:.2g}")
-    same = "optimizer", "label_smoothing", "batch_size", "batch_type", "early_stopping_metric"
+    same = "optimizer", "label_smoothing", "batch_size", "batch_type", "metric"
     training = {
         **{key: getattr(theirs, key) for key in same},
         "learning_rate": rate,
         "scheduling": "linear",
-        "early_stopping_patience": None,
+        "stop_after": None,
         **dict.fromkeys(("learning_rate_warmup", "updates", "validation_freq"), "auto"),
     }
     return {"training": training, "decoding": {"beam_size": start.decoding.beam_size}}

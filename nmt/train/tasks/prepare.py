@@ -28,7 +28,7 @@ from nmt.storage.model_folder import (
     save_subwords,
     subword_names,
 )
-from nmt.system.files import explain, lock_alone, remove_temporaries, write_bytes, writing
+from nmt.system.files import explain, lock_alone, open_folder, remove_temporaries, write_bytes, writing
 from nmt.system.notices import Show, tell_nobody
 from nmt.system.paths import exists
 from nmt.train.checkpoints.start import given_subwords
@@ -48,11 +48,11 @@ _LINE_OF_LOG = re.compile(rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d  ")
 """The beginning of a train.log: other programs write files of that name."""
 
 
-def open_folder(folder: Path) -> int:
+def made_folder(folder: Path) -> int:
     """Create the folder of a run or a sweep if needed; return it opened. Raises CheckpointError if that cannot be."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        return os.open(folder, os.O_RDONLY)
+        return open_folder(folder)
     except OSError as error:
         raise CheckpointError(
             f"{folder}: model_dir must be a folder that can be made and written, got "
@@ -68,7 +68,7 @@ def own_folder(folder: Path) -> Iterator[None]:
     folder cannot be made, another run uses it, or it contains files that did not come from a run.
     """
     check_own(folder)
-    handle = open_folder(folder)
+    handle = made_folder(folder)
     try:
         if not lock_alone(handle):
             raise CheckpointError(

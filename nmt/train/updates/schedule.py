@@ -74,7 +74,7 @@ class Schedule:
 
 
 class Plateau(Schedule):
-    """Multiplies the rate by `decrease_factor` after `patience` validations without improvement."""
+    """Multiplies the rate by `decrease_factor` after `lower_after` validations without improvement."""
 
     def __init__(self, settings: FixedTraining) -> None:
         super().__init__(settings)
@@ -87,7 +87,7 @@ class Plateau(Schedule):
     def validated(self, *, improved: bool) -> None:
         """Reset the counter after an improvement; lower the rate after too many validations without one."""
         self.waited = 0 if improved else self.waited + 1
-        if self.waited >= max(1, self.settings.patience):
+        if self.waited >= max(1, self.settings.lower_after):
             self.decreases, self.waited = self.decreases + 1, 0
 
     @property

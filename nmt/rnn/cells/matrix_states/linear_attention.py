@@ -12,7 +12,6 @@ from typing import Literal, get_args
 from nmt.errors import ShapeError
 from nmt.rnn.cell import Axes, Cell, Param, Scope, State
 from nmt.rnn.cells.parts import (
-    EPSILON,
     constants,
     head_norm,
     heads_of,
@@ -40,8 +39,7 @@ class LinearAttentionCell(Cell):
     delta: S~ = a * S_prev,  S_t = S~ + k (b (v - S~^T k))^T with b = sigmoid(x W_b) and q, k of length one: the delta
     rule (Yang et al. 2025, section 3.1). window: a short convolution and silu of q, k and v before all of this (section
     3.4 there); 0 is none. heads: as many as have 64 units each, where None. key_size: half of a head's units
-    where None, as in RetNet and GLA. output_size: of y W_o, hidden_size where None. epsilon: of the norm. The state,
-    heads x key_size x units of a head, starts at zero.
+    where None, as in RetNet and GLA. The state, heads x key_size x units of a head, starts at zero.
     """
 
     def __init__(
@@ -55,8 +53,6 @@ class LinearAttentionCell(Cell):
         delta: bool = False,
         window: int = 0,
         rank: int = 16,
-        output_size: int | None = None,
-        epsilon: float = EPSILON,
     ) -> None:
         if decay not in get_args(Decay):
             raise ShapeError(f"LinearAttentionCell: decay must be one of {', '.join(get_args(Decay))}, got {decay}")
@@ -64,8 +60,7 @@ class LinearAttentionCell(Cell):
             raise ShapeError(f"LinearAttentionCell: delta must be with decay constant, head or key, got {decay}")
         if window < 0 or (key_size is not None and key_size < 1):
             raise ShapeError(f"LinearAttentionCell: sizes must not be negative, got {window=}, {key_size=}")
-        self.input_size, self.hidden_size = input_size, hidden_size
-        self.output_size, self.epsilon = output_size or hidden_size, epsilon
+        self.input_size, self.hidden_size, self.output_size = input_size, hidden_size, hidden_size
         self.heads = heads_of("LinearAttentionCell", hidden_size, heads)
         self.value_size = hidden_size // self.heads
         self.key_size = key_size or max(1, self.value_size // 2)
@@ -89,7 +84,7 @@ class LinearAttentionCell(Cell):
             shapes["W_b"] = Param((D, h))
         if self.window:
             shapes |= short_convolution_params(self.window, width)
-        return shapes | {"gain": Param((self.value_size,), start=1.0), "W_o": Param((H, self.output_size))}
+        return shapes | {"gain": Param((self.value_size,), start=1.0), "W_o": Param((H, H))}
 
     def states(self) -> dict[str, int]:
         matrix = Axes(h=self.heads, k=self.key_size, v=self.value_size)
@@ -112,7 +107,7 @@ class LinearAttentionCell(Cell):
         if self.delta:
             v = axes(sigmoid(x @ p.W_b), h=h) * (v - total(S * k, "k"))
         S = S + k * v
-        y = head_norm(total(q * S, "k"), p.gain, V, self.epsilon)
+        y = head_norm(total(q * S, "k"), p.gain, V)
         return flat(y * axes(silu(x @ p.W_g), h=h, v=V)) @ p.W_o, State(past, S=S)
 
     def _decayed(self, p: Scope, x: Value, q: Value, k: Value, S: Value) -> tuple[Value, Value, Value]:

@@ -64,7 +64,7 @@ class Matrices:
         return [weight, self.device.buffer("left", (count * width,), BFLOAT16)]
 
     def keep(self, array: Array, old: int, t: int, lengths: Array, count: int) -> None:
-        """Copy in [2, B, n] those of the first `count` rows that do not run step t, from slot `old` to the other."""
+        """Copy slot `old` of [2, B, n] to the other slot, for rows below `count` that ended before step t."""
         _, B, width = array.shape
         self._launch(row_kernels.keep_rows, count * width, array, old, B, width, t, lengths, count)
 

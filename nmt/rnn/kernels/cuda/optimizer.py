@@ -54,7 +54,7 @@ def rule_kernel(dtype: np.dtype, rule: ElementRule, threads: int = THREADS) -> G
 
 
 def square_norm(runtime: Runtime, arrays: Sequence[Any]) -> float:
-    """Return the sum of squares of all arrays together, in float64, with a single copy to the host."""
+    """Return the sum of squares over all arrays, in float64, with a single copy to the host."""
     arrays = [array for array in arrays if array.size]
     kernels = [square_norm_kernel(array.dtype, row_threads(array.size)) for array in arrays]
     counts = [blocks_for(kernel, array.size, _PARTS) for kernel, array in zip(kernels, arrays, strict=True)]

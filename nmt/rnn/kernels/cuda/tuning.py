@@ -5,7 +5,7 @@ Those determined by a kernel's registers or shared memory are next to that kerne
 """
 
 BLOCK_ROWS = 1 << 15
-"""Rows, of all steps together, of a block of time: enough for products at full speed, few enough for memory not to grow
+"""Rows, in all steps, of a block of time: enough for products at full speed, few enough for memory not to grow
 with T."""
 
 GATHER_BELOW = 0.75

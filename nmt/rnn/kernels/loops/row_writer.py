@@ -95,8 +95,7 @@ class Names:
         return self.variable(place.name)
 
     def index(self, place: Place) -> str:
-        """Return the variable of the array that says, for each row, which row of a captured array without source
-        positions it reads."""
+        """Return the variable of the index from rows to rows of a captured array without source positions."""
         name = ArrayKind.INDEX.of(place.name)
         if name not in self.function.arrays:
             self.function.arrays.append(name)

@@ -116,21 +116,6 @@ def _add_up(part, parts, nll, smoothed, divergences, correct, found):  # type: i
         found[1] += divergences[pair]
 
 
-@kernel
-def _weigh_rows(part, parts, logits, bias, targets, weights):  # type: ignore[no-untyped-def]
-    """Turn this part's rows of logits into the derivative described in `weighted_gradients`."""
-    number = logits.dtype.type
-    for r in range(targets.size * part // parts, targets.size * (part + 1) // parts):
-        row = logits[r]
-        for j in range(row.size):
-            row[j] += bias[j]
-        row_loss(row, targets[r], 0.0, 1.0, True)
-        row[targets[r]] += number(1)
-        for j in range(row.size):
-            row[j] = weights[0, r] * row[j] - weights[1, r]
-        row[targets[r]] += weights[2, r]
-
-
 @dataclass(frozen=True)
 class _Output:
     """An output layer, the rows h [R, H] that it reads, their targets, and the arrays for gradients, None for none."""
@@ -257,36 +242,3 @@ def each_logits(
 
     few = max(_LEAST_ROWS, _MOST_LOGITS // max(1, len(output.bias)))
     output.each_chunk(with_bias, min(chunk_rows(layer.packed), few))
-
-
-def row_losses(h: Array, layer: OutputLayer, targets: Array, threads: int) -> tuple[Array, Array, Array]:
-    """See `ProcessorOperations.row_losses`. Raises ShapeError."""
-    output = _Output(h, layer, targets, None, threads).check()
-    nll, mean, correct = np.empty(len(h)), np.empty(len(h)), np.empty(len(h), np.int64)
-
-    def fill(logits: Array, part: slice) -> None:
-        with operation("output layer: loss"):
-            sums = nll[part], mean[part], correct[part]
-            run_parallel(_loss_rows, threads, logits, output.bias, targets[part], 1.0, 1.0, False, *sums)
-
-    output.each_chunk(fill)
-    return host((nll, mean, correct))
-
-
-def weighted_gradients(
-    h: Array, layer: OutputLayer, targets: Array, weights: Array, gradients: OutputGradients, threads: int
-) -> None:
-    """See `ProcessorOperations.weighted_gradients`. Raises ShapeError."""
-    output = _Output(h, layer, targets, gradients, threads).check()
-    if weights.dtype != h.dtype or weights.shape != (3, len(h)):
-        raise ShapeError(
-            f"weighted_gradients: weights must be {h.dtype} [3, {len(h)}], got {weights.dtype} {list(weights.shape)}; "
-            "convert them"
-        )
-
-    def fill(logits: Array, part: slice) -> None:
-        with operation("output layer: weighing"):
-            shares = np.ascontiguousarray(weights[:, part])
-            run_parallel(_weigh_rows, threads, logits, output.bias, targets[part], shares)
-
-    output.each_chunk(fill)

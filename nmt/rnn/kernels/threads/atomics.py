@@ -18,7 +18,7 @@ from nmt.rnn.kernels.machine_code.native import LINE_BYTES
 from nmt.rnn.kernels.machine_code.operating_system import ON_WINDOWS, call_system, system_function
 
 WORD, LINE = 8, LINE_BYTES
-"""Bytes of a number and of a cache line. What different threads write lies on different lines."""
+"""Bytes of a number and of a cache line. Numbers that different threads write lie on different lines."""
 
 LOCK_BYTES = 128
 """Bytes that suffice for a lock or a condition of any system."""
