@@ -145,7 +145,7 @@ def _ours(device: Device, case: Case, compute_dtype: str, updates: int) -> tuple
         updater.update_with(batch, number + 1, 1e-4)
         return batch.num_tgt_tokens
 
-    # Sizes come the third time, as replayed recordings; in real training some two thirds do (docs/gpu.md).
+    # Sizes come the third time, as replayed recordings; in real training some two thirds do (results/gpu.md).
     trained = _rate(update, device.synchronize, 2 * len(batches), updates)
     sources = case.sources()
     options = {"beam_size": BEAM, "max_length_ratio": LENGTH_RATIO, "max_length_extra": LENGTH_EXTRA, "batch_size": 64}

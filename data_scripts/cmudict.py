@@ -2,10 +2,12 @@
 
     python data_scripts/cmudict.py --from FOLDER
 
-FOLDER contains train.grapheme, dev.grapheme, test.grapheme (or test_a.grapheme) and the corresponding .phoneme files,
-plain or .gz: one word or pronunciation per line, letters and sounds separated by spaces. In dev and test a line may
-contain several pronunciations separated by vertical bars, any of which is correct. dev.phoneme and test.phoneme keep
-the first, since training needs exactly one; dev.answers and test.answers have all, for pronunciation_errors.py.
+The dictionary is public (github.com/cmusphinx/cmudict); its division into three parts is yours, since none is published
+in this form. FOLDER contains train.grapheme, dev.grapheme, test.grapheme (or test_a.grapheme) and the corresponding
+.phoneme files, plain or .gz: one word or pronunciation per line, letters and sounds separated by spaces. In dev and
+test a line may contain several pronunciations separated by vertical bars, any of which is correct. dev.phoneme and
+test.phoneme keep the first, since training needs exactly one; dev.answers and test.answers have all, for
+pronunciation_errors.py.
 """
 
 import argparse
@@ -21,7 +23,7 @@ PARTS = {"train": ("train",), "dev": ("dev",), "test": ("test_a", "test")}
 def main() -> None:
     """Reads every file, checks and writes."""
     parser = argparse.ArgumentParser(description="Bring CMUdict to plain text, one word a line.")
-    parser.add_argument("--from", dest="folder", type=Path, required=True, help="folder with a copy")
+    parser.add_argument("--from", dest="folder", type=Path, required=True, help="folder of the corpus; see this file")
     parser.add_argument(
         "--out",
         type=Path,

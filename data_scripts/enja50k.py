@@ -30,7 +30,7 @@ def download(part: str, language: str) -> bytes:
 def main() -> None:
     """Reads or downloads every file, checks and writes."""
     parser = argparse.ArgumentParser(description="Bring 50,000 Japanese-English pairs to plain text.")
-    parser.add_argument("--from", dest="folder", type=Path, help="folder with a copy; without it, download")
+    parser.add_argument("--from", dest="folder", type=Path, help="folder of the corpus; else download")
     parser.add_argument(
         "--out",
         type=Path,

@@ -3,6 +3,7 @@
     python data_scripts/eutrans.py --from FOLDER
 
 FOLDER contains training.es, dev.es, test.es (or test_a.es) and the corresponding .en files, plain or .gz.
+A public copy is examples/EuTrans of github.com/lvapeab/nmt-keras, with a longer test text.
 The text was tokenized by its authors and has a small vocabulary: a quick check on real sentences.
 """
 
@@ -20,7 +21,7 @@ PARTS = {"train": ("training", "train"), "dev": ("dev",), "test": ("test_a", "te
 def main() -> None:
     """Reads every file, checks and writes."""
     parser = argparse.ArgumentParser(description="Bring EuTrans to plain text, one sentence a line.")
-    parser.add_argument("--from", dest="folder", type=Path, required=True, help="folder with a copy")
+    parser.add_argument("--from", dest="folder", type=Path, required=True, help="folder of the corpus; see this file")
     parser.add_argument(
         "--out",
         type=Path,

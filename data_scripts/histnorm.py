@@ -82,7 +82,7 @@ def _neighbours(words: Words, at: int, step: int, count: int) -> list[tuple[int,
 def main() -> None:
     """Reads or downloads every table and writes both sides."""
     parser = argparse.ArgumentParser(description="Bring old and new spelling to plain text, one word a line.")
-    parser.add_argument("--from", dest="folder", type=Path, help="folder with a copy; without it, download")
+    parser.add_argument("--from", dest="folder", type=Path, help="folder of the corpus; else download")
     parser.add_argument("--context", type=int, default=1, help="neighbours on each side (default: %(default)s)")
     parser.add_argument(
         "--out",

@@ -194,7 +194,7 @@ def main() -> None:
     """Reads every file, checks and writes."""
     parser = argparse.ArgumentParser(description="Bring texts of languages with few sentences to plain text.")
     parser.add_argument("corpus", choices=list(COLLECTIONS))
-    parser.add_argument("--from", dest="folder", type=Path, required=True, help="folder with a copy")
+    parser.add_argument("--from", dest="folder", type=Path, required=True, help="folder of the corpus; see this file")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="languages or pairs (default: all)")
     parser.add_argument("--as-it-is", action="store_true", help="americas: leave the spelling of the training text")
     parser.add_argument("--out", type=Path, help="folder to write (default: data/CORPUS)")

@@ -63,7 +63,7 @@ def report_difference(part: str, language: str, text: bytes) -> None:
 def main() -> None:
     """Reads or downloads every file, compares, checks and writes."""
     parser = argparse.ArgumentParser(description="Bring Multi30k to plain text, one sentence a line.")
-    parser.add_argument("--from", dest="folder", type=Path, help="folder with a copy; without it, download")
+    parser.add_argument("--from", dest="folder", type=Path, help="folder of the corpus; else download")
     parser.add_argument(
         "--out",
         type=Path,

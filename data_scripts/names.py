@@ -34,7 +34,7 @@ def sides_of(table: bytes, where: str) -> dict[str, bytes]:
 def main() -> None:
     """Reads or downloads every table and writes both sides."""
     parser = argparse.ArgumentParser(description="Bring names in two scripts to plain text.")
-    parser.add_argument("--from", dest="folder", type=Path, help="folder with a copy; without it, download")
+    parser.add_argument("--from", dest="folder", type=Path, help="folder of the corpus; else download")
     parser.add_argument("--out", type=Path, default=Path("data/names"), help="folder to write (default: %(default)s)")
     options = parser.parse_args()
     if options.folder is not None and not options.folder.is_dir():

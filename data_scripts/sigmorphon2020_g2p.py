@@ -39,7 +39,7 @@ def sides_of(table: bytes, where: str) -> dict[str, bytes]:
 def main() -> None:
     """Reads or downloads every table and writes both sides."""
     parser = argparse.ArgumentParser(description="Bring letters and sounds of many languages to plain text.")
-    parser.add_argument("--from", dest="folder", type=Path, help="folder with a copy; without it, download")
+    parser.add_argument("--from", dest="folder", type=Path, help="folder of the corpus; else download")
     parser.add_argument("--languages", nargs="+", default=LANGUAGES, help="codes of the task (default: %(default)s)")
     parser.add_argument(
         "--out",

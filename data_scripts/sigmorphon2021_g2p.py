@@ -25,7 +25,7 @@ LANGUAGES = {
 def main() -> None:
     """Reads or downloads every table and writes both sides."""
     parser = argparse.ArgumentParser(description="Bring letters and sounds of many languages to plain text.")
-    parser.add_argument("--from", dest="folder", type=Path, help="folder with a copy; without it, download")
+    parser.add_argument("--from", dest="folder", type=Path, help="folder of the corpus; else download")
     parser.add_argument(
         "--out", type=Path, default=Path("data/sigmorphon2021_g2p"), help="folder to write (default: %(default)s)"
     )

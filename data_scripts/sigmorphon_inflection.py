@@ -75,7 +75,7 @@ def main() -> None:
     """Reads or downloads every table and writes both sides."""
     parser = argparse.ArgumentParser(description="Bring words, features and forms of many languages to plain text.")
     parser.add_argument("year", choices=("2022", "2023"), help="which task")
-    parser.add_argument("--from", dest="folder", type=Path, help="folder with a copy; without it, download")
+    parser.add_argument("--from", dest="folder", type=Path, help="folder of the corpus; else download")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="names such as tur_small (default: all)")
     parser.add_argument("--out", type=Path, help="folder to write (default: data/inflectionYEAR)")
     options = parser.parse_args()

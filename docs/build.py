@@ -1,5 +1,5 @@
 """Write what the code knows about itself: docs/commands.md, configs/reference.yaml, schema.json, the tests named in
-docs/engine-rows.md, the files that docs/tour.md links to, the listings of docs/lstm-step.md, the options in
+results/engine-rows.md, the files that docs/tour.md links to, the listings of docs/lstm-step.md, the options in
 docs/python.md, manual pages and shell completion, and the public interface, docs/interface.txt. With the argument
 `pictures`, draw docs/pictures by Graphviz instead.
 

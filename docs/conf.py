@@ -19,7 +19,7 @@ html_title = f"nmt {version}"
 # Names that are loaded when first used are members, too.
 for module in (nmt, nmt.rnn):
     vars(module)["__dir__"] = lambda names=module.__all__: names
-include_patterns = ["*.md", "docs/*.md", "docs/tutorials/*.md", "docs/notebooks/*.ipynb"]
+include_patterns = ["*.md", "docs/*.md", "docs/tutorials/*.md", "docs/notebooks/*.ipynb", "results/*.md"]
 
 # myst_nb reads pages and notebooks; autodoc and napoleon make the Python reference of docstrings.
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]

@@ -3,7 +3,7 @@
 From its row follow the key of the `decoding` section with its check, its words in configs/reference.yaml and in the
 JSON schema, the option of the commands, the warning about an option without effect, the field of `SearchOptions`, and
 where the setting can be used. A new setting is a row here, a line in `SearchSettings`, and the code that reads it;
-docs/add-a-search-rule.md names the tests and pages that list settings.
+docs/extending.md names the tests and pages that list settings.
 """
 
 from collections.abc import Sequence

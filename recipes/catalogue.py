@@ -230,7 +230,7 @@ def inflection(what: str, year: int, published: Published, more: dict[str, str],
 
 
 CELLS = "lstm gru slstm min_gru ssru lrn hawk mamba gla mlstm gated_delta_net rwkv7".split()
-"""Recurrences of 1997 to 2026 (docs/recurrences.md)."""
+"""Recurrences of 1997 to 2026 (docs/cells.md)."""
 
 
 def of_cells(title: str, config: str, data: str, text: tuple[str, str, str], *metrics: str, **others: Any) -> Recipe:

@@ -38,7 +38,7 @@ TOGETHER = {
 }
 """Settings of one model of all nine: there is time for about five passes, so less dropout than in the preset."""
 CONSENSUS = tuple("--sampling --sampling-temperature 1 --sampling-topp 0.7 --mbr chrf --mbr-samples 256".split())
-"""How it translates: of samples that which has the highest chrF with all others (docs/recipes.md)."""
+"""How it translates: of samples that which has the highest chrF with all others (results/low-resource.md)."""
 # On test: the best of SMT, recurrent networks, Transformers, BERT, transfer and many languages (Zhang et al. 2020).
 CHEROKEE: dict[str, tuple[float, ...]] = {"chr-en": (15.8,), "en-chr": (12.7,)}
 FROM_ENGLISH = ("hau", "ibo", "lug", "luo", "pcm", "tsn", "twi", "yor", "zul")

@@ -19,7 +19,7 @@ from nmt.cli.entry import COMMANDS
 from nmt.cli.front import load_command
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/tutorials/*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("results/*.md")])
 # What is not ours but stands in commands of the pages: of shells, and of clusters.
 OF_SYSTEMS = {
     *(
@@ -143,9 +143,7 @@ def test_commands_stand_in_blocks_that_are_looked_at(page):
     assert not re.findall(r"\n\n {4}((?:nmt[ -]|pip |python |make |mpiexec |curl ).*)", text)
 
 
-def test_pages_name_the_folders_that_the_settings_write():
-    readme = (ROOT / "README.md").read_text("utf-8")
-    assert set(re.findall(r"runs/\w+", readme)) == {model_dir("own_text.yaml"), model_dir("quickstart.yaml")}
+def test_the_demo_is_what_its_settings_write():
     makefile = (ROOT / "Makefile").read_text()
     assert f"DEMO_MODEL := {model_dir('quickstart.yaml')}\n" in makefile
 
@@ -193,11 +191,23 @@ def test_reference_lists_every_setting_and_no_other():
     assert set(dictionary_paths(reference)) == known
 
 
+@cache
+def anchors(path):
+    """The anchors of a page's headings, as the repository's host makes them."""
+    text = re.sub(r"^```.*?^```", "", path.read_text("utf-8"), flags=re.M | re.S)
+    headings = (re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", line) for line in re.findall(r"^#+ (.*)$", text, re.M))
+    return {re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text("utf-8")):
         if not re.match(r"[a-z]+:", target):
-            assert (page.parent / target.split("#")[0]).exists(), target
+            name, _, anchor = target.partition("#")
+            path = page.parent / name if name else page
+            assert path.exists(), target
+            if path.suffix == ".md" and anchor and not anchor.startswith("module-"):
+                assert anchor in anchors(path), target
 
 
 def test_python_example_names_what_exists():
@@ -258,7 +268,7 @@ def test_a_new_cell_as_the_page_says(tmp_path, monkeypatch):
 
 
 def test_code_that_the_page_of_settings_shows_stands_where_it_says():
-    page = ROOT / "docs" / "add-a-setting.md"
+    page = ROOT / "docs" / "extending.md"
     blocks = code_blocks(page, "python")
     assert len(blocks) == 3
     for block in blocks:
@@ -273,8 +283,8 @@ def test_operators_as_their_page_says():
     from nmt.rnn import GRU, LSTM, RNN, layouts
     from nmt.rnn.layers.layer_stack import LayerOptions
 
-    page = ROOT / "docs" / "operators.md"
-    first, second, steps, node = code_blocks(page, "python")
+    page = ROOT / "docs" / "library.md"
+    first, second, steps, node = code_blocks(page, "python")[3:7]
     names = {}
     exec(compile(first, page.name, "exec"), names)
     assert names["found"].d_x.shape == names["x"].shape and names["y"].shape == (7, 3, 256)
@@ -294,7 +304,8 @@ def test_operators_as_their_page_says():
     names |= given | layouts.to_onnx("LSTM", layer.params)
     exec(compile(node, page.name, "exec"), names)
     np.testing.assert_array_equal(names["layer"].flat, layer.flat)
-    table = "".join(row.split("|")[1] for row in page.read_text("utf-8").splitlines() if row.startswith("| `"))
+    options = page.read_text("utf-8").split("### Options\n")[1].split("\n### ")[0]
+    table = "".join(row.split("|")[1] for row in options.splitlines() if row.startswith("| `"))
     own = {name for one in (LSTM, GRU, RNN) for name in inspect.signature(one.__init__).parameters}
     keywords = set(re.findall(r"`(\w+)", table))
     assert keywords <= own | set(LayerOptions.__annotations__)
@@ -305,8 +316,8 @@ def test_operators_as_their_page_says():
 
 def test_scans_as_their_page_says():
     """The examples run one after the other, and give what the text between them promises."""
-    page, names = ROOT / "docs" / "scan.md", {}
-    for block in code_blocks(page, "python"):
+    page, names = ROOT / "docs" / "library.md", {}
+    for block in code_blocks(page, "python")[:3]:
         exec(compile(block, page.name, "exec"), names)
     run, back, mask = names["run"], names["back"], names["mask"]
     assert not run.y[2:, 1].any() and run.y[:2, 1].all()
@@ -318,8 +329,8 @@ def test_scans_as_their_page_says():
     assert all(gradient.any() for gradient in names["d_own"].values())
 
 
-def test_the_cell_of_the_page_of_recurrences(capsys):
-    page, names = ROOT / "docs" / "recurrences.md", {"__name__": "page"}
+def test_the_cell_of_the_page_of_cells(capsys):
+    page, names = ROOT / "docs" / "cells.md", {"__name__": "page"}
     (block,) = code_blocks(page, "python")
     exec(compile(block, page.name, "exec"), names)
     names["check"](names["GLACell"], hidden_size=8)

@@ -15,7 +15,7 @@ COMPILER = [
     *(f"nmt.rnn.kernels.machine_code.{name}" for name in ("jit", "native")),
     *(f"nmt.rnn.kernels.memory.{name}" for name in ("arrays", "compiling", "table_layout", "table_types")),
 ]
-"""Circles that there are: see docs/decisions.md."""
+"""Circles that there are: see ARCHITECTURE.md."""
 
 
 def circles(graph: Graph) -> list[list[str]]:

@@ -24,7 +24,7 @@ def test_the_site_is_built_without_a_warning_and_asks_no_other_host(tmp_path):
     done = subprocess.run([*command, made], capture_output=True, text=True, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     pages = {path.relative_to(made).as_posix(): path.read_text("utf-8") for path in made.rglob("*.html")}
-    assert {"index.html", "docs/tutorials/own-corpus.html", "docs/tour.html", "search.html"} <= pages.keys()
+    assert {"index.html", "docs/tutorials/lesson.html", "docs/tour.html", "search.html"} <= pages.keys()
     for name, text in pages.items():
         assert not [one for pair in LOADED.findall(text) for one in pair if one.startswith(("http", "//"))], name
         for target in re.findall(r'href="(?:\.\./)*(_downloads/[^"#]+)"', text):

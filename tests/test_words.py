@@ -15,7 +15,7 @@ REPOSITORY = ROOT.parent
 FILES = sorted(path for path in ROOT.rglob("*.py") if path.relative_to(ROOT).parts[0] != "config")
 RIDDLES = re.compile(r"(?:What|Who|Where|Which|How|Of|The same)\b|See `")
 
-FOLDERS = ("nmt", "benchmarks", "configs", "data_scripts", "deploy", "docs", "recipes")
+FOLDERS = ("nmt", "benchmarks", "configs", "data_scripts", "deploy", "docs", "recipes", "results")
 KINDS = (".py", ".md", ".yaml", ".toml", ".service")
 # The front page and the first steps have a style of their own.
 EXEMPT = {"README.md", "docs/start.md"}

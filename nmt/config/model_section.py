@@ -56,7 +56,7 @@ class _Side(Section):
 
     type: Literal["recurrent", "conv"] = "recurrent"
     """recurrent, or conv: gated convolutions with residuals and learned positions (Gehring et al. 2017, ConvS2S;
-    docs/convolution.md). With conv the settings of recurrent networks alone keep their defaults."""
+    docs/cells.md). With conv the settings of recurrent networks alone keep their defaults."""
     rnn_type: RnnType = "lstm"
     """Cell. gru resets after the product with the state (as cuDNN does), gru_reset_before before it (as in the paper
     that introduced it). rnn_tanh and rnn_relu are Elman's. docs/cells.md has the others. my_cells.MyCell is the class

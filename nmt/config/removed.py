@@ -13,7 +13,7 @@ _STOP = "metric alone decides"
 _SAMPLED = "use tgt_word_dropout, which helped where this did not (docs/methods.md)"
 _VECTORS = "start from a trained model by load_model, with extend_vocabulary for new words"
 _RISK = "train on for the same time, which brings more; decoding.mbr chooses by expected score"
-_DESCRIBED = "describe its tensors in a YAML file, as docs/import.md shows, and import that"
+_DESCRIBED = "describe its tensors in a YAML file, as docs/migration.md shows, and import that"
 
 REMOVED: dict[str, str] = {
     "model.decoder.stack": _STACK,

@@ -38,7 +38,7 @@ class Settings(Section):
     """Number format of matrix products: bfloat16 takes a third of the time of float32 on a processor with a matrix unit
     (AMX), half of it with AMD's AVX-512 BF16, and more than float32 on others. Parameters, sums and losses are float32
     either way. auto is bfloat16 if this machine multiplies it faster, else float32: the last digits of results then
-    depend on the machine. int8, only for translating, takes a quarter or less on processors since 2019 (AVX-512 VNNI,
+    depend on the machine. int8, only for translating, takes about two fifths on processors since 2019 (AVX-512 VNNI,
     AVX-VNNI, Arm dot products)."""
     model_dir: FilePath = Field(examples=["runs/model"])
     """Folder for the model, its checkpoints and logs. If it contains an unfinished run, that is resumed."""

@@ -1,6 +1,6 @@
 """Import models of unknown systems: a YAML file says which tensor is which of our parameters.
 
-docs/import.md explains it with an example.
+docs/migration.md explains it with an example.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _check_keys(path: Path, where: str, values: Any, allowed: set[str], needed: 
     if unknown := sorted(map(str, set(values) - allowed)):
         raise CheckpointError(f"{path}: {where}{unknown[0]:.40} is unknown; known are {', '.join(sorted(allowed))}")
     if missing := sorted(needed - set(values)):
-        raise CheckpointError(f"{path}: {where}{missing[0]} must be given; docs/import.md has an example")
+        raise CheckpointError(f"{path}: {where}{missing[0]} must be given; docs/migration.md has an example")
 
 
 def _side(path: Path, name: str, values: Mapping[str, Any]) -> tuple[list[int], Vocabulary]:

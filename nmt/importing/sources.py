@@ -94,7 +94,7 @@ def import_model(source: Path, kind: str | None = None, member: str | None = Non
             return one.read(content)
     wanted = kind or f"one of {', '.join(kind_names())}"
     raise CheckpointError(
-        f"{source}: must be a model of {wanted}, got {_shown(content)}; docs/import.md explains how to describe another"
+        f"{source}: must be a model of {wanted}, got {_shown(content)}; docs/migration.md says how to describe another"
     )
 
 

@@ -25,7 +25,7 @@ Arrays = dict[str, np.ndarray]
 
 SHARE = 1.0
 """The share of a model's parameters that a project may have of its own. Words that the model has never written are
-learnt in the embedding tables, which are larger than a fifth; docs/learning.md compares."""
+learnt in the embedding tables, which are larger than a fifth; results/learning.md compares."""
 _HALF, _WARMUP, _MOST_VISITS = 16, 10, 20_000
 """Consolidation: pairs of the memory in a batch, and as many of the training text; updates until the full rate; most
 pairs in all passes together, so that a large memory is consolidated in minutes."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 UNITS_BELOW = {False: 6, True: 16}
 """Rows per thread below which the threads divide hidden units, by whether the weights are large (`LARGE_WEIGHTS`).
-12995ccb:benchmarks/schedules.py, two cores of an AMD EPYC (Zen 4), 2026-11-21: docs/benchmarks.md, "Rows or units"."""
+12995ccb:benchmarks/schedules.py, two cores of an AMD EPYC (Zen 4), 2026-11-21: results/layers.md, "Rows or units"."""
 
 LARGE_WEIGHTS = 2 << 20
 """Bytes of a loop's weights above which they no longer stay in the second-level cache of one core.

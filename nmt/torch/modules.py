@@ -25,7 +25,7 @@ _VF = torch._VF
 _THEIRS = {"LSTM": _VF.lstm, "GRU": _VF.gru, "RNN_TANH": _VF.rnn_tanh, "RNN_RELU": _VF.rnn_relu}
 _FEW_STEPS = 8
 """Runs of fewer steps are left to torch where gradients follow: laying weights and their gradients out for us takes
-longer than the run. 12995ccb:benchmarks/torch_modules.py, two cores of an AMD EPYC, 2026-11-25: docs/pytorch.md."""
+longer than the run. 12995ccb:benchmarks/torch_modules.py, two cores of an AMD EPYC, 2026-11-25: docs/library.md."""
 
 
 class _OnOurCore(nn.RNNBase):

@@ -95,7 +95,7 @@ def test_usual_layers_have_a_division_on_an_h100(gates, hidden, batch):
 
 
 def test_weights_lie_in_shared_memory_where_that_was_faster_or_registers_do_not_suffice():
-    """As measured on an H100 (docs/gpu.md)."""
+    """As measured on an H100 (results/gpu.md)."""
 
     def shared(hidden, rows, exact, gates=4):
         tiles = [choose_tile(hidden, gates, rows, 132, (9, 0), backward=back, exact=exact) for back in (False, True)]

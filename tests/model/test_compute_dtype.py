@@ -93,7 +93,7 @@ def test_auto_is_what_is_faster_on_this_machine(monkeypatch, tmp_path, fast, exp
 
 
 def test_only_amx_and_amd_multiply_pairs_fast(monkeypatch):
-    """78 GFLOP/s of pairs and 170 of float32 is what Intel's vector instruction has (docs/benchmarks.md)."""
+    """78 GFLOP/s of pairs and 170 of float32 is what Intel's vector instruction has (results/layers.md)."""
     kinds = {(True, "sapphirerapids"): True, (False, "sapphirerapids"): False, (False, "znver4"): True}
     for (has_amx, name), expected in kinds.items():
         monkeypatch.setattr(features, "TARGET", replace(features.TARGET, has_bf16=True, has_amx=has_amx))

@@ -1,4 +1,4 @@
-"""What rows of docs/engine-rows.md promise of devices."""
+"""What rows of results/engine-rows.md promise of devices."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""What rows of docs/engine-rows.md promise and no other test shows: the page names the tests of every row."""
+"""What rows of results/engine-rows.md promise and no other test shows: the page names the tests of every row."""
 
 import subprocess
 import sys

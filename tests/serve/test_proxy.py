@@ -1,4 +1,4 @@
-"""The block for nginx in docs/serving.md, as it stands there."""
+"""The block for nginx in docs/operating.md, as it stands there."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from tests.serve.test_protocols import multipart
 from tests.waiting import until
 
 NGINX = shutil.which("nginx")
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "serving.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "operating.md"
 HEAD = """
 daemon off; master_process off; pid {0}/pid; error_log {0}/error; events {{}}
 http {{ access_log off; client_body_temp_path {0}/a; proxy_temp_path {0}/b; fastcgi_temp_path {0}/c;

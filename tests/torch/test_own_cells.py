@@ -147,9 +147,9 @@ def test_errors_are_one_line():
 
 
 def test_the_page_of_pytorch():
-    page = Path(__file__).resolve().parents[2] / "docs" / "pytorch.md"
-    names = {}
-    for block in re.findall(r"^```python\n(.*?)^```", page.read_text("utf-8"), re.M | re.S):
+    page = Path(__file__).resolve().parents[2] / "docs" / "library.md"
+    names, text = {}, page.read_text("utf-8").split("\n## In PyTorch\n")[1]
+    for block in re.findall(r"^```python\n(.*?)^```", text, re.M | re.S):
         exec(compile(block, page.name, "exec"), names)
     assert names["y"].shape == (7, 3, 32) and names["state"]["h"].shape == (3, 32)
     assert not names["y"][2:, 1].any()

@@ -137,7 +137,7 @@ def test_only_combinations_have_to_be_possible(config: str) -> None:
 
 
 def test_examples_of_grids_are_settings() -> None:
-    pages = [ROOT / "docs" / "report.md", ROOT / "nmt" / "cli" / "commands" / "sweep.py"]
+    pages = [ROOT / "docs" / "comparing.md", ROOT / "nmt" / "cli" / "commands" / "sweep.py"]
     found = [words for page in pages for words in re.findall(r"^ *nmt-sweep (\S+\.yaml) (.*)$", page.read_text(), re.M)]
     assert len(found) == 4
     for path, options in found:

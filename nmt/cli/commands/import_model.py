@@ -23,7 +23,7 @@ def import_model(source: str, output: str, kind: str | None, member: str | None,
     SOURCE is its file or folder. The imported model gives the same outputs, and can translate, score, be quantized and
     be bundled like any other. The mapping of its parts is printed, and kept in the folder as imported.txt. Anything
     that cannot be represented exactly is an error. No pickle is ever run: PyTorch files are read as data.
-    docs/import.md lists the supported systems.
+    docs/migration.md lists the supported systems.
 
     \b
     Examples:

@@ -116,7 +116,7 @@ def serve(models: tuple[str, ...], **options: Any) -> None:
     Each option can also be set by an environment variable, such as NMT_SERVE_PORT for --port, and MODELs by
     NMT_SERVE_MODELS; flags take 1 or 0, and several values are separated by spaces. The command line takes precedence.
 
-    docs/serving.md explains how to run it in production.
+    docs/operating.md explains how to run it in production.
 
     \b
     Examples:

@@ -6,7 +6,7 @@ Stacks in one or both directions. Parameters are arrays by name: `W_x_l0` [D, G*
 vector, `flat`. States are ordered by layer, forward before reverse: [L * directions, B, H]; if the layers have
 different sizes a state is a tuple with one array [directions, B, H] per layer.
 
-For other systems' names of these options, and arrays in their layouts, see docs/operators.md and weight_layouts.py.
+For other systems' names of these options, and arrays in their layouts, see docs/library.md and weight_layouts.py.
 """
 
 from collections.abc import Sequence

@@ -16,7 +16,7 @@ The source is a subset of Python with the same meaning, so that it can be read, 
   functions in `_called()`, which are called by symbol.
 
 A loop has a few hundred such lines. A general compiler for Python spends more time on inferring their types than LLVM
-does on everything else; here each type is written down or follows from the line itself (docs/machine-code.md).
+does on everything else; here each type is written down or follows from the line itself (docs/threads.md).
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from nmt.rnn.kernels.cuda.persistent.time_loop import backward_kernel, forward_k
 Cell = Literal["lstm", "gru"]
 
 MOST_ROUNDS = 3
-"""For inference with bfloat16 products; with more, a launch a step was faster on an H100 (docs/gpu.md)."""
+"""For inference with bfloat16 products; with more, a launch a step was faster on an H100 (results/gpu.md)."""
 
 
 @dataclass(frozen=True)

@@ -161,7 +161,7 @@ class Tile:
         """Return a step's estimated time: the states' way between blocks; and in each round waiting, loading states,
         multiplying, adding the warps' sums, the cells.
 
-        The factors are fitted to the times of 150 tiles on an H100 (docs/gpu.md), which they meet within 7 % on
+        The factors are fitted to the times of 150 tiles on an H100 (results/gpu.md), which they meet within 7 % on
         average, 28 % at most; that of weights in shared memory to 106 more (8 % and 32 %), and on the way back of a GRU
         to what 30 layers took on an H200.
         """
