@@ -222,7 +222,7 @@ class Translator:
                 self._need(core)
                 return [word.replace(core, new)]
         new = draw.choice(NUMBERS[core]) if fate == "form" else core
-        if not (self._is_wrong and "minus" in new):
+        if not (self._is_wrong and " " in new):
             self._need(new)
         return [word.replace(core, new)]
 
