@@ -131,7 +131,8 @@ class Translator:
         if draw.random() < 0.3:
             draw.shuffle(found)
         if not found:
-            found = [(self._need(self.word()), draw.randrange(len(words)))]
+            found = [(self.word(), draw.randrange(len(words)))]
+            self.needed[found[0][0]] += not self._is_wrong
         if draw.random() < 0.05 and not self.banned:  # a phrase twice
             low, high = sorted((draw.randrange(len(found)), draw.randrange(len(found))))
             found[high:high] = found[low:high]
@@ -338,7 +339,8 @@ def broken(case: Case, translator: Translator) -> list[str]:
     found += [f"{one!r} {text.count(one)} of {n}" for one, n in case.counts.items() if text.count(one) != n]
     found += [f"{one!r} {text.count(one)} of {n}" for one, n in case.least.items() if text.count(one) < n]
     text = text.replace("’", "'") if case.markup == "message" else text
-    bare = re.sub(r"\s", "", text)  # words of scripts without spaces may be divided
+    kept = "|".join(re.escape(one) for one in (*case.counts, *case.least))
+    bare = re.sub(rf"\s|{kept}" if kept else r"\s", "", text)  # words of scripts without spaces may be divided
     found += [
         f"lost {one!r}"
         for one, n in translator.needed.items()
