@@ -134,7 +134,7 @@ def test_options_override_what_is_found(tmp_path, how, first, count):
 @pytest.mark.parametrize("name", ["comma.csv", "toolbox.sfm", "two.tmx"])
 def test_two_tables_are_no_two_texts(tmp_path, name):
     (tmp_path / "b.txt").write_text("a\n")
-    with pytest.raises(DataError, match="must be lines of text, one sentence a line, got a"):
+    with pytest.raises(DataError, match="must be lines of text, one sentence per line, got a"):
         Source(place(tmp_path, name), tgt_path=str(tmp_path / "b.txt")).check(("chr", "en"))
     with pytest.raises(DataError, match="got a book in USFM, of one language; give two"):
         read(place(tmp_path, "chr.usfm"))

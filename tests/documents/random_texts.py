@@ -191,7 +191,7 @@ class Translator:
             if not any(map(str.isalpha, word)):
                 return [word]
             new = [self.word() for _ in range(draw.choice((1, 1, 1, 1, 2, 0)))]
-            if not self._is_wrong:
+            if not (self._is_wrong or (self._is_blind and not self._has_spaces)):
                 self.needed.update(new)
             end = word[len(word.rstrip(".,!?")) :]
             return [one + (end if self._has_spaces else end.translate(SIGNS)) for one in new]
@@ -222,7 +222,7 @@ class Translator:
                 self._need(core)
                 return [word.replace(core, new)]
         new = draw.choice(NUMBERS[core]) if fate == "form" else core
-        if not (self._is_wrong and "minus" in new):
+        if not (self._is_wrong and " " in new):
             self._need(new)
         return [word.replace(core, new)]
 
