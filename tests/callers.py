@@ -45,11 +45,7 @@ def translators(folder: Path, language_folder: Path | None, dtypes: Sequence[str
         sizes = one.src_subwords.vocab_size, one.tgt_subwords.vocab_size
         for threads in (1, 2):
             parts = one.model, one.src_subwords, one.tgt_subwords, one.config, threads
-            found.append(
-                Translator(
-                    *parts, shortlist=shortlist_for(*sizes), lengths=one.lengths, language_model=one.language_model
-                )
-            )
+            found.append(Translator(*parts, shortlist=shortlist_for(*sizes), language_model=one.language_model))
     return found
 
 

@@ -10,12 +10,18 @@ import click
 _ARGUMENTS = {
     "CONFIG.yaml": ("config", "c"),
     "MODEL": ("model", "m", "models", "path"),
-    "MODEL...": ("model", "m", "models"),
+    "MODEL...": ("model", "m", "models", "load-only"),
     "[INPUT]...": ("src", "s", "input", "i"),
     "SOURCE": ("model", "input"),
 }
 """Options of other toolkits that are arguments here, by the argument's name in `Usage`."""
 _SHORT = {"b": "--beam-size", "n": "--n-best", "s": "--src", "t": "--tgt", "m": "--metric", "r": "--ref", "i": "--hyp"}
+_OF_LIBRETRANSLATE = {
+    "req-limit": "--requests-per-minute",
+    "char-limit": "--max-characters",
+    "batch-limit": "--max-texts",
+    "api-keys": "--keys",
+}
 _ONE_DASH = re.compile(r"-[a-z][a-z_]+")
 """A long option as OpenNMT-py writes it: `-beam_size`."""
 
@@ -82,8 +88,8 @@ def _meant(name: str, command: click.Command, known: Collection[str]) -> str | N
         for shown in metavar.split(" | "):
             if name in _ARGUMENTS.get(shown, ()):
                 return f"{shown.strip('[].')} without an option"
-    if (short := _SHORT.get(name)) in known:
-        return short
+    if (theirs := _SHORT.get(name) or _OF_LIBRETRANSLATE.get(name)) in known:
+        return theirs
     from nmt.config import config_schema
     from nmt.config.complaints import places_of
     from nmt.config.foreign_names import ours
