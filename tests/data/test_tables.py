@@ -29,6 +29,7 @@ TOLD = {
     "formulas.xlsx": "30 cells have formulas without results",
     "merged.xlsx": "ranges of them: 1",
     "notes.tsv": "columns 1 Cherokee and 2 English, by the headings",
+    "own-name-and-notes.tsv": "columns 1 Our tongue and 2 English, the only ones with text besides Notes",
     "tatoeba.tsv": "columns 3 and 5, the only ones with text",
     "title-above.tsv": "line 3 has headings, Cherokee | English, and is skipped with all above it",
     "quotes-of-the-text.tsv": "",
@@ -134,7 +135,7 @@ def test_options_override_what_is_found(tmp_path, how, first, count):
 @pytest.mark.parametrize("name", ["comma.csv", "toolbox.sfm", "two.tmx"])
 def test_two_tables_are_no_two_texts(tmp_path, name):
     (tmp_path / "b.txt").write_text("a\n")
-    with pytest.raises(DataError, match="must be lines of text, one sentence a line, got a"):
+    with pytest.raises(DataError, match="must be lines of text, one sentence per line, got a"):
         Source(place(tmp_path, name), tgt_path=str(tmp_path / "b.txt")).check(("chr", "en"))
     with pytest.raises(DataError, match="got a book in USFM, of one language; give two"):
         read(place(tmp_path, "chr.usfm"))

@@ -17,11 +17,10 @@ _OF_SIDES = (
     ),
 )
 """Words of a heading that say which side a column is."""
-_BESIDE = frozenset(
-    "text texts sentence sentences segment phrase lang language id column no nr number note notes comment comments pos "
-    "category example speaker date reference verse".split()
-)
-"""Words that may come with these, or name another column."""
+_ABOUT = frozenset("id no nr number note notes comment comments pos category speaker date reference verse".split())
+"""Words of a heading that say what is told of a pair."""
+_BESIDE = _ABOUT | frozenset("text texts sentence sentences segment phrase lang language column example".split())
+"""Words that may come with those of a side, or name another column."""
 _MOST_WORDS = 4
 _LEAST_BELOW = 10
 _WORDS = re.compile(r"[^\W_]+")
@@ -32,6 +31,12 @@ class Label(NamedTuple):
 
     side: int | None
     languages: frozenset[str]
+
+
+def is_about_pairs(heading: str) -> bool:
+    """Return whether a heading names what is told of the pairs, such as notes and dates."""
+    words = _WORDS.findall(heading.casefold())
+    return bool(words) and _ABOUT.issuperset(words)
 
 
 def is_heading(cells: Sequence[str], langs: Sequence[str]) -> bool:
@@ -74,7 +79,8 @@ def heading_labels(
         return None
     named = [place for place in places if languages_named(fresh[place])]
     is_other = [_is_other(cell, under) for cell, under in zip(fresh, below, strict=True) if cell]
-    return labels if len(named) == 1 and len(places) == 1 or any(is_other) else None
+    about = sum(is_about_pairs(fresh[place]) for place in places)
+    return labels if len(named) == 1 and len(places) - about == 1 or any(is_other) else None
 
 
 def _are_long(texts: Sequence[str]) -> bool:
