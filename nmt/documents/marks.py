@@ -13,7 +13,7 @@ from itertools import accumulate, pairwise
 from typing import Literal
 
 from nmt.documents.numbers import are_one_number
-from nmt.documents.placeholders import WIDE
+from nmt.documents.placeholders import WIDE, scanned
 from nmt.documents.words import NOWHERE, Span, TargetWord, TargetWords
 
 _OWN, _FOREIGN, _UNALIGNED = 1.0, -0.7, -0.1
@@ -127,6 +127,7 @@ class _Layout:
         self._target, self._words = _put_together(found.words, glued)
         self._sources = [word.source for word in found.words]
         self._numbers = {word: n for n, word in enumerate(found.words)}
+        self._inner = {at: one for one in scanned(self._target) for at in range(one.start + 1, one.end)}
         self._cut_copies()
         # Where nothing is put: between pieces t - 1 and t of one number.
         self._closed = {
@@ -298,9 +299,11 @@ class _Layout:
             return
         node.begin, node.stop = self._words[node.low][0], self._words[node.high - 1][1]
         if not self._ends_there(node.low, 0, node.start):
-            node.begin += self._outside(node, at_end=False)
+            begin = node.begin + self._outside(node, at_end=False)
+            node.begin = self._inner[begin].start if begin in self._inner else begin
         if not self._ends_there(node.high - 1, 1, node.end):
-            node.stop -= self._outside(node, at_end=True)
+            stop = node.stop - self._outside(node, at_end=True)
+            node.stop = self._inner[stop].end if stop in self._inner else stop
         # White space at its edge stays in it: of `<b>see <code>x</code></b>, then` the comma follows the code.
         if self._source[node.start].isspace() and self._borders(node.low - 1, 1, node.start):
             node.begin = self._words[node.low - 1][1]

@@ -36,8 +36,8 @@ from tests.saved_models import write_folder, write_language_folder
 
 NO_PATHS = {
     *("prefix_text", "constraint_text", "column", "output_column", "cells", "checkpoint", "tag", "title", "prompt"),
-    *("kind", "member", "src_lang", "tgt_lang", "host", "ref_separator", "overrides", "grid", "budget", "test_set"),
-    *("allow_host", "allow_origin"),
+    *("kind", "member", "src_lang", "tgt_lang", "host", "ref_separator", "overrides", "grid", "budget"),
+    *("allow_host", "allow_origin", "columns", "sheet"),
 }
 """Parameters that are text and name no file or folder."""
 NEEDED = {
@@ -54,6 +54,7 @@ NEEDED = {
     "serve": {"models": "model"},
     "import": {"source": "model", "output": "new"},
     "export": {"model_dir": "model", "output": "new", "form": "numpy"},
+    "report": {"folders": "model", "output": "new"},
     "sweep": {"config": "c.yaml"},
     "backtranslate": {"model_dir": "model", "text": "text", "prefix": "new"},
 }
@@ -63,7 +64,7 @@ BESIDE = {
     "dictionary": {"replace_unk": True},
     ("shortlist", "src"): {"tgt": "text"},
     ("shortlist", "tgt"): {"src": "text"},
-    ("train", "dev"): {"inputs": "pairs.tsv", "folder": "new"},
+    ("train", "dev"): {"inputs": "pairs.tsv", "folder": "new", "src_lang": "xx", "tgt_lang": "yy"},
     "dev_src": {"dev_tgt": "text"},
     "dev_tgt": {"dev_src": "text"},
 }

@@ -110,7 +110,6 @@ def test_resuming_wants_the_same_models(places: dict[str, Path], tmp_path: Path)
         (["--then", "{en-fr}", "-o", "{en-fr}/config.yaml"], 1, "must"),
         (["--then", "{en-fr}", "--shortlist"], 1, "shortlist: must be learnt before"),
         (["--then", ""], 1, "--then"),
-        (["--pivot", "{en-fr}"], 2, "No such option '--pivot'; did you mean --then?"),
     ],
 )
 def test_what_goes_wrong_is_one_line(more: list[str], code: int, said: str, places: dict[str, Path]) -> None:

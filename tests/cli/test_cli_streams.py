@@ -85,7 +85,7 @@ def test_devices_without_end_are_one_line(arguments: list[str], model: Path, set
 def test_settings_without_end_are_one_line(run: Run) -> None:
     result = run("nmt-train", "/dev/zero")
     assert (result.code, result.err.count("\n")) == (1, 1)
-    assert result.err.startswith("Error: /dev/zero: cannot be read: more than 16,777,216 bytes")
+    assert result.err.startswith("Error: /dev/zero: must be a file of settings, got more than 16,777,216 bytes")
 
 
 # Outputs that are inputs

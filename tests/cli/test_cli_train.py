@@ -45,7 +45,7 @@ def test_the_recipe_copied_trains_on_any_text(run: Run, tmp_path: Path) -> None:
     result = run("nmt-train", tmp_path / "mine.yaml")
     assert result.code == 0, result.err
     assert "subwords: bpe, a vocabulary of" in result.err
-    assert "auto: updates 50, learning_rate_warmup 3, validation_freq 25, by 1 updates a pass" in result.err
+    assert "auto: updates 50, learning_rate_warmup 3, validation_freq 25; 1 update per epoch" in result.err
     assert result.lines[0].startswith(f"best\t{tmp_path}/m/best.safetensors\tupdate ")
 
 

@@ -131,7 +131,8 @@ class Translator:
         if draw.random() < 0.3:
             draw.shuffle(found)
         if not found:
-            found = [(self._need(self.word()), draw.randrange(len(words)))]
+            found = [(self.word(), draw.randrange(len(words)))]
+            self.needed[found[0][0]] += not self._is_wrong
         if draw.random() < 0.05 and not self.banned:  # a phrase twice
             low, high = sorted((draw.randrange(len(found)), draw.randrange(len(found))))
             found[high:high] = found[low:high]
@@ -191,7 +192,7 @@ class Translator:
             if not any(map(str.isalpha, word)):
                 return [word]
             new = [self.word() for _ in range(draw.choice((1, 1, 1, 1, 2, 0)))]
-            if not self._is_wrong:
+            if not (self._is_wrong or (self._is_blind and not self._has_spaces)):
                 self.needed.update(new)
             end = word[len(word.rstrip(".,!?")) :]
             return [one + (end if self._has_spaces else end.translate(SIGNS)) for one in new]
@@ -222,7 +223,7 @@ class Translator:
                 self._need(core)
                 return [word.replace(core, new)]
         new = draw.choice(NUMBERS[core]) if fate == "form" else core
-        if not (self._is_wrong and "minus" in new):
+        if not (self._is_wrong and " " in new):
             self._need(new)
         return [word.replace(core, new)]
 
@@ -338,7 +339,8 @@ def broken(case: Case, translator: Translator) -> list[str]:
     found += [f"{one!r} {text.count(one)} of {n}" for one, n in case.counts.items() if text.count(one) != n]
     found += [f"{one!r} {text.count(one)} of {n}" for one, n in case.least.items() if text.count(one) < n]
     text = text.replace("’", "'") if case.markup == "message" else text
-    bare = re.sub(r"\s", "", text)  # words of scripts without spaces may be divided
+    kept = "|".join(re.escape(one) for one in (*case.counts, *case.least))
+    bare = re.sub(rf"\s|{kept}" if kept else r"\s", "", text)  # words of scripts without spaces may be divided
     found += [
         f"lost {one!r}"
         for one, n in translator.needed.items()

@@ -598,6 +598,11 @@ def test_tags_within_words_that_stay_are_where_they_were(text):
     assert translated(text, "html").casefold().replace(" ", "") == text.casefold().replace(" ", "")
 
 
+def test_an_element_does_not_end_within_a_placeholder():
+    found = translated("go <u>now :smile:</u>. then", "html", change=lambda word: word.replace(".", "!"))
+    assert found == "go <u>now :smile:</u>! then"
+
+
 def test_a_link_that_is_a_symbol_is_no_word():
     passage = read_passage("<h1>Two words<a href='#x'>&para;</a></h1>", "html")
     assert [one.asked for one in passage.sentences] == ["Two words"]

@@ -81,7 +81,7 @@ def test_no_other_file_is_replaced(tmp_path):
 
 
 def test_a_missing_file_is_one_line(tmp_path):
-    with pytest.raises(DataError, match="got no such file"):
+    with pytest.raises(DataError, match="no such file"):
         read_tmx(tmp_path / "no.tmx", "de", "en")
     with pytest.raises(DataError, match="must be written"):
         write_tmx(tmp_path / "no" / "a.tmx", [], "de", "en")

@@ -5,10 +5,10 @@ import pytest
 from nmt.config.model_section import RNN_TYPES
 from nmt.errors import ConfigError
 from nmt.model.parts import cells
-from nmt.model.parts.encoder import _layer_seed
 from nmt.model.translation import TranslationModel
-from nmt.rnn import Cell
+from nmt.rnn import Cell, LSTMCell
 from nmt.rnn.cells.by_name import CELLS_BY_NAME
+from nmt.rnn.scan.layered import LayeredScan
 from tests import small_models
 
 
@@ -98,6 +98,7 @@ def test_a_projection_may_be_wider_than_what_it_reads():
 
 def test_seeds_of_layers_are_their_own():
     """Below 32 layers they are those of former versions."""
-    seeds = {(s, n, d): _layer_seed(s, n, d) for s in range(40) for n in range(200) for d in range(2)}
+    scan = LayeredScan([LSTMCell(2, 2)], directions=("forward", "reverse"))
+    seeds = {(s, n, d): scan._seed(s, n, d) for s in range(40) for n in range(200) for d in range(2)}
     assert len(set(seeds.values())) == len(seeds)
     assert all(seed == s * 64 + n * 2 + d for (s, n, d), seed in seeds.items() if n < 32)

@@ -110,8 +110,8 @@ def serve(models: tuple[str, ...], **options: Any) -> None:
     requests.
 
     The web page is at http://HOST:PORT/ and the API at /spec: LibreTranslate's, DeepL's version 2, and the routes of
-    OPUS-CAT. /health, /ready and /metrics are for the operator. Logs are JSON lines on stderr, on a terminal plain
-    lines.
+    OPUS-CAT and Moses (OmegaT). /health, /ready and /metrics are for the operator. Logs are JSON lines on stderr, on a
+    terminal plain lines.
 
     Each option can also be set by an environment variable, such as NMT_SERVE_PORT for --port, and MODELs by
     NMT_SERVE_MODELS; flags take 1 or 0, and several values are separated by spaces. The command line takes precedence.

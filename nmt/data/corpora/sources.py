@@ -176,8 +176,8 @@ class Part:
                 check_is_lines(file, data=False)
                 if len(self.files) == 2 and format_of(file) != "lines":
                     raise DataError(
-                        f"{file}: must be lines of text, one sentence per line, got a table by its name; give "
-                        "one table that has both sides, or two books in USFM"
+                        f"{file}: must be lines of text, one sentence per line, got a table by its name; give one "
+                        "table that has both sides, or two books in USFM"
                     )
 
     @property
