@@ -179,7 +179,10 @@ def test_a_finished_run_says_which_changes_had_no_effect(settings, caplog):
     changes = {"training.learning_rate": 0.1, "decoding.beam_size": 3, "training.epochs": 3}
     again = nmt.train(settings, changes=changes, progress=False)
     assert (again.update, first.reason) == (first.update, "4 epochs (training.epochs)")
-    told = "already finished, 3 epochs (training.epochs); changed settings had no effect (training.learning_rate)"
+    told = (
+        "already finished, 3 epochs (training.epochs); changed settings had no effect (training.learning_rate): "
+        "start a new run with them in another folder"
+    )
     assert again.reason == told and [one.getMessage() for one in caplog.records] == [f"warning: {first.folder}: {told}"]
     caplog.clear()
     assert nmt.train(settings, progress=False).reason == first.reason
