@@ -33,6 +33,7 @@ TOLD = {
     "tatoeba.tsv": "columns 3 and 5, the only ones with text",
     "title-above.tsv": "line 3 has headings, Cherokee | English, and is skipped with all above it",
     "quotes-of-the-text.tsv": "",
+    "notes-beside-unknown.tsv": "are columns 1 Tzotzil-Chamula and 2 Free rendering, the only ones with text besides",
     "tzotzil.tsv": "source tzo, target es",
     "words.chr-en.tsv": "",
     "inflection.tsv": "neither names nor texts tell",

@@ -18,7 +18,9 @@ _OF_SIDES = (
 )
 """Words of a heading that say which side a column is."""
 _ABOUT = frozenset("id no nr number note notes comment comments pos category speaker date reference verse".split())
-"""Words of a heading that say what is told of a pair."""
+"""Words of a heading that name notes on a pair, its number or its origin."""
+_NO_TEXT = frozenset("id notes comments speaker".split())
+"""Those of them that hardly begin a list of words."""
 _BESIDE = _ABOUT | frozenset("text texts sentence sentences segment phrase lang language column example".split())
 """Words that may come with those of a side, or name another column."""
 _MOST_WORDS = 4
@@ -34,7 +36,7 @@ class Label(NamedTuple):
 
 
 def is_about_pairs(heading: str) -> bool:
-    """Return whether a heading names what is told of the pairs, such as notes and dates."""
+    """Return whether a heading names notes on the pairs, their numbers or origin."""
     words = _WORDS.findall(heading.casefold())
     return bool(words) and _ABOUT.issuperset(words)
 
@@ -62,7 +64,7 @@ def heading_labels(
     column in the rows after it; what comes again there is no heading.
 
     Of two cells that name two sides or two languages (see `is_heading`), of a name of a language next to a short cell,
-    and of short cells above numbers or another script, a row is a heading.
+    of short cells above numbers or another script, and of short cells with one such as Notes, a row is a heading.
     """
     fresh = ["" if cell in under else cell.strip() for cell, under in zip(cells, below, strict=True)]
     codes = [place for place, cell in enumerate(fresh) if len(cell) <= 3 and language_of(cell) is not None]
@@ -80,7 +82,8 @@ def heading_labels(
     named = [place for place in places if languages_named(fresh[place])]
     is_other = [_is_other(cell, under) for cell, under in zip(fresh, below, strict=True) if cell]
     about = sum(is_about_pairs(fresh[place]) for place in places)
-    return labels if len(named) == 1 and len(places) - about == 1 or any(is_other) else None
+    is_sure = len(fresh) > 2 and any(cell.casefold() in _NO_TEXT for cell in fresh)
+    return labels if len(named) == 1 and len(places) - about == 1 or is_sure or any(is_other) else None
 
 
 def _are_long(texts: Sequence[str]) -> bool:
