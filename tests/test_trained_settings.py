@@ -145,7 +145,7 @@ def test_every_command_says_it(folder, tmp_path):
     last = ["--checkpoint", folder / "best.safetensors"]
     calls = {
         translate: [folder],
-        bundle: [folder, tmp_path / "m.nmt"],
+        bundle: [folder, "-o", tmp_path / "m.nmt"],
         quantize: [folder, "-o", tmp_path / "int8"],
         average: [folder, *last, "-o", tmp_path / "mean"],
     }

@@ -32,9 +32,9 @@ _UNSPACED = re.compile(f"[{UNSPACED}]")
 _BORDER = re.compile(
     f"[{UNSPACED}\u3001-\u3003\u3008-\u3011\u3014-\u301f\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65]"
 )
-"""What words end beside: letters of these scripts and their punctuation."""
+"""Characters next to which words end: letters of these scripts and their punctuation."""
 _MIXED = re.compile(rf"(?<=[!-~])(?=[{UNSPACED}])|(?<=[{UNSPACED}])(?=[A-Za-z0-9#$%&+/<=>@\\_{{|}}])")
-"""Where a word of such a script begins or ends beside others: `$HOME`."""
+"""Places where a word of such a script begins or ends next to others: `$HOME`."""
 _SHORT = 3
 """The maximum length of placeholders such as `%d`, which are none with a space within."""
 _LATIN = re.compile(rf"[^\W{UNSPACED}]{{2}}")

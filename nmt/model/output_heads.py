@@ -15,9 +15,7 @@ from nmt.rnn.arrays.device_operations import OutputGradients
 from nmt.rnn.profile import operation
 
 if TYPE_CHECKING:
-    from nmt.model.batch_pass import BatchPass, Targets
     from nmt.model.network import Network
-    from nmt.rnn.arrays.device_operations import OutputGradients
 
 
 class PlainHead:

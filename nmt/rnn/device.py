@@ -138,7 +138,7 @@ class Device(ABC):
     name: str
     xp: Any
     is_cpu: bool = False
-    """Whether this is the processor: arrays are NumPy's, and code may read them without `download`."""
+    """Whether this is the processor: arrays are NumPy's, and code may read them after `host`, without `download`."""
     memory: int | None = None
     """Bytes of GPU memory; None for the processor, whose memory is shared with other processes."""
     block_rows: int | None = None
@@ -171,7 +171,8 @@ class Device(ABC):
 
     def host(self, arrays: T) -> T:
         """Return these arrays for the functions of `xp`, to be read or written, when the launches that wait (see
-        `in_one_call`) have run: the only way by which Python may use the memory of a launch."""
+        `in_one_call`) have run: the only way by which Python may use the memory of a launch. Copies nothing: a GPU's
+        arrays stay there, and its functions of `xp` follow its launches in order."""
         return arrays
 
     def contiguous(self, array: Array) -> Array:

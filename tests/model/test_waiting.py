@@ -134,6 +134,13 @@ def twice(scan, given, spoilt):
     return run(), spoilt(run)
 
 
+def test_a_norm_is_of_what_waits():
+    device, one = CPUDevice(), np.zeros(5, np.float32)
+    with device.in_one_call():
+        device.add(one, np.ones(5, np.float32), 1)
+        assert device.square_norm([one], 1) == 5
+
+
 def test_operators(spoilt):
     x = np.random.default_rng(2).standard_normal((6, 3, 3)).astype(np.float32)
     for kind, options in ((LSTM, {"dropout": 0.3}), (GRU, {"padding": "carry", "learn_initial": True})):

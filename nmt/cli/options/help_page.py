@@ -6,6 +6,8 @@ import re
 
 import click
 
+from nmt.search_settings import ROWS
+
 ALL = "nmt.help_all"
 """The key of a click context's `meta` that is true when --help-all prints."""
 
@@ -19,9 +21,7 @@ GROUPS = {
     "Run": "budget seed seeds",
     "Instead of training": "plan show_config check_data profile_updates",
     "Model": "folder preset overrides checkpoint ensemble ensemble_average then lm lm_weight cells",
-    "Search": """beam_size length_penalty max_length max_length_ratio max_length_extra min_length word_reward
-        coverage_penalty no_repeat_ngram_size repetition_penalty beam_groups diversity_strength mbr
-        mbr_samples""",
+    "Search": "",
     "Sampling": "sampling sampling_temperature sampling_topk sampling_topp sampling_seed",
     "Words and phrases": """glossary glossary_bonus forbid prefix prefix_text constraints constraint_text replace_unk
         dictionary generate_unk""",
@@ -32,6 +32,9 @@ GROUPS = {
         file_timeout""",
 }
 """The names of options by the heading that --help gives them, for commands with more than a few."""
+
+_elsewhere = " ".join(GROUPS.values()).split()
+GROUPS["Search"] = " ".join(["max_length", *(name for name in ROWS if name not in _elsewhere)])
 
 FIRST = {
     "train": "folder dev src_lang tgt_lang preset budget overrides threads device check_data plan show_config",

@@ -164,7 +164,7 @@ class CPUDevice(Device, ProcessorOperations):
         for gradient in gradients:
             parts = np.zeros(_useful_threads(threads, gradient))
             run_parallel(update.square_norm, len(parts), gradient.reshape(-1), parts)
-            total += float(parts.sum())
+            total += float(host(parts).sum())
         return total
 
     def change(self, rule: ElementRule, arrays: Sequence[np.ndarray], factors: Sequence[float], threads: int) -> None:

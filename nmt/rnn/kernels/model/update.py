@@ -36,8 +36,7 @@ def _kernel_of(rule: ElementRule) -> Kernel:
     return Kernel(rule.loop(_LOOP, scope), frozenset() if rule.exact else FAST)
 
 
-KERNELS = adam, descend, roll, add_scaled = tuple(map(_kernel_of, RULES))
-OF_RULE = dict(zip(RULES, KERNELS, strict=True))
+OF_RULE = {rule: _kernel_of(rule) for rule in RULES}
 
 
 @kernel
