@@ -182,6 +182,15 @@ BY_HAND: dict[str, bytes | str] = {
     "notes.tsv": text_of(
         [(*_HEAD, "Notes"), *[(*pair, "" if n % 9 else "check this") for n, pair in enumerate(PAIRS)]]
     ),
+    "own-name-and-notes.tsv": text_of(
+        [("Our tongue", "English", "Notes"), *[(*pair, f"check {n}" * (n % 9 > 0)) for n, pair in enumerate(PAIRS)]]
+    ),
+    "notes-beside-unknown.tsv": text_of(
+        [
+            ("Tzotzil-Chamula", "Free rendering", "Notes"),
+            *[(b, b[::-1], f"n {a}") for b, a in zip(_FRENCH, TARGETS, strict=True)],
+        ]
+    ),
     "toolbox.txt": _SFM,
     "words.chr-en.tsv": text_of([(a.split()[0], b.split()[0]) for a, b in PAIRS]),
     "inflection.tsv": text_of([(f"walk{b}", f"walked{b}", "V;PST") for b in map(str, range(120))]),

@@ -139,7 +139,7 @@ def test_mistakes_are_those_of_the_command(form, change, error, message, setting
 
 
 def test_files_and_devices_that_are_missing(settings: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="none.yaml: cannot be read"):
+    with pytest.raises(ConfigError, match="none.yaml: no such file"):
         nmt.train(tmp_path / "none.yaml")
     with pytest.raises(DataError, match="none.xx"):
         nmt.train(src=tmp_path / "none.xx", tgt=tmp_path / "none.yy", output=tmp_path / "m")
@@ -179,7 +179,10 @@ def test_a_finished_run_says_which_changes_had_no_effect(settings, caplog):
     changes = {"training.learning_rate": 0.1, "decoding.beam_size": 3, "training.epochs": 3}
     again = nmt.train(settings, changes=changes, progress=False)
     assert (again.update, first.reason) == (first.update, "4 epochs (training.epochs)")
-    told = "already finished, 3 epochs (training.epochs); changed settings had no effect (training.learning_rate)"
+    told = (
+        "already finished, 3 epochs (training.epochs); changed settings had no effect (training.learning_rate): "
+        "start a new run with them in another folder"
+    )
     assert again.reason == told and [one.getMessage() for one in caplog.records] == [f"warning: {first.folder}: {told}"]
     caplog.clear()
     assert nmt.train(settings, progress=False).reason == first.reason

@@ -302,7 +302,8 @@ def _train(config: Config, budget: str | None, threads: int | None, device: str 
         _tell(result)
         if result.signal is None and result.best_path is not None:
             command = "nmt-generate" if config.task == "lm" else "nmt-translate"
-            tell(f"Try it: {command} {shlex.quote(str(result.folder))}")
+            words = [command, str(result.folder), *[word for name in result.cells for word in ("--cells", name)]]
+            tell(f"Try it: {shlex.join(words)}")
     if result.signal is not None:
         sys.exit(128 + result.signal)
 

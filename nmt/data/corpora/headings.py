@@ -17,11 +17,12 @@ _OF_SIDES = (
     ),
 )
 """Words of a heading that say which side a column is."""
-_BESIDE = frozenset(
-    "text texts sentence sentences segment phrase lang language id column no nr number note notes comment comments pos "
-    "category example speaker date reference verse".split()
-)
-"""Words that may come with these, or name another column."""
+_ABOUT = frozenset("id no nr number note notes comment comments pos category speaker date reference verse".split())
+"""Words of a heading that name notes on a pair, its number or its origin."""
+_NO_TEXT = frozenset("id notes comments speaker".split())
+"""Those of them that hardly begin a list of words."""
+_BESIDE = _ABOUT | frozenset("text texts sentence sentences segment phrase lang language column example".split())
+"""Words that may come with those of a side, or name another column."""
 _MOST_WORDS = 4
 _LEAST_BELOW = 10
 _WORDS = re.compile(r"[^\W_]+")
@@ -32,6 +33,12 @@ class Label(NamedTuple):
 
     side: int | None
     languages: frozenset[str]
+
+
+def is_about_pairs(heading: str) -> bool:
+    """Return whether a heading names notes on the pairs, their numbers or origin."""
+    words = _WORDS.findall(heading.casefold())
+    return bool(words) and _ABOUT.issuperset(words)
 
 
 def is_heading(cells: Sequence[str], langs: Sequence[str]) -> bool:
@@ -57,7 +64,7 @@ def heading_labels(
     column in the rows after it; what comes again there is no heading.
 
     Of two cells that name two sides or two languages (see `is_heading`), of a name of a language next to a short cell,
-    and of short cells above numbers or another script, a row is a heading.
+    of short cells above numbers or another script, and of short cells with one such as Notes, a row is a heading.
     """
     fresh = ["" if cell in under else cell.strip() for cell, under in zip(cells, below, strict=True)]
     codes = [place for place, cell in enumerate(fresh) if len(cell) <= 3 and language_of(cell) is not None]
@@ -74,7 +81,9 @@ def heading_labels(
         return None
     named = [place for place in places if languages_named(fresh[place])]
     is_other = [_is_other(cell, under) for cell, under in zip(fresh, below, strict=True) if cell]
-    return labels if len(named) == 1 and len(places) == 1 or any(is_other) else None
+    about = sum(is_about_pairs(fresh[place]) for place in places)
+    is_sure = len(fresh) > 2 and any(cell.casefold() in _NO_TEXT for cell in fresh)
+    return labels if len(named) == 1 and len(places) - about == 1 or is_sure or any(is_other) else None
 
 
 def _are_long(texts: Sequence[str]) -> bool:

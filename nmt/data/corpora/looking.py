@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice, product
 
-from nmt.data.corpora.headings import Label, heading_labels, label_of
+from nmt.data.corpora.headings import Label, heading_labels, is_about_pairs, label_of
 from nmt.data.corpora.language_by_text import language_by_text
 from nmt.data.corpora.language_names import code_named, language_of
 from nmt.data.tables.readers import GRIDS, RECORDS, form_of, paired
@@ -220,8 +220,11 @@ def _chosen(
         named = [place for place in texts if facts[place].language is not None]
         if len({facts[place].language for place in named}) == len(named) == 2:
             return [place + 1 for place in named], "by the headings"
-    if len(texts) == 2:
+    others = [place for place in texts if is_about_pairs(facts[place].heading)]
+    if len(texts) - len(others) == 2:
+        texts = [place for place in texts if place not in others]
         why = "the only ones with text" if len(facts) > 2 else ""
+        why += f" besides {' and '.join(facts[place].heading for place in others)}" if others else ""
         one = next((place for place in texts if [place] in sides), None)
         first = texts[0] if one is None else one if [one] == sides[0] else sum(texts) - one
         return [first + 1, sum(texts) - first + 1], why

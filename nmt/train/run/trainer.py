@@ -283,7 +283,10 @@ class Trainer:
             keys = [name for name in changed if name not in reason and not name.startswith(_OF_USE)]
             if state.update == begun_at > 0:
                 if keys:
-                    reason = f"already finished, {reason}; changed settings had no effect ({', '.join(keys)})"
+                    reason = (
+                        f"already finished, {reason}; changed settings had no effect ({', '.join(keys)}): "
+                        "start a new run with them in another folder"
+                    )
                     if self._terminal is None and self._ranks.rank == 0:
                         logging.getLogger("nmt").warning("warning: %s: %s", self.folder, reason)
                 else:

@@ -100,7 +100,8 @@ class Texts:
         if len(found.columns) > 2 or (src, tgt) == (2, 1):
             names = {one.column: one.name for one in found.columns}
             why = f", {found.why}" if found.why else ""
-            tell(f"source and target are columns {names[src]} and {names[tgt]}{why}; --columns chooses others")
+            other = "" if any(self.columns) else "; --columns chooses others"
+            tell(f"source and target are columns {names[src]} and {names[tgt]}{why}{other}")
         return replace(named, columns=(src, tgt), header=True if found.heading else self.header)
 
     @property
@@ -116,7 +117,8 @@ class Texts:
             tell(f"languages by the {by}: {', '.join(guessed)}; -s and -t name others")
         if unknown := [f"-{option} CODE for the {side}" for side, option, _, code in sides if code is None]:
             tell(
-                f"languages that neither names nor texts tell: give {' and '.join(unknown)}; the model has none so far"
+                f"languages that neither names nor texts tell: give {' and '.join(unknown)}, which cannot be changed "
+                "after training; programs will call a side without one src or tgt"
             )
         return replace(self, given=(langs[0], langs[1]))
 
