@@ -25,6 +25,18 @@ def _pair(folder: Path, count: int, names: tuple[str, str] = ("a.de", "a.en")) -
     return tuple(str(_lines(folder / name, side)) for name, side in zip(names, sides, strict=True))
 
 
+def test_the_next_command_allows_the_cells_of_the_run(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_model.write_corpus(tmp_path, "train", 60, seed=1)
+    (tmp_path / "cells_of_mine.py").write_text("from nmt.rnn import GRUCell as Mine\n")
+    monkeypatch.chdir(tmp_path)
+    cell = "model.encoder.rnn_type=cells_of_mine.Mine"
+    files = [tmp_path / "train.xx", tmp_path / "train.yy", "-o", tmp_path / "m", "--set", "training.updates=50"]
+    result = run("nmt-train", *files, "--set", cell)
+    assert result.err.endswith(f"Try it: nmt-translate {tmp_path / 'm'} --cells cells_of_mine\n")
+
+
 def test_two_files_train_a_model(run: Run, tmp_path: Path) -> None:
     fake_model.write_corpus(tmp_path, "train", 60, seed=1)
     model = tmp_path / "model"
