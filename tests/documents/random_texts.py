@@ -336,7 +336,12 @@ def broken(case: Case, translator: Translator) -> list[str]:
     text = spaced(plain(out, case.markup))
     if "%1$s" not in text:  # arguments that have changed their order have numbers
         text = re.sub(r"%\d\$", "%", text)
-    found += [f"{one!r} {text.count(one)} of {n}" for one, n in case.counts.items() if text.count(one) != n]
+    unnumbered = re.sub(r"%\d\$", "%", text)  # arguments in another order are numbered
+    found += [
+        f"{one!r} {text.count(one)} of {n}"
+        for one, n in case.counts.items()
+        if n not in (text.count(one), unnumbered.count(one))
+    ]
     found += [f"{one!r} {text.count(one)} of {n}" for one, n in case.least.items() if text.count(one) < n]
     text = text.replace("’", "'") if case.markup == "message" else text
     kept = "|".join(re.escape(one) for one in (*case.counts, *case.least))
