@@ -349,4 +349,4 @@ def test_all_files_of_a_folder_are_on_the_disk_before_it_appears(joint, tmp_path
     monkeypatch.setattr(os, "fsync", lambda file: (synced.add(os.fstat(file).st_ino), sync(file)))
     save_folder(tmp_path / "new", replace(saved, shortlist=shortlist))
     files = list((tmp_path / "new").iterdir())
-    assert len(files) == (5 if joint else 6) and {file.stat().st_ino for file in files} <= synced
+    assert len(files) == (4 if joint else 5) and {file.stat().st_ino for file in files} <= synced

@@ -5,6 +5,7 @@ Modules that multiply are imported where they are used: on a new machine their c
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
@@ -101,7 +102,8 @@ class CPUDevice(Device, ProcessorOperations):
         if out is None:
             out = np.empty((*outer, len(index), width), array.dtype)
         if out.size:
-            flat = array.reshape(-1, before, width), index, out.reshape(-1, len(index), width)
+            blocks = math.prod(outer)
+            flat = array.reshape(blocks, before, width), index, out.reshape(blocks, len(index), width)
             run_parallel(copies.take_rows, _useful_threads(threads, out), *flat)
         return out
 
