@@ -36,7 +36,7 @@ def make(commands: Commands, recipe: Recipe, variant: str, model: Path, file: Pa
     if not file.is_file():
         if not small.is_dir():
             commands.run("quantize", model, "-o", small)
-        commands.run("bundle", small, file, "--card")
+        commands.run("bundle", small, "-o", file, "--card")
     source, references = recipe.files(variant, recipe.parts[0])
     output = commands.translate(source, file.parent / ".int8" / f"{file.stem}.{recipe.parts[0]}", [file])
     return commands.scores(recipe, output, references)[recipe.metrics[0]]
