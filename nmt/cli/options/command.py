@@ -264,23 +264,12 @@ def cells_option() -> Callable[[Any], Any]:
 def _version_option() -> click.Option:
     """Return the `--version` option; the version is looked up only when requested."""
 
-    def show(ctx: click.Context, param: click.Parameter, value: bool) -> None:
-        if not value or ctx.resilient_parsing:
-            return
+    def version(ctx: click.Context) -> str:
         import nmt
 
-        click.echo(f"{ctx.command_path} {nmt.__version__}")
-        ctx.exit()
+        return f"{ctx.command_path} {nmt.__version__}"
 
-    return click.Option(
-        ["--version"],
-        is_flag=True,
-        expose_value=False,
-        allow_from_autoenv=False,
-        is_eager=True,
-        callback=show,
-        help="Show the version and exit.",
-    )
+    return help_page.text_option("--version", version, "Show the version and exit.")
 
 
 _TOLD = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import click
 
@@ -89,18 +90,27 @@ def help_record(option: click.Option, ctx: click.Context) -> Record | None:
 def help_all_option() -> click.Option:
     """Return the `--help-all` option."""
 
+    def page(ctx: click.Context) -> str:
+        ctx.meta[ALL] = True
+        return ctx.get_help()
+
+    return text_option("--help-all", page, "Show all options and exit.")
+
+
+def text_option(name: str, text: Callable[[click.Context], str], explanation: str) -> click.Option:
+    """Return an option that prints a text and ends the command; the text is made only when requested."""
+
     def show(ctx: click.Context, param: click.Parameter, value: bool) -> None:
         if value and not ctx.resilient_parsing:
-            ctx.meta[ALL] = True
-            click.echo(ctx.get_help())
+            click.echo(text(ctx))
             ctx.exit()
 
     return click.Option(
-        ["--help-all"],
+        [name],
         is_flag=True,
         expose_value=False,
         allow_from_autoenv=False,
         is_eager=True,
         callback=show,
-        help="Show all options and exit.",
+        help=explanation,
     )
