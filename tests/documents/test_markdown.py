@@ -6,7 +6,6 @@ import re
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import nmt
@@ -15,7 +14,8 @@ from nmt.documents.limits import Limits
 from nmt.documents.placeholders import placeholders_of
 from nmt.documents.tagged_text import html_passage
 from nmt.errors import DataError, NMTError
-from nmt.inference.translation import Detail, Translation
+from nmt.inference.translation import Translation
+from tests.documents.details import detail_of
 from tests.documents.growth import grows_in_line
 from tests.documents.test_passages import backward, by_stops, by_words, forward
 
@@ -194,8 +194,7 @@ def test_syntax_follows_its_words(text, expected):
 def test_emphasis_stays_emphasis_where_words_have_no_spaces(text, said, expected):
     def told(sentence):
         tokens, words = said.split(), sentence.split()
-        attention = np.eye(len(tokens) + 1, len(words) + 1)
-        detail = Detail([*tokens, "</s>"], [0.0] * (len(tokens) + 1), [f"▁{one}" for one in words], attention, [], [])
+        detail = detail_of([f"▁{one}" for one in words], tokens)
         return Translation("".join(tokens).replace("▁", " ").strip(), 0.0, 0.0, detail)
 
     document = read_document(text.encode(), "markdown")

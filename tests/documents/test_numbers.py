@@ -1,11 +1,11 @@
 """Numbers in translations: what denotes the same stays, what provably does not becomes the source's."""
 
-import numpy as np
 import pytest
 
 from nmt.documents import read_passage
 from nmt.documents.passage import RULES, Rules
-from nmt.inference.translation import Detail, Translation
+from nmt.inference.translation import Translation
+from tests.documents.details import detail_of
 from tests.documents.test_passages import translated
 
 NARROW = "\u202f"
@@ -16,10 +16,7 @@ def aligned(source, target, alignment, markup="text", rules=RULES):
     passage = read_passage(source, markup, rules=rules)
     (sentence,) = passage.sentences
     words, texts = sentence.asked.split(" "), target.split(" ")
-    attention = np.zeros((len(texts) + 1, len(words) + 1))
-    attention[range(len(texts) + 1), [*alignment, len(words)]] = 1
-    tokens = [f"▁{text}" for text in texts] + ["</s>"]
-    detail = Detail(tokens, [0.0] * len(tokens), [f"▁{word}" for word in words], attention, [], [])
+    detail = detail_of([f"▁{word}" for word in words], [f"▁{text}" for text in texts], alignment)
     return passage.joined([Translation(target, 0.0, 0.0, detail)])
 
 

@@ -11,6 +11,7 @@ from nmt.documents import Rules, read_passage
 from nmt.documents.placeholders import placeholders_of
 from nmt.documents.tagged_text import html_tokens
 from nmt.inference.translation import Detail, Translation
+from tests.documents.details import detail_of
 
 
 def by_words(sentence, order, change=str.swapcase):
@@ -18,11 +19,7 @@ def by_words(sentence, order, change=str.swapcase):
     words = sentence.split()
     order = order(len(words))
     texts = [change(words[n]) for n in order]
-    attention = np.zeros((len(texts) + 1, len(words) + 1))
-    for t, n in enumerate([*order, len(words)]):
-        attention[t, n] = 1.0
-    tokens = [f"▁{text}" for text in texts] + ["</s>"]
-    detail = Detail(tokens, [0.0] * len(tokens), [f"▁{word}" for word in words], attention, [], [])
+    detail = detail_of([f"▁{word}" for word in words], [f"▁{text}" for text in texts], order)
     return Translation(" ".join(texts), 0.0, 0.0, detail)
 
 
@@ -394,9 +391,7 @@ def test_turkish_has_two_letters_i(source, asked, said, expected):
 
 def given(source, target, alignment, markup="text"):
     """Translate a text: subwords of the source and of the translation, and to which of the source each attends."""
-    attention = np.zeros((len(target) + 1, len(source) + 1))
-    attention[range(len(target) + 1), [*alignment, len(source)]] = 1
-    detail = Detail([*target, "</s>"], [0.0] * (len(target) + 1), source, attention, [], [])
+    detail = detail_of(source, target, alignment)
 
     def run(text, said):
         return read_passage(text, markup).joined([Translation(said, 0.0, 0.0, detail)])

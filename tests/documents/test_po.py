@@ -4,14 +4,14 @@ import re
 import shutil
 import subprocess
 
-import numpy as np
 import pytest
 
 from nmt.documents.document import read_document
 from nmt.documents.formats.po import plural_forms, plural_rule
 from nmt.documents.limits import Limits
 from nmt.errors import DataError
-from nmt.inference.translation import Detail, Translation
+from nmt.inference.translation import Translation
+from tests.documents.details import detail_of
 from tests.documents.growth import grows_in_line
 
 RU = "nplurals=3; plural=(n%10==1 && n%100!=11 ? 0 : n%10>=2 && n%10<=4 && (n%100<10 || n%100>=20) ? 1 : 2);"
@@ -193,7 +193,5 @@ def test_signs_of_keys_are_not_read(text, said, expected):
     document = read_document(f'msgid ""\nmsgstr ""\n\nmsgid "{text}"\nmsgstr ""\n'.encode(), "po")
     (one,) = document.passages[0].sentences
     assert one.asked == (re.sub(r"\(&.\)|[&_]", "", text) if said[:2] != "AT" else text)
-    words = said.split()
-    tokens, read = [*(f"▁{word}" for word in words), "</s>"], [f"▁{word}" for word in one.asked.split()]
-    detail = Detail(tokens, [0.0] * len(tokens), read, np.eye(len(tokens), len(read) + 1), [], [])
+    detail = detail_of(*([f"▁{word}" for word in text.split()] for text in (one.asked, said)))
     assert document.passages[0].joined([Translation(said, 0.0, 0.0, detail)]) == expected
