@@ -642,7 +642,14 @@ struct Code {
     u64 slots, shared;
 };
 
-void ptx_add_memory(u64 start, u64 size) { allocated[start] = start + size; }
+// Memory of a GPU that is gone may still stand here: what the new memory overlaps is forgotten, with its cells.
+void ptx_add_memory(u64 start, u64 size) {
+    auto old = allocated.lower_bound(start);
+    if (old != allocated.begin() && std::prev(old)->second > start) --old;
+    while (old != allocated.end() && (old->first < start + size || old->first == start))
+        cells_of.erase(old->first), old = allocated.erase(old);
+    allocated[start] = start + size;
+}
 
 void ptx_remove_memory(u64 start) { allocated.erase(start), cells_of.erase(start); }
 

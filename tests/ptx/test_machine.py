@@ -79,6 +79,18 @@ def test_copies():
     np.testing.assert_array_equal(x, y)
 
 
+def test_memory_of_a_gpu_that_is_gone_does_not_bound_a_new_array():
+    """Nobody said that the arrays of the first launch are free: a smaller one where the new one begins, one within."""
+    memory = np.ones((3, 1 << 20), np.float32)
+    for old in (memory[0, :16], memory[0, 64:80]):
+        machine.add_memory(old.ctypes.data, old.nbytes)
+        machine.Code(read_program(TEXT.format(body="ld.global.f32 %f1, [%rd4];", threads=16))).run(
+            GPUKernel(lambda: None, (), 16), (1, 1, 1), np.array([old.ctypes.data, 0], np.uint64).tobytes(),
+            [(old.ctypes.data, old)], 1,
+        )  # fmt: skip
+    run(COPY, memory[0], memory[1], blocks=1 << 14, threads=64, seeds=[1], cooperative=False)
+
+
 def test_accesses_beyond_an_array():
     reported("ld.global.f32 %f1, [%rd4+4]; st.global.f32 [%rd5], %f1;", "reads outside of every array: ld.global")
     reported("ld.global.f32 %f1, [%rd4]; st.global.f32 [%rd5+4], %f1;", "writes outside of every array: st.global")
