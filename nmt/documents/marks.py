@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import Literal
 
-from nmt.documents.numbers import are_one_number
 from nmt.documents.placeholders import WIDE, scanned
-from nmt.documents.words import NOWHERE, Span, TargetWord, TargetWords
+from nmt.documents.words import NOWHERE, Span, TargetWord, TargetWords, one_numbers
 
 _OWN, _FOREIGN, _UNALIGNED = 1.0, -0.7, -0.1
 """Scores of a target word in the span of an element: aligned to it, to other words, to none. Tried by
@@ -132,8 +131,8 @@ class _Layout:
         # Where nothing is put: between pieces t - 1 and t of one number.
         self._closed = {
             self._first_target[t]
-            for t, (one, other) in enumerate(pairwise(found.words), 1)
-            if are_one_number(one.text, other.text) and (one.source == other.source or not found.is_aligned)
+            for t in one_numbers(found.words)
+            if found.words[t - 1].source == found.words[t].source or not found.is_aligned
         }
         # A mark whose partner is in another sentence, or missing, divides the sentence: the other marks stay on their
         # side, and the order of such marks is kept.
@@ -188,14 +187,14 @@ class _Layout:
         for n, ((a, b), own) in enumerate(zip(self._spans, cuts, strict=True)):
             first.append(len(spans))
             copies = any(s == n and self._is_copy(t, n) for t, s in enumerate(self._sources)) if own else False
-            pieces = _pieces(a, b, own if copies else [])
+            pieces = _pieces(a, b, own) if copies else [(a, b)]
             spans += pieces
             self._whole += [n] * len(pieces)
         self._first_target: list[int] = []  # the first piece of each target word
         for t, ((a, b), source) in enumerate(zip(self._words, self._sources, strict=True)):
             self._first_target.append(len(words))
             is_copy = 0 <= source < len(cuts) and bool(cuts[source]) and self._is_copy(t, source)
-            pieces = _pieces(a, b, cuts[source] if is_copy else [])
+            pieces = _pieces(a, b, cuts[source]) if is_copy else [(a, b)]
             words += pieces
             begin = first[source] if 0 <= source < len(first) else source
             sources += [begin + k for k in range(len(pieces))]
