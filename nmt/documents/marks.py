@@ -6,7 +6,7 @@ Elements stay a tree: each mark is written once, and what was inside an element 
 from __future__ import annotations
 
 import re
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
@@ -178,11 +178,21 @@ class _Layout:
     def _cut_copies(self) -> None:
         """Split words that contain marks and were copied unchanged at their marks: `[<b>1</b>]`."""
         ats = sorted({mark.at for mark in self._marks})
-        cuts = [[at - a for at in ats[bisect_right(ats, a) : bisect_left(ats, b)]] for a, b in self._spans]
+        cuts: list[list[int]] = [[] for _ in self._spans]
+        for at in ats:
+            n = bisect_left(self._spans, (at, 0)) - 1  # the last word that begins before it
+            if n >= 0 and at < self._spans[n][1]:
+                cuts[n].append(at - self._spans[n][0])
+        # The word of each source piece, and the first piece of each target word.
+        self._whole: list[int]
+        self._first_target: list[int]
+        if not any(cuts):
+            self._whole, self._first_target = list(range(len(cuts))), list(range(len(self._words)))
+            return
         spans: list[tuple[int, int]] = []
         words: list[tuple[int, int]] = []
         sources: list[int] = []
-        self._whole: list[int] = []  # the word of each source piece
+        self._whole = []
         first: list[int] = []  # the first piece of each source word
         for n, ((a, b), own) in enumerate(zip(self._spans, cuts, strict=True)):
             first.append(len(spans))
@@ -190,7 +200,7 @@ class _Layout:
             pieces = _pieces(a, b, own) if copies else [(a, b)]
             spans += pieces
             self._whole += [n] * len(pieces)
-        self._first_target: list[int] = []  # the first piece of each target word
+        self._first_target = []
         for t, ((a, b), source) in enumerate(zip(self._words, self._sources, strict=True)):
             self._first_target.append(len(words))
             is_copy = 0 <= source < len(cuts) and bool(cuts[source]) and self._is_copy(t, source)

@@ -106,7 +106,7 @@ class TargetWords:
 
 def one_numbers(words: Sequence[TargetWord]) -> list[int]:
     """Return the indices of words that may be parts of one number with the word before them."""
-    digits = [any(map(str.isdigit, word.text)) for word in words]
+    digits = [not word.text.isalpha() and any(map(str.isdigit, word.text)) for word in words]
     return [
         n
         for n, (one, other) in enumerate(pairwise(words), 1)
