@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -344,8 +344,8 @@ def _match(
     return found
 
 
-def _single(figures: Iterable[Figure]) -> list[Run]:
-    return [((one,), one.keys) for one in figures]
+def _single(figures: Iterable[Figure]) -> Iterator[Run]:
+    return (((one,), one.keys) for one in figures)
 
 
 def _joined(figures: Sequence[Figure]) -> list[Run]:
@@ -367,16 +367,16 @@ def _joined(figures: Sequence[Figure]) -> list[Run]:
     return found
 
 
-def _whole(figures: Iterable[Figure], size: int) -> list[Run]:
+def _whole(figures: Iterable[Figure], size: int) -> Iterator[Run]:
     """Return dates, times and ranges of `size` parts."""
-    return [((one,), one.part_keys) for one in figures if len(one.parts) == size]
+    return (((one,), one.part_keys) for one in figures if len(one.parts) == size)
 
 
-def _runs(figures: Iterable[Figure], size: int) -> list[Run]:
+def _runs(figures: Iterable[Figure], size: int) -> Iterator[Run]:
     """Return runs of `size` numbers, as the parts of one."""
     order = list(figures)
-    runs = [tuple(order[n : n + size]) for n in range(len(order) - size + 1)]
-    return [(run, _part_keys([one.values for one in run])) for run in runs]
+    runs = (tuple(order[n : n + size]) for n in range(len(order) - size + 1))
+    return ((run, _part_keys([one.values for one in run])) for run in runs)
 
 
 def _drop_parts(figures: dict[Figure, None], others: Sequence[Figure]) -> None:
