@@ -159,6 +159,7 @@ def _folded_sign(sign: str) -> str:
     return "".join(c for c in normalize("NFKD", sign).casefold() if not c.isspace())
 
 
+@lru_cache(4)
 def _folded(text: str) -> tuple[str, list[int]]:
     """Return the letters and signs of a text without case and white space, and the character that each comes from."""
     if text.isascii():
@@ -190,7 +191,7 @@ def _places(text: str, tokens: Sequence[str]) -> list[Span]:
             end if end <= head else head + (end - head) * other // inner if end < head + inner else end - inner + other
             for end in ends
         ]
-    places.append(len(text))
+    places = [*places, len(text)]
     found = []
     for start, end in pairwise([0, *ends]):
         first = places[start]
