@@ -28,7 +28,8 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from nmt.documents.document import format_of, read_document
+from nmt.documents.document import read_document
+from nmt.documents.forms import format_of
 from nmt.documents.passage import Sentence
 from nmt.errors import NMTError
 from nmt.inference.translation import Detail, Translation

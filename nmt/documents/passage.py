@@ -182,7 +182,7 @@ class Passage:
         return "".join(p if isinstance(p, str) else p.before + p.raw + p.after for p in self.parts)
 
     def ruled(self, rules: Rules) -> Passage:
-        """Set the rules of all sentences, which nobody has used yet, and return the passage."""
+        """Set the rules of all sentences before they are used, and return the passage."""
         for one in self.sentences:
             one.rules = rules
         return self

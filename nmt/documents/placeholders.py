@@ -26,8 +26,8 @@ _ADDRESS_END = rf"[^\s<>\".,;:!?)\]}}'{_ENDING}{_SIGNS}]"
 _LABEL = rf"(?:{_LETTER}|-)++"
 
 _ADDRESSES = (
-    rf"(?<![a-z0-9])[a-z][a-z0-9+.-]{{1,15}}+://{_ADDRESS}*{_ADDRESS_END}",  # URL, RFC 3986 section 3
-    rf"(?<![.])(?<!{_LETTER})www\.{_LABEL}(?:\.{_LABEL})+(?:/(?:{_ADDRESS}*{_ADDRESS_END})?)?",
+    rf"(?<![A-Za-z0-9])[A-Za-z][A-Za-z0-9+.-]{{1,15}}+://{_ADDRESS}*{_ADDRESS_END}",  # URL, RFC 3986 section 3
+    rf"(?<![.])(?<!{_LETTER})[wW]{{3}}\.{_LABEL}(?:\.{_LABEL})+(?:/(?:{_ADDRESS}*{_ADDRESS_END})?)?",
     rf"(?<!{_LETTER})(?<![.+-])(?:{_LETTER}|[.+-])++@{_LABEL}(?:\.{_LABEL})+",  # e-mail address
 )
 _ARGUMENTS = (
@@ -80,7 +80,7 @@ _PATTERN = re.compile(
     "|".join(
         (
             f"(?P<argument>{'|'.join(_ARGUMENTS)})",
-            f"(?P<address>(?i:{'|'.join(_ADDRESSES)}))",
+            f"(?P<address>{'|'.join(_ADDRESSES)})",
             f"(?P<symbol>{'|'.join(_SYMBOLS)})",
             rf"(?P<number>(?<!\S)[-\u2212\u2013](?=\d)(?:{_MIXED}|{_NUMBERS})|(?<=[(\[])[-\u2212](?=\d)(?:{_NUMBERS})|{_MIXED}|{_NUMBERS})",
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from nmt.documents.document import MEDIA_TYPES, format_of
+from nmt.documents.forms import MEDIA_TYPES, format_of
 from nmt.errors import NMTError
 from nmt.inference.translation import Translation
 from nmt.serve.box.box import Job

@@ -10,7 +10,7 @@ from pathlib import PurePath
 from typing import NamedTuple
 from urllib.parse import quote
 
-from nmt.documents.document import SUFFIXES
+from nmt.documents.forms import SUFFIXES
 from nmt.serve.errors import RequestError
 from nmt.serve.limits.shelf import Shelf
 

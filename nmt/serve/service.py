@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from nmt.documents import Passage, Rules, read_passage
-from nmt.documents.passage import Markup
+from nmt.documents.passage import Markup, Passage, Rules
+from nmt.documents.reading import read_passage
 from nmt.errors import ConfigError, NMTError
 from nmt.inference.translation import Translation
 from nmt.serve.box.box import Box, Job

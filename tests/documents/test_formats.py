@@ -7,7 +7,8 @@ import zipfile
 import pytest
 from click.testing import CliRunner
 
-from nmt.documents.document import FORMATS, format_of, read_document
+from nmt.documents.document import read_document
+from nmt.documents.forms import FORMATS, format_of
 from nmt.errors import DataError
 from nmt.inference.translation import Translation
 from tests.documents import test_packages

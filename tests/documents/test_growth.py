@@ -12,10 +12,11 @@ import time
 import pytest
 
 import nmt.documents
-from nmt.documents import read_passage
+from nmt.documents import sentences
 from nmt.documents.document import read_document
 from nmt.documents.passage import Sentence
 from nmt.documents.placeholders import placeholders_of
+from nmt.documents.reading import read_passage
 from nmt.documents.sentences import pieces, windows
 from nmt.inference.translation import Translation
 from tests.documents.growth import grows_in_line
@@ -68,7 +69,7 @@ def snippet(text):
 
 
 def split_text(text):
-    passage = read_passage(text, "text", nmt.documents.sentence_splitter("en"))
+    passage = read_passage(text, "text", sentences.sentence_splitter("en"))
     passage.joined([by_words(one.asked, forward) for one in passage.sentences])
 
 
@@ -112,7 +113,7 @@ def test_readers_of_text_grow_in_line(name):
 
 def test_sentences_grow_in_line():
     pytest.importorskip("sentencex", reason="needs the extra [documents]")
-    split = nmt.documents.sentence_splitter("en")
+    split = sentences.sentence_splitter("en")
     for family in ("«", "?! ", "“a ", "<?"):
         texts = [family * (n // len(family)) for n in (20_000, 160_000)]
         ratios = (seconds(split, texts[1]) / max(seconds(split, texts[0]), 0.001) for _ in range(6))

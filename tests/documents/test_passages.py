@@ -7,8 +7,9 @@ import re
 import numpy as np
 import pytest
 
-from nmt.documents import Rules, read_passage
+from nmt.documents.passage import Rules
 from nmt.documents.placeholders import placeholders_of
+from nmt.documents.reading import read_passage
 from nmt.documents.tagged_text import html_tokens
 from nmt.inference.translation import Detail, Translation
 from tests.documents.details import detail_of

@@ -268,7 +268,7 @@ def test_bodies_are_bounded_together_and_by_client():
 
 
 def test_ranks_are_those_of_the_translations():
-    from nmt.documents import read_passage
+    from nmt.documents.reading import read_passage
     from nmt.inference.translation import Translation
 
     passages = [read_passage("one\ntwo"), read_passage("  ")]

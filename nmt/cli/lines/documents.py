@@ -44,8 +44,10 @@ def translate_document(
     """Translate a document and write it. `phrases`: the glossary's pairs, and the forbidden phrases. Raises
     DataError."""
     from nmt.cli.lines.meter import Meter
-    from nmt.documents import MENDED, sentence_splitter
-    from nmt.documents.document import format_of, left_text, read_document
+    from nmt.documents.document import left_text, read_document
+    from nmt.documents.forms import format_of
+    from nmt.documents.passage import MENDED
+    from nmt.documents.sentences import sentence_splitter
     from nmt.inference.pipeline import check_no_factors
 
     check_no_factors(translator, "--format")

@@ -90,7 +90,7 @@ def check_forms(source: str, options: dict[str, Any]) -> None:
     """Check what INPUT of nmt-translate is, and the ending of -o. Raises DataError if INPUT is a document and --format
     is not given, if -o ends as a file of another format does, or if a terminal would get an archive; warns if the name
     of INPUT alone says that it is a document."""
-    from nmt.documents.document import PACKED_FORMATS, format_of
+    from nmt.documents.forms import PACKED_FORMATS, format_of
 
     output, form = options["output"], options["form"]
     form = format_of(source) if form == "auto" else form
@@ -138,6 +138,6 @@ def _check_ending(output: str, form: str) -> None:
 
 def _form_of(name: str) -> str | None:
     """Return the format of documents that the ending of a name stands for; None if it stands for none."""
-    from nmt.documents.document import SUFFIXES, format_of
+    from nmt.documents.forms import SUFFIXES, format_of
 
     return format_of(name) if PurePath(name).suffix.lower() in SUFFIXES else None

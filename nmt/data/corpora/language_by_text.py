@@ -61,11 +61,10 @@ def is_in(lines: Sequence[str], other: str, own: str) -> bool:
         return False
     if (by_script := _OF_SCRIPT.get(script_of(lines))) is not None:
         return by_script == other_code
-    identifier = _identifier()
-    if identifier is None or not {own_code, other_code} <= set(identifier.nb_classes):
+    votes = _votes([line for line in dict.fromkeys(lines) if len(line) >= _TOGETHER])  # none of few: it loads slowly
+    if not votes or not {own_code, other_code} <= set(_identifier().nb_classes):
         return False
-    votes = _votes([line for line in dict.fromkeys(lines) if len(line) >= _TOGETHER])
-    return bool(votes) and votes[str(other_code)] >= _SURE * votes.total()
+    return votes[str(other_code)] >= _SURE * votes.total()
 
 
 def _votes(lines: Sequence[str]) -> Counter[str]:

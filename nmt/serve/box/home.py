@@ -133,8 +133,8 @@ def _report(error: Exception) -> tuple[str, Any]:
 
 def _limit(seconds: float, memory: int) -> None:
     """Allow the process `seconds` more of CPU time, 0 for any, and `memory` more bytes; the kernel kills it beyond."""
-    # Not RLIMIT_CPU: Linux counts it in ticks of its clock, which drift from the time that a process is told to have
-    # used, by seconds in a worker that is long in use.
+    # Not RLIMIT_CPU: Linux counts it in ticks of its clock, and the sum drifts from what getrusage reports, by seconds
+    # in a worker that is long in use.
     signal.setitimer(signal.ITIMER_PROF, seconds)
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + memory, resource.RLIM_INFINITY))

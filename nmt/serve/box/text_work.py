@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 
 from nmt.data.alignment.attention_alignment import soft_alignment, words_of
-from nmt.documents import MENDED, Passage, Rules, Splitter, read_passage, sentence_splitter
 from nmt.documents.document import Document, left_text, read_document
 from nmt.documents.limits import Limits
-from nmt.documents.passage import RULES, Markup, Sentence
+from nmt.documents.passage import MENDED, RULES, Markup, Passage, Rules, Sentence
+from nmt.documents.reading import read_passage
+from nmt.documents.sentences import Splitter, sentence_splitter
 from nmt.errors import DataError
 from nmt.inference.translation import Detail, Translation, confidence_in
 

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from nmt.documents.document import format_of
+from nmt.documents.forms import format_of
 from nmt.errors import NMTError
 from nmt.serve.errors import RequestError
 from nmt.serve.file_translation import FileWish, translate_file

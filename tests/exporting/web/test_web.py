@@ -13,7 +13,7 @@ from nmt import Translator
 from nmt.cli.commands.export import export
 from nmt.data.tokens.letter_case import capitals_of, is_in_capitals, lowered
 from nmt.data.tokens.vocabulary import Vocabulary
-from nmt.documents import read_passage
+from nmt.documents.reading import read_passage
 from nmt.errors import CheckpointError
 from nmt.exporting.web.package import make_package
 from nmt.exporting.web.saving import bundled, check_web, page_of
