@@ -282,6 +282,8 @@ BEST = OUTPUT.extended(
     # not depend on the number of rows.
     arrays("Y", ("rows", "chunks"), "tops", "totals"),
 )
+OWN = ("rounded", "part_tokens", "part_logits", "counts", "tops", "totals")
+"""Arrays that belong to a task."""
 
 
 class BestTokens(OutputTask):
@@ -291,7 +293,7 @@ class BestTokens(OutputTask):
         chunks = -(-V // chunk_columns(number.itemsize))
         sizes = output_sizes(R, H, V, places, min(threads, chunks), number, packed) | {"chunks": chunks}
         super().__init__(BEST, best_task(number, packed), sizes, Y=number, W=packed)
-        self.table.allocate("rounded", "part_tokens", "part_logits", "counts", "tops", "totals")
+        self.table.allocate(*OWN)
 
 
 _FEW, _MOST_KEPT = 16, 64

@@ -1,0 +1,214 @@
+"""Run a program: a list of steps over the words of a table, in one call without Python (`nmt.rnn.program` writes
+programs).
+
+The table begins with the fields of PROGRAM. The words behind them are addresses of functions and of a model's arrays,
+which the caller sets once, and what steps compute: sizes, and the addresses of buffers, which a program places one after
+another in memory that the caller gives. A program that is only planned computes all of them and calls nothing; then
+`most` is the number of bytes that it needs. Its functions run on one thread.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import numpy as np
+
+from nmt.rnn.kernels.machine_code.jit import inner_kernel, task
+from nmt.rnn.kernels.memory.arrays import array_at
+from nmt.rnn.kernels.memory.table_layout import TableLayout, arrays, constants, numbers, reals
+from nmt.rnn.kernels.search.beam_table import SEARCH, Status
+from nmt.rnn.kernels.threads.workers import call_task
+
+
+class Kind(IntEnum):
+    """Kinds of values in a program: KINDS times a number, plus the kind. WORD: a word of the table. REAL: the next
+    number, as it is."""
+
+    CONSTANT, WORD, REAL = range(3)
+
+
+class Step(IntEnum):
+    """Steps of a program, each followed by its numbers. Most begin with the word that they set.
+
+    SUM, PRODUCT, QUOTIENT (rounded up), LEAST, MOST: of two values. BUFFER: the address of new memory; value of its
+    bytes, whether it begins as zeros. TABLE: the address of new memory with values; how many, the values. CALL: words of
+    the function and of its table.
+    """
+
+    END, SUM, PRODUCT, QUOTIENT, LEAST, MOST, BUFFER, TABLE, CALL = range(9)
+
+
+class Section(IntEnum):
+    """Parts of a program; its first words are the places of their steps. PACK packs the weights; BEGIN makes the tables
+    of a search; ENCODE encodes sentences of one length, which ADMIT lets wait; FORCED predicts a known translation."""
+
+    PACK, BEGIN, ENCODE, ADMIT, FORCED = range(5)
+
+
+class Phase(IntEnum):
+    """What to run: the section of this name, with BEGIN when it is planned all that follow; or ADVANCE: encode the next
+    sentences, or if there are none, take steps of the search."""
+
+    PACK, BEGIN, ADVANCE, FORCED = range(4)
+
+
+KINDS = 4
+MOST_ROWS = 64
+"""The number of sentences that are encoded together."""
+LINE = 64
+
+PROGRAM = TableLayout(
+    "program",
+    # What to do: a Phase; 0 to plan it alone. The memory, and the steps of the search until the call returns.
+    constants("phase", "real", "memory", "budget"),
+    arrays(np.int64, (None,), "code"),
+    # The sentences, the longest first: how many, and how many are in progress at a time; their numbers of ids, and the
+    # most tokens of their translations; the ids of all sentences, one after another.
+    constants("sentences", "size"),
+    arrays(np.int64, ("sentences",), "sizes", "limits"),
+    arrays(np.int32, (None,), "ids"),
+    # Settings of the search; by number of tokens, the divisor of a sum.
+    constants("beam_size", "n_best", "first_token"),
+    reals("word_reward"),
+    arrays(np.float64, (None,), "divisors"),
+    # A known translation: how many tokens; BOS and the tokens.
+    constants("targets"),
+    arrays(np.int64, (None,), "target_ids"),
+    # Of the program, set by PACK: the ids that are read with each sentence, and the address of the search.
+    numbers("boundaries", "search_code"),
+    # For the caller: the most bytes in use, and those that a function takes for itself; the status of the search, GO
+    # while sentences are left to be encoded; its table; the outputs for a known translation, each followed by its
+    # attention; log-probabilities of all tokens.
+    numbers("most", "temporary", "status", "search", "outputs", "log_probs"),
+    # Bytes in use, and those that stay in use while sentences are encoded; of all sources, the number of positions and
+    # the length of the longest; places for the tokens of a hypothesis.
+    numbers("top", "base", "positions", "longest", "width"),
+    # The sentences that are encoded together: the first one, their number, their length, the first of their positions.
+    numbers("first", "rows", "steps", "start"),
+)
+_program_at, _search_at = PROGRAM.reader(), SEARCH.reader()
+
+
+@inner_kernel
+def _value(words, number):  # type: ignore[no-untyped-def]
+    """Return a value of a program."""
+    return words[number // KINDS] if number % KINDS == Kind.WORD else number // KINDS
+
+
+@inner_kernel
+def _sum(step, a, b):  # type: ignore[no-untyped-def]
+    """Return the result of a step for two values."""
+    if step == Step.SUM:
+        return a + b
+    if step == Step.PRODUCT:
+        return a * b
+    if step == Step.QUOTIENT:
+        return (a + b - 1) // b
+    return min(a, b) if step == Step.LEAST else max(a, b)
+
+
+@inner_kernel
+def _take(given, size):  # type: ignore[no-untyped-def]
+    """Return the address of so many bytes."""
+    place = given.memory + given.top
+    given.top += (size + LINE - 1) // LINE * LINE
+    given.most = max(given.most, given.top)
+    return place
+
+
+@inner_kernel
+def _run(given, words, section):  # type: ignore[no-untyped-def]
+    """Run a section, or plan it."""
+    code, real = given.code, given.real != 0
+    at = code[section]
+    while code[at] != Step.END:
+        step, target = code[at], code[at + 1]
+        if step < Step.BUFFER:
+            words[target] = _sum(step, _value(words, code[at + 2]), _value(words, code[at + 3]))
+            at += 4
+        elif step == Step.BUFFER:
+            size = _value(words, code[at + 2])
+            words[target] = _take(given, size)
+            if real and code[at + 3] != 0:
+                cleared = array_at(words[target], (size + 7) // 8, np.int64)
+                for n in range(cleared.shape[0]):
+                    cleared[n] = 0
+            at += 4
+        elif step == Step.TABLE:
+            count = code[at + 2]
+            words[target] = _take(given, 8 * count)
+            table, at = array_at(words[target], count, np.int64), at + 3
+            for n in range(count):
+                is_real = code[at] == Kind.REAL
+                at += 1 if is_real else 0
+                if real:
+                    table[n] = code[at] if is_real else _value(words, code[at])
+                at += 1
+        else:
+            if real:
+                call_task(words[target], 0, 1, words[code[at + 2]])
+            at += 3
+
+
+@inner_kernel
+def _measure(given):  # type: ignore[no-untyped-def]
+    """Set the numbers that depend on all sentences."""
+    given.positions, given.longest, given.width = 0, 1, 1
+    for n in range(given.sentences):
+        length = max(1, given.sizes[n] + given.boundaries)
+        given.positions += length
+        given.longest = max(given.longest, length)
+        given.width = max(given.width, given.limits[n] + 1)
+    given.first, given.rows, given.steps, given.start = 0, 0, 0, 0
+
+
+@inner_kernel
+def _next(given):  # type: ignore[no-untyped-def]
+    """Set the numbers of the next sentences that are encoded together; return whether there are any."""
+    given.start += given.rows * given.steps
+    given.first += given.rows
+    first, count, sizes = given.first, 0, given.sizes
+    while first + count < given.sentences and count < MOST_ROWS and sizes[first + count] == sizes[first]:
+        count += 1
+    given.rows = count
+    if count > 0:
+        given.steps = sizes[first] + given.boundaries
+    given.top = given.base
+    return count > 0
+
+
+@inner_kernel
+def _encode(given, words):  # type: ignore[no-untyped-def]
+    """Encode the next sentences; return whether there are any."""
+    if not _next(given):
+        return False
+    _run(given, words, Section.ENCODE)
+    _run(given, words, Section.ADMIT)
+    return True
+
+
+@task
+def run_program(part, parts, table):  # type: ignore[no-untyped-def]
+    """Run a phase of a program."""
+    given, words = _program_at(table), array_at(table, 1, np.int64)
+    if given.phase == Phase.ADVANCE:
+        given.status = Status.GO
+        if not _encode(given, words):
+            search = _search_at(given.search)
+            search.budget = given.budget
+            call_task(given.search_code, 0, 1, given.search)
+            given.status = search.status
+        return
+    given.top, given.base, given.most, given.temporary = 0, 0, 0, 0
+    if given.phase == Phase.PACK:
+        _run(given, words, Section.PACK)
+        return
+    _measure(given)
+    if given.phase == Phase.BEGIN:
+        _run(given, words, Section.BEGIN)
+        given.base = given.top
+        while given.real == 0 and _encode(given, words):
+            pass
+    elif _next(given):
+        _run(given, words, Section.ENCODE)
+        _run(given, words, Section.FORCED)

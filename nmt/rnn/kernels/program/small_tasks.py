@@ -1,0 +1,70 @@
+"""What programs run besides products and generated functions."""
+
+import numpy as np
+
+from nmt.rnn.kernels.machine_code.jit import exact_kernel, kernel
+
+
+@kernel
+def fill(part, parts, out, first, stride, value, step):  # type: ignore[no-untyped-def]
+    """Set out[first + n * stride] = value + n * step for all n, where out has so many places."""
+    for n in range((out.shape[0] - first + stride - 1) // stride):
+        out[first + n * stride] = value + n * step
+
+
+@kernel
+def read_sources(part, parts, ids, sizes, first, before, after, start, out, starts, lengths):  # type: ignore[no-untyped-def]
+    """Write the ids of sentences `first` and those after it, which have one length, to out [S, B], each between the
+    tokens before and after it, where these are not negative; and where they start among all sentences' positions, the
+    first of them at `start`."""
+    S, B = out.shape
+    at = 0
+    for n in range(first):
+        at += sizes[n]
+    for b in range(B):
+        s = 0
+        if before >= 0:
+            out[0, b] = before
+            s = 1
+        for n in range(sizes[first]):
+            out[s + n, b] = ids[at + b * sizes[first] + n]
+        if after >= 0:
+            out[S - 1, b] = after
+        starts[first + b] = start + b * S
+        lengths[start + b * S] = S
+
+
+@kernel
+def store_rows(part, parts, array, out, start, stride):  # type: ignore[no-untyped-def]
+    """Set out[start + b * stride + s] = array[s, b] for an array [S, B, n]."""
+    S, B, width = array.shape
+    for s in range(S):
+        for b in range(B):
+            source, target = array[s, b], out[start + b * stride + s]
+            for j in range(width):
+                target[j] = source[j]
+
+
+@exact_kernel
+def _add_shares(array, out):  # type: ignore[no-untyped-def]
+    steps, size = array.shape
+    share = np.float32(1.0 / steps)
+    for n in range(size):
+        out[n] = np.float32(0.0)
+    for s in range(steps):
+        for n in range(size):
+            out[n] += array[s, n] * share
+
+
+@kernel
+def mean(part, parts, array, out):  # type: ignore[no-untyped-def]
+    """Set out [n] to the mean of array [S, n], added in the order of S and rounded as NumPy does."""
+    _add_shares(array, out)
+
+
+@kernel
+def unit_rows(part, parts, out):  # type: ignore[no-untyped-def]
+    """Set out[s] to the unit vector number s."""
+    for s in range(out.shape[0]):
+        for n in range(out.shape[1]):
+            out[s, n] = 1 if s == n else 0
