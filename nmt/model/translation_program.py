@@ -30,7 +30,11 @@ MOST_POSITIONS = -(-(MAX_SOURCE_SUBWORDS + 2) // 64) * 64
 
 
 class TranslationProgram(Plans):
-    """The program of a model. forced: whether it can predict a known translation."""
+    """The program of a model.
+
+    forced: whether it predicts known translations. Then `forced` has the numbers of an output, of an output with its
+    attention, and of tokens; None if it does not, or the model has no attention.
+    """
 
     def __init__(self, model: TranslationModel, *, forced: bool) -> None:
         super().__init__(model.weights, model.step_decoder.packed)
@@ -43,8 +47,7 @@ class TranslationProgram(Plans):
         self._begin()
         self._encode()
         self._admit()
-        if forced and model.attends:
-            self._forced()
+        self.forced = self._forced() if forced and model.attends else None
         self.pack()
         before, after = boundary_ids(model.config.encoder.boundaries)
         self.set("boundaries", len(before) + len(after))
@@ -94,8 +97,8 @@ class TranslationProgram(Plans):
         bridge, width = model.bridge, model.config.encoder.output_size
         if bridge.of_mean:
             average = self.floats(B, width)
-            size = product(B, width)
-            self.kernel(mean, ("float32 2", "float32 1"), (x, S, size), (average, size))
+            every = product(B, width)
+            self.kernel(mean, ("float32 2", "float32 1"), (x, S, every), (average, every))
             final.append({"mean": average})
         for name, (layer, state) in bridge.routes.items() if bridge.kind != "zero" else ():
             first, scan = final[layer][state], bridge.scans[name]
@@ -171,7 +174,7 @@ class TranslationProgram(Plans):
             ("inputs", compiled.of_inputs, values["rows.word"]),
             ("states", compiled.of_states, values["rows.parent"]),
         ):
-            made: dict[str, Value] = {}
+            made = Named()
             if executable is not None:
                 own = {name: x if name == "x" else continued[name] for name in executable.plan.trace.inputs}
                 made = self.single(executable, "decoder.", own, RowsOf(1, C))
@@ -221,7 +224,7 @@ class TranslationProgram(Plans):
 
     def _output(self, values: Mapping[str, Any], C: Number, x: Word) -> dict[str, Value]:
         """Return the values of a search's table that are about the output layer."""
-        layer, V = self.model.output_layer, values["vocab_size"]
+        V = values["vocab_size"]
         inputs = self.model.step_decoder.cell.output_size
         places = self.least(self.field("beam_size") + 1, V)
         sizes = best_tokens.output_sizes(0, inputs, V, 0, 1, FLOAT, self.packed_kind)
@@ -247,11 +250,11 @@ class TranslationProgram(Plans):
 
     def _chunk(self, rows: Number) -> Number:
         """Return the bytes that the output layer takes for so many rows."""
-        return pieces(product(4, best_tokens.chunk_columns(FLOAT.itemsize), rows), 4)
+        return pieces(product(4, best_tokens.chunk_columns(FLOAT.itemsize), self.least(rows, best_tokens.ROWS)), 4)
 
     # ------------------------------------------------------------ known translations
 
-    def _forced(self) -> None:
+    def _forced(self) -> dict[str, int]:
         """Write the section that predicts the tokens of a known translation of one sentence."""
         self.begin(Section.FORCED)
         model, S, T = self.model, self.steps, self.field("targets")
@@ -282,11 +285,20 @@ class TranslationProgram(Plans):
         found = self.floats(T, V), T, V
         tops, totals = (self.floats(T, chunks), T, chunks), (self.floats(T, chunks), T, chunks)
         of_rows = "int32 2" if self.packed_kind == QUADS else "float32 2"
-        types = of_rows, f"{packed} 1", "float32 1", *["float32 2"] * 3
+        of_chunks = of_rows, f"{packed} 1", "float32 1", *["float32 2"] * 3
         room = self._chunk(T)
         self.kernel(
-            best_tokens.store_chunks, types, factors, weights, (self._bias(), V), found, tops, totals, temporary=room
+            best_tokens.store_chunks,
+            of_chunks,
+            factors,
+            weights,
+            (self._bias(), V),
+            found,
+            tops,
+            totals,
+            temporary=room,
         )
         self.kernel(best_tokens.normalise, ["float32 2"] * 3, found, tops, totals, temporary=pieces(4))
         self.set("outputs", y)
         self.set("log_probs", found[0])
+        return {"inputs": inputs, "width": size, "columns": V}

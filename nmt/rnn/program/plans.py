@@ -21,7 +21,7 @@ from nmt.rnn.kernels.products.packing import PANEL_BYTES, packed_size, words_of
 from nmt.rnn.kernels.products.product import PACKING, product_task
 from nmt.rnn.kernels.products.row_products import ROW_BLOCK
 from nmt.rnn.kernels.program.run_program import Section
-from nmt.rnn.program.program import Number, Program, Value, Word, pieces, product
+from nmt.rnn.program.program import Array, Number, Program, Value, Word, pieces, product
 from nmt.rnn.scan.scan import Scan
 
 FLOAT = np.dtype(np.float32)
@@ -31,9 +31,9 @@ Named = dict[str, Word]
 
 @dataclass
 class RowsOf:
-    """The rows of a run, all of T steps: B rows, S source positions. shared: the addresses of `owner` and
-    `source_lengths` if rows read one of `captured` sources of any lengths, and by the name of an array that of the index
-    by which rows read it."""
+    """The rows of a run, all of T steps: B rows, S source positions. shared: by the name of an array, the index by
+    which rows read it; and the arrays `owner` and `source_lengths` if rows read one of `captured` sources of any
+    lengths."""
 
     T: Number
     B: Number
@@ -81,13 +81,14 @@ class Plans(Program):
             extents = self.weights.shape(name)
             K, N = (extents[1], rows) if transposed else (rows, extents[1])
             packing: Kernel = PACKING[self.packed_kind, transposed]
-            types = ("int8 2", _VECTOR) if self.packed_kind == QUADS else (_MATRIX,)
+            types = ["int8 2", _VECTOR] if self.packed_kind == QUADS else [_MATRIX]
             size = packed_size(K, N, self.packed_kind)
             own, *scales = self.matrix(name, by_rows=transposed)
-            given = [(own, *extents), *((one, extents[0 if transposed else 1]) for one in scales)]
+            given: list[Array] = [(own, *extents)]
+            given += [(one, extents[0 if transposed else 1]) for one in scales]
             self.buffer(4 * size, into=word)
-            types = (*types, "int64", "int64", f"{self.packed_kind} 1")
             room = pieces(4 * K + PANEL_BYTES)
+            types += "int64", "int64", f"{self.packed_kind} 1"
             self.kernel(packing, types, *given, start, start + rows, (word, size), temporary=room)
 
     # ------------------------------------------------------------ plans
@@ -176,8 +177,9 @@ class Plans(Program):
     ) -> tuple[Word, Named]:
         """Run a cell over x [T, B, n]; return y [T, B, n] and the final states [B, n].
 
-        given: captured arrays, and what is constant over time, by the names of the arrays; initial: states [B, n], those
-        of the cell where there are none."""
+        given: captured arrays, and what is constant over time, by the names of the arrays. initial: states [B, n],
+        those of the cell where there are none.
+        """
         compiled = scan.compiled(training=False, single_step=single_step)
         at, final, learned = {"x": x, **(given or {})}, Named(), scan.cell.learned()
         for name, width in scan.states.items():

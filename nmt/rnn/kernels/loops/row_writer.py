@@ -40,8 +40,11 @@ def weight_key(step: Product) -> Weight:
 @dataclass
 class Function:
     """A generated function and the arguments that follow the fixed ones: arrays by name (`scratch`: those that start as
-    finite numbers and last for one call), then packed weights. `source` is its text, if it has one. temporary: the bytes
-    of each array that it takes for itself, and whether these are for each source position, and for each row."""
+    finite numbers and last for one call), then packed weights. `source` is its text, if it has one.
+
+    temporary: the bytes of each array that it takes for itself, and whether these are for each source position, and for
+    each row.
+    """
 
     name: str
     arrays: list[str] = field(default_factory=list)

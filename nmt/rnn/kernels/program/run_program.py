@@ -2,9 +2,9 @@
 programs).
 
 The table begins with the fields of PROGRAM. The words behind them are addresses of functions and of a model's arrays,
-which the caller sets once, and what steps compute: sizes, and the addresses of buffers, which a program places one after
-another in memory that the caller gives. A program that is only planned computes all of them and calls nothing; then
-`most` is the number of bytes that it needs. Its functions run on one thread.
+which the caller sets once, and what steps compute: sizes, and the addresses of buffers, which a program places one
+after another in memory that the caller gives. A program that is only planned computes all of them and calls nothing;
+then `most` is the number of bytes that it needs. Its functions run on one thread.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Step(IntEnum):
     """Steps of a program, each followed by its numbers. Most begin with the word that they set.
 
     SUM, PRODUCT, QUOTIENT (rounded up), LEAST, MOST: of two values. BUFFER: the address of new memory; value of its
-    bytes, whether it begins as zeros. TABLE: the address of new memory with values; how many, the values. CALL: words of
-    the function and of its table.
+    bytes, whether it begins as zeros. TABLE: the address of new memory with values; how many, the values. CALL: words
+    of the function and of its table.
     """
 
     END, SUM, PRODUCT, QUOTIENT, LEAST, MOST, BUFFER, TABLE, CALL = range(9)

@@ -15,8 +15,8 @@ from nmt.rnn.kernels.memory.table_layout import TableLayout, arrays, constants, 
 
 class Status(IntEnum):
     """Status of the loop. GO: it runs. The others are reasons to leave it. DONE: no rows are left. WANTS_MORE: a
-    sentence has ended and no other one waits. WANTS_READING: all slots are in use or have translations that are not read
-    yet. WANTS_WIDTH: a hypothesis outgrows its memory. PAUSED: the requested number of steps is done."""
+    sentence has ended and no other one waits. WANTS_READING: all slots are in use or have translations that are not
+    read yet. WANTS_WIDTH: a hypothesis outgrows its memory. PAUSED: the requested number of steps is done."""
 
     GO, DONE, WANTS_MORE, WANTS_READING, WANTS_WIDTH, PAUSED = range(6)
 
