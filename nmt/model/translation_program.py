@@ -32,12 +32,12 @@ MOST_POSITIONS = -(-(MAX_SOURCE_SUBWORDS + 2) // 64) * 64
 class TranslationProgram(Plans):
     """The program of a model.
 
-    forced: whether it predicts known translations. Then `forced` has the numbers of an output, of an output with its
-    attention, and of tokens; None if it does not, or the model has no attention.
+    threads: those that run it. forced: whether it predicts known translations. Then `forced` has the numbers of an
+    output, of an output with its attention, and of tokens; None if it does not, or the model has no attention.
     """
 
-    def __init__(self, model: TranslationModel, *, forced: bool) -> None:
-        super().__init__(model.weights, model.step_decoder.packed)
+    def __init__(self, model: TranslationModel, threads: int = 1, *, forced: bool = False) -> None:
+        super().__init__(model.weights, model.step_decoder.packed, threads)
         self.model = model
         self.first, self.rows, self.steps, self.start = map(self.field, ("first", "rows", "steps", "start"))
         self.stepper = Stepper(model.step_decoder, model.weights.view("decoder"), 1)
@@ -169,7 +169,6 @@ class TranslationProgram(Plans):
         E, parts, at, shared = decoder.cell.input_size, dict[str, Value](), Named(self.stored), Named()
         x = self.floats(C, E, zeros=True)
         continued = {name: self.floats(C, width, zeros=True) for name, width in of_states.items()}
-        divided = self._divisions(C)
         for part, executable, index in (
             ("inputs", compiled.of_inputs, values["rows.word"]),
             ("states", compiled.of_states, values["rows.parent"]),
@@ -180,7 +179,7 @@ class TranslationProgram(Plans):
                 made = self.single(executable, "decoder.", own, RowsOf(1, C))
                 for name, place in executable.plan.outputs.items():
                     at[name], shared[name] = own[place.name], index
-            parts[part] = self.table(STEP_PART, {"divisions": divided, **made})
+            parts[part] = self.table(STEP_PART, made)
         at |= {name: self.floats(2, C, width, zeros=True) for name, width in of_states.items()}
         copies: list[list[Value]] = []
         for name in sorted(compiled.shared.gathered):
@@ -191,7 +190,7 @@ class TranslationProgram(Plans):
         shared |= {"owner": values["rows.source"], "source_lengths": self.lengths}
         rows = RowsOf(1, C, self.field("longest"), captured=1, shared=shared)
         made = self.single(compiled.step, "decoder.", at, rows)
-        parts["step"] = self.table(STEP_PART, {"divisions": divided, **made})
+        parts["step"] = self.table(STEP_PART, made)
         y = on_processor(compiled.step).plan.outputs["y"]
         moved: list[list[Value]] = [
             [at[stack], self.waiting[name], continued[stack], 4 * width]
@@ -214,22 +213,15 @@ class TranslationProgram(Plans):
     def _columns(self, group: str, names: Sequence[str], rows: list[list[Value]]) -> Named:
         return {f"{group}.{name}": self.words([row[n] for row in rows]) for n, name in enumerate(names)}
 
-    def _divisions(self, C: Number) -> Word:
-        """Return how one thread takes a step of 0, 1, ... C rows; see `loop_tables.divisions`."""
-        bounds, found, count = self.buffer(16 * (C + 1), zeros=True), self.buffer(24 * (C + 1), zeros=True), C + 1
-        self.fill(bounds, 2 * count, 0, 1, first=1, stride=2)
-        self.fill(found, 3 * count, 1, first=1, stride=3)
-        self.fill(found, 3 * count, bounds, 16, first=2, stride=3)
-        return found
-
     def _output(self, values: Mapping[str, Any], C: Number, x: Word) -> dict[str, Value]:
         """Return the values of a search's table that are about the output layer."""
         V = values["vocab_size"]
         inputs = self.model.step_decoder.cell.output_size
         places = self.least(self.field("beam_size") + 1, V)
-        sizes = best_tokens.output_sizes(0, inputs, V, 0, 1, FLOAT, self.packed_kind)
-        chunk = best_tokens.chunk_columns(FLOAT.itemsize)
-        given: dict[str, Value] = {**sizes, "rows": C, "places": places, "chunks": -(-V // chunk)}
+        chunks = -(-V // best_tokens.chunk_columns(FLOAT.itemsize))
+        parts = min(self.threads, chunks)
+        sizes = best_tokens.output_sizes(0, inputs, V, 0, parts, FLOAT, self.packed_kind)
+        given: dict[str, Value] = {**sizes, "rows": C, "places": places, "chunks": chunks}
         given |= self.arrays_of(best_tokens.BEST, given, best_tokens.OWN)
         given |= {"y": x, "weights": self._output_weights(), "bias": self._bias()}
         given |= {name: values[name] for name in ("first_token", "tokens", "scores")}
@@ -237,7 +229,7 @@ class TranslationProgram(Plans):
         return {
             "output_code": self.function(best_tokens.best_task(FLOAT, self.packed_kind)),
             "output_table": self.table(best_tokens.BEST, given),
-            "output_parts": 1,
+            "output_parts": parts,
         }
 
     def _output_weights(self) -> Word:

@@ -38,7 +38,7 @@ def _write(asked: dict[str, Any]) -> dict[str, Any]:
     from nmt.storage.saved_model import load_saved_model
 
     saved, folder = load_saved_model(asked["path"], asked["checkpoint"], cells=asked["cells"]), Path(asked["folder"])
-    program = TranslationProgram(saved.build(asked["compute_dtype"]), forced=False)
+    program = TranslationProgram(saved.build(asked["compute_dtype"]))
     source, target, cleaning = saved.src_subwords, saved.tgt_subwords, saved.config.data.src
     subwords = [subword_tables(source, "~src")]
     subwords += [subword_tables(target, "~tgt") if target.model_bytes != source.model_bytes else subwords[0]]

@@ -8,10 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from nmt.rnn import tuning
 from nmt.rnn.arrays.array_names import ArrayKind, parse
 from nmt.rnn.arrays.quantised import quantise
 from nmt.rnn.arrays.weights import QUADS, Weights
+from nmt.rnn.compiler.phases import Phase
 from nmt.rnn.compiler.program import Place, PlaceKind, Product
+from nmt.rnn.division import Sharing
 from nmt.rnn.kernels.loops.row_writer import Function, Weight, weight_key
 from nmt.rnn.kernels.loops.run_cpu import CPUExecutable
 from nmt.rnn.kernels.machine_code.native import Kernel
@@ -21,6 +24,7 @@ from nmt.rnn.kernels.products.packing import PANEL_BYTES, packed_size, words_of
 from nmt.rnn.kernels.products.product import PACKING, product_task
 from nmt.rnn.kernels.products.row_products import ROW_BLOCK
 from nmt.rnn.kernels.program.run_program import Section
+from nmt.rnn.kernels.program.small_tasks import divide
 from nmt.rnn.program.program import Array, Number, Program, Value, Word, pieces, product
 from nmt.rnn.scan.scan import Scan
 
@@ -44,13 +48,14 @@ class RowsOf:
 
 
 class Plans(Program):
-    """A program with the weights of a model, packed once. `arrays_by_name`: what it reads of the model."""
+    """A program with the weights of a model, packed once, for a number of threads. arrays_by_name: what it reads of the
+    model; packed: the words of packed weights."""
 
-    def __init__(self, weights: Weights, packed_kind: np.dtype) -> None:
+    def __init__(self, weights: Weights, packed_kind: np.dtype, threads: int) -> None:
         super().__init__()
-        self.weights, self.packed_kind = weights, packed_kind
+        self.weights, self.packed_kind, self.threads = weights, packed_kind, threads
         self.arrays_by_name: dict[str, np.ndarray] = {}
-        self._packed: dict[Weight, Word] = {}
+        self.packed: dict[Weight, Word] = {}
 
     # ------------------------------------------------------------ weights
 
@@ -72,24 +77,24 @@ class Plans(Program):
 
     def weight(self, name: str, start: int, rows: int, transposed: bool) -> Word:
         """Return a packed weight: rows of a matrix, or their transpose."""
-        return self._packed.setdefault((name, start, rows, transposed), self.new_word())
+        return self.packed.setdefault((name, start, rows, transposed), self.new_word())
 
     def pack(self) -> None:
         """Write the section that packs all weights."""
         self.begin(Section.PACK)
-        for (name, start, rows, transposed), word in self._packed.items():
+        for (name, start, rows, transposed), word in self.packed.items():
             extents = self.weights.shape(name)
-            K, N = (extents[1], rows) if transposed else (rows, extents[1])
+            K = extents[1] if transposed else rows
             packing: Kernel = PACKING[self.packed_kind, transposed]
             types = ["int8 2", _VECTOR] if self.packed_kind == QUADS else [_MATRIX]
-            size = packed_size(K, N, self.packed_kind)
+            size = self._packed_bytes(name, rows, transposed)
             own, *scales = self.matrix(name, by_rows=transposed)
             given: list[Array] = [(own, *extents)]
             given += [(one, extents[0 if transposed else 1]) for one in scales]
-            self.buffer(4 * size, into=word)
+            self.buffer(size, into=word)
             room = pieces(4 * K + PANEL_BYTES)
             types += "int64", "int64", f"{self.packed_kind} 1"
-            self.kernel(packing, types, *given, start, start + rows, (word, size), temporary=room)
+            self.kernel(packing, types, *given, start, start + rows, (word, size // 4), temporary=room)
 
     # ------------------------------------------------------------ plans
 
@@ -102,10 +107,9 @@ class Plans(Program):
             if isinstance(step, Product):
                 self._product(step, plan.plan.forward.programs[phase].places, prefix, at, rows)
             else:
-                self._call(step, self.table_of(plan, step, prefix, at, rows), rows)
-
-    def _call(self, step: Function, table: Word, rows: RowsOf) -> None:
-        self.call(self.function(generated_loop(step.source, step.name)), table, _temporary(step, rows))
+                units, parts, bounds = self._shared(plan, step, phase, prefix, rows)
+                table = self._table_of(plan, step, prefix, at, rows, (units, bounds))
+                self.call(self.function(generated_loop(step.source, step.name)), table, _temporary(step, rows), parts)
 
     def make_arrays(self, plan: CPUExecutable, at: Named, rows: RowsOf, *, zeros: bool = False) -> None:
         """Make those arrays of a plan that are not given."""
@@ -120,20 +124,65 @@ class Plans(Program):
         """Return the code and the table of a plan that is one function, for another function that calls it."""
         plan = on_processor(executable)
         self.make_arrays(plan, at, rows, zeros=True)
-        ((_, step),) = plan.forward_module.steps
+        ((phase, step),) = plan.forward_module.steps
         if isinstance(step, Product):
             raise RuntimeError("a part of a step must be one function")
         self.note_temporary(_temporary(step, rows))
-        native = generated_loop(step.source, step.name)
-        return {"code": self.function(native), "table": self.table_of(plan, step, prefix, at, rows)}
+        native, divisions = (
+            generated_loop(step.source, step.name),
+            self._divisions(plan, step, phase, prefix, 0, rows.B + 1),
+        )
+        table = self._table_of(plan, step, prefix, at, rows, (0, divisions))
+        return {"code": self.function(native), "table": table, "divisions": divisions}
 
-    def table_of(self, plan: CPUExecutable, step: Function, prefix: str, at: Named, rows: RowsOf) -> Word:
+    def _shared(
+        self, plan: CPUExecutable, step: Function, phase: Phase, prefix: str, rows: RowsOf
+    ) -> tuple[Number, Number, Word]:
+        """Return whether threads divide units, how many take part, and their bounds."""
+        if self.threads == 1:
+            return 0, 1, self.words([0, rows.B])
+        found = self._divisions(plan, step, phase, prefix, rows.B, 1, rows.T)
+        return self.load(found, 0), self.load(found, 1), self.load(found, 2)
+
+    def _divisions(
+        self,
+        plan: CPUExecutable,
+        step: Function,
+        phase: Phase,
+        prefix: str,
+        first: Number,
+        count: Number,
+        T: Number = 1,
+    ) -> Word:
+        """Return how threads share a function for `first` rows, and one more each time: see `divide`."""
+        size = sum(self._packed_bytes(f"{prefix}{name}", rows, end) for name, _, rows, end in step.weights)
+        sharing = Sharing(self.threads, None, size, plan.plan.forward.programs[phase].row_size)
+        width = self.threads + 1
+        out, bounds, size = self.buffer(24 * count), self.buffer(product(8, count, width)), size and sharing.row_size
+        numbers = bounds, first, T, size, self.threads, *sharing.rules
+        self.kernel(divide, ("int64 2", "int64 2", *["int64"] * 10), (out, count, 3), (bounds, count, width), *numbers)
+        return out
+
+    def _packed_bytes(self, name: str, rows: int, transposed: bool) -> int:
+        columns = self.weights.shape(name)[1]
+        return 4 * packed_size(*((columns, rows) if transposed else (rows, columns)), self.packed_kind)
+
+    def _table_of(
+        self,
+        plan: CPUExecutable,
+        step: Function,
+        prefix: str,
+        at: Named,
+        rows: RowsOf,
+        shared_by: tuple[Number, Word],
+    ) -> Word:
         """Return the table of a generated function: see `emit_cpu.NUMBERS` and `INTEGERS`."""
         T, B, S, flag, shared = rows.T, rows.B, rows.S, int(rows.reverse), rows.shared or {}
         owner = shared.get("owner") or self.filled(B, 0, 1)
         lengths, source_lengths = self.filled(B, T), shared.get("source_lengths") or self.filled(B, S)
-        values: list[Value] = [*[0] * 8, 0, 0, T, T, B, B if rows.captured is None else rows.captured, S, flag, flag]
-        values += [self.words([0, B]), self.words(plan.forward_module.dims), lengths, source_lengths, owner]
+        (units, bounds), none = shared_by, [0] * 8
+        values: list[Value] = [*none, units, 0, T, T, B, B if rows.captured is None else rows.captured, S, flag, flag]
+        values += [bounds, self.words(plan.forward_module.dims), lengths, source_lengths, owner]
         for name in step.arrays:
             kind, base = parse(name)
             if name in at:
@@ -162,7 +211,11 @@ class Plans(Program):
         operands = [left, self._weight(weight_key(step), prefix), at[target.name], self.words([0, count])]
         room = pieces(4 * ROW_BLOCK * words_of(K, self.packed_kind), 16 * (2 + self.quotient(count, ROW_BLOCK)))
         table = self.words([*[0] * 8, *values, *operands])
-        self.call(self.function(product_task(FLOAT, self.packed_kind)), table, room)
+        parts: Number = 1
+        if self.threads > 1:
+            is_large = self.quotient(product(count, K * (step.out.width or 0)) + 1, tuning.ALONE_BELOW) + -1
+            parts = product(self.least(is_large, 1), self.threads - 1) + 1
+        self.call(self.function(product_task(FLOAT, self.packed_kind)), table, room, parts)
 
     def scan(
         self,

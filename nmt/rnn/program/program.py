@@ -160,10 +160,14 @@ class Program:
         """Set a field of the program's table."""
         self._set(self.field(name), (Step.SUM, *_numbers(value), *_numbers(0)))
 
-    def call(self, code: Word, table: Word, temporary: Number = 0) -> None:
-        """Call a function that takes so many bytes for itself."""
+    def load(self, address: Word, number: int) -> Word:
+        """Return a number of those at an address."""
+        return self._set(self.new_word(), (Step.LOAD, address.place, number))
+
+    def call(self, code: Word, table: Word, temporary: Number = 0, parts: Number = 1) -> None:
+        """Call a function that takes so many bytes for itself and is shared by so many threads."""
         self.note_temporary(temporary)
-        self._steps += [Step.CALL, code.place, table.place]
+        self._steps += [Step.CALL, code.place, table.place, *_numbers(parts)]
 
     def note_temporary(self, size: Number) -> None:
         """Note that a function takes so many bytes for itself."""

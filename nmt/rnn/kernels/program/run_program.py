@@ -4,7 +4,8 @@ programs).
 The table begins with the fields of PROGRAM. The words behind them are addresses of functions and of a model's arrays,
 which the caller sets once, and what steps compute: sizes, and the addresses of buffers, which a program places one
 after another in memory that the caller gives. A program that is only planned computes all of them and calls nothing;
-then `most` is the number of bytes that it needs. Its functions run on one thread.
+then `most` is the number of bytes that it needs. A team of threads may run it: the last one runs all steps, and the
+others take part in the functions that are shared.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from nmt.rnn.kernels.machine_code.jit import inner_kernel, task
 from nmt.rnn.kernels.memory.arrays import array_at
 from nmt.rnn.kernels.memory.table_layout import TableLayout, arrays, constants, numbers, reals
 from nmt.rnn.kernels.search.beam_table import SEARCH, Status
+from nmt.rnn.kernels.threads.barrier import barrier_reset, barrier_wait
+from nmt.rnn.kernels.threads.pool import run_share
 from nmt.rnn.kernels.threads.workers import call_task
 
 
@@ -31,11 +34,12 @@ class Step(IntEnum):
     """Steps of a program, each followed by its numbers. Most begin with the word that they set.
 
     SUM, PRODUCT, QUOTIENT (rounded up), LEAST, MOST: of two values. BUFFER: the address of new memory; value of its
-    bytes, whether it begins as zeros. TABLE: the address of new memory with values; how many, the values. CALL: words
-    of the function and of its table.
+    bytes, whether it begins as zeros. TABLE: the address of new memory with values; how many, the values. LOAD: the
+    number at the address in a word, so many numbers further. CALL: words of the function and of its table, value of the
+    threads that share it.
     """
 
-    END, SUM, PRODUCT, QUOTIENT, LEAST, MOST, BUFFER, TABLE, CALL = range(9)
+    END, SUM, PRODUCT, QUOTIENT, LEAST, MOST, BUFFER, TABLE, LOAD, CALL = range(10)
 
 
 class Section(IntEnum):
@@ -85,6 +89,8 @@ PROGRAM = TableLayout(
     numbers("top", "base", "positions", "longest", "width"),
     # The sentences that are encoded together: the first one, their number, their length, the first of their positions.
     numbers("first", "rows", "steps", "start"),
+    # What the threads share: a function, its table, how many take part; the goal of their next barrier.
+    numbers("function", "table", "parts", "goal"),
 )
 _program_at, _search_at = PROGRAM.reader(), SEARCH.reader()
 
@@ -117,8 +123,41 @@ def _take(given, size):  # type: ignore[no-untyped-def]
 
 
 @inner_kernel
-def _run(given, words, section):  # type: ignore[no-untyped-def]
+def _meet(given, table, parts):  # type: ignore[no-untyped-def]
+    """Let the last thread wait for the others."""
+    given.goal += parts
+    barrier_wait(table, parts - 1, parts, given.goal)
+
+
+@inner_kernel
+def _share(given, table, parts, function, own_table, own_parts):  # type: ignore[no-untyped-def]
+    """Run a function, shared by `own_parts` threads."""
+    if own_parts == 1:
+        call_task(function, 0, 1, own_table)
+        return
+    barrier_reset(own_table, own_parts)
+    given.function, given.table, given.parts = function, own_table, own_parts
+    _meet(given, table, parts)
+    run_share(function, parts - 1, parts, own_parts, own_table)
+    _meet(given, table, parts)
+
+
+@inner_kernel
+def _help(given, table, part, parts):  # type: ignore[no-untyped-def]
+    """Take part in functions until the last thread has run all steps."""
+    goal = parts
+    barrier_wait(table, part, parts, goal)
+    while given.function != 0:
+        run_share(given.function, part, parts, given.parts, given.table)
+        barrier_wait(table, part, parts, goal + parts)
+        goal += 2 * parts
+        barrier_wait(table, part, parts, goal)
+
+
+@inner_kernel
+def _run(given, table, parts, section):  # type: ignore[no-untyped-def]
     """Run a section, or plan it."""
+    words = array_at(table, 1, np.int64)
     code, real = given.code, given.real != 0
     at = code[section]
     while code[at] != Step.END:
@@ -137,17 +176,21 @@ def _run(given, words, section):  # type: ignore[no-untyped-def]
         elif step == Step.TABLE:
             count = code[at + 2]
             words[target] = _take(given, 8 * count)
-            table, at = array_at(words[target], count, np.int64), at + 3
+            made, at = array_at(words[target], count, np.int64), at + 3
             for n in range(count):
                 is_real = code[at] == Kind.REAL
                 at += 1 if is_real else 0
                 if real:
-                    table[n] = code[at] if is_real else _value(words, code[at])
+                    made[n] = code[at] if is_real else _value(words, code[at])
                 at += 1
+        elif step == Step.LOAD:
+            if real:
+                words[target] = array_at(words[code[at + 2]], code[at + 3] + 1, np.int64)[code[at + 3]]
+            at += 4
         else:
             if real:
-                call_task(words[target], 0, 1, words[code[at + 2]])
-            at += 3
+                _share(given, table, parts, words[target], words[code[at + 2]], _value(words, code[at + 3]))
+            at += 4
 
 
 @inner_kernel
@@ -178,37 +221,50 @@ def _next(given):  # type: ignore[no-untyped-def]
 
 
 @inner_kernel
-def _encode(given, words):  # type: ignore[no-untyped-def]
+def _encode(given, table, parts):  # type: ignore[no-untyped-def]
     """Encode the next sentences; return whether there are any."""
     if not _next(given):
         return False
-    _run(given, words, Section.ENCODE)
-    _run(given, words, Section.ADMIT)
+    _run(given, table, parts, Section.ENCODE)
+    _run(given, table, parts, Section.ADMIT)
     return True
 
 
-@task
-def run_program(part, parts, table):  # type: ignore[no-untyped-def]
-    """Run a phase of a program."""
-    given, words = _program_at(table), array_at(table, 1, np.int64)
+@inner_kernel
+def _run_phase(given, table, parts):  # type: ignore[no-untyped-def]
+    """Run a phase of a program, or plan it."""
     if given.phase == Phase.ADVANCE:
         given.status = Status.GO
-        if not _encode(given, words):
+        if not _encode(given, table, parts):
             search = _search_at(given.search)
             search.budget = given.budget
-            call_task(given.search_code, 0, 1, given.search)
+            _share(given, table, parts, given.search_code, given.search, parts)
             given.status = search.status
         return
     given.top, given.base, given.most, given.temporary = 0, 0, 0, 0
     if given.phase == Phase.PACK:
-        _run(given, words, Section.PACK)
+        _run(given, table, parts, Section.PACK)
         return
     _measure(given)
     if given.phase == Phase.BEGIN:
-        _run(given, words, Section.BEGIN)
+        _run(given, table, parts, Section.BEGIN)
         given.base = given.top
-        while given.real == 0 and _encode(given, words):
+        while given.real == 0 and _encode(given, table, parts):
             pass
     elif _next(given):
-        _run(given, words, Section.ENCODE)
-        _run(given, words, Section.FORCED)
+        _run(given, table, parts, Section.ENCODE)
+        _run(given, table, parts, Section.FORCED)
+
+
+@task
+def run_program(part, parts, table):  # type: ignore[no-untyped-def]
+    """Run a phase of a program, by up to FLAT_BARRIER_THREADS threads."""
+    given = _program_at(table)
+    if part < parts - 1:
+        _help(given, table, part, parts)
+        return
+    given.goal = 0
+    _run_phase(given, table, parts)
+    given.function = 0
+    if parts > 1:
+        _meet(given, table, parts)

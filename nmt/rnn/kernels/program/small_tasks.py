@@ -2,7 +2,10 @@
 
 import numpy as np
 
-from nmt.rnn.kernels.machine_code.jit import exact_kernel, kernel
+from nmt.rnn import division
+from nmt.rnn.kernels.machine_code.jit import exact_kernel, inlined, kernel
+
+_team = inlined(division.team)
 
 
 @kernel
@@ -10,6 +13,21 @@ def fill(part, parts, out, first, stride, value, step):  # type: ignore[no-untyp
     """Set out[first + n * stride] = value + n * step for all n, where out has so many places."""
     for n in range((out.shape[0] - first + stride - 1) // stride):
         out[first + n * stride] = value + n * step
+
+
+@kernel
+def divide(part, parts, out, bounds, place, first, steps, row_size, threads, units, weight_bytes, below, alone, a_step):  # type: ignore[no-untyped-def]
+    """Write for `first` rows, and one more each time, how threads share so many steps (see `division.team`): to out
+    [n, 3] whether they divide units, how many take part, and the address of their bounds; and these to bounds [n,
+    threads + 1], whose address is `place`."""
+    for n in range(out.shape[0]):
+        rows = first + n
+        by_units, count = _team(
+            rows, rows * steps * row_size, steps, threads, units, weight_bytes, below, alone, a_step
+        )
+        out[n, 0], out[n, 1], out[n, 2] = by_units, count, place + 8 * n * bounds.shape[1]
+        for k in range(count + 1):
+            bounds[n, k] = rows * k // count
 
 
 @kernel
