@@ -12,8 +12,8 @@ import numpy as np
 
 from nmt.decode.beam import BeamCell, run
 from nmt.decode.device_beam import BlockSearch
-from nmt.decode.hypotheses import Block, Hypothesis, LoopDecoder, SearchModel, length_blocks
-from nmt.decode.plain_search import run_loop
+from nmt.decode.hypotheses import Block, Hypothesis, LoopDecoder, LoopModel, SearchModel, length_blocks
+from nmt.decode.plain_search import beam_settings, run_loop, translations
 from nmt.decode.plan import SearchPath, search_plan
 from nmt.decode.rules.options import SearchOptions, Settings
 from nmt.rnn.cores import default_threads
@@ -66,6 +66,12 @@ def search(
     options = SearchOptions.of(options, settings)
     plan = search_plan(model, options)
     limits = options.limits(src_ids)
+    if plan.path is SearchPath.COMPILED and options.shortlist is None:
+        loop = beam_settings(options, len(src_ids), int(limits.max(initial=0)))
+        if (short := cast(LoopModel, model).search_short(src_ids, limits, loop, threads)) is not None:
+            if on_ended is not None:
+                on_ended(len(src_ids))
+            return [translations(one, options.n_best) for one in short]
     size = min(options.batch_size, len(src_ids))
     if plan.path is SearchPath.DEVICE:
         return BlockSearch(model, options).run(src_ids, limits, batch_size=size, on_ended=on_ended)

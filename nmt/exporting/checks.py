@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from nmt.errors import CheckpointError
 from nmt.exporting.page import check_recurrent
 from nmt.exporting.subword_tables import obstacle_of
-from nmt.model.translation import TranslationModel
-from nmt.rnn.cell import axes_of
+from nmt.model.translation_program import program_obstacle
 from nmt.search_settings import ROWS, SearchValues, in_effect
 
 if TYPE_CHECKING:
@@ -36,15 +35,6 @@ def check_exported(saved: SavedModel, goal: str) -> None:
         raise CheckpointError(
             f"{saved.path}: decoding.{name} must be {default} for {goal}, got {value}; change it in a copy"
         )
-    _check_program(saved.build("float32"), str(saved.path))
-
-
-def _check_program(model: TranslationModel, where: str) -> None:
-    """Raise CheckpointError if a model has parts that no program has."""
-    if why := model.loop_obstacle:
-        raise CheckpointError(f"{where}: must have steps that are one compiled loop, got a model where {why}")
-    scans = [*model.encoder.layers.scans, model.step_decoder]
-    shaped = [name for scan in scans for name, width in scan.states.items() if len(axes_of(width)) > 1]
-    if shaped or "src" in model.positions:
-        got = f"the matrix {shaped[0]}" if shaped else "embeddings of positions"
-        raise CheckpointError(f"{where}: must have a recurrent encoder whose states are vectors, got {got}")
+    model = saved.build("float32")
+    if why := program_obstacle(model, model.encoder):
+        raise CheckpointError(f"{saved.path}: must be a model whose translation is one program, got one where {why}")

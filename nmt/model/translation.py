@@ -22,15 +22,21 @@ from nmt.model.parts.bridge import Bridge
 from nmt.model.parts.cells import decoder_cell, decoder_layers
 from nmt.model.parts.encoder import Encoder
 from nmt.model.parts.padding import pad_sources, positions, rounded_up
+from nmt.model.program_run import Found, ProgramRun
 from nmt.model.source_encoder import EncodedRows, Source, SourceEncoder, SourceFactors
+from nmt.model.translation_program import TranslationProgram, program_obstacle
 from nmt.overriding import override
 from nmt.rnn import tuning
+from nmt.rnn.arrays.beam_state import BeamSettings
+from nmt.rnn.arrays.idle import Idle
 from nmt.rnn.arrays.workspace import Workspace
 from nmt.rnn.cell import Param, under
 from nmt.rnn.cells import AttentionProbe
 from nmt.rnn.compiler.keep import Recompute
 from nmt.rnn.cores import default_threads
 from nmt.rnn.device import Device
+from nmt.rnn.kernels.threads.barrier import FLAT_BARRIER_THREADS
+from nmt.rnn.profile import is_recording
 from nmt.rnn.scan.layered import LayeredScan
 from nmt.rnn.scan.scan import Scan
 from nmt.rnn.scan.tape import Tape
@@ -95,6 +101,8 @@ class TranslationModel(Network):
         if config.decoder.type == "conv":
             self.decoder = LayeredScan(decoder_layers(config), **options)
         self._fill(self._shapes())
+        self._has_program = not program_obstacle(self, self.encoder)
+        self._programs: dict[int, tuple[object, Idle[ProgramRun]]] = {}  # by threads: for a version of the weights
         kind = EditsHead if self.actions is not None else CopyingHead if self.copies else PlainHead
         self.head = kind(self)
 
@@ -189,6 +197,28 @@ class TranslationModel(Network):
         self._check_coverage(coverage)
         width = self._width(longest) if coverage or self.copies else 0
         return ModelDecoder(self, self._encode_ids, threads or default_threads(), width, coverage=coverage)
+
+    def search_short(
+        self, src_ids: TokenIds, limits: np.ndarray, settings: BeamSettings, threads: int
+    ) -> list[Found] | None:
+        """Return the hypotheses of short sentences of one length; None if others are given; see `SearchModel`."""
+        length, count = len(src_ids[0]), len(src_ids)
+        is_short = 0 < length * count <= tuning.SHORT_ROWS and [*map(len, src_ids)] == [length] * count
+        if not (is_short and self._has_program) or is_recording() or limits.min() < 1:
+            return None
+        threads = min(threads, FLAT_BARRIER_THREADS)
+        version, idle = self._programs.get(threads) or (None, None)
+        if idle is None or version is not self.weights.version:
+            version, idle = self.weights.version, Idle(lambda: ProgramRun(self.program(threads)))
+            self._programs[threads] = version, idle
+        run = idle.take()
+        found = run.search(src_ids, limits, settings)
+        idle.give(run)
+        return found
+
+    def program(self, threads: int = 1, *, forced: bool = False) -> TranslationProgram:
+        """Return the program of a translation for the weights as they are; see `program_obstacle`."""
+        return TranslationProgram(self, self.encoder, self.bridge, threads, forced=forced)
 
     def _encode_ids(self, src_ids: TokenIds, threads: int, memory: Workspace | None = None) -> Source:
         """Encode sentences; the rows stay in order."""

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nmt.model.translation import TranslationModel
+from nmt.model.decoders import loop_obstacle
+from nmt.model.network import Network
+from nmt.model.parts.bridge import Bridge
+from nmt.model.parts.encoder import Encoder
 from nmt.rnn.arrays.array_names import ArrayKind
 from nmt.rnn.arrays.quantised import Quantised
 from nmt.rnn.arrays.weights import QUADS
+from nmt.rnn.cell import axes_of
 from nmt.rnn.cells import AttentionProbe
 from nmt.rnn.compiler.program import PlaceKind
 from nmt.rnn.kernels.memory.copies import add, copy_columns
@@ -29,15 +33,30 @@ MOST_POSITIONS = -(-(MAX_SOURCE_SUBWORDS + 2) // 64) * 64
 """Source positions for which attention can be shown: those of the longest source, with its boundary tokens."""
 
 
+def program_obstacle(network: Network, encoder: Encoder) -> str:
+    """Return why a translation model has no program, in words; an empty string if it has one."""
+    if why := loop_obstacle(network):
+        return why
+    if not network.device.is_cpu or network.dtype != FLOAT:
+        return "it is not of float32 on the processor"
+    if not encoder.is_recurrent or "src" in network.positions or network.config.encoder.factors:
+        return "its encoder is not recurrent, or reads more than words"
+    scans = [*encoder.layers.scans, network.step_decoder]
+    shaped = [name for scan in scans for name, width in scan.states.items() if len(axes_of(width)) > 1]
+    return f"its state {shaped[0]} is a matrix" if shaped else ""
+
+
 class TranslationProgram(Plans):
     """The program of a model.
 
-    threads: those that run it. forced: whether it predicts known translations. Then `forced` has the numbers of an
-    output, of an output with its attention, and of tokens; None if it does not, or the model has no attention.
+    threads: those that run it. boundaries: the ids that are read with each sentence. forced: whether it predicts known
+    translations. Then `forced` has the numbers of an output, of an output with its attention, and of tokens; None if it
+    does not, or the model has no attention.
     """
 
-    def __init__(self, model: TranslationModel, threads: int = 1, *, forced: bool = False) -> None:
+    def __init__(self, model: Network, encoder: Encoder, bridge: Bridge, threads: int, *, forced: bool) -> None:
         super().__init__(model.weights, model.step_decoder.packed, threads)
+        self.encoder, self.bridge = encoder.layers, bridge
         self.model = model
         self.first, self.rows, self.steps, self.start = map(self.field, ("first", "rows", "steps", "start"))
         self.stepper = Stepper(model.step_decoder, model.weights.view("decoder"), 1)
@@ -47,10 +66,14 @@ class TranslationProgram(Plans):
         self._begin()
         self._encode()
         self._admit()
-        self.forced = self._forced() if forced and model.attends else None
-        self.pack()
+        self.forced = self._forced() if forced and model.config.decoder.attention != "none" else None
         before, after = boundary_ids(model.config.encoder.boundaries)
-        self.set("boundaries", len(before) + len(after))
+        self.boundaries = len(before) + len(after)
+
+    def pack(self) -> None:
+        """Write the section that packs all weights, for a caller that has them as they are."""
+        super().pack()
+        self.set("boundaries", self.boundaries)
         self.set("search_code", self.function(search_task(FLOAT)))
 
     # ------------------------------------------------------------ encoding
@@ -80,7 +103,7 @@ class TranslationProgram(Plans):
         types = "int32 1", "int64 1", *["int64"] * 4, "int64 2", "int64 1", "int64 1"
         self.kernel(read_sources, types, *sources, *ends, self.start, (ids, S, B), (self.starts, 1), (self.lengths, 1))
         x = words = self._embedded("src", ids, product(S, B))
-        layers, final = model.encoder.layers, list[Named]()
+        layers, final = self.encoder, list[Named]()
         for n, scan in enumerate(layers.scans):
             names = [f"encoder.{n}.{direction}." for direction in layers.directions]
             sides = [self.scan(scan, name, x, RowsOf(S, B, reverse=k > 0)) for k, name in enumerate(names)]
@@ -94,7 +117,7 @@ class TranslationProgram(Plans):
             x = above
             widths = scan.states.items()
             final.append({k: self.beside([(last[k], width) for _, last in sides], B) for k, width in widths})
-        bridge, width = model.bridge, model.config.encoder.output_size
+        bridge, width = self.bridge, model.config.encoder.output_size
         if bridge.of_mean:
             average = self.floats(B, width)
             every = product(B, width)

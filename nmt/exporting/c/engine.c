@@ -32,13 +32,14 @@ void nmt_free(void *memory) { (void)memory, temporary.used--; }
 
 /* ------------------------------------------------------------ programs */
 
-/* Begin a phase: plan it, take the memory that it needs, and run it. */
+/* Begin a phase, with the memory that it needs. */
 static void begin(arena *memory, int64_t *words, int phase) {
-  words[PROGRAM_phase] = phase, words[PROGRAM_real] = words[PROGRAM_memory] = 0;
+  words[PROGRAM_phase] = phase, words[PROGRAM_room] = words[PROGRAM_temporary_room] = -1;
   RUN_PROGRAM(0, 1, words);
-  words[PROGRAM_memory] = ADDRESS(take(memory, (size_t)words[PROGRAM_most])), words[PROGRAM_real] = 1;
-  temporary.start = take(memory, (size_t)words[PROGRAM_temporary]);
-  temporary.end = temporary.start + words[PROGRAM_temporary];
+  words[PROGRAM_room] = words[PROGRAM_most], words[PROGRAM_temporary_room] = words[PROGRAM_temporary];
+  words[PROGRAM_memory] = ADDRESS(take(memory, (size_t)words[PROGRAM_room]));
+  temporary.start = take(memory, (size_t)words[PROGRAM_temporary_room]);
+  temporary.end = temporary.start + words[PROGRAM_temporary_room];
   RUN_PROGRAM(0, 1, words);
 }
 

@@ -32,13 +32,13 @@ _START = b"NMTC1 "
 
 def _write(asked: dict[str, Any]) -> dict[str, Any]:
     """Write the files of this level; return the names of its symbols in the library."""
-    from nmt.model.translation_program import TranslationProgram
     from nmt.rnn.kernels.machine_code.features import TARGET
     from nmt.rnn.kernels.program.run_program import run_program
     from nmt.storage.saved_model import load_saved_model
 
     saved, folder = load_saved_model(asked["path"], asked["checkpoint"], cells=asked["cells"]), Path(asked["folder"])
-    program = TranslationProgram(saved.build(asked["compute_dtype"]))
+    program = saved.build(asked["compute_dtype"]).program()
+    program.pack()
     source, target, cleaning = saved.src_subwords, saved.tgt_subwords, saved.config.data.src
     subwords = [subword_tables(source, "~src")]
     subwords += [subword_tables(target, "~tgt") if target.model_bytes != source.model_bytes else subwords[0]]

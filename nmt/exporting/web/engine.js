@@ -119,13 +119,14 @@ export class Engine {
 
   run() { this.code(0n, 1n, this.table.address); }
 
-  // Begin a phase: plan it, take the memory that it needs, and run it.
+  // Begin a phase, with the memory that it needs.
   begin(phase) {
     const { table, memory, program } = this;
-    table.set({ phase: program.phases[phase], real: 0, memory: 0 });
+    table.set({ phase: program.phases[phase], room: -1, temporary_room: -1 });
     this.run();
-    memory.temporary = memory.take(table.get("temporary"));
-    table.set({ memory: memory.take(table.get("most")), real: 1 });
+    const room = table.get("most"), temporary_room = table.get("temporary");
+    memory.temporary = memory.take(temporary_room);
+    table.set({ memory: memory.take(room), room, temporary_room });
     this.run();
   }
 

@@ -44,11 +44,11 @@ def make_package(path: str, checkpoint: str | None, cells: Sequence[str], comput
 
 def _package_here(asked: dict[str, Any]) -> bytes:
     """Return the package, in a process of the level `wasm`."""
-    from nmt.model.translation_program import TranslationProgram
     from nmt.storage.saved_model import load_saved_model
 
     saved = load_saved_model(asked["path"], asked["checkpoint"], cells=asked["cells"])
-    program = TranslationProgram(saved.build(asked["compute_dtype"]), forced=True)
+    program = saved.build(asked["compute_dtype"]).program(forced=True)
+    program.pack()
     module = _module([run_program, *program.functions.values()])
     sides = {"src": saved.src_subwords, "tgt": saved.tgt_subwords}
     arrays = program.arrays_by_name | {"program": program.code}

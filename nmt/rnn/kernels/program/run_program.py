@@ -50,8 +50,8 @@ class Section(IntEnum):
 
 
 class Phase(IntEnum):
-    """What to run: the section of this name, with BEGIN when it is planned all that follow; or ADVANCE: encode the next
-    sentences, or if there are none, take steps of the search."""
+    """What to run: the section of this name, for FORCED after ENCODE; or ADVANCE: encode the next sentences, and after
+    the last ones take steps of the search. BEGIN plans the memory of ADVANCE."""
 
     PACK, BEGIN, ADVANCE, FORCED = range(4)
 
@@ -63,8 +63,9 @@ LINE = 64
 
 PROGRAM = TableLayout(
     "program",
-    # What to do: a Phase; 0 to plan it alone. The memory, and the steps of the search until the call returns.
-    constants("phase", "real", "memory", "budget"),
+    # What to do, a Phase; the memory, its bytes, and those that a function can take for itself; the steps of the search
+    # until the call returns.
+    constants("phase", "memory", "room", "temporary_room", "budget"),
     arrays(np.int64, (None,), "code"),
     # The sentences, the longest first: how many, and how many are in progress at a time; their numbers of ids, and the
     # most tokens of their translations; the ids of all sentences, one after another.
@@ -80,13 +81,13 @@ PROGRAM = TableLayout(
     arrays(np.int64, (None,), "target_ids"),
     # Of the program, set by PACK: the ids that are read with each sentence, and the address of the search.
     numbers("boundaries", "search_code"),
-    # For the caller: the most bytes in use, and those that a function takes for itself; the status of the search, GO
-    # while sentences are left to be encoded; its table; the outputs for a known translation, each followed by its
-    # attention; log-probabilities of all tokens.
+    # For the caller: the most bytes in use, and those that a function takes for itself; a Status: WANTS_MEMORY, or that
+    # of the search, GO while sentences are left to be encoded; the search's table; the outputs for a known translation,
+    # each followed by its attention; log-probabilities of all tokens.
     numbers("most", "temporary", "status", "search", "outputs", "log_probs"),
-    # Bytes in use, and those that stay in use while sentences are encoded; of all sources, the number of positions and
-    # the length of the longest; places for the tokens of a hypothesis.
-    numbers("top", "base", "positions", "longest", "width"),
+    # Whether it is more than a plan; the bytes in use, and those that stay in use while sentences are encoded; of all
+    # sources, the number of positions and the length of the longest; places for the tokens of a hypothesis.
+    numbers("real", "top", "base", "positions", "longest", "width"),
     # The sentences that are encoded together: the first one, their number, their length, the first of their positions.
     numbers("first", "rows", "steps", "start"),
     # What the threads share: a function, its table, how many take part; the goal of their next barrier.
@@ -231,16 +232,8 @@ def _encode(given, table, parts):  # type: ignore[no-untyped-def]
 
 
 @inner_kernel
-def _run_phase(given, table, parts):  # type: ignore[no-untyped-def]
-    """Run a phase of a program, or plan it."""
-    if given.phase == Phase.ADVANCE:
-        given.status = Status.GO
-        if not _encode(given, table, parts):
-            search = _search_at(given.search)
-            search.budget = given.budget
-            _share(given, table, parts, given.search_code, given.search, parts)
-            given.status = search.status
-        return
+def _begin(given, table, parts):  # type: ignore[no-untyped-def]
+    """Run a phase from its beginning, or plan it."""
     given.top, given.base, given.most, given.temporary = 0, 0, 0, 0
     if given.phase == Phase.PACK:
         _run(given, table, parts, Section.PACK)
@@ -254,6 +247,34 @@ def _run_phase(given, table, parts):  # type: ignore[no-untyped-def]
     elif _next(given):
         _run(given, table, parts, Section.ENCODE)
         _run(given, table, parts, Section.FORCED)
+
+
+@inner_kernel
+def _advance(given, table, parts):  # type: ignore[no-untyped-def]
+    """Encode the next sentences; if there are no more, take steps of the search."""
+    if given.first + given.rows < given.sentences:
+        _encode(given, table, parts)
+    if given.first + given.rows >= given.sentences:
+        search = _search_at(given.search)
+        search.budget = given.budget
+        _share(given, table, parts, given.search_code, given.search, parts)
+        given.status = search.status
+
+
+@inner_kernel
+def _run_phase(given, table, parts):  # type: ignore[no-untyped-def]
+    """Run a phase, if its plan fits into the memory."""
+    given.status = Status.GO
+    if given.phase == Phase.ADVANCE:
+        _advance(given, table, parts)
+        return
+    given.real = 0
+    _begin(given, table, parts)
+    if given.most > given.room or given.temporary > given.temporary_room:
+        given.status = Status.WANTS_MEMORY
+        return
+    given.real = 1
+    _begin(given, table, parts)
 
 
 @task

@@ -16,9 +16,10 @@ from nmt.rnn.kernels.memory.table_layout import TableLayout, arrays, constants, 
 class Status(IntEnum):
     """Status of the loop. GO: it runs. The others are reasons to leave it. DONE: no rows are left. WANTS_MORE: a
     sentence has ended and no other one waits. WANTS_READING: all slots are in use or have translations that are not
-    read yet. WANTS_WIDTH: a hypothesis outgrows its memory. PAUSED: the requested number of steps is done."""
+    read yet. WANTS_WIDTH: a hypothesis outgrows its memory. PAUSED: the requested number of steps is done.
+    WANTS_MEMORY: a program needs more, and has done nothing."""
 
-    GO, DONE, WANTS_MORE, WANTS_READING, WANTS_WIDTH, PAUSED = range(6)
+    GO, DONE, WANTS_MORE, WANTS_READING, WANTS_WIDTH, PAUSED, WANTS_MEMORY = range(7)
 
 
 TIMES = ("step_time", "output_time", "search_time")

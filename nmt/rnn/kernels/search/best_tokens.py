@@ -38,7 +38,7 @@ class OutputTask:
     """The output layer for up to `rows` rows, as a task with its own memory. From call to call only the numbers of rows
     and of places, the first token and the addresses of some arrays change."""
 
-    def __init__(self, layout: TableLayout, task_of_rows: Any, sizes: dict[str, int], **elements: np.dtype) -> None:
+    def __init__(self, layout: TableLayout, task_of_rows: Any, sizes: dict[str, int], **elements: Any) -> None:
         self.parts = sizes["parts"]
         self.table, self.code = NamedTable(layout, sizes, **elements), task_of_rows.address
 
