@@ -68,7 +68,8 @@ def search(
     limits = options.limits(src_ids)
     if plan.path is SearchPath.COMPILED and options.shortlist is None:
         loop = beam_settings(options, len(src_ids), int(limits.max(initial=0)))
-        if (short := cast(LoopModel, model).search_short(src_ids, limits, loop, threads)) is not None:
+        looping: LoopModel = model  # type: ignore[assignment]  # it has no obstacle
+        if (short := looping.search_short(src_ids, limits, loop, threads)) is not None:
             if on_ended is not None:
                 on_ended(len(src_ids))
             return [translations(one, options.n_best) for one in short]

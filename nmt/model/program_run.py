@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -18,6 +19,7 @@ from nmt.rnn.kernels.search.beam_table import SEARCH, Status
 from nmt.rnn.kernels.threads.atomics import WORD
 from nmt.rnn.kernels.threads.pool import address_of, run_team
 from nmt.rnn.program.plans import FLOAT
+from nmt.rnn.program.program import Word
 
 Found = list[tuple[list[int], float, float, bool]]
 """The hypotheses of a sentence in the order in which they ended: tokens (including EOS if it is finished), sum, score,
@@ -36,7 +38,7 @@ class ProgramRun:
         arrays = {place: program.arrays_by_name[name] for place, name in program.arrays.items()}
         for weight, word in program.packed.items():
             arrays[word.place] = packed_weight(program.weights, *weight, threads=threads, dtype=program.packed_kind)
-        self._held, self._code = arrays, run_program.address
+        self._program, self._held, self._code = program, arrays, run_program.address
         for place, array in arrays.items():
             self._table.words[place] = address_of(array)
         for place, native in program.functions.items():
@@ -49,20 +51,42 @@ class ProgramRun:
         run_team(self._code, self._threads, self._table.address, self)
         return int(words[_STATUS])
 
+    def _begin(self, phase: Phase) -> None:
+        """Run a phase, with more memory if it needs more."""
+        while self._run(phase) == Status.WANTS_MEMORY:
+            self._memory = aligned((self._table["most"] // 4 * 5,), np.uint8)
+            self._table["memory"], self._table["room"] = address_of(self._memory), len(self._memory)
+
     def search(self, src_ids: Sequence[Sequence[int]], limits: np.ndarray, settings: BeamSettings) -> list[Found]:
         """Return the hypotheses of sentences of one length, each with a translation of at most `limits` tokens."""
-        count, length, K = len(src_ids), len(src_ids[0]), settings.beam_size
-        sizes, ids = np.full(count, length, np.int64), np.array(src_ids, np.int32)
+        count, K = len(src_ids), settings.beam_size
+        sizes, ids = np.full(count, len(src_ids[0]), np.int64), np.array(src_ids, np.int32)
         budget = max(1, tuning.ROWS_BETWEEN_LOOKS // (count * K))
         numbers = count, count, K, settings.n_best, settings.first_token, budget
         self._table.words[_NUMBERS] = *numbers, *map(address_of, (sizes, limits, ids, settings.divisors))
         self._table["word_reward"] = settings.word_reward
-        while self._run(Phase.BEGIN) == Status.WANTS_MEMORY:
-            self._memory = aligned((self._table["most"] // 4 * 5,), np.uint8)
-            self._table["memory"], self._table["room"] = address_of(self._memory), len(self._memory)
+        self._begin(Phase.BEGIN)
         while self._run(Phase.ADVANCE) != Status.DONE:
             pass
         return self._read(count, K)
+
+    def encode(self, ids: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """Return the memory [S, B, M] of B sentences of one length, with ids int32 [B, n] without boundary tokens, and
+        the initial states of the decoder [B, n]."""
+        (count, length), program = ids.shape, self._program
+        sizes = np.full(count, length, np.int64)
+        self._table.update({"sentences": count, "sizes": sizes, "limits": sizes, "ids": ids})
+        self._begin(Phase.ENCODE)
+        start, S = self._table["memory"], length + program.boundaries
+        reals, words = self._memory.view(np.float32), self._table.words
+
+        def array(word: Word, *shape: int) -> np.ndarray:
+            first = (int(words[word.place]) - start) // reals.itemsize
+            return reals[first : first + math.prod(shape)].reshape(shape).copy()
+
+        states = program.model.step_decoder.states
+        initial = {name: array(word, count, int(states[name])) for name, word in program.initial.items()}
+        return array(program.memory, S, count, program.memory_width), initial
 
     def _read(self, count: int, K: int) -> list[Found]:
         """Return the hypotheses of all sentences."""

@@ -35,6 +35,7 @@ from nmt.rnn.cells import AttentionProbe
 from nmt.rnn.compiler.keep import Recompute
 from nmt.rnn.cores import default_threads
 from nmt.rnn.device import Device
+from nmt.rnn.kernels.program.run_program import MOST_ROWS
 from nmt.rnn.kernels.threads.barrier import FLAT_BARRIER_THREADS
 from nmt.rnn.profile import is_recording
 from nmt.rnn.scan.layered import LayeredScan
@@ -145,8 +146,15 @@ class TranslationModel(Network):
         self, src: np.ndarray, lengths: np.ndarray, threads: int | None = None, memory: Workspace | None = None
     ) -> Source:
         """Encode src [S, B] for a search; the rows stay in order. The result lies in `memory` if that is given."""
+        threads = threads or default_threads()
+        if self._is_short(len(src), len(lengths)) and lengths.min() == len(src):
+            (before, after), idle = map(len, boundary_ids(self.config.encoder.boundaries)), self._runs(threads)
+            run = idle.take()
+            encoded, states = run.encode(np.ascontiguousarray(src[before : len(src) - after].T))
+            idle.give(run)
+            return Source(src, encoded, lengths, states)
         allocate = memory or Workspace(self.device.xp, tuning.SENTENCE_BYTES)
-        how = BatchPass(allocate, threads or default_threads(), is_transient=memory is not None)
+        how = BatchPass(allocate, threads, is_transient=memory is not None)
         return self._encode(src, lengths, how)[0]
 
     def _encode(
@@ -203,18 +211,28 @@ class TranslationModel(Network):
     ) -> list[Found] | None:
         """Return the hypotheses of short sentences of one length; None if others are given; see `SearchModel`."""
         length, count = len(src_ids[0]), len(src_ids)
-        is_short = 0 < length * count <= tuning.SHORT_ROWS and [*map(len, src_ids)] == [length] * count
-        if not (is_short and self._has_program) or is_recording() or limits.min() < 1:
+        is_alike = length > 0 and limits[0] > 0 and [*map(len, src_ids)] == [length] * count
+        if not is_alike or not self._is_short(length, count):
             return None
+        idle = self._runs(threads)
+        run = idle.take()
+        found = run.search(src_ids, limits, settings)
+        idle.give(run)
+        return found
+
+    def _is_short(self, steps: int, rows: int) -> bool:
+        """Return whether a program takes rows of so many steps; while a profile is recorded none does."""
+        fits = 0 < steps * rows <= tuning.SHORT_ROWS and rows <= MOST_ROWS
+        return fits and self._has_program and not is_recording()
+
+    def _runs(self, threads: int) -> Idle[ProgramRun]:
+        """Return the programs for the weights as they are."""
         threads = min(threads, FLAT_BARRIER_THREADS)
         version, idle = self._programs.get(threads) or (None, None)
         if idle is None or version is not self.weights.version:
             version, idle = self.weights.version, Idle(lambda: ProgramRun(self.program(threads)))
             self._programs[threads] = version, idle
-        run = idle.take()
-        found = run.search(src_ids, limits, settings)
-        idle.give(run)
-        return found
+        return idle
 
     def program(self, threads: int = 1, *, forced: bool = False) -> TranslationProgram:
         """Return the program of a translation for the weights as they are; see `program_obstacle`."""

@@ -60,7 +60,7 @@ class TranslationProgram(Plans):
         self.model = model
         self.first, self.rows, self.steps, self.start = map(self.field, ("first", "rows", "steps", "start"))
         self.stepper = Stepper(model.step_decoder, model.weights.view("decoder"), 1)
-        self._initial: Named = {}
+        self.initial: Named = {}
         self.starts, self.lengths = self.new_word(), self.new_word()
         self.stored, self.waiting = Named(), Named()
         self._begin()
@@ -98,10 +98,12 @@ class TranslationProgram(Plans):
         self.begin(Section.ENCODE)
         model, S, B = self.model, self.steps, self.rows
         (before, after), ids = boundary_ids(model.config.encoder.boundaries), self.buffer(product(8, S, B))
-        sources = (self.field("ids"), 1), (self.field("sizes"), 1), self.first
         ends = [tokens[0] if tokens else -1 for tokens in (before, after)]
-        types = "int32 1", "int64 1", *["int64"] * 4, "int64 2", "int64 1", "int64 1"
-        self.kernel(read_sources, types, *sources, *ends, self.start, (ids, S, B), (self.starts, 1), (self.lengths, 1))
+        types, given = (
+            ("int32 1", "int64 1", *["int64"] * 3, "int64 2"),
+            ((self.field("ids"), 1), (self.field("sizes"), 1)),
+        )
+        self.kernel(read_sources, types, *given, self.first, *ends, (ids, S, B))
         x = words = self._embedded("src", ids, product(S, B))
         layers, final = self.encoder, list[Named]()
         for n, scan in enumerate(layers.scans):
@@ -127,23 +129,25 @@ class TranslationProgram(Plans):
             first, scan = final[layer][state], bridge.scans[name]
             if bridge.kind == "bridge":
                 first, _ = self.scan(scan, f"bridge.{name}.", first, RowsOf(1, B), single_step=True)
-            self._initial[f"cell.{name}"] = first
+            self.initial[f"cell.{name}"] = first
         both = [(x, width)]
         if model.config.decoder.lexical:
             both.append((words, model.embedding("src")[0].shape[1]))
-        self.memory = self.beside(both, product(S, B))
+        self.memory, self.memory_width = self.beside(both, product(S, B)), sum(n for _, n in both)
 
     def _admit(self) -> None:
         """Write the section that lets encoded sentences wait."""
         self.begin(Section.ADMIT)
         S, B = self.steps, self.rows
         decoder = self.model.step_decoder
+        self.fill(self.starts + product(8, self.first), B, self.start, S)
+        self.fill(self.lengths + product(8, self.start), product(S, B), S, stride=S)
         captured = {"memory": self.memory} if decoder.captured else {}
         found = self.constants(decoder, "decoder.", captured, RowsOf(1, B, S))
         for name, (width, narrow) in self._stored().items():
             given = (found[name], 1 if narrow else S, B, width), (self.stored[name], 1, width)
             self.kernel(store_rows, ("float32 3", "float32 2", "int64", "int64"), *given, self.start, S)
-        for name, first in self._initial.items():
+        for name, first in self.initial.items():
             width = int(decoder.states[name])
             self.beside([(first, width)], B, into=self.waiting[name] + product(4 * width, self.first))
 
@@ -279,7 +283,7 @@ class TranslationProgram(Plans):
         rows = RowsOf(T, 1, S)
         given = self.constants(scan, "decoder.", {"memory": self.memory, "positions": places}, RowsOf(1, 1, S))
         x = self._embedded("tgt", self.field("target_ids"), T)
-        y, _ = self.scan(scan, "decoder.", x, rows, given=given, initial=self._initial)
+        y, _ = self.scan(scan, "decoder.", x, rows, given=given, initial=self.initial)
         size, inputs, V = scan.cell.output_size, model.step_decoder.cell.output_size, model.vocab_sizes["tgt"]
         outputs = self.floats(T, inputs)
         types = "float32 2", "int64", "float32 2", "int64", "int64"

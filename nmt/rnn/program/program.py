@@ -133,7 +133,7 @@ class Program:
         return self._computed[key]
 
     def fill(
-        self, out: Word, count: Number, value: Number = 0, step: int = 0, *, first: int = 0, stride: int = 1
+        self, out: Word, count: Number, value: Number = 0, step: Number = 0, *, first: int = 0, stride: Number = 1
     ) -> None:
         """Set every so many of `count` int64 to value, value + step, ..."""
         self.kernel(fill, ("int64 1", *["int64"] * 4), (out, count), first, stride, value, step)

@@ -50,10 +50,10 @@ class Section(IntEnum):
 
 
 class Phase(IntEnum):
-    """What to run: the section of this name, for FORCED after ENCODE; or ADVANCE: encode the next sentences, and after
-    the last ones take steps of the search. BEGIN plans the memory of ADVANCE."""
+    """What to run: the section of this name, ENCODE for the first sentences alone, FORCED after ENCODE; or ADVANCE:
+    encode the next sentences, and after the last ones take steps of the search. BEGIN plans the memory of ADVANCE."""
 
-    PACK, BEGIN, ADVANCE, FORCED = range(4)
+    PACK, BEGIN, ADVANCE, ENCODE, FORCED = range(5)
 
 
 KINDS = 4
@@ -246,7 +246,8 @@ def _begin(given, table, parts):  # type: ignore[no-untyped-def]
             pass
     elif _next(given):
         _run(given, table, parts, Section.ENCODE)
-        _run(given, table, parts, Section.FORCED)
+        if given.phase == Phase.FORCED:
+            _run(given, table, parts, Section.FORCED)
 
 
 @inner_kernel

@@ -31,25 +31,20 @@ def divide(part, parts, out, bounds, place, first, steps, row_size, threads, uni
 
 
 @kernel
-def read_sources(part, parts, ids, sizes, first, before, after, start, out, starts, lengths):  # type: ignore[no-untyped-def]
+def read_sources(part, parts, ids, sizes, first, before, after, out):  # type: ignore[no-untyped-def]
     """Write the ids of sentences `first` and those after it, which have one length, to out [S, B], each between the
-    tokens before and after it, where these are not negative; and where they start among all sentences' positions, the
-    first of them at `start`."""
+    tokens before and after it, where these are not negative."""
     S, B = out.shape
-    at = 0
+    at, skipped = 0, 1 if before >= 0 else 0
     for n in range(first):
         at += sizes[n]
     for b in range(B):
-        s = 0
         if before >= 0:
             out[0, b] = before
-            s = 1
         for n in range(sizes[first]):
-            out[s + n, b] = ids[at + b * sizes[first] + n]
+            out[skipped + n, b] = ids[at + b * sizes[first] + n]
         if after >= 0:
             out[S - 1, b] = after
-        starts[first + b] = start + b * S
-        lengths[start + b * S] = S
 
 
 @kernel
