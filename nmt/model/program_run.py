@@ -32,7 +32,8 @@ class ProgramRun:
     def __init__(self, program: TranslationProgram) -> None:
         self._threads = threads = program.threads
         self._memory, self._table = aligned((0,), np.uint8), NamedTable(PROGRAM, more=program.size)
-        self._table.update({"code": program.code, "boundaries": program.boundaries})
+        self._table["code"] = program.code
+        self._boundaries = np.array([program.boundaries[name] for name in _BOUNDARIES], np.int64)
         self._table["search_code"] = search_task(FLOAT).address
         self._table["temporary_room"] = 1 << 62  # functions take it from the system
         arrays = {place: program.arrays_by_name[name] for place, name in program.arrays.items()}
@@ -63,6 +64,7 @@ class ProgramRun:
         sizes, ids = np.full(count, len(src_ids[0]), np.int64), np.array(src_ids, np.int32)
         budget = max(1, tuning.ROWS_BETWEEN_LOOKS // (count * K))
         numbers = count, count, K, settings.n_best, settings.first_token, budget
+        self._table.words[_ENDS] = self._boundaries
         self._table.words[_NUMBERS] = *numbers, *map(address_of, (sizes, limits, ids, settings.divisors))
         self._table["word_reward"] = settings.word_reward
         self._begin(Phase.BEGIN)
@@ -71,13 +73,14 @@ class ProgramRun:
         return self._read(count, K)
 
     def encode(self, ids: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Return the memory [S, B, M] of B sentences of one length, with ids int32 [B, n] without boundary tokens, and
-        the initial states of the decoder [B, n]."""
+        """Return the memory [S, B, M] of B sentences of one length, with ids int32 [B, S] that have boundary tokens,
+        and the initial states of the decoder [B, n]."""
         (count, length), program = ids.shape, self._program
         sizes = np.full(count, length, np.int64)
         self._table.update({"sentences": count, "sizes": sizes, "limits": sizes, "ids": ids})
+        self._table.words[_ENDS] = -1, -1, 0
         self._begin(Phase.ENCODE)
-        start, S = self._table["memory"], length + program.boundaries
+        start = self._table["memory"]
         reals, words = self._memory.view(np.float32), self._table.words
 
         def array(word: Word, *shape: int) -> np.ndarray:
@@ -86,7 +89,7 @@ class ProgramRun:
 
         states = program.model.step_decoder.states
         initial = {name: array(word, count, int(states[name])) for name, word in program.initial.items()}
-        return array(program.memory, S, count, program.memory_width), initial
+        return array(program.memory, length, count, program.memory_width), initial
 
     def _read(self, count: int, K: int) -> list[Found]:
         """Return the hypotheses of all sentences."""
@@ -109,6 +112,8 @@ class ProgramRun:
 _NUMBERS = PROGRAM.places_of(
     ["sentences", "size", "beam_size", "n_best", "first_token", "budget", "sizes", "limits", "ids", "divisors"]
 )
+_BOUNDARIES = ("before", "after", "boundaries")
+_ENDS = PROGRAM.places_of(_BOUNDARIES)
 _PHASE, _STATUS = PROGRAM.places["phase"], PROGRAM.places["status"]
 _RESULTS = PROGRAM.places_of(["memory", "search", "width"])
 _HYPOTHESES = [f"hypotheses.{name}" for name in ("steps", "finished", "sum", "score", "history")]

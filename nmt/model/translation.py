@@ -148,9 +148,9 @@ class TranslationModel(Network):
         """Encode src [S, B] for a search; the rows stay in order. The result lies in `memory` if that is given."""
         threads = threads or default_threads()
         if self._is_short(len(src), len(lengths)) and lengths.min() == len(src):
-            (before, after), idle = map(len, boundary_ids(self.config.encoder.boundaries)), self._runs(threads)
+            idle = self._runs(threads)
             run = idle.take()
-            encoded, states = run.encode(np.ascontiguousarray(src[before : len(src) - after].T))
+            encoded, states = run.encode(np.ascontiguousarray(src.T))
             idle.give(run)
             return Source(src, encoded, lengths, states)
         allocate = memory or Workspace(self.device.xp, tuning.SENTENCE_BYTES)

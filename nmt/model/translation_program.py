@@ -49,9 +49,9 @@ def program_obstacle(network: Network, encoder: Encoder) -> str:
 class TranslationProgram(Plans):
     """The program of a model.
 
-    threads: those that run it. boundaries: the ids that are read with each sentence. forced: whether it predicts known
-    translations. Then `forced` has the numbers of an output, of an output with its attention, and of tokens; None if it
-    does not, or the model has no attention.
+    threads: those that run it. boundaries: the words that say which ids are read with each sentence. forced: whether it
+    predicts known translations. Then `forced` has the numbers of an output, of an output with its attention, and of
+    tokens; None if it does not, or the model has no attention.
     """
 
     def __init__(self, model: Network, encoder: Encoder, bridge: Bridge, threads: int, *, forced: bool) -> None:
@@ -67,13 +67,14 @@ class TranslationProgram(Plans):
         self._encode()
         self._admit()
         self.forced = self._forced() if forced and model.config.decoder.attention != "none" else None
-        before, after = boundary_ids(model.config.encoder.boundaries)
-        self.boundaries = len(before) + len(after)
+        before, after = (ids[0] if ids else -1 for ids in boundary_ids(model.config.encoder.boundaries))
+        self.boundaries = {"before": before, "after": after, "boundaries": (before >= 0) + (after >= 0)}
 
     def pack(self) -> None:
         """Write the section that packs all weights, for a caller that has them as they are."""
         super().pack()
-        self.set("boundaries", self.boundaries)
+        for name, value in self.boundaries.items():
+            self.set(name, value)
         self.set("search_code", self.function(search_task(FLOAT)))
 
     # ------------------------------------------------------------ encoding
@@ -81,12 +82,14 @@ class TranslationProgram(Plans):
     def _embedding(self, side: str, ids: Word, rows: Number, out: Word) -> Named:
         """Return the code and the table of a task that looks up embeddings."""
         table, scale = self.model.embedding(side)
-        quantised = isinstance(table, Quantised)
-        numbers = dict(zip(("numbers", "scales"), self.matrix(self.model.table(side), by_rows=True), strict=False))
+        name, quantised = self.model.table(side), isinstance(table, Quantised)
+        held = {"numbers": self.model_array(name, table.numbers if quantised else table)}
+        if quantised:
+            held["scales"] = self.model_array(f"{name}.scales", table.scales)
         values = {"rows": rows, "width": table.shape[1], "vocab_size": table.shape[0], "ids": ids, "out": out}
         layout = embedding.QUANTISED if quantised else embedding.PLAIN
         task = embedding.embedding_task(FLOAT, quantised=quantised)
-        return {"code": self.function(task), "table": self.table(layout, {**values, **numbers, "scale": float(scale)})}
+        return {"code": self.function(task), "table": self.table(layout, {**values, **held, "scale": scale})}
 
     def _embedded(self, side: str, ids: Word, rows: Number) -> Word:
         out = self.floats(rows, self.model.embedding(side)[0].shape[1])
@@ -97,8 +100,7 @@ class TranslationProgram(Plans):
         """Write the section that encodes B sentences of S positions."""
         self.begin(Section.ENCODE)
         model, S, B = self.model, self.steps, self.rows
-        (before, after), ids = boundary_ids(model.config.encoder.boundaries), self.buffer(product(8, S, B))
-        ends = [tokens[0] if tokens else -1 for tokens in (before, after)]
+        ids, ends = self.buffer(product(8, S, B)), [self.field("before"), self.field("after")]
         types, given = (
             ("int32 1", "int64 1", *["int64"] * 3, "int64 2"),
             ((self.field("ids"), 1), (self.field("sizes"), 1)),

@@ -22,7 +22,6 @@ from nmt.rnn.arrays.quantised import BLOCK
 from nmt.rnn.kernels.program.run_program import PROGRAM, Phase, run_program
 from nmt.rnn.kernels.search.beam_table import SEARCH, Status
 from nmt.search_settings import MAX_SOURCE_SUBWORDS
-from nmt.special_tokens import boundary_ids
 from nmt.storage import four_bits
 
 if TYPE_CHECKING:
@@ -68,7 +67,6 @@ def _package_here(asked: dict[str, Any]) -> bytes:
 
 def _program(program: TranslationProgram, module: Module) -> dict[str, Any]:
     """Return what the host needs to run a program."""
-    before, after = boundary_ids(program.model.config.encoder.boundaries)
     return {
         "run": module.addresses[run_program.entry],
         "size": program.size,
@@ -78,8 +76,8 @@ def _program(program: TranslationProgram, module: Module) -> dict[str, Any]:
         "statuses": {status.name: int(status) for status in Status},
         "functions": [[place, module.addresses[native.entry]] for place, native in program.functions.items()],
         "arrays": [*program.arrays.items()],
-        "before": len(before),
-        "after": len(after),
+        "before": int(program.boundaries["before"] >= 0),
+        "after": int(program.boundaries["after"] >= 0),
         "forced": program.forced,
     }
 

@@ -79,8 +79,9 @@ PROGRAM = TableLayout(
     # A known translation: how many tokens; BOS and the tokens.
     constants("targets"),
     arrays(np.int64, (None,), "target_ids"),
-    # Of the program, set by PACK: the ids that are read with each sentence, and the address of the search.
-    numbers("boundaries", "search_code"),
+    # Of the program, set by PACK: the ids that are read before and after each sentence, negative where there are none,
+    # and their number; the address of the search.
+    numbers("before", "after", "boundaries", "search_code"),
     # For the caller: the most bytes in use, and those that a function takes for itself; a Status: WANTS_MEMORY, or that
     # of the search, GO while sentences are left to be encoded; the search's table; the outputs for a known translation,
     # each followed by its attention; log-probabilities of all tokens.
