@@ -254,11 +254,9 @@ class Comparison:
 def compared(source: Sequence[Figure], target: Sequence[Figure], texts: tuple[str, str]) -> Comparison:
     """Compare the numbers of a source with those of its translation, in order; texts: both."""
     found = Comparison([], [], [], list(target))
+    if sorted(one.place.text for one in source) == sorted(one.place.text for one in target):
+        return found
     left, free = dict.fromkeys(source), dict.fromkeys(target)
-    has_minus = _MINUS.search(texts[1]) is not None
-    has_scale = any(map(_SCALE_WORD.search, texts))
-    powers = range(1 if any(map(_TENFOLD.search, texts)) else 3, 13) if has_scale else ()
-    has_hundredth = any(map(_HUNDREDTH.search, texts))
     codes = ["".join(one.digits for one in figures) for figures in (source, target)]
     if codes[0] == codes[1] and len(codes[0]) > 8 and not any(set(one.body) & set(".,:") for one in (*source, *target)):
         return found
@@ -266,7 +264,8 @@ def compared(source: Sequence[Figure], target: Sequence[Figure], texts: tuple[st
     _match(_single(source), _joined(target), left, free)
     for (one,), (other,) in _match(_single(source), _single(target), left, free):
         before = texts[1][: other.place.start].rstrip()
-        if one.is_negative and not other.is_negative and not has_minus and not before.endswith(_MINUS_SIGNS):
+        has_minus = before.endswith(_MINUS_SIGNS) or other.is_negative
+        if one.is_negative and not has_minus and not _MINUS.search(texts[1]):
             found.unsigned.append((one, other))
     _match(_single(left), _runs(free, 2), left, free)
     _match(_runs(left, 2), _single(free), left, free)
@@ -278,6 +277,11 @@ def compared(source: Sequence[Figure], target: Sequence[Figure], texts: tuple[st
     aligned: dict[int, list[Figure]] = {}
     for one in free:
         aligned.setdefault(one.word, []).append(one)
+    if not left and not free:
+        return found
+    has_scale = any(map(_SCALE_WORD.search, texts))
+    powers = range(1 if any(map(_TENFOLD.search, texts)) else 3, 13) if has_scale else ()
+    has_hundredth = any(map(_HUNDREDTH.search, texts))
     is_short = len(left) * len(free) <= _MOST_PAIRS
     for is_own in (True, False) if is_short else (True,):
         for one in list(left):
@@ -395,12 +399,12 @@ def _part_keys(parts: Sequence[frozenset[Fraction | str]]) -> list[Key]:
 def are_one_number(before: str, after: str) -> bool:
     """Return whether words that follow one another may be parts of one number: 10 000, minus 5, 2.5 billion, 5 %."""
     is_behind, is_before = before[-1:].isdigit(), after[:1].isdigit()
-    if is_behind and is_before:
-        return True
+    if is_behind == is_before:
+        return is_behind
     if is_before:
         return _CURRENCY.match(before, len(before) - 1) is not None or _MINUS.search(before) is not None
     is_sign = after[:1] in _SHARES or _CURRENCY.match(after) is not None
-    return is_behind and (is_sign or _SCALE_WORD.search(after) is not None)
+    return is_sign or _SCALE_WORD.search(after) is not None
 
 
 def priced(source: Placeholder, text: str, target: Placeholder, translation: str) -> tuple[int, int, str]:

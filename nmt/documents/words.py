@@ -8,6 +8,7 @@ from codecs import getincrementaldecoder
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import accumulate, groupby, islice, pairwise
 from typing import TYPE_CHECKING
 from unicodedata import normalize
@@ -52,17 +53,20 @@ def spans_of(text: str, placeholders: Sequence[Placeholder], cuts: Sequence[int]
         masked += [text[at : one.start], "x" * (one.end - one.start)]
         at = one.end
     whole = "".join([*masked, text[at:]])
+    has_borders = _BORDER.search(whole) is not None
     borders = {at for one in placeholders for at in (one.start, one.end)}
     symbols = {at for one in placeholders if one.kind is Kind.SYMBOL for at in (one.start, one.end)}
     inside = {at for one in placeholders for at in range(one.start + 1, one.end)}
-    mixed = () if whole.isascii() else (one.start() for one in _MIXED.finditer(whole))
-    ends = sorted(borders.union(cuts, mixed) - inside)
+    ends = symbols
+    if has_borders:
+        ends = borders.union(cuts, (one.start() for one in _MIXED.finditer(whole)))
+    ordered = sorted(ends - inside)
     beside = _BORDER if cuts else _UNSPACED  # by their order, brackets stay at what they surround
     found: list[Span] = []
     for word in re.finditer(r"\S+", whole):
         start, end = word.span()
-        is_unspaced = _UNSPACED.search(whole, start, end) is not None
-        for cut in ends[bisect_right(ends, start) : bisect_left(ends, end)]:
+        is_unspaced = has_borders and _UNSPACED.search(whole, start, end) is not None
+        for cut in ordered[bisect_right(ordered, start) : bisect_left(ordered, end)]:
             is_between = cut not in borders and is_unspaced and not _LATIN.match(whole, cut - 1)
             if cut in symbols or beside.match(whole, cut - 1) or beside.match(whole, cut) or is_between:
                 found.append((start, cut))
@@ -98,6 +102,16 @@ class TargetWords:
     is_aligned: bool
     scanned: list[Placeholder]
     changes: list[tuple[str, str]] = field(default_factory=list)
+
+
+def one_numbers(words: Sequence[TargetWord]) -> list[int]:
+    """Return the indices of words that may be parts of one number with the word before them."""
+    digits = [not word.text.isalpha() and any(map(str.isdigit, word.text)) for word in words]
+    return [
+        n
+        for n, (one, other) in enumerate(pairwise(words), 1)
+        if (digits[n - 1] or digits[n]) and are_one_number(one.text, other.text)
+    ]
 
 
 def target_words(source: str, placeholders: list[Placeholder], translation: Translation) -> TargetWords:
@@ -140,12 +154,17 @@ def _scanned_target(text: str, known: Sequence[Placeholder]) -> list[Placeholder
     return found
 
 
+@lru_cache(1 << 12)
+def _folded_sign(sign: str) -> str:
+    return "".join(c for c in normalize("NFKD", sign).casefold() if not c.isspace())
+
+
 def _folded(text: str) -> tuple[str, list[int]]:
     """Return the letters and signs of a text without case and white space, and the character that each comes from."""
     if text.isascii():
         places = [n for n, c in enumerate(text) if not c.isspace()]
         return "".join(text.split()).lower(), places
-    signs = [(sign, n) for n, c in enumerate(text) for sign in normalize("NFKD", c).casefold() if not sign.isspace()]
+    signs = [(sign, n) for n, c in enumerate(text) for sign in _folded_sign(c)]
     return "".join(sign for sign, _ in signs), [n for _, n in signs]
 
 
@@ -276,7 +295,7 @@ class _Keeper:
         self._count = len(found.words)  # of words that are not gone
         # Nothing is put between words that may be a single number: the first and the last of them.
         self._first_of, self._last_of = ({word: word for word in found.words} for _ in range(2))
-        joined = [(one, other) for one, other in pairwise(found.words) if are_one_number(one.text, other.text)]
+        joined = [(found.words[n - 1], found.words[n]) for n in one_numbers(found.words)]
         for one, other in joined:
             self._first_of[other] = self._first_of[one]
         for one, other in reversed(joined):
