@@ -11,14 +11,13 @@ from nmt.model.parts.bridge import Bridge
 from nmt.model.parts.encoder import Encoder
 from nmt.rnn.arrays.array_names import ArrayKind
 from nmt.rnn.arrays.quantised import Quantised
-from nmt.rnn.arrays.weights import QUADS
 from nmt.rnn.cell import axes_of
 from nmt.rnn.cells import AttentionProbe
 from nmt.rnn.compiler.program import PlaceKind
 from nmt.rnn.kernels.memory.copies import add, copy_columns
 from nmt.rnn.kernels.model import embedding
 from nmt.rnn.kernels.products.packing import words_of
-from nmt.rnn.kernels.program.run_program import Section
+from nmt.rnn.kernels.program.run_program import Section, Step
 from nmt.rnn.kernels.program.small_tasks import mean, read_sources, store_rows, unit_rows
 from nmt.rnn.kernels.search import best_tokens
 from nmt.rnn.kernels.search.beam_loop import search_task
@@ -101,11 +100,8 @@ class TranslationProgram(Plans):
         self.begin(Section.ENCODE)
         model, S, B = self.model, self.steps, self.rows
         ids, ends = self.buffer(product(8, S, B)), [self.field("before"), self.field("after")]
-        types, given = (
-            ("int32 1", "int64 1", *["int64"] * 3, "int64 2"),
-            ((self.field("ids"), 1), (self.field("sizes"), 1)),
-        )
-        self.kernel(read_sources, types, *given, self.first, *ends, (ids, S, B))
+        given = ("int32", self.field("ids"), 1), ("int64", self.field("sizes"), 1)
+        self.kernel(read_sources, *given, self.first, *ends, ("int64", ids, S, B))
         x = words = self._embedded("src", ids, product(S, B))
         layers, final = self.encoder, list[Named]()
         for n, scan in enumerate(layers.scans):
@@ -117,7 +113,7 @@ class TranslationProgram(Plans):
             if n and layers.residual:
                 above = above if len(y) > 1 else self.beside(y, product(S, B), into=self.floats(S, B, size))
                 count = product(S, B, size * len(y))
-                self.kernel(add, ("float32 1", "float32 1"), (above, count), (x, count))
+                self.kernel(add, ("float32", above, count), ("float32", x, count))
             x = above
             widths = scan.states.items()
             final.append({k: self.beside([(last[k], width) for _, last in sides], B) for k, width in widths})
@@ -125,7 +121,7 @@ class TranslationProgram(Plans):
         if bridge.of_mean:
             average = self.floats(B, width)
             every = product(B, width)
-            self.kernel(mean, ("float32 2", "float32 1"), (x, S, every), (average, every))
+            self.kernel(mean, ("float32", x, S, every), ("float32", average, every))
             final.append({"mean": average})
         for name, (layer, state) in bridge.routes.items() if bridge.kind != "zero" else ():
             first, scan = final[layer][state], bridge.scans[name]
@@ -147,8 +143,8 @@ class TranslationProgram(Plans):
         captured = {"memory": self.memory} if decoder.captured else {}
         found = self.constants(decoder, "decoder.", captured, RowsOf(1, B, S))
         for name, (width, narrow) in self._stored().items():
-            given = (found[name], 1 if narrow else S, B, width), (self.stored[name], 1, width)
-            self.kernel(store_rows, ("float32 3", "float32 2", "int64", "int64"), *given, self.start, S)
+            rows = "float32", found[name], 1 if narrow else S, B, width
+            self.kernel(store_rows, rows, ("float32", self.stored[name], 1, width), self.start, S)
         for name, first in self.initial.items():
             width = int(decoder.states[name])
             self.beside([(first, width)], B, into=self.waiting[name] + product(4 * width, self.first))
@@ -246,7 +242,7 @@ class TranslationProgram(Plans):
         """Return the values of a search's table that are about the output layer."""
         V = values["vocab_size"]
         inputs = self.model.step_decoder.cell.output_size
-        places = self.least(self.field("beam_size") + 1, V)
+        places = self.computed(Step.LEAST, self.field("beam_size") + 1, V)
         chunks = -(-V // best_tokens.chunk_columns(FLOAT.itemsize))
         parts = min(self.threads, chunks)
         sizes = best_tokens.output_sizes(0, inputs, V, 0, parts, FLOAT, self.packed_kind)
@@ -271,7 +267,9 @@ class TranslationProgram(Plans):
 
     def _chunk(self, rows: Number) -> Number:
         """Return the bytes that the output layer takes for so many rows."""
-        return pieces(product(4, best_tokens.chunk_columns(FLOAT.itemsize), self.least(rows, best_tokens.ROWS)), 4)
+        return pieces(
+            product(4, best_tokens.chunk_columns(FLOAT.itemsize), self.computed(Step.LEAST, rows, best_tokens.ROWS)), 4
+        )
 
     # ------------------------------------------------------------ known translations
 
@@ -281,45 +279,24 @@ class TranslationProgram(Plans):
         model, S, T = self.model, self.steps, self.field("targets")
         scan = model.step_decoder.around(AttentionProbe(model.step_decoder.cell, MOST_POSITIONS))
         places = self.floats(S, MOST_POSITIONS)
-        self.kernel(unit_rows, ("float32 2",), (places, S, MOST_POSITIONS))
-        rows = RowsOf(T, 1, S)
+        self.kernel(unit_rows, ("float32", places, S, MOST_POSITIONS))
         given = self.constants(scan, "decoder.", {"memory": self.memory, "positions": places}, RowsOf(1, 1, S))
         x = self._embedded("tgt", self.field("target_ids"), T)
-        y, _ = self.scan(scan, "decoder.", x, rows, given=given, initial=self.initial)
+        y, _ = self.scan(scan, "decoder.", x, RowsOf(T, 1, S), given=given, initial=self.initial)
         size, inputs, V = scan.cell.output_size, model.step_decoder.cell.output_size, model.vocab_sizes["tgt"]
-        outputs = self.floats(T, inputs)
-        types = "float32 2", "int64", "float32 2", "int64", "int64"
-        self.kernel(copy_columns, types, (y, T, size), 0, (outputs, T, inputs), 0, inputs)
-        packed, weights = str(self.packed_kind), (self._output_weights(), 1)
-        factors: Array = (outputs, T, inputs)
-        if self.packed_kind == QUADS:
+        outputs: Array = "float32", self.floats(T, inputs), T, inputs
+        self.kernel(copy_columns, ("float32", y, T, size), 0, outputs, 0, inputs)
+        weights = str(self.packed_kind), self._output_weights(), 1
+        if self.packed_kind != FLOAT:
             words = words_of(inputs, self.packed_kind)
-            factors = (self.floats(T, words), T, words)
-            self.kernel(
-                best_tokens.round_share,
-                ("float32 2", f"{packed} 1", f"{packed} 2"),
-                (outputs, T, inputs),
-                weights,
-                factors,
-            )
+            rounded = str(self.packed_kind), self.floats(T, words), T, words
+            self.kernel(best_tokens.round_share, outputs, weights, rounded)
+            outputs = rounded
         chunks = -(-V // best_tokens.chunk_columns(FLOAT.itemsize))
-        found = self.floats(T, V), T, V
-        tops, totals = (self.floats(T, chunks), T, chunks), (self.floats(T, chunks), T, chunks)
-        of_rows = "int32 2" if self.packed_kind == QUADS else "float32 2"
-        of_chunks = of_rows, f"{packed} 1", "float32 1", *["float32 2"] * 3
-        room = self._chunk(T)
-        self.kernel(
-            best_tokens.store_chunks,
-            of_chunks,
-            factors,
-            weights,
-            (self._bias(), V),
-            found,
-            tops,
-            totals,
-            temporary=room,
-        )
-        self.kernel(best_tokens.normalise, ["float32 2"] * 3, found, tops, totals, temporary=pieces(4))
+        found, tops, totals = (("float32", self.floats(T, n), T, n) for n in (V, chunks, chunks))
+        store, bias = best_tokens.store_chunks, ("float32", self._bias(), V)
+        self.kernel(store, outputs, weights, bias, found, tops, totals, temporary=self._chunk(T))
+        self.kernel(best_tokens.normalise, found, tops, totals, temporary=pieces(4))
         self.set("outputs", y)
-        self.set("log_probs", found[0])
+        self.set("log_probs", found[1])
         return {"inputs": inputs, "width": size, "columns": V}

@@ -1,4 +1,4 @@
-"""A translation as one program: the bits of the search in Python for any threads, and no second text of a model's parts."""
+"""A translation as one program: the bits of the search for any threads, and no second text of a model's parts."""
 
 import re
 import sys

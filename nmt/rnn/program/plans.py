@@ -12,7 +12,6 @@ from nmt.rnn import tuning
 from nmt.rnn.arrays.array_names import ArrayKind, parse
 from nmt.rnn.arrays.quantised import quantise
 from nmt.rnn.arrays.weights import QUADS, Weights
-from nmt.rnn.compiler.phases import Phase
 from nmt.rnn.compiler.program import Place, PlaceKind, Product
 from nmt.rnn.division import Sharing
 from nmt.rnn.kernels.loops.row_writer import Function, Weight, weight_key
@@ -23,13 +22,12 @@ from nmt.rnn.kernels.memory.copies import copy_columns, fill_slots
 from nmt.rnn.kernels.products.packing import PANEL_BYTES, packed_size, words_of
 from nmt.rnn.kernels.products.product import PACKING, product_task
 from nmt.rnn.kernels.products.row_products import ROW_BLOCK
-from nmt.rnn.kernels.program.run_program import Section
+from nmt.rnn.kernels.program.run_program import Section, Step
 from nmt.rnn.kernels.program.small_tasks import divide
 from nmt.rnn.program.program import Array, Number, Program, Value, Word, pieces, product
 from nmt.rnn.scan.scan import Scan
 
 FLOAT = np.dtype(np.float32)
-_MATRIX, _VECTOR = "float32 2", "float32 1"
 Named = dict[str, Word]
 
 
@@ -77,24 +75,23 @@ class Plans(Program):
 
     def weight(self, name: str, start: int, rows: int, transposed: bool) -> Word:
         """Return a packed weight: rows of a matrix, or their transpose."""
-        return self.packed.setdefault((name, start, rows, transposed), self.new_word())
+        key = name, start, rows, transposed
+        if key not in self.packed:
+            self.packed[key] = self.new_word()
+        return self.packed[key]
 
     def pack(self) -> None:
         """Write the section that packs all weights."""
         self.begin(Section.PACK)
         for (name, start, rows, transposed), word in self.packed.items():
             extents = self.weights.shape(name)
-            K = extents[1] if transposed else rows
-            packing: Kernel = PACKING[self.packed_kind, transposed]
-            types = ["int8 2", _VECTOR] if self.packed_kind == QUADS else [_MATRIX]
-            size = self._packed_bytes(name, rows, transposed)
             own, *scales = self.matrix(name, by_rows=transposed)
-            given: list[Array] = [(own, *extents)]
-            given += [(one, extents[0 if transposed else 1]) for one in scales]
-            self.buffer(size, into=word)
-            room = pieces(4 * K + PANEL_BYTES)
-            types += "int64", "int64", f"{self.packed_kind} 1"
-            self.kernel(packing, types, *given, start, start + rows, (word, size // 4), temporary=room)
+            given: list[Array] = [("int8" if scales else "float32", own, *extents)]
+            given += [("float32", one, extents[0 if transposed else 1]) for one in scales]
+            size, K = self._packed_bytes(name, rows, transposed), extents[1] if transposed else rows
+            out = str(self.packed_kind), self.buffer(size, into=word), size // 4
+            packing: Kernel = PACKING[self.packed_kind, transposed]
+            self.kernel(packing, *given, start, start + rows, out, temporary=pieces(4 * K + PANEL_BYTES))
 
     # ------------------------------------------------------------ plans
 
@@ -102,16 +99,21 @@ class Plans(Program):
         """Run a plan for inference with the parameters below a prefix; `at` are its arrays by name, and gets those that
         it makes."""
         plan = on_processor(executable)
-        self.make_arrays(plan, at, rows)
+        self._make_arrays(plan, at, rows)
         for phase, step in plan.forward_module.steps:
+            program = plan.plan.forward.programs[phase]
             if isinstance(step, Product):
-                self._product(step, plan.plan.forward.programs[phase].places, prefix, at, rows)
-            else:
-                units, parts, bounds = self._shared(plan, step, phase, prefix, rows)
-                table = self._table_of(plan, step, prefix, at, rows, (units, bounds))
-                self.call(self.function(generated_loop(step.source, step.name)), table, _temporary(step, rows), parts)
+                self._product(step, program.places, prefix, at, rows)
+                continue
+            found = self._divisions(step, program.row_size, prefix, rows.B, 1, rows.T) if self.threads > 1 else None
+            shared: list[Any] = (
+                [0, 1, self.words([0, rows.B])] if found is None else [self.load(found, n) for n in range(3)]
+            )
+            units, parts, bounds = shared
+            table = self._table_of(plan, step, prefix, at, rows, [units, bounds])
+            self.call(self.function(generated_loop(step.source, step.name)), table, _temporary(step, rows), parts)
 
-    def make_arrays(self, plan: CPUExecutable, at: Named, rows: RowsOf, *, zeros: bool = False) -> None:
+    def _make_arrays(self, plan: CPUExecutable, at: Named, rows: RowsOf, *, zeros: bool = False) -> None:
         """Make those arrays of a plan that are not given."""
         for name, place in plan.plan.forward.arrays.items():
             if name not in at:
@@ -121,46 +123,28 @@ class Plans(Program):
         return self.floats(T, rows.S if place.source_axis else 1, rows.B, place.width or 1, zeros=zeros)
 
     def single(self, executable: Any, prefix: str, at: Named, rows: RowsOf) -> Named:
-        """Return the code and the table of a plan that is one function, for another function that calls it."""
+        """Return the code and the table of a plan that is one function, for another function that calls it, and how
+        threads share it for up to B rows."""
         plan = on_processor(executable)
-        self.make_arrays(plan, at, rows, zeros=True)
+        self._make_arrays(plan, at, rows, zeros=True)
         ((phase, step),) = plan.forward_module.steps
         if isinstance(step, Product):
             raise RuntimeError("a part of a step must be one function")
         self.note_temporary(_temporary(step, rows))
-        native, divisions = (
-            generated_loop(step.source, step.name),
-            self._divisions(plan, step, phase, prefix, 0, rows.B + 1),
-        )
-        table = self._table_of(plan, step, prefix, at, rows, (0, divisions))
-        return {"code": self.function(native), "table": table, "divisions": divisions}
-
-    def _shared(
-        self, plan: CPUExecutable, step: Function, phase: Phase, prefix: str, rows: RowsOf
-    ) -> tuple[Number, Number, Word]:
-        """Return whether threads divide units, how many take part, and their bounds."""
-        if self.threads == 1:
-            return 0, 1, self.words([0, rows.B])
-        found = self._divisions(plan, step, phase, prefix, rows.B, 1, rows.T)
-        return self.load(found, 0), self.load(found, 1), self.load(found, 2)
+        row_size, code = plan.plan.forward.programs[phase].row_size, generated_loop(step.source, step.name)
+        divisions = self._divisions(step, row_size, prefix, 0, rows.B + 1)
+        table = self._table_of(plan, step, prefix, at, rows, [0, divisions])
+        return {"code": self.function(code), "table": table, "divisions": divisions}
 
     def _divisions(
-        self,
-        plan: CPUExecutable,
-        step: Function,
-        phase: Phase,
-        prefix: str,
-        first: Number,
-        count: Number,
-        T: Number = 1,
+        self, step: Function, row_size: int, prefix: str, first: Number, count: Number, T: Number = 1
     ) -> Word:
         """Return how threads share a function for `first` rows, and one more each time: see `divide`."""
         size = sum(self._packed_bytes(f"{prefix}{name}", rows, end) for name, _, rows, end in step.weights)
-        sharing = Sharing(self.threads, None, size, plan.plan.forward.programs[phase].row_size)
-        width = self.threads + 1
-        out, bounds, size = self.buffer(24 * count), self.buffer(product(8, count, width)), size and sharing.row_size
-        numbers = bounds, first, T, size, self.threads, *sharing.rules
-        self.kernel(divide, ("int64 2", "int64 2", *["int64"] * 10), (out, count, 3), (bounds, count, width), *numbers)
+        sharing, width = Sharing(self.threads, None, size, row_size if size else 0), self.threads + 1
+        out, bounds = self.buffer(24 * count), self.buffer(product(8, count, width))
+        arrays = ("int64", out, count, 3), ("int64", bounds, count, width)
+        self.kernel(divide, *arrays, bounds, first, T, sharing.row_size, self.threads, *sharing.rules)
         return out
 
     def _packed_bytes(self, name: str, rows: int, transposed: bool) -> int:
@@ -168,20 +152,26 @@ class Plans(Program):
         return 4 * packed_size(*((columns, rows) if transposed else (rows, columns)), self.packed_kind)
 
     def _table_of(
-        self,
-        plan: CPUExecutable,
-        step: Function,
-        prefix: str,
-        at: Named,
-        rows: RowsOf,
-        shared_by: tuple[Number, Word],
+        self, plan: CPUExecutable, step: Function, prefix: str, at: Named, rows: RowsOf, shared_by: Sequence[Any]
     ) -> Word:
-        """Return the table of a generated function: see `emit_cpu.NUMBERS` and `INTEGERS`."""
+        """Return the table of a generated function: see `emit_cpu.NUMBERS` and `INTEGERS`. shared_by: whether threads
+        divide units, and their bounds."""
         T, B, S, flag, shared = rows.T, rows.B, rows.S, int(rows.reverse), rows.shared or {}
         owner = shared.get("owner") or self.filled(B, 0, 1)
         lengths, source_lengths = self.filled(B, T), shared.get("source_lengths") or self.filled(B, S)
-        (units, bounds), none = shared_by, [0] * 8
-        values: list[Value] = [*none, units, 0, T, T, B, B if rows.captured is None else rows.captured, S, flag, flag]
+        units, bounds = shared_by
+        values: list[Value] = [
+            *[0] * 8,
+            units,
+            0,
+            T,
+            T,
+            B,
+            B if rows.captured is None else rows.captured,
+            S,
+            flag,
+            flag,
+        ]
         values += [bounds, self.words(plan.forward_module.dims), lengths, source_lengths, owner]
         for name in step.arrays:
             kind, base = parse(name)
@@ -209,12 +199,15 @@ class Plans(Program):
             left = left + product(4, width, rows.B)
         values = [offset, width, 0, target.width, K, step.out.width, 1, 0]
         operands = [left, self._weight(weight_key(step), prefix), at[target.name], self.words([0, count])]
-        room = pieces(4 * ROW_BLOCK * words_of(K, self.packed_kind), 16 * (2 + self.quotient(count, ROW_BLOCK)))
+        room = pieces(
+            4 * ROW_BLOCK * words_of(K, self.packed_kind), 16 * (2 + self.computed(Step.QUOTIENT, count, ROW_BLOCK))
+        )
         table = self.words([*[0] * 8, *values, *operands])
         parts: Number = 1
         if self.threads > 1:
-            is_large = self.quotient(product(count, K * (step.out.width or 0)) + 1, tuning.ALONE_BELOW) + -1
-            parts = product(self.least(is_large, 1), self.threads - 1) + 1
+            size = product(count, K * (step.out.width or 0)) + 1
+            is_large = self.computed(Step.QUOTIENT, size, tuning.ALONE_BELOW) + -1
+            parts = product(self.computed(Step.LEAST, is_large, 1), self.threads - 1) + 1
         self.call(self.function(product_task(FLOAT, self.packed_kind)), table, room, parts)
 
     def scan(
@@ -246,8 +239,8 @@ class Plans(Program):
                 continue
             parameter = f"{prefix}{learned[name]}" if name in learned else None
             start = first if parameter is None else self.model_array(parameter, self.weights[parameter])
-            types = "float32 3", _MATRIX, "int64"
-            self.kernel(fill_slots, types, (first, rows.B, 1, width), (start, 1, width), parameter is not None)
+            slots, is_given = ("float32", first, rows.B, 1, width), parameter is not None
+            self.kernel(fill_slots, slots, ("float32", start, 1, width), is_given)
         self.plan(compiled.step, prefix, at, rows)
         y, size = on_processor(compiled.step).plan.outputs["y"], scan.cell.output_size
         is_later = y.kind is PlaceKind.AFTER and not rows.reverse
@@ -271,8 +264,7 @@ class Plans(Program):
         width, first = sum(n for _, n in parts), 0
         out = into or self.floats(rows, width)
         for part, n in parts:
-            types = _MATRIX, "int64", _MATRIX, "int64", "int64"
-            self.kernel(copy_columns, types, (part, rows, n), 0, (out, rows, width), first, n)
+            self.kernel(copy_columns, ("float32", part, rows, n), 0, ("float32", out, rows, width), first, n)
             first += n
         return out
 

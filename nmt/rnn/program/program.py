@@ -34,8 +34,8 @@ class Word:
 
 Number: TypeAlias = int | Word
 Value: TypeAlias = int | float | Word | None
-Array: TypeAlias = tuple[Number, ...]
-"""An argument of a kernel: where an array is, and its extents."""
+Array: TypeAlias = tuple[Any, ...]
+"""An argument of a kernel: the dtype of an array's elements, where it is, and its extents."""
 
 
 class Program:
@@ -96,14 +96,6 @@ class Program:
             self._computed[key] = self._set(self.new_word(), key)
         return self._computed[key]
 
-    def least(self, a: Number, b: Number) -> Word:
-        """Return the smaller number."""
-        return self.computed(Step.LEAST, a, b)
-
-    def quotient(self, a: Number, b: Number) -> Word:
-        """Return a quotient, rounded up."""
-        return self.computed(Step.QUOTIENT, a, b)
-
     def _set(self, word: Word, step: Sequence[int]) -> Word:
         """Write a step that sets a word."""
         self._steps += [step[0], word.place, *step[1:]]
@@ -136,7 +128,7 @@ class Program:
         self, out: Word, count: Number, value: Number = 0, step: Number = 0, *, first: int = 0, stride: Number = 1
     ) -> None:
         """Set every so many of `count` int64 to value, value + step, ..."""
-        self.kernel(fill, ("int64 1", *["int64"] * 4), (out, count), first, stride, value, step)
+        self.kernel(fill, ("int64", out, count), first, stride, value, step)
 
     # ------------------------------------------------------------ tables and calls
 
@@ -175,10 +167,11 @@ class Program:
             most = self.field("temporary")
             self._set(most, (Step.MOST, *_numbers(most), *_numbers(size)))
 
-    def kernel(self, kernel: Kernel, types: Sequence[str], *given: Array | Value, temporary: Number = 0) -> None:
-        """Call a kernel for arguments of these types."""
-        values = [value for one in given for value in (one if isinstance(one, tuple) else (one,))]
-        self.call(self.function(kernel.native(tuple(types))), self.words([*_COUNTERS, *values]), temporary)
+    def kernel(self, kernel: Kernel, *given: Array | Value, temporary: Number = 0) -> None:
+        """Call a kernel, whose numbers are int64."""
+        types = tuple(f"{one[0]} {len(one) - 2}" if isinstance(one, tuple) else "int64" for one in given)
+        values = [value for one in given for value in (one[1:] if isinstance(one, tuple) else (one,))]
+        self.call(self.function(kernel.native(types)), self.words([*_COUNTERS, *values]), temporary)
 
 
 _COUNTERS = (0,) * COUNTER_WORDS
