@@ -206,7 +206,7 @@ class Plans(Program):
         parts: Number = 1
         if self.threads > 1:
             size = product(count, K * (step.out.width or 0)) + 1
-            is_large = self.computed(Step.QUOTIENT, size, tuning.ALONE_BELOW) + -1
+            is_large = self.computed(Step.QUOTIENT, size, max(1, tuning.ALONE_BELOW)) + -1
             parts = product(self.computed(Step.LEAST, is_large, 1), self.threads - 1) + 1
         self.call(self.function(product_task(FLOAT, self.packed_kind)), table, room, parts)
 
