@@ -66,13 +66,10 @@ def search(
     options = SearchOptions.of(options, settings)
     plan = search_plan(model, options)
     limits = options.limits(src_ids)
-    if plan.path is SearchPath.COMPILED and options.shortlist is None:
-        loop = beam_settings(options, len(src_ids), int(limits.max(initial=0)))
-        looping: LoopModel = model  # type: ignore[assignment]  # it has no obstacle
-        if (short := looping.search_short(src_ids, limits, loop, threads)) is not None:
-            if on_ended is not None:
-                on_ended(len(src_ids))
-            return [translations(one, options.n_best) for one in short]
+    if plan.path is SearchPath.COMPILED and (short := _short(model, src_ids, options, limits, threads)) is not None:
+        if on_ended is not None:
+            on_ended(len(src_ids))
+        return short
     size = min(options.batch_size, len(src_ids))
     if plan.path is SearchPath.DEVICE:
         return BlockSearch(model, options).run(src_ids, limits, batch_size=size, on_ended=on_ended)
@@ -108,6 +105,18 @@ def search(
     if on_ended is not None and (rest := queue.newly_ended()):
         on_ended(rest)
     return found
+
+
+def _short(
+    model: SearchModel, src_ids: Sequence[Sequence[int]], options: SearchOptions, limits: np.ndarray, threads: int
+) -> list[list[Hypothesis]] | None:
+    """Return the translations of sentences that a model without a `loop_obstacle` translates in one call, else None."""
+    if options.shortlist is not None:
+        return None
+    settings = beam_settings(options, len(src_ids), int(limits[limits.argmax()]))
+    looping: LoopModel = model  # type: ignore[assignment]
+    found = looping.search_short(src_ids, limits, settings, threads)
+    return None if found is None else [translations(one, options.n_best) for one in found]
 
 
 class _Queue(Iterator[Block]):
