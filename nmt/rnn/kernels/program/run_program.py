@@ -14,7 +14,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from nmt.rnn.kernels.machine_code.jit import inner_kernel, task
+from nmt.rnn.kernels.machine_code.jit import external, inner_kernel, task
 from nmt.rnn.kernels.memory.arrays import array_at
 from nmt.rnn.kernels.memory.table_layout import TableLayout, arrays, constants, numbers, reals
 from nmt.rnn.kernels.search.beam_table import SEARCH, Status
@@ -156,10 +156,8 @@ def _help(given, table, part, parts):  # type: ignore[no-untyped-def]
         barrier_wait(table, part, parts, goal)
 
 
-@inner_kernel
-def _run(given, table, parts, section):  # type: ignore[no-untyped-def]
-    """Run a section, or plan it."""
-    words = array_at(table, 1, np.int64)
+def _run_section(table, parts, section):  # type: ignore[no-untyped-def]
+    given, words = _program_at(table), array_at(table, 1, np.int64)
     code, real = given.code, given.real != 0
     at = code[section]
     while code[at] != Step.END:
@@ -195,6 +193,10 @@ def _run(given, table, parts, section):  # type: ignore[no-untyped-def]
             at += 4
 
 
+# run_section(table, parts, section): run a section, or plan it. It has a symbol, as it is called in many places.
+_run = external(_run_section, ("voidptr", "int64", "int64"), fast=True, name="run_section")
+
+
 @inner_kernel
 def _measure(given):  # type: ignore[no-untyped-def]
     """Set the numbers that depend on all sentences."""
@@ -227,8 +229,8 @@ def _encode(given, table, parts):  # type: ignore[no-untyped-def]
     """Encode the next sentences; return whether there are any."""
     if not _next(given):
         return False
-    _run(given, table, parts, Section.ENCODE)
-    _run(given, table, parts, Section.ADMIT)
+    _run(table, parts, Section.ENCODE)
+    _run(table, parts, Section.ADMIT)
     return True
 
 
@@ -237,18 +239,18 @@ def _begin(given, table, parts):  # type: ignore[no-untyped-def]
     """Run a phase from its beginning, or plan it."""
     given.top, given.base, given.most, given.temporary = 0, 0, 0, 0
     if given.phase == Phase.PACK:
-        _run(given, table, parts, Section.PACK)
+        _run(table, parts, Section.PACK)
         return
     _measure(given)
     if given.phase == Phase.BEGIN:
-        _run(given, table, parts, Section.BEGIN)
+        _run(table, parts, Section.BEGIN)
         given.base = given.top
         while given.real == 0 and _encode(given, table, parts):
             pass
     elif _next(given):
-        _run(given, table, parts, Section.ENCODE)
+        _run(table, parts, Section.ENCODE)
         if given.phase == Phase.FORCED:
-            _run(given, table, parts, Section.FORCED)
+            _run(table, parts, Section.FORCED)
 
 
 @inner_kernel
