@@ -106,6 +106,8 @@ class ProgramRun:
             for n in range(slot * K, slot * K + ended[slot]):
                 ids = tokens[first + n * width : first + n * width + steps[n]].tolist()
                 found[sentence].append((ids, sums[n], scores[n], finished[n] != 0))
+        if len(memory) > tuning.KEPT_SOURCE_BYTES:
+            self._memory, self._table["room"] = memory[:0].copy(), 0
         return found
 
 

@@ -45,6 +45,9 @@ from nmt.special_tokens import boundary_ids
 
 States = dict[str, np.ndarray]
 
+_MOST_IDLE = 8
+"""Programs that are kept while no caller uses them, for each number of threads."""
+
 
 class SentencePairs(Targets, Protocol):
     """A batch of sentences with their translations."""
@@ -230,7 +233,7 @@ class TranslationModel(Network):
         threads = min(threads, FLAT_BARRIER_THREADS)
         version, idle = self._programs.get(threads) or (None, None)
         if idle is None or version is not self.weights.version:
-            version, idle = self.weights.version, Idle(lambda: ProgramRun(self.program(threads)))
+            version, idle = self.weights.version, Idle(lambda: ProgramRun(self.program(threads)), _MOST_IDLE)
             self._programs[threads] = version, idle
         return idle
 

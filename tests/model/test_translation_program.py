@@ -10,7 +10,6 @@ import pytest
 import nmt.exporting as exporting
 from nmt.decode import search
 from nmt.rnn import tuning
-from nmt.rnn.kernels.program.run_program import Section
 from tests.small_models import build
 
 V = 11
@@ -74,12 +73,15 @@ def test_a_sentence_alone_takes_few_calls_of_python():
     assert 10 < len(calls) < 70, calls
 
 
-def test_a_program_has_a_section_for_each_goal():
-    for forced in (False, True):
-        program = build(V).program(forced=forced)
-        program.pack()
-        empty = [section for section in Section if program.code[program.code[section]] == 0]
-        assert empty == ([] if forced else [Section.FORCED])
+def test_much_memory_is_not_kept(monkeypatch):
+    model = build(V)
+    first = search(model, [[5, 6, 7]], beam_size=3, threads=1)
+    (run,) = model._programs[1][1].kept
+    assert len(run._memory) > 0
+    monkeypatch.setattr(tuning, "KEPT_SOURCE_BYTES", 100)
+    for _ in range(2):
+        assert search(model, [[5, 6, 7]], beam_size=3, threads=1) == first
+        assert len(run._memory) == 0
 
 
 def test_no_host_names_a_part_of_a_model():
