@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -257,7 +257,7 @@ def compared(source: Sequence[Figure], target: Sequence[Figure], texts: tuple[st
     if sorted(one.place.text for one in source) == sorted(one.place.text for one in target):
         return found
     left, free = dict.fromkeys(source), dict.fromkeys(target)
-    codes = ["".join(one.digits for one in figures) for figures in (source, target)]
+    codes = ["".join(one.digits for one in figures) for figures in (source, target)] if target else ["", ""]
     if codes[0] == codes[1] and len(codes[0]) > 8 and not any(set(one.body) & set(".,:") for one in (*source, *target)):
         return found
     _match(_joined(source), [*_single(target), *_joined(target)], left, free)
@@ -279,9 +279,9 @@ def compared(source: Sequence[Figure], target: Sequence[Figure], texts: tuple[st
         aligned.setdefault(one.word, []).append(one)
     if not left and not free:
         return found
-    has_scale = any(map(_SCALE_WORD.search, texts))
+    has_scale = bool(free) and any(map(_SCALE_WORD.search, texts))
     powers = range(1 if any(map(_TENFOLD.search, texts)) else 3, 13) if has_scale else ()
-    has_hundredth = any(map(_HUNDREDTH.search, texts))
+    has_hundredth = bool(left and free) and any(map(_HUNDREDTH.search, texts))
     is_short = len(left) * len(free) <= _MOST_PAIRS
     for is_own in (True, False) if is_short else (True,):
         for one in list(left):
@@ -295,8 +295,8 @@ def compared(source: Sequence[Figure], target: Sequence[Figure], texts: tuple[st
     groups = {one for run in runs if _GROUP.fullmatch(run[1].body) or unmatched.issuperset(run) for one in run}
     found.right = [one for one in target if one not in free]
     is_pair = len(left) == len(free) == 1
-    is_part = (_PERCENT.search(texts[0]) is None) != (_PERCENT.search(texts[1]) is None)
-    if free and (has_scale or is_part) and len(left) != len(free):
+    is_part = bool(free) and (_PERCENT.search(texts[0]) is None) != (_PERCENT.search(texts[1]) is None)
+    if (has_scale or is_part) and len(left) != len(free):
         return found  # several numbers may be a single one: 3億5000万, 1 in 5 (20 %)
     for one in left:
         if one.place.is_inside or one in groups or not (one.values or one.parts):
@@ -320,6 +320,8 @@ def _match(
     ours: Iterable[Run], theirs: Iterable[Run], left: dict[Figure, None], free: dict[Figure, None]
 ) -> list[tuple[tuple[Figure, ...], tuple[Figure, ...]]]:
     """Remove runs with a key in common from `left` and `free`, aligned ones first, and return them."""
+    if not left or not free:
+        return []
     places: dict[tuple[Key, int | None], deque[tuple[Figure, ...]]] = {}
     for run, keys in theirs:
         for key in keys:
@@ -344,8 +346,8 @@ def _match(
     return found
 
 
-def _single(figures: Iterable[Figure]) -> list[Run]:
-    return [((one,), one.keys) for one in figures]
+def _single(figures: Iterable[Figure]) -> Iterator[Run]:
+    return (((one,), one.keys) for one in figures)
 
 
 def _joined(figures: Sequence[Figure]) -> list[Run]:
@@ -367,20 +369,22 @@ def _joined(figures: Sequence[Figure]) -> list[Run]:
     return found
 
 
-def _whole(figures: Iterable[Figure], size: int) -> list[Run]:
+def _whole(figures: Iterable[Figure], size: int) -> Iterator[Run]:
     """Return dates, times and ranges of `size` parts."""
-    return [((one,), one.part_keys) for one in figures if len(one.parts) == size]
+    return (((one,), one.part_keys) for one in figures if len(one.parts) == size)
 
 
-def _runs(figures: Iterable[Figure], size: int) -> list[Run]:
+def _runs(figures: Iterable[Figure], size: int) -> Iterator[Run]:
     """Return runs of `size` numbers, as the parts of one."""
     order = list(figures)
-    runs = [tuple(order[n : n + size]) for n in range(len(order) - size + 1)]
-    return [(run, _part_keys([one.values for one in run])) for run in runs]
+    runs = (tuple(order[n : n + size]) for n in range(len(order) - size + 1))
+    return ((run, _part_keys([one.values for one in run])) for run in runs)
 
 
 def _drop_parts(figures: dict[Figure, None], others: Sequence[Figure]) -> None:
     """Drop numbers that are parts of a date or range of the other side, and dates of which that side has a part."""
+    if not figures or not others:
+        return
     parts = {value for one in others for part in one.dated for value in part}
     values = {value for one in others for value in one.values}
     for one in list(figures):

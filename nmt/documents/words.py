@@ -159,6 +159,7 @@ def _folded_sign(sign: str) -> str:
     return "".join(c for c in normalize("NFKD", sign).casefold() if not c.isspace())
 
 
+@lru_cache(4)
 def _folded(text: str) -> tuple[str, list[int]]:
     """Return the letters and signs of a text without case and white space, and the character that each comes from."""
     if text.isascii():
@@ -168,11 +169,17 @@ def _folded(text: str) -> tuple[str, list[int]]:
     return "".join(sign for sign, _ in signs), [n for _, n in signs]
 
 
+@lru_cache(1 << 14)
+def _core(token: str) -> str:
+    """Return the letters and signs of a subword; see `_folded`."""
+    return _folded(token.replace(SPACE, " "))[0]
+
+
 def _places(text: str, tokens: Sequence[str]) -> list[Span]:
     """Return the range of characters of each subword of a text, which subwords may spell otherwise. Where they differ,
     the characters are divided evenly."""
     whole, places = _folded(text)
-    cores = [_folded(token.replace(SPACE, " "))[0] for token in _decoded(tokens)]
+    cores = [_core(token) for token in _decoded(tokens)]
     ends = list(accumulate(map(len, cores)))
     spelt = "".join(cores)
     if spelt != whole:
@@ -184,7 +191,7 @@ def _places(text: str, tokens: Sequence[str]) -> list[Span]:
             end if end <= head else head + (end - head) * other // inner if end < head + inner else end - inner + other
             for end in ends
         ]
-    places.append(len(text))
+    places = [*places, len(text)]
     found = []
     for start, end in pairwise([0, *ends]):
         first = places[start]
@@ -194,6 +201,8 @@ def _places(text: str, tokens: Sequence[str]) -> list[Span]:
 
 def _decoded(tokens: Sequence[str]) -> list[str]:
     """Return subwords with characters in place of their bytes, such as `<0xE4>`: each at its last byte."""
+    if not any(token.startswith("<0x") for token in tokens):
+        return list(tokens)
     decoder = getincrementaldecoder("utf-8")("replace")
     return [decoder.decode(bytes.fromhex(found[1])) if (found := _BYTE.fullmatch(token)) else token for token in tokens]
 
@@ -207,15 +216,12 @@ def _aligned(
 
     def pooled(spans: list[Span], pieces: list[Span]) -> np.ndarray:
         """Return the share of each subword in each word, [words, subwords]."""
-        found = np.zeros((len(spans), len(pieces)))
-        ends = [end for _, end in spans]
-        for n, (start, end) in enumerate(pieces):
-            word = bisect_right(ends, start)
-            if start == end and word < len(spans):  # a lone space belongs to the word behind it
+        (low, high), (start, end) = (np.array(ranges, float).reshape(-1, 2).T for ranges in (spans, pieces))
+        common = np.minimum(high[:, None], end) - np.maximum(low[:, None], start)
+        found = np.maximum(common, 0) / np.maximum(end - start, 1)
+        for n, (at, last) in enumerate(pieces):
+            if at == last and (word := word_at(spans, at)) < len(spans):  # a lone space belongs to the word behind it
                 found[word, n] = 1.0
-            while start < end and word < len(spans) and spans[word][0] < end:
-                found[word, n] = (min(end, ends[word]) - max(start, spans[word][0])) / (end - start)
-                word += 1
         return found
 
     (words, pieces), (spans, read) = target, source
@@ -224,16 +230,13 @@ def _aligned(
     by_word = rows @ weights @ columns.T
     to_end = rows @ attention[: len(pieces), len(read)]
     counts = rows.sum(axis=1)
-    best: list[int | None] = [None] * len(spans)
-    sources = [NOWHERE] * len(words)
     if not words or not spans:
-        return sources, best
+        return [NOWHERE] * len(words), [None] * len(spans)
     most = by_word.argmax(axis=1)
-    for n in range(len(words)):
-        if counts[n] and by_word[n, most[n]] >= to_end[n] and by_word[n, most[n]] > 0:
-            sources[n] = int(most[n])
+    top = by_word[np.arange(len(words)), most]
+    sources = np.where((counts != 0) & (top >= to_end) & (top > 0), most, NOWHERE).tolist()
     means = by_word / np.maximum(counts, 1e-9)[:, None]
-    return sources, [int(n) for n in means.argmax(axis=0)]
+    return sources, means.argmax(axis=0).tolist()
 
 
 def word_at(spans: Sequence[Span], at: int) -> int:
