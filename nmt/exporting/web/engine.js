@@ -40,13 +40,14 @@ class Memory {
   constructor(exports) {
     this.memory = exports.memory;
     this.top = exports.heap.value;
-    this.temporary = this.taken = this.used = 0;
+    this.temporary = this.end = this.taken = this.used = 0;
   }
   get imports() {
     return {
       nmt_allocate: (line, size) => {
         if (!this.used++) this.taken = this.temporary;
         this.taken += Number(size);
+        if (this.taken > this.end) throw new Error("a function takes more memory than its program has planned");
         return this.taken - Number(size);
       },
       nmt_free: () => { this.used--; },
@@ -126,6 +127,7 @@ export class Engine {
     this.run();
     const room = table.get("most"), temporary_room = table.get("temporary");
     memory.temporary = memory.take(temporary_room);
+    memory.end = memory.temporary + temporary_room;
     table.set({ memory: memory.take(room), room, temporary_room });
     this.run();
   }
