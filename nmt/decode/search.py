@@ -71,8 +71,7 @@ def search(
     size = min(options.batch_size, len(src_ids))
     if plan.path is SearchPath.DEVICE:
         return BlockSearch(model, options).run(src_ids, limits, batch_size=size, on_ended=on_ended)
-    # With enough sentences each thread runs a separate search, and no thread waits. With fewer, several threads share
-    # each of fewer searches.
+    # With enough sentences each thread runs a separate search. With fewer, several threads share each of fewer ones.
     workers = max(1, min(threads, size // _LEAST_WORK))
     own_threads, size = max(1, threads // workers), -(-size // workers)
     queue = _Queue(src_ids, length_blocks(src_ids, size), options)
