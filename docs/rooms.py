@@ -49,6 +49,7 @@ SAYS = {
     "check_cell": "nmt.rnn.check",
     "layers": "LSTM, GRU, RNN layers",
     "stepping": "one step at a time",
+    "program": "steps without Python",
     "scan": "any cell over time",
     "devices": "chooses one",
     "kernels": "processor and GPU; Numba",

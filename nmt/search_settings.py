@@ -9,6 +9,7 @@ docs/extending.md names the tests and pages that list settings.
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
+from functools import lru_cache
 from typing import Any, Literal, TypedDict
 
 MAX_SOURCE_SUBWORDS = 1000
@@ -245,11 +246,18 @@ def usable(place: Place) -> list[str]:
 
 def beyond(place: Place, values: SearchValues) -> list[str]:
     """Return the names of those fields that differ from their defaults and cannot be used at a place."""
+    kind: Any = type(values)
     return [
-        one.name
-        for one in fields(values)
-        if place in one.metadata["row"].lacks and not _is_off(getattr(values, one.name), one.default)
+        name
+        for name, default in _lacking(place, kind)
+        if (value := getattr(values, name)) is not default and not _is_off(value, default)
     ]
+
+
+@lru_cache(maxsize=32)
+def _lacking(place: Place, kind: Any) -> list[tuple[str, Any]]:
+    """Return the fields that cannot be used at a place, and their defaults."""
+    return [(one.name, one.default) for one in fields(kind) if place in one.metadata["row"].lacks]
 
 
 def in_effect(values: SearchValues) -> list[str]:

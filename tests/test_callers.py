@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from nmt.decode import SearchOptions, search
+from nmt.model.translation import TranslationModel
 from nmt.rnn import tuning
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.kernels.cuda.machine_code import runtime as gpu_runtime
 from nmt.rnn.profile import operation, recording
-from nmt.rnn.scan import short_runs
 from tests import small_models
 from tests.callers import Callers, kinds, random_model, switching_often, translators
 from tests.interrupts import Interrupts
@@ -86,7 +86,7 @@ def test_only_the_caller_is_told_what_has_ended():
     assert set(told) == {threading.get_ident()}
 
 
-def test_short_runs_of_new_weights_are_not_those_of_old_ones(monkeypatch):
+def test_programs_of_new_weights_are_not_those_of_old_ones(monkeypatch):
     """A caller comes between the moments when another one notices the change and has prepared new runs."""
     model, other = small_models.build(VOCAB, seed=1), small_models.build(VOCAB, seed=2)
     ids, length = np.array([[5], [6], [7]], np.int32), np.array([3])
@@ -94,16 +94,16 @@ def test_short_runs_of_new_weights_are_not_those_of_old_ones(monkeypatch):
     for name, array in other.params.items():
         model.params[name][...] = array
     model.changed()
-    between, prepare = [], short_runs.ShortRuns._sides
+    between, program = [], TranslationModel.program
 
     def planted(self, *args):
         if not between:
             between.append(None)
             between[0] = model.encode(ids, length, 1).memory.copy()
-        return prepare(self, *args)
+        return program(self, *args)
 
     expected = other.encode(ids, length, 1).memory
-    monkeypatch.setattr(short_runs.ShortRuns, "_sides", planted)
+    monkeypatch.setattr(TranslationModel, "program", planted)
     np.testing.assert_array_equal(model.encode(ids, length, 1).memory, expected)
     np.testing.assert_array_equal(between[0], expected)
 

@@ -17,7 +17,7 @@ from nmt.decode import Ensemble, LiveSearch, SearchOptions, SearchPath, search, 
 from nmt.decode.plan import check_served, check_session
 from nmt.decode.rules.selectors import BestSelector
 from nmt.errors import CheckpointError, ConfigError, DeviceError
-from nmt.exporting.description import EXPORTED, check_exported
+from nmt.exporting.checks import EXPORTED, check_exported
 from nmt.inference import translator as translator_module
 from nmt.search_settings import ROWS, Place, SearchSettings, SearchValues, usable
 from nmt.serve import engine

@@ -53,8 +53,8 @@ def with_values(section: AnySection, where: str, values: Mapping[str, Any]) -> A
     """Return the section at path `where` with changed values, checked singly and together. Raises ConfigError."""
     plain = {key: plain_value(value) for key, value in values.items()}
     try:
-        if all(type(value) in _PLAIN_TYPES for value in plain.values()):
-            return _changed(section, tuple((key, type(value).__name__, value) for key, value in plain.items()))
+        if _PLAIN_TYPES.issuperset(map(type, plain.values())):
+            return _changed(section, tuple([(key, type(value).__name__, value) for key, value in plain.items()]))
         return section.model_validate({**section.model_dump(), **plain})
     except ValidationError as error:
         mistake = error.errors(include_url=False)[0]
@@ -62,7 +62,7 @@ def with_values(section: AnySection, where: str, values: Mapping[str, Any]) -> A
 
 
 # Every call of a translator checks the same values again, so results are cached; by type too, since True equals 1.
-_PLAIN_TYPES = (int, float, bool, str)
+_PLAIN_TYPES = frozenset({int, float, bool, str})
 
 
 @lru_cache(maxsize=256)

@@ -17,7 +17,7 @@ from nmt.decode.ensemble import Ensemble
 from nmt.decode.fusion import Fusion
 from nmt.decode.hypotheses import Hypothesis, SearchModel, best_of, length_blocks
 from nmt.decode.rules.options import SearchOptions
-from nmt.decode.rules.penalty import length_divisor
+from nmt.decode.rules.penalty import length_divisors
 from nmt.decode.rules.selectors import sample_keys
 from nmt.rnn.arrays.beam_state import BeamChoice, BeamRules, BeamState, Drawing
 from nmt.rnn.kernels.search.search_rules import tokens_wanted
@@ -77,7 +77,7 @@ class BlockSearch:
             limits=limits,
             K=K,
             token=decoder.first,
-            divisors=length_divisor(self.options.length_penalty, np.arange(top + 1)),
+            divisors=length_divisors(self.options.length_penalty, top + 1),
             live=K if self.options.sampling else 1,
         )
         rules = self._rules(src_ids, block, max(1, top))

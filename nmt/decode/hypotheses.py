@@ -121,6 +121,16 @@ class SearchModel(Protocol):
         """Encode these sentences and return a GPU decoder for them, with K rows per sentence."""
 
 
+class LoopModel(SearchModel, Protocol):
+    """A model without a `loop_obstacle`."""
+
+    def search_short(
+        self, src_ids: TokenIds, limits: np.ndarray, settings: BeamSettings, threads: int
+    ) -> list[list[tuple[list[int], float, float, bool]]] | None:
+        """Return the hypotheses of each sentence as a compiled loop would (`CompiledBeam.ended`), in one call; None if
+        the model does not for these sentences."""
+
+
 class ScoringModel(SearchModel, Protocol):
     """A model that can also score given translations."""
 

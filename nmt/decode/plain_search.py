@@ -13,7 +13,7 @@ import numpy as np
 
 from nmt.decode.hypotheses import Block, Hypothesis, LoopDecoder, best_of
 from nmt.decode.rules.options import SearchOptions
-from nmt.decode.rules.penalty import length_divisor
+from nmt.decode.rules.penalty import length_divisors
 from nmt.rnn.arrays.beam_state import BeamSettings
 from nmt.special_tokens import BOS_ID, EOS_ID
 
@@ -31,7 +31,7 @@ def beam_settings(options: SearchOptions, size: int, longest: int) -> BeamSettin
         eos_id=EOS_ID,
         never=BOS_ID,
         first_token=options.first_token,
-        divisors=length_divisor(options.length_penalty, np.arange(longest + 2)),
+        divisors=length_divisors(options.length_penalty, longest + 2),
         word_reward=options.word_reward,
     )
 

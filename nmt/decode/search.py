@@ -12,8 +12,8 @@ import numpy as np
 
 from nmt.decode.beam import BeamCell, run
 from nmt.decode.device_beam import BlockSearch
-from nmt.decode.hypotheses import Block, Hypothesis, LoopDecoder, SearchModel, length_blocks
-from nmt.decode.plain_search import run_loop
+from nmt.decode.hypotheses import Block, Hypothesis, LoopDecoder, LoopModel, SearchModel, length_blocks
+from nmt.decode.plain_search import beam_settings, run_loop, translations
 from nmt.decode.plan import SearchPath, search_plan
 from nmt.decode.rules.options import SearchOptions, Settings
 from nmt.rnn.cores import default_threads
@@ -66,14 +66,14 @@ def search(
     options = SearchOptions.of(options, settings)
     plan = search_plan(model, options)
     limits = options.limits(src_ids)
+    if plan.path is SearchPath.COMPILED and (short := _short(model, src_ids, options, limits, threads, on_ended)):
+        return short
     size = min(options.batch_size, len(src_ids))
     if plan.path is SearchPath.DEVICE:
         return BlockSearch(model, options).run(src_ids, limits, batch_size=size, on_ended=on_ended)
-    # With enough sentences each thread runs a separate search, and no thread waits. With fewer, several threads share
-    # each of fewer searches.
+    # With enough sentences each thread runs a separate search. With fewer, several threads share each of fewer ones.
     workers = max(1, min(threads, size // _LEAST_WORK))
-    own_threads = max(1, threads // workers)
-    size = -(-size // workers)
+    own_threads, size = max(1, threads // workers), -(-size // workers)
     queue = _Queue(src_ids, length_blocks(src_ids, size), options)
     longest, covers = max(map(len, src_ids)) + 1, options.coverage_penalty > 0
     found: list[list[Hypothesis]] = [[] for _ in src_ids]
@@ -101,6 +101,26 @@ def search(
     if on_ended is not None and (rest := queue.newly_ended()):
         on_ended(rest)
     return found
+
+
+def _short(
+    model: SearchModel,
+    src_ids: Sequence[Sequence[int]],
+    options: SearchOptions,
+    limits: np.ndarray,
+    threads: int,
+    on_ended: Callable[[int], None] | None,
+) -> list[list[Hypothesis]]:
+    """Return the translations of sentences that a model without a `loop_obstacle` translates in one call; none of
+    others."""
+    if options.shortlist is not None:
+        return []
+    settings = beam_settings(options, len(src_ids), int(limits[limits.argmax()]))
+    looping: LoopModel = model  # type: ignore[assignment]
+    found = looping.search_short(src_ids, limits, settings, threads)
+    if found and on_ended is not None:
+        on_ended(len(src_ids))
+    return [translations(one, options.n_best) for one in found or ()]
 
 
 class _Queue(Iterator[Block]):

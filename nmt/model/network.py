@@ -97,6 +97,10 @@ class Network:
         """Return the scans that training runs on a batch of T target and S source steps, in order."""
         raise NotImplementedError
 
+    def search_short(self, *_: Any) -> list[Any] | None:
+        """Return hypotheses of short sentences in one call; see `SearchModel`. Most models do not."""
+        return None
+
     def written(self, ids: list[int]) -> list[int]:
         """Return the tokens of the target that the ids of a hypothesis write; see `SearchModel`."""
         return ids if self.actions is None else self.actions.written(ids)

@@ -120,11 +120,6 @@ class SourceEncoder:
     def forward(self, src: np.ndarray, lengths: np.ndarray, how: BatchPass) -> EncodedRows:
         """Encode src [S, B], which is on the host, with the length of each row [B]."""
         network = self._network
-        if len(lengths) == 1 and not how.training:  # a single sentence is sorted
-            x = self._embedded(src, how)
-            encoded = self._encoder.forward(network.weights.view("encoder"), x, lengths, how)
-            words = x if self._network.config.decoder.lexical else None
-            return EncodedRows(encoded.memory, encoded.final, np.zeros(1, np.int64), src, encoded, words)
         order = np.argsort(-lengths, kind="stable")
         src = src[:, order]
         x = self._embedded(src, how)

@@ -22,21 +22,31 @@ from nmt.model.parts.bridge import Bridge
 from nmt.model.parts.cells import decoder_cell, decoder_layers
 from nmt.model.parts.encoder import Encoder
 from nmt.model.parts.padding import pad_sources, positions, rounded_up
+from nmt.model.program_run import Found, ProgramRun
 from nmt.model.source_encoder import EncodedRows, Source, SourceEncoder, SourceFactors
+from nmt.model.translation_program import TranslationProgram, program_obstacle
 from nmt.overriding import override
 from nmt.rnn import tuning
+from nmt.rnn.arrays.beam_state import BeamSettings
+from nmt.rnn.arrays.idle import Idle
 from nmt.rnn.arrays.workspace import Workspace
 from nmt.rnn.cell import Param, under
 from nmt.rnn.cells import AttentionProbe
 from nmt.rnn.compiler.keep import Recompute
 from nmt.rnn.cores import default_threads
 from nmt.rnn.device import Device
+from nmt.rnn.kernels.program.run_program import MOST_ROWS
+from nmt.rnn.kernels.threads.barrier import FLAT_BARRIER_THREADS
+from nmt.rnn.profile import is_recording
 from nmt.rnn.scan.layered import LayeredScan
 from nmt.rnn.scan.scan import Scan
 from nmt.rnn.scan.tape import Tape
 from nmt.special_tokens import boundary_ids
 
 States = dict[str, np.ndarray]
+
+_MOST_IDLE = 8
+"""Programs that are kept while no caller uses them, for each number of threads."""
 
 
 class SentencePairs(Targets, Protocol):
@@ -95,6 +105,8 @@ class TranslationModel(Network):
         if config.decoder.type == "conv":
             self.decoder = LayeredScan(decoder_layers(config), **options)
         self._fill(self._shapes())
+        self._has_program = not program_obstacle(self, self.encoder)
+        self._programs: dict[int, tuple[object, Idle[ProgramRun]]] = {}  # by threads: for a version of the weights
         kind = EditsHead if self.actions is not None else CopyingHead if self.copies else PlainHead
         self.head = kind(self)
 
@@ -137,8 +149,15 @@ class TranslationModel(Network):
         self, src: np.ndarray, lengths: np.ndarray, threads: int | None = None, memory: Workspace | None = None
     ) -> Source:
         """Encode src [S, B] for a search; the rows stay in order. The result lies in `memory` if that is given."""
+        threads = threads or default_threads()
+        if self._is_short(len(src), len(lengths)) and lengths.min() == len(src):
+            idle = self._runs(threads)
+            run = idle.take()
+            encoded, states = run.encode(np.ascontiguousarray(src.T))
+            idle.give(run)
+            return Source(src, encoded, lengths, states)
         allocate = memory or Workspace(self.device.xp, tuning.SENTENCE_BYTES)
-        how = BatchPass(allocate, threads or default_threads(), is_transient=memory is not None)
+        how = BatchPass(allocate, threads, is_transient=memory is not None)
         return self._encode(src, lengths, how)[0]
 
     def _encode(
@@ -189,6 +208,38 @@ class TranslationModel(Network):
         self._check_coverage(coverage)
         width = self._width(longest) if coverage or self.copies else 0
         return ModelDecoder(self, self._encode_ids, threads or default_threads(), width, coverage=coverage)
+
+    def search_short(
+        self, src_ids: TokenIds, limits: np.ndarray, settings: BeamSettings, threads: int
+    ) -> list[Found] | None:
+        """Return the hypotheses of short sentences of one length; None if others are given; see `SearchModel`."""
+        length, count = len(src_ids[0]), len(src_ids)
+        is_alike = length > 0 and limits[0] > 0 and [*map(len, src_ids)] == [length] * count
+        if not is_alike or not self._is_short(length, count):
+            return None
+        idle = self._runs(threads)
+        run = idle.take()
+        found = run.search(src_ids, limits, settings)
+        idle.give(run)
+        return found
+
+    def _is_short(self, steps: int, rows: int) -> bool:
+        """Return whether a program takes rows of so many steps; while a profile is recorded none does."""
+        fits = 0 < steps * rows <= tuning.SHORT_ROWS and rows <= MOST_ROWS
+        return fits and self._has_program and not is_recording()
+
+    def _runs(self, threads: int) -> Idle[ProgramRun]:
+        """Return the programs for the weights as they are."""
+        threads = min(threads, FLAT_BARRIER_THREADS)
+        version, idle = self._programs.get(threads) or (None, None)
+        if idle is None or version is not self.weights.version:
+            version, idle = self.weights.version, Idle(lambda: ProgramRun(self.program(threads)), _MOST_IDLE)
+            self._programs[threads] = version, idle
+        return idle
+
+    def program(self, threads: int = 1, *, forced: bool = False) -> TranslationProgram:
+        """Return the program of a translation for the weights as they are; see `program_obstacle`."""
+        return TranslationProgram(self, self.encoder, self.bridge, threads, forced=forced)
 
     def _encode_ids(self, src_ids: TokenIds, threads: int, memory: Workspace | None = None) -> Source:
         """Encode sentences; the rows stay in order."""

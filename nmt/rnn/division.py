@@ -18,26 +18,47 @@ Division = Literal["rows", "units"]
 """The axis that threads divide in a time loop: the rows of the batch, or the hidden units."""
 
 
-def choose_division(rows: int, threads: int, weight_bytes: int) -> Division:
-    """Return how the threads share a loop whose products read `weight_bytes` of weights at every step.
+def team(
+    rows: int,
+    size: int,
+    steps: int,
+    threads: int,
+    units: int,
+    weight_bytes: int,
+    units_below: int,
+    alone_below: int,
+    alone_a_step: int,
+) -> tuple[int, int]:
+    """Return whether threads divide units (1, else 0), and how many of them take part. Compiled code calls it, too.
 
-    With few rows, a step takes as long as its weights take to arrive from the cache, and if rows are divided every
-    thread fetches all of them. With many rows, the barriers between products and row work cost more.
+    units: 1 if they are to divide units, 0 for rows, -1 to choose. With few rows, a step takes as long as its weights
+    take to arrive from the cache, and if rows are divided every thread fetches all of them. With many rows, the
+    barriers between products and row work cost more.
+
+    Threads that divide units meet at barriers within a step. Two of them must have `alone_a_step` multiply-adds
+    together. With more, the work of each must grow as the barrier's cost does, which is one transfer of a cache line
+    for every doubling of their number (reasoned, not measured: see docs/threads.md).
     """
-    limit = tuning.UNITS_BELOW[weight_bytes >= tuning.LARGE_WEIGHTS] * threads
-    return "units" if threads > 1 and rows < limit else "rows"
-
-
-def meeting_threads(size: int, threads: int) -> int:
-    """Return among how many of the threads to divide a step of `size` multiply-adds, which meet at barriers
-    within the step.
-
-    Two threads must have ALONE_A_STEP together. With more, the work of each must grow as the barrier's cost does, which
-    is one transfer of a cache line for every doubling of their number (reasoned, not measured: see docs/threads.md).
-    """
-    while threads > 1 and 2 * size < tuning.ALONE_A_STEP * threads * (threads - 1).bit_length():
-        threads -= 1
-    return threads
+    if weight_bytes > 0 and size < alone_below:
+        return 0, 1
+    by_units, meeting = units, threads
+    if units < 0:
+        by_units = 1 if threads > 1 and rows < units_below * threads else 0
+    if weight_bytes == 0:
+        by_units = 0
+    if by_units == 1:
+        doublings = 0
+        while 1 << doublings < meeting:
+            doublings += 1
+        while meeting > 1 and 2 * (size // max(1, steps)) < alone_a_step * meeting * doublings:
+            meeting -= 1
+            if 1 << doublings >= 2 * meeting:
+                doublings -= 1
+        if meeting == 1:
+            return 0, 1
+        if meeting == threads or units >= 0 or rows < units_below * meeting:
+            return 1, meeting
+    return 0, rows if 0 < rows < threads else threads
 
 
 def split_rows(lengths: np.ndarray, threads: int) -> np.ndarray:
@@ -72,19 +93,19 @@ class Sharing(NamedTuple):
     def of(self, B: int, size: int, T: int, bounds: np.ndarray) -> tuple[bool, np.ndarray]:
         """Return whether the threads divide units, and each thread's bounds, for B rows, T steps and `size`
         multiply-adds."""
-        division = self.division or choose_division(B, self.threads, self.weight_bytes)
-        units = self.weight_bytes > 0 and division == "units"
-        meeting = meeting_threads(size // max(1, T), self.threads) if units else self.threads
-        if self.weight_bytes and (size < tuning.ALONE_BELOW or meeting == 1):
+        units, parts = team(B, size, T, self.threads, *self.rules)
+        if parts == 1:
             return False, np.array([0, B], np.int64)
-        if units and meeting < self.threads:
-            if self.division is None and choose_division(B, meeting, self.weight_bytes) == "rows":
-                units = False
-            else:
-                return True, bounds[np.arange(meeting + 1) * self.threads // meeting]
-        if 0 < B < self.threads and not units:  # threads without rows are not woken
-            return False, np.unique(bounds)
-        return units, bounds
+        if units:
+            return True, bounds[np.arange(parts + 1) * self.threads // parts]
+        return False, np.unique(bounds) if parts < self.threads else bounds  # threads without rows are not woken
+
+    @property
+    def rules(self) -> tuple[int, int, int, int, int]:
+        """Return the arguments of `team` that do not depend on rows."""
+        units = -1 if self.division is None else int(self.division == "units")
+        below = tuning.UNITS_BELOW[self.weight_bytes >= tuning.LARGE_WEIGHTS]
+        return units, self.weight_bytes, below, tuning.ALONE_BELOW, tuning.ALONE_A_STEP
 
     def of_step(self, rows: int) -> tuple[bool, np.ndarray]:
         """Return the same as `of` for rows that all take a single step."""

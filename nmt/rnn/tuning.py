@@ -63,14 +63,15 @@ KEPT_SOURCE_BYTES = 1 << 25
 # ------------------------------------------------------------ short runs, prepared once (short_runs.py)
 
 SHORT_ROWS = 128
-"""Rows, in all steps, up to which preparing memory and arguments takes longer than copying the numbers.
-Not measured by a script of benchmarks/; 12995ccb:benchmarks/overhead.py has runs that short."""
+"""Rows, in all steps, up to which preparing memory and arguments takes longer than copying the numbers, and up to which
+sentences of one length are translated by a program. Not measured by a script of benchmarks/;
+12995ccb:benchmarks/overhead.py has runs that short."""
 
 LAYER_SIZES = 16
 """Sizes (steps and rows) for which layers keep memory of prepared runs. Not measured."""
 
 SENTENCE_SIZES = 64
-"""The limit above, for an encoder, where every sentence length is one size. Not measured."""
+"""The limit above, for modules of PyTorch, where every sentence length is one size. Not measured."""
 
 # ------------------------------------------------------------ steps of a search (prepared_step.py, compiled_beam.py)
 

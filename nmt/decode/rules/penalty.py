@@ -1,6 +1,7 @@
 """Length and coverage penalties of the score by which hypotheses are ranked."""
 
 import math
+from functools import lru_cache
 
 import numpy as np
 
@@ -9,6 +10,12 @@ from nmt.search_settings import LengthPenalty
 
 _LEAST_COVERAGE = 1e-10
 """The least coverage of a source word: that of a word without attention must have a finite logarithm."""
+
+
+@lru_cache(maxsize=256)
+def length_divisors(penalty: LengthPenalty, count: int) -> np.ndarray:
+    """Return the divisors of 0, 1, ... tokens, so many, as an array that is not to be written to."""
+    return length_divisor(penalty, np.arange(count))
 
 
 def length_divisor(penalty: LengthPenalty, length: np.ndarray | int) -> np.ndarray:

@@ -18,12 +18,13 @@
 #include "levels.h"
 #include "model.h"
 
-enum { LONG = 200, MOST_ROWS = 8192 }; /* tokens of a sentence of which fewer are searched together; those of a chunk */
+/* Tokens of a sentence of which fewer are searched together; those of the hypotheses of a chunk. */
+enum { LONG = 200, MOST_ROWS = 5 * 8192 };
 
 struct nmt_model {
   const level *level;
   const char *content;
-  void **packed;
+  int64_t *words;
   arena memory;
 };
 
@@ -96,7 +97,7 @@ int nmt_load(const char *path, const char *name, nmt_model **model, char *error)
   }
   found->level = chosen, found->content = content;
   found->memory.failed = &failed;
-  found->packed = chosen->pack(&found->memory, content);
+  found->words = chosen->pack(&found->memory, content);
   *model = found;
   return NMT_OK;
 }
@@ -217,7 +218,7 @@ static void translate(made *out, const nmt_model *model, const char *const *line
     if (size < 1) size = 1;
     for (next = first; next < waiting; next++) {
       tokens += all[next].sentence.size;
-      if (next - first >= (size_t)size && tokens > MOST_ROWS) break;
+      if (next - first >= (size_t)size && tokens * options->beam_size > MOST_ROWS) break;
     }
     arena moment = out->work;
     sentence *chunk = take(&out->work, (next - first) * sizeof *chunk);
@@ -225,7 +226,7 @@ static void translate(made *out, const nmt_model *model, const char *const *line
     if (size > (int64_t)(next - first)) size = (int64_t)(next - first);
     request asked = {size, options->beam_size, options->n_best > 1 ? options->beam_size : 1, FIRST_TOKEN,
                      options->word_reward, options->length_penalty};
-    model->level->search(&out->work, &out->work, model->content, model->packed, chunk, (int64_t)(next - first), &asked);
+    model->level->search(&out->work, model->words, chunk, (int64_t)(next - first), &asked);
     for (size_t n = first; n < next; n++) choose(out, model, chunk + (n - first), options, found + all[n].line);
     free_since(&out->work, moment);
   }

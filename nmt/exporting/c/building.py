@@ -9,10 +9,10 @@ import shlex
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from nmt.errors import ConfigError
 from nmt.exporting.elsewhere import run_for_level
-from nmt.exporting.plans import Json
 
 FLAGS = ("-std=c11", "-O2", "-fPIC", "-ffp-contract=off", "-Wall", "-Wextra")
 _V3 = " && ".join(f'F("{feature}")' for feature in ("avx2", "fma", "bmi", "bmi2"))
@@ -104,11 +104,13 @@ def levels_text(compiler: Compiler, levels: dict[str, str]) -> str:
     return "".join([*lines, "static int has_level(size_t n) {\n  switch (n) {\n", *cases, "  }\n  return 0;\n}\n"])
 
 
-def compiled_objects(compiler: Compiler, folder: Path, module: str, asked: Json) -> list[Path]:
+def compiled_objects(compiler: Compiler, folder: Path, module: str, asked: dict[str, Any]) -> list[Path]:
     """Let a module compile functions for the level that a new folder is named after; return their objects, with the
     names that the module gives to them."""
     folder.mkdir()
-    answer: Json = json.loads(run_for_level(module, folder.name, asked | {"folder": str(folder)}, is_linked=True))
+    answer: dict[str, Any] = json.loads(
+        run_for_level(module, folder.name, asked | {"folder": str(folder)}, is_linked=True)
+    )
     names = folder / "names"
     names.write_text("".join(f"{old} {new}\n" for old, new in answer["names"].items()))
     objects = sorted(folder.glob("*.o"))

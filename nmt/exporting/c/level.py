@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nmt.exporting.c.plan_writer import PlanWriter, braced
+from nmt.exporting.c.plan_writer import braced, plan_text
 from nmt.exporting.c.text_writer import subword_tables, text_tables
 from nmt.exporting.elsewhere import write_objects
 from nmt.search_settings import MAX_SOURCE_SUBWORDS
@@ -32,23 +32,22 @@ _START = b"NMTC1 "
 
 def _write(asked: dict[str, Any]) -> dict[str, Any]:
     """Write the files of this level; return the names of its symbols in the library."""
-    from nmt.exporting.description import Description
     from nmt.rnn.kernels.machine_code.features import TARGET
+    from nmt.rnn.kernels.program.run_program import run_program
     from nmt.storage.saved_model import load_saved_model
 
     saved, folder = load_saved_model(asked["path"], asked["checkpoint"], cells=asked["cells"]), Path(asked["folder"])
-    described = Description(saved.build(asked["compute_dtype"]))
-    writer = PlanWriter(described)
+    program = saved.build(asked["compute_dtype"]).program()
+    program.pack()
     source, target, cleaning = saved.src_subwords, saved.tgt_subwords, saved.config.data.src
     subwords = [subword_tables(source, "~src")]
     subwords += [subword_tables(target, "~tgt") if target.model_bytes != source.model_bytes else subwords[0]]
-    arrays = described.arrays | subwords[0][1] | subwords[1][1]
+    arrays = program.arrays_by_name | subwords[0][1] | subwords[1][1]
     content, places = _content({name: arrays[name] for name in sorted(arrays)})
-    names = [native.symbol or f"nmt_function_{n}" for n, native in enumerate(described.functions)]
-    plan = writer.text(TARGET.name, names, [places[name] for name in writer.arrays])
-    named = {native.entry: name for native, name in zip(described.functions, names, strict=True)}
-    named |= write_objects([described.functions[n] for n in writer.functions], TARGET.name, named, folder)
-    write_bytes(folder / "plan.h", plan.encode())
+    natives = [run_program, *program.functions.values()]
+    named = {native.entry: native.symbol or f"nmt_function_{n}" for n, native in enumerate(natives)}
+    write_bytes(folder / "plan.h", plan_text(program, TARGET.name, named, places).encode())
+    named |= write_objects(natives, TARGET.name, named, folder)
     write_bytes(folder / "text_tables.h", text_tables(cleaning.normalize, lowercase=cleaning.lowercase).encode())
     fields = [_subwords(one, places) for one, _ in subwords]
     write_bytes(folder / "model.h", _model(saved.config, content, fields).encode())

@@ -21,7 +21,7 @@ from nmt.exporting.c.building import (
 )
 from nmt.exporting.c.level import MODEL_NAME
 from nmt.exporting.c.text_writer import obstacle_here
-from nmt.exporting.description import check_exported
+from nmt.exporting.checks import check_exported
 from nmt.system.files import new_folder, write_bytes, writing
 from nmt.system.paths import check_new_folder
 

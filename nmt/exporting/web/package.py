@@ -19,11 +19,14 @@ from nmt.exporting.elsewhere import compiled, run_for_level
 from nmt.exporting.subword_tables import tables_of
 from nmt.exporting.web.wasm_module import Module, Part, link
 from nmt.rnn.arrays.quantised import BLOCK
+from nmt.rnn.kernels.program.run_program import PROGRAM, Phase, run_program
+from nmt.rnn.kernels.search.beam_table import SEARCH, Status
 from nmt.search_settings import MAX_SOURCE_SUBWORDS
 from nmt.storage import four_bits
 
 if TYPE_CHECKING:
     from nmt.config import Config
+    from nmt.model.translation_program import TranslationProgram
     from nmt.rnn.kernels.machine_code.native import Native
 
 START = b"NMTWEB1\n"
@@ -40,26 +43,43 @@ def make_package(path: str, checkpoint: str | None, cells: Sequence[str], comput
 
 def _package_here(asked: dict[str, Any]) -> bytes:
     """Return the package, in a process of the level `wasm`."""
-    from nmt.exporting.description import Description
     from nmt.storage.saved_model import load_saved_model
 
     saved = load_saved_model(asked["path"], asked["checkpoint"], cells=asked["cells"])
-    described = Description(saved.build(asked["compute_dtype"]))
-    module = _module(described.functions)
-    sides, arrays = {"src": saved.src_subwords, "tgt": saved.tgt_subwords}, dict(described.arrays)
+    program = saved.build(asked["compute_dtype"]).program(forced=True)
+    program.pack()
+    module = _module([run_program, *program.functions.values()])
+    sides = {"src": saved.src_subwords, "tgt": saved.tgt_subwords}
+    arrays = program.arrays_by_name | {"program": program.code}
     is_joint = sides["src"].model_bytes == sides["tgt"].model_bytes
     subwords = {}
     for side, one in sides.items():
         subwords[side], more = tables_of(one, "subwords" if is_joint else f"subwords.{side}")
         arrays |= more
     facts = {
-        **described.facts,
         **_settings(saved.config),
         "name": Path(asked["path"]).stem,
-        "functions": [module.addresses[native.entry] for native in described.functions],
+        "program": _program(program, module),
         "subwords": {"src": subwords["src"]} if is_joint else subwords,
     }
     return pack(facts, arrays | {"module": np.frombuffer(module.code, np.uint8)}, in_4_bits=saved.in_4_bits)
+
+
+def _program(program: TranslationProgram, module: Module) -> dict[str, Any]:
+    """Return what the host needs to run a program."""
+    return {
+        "run": module.addresses[run_program.entry],
+        "size": program.size,
+        "places": PROGRAM.places,
+        "search": SEARCH.places,
+        "phases": {phase.name: int(phase) for phase in Phase},
+        "statuses": {status.name: int(status) for status in Status},
+        "functions": [[place, module.addresses[native.entry]] for place, native in program.functions.items()],
+        "arrays": [*program.arrays.items()],
+        "before": int(program.boundaries["before"] >= 0),
+        "after": int(program.boundaries["after"] >= 0),
+        "forced": program.forced,
+    }
 
 
 def _settings(config: Config) -> dict[str, Any]:

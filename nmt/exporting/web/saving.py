@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nmt.exporting.description import check_exported
+from nmt.exporting.checks import check_exported
 from nmt.exporting.web.package import make_package
 from nmt.system.files import new_folder, replacing, write_bytes, writing
 from nmt.system.paths import check_new_folder

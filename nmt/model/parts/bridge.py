@@ -17,13 +17,11 @@ from nmt.rnn.cell import Param, under
 from nmt.rnn.cells import LinearCell
 from nmt.rnn.devices import cpu
 from nmt.rnn.scan.scan import Scan
-from nmt.rnn.scan.short_runs import ShortRuns
 from nmt.rnn.scan.tape import Tape
 
 States = dict[str, np.ndarray]
 
 _MEAN = "mean"
-_ONE_STEP = np.ones(1, np.int64)
 
 
 class Bridge:
@@ -67,7 +65,6 @@ class Bridge:
                     )
                 self.routes[f"{n}.{name}"] = layer, source
                 self.scans[f"{n}.{name}"] = Scan(LinearCell(size, width, activation), **options)
-        self._short = {name: ShortRuns([scan], ("",), ()) for name, scan in self.scans.items()}
 
     def params(self) -> dict[str, Param]:
         """Return the names and shapes of the parameters; there are none unless the bridge is learned."""
@@ -107,9 +104,6 @@ class Bridge:
         states, tapes = {}, {}
         for name, (layer, state) in self.routes.items():
             x = self.device.contiguous(final[layer][state])[None]
-            if not how.training and self._short[name].takes(x, _ONE_STEP):
-                states[name] = self._short[name](weights.view(name), x, how.threads)[0][0]
-                continue
             result = self.scans[name].forward(
                 weights.view(name),
                 x,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,9 +14,7 @@ from nmt.model.parts.cells import encoder_cells
 from nmt.rnn.arrays.flat_arrays import Group
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.cell import strip, under
-from nmt.rnn.profile import operation
 from nmt.rnn.scan.layered import LayeredScan
-from nmt.rnn.scan.short_runs import ShortRuns
 
 States = dict[str, np.ndarray]
 
@@ -47,16 +44,10 @@ class Encoder:
         delays = [getattr(cell, "delay", 0) for cell in cells]
         residual = self.is_recurrent and encoder.residual
         self.layers = LayeredScan(cells, delays=delays, directions=directions, residual=residual, **options)
-        self._short: ShortRuns | None = None
-        if self.is_recurrent and not residual:
-            joins = [partial(_by_layer, directions=len(directions)) for _ in cells[0].states()]
-            self._short = ShortRuns(self.layers.scans, directions, joins)
 
     def forward(self, weights: Weights, x: np.ndarray, lengths: np.ndarray, how: BatchPass) -> Encoded:
         """Return the memory and the final states for x [S, B, E] with the length of each row."""
         layers = self.layers
-        if self._short is not None and not how.training and self._short.takes(x, lengths):
-            return self._forward_short(self._short, weights, x, how.threads)
         result = layers.forward(
             weights,
             x,
@@ -71,14 +62,6 @@ class Encoder:
         each = [strip(result.final, str(n)) for n in range(len(layers.scans))]
         return Encoded(result.y, [{k: v for k, v in one.items() if v.ndim == 2} for one in each], result.tape)
 
-    def _forward_short(self, short: ShortRuns, weights: Weights, x: np.ndarray, threads: int) -> Encoded:
-        """Return the same result for short sources, computed by prepared runs without tapes."""
-        scans = self.layers.scans
-        with operation("encoder"):
-            memory, *states = short(weights, x, threads)
-        final = [dict(zip(scans[0].states, layer, strict=True)) for layer in zip(*states, strict=True)]
-        return Encoded(memory, final or [{} for _ in scans], None)
-
     def backward(
         self, encoded: Encoded, d_memory: np.ndarray, d_final: list[States], gradients: Group, how: BatchPass
     ) -> np.ndarray:
@@ -88,10 +71,3 @@ class Encoder:
         if found is None:
             raise RuntimeError("the encoder's scans gave no gradient for their input")
         return found
-
-
-def _by_layer(last: Sequence[np.ndarray], directions: int) -> list[np.ndarray]:
-    """Return the final states of each layer, both directions concatenated [B, M], from one state [1, B, n] per layer
-    and direction."""
-    starts = range(0, len(last), directions)
-    return [np.concatenate([one[0] for one in last[n : n + directions]], axis=-1) for n in starts]

@@ -24,7 +24,7 @@ from nmt.rnn.kernels.memory.table_layout import NamedTable
 from nmt.rnn.kernels.model.embedding import embedding_table, embedding_task
 from nmt.rnn.kernels.products.packed_weights import packed_output
 from nmt.rnn.kernels.search.beam_loop import search_task
-from nmt.rnn.kernels.search.beam_table import DONE, PARTS, RUNS, SEARCH, STEP_PART, TIMES, WANTS_WIDTH
+from nmt.rnn.kernels.search.beam_table import ALLOCATED, PARTS, RUNS, SEARCH, STEP_PART, TIMES, Status
 from nmt.rnn.kernels.search.best_tokens import BestTokens, OutputTask
 from nmt.rnn.kernels.search.candidates import BestCandidates
 from nmt.rnn.kernels.search.search_rules import tokens_wanted
@@ -146,13 +146,13 @@ class CompiledBeam:
         memory.clear(_PROFILE)
         while True:
             run_team(self._search_task.address, self._threads, memory.address, memory)
-            if memory["status"] != WANTS_WIDTH:
+            if memory["status"] != Status.WANTS_WIDTH:
                 break
             self._widen()
         self._stepper.prepared.forget_rows()
         if began is not None:
             self._record(began)
-        return bool(memory["status"] != DONE)
+        return bool(memory["status"] != Status.DONE)
 
     def ended(self) -> list[Ended]:
         """Return the sentences that have ended since the last call."""
@@ -180,7 +180,7 @@ class CompiledBeam:
         V = len(self._layer.weights[self._layer.bias])
         sizes = {"room": C, "num_slots": slots, "width": tuning.FIRST_WIDTH, "beam_size": K, "vocab_size": V}
         self._memory = memory = NamedTable(SEARCH, sizes, F=scan.dtype)
-        memory.allocate(*_ALLOCATED, zeros=True)
+        memory.allocate(*ALLOCATED, zeros=True)
         self._parts = [NamedTable(STEP_PART) for _ in PARTS]
         memory.update({name: part.address for name, part in zip(PARTS, self._parts, strict=True)})
         memory["numbering"][:] = -1
@@ -305,11 +305,3 @@ class CompiledBeam:
 _PROFILE = SEARCH.places_of((*TIMES, *RUNS))
 _AT_FIRST = SEARCH.places_of(["num_waiting", *(field.name for field in SEARCH.fields if field.kind == "number")])
 """Numbers that are zero when a search begins."""
-
-_GIVEN = ("waiting", "continued", "indexed", "gathered")
-_ALLOCATED = [
-    field.name
-    for field in SEARCH.fields
-    if field.kind == "array" and None not in field.shape and field.name.split(".")[0] not in _GIVEN
-]
-"""Arrays that the search allocates; the others are given to it."""

@@ -120,6 +120,16 @@ def test_no_byte_is_lost_or_read_twice(plain):
 
 
 @needs_cc
+def test_each_failing_allocation_is_an_error_that_leaves_nothing_in_use(plain, tmp_path):
+    functions = ",".join(f"--wrap={name}" for name in ("malloc", "calloc", "aligned_alloc", "free"))
+    places = [f"-I{plain}", str(HERE / "failing.c"), str(plain / "libtranslator.a"), "-lm", f"-Wl,{functions}"]
+    subprocess.run([CC, *FLAGS, *places, "-o", "failing"], check=True, cwd=tmp_path)
+    command = {"input": b"kara losu " * 60, "capture_output": True, "check": False, "cwd": tmp_path}
+    done = subprocess.run(["./failing", plain / "model.bin"], **command)
+    assert done.returncode == 0 and int(done.stdout) > 5, done.stdout
+
+
+@needs_cc
 def test_the_conditions_of_all_levels_compile_and_the_last_one_always_holds(tmp_path):
     machine = building.Compiler().machine
     rows = "".join(f'  printf("{name} %d\\n", !!({one}));\n' for name, one in building.LEVELS[machine].items())

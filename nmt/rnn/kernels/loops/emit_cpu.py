@@ -32,6 +32,7 @@ from nmt.rnn.kernels.loops.row_schedule import (
 from nmt.rnn.kernels.loops.row_writer import Function, Names, Variable, weight_key
 from nmt.rnn.kernels.machine_code.features import TARGET
 from nmt.rnn.kernels.products.int8 import TAIL
+from nmt.rnn.kernels.products.packing import words_of
 
 # By the dtype of packed weights.
 PRODUCT_ROWS = {
@@ -123,8 +124,10 @@ class _FunctionWriter(Names):
             return super().array(place)
         name = self.variable(place.name)
         size = self.dim(place.width) if place.width is not None else "1"
-        times = f"{tuning.CHECKPOINT_STEPS + 1} * " if place.kind is not PlaceKind.ROW else ""
-        self.row_scratch[name] = f"scratch({'S * ' if place.source_axis else times}{size}, F)"
+        count = tuning.CHECKPOINT_STEPS + 1 if place.kind is not PlaceKind.ROW else 1
+        times = "S * " if place.source_axis else f"{count} * " if count > 1 else ""
+        self.row_scratch[name] = f"scratch({times}{size}, F)"
+        self.function.temporary[name] = count * (place.width or 1) * self.dtype.itemsize, place.source_axis, False
         return name
 
     def constant(self, value: float) -> str:
@@ -296,6 +299,7 @@ class _FunctionWriter(Names):
             rounded, (round_rows, words) = f"words_{inner}", ROUNDING[self.packed]
             size = words.format(n=inner)
             self.row_scratch[rounded] = f"scratch((last - first) * {size}, uint32)"
+            self.function.temporary[rounded] = 4 * words_of(step.x.width or 0, self.packed), False, True
             lines = [f"        {round_rows}({left}, {stride}, M, {inner}, address({rounded}, 0))"]
             left, stride, inner = f"address({rounded}, 0)", size, size
         # The columns are shared among threads in whole panels.

@@ -40,13 +40,18 @@ def weight_key(step: Product) -> Weight:
 @dataclass
 class Function:
     """A generated function and the arguments that follow the fixed ones: arrays by name (`scratch`: those that start as
-    finite numbers and last for one call), then packed weights. `source` is its text, if it has one."""
+    finite numbers and last for one call), then packed weights. `source` is its text, if it has one.
+
+    temporary: the bytes of each array that it takes for itself, and whether these are for each source position, and for
+    each row.
+    """
 
     name: str
     arrays: list[str] = field(default_factory=list)
     scratch: dict[str, Place] = field(default_factory=dict)
     weights: list[Weight] = field(default_factory=list)
     source: str = ""
+    temporary: dict[str, tuple[int, bool, bool]] = field(default_factory=dict)
 
 
 def axis_index(axis: str) -> str:

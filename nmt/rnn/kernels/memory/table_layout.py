@@ -139,9 +139,12 @@ class NamedTable:
     """A table in memory: `table["working"]` is a number, `table["rows.token"]` the array at the address in the table.
     The table keeps its arrays alive. It starts on a cache line."""
 
-    def __init__(self, layout: TableLayout, values: Mapping[str, Any] | None = None, **elements: DTypeLike) -> None:
+    def __init__(
+        self, layout: TableLayout, values: Mapping[str, Any] | None = None, *, more: int = 0, **elements: DTypeLike
+    ) -> None:
+        """Make a table with `more` words behind its fields."""
         self.layout = layout
-        size, line = COUNTER_WORDS + len(layout.fields), COUNTER_WORDS
+        size, line = COUNTER_WORDS + len(layout.fields) + more, COUNTER_WORDS
         memory = np.zeros(size + line, np.int64)
         start = -address_of(memory) % LINE_BYTES // memory.itemsize
         self.words = memory[start : start + size]

@@ -24,7 +24,7 @@ from nmt.rnn.kernels.search.beam_steps import (
     step_part_at,
     turn,
 )
-from nmt.rnn.kernels.search.beam_table import GO, SEARCH
+from nmt.rnn.kernels.search.beam_table import SEARCH, Status
 from nmt.rnn.kernels.search.best_tokens import OUTPUT
 from nmt.rnn.kernels.threads.atomics import read_clock
 from nmt.rnn.kernels.threads.barrier import barrier_reset, barrier_wait
@@ -103,13 +103,13 @@ def search_task(number: np.dtype) -> Any:
                     keep(search, prune_beam(search))
                 extend(search)
                 search.status = next_status(search)
-                if search.status == GO:
+                if search.status == Status.GO:
                     search.budget -= 1
                     _prepare_step(search)
                 search.search_time += _lap(search)
             stepped = True
             goal = _wait_for_all(table, part, parts, goal)
-            if search.status != GO:
+            if search.status != Status.GO:
                 break
             inputs, states, step = _step_parts(search)
             _run_part(inputs[0], inputs[1], part, parts)

@@ -7,7 +7,7 @@ from nmt.rnn.kernels.machine_code.jit import exact_kernel, inlined, inner_kernel
 from nmt.rnn.kernels.memory.arrays import array_at
 from nmt.rnn.kernels.memory.moves import copy_bytes
 from nmt.rnn.kernels.search import search_rules
-from nmt.rnn.kernels.search.beam_table import DONE, GO, PAUSED, STEP_PART, WANTS_MORE, WANTS_READING, WANTS_WIDTH
+from nmt.rnn.kernels.search.beam_table import STEP_PART, Status
 from nmt.rnn.kernels.search.best_tokens import best_continuations
 
 _best_length = inlined(search_rules.best_length)
@@ -162,15 +162,15 @@ def keep(search, going):  # type: ignore[no-untyped-def]
 def next_status(search):  # type: ignore[no-untyped-def]
     """Return GO if another step can be taken, or the reason why not."""
     if search.working < search.size and search.taken < search.num_waiting:
-        return WANTS_READING
+        return Status.WANTS_READING
     if search.num_rows == 0:
-        return DONE
+        return Status.DONE
     if search.working < search.size and search.more != 0:
-        return WANTS_MORE
+        return Status.WANTS_MORE
     for r in range(search.num_rows):
         if search.slots.steps[search.rows.slot[r]] >= search.width:
-            return WANTS_WIDTH
-    return GO if search.budget > 0 else PAUSED
+            return Status.WANTS_WIDTH
+    return Status.GO if search.budget > 0 else Status.PAUSED
 
 
 @inner_kernel

@@ -6,14 +6,21 @@ while it is being translated. Sentences with rows are `live`, in the order of th
 
 from __future__ import annotations
 
+from enum import IntEnum
+
 import numpy as np
 
 from nmt.rnn.kernels.memory.table_layout import TableLayout, arrays, constants, group, numbers, reals
 
-GO, DONE, WANTS_MORE, WANTS_READING, WANTS_WIDTH, PAUSED = range(6)
-"""Status of the loop. GO: it runs. The others are reasons to leave it. DONE: no rows are left. WANTS_MORE: a sentence
-has ended and no other one waits. WANTS_READING: all slots are in use or have translations that are not read yet.
-WANTS_WIDTH: a hypothesis outgrows its memory. PAUSED: the requested number of steps is done."""
+
+class Status(IntEnum):
+    """Status of the loop. GO: it runs. The others are reasons to leave it. DONE: no rows are left. WANTS_MORE: a
+    sentence has ended and no other one waits. WANTS_READING: all slots are in use or have translations that are not
+    read yet. WANTS_WIDTH: a hypothesis outgrows its memory. PAUSED: the requested number of steps is done.
+    WANTS_MEMORY: a program needs more, and has done nothing."""
+
+    GO, DONE, WANTS_MORE, WANTS_READING, WANTS_WIDTH, PAUSED, WANTS_MEMORY = range(7)
+
 
 TIMES = ("step_time", "output_time", "search_time")
 """Nanoseconds by phase, for a profile."""
@@ -120,3 +127,11 @@ STEP_PART = TableLayout(
     constants("code", "table"),
     arrays(np.int64, (None, 3), "divisions"),
 )
+
+_GIVEN = ("waiting", "continued", "indexed", "gathered")
+ALLOCATED = [
+    field.name
+    for field in SEARCH.fields
+    if field.kind == "array" and None not in field.shape and field.name.split(".")[0] not in _GIVEN
+]
+"""Arrays that a search allocates; the others are given to it."""

@@ -38,7 +38,7 @@ class OutputTask:
     """The output layer for up to `rows` rows, as a task with its own memory. From call to call only the numbers of rows
     and of places, the first token and the addresses of some arrays change."""
 
-    def __init__(self, layout: TableLayout, task_of_rows: Any, sizes: dict[str, int], **elements: np.dtype) -> None:
+    def __init__(self, layout: TableLayout, task_of_rows: Any, sizes: dict[str, int], **elements: Any) -> None:
         self.parts = sizes["parts"]
         self.table, self.code = NamedTable(layout, sizes, **elements), task_of_rows.address
 
@@ -70,7 +70,7 @@ def output_sizes(
 
 
 # Rows and approximate columns of the block of logits that a thread computes at a time; it stays in the L2 cache.
-_ROWS = 240
+ROWS = 240
 _COLUMNS = 128
 
 
@@ -218,12 +218,12 @@ def _chunks(part, parts, y, weights, bias, first, tokens, logits, counts, tops, 
     """Process this part's columns chunk by chunk: update the best tokens so far, and store the largest entry and the
     sum of every chunk."""
     columns = _columns_in_chunk(y.itemsize)
-    block = scratch((min(_ROWS, y.shape[0]), columns), bias.dtype)
+    block = scratch((min(ROWS, y.shape[0]), columns), bias.dtype)
     counts[part, :] = 0
     for chunk in range(tops.shape[1] * part // parts, tops.shape[1] * (part + 1) // parts):
         low, high = chunk * columns, min(bias.shape[0], (chunk + 1) * columns)
-        for row0 in range(0, y.shape[0], _ROWS):
-            rows = min(_ROWS, y.shape[0] - row0)
+        for row0 in range(0, y.shape[0], ROWS):
+            rows = min(ROWS, y.shape[0] - row0)
             _logits(y, row0, rows, weights, low, high - low, block)
             for i in range(rows):
                 r, row = row0 + i, block[i, : high - low]
@@ -282,6 +282,8 @@ BEST = OUTPUT.extended(
     # not depend on the number of rows.
     arrays("Y", ("rows", "chunks"), "tops", "totals"),
 )
+OWN = ("rounded", "part_tokens", "part_logits", "counts", "tops", "totals")
+"""Arrays that belong to a task."""
 
 
 class BestTokens(OutputTask):
@@ -291,7 +293,7 @@ class BestTokens(OutputTask):
         chunks = -(-V // chunk_columns(number.itemsize))
         sizes = output_sizes(R, H, V, places, min(threads, chunks), number, packed) | {"chunks": chunks}
         super().__init__(BEST, best_task(number, packed), sizes, Y=number, W=packed)
-        self.table.allocate("rounded", "part_tokens", "part_logits", "counts", "tops", "totals")
+        self.table.allocate(*OWN)
 
 
 _FEW, _MOST_KEPT = 16, 64
@@ -371,11 +373,11 @@ def best_continuations(tokens, scores, places, sums, bounds, count, room, never,
 def store_chunks(part, parts, y, weights, bias, out, tops, totals):  # type: ignore[no-untyped-def]
     """Store this part's columns of the logits, and for every chunk the largest entry and the sum, as `_chunks` does."""
     columns = _columns_in_chunk(y.itemsize)
-    block = scratch((min(_ROWS, y.shape[0]), columns), bias.dtype)
+    block = scratch((min(ROWS, y.shape[0]), columns), bias.dtype)
     for chunk in range(tops.shape[1] * part // parts, tops.shape[1] * (part + 1) // parts):
         low, high = chunk * columns, min(bias.shape[0], (chunk + 1) * columns)
-        for row0 in range(0, y.shape[0], _ROWS):
-            rows = min(_ROWS, y.shape[0] - row0)
+        for row0 in range(0, y.shape[0], ROWS):
+            rows = min(ROWS, y.shape[0] - row0)
             _logits(y, row0, rows, weights, low, high - low, block)
             for i in range(rows):
                 _reduce_row(block, i, high - low, bias, low, tops, totals, row0 + i, chunk)

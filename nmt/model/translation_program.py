@@ -1,0 +1,302 @@
+"""The program of a translation: everything that a model runs from ids to hypotheses, without Python."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nmt.model.decoders import loop_obstacle
+from nmt.model.network import Network
+from nmt.model.parts.bridge import Bridge
+from nmt.model.parts.encoder import Encoder
+from nmt.rnn.arrays.array_names import ArrayKind
+from nmt.rnn.arrays.quantised import Quantised
+from nmt.rnn.cell import axes_of
+from nmt.rnn.cells import AttentionProbe
+from nmt.rnn.compiler.program import PlaceKind
+from nmt.rnn.kernels.memory.copies import add, copy_columns
+from nmt.rnn.kernels.model import embedding
+from nmt.rnn.kernels.products.packing import words_of
+from nmt.rnn.kernels.program.run_program import Section, Step
+from nmt.rnn.kernels.program.small_tasks import mean, read_sources, store_rows, unit_rows
+from nmt.rnn.kernels.search import best_tokens
+from nmt.rnn.kernels.search.beam_loop import search_task
+from nmt.rnn.kernels.search.beam_table import ALLOCATED, SEARCH, STEP_PART
+from nmt.rnn.program.plans import FLOAT, Named, Plans, RowsOf, on_processor
+from nmt.rnn.program.program import Array, Number, Value, Word, pieces, product
+from nmt.rnn.stepping.stepper import Stepper
+from nmt.search_settings import MAX_SOURCE_SUBWORDS
+from nmt.special_tokens import BOS_ID, EOS_ID, boundary_ids
+
+MOST_POSITIONS = -(-(MAX_SOURCE_SUBWORDS + 2) // 64) * 64
+"""Source positions for which attention can be shown: those of the longest source, with its boundary tokens."""
+
+
+def program_obstacle(network: Network, encoder: Encoder) -> str:
+    """Return why a translation model has no program, in words; an empty string if it has one."""
+    if why := loop_obstacle(network):
+        return why
+    if not network.device.is_cpu or network.dtype != FLOAT:
+        return "it is not of float32 on the processor"
+    if not encoder.is_recurrent or "src" in network.positions or network.config.encoder.factors:
+        return "its encoder is not recurrent, or reads more than words"
+    scans = [*encoder.layers.scans, network.step_decoder]
+    shaped = [name for scan in scans for name, width in scan.states.items() if len(axes_of(width)) > 1]
+    return f"its state {shaped[0]} is a matrix" if shaped else ""
+
+
+class TranslationProgram(Plans):
+    """The program of a model.
+
+    threads: those that run it. boundaries: the words that say which ids are read with each sentence. forced: whether it
+    predicts known translations. Then `forced` has the numbers of an output, of an output with its attention, and of
+    tokens; None if it does not, or the model has no attention.
+    """
+
+    def __init__(self, model: Network, encoder: Encoder, bridge: Bridge, threads: int, *, forced: bool) -> None:
+        super().__init__(model.weights, model.step_decoder.packed, threads)
+        self.encoder, self.bridge = encoder.layers, bridge
+        self.model = model
+        self.first, self.rows, self.steps, self.start = map(self.field, ("first", "rows", "steps", "start"))
+        self.stepper = Stepper(model.step_decoder, model.weights.view("decoder"), 1)
+        self.initial: Named = {}
+        self.starts, self.lengths = self.new_word(), self.new_word()
+        self.stored, self.waiting = Named(), Named()
+        self._begin()
+        self._encode()
+        self._admit()
+        self.forced = self._forced() if forced and model.config.decoder.attention != "none" else None
+        before, after = (ids[0] if ids else -1 for ids in boundary_ids(model.config.encoder.boundaries))
+        self.boundaries = {"before": before, "after": after, "boundaries": (before >= 0) + (after >= 0)}
+
+    def pack(self) -> None:
+        """Write the section that packs all weights, for a caller that has them as they are."""
+        super().pack()
+        for name, value in self.boundaries.items():
+            self.set(name, value)
+        self.set("search_code", self.function(search_task(FLOAT)))
+
+    # ------------------------------------------------------------ encoding
+
+    def _embedding(self, side: str, ids: Word, rows: Number, out: Word) -> Named:
+        """Return the code and the table of a task that looks up embeddings."""
+        table, scale = self.model.embedding(side)
+        name, quantised = self.model.table(side), isinstance(table, Quantised)
+        held = {"numbers": self.model_array(name, table.numbers if quantised else table)}
+        if quantised:
+            held["scales"] = self.model_array(f"{name}.scales", table.scales)
+        values = {"rows": rows, "width": table.shape[1], "vocab_size": table.shape[0], "ids": ids, "out": out}
+        layout = embedding.QUANTISED if quantised else embedding.PLAIN
+        task = embedding.embedding_task(FLOAT, quantised=quantised)
+        return {"code": self.function(task), "table": self.table(layout, {**values, **held, "scale": scale})}
+
+    def _embedded(self, side: str, ids: Word, rows: Number) -> Word:
+        out = self.floats(rows, self.model.embedding(side)[0].shape[1])
+        self.call(**self._embedding(side, ids, rows, out))
+        return out
+
+    def _encode(self) -> None:
+        """Write the section that encodes B sentences of S positions."""
+        self.begin(Section.ENCODE)
+        model, S, B = self.model, self.steps, self.rows
+        ids, ends = self.buffer(product(8, S, B)), [self.field("before"), self.field("after")]
+        given = ("int32", self.field("ids"), 1), ("int64", self.field("sizes"), 1)
+        self.kernel(read_sources, *given, self.first, *ends, ("int64", ids, S, B))
+        x = words = self._embedded("src", ids, product(S, B))
+        layers, final = self.encoder, list[Named]()
+        for n, scan in enumerate(layers.scans):
+            names = [f"encoder.{n}.{direction}." for direction in layers.directions]
+            sides = [self.scan(scan, name, x, RowsOf(S, B, reverse=k > 0)) for k, name in enumerate(names)]
+            size = scan.cell.output_size
+            y = [(side, size) for side, _ in sides]
+            above = self.beside(y, product(S, B))
+            if n and layers.residual:
+                above = above if len(y) > 1 else self.beside(y, product(S, B), into=self.floats(S, B, size))
+                count = product(S, B, size * len(y))
+                self.kernel(add, ("float32", above, count), ("float32", x, count))
+            x = above
+            widths = scan.states.items()
+            final.append({k: self.beside([(last[k], width) for _, last in sides], B) for k, width in widths})
+        bridge, width = self.bridge, model.config.encoder.output_size
+        if bridge.of_mean:
+            average = self.floats(B, width)
+            every = product(B, width)
+            self.kernel(mean, ("float32", x, S, every), ("float32", average, every))
+            final.append({"mean": average})
+        for name, (layer, state) in bridge.routes.items() if bridge.kind != "zero" else ():
+            first, scan = final[layer][state], bridge.scans[name]
+            if bridge.kind == "bridge":
+                first, _ = self.scan(scan, f"bridge.{name}.", first, RowsOf(1, B), single_step=True)
+            self.initial[f"cell.{name}"] = first
+        both = [(x, width)]
+        if model.config.decoder.lexical:
+            both.append((words, model.embedding("src")[0].shape[1]))
+        self.memory, self.memory_width = self.beside(both, product(S, B)), sum(n for _, n in both)
+
+    def _admit(self) -> None:
+        """Write the section that lets encoded sentences wait."""
+        self.begin(Section.ADMIT)
+        S, B = self.steps, self.rows
+        decoder = self.model.step_decoder
+        self.fill(self.starts + product(8, self.first), B, self.start, S)
+        self.fill(self.lengths + product(8, self.start), product(S, B), S, stride=S)
+        captured = {"memory": self.memory} if decoder.captured else {}
+        found = self.constants(decoder, "decoder.", captured, RowsOf(1, B, S))
+        for name, (width, narrow) in self._stored().items():
+            rows = "float32", found[name], 1 if narrow else S, B, width
+            self.kernel(store_rows, rows, ("float32", self.stored[name], 1, width), self.start, S)
+        for name, first in self.initial.items():
+            width = int(decoder.states[name])
+            self.beside([(first, width)], B, into=self.waiting[name] + product(4 * width, self.first))
+
+    def _stored(self) -> dict[str, tuple[int, bool]]:
+        """Return the width of each array in which sentences are stored, and whether it has one row for each."""
+        arrays, narrow = self.stepper.stored
+        return {name: (array.shape[1] if array.ndim > 1 else 1, name in narrow) for name, array in arrays.items()}
+
+    # ------------------------------------------------------------ search
+
+    def _begin(self) -> None:
+        """Write the section that makes the memory and the tables of a search."""
+        self.begin(Section.BEGIN)
+        model, decoder = self.model, self.model.step_decoder
+        N, K, positions = self.field("sentences"), self.field("beam_size"), self.field("positions")
+        C, V = product(self.field("size"), K), len(model.weights[model.output_layer.bias])
+        settings = ("size", "beam_size", "n_best", "first_token", "word_reward", "width")
+        values: dict[str, Any] = {name: self.field(name) for name in settings}
+        values |= {"room": C, "num_slots": N, "num_free": N, "num_waiting": N, "vocab_size": V}
+        values |= {"eos_id": EOS_ID, "never": BOS_ID, "divisors": self.field("divisors")}
+        values |= self.arrays_of(SEARCH, values, ALLOCATED)
+        self.buffer(8 * N, into=self.starts)
+        self.buffer(8 * positions, into=self.lengths)
+        for name, (width, _) in self._stored().items():
+            self.stored[name] = self.floats(positions, width)
+        for name, width in decoder.states.items():
+            self.waiting[name] = self.floats(N, int(width), zeros=True)
+        numbers = self.filled(N, 0, 1)
+        values |= {"waiting.sentence": numbers, "waiting.sentence_id": numbers}
+        values |= {"waiting.list": self.buffer(8 * N, zeros=True), "waiting.token": self.filled(N, BOS_ID)}
+        values |= {"waiting.limit": self.field("limits"), "starts": self.starts}
+        values |= {"num_ids": N if decoder.captured else 0, "live.first_row": self.buffer(8 * (C + 1), zeros=True)}
+        for name in ("tokens", "scores"):
+            values[name] = self.floats(C, K + 1, zeros=True)
+        self.fill(values["numbering"], V, -1)
+        self.fill(values["free"], N, 0, 1)
+        x, y, step = self._step(values, C)
+        read = self._embedding("tgt", values["distinct"], C, x)
+        values |= {f"embedding_{name}": value for name, value in read.items()}
+        self.set("search", self.table(SEARCH, {**values, **step, **self._output(values, C, y)}))
+
+    def _step(self, values: Mapping[str, Any], C: Number) -> tuple[Word, Word, dict[str, Value]]:
+        """Return the inputs [C, E] and the outputs of a step, and the values of a search's table that are about it."""
+        decoder, compiled = self.model.step_decoder, self.stepper.compiled
+        of_states = {ArrayKind.STATE.of(name): int(width) for name, width in decoder.states.items()}
+        E, parts, at, shared = decoder.cell.input_size, dict[str, Value](), Named(self.stored), Named()
+        x = self.floats(C, E, zeros=True)
+        continued = {name: self.floats(C, width, zeros=True) for name, width in of_states.items()}
+        for part, executable, index in (
+            ("inputs", compiled.of_inputs, values["rows.word"]),
+            ("states", compiled.of_states, values["rows.parent"]),
+        ):
+            made = Named()
+            if executable is not None:
+                own = {name: x if name == "x" else continued[name] for name in executable.plan.trace.inputs}
+                made = self.single(executable, "decoder.", own, RowsOf(1, C))
+                for name, place in executable.plan.outputs.items():
+                    at[name], shared[name] = own[place.name], index
+            parts[part] = self.table(STEP_PART, made)
+        at |= {name: self.floats(2, C, width, zeros=True) for name, width in of_states.items()}
+        copies: list[list[Value]] = []
+        for name in sorted(compiled.shared.gathered):
+            source, width = (x, E) if name == "x" else (continued[name], of_states[name])
+            if name not in at:
+                at[name] = self.floats(C, width, zeros=True)
+            copies.append([source, at[name], 4 * width, name == "x"])
+        shared |= {"owner": values["rows.source"], "source_lengths": self.lengths}
+        rows = RowsOf(1, C, self.field("longest"), captured=1, shared=shared)
+        made = self.single(compiled.step, "decoder.", at, rows)
+        parts["step"] = self.table(STEP_PART, made)
+        y = on_processor(compiled.step).plan.outputs["y"]
+        moved: list[list[Value]] = [
+            [at[stack], self.waiting[name], continued[stack], 4 * width]
+            for name, (stack, width) in zip(decoder.states, of_states.items(), strict=True)
+        ]
+        columns = {"num_states": len(moved), "num_gathered": len(copies)}
+        return (
+            x,
+            at[y.name],
+            {
+                **parts,
+                **columns,
+                **self._columns("continued", ("stepped", "waiting", "target", "num_bytes"), moved),
+                **self._columns("gathered", ("source", "target", "num_bytes", "by_word"), copies),
+                "outputs": at[y.name],
+                "output_step": 4 * decoder.cell.output_size if y.kind is PlaceKind.AFTER else 0,
+            },
+        )
+
+    def _columns(self, group: str, names: Sequence[str], rows: list[list[Value]]) -> Named:
+        return {f"{group}.{name}": self.words([row[n] for row in rows]) for n, name in enumerate(names)}
+
+    def _output(self, values: Mapping[str, Any], C: Number, x: Word) -> dict[str, Value]:
+        """Return the values of a search's table that are about the output layer."""
+        V = values["vocab_size"]
+        inputs = self.model.step_decoder.cell.output_size
+        places = self.computed(Step.LEAST, self.field("beam_size") + 1, V)
+        chunks = -(-V // best_tokens.chunk_columns(FLOAT.itemsize))
+        parts = min(self.threads, chunks)
+        sizes = best_tokens.output_sizes(0, inputs, V, 0, parts, FLOAT, self.packed_kind)
+        given: dict[str, Value] = {**sizes, "rows": C, "places": places, "chunks": chunks}
+        given |= self.arrays_of(best_tokens.BEST, given, best_tokens.OWN)
+        given |= {"y": x, "weights": self._output_weights(), "bias": self._bias()}
+        given |= {name: values[name] for name in ("first_token", "tokens", "scores")}
+        self.note_temporary(self._chunk(C))
+        return {
+            "output_code": self.function(best_tokens.best_task(FLOAT, self.packed_kind)),
+            "output_table": self.table(best_tokens.BEST, given),
+            "output_parts": parts,
+        }
+
+    def _output_weights(self) -> Word:
+        layer = self.model.output_layer
+        return self.weight(layer.matrix, 0, layer.weights.shape(layer.matrix)[0], layer.tied)
+
+    def _bias(self) -> Word:
+        layer = self.model.output_layer
+        return self.model_array(layer.bias, layer.weights[layer.bias])
+
+    def _chunk(self, rows: Number) -> Number:
+        """Return the bytes that the output layer takes for so many rows."""
+        return pieces(
+            product(4, best_tokens.chunk_columns(FLOAT.itemsize), self.computed(Step.LEAST, rows, best_tokens.ROWS)), 4
+        )
+
+    # ------------------------------------------------------------ known translations
+
+    def _forced(self) -> dict[str, int]:
+        """Write the section that predicts the tokens of a known translation of one sentence."""
+        self.begin(Section.FORCED)
+        model, S, T = self.model, self.steps, self.field("targets")
+        scan = model.step_decoder.around(AttentionProbe(model.step_decoder.cell, MOST_POSITIONS))
+        places = self.floats(S, MOST_POSITIONS)
+        self.kernel(unit_rows, ("float32", places, S, MOST_POSITIONS))
+        given = self.constants(scan, "decoder.", {"memory": self.memory, "positions": places}, RowsOf(1, 1, S))
+        x = self._embedded("tgt", self.field("target_ids"), T)
+        y, _ = self.scan(scan, "decoder.", x, RowsOf(T, 1, S), given=given, initial=self.initial)
+        size, inputs, V = scan.cell.output_size, model.step_decoder.cell.output_size, model.vocab_sizes["tgt"]
+        outputs: Array = "float32", self.floats(T, inputs), T, inputs
+        self.kernel(copy_columns, ("float32", y, T, size), 0, outputs, 0, inputs)
+        weights = str(self.packed_kind), self._output_weights(), 1
+        if self.packed_kind != FLOAT:
+            words = words_of(inputs, self.packed_kind)
+            rounded = str(self.packed_kind), self.floats(T, words), T, words
+            self.kernel(best_tokens.round_share, outputs, weights, rounded)
+            outputs = rounded
+        chunks = -(-V // best_tokens.chunk_columns(FLOAT.itemsize))
+        found, tops, totals = (("float32", self.floats(T, n), T, n) for n in (V, chunks, chunks))
+        store, bias = best_tokens.store_chunks, ("float32", self._bias(), V)
+        self.kernel(store, outputs, weights, bias, found, tops, totals, temporary=self._chunk(T))
+        self.kernel(best_tokens.normalise, found, tops, totals, temporary=pieces(4))
+        self.set("outputs", y)
+        self.set("log_probs", found[1])
+        return {"inputs": inputs, "width": size, "columns": V}

@@ -1,0 +1,1 @@
+"""Programs: lists of steps over named buffers, which run a whole translation without Python."""

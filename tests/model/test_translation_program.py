@@ -1,0 +1,92 @@
+"""A translation as one program: the bits of the search for any threads, and no second text of a model's parts."""
+
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import nmt.exporting as exporting
+from nmt.decode import search
+from nmt.rnn import tuning
+from tests.small_models import build
+
+V = 11
+GRU = {"rnn_type": "gru", "num_layers": 2, "residual": True}
+KINDS = {
+    "lstm": {},
+    "mean": {"decoder": {"init_from": "mean"}},
+    "gru, residual, tied": {"encoder": GRU, "decoder": {**GRU, "conditional": True}},
+    "lexical": {"decoder": {"lexical": True}},
+    "last states": {"encoder": {"num_layers": 2}, "decoder": {"num_layers": 2, "init_hidden": "last"}},
+    "no product of the state": {"decoder": {"rnn_type": "ssru", "input_feeding": False}},
+    "no product and no attention": {"decoder": {"rnn_type": "sru", "attention": "none"}},
+    "both boundaries": {"encoder": {"boundaries": "bos_eos"}},
+}
+SOURCES = [[5, 6, 7], [8, 4], [9], [4, 4, 4, 4, 10, 5], [7, 6, 5]]
+
+
+@pytest.mark.parametrize("compute_dtype", [None, "bfloat16", "int8"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_sentences_of_one_length_have_the_bits_they_have_in_a_batch(kind, compute_dtype, monkeypatch):
+    monkeypatch.setattr(tuning, "ALONE_BELOW", 1)
+    monkeypatch.setattr(tuning, "ALONE_A_STEP", 1)
+    model = build(V, compute_dtype=compute_dtype, **KINDS[kind])
+    for beam_size in (1, 4):
+        together = search(model, SOURCES, beam_size=beam_size, n_best=beam_size, threads=1)
+        assert not model._programs
+        for threads in (1, 2, 3):
+            for ids, expected in zip(SOURCES, together, strict=True):
+                assert search(model, [ids], beam_size=beam_size, n_best=beam_size, threads=threads) == [expected]
+            pair = search(model, [SOURCES[0], SOURCES[4]], beam_size=beam_size, n_best=beam_size, threads=threads)
+            assert pair == [together[0], together[4]]
+        assert model._programs.keys() == {1, 2, 3}
+        model._programs.clear()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"dtype": np.float64},
+        {"encoder": {"type": "conv", "kernel_size": 3, "hidden_size": 4}},
+        {"decoder": {"rnn_type": "mlstm", "attention": "none"}},
+        {"decoder": {"copy_source": True}},
+    ],
+    ids=str,
+)
+def test_other_models_are_searched_as_before(changes):
+    model = build(V, **changes)
+    together = search(model, SOURCES, beam_size=2)
+    assert [search(model, [ids], beam_size=2)[0] for ids in SOURCES] == together
+    assert not model._programs
+
+
+def test_a_sentence_alone_takes_few_calls_of_python():
+    model, calls = build(V), []
+    for _ in range(3):
+        search(model, [[5, 6, 7]], beam_size=3, threads=1)
+    before = sys.getprofile()
+    sys.setprofile(lambda frame, event, _: calls.append(frame.f_code.co_qualname) if event == "call" else None)
+    search(model, [[5, 6, 7]], beam_size=3, threads=1)
+    sys.setprofile(before)
+    assert 10 < len(calls) < 70, calls
+
+
+def test_much_memory_is_not_kept(monkeypatch):
+    model = build(V)
+    first = search(model, [[5, 6, 7]], beam_size=3, threads=1)
+    (run,) = model._programs[1][1].kept
+    assert len(run._memory) > 0
+    monkeypatch.setattr(tuning, "KEPT_SOURCE_BYTES", 100)
+    for _ in range(2):
+        assert search(model, [[5, 6, 7]], beam_size=3, threads=1) == first
+        assert len(run._memory) == 0
+
+
+def test_no_host_names_a_part_of_a_model():
+    """What is no cell is written once, in the program: see docs/extending.md."""
+    for folder in ("c", "web"):
+        for path in (Path(exporting.__file__).parent / folder).iterdir():
+            text = path.read_text("utf-8") if path.suffix in (".c", ".h", ".js", ".py") else ""
+            assert not re.search(r"\b(lexical|residual|bridge|routes|of_mean|layers|directions)\b", text), path
