@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 from nmt.data.tokens.factors import FactorError
-from nmt.data.tokens.features import featured_lines
+from nmt.data.tokens.features import featured_ids, featured_lines
 from nmt.data.tokens.letter_case import lowered
 from nmt.errors import ConfigError
 from nmt.inference.loading import NotPickled
@@ -121,7 +121,8 @@ def check_no_factors(translator: ReadsSource, what: str) -> None:
 def source_ids(translator: ReadsSource, sentences: Sequence[str], cut: set[int] | None = None) -> list[list[int]]:
     """Return the subword ids of each sentence, cleaned as in training; very long ones are truncated, and their
     indices are added to `cut`."""
-    ids = translator.src_subwords.encode(_cleaned(translator, sentences))
+    lines, subwords = _cleaned(translator, sentences), translator.src_subwords
+    ids = featured_ids(subwords, lines) if translator.config.model.decoder.edit_actions else subwords.encode(lines)
     for index, row in enumerate(ids):
         if len(row) > MAX_SOURCE_SUBWORDS:
             ids[index] = row[:MAX_SOURCE_SUBWORDS]
@@ -202,9 +203,22 @@ def phrases_missing(translator: ReadsSource, phrases: Sequence[str], translation
     return [one for number, one in enumerate(phrases) if number not in there]
 
 
-def translations_of(translator: TranslationPipeline, hypotheses: Sequence[Hypothesis]) -> list[Translation]:
-    """Return hypotheses as text."""
-    texts = translator.tgt_subwords.decode([list(hypothesis.ids) for hypothesis in hypotheses])
+def texts_of(translator: TranslationPipeline, rows: Sequence[Sequence[int]], source: str) -> list[str]:
+    """Return the texts of rows of ids, translations of a sentence, with what a model that writes edits has copied
+    without knowing it."""
+    subwords = translator.tgt_subwords
+    if not translator.config.model.decoder.edit_actions or all(one >= 0 for row in rows for one in row):
+        return subwords.decode(rows)
+    (read,) = translator.src_subwords.cut(_cleaned(translator, [source]))
+    return [subwords.join([read[-1 - i] if i < 0 else subwords.pieces([i])[0] for i in row]) for row in rows]
+
+
+def translations_of(
+    translator: TranslationPipeline, hypotheses: Sequence[Hypothesis], source: str = ""
+) -> list[Translation]:
+    """Return hypotheses as text; `source` is the sentence that they are translations of, for models that write
+    edits."""
+    texts = texts_of(translator, [list(hypothesis.ids) for hypothesis in hypotheses], source)
     return [
         Translation(text, one.score, one.log_prob, length=one.length)
         for text, one in zip(texts, hypotheses, strict=True)

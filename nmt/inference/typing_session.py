@@ -14,6 +14,7 @@ from nmt.inference.pipeline import (
     model_with,
     source_ids,
     target_ids,
+    texts_of,
     translations_of,
 )
 from nmt.inference.translation import (
@@ -109,7 +110,7 @@ class TypingSession(NotPickled):
         text = shown = ""
         found = []
         for ids in steps:
-            (text,) = self._translator.tgt_subwords.decode([ids])
+            (text,) = texts_of(self._translator, [ids], self._sentence)
             whole = text.rstrip("\ufffd")
             if len(whole) > len(shown):
                 yield whole[len(shown) :]

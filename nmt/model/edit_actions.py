@@ -6,19 +6,22 @@ share a vocabulary of V tokens. The action t writes the token t before the point
 moves (replacement); V + PAD writes nothing and moves (deletion). The model also predicts V + UNK, copying: its
 probability is added to that of the replacement by the source token itself, so that the search and the decoder's input
 know nothing of it, and actions can be read without the source. A target ends at the end token of the source.
+
+A token that was never seen is copied like any other: training makes some unknown (`with_unknown`), and the text of a
+translation has what the source has in the place of the copy.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nmt.errors import DeviceError
 from nmt.rnn.device import Device
-from nmt.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from nmt.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID, UNKNOWN_FEATURE_ID
 
 if TYPE_CHECKING:
     from nmt.config import ModelConfig
@@ -26,9 +29,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class EditActions:
-    """The actions over a vocabulary of `tokens` tokens."""
+    """The actions over a vocabulary of `tokens` tokens; `features`: those that are features, for training."""
 
     tokens: int
+    features: tuple[int, ...] = ()
 
     @property
     def count(self) -> int:
@@ -40,8 +44,24 @@ class EditActions:
         return written + moves.astype(written.dtype) * written.dtype.type(self.tokens)
 
     def written(self, ids: Sequence[int]) -> list[int]:
-        """Return the tokens that actions write."""
-        return [token for token in (action % self.tokens for action in ids) if token != PAD_ID]
+        """Return the tokens that actions write; -1 - n for a copy of an unknown token at source position n."""
+        found, place = [], 0
+        for action in ids:
+            if (token := action % self.tokens) != PAD_ID:
+                found.append(token if token != UNK_ID else -1 - place)
+            place += action >= self.tokens
+        return found
+
+    def with_unknown(self, batch: Any, src: np.ndarray) -> Any:
+        """Return a batch that reads `src` [S, B], its sources with some tokens unknown: letters are then copied as
+        unknown ones, and features are an unknown feature."""
+        place, row = np.cumsum(batch.tgt_in >= self.tokens, axis=0), np.arange(src.shape[1])
+        copies = (batch.tgt_out == self.tokens + batch.src[place, row]) & (src[place, row] == UNK_ID)
+        out = np.where(copies, batch.tgt_out.dtype.type(self.tokens + UNK_ID), batch.tgt_out)
+        read = np.concatenate([batch.tgt_in[:1], np.where(copies[:-1], out[:-1], batch.tgt_in[1:])])
+        unknown = (src == UNK_ID) & np.isin(batch.src, self.features)
+        src = np.where(unknown, src.dtype.type(UNKNOWN_FEATURE_ID), src)
+        return replace(batch, src=src, tgt_in=read, tgt_out=out)
 
     def moves(self) -> np.ndarray:
         """Return 1 for each action that moves and -1 for the others [count], the last feature of their embeddings."""
@@ -55,14 +75,15 @@ class EditActions:
 
     def possible(self, log_probs: np.ndarray, source: np.ndarray) -> np.ndarray:
         """Return the log-probabilities [R, count] of rows whose pointers are at the source tokens [R], in the same
-        array: copying is added to its replacement, a target ends at the end of the source only, and there it does not
-        move."""
+        array: copying is added to its replacement, an unknown token is written by copying only, a target ends at the
+        end of the source only, and there it does not move."""
         row, copy = np.arange(len(source)), self.tokens + UNK_ID
         same = self.tokens + source
         log_probs[row, same] = np.where(
             source == UNK_ID, log_probs[:, copy], np.logaddexp(log_probs[row, same], log_probs[:, copy])
         )
         log_probs[source != UNK_ID, copy] = -np.inf
+        log_probs[:, UNK_ID] = -np.inf
         log_probs[:, self.tokens + BOS_ID : self.tokens + EOS_ID + 1] = -np.inf
         at_end = source == EOS_ID
         log_probs[at_end, self.tokens :] = -np.inf

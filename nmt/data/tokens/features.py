@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from nmt.special_tokens import SPACE
+from nmt.special_tokens import SPACE, UNK_ID, UNKNOWN_FEATURE_ID
+
+if TYPE_CHECKING:
+    from nmt.data.tokens.subwords import Subwords
 
 _BETWEEN = re.compile(r"[;,()+\s]+")
 """Separators of features: `V;PST` as in 2022, and nested ones as in 2023, `N;ABL(PL;PSS(2,PL))`."""
@@ -42,6 +46,27 @@ def has_features(line: str) -> bool:
 def symbols_in(line: str) -> list[str]:
     """Return the features of a cleaned source line, each with the space before it, as subwords must keep them."""
     return [SPACE + word for word in line.split(" ")[1:] if word.startswith("+") and len(word) > 1]
+
+
+def feature_ids(subwords: Subwords) -> tuple[int, ...]:
+    """Return the ids of the features that subwords keep whole."""
+    pieces = subwords.pieces(range(subwords.vocab_size))
+    return tuple(n for n, piece in enumerate(pieces) if piece.startswith(f"{SPACE}+") and len(piece) > 2)
+
+
+def featured_ids(subwords: Subwords, lines: Sequence[str]) -> list[list[int]]:
+    """Return the ids of cleaned source lines, in which a feature that the subwords do not have is
+    UNKNOWN_FEATURE_ID."""
+    rows, features = subwords.encode(lines), [symbols_in(line) for line in lines]
+    every = list({one: None for row in features for one in row})
+    known = {one: ids for one, ids in zip(every, subwords.encode([one[1:] for one in every]), strict=True)}
+    for n, own in enumerate(features):
+        tail = [known[one][0] if len(known[one]) == 1 else UNK_ID for one in own]
+        if UNK_ID in tail:
+            word = " ".join(one for one in lines[n].split(" ") if SPACE + one not in own)
+            tail = [UNKNOWN_FEATURE_ID if one == UNK_ID else one for one in tail]
+            rows[n] = [*subwords.encode([word])[0], *tail]
+    return rows
 
 
 def features_column(rows: Sequence[Sequence[str]]) -> int | None:

@@ -18,6 +18,7 @@ from nmt.data.corpora.corpus import ParallelCorpus, Side, load_parallel
 from nmt.data.corpora.prepare import training_filter
 from nmt.data.corpora.rows import TokenRows
 from nmt.data.quality.seen_text import sketch_of
+from nmt.data.tokens.features import feature_ids
 from nmt.errors import ConfigError
 from nmt.evaluate import Score, score_translations
 from nmt.inference.translation import MAX_SOURCE_SUBWORDS
@@ -114,6 +115,8 @@ class TranslationTask:
         model: TranslationModel = build_model(
             self.config, sizes[0], sizes[1], device=device, src_factor_sizes=self.subwords[0].factor_sizes
         )
+        if model.actions is not None:
+            model.actions = replace(model.actions, features=feature_ids(self._src.subwords))
         model.initialize(self.config.seed, self.corpus.target_counts(sizes[1]))
         return model
 
