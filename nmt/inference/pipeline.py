@@ -122,7 +122,8 @@ def source_ids(translator: ReadsSource, sentences: Sequence[str], cut: set[int] 
     """Return the subword ids of each sentence, cleaned as in training; very long ones are truncated, and their
     indices are added to `cut`."""
     lines, subwords = _cleaned(translator, sentences), translator.src_subwords
-    ids = featured_ids(subwords, lines) if translator.config.model.decoder.edit_actions else subwords.encode(lines)
+    has_features = translator.config.data.features_columns is not None or translator.config.model.decoder.edit_actions
+    ids = featured_ids(subwords, lines) if has_features else subwords.encode(lines)
     for index, row in enumerate(ids):
         if len(row) > MAX_SOURCE_SUBWORDS:
             ids[index] = row[:MAX_SOURCE_SUBWORDS]

@@ -183,6 +183,25 @@ def test_actions_are_read_without_the_source():
     ids = actions.ids(written, moves)
     assert ids.tolist() == [V + 4, DELETE, 7]
     assert actions.written(ids.tolist()) == [4, 7]
+    assert actions.written([V + 4, 7, COPY, DELETE, 5, COPY]) == [4, 7, -2, 5, -4]  # unknown ones by their places
+
+
+def test_tokens_that_become_unknown_are_copied_as_such():
+    """Against a loop over the actions; 8 is a feature."""
+    batch, actions = make_batch(SOURCES, ACTIONS, range(len(SOURCES))), EditActions(V, (8,))
+    dropped = np.where((batch.src > EOS_ID) & (np.random.default_rng(1).random(batch.src.shape) < 0.6), 1, batch.src)
+    found = actions.with_unknown(batch, dropped.astype(batch.src.dtype))
+    assert (found.src == np.where((dropped == UNK_ID) & (batch.src == 8), 2, dropped)).all() and (found.src == 2).any()
+    for b, number in enumerate(batch.indices):
+        source, row = SOURCES[number], ACTIONS[number]
+        masked = dropped[:, b] == UNK_ID
+        places = np.cumsum([0, *(action >= V for action in row[:-1])])
+        expected = [
+            COPY if masked[n] and action == V + source[n] else action for n, action in zip(places, row, strict=True)
+        ]
+        assert found.tgt_out[: len(row) + 1, b].tolist() == [*expected, EOS_ID]
+        assert found.tgt_in[1 : len(row) + 1, b].tolist() == expected
+    assert (found.tgt_out == COPY).any()
 
 
 def test_neighbours_ensembles_and_sessions_find_the_same():
@@ -196,7 +215,7 @@ def test_neighbours_ensembles_and_sessions_find_the_same():
     assert last == search(model, sources[:1], beam_size=1)[0][0].ids
     assert search(Ensemble([model, model]), sources, beam_size=3)[1][0].ids == together[1][0].ids
     mixed = search(Ensemble([model, other]), sources, beam_size=3)
-    assert all(set(one.ids) <= {UNK_ID, *range(4, V)} for found in mixed for one in found)
+    assert all(set(one.ids) <= {*range(4, V)} for found in mixed for one in found)
 
 
 def every_path(src, tgt):
