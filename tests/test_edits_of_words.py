@@ -11,7 +11,6 @@ from nmt.cli.commands.translate import translate
 SMALL = [
     *("model.encoder.hidden_size=16", "model.decoder.hidden_size=24", "training.learning_rate=0.01"),
     *("training.updates=200", "training.validation_freq=200", "training.ema_decay=0", "compute_dtype=float32"),
-    "training.src_word_dropout=0.1",
 ]
 
 

@@ -7,15 +7,15 @@ moves (replacement); V + PAD writes nothing and moves (deletion). The model also
 probability is added to that of the replacement by the source token itself, so that the search and the decoder's input
 know nothing of it, and actions can be read without the source. A target ends at the end token of the source.
 
-A token that was never seen is copied like any other: training makes some unknown (`with_unknown`), and the text of a
-translation has what the source has in the place of the copy.
+A token that was never seen is copied like any other: its embedding is the mean of those that training has (`means`),
+and the text of a translation has what the source has in the place of the copy.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,11 +28,19 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class RowMean:
+    """A row of a parameter that is the mean of others, `rows`, after each update."""
+
+    name: str
+    row: int
+    rows: np.ndarray
+
+
+@dataclass(frozen=True)
 class EditActions:
-    """The actions over a vocabulary of `tokens` tokens; `features`: those that are features, for training."""
+    """The actions over a vocabulary of `tokens` tokens."""
 
     tokens: int
-    features: tuple[int, ...] = ()
 
     @property
     def count(self) -> int:
@@ -52,16 +60,18 @@ class EditActions:
             place += action >= self.tokens
         return found
 
-    def with_unknown(self, batch: Any, src: np.ndarray) -> Any:
-        """Return a batch that reads `src` [S, B], its sources with some tokens unknown: letters are then copied as
-        unknown ones, and features are an unknown feature."""
-        place, row = np.cumsum(batch.tgt_in >= self.tokens, axis=0), np.arange(src.shape[1])
-        copies = (batch.tgt_out == self.tokens + batch.src[place, row]) & (src[place, row] == UNK_ID)
-        out = np.where(copies, batch.tgt_out.dtype.type(self.tokens + UNK_ID), batch.tgt_out)
-        read = np.concatenate([batch.tgt_in[:1], np.where(copies[:-1], out[:-1], batch.tgt_in[1:])])
-        unknown = (src == UNK_ID) & np.isin(batch.src, self.features)
-        src = np.where(unknown, src.dtype.type(UNKNOWN_FEATURE_ID), src)
-        return replace(batch, src=src, tgt_in=read, tgt_out=out)
+    def means(self, src: np.ndarray, actions: np.ndarray, features: Sequence[int]) -> list[RowMean]:
+        """Return what stands for tokens that training never has, given all its source tokens and actions and the ids
+        of features: an unknown letter and its copy are read as the mean of those that are copied, an unknown feature
+        as that of all features. An unknown token that occurs is learned instead."""
+        letters = np.intersect1d(np.setdiff1d(src, features), actions - self.tokens)
+        letters, known = letters[letters > EOS_ID], np.intersect1d(src, features)
+        means = [
+            RowMean("src_embeddings", UNK_ID, letters),
+            RowMean("tgt_embeddings", self.tokens + UNK_ID, letters + self.tokens),
+            RowMean("src_embeddings", UNKNOWN_FEATURE_ID, known),
+        ]
+        return [one for one in means if len(one.rows) and (UNK_ID not in src or one.row == UNKNOWN_FEATURE_ID)]
 
     def moves(self) -> np.ndarray:
         """Return 1 for each action that moves and -1 for the others [count], the last feature of their embeddings."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,7 +12,7 @@ import numpy as np
 
 from nmt.config import ModelConfig
 from nmt.model.batch_pass import LIKELIHOOD, BatchPass, GradientTarget, Objective, Targets, ready_for_nobody
-from nmt.model.edit_actions import EditActions
+from nmt.model.edit_actions import EditActions, RowMean
 from nmt.model.parts.positions import NormalParam, embedding_deviation, make_positions
 from nmt.rnn.arrays.device_operations import OutputLayer
 from nmt.rnn.arrays.flat_arrays import Group, whole_of
@@ -61,6 +61,8 @@ class Network:
     """The loss of the decoder's outputs: a head of output_heads.py, which a subclass chooses after `_fill`."""
     actions: EditActions | None = None
     """The meaning of the ids of the target, if the decoder writes edit actions; None for tokens."""
+    means: Sequence[RowMean] = ()
+    """The rows of embeddings that no batch reads, in training."""
     step_decoder: Scan
     """One step of the whole decoder, for the search, with the same parameters."""
 

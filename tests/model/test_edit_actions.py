@@ -186,22 +186,14 @@ def test_actions_are_read_without_the_source():
     assert actions.written([V + 4, 7, COPY, DELETE, 5, COPY]) == [4, 7, -2, 5, -4]  # unknown ones by their places
 
 
-def test_tokens_that_become_unknown_are_copied_as_such():
-    """Against a loop over the actions; 8 is a feature."""
-    batch, actions = make_batch(SOURCES, ACTIONS, range(len(SOURCES))), EditActions(V, (8,))
-    dropped = np.where((batch.src > EOS_ID) & (np.random.default_rng(1).random(batch.src.shape) < 0.6), 1, batch.src)
-    found = actions.with_unknown(batch, dropped.astype(batch.src.dtype))
-    assert (found.src == np.where((dropped == UNK_ID) & (batch.src == 8), 2, dropped)).all() and (found.src == 2).any()
-    for b, number in enumerate(batch.indices):
-        source, row = SOURCES[number], ACTIONS[number]
-        masked = dropped[:, b] == UNK_ID
-        places = np.cumsum([0, *(action >= V for action in row[:-1])])
-        expected = [
-            COPY if masked[n] and action == V + source[n] else action for n, action in zip(places, row, strict=True)
-        ]
-        assert found.tgt_out[: len(row) + 1, b].tolist() == [*expected, EOS_ID]
-        assert found.tgt_in[1 : len(row) + 1, b].tolist() == expected
-    assert (found.tgt_out == COPY).any()
+def test_what_training_never_has_is_the_mean_of_what_it_has():
+    """8 is a feature; 4 and 7 are copied, of them 7 in another place than it is read."""
+    actions, src = EditActions(V), np.array([4, 5, 7, 8])
+    written = np.array([V + 4, 6, V + 7, DELETE])
+    found = [(one.name[:3], one.row, one.rows.tolist()) for one in actions.means(src, written, [8])]
+    assert found == [("src", UNK_ID, [4, 7]), ("tgt", COPY, [V + 4, V + 7]), ("src", 2, [8])]
+    assert [one.row for one in actions.means(np.append(src, UNK_ID), written, [8])] == [2], "an unknown one is learned"
+    assert actions.means(src[:3], written[1:2], []) == []
 
 
 def test_neighbours_ensembles_and_sessions_find_the_same():

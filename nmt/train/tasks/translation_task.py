@@ -116,7 +116,8 @@ class TranslationTask:
             self.config, sizes[0], sizes[1], device=device, src_factor_sizes=self.subwords[0].factor_sizes
         )
         if model.actions is not None:
-            model.actions = replace(model.actions, features=feature_ids(self._src.subwords))
+            features = feature_ids(self._src.subwords)
+            model.means = model.actions.means(self.corpus.src.tokens, self.corpus.tgt.tokens, features)
         model.initialize(self.config.seed, self.corpus.target_counts(sizes[1]))
         return model
 

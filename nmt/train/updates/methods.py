@@ -99,9 +99,7 @@ class Methods:
             units = model.units_of(batch.src) if self._has_factors else batch.src
             dropped = _dropped(units, rate, _random(seed, _SRC))
             # The factors of an unknown word are kept.
-            dropped = dropped if units is batch.src else dropped + (batch.src - units)
-            actions = model.actions
-            batch = replace(batch, src=dropped) if actions is None else actions.with_unknown(batch, dropped)
+            batch = replace(batch, src=dropped if units is batch.src else dropped + (batch.src - units))
         return batch.doubled() if settings.r_drop else batch
 
 
