@@ -14,6 +14,7 @@ from nmt.errors import ConfigError
 from nmt.inference.loading import NotPickled
 from nmt.inference.terms import Terms
 from nmt.inference.translation import MAX_SOURCE_SUBWORDS, Translation, chosen_settings, lacking
+from nmt.special_tokens import UNK_ID
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -205,20 +206,27 @@ def phrases_missing(translator: ReadsSource, phrases: Sequence[str], translation
 
 
 def texts_of(translator: TranslationPipeline, rows: Sequence[Sequence[int]], source: str) -> list[str]:
-    """Return the texts of rows of ids, translations of a sentence, with what a model that writes edits has copied
-    without knowing it."""
-    subwords = translator.tgt_subwords
-    if not translator.config.model.decoder.edit_actions or all(one >= 0 for row in rows for one in row):
+    """Return the texts of rows of ids, translations of a sentence, with what a model has copied without knowing it.
+    Copies of unknown tokens by attention are in the order of the source."""
+    subwords, decoder = translator.tgt_subwords, translator.config.model.decoder
+    if not (decoder.edit_actions or decoder.copy_source) or all(one > UNK_ID for row in rows for one in row):
         return subwords.decode(rows)
-    (read,) = translator.src_subwords.cut(_cleaned(translator, [source]))
-    return [subwords.join([read[-1 - i] if i < 0 else subwords.pieces([i])[0] for i in row]) for row in rows]
+    line = _cleaned(translator, [source])
+    (read,), (ids,) = translator.src_subwords.cut(line), translator.src_subwords.encode(line)
+    unknown = [n for n, one in enumerate(ids) if one == UNK_ID]
+    found = []
+    for row in rows:
+        places = iter(unknown + unknown[-1:] * len(row))
+        copied = [-1 - next(places, 0) if one == UNK_ID else one for one in row] if unknown else row
+        pieces = [read[-1 - one] if one < 0 else subwords.pieces([one])[0] for one in copied if one != UNK_ID]
+        found.append(subwords.join(pieces))
+    return found
 
 
 def translations_of(
     translator: TranslationPipeline, hypotheses: Sequence[Hypothesis], source: str = ""
 ) -> list[Translation]:
-    """Return hypotheses as text; `source` is the sentence that they are translations of, for models that write
-    edits."""
+    """Return hypotheses as text; `source` is the sentence that they are translations of, for models that copy."""
     texts = texts_of(translator, [list(hypothesis.ids) for hypothesis in hypotheses], source)
     return [
         Translation(text, one.score, one.log_prob, length=one.length)

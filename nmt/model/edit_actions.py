@@ -7,8 +7,8 @@ moves (replacement); V + PAD writes nothing and moves (deletion). The model also
 probability is added to that of the replacement by the source token itself, so that the search and the decoder's input
 know nothing of it, and actions can be read without the source. A target ends at the end token of the source.
 
-A token that was never seen is copied like any other: its embedding is the mean of those that training has (`means`),
-and the text of a translation has what the source has in the place of the copy.
+A token that was never seen is copied like any other (see unseen.py), and the text of a translation has what the source
+has in the place of the copy.
 """
 
 from __future__ import annotations
@@ -21,19 +21,10 @@ import numpy as np
 
 from nmt.errors import DeviceError
 from nmt.rnn.device import Device
-from nmt.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID, UNKNOWN_FEATURE_ID
+from nmt.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 if TYPE_CHECKING:
     from nmt.config import ModelConfig
-
-
-@dataclass(frozen=True)
-class RowMean:
-    """A row of a parameter that is the mean of others, `rows`, after each update."""
-
-    name: str
-    row: int
-    rows: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -59,19 +50,6 @@ class EditActions:
                 found.append(token if token != UNK_ID else -1 - place)
             place += action >= self.tokens
         return found
-
-    def means(self, src: np.ndarray, actions: np.ndarray, features: Sequence[int]) -> list[RowMean]:
-        """Return what stands for tokens that training never has, given all its source tokens and actions and the ids
-        of features: an unknown letter and its copy are read as the mean of those that are copied, an unknown feature
-        as that of all features. An unknown token that occurs is learned instead."""
-        letters = np.intersect1d(np.setdiff1d(src, features), actions - self.tokens)
-        letters, known = letters[letters > EOS_ID], np.intersect1d(src, features)
-        means = [
-            RowMean("src_embeddings", UNK_ID, letters),
-            RowMean("tgt_embeddings", self.tokens + UNK_ID, letters + self.tokens),
-            RowMean("src_embeddings", UNKNOWN_FEATURE_ID, known),
-        ]
-        return [one for one in means if len(one.rows) and (UNK_ID not in src or one.row == UNKNOWN_FEATURE_ID)]
 
     def moves(self) -> np.ndarray:
         """Return 1 for each action that moves and -1 for the others [count], the last feature of their embeddings."""

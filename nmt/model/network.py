@@ -12,8 +12,9 @@ import numpy as np
 
 from nmt.config import ModelConfig
 from nmt.model.batch_pass import LIKELIHOOD, BatchPass, GradientTarget, Objective, Targets, ready_for_nobody
-from nmt.model.edit_actions import EditActions, RowMean
+from nmt.model.edit_actions import EditActions
 from nmt.model.parts.positions import NormalParam, embedding_deviation, make_positions
+from nmt.model.unseen import RowMean
 from nmt.rnn.arrays.device_operations import OutputLayer
 from nmt.rnn.arrays.flat_arrays import Group, whole_of
 from nmt.rnn.arrays.idle import Idle
@@ -62,7 +63,7 @@ class Network:
     actions: EditActions | None = None
     """The meaning of the ids of the target, if the decoder writes edit actions; None for tokens."""
     means: Sequence[RowMean] = ()
-    """The rows of embeddings that no batch reads, in training."""
+    """The rows of embeddings that no batch of the training reads (see unseen.py)."""
     step_decoder: Scan
     """One step of the whole decoder, for the search, with the same parameters."""
 

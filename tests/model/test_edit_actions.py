@@ -19,6 +19,7 @@ from nmt.decode.rules.options import SearchOptions
 from nmt.decode.session import Session
 from nmt.errors import ConfigError, DataError, DeviceError
 from nmt.model.edit_actions import EditActions, check_actions
+from nmt.model.unseen import means_of_unseen
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.arrays.workspace import Fresh
 from nmt.rnn.cells import LinearCell, PointerCell
@@ -186,14 +187,15 @@ def test_actions_are_read_without_the_source():
     assert actions.written([V + 4, 7, COPY, DELETE, 5, COPY]) == [4, 7, -2, 5, -4]  # unknown ones by their places
 
 
-def test_what_training_never_has_is_the_mean_of_what_it_has():
-    """8 is a feature; 4 and 7 are copied, of them 7 in another place than it is read."""
-    actions, src = EditActions(V), np.array([4, 5, 7, 8])
-    written = np.array([V + 4, 6, V + 7, DELETE])
-    found = [(one.name[:3], one.row, one.rows.tolist()) for one in actions.means(src, written, [8])]
-    assert found == [("src", UNK_ID, [4, 7]), ("tgt", COPY, [V + 4, V + 7]), ("src", 2, [8])]
-    assert [one.row for one in actions.means(np.append(src, UNK_ID), written, [8])] == [2], "an unknown one is learned"
-    assert actions.means(src[:3], written[1:2], []) == []
+@pytest.mark.parametrize("first", [0, V])
+def test_what_training_never_has_is_the_mean_of_what_it_has(first):
+    """8 is a feature; 4 and 7 are copied."""
+    src, written = np.array([4, 5, 7, 8, EOS_ID]), np.array([first + 4, 6, first + 7, EOS_ID])
+    found = [(one.name[:3], one.row, one.rows.tolist()) for one in means_of_unseen(src, written, [8], first)]
+    copied = [("src", UNK_ID, [4, 7]), ("tgt", first + UNK_ID, [first + 4, first + 7])]
+    assert found == [("src", 2, [8]), *copied]
+    assert [one.row for one in means_of_unseen(np.append(src, UNK_ID), written, [8], first)] == [2], "it is learned"
+    assert means_of_unseen(src[1:2], written, [], first) == []
 
 
 def test_neighbours_ensembles_and_sessions_find_the_same():

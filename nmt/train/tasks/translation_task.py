@@ -24,6 +24,7 @@ from nmt.evaluate import Score, score_translations
 from nmt.inference.translation import MAX_SOURCE_SUBWORDS
 from nmt.inference.translator import Translator
 from nmt.model.edit_actions import EditActions
+from nmt.model.unseen import means_of_unseen
 from nmt.storage.model_folder import build_model
 from nmt.train.tasks.validation import TranslationValidator, translations
 
@@ -115,9 +116,10 @@ class TranslationTask:
         model: TranslationModel = build_model(
             self.config, sizes[0], sizes[1], device=device, src_factor_sizes=self.subwords[0].factor_sizes
         )
-        if model.actions is not None:
-            features = feature_ids(self._src.subwords)
-            model.means = model.actions.means(self.corpus.src.tokens, self.corpus.tgt.tokens, features)
+        if model.actions is not None or (model.copies and not model.tied):
+            first = 0 if model.actions is None else model.actions.tokens
+            ids = self.corpus.src.tokens, self.corpus.tgt.tokens
+            model.means = means_of_unseen(*ids, feature_ids(self._src.subwords), first)
         model.initialize(self.config.seed, self.corpus.target_counts(sizes[1]))
         return model
 
