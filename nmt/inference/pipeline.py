@@ -123,7 +123,9 @@ def source_ids(translator: ReadsSource, sentences: Sequence[str], cut: set[int] 
     """Return the subword ids of each sentence, cleaned as in training; very long ones are truncated, and their
     indices are added to `cut`."""
     lines, subwords = _cleaned(translator, sentences), translator.src_subwords
-    has_features = translator.config.data.features_columns is not None or translator.config.model.decoder.edit_actions
+    data, decoder = translator.config.data, translator.config.model.decoder
+    of_letters = data.subwords.type == "word" and (decoder.edit_actions or decoder.copy_source)
+    has_features = data.features_columns is not None or of_letters
     ids = featured_ids(subwords, lines) if has_features else subwords.encode(lines)
     for index, row in enumerate(ids):
         if len(row) > MAX_SOURCE_SUBWORDS:
