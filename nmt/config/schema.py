@@ -133,7 +133,6 @@ class Settings(Section):
             "model.decoder.copy_source": False,
             "model.encoder.boundaries": "eos",
             "model.tied_embeddings": "none",
-            "training.src_word_dropout": 0,
             "training.tgt_word_dropout": 0,
             "training.guided_alignment": 0,
             "training.extend_vocabulary": 0,

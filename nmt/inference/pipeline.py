@@ -213,8 +213,7 @@ def texts_of(translator: TranslationPipeline, rows: Sequence[Sequence[int]], sou
     subwords, decoder = translator.tgt_subwords, translator.config.model.decoder
     if not (decoder.edit_actions or decoder.copy_source) or all(one > UNK_ID for row in rows for one in row):
         return subwords.decode(rows)
-    line = _cleaned(translator, [source])
-    (read,), (ids,) = translator.src_subwords.cut(line), translator.src_subwords.encode(line)
+    (ids,), (read,) = source_ids(translator, [source]), translator.src_subwords.cut(_cleaned(translator, [source]))
     unknown = [n for n, one in enumerate(ids) if one == UNK_ID]
     found = []
     for row in rows:

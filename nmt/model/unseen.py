@@ -1,4 +1,4 @@
-"""What stands for letters and features that training never has, in models that copy: the mean of those that it has."""
+"""Means of what is known for letters and features that training never has, in models that copy."""
 
 from __future__ import annotations
 

@@ -58,13 +58,12 @@ def featured_ids(subwords: Subwords, lines: Sequence[str]) -> list[list[int]]:
     """Return the ids of cleaned source lines, in which a feature that the subwords do not have is
     UNKNOWN_FEATURE_ID."""
     rows, features = subwords.encode(lines), [symbols_in(line) for line in lines]
-    every = list({one: None for row in features for one in row})
-    known = {one: ids for one, ids in zip(every, subwords.encode([one[1:] for one in every]), strict=True)}
+    every = list({one for row in features for one in row})
+    ids = [row[0] if len(row) == 1 else UNK_ID for row in subwords.encode([one[1:] for one in every])]
+    known = {one: UNKNOWN_FEATURE_ID if found == UNK_ID else found for one, found in zip(every, ids, strict=True)}
     for n, own in enumerate(features):
-        tail = [known[one][0] if len(known[one]) == 1 else UNK_ID for one in own]
-        if UNK_ID in tail:
+        if UNKNOWN_FEATURE_ID in (tail := [known[one] for one in own]):
             word = " ".join(one for one in lines[n].split(" ") if SPACE + one not in own)
-            tail = [UNKNOWN_FEATURE_ID if one == UNK_ID else one for one in tail]
             rows[n] = [*subwords.encode([word])[0], *tail]
     return rows
 

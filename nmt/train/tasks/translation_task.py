@@ -116,8 +116,8 @@ class TranslationTask:
         model: TranslationModel = build_model(
             self.config, sizes[0], sizes[1], device=device, src_factor_sizes=self.subwords[0].factor_sizes
         )
-        # Unknown source words are learned by src_word_dropout; a row of a tied table is the weight of a token as well.
-        if model.actions is not None or (model.copies and not (model.tied or self.config.training.src_word_dropout)):
+        # src_word_dropout learns unknown words; a row of a tied table is the weight of a token as well.
+        if (model.actions is not None or model.copies) and not (model.tied or self.config.training.src_word_dropout):
             first = 0 if model.actions is None else model.actions.tokens
             ids = self.corpus.src.tokens, self.corpus.tgt.tokens
             model.means = means_of_unseen(*ids, feature_ids(self._src.subwords), first)
