@@ -7,8 +7,8 @@ moves (replacement); V + PAD writes nothing and moves (deletion). The model also
 probability is added to that of the replacement by the source token itself, so that the search and the decoder's input
 know nothing of it, and actions can be read without the source. A target ends at the end token of the source.
 
-A token that was never seen is copied like any other (see unseen.py), and the text of a translation has what the source
-has in the place of the copy.
+A token that was never seen is copied like any other (see `means_of_unseen`), and the text of a translation has what the
+source has in the place of the copy.
 """
 
 from __future__ import annotations

@@ -14,7 +14,6 @@ from nmt.config import ModelConfig
 from nmt.model.batch_pass import LIKELIHOOD, BatchPass, GradientTarget, Objective, Targets, ready_for_nobody
 from nmt.model.edit_actions import EditActions
 from nmt.model.parts.positions import NormalParam, embedding_deviation, make_positions
-from nmt.model.unseen import RowMean
 from nmt.rnn.arrays.device_operations import OutputLayer
 from nmt.rnn.arrays.flat_arrays import Group, whole_of
 from nmt.rnn.arrays.idle import Idle
@@ -62,8 +61,8 @@ class Network:
     """The loss of the decoder's outputs: a head of output_heads.py, which a subclass chooses after `_fill`."""
     actions: EditActions | None = None
     """The meaning of the ids of the target, if the decoder writes edit actions; None for tokens."""
-    means: Sequence[RowMean] = ()
-    """The rows of embeddings that no batch of the training reads (see unseen.py)."""
+    means: Sequence[tuple[str, int, np.ndarray]] = ()
+    """See `means_of_unseen`; in training alone."""
     step_decoder: Scan
     """One step of the whole decoder, for the search, with the same parameters."""
 

@@ -18,8 +18,8 @@ from nmt.decode.plan import SearchPath, search_plan
 from nmt.decode.rules.options import SearchOptions
 from nmt.decode.session import Session
 from nmt.errors import ConfigError, DataError, DeviceError
+from nmt.model.copying import means_of_unseen
 from nmt.model.edit_actions import EditActions, check_actions
-from nmt.model.unseen import means_of_unseen
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.arrays.workspace import Fresh
 from nmt.rnn.cells import LinearCell, PointerCell
@@ -191,10 +191,10 @@ def test_actions_are_read_without_the_source():
 def test_what_training_never_has_is_the_mean_of_what_it_has(first):
     """8 is a feature; 4 and 7 are copied."""
     src, written = np.array([4, 5, 7, 8, EOS_ID]), np.array([first + 4, 6, first + 7, EOS_ID])
-    found = [(one.name[:3], one.row, one.rows.tolist()) for one in means_of_unseen(src, written, [8], first)]
+    found = [(name[:3], row, rows.tolist()) for name, row, rows in means_of_unseen(src, written, [8], first)]
     copied = [("src", UNK_ID, [4, 7]), ("tgt", first + UNK_ID, [first + 4, first + 7])]
     assert found == [("src", 2, [8]), *copied]
-    assert [one.row for one in means_of_unseen(np.append(src, UNK_ID), written, [8], first)] == [2], "it is learned"
+    assert [one[1] for one in means_of_unseen(np.append(src, UNK_ID), written, [8], first)] == [2], "it is learned"
     assert means_of_unseen(src[1:2], written, [], first) == []
 
 

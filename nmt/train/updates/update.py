@@ -84,8 +84,8 @@ class Updater:
             scale = clip_scale(norm, self._config.training.clip_grad_norm)
             params = self._model.params
             self._optimizer.step(params, self.gradients, learning_rate, scale)
-            for one in self._model.means:
-                params[one.name][one.row] = params[one.name][one.rows].mean(axis=0)
+            for name, row, rows in self._model.means:
+                params[name][row] = params[name][rows].mean(axis=0)
             self._model.changed()
         else:
             self._model.carry({})  # a loss that is not finite leaves states that are not finite
