@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from typing import Literal
@@ -54,7 +54,7 @@ class Rules:
 RULES = Rules()
 
 
-@dataclass(frozen=True)
+@dataclass
 class Sentence:
     """One sentence of a passage. text: what the model reads; before, after: white space and marks that stay where they
     are; raw: text and marks as written; marks: those within the text; escape: how characters of the translation are
@@ -71,6 +71,7 @@ class Sentence:
     tail: str = ""
     glued: tuple[tuple[int, str], ...] = ()
     rules: Rules = RULES
+    read: list[Placeholder] | None = field(default=None, compare=False, repr=False)
 
     @cached_property
     def written(self) -> str:
@@ -83,7 +84,7 @@ class Sentence:
     @cached_property
     def scanned(self) -> list[Placeholder]:
         """Return the placeholders of the text, in order, numbers within words included."""
-        found = scanned(self.written)
+        found = scanned(self.written) if self.read is None else self.read
         return found if self.rules.numbers else [one for one in found if not one.is_number]
 
     @property
@@ -181,8 +182,10 @@ class Passage:
         return "".join(p if isinstance(p, str) else p.before + p.raw + p.after for p in self.parts)
 
     def ruled(self, rules: Rules) -> Passage:
-        """Return the passage with rules for all of its sentences."""
-        return Passage(tuple(part if isinstance(part, str) else replace(part, rules=rules) for part in self.parts))
+        """Set the rules of all sentences, which nobody has used yet, and return the passage."""
+        for one in self.sentences:
+            one.rules = rules
+        return self
 
     def joined(self, translations: Sequence[Translation]) -> str:
         """Return the translated passage, given a translation of each of its `sentences`."""
@@ -210,7 +213,7 @@ def _spaced(one: Sentence, other: Sentence, first: str, second: str) -> tuple[st
 def text_passage(text: str, splitter: Splitter | None = None) -> Passage:
     """Return the passage of a plain text; each line, and each part of it between tabs, is a paragraph."""
     parts: list[str | Sentence] = []
-    for line in LINES.split(text):
+    for line in (text,) if text.isprintable() else LINES.split(text):
         if not line.strip():
             parts += [line] if line else []
             continue
@@ -219,11 +222,12 @@ def text_passage(text: str, splitter: Splitter | None = None) -> Passage:
         for piece in pieces(line[item.end() :] if item else line, splitter):
             bare = piece.strip()
             read = bare.replace(SOFT_HYPHEN, "")
-            if not has_words(read, scanned(read)):
+            found = scanned(read)
+            if not has_words(read, found):
                 parts.append(piece)
                 continue
             start = len(piece) - len(piece.lstrip())
             glued = tuple((at, c) for at, c in enumerate(read) if c in NO_BREAK) if not read.isascii() else ()
             read = read.translate(_PLAIN_SPACES) if glued else read
-            parts.append(Sentence(read, piece[:start], piece[start + len(bare) :], bare, glued=glued))
+            parts.append(Sentence(read, piece[:start], piece[start + len(bare) :], bare, glued=glued, read=found))
     return Passage(tuple(parts))
