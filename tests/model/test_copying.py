@@ -195,8 +195,7 @@ def test_training_with_dropped_words_copies_the_true_ones():
 
 def test_copies_of_words_that_are_unknown_have_the_words_of_the_source(tmp_path):
     """In their order; the last one stands for all that are left, and nothing for those of a source that is known."""
-    folder = write_folder(tmp_path / "model", subwords="word", decoder={"copy_source": True})
-    translator = Translator.load(folder)
+    translator = Translator.load(write_folder(tmp_path / "model", subwords="word", decoder={"copy_source": True}))
     (known,) = translator.src_subwords.encode(["kara losu"])
     rows = [[UNK_ID, known[0], UNK_ID, UNK_ID], [known[1]]]
     assert texts_of(translator, rows, "mia kara lisa") == ["mia kara lisa lisa", "losu"]

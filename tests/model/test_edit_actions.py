@@ -192,8 +192,7 @@ def test_what_training_never_has_is_the_mean_of_what_it_has(first):
     """8 is a feature; 4 and 7 are copied."""
     src, written = np.array([4, 5, 7, 8, EOS_ID]), np.array([first + 4, 6, first + 7, EOS_ID])
     found = [(name[:3], row, rows.tolist()) for name, row, rows in means_of_unseen(src, written, [8], first)]
-    copied = [("src", UNK_ID, [4, 7]), ("tgt", first + UNK_ID, [first + 4, first + 7])]
-    assert found == [("src", 2, [8]), *copied]
+    assert found == [("src", 2, [8]), ("src", UNK_ID, [4, 7]), ("tgt", first + UNK_ID, [first + 4, first + 7])]
     assert [one[1] for one in means_of_unseen(np.append(src, UNK_ID), written, [8], first)] == [2], "it is learned"
     assert means_of_unseen(src[1:2], written, [], first) == []
 
@@ -336,12 +335,9 @@ def test_settings_that_do_not_fit_are_refused_in_one_line():
             config_from_dict(settings | {"model": {"decoder": {"edit_actions": True, **model}}})
 
 
-def test_a_gpu_is_refused_in_one_line():
+def test_a_gpu_and_scores_of_given_text_are_refused_in_one_line():
     config = model_of_actions().config
     with pytest.raises(DeviceError, match="edit_actions: must be false on a GPU, got true on the device cuda:0; use -"):
         check_actions(config, SimpleNamespace(is_cpu=False, name="cuda:0"))
-
-
-def test_scores_of_given_text_are_refused_in_one_line():
     with pytest.raises(ConfigError, match="scores of translations: must be of a model without"):
         model_of_actions().forced_log_probs([[4]], [[5, EOS_ID]])
