@@ -62,7 +62,7 @@ class Network:
     actions: EditActions | None = None
     """The meaning of the ids of the target, if the decoder writes edit actions; None for tokens."""
     means: Sequence[tuple[str, int, np.ndarray]] = ()
-    """See `means_of_unseen`; in training alone."""
+    """Rows of embeddings that no batch of the training reads; see `means_of_unseen`."""
     step_decoder: Scan
     """One step of the whole decoder, for the search, with the same parameters."""
 
