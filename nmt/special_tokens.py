@@ -1,6 +1,8 @@
 """The four tokens every vocabulary begins with; text, models and search agree on their numbers here."""
 
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
+UNKNOWN_FEATURE_ID = BOS_ID
+"""A feature that training never had, in the sources of models that write edits, which have no other use of it."""
 
 SPACE = "▁"
 """Stands for a space in the units of sentencepiece: a unit that starts with it begins a word."""

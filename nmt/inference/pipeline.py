@@ -8,12 +8,13 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 from nmt.data.tokens.factors import FactorError
-from nmt.data.tokens.features import featured_lines
+from nmt.data.tokens.features import featured_ids, featured_lines
 from nmt.data.tokens.letter_case import lowered
 from nmt.errors import ConfigError
 from nmt.inference.loading import NotPickled
 from nmt.inference.terms import Terms
 from nmt.inference.translation import MAX_SOURCE_SUBWORDS, Translation, chosen_settings, lacking
+from nmt.special_tokens import UNK_ID
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -121,7 +122,11 @@ def check_no_factors(translator: ReadsSource, what: str) -> None:
 def source_ids(translator: ReadsSource, sentences: Sequence[str], cut: set[int] | None = None) -> list[list[int]]:
     """Return the subword ids of each sentence, cleaned as in training; very long ones are truncated, and their
     indices are added to `cut`."""
-    ids = translator.src_subwords.encode(_cleaned(translator, sentences))
+    lines, subwords = _cleaned(translator, sentences), translator.src_subwords
+    data, decoder = translator.config.data, translator.config.model.decoder
+    of_letters = data.subwords.type == "word" and (decoder.edit_actions or decoder.copy_source)
+    has_features = data.features_columns is not None or of_letters
+    ids = featured_ids(subwords, lines) if has_features else subwords.encode(lines)
     for index, row in enumerate(ids):
         if len(row) > MAX_SOURCE_SUBWORDS:
             ids[index] = row[:MAX_SOURCE_SUBWORDS]
@@ -202,9 +207,28 @@ def phrases_missing(translator: ReadsSource, phrases: Sequence[str], translation
     return [one for number, one in enumerate(phrases) if number not in there]
 
 
-def translations_of(translator: TranslationPipeline, hypotheses: Sequence[Hypothesis]) -> list[Translation]:
-    """Return hypotheses as text."""
-    texts = translator.tgt_subwords.decode([list(hypothesis.ids) for hypothesis in hypotheses])
+def texts_of(translator: TranslationPipeline, rows: Sequence[Sequence[int]], source: str) -> list[str]:
+    """Return the texts of rows of ids, translations of a sentence, with what a model has copied without knowing it.
+    Copies of unknown tokens by attention are in the order of the source."""
+    subwords, decoder = translator.tgt_subwords, translator.config.model.decoder
+    if not (decoder.edit_actions or decoder.copy_source) or all(one > UNK_ID for row in rows for one in row):
+        return subwords.decode(rows)
+    (ids,), (read,) = source_ids(translator, [source]), translator.src_subwords.cut(_cleaned(translator, [source]))
+    unknown = [n for n, one in enumerate(ids) if one == UNK_ID]
+    found = []
+    for row in rows:
+        places = iter(unknown + unknown[-1:] * len(row))
+        copied = [-1 - next(places, 0) if one == UNK_ID else one for one in row] if unknown else row
+        pieces = [read[-1 - one] if one < 0 else subwords.pieces([one])[0] for one in copied if one != UNK_ID]
+        found.append(subwords.join(pieces))
+    return found
+
+
+def translations_of(
+    translator: TranslationPipeline, hypotheses: Sequence[Hypothesis], source: str = ""
+) -> list[Translation]:
+    """Return hypotheses as text; `source` is the sentence that they are translations of, for models that copy."""
+    texts = texts_of(translator, [list(hypothesis.ids) for hypothesis in hypotheses], source)
     return [
         Translation(text, one.score, one.log_prob, length=one.length)
         for text, one in zip(texts, hypotheses, strict=True)

@@ -51,7 +51,7 @@ from nmt.inference.translation import (
 )
 from nmt.rnn.devices import choose_device
 from nmt.search_settings import SearchSettings
-from nmt.special_tokens import EOS_ID, UNK_ID
+from nmt.special_tokens import EOS_ID, UNK_ID, UNKNOWN_FEATURE_ID
 from nmt.storage.model_folder import subwords_digest
 from nmt.storage.saved_model import (
     BUNDLE_SUFFIX,
@@ -255,18 +255,21 @@ class Translator(TranslationPipeline):
         options = search_options(chosen, n_best, **self._ids_of_constraints(constraints, there), **learnt)
         found = search(model, src_ids, options=options, threads=self.num_threads, on_ended=on_batch)
         if n_best > 1 and not chosen.sampling and chosen.mbr == "none":
-            found = [distinct(h, [t.text for t in translations_of(self, h)], n_best) for h in found]
+            found = [
+                distinct(h, [t.text for t in translations_of(self, h, sentences[i])], n_best)
+                for i, h in zip(there, found, strict=True)
+            ]
         if replace_unk and not attends(self):
             raise ConfigError("replace_unk: must have attention to go by, got a model without; leave it out")
         if details or replace_unk:
             words = (dictionary or {}) if replace_unk else None
             decoded = with_details(self, model, [sentences[i] for i in there], src_ids, found, words)
         else:
-            decoded = [translations_of(self, hypotheses) for hypotheses in found]
+            decoded = [translations_of(self, h, sentences[i]) for i, h in zip(there, found, strict=True)]
         for index, translations in zip(there, decoded, strict=True):
             if chosen.mbr != "none":
                 translations = ranked_by_agreement(translations, chosen.mbr)
-            unknown = (UNKNOWN,) if UNK_ID in ids[index] else ()
+            unknown = (UNKNOWN,) if {UNK_ID, UNKNOWN_FEATURE_ID} & {*ids[index]} else ()
             if len(sentences[index].strip().splitlines()) > 1:
                 unknown = (*unknown, BROKEN)
             if self.config.data.features_columns is not None and not has_features(sentences[index]):

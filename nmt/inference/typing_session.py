@@ -14,6 +14,7 @@ from nmt.inference.pipeline import (
     model_with,
     source_ids,
     target_ids,
+    texts_of,
     translations_of,
 )
 from nmt.inference.translation import (
@@ -102,14 +103,16 @@ class TypingSession(NotPickled):
                 )
         chosen = chosen_settings(self._translator.config.decoding, {**settings, **given})  # type: ignore[typeddict-item]
         options = self._options(chosen, 1, shortlist, settings)
-        return iter(()) if self._session is None else self._pieces(self._session.greedy(options=options))
+        if self._session is None:
+            return iter(())
+        steps = self._session.greedy(options=options)
+        return self._pieces(texts_of(self._translator, [ids], self._sentence)[0] for ids in steps)
 
-    def _pieces(self, steps: Iterator[list[int]]) -> Iterator[str]:
-        """Yield what each step adds to the text. Bytes of a character that is incomplete wait for the others."""
+    def _pieces(self, texts: Iterator[str]) -> Iterator[str]:
+        """Yield what each text adds to the one before. Bytes of a character that is incomplete wait for the others."""
         text = shown = ""
         found = []
-        for ids in steps:
-            (text,) = self._translator.tgt_subwords.decode([ids])
+        for text in texts:
             whole = text.rstrip("\ufffd")
             if len(whole) > len(shown):
                 yield whole[len(shown) :]

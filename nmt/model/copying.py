@@ -9,6 +9,7 @@ their order, so that they do not depend on padding.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ import numpy as np
 from nmt.errors import DeviceError
 from nmt.rnn.arrays.device_operations import OutputGradients, OutputLayer
 from nmt.rnn.device import Device
-from nmt.special_tokens import PAD_ID
+from nmt.special_tokens import EOS_ID, PAD_ID, UNK_ID, UNKNOWN_FEATURE_ID
 
 if TYPE_CHECKING:
     from nmt.config import ModelConfig
@@ -152,6 +153,25 @@ def _mixed_loss(
     logits -= logits.dtype.type(scale * share)
     logits.reshape(-1)[entries] = scale * (generated * all_shares[row] - shares)
     return sums, d_gate, d_weights
+
+
+def means_of_unseen(
+    src: np.ndarray, tgt: np.ndarray, features: Sequence[int], copy_of: int = 0
+) -> list[tuple[str, int, np.ndarray]]:
+    """Return the rows of embeddings that no batch reads and that are the mean of others after each update, as the name
+    of the parameter, the row and the others, given all source and target ids, those of features, and the id of the copy
+    of token 0.
+
+    An unknown letter and its copy are read as the mean of those that are copied, an unknown feature as that of all
+    features. Where training has unknown letters, they are learned instead.
+    """
+    letters, known = np.setdiff1d(src, features), np.intersect1d(src, features)
+    letters = np.intersect1d(letters[letters > EOS_ID], tgt - copy_of)
+    means = [("src_embeddings", UNKNOWN_FEATURE_ID, known)]
+    if UNK_ID not in src:
+        means.append(("src_embeddings", UNK_ID, letters))
+        means.append(("tgt_embeddings", copy_of + UNK_ID, copy_of + letters))
+    return [one for one in means if len(one[2])]
 
 
 def check_copying(config: ModelConfig, device: Device) -> None:

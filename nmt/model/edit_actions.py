@@ -6,6 +6,9 @@ share a vocabulary of V tokens. The action t writes the token t before the point
 moves (replacement); V + PAD writes nothing and moves (deletion). The model also predicts V + UNK, copying: its
 probability is added to that of the replacement by the source token itself, so that the search and the decoder's input
 know nothing of it, and actions can be read without the source. A target ends at the end token of the source.
+
+A token that was never seen is copied like any other (see `means_of_unseen`), and the text of a translation has what the
+source has in the place of the copy.
 """
 
 from __future__ import annotations
@@ -40,8 +43,13 @@ class EditActions:
         return written + moves.astype(written.dtype) * written.dtype.type(self.tokens)
 
     def written(self, ids: Sequence[int]) -> list[int]:
-        """Return the tokens that actions write."""
-        return [token for token in (action % self.tokens for action in ids) if token != PAD_ID]
+        """Return the tokens that actions write; -1 - n for a copy of an unknown token at source position n."""
+        found, place = [], 0
+        for action in ids:
+            if (token := action % self.tokens) != PAD_ID:
+                found.append(token if token != UNK_ID else -1 - place)
+            place += action >= self.tokens
+        return found
 
     def moves(self) -> np.ndarray:
         """Return 1 for each action that moves and -1 for the others [count], the last feature of their embeddings."""
@@ -55,14 +63,15 @@ class EditActions:
 
     def possible(self, log_probs: np.ndarray, source: np.ndarray) -> np.ndarray:
         """Return the log-probabilities [R, count] of rows whose pointers are at the source tokens [R], in the same
-        array: copying is added to its replacement, a target ends at the end of the source only, and there it does not
-        move."""
+        array: copying is added to its replacement, an unknown token is written by copying only, a target ends at the
+        end of the source only, and there it does not move."""
         row, copy = np.arange(len(source)), self.tokens + UNK_ID
         same = self.tokens + source
         log_probs[row, same] = np.where(
             source == UNK_ID, log_probs[:, copy], np.logaddexp(log_probs[row, same], log_probs[:, copy])
         )
         log_probs[source != UNK_ID, copy] = -np.inf
+        log_probs[:, UNK_ID] = -np.inf
         log_probs[:, self.tokens + BOS_ID : self.tokens + EOS_ID + 1] = -np.inf
         at_end = source == EOS_ID
         log_probs[at_end, self.tokens :] = -np.inf

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -61,6 +61,8 @@ class Network:
     """The loss of the decoder's outputs: a head of output_heads.py, which a subclass chooses after `_fill`."""
     actions: EditActions | None = None
     """The meaning of the ids of the target, if the decoder writes edit actions; None for tokens."""
+    means: Sequence[tuple[str, int, np.ndarray]] = ()
+    """Rows of embeddings that no batch of the training reads; see `means_of_unseen`."""
     step_decoder: Scan
     """One step of the whole decoder, for the search, with the same parameters."""
 

@@ -15,12 +15,15 @@ from nmt.decode.plan import SearchPath, search_plan
 from nmt.decode.rules.options import SearchOptions
 from nmt.decode.session import Session
 from nmt.errors import DeviceError
+from nmt.inference.pipeline import texts_of
+from nmt.inference.translator import Translator
 from nmt.model.batch_pass import Objective
 from nmt.model.copying import Copies, check_copying, copy_loss
 from nmt.special_tokens import EOS_ID, UNK_ID
 from nmt.train.updates.methods import Methods
 from tests import small_models
 from tests.finite_differences import check_gradients
+from tests.saved_models import write_folder
 from tests.settings import settings_with
 
 V = 9
@@ -188,3 +191,12 @@ def test_training_with_dropped_words_copies_the_true_ones():
     config = settings_with(training={"src_word_dropout": 0.9}, model={"decoder": {"copy_source": True}})
     prepared = Methods(config, model_that_copies()).prepare(batch, 3)
     assert (prepared.batch.src == UNK_ID).any() and (prepared.objective.copied == batch.src).all()
+
+
+def test_copies_of_words_that_are_unknown_have_the_words_of_the_source(tmp_path):
+    """In their order; the last one stands for all that are left, and nothing for those of a source that is known."""
+    translator = Translator.load(write_folder(tmp_path / "model", subwords="word", decoder={"copy_source": True}))
+    (known,) = translator.src_subwords.encode(["kara losu"])
+    rows = [[UNK_ID, known[0], UNK_ID, UNK_ID], [known[1]]]
+    assert texts_of(translator, rows, "mia kara lisa") == ["mia kara lisa lisa", "losu"]
+    assert texts_of(translator, rows, "kara losu") == ["kara", "losu"]

@@ -18,6 +18,7 @@ from nmt.decode.plan import SearchPath, search_plan
 from nmt.decode.rules.options import SearchOptions
 from nmt.decode.session import Session
 from nmt.errors import ConfigError, DataError, DeviceError
+from nmt.model.copying import means_of_unseen
 from nmt.model.edit_actions import EditActions, check_actions
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.arrays.workspace import Fresh
@@ -183,6 +184,17 @@ def test_actions_are_read_without_the_source():
     ids = actions.ids(written, moves)
     assert ids.tolist() == [V + 4, DELETE, 7]
     assert actions.written(ids.tolist()) == [4, 7]
+    assert actions.written([V + 4, 7, COPY, DELETE, 5, COPY]) == [4, 7, -2, 5, -4]  # unknown ones by their places
+
+
+@pytest.mark.parametrize("first", [0, V])
+def test_what_training_never_has_is_the_mean_of_what_it_has(first):
+    """8 is a feature; 4 and 7 are copied."""
+    src, written = np.array([4, 5, 7, 8, EOS_ID]), np.array([first + 4, 6, first + 7, EOS_ID])
+    found = [(name[:3], row, rows.tolist()) for name, row, rows in means_of_unseen(src, written, [8], first)]
+    assert found == [("src", 2, [8]), ("src", UNK_ID, [4, 7]), ("tgt", first + UNK_ID, [first + 4, first + 7])]
+    assert [one[1] for one in means_of_unseen(np.append(src, UNK_ID), written, [8], first)] == [2], "it is learned"
+    assert means_of_unseen(src[1:2], written, [], first) == []
 
 
 def test_neighbours_ensembles_and_sessions_find_the_same():
@@ -196,7 +208,7 @@ def test_neighbours_ensembles_and_sessions_find_the_same():
     assert last == search(model, sources[:1], beam_size=1)[0][0].ids
     assert search(Ensemble([model, model]), sources, beam_size=3)[1][0].ids == together[1][0].ids
     mixed = search(Ensemble([model, other]), sources, beam_size=3)
-    assert all(set(one.ids) <= {UNK_ID, *range(4, V)} for found in mixed for one in found)
+    assert all(set(one.ids) <= {*range(4, V)} for found in mixed for one in found)
 
 
 def every_path(src, tgt):
@@ -323,12 +335,9 @@ def test_settings_that_do_not_fit_are_refused_in_one_line():
             config_from_dict(settings | {"model": {"decoder": {"edit_actions": True, **model}}})
 
 
-def test_a_gpu_is_refused_in_one_line():
+def test_a_gpu_and_scores_of_given_text_are_refused_in_one_line():
     config = model_of_actions().config
     with pytest.raises(DeviceError, match="edit_actions: must be false on a GPU, got true on the device cuda:0; use -"):
         check_actions(config, SimpleNamespace(is_cpu=False, name="cuda:0"))
-
-
-def test_scores_of_given_text_are_refused_in_one_line():
     with pytest.raises(ConfigError, match="scores of translations: must be of a model without"):
         model_of_actions().forced_log_probs([[4]], [[5, EOS_ID]])

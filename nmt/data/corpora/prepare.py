@@ -125,12 +125,12 @@ def with_factors(
 
 
 def tags_of(data: "DataConfig") -> list[str]:
-    """Return the distinct tags and features of the training and held-out corpora, as source sentences contain
-    them. With subwords of type word, features need not be known."""
+    """Return the distinct tags of the training and held-out corpora, and the features of the training ones, as source
+    sentences contain them. With subwords of type word, features need not be known."""
     sources = [source for value in (data.train, *data.held_out) for source in sources_of(value)]
     src, tgt = data.src, data.tgt
     found = {clean_line(source.tag, src.lowercase, src.normalize) for source in sources if source.tag}
-    for source in sources if data.subwords.type != "word" else ():
+    for source in sources_of(data.train) if data.subwords.type != "word" else ():
         if source.features is not None:
             rows = (row for part in source.parts([src.lang, tgt.lang]) for row in part.rows())
             found |= {one for row in rows for one in symbols_in(clean_line(str(row[0]), src.lowercase, src.normalize))}

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from nmt.special_tokens import SPACE
+from nmt.special_tokens import SPACE, UNK_ID, UNKNOWN_FEATURE_ID
+
+if TYPE_CHECKING:
+    from nmt.data.tokens.subwords import Subwords
 
 _BETWEEN = re.compile(r"[;,()+\s]+")
 """Separators of features: `V;PST` as in 2022, and nested ones as in 2023, `N;ABL(PL;PSS(2,PL))`."""
@@ -42,6 +46,26 @@ def has_features(line: str) -> bool:
 def symbols_in(line: str) -> list[str]:
     """Return the features of a cleaned source line, each with the space before it, as subwords must keep them."""
     return [SPACE + word for word in line.split(" ")[1:] if word.startswith("+") and len(word) > 1]
+
+
+def feature_ids(subwords: Subwords) -> tuple[int, ...]:
+    """Return the ids of the features that subwords keep whole."""
+    pieces = subwords.pieces(range(subwords.vocab_size))
+    return tuple(n for n, piece in enumerate(pieces) if piece.startswith(f"{SPACE}+") and len(piece) > 2)
+
+
+def featured_ids(subwords: Subwords, lines: Sequence[str]) -> list[list[int]]:
+    """Return the ids of cleaned source lines, in which a feature that the subwords do not have is
+    UNKNOWN_FEATURE_ID."""
+    rows, features = subwords.encode(lines), [symbols_in(line) for line in lines]
+    every = list({one for row in features for one in row})
+    ids = [row[0] if len(row) == 1 else UNK_ID for row in subwords.encode([one[1:] for one in every])]
+    known = {one: UNKNOWN_FEATURE_ID if found == UNK_ID else found for one, found in zip(every, ids, strict=True)}
+    for n, own in enumerate(features):
+        if UNKNOWN_FEATURE_ID in (tail := [known[one] for one in own]):
+            word = " ".join(one for one in lines[n].split(" ") if SPACE + one not in own)
+            rows[n] = [*subwords.encode([word])[0], *tail]
+    return rows
 
 
 def features_column(rows: Sequence[Sequence[str]]) -> int | None:

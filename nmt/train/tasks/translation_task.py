@@ -18,10 +18,12 @@ from nmt.data.corpora.corpus import ParallelCorpus, Side, load_parallel
 from nmt.data.corpora.prepare import training_filter
 from nmt.data.corpora.rows import TokenRows
 from nmt.data.quality.seen_text import sketch_of
+from nmt.data.tokens.features import feature_ids
 from nmt.errors import ConfigError
 from nmt.evaluate import Score, score_translations
 from nmt.inference.translation import MAX_SOURCE_SUBWORDS
 from nmt.inference.translator import Translator
+from nmt.model.copying import means_of_unseen
 from nmt.model.edit_actions import EditActions
 from nmt.storage.model_folder import build_model
 from nmt.train.tasks.validation import TranslationValidator, translations
@@ -114,6 +116,11 @@ class TranslationTask:
         model: TranslationModel = build_model(
             self.config, sizes[0], sizes[1], device=device, src_factor_sizes=self.subwords[0].factor_sizes
         )
+        # src_word_dropout learns unknown words; a row of a tied table is the weight of a token as well.
+        if (model.actions is not None or model.copies) and not (model.tied or self.config.training.src_word_dropout):
+            first = 0 if model.actions is None else model.actions.tokens
+            ids = self.corpus.src.tokens, self.corpus.tgt.tokens
+            model.means = means_of_unseen(*ids, feature_ids(self._src.subwords), first)
         model.initialize(self.config.seed, self.corpus.target_counts(sizes[1]))
         return model
 

@@ -82,7 +82,10 @@ class Updater:
         is_finite = math.isfinite(stats.loss) and math.isfinite(norm)
         if is_finite:
             scale = clip_scale(norm, self._config.training.clip_grad_norm)
-            self._optimizer.step(self._model.params, self.gradients, learning_rate, scale)
+            params = self._model.params
+            self._optimizer.step(params, self.gradients, learning_rate, scale)
+            for name, row, rows in self._model.means:
+                params[name][row] = params[name][rows].mean(axis=0)
             self._model.changed()
         else:
             self._model.carry({})  # a loss that is not finite leaves states that are not finite
