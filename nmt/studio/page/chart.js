@@ -28,7 +28,7 @@ export function chart({ label, width = Math.max(220, Math.min(440, innerWidth - 
   const within = all.filter(one => one[0] >= from && one[0] <= to && (!log || one[1] > 0)), right = to > from ? to : from + 1;
   const ys = within.flatMap(([, y, w = 0]) => [y_of(log && y <= w ? y : y - w), y_of(y + w)]);
   let bottom = low ?? Math.min(...ys), top = high ?? Math.max(...ys);
-  if (!(bottom < top)) [bottom, top] = Number.isFinite(bottom) ? [bottom - .5, bottom + .5] : [0, 1];
+  if (!(bottom < top)) [bottom, top] = Number.isFinite(bottom) ? [bottom - Math.abs(bottom / 2) - 1e-9, bottom + Math.abs(bottom / 2) + 1e-9] : [0, 1];
   const pad = (top - bottom) * .06;
   if (low === undefined) bottom -= pad;
   if (high === undefined) top += pad;
