@@ -98,7 +98,7 @@ function live(main, page, first) {
     draw();
     if (found.points.length || found.samples.length) draw_learning();
     passes.textContent = found.passes ? t("train.passes", { n: Math.round(found.passes) }) : "";
-    alive.textContent = BUSY.includes(round.state) && found.alive ? t("train.alive", { n: Math.max(0, Math.round(Date.now() / 1000 - found.alive)), time: clock(Date.now() / 1000) }) : "";
+    alive.textContent = BUSY.includes(round.state) && found.alive ? t("train.alive", { n: Math.max(0, Math.round(Date.now() / 1000 - found.alive)), time: clock(found.alive, "2-digit") }) : "";
     if (OVER.includes(round.state) && !was_over) { await page.renew(); if (page.is_shown) page.go("train"); }
     return !OVER.includes(round.state);
   }

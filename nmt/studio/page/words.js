@@ -12,7 +12,7 @@ export function use_words(own, english, code) {
 
 export const has_words = key => key in words || key in fallback || key + ".other" in fallback;
 export const number = (n, digits = 0) => (+n).toLocaleString(language, { maximumFractionDigits: digits });
-export const clock = seconds => new Date(1000 * seconds).toLocaleTimeString(language, { hour: "2-digit", minute: "2-digit" });
+export const clock = (seconds, second) => new Date(1000 * seconds).toLocaleTimeString(language, { hour: "2-digit", minute: "2-digit", second });
 export const day = seconds => new Date(1000 * seconds).toLocaleDateString(language, { day: "numeric", month: "long", year: "numeric" });
 
 export function t(key, slots = {}) {

@@ -1,0 +1,231 @@
+"""The studio's page in a browser, with canned answers: every screen in its states, for everybody, and what it sends."""
+
+import json
+import re
+import shutil
+
+import pytest
+
+from tests.studio.canned import ADDRESS, EVIL, PAGE, SCREENS, serve
+
+playwright = pytest.importorskip("playwright.sync_api", reason="needs the extra [browser]")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
+
+SIZES = {
+    "wide": ({"viewport": {"width": 1280, "height": 900}}, "en"),
+    "tablet": ({"viewport": {"width": 768, "height": 900}, "color_scheme": "dark"}, "es"),
+    "phone": ({"viewport": {"width": 400, "height": 800}}, "ar"),
+    "small": ({"viewport": {"width": 320, "height": 700}, "color_scheme": "dark", "reduced_motion": "reduce"}, "es"),
+}
+ENGLISH = json.loads((PAGE / "strings" / "en.json").read_text("utf-8"))
+# A made-up language shows what a translation would break: words a third longer, the other direction, other plurals.
+PSEUDO = {key: f"⟦{text}{' ذذ' * (len(text) // 9)}⟧" for key, text in ENGLISH.items()} | {"direction": "rtl"}
+READY = "() => document.activeElement && document.querySelector('#main h2') && !document.querySelector('#main [role=status] + progress')"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with playwright.sync_playwright() as started:
+        found = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def opened(browser):
+    """A function that opens the page, by default wide and in English."""
+    contexts = []
+
+    def make(options=SIZES["wide"][0], language="en"):
+        context = browser.new_context(**options)
+        contexts.append(context)
+        one = context.new_page()
+        one.errors, one.sent = [], []
+        serve(context, PSEUDO, one.sent)
+        one.on("pageerror", lambda error: one.errors.append(str(error)))
+        one.on("console", lambda message: one.errors.append(message.text) if "404" not in message.text and message.type == "error" else None)
+        one.goto(ADDRESS + "/")
+        one.wait_for_selector("#main h2")
+        if language != "en":
+            one.select_option("#foot select", language)
+            one.wait_for_selector(f"html[lang={language}]")
+        return one
+
+    yield make
+    for context in contexts:
+        context.close()
+
+
+def go(page, project, step):
+    """Show a screen, and wait until it is drawn."""
+    page.evaluate("document.querySelector('#main').replaceChildren()")
+    page.evaluate("to => { location.hash = '#/'; location.hash = to; }", f"#/{project}/{step}" if step else f"#/{project}")
+    page.wait_for_selector("#main h2")
+    page.wait_for_timeout(250)
+
+
+def mistakes(page):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs the extra [browser]")
+    found = axe.Axe().run(page).response["violations"]
+    return [(one["id"], one["impact"], one["nodes"][0]["html"]) for one in found]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_everybody_can_use_every_screen(opened, size):
+    page = opened(*SIZES[size])
+    for project, step in SCREENS:
+        go(page, project, step)
+        for summary in page.locator("#main details:not([open]) > summary").all():
+            summary.click()
+        assert mistakes(page) == [], (project, step)
+        assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, (project, step)
+        small = "[...document.querySelectorAll('button, select, input:not([type=radio], [type=checkbox], [hidden])')].filter(one => one.checkVisibility() && one.offsetHeight < 2.6 * 16 - .5).length"
+        assert page.evaluate(small) == 0
+        assert page.evaluate("[...document.querySelectorAll('[role=status]')].filter(one => one.id === 'news').length") == 1
+    assert page.errors == []
+
+
+def test_texts_of_users_are_texts(opened):
+    page = opened()
+    for project, step in SCREENS:
+        go(page, project, step)
+        for button in page.locator("#main button[aria-expanded=false]").all()[1:]:
+            button.click()
+        page.wait_for_timeout(100)
+        assert page.locator("img:not(.experts img)").count() == 0
+    go(page, "text", "text")
+    assert EVIL in page.inner_text("#main")
+    assert page.errors == []
+
+
+def test_the_focus_goes_to_the_heading_and_the_way_is_one_of_keys(opened):
+    page = opened()
+    for name in ("Make a new translator", "Choose files"):
+        for _ in range(30):
+            page.keyboard.press("Tab")
+            if page.evaluate("document.activeElement.textContent") == name:
+                break
+        assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+        if name == "Make a new translator":
+            page.keyboard.press("Enter")
+            page.wait_for_function("document.activeElement.tagName === 'H2'")
+            assert page.title() == "Which sentences should it learn from? – Translator studio"
+    with page.expect_file_chooser():
+        page.keyboard.press("Enter")
+
+
+def test_a_first_file_makes_a_project_of_its_name(opened):
+    page = opened()
+    go(page, "new", "")
+    page.set_input_files("input[type=file]", {"name": "my words.xlsx", "mimeType": "x/y", "buffer": b"PK"})
+    page.wait_for_selector(".card.text")
+    assert page.sent[0] == 'POST /studio/projects {"name":"my words"}'
+    assert page.sent[1].startswith("POST /studio/projects/text/texts PK")
+    assert page.evaluate("location.hash") == "#/text/text"
+
+
+def test_columns_findings_and_rows_are_decided(opened):
+    page = opened()
+    go(page, "text", "text")
+    sides = page.locator("thead select")
+    sides.nth(2).select_option("1")
+    page.wait_for_timeout(200)
+    assert json.loads(page.sent[-1].split(" ", 2)[2]) == {"columns": [1, 3]}
+    page.locator("thead select").nth(0).select_option("1")
+    page.wait_for_timeout(200)
+    assert json.loads(page.sent[-1].split(" ", 2)[2])["columns"][1] == 1
+    page.get_by_role("button", name="Leave out", exact=True).first.click()
+    page.wait_for_timeout(200)
+    assert page.sent[-1].endswith('/texts/1/decide {"finding":"empty","do":"leave_out"}')
+    page.get_by_role("button", name="Show the rows").first.click()
+    page.get_by_role("button", name="Show 20 more rows").click()
+    page.get_by_role("button", name="Change: 13").first.click()
+    page.keyboard.type("ᎠᎹ ")
+    page.get_by_role("button", name="Save the change").click()
+    page.wait_for_timeout(200)
+    assert json.loads(page.sent[-1].split(" ", 2)[2]) == {"row": 13, "source": "ᎠᎹ " + EVIL, "target": ""}
+    assert page.errors == []
+
+
+def test_a_training_is_begun_and_ended(opened):
+    page = opened()
+    go(page, "text", "train")
+    assert page.locator("input[name=minutes]:checked").get_attribute("value") == "30"
+    page.get_by_text("English → Cherokee").click()
+    page.get_by_role("button", name="Start training").click()
+    page.wait_for_timeout(300)
+    assert page.sent[0].endswith('{"purpose":"suggestions","direction":[1,0]}')
+    assert page.sent[1] == 'POST /studio/projects/text/rounds {"minutes":30,"on":null,"words":false}'
+    go(page, "training", "train")
+    assert "8 minutes left" in page.inner_text("#main .big") and page.locator("svg.chart circle").count() == 12
+    assert page.locator("dl.sample ins").first.inner_text() == "<img"  # the word that is new
+    for name, path in (("10 minutes more", "longer"), ("Pause", "pause"), ("Stop and keep it", "stop")):
+        page.get_by_role("button", name=name).click()
+        page.wait_for_timeout(100)
+        assert f"/rounds/1/{path} " in page.sent[-1]
+    seen = page.locator("#main").get_by_text(re.compile("Last sign of life")).inner_text()
+    page.wait_for_function("old => ![...document.querySelectorAll('p')].some(one => one.textContent === old)", arg=seen, timeout=3000)
+
+
+def test_refusals_are_said_where_they_came(opened):
+    page = opened()
+    go(page, "text", "train")
+    refusal = {"error": {"code": "disk-full", "words": {}, "message": "x"}}
+    page.route("**/rounds", lambda route: route.fulfill(status=507, body=json.dumps(refusal)))
+    page.get_by_role("button", name="Start training").click()
+    page.wait_for_selector("[role=alert].refused")
+    assert "The disk is full" in page.inner_text(".refused") and page.is_enabled("text=Start training")
+    page.context.set_offline(True)
+    page.route("**/studio/**", lambda route: route.abort())
+    go(page, "training", "train")
+    assert "does not answer" in page.inner_text("#main")
+    page.unroute_all(behavior="ignoreErrors")
+    page.get_by_role("button", name="Try again").click()
+    page.wait_for_selector("#main progress")
+
+
+def test_a_person_judges(opened):
+    page = opened()
+    go(page, "done", "look")
+    assert "Of 100 sentences it had never seen, 31" in page.inner_text("#main")
+    for name in ("Right", "Usable with changes", "Wrong"):
+        page.get_by_role("button", name=name).click()
+        page.wait_for_timeout(100)
+    assert [json.loads(one.split(" ", 2)[2]) for one in page.sent] == [
+        {"line": n, "verdict": verdict} for n, verdict in enumerate(("right", "usable", "wrong"))
+    ]
+    assert "3 are done" in page.inner_text("#main")
+    page.get_by_role("button", name="One back").click()
+    assert "2 are done" in page.inner_text("#main")
+    page.emulate_media(media="print")
+    assert page.is_hidden("text=Only a person can say") and page.is_visible("text=Who wrote the text")
+    assert page.pdf(prefer_css_page_size=True).count(b"/Type /Page\n") == 1
+
+
+def test_nothing_is_shared_unasked(opened):
+    page = opened()
+    go(page, "done", "use")
+    assert page.locator("iframe").get_attribute("src").startswith("/try/#text=")
+    page.route("**/studio/projects/done", lambda route: route.fulfill(body=json.dumps(bare)) if route.request.method == "GET" else route.fallback())
+    from tests.studio.canned import project
+
+    bare = project("done") | {"permission": ""}
+    go(page, "done", "share")
+    assert page.get_by_role("button", name="Make the page").is_disabled()
+    page.unroute_all(behavior="ignoreErrors")
+    page.get_by_text("those who wrote or told it agree").click()
+    page.get_by_role("button", name="Make the page").click()
+    page.wait_for_timeout(200)
+    assert page.sent[-2].split(" ", 2)[2] == json.dumps({"permission": "agreed", "origin": EVIL, "contact": ""}, separators=(",", ":"))
+    assert page.sent[-1] == 'POST /studio/projects/done/rounds/2/share {"kind":"page"}'
+
+
+def test_missing_words_are_english_and_plurals_those_of_the_language(opened):
+    page = opened()
+    page.evaluate(
+        """async () => { const { use_words, t } = await import("/page/words.js");
+        use_words({ "pairs.few": "{n} páry", "pairs.other": "{n} párů" }, { "home.title": "Yours", "pairs.one": "{n} pair", "pairs.other": "{n} pairs" }, "cs");
+        window.said = [t("pairs", 2), t("pairs", 5), t("pairs", 1), t("home.title"), t("no.such")]; }"""
+    )
+    assert page.evaluate("said") == ["2 páry", "5 párů", "1 párů", "Yours", "no.such"]
