@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import psutil
 from starlette.applications import Starlette
@@ -361,6 +360,10 @@ def _text_view(project: Project, number: int) -> dict[str, Any]:
 async def read_again(state: State, request: Request) -> Answer:
     """Read a text again, with what the user says of it."""
     project, number, given = _project(state, request), _number(request, "text"), await _body(request)
+    if "kind" in given:
+        kinds = (read_json(project.text_file(number, ".json")) or {}).get("kinds", [])
+        chosen = _chosen({"kind": str(given["kind"])}, "kind", tuple(map(str, range(len(kinds)))))
+        given["columns"] = kinds[int(chosen)][:2]
     columns = given.get("columns")
     if columns is not None and not (
         isinstance(columns, list)
@@ -529,7 +532,7 @@ async def progress(state: State, request: Request) -> Answer:
 
 @route("POST", R + "/{act:str}")
 async def act(state: State, request: Request) -> Answer:
-    """Pause, go on with, stop or prolong a round; judge a sentence; make something to give away; open it to the room."""
+    """Pause, go on with, stop or prolong a round; judge a sentence; share it; open it to the room."""
     project, one = _round(state, request)
     given, what = await _body(request), request.path_params["act"]
     doing = state.doing(project, one.number)
@@ -717,6 +720,3 @@ def make_app(folder: Path, quit: Callable[[], None]) -> Starlette:
 
 def _json(found: Any, status: int = 200) -> Response:
     return JSONResponse(found, status, headers={"cache-control": "no-store"})
-
-
-quoted = quote

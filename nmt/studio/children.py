@@ -1,5 +1,5 @@
-"""The child processes: one training at a time, and short jobs beside it. Each runs as a command with low priority, and
-its standard input is held open: when it ends, by a button or because the studio was killed, a training saves and ends."""
+"""The child processes: one training at a time, and short jobs beside it, at low priority. The standard input of a
+training is held open: when it ends, by a button or because the studio was killed, the training saves and ends."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Children:
         jobs = (job.view() for job in self.jobs.get(project.id, ()))
         return any(job["state"] == "running" and wanted.items() <= job.items() for job in jobs)
 
-    def run(self, project: Project, kind: str, work: Callable[[], Awaitable[None]], **about: int) -> Job:
+    def run(self, project: Project, kind: str, work: Callable[[], Awaitable[None]], **about: Any) -> Job:
         """Begin a job."""
         self._count += 1
         job = Job(self._count, kind, **about)

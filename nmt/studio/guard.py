@@ -22,7 +22,7 @@ _HEADERS = [
     (b"cross-origin-opener-policy", b"same-origin"),
 ]
 _CLOSED = (
-    b"<!doctype html><meta charset=utf-8><title>Studio</title><p>This page belongs to the studio. Open it by the address "
+    b"<!doctype html><meta charset=utf-8><title>Studio</title><p>Open the studio by the address "
     b"that nmt-studio prints, or start it again."
 )
 

@@ -1,5 +1,5 @@
-"""Translate the test of a round and say how good it is, as a child process: `python -m nmt.studio.judging FOLDER ROUND`.
-The numbers are those of `nmt-evaluate` on the same files."""
+"""Translate the test of a round and say how good it is, as a child process:
+`python -m nmt.studio.judging FOLDER ROUND`. The numbers are those of `nmt-evaluate` on the same files."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ LEAST_JUDGED = 20
 
 
 def bucket(chrf: float, *, words: bool, same: bool) -> str:
-    """Return how alike a translation and its reference are: near, partly or different. A single word is right or not."""
+    """Return how alike a translation and its reference are: near, partly or different. A word is right or not."""
     if words:
         return "near" if same else "different"
     return "near" if chrf >= NEAR else "partly" if chrf >= PARTLY else "different"
@@ -60,7 +60,7 @@ class Facts:
     with other sentences' references. overlap: Test sentences that are in the training text. passes, usual: Passes over
     the text, and usual ones. per_pass: Minutes of a pass. rise: Gain of the validation score in the last quarter of the
     run. unseen: Test sentences with a word that the text does not have. near_short, near_long: Shares nearly the same.
-    long: Number of long ones. swapped: Whether columns seem to be exchanged. repeated: Share of rows that repeat others.
+    long: Number of long ones. swapped: Whether columns seem exchanged. repeated: Share of rows that repeat others.
     worse: The earlier round that is better, if there is one. words: Whether these are single words.
     """
 

@@ -145,14 +145,13 @@ def _one(path: str, given: dict[str, Any]) -> dict[str, Any]:
         lines = _sentences(path, suffix)
         if not lines:
             raise Refused("empty-file", name=given["name"])
-        found = {"form": "lines", "rows": len(lines), "langs": [language_by_text(lines), None]}
-        return _asking(
-            "other", found | {"preview": [{"row": n, "cells": [t]} for n, t in enumerate(lines[:_PREVIEW], 1)]}
-        )
+        preview = [{"row": number, "cells": [line]} for number, line in enumerate(lines[:_PREVIEW], 1)]
+        langs = [language_by_text(lines), None]
+        return _asking("other", {"form": "lines", "rows": len(lines), "langs": langs, "preview": preview})
     if form not in GRIDS and form not in RECORDS:
         part = Source(path, tuple(given["columns"] or (None, None))).parts([lang or "" for lang in given["langs"]])[0]
-        rows = ((number, str(one), str(other)) for number, (one, other) in enumerate(part.rows(), 1))
-        return _finished(given, rows, {"form": form, "heading": 0, "langs": given["langs"]})
+        texts = ((number, str(one), str(other)) for number, (one, other) in enumerate(part.rows(), 1))
+        return _finished(given, texts, {"form": form, "heading": 0, "langs": given["langs"]})
     facts: dict[str, Any] = {"form": form}
     if form == "sheet":
         facts["sheets"] = list(book_of(path).sheets)
@@ -162,16 +161,16 @@ def _one(path: str, given: dict[str, Any]) -> dict[str, Any]:
             return _asking("sheet", facts)
         facts["sheet"] = given["sheet"]
     columns = tuple(given["columns"] or (None, None))
-    found = look(path, tuple(given["langs"]), columns, given["header"], given["sheet"])
-    if found.chosen is None and any(given["langs"]):
-        found = look(path, (None, None), columns, given["header"], given["sheet"])
-    facts |= _shown(path, found, given["sheet"])
-    if found.chosen is None or len(found.chosen) < 2:
-        return _asking("kind" if found.kinds else "columns", facts)
-    turned = _turned(found, given["langs"])
-    chosen = found.chosen[::-1] if turned else found.chosen
-    facts["langs"] = [*(found.langs[::-1] if turned else found.langs)]
-    rows = _rows(path, found, chosen, given["sheet"])
+    seen = look(path, tuple(given["langs"]), columns, given["header"], given["sheet"])
+    if seen.chosen is None and any(given["langs"]):
+        seen = look(path, (None, None), columns, given["header"], given["sheet"])
+    facts |= _shown(path, seen, given["sheet"])
+    if seen.chosen is None or len(seen.chosen) < 2:
+        return _asking("kind" if seen.kinds else "columns", facts)
+    turned = _turned(seen, given["langs"])
+    chosen = seen.chosen[::-1] if turned else seen.chosen
+    facts["langs"] = [*(seen.langs[::-1] if turned else seen.langs)]
+    rows = _rows(path, seen, chosen, given["sheet"])
     return _finished(given, rows, facts | {"chosen": list(chosen)})
 
 
@@ -245,7 +244,7 @@ def _sentences(path: str, suffix: str) -> list[str]:
 def _two(files: list[str], given: dict[str, Any]) -> Iterator[Row]:
     """Yield the rows of a text in two files. Raises Refused if they do not have as many lines."""
     if all(form_of(file) == "sfm" and is_usfm(file) for file in files):
-        yield from ((number, str(one), str(other)) for number, (one, other) in enumerate(usfm_rows(files), 1))
+        yield from ((number, str(one), str(other)) for number, (one, other) in enumerate(usfm_rows(tuple(files)), 1))
         return
     one, other = (_sentences(file, Path(file).suffix.lower()) for file in files)
     if len(one) != len(other):

@@ -87,8 +87,8 @@ def card(project: Project, one: Round, report: dict[str, Any]) -> str:
         if report["judged"]:
             judged = report["judged"]
             lines.append(
-                f"A person read {judged['count']}: {judged['right']} were right, {judged['usable']} usable with changes, "
-                f"{judged['wrong']} wrong."
+                f"A person read {judged['count']}: {judged['right']} were right, {judged['usable']} usable with "
+                f"changes, {judged['wrong']} wrong."
             )
     permissions = {
         "mine": "of its maker",

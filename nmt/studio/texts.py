@@ -114,7 +114,7 @@ class Rows:
             {**one, "rows": one["rows"][:_SHOWN_ROWS], "examples": examples.get(one["name"], [])}
             for one in self.facts.get("findings", ())
         ]
-        empty = {
+        empty: dict[str, Any] = {
             "state": "reading",
             "error": None,
             "form": None,
