@@ -75,7 +75,7 @@ _end.never_raises = True  # type: ignore[attr-defined]  # see nmt.system.interru
 
 
 GROUPS = {
-    "Train and translate": ("train", "translate", "serve"),
+    "Train and translate": ("train", "translate", "serve", "studio"),
     "Measure and compare": ("evaluate", "report", "score", "sweep"),
     "Shrink and pack": ("quantize", "bundle", "export", "average", "shortlist"),
     "More": ("generate", "backtranslate", "import", "cache"),
@@ -115,6 +115,7 @@ def front(program: str = "nmt") -> Any:
 train = _command("train")
 translate = _command("translate")
 serve = _command("serve")
+studio = _command("studio")
 evaluate = _command("evaluate")
 report = _command("report")
 score = _command("score")

@@ -1,0 +1,269 @@
+"""Rounds: each a model folder that nmt-train writes, its texts beside it, and a record of what it was for."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from typing import Any
+
+from nmt.storage.model_folder import BEST_NAME, CONFIG_NAME, LAST_NAME, METRICS_NAME
+from nmt.studio.errors import Refused
+from nmt.studio.projects import ROUNDS, Project, read_json, write_json
+from nmt.system.files import lock_alone, open_folder
+
+_PHASES = (
+    ("data: ", "checking"),
+    ("budget: ", "checking"),
+    ("alignment: ", "timing"),
+    ("compiling ", "timing"),
+    ("subwords: ", "pieces"),
+)
+"""What a round does before its first update, by the beginning of the last line that it has written."""
+_MOST_READ = 2**20
+_ALIVE = 60.0
+"""Seconds after its last sign of life for which a training is taken to go on."""
+_MINUTES = re.compile(r"^ *max_minutes: ([\d.]+)$", re.MULTILINE)
+
+
+class Round:
+    """A round of a project."""
+
+    def __init__(self, project: Project, number: int) -> None:
+        self.project, self.number = project, number
+        self.folder = project.round_file(number)
+        self._path = project.round_file(number, ".json")
+        self.log = project.round_file(number, ".log")
+        if not self._path.is_file():
+            raise Refused("no-such-round")
+
+    @classmethod
+    def make(cls, project: Project, facts: dict[str, Any]) -> Round:
+        """Begin the next round. `facts`: minutes, direction, and `on`, the round to go on from."""
+        number = max(project.rounds(), default=0) + 1
+        write_json(project.round_file(number, ".json"), {"n": number, "began": time.time(), **facts})
+        return cls(project, number)
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """Return what is known of it."""
+        return read_json(self._path) or {}
+
+    def note(self, **facts: Any) -> None:
+        """Add facts to the record."""
+        write_json(self._path, self.record | facts)
+
+    @property
+    def error(self) -> dict[str, Any] | None:
+        """Return why it failed."""
+        return self.record.get("error")
+
+    @property
+    def finishing(self) -> float | None:
+        """Return the seconds after which it was asked to end."""
+        return self.record.get("finishing")
+
+    @property
+    def report(self) -> dict[str, Any] | None:
+        """Return the report, if it was tested."""
+        return read_json(self.project.round_file(self.number, ".report.json"))
+
+    @property
+    def has_begun(self) -> bool:
+        """Return whether there is something to go on from."""
+        return (self.folder / LAST_NAME).is_file()
+
+    @property
+    def has_model(self) -> bool:
+        """Return whether it can translate."""
+        return (self.folder / CONFIG_NAME).is_file() and ((self.folder / BEST_NAME).is_file() or self.has_begun)
+
+    @property
+    def has_ended(self) -> bool:
+        """Return whether its training has come to its end."""
+        return bool(self.record.get("ended")) or "end" in {one["event"] for one in self._last(64 * 1024)[-4:]}
+
+    @property
+    def elapsed(self) -> float:
+        """Return the seconds of training so far."""
+        return next((one["elapsed"] for one in reversed(self._last()) if one.get("elapsed")), 0.0)
+
+    @property
+    def is_locked(self) -> bool:
+        """Return whether a process trains it, as one may that has outlived an earlier studio."""
+        if not self.folder.is_dir():
+            return False
+        handle = open_folder(self.folder)
+        try:
+            return not lock_alone(handle)
+        finally:
+            os.close(handle)
+
+    @property
+    def arguments(self) -> list[str]:
+        """Return the command: that of nmt-train, which anybody can run in the project's folder."""
+        record = self.record
+        here, codes = f"{ROUNDS}/{self.number}", record["codes"]
+        source, target = (codes[side] for side in record["direction"])
+        files = [f"{here}.train.{code}" for code in (source, target)]
+        command = ["train", *files, "-o", here, "-s", source, "-t", target, "--stop-with-stdin"]
+        if record["held"]["dev"]:
+            command += [word for code in (source, target) for word in ("--dev", f"{here}.dev.{code}")]
+        if record.get("preset"):
+            command += ["--preset", record["preset"]]
+        if record.get("on"):
+            command += ["--set", f"training.load_model={ROUNDS}/{record['on']}"]
+        if record["corrections"]:
+            corpora = [{"path": f"{here}.train"}, {"path": f"{here}.corrections", "weight": _WEIGHT}]
+            command += ["--set", f"data.train={json.dumps(corpora)}"]
+        seconds = record.get("finishing") or 60 * record["minutes"]
+        return [*command, "--budget", f"{max(30, round(seconds))}s"]
+
+    def view(self, doing: str = "") -> dict[str, Any]:
+        """Return it as the page takes it. `doing`: the wish with which it is trained now, `train` without one, `test`
+        while it is tested; empty if nothing is done."""
+        record, report = self.record, self.report
+        names = ("minutes", "began", "pairs", "new", "corrections", "direction", "preset", "on", "held", "words")
+        known = {name: record.get(name) for name in names}
+        state = "failed" if record.get("error") else "done" if report else "paused"
+        if doing == "test":
+            state = "testing"
+        elif doing:
+            state = "stopping" if doing in ("stop", "pause") else "training" if self._has_started else "starting"
+        elif state == "paused" and self.has_ended:
+            state = "testing"
+        phase = {"testing": "testing", "stopping": "saving"}.get(state) or (self._phase if doing else None)
+        since = max(0.0, min(_ALIVE, time.time() - self._alive)) if state == "training" else 0.0
+        elapsed = self.elapsed + since
+        return {
+            "n": self.number,
+            **known,
+            "state": state,
+            "phase": phase,
+            "elapsed": elapsed,
+            "left": max(0.0, self._seconds - elapsed) if state in ("training", "starting", "paused") else None,
+            "quality": report["quality"] if report else None,
+            "error": record.get("error"),
+            "command": " ".join(["nmt-train", *self.arguments[1:]]) if record.get("prepared") else "",
+        }
+
+    def progress(self, start: int, doing: str) -> dict[str, Any]:
+        """Return what has happened after a place in metrics.jsonl."""
+        data = b""
+        try:
+            with (self.folder / METRICS_NAME).open("rb") as file:
+                file.seek(max(0, start))
+                data = file.read(_MOST_READ)
+        except OSError:
+            pass
+        whole = data.rpartition(b"\n")[0] + b"\n" if b"\n" in data else b""
+        points, samples, passes, seconds = [], [], None, 0.0
+        for one in _events(whole):
+            seconds = one.get("elapsed") or seconds
+            passes = one.get("epoch") or passes
+            if one["event"] == "validation":
+                points.append({"seconds": seconds, "chrf": one.get("chrf"), "update": one.get("update")})
+            elif one["event"] == "samples":
+                lines = [
+                    {
+                        "source": row.get("source"),
+                        "reference": row.get("reference"),
+                        "translation": row.get("hypothesis"),
+                    }
+                    for row in one.get("samples", ())
+                ]
+                samples.append({"seconds": points[-1]["seconds"] if points else seconds, "lines": lines})
+        return {
+            "round": self.view(doing),
+            "next": start + len(whole),
+            "alive": self._alive,
+            "points": points,
+            "samples": samples,
+            "passes": passes,
+        }
+
+    @property
+    def _seconds(self) -> float:
+        """Return the seconds that training may take: of the budget what timing has left."""
+        record = self.record
+        total = float(record.get("finishing") or 60 * record["minutes"])
+        try:
+            found = _MINUTES.search((self.folder / CONFIG_NAME).read_text(encoding="utf-8"))
+        except OSError:
+            found = None
+        return min(total, 60 * float(found[1])) if found and not record.get("finishing") else total
+
+    @property
+    def _alive(self) -> float:
+        times = [path.stat().st_mtime for path in (self.folder / METRICS_NAME, self.log, self._path) if path.is_file()]
+        return max(times, default=0.0)
+
+    @property
+    def _has_started(self) -> bool:
+        """Return whether updates are done by the process that runs now."""
+        return any(one["event"] in ("start", "train", "validation") for one in self._last(64 * 1024)) and (
+            self.log.is_file() and (self.folder / METRICS_NAME).stat().st_mtime >= self._started_at
+        )
+
+    @property
+    def _started_at(self) -> float:
+        return float(self.record.get("started") or 0.0)
+
+    @property
+    def _phase(self) -> str:
+        if not self.record.get("prepared"):
+            return "reading"
+        if self._has_started:
+            last = self._last(64 * 1024)
+            return "validating" if last and last[-1]["event"] == "validation" else "training"
+        try:
+            lines = self.log.read_text(encoding="utf-8", errors="replace")[-4000:].splitlines()
+        except OSError:
+            return "reading"
+        for line in reversed(lines):
+            for beginning, phase in _PHASES:
+                if line.startswith(beginning):
+                    return phase
+        return "reading"
+
+    def _last(self, most: int = _MOST_READ) -> list[dict[str, Any]]:
+        """Return the last events."""
+        try:
+            with (self.folder / METRICS_NAME).open("rb") as file:
+                file.seek(0, 2)
+                size = file.tell()
+                file.seek(max(0, size - most))
+                return _events(file.read())
+        except OSError:
+            return []
+
+
+_WEIGHT = 5.0
+"""How often a corrected pair is read for each time that another is."""
+
+
+def _events(data: bytes) -> list[dict[str, Any]]:
+    """Return the events of whole lines; others are left out."""
+    found = []
+    for line in data.split(b"\n"):
+        try:
+            one = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(one, dict) and isinstance(one.get("event"), str):
+            found.append(one)
+    return found
+
+
+def best_round(project: Project) -> int | None:
+    """Return the round to use: the last one of the project's direction that no earlier one is better than."""
+    best = None
+    for number in project.rounds():
+        one = Round(project, number)
+        report = one.report
+        if report is not None and one.record.get("direction") == project.values["direction"]:
+            before = report.get("before") or {}
+            if best is None or before.get("better") != "worse":
+                best = number
+    return best

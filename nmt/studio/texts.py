@@ -1,0 +1,164 @@
+"""The texts of a project: their rows with what the user has decided about them."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from nmt.studio.projects import Project, read_json
+
+_SPACES = re.compile(r"\s+")
+LEAVE_OUT, KEEP, MEND = "leave_out", "keep", "mend"
+DEFAULTS = {
+    **dict.fromkeys(("empty", "utf-8", "duplicates"), LEAVE_OUT),
+    **dict.fromkeys(("control", "bpe", "pieces", "joiners"), MEND),
+}
+"""What is done with the rows of a finding unless the user decides; others are kept."""
+DONE = ("empty", "duplicates", "control")
+"""Findings that need no look: what is done with them is always right."""
+MENDS: dict[str, Callable[[str], str]] = {
+    "control": lambda text: _SPACES.sub(" ", re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]", " ", text)).strip(),
+    "markup": lambda text: _SPACES.sub(" ", html.unescape(re.sub(r"<[^<>]*>", " ", text))).strip(),
+    "bpe": lambda text: re.sub(r"@@ ?", "", text),
+    "pieces": lambda text: text.replace(" ", "").replace("▁", " ").strip(),
+    "joiners": lambda text: re.sub(r" ?￭ ?", "", text),
+    "encoding": lambda text: _unbroken(text),
+}
+"""How a text with a fault is mended, for the faults that can be."""
+
+
+def _unbroken(text: str) -> str:
+    from ftfy import fix_text
+
+    return fix_text(text).replace("\ufffd", "")
+
+
+_SHOWN_ROWS, _SHOWN_EXAMPLES, _MOST_SHOWN = 20, 5, 300
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row: its number in the user's file, both sides as they are learnt, whether it is left out, its findings."""
+
+    row: int
+    source: str
+    target: str
+    out: bool
+    findings: list[str]
+
+
+class Rows:
+    """The rows of a text as decided."""
+
+    def __init__(self, project: Project, entry: dict[str, Any]) -> None:
+        self._path = project.text_file(entry["id"], ".tsv")
+        self.facts = read_json(project.text_file(entry["id"], ".json")) or {}
+        self._entry = entry
+        self._found = {one["name"]: frozenset(one["rows"]) for one in self.facts.get("findings", ())}
+        self.decided = {name: entry["decided"].get(name, DEFAULTS.get(name, KEEP)) for name in self._found}
+        own = {int(row): out for row, out in entry["rows_out"].items()}
+        out: set[int] = set()
+        for name, rows in self._found.items():
+            if self.decided[name] == LEAVE_OUT and name != "swapped":
+                out |= rows
+        self.out = (out | {row for row, is_out in own.items() if is_out}) - {
+            row for row, is_out in own.items() if not is_out
+        }
+
+    @property
+    def is_ready(self) -> bool:
+        """Return whether the text was read."""
+        return self.facts.get("state") == "ready" and not self._entry.get("part_of")
+
+    @property
+    def usable(self) -> int:
+        """Return the number of rows that are not left out."""
+        return max(0, self.facts["rows"] - len(self.out)) if self.is_ready else 0
+
+    def each(self) -> Iterator[Row]:
+        """Yield all rows."""
+        if self.is_ready and self._path.is_file():
+            with self._path.open(encoding="utf-8", errors="surrogateescape", newline="\n") as file:
+                for line in file:
+                    yield self._row(line)
+
+    def page(self, start: int, count: int, finding: str | None = None) -> tuple[int, list[Row]]:
+        """Return the number of the rows, all or those of a finding, and some of them."""
+        if finding is None:
+            return self.facts.get("rows", 0), list(islice(self.each(), start, start + count))
+        rows = self._found.get(finding, frozenset())
+        return len(rows), list(islice((row for row in self.each() if row.row in rows), start, start + count))
+
+    def _row(self, line: str) -> Row:
+        one, other, number = line.rstrip("\n").split("\t")
+        row, sides = int(number), [one, other]
+        findings = [name for name, rows in self._found.items() if row in rows]
+        if (own := self._entry["mended"].get(number)) is not None:
+            sides = own
+        else:
+            for name in findings:
+                if self.decided[name] == MEND and name in MENDS:
+                    sides = [MENDS[name](text) for text in sides]
+        plain = [text.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for text in sides]
+        return Row(row, plain[0], plain[1], row in self.out, findings)
+
+    def view(self, entry: dict[str, Any]) -> dict[str, Any]:
+        """Return the text as the page takes it."""
+        facts = {name: value for name, value in self.facts.items() if name != "findings"}
+        examples = self._examples()
+        findings = [
+            {**one, "rows": one["rows"][:_SHOWN_ROWS], "examples": examples.get(one["name"], [])}
+            for one in self.facts.get("findings", ())
+        ]
+        empty: dict[str, Any] = {
+            "state": "reading",
+            "error": None,
+            "form": None,
+            "rows": 0,
+            "heading": 0,
+            "columns": [],
+            "chosen": None,
+        }
+        empty |= {
+            "langs": [None, None],
+            "why": "",
+            "kinds": [],
+            "sheets": [],
+            "sheet": None,
+            "asks": None,
+            "preview": [],
+        }
+        known = {name: entry[name] for name in ("id", "name", "bytes", "weight", "part_of", "with")}
+        return {
+            **empty,
+            **facts,
+            **known,
+            **({"state": "ready", "asks": None, "rows": 0} if entry["part_of"] else {}),
+            "read": self.usable,
+            "findings": findings,
+            "decided": self.decided,
+            "out": len(self.out),
+        }
+
+    def _examples(self) -> dict[str, list[dict[str, Any]]]:
+        """Return a few rows of each finding, as they were read."""
+        wanted = {row for rows in self._found.values() for row in sorted(rows)[:_SHOWN_EXAMPLES]}
+        last, found = max(wanted, default=0), dict[str, list[dict[str, Any]]]()
+        for row in self.each() if wanted else ():
+            if row.row in wanted:
+                shown = {"row": row.row, "source": row.source[:_MOST_SHOWN], "target": row.target[:_MOST_SHOWN]}
+                for name in row.findings:
+                    if len(found.setdefault(name, [])) < _SHOWN_EXAMPLES:
+                        found[name].append(shown)
+            if row.row >= last:
+                break
+        return found
+
+
+def texts_of(project: Project) -> list[Rows]:
+    """Return the texts of a project that were read."""
+    return [rows for entry in project.values["texts"] if (rows := Rows(project, entry)).is_ready]
