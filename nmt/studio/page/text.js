@@ -80,7 +80,7 @@ export function text(main, page) {
 function text_card(one, texts, page, again) {
   const at = `${page.at}/texts/${one.id}`, send = (control, work) => page.act(control, async () => { await work(); again(); });
   const change = (control, body) => send(control, () => post(at, body));
-  const box = el("section.card.text", { "aria-label": one.name }, el("div.row.apart", said("h3", one.name),
+  const box = el("section.card.text", el("div.row.apart", said("h3", one.name),
     el("span.soft", one.state === "ready" ? t("text.rows", { n: one.read, rows: one.rows }) : "")));
   if (one.state === "reading") box.append(el("p", t("text.reading")), el("progress", { "aria-label": t("text.reading") }));
   if (one.error) box.append(el("p.refused", told_of(one.error)));
@@ -158,7 +158,7 @@ async function more_rows(box, name, from, one, at, page, send) {
       }, { "aria-label": `${t("text.change")}: ${row.row}` })));
     return [el("td.n", number(row.row)), ...cells, act];
   };
-  box.append(table(t("text.show"), [t("text.row"), ...page.project.sides.map((side, n) => side_name(side) || t("text.side." + n)), ""], found.rows.map(line)));
+  box.append(table(`${t("text.show")}: ${one.name}, ${name}`, [t("text.row"), ...page.project.sides.map((side, n) => side_name(side) || t("text.side." + n)), ""], found.rows.map(line)));
   const rest = found.total - from - found.rows.length;
   if (rest > 0 && found.rows.length) box.append(button("text.more", event => { event.target.remove(); more_rows(box, name, from + ROWS, one, at, page, send); }, {}, rest));
 }
