@@ -20,6 +20,7 @@ from starlette.types import Receive, Scope, Send
 
 import nmt
 from nmt.data.corpora.language_names import language_of
+from nmt.report import read_run, report_page
 from nmt.rnn.cores import default_threads
 from nmt.serve.detection import language_name
 from nmt.serve.files import attachment
@@ -264,12 +265,11 @@ async def studio_state(state: State, request: Request) -> Answer:
     """Answer what the first screen shows."""
     now, folder = state.children.training, state.projects.folder
     battery = psutil.sensors_battery() if hasattr(psutil, "sensors_battery") else None
-    own = {path.stem for path in (folder / "languages").glob("*.json")}
     return {
         "version": nmt.__version__,
         "folder": str(folder),
         "cloud": state.projects.cloud,
-        "languages": sorted({path.stem for path in (PAGE / "strings").glob("*.json")} | own),
+        "languages": sorted(_strings(state)),
         "cores": default_threads(),
         "memory": psutil.virtual_memory().total,
         "free": state.projects.free(),
@@ -608,6 +608,27 @@ async def report(state: State, request: Request) -> Answer:
     return await asyncio.to_thread(report_of, project, one)
 
 
+@route("GET", f"{R}/report.html")
+async def report_file(state: State, request: Request) -> Answer:
+    """Answer the report of a round as a page of one file, in the language of the page."""
+    project, one = _round(state, request)
+    language = request.query_params.get("language", "en")
+
+    def page() -> str:
+        words = read_json(_strings(state).get(language, Path()))
+        given = {"project": whole(state, project), "round": one.view(), "report": report_of(project, one)}
+        return report_page([read_run(one.folder)], None, project.values["name"], given, words, language)
+
+    name = f"{safe_name(project.values['name'])}-{one.number}-report.html"
+    return Response(await asyncio.to_thread(page), media_type="text/html", headers=attachment(name))
+
+
+def _strings(state: State) -> dict[str, Path]:
+    """Return the files of words, by language: those of the page, and those of the user's folder."""
+    places = (PAGE / "strings", state.projects.folder / "languages")
+    return {path.stem: path for place in places for path in sorted(place.glob("*.json"))}
+
+
 def _share(state: State, project: Project, one: Round, given: dict[str, Any]) -> dict[str, Any]:
     """Begin to make a file to give away."""
     kind = _chosen(given, "kind", tuple(KINDS))
@@ -662,9 +683,8 @@ async def index(state: State, request: Request) -> Answer:
 async def page(state: State, request: Request) -> Answer:
     """Answer a file of the page; texts of a language may be those of the folder."""
     name = request.path_params["name"]
-    own = state.projects.folder / "languages"
-    if name.startswith("strings/") and (found := {f"strings/{one.name}": one for one in own.glob("*.json")}).get(name):
-        return FileResponse(found[name], media_type=_TYPES[".json"], headers={"cache-control": "no-store"})
+    if (words := {f"strings/{one.name}": one for one in _strings(state).values()}.get(name)) is not None:
+        return FileResponse(words, media_type=_TYPES[".json"], headers={"cache-control": "no-store"})
     return _page(name)
 
 

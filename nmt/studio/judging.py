@@ -14,7 +14,7 @@ from nmt.data.corpora.language_by_text import is_in
 from nmt.evaluate import score_translations
 from nmt.evaluate.scores import sentence_utility
 from nmt.inference.translator import Translator
-from nmt.report.runs import Run, read_run
+from nmt.report import Run, read_run, report_data
 from nmt.storage.model_folder import find_checkpoint, load_folder_config
 from nmt.studio.preparing import lines_of, unseen_words
 from nmt.studio.projects import Project, read_json, write_json
@@ -167,21 +167,15 @@ def _help(told: list[dict[str, Any]], facts: dict[str, Any]) -> list[dict[str, A
 
 
 def _experts(run: Run, scores: dict[str, Any], record: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Return numbers for experts."""
-    start = run.events.get("start") or {}
-    known = {"preset": run.settings.get("preset"), "checkpoint": find_checkpoint(folder).stem, "codes": record["codes"]}
+    """Return numbers for experts: those of nmt-evaluate, and the report of the run."""
     return {
         **{name: score.score for name, score in scores.items()},
         **{f"{name}_interval": score.interval for name, score in scores.items()},
         **{f"{name}_signature": score.signature for name, score in scores.items()},
-        **known,
-        "updates": run.updates,
-        "seconds": round(60 * run.minutes),
-        "parameters": start.get("parameters"),
-        "machine": start.get("machine"),
-        "settings": {
-            name: value for name, value in run.settings.items() if isinstance(value, str | int | float | bool)
-        },
+        "preset": run.settings.get("preset"),
+        "checkpoint": find_checkpoint(folder).stem,
+        "codes": record["codes"],
+        **report_data([run]),
     }
 
 

@@ -167,7 +167,7 @@ def _one(path: str, given: dict[str, Any]) -> dict[str, Any]:
     facts |= _shown(path, seen, given["sheet"])
     if seen.chosen is None or len(seen.chosen) < 2:
         return _asking("kind" if seen.kinds else "columns", facts)
-    turned = _turned(seen, given["langs"])
+    turned = not given["columns"] and _turned(seen, given["langs"])
     chosen = seen.chosen[::-1] if turned else seen.chosen
     facts["langs"] = [*(seen.langs[::-1] if turned else seen.langs)]
     rows = _rows(path, seen, chosen, given["sheet"])

@@ -10,7 +10,7 @@ from typing import Any
 
 from nmt.storage.model_folder import BEST_NAME, CONFIG_NAME, LAST_NAME, METRICS_NAME
 from nmt.studio.errors import Refused
-from nmt.studio.projects import ROUNDS, Project, read_json, write_json
+from nmt.studio.projects import ROUNDS, Project, read_json, safe_name, write_json
 from nmt.system.files import lock_alone, open_folder
 
 _PHASES = (
@@ -42,7 +42,8 @@ class Round:
     def make(cls, project: Project, facts: dict[str, Any]) -> Round:
         """Begin the next round. `facts`: minutes, direction, and `on`, the round to go on from."""
         number = max(project.rounds(), default=0) + 1
-        write_json(project.round_file(number, ".json"), {"n": number, "began": time.time(), **facts})
+        name = f"{safe_name(project.values['name'])}-{number}"
+        write_json(project.round_file(number, ".json"), {"n": number, "name": name, "began": time.time(), **facts})
         return cls(project, number)
 
     @property
@@ -117,6 +118,7 @@ class Round:
         if record["corrections"]:
             corpora = [{"path": f"{here}.train"}, {"path": f"{here}.corrections", "weight": _WEIGHT}]
             command += ["--set", f"data.train={json.dumps(corpora)}"]
+        command += ["--set", f"name={json.dumps(record['name'])}"]
         seconds = record.get("finishing") or 60 * record["minutes"]
         return [*command, "--budget", f"{max(30, round(seconds))}s"]
 

@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nmt.errors import NMTError
 from nmt.serve.app import make_app
@@ -40,7 +40,16 @@ class Trying:
         if self._app is None:
             raise Refused("no-model")
         path = scope["path"].removeprefix("/try") or "/"
-        await self._app({**scope, "path": path, "raw_path": path.encode(), "root_path": ""}, receive, send)
+
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start":  # the studio shows it in a frame of its own
+                message["headers"] = [
+                    (name, value.replace(b"frame-ancestors 'none'", b"frame-ancestors 'self'"))
+                    for name, value in message["headers"]
+                ]
+            await send(message)
+
+        await self._app({**scope, "path": path, "raw_path": path.encode(), "root_path": ""}, receive, sending)
 
     def about(self) -> dict[str, Any] | None:
         """Return which round is in use."""
