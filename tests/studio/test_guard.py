@@ -9,13 +9,13 @@ import pytest
 
 pytest.importorskip("starlette", reason="needs the extra [studio]")
 
-from nmt.studio.app import _ROUTES
+from nmt.studio.app import ROUTES
 from nmt.studio.guard import Guard
 from nmt.studio.projects import Projects, safe_name
 
 PORT, KEY = 4000, "secret"
 HOST, COOKIE = ("host", "127.0.0.1:4000"), ("cookie", "other=1; nmt-studio-4000=secret")
-PATHS = sorted({(method, path) for method, path, _ in _ROUTES}) + [
+PATHS = sorted({(method, path) for method, path, _ in ROUTES}) + [
     ("GET", "/try/"),
     ("POST", "/try/api/learn"),
     ("POST", "/try/translate"),
