@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 _ERRORS = {
@@ -17,7 +18,7 @@ _ERRORS = {
     "disk-full": (507, "disk: must have {need:,} bytes free, got {free:,}; free some space"),
     "not-written": (507, "project: must be written, got {why}; free some space, or choose another place"),
     "running": (409, "training: must wait until another has ended, that of {project}"),
-    "busy": (409, "round: must be at rest, got one that {state}; wait for it"),
+    "busy": (409, "round: must be at rest, got one that is {state}; wait for it"),
     "loading": (409, "try: must be loaded first, got another request meanwhile; wait"),
     "ask-first": (409, "share: must have the permission of those who wrote the texts; say which it is"),
     "undecided": (409, "text: must be ready, got one with a question; answer it, or remove it"),
@@ -33,6 +34,9 @@ _ERRORS = {
 }
 """Status and line of each code."""
 
+Check = tuple[Callable[[Any], bool], str]
+"""What a value must be: a function that tells, and words."""
+
 
 class Refused(Exception):  # noqa: N818 - an answer, not a fault of the studio
     """A request that the studio refuses, or a job that could not be done."""
@@ -45,3 +49,29 @@ class Refused(Exception):  # noqa: N818 - an answer, not a fault of the studio
     def to_dict(self) -> dict[str, Any]:
         """Return it for JSON."""
         return {"code": self.code, "words": self.words, "message": str(self)}
+
+
+def one_of(choices: Iterable[Any]) -> Check:
+    """Return the check of a value that is one of some; true is not 1."""
+    known = [(type(one), one) for one in choices]
+    return lambda value: (type(value), value) in known, f"one of {', '.join(str(one) for _, one in known)}"[:200]
+
+
+def text(least: int, most: int) -> Check:
+    """Return the check of a text."""
+    return lambda value: isinstance(value, str) and least <= len(value.strip()) <= len(value) <= most, (
+        f"a text of {least} to {most} characters"
+    )
+
+
+def number(least: float, most: float) -> Check:
+    """Return the check of a number."""
+    return lambda value: type(value) in (int, float) and least <= value <= most, f"a number from {least} to {most}"
+
+
+def checked(given: dict[str, Any], name: str, check: Check, default: Any = None) -> Any:
+    """Return a value that was sent. Raises Refused."""
+    value = given.get(name, default)
+    if not check[0](value):
+        raise Refused("bad-request", what=name, wanted=check[1])
+    return value

@@ -4,6 +4,7 @@ aside, then renamed; a project that is killed at any moment is the one before or
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import threading
@@ -15,8 +16,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from nmt.studio.errors import Refused
-from nmt.system.files import explain, read_small, write_bytes
+from nmt.studio.errors import Check, Refused, checked, one_of, text
+from nmt.system.files import explain, read_small, replacing, write_bytes
 
 NAME = "project.json"
 VERSION = 1
@@ -27,8 +28,6 @@ _RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\.|$)", re.IGNORECASE)
 PURPOSES = ("suggestions", "gist", "words", "lesson")
 PERMISSIONS = ("", "mine", "agreed", "public", "unsure")
 _CODE = re.compile(r"[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*")
-_TEXT_FIELDS = {"name": 120, "origin": 2000, "contact": 500}
-"""Fields that are texts, with their most characters."""
 _CLOUDS = ("OneDrive", "Dropbox", "iCloud", "Google Drive", "Nextcloud")
 TEXTS, HELD, ROUNDS, SHARED = "texts", "held", "rounds", "shared"
 
@@ -106,20 +105,17 @@ class Project:
 
     def text(self, number: int) -> dict[str, Any]:
         """Return the entry of a text. Raises Refused."""
-        for one in self.values["texts"]:
-            if one["id"] == number:
-                return dict(one)
-        raise Refused("no-such-text")
+        found = next((one for one in self.values["texts"] if one["id"] == number), None)
+        if found is None:
+            raise Refused("no-such-text")
+        return dict(found)
 
     @contextmanager
     def changing_text(self, number: int) -> Iterator[dict[str, Any]]:
         """Yield the entry of a text to change. Raises Refused."""
+        self.text(number)
         with self.changing() as values:
-            for one in values["texts"]:
-                if one["id"] == number:
-                    yield one
-                    return
-            raise Refused("no-such-text")
+            yield next(one for one in values["texts"] if one["id"] == number)
 
     def text_file(self, number: int, ending: str) -> Path:
         """Return the file of a text: .tsv, what was read; .json, the facts of reading."""
@@ -144,49 +140,58 @@ class Project:
 
     def shared(self) -> list[dict[str, Any]]:
         """Return the files to give away, the newest first."""
-        files = [(path, path.stat()) for path in (self.folder / SHARED).glob("*") if path.is_file()]
-        found = [
-            {"name": path.name, "bytes": facts.st_size, "made": facts.st_mtime}
-            for path, facts in files
-            if not path.name.startswith(".")
-        ]
-        return sorted(found, key=lambda one: -one["made"])
+        files = [path for path in (self.folder / SHARED).glob("[!.]*") if path.is_file()]
+        found = [{"name": path.name, "bytes": path.stat().st_size, "made": path.stat().st_mtime} for path in files]
+        return sorted(found, key=lambda one: -float(one["made"]))
 
     def change(self, given: dict[str, Any]) -> None:
         """Change fields by what the page sends. Raises Refused."""
         with self.changing() as values:
-            for name, value in given.items():
-                if name in _TEXT_FIELDS:
-                    if not isinstance(value, str) or len(value) > _TEXT_FIELDS[name] or (name == "name" and not value):
-                        raise Refused("bad-request", what=name, wanted=f"a text of at most {_TEXT_FIELDS[name]}")
-                    values[name] = value
-                elif name in ("purpose", "permission"):
-                    choices = PURPOSES if name == "purpose" else PERMISSIONS
-                    if value not in choices:
-                        raise Refused("bad-request", what=name, wanted=f"one of {', '.join(choices)}")
-                    values[name] = value
-                elif name == "direction":
-                    if value not in ([0, 1], [1, 0]):
-                        raise Refused("bad-request", what=name, wanted="[0, 1] or [1, 0]")
-                    values[name] = value
-                elif name == "sides":
-                    values[name] = _sides(value)
-                else:
-                    raise Refused("bad-request", what="field", wanted="one of a project")
+            for name in given:
+                values[name] = checked(given, name, _FIELDS.get(name, (lambda value: False, "one of a project")))
+
+    def add(self, name: str, given: Path) -> dict[str, Any]:
+        """Add a file, which is moved here, as a text to be read; return its entry. Raises OSError."""
+        place = self.folder / TEXTS
+        number = max((int(path.name[:3]) for path in place.rglob("[0-9][0-9][0-9]*")), default=0) + 1
+        file = place / f"{number:03d}-{safe_name(name)}"
+        place.mkdir(exist_ok=True)
+        size = given.stat().st_size
+        with replacing(file, sync=True) as aside:
+            os.replace(given, aside)
+        entry = {"id": number, "name": safe_name(name), "file": file.name, "bytes": size, "weight": 1, "swap": False}
+        entry |= dict.fromkeys(("columns", "header", "sheet", "with", "part_of"))
+        entry |= {"decided": {}, "rows_out": {}, "mended": {}}
+        with self.changing() as values:
+            values["texts"].append(entry)
+        return entry
 
 
-def _sides(given: Any) -> list[dict[str, Any]]:
-    """Return both sides, checked. Raises Refused."""
-    sides = given if isinstance(given, list) and len(given) == 2 else [None]
-    found = []
-    for side in sides:
-        lang, name = (side.get("lang"), side.get("name", "")) if isinstance(side, dict) else (0, "")
-        if not (lang is None or isinstance(lang, str) and len(lang) < 40 and _CODE.fullmatch(lang)):
-            raise Refused("bad-request", what="sides", wanted="two, each with a code of a language or none")
-        if not isinstance(name, str) or len(name) > 120:
-            raise Refused("bad-request", what="sides", wanted="two names of at most 120 characters")
-        found.append({"lang": lang, "name": name})
-    return found
+def _is_side(side: Any) -> bool:
+    if not isinstance(side, dict) or not side.keys() <= {"lang", "name"}:
+        return False
+    lang, name = side.get("lang"), side.setdefault("name", "")
+    side.setdefault("lang", None)
+    return (
+        isinstance(name, str)
+        and len(name) <= 120
+        and (lang is None or isinstance(lang, str) and len(lang) < 40 and _CODE.fullmatch(lang) is not None)
+    )
+
+
+_FIELDS: dict[str, Check] = {
+    "name": text(1, 120),
+    "origin": text(0, 2000),
+    "contact": text(0, 500),
+    "purpose": one_of(PURPOSES),
+    "permission": one_of(PERMISSIONS),
+    "direction": (lambda value: value in ([0, 1], [1, 0]), "[0, 1] or [1, 0]"),
+    "sides": (
+        lambda value: isinstance(value, list) and len(value) == 2 and all(map(_is_side, value)),
+        "two, each with a name and a code of a language, or null",
+    ),
+}
+"""What a page may change, and what it must be."""
 
 
 class Projects:
@@ -215,27 +220,15 @@ class Projects:
                 return one
         raise Refused("no-such-project")
 
-    def make(self, name: str) -> Project:
+    def make(self, name: Any) -> Project:
         """Make a project. Raises Refused."""
-        if not isinstance(name, str) or not name.strip() or len(name) > _TEXT_FIELDS["name"]:
-            raise Refused("bad-request", what="name", wanted="a text")
+        name = checked({"name": name}, "name", _FIELDS["name"])
         stem = safe_name(name.strip().replace("/", "-").replace("\\", "-"), "translator")
         names = [stem, *(f"{stem} {number}" for number in range(2, 1000))]
         folder = next(self.folder / one for one in names if not (self.folder / one).exists())
-        values = {
-            "version": VERSION,
-            "name": name.strip(),
-            "purpose": PURPOSES[0],
-            "sides": [{"lang": None, "name": ""}, {"lang": None, "name": ""}],
-            "direction": [0, 1],
-            "origin": "",
-            "permission": "",
-            "contact": "",
-            "texts": [],
-            "judgements": {},
-            "made": time.time(),
-            "changed": time.time(),
-        }
+        values = {"version": VERSION, "name": name.strip(), "purpose": PURPOSES[0], "direction": [0, 1]}
+        values |= {"sides": [{"lang": None, "name": ""}, {"lang": None, "name": ""}], "texts": [], "judgements": {}}
+        values |= {"origin": "", "permission": "", "contact": "", "made": time.time(), "changed": time.time()}
         write_json(folder / NAME, values)
         return self.get(Project(folder).id)
 

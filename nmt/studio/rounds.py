@@ -39,8 +39,8 @@ class Round:
             raise Refused("no-such-round")
 
     @classmethod
-    def make(cls, project: Project, facts: dict[str, Any]) -> Round:
-        """Begin the next round. `facts`: minutes, direction, and `on`, the round to go on from."""
+    def make(cls, project: Project, **facts: Any) -> Round:
+        """Begin the next round. `facts`: minutes, direction, preset, and `on`, the round to go on from."""
         number = max(project.rounds(), default=0) + 1
         name = f"{safe_name(project.values['name'])}-{number}"
         write_json(project.round_file(number, ".json"), {"n": number, "name": name, "began": time.time(), **facts})

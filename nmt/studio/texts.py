@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import html
+import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from nmt.studio.projects import Project, read_json
+from nmt.serve.detection import language_name
+from nmt.studio.errors import Refused
+from nmt.studio.projects import TEXTS, Project, read_json
 
 _SPACES = re.compile(r"\s+")
 LEAVE_OUT, KEEP, MEND = "leave_out", "keep", "mend"
@@ -162,3 +165,71 @@ class Rows:
 def texts_of(project: Project) -> list[Rows]:
     """Return the texts of a project that were read."""
     return [rows for entry in project.values["texts"] if (rows := Rows(project, entry)).is_ready]
+
+
+def reading(project: Project, number: int) -> dict[str, Any]:
+    """Return what `nmt.studio.reading` takes to read a text."""
+    entry = project.text(number)
+    other = project.text(entry["with"]) if entry["with"] else {"file": "", "name": ""}
+    return {
+        "file": str(project.folder / TEXTS / entry["file"]),
+        "other": other["file"] and str(project.folder / TEXTS / other["file"]),
+        "other_name": other["name"],
+        "table": str(project.text_file(number, ".tsv")),
+        "langs": [side["lang"] for side in project.values["sides"]],
+        **{name: entry[name] for name in ("name", "columns", "header", "sheet", "swap")},
+    }
+
+
+def facts_of(project: Project, number: int) -> dict[str, Any]:
+    """Return what was read of a text."""
+    return read_json(project.text_file(number, ".json")) or {}
+
+
+def name_sides(project: Project, number: int) -> None:
+    """Name the sides that have no name yet by a text that was read."""
+    facts = facts_of(project, number)
+    if facts.get("state") == "ready":
+        headings = {one["column"]: one["heading"] for one in facts.get("columns", ())}
+        with project.changing() as values:
+            for side, lang, column in zip(values["sides"], facts["langs"], facts.get("chosen") or (0, 0), strict=True):
+                side["lang"] = side["lang"] or lang
+                known = language_name(side["lang"]) if side["lang"] else ""
+                side["name"] = side["name"] or (known if known != side["lang"] else "") or headings.get(column, "")
+
+
+def alone(project: Project) -> list[int]:
+    """Return the texts of one language whose other half is to be named."""
+    entries = [one for one in project.values["texts"] if not one["with"] and not one["part_of"]]
+    return [one["id"] for one in entries if facts_of(project, one["id"]).get("asks") == "other"]
+
+
+def join(project: Project, number: int, other: int) -> int:
+    """Make one of two texts the other half of the other; return which has both, in the order of the project."""
+    sides = [side["lang"] for side in project.values["sides"]]
+    langs = [facts_of(project, one).get("langs", [None])[0] for one in (number, other)]
+    if number == other:
+        raise Refused("no-such-text")
+    if any(lang is not None and lang == side for lang, side in zip(langs, sides[::-1], strict=True)):
+        number, other = other, number
+    with project.changing_text(number) as entry:
+        entry["with"], entry["part_of"] = other, None
+    with project.changing_text(other) as entry:
+        entry["with"], entry["part_of"] = None, number
+    return number
+
+
+def remove(project: Project, number: int) -> None:
+    """Take a text out; its files go to texts/removed."""
+    entry, removed = project.text(number), project.folder / TEXTS / "removed"
+    with project.changing() as values:
+        values["texts"] = [one for one in values["texts"] if one["id"] != number]
+        for one in values["texts"]:
+            one |= {name: None for name in ("with", "part_of") if one[name] == number}
+    removed.mkdir(exist_ok=True)
+    for path in (
+        project.folder / TEXTS / entry["file"],
+        *(project.text_file(number, end) for end in (".tsv", ".json")),
+    ):
+        if path.is_file():
+            os.replace(path, removed / path.name)
