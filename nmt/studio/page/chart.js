@@ -41,8 +41,10 @@ export function chart({ label, width = Math.max(220, Math.min(440, innerWidth - 
     box.append(svg("path", { class: "grid", d: `M${AREA.left} ${place}H${width - AREA.right}` }));
     box.append(svg("text", { x: AREA.left - 6, y: place + 4, "text-anchor": "end" }, shown(scale(at))));
   }
-  ticks(from, right, 4).forEach((at, n, all) => {
-    const last = n === all.length - 1, text = shown(at) + (last && unit ? " " + unit : ""), end = last && x(at) > width - 6 * text.length;
+  const across = ticks(from, right, 4), room = 6 * (shown(across.at(-1)) + unit).length + 12;
+  across.forEach((at, n) => {
+    const last = n === across.length - 1, text = shown(at) + (last && unit ? " " + unit : ""), end = last && x(at) > width - room;
+    if (!last && x(at) > width - room) return;
     box.append(svg("text", { x: end ? width - 2 : x(at), y: AREA.height - 7, "text-anchor": end ? "end" : last && unit ? "start" : "middle" }, text));
   });
   curves.forEach(({ points, dashed }, n) => {

@@ -41,7 +41,7 @@ export function report({ project, round, report: found }, act, between) {
     side_by_side(found.lines, a, b),
     found.calibration.length ? el("details.card.noprint", el("summary", el("b", t("sure.title"))), el("p.soft", t("sure.what")),
       table(t("sure.title"), [t("sure.says"), t("sure.is"), t("sure.count")], found.calibration.map(one => [share(100 * one.confidence), share(100 * one.near), one.count].map(n => number(n))))) : "",
-    found.experts ? el("details.card.noprint", el("summary", el("b", t("experts.title"))), el("div.experts", experts(found.experts))) : "",
+    found.experts ? el("details.card.noprint", el("summary", el("b", t("experts.title"))), el("div.experts", round.command ? el("p", el("code", round.command)) : "", experts(found.experts))) : "",
   ];
 }
 
@@ -75,7 +75,8 @@ export function experts(data) {
   const open = one => [el("h3", named(one.title), one.run && data.runs.length > 1 ? `: ${one.run}` : ""), rows(one)];
   const closed = one => el("details", el("summary", named(one.title), one.run ? `: ${one.run}` : "", ` (${number(one.rows.length)})`), rows(one));
   const images = Object.entries(data.pictures || {}).flatMap(([name, all]) => all.map(one => el("img", { alt: `${t("expert.attention")}: ${name}`, src: "data:image/svg+xml," + encodeURIComponent(one) })));
-  return [data.warnings.map(one => el("p.warn", one)), data.tables.filter(one => !one.closed).map(open), data.charts.length ? [el("h3", t("curves.title")),
+  const scores = ["chrf", "bleu"].filter(name => name in data).map(name => [name, number(data[name], 2), data[`${name}_interval`] ? `± ${number(data[`${name}_interval`], 2)}` : "", data[`${name}_signature`]]);
+  return [data.warnings.map(one => el("p.warn", one)), scores.length ? [el("h3", named("Scores")), table(named("Scores"), [], scores)] : "", data.tables.filter(one => !one.closed).map(open), data.charts.length ? [el("h3", t("curves.title")),
     el("p.row.noprint", el("label", t("axis"), " ", shape), el("label.check", log, " ", t("axis.log")), el("span.soft", t("axis.zoom"))), box] : "",
   data.tables.filter(one => one.closed).map(closed), images.length ? [el("h3", t("expert.attention")), el("div.wide", { tabindex: "0", role: "region", "aria-label": t("expert.attention") }, images)] : ""];
 }

@@ -53,9 +53,9 @@ async function plan(main, page, last) {
 function live(main, page, first) {
   const at = `${page.at}/rounds/${first.n}`, points = [], samples = [], was_over = OVER.includes(first.state);
   const says = el("p.big"), bar = el("progress", { max: "1", "aria-label": t("train.bar") }), phases = el("ol.phases"), buttons = el("div.row");
-  const alive = el("p.soft"), passes = el("span"), shown = el("div"), curve = el("div");
+  const wrong = el("p.refused"), alive = el("p.soft"), passes = el("span"), shown = el("div"), curve = el("div");
   const view = el("div.two", card(t("train.samples"), el("p.soft", t("train.samples.what")), shown), card(t("train.curve"), el("p.soft", t("train.curve.what")), curve));
-  main.append(card(null, says, bar, phases, buttons, alive, el("p.soft", passes, " ", was_over ? "" : t("train.close"))), view);
+  main.append(card(null, says, wrong, bar, phases, buttons, alive, el("p.soft", passes, " ", was_over ? "" : t("train.close"))), view);
   view.hidden = true;
   let from = 0, state = "", round = first;
   const ask = (key, path, body, strong) => button(key, event => page.act(event.target, async () => { await post(`${at}/${path}`, body); tick(); }), { strong });
@@ -72,7 +72,7 @@ function live(main, page, first) {
     const words = round.state === "training" && round.phase === "training" && left !== null ? t("train.left", { n: Math.max(1, Math.ceil(left / 60)), time: clock(Date.now() / 1000 + left) })
       : t("round." + round.state, { n: Math.round(elapsed / 60), time: clock(round.began + elapsed) });
     if (says.textContent !== words) says.textContent = words;
-    if (round.error) says.after(el("p.refused", told(round.error).message));
+    wrong.textContent = round.error ? told(round.error).message : "";
     const now = round.state === "testing" ? 4 : PHASES.findIndex(names => names.includes(round.phase));
     phases.replaceChildren(...PHASES.map((names, n) => el("li", { "aria-current": busy && n === now ? "step" : null },
       el("span", { "aria-hidden": "true" }, round.state === "done" || n < now ? "✓ " : n === now ? "● " : "○ "), t("phase." + (n === now && busy ? round.phase || names[0] : names[0])))));
