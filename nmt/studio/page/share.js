@@ -29,9 +29,9 @@ export async function use(main, page) {
 
 // The frame is as high as its page, so that only one of them scrolls.
 function grow(frame) {
-  const inner = frame.contentDocument.documentElement, fit = () => { frame.style.blockSize = frame.contentDocument.body.scrollHeight + 4 + "px"; };
-  inner.style.overflowY = "hidden";
-  new ResizeObserver(fit).observe(frame.contentDocument.body);
+  const { body, documentElement } = frame.contentDocument, fit = () => { frame.style.blockSize = body.scrollHeight + 4 + "px"; };
+  documentElement.style.overflowY = "hidden";
+  new ResizeObserver(fit).observe(body);
   fit();
 }
 

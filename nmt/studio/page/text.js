@@ -52,7 +52,7 @@ export function text(main, page) {
       const { texts: all, jobs, sides } = await page.renew(), texts = all.filter(one => !one.part_of);
       for (const [id, one] of cards) if (!texts.some(text => text.id === id)) { one.box.remove(); cards.delete(id); }
       for (const one of texts) {
-        const now = JSON.stringify([one, sides]), old = cards.get(one.id);
+        const now = JSON.stringify([one, sides, texts.filter(other => other.asks === "other").map(other => other.id)]), old = cards.get(one.id);
         if (old && old.now === now) continue;
         const box = text_card(one, texts, page, watch);
         if (old) put_in_place(old.box, box);
