@@ -24,15 +24,7 @@ POLICY = (
 
 def _finding(name: str, level: str, count: int, *actions: str) -> dict[str, Any]:
     rows = [12, 80] if actions else []
-    return {
-        "name": name,
-        "level": level,
-        "count": count,
-        "total": 2418,
-        "rows": rows,
-        "actions": actions,
-        "message": "x",
-    }
+    return {"name": name, "level": level, "count": count, "total": 2418, "rows": rows, "actions": actions, "message": "x"}
 
 
 def _text(number: int, **given: Any) -> dict[str, Any]:
@@ -44,28 +36,13 @@ def _text(number: int, **given: Any) -> dict[str, Any]:
         _finding("duplicates", "done", 7),
         _finding("unheard-of", "warning", 2),
     ]
-    common = {
-        "id": number,
-        "name": f"stories-{EVIL}.xlsx",
-        "state": "ready",
-        "form": "xlsx",
-        "rows": 2418,
-        "read": 2402,
-    }
+    common = {"id": number, "name": f"stories-{EVIL}.xlsx", "state": "ready", "form": "xlsx", "rows": 2418, "read": 2402}
     common |= {"heading": 1, "columns": columns, "chosen": [1, 2], "asks": None, "error": None, "decided": {}}
     return common | {"preview": [{"row": n, "cells": cells} for n in (2, 3)], "findings": findings} | given
 
 
 def _round(number: int, state: str, **given: Any) -> dict[str, Any]:
-    common = {
-        "n": number,
-        "state": state,
-        "phase": "training",
-        "minutes": 20,
-        "elapsed": 720,
-        "left": 480,
-        "pairs": 2162,
-    }
+    common = {"n": number, "state": state, "phase": "training", "minutes": 20, "elapsed": 720, "left": 480, "pairs": 2162}
     return common | {"began": time.time() - 720, "error": None} | given
 
 
@@ -168,22 +145,13 @@ def serve(context: Any, words: dict[str, str] | None = None, sent: list[str] | N
             status, body = answer(route.request.method, route.request.url)
             route.fulfill(status=status, body=json.dumps(body), content_type=kind)
         elif path.startswith("/try/"):
-            route.fulfill(
-                body="<!doctype html><html lang=en><title>Translate</title><h1>Translate</h1>", content_type="text/html"
-            )
+            route.fulfill(body="<!doctype html><html lang=en><title>Translate</title><h1>Translate</h1>", content_type="text/html")
         elif path.endswith("/ar.json") and words:
             route.fulfill(body=json.dumps(words), content_type=kind)
         else:
             file = PAGE / (path.removeprefix("/page/") if path != "/" else "index.html")
             kinds = {".js": "text/javascript", ".css": "text/css", ".html": "text/html"}
-            headers = {
-                "Content-Type": kinds.get(file.suffix, kind) + "; charset=utf-8",
-                "Content-Security-Policy": POLICY,
-            }
-            route.fulfill(
-                status=200 if file.is_file() else 404,
-                body=file.read_bytes() if file.is_file() else "{}",
-                headers=headers,
-            )
+            headers = {"Content-Type": kinds.get(file.suffix, kind) + "; charset=utf-8", "Content-Security-Policy": POLICY}
+            route.fulfill(status=200 if file.is_file() else 404, body=file.read_bytes() if file.is_file() else "{}", headers=headers)
 
     context.route("**/*", handle)

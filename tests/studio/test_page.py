@@ -44,12 +44,7 @@ def opened(browser):
         one.errors, one.sent = [], []
         serve(context, PSEUDO, one.sent)
         one.on("pageerror", lambda error: one.errors.append(str(error)))
-        one.on(
-            "console",
-            lambda message: (
-                one.errors.append(message.text) if "404" not in message.text and message.type == "error" else None
-            ),
-        )
+        one.on("console", lambda message: one.errors.append(message.text) if "404" not in message.text and message.type == "error" else None)
         one.goto(ADDRESS + "/")
         one.wait_for_selector("#main h2")
         if language != "en":
@@ -65,9 +60,7 @@ def opened(browser):
 def go(page, project, step):
     """Show a screen, and wait until it is drawn."""
     page.evaluate("document.querySelector('#main').replaceChildren()")
-    page.evaluate(
-        "to => { location.hash = '#/'; location.hash = to; }", f"#/{project}/{step}" if step else f"#/{project}"
-    )
+    page.evaluate("to => { location.hash = '#/'; location.hash = to; }", f"#/{project}/{step}" if step else f"#/{project}")
     page.wait_for_selector("#main h2")
     page.wait_for_timeout(250)
 
@@ -89,10 +82,7 @@ def test_everybody_can_use_every_screen(opened, size):
         assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, (project, step)
         small = "[...document.querySelectorAll('button, select, input:not([type=radio], [type=checkbox], [hidden])')].filter(one => one.checkVisibility() && one.offsetHeight < 2.6 * 16 - .5).length"
         assert page.evaluate(small) == 0
-        assert (
-            page.evaluate("[...document.querySelectorAll('[role=status]')].filter(one => one.id === 'news').length")
-            == 1
-        )
+        assert page.evaluate("[...document.querySelectorAll('[role=status]')].filter(one => one.id === 'news').length") == 1
     assert page.errors == []
 
 
@@ -175,9 +165,7 @@ def test_a_training_is_begun_and_ended(opened):
         page.wait_for_timeout(100)
         assert f"/rounds/1/{path} " in page.sent[-1]
     seen = page.locator("#main").get_by_text(re.compile("Last sign of life")).inner_text()
-    page.wait_for_function(
-        "old => ![...document.querySelectorAll('p')].some(one => one.textContent === old)", arg=seen, timeout=3000
-    )
+    page.wait_for_function("old => ![...document.querySelectorAll('p')].some(one => one.textContent === old)", arg=seen, timeout=3000)
 
 
 def test_refusals_are_said_where_they_came(opened):
@@ -219,10 +207,7 @@ def test_nothing_is_shared_unasked(opened):
     page = opened()
     go(page, "done", "use")
     assert page.locator("iframe").get_attribute("src").startswith("/try/#text=")
-    page.route(
-        "**/studio/projects/done",
-        lambda route: route.fulfill(body=json.dumps(bare)) if route.request.method == "GET" else route.fallback(),
-    )
+    page.route("**/studio/projects/done", lambda route: route.fulfill(body=json.dumps(bare)) if route.request.method == "GET" else route.fallback())
     from tests.studio.canned import project
 
     bare = project("done") | {"permission": ""}
@@ -232,9 +217,7 @@ def test_nothing_is_shared_unasked(opened):
     page.get_by_text("those who wrote or told it agree").click()
     page.get_by_role("button", name="Make the page").click()
     page.wait_for_timeout(200)
-    assert page.sent[-2].split(" ", 2)[2] == json.dumps(
-        {"permission": "agreed", "origin": EVIL, "contact": ""}, separators=(",", ":")
-    )
+    assert page.sent[-2].split(" ", 2)[2] == json.dumps({"permission": "agreed", "origin": EVIL, "contact": ""}, separators=(",", ":"))
     assert page.sent[-1] == 'POST /studio/projects/done/rounds/2/share {"kind":"page"}'
 
 

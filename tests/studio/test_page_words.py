@@ -10,9 +10,7 @@ from tests.studio.canned import PAGE
 ENGLISH = json.loads((PAGE / "strings" / "en.json").read_text("utf-8"))
 SCRIPTS = "".join(path.read_text("utf-8") for path in sorted(PAGE.glob("*.js")))
 FORMS = ("one", "other", "zero", "two", "few", "many")
-JARGON = re.compile(
-    r"\b(BLEU|epochs?|épocas?|loss|validation|models?|modelos?|checkpoints?|parameters?|parámetros?)\b", re.I
-)
+JARGON = re.compile(r"\b(BLEU|epochs?|épocas?|loss|validation|models?|modelos?|checkpoints?|parameters?|parámetros?)\b", re.I)
 
 
 def plain(key):
