@@ -77,7 +77,7 @@ def project(name: str) -> dict[str, Any]:
     """Return a project."""
     common: dict[str, Any] = {"id": name, "name": f"Cherokee {EVIL}", "purpose": "suggestions", "sides": SIDES}
     common |= {"direction": [0, 1], "origin": EVIL, "permission": "", "contact": "", "texts": [_text(1)], "pairs": 2162}
-    common |= {"held": {"dev": 120, "test": 120}, "rounds": [], "best": None, "corrections": 0, "state": "text"}
+    common |= {"held": {"dev": 120, "test": 120}, "rounds": [], "best": None, "corrections": 0, "state": "text", "enough": "few"}
     return common | {"jobs": [], "shared": [], "room": None} | STATES[name]
 
 
@@ -92,7 +92,7 @@ _LINES = [
 ]
 REPORT: dict[str, Any] = {
     "state": "ready", "quality": QUALITY, "judged": None, "headline": "letters", "lines": _LINES,
-    "sentences": [{"code": "few-passes", "words": {"passes": 4, "usual": 40, "minutes": 18}, "do": "train"}, {"code": "unseen", "words": {"n": 62, "all": 120}, "do": "add"}],
+    "sentences": [{"code": "few-passes", "words": {"passes": 4, "usual": 40, "minutes": 18}, "do": "train"}, {"code": "unseen", "words": {"n": 62, "count": 120}, "do": "add"}],
     "useful": ["suggestions"], "not_for": ["unchecked", "health", "unlike"], "before": {"n": 1, "quality": QUALITY, "better": "perhaps", "low": -2, "high": 9},
     "groups": [{"code": code, "near": 30, "count": 30} for code in ("short", "middle", "long", "unseen")],
     "unseen": [{"word": "ᎠᎹ", "count": 3, "examples": [EVIL]}], "help": [{"code": "more", "words": {}}, {"code": "correct", "words": {}}],

@@ -76,9 +76,9 @@ def test_everybody_can_use_every_screen(opened, size):
     page = opened(*SIZES[size])
     for project, step in SCREENS:
         go(page, project, step)
-        for summary in page.locator("#main details:not([open]) > summary").all():
-            summary.click()
+        page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
         assert mistakes(page) == [], (project, step)
+        assert not re.search(r"\{\w+", page.inner_text("#main"))
         assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, (project, step)
         small = "[...document.querySelectorAll('button, select, input:not([type=radio], [type=checkbox], [hidden])')].filter(one => one.checkVisibility() && one.offsetHeight < 2.6 * 16 - .5).length"
         assert page.evaluate(small) == 0
@@ -90,7 +90,7 @@ def test_texts_of_users_are_texts(opened):
     page = opened()
     for project, step in SCREENS:
         go(page, project, step)
-        for button in page.locator("#main button[aria-expanded=false]").all()[1:]:
+        for button in page.get_by_role("button", name="Show the rows").all():
             button.click()
         page.wait_for_timeout(100)
         assert page.locator("img:not(.experts img)").count() == 0
@@ -100,7 +100,8 @@ def test_texts_of_users_are_texts(opened):
 
 
 def test_the_focus_goes_to_the_heading_and_the_way_is_one_of_keys(opened):
-    page = opened()
+    page, choosers = opened(), []
+    page.on("filechooser", lambda one: choosers.append(one))
     for name in ("Make a new translator", "Choose files"):
         for _ in range(30):
             page.keyboard.press("Tab")
@@ -111,8 +112,9 @@ def test_the_focus_goes_to_the_heading_and_the_way_is_one_of_keys(opened):
             page.keyboard.press("Enter")
             page.wait_for_selector("h2:focus")
             assert page.title() == "Which sentences should it learn from? – Translator studio"
-    with page.expect_file_chooser():
-        page.keyboard.press("Enter")
+    page.keyboard.press("Enter")
+    page.wait_for_timeout(500)
+    assert len(choosers) == 1
 
 
 def test_a_first_file_makes_a_project_of_its_name(opened):
@@ -156,7 +158,7 @@ def test_a_training_is_begun_and_ended(opened):
     page.get_by_role("button", name="Start training").click()
     page.wait_for_timeout(300)
     assert page.sent[0].endswith('{"purpose":"suggestions","direction":[1,0]}')
-    assert page.sent[1] == 'POST /studio/projects/text/rounds {"minutes":30,"on":null,"words":false}'
+    assert page.sent[1] == 'POST /studio/projects/text/rounds {"minutes":30,"on":null}'
     go(page, "training", "train")
     assert "8 minutes left" in page.inner_text("#main .big") and page.locator("svg.chart circle").count() == 12
     assert page.locator("dl.sample ins").first.inner_text() == "<img"  # the word that is new

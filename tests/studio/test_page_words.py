@@ -23,9 +23,9 @@ def test_a_language_is_whole(language):
     words = json.loads((PAGE / "strings" / f"{language}.json").read_text("utf-8"))
     assert {plain(key) for key in words} == {plain(key) for key in ENGLISH}
     for key, text in words.items():
-        slots = set(re.findall(r"\{\w+\}", text))
+        slots = set(re.findall(r"\{[\w:]+\}", text))
         if language != "en" and not key.endswith(".one"):
-            assert slots == set(re.findall(r"\{\w+\}", ENGLISH[key])), key
+            assert slots == set(re.findall(r"\{[\w:]+\}", ENGLISH[key])), key
         assert plain(key) == key or plain(key) + ".other" in words
         assert text.strip() == text != ""
         if not key.startswith("expert"):
@@ -39,6 +39,21 @@ def test_scripts_ask_for_words_that_are_there():
     begun = set(re.findall(r't\("((?:[\w-]+\.)+)" \+|t\(`([\w.]+\.)\$\{', SCRIPTS))
     for prefix in filter(None, (a or b for a, b in begun)):
         assert any(key.startswith(prefix) for key in known), prefix
+
+
+def test_what_the_studio_says_by_codes_has_words():
+    from nmt.data.quality.faults import FAULTS
+    from nmt.studio.app import _ENOUGH, _STOPS
+    from nmt.studio.errors import _ERRORS
+    from nmt.studio.quality import RULES
+    from nmt.studio.sharing import KINDS
+
+    programs = {"bad-request", "not-json", "no-such-address", "unreadable", "failed"}  # said in the line of the error
+    codes = [f"error.{code}" for code in _ERRORS if code not in programs]
+    codes += [f"why.{rule[0]}" for rule in RULES] + [f"act.{rule[2]}" for rule in RULES]
+    codes += [f"finding.{name}" for name in FAULTS] + [f"enough.{name}" for name, _ in _ENOUGH]
+    codes += [f"warning.{name}" for name in _STOPS] + [f"share.{kind}" for kind in KINDS]
+    assert [code for code in codes if code not in {plain(key) for key in ENGLISH}] == []
 
 
 def test_every_word_is_asked_for():

@@ -41,10 +41,12 @@ export function chart({ label, width = Math.max(220, Math.min(440, innerWidth - 
     box.append(svg("path", { class: "grid", d: `M${AREA.left} ${place}H${width - AREA.right}` }));
     box.append(svg("text", { x: AREA.left - 6, y: place + 4, "text-anchor": "end" }, shown(scale(at))));
   }
-  for (const at of ticks(from, right, 4)) {
-    const place = x(at), end = place > width - 46;
-    box.append(svg("text", { x: end ? width - 2 : place, y: AREA.height - 7, "text-anchor": end ? "end" : "middle" }, shown(at) + (end && unit ? " " + unit : "")));
-  }
+  const across = ticks(from, right, 4), room = 6 * (shown(across.at(-1)) + unit).length + 12;
+  across.forEach((at, n) => {
+    const last = n === across.length - 1, text = shown(at) + (last && unit ? " " + unit : ""), end = last && x(at) > width - room;
+    if (!last && x(at) > width - room) return;
+    box.append(svg("text", { x: end ? width - 2 : x(at), y: AREA.height - 7, "text-anchor": end ? "end" : last && unit ? "start" : "middle" }, text));
+  });
   curves.forEach(({ points, dashed }, n) => {
     const seen = points.filter(one => one[0] >= from && one[0] <= to && (!log || one[1] > 0));
     const banded = seen.filter(one => one[2]), line = list => list.map(([a, b], k) => (k ? "L" : "M") + x(a).toFixed(1) + " " + y(b).toFixed(1)).join("");

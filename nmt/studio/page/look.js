@@ -4,7 +4,7 @@ import { report } from "./report.js";
 import { button, card, el, said, t } from "./words.js";
 
 const ENOUGH = 20; // judgements
-const LEADS = { train: "train", more: "train", add: "text", see: "text", swap: "text", words: "text", correct: "use" };
+const LEADS = { train: "train", add: "text", see: "text", swap: "text", try: "use" };
 
 export async function look(main, page) {
   const { rounds, best } = page.project, done = rounds.filter(one => one.state === "done");

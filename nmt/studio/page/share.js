@@ -1,6 +1,6 @@
 // Steps 4 and 5: to use it, on the server's own page; and to give it to others.
-import { get, post } from "./api.js";
-import { button, card, el, number, t } from "./words.js";
+import { get, post, told } from "./api.js";
+import { button, card, el, size_of, t } from "./words.js";
 
 export async function use(main, page) {
   const { best, rounds, id } = page.project;
@@ -16,7 +16,7 @@ export async function use(main, page) {
       if (!page.is_shown) return;
       const frame = el("iframe", { src: `${at}#${new URLSearchParams({ text: first })}`, title: t("use.frame") });
       frame.onload = () => grow(frame);
-      note.textContent = t("use.round", { round: round.n });
+      note.textContent = t("use.round", { n: round.n });
       main.append(frame);
       page.tell(t("use.ready"));
       return;
@@ -35,7 +35,7 @@ function grow(frame) {
   fit();
 }
 
-const PERMISSIONS = ["mine", "agreed", "public", "unsure"];
+const KINDS = ["page", "model", "card", "tmx", "table", "folder"], PERMISSIONS = ["mine", "agreed", "public", "unsure"];
 
 export function share(main, page) {
   const { project } = page, { best } = project, at = `${page.at}/rounds/${best}`, made = el("div"), asked = el("p.soft");
@@ -52,15 +52,15 @@ export function share(main, page) {
   };
   form.onsubmit = event => event.preventDefault();
   const make = kind => button("share.make." + kind, event => page.act(event.target, async () => { await post(`${at}/share`, { kind }); page.tell(t("share.working"), true); watch(); }), { strong: kind === "page" });
-  const kinds = ["page", "model", "card", "tmx", "table", "folder"].map(kind => card(t("share." + kind), el("p", t(`share.${kind}.what`)), el("div.row", make(kind))));
+  const kinds = KINDS.map(kind => card(t("share." + kind), el("p", t(`share.${kind}.what`)), el("div.row", make(kind))));
   const room = card(t("share.room"), el("p", t("share.room.what")), el("div"));
   main.append(form, el("div.grid", kinds, room), made);
 
   function draw() {
-    const { permission, jobs, shared, room: is_open } = page.project, own = jobs.filter(one => one.kind !== "read"), busy = own.filter(one => one.state === "running");
+    const { permission, jobs, shared, room: is_open } = page.project, own = jobs.filter(one => KINDS.includes(one.kind)), busy = own.filter(one => one.state === "running");
     asked.textContent = permission ? "" : t("share.ask");
     for (const control of main.querySelectorAll(".grid button")) control.disabled = !permission;
-    const links = is_open && is_open.open ? is_open.addresses.map(one => el("p", el("a", { href: one }, one))) : [];
+    const links = is_open && is_open.open ? [...is_open.addresses.map(one => el("p", el("a", { href: one }, one))), el("p", t("share.room.key", { key: is_open.key }))] : [];
     room.lastChild.replaceChildren(...links, el("div.row", button(links.length ? "share.room.close" : "share.room.open", event => page.act(event.target, async () => {
       await post(`${at}/room`, { open: !links.length });
       await page.renew();
@@ -68,7 +68,7 @@ export function share(main, page) {
     }), { disabled: !permission })));
     made.replaceChildren(busy.length || shared.length || own.some(one => one.state === "failed") ? card(t("share.made"),
       busy.map(one => el("p", { role: "status" }, t("share.busy", { what: t("share." + one.kind) }), " ", el("progress", { "aria-label": t("share." + one.kind) }))),
-      own.filter(one => one.state === "failed").slice(-1).map(one => el("p.refused", one.error ? one.error.message : t("failed"))),
+      own.filter(one => one.state === "failed").slice(-1).map(one => el("p.refused", one.error ? told(one.error).message : t("failed"))),
       el("ul.plain", shared.map(one => el("li", el("a", { href: `${page.at}/shared/${encodeURIComponent(one.name)}`, download: one.name }, one.name), " ", el("span.soft", size_of(one.bytes)))))) : "");
     return busy.length > 0;
   }
@@ -81,4 +81,3 @@ export function share(main, page) {
   }
   if (draw()) watch();
 }
-const size_of = bytes => bytes < 1e6 ? t("unit.kb", { n: String(Math.max(1, Math.round(bytes / 1000))) }) : t("unit.mb", { n: number(bytes / 1e6, 1) });

@@ -1,5 +1,5 @@
 // Step 1: the files, the rows as they were understood, and what is wrong with them.
-import { get, post, remove } from "./api.js";
+import { get, post, remove, told } from "./api.js";
 import { side_name } from "./report.js";
 import { button, card, el, number, said, t, table } from "./words.js";
 
@@ -49,13 +49,13 @@ export function text(main, page) {
     if (watched) return;
     watched = true;
     await page.every(async () => {
-      const { texts, jobs } = await page.renew();
+      const { texts: all, jobs, sides } = await page.renew(), texts = all.filter(one => !one.part_of);
       for (const [id, one] of cards) if (!texts.some(text => text.id === id)) { one.box.remove(); cards.delete(id); }
       for (const one of texts) {
-        const now = JSON.stringify(one), old = cards.get(one.id);
+        const now = JSON.stringify([one, sides]), old = cards.get(one.id);
         if (old && old.now === now) continue;
         const box = text_card(one, texts, page, watch);
-        if (old) old.box.replaceWith(box);
+        if (old) put_in_place(old.box, box);
         else files.prepend(box);
         if (old && one.state !== "reading") page.tell(t("text.state." + one.state, { name: one.name, n: one.read || 0 }));
         cards.set(one.id, { box, now });
@@ -67,31 +67,36 @@ export function text(main, page) {
   }
 
   function draw_enough(texts) {
-    const { pairs, held } = page.project, open = texts.filter(one => one.state === "asks").length, reading = texts.some(one => one.state === "reading");
-    const level = pairs < 400 ? "tiny" : pairs < 2000 ? "few" : pairs < 10000 ? "some" : "good";
+    const { pairs, held, enough: level } = page.project, open = texts.filter(one => one.state === "asks").length, reading = texts.some(one => one.state === "reading");
     enough.replaceChildren(texts.length && !reading && (pairs || open) ? card(t("text.enough"), open ? el("p.warn", t("text.open", open)) : null,
-      el("p", t("pairs.learn", pairs), " ", t("enough." + level)), held.test ? el("p.soft", t("text.held", { n: held.test + held.dev, test: held.test })) : null,
+      el("p", t("pairs.learn", pairs), " ", level ? t("enough." + level) : ""), held.test ? el("p.soft", t("text.held", { n: held.test + held.dev, test: held.test })) : null,
       pairs ? el("div.row", el("a.button.strong", { href: page.url("train") }, t("text.go"))) : null, names(page)) : "");
   }
   if (page.project) watch();
+}
+
+// A card that is drawn anew keeps the focus on the control of the same name.
+function put_in_place(old, box) {
+  const name_of = one => one.getAttribute("aria-label") || one.textContent, focused = old.contains(document.activeElement) && document.activeElement;
+  const place = focused && [...old.querySelectorAll(focused.tagName)].filter(one => name_of(one) === name_of(focused)).indexOf(focused);
+  old.replaceWith(box);
+  if (focused) ([...box.querySelectorAll(focused.tagName)].filter(one => name_of(one) === name_of(focused))[place] || box.querySelector("button")).focus();
 }
 
 // What a screen shows of one text: its state, its columns, its findings.
 function text_card(one, texts, page, again) {
   const at = `${page.at}/texts/${one.id}`, send = (control, work) => page.act(control, async () => { await work(); again(); });
   const change = (control, body) => send(control, () => post(at, body));
-  const box = el("section.card.text", { "aria-label": one.name }, el("div.row.apart", said("h3", one.name),
+  const box = el("section.card.text", el("div.row.apart", said("h3", one.other_name ? `${one.name} + ${one.other_name}` : one.name),
     el("span.soft", one.state === "ready" ? t("text.rows", { n: one.read, rows: one.rows }) : "")));
   if (one.state === "reading") box.append(el("p", t("text.reading")), el("progress", { "aria-label": t("text.reading") }));
-  if (one.error) box.append(el("p.refused", told_of(one.error)));
+  if (one.error) box.append(el("p.refused", told(one.error).message));
   if (one.state === "asks") box.append(el("p.warn", t("asks." + one.asks)), question(one, texts, change));
   if (one.preview && one.preview.length && one.columns) box.append(preview(one, page, change));
   if (one.findings && one.findings.length) box.append(el("h4", t("text.findings")), el("ul.findings", one.findings.map(found => el("li", finding(found, one, at, page, send)))));
   box.append(el("div.row", button("text.remove", event => send(event.target, () => remove(at)), { "aria-label": `${t("text.remove")}: ${one.name}` })));
   return box;
 }
-
-const told_of = error => { const words = t("error." + error.code, error.words || {}); return words === "error." + error.code ? error.message : words; };
 
 function question(one, texts, change) {
   const pick = (key, options) => {
@@ -133,15 +138,18 @@ function finding(found, one, at, page, send) {
   const decided = (one.decided || {})[found.name], rows = el("div"), key = "finding." + found.name, words = t(key, { n: found.count, total: found.total });
   const level = found.level === "done" || decided ? "done" : found.level === "error" ? "bad" : "warn";
   const made = el(`div.finding.${level}`, el("p.tag", t(decided ? "decided." + decided : "level." + level)), el("p", words === key ? found.message : words));
-  const show = button("text.show", () => {
-    const open = show.getAttribute("aria-expanded") !== "true";
-    show.setAttribute("aria-expanded", open);
+  const opened = page.opened ||= new Set(), name = `${one.id} ${found.name}`;
+  const draw = () => {
+    show.setAttribute("aria-expanded", opened.has(name));
     rows.replaceChildren();
-    if (open) more_rows(rows, found.name, 0, one, at, page, send);
-  }, { "aria-expanded": "false" });
+    if (opened.has(name)) more_rows(rows, found.name, 0, one, at, page, send);
+  };
+  const show = button("text.show", () => { if (!opened.delete(name)) opened.add(name); draw(); }, { "aria-expanded": "false" });
+  draw();
   const all = ["leave_out", "mend", "keep"].filter(action => (found.actions || []).includes(action));
   made.append(el("div.row", found.rows && found.rows.length ? show : "", all.map(action => button("do." + action, event =>
-    send(event.target, () => post(`${at}/decide`, { finding: found.name, do: action })), { "aria-pressed": String(decided === action) }))), rows);
+    send(event.target, () => post(`${at}/decide`, { finding: found.name, do: action })), { "aria-pressed": String(decided === action) })),
+    found.name === "swapped" ? button("asks.swap", event => send(event.target, () => post(at, { swap: true }))) : ""), rows);
   return made;
 }
 
@@ -158,7 +166,7 @@ async function more_rows(box, name, from, one, at, page, send) {
       }, { "aria-label": `${t("text.change")}: ${row.row}` })));
     return [el("td.n", number(row.row)), ...cells, act];
   };
-  box.append(table(t("text.show"), [t("text.row"), ...page.project.sides.map((side, n) => side_name(side) || t("text.side." + n)), ""], found.rows.map(line)));
+  box.append(table(`${t("text.show")}: ${one.name}, ${name}`, [t("text.row"), ...page.project.sides.map((side, n) => side_name(side) || t("text.side." + n)), ""], found.rows.map(line)));
   const rest = found.total - from - found.rows.length;
   if (rest > 0 && found.rows.length) box.append(button("text.more", event => { event.target.remove(); more_rows(box, name, from + ROWS, one, at, page, send); }, {}, rest));
 }

@@ -1,5 +1,5 @@
 // Step 2: how long it may take, and what can be seen while it learns.
-import { get, post } from "./api.js";
+import { get, post, told } from "./api.js";
 import { chart } from "./chart.js";
 import { side_name } from "./report.js";
 import { button, card, clock, el, number, said, t, table } from "./words.js";
@@ -42,7 +42,7 @@ async function plan(main, page, last) {
     const given = new FormData(form), from = +given.get("direction");
     await page.act(control, async () => {
       await post(page.at, { purpose: given.get("purpose"), direction: [from, 1 - from] });
-      await post(`${page.at}/rounds`, { minutes: +given.get("minutes"), on: given.get("on") ? +given.get("on") : null, words: given.get("purpose") === "words" });
+      await post(`${page.at}/rounds`, { minutes: +given.get("minutes"), on: given.get("on") ? +given.get("on") : null });
       page.go("train");
     });
   }
@@ -53,9 +53,9 @@ async function plan(main, page, last) {
 function live(main, page, first) {
   const at = `${page.at}/rounds/${first.n}`, points = [], samples = [], was_over = OVER.includes(first.state);
   const says = el("p.big"), bar = el("progress", { max: "1", "aria-label": t("train.bar") }), phases = el("ol.phases"), buttons = el("div.row");
-  const alive = el("p.soft"), passes = el("span"), shown = el("div"), curve = el("div");
+  const wrong = el("p.refused"), alive = el("p.soft"), passes = el("span"), shown = el("div"), curve = el("div");
   const view = el("div.two", card(t("train.samples"), el("p.soft", t("train.samples.what")), shown), card(t("train.curve"), el("p.soft", t("train.curve.what")), curve));
-  main.append(card(null, says, bar, phases, buttons, alive, el("p.soft", passes, " ", was_over ? "" : t("train.close"))), view);
+  main.append(card(null, says, wrong, bar, phases, buttons, alive, el("p.soft", passes, " ", was_over ? "" : t("train.close"))), view);
   view.hidden = true;
   let from = 0, state = "", round = first;
   const ask = (key, path, body, strong) => button(key, event => page.act(event.target, async () => { await post(`${at}/${path}`, body); tick(); }), { strong });
@@ -72,7 +72,7 @@ function live(main, page, first) {
     const words = round.state === "training" && round.phase === "training" && left !== null ? t("train.left", { n: Math.max(1, Math.ceil(left / 60)), time: clock(Date.now() / 1000 + left) })
       : t("round." + round.state, { n: Math.round(elapsed / 60), time: clock(round.began + elapsed) });
     if (says.textContent !== words) says.textContent = words;
-    if (round.error) says.after(el("p.refused", round.error.message));
+    wrong.textContent = round.error ? told(round.error).message : "";
     const now = round.state === "testing" ? 4 : PHASES.findIndex(names => names.includes(round.phase));
     phases.replaceChildren(...PHASES.map((names, n) => el("li", { "aria-current": busy && n === now ? "step" : null },
       el("span", { "aria-hidden": "true" }, round.state === "done" || n < now ? "✓ " : n === now ? "● " : "○ "), t("phase." + (n === now && busy ? round.phase || names[0] : names[0])))));
@@ -97,7 +97,7 @@ function live(main, page, first) {
     samples.push(...found.samples);
     draw();
     if (found.points.length || found.samples.length) draw_learning();
-    passes.textContent = found.passes ? t("train.passes", { n: Math.round(found.passes) }) : "";
+    passes.textContent = found.passes >= 1 ? t("train.passes", { n: Math.floor(found.passes) }) : "";
     alive.textContent = BUSY.includes(round.state) && found.alive ? t("train.alive", { n: Math.max(0, Math.round(Date.now() / 1000 - found.alive)), time: clock(found.alive, "2-digit") }) : "";
     if (OVER.includes(round.state) && !was_over) { await page.renew(); if (page.is_shown) page.go("train"); }
     return !OVER.includes(round.state);

@@ -19,11 +19,12 @@ export function t(key, slots = {}) {
   const n = typeof slots === "number" ? slots : slots.n, given = typeof slots === "number" ? { n } : slots;
   const keys = n === undefined ? [key] : [`${key}.${plurals.select(n)}`, `${key}.other`, key];
   const text = keys.map(one => words[one]).find(Boolean) ?? keys.map(one => fallback[one]).find(Boolean) ?? key;
-  return text.replace(/\{(\w+)\}/g, (whole, name) => {
+  return text.replace(/\{(\w+)(:size)?\}/g, (whole, name, size) => {
     const value = given[name];
-    return value === undefined ? whole : typeof value === "number" ? number(value, 1) : value;
+    return value === undefined ? whole : typeof value !== "number" ? value : size ? size_of(value) : number(value, 1);
   });
 }
+export const size_of = bytes => bytes < 1e6 ? t("unit.kb", { n: Math.max(1, Math.round(bytes / 1000)) }) : bytes < 1e9 ? t("unit.mb", { n: bytes / 1e6 }) : t("unit.gb", { n: bytes / 1e9 });
 
 // The name of a language in the words of the page, else as its code or as it was typed.
 export function name_of(code, typed) {
@@ -52,9 +53,9 @@ export const button = (key, onclick, given = {}, slots = {}) => el(given.strong 
 export const card = (title, ...children) => el("section.card", title && el("h3", title), ...children);
 
 // A table that scrolls by itself, with a name for readers of the screen.
-export function table(name, heads, rows) {
+export function table(name, heads, rows, kind = "") {
   const cell = (tag, given) => one => one instanceof Node && /^T[DH]$/.test(one.tagName) ? one : el(tag, given, one);
-  return el("div.wide", { tabindex: "0", role: "region", "aria-label": name }, el("table",
+  return el("div.wide" + kind, { tabindex: "0", role: "region", "aria-label": name }, el("table",
     heads.length ? el("thead", el("tr", heads.map(cell("th", { scope: "col" })))) : null,
     el("tbody", rows.map(row => el("tr", row.map(cell("td")))))));
 }
