@@ -27,11 +27,15 @@ _LEAST_FINISH, _FINISH_SHARE = 30.0, 0.1
 """Seconds, and share of the time so far, in which a training that is stopped comes to its end."""
 
 
-def start(arguments: list[str], folder: Path, log: Path | None = None) -> subprocess.Popen[bytes]:
-    """Start Python with these arguments in a folder, at low priority. Modules of the folder are not importable."""
+def start(
+    arguments: list[str], folder: Path, log: Path | None = None, *, waited_for: bool = False
+) -> subprocess.Popen[bytes]:
+    """Start Python with these arguments in a folder, at low priority unless the user waits for it. Modules of the
+    folder are not importable."""
     more: dict[str, Any] = {}
     if sys.platform == "win32":
-        more["creationflags"] = subprocess.BELOW_NORMAL_PRIORITY_CLASS | subprocess.CREATE_NO_WINDOW
+        low = subprocess.NORMAL_PRIORITY_CLASS if waited_for else subprocess.BELOW_NORMAL_PRIORITY_CLASS
+        more["creationflags"] = low | subprocess.CREATE_NO_WINDOW
     with contextlib.ExitStack() as stack:
         output: Any = subprocess.PIPE if log is None else stack.enter_context(log.open("ab"))
         child = subprocess.Popen(
@@ -43,7 +47,7 @@ def start(arguments: list[str], folder: Path, log: Path | None = None) -> subpro
             env=os.environ | {"PYTHONUTF8": "1"},
             **more,
         )
-    if hasattr(os, "setpriority"):
+    if hasattr(os, "setpriority") and not waited_for:
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, child.pid, _NICENESS)
     return child
@@ -119,7 +123,7 @@ class Children:
 
     async def call(self, arguments: list[str], folder: Path, given: Any = None, seconds: float | None = None) -> None:
         """Run a child to its end. Raises Refused with its last line if it fails, or takes too long."""
-        child = start(arguments, folder)
+        child = start(arguments, folder, waited_for=given is not None)
         self._running.add(child)
         data = b"" if given is None else json.dumps(given).encode()
         try:
@@ -172,6 +176,8 @@ class Children:
                 await self.call(
                     ["-m", "nmt.studio.preparing", str(now.project.folder), str(one.number)], now.project.folder
                 )
+            while one.is_locked:  # a training that has outlived an earlier studio saves and ends
+                await asyncio.sleep(0.2)
             while True:
                 again = False
                 await self._step(now)

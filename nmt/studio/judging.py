@@ -97,9 +97,8 @@ def points_of(run: Run) -> list[dict[str, float]]:
 def _facts(project: Project, number: int, run: Run, record: dict[str, Any]) -> dict[str, Any]:
     """Return what the run and the texts tell the rules."""
     training = load_folder_config(project.round_file(number)).training
-    last = run.events.get("end") or {}
-    updates, epochs = float(last.get("update") or 0), _epochs(run)
-    usual = usual_updates(training, max(1, round(updates / max(epochs, 1e-9)))) * epochs / max(1.0, updates)
+    updates, epochs = run.updates, _epochs(run)
+    usual = usual_updates(training, max(1, round(updates / max(epochs, 1e-9)))) * epochs / max(1, updates)
     curve = [value for _, _, value in run.curves.get("validation chrf", ())]
     quarter = curve[-max(1, len(curve) // 4) - 1] if len(curve) > 3 else None
     all_rows = repeated = 0

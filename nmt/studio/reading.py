@@ -23,7 +23,6 @@ from nmt.data.tables.sheets import book_of
 from nmt.doctor.findings import Finding
 from nmt.doctor.repeats import Duplicates
 from nmt.doctor.texts import Text
-from nmt.documents.document import SUFFIXES, format_of, read_document
 from nmt.errors import NMTError
 from nmt.studio.errors import Refused
 from nmt.studio.projects import write_json
@@ -70,7 +69,7 @@ def _readable(path: Path, name: str, aside: Path) -> str:
         raise Refused("empty-file", name=name)
     suffix = Path(name).suffix.lower()
     form = ENDINGS.get(suffix)
-    packed = form in ("sheet", "parquet") or suffix in SUFFIXES and start.startswith(b"PK\x03\x04")
+    packed = form in ("sheet", "parquet") or start.startswith(b"PK\x03\x04")
     if packed:
         return str(path)
     kind = kind_of_bytes(start, name)
@@ -234,8 +233,12 @@ def _rows(path: str, found: Look, chosen: Sequence[int | str], sheet: str | None
 
 def _sentences(path: str, suffix: str) -> list[str]:
     """Return the lines of a text, or the sentences of a document."""
-    if suffix not in SUFFIXES or suffix in _PLAIN:
-        return [line for line in read_lines(path, lenient=True)]
+    if suffix in _PLAIN:
+        return [*read_lines(path, lenient=True)]
+    from nmt.documents.document import SUFFIXES, format_of, read_document
+
+    if suffix not in SUFFIXES:
+        return [*read_lines(path, lenient=True)]
     content = Path(path).read_bytes()
     document = read_document(content, format_of(path), Path(path).name)
     return [" ".join(one.asked.split()) for passage in document.passages for one in passage.sentences]
@@ -319,22 +322,25 @@ def _finding(name: str, level: str, count: int, total: int, rows: list[int], wha
     }
 
 
-def main() -> None:
-    """Read what standard input says; write the facts beside the table."""
-    given = json.loads(sys.stdin.buffer.read())
-    _limit(given["memory"])
-    place = Path(given["table"]).with_suffix(".json")
+def answer(given: dict[str, Any]) -> None:
+    """Read what is asked for, and write the facts beside the table: what was read, or why nothing was."""
     try:
         facts = read(given)
     except Refused as error:
         facts = {"state": "failed", "error": error.to_dict()}
     except NMTError as error:
-        why = str(error)
-        for path in (given["file"], given.get("other") or "\0"):
-            why = why.replace(path, given["name"])
-        why = re.sub(r"\S*nmt-studio-\S+", given["name"], why)
+        why = re.sub(
+            r"\S*nmt-studio-\S*?(?=[:,;]| |$)", given["name"], str(error).replace(given["file"], given["name"])
+        )
         facts = {"state": "failed", "error": Refused("unreadable", why=why).to_dict()}
-    write_json(place, facts)
+    write_json(Path(given["table"]).with_suffix(".json"), facts)
+
+
+def main() -> None:
+    """Read what standard input says."""
+    given = json.loads(sys.stdin.buffer.read())
+    _limit(given["memory"])
+    answer(given)
 
 
 def _limit(most_bytes: int) -> None:

@@ -112,7 +112,7 @@ class Round:
         if record["held"]["dev"]:
             command += [word for code in (source, target) for word in ("--dev", f"{here}.dev.{code}")]
         if record.get("preset"):
-            command += ["--preset", record["preset"]]
+            command += ["--preset", record["preset"], "--set", "data.subwords.vocab_size=auto"]
         if record.get("on"):
             command += ["--set", f"training.load_model={ROUNDS}/{record['on']}"]
         if record["corrections"]:
@@ -133,8 +133,8 @@ class Round:
             state = "testing"
         elif doing:
             state = "stopping" if doing in ("stop", "pause") else "training" if self._has_started else "starting"
-        elif state == "paused" and self.has_ended:
-            state = "testing"
+        elif state == "paused":
+            state = "testing" if self.has_ended else "stopping" if self.is_locked else state
         phase = {"testing": "testing", "stopping": "saving"}.get(state) or (self._phase if doing else None)
         since = max(0.0, min(_ALIVE, time.time() - self._alive)) if state == "training" else 0.0
         elapsed = self.elapsed + since

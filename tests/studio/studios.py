@@ -13,6 +13,11 @@ for _needed in ("starlette", "uvicorn", "langcodes", "rapidfuzz", "python_calami
     pytest.importorskip(_needed, reason="needs the extra [studio]")
 
 
+from nmt.studio.projects import Projects  # noqa: E402
+from nmt.studio.reading import answer  # noqa: E402
+from nmt.studio.texts import Rows, reading  # noqa: E402
+
+
 class Studio:
     """One that runs for a folder."""
 
@@ -73,6 +78,30 @@ class Studio:
         code = self.process.wait(90)
         self.process.stderr.close()
         return code
+
+
+def read_here(folder, name, content, langs=(None, None), **how):
+    """A project with a file, read in this process; its entry is changed by `how` before."""
+    project = Projects(folder).make("A")
+    project.change({"sides": [{"lang": lang, "name": ""} for lang in langs]})
+    aside = folder / "aside"
+    aside.write_bytes(content)
+    number = project.add(name, aside)["id"]
+    with project.changing_text(number) as entry:
+        entry |= how
+    answer(reading(project, number))
+    return project
+
+
+def shown(project, number=1):
+    """A text as the page sees it."""
+    entry = project.text(number)
+    return Rows(project, entry).view(entry)
+
+
+def rows_of(project, number=1):
+    """All rows of a text."""
+    return list(Rows(project, project.text(number)).each())
 
 
 def table(rows, separator="\t", heading=None):

@@ -103,11 +103,18 @@ def test_no_name_leads_out_of_a_folder(tmp_path):
     assert [one.name for one in tmp_path.iterdir()] == ["in"]
 
 
-@pytest.mark.parametrize("path", ["..%2f..%2fsecret", "..", "%2e%2e/secret", "C:%5Cx", "%00", "a/../../x", "strings/../../app.py"])
+@pytest.mark.parametrize(
+    "path", ["..%2f..%2fsecret", "..", "%2e%2e/secret", "C:%5Cx", "%00", "a/../../x", "strings/../../app.py"]
+)
 def test_no_address_leads_out_of_a_folder(studio, path):
     (studio.folder / "secret").write_text("secret")
     project = studio.make("Paths")
-    for before in ("/page/", f"/studio/projects/{project}/shared/", "/studio/projects/", f"/studio/projects/{project}/texts/"):
+    for before in (
+        "/page/",
+        f"/studio/projects/{project}/shared/",
+        "/studio/projects/",
+        f"/studio/projects/{project}/texts/",
+    ):
         status, _, content = studio.ask("GET", before + path)
         assert status == 404 and b"secret" not in content and b"import" not in content
 

@@ -7,12 +7,14 @@ import zipfile
 
 import pytest
 
-from tests.studio.studios import pairs, table
+from tests.studio.studios import pairs, read_here, rows_of, shown, table
 
 ROWS = pairs(40)
 TMX = (
     '<?xml version="1.0"?><tmx version="1.4"><header/><body>'
-    + "".join(f'<tu><tuv xml:lang="de"><seg>{a}</seg></tuv><tuv xml:lang="en"><seg>{b}</seg></tuv></tu>' for a, b in ROWS)
+    + "".join(
+        f'<tu><tuv xml:lang="de"><seg>{a}</seg></tuv><tuv xml:lang="en"><seg>{b}</seg></tuv></tu>' for a, b in ROWS
+    )
     + "</body></tmx>"
 )
 SFM = "\\_sh v3.0 Dictionary\n" + "".join(f"\\lx {a}\n\\ge {b}\n\n" for a, b in ROWS)
@@ -55,20 +57,29 @@ def workbook(rows, *others):
             f'<Relationships xmlns="{package}/relationships"><Relationship Id="a" Type="{links}/officeDocument" '
             'Target="xl/workbook.xml"/></Relationships>',
         )
-        archive.writestr("xl/workbook.xml", f'<workbook xmlns="{main}" xmlns:r="{links}"><sheets>{names}</sheets></workbook>')
+        archive.writestr(
+            "xl/workbook.xml", f'<workbook xmlns="{main}" xmlns:r="{links}"><sheets>{names}</sheets></workbook>'
+        )
         relations = "".join(
             f'<Relationship Id="r{n}" Type="{links}/worksheet" Target="worksheets/sheet{n}.xml"/>'
             for n in range(1, len(sheets) + 1)
         )
-        archive.writestr("xl/_rels/workbook.xml.rels", f'<Relationships xmlns="{package}/relationships">{relations}</Relationships>')
+        archive.writestr(
+            "xl/_rels/workbook.xml.rels", f'<Relationships xmlns="{package}/relationships">{relations}</Relationships>'
+        )
         for number, of_sheet in enumerate(sheets, 1):
             cells = "".join(
                 f'<row r="{row}">'
-                + "".join(f'<c r="{"ABCDE"[n]}{row}" t="inlineStr"><is><t>{cell}</t></is></c>' for n, cell in enumerate(line))
+                + "".join(
+                    f'<c r="{"ABCDE"[n]}{row}" t="inlineStr"><is><t>{cell}</t></is></c>' for n, cell in enumerate(line)
+                )
                 + "</row>"
                 for row, line in enumerate(of_sheet, 1)
             )
-            archive.writestr(f"xl/worksheets/sheet{number}.xml", f'<worksheet xmlns="{main}"><sheetData>{cells}</sheetData></worksheet>')
+            archive.writestr(
+                f"xl/worksheets/sheet{number}.xml",
+                f'<worksheet xmlns="{main}"><sheetData>{cells}</sheetData></worksheet>',
+            )
     return kept.getvalue()
 
 
@@ -106,22 +117,18 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", READ)
-def test_a_file_is_read(studio, name):
-    project = studio.make(name)
-    studio("POST", f"projects/{project}", {"sides": [{"lang": "de"}, {"lang": "en"}]})
-    text = studio.add(project, name, READ[name])
-    assert (text["state"], text["rows"]) == ("ready", 40), text
-    rows = studio("GET", f"projects/{project}/texts/1/rows?count=100")["rows"]
+def test_a_file_is_read(tmp_path, name):
+    project = read_here(tmp_path, name, READ[name], ("de", "en"))
+    assert (shown(project)["state"], shown(project)["rows"]) == ("ready", 40), shown(project)
     wanted = [(f"{a} zwei", f"{b} two") for a, b in ROWS] if name == "quoted.csv" else ROWS
     wanted = [(a.replace("Der", "Für"), b) for a, b in wanted] if name == "ansi.csv" else wanted
-    assert [(row["source"], row["target"]) for row in rows] == wanted
+    assert [(row.source, row.target) for row in rows_of(project)] == wanted
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_another_file_is_answered_in_words(studio, name):
+def test_another_file_is_answered_in_words(tmp_path, name):
     content, code = REFUSED[name]
-    project = studio.make(name)
-    text = studio.add(project, name, content)
+    text = shown(read_here(tmp_path, name, content))
     assert text["state"] == "failed" and text["error"]["code"] == code
     assert name in text["error"]["message"] and "/" not in text["error"]["message"].split(";")[0]
 
@@ -151,6 +158,14 @@ def test_questions_are_asked_and_answered(studio):
     studio("POST", f"projects/{project}/texts/2", {"columns": [2, 1]})
     assert studio.rest(project)["texts"][1]["state"] == "ready"
     assert studio("GET", f"projects/{project}/texts/2/rows?count=1")["rows"][0]["source"] == ROWS[0][1]
+    mended = {"row": 3, "source": "Neu", "target": "New", "out": True}
+    found = studio("POST", f"projects/{project}/texts/2/rows", mended)
+    assert found.items() >= mended.items()
+    assert [row["out"] for row in studio("GET", f"projects/{project}/texts/2/rows?from=1&count=2")["rows"]] == [
+        False,
+        True,
+    ]
+    studio("POST", f"projects/{project}/texts/2/decide", {"finding": "none", "do": "keep"}, status=400)
     assert len(studio("DELETE", f"projects/{project}/texts/1")["texts"]) == 1
     (folder,) = (one for one in studio.folder.iterdir() if one.name == "Questions")
     assert len(list((folder / "texts" / "removed").iterdir())) == 3
@@ -173,24 +188,22 @@ PLANTED = {
 
 
 @pytest.mark.parametrize("fault", PLANTED)
-def test_seven_rows_of_a_fault_are_found_and_only_they_are_left_out(studio, fault):
+def test_seven_rows_of_a_fault_are_found_and_only_they_are_left_out(tmp_path, fault):
     rows, places = pairs(400), [50 + 40 * number for number in range(7)]
     for number, place in enumerate(places):
         a, b = PLANTED[fault](*rows[place])
         rows[place] = (a, b) if fault == "duplicates" else (a and f"{a} {'' if fault == 'same' else number}".strip(), b)
     if fault == "same":
         rows = [(a, a) if place in places else (a, b) for place, (a, b) in enumerate(rows)]
-    project = studio.make(fault, **{"t.tsv": table(rows, heading="Deutsch\tEnglish")})
-    text = studio("GET", f"projects/{project}/texts/1")
-    (found,) = (one for one in text["findings"] if one["name"] == fault)
+    project = read_here(tmp_path, "t.tsv", table(rows, heading="Deutsch\tEnglish"))
+    (found,) = (one for one in shown(project)["findings"] if one["name"] == fault)
     wanted = [place + 2 for place in places]
     assert (found["count"], found["rows"]) == (7, wanted)
-    assert studio("POST", f"projects/{project}/texts/1/decide", {"finding": fault, "do": "leave_out"})["out"] == 7
-    page = studio("GET", f"projects/{project}/texts/1/rows?count=1000")["rows"]
-    assert [row["row"] for row in page if row["out"]] == wanted
-    if "mend" in found["actions"]:
-        assert studio("POST", f"projects/{project}/texts/1/decide", {"finding": fault, "do": "mend"})["out"] == 0
-        shown = studio("GET", f"projects/{project}/texts/1/rows?finding={fault}")["rows"]
-        assert not [row for row in shown if any(sign in row["source"] + row["target"] for sign in "Ã<\x02@￭▁")]
-    mended = studio("POST", f"projects/{project}/texts/1/rows", {"row": wanted[0], "source": "Neu", "target": "New", "out": False})
-    assert (mended["source"], mended["out"]) == ("Neu", False)
+    for action in found["actions"]:
+        with project.changing_text(1) as entry:
+            entry["decided"][fault] = action
+        now = rows_of(project)
+        assert [row.row for row in now if row.out] == (wanted if action == "leave_out" else [])
+        if action == "mend":
+            texts = "".join(row.source + row.target for row in now if row.row in wanted)
+            assert not set(texts) & set("Ã<\x02@￭▁")
