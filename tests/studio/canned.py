@@ -24,7 +24,15 @@ POLICY = (
 
 def _finding(name: str, level: str, count: int, *actions: str) -> dict[str, Any]:
     rows = [12, 80] if actions else []
-    return {"name": name, "level": level, "count": count, "total": 2418, "rows": rows, "actions": actions, "message": "x"}
+    return {
+        "name": name,
+        "level": level,
+        "count": count,
+        "total": 2418,
+        "rows": rows,
+        "actions": actions,
+        "message": "x",
+    }
 
 
 def _text(number: int, **given: Any) -> dict[str, Any]:
@@ -36,13 +44,28 @@ def _text(number: int, **given: Any) -> dict[str, Any]:
         _finding("duplicates", "done", 7),
         _finding("unheard-of", "warning", 2),
     ]
-    common = {"id": number, "name": f"stories-{EVIL}.xlsx", "state": "ready", "form": "xlsx", "rows": 2418, "read": 2402}
+    common = {
+        "id": number,
+        "name": f"stories-{EVIL}.xlsx",
+        "state": "ready",
+        "form": "xlsx",
+        "rows": 2418,
+        "read": 2402,
+    }
     common |= {"heading": 1, "columns": columns, "chosen": [1, 2], "asks": None, "error": None, "decided": {}}
     return common | {"preview": [{"row": n, "cells": cells} for n in (2, 3)], "findings": findings} | given
 
 
 def _round(number: int, state: str, **given: Any) -> dict[str, Any]:
-    common = {"n": number, "state": state, "phase": "training", "minutes": 20, "elapsed": 720, "left": 480, "pairs": 2162}
+    common = {
+        "n": number,
+        "state": state,
+        "phase": "training",
+        "minutes": 20,
+        "elapsed": 720,
+        "left": 480,
+        "pairs": 2162,
+    }
     return common | {"began": time.time() - 720, "error": None} | given
 
 
@@ -66,10 +89,22 @@ STATES: dict[str, dict[str, Any]] = {
     "paused": {"rounds": [_round(1, "paused")], "state": "paused"},
     "failed": {"rounds": [_round(1, "failed", error=ERROR)], "state": "paused"},
     "done": _DONE | {"permission": "agreed", "shared": [{"name": "translator.html", "bytes": 7123456}]},
-    "busy": _DONE | {"jobs": [{"id": 1, "kind": "model", "state": "running"}, {"id": 2, "kind": "page", "state": "failed", "error": ERROR}]},
-}  # fmt: skip
+    "busy": _DONE
+    | {
+        "jobs": [
+            {"id": 1, "kind": "model", "state": "running"},
+            {"id": 2, "kind": "page", "state": "failed", "error": ERROR},
+        ]
+    },
+}
 """What differs in projects of these names."""
-SCREENS = [("", ""), ("new", ""), ("empty", "text"), ("text", "text"), ("asks", "text"), ("text", "train"), ("starting", "train"), ("training", "train"), ("paused", "train"), ("failed", "train"), ("done", "train"), ("done", "look"), ("text", "look"), ("done", "use"), ("done", "share"), ("busy", "share"), ("gone", "text")]  # fmt: skip
+SCREENS = [
+    tuple(one.split("/"))
+    for one in (
+        "/ new/ empty/text text/text asks/text text/train starting/train training/train paused/train failed/train "
+        "done/train done/look text/look done/use done/share busy/share gone/text"
+    ).split()
+]
 """Every screen in its states: project and step."""
 
 
@@ -77,7 +112,14 @@ def project(name: str) -> dict[str, Any]:
     """Return a project."""
     common: dict[str, Any] = {"id": name, "name": f"Cherokee {EVIL}", "purpose": "suggestions", "sides": SIDES}
     common |= {"direction": [0, 1], "origin": EVIL, "permission": "", "contact": "", "texts": [_text(1)], "pairs": 2162}
-    common |= {"held": {"dev": 120, "test": 120}, "rounds": [], "best": None, "corrections": 0, "state": "text", "enough": "few"}
+    common |= {
+        "held": {"dev": 120, "test": 120},
+        "rounds": [],
+        "best": None,
+        "corrections": 0,
+        "state": "text",
+        "enough": "few",
+    }
     return common | {"jobs": [], "shared": [], "room": None} | STATES[name]
 
 
@@ -91,15 +133,48 @@ _LINES = [
     for n in range(30)
 ]
 REPORT: dict[str, Any] = {
-    "state": "ready", "quality": QUALITY, "judged": None, "headline": "letters", "lines": _LINES,
-    "sentences": [{"code": "few-passes", "words": {"passes": 4, "usual": 40, "minutes": 18}, "do": "train"}, {"code": "unseen", "words": {"n": 62, "count": 120}, "do": "add"}],
-    "useful": ["suggestions"], "not_for": ["unchecked", "health", "unlike"], "before": {"n": 1, "quality": QUALITY, "better": "perhaps", "low": -2, "high": 9},
+    "state": "ready",
+    "quality": QUALITY,
+    "judged": None,
+    "headline": "letters",
+    "lines": _LINES,
+    "sentences": [
+        {"code": "few-passes", "words": {"passes": 4, "usual": 40, "minutes": 18}, "do": "train"},
+        {"code": "unseen", "words": {"n": 62, "count": 120}, "do": "add"},
+    ],
+    "useful": ["suggestions"],
+    "not_for": ["unchecked", "health", "unlike"],
+    "before": {"n": 1, "quality": QUALITY, "better": "perhaps", "low": -2, "high": 9},
     "groups": [{"code": code, "near": 30, "count": 30} for code in ("short", "middle", "long", "unseen")],
-    "unseen": [{"word": "ᎠᎹ", "count": 3, "examples": [EVIL]}], "help": [{"code": "more", "words": {}}, {"code": "correct", "words": {}}],
+    "unseen": [{"word": "ᎠᎹ", "count": 3, "examples": [EVIL]}],
+    "help": [{"code": "more", "words": {}}, {"code": "correct", "words": {}}],
     "calibration": [{"confidence": 0.1 * n, "near": 0.09 * n, "count": 14} for n in range(10)],
-    "experts": {"runs": ["rounds/2"], "warnings": ["careful"], "pictures": {}, "charts": [{"title": "chrF", "curves": [[[100 * n, n, 30 * n / (n + 1)] for n in range(20)]], "bands": [[[100 * n, 1.5] for n in range(20)]]}], "tables": [{"title": "Runs", "heads": ["run", "BLEU"], "rows": [["rounds/2", "16.4"]]}]},
-}  # fmt: skip
-FORECAST = {"pairs": 2162, "enough": "few", "expect": {"pairs": 4000, "minutes": 15, "chrf": 30.9, "chrf_elsewhere": 19.8}, "choices": [{"minutes": 5, "recommended": False}, {"minutes": 30, "recommended": True}, {"minutes": 480, "recommended": False}], "warnings": [{"code": "battery", "words": {"percent": 55}}], "stops": False}  # fmt: skip
+    "experts": {
+        "runs": ["rounds/2"],
+        "warnings": ["careful"],
+        "pictures": {},
+        "charts": [
+            {
+                "title": "chrF",
+                "curves": [[[100 * n, n, 30 * n / (n + 1)] for n in range(20)]],
+                "bands": [[[100 * n, 1.5] for n in range(20)]],
+            }
+        ],
+        "tables": [{"title": "Runs", "heads": ["run", "BLEU"], "rows": [["rounds/2", "16.4"]]}],
+    },
+}
+FORECAST = {
+    "pairs": 2162,
+    "enough": "few",
+    "expect": {"pairs": 4000, "minutes": 15, "chrf": 30.9, "chrf_elsewhere": 19.8},
+    "choices": [
+        {"minutes": 5, "recommended": False},
+        {"minutes": 30, "recommended": True},
+        {"minutes": 480, "recommended": False},
+    ],
+    "warnings": [{"code": "battery", "words": {"percent": 55}}],
+    "stops": False,
+}
 NO_SUCH = {"error": {"code": "no-such-project", "words": {}, "message": "none"}}
 
 
@@ -145,13 +220,22 @@ def serve(context: Any, words: dict[str, str] | None = None, sent: list[str] | N
             status, body = answer(route.request.method, route.request.url)
             route.fulfill(status=status, body=json.dumps(body), content_type=kind)
         elif path.startswith("/try/"):
-            route.fulfill(body="<!doctype html><html lang=en><title>Translate</title><h1>Translate</h1>", content_type="text/html")
+            route.fulfill(
+                body="<!doctype html><html lang=en><title>Translate</title><h1>Translate</h1>", content_type="text/html"
+            )
         elif path.endswith("/ar.json") and words:
             route.fulfill(body=json.dumps(words), content_type=kind)
         else:
             file = PAGE / (path.removeprefix("/page/") if path != "/" else "index.html")
             kinds = {".js": "text/javascript", ".css": "text/css", ".html": "text/html"}
-            headers = {"Content-Type": kinds.get(file.suffix, kind) + "; charset=utf-8", "Content-Security-Policy": POLICY}
-            route.fulfill(status=200 if file.is_file() else 404, body=file.read_bytes() if file.is_file() else "{}", headers=headers)
+            headers = {
+                "Content-Type": kinds.get(file.suffix, kind) + "; charset=utf-8",
+                "Content-Security-Policy": POLICY,
+            }
+            route.fulfill(
+                status=200 if file.is_file() else 404,
+                body=file.read_bytes() if file.is_file() else "{}",
+                headers=headers,
+            )
 
     context.route("**/*", handle)

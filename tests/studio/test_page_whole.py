@@ -22,7 +22,7 @@ def test_five_clicks_from_a_table_to_a_translation(studio):
         page.on("request", lambda request: hosts.add(request.url.split("/")[2]))
         page.on("filechooser", lambda one: choosers.append(one))
         # What a person may choose is five minutes; a test has half a one.
-        page.route("**/rounds", lambda route: route.continue_(post_data=json.dumps(route.request.post_data_json | {"minutes": 0.5})))
+        page.route("**/rounds", lambda route: route.continue_(post_data=json.dumps({"minutes": 0.5, "on": None})))
         page.goto(f"http://127.0.0.1:{studio.port}/?key={studio.key}")
         page.click("text=Make a new translator")  # 1
         page.click("text=Choose files")  # 2

@@ -2,16 +2,18 @@
 import { has_words, t } from "./words.js";
 
 async function ask(path, method, body) {
-  const raw = body instanceof Blob, headers = raw ? { "Content-Type": "application/octet-stream" } : { "Content-Type": "application/json" };
+  const is_file = body instanceof Blob, kind = is_file ? "application/octet-stream" : "application/json";
+  const sent = { method, headers: { "Content-Type": kind }, body: is_file ? body : JSON.stringify(body || {}) };
   let answer;
   try {
-    answer = await fetch(path, method === "GET" ? {} : { method, headers, body: raw ? body : JSON.stringify(body || {}) });
+    answer = await fetch(path, method === "GET" ? {} : sent);
   } catch {
     throw Object.assign(new Error(t("gone")), { gone: true });
   }
   const found = await answer.json().catch(() => null);
   if (answer.ok && found !== null) return found;
-  throw told((found && found.error) || { code: String(answer.status), message: t("error.any", { status: String(answer.status) }) });
+  const status = String(answer.status);
+  throw told(found && found.error || { code: status, message: t("error.any", { status }) });
 }
 
 export const told = ({ code, words, message }) =>

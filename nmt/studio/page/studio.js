@@ -5,7 +5,7 @@ import { look } from "./look.js";
 import { share, use } from "./share.js";
 import { text } from "./text.js";
 import { train } from "./train.js";
-import { button, el, t, use_words } from "./words.js";
+import { button, el, name_of, t, use_words } from "./words.js";
 
 const $ = id => document.getElementById(id);
 const SCREENS = { text, train, look, use, share }, STEPS = Object.keys(SCREENS);
@@ -21,7 +21,9 @@ function tell(message, now) {
 
 // What a screen gets: its project (null for a new one), and how to go on, to ask again, and to repeat something.
 class Page {
-  constructor(state, project, step) { Object.assign(this, { state, project, step, number: ++shown, at: project && `/studio/projects/${project.id}` }); }
+  constructor(state, project, step) {
+    Object.assign(this, { state, project, step, number: ++shown, at: project && `/studio/projects/${project.id}` });
+  }
   tell(message, now) { tell(message, now); }
   get is_shown() { return this.number === shown; }
   url(step, id = this.project && this.project.id) { return id ? `#/${id}/${step}` : "#/"; }
@@ -34,7 +36,7 @@ class Page {
     if (this.is_shown) draw_steps(this);
     return this.project;
   }
-  // Repeat `work` each second while the page can be seen, each 30 s otherwise, until it answers false or another screen comes.
+  // Repeat `work` each second while the page can be seen, each 30 s otherwise, until it is false or the screen goes.
   async every(work) {
     for (let more = true; more !== false && this.is_shown;) {
       try {
@@ -46,7 +48,11 @@ class Page {
       }
       if (more === false) return;
       await new Promise(done => {
-        const end = () => { clearTimeout(timer); document.removeEventListener("visibilitychange", end); done(); };
+        const end = () => {
+          clearTimeout(timer);
+          document.removeEventListener("visibilitychange", end);
+          done();
+        };
         const timer = setTimeout(end, document.hidden ? 30_000 : 1000);
         if (document.hidden) document.addEventListener("visibilitychange", end);
       });
@@ -75,16 +81,16 @@ function lost(error) {
 function draw_steps({ project, step, url }) {
   $("nav").hidden = step === undefined;
   $("nav").setAttribute("aria-label", t("steps"));
-  const has = { text: true, train: project && project.pairs, look: project && project.best, use: project && project.best, share: project && project.best };
+  const is_open = name => project && (name === "text" || (name === "train" ? project.pairs : project.best));
   $("steps").replaceChildren(...STEPS.map((name, n) => {
-    const words = `${n + 1} ${t("step." + name)}`, is = name === step;
-    return el("li", has[name] && project ? el("a", { href: url(name, project.id), "aria-current": is ? "step" : null }, words)
-      : el("span", { "aria-current": is ? "step" : null, "aria-disabled": is ? null : "true" }, words));
+    const words = `${n + 1} ${t("step." + name)}`, current = name === step ? "step" : null;
+    return el("li", is_open(name) ? el("a", { href: url(name, project.id), "aria-current": current }, words)
+      : el("span", { "aria-current": current, "aria-disabled": current ? null : "true" }, words));
   }));
 }
 
 // The first step that is not done: where a project opens.
-const next_of = project => project.state === "empty" ? "text" : project.best ? "look" : project.rounds.length ? "train" : "text";
+const next_of = project => project.best ? "look" : project.rounds.length ? "train" : "text";
 
 async function show() {
   const [, id, step] = location.hash.split("/").map(decodeURIComponent), main = $("main");
@@ -107,7 +113,10 @@ async function show() {
   const head = main.querySelector("h2");
   head.tabIndex = -1;
   document.title = `${head.textContent} – ${t("app")}`;
-  if (moved) { head.focus(); scrollTo(0, 0); }
+  if (moved) {
+    head.focus();
+    scrollTo(0, 0);
+  }
   moved = true;
 }
 
@@ -122,20 +131,23 @@ async function choose_language(codes, wanted) {
 }
 
 function draw_foot(state) {
-  const names = code => { try { return new Intl.DisplayNames([code], { type: "language" }).of(code); } catch { return code; } };
-  const select = el("select", { onchange: async () => {
+  const now = document.documentElement.lang;
+  const select = el("select", state.languages.map(code =>
+    el("option", { value: code, lang: code, selected: code === now }, name_of(code, "", code))));
+  select.onchange = async () => {
     localStorage.setItem("language", select.value);
     await choose_language(state.languages, select.value);
     moved = false;
     show();
-  } }, state.languages.map(code => el("option", { value: code, lang: code, selected: code === document.documentElement.lang }, names(code))));
-  $("foot").replaceChildren(el("p", t("foot", { folder: state.folder })), el("div.row",
-    el("label", t("foot.language"), " ", select), button("foot.quit", async () => {
-      await post("/studio/quit").catch(() => null);
-      shown++;
-      $("main").replaceChildren(el("h2", t("quit.title")), el("p", t("quit.what")));
-      $("foot").replaceChildren();
-    })));
+  };
+  const quit = button("foot.quit", async () => {
+    await post("/studio/quit").catch(() => null);
+    shown++;
+    $("main").replaceChildren(el("h2", t("quit.title")), el("p", t("quit.what")));
+    $("foot").replaceChildren();
+  });
+  $("foot").replaceChildren(el("p", t("foot", { folder: state.folder })),
+    el("div.row", el("label", t("foot.language"), " ", select), quit));
 }
 
 addEventListener("hashchange", show);
