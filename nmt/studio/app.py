@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
+import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import psutil
@@ -45,7 +47,7 @@ from nmt.studio.texts import (
 from nmt.studio.trying import Trying
 from nmt.system.files import explain
 
-PAGE = Path(__file__).parent / "page"
+PAGE, _EXAMPLE = Path(__file__).parent / "page", Path(__file__).parent / "example.tsv"
 _TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".json": "application/json"}
 MOST_UPLOAD, _MOST_BODY, _ROOM = 500 * 2**20, 2**20, 64 * 2**20
 _FREE, _MEMORY = 700 * 2**20, 1500 * 2**20
@@ -139,7 +141,7 @@ class State:
             **self.brief(project),
             **{name: values[name] for name in names},
             "folder": str(project.folder),
-            "texts": [Rows(project, entry).view(entry) for entry in values["texts"]],
+            "texts": [Rows(project, entry).view() for entry in values["texts"]],
             "held": {kind: len(read_pairs(project.folder / HELD / f"{kind}.tsv")) for kind in HELD_KINDS},
             "rounds": [Round(project, number).view(self.doing(project, number)) for number in project.rounds()],
             "best": best_round(project),
@@ -269,10 +271,6 @@ async def _state(state: State, request: Request) -> Any:
         "folder": str(folder),
         "cloud": state.projects.cloud,
         "languages": sorted(state.strings()),
-        "cores": default_threads(),
-        "memory": psutil.virtual_memory().total,
-        "free": state.projects.free(),
-        "battery": _battery(),
         "running": None if now is None else {"project": now.project.id, "round": now.round.number},
         "use": state.trying.about(),
         "purposes": PURPOSES,
@@ -282,7 +280,15 @@ async def _state(state: State, request: Request) -> Any:
 
 @_route("POST", "/studio/projects")
 async def _make(state: State, request: Request) -> Any:
-    return state.whole(state.projects.make((await _body(request)).get("name")))
+    given = await _body(request)
+    project = state.projects.make(given.get("name"))
+    if given.get("example") is True:
+        with TemporaryDirectory() as aside:
+            copy = shutil.copy(_EXAMPLE, aside)
+            entry = project.add("example.tsv", Path(copy))
+        project.change({"purpose": "lesson", "permission": "public", "origin": "nmt"})
+        state.read(project, entry["id"])
+    return state.whole(project)
 
 
 @_route("GET", P)
@@ -320,12 +326,11 @@ async def _add_text(state: State, request: Request) -> Any:
     finally:
         aside.unlink(missing_ok=True)
     state.read(project, entry["id"])
-    return Rows(project, entry).view(entry)
+    return Rows(project, entry).view()
 
 
 def _text_view(project: Project, number: int) -> dict[str, Any]:
-    entry = project.text(number)
-    return Rows(project, entry).view(entry)
+    return Rows(project, project.text(number)).view()
 
 
 @_route("GET", T)
@@ -474,7 +479,7 @@ async def _act(state: State, request: Request) -> Any:
         return await _ACTS[act](state, project, one, given)
     minutes = checked(given, "minutes", number(1, 7 * 24 * 60), 10)
     if act in ("pause", "stop", "longer") and doing not in ("", "test"):
-        state.children.wish(project, one.number, act, 60.0 * minutes)
+        state.children.wish(act, minutes)
     elif act in ("resume", "longer") and not doing and not one.has_ended:
         more = minutes if act == "longer" else 0
         one.note(error=None, minutes=one.record["minutes"] + more)
@@ -511,7 +516,7 @@ async def _share(state: State, project: Project, one: Round, given: dict[str, An
         await asyncio.to_thread(state.save_corrections, project)
         await share(state.children, project, one, kind, state.report(project, one))
 
-    return state.children.run(project, kind, work, round=one.number).view()
+    return state.children.run(project, kind, work, round=one.number)
 
 
 async def _room(state: State, project: Project, one: Round, given: dict[str, Any]) -> Any:

@@ -4,7 +4,6 @@ aside, then renamed; a project that is killed at any moment is the one before or
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import threading
@@ -158,8 +157,8 @@ class Project:
         place.mkdir(exist_ok=True)
         size = given.stat().st_size
         with replacing(file, sync=True) as aside:
-            os.replace(given, aside)
-        entry = {"id": number, "name": safe_name(name), "file": file.name, "bytes": size, "weight": 1, "swap": False}
+            shutil.move(given, aside)
+        entry = {"id": number, "name": safe_name(name), "file": file.name, "bytes": size, "swap": False}
         entry |= dict.fromkeys(("columns", "header", "sheet", "with", "part_of"))
         entry |= {"decided": {}, "rows_out": {}, "mended": {}}
         with self.changing() as values:
