@@ -71,13 +71,13 @@ class Project:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.id = blake2b(folder.name.encode("utf-8", "surrogateescape"), digest_size=6).hexdigest()
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
         self._known: tuple[tuple[int, int], dict[str, Any]] | None = None
 
     @property
     def values(self) -> dict[str, Any]:
         """Return the values, read again where the file has changed. Raises Refused for a file that is no project's."""
-        with self._lock:
+        with self.lock:
             path = self.folder / NAME
             try:
                 facts = path.stat()
@@ -96,7 +96,7 @@ class Project:
     @contextmanager
     def changing(self) -> Iterator[dict[str, Any]]:
         """Yield the values to change; they are on the disk when the block has ended."""
-        with self._lock:
+        with self.lock:
             values: dict[str, Any] = json.loads(json.dumps(self.values))
             yield values
             values["changed"] = time.time()

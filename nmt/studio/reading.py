@@ -92,9 +92,12 @@ def _decoded(content: bytes, is_wide: bool) -> str:
     UTF-8 with a few broken rows the bytes are kept, to be found and shown."""
     if is_wide:
         return content.decode("utf-16", "replace")
-    text = content.decode("utf-8-sig", "surrogateescape")
-    broken, others = len(re.findall("[\udc80-\udcff]", text)), len(re.findall("[\x80-\ud7ff]", text))
-    if broken <= others:
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = content.decode("utf-8-sig", "surrogateescape")
+    whole = text.encode("utf-8", "ignore").decode()
+    if len(text) - len(whole) <= len(whole) - len(whole.encode("ascii", "ignore")):
         return text
 
     def likely(encoding: str) -> int:

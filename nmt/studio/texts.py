@@ -84,17 +84,20 @@ class Rows:
 
     def each(self) -> Iterator[Row]:
         """Yield all rows."""
+        return map(self._row, self._lines())
+
+    def _lines(self) -> Iterator[str]:
         if self.is_ready and self._path.is_file():
             with self._path.open(encoding="utf-8", errors="surrogateescape", newline="\n") as file:
-                for line in file:
-                    yield self._row(line)
+                yield from file
 
     def page(self, start: int, count: int, finding: str | None = None) -> tuple[int, list[Row]]:
         """Return the number of the rows, all or those of a finding, and some of them."""
         if finding is None:
-            return self.facts.get("rows", 0), list(islice(self.each(), start, start + count))
+            return self.facts.get("rows", 0), [*map(self._row, islice(self._lines(), start, start + count))]
         rows = self._found.get(finding, frozenset())
-        return len(rows), list(islice((row for row in self.each() if row.row in rows), start, start + count))
+        lines = (line for line in self._lines() if int(line[line.rindex("\t") :]) in rows) if rows else iter(())
+        return len(rows), [*map(self._row, islice(lines, start, start + count))]
 
     def _row(self, line: str) -> Row:
         one, other, number = line.rstrip("\n").split("\t")
