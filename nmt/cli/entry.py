@@ -81,8 +81,9 @@ GROUPS = {
     "More": ("generate", "backtranslate", "import", "cache"),
 }
 """The commands, by the heading of their list in `nmt --help`."""
-COMMANDS = {name: "import_model" if name == "import" else name for names in GROUPS.values() for name in names}
-"""The module of `nmt.cli.commands` for each command; it defines a click command of the module's name."""
+_ELSEWHERE = {"import": "import_model", "report": "pages.report", "studio": "pages.studio"}
+COMMANDS = {name: _ELSEWHERE.get(name, name) for names in GROUPS.values() for name in names}
+"""The module of `nmt.cli.commands` for each command; it defines a click command of the module's last name."""
 
 
 def _run(module: str, program: str) -> Any:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-import psutil
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
@@ -21,180 +22,28 @@ import nmt
 from nmt.report import read_run, report_page
 from nmt.rnn.cores import default_threads
 from nmt.serve.files import attachment
-from nmt.studio.children import Children
 from nmt.studio.errors import Refused, checked, number, one_of, text
 from nmt.studio.held import KINDS as HELD_KINDS
-from nmt.studio.held import read_pairs, write_pairs
-from nmt.studio.preparing import CORRECTIONS, LEAST_PAIRS, corrections
-from nmt.studio.projects import HELD, PURPOSES, SHARED, TEXTS, Project, Projects, read_json, safe_name, write_json
-from nmt.studio.quality import LEAST_JUDGED, judged
-from nmt.studio.rounds import Round, best_round
+from nmt.studio.held import read_pairs
+from nmt.studio.projects import HELD, PURPOSES, SHARED, TEXTS, Project, read_json, safe_name
+from nmt.studio.quality import judged
+from nmt.studio.rounds import Round
 from nmt.studio.sharing import KINDS, share
+from nmt.studio.state import PAGE, STOPS, UPLOAD, State
 from nmt.studio.texts import (
     KEEP,
     LEAVE_OUT,
     MEND,
     Rows,
-    alone,
     facts_of,
     join,
-    name_sides,
-    reading,
     remove,
 )
-from nmt.studio.trying import Trying
 from nmt.system.files import explain
 
-PAGE = Path(__file__).parent / "page"
+_EXAMPLE = Path(__file__).parent / "example.tsv"
 _TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".json": "application/json"}
 MOST_UPLOAD, _MOST_BODY, _ROOM = 500 * 2**20, 2**20, 64 * 2**20
-_FREE, _MEMORY = 700 * 2**20, 1500 * 2**20
-"""Bytes that a training needs on the disk, and in memory."""
-_MINUTES = (5, 30, 480)
-_ENOUGH = (("lesson", 500), ("few", 2_000), ("some", 10_000))
-_NEIGHBOUR = 1.5
-"""The factor of pairs within which a measured point is a neighbour."""
-_STOPS = ("disk-full", "too-few", "undecided", "running")
-"""What a training cannot begin with."""
-_UPLOAD = ".upload-"
-
-
-class State:
-    """What the routes share."""
-
-    def __init__(self, folder: Path, quit: Callable[[], None]) -> None:
-        self.projects, self.quit, self.trying = Projects(folder), quit, Trying()
-        self.children = Children(self.save_corrections)
-        self.measured = json.loads((Path(__file__).parent / "measured.json").read_text("utf-8"))
-
-    def save_corrections(self, project: Project) -> None:
-        """Write what was confirmed in all rounds to the texts."""
-        found, path = corrections(project, self.trying.memories()), project.folder / TEXTS / CORRECTIONS
-        if found or path.is_file():
-            write_pairs(path, found)
-
-    def doing(self, project: Project, number: int) -> str:
-        """Return what is done with a round now; see `Round.view`."""
-        now = self.children.training
-        if now is not None and (now.project.id, now.round.number) == (project.id, number):
-            return now.wish or "train"
-        return "test" if self.children.has(project, kind="test", round=number) else ""
-
-    def recover(self) -> None:
-        """Go on with what an earlier studio has left: texts that were not read, rounds that were not tested."""
-        for project in self.projects.all():
-            try:
-                for path in (project.folder / TEXTS).glob(f"{_UPLOAD}*"):
-                    path.unlink()
-                for entry in project.values["texts"]:
-                    if not facts_of(project, entry["id"]):
-                        self.read(project, entry["id"])
-                for one in (Round(project, number) for number in project.rounds()):
-                    if one.has_ended and one.report is None and one.error is None:
-                        self.children.test(project, one)
-            except Refused:
-                continue  # the list shows it as broken
-
-    def read(self, project: Project, number: int) -> None:
-        """Begin to read a text. Two of one language each that are as long are joined."""
-
-        async def work() -> None:
-            facts = project.text_file(number, ".json")
-            facts.unlink(missing_ok=True)
-            try:
-                await self.children.read(project, reading(project, number))
-            except Refused as error:
-                write_json(facts, {"state": "failed", "error": error.to_dict()})
-            name_sides(project, number)
-            halves = alone(project)
-            if len(halves) == 2 and len({facts_of(project, one)["rows"] for one in halves}) == 1:
-                self.read(project, join(project, *halves))
-
-        self.children.run(project, "read", work, text=number)
-
-    def strings(self) -> dict[str, Path]:
-        """Return the files of words, by language: those of the page, and those of the user's folder."""
-        places = (PAGE / "strings", self.projects.folder / "languages")
-        return {path.stem: path for place in places for path in sorted(place.glob("*.json"))}
-
-    def brief(self, project: Project) -> dict[str, Any]:
-        """Return the line of a project in the list."""
-        try:
-            values, rounds, now = project.values, project.rounds(), self.children.training
-            stage = "text" if values["texts"] else "empty"
-            if rounds:
-                stage = "trained" if any(Round(project, one).report for one in rounds) else "paused"
-            stage = "training" if now is not None and now.project.id == project.id else stage
-            pairs = sum(Rows(project, entry).usable for entry in values["texts"])
-            known = {name: values[name] for name in ("name", "sides", "changed", "purpose")}
-            return {"id": project.id, **known, "pairs": pairs, "rounds": len(rounds), "state": stage, "broken": None}
-        except Refused as error:
-            return {"id": project.id, "name": project.folder.name, "state": "broken", "broken": error.to_dict()}
-
-    def whole(self, project: Project) -> dict[str, Any]:
-        """Return all of a project."""
-        values = project.values
-        names = ("name", "purpose", "sides", "direction", "origin", "permission", "contact")
-        return {
-            **self.brief(project),
-            **{name: values[name] for name in names},
-            "folder": str(project.folder),
-            "texts": [Rows(project, entry).view(entry) for entry in values["texts"]],
-            "held": {kind: len(read_pairs(project.folder / HELD / f"{kind}.tsv")) for kind in HELD_KINDS},
-            "rounds": [Round(project, number).view(self.doing(project, number)) for number in project.rounds()],
-            "best": best_round(project),
-            "corrections": max(self.trying.count(project), len(read_pairs(project.folder / TEXTS / CORRECTIONS))),
-            "jobs": self.children.of(project),
-            "shared": project.shared(),
-            "room": self.trying.room_of(project),
-        }
-
-    def warnings(self, project: Project) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield what a user should know before a training."""
-        values, pairs = project.values, self.brief(project)["pairs"]
-        for code, need, free in (
-            ("disk-full", _FREE, self.projects.free()),
-            ("memory", _MEMORY, psutil.virtual_memory().available),
-        ):
-            if free < need:
-                yield code, {"need": need, "free": free}
-        if (battery := _battery()) is not None and not battery["plugged"]:
-            yield "battery", {"percent": battery["percent"]}
-        if (cloud := self.projects.cloud) is not None:
-            yield "cloud", {"name": cloud}
-        if (now := self.children.training) is not None:
-            yield "running", {"project": now.project.values["name"]}
-        if pairs < LEAST_PAIRS:
-            yield "too-few", {"least": LEAST_PAIRS, "pairs": pairs}
-        if any(not one["part_of"] and facts_of(project, one["id"]).get("asks") for one in values["texts"]):
-            yield "undecided", {}
-        if values["sides"][0]["lang"] and values["sides"][0]["lang"] == values["sides"][1]["lang"]:
-            yield "same-language", {}
-
-    def report(self, project: Project, one: Round) -> dict[str, Any]:
-        """Return the report of a round with the judgements of people."""
-        if (report := one.report) is None:
-            return {"state": "waiting"}
-        values = project.values
-        verdicts = values["judgements"].get(str(one.number), {})
-        found = judged(list(verdicts.values()))
-        for line in report["lines"]:
-            line["verdict"] = verdicts.get(str(line["line"]))
-        return {
-            **report,
-            "state": "ready",
-            "round": one.view(),
-            "judged": found,
-            "headline": "person" if found is not None and found["count"] >= LEAST_JUDGED else "letters",
-            "few": report["quality"]["count"] < LEAST_JUDGED,
-            "useful": [values["purpose"]],
-            "not_for": ["unchecked", "health", "unlike"],
-        }
-
-
-def _battery() -> dict[str, Any] | None:
-    found = psutil.sensors_battery() if hasattr(psutil, "sensors_battery") else None
-    return None if found is None else {"percent": round(found.percent), "plugged": found.power_plugged is not False}
 
 
 # ------------------------------------------------------------ routes
@@ -269,10 +118,6 @@ async def _state(state: State, request: Request) -> Any:
         "folder": str(folder),
         "cloud": state.projects.cloud,
         "languages": sorted(state.strings()),
-        "cores": default_threads(),
-        "memory": psutil.virtual_memory().total,
-        "free": state.projects.free(),
-        "battery": _battery(),
         "running": None if now is None else {"project": now.project.id, "round": now.round.number},
         "use": state.trying.about(),
         "purposes": PURPOSES,
@@ -282,7 +127,15 @@ async def _state(state: State, request: Request) -> Any:
 
 @_route("POST", "/studio/projects")
 async def _make(state: State, request: Request) -> Any:
-    return state.whole(state.projects.make((await _body(request)).get("name")))
+    given = await _body(request)
+    project = state.projects.make(given.get("name"))
+    if given.get("example") is True:
+        with TemporaryDirectory() as aside:
+            copy = shutil.copy(_EXAMPLE, aside)
+            entry = project.add("example.tsv", Path(copy))
+        project.change({"purpose": "lesson", "permission": "public", "origin": "nmt"})
+        state.read(project, entry["id"])
+    return state.whole(project)
 
 
 @_route("GET", P)
@@ -305,7 +158,7 @@ async def _add_text(state: State, request: Request) -> Any:
         raise Refused("too-large", most=MOST_UPLOAD)
     if (free := state.projects.free()) < 3 * size + _ROOM:
         raise Refused("disk-full", need=3 * size + _ROOM, free=free)
-    aside, taken = project.folder / TEXTS / f"{_UPLOAD}{secrets.token_hex(8)}", 0
+    aside, taken = project.folder / TEXTS / f"{UPLOAD}{secrets.token_hex(8)}", 0
     try:
         aside.parent.mkdir(exist_ok=True)
         with aside.open("xb") as file:
@@ -320,12 +173,11 @@ async def _add_text(state: State, request: Request) -> Any:
     finally:
         aside.unlink(missing_ok=True)
     state.read(project, entry["id"])
-    return Rows(project, entry).view(entry)
+    return Rows(project, entry).view()
 
 
 def _text_view(project: Project, number: int) -> dict[str, Any]:
-    entry = project.text(number)
-    return Rows(project, entry).view(entry)
+    return Rows(project, project.text(number)).view()
 
 
 @_route("GET", T)
@@ -410,18 +262,7 @@ async def _mend_row(state: State, request: Request) -> Any:
 
 @_route("GET", f"{P}/forecast")
 async def _forecast(state: State, request: Request) -> Any:
-    project = _project(state, request)
-    warnings = await asyncio.to_thread(lambda: list(state.warnings(project)))
-    pairs, lesson = state.brief(project)["pairs"], project.values["purpose"] == "lesson"
-    near = [one for one in state.measured if pairs and 1 / _NEIGHBOUR <= pairs / one["pairs"] <= _NEIGHBOUR]
-    return {
-        "pairs": pairs,
-        "enough": next((name for name, most in _ENOUGH if pairs < most), "good"),
-        "expect": min(near, key=lambda one: abs(one["pairs"] - pairs)) if near else None,
-        "choices": [{"minutes": one, "recommended": one == (5 if lesson else 30)} for one in _MINUTES],
-        "warnings": [{"code": code, "words": words} for code, words in warnings],
-        "stops": any(code in _STOPS for code, _ in warnings),
-    }
+    return await asyncio.to_thread(state.forecast, _project(state, request))
 
 
 @_route("POST", f"{P}/rounds")
@@ -430,7 +271,7 @@ async def _train(state: State, request: Request) -> Any:
     minutes = checked(given, "minutes", number(0.5, 7 * 24 * 60))
     on = checked(given, "on", one_of((None, *project.rounds())))
     for code, words in state.warnings(project):
-        if code in _STOPS:
+        if code in STOPS:
             raise Refused(code, **words)
     preset = "tiny" if project.values["purpose"] == "lesson" and on is None else None
     made = Round.make(project, minutes=minutes, direction=project.values["direction"], on=on, preset=preset)
@@ -474,7 +315,7 @@ async def _act(state: State, request: Request) -> Any:
         return await _ACTS[act](state, project, one, given)
     minutes = checked(given, "minutes", number(1, 7 * 24 * 60), 10)
     if act in ("pause", "stop", "longer") and doing not in ("", "test"):
-        state.children.wish(project, one.number, act, 60.0 * minutes)
+        state.children.wish(act, minutes)
     elif act in ("resume", "longer") and not doing and not one.has_ended:
         more = minutes if act == "longer" else 0
         one.note(error=None, minutes=one.record["minutes"] + more)
@@ -511,7 +352,7 @@ async def _share(state: State, project: Project, one: Round, given: dict[str, An
         await asyncio.to_thread(state.save_corrections, project)
         await share(state.children, project, one, kind, state.report(project, one))
 
-    return state.children.run(project, kind, work, round=one.number).view()
+    return state.children.run(project, kind, work, round=one.number)
 
 
 async def _room(state: State, project: Project, one: Round, given: dict[str, Any]) -> Any:

@@ -6,12 +6,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -19,206 +20,152 @@ from nmt.studio.errors import Refused
 from nmt.studio.projects import Project
 from nmt.studio.rounds import Round
 
-_NICENESS = 10
-_KEPT_JOBS = 20
+_logger = logging.getLogger("nmt.studio")
+
+_NICENESS, _KEPT_JOBS, _AT_ONCE = 10, 20, 2
 _MEMORY, _SECONDS = 4 * 2**30, 600.0
 """Bytes and seconds for a job that reads a file of a user."""
 _LEAST_FINISH, _FINISH_SHARE = 30.0, 0.1
 """Seconds, and share of the time so far, in which a training that is stopped comes to its end."""
 
 
-def start(
-    arguments: list[str], folder: Path, log: Path | None = None, *, waited_for: bool = False
-) -> subprocess.Popen[bytes]:
+def start(arguments: list[str], folder: Path, log: Path | None = None, *, low: bool = True) -> subprocess.Popen[bytes]:
     """Start Python with these arguments in a folder, at low priority unless the user waits for it. Modules of the
     folder are not importable."""
     more: dict[str, Any] = {}
     if sys.platform == "win32":
-        low = subprocess.NORMAL_PRIORITY_CLASS if waited_for else subprocess.BELOW_NORMAL_PRIORITY_CLASS
-        more["creationflags"] = low | subprocess.CREATE_NO_WINDOW
-    with contextlib.ExitStack() as stack:
-        output: Any = subprocess.PIPE if log is None else stack.enter_context(log.open("ab"))
-        child = subprocess.Popen(
-            [sys.executable, "-P", *arguments],
-            cwd=folder,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=output,
-            env=os.environ | {"PYTHONUTF8": "1"},
-            **more,
-        )
-    if hasattr(os, "setpriority") and not waited_for:
+        level = subprocess.BELOW_NORMAL_PRIORITY_CLASS if low else subprocess.NORMAL_PRIORITY_CLASS
+        more["creationflags"] = level | subprocess.CREATE_NO_WINDOW
+    command, environment = [sys.executable, "-P", *arguments], os.environ | {"PYTHONUTF8": "1"}
+    with contextlib.nullcontext(subprocess.PIPE) if log is None else log.open("ab") as output:
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL, "stderr": output}
+        child = subprocess.Popen(command, cwd=folder, env=environment, **pipes, **more)
+    if low and hasattr(os, "setpriority"):
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, child.pid, _NICENESS)
     return child
 
 
 @dataclass
-class Job:
-    """A short piece of work for a project, as the page sees it."""
-
-    id: int
-    kind: str
-    text: int | None = None
-    round: int | None = None
-    state: str = "running"
-    error: dict[str, Any] | None = None
-
-    def view(self) -> dict[str, Any]:
-        """Return it for JSON."""
-        return dict(vars(self))
-
-
-@dataclass
-class _Training:
-    """The training that runs. wish: what follows its end: pause, stop, longer."""
+class Training:
+    """The training that runs. wish: what follows its end: pause, stop, longer; more: minutes, for longer."""
 
     project: Project
     round: Round
     child: subprocess.Popen[bytes] | None = None
     wish: str = ""
-    seconds: float | None = None
+    more: float = 0.0
 
 
-@dataclass
 class Children:
-    """All child processes of a studio. `loaded`: called before a round is prepared, to save what was confirmed."""
+    """All child processes of a studio. `before`: called before a round is prepared."""
 
-    before: Callable[[Project], None]
-    jobs: dict[str, list[Job]] = field(default_factory=dict)
-    training: _Training | None = None
-    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
-    _running: set[subprocess.Popen[bytes]] = field(default_factory=set)
-    _turn: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(2))
-    _count: int = 0
+    def __init__(self, before: Callable[[Project], None]) -> None:
+        self._before = before
+        self.training: Training | None = None
+        self._jobs: dict[str, list[dict[str, Any]]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._turn, self._ids = asyncio.Semaphore(_AT_ONCE), count(1)
 
     def of(self, project: Project) -> list[dict[str, Any]]:
         """Return the jobs of a project."""
-        return [job.view() for job in self.jobs.get(project.id, ())]
+        return self._jobs.get(project.id, [])
 
     def has(self, project: Project, **wanted: Any) -> bool:
         """Return whether such a job runs."""
-        jobs = (job.view() for job in self.jobs.get(project.id, ()))
-        return any(job["state"] == "running" and wanted.items() <= job.items() for job in jobs)
+        return any(job["state"] == "running" and wanted.items() <= job.items() for job in self.of(project))
 
-    def run(self, project: Project, kind: str, work: Callable[[], Awaitable[None]], **about: Any) -> Job:
-        """Begin a job."""
-        self._count += 1
-        job = Job(self._count, kind, **about)
-        self.jobs[project.id] = [*self.jobs.get(project.id, [])[-_KEPT_JOBS:], job]
+    def run(self, project: Project, kind: str, work: Callable[[], Awaitable[None]], **about: int) -> dict[str, Any]:
+        """Begin a job; return it as the page sees it."""
+        job = {"id": next(self._ids), "kind": kind, "text": None, "round": None, "state": "running", "error": None}
+        job |= about
+        self._jobs[project.id] = [*self.of(project)[-_KEPT_JOBS:], job]
 
         async def run() -> None:
-            try:
-                async with self._turn:
-                    await work()
-                job.state = "done"
-            except Refused as error:
-                job.state, job.error = "failed", error.to_dict()
-            except asyncio.CancelledError:
-                job.state = "failed"
-                raise
+            async with self._turn:
+                error = await self._attempt(work)
+            job.update({"state": "failed" if error else "done", "error": error})
 
         self._begin(run())
         return job
 
-    async def call(self, arguments: list[str], folder: Path, given: Any = None, seconds: float | None = None) -> None:
-        """Run a child to its end. Raises Refused with its last line if it fails, or takes too long."""
-        child = start(arguments, folder, waited_for=given is not None)
+    async def call(self, arguments: list[str], folder: Path, given: Any = None) -> None:
+        """Run a child to its end; one that gets something to read is limited. Raises Refused with its last line if it
+        fails, or takes too long."""
+        child = start(arguments, folder, low=given is None)
         self._running.add(child)
-        data = b"" if given is None else json.dumps(given).encode()
         try:
+            data, seconds = (b"", None) if given is None else (json.dumps(given).encode(), _SECONDS)
             _, told = await asyncio.to_thread(child.communicate, data, seconds)
         except subprocess.TimeoutExpired:
-            child.kill()
-            await asyncio.to_thread(child.communicate)
-            raise Refused("too-slow", name=folder.name, seconds=seconds, memory=_MEMORY) from None
-        except BaseException:
-            child.kill()
-            raise
+            raise Refused("too-slow", name=given["name"], seconds=_SECONDS, memory=_MEMORY) from None
         finally:
+            child.kill()
             self._running.discard(child)
         if child.returncode:
-            raise Refused("failed", why=last_line(told.decode("utf-8", "replace"), child.returncode))
+            raise Refused("failed", why=last_line(told, child.returncode))
 
     async def read(self, project: Project, given: dict[str, Any]) -> None:
         """Read a file of a user, within limits."""
-        await self.call(["-m", "nmt.studio.reading"], project.folder, {**given, "memory": _MEMORY}, _SECONDS)
+        await self.call(["-m", "nmt.studio.reading"], project.folder, {**given, "memory": _MEMORY})
 
     # ------------------------------------------------------------ training
 
     def train(self, project: Project, one: Round) -> None:
         """Begin or go on with a round. Raises Refused if another one is trained."""
         if self.training is not None:
-            raise Refused("running", project=self.training.project.values["name"], round=self.training.round.number)
-        self.training = _Training(project, one)
-        self._begin(self._train(self.training))
+            raise Refused("running", project=self.training.project.values["name"])
+        now = self.training = Training(project, one)
 
-    def wish(self, project: Project, number: int, wish: str, seconds: float | None = None) -> bool:
-        """Ask a training to end and say what follows; a second `stop` ends it at once. Return False if it does not
-        run."""
-        now = self.training
-        if now is None or (now.project.id, now.round.number) != (project.id, number):
-            return False
-        again = now.wish == wish == "stop"
-        now.wish, now.seconds = wish, seconds
-        if now.child is not None:
-            if again:
-                now.child.terminate()
-            elif now.child.stdin is not None:
-                now.child.stdin.close()
-        return True
-
-    async def _train(self, now: _Training) -> None:
-        one = now.round
-        try:
-            if not one.record.get("prepared"):
-                self.before(now.project)
-                await self.call(
-                    ["-m", "nmt.studio.preparing", str(now.project.folder), str(one.number)], now.project.folder
-                )
-            while one.is_locked:  # a training that has outlived an earlier studio saves and ends
-                await asyncio.sleep(0.2)
-            while True:
-                again = False
-                await self._step(now)
-                if now.wish == "longer":
-                    again = True
-                elif now.wish == "stop" and not one.finishing and one.has_begun:
-                    one.note(finishing=max(_LEAST_FINISH, one.elapsed * (1 + _FINISH_SHARE) + _LEAST_FINISH))
-                    again, now.wish = True, ""
-                if not again:
-                    break
-                now.wish = ""
-        except Refused as error:
-            if one.error is None:
-                one.note(error=error.to_dict())
-        finally:
+        async def run() -> None:
+            error = await self._attempt(lambda: self._train(now))
             self.training = None
-        if one.has_ended or (now.wish == "stop" and one.has_model):
-            one.note(ended=True)
-            self.test(now.project, one)
+            if error:
+                one.note(error=one.error or error)
+            elif one.has_ended or (now.wish == "stop" and one.has_model):
+                one.note(ended=True)
+                self.test(project, one)
 
-    async def _step(self, now: _Training) -> None:
-        """Run the command of a round once, to its end."""
+        self._begin(run())
+
+    def wish(self, wish: str, more: float = 0.0) -> None:
+        """Ask the training to end, and say what follows; a second `stop` ends it at once."""
+        if (now := self.training) is not None:
+            again, now.wish, now.more = now.wish == wish == "stop", wish, more
+            if now.child is not None and again:
+                now.child.terminate()
+            elif now.child is not None and now.child.stdin is not None:
+                now.child.stdin.close()
+
+    async def _train(self, now: Training) -> None:
+        """Run the command of a round, again as long as a wish asks for it."""
         one = now.round
-        if now.wish == "longer" and now.seconds is not None:
-            one.note(minutes=one.record["minutes"] + now.seconds / 60, finishing=None)
-        if now.wish in ("pause", "stop") and not one.has_begun:
-            return
-        now.child = start(["-m", "nmt", *one.arguments], now.project.folder, one.log)
-        one.note(child=now.child.pid, started=time.time(), error=None)
-        if now.wish and now.child.stdin is not None:
-            now.child.stdin.close()  # the wish came while it was started
-        code = await asyncio.to_thread(now.child.wait)
-        now.child = None
-        if code and not now.wish:
-            told = one.log.read_text(encoding="utf-8", errors="replace")[-4000:]
-            raise Refused("failed", why=last_line(told, code))
+        while one.is_locked:  # a training that has outlived an earlier studio saves and ends
+            await asyncio.sleep(0.2)
+        if not one.record.get("prepared"):
+            await asyncio.to_thread(self._before, now.project)
+            folder = now.project.folder
+            await self.call(["-m", "nmt.studio.preparing", str(folder), str(one.number)], folder)
+        while now.wish in ("", "longer"):
+            if now.wish == "longer":
+                one.note(minutes=one.record["minutes"] + now.more, finishing=None)
+            now.wish = ""
+            now.child = await asyncio.to_thread(start, ["-m", "nmt", *one.arguments], now.project.folder, one.log)
+            one.begin(now.child.pid)
+            if now.wish:
+                self.wish(now.wish, now.more)  # it came while the child was started
+            code, now.child = await asyncio.to_thread(now.child.wait), None
+            if code and not now.wish:
+                raise Refused("failed", why=last_line(one.log.read_bytes()[-4000:], code))
+            if now.wish == "stop" and one.has_begun and not one.record.get("finishing"):
+                one.note(finishing=one.elapsed * (1 + _FINISH_SHARE) + _LEAST_FINISH)
+                now.wish = ""
+            elif now.wish != "longer":
+                return
 
     def test(self, project: Project, one: Round) -> None:
         """Begin the test of a round whose training has ended."""
-        if self.has(project, kind="test", round=one.number) or one.report is not None:
-            return
 
         async def work() -> None:
             threads = ["1"] if self.training is not None else []
@@ -229,18 +176,17 @@ class Children:
                 one.note(error=error.to_dict())
                 raise
 
-        self.run(project, "test", work, round=one.number)
+        if not self.has(project, kind="test", round=one.number) and one.report is None:
+            self.run(project, "test", work, round=one.number)
 
     async def close(self) -> None:
         """Let the training save and end; end all other children."""
-        if self.training is not None:
-            self.wish(self.training.project, self.training.round.number, "pause")
         for child in list(self._running):
             child.kill()
-        until = time.monotonic() + 60
-        while self.training is not None and time.monotonic() < until:
+        self.wish("pause")
+        while self.training is not None:
             await asyncio.sleep(0.05)
-        for task in list(self._tasks):
+        for task in self._tasks:
             task.cancel()
 
     def _begin(self, work: Any) -> None:
@@ -248,9 +194,21 @@ class Children:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    @staticmethod
+    async def _attempt(work: Callable[[], Awaitable[None]]) -> dict[str, Any] | None:
+        """Return why a piece of work has failed, or None. A bug is logged; it leaves nothing that seems to run."""
+        try:
+            await work()
+        except Refused as error:
+            return error.to_dict()
+        except Exception as error:
+            _logger.exception("a job of the studio has failed")
+            return Refused("failed", why=str(error) or type(error).__name__).to_dict()
+        return None
 
-def last_line(told: str, code: int) -> str:
+
+def last_line(told: bytes, code: int) -> str:
     """Return the last line of a child's messages that says why it has ended."""
-    lines = [line.strip() for line in told.splitlines() if line.strip()]
+    lines = [line.strip() for line in told.decode("utf-8", "replace").splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith("Error: ")]
     return (errors or lines or [f"it ended with code {code}"])[-1].removeprefix("Error: ")[:500]

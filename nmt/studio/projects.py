@@ -4,7 +4,6 @@ aside, then renamed; a project that is killed at any moment is the one before or
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import threading
@@ -72,13 +71,13 @@ class Project:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.id = blake2b(folder.name.encode("utf-8", "surrogateescape"), digest_size=6).hexdigest()
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
         self._known: tuple[tuple[int, int], dict[str, Any]] | None = None
 
     @property
     def values(self) -> dict[str, Any]:
         """Return the values, read again where the file has changed. Raises Refused for a file that is no project's."""
-        with self._lock:
+        with self.lock:
             path = self.folder / NAME
             try:
                 facts = path.stat()
@@ -97,7 +96,7 @@ class Project:
     @contextmanager
     def changing(self) -> Iterator[dict[str, Any]]:
         """Yield the values to change; they are on the disk when the block has ended."""
-        with self._lock:
+        with self.lock:
             values: dict[str, Any] = json.loads(json.dumps(self.values))
             yield values
             values["changed"] = time.time()
@@ -158,8 +157,8 @@ class Project:
         place.mkdir(exist_ok=True)
         size = given.stat().st_size
         with replacing(file, sync=True) as aside:
-            os.replace(given, aside)
-        entry = {"id": number, "name": safe_name(name), "file": file.name, "bytes": size, "weight": 1, "swap": False}
+            shutil.move(given, aside)
+        entry = {"id": number, "name": safe_name(name), "file": file.name, "bytes": size, "swap": False}
         entry |= dict.fromkeys(("columns", "header", "sheet", "with", "part_of"))
         entry |= {"decided": {}, "rows_out": {}, "mended": {}}
         with self.changing() as values:

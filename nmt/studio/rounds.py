@@ -60,10 +60,9 @@ class Round:
         """Return why it failed."""
         return self.record.get("error")
 
-    @property
-    def finishing(self) -> float | None:
-        """Return the seconds after which it was asked to end."""
-        return self.record.get("finishing")
+    def begin(self, process: int) -> None:
+        """Note the process that trains it from now on."""
+        self.note(child=process, started=time.time(), error=None)
 
     @property
     def report(self) -> dict[str, Any] | None:
@@ -83,7 +82,7 @@ class Round:
     @property
     def has_ended(self) -> bool:
         """Return whether its training has come to its end."""
-        return bool(self.record.get("ended")) or "end" in {one["event"] for one in self._last(64 * 1024)[-4:]}
+        return bool(self.record.get("ended")) or "end" in {one["event"] for one in self._last(2**16)[-4:]}
 
     @property
     def elapsed(self) -> float:
@@ -125,47 +124,56 @@ class Round:
     def view(self, doing: str = "") -> dict[str, Any]:
         """Return it as the page takes it. `doing`: the wish with which it is trained now, `train` without one, `test`
         while it is tested; empty if nothing is done."""
-        record, report = self.record, self.report
-        names = ("minutes", "began", "pairs", "new", "corrections", "direction", "preset", "on", "held", "words")
-        known = {name: record.get(name) for name in names}
+        record, report, events = self.record, self.report, self._last(2**16)
+        has_started = bool(events) and self._touched(METRICS_NAME) >= float(record.get("started") or 0)
         state = "failed" if record.get("error") else "done" if report else "paused"
-        if doing == "test":
+        if doing == "test" or (state == "paused" and not doing and self.has_ended):
             state = "testing"
-        elif doing:
-            state = "stopping" if doing in ("stop", "pause") else "training" if self._has_started else "starting"
-        elif state == "paused":
-            state = "testing" if self.has_ended else "stopping" if self.is_locked else state
-        phase = {"testing": "testing", "stopping": "saving"}.get(state) or (self._phase if doing else None)
-        since = max(0.0, min(_ALIVE, time.time() - self._alive)) if state == "training" else 0.0
+        elif doing or (state == "paused" and self.is_locked):
+            state = "training" if has_started else "starting"
+            state = state if doing in ("train", "longer") else "stopping"
+        phase = "testing" if state == "testing" else None
+        if doing and state != "testing":
+            phase = "saving" if state == "stopping" else "training" if has_started else self._phase(record)
+            phase = "validating" if has_started and events[-1]["event"] == "samples" else phase
+        since = min(_ALIVE, max(0.0, time.time() - self._alive)) if state == "training" else 0.0
         elapsed = self.elapsed + since
+        names = (
+            "minutes",
+            "began",
+            "pairs",
+            "new",
+            "corrections",
+            "direction",
+            "preset",
+            "on",
+            "held",
+            "words",
+            "error",
+        )
         return {
             "n": self.number,
-            **known,
+            **{name: record.get(name) for name in names},
             "state": state,
             "phase": phase,
             "elapsed": elapsed,
             "left": max(0.0, self._seconds - elapsed) if state in ("training", "starting", "paused") else None,
             "quality": report["quality"] if report else None,
-            "error": record.get("error"),
             "command": " ".join(["nmt-train", *self.arguments[1:]]) if record.get("prepared") else "",
         }
 
     def progress(self, start: int, doing: str) -> dict[str, Any]:
         """Return what has happened after a place in metrics.jsonl."""
-        data = b""
         try:
             with (self.folder / METRICS_NAME).open("rb") as file:
-                file.seek(max(0, start))
+                file.seek(start)
                 data = file.read(_MOST_READ)
         except OSError:
-            pass
-        whole = data.rpartition(b"\n")[0] + b"\n" if b"\n" in data else b""
-        points, samples, passes, seconds = [], [], None, 0.0
+            data = b""
+        whole, points, samples = data[: data.rfind(b"\n") + 1], [], []
         for one in _events(whole):
-            seconds = one.get("elapsed") or seconds
-            passes = one.get("epoch") or passes
             if one["event"] == "validation":
-                points.append({"seconds": seconds, "chrf": one.get("chrf"), "update": one.get("update")})
+                points.append({"seconds": one.get("elapsed"), "chrf": one.get("chrf"), "update": one.get("update")})
             elif one["event"] == "samples":
                 lines = [
                     {
@@ -175,15 +183,10 @@ class Round:
                     }
                     for row in one.get("samples", ())
                 ]
-                samples.append({"seconds": points[-1]["seconds"] if points else seconds, "lines": lines})
-        return {
-            "round": self.view(doing),
-            "next": start + len(whole),
-            "alive": self._alive,
-            "points": points,
-            "samples": samples,
-            "passes": passes,
-        }
+                samples.append({"seconds": points[-1]["seconds"] if points else self.elapsed, "lines": lines})
+        passes = next((one["epoch"] for one in reversed(self._last(2**16)) if "epoch" in one), None)
+        found = {"points": points, "samples": samples, "passes": passes, "alive": self._alive}
+        return {"round": self.view(doing), "next": start + len(whole), **found}
 
     @property
     def _seconds(self) -> float:
@@ -196,46 +199,27 @@ class Round:
             found = None
         return min(total, 60 * float(found[1])) if found and not record.get("finishing") else total
 
+    def _touched(self, name: str) -> float:
+        path = self.folder / name
+        return path.stat().st_mtime if path.is_file() else 0.0
+
     @property
     def _alive(self) -> float:
-        times = [path.stat().st_mtime for path in (self.folder / METRICS_NAME, self.log, self._path) if path.is_file()]
-        return max(times, default=0.0)
+        return max(self._touched(METRICS_NAME), *(self._touched(f"../{one.name}") for one in (self.log, self._path)))
 
-    @property
-    def _has_started(self) -> bool:
-        """Return whether updates are done by the process that runs now."""
-        return any(one["event"] in ("start", "train", "validation") for one in self._last(64 * 1024)) and (
-            self.log.is_file() and (self.folder / METRICS_NAME).stat().st_mtime >= self._started_at
+    def _phase(self, record: dict[str, Any]) -> str:
+        """Return what is done before the first update, by the last known line of the log."""
+        lines = (
+            self.log.read_text(encoding="utf-8", errors="replace")[-4000:].splitlines() if self.log.is_file() else []
         )
-
-    @property
-    def _started_at(self) -> float:
-        return float(self.record.get("started") or 0.0)
-
-    @property
-    def _phase(self) -> str:
-        if not self.record.get("prepared"):
-            return "reading"
-        if self._has_started:
-            last = self._last(64 * 1024)
-            return "validating" if last and last[-1]["event"] == "validation" else "training"
-        try:
-            lines = self.log.read_text(encoding="utf-8", errors="replace")[-4000:].splitlines()
-        except OSError:
-            return "reading"
-        for line in reversed(lines):
-            for beginning, phase in _PHASES:
-                if line.startswith(beginning):
-                    return phase
-        return "reading"
+        known = [phase for line in lines for start, phase in _PHASES if line.startswith(start)]
+        return known[-1] if known and record.get("prepared") else "reading"
 
     def _last(self, most: int = _MOST_READ) -> list[dict[str, Any]]:
         """Return the last events."""
         try:
             with (self.folder / METRICS_NAME).open("rb") as file:
-                file.seek(0, 2)
-                size = file.tell()
-                file.seek(max(0, size - most))
+                file.seek(max(0, file.seek(0, 2) - most))
                 return _events(file.read())
         except OSError:
             return []

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import zipfile
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nmt.learning.memory import Pair, State
 from nmt.learning.tmx import write_tmx
 from nmt.studio.held import read_pairs
 from nmt.studio.preparing import CORRECTIONS
@@ -41,7 +43,10 @@ async def share(children: Children, project: Project, one: Round, kind: str, rep
     elif kind == "card":
         write_bytes(path, card(project, one, report).encode())
     elif kind == "tmx":
-        _write_tmx(path, project, one)
+        now = datetime.now(UTC).isoformat()
+        pairs = read_pairs(project.folder / TEXTS / CORRECTIONS)
+        rows = [Pair(n, "", *pair, "", now, State.STORED, 0.0) for n, pair in enumerate(pairs, 1)]
+        write_tmx(path, rows, *project.codes)
     elif kind == "table":
         with replacing(path) as aside, aside.open("w", encoding="utf-8", newline="\n") as file:
             file.write("text\trow\tsource\ttarget\tleft out\n")
@@ -50,15 +55,6 @@ async def share(children: Children, project: Project, one: Round, kind: str, rep
                     file.write(f"{entry['name']}\t{row.row}\t{row.source}\t{row.target}\t{'yes' if row.out else ''}\n")
     else:
         _pack(path, project.folder)
-
-
-def _write_tmx(path: Path, project: Project, one: Round) -> None:
-    from nmt.learning.memory import Pair, State
-
-    pairs = read_pairs(project.folder / TEXTS / CORRECTIONS)
-    codes = project.codes
-    rows = [Pair(n, "", source, target, "", "", State.STORED, 0.0) for n, (source, target) in enumerate(pairs, 1)]
-    write_tmx(path, rows, *codes)
 
 
 def _pack(path: Path, folder: Path) -> None:

@@ -40,7 +40,7 @@ def _unbroken(text: str) -> str:
     return fix_text(text).replace("\ufffd", "")
 
 
-_SHOWN_ROWS, _SHOWN_EXAMPLES, _MOST_SHOWN = 20, 5, 300
+_SHOWN_ROWS = 20
 
 
 @dataclass(frozen=True)
@@ -84,17 +84,20 @@ class Rows:
 
     def each(self) -> Iterator[Row]:
         """Yield all rows."""
+        return map(self._row, self._lines())
+
+    def _lines(self) -> Iterator[str]:
         if self.is_ready and self._path.is_file():
             with self._path.open(encoding="utf-8", errors="surrogateescape", newline="\n") as file:
-                for line in file:
-                    yield self._row(line)
+                yield from file
 
     def page(self, start: int, count: int, finding: str | None = None) -> tuple[int, list[Row]]:
         """Return the number of the rows, all or those of a finding, and some of them."""
         if finding is None:
-            return self.facts.get("rows", 0), list(islice(self.each(), start, start + count))
+            return self.facts.get("rows", 0), [*map(self._row, islice(self._lines(), start, start + count))]
         rows = self._found.get(finding, frozenset())
-        return len(rows), list(islice((row for row in self.each() if row.row in rows), start, start + count))
+        lines = (line for line in self._lines() if int(line[line.rindex("\t") :]) in rows) if rows else iter(())
+        return len(rows), [*map(self._row, islice(lines, start, start + count))]
 
     def _row(self, line: str) -> Row:
         one, other, number = line.rstrip("\n").split("\t")
@@ -109,57 +112,22 @@ class Rows:
         plain = [text.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for text in sides]
         return Row(row, plain[0], plain[1], row in self.out, findings)
 
-    def view(self, entry: dict[str, Any]) -> dict[str, Any]:
+    def view(self) -> dict[str, Any]:
         """Return the text as the page takes it."""
-        facts = {name: value for name, value in self.facts.items() if name != "findings"}
-        examples = self._examples()
-        findings = [
-            {**one, "rows": one["rows"][:_SHOWN_ROWS], "examples": examples.get(one["name"], [])}
-            for one in self.facts.get("findings", ())
-        ]
-        empty: dict[str, Any] = {
-            "state": "reading",
-            "error": None,
-            "form": None,
-            "rows": 0,
-            "heading": 0,
-            "columns": [],
-            "chosen": None,
-        }
-        empty |= {
-            "langs": [None, None],
-            "why": "",
-            "kinds": [],
-            "sheets": [],
-            "sheet": None,
-            "asks": None,
-            "preview": [],
-        }
-        known = {name: entry[name] for name in ("id", "name", "bytes", "weight", "part_of", "with")}
+        found = self.facts.get("findings", ())
+        nothing: dict[str, Any] = {"state": "reading", "rows": 0, "heading": 0, "langs": [None, None]}
+        nothing |= {name: [] for name in ("columns", "kinds", "sheets", "preview")}
+        nothing |= dict.fromkeys(("error", "form", "chosen", "sheet", "asks"))
         return {
-            **empty,
-            **facts,
-            **known,
-            **({"state": "ready", "asks": None, "rows": 0} if entry["part_of"] else {}),
+            **nothing,
+            **self.facts,
+            **{name: self._entry[name] for name in ("id", "name", "bytes", "part_of", "with")},
+            **({"state": "ready", "asks": None, "rows": 0} if self._entry["part_of"] else {}),
             "read": self.usable,
-            "findings": findings,
+            "findings": [{**one, "rows": one["rows"][:_SHOWN_ROWS]} for one in found],
             "decided": self.decided,
             "out": len(self.out),
         }
-
-    def _examples(self) -> dict[str, list[dict[str, Any]]]:
-        """Return a few rows of each finding, as they were read."""
-        wanted = {row for rows in self._found.values() for row in sorted(rows)[:_SHOWN_EXAMPLES]}
-        last, found = max(wanted, default=0), dict[str, list[dict[str, Any]]]()
-        for row in self.each() if wanted else ():
-            if row.row in wanted:
-                shown = {"row": row.row, "source": row.source[:_MOST_SHOWN], "target": row.target[:_MOST_SHOWN]}
-                for name in row.findings:
-                    if len(found.setdefault(name, [])) < _SHOWN_EXAMPLES:
-                        found[name].append(shown)
-            if row.row >= last:
-                break
-        return found
 
 
 def texts_of(project: Project) -> list[Rows]:

@@ -11,7 +11,7 @@ from nmt.cli.commands.bundle import bundle
 from nmt.cli.commands.evaluate import evaluate
 from nmt.cli.commands.export import export
 from nmt.cli.commands.quantize import quantize
-from nmt.cli.commands.report import report
+from nmt.cli.commands.pages.report import report
 from nmt.cli.commands.score import score
 from nmt.cli.commands.translate import translate
 from nmt.cli.front import front

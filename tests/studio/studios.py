@@ -96,7 +96,7 @@ def read_here(folder, name, content, langs=(None, None), **how):
 def shown(project, number=1):
     """A text as the page sees it."""
     entry = project.text(number)
-    return Rows(project, entry).view(entry)
+    return Rows(project, entry).view()
 
 
 def rows_of(project, number=1):
