@@ -114,6 +114,7 @@ class State:
             **self.brief(project),
             **{name: values[name] for name in names},
             "folder": str(project.folder),
+            "enough": _enough(self.brief(project)["pairs"]),
             "texts": [Rows(project, entry).view() for entry in values["texts"]],
             "held": {kind: len(read_pairs(project.folder / HELD / f"{kind}.tsv")) for kind in HELD_KINDS},
             "rounds": [Round(project, number).view(self.doing(project, number)) for number in project.rounds()],
@@ -153,7 +154,7 @@ class State:
         usual = _MINUTES[project.values["purpose"] != "lesson"]
         return {
             "pairs": pairs,
-            "enough": next((name for name, most in _ENOUGH if pairs < most), "good"),
+            "enough": _enough(pairs),
             "expect": min(near, key=lambda one: abs(one["pairs"] - pairs)) if near else None,
             "choices": [{"minutes": one, "recommended": one == usual} for one in _MINUTES],
             "warnings": [{"code": code, "words": words} for code, words in warnings],
@@ -179,6 +180,10 @@ class State:
             "useful": [values["purpose"]],
             "not_for": ["unchecked", "health", "unlike"],
         }
+
+
+def _enough(pairs: int) -> str:
+    return next((name for name, most in _ENOUGH if pairs < most), "good")
 
 
 def _battery() -> dict[str, Any] | None:
