@@ -24,7 +24,7 @@ PAGE = Path(__file__).parent / "page"
 _FREE, _MEMORY = 700 * 2**20, 1500 * 2**20
 """Bytes that a training needs on the disk, and in memory."""
 _MINUTES = (5, 30, 480)
-_ENOUGH = (("lesson", 500), ("few", 2_000), ("some", 10_000))
+ENOUGH = (("lesson", 500), ("few", 2_000), ("some", 10_000))
 _NEIGHBOUR = 1.5
 """The factor of pairs within which a measured point is a neighbour."""
 STOPS = ("disk-full", "too-few", "undecided", "running")
@@ -183,7 +183,7 @@ class State:
 
 
 def _enough(pairs: int) -> str:
-    return next((name for name, most in _ENOUGH if pairs < most), "good")
+    return next((name for name, most in ENOUGH if pairs < most), "good")
 
 
 def _battery() -> dict[str, Any] | None:
