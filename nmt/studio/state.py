@@ -65,7 +65,7 @@ class State:
                     if not facts_of(project, entry["id"]):
                         self.read(project, entry["id"])
                 for one in (Round(project, number) for number in project.rounds()):
-                    if one.has_ended and one.report is None and one.error is None:
+                    if one.has_ended and one.quality is None and one.error is None:
                         self.children.test(project, one)
             except Refused:
                 continue  # the list shows it as broken
@@ -98,7 +98,7 @@ class State:
             values, rounds, now = project.values, project.rounds(), self.children.training
             stage = "text" if values["texts"] else "empty"
             if rounds:
-                stage = "trained" if any(Round(project, one).report for one in rounds) else "paused"
+                stage = "trained" if any(Round(project, one).quality for one in rounds) else "paused"
             stage = "training" if now is not None and now.project.id == project.id else stage
             pairs = sum(Rows(project, entry).usable for entry in values["texts"])
             known = {name: values[name] for name in ("name", "sides", "changed", "purpose")}
