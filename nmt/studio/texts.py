@@ -142,8 +142,8 @@ def reading(project: Project, number: int) -> dict[str, Any]:
     entry = project.text(number)
     other = project.text(entry["with"]) if entry["with"] else {"file": "", "name": ""}
     return {
-        "file": str(project.folder / TEXTS / entry["file"]),
-        "other": other["file"] and str(project.folder / TEXTS / other["file"]),
+        "file": str(project.original(entry)),
+        "other": other["file"] and str(project.original(other)),
         "other_name": other["name"],
         "table": str(project.text_file(number, ".tsv")),
         "langs": [side["lang"] for side in project.values["sides"]],
@@ -208,7 +208,7 @@ def remove(project: Project, number: int) -> None:
             one |= {name: None for name in ("with", "part_of") if one[name] == number}
     removed.mkdir(exist_ok=True)
     for path in (
-        project.folder / TEXTS / entry["file"],
+        project.original(entry),
         *(project.text_file(number, end) for end in (".tsv", ".json")),
     ):
         if path.is_file():
