@@ -43,7 +43,7 @@ def test_scripts_ask_for_words_that_are_there():
 
 def test_what_the_studio_says_by_codes_has_words():
     from nmt.data.quality.faults import FAULTS
-    from nmt.studio.app import _ENOUGH, _STOPS
+    from nmt.studio.state import _ENOUGH, STOPS
     from nmt.studio.errors import _ERRORS
     from nmt.studio.quality import RULES
     from nmt.studio.sharing import KINDS
@@ -52,7 +52,7 @@ def test_what_the_studio_says_by_codes_has_words():
     codes = [f"error.{code}" for code in _ERRORS if code not in programs]
     codes += [f"why.{rule[0]}" for rule in RULES] + [f"act.{rule[2]}" for rule in RULES]
     codes += [f"finding.{name}" for name in FAULTS] + [f"enough.{name}" for name, _ in _ENOUGH]
-    codes += [f"warning.{name}" for name in _STOPS] + [f"share.{kind}" for kind in KINDS]
+    codes += [f"warning.{name}" for name in STOPS] + [f"share.{kind}" for kind in KINDS]
     assert [code for code in codes if code not in {plain(key) for key in ENGLISH}] == []
 
 
