@@ -43,10 +43,10 @@ def test_scripts_ask_for_words_that_are_there():
 
 def test_what_the_studio_says_by_codes_has_words():
     from nmt.data.quality.faults import FAULTS
-    from nmt.studio.state import _ENOUGH, STOPS
     from nmt.studio.errors import _ERRORS
     from nmt.studio.quality import RULES
     from nmt.studio.sharing import KINDS
+    from nmt.studio.state import _ENOUGH, STOPS
 
     programs = {"bad-request", "not-json", "no-such-address", "unreadable", "failed"}  # said in the line of the error
     codes = [f"error.{code}" for code in _ERRORS if code not in programs]
