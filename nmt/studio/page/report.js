@@ -32,11 +32,13 @@ export function report({ project, round, report: found }, act, between = "") {
   return [
     facts(project, round, a, b),
     el("div.two", headline(found, advice), uses(found, a, b)),
-    before ? card(t("before.title"), el("p", t("before." + before.better, better))) : "",
+    before ? el("section.card.noprint", el("h3", t("before.title")), el("p", t("before." + before.better, better)))
+      : "",
     between,
     el("div.grid",
       card(t("groups.title"), el("p.soft", t("groups.what")), table(t("groups.title"), [], groups)),
-      card(t("help.title"), list("ol", [...found.sentences.slice(1).map(advice), ...help]))),
+      el("section.card.noprint", el("h3", t("help.title")),
+        list("ol", [...found.sentences.slice(1).map(advice), ...help]))),
     unseen(found.unseen, a.lang),
     side_by_side(found.lines, a.lang, b.lang),
     details(t("sure.title"), found.calibration.length && [el("p.soft", t("sure.what")), table(t("sure.title"),
