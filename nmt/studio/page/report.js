@@ -30,6 +30,7 @@ export function report({ project, round, report: found }, act, between = "") {
   const groups = found.groups.map(one => [t("group." + one.code, one.count), number(one.near)]);
   const help = found.help.map(one => t("help." + one.code, one.words));
   return [
+    act ? el("p.big.printed", { dir: "auto" }, project.name) : "", // the saved page has it as its heading
     facts(project, round, a, b),
     el("div.two", headline(found, advice), uses(found, a, b)),
     before ? el("section.card.noprint", el("h3", t("before.title")), el("p", t("before." + before.better, better)))
@@ -96,7 +97,7 @@ function side_by_side(lines, from, into) {
   const count = Math.min(SIDE_BY_SIDE, Math.ceil(lines.length / 2));
   if (!count) return "";
   const worst = part("worst.title", sorted.slice(0, count)), best = part("best.title", sorted.slice(-count).reverse());
-  worst.append(el("p.soft", t("worst.what")));
+  worst.append(el("p.soft.noprint", t("worst.what")));
   best.classList.add("noprint");
   return [worst, best];
 }
