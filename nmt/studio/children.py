@@ -32,10 +32,10 @@ _LEAST_FINISH, _FINISH_SHARE = 30.0, 0.1
 def start(arguments: list[str], folder: Path, log: Path | None = None, *, low: bool = True) -> subprocess.Popen[bytes]:
     """Start Python with these arguments in a folder, at low priority unless the user waits for it. Modules of the
     folder are not importable."""
-    more: dict[str, Any] = {}
+    more: dict[str, Any] = {"start_new_session": True}  # so that a Ctrl-C for the studio is none for them
     if sys.platform == "win32":
         level = subprocess.BELOW_NORMAL_PRIORITY_CLASS if low else subprocess.NORMAL_PRIORITY_CLASS
-        more["creationflags"] = level | subprocess.CREATE_NO_WINDOW
+        more = {"creationflags": level | subprocess.CREATE_NO_WINDOW | subprocess.CREATE_NEW_PROCESS_GROUP}
     command, environment = [sys.executable, "-P", *arguments], os.environ | {"PYTHONUTF8": "1"}
     with contextlib.nullcontext(subprocess.PIPE) if log is None else log.open("ab") as output:
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL, "stderr": output}
@@ -63,6 +63,7 @@ class Children:
     def __init__(self, before: Callable[[Project], None]) -> None:
         self._before = before
         self.training: Training | None = None
+        self._ends = False
         self._jobs: dict[str, list[dict[str, Any]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._running: set[subprocess.Popen[bytes]] = set()
@@ -121,6 +122,8 @@ class Children:
         async def run() -> None:
             error = await self._attempt(lambda: self._train(now))
             self.training = None
+            if self._ends:
+                return
             if error:
                 one.note(error=one.error or error)
             elif one.has_ended or (now.wish == "stop" and one.has_model):
@@ -173,14 +176,16 @@ class Children:
             try:
                 await self.call(arguments, project.folder)
             except Refused as error:
-                one.note(error=error.to_dict())
+                if not self._ends:
+                    one.note(error=error.to_dict())
                 raise
 
-        if not self.has(project, kind="test", round=one.number) and one.report is None:
+        if not self.has(project, kind="test", round=one.number) and one.quality is None:
             self.run(project, "test", work, round=one.number)
 
     async def close(self) -> None:
         """Let the training save and end; end all other children."""
+        self._ends = True
         for child in list(self._running):
             child.kill()
         self.wish("pause")

@@ -57,16 +57,12 @@ def judge(folder: Path, number: int, threads: int | None = None) -> dict[str, An
     run = read_run(project.round_file(number))
     facts, own = _facts(project, number, run, record), dict(zip(sources, buckets, strict=True))
     before = _before(project, number, own)
-    facts |= {"count": len(sources), "chrf": scores["chrf"].score, "words": words}
-    facts |= {"shuffled": _shuffled(outputs, references), "unseen": sum(map(bool, unseen))}
-    facts |= {
-        "near_short": by_length.get("short", {}).get("near", 0),
-        "near_long": by_length.get("long", {}).get("near", 0),
-    }
-    facts |= {"long": by_length.get("long", {}).get("count", 0)}
-    facts["overlap"] = sum(line in set(train[source]) for line in sources)
-    facts["worse"] = before["n"] if before is not None and before["better"] == "worse" else None
-    codes = [str(code) for code in record["codes"]]
+    codes, known = [str(code) for code in record["codes"]], set(train[source])
+    facts |= {"count": len(sources), "chrf": scores["chrf"].score, "shuffled": _shuffled(outputs, references)}
+    facts |= {"unseen": sum(map(bool, unseen)), "overlap": sum(line in known for line in sources), "words": words}
+    facts |= {name: by_length.get(name, {}).get("near", 0) for name in ("short", "long")}
+    facts |= {"longs": by_length.get("long", {}).get("count", 0)}
+    facts |= {"worse": before["n"] if before is not None and before["better"] == "worse" else 0}
     facts["swapped"] = is_in(train[0][:1000], codes[1], codes[0]) or is_in(train[1][:1000], codes[0], codes[1])
     told = sentences(Facts(**facts))
     lines = zip(sources, references, outputs, chrf, buckets, confidences, unseen, strict=True)
@@ -111,7 +107,7 @@ def _facts(project: Project, number: int, run: Run, record: dict[str, Any]) -> d
         "usual": usual,
         "per_pass": run.minutes / max(epochs, 1e-9),
         "rise": 0.0 if quarter is None else curve[-1] - quarter,
-        "repeated": repeated / max(1, all_rows),
+        "repeated": 100 * repeated / max(1, all_rows),
     }
 
 

@@ -116,6 +116,10 @@ class Project:
         with self.changing() as values:
             yield next(one for one in values["texts"] if one["id"] == number)
 
+    def original(self, entry: dict[str, Any]) -> Path:
+        """Return the file of a text as it came, which is in the project whatever project.json says."""
+        return self.folder / TEXTS / Path(entry["file"]).name
+
     def text_file(self, number: int, ending: str) -> Path:
         """Return the file of a text: .tsv, what was read; .json, the facts of reading."""
         return self.folder / TEXTS / f"{number:03d}{ending}"

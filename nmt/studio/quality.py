@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 NEAR, PARTLY = 75.0, 40.0
@@ -59,9 +59,10 @@ class Facts:
     pairs: Those trained on. count: Test sentences. chrf: Score on them, and `shuffled` that of the same translations
     with other sentences' references. overlap: Test sentences that are in the training text. passes, usual: Passes over
     the text, and usual ones. per_pass: Minutes of a pass. rise: Gain of the validation score in the last quarter of the
-    run. unseen: Test sentences with a word that the text does not have. near_short, near_long: Shares nearly the same.
-    long: Number of long ones. swapped: Whether columns seem exchanged. repeated: Share of rows that repeat others.
-    worse: The earlier round that is better, if there is one. words: Whether these are single words.
+    run. unseen: Test sentences with a word that the text does not have. short, long: Percentages nearly the same of
+    sentences of few and of many words, and `longs` the number of those. swapped: Whether columns seem exchanged.
+    repeated: Percentage of rows that repeat others. worse: The earlier round that is better, 0 for none. words: Whether
+    these are single words.
     """
 
     pairs: int
@@ -74,77 +75,67 @@ class Facts:
     per_pass: float = 0.0
     rise: float = 0.0
     unseen: int = 0
-    near_short: float = 0.0
-    near_long: float = 0.0
-    long: int = 0
+    short: float = 0.0
+    long: float = 0.0
+    longs: int = 0
     swapped: bool = False
     repeated: float = 0.0
-    worse: int | None = None
+    worse: int = 0
     words: bool = False
-    extra: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def minutes(self) -> int:
+        """Return the minutes that usual passes would take beyond those that were made."""
+        return math.ceil(max(0.0, self.usual - self.passes) * self.per_pass)
 
 
 _ABOVE_CHANCE = 4.0
 """Points of chrF by which translations must be nearer to their own references than to others'."""
-_MUCH_REPEATED, _RISING, _MANY_UNSEEN, _FEW_PAIRS, _TINY, _HIGH = 0.2, 1.0, 0.4, 2_000, 200, 60.0
+_MUCH_REPEATED, _RISING, _MANY_UNSEEN, _FEW_PAIRS, _TINY, _HIGH = 20.0, 1.0, 0.4, 2_000, 200, 60.0
 
-Rule = tuple[str, Callable[[Facts], bool], str, Callable[[Facts], dict[str, Any]]]
+Rule = tuple[str, Callable[[Facts], bool], str, dict[str, str]]
 RULES: list[Rule] = [
-    ("overlap", lambda f: f.overlap > 0.02 * f.count, "see", lambda f: {"n": f.overlap, "count": f.count}),
-    ("swapped", lambda f: f.swapped, "swap", lambda f: {}),
-    ("few-pairs", lambda f: f.pairs < _TINY, "add", lambda f: {"pairs": f.pairs}),
+    ("overlap", lambda f: f.overlap > 0.02 * f.count, "see", {"n": "overlap", "count": "count"}),
+    ("swapped", lambda f: f.swapped, "swap", {}),
+    ("few-pairs", lambda f: f.pairs < _TINY, "add", {"pairs": "pairs"}),
+    ("shifted", lambda f: _is_chance(f), "see", {"chrf": "chrf", "shuffled": "shuffled"}),
+    ("worse", lambda f: f.worse > 0, "add", {"round": "worse"}),
+    ("duplicates", lambda f: f.repeated >= _MUCH_REPEATED, "see", {"percent": "repeated"}),
     (
-        "shifted",
-        lambda f: f.count >= 20 and f.passes >= 0.5 * f.usual and f.chrf - f.shuffled < _ABOVE_CHANCE,
-        "see",
-        lambda f: {"chrf": round(f.chrf, 1), "shuffled": round(f.shuffled, 1)},
+        *("few-passes", lambda f: f.passes < 0.5 * f.usual, "train"),
+        {"passes": "passes", "usual": "usual", "minutes": "minutes"},
     ),
-    ("worse", lambda f: f.worse is not None, "add", lambda f: {"round": f.worse}),
-    ("duplicates", lambda f: f.repeated >= _MUCH_REPEATED, "see", lambda f: {"percent": round(100 * f.repeated)}),
-    (
-        "few-passes",
-        lambda f: f.passes < 0.5 * f.usual,
-        "train",
-        lambda f: {
-            "passes": max(1, round(f.passes)),
-            "usual": round(f.usual),
-            "minutes": math.ceil(max(0.0, f.usual - f.passes) * f.per_pass),
-        },
-    ),
-    ("rising", lambda f: f.rise >= _RISING, "train", lambda f: {"points": round(f.rise, 1)}),
-    ("high", lambda f: f.chrf > _HIGH and not f.words, "see", lambda f: {"chrf": round(f.chrf)}),
-    ("unseen", lambda f: f.unseen >= _MANY_UNSEEN * f.count, "add", lambda f: {"n": f.unseen, "count": f.count}),
-    (
-        "long",
-        lambda f: f.long >= 10 and f.near_short - f.near_long >= 20,
-        "add",
-        lambda f: {"short": round(f.near_short), "long": round(f.near_long)},
-    ),
-    ("few-pairs", lambda f: f.pairs < _FEW_PAIRS, "add", lambda f: {"pairs": f.pairs}),
-    ("plain", lambda f: True, "try", lambda f: {}),
+    ("rising", lambda f: f.rise >= _RISING, "train", {"points": "rise"}),
+    ("high", lambda f: f.chrf > _HIGH and not f.words, "see", {"chrf": "chrf"}),
+    ("unseen", lambda f: f.unseen >= _MANY_UNSEEN * f.count, "add", {"n": "unseen", "count": "count"}),
+    ("long", lambda f: f.longs >= 10 and f.short - f.long >= 20, "add", {"short": "short", "long": "long"}),
+    ("few-pairs", lambda f: f.pairs < _FEW_PAIRS, "add", {"pairs": "pairs"}),
+    ("plain", lambda f: True, "try", {}),
 ]
 """What the second sentence of a report may be, the first that holds: code, condition, what to do, and its numbers."""
+
+
+def _is_chance(facts: Facts) -> bool:
+    enough = facts.count >= LEAST_JUDGED and facts.passes >= 0.5 * facts.usual
+    return enough and facts.chrf - facts.shuffled < _ABOVE_CHANCE
 
 
 def sentences(facts: Facts) -> list[dict[str, Any]]:
     """Return all rules that hold, in order, once each; `plain` only by itself."""
     found: dict[str, dict[str, Any]] = {}
     for code, holds, action, words in RULES:
-        if holds(facts) and not (code == "plain" and found):
-            found.setdefault(code, {"code": code, "words": words(facts), "do": action})
+        if code not in found and holds(facts) and not (code == "plain" and found):
+            numbers = {name: max(1, round(getattr(facts, field))) for name, field in words.items()}
+            found[code] = {"code": code, "words": numbers, "do": action}
     return list(found.values())
 
 
 def groups(lengths: Sequence[int], unseen: Sequence[bool], buckets: Sequence[str]) -> list[dict[str, Any]]:
     """Return the share nearly the same of sentences of few, some and many words, and of those with unseen words."""
-    chosen = {
-        "short": [length <= _SHORT for length in lengths],
-        "middle": [_SHORT < length <= _MIDDLE for length in lengths],
-        "long": [length > _MIDDLE for length in lengths],
-        "unseen": list(unseen),
-    }
+    masks = {"short": [length <= _SHORT for length in lengths], "long": [length > _MIDDLE for length in lengths]}
+    masks["middle"] = [_SHORT < length <= _MIDDLE for length in lengths]
     found = []
-    for code, mask in chosen.items():
+    for code, mask in {**{name: masks[name] for name in ("short", "middle", "long")}, "unseen": unseen}.items():
         here = [name for name, is_in in zip(buckets, mask, strict=True) if is_in]
         if here:
             found.append({"code": code, "near": round(100 * here.count("near") / len(here)), "count": len(here)})
@@ -153,15 +144,15 @@ def groups(lengths: Sequence[int], unseen: Sequence[bool], buckets: Sequence[str
 
 def calibration(confidences: Sequence[float], buckets: Sequence[str], bins: int = 5) -> list[dict[str, Any]]:
     """Return confidence against the share nearly the same, in bins of confidence."""
-    found = []
+    found, is_near = [], [one == "near" for one in buckets]
     for number in range(bins):
         here = [n for n, one in enumerate(confidences) if min(bins - 1, int(one * bins)) == number]
         if here:
-            mean = sum(confidences[n] for n in here) / len(here)
-            near = sum(buckets[n] == "near" for n in here) / len(here)
-            found.append(
-                {"from": number / bins, "to": (number + 1) / bins, "confidence": mean, "near": near, "count": len(here)}
+            mean, near = (
+                sum(values) / len(here) for values in zip(*((confidences[n], is_near[n]) for n in here), strict=True)
             )
+            ends = {"from": number / bins, "to": (number + 1) / bins}
+            found.append(ends | {"confidence": mean, "near": near, "count": len(here)})
     return found
 
 

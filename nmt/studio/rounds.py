@@ -6,6 +6,8 @@ import json
 import os
 import re
 import time
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from nmt.storage.model_folder import BEST_NAME, CONFIG_NAME, LAST_NAME, METRICS_NAME
@@ -22,6 +24,7 @@ _PHASES = (
 )
 """What a round does before its first update, by the beginning of the last line that it has written."""
 _MOST_READ = 2**20
+_REPORT = ".report.json"
 _ALIVE = 60.0
 """Seconds after its last sign of life for which a training is taken to go on."""
 _MINUTES = re.compile(r"^ *max_minutes: ([\d.]+)$", re.MULTILINE)
@@ -67,7 +70,13 @@ class Round:
     @property
     def report(self) -> dict[str, Any] | None:
         """Return the report, if it was tested."""
-        return read_json(self.project.round_file(self.number, ".report.json"))
+        return read_json(self.project.round_file(self.number, _REPORT))
+
+    @property
+    def quality(self) -> dict[str, Any] | None:
+        """Return how good it is, if it was tested; must not be changed."""
+        path = self.project.round_file(self.number, _REPORT)
+        return _quality(path, path.stat().st_mtime_ns) if path.is_file() else None
 
     @property
     def has_begun(self) -> bool:
@@ -124,9 +133,9 @@ class Round:
     def view(self, doing: str = "") -> dict[str, Any]:
         """Return it as the page takes it. `doing`: the wish with which it is trained now, `train` without one, `test`
         while it is tested; empty if nothing is done."""
-        record, report, events = self.record, self.report, self._last(2**16)
+        record, quality, events = self.record, self.quality, self._last(2**16)
         has_started = bool(events) and self._touched(METRICS_NAME) >= float(record.get("started") or 0)
-        state = "failed" if record.get("error") else "done" if report else "paused"
+        state = "failed" if record.get("error") else "done" if quality else "paused"
         if doing == "test" or (state == "paused" and not doing and self.has_ended):
             state = "testing"
         elif doing or (state == "paused" and self.is_locked):
@@ -158,7 +167,7 @@ class Round:
             "phase": phase,
             "elapsed": elapsed,
             "left": max(0.0, self._seconds - elapsed) if state in ("training", "starting", "paused") else None,
-            "quality": report["quality"] if report else None,
+            "quality": quality,
             "command": " ".join(["nmt-train", *self.arguments[1:]]) if record.get("prepared") else "",
         }
 
@@ -227,6 +236,12 @@ class Round:
 
 _WEIGHT = 5.0
 """How often a corrected pair is read for each time that another is."""
+
+
+@lru_cache(maxsize=256)
+def _quality(path: Path, stamp: int) -> dict[str, Any] | None:
+    found = read_json(path)
+    return None if found is None else found["quality"]
 
 
 def _events(data: bytes) -> list[dict[str, Any]]:

@@ -12,12 +12,13 @@ from pathlib import Path
 
 import uvicorn
 
+from nmt.errors import PathError
 from nmt.serve.limits.http_protocol import GuardedProtocol
 from nmt.serve.server import listen_on
 from nmt.studio.app import make_app
 from nmt.studio.guard import Guard
 from nmt.studio.projects import read_json, write_json
-from nmt.system.files import lock_alone, open_folder
+from nmt.system.files import explain, lock_alone, open_folder, remedy
 
 _RUNNING = ".studio.json"
 _GRACE = 70
@@ -25,9 +26,12 @@ _GRACE = 70
 
 def serve(folder: Path, port: int, tell: Callable[[str], None], *, browser: bool) -> None:
     """Serve a folder of projects until it is ended. A second studio of the folder tells the address of the first."""
-    folder.mkdir(parents=True, exist_ok=True)
-    folder = folder.resolve()
-    handle = open_folder(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        folder = folder.resolve()
+        handle = open_folder(folder)
+    except OSError as error:
+        raise PathError(f"{folder}: must be a folder to write in, got {explain(error)}; {remedy(error)}") from None
     try:
         if not lock_alone(handle):
             address = (read_json(folder / _RUNNING) or {}).get("address", "")

@@ -24,7 +24,7 @@ PAGE = Path(__file__).parent / "page"
 _FREE, _MEMORY = 700 * 2**20, 1500 * 2**20
 """Bytes that a training needs on the disk, and in memory."""
 _MINUTES = (5, 30, 480)
-_ENOUGH = (("lesson", 500), ("few", 2_000), ("some", 10_000))
+ENOUGH = (("lesson", 500), ("few", 2_000), ("some", 10_000))
 _NEIGHBOUR = 1.5
 """The factor of pairs within which a measured point is a neighbour."""
 STOPS = ("disk-full", "too-few", "undecided", "running")
@@ -65,7 +65,7 @@ class State:
                     if not facts_of(project, entry["id"]):
                         self.read(project, entry["id"])
                 for one in (Round(project, number) for number in project.rounds()):
-                    if one.has_ended and one.report is None and one.error is None:
+                    if one.has_ended and one.quality is None and one.error is None:
                         self.children.test(project, one)
             except Refused:
                 continue  # the list shows it as broken
@@ -98,7 +98,7 @@ class State:
             values, rounds, now = project.values, project.rounds(), self.children.training
             stage = "text" if values["texts"] else "empty"
             if rounds:
-                stage = "trained" if any(Round(project, one).report for one in rounds) else "paused"
+                stage = "trained" if any(Round(project, one).quality for one in rounds) else "paused"
             stage = "training" if now is not None and now.project.id == project.id else stage
             pairs = sum(Rows(project, entry).usable for entry in values["texts"])
             known = {name: values[name] for name in ("name", "sides", "changed", "purpose")}
@@ -114,6 +114,7 @@ class State:
             **self.brief(project),
             **{name: values[name] for name in names},
             "folder": str(project.folder),
+            "enough": _enough(self.brief(project)["pairs"]),
             "texts": [Rows(project, entry).view() for entry in values["texts"]],
             "held": {kind: len(read_pairs(project.folder / HELD / f"{kind}.tsv")) for kind in HELD_KINDS},
             "rounds": [Round(project, number).view(self.doing(project, number)) for number in project.rounds()],
@@ -153,7 +154,7 @@ class State:
         usual = _MINUTES[project.values["purpose"] != "lesson"]
         return {
             "pairs": pairs,
-            "enough": next((name for name, most in _ENOUGH if pairs < most), "good"),
+            "enough": _enough(pairs),
             "expect": min(near, key=lambda one: abs(one["pairs"] - pairs)) if near else None,
             "choices": [{"minutes": one, "recommended": one == usual} for one in _MINUTES],
             "warnings": [{"code": code, "words": words} for code, words in warnings],
@@ -179,6 +180,10 @@ class State:
             "useful": [values["purpose"]],
             "not_for": ["unchecked", "health", "unlike"],
         }
+
+
+def _enough(pairs: int) -> str:
+    return next((name for name, most in ENOUGH if pairs < most), "good")
 
 
 def _battery() -> dict[str, Any] | None:

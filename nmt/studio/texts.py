@@ -7,7 +7,9 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from nmt.serve.detection import language_name
@@ -59,7 +61,7 @@ class Rows:
 
     def __init__(self, project: Project, entry: dict[str, Any]) -> None:
         self._path = project.text_file(entry["id"], ".tsv")
-        self.facts = read_json(project.text_file(entry["id"], ".json")) or {}
+        self.facts = facts_of(project, entry["id"])
         self._entry = entry
         self._found = {one["name"]: frozenset(one["rows"]) for one in self.facts.get("findings", ())}
         self.decided = {name: entry["decided"].get(name, DEFAULTS.get(name, KEEP)) for name in self._found}
@@ -140,8 +142,8 @@ def reading(project: Project, number: int) -> dict[str, Any]:
     entry = project.text(number)
     other = project.text(entry["with"]) if entry["with"] else {"file": "", "name": ""}
     return {
-        "file": str(project.folder / TEXTS / entry["file"]),
-        "other": other["file"] and str(project.folder / TEXTS / other["file"]),
+        "file": str(project.original(entry)),
+        "other": other["file"] and str(project.original(other)),
         "other_name": other["name"],
         "table": str(project.text_file(number, ".tsv")),
         "langs": [side["lang"] for side in project.values["sides"]],
@@ -150,8 +152,18 @@ def reading(project: Project, number: int) -> dict[str, Any]:
 
 
 def facts_of(project: Project, number: int) -> dict[str, Any]:
-    """Return what was read of a text."""
-    return read_json(project.text_file(number, ".json")) or {}
+    """Return what was read of a text, which must not be changed."""
+    path = project.text_file(number, ".json")
+    try:
+        facts = path.stat()
+    except OSError:
+        return {}
+    return _facts(path, (facts.st_mtime_ns, facts.st_size))
+
+
+@lru_cache(maxsize=256)
+def _facts(path: Path, stamp: tuple[int, int]) -> dict[str, Any]:
+    return read_json(path) or {}
 
 
 def name_sides(project: Project, number: int) -> None:
@@ -196,7 +208,7 @@ def remove(project: Project, number: int) -> None:
             one |= {name: None for name in ("with", "part_of") if one[name] == number}
     removed.mkdir(exist_ok=True)
     for path in (
-        project.folder / TEXTS / entry["file"],
+        project.original(entry),
         *(project.text_file(number, end) for end in (".tsv", ".json")),
     ):
         if path.is_file():

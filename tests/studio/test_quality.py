@@ -132,7 +132,7 @@ def test_shares_and_rules():
     }
     rules |= {
         "few-passes": {"passes": 4.0, "per_pass": 0.5},
-        "long": {"long": 20, "near_short": 60.0, "near_long": 5.0},
+        "long": {"longs": 20, "short": 60.0, "long": 5.0},
     }
     for code, change in rules.items():
         assert [one["code"] for one in sentences(Facts(**good | change))] == [code]

@@ -133,11 +133,11 @@ def test_a_studio_that_is_killed_lets_its_training_save_and_the_next_one_goes_on
     studio.process.wait()
     studio.process.stderr.close()
     studio = Studio(tmp_path)
-    one = until(studio, project, ("paused",))["round"]
+    until(studio, project, ("paused",))
     ends = time.monotonic() + 60
     while os.path.exists(f"/proc/{child}") and time.monotonic() < ends:
         time.sleep(0.1)
-    assert (tmp_path / "Killed" / "rounds" / "1" / "last.safetensors").is_file() and one["elapsed"] > 0
+    assert (tmp_path / "Killed" / "rounds" / "1" / "last.safetensors").is_file()
     studio("POST", f"projects/{project}/rounds/1/resume", {})
     until(studio, project, ("training",))
     studio("POST", f"projects/{project}/rounds/1/pause", {})
