@@ -128,7 +128,13 @@ _SAMPLES = [
     for at, text in ((60, "I am the."), (240, "I want to go."), (700, f"I want {EVIL}"))
 ]
 _LINES = [
-    {"line": n, "source": f"ᎠᎹ ᎠᏆᏚᎵ {n}.", "reference": "I want water.", "translation": f"I {n} {EVIL}", "chrf": 3 * n}
+    {
+        "line": n,
+        "source": f"ᎠᎹ ᎠᏆᏚᎵ {n}. " * 15,
+        "reference": "I want water. " * 15,
+        "translation": f"I {n} {EVIL}",
+        "chrf": 3 * n,
+    }
     | {"confidence": 0.6, "unseen": ["ᎠᎹ"], "verdict": None}
     for n in range(30)
 ]

@@ -123,6 +123,30 @@ def test_the_focus_goes_to_the_heading_and_the_way_is_one_of_keys(opened):
     assert len(choosers) == 1
 
 
+FOCUSABLE = """() => { const seen = new Set(), all = document.querySelectorAll(
+    "a[href], button:enabled, input:enabled:not([hidden]), select, textarea, summary, [tabindex='0'], iframe");
+    for (const one of all) if (one.checkVisibility()) seen.add(one.type === "radio" ? "radio " + one.name : one);
+    return seen.size; }"""
+FOCUSED = """() => { const one = document.activeElement; if (one === document.body) return null;
+    window.ids ||= new Map(); const key = one.type === "radio" ? "radio " + one.name : one;
+    if (!ids.has(key)) ids.set(key, ids.size); return [ids.get(key), getComputedStyle(one).outlineStyle]; }"""
+
+
+def test_keys_reach_everything_and_the_focus_is_seen(opened):
+    page = opened()
+    for name, step in (("", ""), ("asks", "text"), ("text", "train"), ("training", "train"), ("done", "look")):
+        page.goto("about:blank")
+        page.goto(f"{ADDRESS}/#/{name}/{step}" if name else ADDRESS)
+        page.wait_for_selector("#foot button")
+        page.wait_for_timeout(300)
+        count, reached = page.evaluate(FOCUSABLE), {}
+        for _ in range(2 * count):
+            page.keyboard.press("Tab")
+            if found := page.evaluate(FOCUSED):
+                reached[found[0]] = found[1]
+        assert len(reached) == count and set(reached.values()) == {"solid"}, (name, step)
+
+
 def test_a_first_file_makes_a_project_of_its_name(opened):
     page = opened()
     go(page, "new", "")

@@ -65,7 +65,11 @@ export function chart({ label, curves, span, low, high, log, unit = "", on_zoom 
     }
     box.append(svg("path", { class: `curve c${n % 8}`, d: line(seen) }));
     if (seen.length <= MOST_DOTS)
-      for (const [a, b] of seen) box.append(svg("circle", { class: `dot c${n % 8}`, cx: x(a), cy: y(b), r: 3 }));
+      for (const [a, b] of seen) {
+        const dot = svg("circle", { class: `dot c${n % 8}`, cx: x(a), cy: y(b), r: 3 });
+        dot.append(svg("title", {}, `${shown(a)}: ${shown(b)}`)); // what the pointer is told
+        box.append(dot);
+      }
   });
   if (on_zoom) zoomable(box, width, at => from + (at - AREA.left) / inner * (right - from), on_zoom);
   return box;

@@ -30,13 +30,16 @@ export function report({ project, round, report: found }, act, between = "") {
   const groups = found.groups.map(one => [t("group." + one.code, one.count), number(one.near)]);
   const help = found.help.map(one => t("help." + one.code, one.words));
   return [
+    act ? el("p.big.printed", { dir: "auto" }, project.name) : "", // the saved page has it as its heading
     facts(project, round, a, b),
     el("div.two", headline(found, advice), uses(found, a, b)),
-    before ? card(t("before.title"), el("p", t("before." + before.better, better))) : "",
+    before ? el("section.card.noprint", el("h3", t("before.title")), el("p", t("before." + before.better, better)))
+      : "",
     between,
     el("div.grid",
       card(t("groups.title"), el("p.soft", t("groups.what")), table(t("groups.title"), [], groups)),
-      card(t("help.title"), list("ol", [...found.sentences.slice(1).map(advice), ...help]))),
+      el("section.card.noprint", el("h3", t("help.title")),
+        list("ol", [...found.sentences.slice(1).map(advice), ...help]))),
     unseen(found.unseen, a.lang),
     side_by_side(found.lines, a.lang, b.lang),
     details(t("sure.title"), found.calibration.length && [el("p.soft", t("sure.what")), table(t("sure.title"),
@@ -94,7 +97,7 @@ function side_by_side(lines, from, into) {
   const count = Math.min(SIDE_BY_SIDE, Math.ceil(lines.length / 2));
   if (!count) return "";
   const worst = part("worst.title", sorted.slice(0, count)), best = part("best.title", sorted.slice(-count).reverse());
-  worst.append(el("p.soft", t("worst.what")));
+  worst.append(el("p.soft.noprint", t("worst.what")));
   best.classList.add("noprint");
   return [worst, best];
 }

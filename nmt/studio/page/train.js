@@ -12,15 +12,15 @@ const BUTTONS = { // of each state: words, path, body
   paused: [["train.resume", "resume"], ["train.stop", "stop"]],
   failed: [["train.retry", "resume"]],
 };
+const HEADS = { paused: "train.paused", failed: "train.failed", done: "train.done" };
 const MANY_PAIRS = 15_000; // from which going on is quicker than beginning anew
 const A_NIGHT = 400; // minutes
 
 export async function train(main, page) {
-  const last = page.project.rounds.at(-1), is_open = last && !OVER.includes(last.state);
-  const head = !last ? "time.title" : is_open ? "train.title" : last.state === "failed" ? "train.failed" : "train.done";
-  main.append(el("h2", t(head)));
-  if (last) live(main, page, last);
-  if (!is_open) plan(main, page, last);
+  const last = page.project.rounds.at(-1), head = el("h2", t("time.title"));
+  main.append(head);
+  if (last) live(main, page, last, head);
+  if (!last || OVER.includes(last.state)) plan(main, page, last);
 }
 
 // ------------------------------------------------------------ before
@@ -73,7 +73,7 @@ async function plan(main, page, last) {
 
 // ------------------------------------------------------------ meanwhile
 
-function live(main, page, first) {
+function live(main, page, first, head) {
   const at = `${page.at}/rounds/${first.n}`, points = [], samples = [], was_over = OVER.includes(first.state);
   const says = el("p.big"), wrong = el("p.refused"), bar = el("progress", { max: "1", "aria-label": t("train.bar") });
   const phases = el("ol.phases"), buttons = el("div.row"), alive = el("p.soft"), passes = el("p.soft");
@@ -81,7 +81,7 @@ function live(main, page, first) {
   const as_table = el("details", el("summary", t("table")), rows);
   const view = el("div.two", { hidden: true }, card(t("train.samples"), el("p.soft", t("train.samples.what")), shown),
     card(t("train.curve"), el("p.soft", t("train.curve.what")), curve, as_table));
-  const close = was_over ? "" : el("p.soft", t("train.close"));
+  const close = el("p.soft", t("train.close"));
   main.append(card(null, says, wrong, bar, phases, buttons, alive, passes, close), view);
   let from = 0, state = "", round = first;
 
@@ -110,7 +110,10 @@ function live(main, page, first) {
     phases.replaceChildren(...PHASES.map((names, n) => el("li", { "aria-current": busy && n === now ? "step" : null },
       el("span", { "aria-hidden": "true" }, done || n < now ? "✓ " : n === now ? "● " : "○ "),
       t("phase." + (n === now && busy ? phase || names[0] : names[0])))));
+    phases.hidden = round.state === "paused";
     if (state === round.state) return;
+    head.textContent = t(HEADS[round.state] || "train.title");
+    close.hidden = !busy;
     state = round.state;
     page.tell(words);
     draw_buttons();
