@@ -14,8 +14,8 @@ from click.testing import CliRunner
 from nmt import Generator, TrainingResult, Translator
 from nmt.cli.commands.evaluate import evaluate
 from nmt.cli.commands.generate import generate
-from nmt.cli.commands.quantize import quantize
 from nmt.cli.commands.pages.report import report
+from nmt.cli.commands.quantize import quantize
 from nmt.cli.commands.score import score
 from nmt.cli.commands.shortlist import shortlist
 from nmt.cli.commands.translate import translate

@@ -10,8 +10,8 @@ from click.testing import CliRunner
 from nmt.cli.commands.bundle import bundle
 from nmt.cli.commands.evaluate import evaluate
 from nmt.cli.commands.export import export
-from nmt.cli.commands.quantize import quantize
 from nmt.cli.commands.pages.report import report
+from nmt.cli.commands.quantize import quantize
 from nmt.cli.commands.score import score
 from nmt.cli.commands.translate import translate
 from nmt.cli.front import front

@@ -80,7 +80,7 @@ def test_a_round_is_trained_stopped_for_a_while_tested_used_and_shared(studio):
 def test_what_is_killed_at_any_moment_leaves_whole_projects(tmp_path):
     random_ = random.Random(int(os.environ.get("NMT_KILLS_SEED", "1")))
     folder, kept = tmp_path / "studio", {}
-    for number in range(int(os.environ.get("NMT_KILLS", "3"))):
+    for number in range(int(os.environ.get("NMT_KILLS", "2"))):
         studio = Studio(folder)
         state = studio("GET", "state")
         assert {one["id"]: one["name"] for one in state["projects"]}.items() >= {
