@@ -63,7 +63,7 @@ def report_data(runs: Sequence[Run], pictures: Pictures | None = None) -> dict[s
         *_differing(runs),
         *(_validations(run) for run in runs),
         *(_doctor(run) for run in runs if run.findings is not None),
-        _machines(runs),
+        _machines(runs) | {"closed": True},
         *(_settings(run) for run in runs if run.settings),
     ]
     return {

@@ -6,7 +6,9 @@ import shutil
 
 import pytest
 
-from tests.studio.canned import ADDRESS, EVIL, PAGE, SCREENS, project, serve
+from nmt.report import read_run, report_page
+from tests.report.test_report import write
+from tests.studio.canned import ADDRESS, EVIL, PAGE, REPORT, SCREENS, project, serve
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs the extra [browser]")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -234,6 +236,30 @@ def test_a_person_judges(opened):
     page.emulate_media(media="print")
     assert page.is_hidden("text=Only a person can say") and page.is_visible("text=Who wrote the text")
     assert page.pdf(prefer_css_page_size=True).count(b"/Type /Page\n") == 1
+
+
+def test_a_report_is_a_file_of_its_own(browser, tmp_path):
+    runs = [read_run(write(tmp_path / name)) for name in "ab"]
+    studio = {"project": project("done"), "round": project("done")["rounds"][1], "report": REPORT}
+    page, errors = browser.new_page(), []
+    page.on("console", lambda message: errors.append(message.text))
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    for given in (None, studio):
+        (tmp_path / "report.html").write_text(report_page(runs, {"a": ["<svg/>"]}, EVIL, given), "utf-8")
+        page.goto(f"file://{tmp_path}/report.html")
+        page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
+        assert page.locator("svg.chart").count() == 9 and EVIL in page.inner_text("h1")
+        page.select_option("select", "1")
+        page.locator("svg.chart").first.scroll_into_view_if_needed()
+        box = page.locator("svg.chart").first.bounding_box()
+        before = page.locator("svg.chart circle").count()
+        page.mouse.move(box["x"] + 0.3 * box["width"], box["y"] + 20)
+        page.mouse.down()
+        page.mouse.move(box["x"] + 0.6 * box["width"], box["y"] + 20)
+        page.mouse.up()
+        assert 0 < page.locator("svg.chart circle").count() < before
+        assert mistakes(page) == [] and errors == []
+    page.close()
 
 
 def test_nothing_is_shared_unasked(opened):

@@ -3,6 +3,7 @@ import { chart } from "./chart.js";
 import { card, day, el, name_of, number, said, scrolling, t, table } from "./words.js";
 
 const BUCKETS = ["near", "partly", "different"], SIDE_BY_SIDE = 5;
+const SAME = { time: ["few-passes", "rising"], words: ["unseen"] }; // help that a sentence has said already
 const POOR = { near: 5, partly: 20 }; // of 100, below both of which it is of no use yet
 export const side_name = side => side.name || (side.lang ? name_of(side.lang) : "");
 const list = (tag, items) => el(tag, items.map(one => el("li", one)));
@@ -28,7 +29,8 @@ export function report({ project, round, report: found }, act, between = "") {
   const better = before && { n: before.n, was: before.quality.near, is: quality.near };
   const advice = one => [el("p", t("why." + one.code, one.words)), act && act(one.do)];
   const groups = found.groups.map(one => [t("group." + one.code, one.count), number(one.near)]);
-  const help = found.help.map(one => t("help." + one.code, one.words));
+  const is_said = ({ code }) => found.sentences.some(one => (SAME[code] || []).includes(one.code));
+  const help = found.help.filter(one => !is_said(one)).map(one => t("help." + one.code, one.words));
   return [
     act ? el("p.big.printed", { dir: "auto" }, project.name) : "", // the saved page has it as its heading
     facts(project, round, a, b),
@@ -87,7 +89,7 @@ function unseen(words, lang) {
 
 function side_by_side(lines, from, into) {
   const sorted = [...lines].sort((one, other) => one.chrf - other.chrf);
-  const bare = word => word.replace(/^[^\p{L}\p{N}]+|[^\p{L}\p{N}]+$/gu, "");
+  const bare = word => word.replace(/^[^\p{L}\p{N}]+|[^\p{L}\p{N}]+$/gu, "").toLowerCase().replaceAll("ß", "ss");
   const marked = ({ source, unseen }) => el("td", { dir: "auto", lang: from },
     source.split(/(\s+)/).map(word => unseen.includes(bare(word)) ? el("mark", word) : word));
   const heads = ["sample.source", "sample.its", "sample.yours"].map(key => t(key));

@@ -122,6 +122,16 @@ async function show() {
 
 // ------------------------------------------------------------ languages of the page, and the end
 
+// The language that was chosen, which the browser keeps if it may.
+function kept_language(code) {
+  try {
+    if (code) localStorage.setItem("language", code);
+    return localStorage.getItem("language");
+  } catch { // it may be switched off
+    return code;
+  }
+}
+
 const strings_of = code => get(`/page/strings/${code}.json`).catch(() => ({}));
 async function choose_language(codes, wanted) {
   const code = [wanted, ...navigator.languages.map(one => one.split("-")[0]), "en"].find(one => codes.includes(one));
@@ -135,7 +145,7 @@ function draw_foot(state) {
   const select = el("select", state.languages.map(code =>
     el("option", { value: code, lang: code, selected: code === now }, name_of(code, "", code))));
   select.onchange = async () => {
-    localStorage.setItem("language", select.value);
+    kept_language(select.value);
     await choose_language(state.languages, select.value);
     moved = false;
     show();
@@ -153,7 +163,7 @@ function draw_foot(state) {
 addEventListener("hashchange", show);
 (async () => {
   try {
-    await choose_language((await get("/studio/state")).languages, localStorage.getItem("language"));
+    await choose_language((await get("/studio/state")).languages, kept_language());
   } catch (error) {
     lost(error);
     return;
