@@ -159,7 +159,7 @@ def test_names_that_are_not_utf_8_come_through(place, tmp_path):
     write_folder(tmp_path / "m").rename(tmp_path / "mo\udcff")
     (tmp_path / "mo\udcff" / "metrics.jsonl").write_text('{"event": "train", "update": "x", "elapsed": [1]}\n')
     call(place, report, str(tmp_path / "mo\udcff"), "-o", str(tmp_path / "r.html"), "--attention", "0")
-    assert "mo\ufffd" in (tmp_path / "r.html").read_text("utf-8")
+    assert "mo\\ufffd" in (tmp_path / "r.html").read_text("utf-8")
 
 
 @pytest.mark.parametrize("name", ["model/config.yaml", "model/best.safetensors", "mine.yaml"])
