@@ -75,14 +75,15 @@ _end.never_raises = True  # type: ignore[attr-defined]  # see nmt.system.interru
 
 
 GROUPS = {
-    "Train and translate": ("train", "translate", "serve"),
+    "Train and translate": ("train", "translate", "serve", "studio"),
     "Measure and compare": ("evaluate", "report", "score", "sweep"),
     "Shrink and pack": ("quantize", "bundle", "export", "average", "shortlist"),
     "More": ("generate", "backtranslate", "import", "cache"),
 }
 """The commands, by the heading of their list in `nmt --help`."""
-COMMANDS = {name: "import_model" if name == "import" else name for names in GROUPS.values() for name in names}
-"""The module of `nmt.cli.commands` for each command; it defines a click command of the module's name."""
+_ELSEWHERE = {"import": "import_model", "report": "pages.report", "studio": "pages.studio"}
+COMMANDS = {name: _ELSEWHERE.get(name, name) for names in GROUPS.values() for name in names}
+"""The module of `nmt.cli.commands` for each command; it defines a click command of the module's last name."""
 
 
 def _run(module: str, program: str) -> Any:
@@ -115,6 +116,7 @@ def front(program: str = "nmt") -> Any:
 train = _command("train")
 translate = _command("translate")
 serve = _command("serve")
+studio = _command("studio")
 evaluate = _command("evaluate")
 report = _command("report")
 score = _command("score")

@@ -25,7 +25,7 @@ def load_command(name: str) -> click.Command:
         TypeError: Its module defines something else under that name.
     """
     module = COMMANDS[name]
-    command = getattr(import_module(f"nmt.cli.commands.{module}"), module)
+    command = getattr(import_module(f"nmt.cli.commands.{module}"), module.rpartition(".")[2])
     if not isinstance(command, click.Command):
         raise TypeError(f"nmt-{name} must be a click command, got {type(command).__name__}")
     return command

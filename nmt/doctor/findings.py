@@ -44,6 +44,8 @@ class Finding:
     unit: str = "lines"
     examples: tuple[Example, ...] = ()
     advice: str = ""
+    rows: tuple[int, ...] = field(default=(), repr=False)
+    """The numbers of all these lines, from 1, where they were asked for."""
 
     def line(self) -> str:
         """Return a one-line text: where, how many, what, line numbers, and what to do."""
@@ -57,8 +59,9 @@ class Finding:
         return f"{self.where}: {counted}{self.what}{lines}" + (f"; {self.advice}" if self.advice else "")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all fields, for JSON."""
-        return {**vars(self), "examples": [vars(example) for example in self.examples]}
+        """Return all fields but `rows`, for JSON."""
+        fields = {name: value for name, value in vars(self).items() if name != "rows"}
+        return {**fields, "examples": [vars(example) for example in self.examples]}
 
 
 @dataclass
@@ -109,25 +112,27 @@ class Findings:
 
 
 class Tally:
-    """Counts the lines with a fault, and keeps the first of them."""
+    """Counts the lines with a fault, and keeps the first of them; with `all_rows` the numbers of all."""
 
-    def __init__(self) -> None:
+    def __init__(self, all_rows: bool = False) -> None:
         self.count = 0
         self.examples: list[Example] = []
+        self._rows: list[int] | None = [] if all_rows else None
 
     def add(self, marked: np.ndarray, start: int, *sides: Sequence[str]) -> None:
         """Count the marked lines (bool [N]) of a block whose first line has number `start`, from 0."""
         numbers = np.flatnonzero(marked)
         self.count += len(numbers)
+        if self._rows is not None:
+            self._rows += (numbers + (start + 1)).tolist()
         for number in numbers[: SHOWN - len(self.examples)].tolist():
             self.examples.append(Example.of(start + number + 1, *(side[number] for side in sides)))
 
     def finding(self, name: str, where: str, total: int, what: str, **more: Any) -> Finding:
         """Return the finding, a warning unless `more` says otherwise."""
         more.setdefault("level", "warning")
-        return Finding(
-            name, where=where, count=self.count, total=total, what=what, examples=tuple(self.examples), **more
-        )
+        more |= {"examples": tuple(self.examples), "rows": tuple(self._rows or ())}
+        return Finding(name, where=where, count=self.count, total=total, what=what, **more)
 
 
 def found(findings: Iterable[Finding | None]) -> list[Finding]:

@@ -64,6 +64,7 @@ class Duplicates:
             unit,
             tuple(Example(line + 1, f"as line {other + 1}") for line, other in pairs),
             "data.filter.duplicates keeps the first of each" if unit == "pairs" else "",
+            tuple((np.sort(repeated) + 1).tolist()) if text.all_rows else (),
         )
 
     def _keep(self, hashes: np.ndarray, places: np.ndarray, start: int) -> None:

@@ -66,10 +66,13 @@ class Text:
         source: The prefix of its files, or one of several corpora. Line numbers run on through all files.
         sides: Source and target, or the one side of a language model.
         is_filtered: Whether data.filter applies, as it does to the training text alone.
+        all_rows: Whether findings have the numbers of all their lines.
     """
 
-    def __init__(self, source: str | Source, sides: list[SideConfig], is_filtered: bool = True) -> None:
-        self.is_filtered = is_filtered
+    def __init__(
+        self, source: str | Source, sides: list[SideConfig], is_filtered: bool = True, *, all_rows: bool = False
+    ) -> None:
+        self.is_filtered, self.all_rows = is_filtered, all_rows
         source = Source(source) if isinstance(source, str) else source
         self.source, self.prefix, self.sides = source, source.path, sides
         is_lines = format_of(source.path) == "lines"
@@ -81,8 +84,8 @@ class Text:
         """The number of pairs, or lines, that were read."""
         self.counts = [0] * len(sides)
         """The number of lines of each file."""
-        self._bytes = [Tally() for _ in sides]
-        self._empty = [Tally() for _ in sides]
+        self._bytes = [Tally(all_rows) for _ in sides]
+        self._empty = [Tally(all_rows) for _ in sides]
         self._faults: dict[tuple[str, int], Tally] = {}
         self._finder = FaultFinder()
 
@@ -120,7 +123,8 @@ class Text:
                 what = f"line {tally.examples[0].line} must be UTF-8, got other bytes, as in {tally.count:,} of "
                 what += f"{self.total:,} lines"
                 examples, advice = tuple(tally.examples), "convert the text to UTF-8"
-                found.append(Finding("utf-8", "error", file, tally.count, 0, what, "lines", examples, advice))
+                rows = tally.finding("", "", 0, "").rows
+                found.append(Finding("utf-8", "error", file, tally.count, 0, what, "lines", examples, advice, rows))
             tally = self._empty[side]  # nothing can be learned if all are empty
             level = "error" if tally.count == self.total else "warning"
             advice = columns_advice(self.prefix) if level == "error" and format_of(self.prefix) != "lines" else ""
@@ -153,5 +157,5 @@ class Text:
         for name, masks in self._finder.find(raw, clean).items():
             for side, mask in enumerate(masks):
                 shown = raw if len(masks) < len(raw) else [raw[side]]
-                self._faults.setdefault((name, side), Tally()).add(mask, block.start, *shown)
+                self._faults.setdefault((name, side), Tally(self.all_rows)).add(mask, block.start, *shown)
         return block

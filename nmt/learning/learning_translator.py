@@ -247,6 +247,11 @@ class LearningTranslator:
         with self._open():
             return self.memory.projects()
 
+    def pairs(self, project: str = "") -> list[Pair]:
+        """Return the pairs of a project that were not taken back."""
+        with self._open():
+            return self.memory.pairs(project)
+
     def wait(self) -> None:
         """Wait until the background work is done: held-out text scored, snapshots saved."""
         self._projects.wait()
@@ -274,8 +279,7 @@ class LearningTranslator:
     def export_tmx(self, path: str | Path, *, project: str = "") -> int:
         """Write all pairs of a project as a TMX file, which is replaced; return their number."""
         data = self.base.config.data
-        with self._open():
-            pairs = self.memory.pairs(project)
+        pairs = self.pairs(project)
         write_tmx(named(path, "TMX"), pairs, data.src.lang, data.tgt.lang)
         return len(pairs)
 

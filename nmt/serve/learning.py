@@ -73,6 +73,12 @@ class Learning:
             )
         return self._of[name], project
 
+    def confirmed(self) -> list[tuple[str, str]]:
+        """Return the pairs of all memories that were not taken back."""
+        return [
+            (pair.source, pair.target) for one in self._of.values() for name in one.projects for pair in one.pairs(name)
+        ]
+
     async def run(self, work: Callable[[], T]) -> T:
         """Return the result of work with a memory, done in the thread that learns. Raises RequestError."""
         if self._waiting >= _MOST_WAITING:

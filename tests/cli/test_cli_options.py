@@ -10,8 +10,8 @@ from click.testing import CliRunner
 from nmt.cli.commands.bundle import bundle
 from nmt.cli.commands.evaluate import evaluate
 from nmt.cli.commands.export import export
+from nmt.cli.commands.pages.report import report
 from nmt.cli.commands.quantize import quantize
-from nmt.cli.commands.report import report
 from nmt.cli.commands.score import score
 from nmt.cli.commands.translate import translate
 from nmt.cli.front import front
@@ -159,7 +159,7 @@ def test_names_that_are_not_utf_8_come_through(place, tmp_path):
     write_folder(tmp_path / "m").rename(tmp_path / "mo\udcff")
     (tmp_path / "mo\udcff" / "metrics.jsonl").write_text('{"event": "train", "update": "x", "elapsed": [1]}\n')
     call(place, report, str(tmp_path / "mo\udcff"), "-o", str(tmp_path / "r.html"), "--attention", "0")
-    assert "mo\ufffd" in (tmp_path / "r.html").read_text("utf-8")
+    assert "mo\\ufffd" in (tmp_path / "r.html").read_text("utf-8")
 
 
 @pytest.mark.parametrize("name", ["model/config.yaml", "model/best.safetensors", "mine.yaml"])

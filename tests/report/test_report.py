@@ -4,7 +4,6 @@ import json
 import math
 import random
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,7 @@ import pytest
 
 from nmt.errors import DataError
 from nmt.evaluate import bleu_interval, score_translations
-from nmt.report import read_run, report_page
+from nmt.report import read_run, report_data, report_page
 from nmt.report.runs import thinned
 from tests.cli.conftest import Run as Command
 from tests.data.corpora import sentences
@@ -42,60 +41,46 @@ def write(folder: Path, updates: int = 400, every: int = 10, *, tail: str = "", 
     return folder
 
 
-class Links(HTMLParser):
-    """All that a page would fetch, and its tags that are not closed."""
+def data_of(page: str) -> dict:
+    """What a page gives its scripts."""
+    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page)[1])
 
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.fetched: list[str] = []
-        self.open: list[str] = []
-        self.text = ""
-        self.feed(page)
 
-    def handle_starttag(self, tag: str, attributes: list) -> None:
-        self.fetched += [value for name, value in attributes if name in ("src", "href", "onerror")]
-        if tag not in ("meta", "input", "br"):
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
+def tables_of(data: dict) -> dict[str, list]:
+    """The rows of the tables by their titles; those of several runs one after another."""
+    found: dict[str, list] = {}
+    for table in data["tables"]:
+        found.setdefault(table["title"], []).extend(table["rows"])
+    return found
 
 
 def test_a_page_says_what_runs_were(tmp_path: Path) -> None:
     folders = [write(tmp_path / name, learning_rate=rate) for name, rate in (("a", 1), ("b", 2))]
-    (folders[0] / "data_check.json").write_text(
-        json.dumps(
-            {
-                "findings": [
-                    {
-                        "name": "markup",
-                        "where": "train.de",
-                        "count": 3,
-                        "total": 9,
-                        "what": "contain tags",
-                        "examples": [{"line": 17, "text": "x"}],
-                    }
-                ]
-            }
-        )  # fmt: skip
-    )
+    finding = {"name": "markup", "where": "train.de", "count": 3, "total": 9, "what": "contain tags"}
+    check = {"findings": [finding | {"examples": [{"line": 17, "text": "x"}]}]}
+    (folders[0] / "data_check.json").write_text(json.dumps(check))
     runs = [read_run(folder) for folder in folders]
     runs[0].settings, runs[1].settings = {"seed": 1, "threads": 2}, {"seed": 2, "threads": 2}
-    page = report_page(runs, {"a": ["<svg></svg>"]}, "Mine & yours")
-    found = Links(page)
-    assert found.fetched == [] and found.open == [] and "http" not in page.replace("http://www.w3.org", "")
-    assert "Mine & yours" in found.text and "14.00 ± 1.25" in found.text and "nrefs:1|tok:13a" in found.text
-    assert "guess 0" in found.text and "guess 2" in found.text and "right" in found.text
-    assert "contain tags" in found.text and "17" in found.text
-    differing = page.split("<h2>Settings that differ</h2>")[1].split("</section>")[0]
-    assert "seed" in differing and "threads" not in differing
-    data = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page)[1])
+    data = report_data(runs, {"a": ["<svg></svg>"], "b": []})
+    tables = tables_of(data)
+    assert [row[5] for row in tables["Runs"]] == ["14.00 ± 1.25"] * 2 and tables["Signatures"][0][
+        0
+    ] == "nrefs:1|tok:13a"
+    assert [row[0] for row in tables["Settings that differ"]] == ["seed"] and data["pictures"] == {"a": ["<svg></svg>"]}
+    assert tables["Found in the corpus"] == [["markup", "train.de", "3 of 9", "contain tags", "17"]]
+    assert [row[1] for row in tables["Translations"]][:4] == [f"guess {n} {EVIL}" for n in range(3)] + ["right"]
     assert data["runs"] == [str(folder) for folder in folders]
     assert [len(curve) for curve in data["charts"][0]["curves"]] == [4, 4]
     assert data["charts"][0]["bands"][0] == [[100, 1.25], [200, 1.25], [300, 1.25], [400, 1.25]]
+
+
+def test_the_page_holds_all_it_needs_and_no_text_leaves_its_data(tmp_path: Path) -> None:
+    page = report_page([read_run(write(tmp_path / "a"))], title="Mine & </title>")
+    assert data_of(page)["title"] == "Mine & </title>" and "<title>Mine &amp; &lt;/title&gt;</title>" in page
+    assert "onerror" not in re.sub(r'<script type="application/json".*?</script>', "", page, flags=re.DOTALL)
+    assert page.count("<script") == page.count("</script>") == 2 and "onerror" in page
+    assert not re.search(r"^(import|export) |@import|url\(|<link|src=\"", page.split("</style>")[0], re.MULTILINE)
+    assert not re.search(r"^(import|export) ", page, re.MULTILINE)
 
 
 def test_samples_are_kept_where_they_change(tmp_path: Path) -> None:
@@ -111,14 +96,16 @@ def test_a_resumed_run_counts_once_and_half_a_line_is_passed_over(tmp_path: Path
     curve = run.curves["train nll"]
     assert [update for update, _, _ in curve] == list(range(10, 401, 10))
     assert dict((update, value) for update, _, value in curve)[210] == 0.5
-    assert run.skipped == 1 and "1 lines of metrics.jsonl cannot be read" in report_page([run])
+    assert run.skipped == 1 and report_data([run])["warnings"] == [
+        f"{run.name}: 1 lines of metrics.jsonl cannot be read."
+    ]
 
 
 def test_scores_that_cannot_be_compared_are_said_so(tmp_path: Path) -> None:
     runs = [read_run(write(tmp_path / name)) for name in "ab"]
-    assert "cannot be compared" not in report_page(runs)
+    assert report_data(runs)["warnings"] == []
     runs[1].events["signatures"]["bleu"] = "nrefs:1|tok:char"
-    assert "bleu scores have different signatures" in report_page(runs)
+    assert "bleu scores have different signatures" in report_data(runs)["warnings"][0]
 
 
 def test_a_long_run_makes_a_small_page(tmp_path: Path) -> None:

@@ -222,7 +222,7 @@ def main(arguments: list[str]) -> None:
     from nmt.cli.commands.backtranslate import backtranslate
     from nmt.cli.commands.bundle import bundle
     from nmt.cli.commands.evaluate import evaluate
-    from nmt.cli.commands.report import report
+    from nmt.cli.commands.pages.report import report
     from nmt.cli.commands.score import score
     from nmt.cli.commands.sweep import sweep
     from nmt.cli.commands.train import train

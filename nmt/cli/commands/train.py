@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import signal
 import sys
+import threading
 from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -111,6 +113,11 @@ if TYPE_CHECKING:
     help="Do not train: check all corpora and print the problems found; exit code 1 if training cannot work.",
 )
 @click.option("--json", "as_json", is_flag=True, help="With --check-data: print JSON.")
+@click.option(
+    "--stop-with-stdin",
+    is_flag=True,
+    help="Stop as by Ctrl-C when standard input ends, for programs that start this one.",
+)
 def train(
     inputs: tuple[str, ...],
     folder: str | None,
@@ -131,6 +138,7 @@ def train(
     show_config: bool,
     check_data: bool,
     as_json: bool,
+    stop_with_stdin: bool,
 ) -> None:
     """Train a translation model or a language model.
 
@@ -169,6 +177,8 @@ def train(
     from nmt.train.planning.budget import seconds_of
 
     keep_little()
+    if stop_with_stdin:
+        _stop_with_stdin()
     texts = texts_of(inputs, folder, dev, (src_lang, tgt_lang), (columns, header, sheet))
     if budget is not None:
         seconds_of(budget)  # raises before anything is read
@@ -290,6 +300,21 @@ def _check_alone(given: dict[str, bool], ranks: int) -> None:
         raise click.UsageError(f"{found[0]} goes without {' and '.join(found[1:])}.")
     if ranks > 1 and found and not found[0].startswith("--plan"):
         raise click.UsageError(f"{found[0]} is for one process; leave mpiexec out.")
+
+
+def _stop_with_stdin() -> None:
+    """Send this process SIGINT when its standard input ends: the program that holds it wishes so, or was killed."""
+    source = sys.stdin
+
+    def wait() -> None:
+        while source is not None and source.buffer.read(4096):
+            pass
+        if hasattr(signal, "pthread_kill"):  # so that a call that the main thread waits in ends, too
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        else:
+            signal.raise_signal(signal.SIGINT)
+
+    threading.Thread(target=wait, name="stop-with-stdin", daemon=True).start()
 
 
 def _train(config: Config, budget: str | None, threads: int | None, device: str | None, ranks: Ranks) -> None:

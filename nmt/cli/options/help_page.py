@@ -19,7 +19,7 @@ GROUPS = {
     "Result": """output samples n_best scores output_format resume alignments alignment_type plot_attention tsv as_json
         differences""",
     "Metrics": "metrics tokenize lowercase confidence",
-    "Run": "budget seed seeds",
+    "Run": "budget seed seeds stop_with_stdin",
     "Instead of training": "plan show_config check_data profile_updates",
     "Model": "folder preset overrides checkpoint ensemble ensemble_average then lm lm_weight cells",
     "Search": "",

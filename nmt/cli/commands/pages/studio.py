@@ -1,0 +1,45 @@
+"""nmt-studio: from a table to a translator in the browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from nmt.cli.lines.streams import tell
+from nmt.cli.options.command import Command
+from nmt.cli.options.path_types import OutputFolder
+from nmt.errors import NMTError
+from nmt.system.extras import how_to_install
+
+
+@click.command(cls=Command)
+@click.argument("folder", metavar="[FOLDER]", required=False, type=OutputFolder())
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port to listen on; 0 for any free one.")
+@click.option("--no-browser", is_flag=True, help="Only print the address.")
+def studio(folder: str | None, port: int, no_browser: bool) -> None:
+    """Make translators in the browser, from a spreadsheet on.
+
+    FOLDER has the projects, each an ordinary folder; without it, it is Documents/Translators of the user. The page
+    reads tables and texts, trains, says honestly how good the result is, learns from corrections, and makes files to
+    give away. It is served to this machine alone; the address that is printed has the key to it.
+
+    \b
+    Examples:
+        nmt-studio
+        nmt-studio ~/translators --port 8000 --no-browser
+    """
+    try:
+        import langcodes  # noqa: F401 - check that the whole extra is installed
+        import starlette  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError as error:
+        raise NMTError(
+            f"nmt-studio: must have the libraries of the extra [studio], got no {error.name}; "
+            + how_to_install("studio")
+        ) from None
+    from nmt.studio.server import serve
+
+    documents = Path.home() / "Documents"
+    default = (documents if documents.is_dir() else Path.home()) / "Translators"
+    serve(Path(folder) if folder else default, port, tell, browser=not no_browser)

@@ -1,0 +1,185 @@
+"""Translate the test of a round and say how good it is, as a child process:
+`python -m nmt.studio.judging FOLDER ROUND`. The numbers are those of `nmt-evaluate` on the same files."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from nmt.data.corpora.corpus import clean_line
+from nmt.data.corpora.language_by_text import is_in
+from nmt.evaluate import score_translations
+from nmt.evaluate.scores import sentence_utility
+from nmt.inference.translator import Translator
+from nmt.report import Run, read_run, report_data
+from nmt.storage.model_folder import find_checkpoint, load_folder_config
+from nmt.studio.preparing import lines_of, unseen_words
+from nmt.studio.projects import Project, read_json, write_json
+from nmt.studio.quality import Facts, bucket, calibration, compared, groups, quality_of, sentences
+from nmt.studio.texts import texts_of
+from nmt.system.files import write_bytes
+from nmt.train.planning.lengths import usual_updates
+
+_SHUFFLED = 50
+_MOST_WORDS, _MOST_EXAMPLES = 200, 3
+REPORT, OUTPUT = ".report.json", ".test.out"
+
+
+def judge(folder: Path, number: int, threads: int | None = None) -> dict[str, Any]:
+    """Return the report of a round, and write the translations of its test."""
+    project = Project(folder)
+    record = read_json(project.round_file(number, ".json")) or {}
+    source, target = record["direction"]
+    words = bool(record.get("words"))
+    both = lines_of(project, number, "test")
+    sources, references = both[source], both[target]
+    translator = Translator.load(project.round_file(number), threads=threads)
+    found = [row[0] for row in translator.translate_nbest(sources, n_best=1)]
+    outputs = [one.text for one in found]
+    write_bytes(project.round_file(number, OUTPUT), "".join(f"{line}\n" for line in outputs).encode(), sync=True)
+    side = translator.config.data.tgt
+    references = [clean_line(line, side.lowercase, side.normalize) for line in references]
+    utility = sentence_utility("chrf")
+    chrf = [utility(one, other) for one, other in zip(outputs, references, strict=True)]
+    buckets = [
+        bucket(score, words=words, same=one == other)
+        for score, one, other in zip(chrf, outputs, references, strict=True)
+    ]
+    train = lines_of(project, number, "train")
+    unseen = unseen_words(train[source], sources)
+    confidences = [min(1.0, max(0.0, one.confidence)) for one in found]
+    lengths = [len(line.split()) for line in sources]
+    by_length = {one["code"]: one for one in groups(lengths, [bool(one) for one in unseen], buckets)}
+    scores = score_translations(outputs, references, metrics=("bleu", "chrf"), confidence=len(outputs) > 1)
+    run = read_run(project.round_file(number))
+    facts, own = _facts(project, number, run, record), dict(zip(sources, buckets, strict=True))
+    before = _before(project, number, own)
+    codes, known = [str(code) for code in record["codes"]], set(train[source])
+    facts |= {"count": len(sources), "chrf": scores["chrf"].score, "shuffled": _shuffled(outputs, references)}
+    facts |= {"unseen": sum(map(bool, unseen)), "overlap": sum(line in known for line in sources), "words": words}
+    facts |= {name: by_length.get(name, {}).get("near", 0) for name in ("short", "long")}
+    facts |= {"longs": by_length.get("long", {}).get("count", 0)}
+    facts |= {"worse": before["n"] if before is not None and before["better"] == "worse" else 0}
+    facts["swapped"] = is_in(train[0][:1000], codes[1], codes[0]) or is_in(train[1][:1000], codes[0], codes[1])
+    told = sentences(Facts(**facts))
+    lines = zip(sources, references, outputs, chrf, buckets, confidences, unseen, strict=True)
+    names = ("source", "reference", "translation", "chrf", "bucket", "confidence", "unseen")
+    return {
+        "version": 1,
+        "quality": quality_of(buckets, words=words),
+        "sentences": told,
+        "before": before,
+        "groups": list(by_length.values()),
+        "unseen": _words(sources, unseen),
+        "help": _help(told, facts),
+        "lines": [{"line": n, **dict(zip(names, row, strict=True))} for n, row in enumerate(lines, start=1)],
+        "calibration": calibration(confidences, buckets),
+        "experts": _experts(run, scores, record, project.round_file(number)),
+        "points": points_of(run),
+    }
+
+
+def points_of(run: Run) -> list[dict[str, float]]:
+    """Return the curve of a run: seconds and validation chrF."""
+    return [
+        {"seconds": round(60 * minutes, 1), "chrf": value}
+        for _, minutes, value in run.curves.get("validation chrf", ())
+    ]
+
+
+def _facts(project: Project, number: int, run: Run, record: dict[str, Any]) -> dict[str, Any]:
+    """Return what the run and the texts tell the rules."""
+    training = load_folder_config(project.round_file(number)).training
+    updates, epochs = run.updates, _epochs(run)
+    usual = usual_updates(training, max(1, round(updates / max(epochs, 1e-9)))) * epochs / max(1, updates)
+    curve = [value for _, _, value in run.curves.get("validation chrf", ())]
+    quarter = curve[-max(1, len(curve) // 4) - 1] if len(curve) > 3 else None
+    all_rows = repeated = 0
+    for rows in texts_of(project):
+        all_rows += rows.facts["rows"]
+        repeated += sum(one["count"] for one in rows.facts["findings"] if one["name"] == "duplicates")
+    return {
+        "pairs": int(record["pairs"]),
+        "passes": epochs,
+        "usual": usual,
+        "per_pass": run.minutes / max(epochs, 1e-9),
+        "rise": 0.0 if quarter is None else curve[-1] - quarter,
+        "repeated": 100 * repeated / max(1, all_rows),
+    }
+
+
+def _epochs(run: Run) -> float:
+    """Return the passes over the text, by the tokens read and those of the first whole pass where there is one."""
+    epoch = int((run.events.get("train") or run.events.get("validation") or {}).get("epoch") or 1)
+    return max(0.5, epoch - 0.5)
+
+
+def _before(project: Project, number: int, own: dict[str, str]) -> dict[str, Any] | None:
+    """Return how the round compares with the best of the earlier ones of its direction."""
+    direction = (read_json(project.round_file(number, ".json")) or {})["direction"]
+    best: tuple[int, dict[str, Any]] | None = None
+    for other in project.rounds():
+        report, record = (read_json(project.round_file(other, end)) or {} for end in (REPORT, ".json"))
+        if other < number and report and record.get("direction") == direction:
+            if best is None or report["quality"]["near"] >= best[1]["quality"]["near"]:
+                best = other, report
+    if best is None:
+        return None
+    found = compared(own, {line["source"]: line["bucket"] for line in best[1]["lines"]})
+    return None if found is None else {"n": best[0], "quality": best[1]["quality"], **found}
+
+
+def _shuffled(outputs: list[str], references: list[str]) -> float:
+    """Return the chrF of translations against references of other sentences."""
+    places = list(range(len(outputs)))
+    random.Random(0).shuffle(places)
+    places = places[:_SHUFFLED]
+    if len(places) < 2:
+        return 0.0
+    others = [references[place] for place in [*places[1:], places[0]]]
+    return score_translations([outputs[place] for place in places], others, metrics=("chrf",))["chrf"].score
+
+
+def _words(sources: list[str], unseen: list[list[str]]) -> list[dict[str, Any]]:
+    """Return the words never met, the most frequent first, with sentences that have them."""
+    counts = Counter(word for words in unseen for word in words)
+    found = []
+    for word, count in counts.most_common(_MOST_WORDS):
+        examples = [line for line, words in zip(sources, unseen, strict=True) if word in words][:_MOST_EXAMPLES]
+        found.append({"word": word, "count": count, "examples": examples})
+    return found
+
+
+def _help(told: list[dict[str, Any]], facts: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return what would help most, in order."""
+    codes = [one["code"] for one in told]
+    first = ["time"] if {"few-passes", "rising"} & {*codes} else []
+    order = [*first, "more", *(["words"] if facts["unseen"] else []), "correct", *([] if first else ["no-time"])]
+    return [{"code": code, "words": {"n": facts["unseen"], "count": facts["count"]}} for code in order]
+
+
+def _experts(run: Run, scores: dict[str, Any], record: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Return numbers for experts: those of nmt-evaluate, and the report of the run."""
+    return {
+        **{name: score.score for name, score in scores.items()},
+        **{f"{name}_interval": score.interval for name, score in scores.items()},
+        **{f"{name}_signature": score.signature for name, score in scores.items()},
+        "preset": run.settings.get("preset"),
+        "checkpoint": find_checkpoint(folder).stem,
+        "codes": record["codes"],
+        **report_data([run]),
+    }
+
+
+def main() -> None:
+    """Write the report of the round that the arguments name."""
+    folder, number = Path(sys.argv[1]), int(sys.argv[2])
+    threads = int(sys.argv[3]) if len(sys.argv) > 3 else None
+    write_json(Project(folder).round_file(number, REPORT), judge(folder, number, threads))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,284 @@
+"""Read a file of a user into a project, as a child process with limits: its rows as a table of both sides and row
+numbers, and what was found in it. `python -m nmt.studio.reading`; its standard input says what to read."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from nmt.config import SideConfig
+from nmt.data.corpora.language_by_text import is_in, language_by_text
+from nmt.data.corpora.language_names import language_of
+from nmt.data.corpora.looking import LOOKED_AT, Look, look
+from nmt.data.corpora.sources import Source
+from nmt.data.tables.marked import is_usfm, usfm_rows
+from nmt.data.tables.readers import ENDINGS, GRIDS, RECORDS, form_of, paired
+from nmt.data.tables.sheets import book_of
+from nmt.doctor.repeats import Duplicates
+from nmt.doctor.texts import Text
+from nmt.errors import NMTError
+from nmt.studio.errors import Refused
+from nmt.studio.projects import write_json
+from nmt.studio.texts import DONE, KEEP, LEAVE_OUT, MEND, MENDS
+from nmt.system.file_kinds import HEAD_BYTES, kind_of_bytes
+from nmt.system.files import replacing
+from nmt.system.lines import read_lines
+
+Row = tuple[int, str, str]
+Facts = dict[str, Any]
+_PREVIEW, _SNIFFED, _SHOWN = 8, 200, 200
+_SURE = 0.8
+_PLAIN = ("", ".txt", ".text", ".tab")
+_WIDE = (b"\xff\xfe", b"\xfe\xff")
+_ENCODINGS = ("cp1252", "cp1251", "cp1250")
+_SPACES = re.compile(r"\s+")
+_SNIFFS = {".tsv": re.compile(r".*\t"), ".sfm": re.compile(r"\\[a-z]{1,8}\b"), ".csv": re.compile(r"[^;]+;[^;]+$")}
+"""Patterns of most lines of a table whose name does not show that it is one, by the ending of its kind."""
+_LEVELS = ("error", "warning", "done")
+
+
+def read(given: Facts) -> Facts:
+    """Read a file and write its rows; return the facts.
+
+    given: `file`, `other` (the other half of a text in two files) and `table` (to write) are paths; `name`, that of the
+    user's file; `langs`, the codes of the project's sides; `columns`, `header`, `sheet` and `swap`, what the user says.
+
+    Raises Refused, or NMTError for what the readers refuse.
+    """
+    with TemporaryDirectory(prefix="nmt-studio-") as aside:
+        first = _readable(Path(given["file"]), given["name"], Path(aside) / "1")
+        if given.get("other"):
+            files = (first, _readable(Path(given["other"]), given["other_name"], Path(aside) / "2"))
+            return _finished(given, _two(files, given), {"form": "lines", "langs": given["langs"]})
+        return _one(first, given)
+
+
+def _readable(path: Path, name: str, aside: Path) -> str:
+    """Return the path of a file that the readers take: itself, or a copy in UTF-8 with the ending of its kind. Raises
+    Refused."""
+    with path.open("rb") as file:
+        start = file.read(HEAD_BYTES)
+    if not start.strip():
+        raise Refused("empty-file", name=name)
+    suffix, is_wide = Path(name).suffix.lower(), start[:2] in _WIDE
+    form = ENDINGS.get(suffix)
+    if form in ("sheet", "parquet", "tmx", "lift", "flextext") or start.startswith(b"PK\x03\x04"):
+        return str(path)
+    kind = kind_of_bytes(start, name)
+    if not is_wide and (kind is not None or b"\0" in start):
+        what, advice = (kind.what, kind.advice) if kind is not None else ("another file", "")
+        raise Refused("binary", name=name, what=what, advice=advice or "save it as a table or a text")
+    content = path.read_bytes()
+    text = _decoded(content, is_wide)
+    if suffix in _PLAIN:
+        lines = [line for line in islice(text.split("\n"), _SNIFFED) if line.strip()]
+        likely = (end for end, like in _SNIFFS.items() if sum(map(bool, map(like.match, lines))) >= _SURE * len(lines))
+        suffix = next(likely, ".txt")
+    if path.suffix.lower() == suffix and text.encode("utf-8", "surrogateescape") == content:
+        return str(path)
+    copy = aside.with_suffix(suffix)
+    copy.write_bytes(text.encode("utf-8", "surrogateescape"))
+    return str(copy)
+
+
+def _decoded(content: bytes, is_wide: bool) -> str:
+    """Return the text of bytes in UTF-8, UTF-16 with its mark, or the likeliest old encoding of Windows. Of a text in
+    UTF-8 with a few broken rows the bytes are kept, to be found and shown."""
+    if is_wide:
+        return content.decode("utf-16", "replace")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = content.decode("utf-8-sig", "surrogateescape")
+    whole = text.encode("utf-8", "ignore").decode()
+    if len(text) - len(whole) <= len(whole) - len(whole.encode("ascii", "ignore")):
+        return text
+
+    def likely(encoding: str) -> int:
+        words = re.findall(r"[^\W\d_]*[^\x00-\x7f\W\d_][^\W\d_]*", content[:200_000].decode(encoding, "replace"))
+        plain = [word for word in words if word.islower() or word.istitle() or word.isupper()]
+        return len(plain) - sum("\u0400" <= max(word) and min(word) < "\x80" for word in plain)
+
+    return content.decode(max(_ENCODINGS, key=likely), "replace")
+
+
+def _one(path: str, given: Facts) -> Facts:
+    """Read one file, or ask what must be known first."""
+    form, columns = form_of(path), tuple(given["columns"] or (None, None))
+    if form == "sfm" and is_usfm(path):
+        return {
+            "state": "asks",
+            "asks": "other",
+            "form": "usfm",
+            "rows": sum(1 for _ in read_lines(path, lenient=True)),
+        }
+    if form == "lines":
+        if not (lines := _sentences(path)):
+            raise Refused("empty-file", name=given["name"])
+        preview = [{"row": number, "cells": [line]} for number, line in enumerate(lines[:_PREVIEW], 1)]
+        endings = [end for end in given["name"].lower().split(".")[:0:-1] if end != "txt" and language_of(end)]
+        lang = next(iter(endings), None) or language_by_text(lines)
+        facts = {"rows": len(lines), "langs": [lang, None], "preview": preview}
+        return {"state": "asks", "asks": "other", "form": "lines"} | facts
+    if form not in GRIDS and form not in RECORDS:
+        (part,) = Source(path, (columns[0], columns[1])).parts([lang or "" for lang in given["langs"]])
+        texts = ((number, str(one), str(other)) for number, (one, other) in enumerate(part.rows(), 1))
+        return _finished(given, texts, {"form": form, "langs": given["langs"]})
+    facts = {"form": form}
+    if form == "sheet":
+        names = list(book_of(path).sheets)
+        given["sheet"] = given["sheet"] if given["sheet"] in names else None
+        facts |= {"sheets": names, "sheet": given["sheet"]}
+        if len(names) > 1 and given["sheet"] is None:
+            return facts | {"state": "asks", "asks": "sheet"}
+    found = look(path, tuple(given["langs"]), columns, given["header"], given["sheet"])
+    if found.chosen is None and any(given["langs"]):
+        found = look(path, (None, None), columns, given["header"], given["sheet"])
+    facts |= _shown(path, found, given["sheet"])
+    if found.chosen is None or len(found.chosen) < 2:
+        return facts | {"state": "asks", "asks": "kind" if found.kinds else "columns"}
+    own, theirs = ([one and (language_of(one) or one) for one in side] for side in (given["langs"], found.langs))
+    turn = -1 if not given["columns"] and any(a and a == b for a, b in zip(own, theirs[::-1], strict=True)) else 1
+    if own == theirs:
+        turn = 1
+    facts |= {"chosen": list(found.chosen[::turn]), "langs": list(found.langs[::turn])}
+    return _finished(given, _rows(path, found, found.chosen[::turn], given["sheet"]), facts)
+
+
+def _shown(path: str, found: Look, sheet: str | None) -> Facts:
+    """Return what a look has found, for JSON, with the first rows below the heading."""
+    columns = [
+        {"column": one.column, "heading": one.heading, "language": one.language, "text": one.is_text}
+        | {"examples": [text[:_SHOWN] for text in one.examples]}
+        for one in found.columns[:_SHOWN]
+    ]
+    form, names = form_of(path), [str(one.column) for one in found.columns]
+    if form in GRIDS:
+        rows = ((number, cells) for number, cells in GRIDS[form](path, sheet, True) if number > found.heading)
+    else:
+        rows = ((number, [dict(one).get(name, "") for name in names]) for number, one in RECORDS[form](path))
+    filled = (row for row in rows if any(map(str.strip, row[1])))
+    preview = [
+        {"row": number, "cells": [cell[:_SHOWN] for cell in cells[:_SHOWN]]}
+        for number, cells in islice(filled, _PREVIEW)
+    ]
+    kinds = [list(one) for one in found.kinds]
+    return {"heading": found.heading, "columns": columns, "kinds": kinds, "preview": preview}
+
+
+def _rows(path: str, found: Look, chosen: Sequence[int | str], sheet: str | None) -> Iterator[Row]:
+    """Yield row number and both texts."""
+    form = form_of(path)
+    if form in RECORDS:
+        for number, fields in RECORDS[form](path):
+            for one, other in paired(fields, [str(name) for name in chosen]):
+                yield number, one, other
+        return
+    for number, cells in GRIDS[form](path, sheet, True):
+        if number > found.heading and any(map(str.strip, cells)):
+            one, other = (cells[int(place) - 1] if int(place) <= len(cells) else "" for place in chosen)
+            yield number, one, other
+
+
+def _sentences(path: str) -> list[str]:
+    """Return the lines of a text, or the sentences of a document."""
+    suffix = Path(path).suffix.lower()
+    if suffix in _PLAIN:
+        return [*read_lines(path, lenient=True)]
+    from nmt.documents.document import SUFFIXES, format_of, read_document
+
+    if suffix not in SUFFIXES:
+        return [*read_lines(path, lenient=True)]
+    document = read_document(Path(path).read_bytes(), format_of(path), Path(path).name)
+    return [" ".join(one.asked.split()) for passage in document.passages for one in passage.sentences]
+
+
+def _two(files: tuple[str, str], given: Facts) -> Iterator[Row]:
+    """Yield the rows of a text in two files. Raises Refused if they do not have as many lines."""
+    if all(form_of(file) == "sfm" and is_usfm(file) for file in files):
+        yield from ((number, str(one), str(other)) for number, (one, other) in enumerate(usfm_rows(files), 1))
+        return
+    one, other = map(_sentences, files)
+    if len(one) != len(other):
+        raise Refused("unequal", name=given["name"], lines=len(one), others=len(other))
+    yield from ((number, *pair) for number, pair in enumerate(zip(one, other, strict=True), 1))
+
+
+def _finished(given: Facts, rows: Iterator[Row], facts: Facts) -> Facts:
+    """Write the table, examine it, and return all facts."""
+    table, turn = Path(given["table"]), -1 if given.get("swap") else 1
+    numbers: list[int] = []
+    starts: list[list[str]] = []
+    with replacing(table, sync=True) as aside:
+        with aside.open("w", encoding="utf-8", errors="surrogateescape", newline="\n") as file:
+            for number, *texts in rows:
+                pair = [_SPACES.sub(" ", text).strip() for text in texts[::turn]]
+                file.write(f"{pair[0]}\t{pair[1]}\t{number}\n")
+                numbers.append(number)
+                starts += [pair] if len(starts) < LOOKED_AT else []
+    if not numbers:
+        raise Refused("empty-file", name=given["name"])
+    langs = [own or found for own, found in zip(given["langs"], facts["langs"][::turn], strict=True)]
+    found, (first, last) = _findings(table, numbers), zip(*starts, strict=True)
+    one, other = (str(lang or "") for lang in langs)
+    if is_in(first, other, one) or is_in(last, one, other):
+        swapped = {"name": "swapped", "level": "warning", "count": len(numbers), "total": len(numbers)}
+        found.insert(0, swapped | {"rows": numbers[:1], "actions": [], "message": "have the other language's text"})
+    return facts | {"state": "ready", "asks": None, "rows": len(numbers), "langs": langs, "findings": found}
+
+
+def _findings(table: Path, numbers: list[int]) -> list[Facts]:
+    """Return the doctor's findings about a table, each with the numbers of all its rows in the user's file."""
+    source = Source(str(table), (1, 2), header=False)
+    text, duplicates = Text(source, [SideConfig(lang="src"), SideConfig(lang="tgt")], all_rows=True), Duplicates()
+    for block in text.blocks():
+        duplicates.add(block)
+    found: dict[str, Facts] = {}
+    for one in [*text.findings(), duplicates.finding(text)]:
+        if one is not None and one.count:
+            rows = {numbers[line - 1] for line in one.rows or range(1, len(numbers) + 1)}
+            rows |= set(found[one.name]["rows"]) if one.name in found else set()
+            found[one.name] = {
+                "name": one.name,
+                "level": "done" if one.name in DONE else one.level,
+                "count": len(rows),
+                "total": len(numbers),
+                "rows": sorted(rows),
+                "actions": [LEAVE_OUT, KEEP, *([MEND] if one.name in MENDS else [])],
+                "message": one.what,
+            }
+    return sorted(found.values(), key=lambda one: _LEVELS.index(one["level"]))
+
+
+def answer(given: Facts) -> None:
+    """Read what is asked for, and write the facts next to the table: the contents, or why there are none."""
+    try:
+        facts = read(given)
+    except Refused as error:
+        facts = {"state": "failed", "error": error.to_dict()}
+    except NMTError as error:
+        why = re.sub(r"\S*nmt-studio-[^\s:,;]*", given["name"], str(error).replace(given["file"], given["name"]))
+        facts = {"state": "failed", "error": Refused("unreadable", why=why).to_dict()}
+    write_json(Path(given["table"]).with_suffix(".json"), facts)
+
+
+def main() -> None:
+    """Read what standard input says, within its limit of memory where the system has one."""
+    given = json.loads(sys.stdin.buffer.read())
+    try:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (given["memory"], given["memory"]))
+    except ImportError:
+        pass
+    answer(given)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+"""Make the files that a project gives away, in `shared/`, by commands or here."""
+
+from __future__ import annotations
+
+import zipfile
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nmt.learning.memory import Pair, State
+from nmt.learning.tmx import write_tmx
+from nmt.studio.held import read_pairs
+from nmt.studio.preparing import CORRECTIONS
+from nmt.studio.projects import SHARED, TEXTS, Project, safe_name
+from nmt.studio.rounds import Round
+from nmt.studio.texts import Rows
+from nmt.system.files import replacing, write_bytes
+
+if TYPE_CHECKING:
+    from nmt.studio.children import Children
+
+KINDS = {"page": True, "model": True, "card": True, "tmx": False, "table": False, "folder": False}
+"""The kinds of files to give away, and whether they take the permission of those who wrote the texts."""
+
+
+async def share(children: Children, project: Project, one: Round, kind: str, report: dict[str, Any]) -> None:
+    """Write a file to give away, which takes the place of one of its name. Raises Refused."""
+    folder = project.folder / SHARED
+    folder.mkdir(exist_ok=True)
+    stem = f"{safe_name(project.values['name'], 'translator')}-{one.number}"
+    endings = {"page": ".html", "model": ".nmt", "card": ".md", "tmx": ".tmx", "table": ".tsv", "folder": ".zip"}
+    path = folder / f"{stem}{endings[kind]}"
+    if kind in ("page", "model"):
+        with replacing(path) as aside:
+            made = aside.with_name(f".{stem}-new{endings[kind]}")
+            made.unlink(missing_ok=True)
+            command = ["export", str(one.folder), "--to", "web"] if kind == "page" else ["bundle", str(one.folder)]
+            try:
+                await children.call(["-m", "nmt", *command, "-o", str(made)], project.folder)
+                made.replace(aside)
+            finally:
+                made.unlink(missing_ok=True)
+    elif kind == "card":
+        write_bytes(path, card(project, one, report).encode())
+    elif kind == "tmx":
+        now = datetime.now(UTC).isoformat()
+        pairs = read_pairs(project.folder / TEXTS / CORRECTIONS)
+        rows = [Pair(n, "", *pair, "", now, State.STORED, 0.0) for n, pair in enumerate(pairs, 1)]
+        write_tmx(path, rows, *project.codes)
+    elif kind == "table":
+        with replacing(path) as aside, aside.open("w", encoding="utf-8", newline="\n") as file:
+            file.write("text\trow\tsource\ttarget\tskipped\n")
+            for entry in project.values["texts"]:
+                for row in Rows(project, entry).each():
+                    file.write(f"{entry['name']}\t{row.row}\t{row.source}\t{row.target}\t{'yes' if row.out else ''}\n")
+    else:
+        _pack(path, project.folder)
+
+
+def _pack(path: Path, folder: Path) -> None:
+    """Write the project as a zip archive, without what is shared already."""
+    with replacing(path) as aside, zipfile.ZipFile(aside, "w", zipfile.ZIP_STORED) as archive:
+        for one in sorted(folder.rglob("*")):
+            name = one.relative_to(folder)
+            if one.is_file() and name.parts[0] != SHARED and not one.name.startswith("."):
+                archive.write(one, f"{folder.name}/{name.as_posix()}")
+
+
+def card(project: Project, one: Round, report: dict[str, Any]) -> str:
+    """Return the card of a round in plain words, as Markdown."""
+    values, record = project.values, one.record
+    source, target = (
+        values["sides"][side]["name"] or values["sides"][side]["lang"] or "?" for side in record["direction"]
+    )
+    lines = [f"# {values['name']}", "", f"Translates {source} into {target}."]
+    if report.get("state") == "ready":
+        quality = report["quality"]
+        lines += [
+            "",
+            f"Of 100 sentences it had never seen, {quality['near']} are nearly as the authors of the text would write "
+            f"them; measured on {quality['count']}, with others it could be {quality['low']} to {quality['high']}.",
+        ]
+        if report["judged"]:
+            judged = report["judged"]
+            lines.append(
+                f"A person read {judged['count']}: {judged['right']} were right, {judged['usable']} usable with "
+                f"changes, {judged['wrong']} wrong."
+            )
+    permissions = {
+        "mine": "of its maker",
+        "agreed": "of people who agreed",
+        "public": "public",
+        "unsure": "not settled",
+    }
+    lines += [
+        "",
+        f"- Learnt from {record.get('pairs', 0):,} pairs, round {one.number}, {record['minutes']:g} minutes.",
+        f"- Texts: {values['origin'] or 'unknown'}; rights: {permissions.get(values['permission'], 'unknown')}.",
+        f"- Contact: {values['contact'] or 'unknown'}.",
+        "- Not for readers who cannot check it; not for health, law and safety; not for texts unlike its own.",
+        "- The sentences it learnt from are not in it, but it can repeat them.",
+        "",
+    ]
+    if report.get("state") == "ready":
+        wrong = sorted(report["lines"], key=lambda line: line["chrf"])[:3]
+        lines += ["## Known mistakes", ""]
+        lines += [f"- {line['source']} → {line['translation']} (should be: {line['reference']})" for line in wrong]
+    return "\n".join([*lines, ""])

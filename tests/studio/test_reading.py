@@ -1,0 +1,209 @@
+"""Files as people have them: each is read, or answered in words; findings name the rows of the user's file."""
+
+import csv
+import io
+import json
+import zipfile
+
+import pytest
+
+from tests.studio.studios import pairs, read_here, rows_of, shown, table
+
+ROWS = pairs(40)
+TMX = (
+    '<?xml version="1.0"?><tmx version="1.4"><header/><body>'
+    + "".join(
+        f'<tu><tuv xml:lang="de"><seg>{a}</seg></tuv><tuv xml:lang="en"><seg>{b}</seg></tuv></tu>' for a, b in ROWS
+    )
+    + "</body></tmx>"
+)
+SFM = "\\_sh v3.0 Dictionary\n" + "".join(f"\\lx {a}\n\\ge {b}\n\n" for a, b in ROWS)
+LIFT = (
+    '<lift version="0.13">'
+    + "".join(
+        f'<entry><lexical-unit><form lang="de"><text>{a}</text></form></lexical-unit>'
+        f'<sense><gloss lang="en"><text>{b}</text></gloss></sense></entry>'
+        for a, b in ROWS
+    )
+    + "</lift>"
+)
+FLEX = (
+    '<document version="2"><interlinear-text><paragraphs><paragraph><phrases>'
+    + "".join(
+        f'<phrase><item type="txt" lang="de">{a}</item><item type="gls" lang="en">{b}</item></phrase>' for a, b in ROWS
+    )
+    + "</phrases></paragraph></paragraphs></interlinear-text></document>"
+)
+
+
+def written(rows, **dialect):
+    text = io.StringIO()
+    csv.writer(text, **dialect).writerows(rows)
+    return text.getvalue()
+
+
+def workbook(rows, *others):
+    """An .xlsx of a sheet for each list of rows."""
+    kept = io.BytesIO()
+    main = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+    links = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+    package = "http://schemas.openxmlformats.org/package/2006"
+    sheets = [rows, *others]
+    with zipfile.ZipFile(kept, "w") as archive:
+        names = "".join(f'<sheet name="S{n}" sheetId="{n}" r:id="r{n}"/>' for n in range(1, len(sheets) + 1))
+        archive.writestr("[Content_Types].xml", f'<Types xmlns="{package}/content-types"/>')
+        archive.writestr(
+            "_rels/.rels",
+            f'<Relationships xmlns="{package}/relationships"><Relationship Id="a" Type="{links}/officeDocument" '
+            'Target="xl/workbook.xml"/></Relationships>',
+        )
+        archive.writestr(
+            "xl/workbook.xml", f'<workbook xmlns="{main}" xmlns:r="{links}"><sheets>{names}</sheets></workbook>'
+        )
+        relations = "".join(
+            f'<Relationship Id="r{n}" Type="{links}/worksheet" Target="worksheets/sheet{n}.xml"/>'
+            for n in range(1, len(sheets) + 1)
+        )
+        archive.writestr(
+            "xl/_rels/workbook.xml.rels", f'<Relationships xmlns="{package}/relationships">{relations}</Relationships>'
+        )
+        for number, of_sheet in enumerate(sheets, 1):
+            cells = "".join(
+                f'<row r="{row}">'
+                + "".join(
+                    f'<c r="{"ABCDE"[n]}{row}" t="inlineStr"><is><t>{cell}</t></is></c>' for n, cell in enumerate(line)
+                )
+                + "</row>"
+                for row, line in enumerate(of_sheet, 1)
+            )
+            archive.writestr(
+                f"xl/worksheets/sheet{number}.xml",
+                f'<worksheet xmlns="{main}"><sheetData>{cells}</sheetData></worksheet>',
+            )
+    return kept.getvalue()
+
+
+HEADED = [("Deutsch", "English"), *ROWS]
+NOTED = [("No", "Deutsch", "English", "Note"), *((n, a, b, "JS 2024") for n, (a, b) in enumerate(ROWS, 1))]
+BROKEN_LINES = [(f"{a}\nzwei", f"{b}\ntwo") for a, b in ROWS]
+READ = {
+    "plain.tsv": table(ROWS),
+    "headed.tsv": table(HEADED),
+    "comma.csv": written(HEADED).encode(),
+    "semicolon.csv": written(HEADED, delimiter=";").encode(),
+    "sep.csv": b"sep=;\r\n" + written(ROWS, delimiter=";").encode(),
+    "noted.csv": written(NOTED).encode(),
+    "quoted.csv": written(BROKEN_LINES, quoting=csv.QUOTE_ALL).encode(),
+    "marked.csv": b"\xef\xbb\xbf" + written(HEADED).encode(),
+    "excel16.csv": written(HEADED, delimiter="\t").encode("utf-16"),
+    "ansi.csv": written(HEADED, delimiter=";").replace("Der", "Für").encode("cp1252"),
+    "book.xlsx": workbook(HEADED),
+    "notes.xlsx": workbook(NOTED),
+    "pasted.txt": table(ROWS),
+    "memory.tmx": TMX.encode(),
+    "words.db": SFM.encode(),
+    "words.lift": LIFT.encode(),
+    "texts.flextext": FLEX.encode(),
+    "rows.jsonl": "".join(json.dumps({"de": a, "en": b}) + "\n" for a, b in ROWS).encode(),
+}
+REFUSED = {
+    "photo.jpg": (b"\xff\xd8\xff\xe0" + bytes(range(256)) * 9, "binary"),
+    "empty.csv": (b" \n", "empty-file"),
+    "locked.xlsx": (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600), "unreadable"),
+    "torn.xlsx": (workbook(HEADED)[:700], "unreadable"),
+    "bad.tmx": (TMX.encode()[:900], "unreadable"),
+    "program.tsv": (b"\x7fELF" + bytes(500), "binary"),
+}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_a_file_is_read(tmp_path, name):
+    project = read_here(tmp_path, name, READ[name], ("de", "en"))
+    assert (shown(project)["state"], shown(project)["rows"]) == ("ready", 40), shown(project)
+    wanted = [(f"{a} zwei", f"{b} two") for a, b in ROWS] if name == "quoted.csv" else ROWS
+    wanted = [(a.replace("Der", "Für"), b) for a, b in wanted] if name == "ansi.csv" else wanted
+    assert [(row.source, row.target) for row in rows_of(project)] == wanted
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_another_file_is_answered_in_words(tmp_path, name):
+    content, code = REFUSED[name]
+    text = shown(read_here(tmp_path, name, content))
+    assert text["state"] == "failed" and text["error"]["code"] == code
+    assert name in text["error"]["message"] and "/" not in text["error"]["message"].split(";")[0]
+
+
+def test_two_texts_become_one_and_unequal_ones_are_told(studio):
+    project = studio.make("Two", **{"a.txt": "\n".join(a for a, _ in ROWS).encode()})
+    assert studio("GET", f"projects/{project}/texts/1")["asks"] == "other"
+    studio.add(project, "b.txt", "\n".join(b for _, b in ROWS).encode())
+    first, last = studio.rest(project)["texts"]
+    assert (first["state"], first["rows"], first["with"], last["part_of"]) == ("ready", 40, 2, 1)
+    studio.add(project, "c.txt", "\n".join(a for a, _ in ROWS[:30]).encode())
+    studio.add(project, "d.txt", "\n".join(b for _, b in ROWS).encode())
+    studio("POST", f"projects/{project}/texts/3", {"with": 4})
+    error = studio.rest(project)["texts"][2]["error"]
+    assert error["code"] == "unequal" and error["words"]["lines"] == 30
+
+
+def test_questions_are_asked_and_answered(studio):
+    project = studio.make("Questions", **{"book.xlsx": workbook(HEADED, [("x", "y")])})
+    text = studio("GET", f"projects/{project}/texts/1")
+    assert text["asks"] == "sheet" and text["sheets"] == ["S1", "S2"]
+    studio("POST", f"projects/{project}/texts/1", {"sheet": "S1"})
+    assert studio.rest(project)["texts"][0]["rows"] == 40
+    three = studio.add(project, "three.tsv", table([(a, b, a[::-1]) for a, b in ROWS]))
+    assert three["asks"] == "columns" and len(three["columns"]) == 3 and three["preview"][0]["cells"][0] == ROWS[0][0]
+    assert studio("GET", f"projects/{project}/forecast")["stops"]
+    studio("POST", f"projects/{project}/texts/2", {"columns": [2, 1]})
+    assert studio.rest(project)["texts"][1]["state"] == "ready"
+    assert studio("GET", f"projects/{project}/texts/2/rows?count=1")["rows"][0]["source"] == ROWS[0][1]
+    mended = {"row": 3, "source": "Neu", "target": "New", "out": True}
+    found = studio("POST", f"projects/{project}/texts/2/rows", mended)
+    assert found.items() >= mended.items()
+    assert [row["out"] for row in studio("GET", f"projects/{project}/texts/2/rows?from=1&count=2")["rows"]] == [
+        False,
+        True,
+    ]
+    studio("POST", f"projects/{project}/texts/2/decide", {"finding": "none", "do": "keep"}, status=400)
+    assert len(studio("DELETE", f"projects/{project}/texts/1")["texts"]) == 1
+    (folder,) = (one for one in studio.folder.iterdir() if one.name == "Questions")
+    assert len(list((folder / "texts" / "removed").iterdir())) == 3
+
+
+PLANTED = {
+    "empty": lambda a, b: ("", b),
+    "encoding": lambda a, b: (a + " schÃ¶n", b),
+    "markup": lambda a, b: (a, f"<b>{b}</b>"),
+    "script": lambda a, b: ("Дом стоит далеко отсюда у реки", b),
+    "mixed": lambda a, b: (a + " Cтрана", b),
+    "same": lambda a, b: (a, a),
+    "ratio": lambda a, b: (a, " ".join([b] * 8)),
+    "control": lambda a, b: (a + "\x02x", b),
+    "duplicates": lambda a, b: ROWS[3],
+    "bpe": lambda a, b: (a.replace("weit", "we@@ it"), b),
+    "joiners": lambda a, b: (a + " ￭.", b),
+    "pieces": lambda a, b: (a + " ▁ge ht", b),
+}
+
+
+@pytest.mark.parametrize("fault", PLANTED)
+def test_seven_rows_of_a_fault_are_found_and_only_they_are_left_out(tmp_path, fault):
+    rows, places = pairs(400), [50 + 40 * number for number in range(7)]
+    for number, place in enumerate(places):
+        a, b = PLANTED[fault](*rows[place])
+        rows[place] = (a, b) if fault == "duplicates" else (a and f"{a} {'' if fault == 'same' else number}".strip(), b)
+    if fault == "same":
+        rows = [(a, a) if place in places else (a, b) for place, (a, b) in enumerate(rows)]
+    project = read_here(tmp_path, "t.tsv", table(rows, heading="Deutsch\tEnglish"))
+    (found,) = (one for one in shown(project)["findings"] if one["name"] == fault)
+    wanted = [place + 2 for place in places]
+    assert (found["count"], found["rows"]) == (7, wanted)
+    for action in found["actions"]:
+        with project.changing_text(1) as entry:
+            entry["decided"][fault] = action
+        now = rows_of(project)
+        assert [row.row for row in now if row.out] == (wanted if action == "leave_out" else [])
+        if action == "mend":
+            texts = "".join(row.source + row.target for row in now if row.row in wanted)
+            assert not set(texts) & set("Ã<\x02@￭▁")
