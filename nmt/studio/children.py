@@ -1,5 +1,5 @@
-"""The child processes: one training at a time, and short jobs beside it, at low priority. The standard input of a
-training is held open: when it ends, by a button or because the studio was killed, the training saves and ends."""
+"""The child processes: one training at a time, and short jobs at the same time, at low priority. The standard input of
+a training is held open: when it ends, by a button or because the studio was killed, the training saves and ends."""
 
 from __future__ import annotations
 

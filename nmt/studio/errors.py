@@ -18,7 +18,7 @@ _ERRORS = {
     "disk-full": (507, "disk: must have {need:,} bytes free, got {free:,}; free some space"),
     "not-written": (507, "project: must be written, got {why}; free some space, or choose another place"),
     "running": (409, "training: must wait until another has ended, that of {project}"),
-    "busy": (409, "round: must be at rest, got one that is {state}; wait for it"),
+    "busy": (409, "round: must be idle, got one that is {state}; wait for it"),
     "loading": (409, "try: must be loaded first, got another request meanwhile; wait"),
     "ask-first": (409, "share: must have the permission of those who wrote the texts; say which it is"),
     "undecided": (409, "text: must be ready, got one with a question; answer it, or remove it"),
@@ -35,7 +35,7 @@ _ERRORS = {
 """Status and line of each code."""
 
 Check = tuple[Callable[[Any], bool], str]
-"""What a value must be: a function that tells, and words."""
+"""The check of a value: a function that judges it, and what it must be in words."""
 
 
 class Refused(Exception):  # noqa: N818 - an answer, not a fault of the studio

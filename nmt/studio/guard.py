@@ -1,5 +1,4 @@
-"""Who may speak to the studio: its own page, opened with its key, by a name of this machine. Anything else is refused
-before a handler sees it."""
+"""Guard the studio: only its own page, opened with its key by a name of this machine, reaches a handler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which pairs are held out, by hash and not by chance: a sentence that comes again tomorrow lands in the same place,
+"""Hold pairs out by hash and not by chance: a sentence that comes again tomorrow lands in the same place,
 and what was once held out is never trained on."""
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ _WORDS_SHARE = 0.9
 _CHUNK = 4096
 MEMORY = "learning.sqlite"
 CORRECTIONS = "corrections.tsv"
-"""What was confirmed, in the folder of the texts; it is written before a round is prepared."""
+"""The confirmed pairs, in the folder of the texts; written before a round is prepared."""
 
 
 def prepare(folder: Path, number: int) -> dict[str, Any]:

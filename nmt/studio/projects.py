@@ -125,7 +125,7 @@ class Project:
         return self.folder / TEXTS / f"{number:03d}{ending}"
 
     def round_file(self, number: int, ending: str = "") -> Path:
-        """Return the model folder of a round, or a file beside it."""
+        """Return the model folder of a round, or a file next to it."""
         return self.folder / ROUNDS / f"{number}{ending}"
 
     @property
@@ -194,7 +194,7 @@ _FIELDS: dict[str, Check] = {
         "two, each with a name and a code of a language, or null",
     ),
 }
-"""What a page may change, and what it must be."""
+"""The fields that a page may change, and their checks."""
 
 
 class Projects:

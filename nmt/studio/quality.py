@@ -1,4 +1,4 @@
-"""How good a round is, in words of its readers: shares of sentences with their uncertainty, and what to say of a bad
+"""Judge a round in words of its readers: shares of sentences with their uncertainty, and the likely reason of a bad
 result, by rules in one table."""
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def judged(verdicts: Sequence[str]) -> dict[str, Any] | None:
 
 @dataclass(frozen=True)
 class Facts:
-    """What the rules look at.
+    """The facts that rules look at.
 
     pairs: Those trained on. count: Test sentences. chrf: Score on them, and `shuffled` that of the same translations
     with other sentences' references. overlap: Test sentences that are in the training text. passes, usual: Passes over
@@ -112,7 +112,7 @@ RULES: list[Rule] = [
     ("few-pairs", lambda f: f.pairs < _FEW_PAIRS, "add", {"pairs": "pairs"}),
     ("plain", lambda f: True, "try", {}),
 ]
-"""What the second sentence of a report may be, the first that holds: code, condition, what to do, and its numbers."""
+"""Second sentences of a report, of which the first that holds is shown: code, condition, advice, and its numbers."""
 
 
 def _is_chance(facts: Facts) -> bool:

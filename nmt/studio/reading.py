@@ -39,7 +39,7 @@ _WIDE = (b"\xff\xfe", b"\xfe\xff")
 _ENCODINGS = ("cp1252", "cp1251", "cp1250")
 _SPACES = re.compile(r"\s+")
 _SNIFFS = {".tsv": re.compile(r".*\t"), ".sfm": re.compile(r"\\[a-z]{1,8}\b"), ".csv": re.compile(r"[^;]+;[^;]+$")}
-"""What most lines of a text are like that is a table whose name does not say so, by the ending of its kind."""
+"""Patterns of most lines of a table whose name does not show that it is one, by the ending of its kind."""
 _LEVELS = ("error", "warning", "done")
 
 
@@ -122,7 +122,9 @@ def _one(path: str, given: Facts) -> Facts:
         if not (lines := _sentences(path)):
             raise Refused("empty-file", name=given["name"])
         preview = [{"row": number, "cells": [line]} for number, line in enumerate(lines[:_PREVIEW], 1)]
-        facts = {"rows": len(lines), "langs": [language_by_text(lines), None], "preview": preview}
+        endings = [end for end in given["name"].lower().split(".")[:0:-1] if end != "txt" and language_of(end)]
+        lang = next(iter(endings), None) or language_by_text(lines)
+        facts = {"rows": len(lines), "langs": [lang, None], "preview": preview}
         return {"state": "asks", "asks": "other", "form": "lines"} | facts
     if form not in GRIDS and form not in RECORDS:
         (part,) = Source(path, (columns[0], columns[1])).parts([lang or "" for lang in given["langs"]])
@@ -255,7 +257,7 @@ def _findings(table: Path, numbers: list[int]) -> list[Facts]:
 
 
 def answer(given: Facts) -> None:
-    """Read what is asked for, and write the facts beside the table: what was read, or why nothing was."""
+    """Read what is asked for, and write the facts next to the table: the contents, or why there are none."""
     try:
         facts = read(given)
     except Refused as error:

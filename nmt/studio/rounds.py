@@ -1,4 +1,4 @@
-"""Rounds: each a model folder that nmt-train writes, its texts beside it, and a record of what it was for."""
+"""Rounds: each a model folder that nmt-train writes, its texts next to it, and a record of its purpose."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PHASES = (
     ("compiling ", "timing"),
     ("subwords: ", "pieces"),
 )
-"""What a round does before its first update, by the beginning of the last line that it has written."""
+"""Phases before the first update, by the beginning of the last line of the log."""
 _MOST_READ = 2**20
 _REPORT = ".report.json"
 _ALIVE = 60.0
@@ -235,7 +235,7 @@ class Round:
 
 
 _WEIGHT = 5.0
-"""How often a corrected pair is read for each time that another is."""
+"""Times that a corrected pair is read for each time that another is."""
 
 
 @lru_cache(maxsize=256)
@@ -245,7 +245,7 @@ def _quality(path: Path, stamp: int) -> dict[str, Any] | None:
 
 
 def _events(data: bytes) -> list[dict[str, Any]]:
-    """Return the events of whole lines; others are left out."""
+    """Return the events of whole lines; others are skipped."""
     found = []
     for line in data.split(b"\n"):
         try:

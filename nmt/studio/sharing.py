@@ -1,4 +1,4 @@
-"""What a project gives away: each a file in `shared/` that a command or the studio writes."""
+"""Make the files that a project gives away, in `shared/`, by commands or here."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from nmt.studio.children import Children
 
 KINDS = {"page": True, "model": True, "card": True, "tmx": False, "table": False, "folder": False}
-"""What can be shared, and whether it takes the permission of those who wrote the texts."""
+"""The kinds of files to give away, and whether they take the permission of those who wrote the texts."""
 
 
 async def share(children: Children, project: Project, one: Round, kind: str, report: dict[str, Any]) -> None:
@@ -49,7 +49,7 @@ async def share(children: Children, project: Project, one: Round, kind: str, rep
         write_tmx(path, rows, *project.codes)
     elif kind == "table":
         with replacing(path) as aside, aside.open("w", encoding="utf-8", newline="\n") as file:
-            file.write("text\trow\tsource\ttarget\tleft out\n")
+            file.write("text\trow\tsource\ttarget\tskipped\n")
             for entry in project.values["texts"]:
                 for row in Rows(project, entry).each():
                     file.write(f"{entry['name']}\t{row.row}\t{row.source}\t{row.target}\t{'yes' if row.out else ''}\n")
@@ -95,8 +95,8 @@ def card(project: Project, one: Round, report: dict[str, Any]) -> str:
     lines += [
         "",
         f"- Learnt from {record.get('pairs', 0):,} pairs, round {one.number}, {record['minutes']:g} minutes.",
-        f"- Texts: {values['origin'] or 'not told'}; rights: {permissions.get(values['permission'], 'not told')}.",
-        f"- Contact: {values['contact'] or 'not told'}.",
+        f"- Texts: {values['origin'] or 'unknown'}; rights: {permissions.get(values['permission'], 'unknown')}.",
+        f"- Contact: {values['contact'] or 'unknown'}.",
         "- Not for readers who cannot check it; not for health, law and safety; not for texts unlike its own.",
         "- The sentences it learnt from are not in it, but it can repeat them.",
         "",

@@ -1,4 +1,4 @@
-"""The state of a studio: its projects, children and the round in use, and what the page is told of them."""
+"""The state of a studio: its projects, children and the round in use, and the page's view of them."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ ENOUGH = (("lesson", 500), ("few", 2_000), ("some", 10_000))
 _NEIGHBOUR = 1.5
 """The factor of pairs within which a measured point is a neighbour."""
 STOPS = ("disk-full", "too-few", "undecided", "running")
-"""What a training cannot begin with."""
+"""Warnings with which no training can begin."""
 UPLOAD = ".upload-"
 """The beginning of the name of a file that is still coming."""
 
 
 class State:
-    """What the routes share."""
+    """The parts that the routes share."""
 
     def __init__(self, folder: Path, quit: Callable[[], None]) -> None:
         self.projects, self.quit, self.trying = Projects(folder), quit, Trying()

@@ -22,7 +22,7 @@ DEFAULTS = {
     **dict.fromkeys(("empty", "utf-8", "duplicates"), LEAVE_OUT),
     **dict.fromkeys(("control", "bpe", "pieces", "joiners"), MEND),
 }
-"""What is done with the rows of a finding unless the user decides; others are kept."""
+"""The treatment of the rows of a finding unless the user decides; others are kept."""
 DONE = ("empty", "duplicates", "control")
 """Findings that need no look: what is done with them is always right."""
 MENDS: dict[str, Callable[[str], str]] = {
@@ -33,7 +33,7 @@ MENDS: dict[str, Callable[[str], str]] = {
     "joiners": lambda text: re.sub(r" ?￭ ?", "", text),
     "encoding": lambda text: _unbroken(text),
 }
-"""How a text with a fault is mended, for the faults that can be."""
+"""Corrections of a text with a fault, for faults that have one."""
 
 
 def _unbroken(text: str) -> str:
@@ -47,7 +47,7 @@ _SHOWN_ROWS = 20
 
 @dataclass(frozen=True)
 class Row:
-    """A row: its number in the user's file, both sides as they are learnt, whether it is left out, its findings."""
+    """A row: its number in the user's file, both sides as they are learnt, whether it is skipped, its findings."""
 
     row: int
     source: str
@@ -81,7 +81,7 @@ class Rows:
 
     @property
     def usable(self) -> int:
-        """Return the number of rows that are not left out."""
+        """Return the number of rows that are not skipped."""
         return max(0, self.facts["rows"] - len(self.out)) if self.is_ready else 0
 
     def each(self) -> Iterator[Row]:

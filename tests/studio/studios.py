@@ -82,6 +82,7 @@ class Studio:
 
 def read_here(folder, name, content, langs=(None, None), **how):
     """A project with a file, read in this process; its entry is changed by `how` before."""
+    folder.mkdir(exist_ok=True)
     project = Projects(folder).make("A")
     project.change({"sides": [{"lang": lang, "name": ""} for lang in langs]})
     aside = folder / "aside"

@@ -12,6 +12,8 @@ pytest.importorskip("starlette", reason="needs the extra [studio]")
 from nmt.studio.app import ROUTES
 from nmt.studio.guard import Guard
 from nmt.studio.projects import Projects, safe_name
+from nmt.studio.texts import reading, remove
+from tests.studio.studios import pairs, read_here, table
 
 PORT, KEY = 4000, "secret"
 HOST, COOKIE = ("host", "127.0.0.1:4000"), ("cookie", "other=1; nmt-studio-4000=secret")
@@ -133,3 +135,13 @@ def test_bodies_must_be_json_and_files_of_a_size(studio, monkeypatch):
     assert studio.ask("POST", f"/studio/projects/{project}/texts?name=a.tsv", None, b"", length)[0] == 413
     for given in ({"sides": [1, 2]}, {"direction": [0, 0]}, {"purpose": "x"}, {"name": ""}, {"texts": []}, {"name": 3}):
         assert studio("POST", f"projects/{project}", given, status=400)["error"]["code"] == "bad-request"
+
+
+def test_a_foreign_project_names_no_file_outside_of_it(tmp_path):
+    (tmp_path / "secret.tsv").write_bytes(table(pairs(40)))
+    project = read_here(tmp_path / "in", "a.tsv", table(pairs(30)))
+    with project.changing_text(1) as entry:
+        entry["file"] = "../../../secret.tsv"
+    assert Path(reading(project, 1)["file"]).parent == project.folder / "texts"
+    remove(project, 1)
+    assert (tmp_path / "secret.tsv").is_file() and project.values["texts"] == []

@@ -62,6 +62,9 @@ def test_numbers_are_those_of_nmt_evaluate(tmp_path):
     low, high = wilson(counted.count("near"), len(counted))
     assert (quality["low"], quality["high"]) == (round(low), round(high))
     assert best_round(made) == 1
+    told = one.progress(0, "")
+    assert [point["chrf"] for point in told["points"]] == [20.0] * 5 and told["round"]["state"] == "done"
+    assert one.progress(told["next"], "")["points"] == []
 
 
 def swapped(made, one):

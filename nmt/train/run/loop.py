@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from nmt.train.run.parts import Parts
     from nmt.train.updates.dealing import UpdateBatches
 
-SAVE_SECONDS = 300.0
-"""Most seconds between writes of the last checkpoint, plus the duration of one update."""
+SAVE_SECONDS, SOON, LITTLE = 300.0, 60.0, 0.02
+"""Most seconds between writes of the last checkpoint, plus the duration of one update; the seconds after which it is
+written where writing takes little of the time, and that share."""
 
 
 class Loop:
@@ -144,7 +145,8 @@ class Loop:
         """Report, validate and save as due; return the reason to stop, if any."""
         parts, state, settings = self.parts, self.state, self.settings
         self._report()
-        is_old = parts.stop.agree(parts.checkpoints.age > SAVE_SECONDS)
+        is_cheap = parts.watch.seconds.get("saving", 0.0) < LITTLE * parts.watch.total
+        is_old = parts.stop.agree(parts.checkpoints.age > (SOON if is_cheap else SAVE_SECONDS))
         parts.stop.check()
         if state.update % settings.validation_freq == 0:
             self._validate()
