@@ -200,7 +200,7 @@ def test_a_report_draws_the_attention_of_a_model_of_ones_own_cells(folder):
     assert result.exit_code == 0 and "no attention is drawn" in result.stderr and "--cells my_cells" in result.stderr
     result = CliRunner().invoke(report, [str(model), "-o", str(folder / "r.html"), "--cells", "my_cells"])
     assert result.exit_code == 0 and "warning" not in result.stderr
-    assert "u003csvg" in (folder / "r.html").read_text("utf-8")
+    assert "\\u003csvg" in (folder / "r.html").read_text("utf-8")
 
 
 def test_a_run_allows_the_cells_that_it_has_used(folder):
