@@ -191,7 +191,8 @@ def _sentences(path: str) -> list[str]:
     suffix = Path(path).suffix.lower()
     if suffix in _PLAIN:
         return [*read_lines(path, lenient=True)]
-    from nmt.documents.document import SUFFIXES, format_of, read_document
+    from nmt.documents.document import read_document
+    from nmt.documents.forms import SUFFIXES, format_of
 
     if suffix not in SUFFIXES:
         return [*read_lines(path, lenient=True)]
