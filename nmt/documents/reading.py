@@ -1,13 +1,10 @@
-"""Conversion of texts to passages and back."""
+"""Conversion of texts to passages."""
 
 from __future__ import annotations
-
-from collections.abc import Callable, Sequence
 
 from nmt.documents.passage import RULES, Markup, Passage, Rules
 from nmt.documents.sentences import Splitter
 from nmt.documents.tagged_text import html_passage, plain_passage, xml_passage
-from nmt.inference.translation import Translation
 
 
 def read_passage(
@@ -23,18 +20,3 @@ def read_passage(
     if markup == "text":
         return plain_passage(text, splitter).ruled(rules)
     return (html_passage if markup == "html" else xml_passage)(text, splitter, ignored).ruled(rules)
-
-
-def translate_passages(
-    passages: Sequence[Passage], translate: Callable[[list[str], bool], Sequence[Translation]]
-) -> list[str]:
-    """Translate passages and return their texts. `translate(sentences, details)` is called once for the sentences that
-    need no details and once for those that do."""
-    sentences = [one for passage in passages for one in passage.sentences]
-    found: dict[int, Translation] = {}
-    for detailed in (False, True):
-        chosen = [n for n, one in enumerate(sentences) if one.needs_detail == detailed]
-        if chosen:
-            found |= zip(chosen, translate([sentences[n].asked for n in chosen], detailed), strict=True)
-    ordered = iter([found[n] for n in range(len(sentences))])
-    return [passage.joined([next(ordered) for _ in passage.sentences]) for passage in passages]

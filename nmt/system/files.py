@@ -296,4 +296,3 @@ def lock_alone(handle: int) -> bool:
     except OSError as error:
         return error.errno not in _LOCKED
     return True
-    return True

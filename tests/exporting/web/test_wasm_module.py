@@ -99,7 +99,7 @@ waiting, found = [product_task(np.dtype(np.float32), np.dtype(np.int32))], {}
 while waiting:
     native = waiting.pop()
     record = native.made()
-    assert record.code.startswith(b"\\0asm") and not native.is_loaded
+    assert record.code.startswith(b"\\0asm") and not native._address
     found[native.entry] = Part(record.code, record.facts["entry"], native.symbol)
     waiting += called_by(record)
 module = link(list(found.values()), ("nmt_allocate", "nmt_free"))

@@ -117,11 +117,6 @@ class Native(ABC):
         return None if self.source_name is None else code_name(self.label, self.source_name, self._python_code)
 
     @property
-    def is_loaded(self) -> bool:
-        """Return whether its machine code is loaded."""
-        return self._address != 0
-
-    @property
     def address(self) -> int:
         """Return the address of its machine code. From then on other code can call it by its symbol."""
         if not self._address:
