@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from threading import RLock
 from typing import Any
 
@@ -13,12 +14,13 @@ from torch import Tensor
 from torch.autograd import Function
 
 from nmt.errors import NMTError
+from nmt.rnn import tuning
 from nmt.rnn.arrays.idle import Idle
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.arrays.workspace import Fresh, Workspace, zeros_of
-from nmt.rnn.cell import Cell, Param
+from nmt.rnn.cell import Cell, Param, axes_of
 from nmt.rnn.scan.scan import Scan
-from nmt.rnn.scan.short_runs import ShortRuns
+from nmt.rnn.scan.short_runs import LayersBySize, LayerSide, PreparedLayers
 from nmt.rnn.scan.tape import Tape
 from nmt.system.interruption import forkable
 from nmt.torch.tensors import Seen, array_of, say_once
@@ -83,7 +85,11 @@ class Stack:
         self._lock = forkable(RLock())
         self._idle = Idle(Workspace)
         plain = self.ends[0] == "forward" and not (cells[0].captured() or cells[0].sequences())
-        self._short = ShortRuns([self._scan(n) for n in range(len(cells))], self.ends, _joins(cells)) if plain else None
+        widths = [n for cell in cells for n in (cell.input_size, cell.output_size, *cell.states().values())]
+        self._may_be_short = plain and all(len(axes_of(n)) == 1 for n in widths)
+        # By number of threads: a version of the weights, and the prepared layers that are valid for it. They are one
+        # value, so that no thread can read the layers of one version under the key of another.
+        self._prepared: dict[int, tuple[object, LayersBySize]] = {}
 
     def _scan(self, layer: int, needs: frozenset[str] | None = None) -> Scan:
         """Return the scan of a layer whose backward pass computes the gradients of `needs`, None for all."""
@@ -137,11 +143,22 @@ class Stack:
     def short(self, x: Tensor, states: Sequence[Tensor]) -> tuple[Tensor, ...] | None:
         """Return y [T, B, n] and the final states [L * directions, B, n] of a run of all layers without gradients over
         few whole rows; None if it is not that short."""
-        array = array_of(x)
-        if self._short is None or not self._short.takes(array):
+        array, threads, version = array_of(x), torch.get_num_threads(), self._weights.version
+        if not (self._may_be_short and 0 < array.shape[0] * array.shape[1] <= tuning.SHORT_ROWS):
             return None
-        outputs = self._short(self._weights, array, torch.get_num_threads(), list(map(array_of, states)))
-        return tuple(map(torch.from_numpy, outputs))
+        given: list[Any] = [*map(array_of, states)] or [None] * len(self.states)
+        known, sizes = self._prepared.get(threads) or (None, None)
+        if known is not version or sizes is None:
+            layers = [self._sides(n) for n in range(len(self.cells))]
+            joins = [np.concatenate] * len(given)
+            sizes = LayersBySize(partial(PreparedLayers, layers, joins, threads=threads), tuning.SENTENCE_SIZES)
+            self._prepared[threads] = version, sizes
+        return tuple(map(torch.from_numpy, sizes(array, given)))
+
+    def _sides(self, layer: int) -> list[LayerSide]:
+        """Return the directions of a layer, each with its weights."""
+        scan, views = self._scan(layer), [self._weights.view(f"{layer}.{end}") for end in self.ends]
+        return [LayerSide(scan, view, (), "", reverse=n == 1) for n, view in enumerate(views)]
 
     def __call__(self, call: Call, *tensors: Tensor) -> tuple[Tensor, ...]:
         """Run one layer.
@@ -257,11 +274,6 @@ class Stack:
         memory = self._idle.take()
         memory.reset()
         return memory
-
-
-def _joins(cells: Sequence[Cell]) -> list[Callable[[Sequence[np.ndarray]], np.ndarray]]:
-    """Return, for each state, the function that joins it from all layers and directions."""
-    return [np.concatenate for _ in cells[0].states()]
 
 
 class Pass(Function):

@@ -13,7 +13,6 @@ import numpy as np
 from nmt.rnn import tuning
 from nmt.rnn.arrays.idle import Idle
 from nmt.rnn.arrays.weights import Weights
-from nmt.rnn.cell import axes_of
 from nmt.rnn.scan.scan import Scan
 
 Join = Callable[[Sequence[np.ndarray]], Any]
@@ -101,55 +100,3 @@ class LayersBySize:
         results = run(x, given)
         idle.give(run)
         return results
-
-
-class ShortRuns:
-    """Inference with layers of few rows, which reuses the prepared run of a size as long as the weights do not change.
-
-    Any number of threads may call at once. Prepared runs are valid for one version of the weights; both are stored as
-    one value, so that no thread can read the runs of one version under the key of another.
-    """
-
-    def __init__(self, scans: Sequence[Scan], ends: Sequence[str], joins: Sequence[Join]) -> None:
-        """Make short runs of one scan per layer.
-
-        ends: the name of each direction's weights below the layer's number (an empty end: the weights themselves, of a
-        single layer), the second direction in reverse. joins: see `PreparedLayers`.
-        """
-        self._scans, self._ends, self._joins = scans, ends, joins
-        cells = [scan.cell for scan in scans]
-        widths = [n for cell in cells for n in (cell.input_size, cell.output_size, *cell.states().values())]
-        self._plain = scans[0].device.is_cpu and all(len(axes_of(n)) == 1 for n in widths)
-        # By number of threads: a version of the weights, and the runs valid for it.
-        self._prepared: dict[int, tuple[object, LayersBySize]] = {}
-
-    def takes(self, x: np.ndarray, lengths: np.ndarray | None = None) -> bool:
-        """Return whether it accepts x [T, B, D]: few whole rows, on the processor, without matrices as states."""
-        T, B = x.shape[:2]
-        is_short = self._plain and 0 < T * B <= tuning.SHORT_ROWS
-        return is_short and (lengths is None or int(lengths.min()) == T)
-
-    def __call__(
-        self,
-        weights: Weights,
-        x: np.ndarray,
-        threads: int | None = None,
-        given: Sequence[Any] = (),
-    ) -> tuple[Any, ...]:
-        """Return y [T, B, directions * n] and the final states, each joined by its join; the caller owns their memory.
-
-        given: of each state, the initial one of each layer and direction [B, n]; none of them for the cell's own.
-        """
-        threads = threads or self._scans[0].threads
-        version = weights.version
-        known, sizes = self._prepared.get(threads) or (None, None)
-        if known is not version or sizes is None:
-            layers = [self._sides(weights, layer, scan) for layer, scan in enumerate(self._scans)]
-            sizes = LayersBySize(partial(PreparedLayers, layers, self._joins, threads=threads), tuning.SENTENCE_SIZES)
-            self._prepared[threads] = version, sizes
-        return sizes(x, given or [None] * len(self._joins))
-
-    def _sides(self, weights: Weights, layer: int, scan: Scan) -> list[LayerSide]:
-        """Return one layer's directions, each with its weights."""
-        names = [(f"{layer}.{end}" if end else "", n == 1) for n, end in enumerate(self._ends)]
-        return [LayerSide(scan, weights.view(name) if name else weights, (), "", reverse) for name, reverse in names]
