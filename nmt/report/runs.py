@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -15,7 +15,7 @@ import numpy as np
 from nmt.errors import DataError
 from nmt.storage.model_folder import METRICS_NAME, load_folder_config
 from nmt.storage.trained_settings import flat_settings
-from nmt.system.files import explain, read_small
+from nmt.system.files import explain, read_json
 from nmt.system.paths import absent, exists, is_file, shown
 
 MOST_POINTS = 2_000
@@ -26,7 +26,6 @@ _CURVES = {
 }
 """Values of events that become curves."""
 _DATA_CHECK_NAME = "data_check.json"
-_MOST_BYTES = 64 * 2**20
 
 Points = list[tuple[float, float, float]]
 """The points of a curve: update, minutes, value."""
@@ -97,8 +96,12 @@ def read_run(folder: Path) -> Run:
     raw: dict[str, dict[int, tuple[Any, ...]]] = {kind: {} for kind in _CURVES}
     try:
         with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
-            for event in _events(file, run):
-                _note(run, raw, event)
+            for line in map(str.strip, file):
+                event = event_of(line)
+                if event is None:
+                    run.skipped += bool(line)
+                else:
+                    _note(run, raw, event)
     except OSError as error:
         if not exists(folder):
             raise DataError(absent(folder, "folder")) from None
@@ -153,19 +156,17 @@ def _numbers(rows: list[tuple[Any, ...]]) -> np.ndarray:
         return np.full((len(rows), len(rows[0])), math.nan)
 
 
-def _events(file: Any, run: Run) -> Iterator[dict[str, Any]]:
-    """Yield the events of a file, line by line; a line truncated by a crash is counted and skipped."""
-    decode = json.JSONDecoder().raw_decode  # as json.loads does, in two thirds of the time
-    for line in map(str.strip, file):
-        try:
-            event, end = decode(line)
-        except (ValueError, RecursionError):
-            run.skipped += bool(line)
-            continue
-        if end < len(line):
-            run.skipped += 1
-        elif isinstance(event, dict) and isinstance(event.get("event"), str):
-            yield event
+def event_of(line: str) -> dict[str, Any] | None:
+    """Return the event that a line of metrics.jsonl without spaces around it is; None for others, as a crash leaves."""
+    try:
+        event, end = _decode(line)
+    except (ValueError, RecursionError):
+        return None
+    return event if end == len(line) and isinstance(event, dict) and isinstance(event.get("event"), str) else None
+
+
+_decode = json.JSONDecoder().raw_decode
+"""Decode as json.loads does, in two thirds of the time."""
 
 
 def _note(run: Run, raw: dict[str, dict[int, tuple[Any, ...]]], event: dict[str, Any]) -> None:
@@ -202,8 +203,5 @@ def _note_samples(run: Run, update: int, event: Mapping[str, Any]) -> None:
 
 def _findings(path: Path) -> dict[str, Any] | None:
     """Return the findings of the corpus check; None if they are missing or unreadable."""
-    try:
-        found = json.loads(read_small(path, _MOST_BYTES))
-        return found if isinstance(found, dict) and isinstance(found.get("findings"), list) else None
-    except (OSError, ValueError, RecursionError):
-        return None
+    found = read_json(path)
+    return found if found is not None and isinstance(found.get("findings"), list) else None

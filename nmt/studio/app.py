@@ -25,7 +25,7 @@ from nmt.serve.files import attachment
 from nmt.studio.errors import Refused, checked, number, one_of, text
 from nmt.studio.held import KINDS as HELD_KINDS
 from nmt.studio.held import read_pairs
-from nmt.studio.projects import HELD, PURPOSES, SHARED, TEXTS, Project, read_json, safe_name
+from nmt.studio.projects import HELD, PURPOSES, SHARED, TEXTS, Project, safe_name
 from nmt.studio.quality import judged
 from nmt.studio.rounds import Round
 from nmt.studio.sharing import KINDS, share
@@ -39,7 +39,7 @@ from nmt.studio.texts import (
     join,
     remove,
 )
-from nmt.system.files import explain
+from nmt.system.files import explain, read_json
 
 _EXAMPLE = Path(__file__).parent / "example.tsv"
 _TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".json": "application/json"}

@@ -19,6 +19,7 @@ from typing import Any
 from nmt.studio.errors import Refused
 from nmt.studio.projects import Project
 from nmt.studio.rounds import Round
+from nmt.system.terminal import reason
 
 _logger = logging.getLogger("nmt.studio")
 
@@ -105,7 +106,7 @@ class Children:
             child.kill()
             self._running.discard(child)
         if child.returncode:
-            raise Refused("failed", why=last_line(told, child.returncode))
+            raise Refused("failed", why=reason(told, child.returncode))
 
     async def read(self, project: Project, given: dict[str, Any]) -> None:
         """Read a file of a user, within limits."""
@@ -160,7 +161,7 @@ class Children:
                 self.wish(now.wish, now.more)  # it came while the child was started
             code, now.child = await asyncio.to_thread(now.child.wait), None
             if code and not now.wish:
-                raise Refused("failed", why=last_line(one.log.read_bytes()[-4000:], code))
+                raise Refused("failed", why=reason(one.log.read_bytes()[-4000:], code))
             if now.wish == "stop" and one.has_begun and not one.record.get("finishing"):
                 one.note(finishing=one.elapsed * (1 + _FINISH_SHARE) + _LEAST_FINISH)
                 now.wish = ""
@@ -210,10 +211,3 @@ class Children:
             _logger.exception("a job of the studio has failed")
             return Refused("failed", why=str(error) or type(error).__name__).to_dict()
         return None
-
-
-def last_line(told: bytes, code: int) -> str:
-    """Return the last line of a child's messages that says why it has ended."""
-    lines = [line.strip() for line in told.decode("utf-8", "replace").splitlines() if line.strip()]
-    errors = [line for line in lines if line.startswith("Error: ")]
-    return (errors or lines or [f"it ended with code {code}"])[-1].removeprefix("Error: ")[:500]

@@ -17,21 +17,22 @@ from nmt.inference.translator import Translator
 from nmt.report import Run, read_run, report_data
 from nmt.storage.model_folder import find_checkpoint, load_folder_config
 from nmt.studio.preparing import lines_of, unseen_words
-from nmt.studio.projects import Project, read_json, write_json
+from nmt.studio.projects import Project, write_json
 from nmt.studio.quality import Facts, bucket, calibration, compared, groups, quality_of, sentences
+from nmt.studio.rounds import REPORT
 from nmt.studio.texts import texts_of
-from nmt.system.files import write_bytes
+from nmt.system.files import read_json, write_bytes
 from nmt.train.planning.lengths import usual_updates
 
 _SHUFFLED = 50
 _MOST_WORDS, _MOST_EXAMPLES = 200, 3
-REPORT, OUTPUT = ".report.json", ".test.out"
+OUTPUT = ".test.out"
 
 
 def judge(folder: Path, number: int, threads: int | None = None) -> dict[str, Any]:
     """Return the report of a round, and write the translations of its test."""
     project = Project(folder)
-    record = read_json(project.round_file(number, ".json")) or {}
+    record = project.record(number)
     source, target = record["direction"]
     words = bool(record.get("words"))
     both = lines_of(project, number, "test")
@@ -119,11 +120,11 @@ def _epochs(run: Run) -> float:
 
 def _before(project: Project, number: int, own: dict[str, str]) -> dict[str, Any] | None:
     """Return how the round compares with the best of the earlier ones of its direction."""
-    direction = (read_json(project.round_file(number, ".json")) or {})["direction"]
+    direction = project.record(number)["direction"]
     best: tuple[int, dict[str, Any]] | None = None
     for other in project.rounds():
-        report, record = (read_json(project.round_file(other, end)) or {} for end in (REPORT, ".json"))
-        if other < number and report and record.get("direction") == direction:
+        report = read_json(project.round_file(other, REPORT))
+        if other < number and report and project.record(other).get("direction") == direction:
             if best is None or report["quality"]["near"] >= best[1]["quality"]["near"]:
                 best = other, report
     if best is None:

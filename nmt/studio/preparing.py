@@ -13,7 +13,7 @@ from typing import Any
 from nmt.data.quality.overlap import Likeness, OverlapIndex
 from nmt.studio.errors import Refused
 from nmt.studio.held import HeldOut, Pair, key_of, read_pairs
-from nmt.studio.projects import HELD, TEXTS, Project, read_json, write_json
+from nmt.studio.projects import HELD, TEXTS, Project, write_json
 from nmt.studio.texts import texts_of
 from nmt.system.files import write_bytes
 
@@ -28,7 +28,7 @@ CORRECTIONS = "corrections.tsv"
 def prepare(folder: Path, number: int) -> dict[str, Any]:
     """Write the texts of a round; return what its record says of them. Raises Refused."""
     project = Project(folder)
-    record = read_json(project.round_file(number, ".json")) or {}
+    record = project.record(number)
     source, target = record["direction"]
     pairs = list(
         dict.fromkeys((row.source, row.target) for text in texts_of(project) for row in text.each() if _fits(row))
@@ -76,7 +76,7 @@ def _unlike(held: HeldOut, pairs: list[Pair], source: int, *, words: bool) -> li
 
 def lines_of(project: Project, number: int, name: str) -> list[list[str]]:
     """Return both sides of a text of a round, in the order of the project."""
-    record = read_json(project.round_file(number, ".json")) or {}
+    record = project.record(number)
     files = [project.round_file(number, f".{name}.{code}") for code in record.get("codes") or project.codes]
     return [file.read_text(encoding="utf-8").split("\n")[:-1] if file.is_file() else [] for file in files]
 
@@ -92,7 +92,7 @@ def corrections(project: Project, loaded: dict[Path, Callable[[], list[Pair]]] |
     found: dict[Pair, None] = {}
     for number in project.rounds():
         path = project.round_file(number) / MEMORY
-        source, _ = (read_json(project.round_file(number, ".json")) or {}).get("direction", (0, 1))
+        source, _ = project.record(number).get("direction", (0, 1))
         if (in_use := (loaded or {}).get(path)) is not None:
             pairs = in_use()
         elif path.is_file():
@@ -115,13 +115,13 @@ def unseen_words(train: list[str], lines: list[str]) -> list[list[str]]:
 def main() -> None:
     """Prepare the round that the arguments name."""
     folder, number = Path(sys.argv[1]), int(sys.argv[2])
-    place = Project(folder).round_file(number, ".json")
-    record = read_json(place) or {}
+    project = Project(folder)
+    record = project.record(number)
     try:
         record |= {"prepared": True} | prepare(folder, number)
     except Refused as error:
         record["error"] = error.to_dict()
-    write_json(place, record)
+    write_json(project.round_file(number, ".json"), record)
     sys.exit(1 if record.get("error") else 0)
 
 

@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from nmt.studio.errors import Check, Refused, checked, one_of, text
-from nmt.system.files import explain, read_small, replacing, write_bytes
+from nmt.system.files import explain, read_json, replacing, write_bytes
 
 NAME = "project.json"
 VERSION = 1
-_MOST_BYTES = 64 * 2**20
 _MOST_NAME = 60
 _RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\.|$)", re.IGNORECASE)
 """Names that Windows gives to devices, whatever their ending."""
@@ -54,15 +53,6 @@ def write_json(path: Path, values: Any) -> None:
         write_bytes(path, json.dumps(values, ensure_ascii=False, indent=1).encode("utf-8", "replace"), sync=True)
     except OSError as error:
         raise Refused("not-written", why=explain(error)) from None
-
-
-def read_json(path: Path) -> dict[str, Any] | None:
-    """Return the values of a file of JSON, or None if it is missing or damaged."""
-    try:
-        found = json.loads(read_small(path, _MOST_BYTES))
-    except (OSError, ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None
 
 
 class Project:
@@ -135,6 +125,10 @@ class Project:
             side["lang"] or default for side, default in zip(self.values["sides"], ("src", "tgt"), strict=True)
         )
         return (one, other) if one != other else (one, f"{other}-x-b")
+
+    def record(self, number: int) -> dict[str, Any]:
+        """Return what is known of a round."""
+        return read_json(self.round_file(number, ".json")) or {}
 
     def rounds(self) -> list[int]:
         """Return the numbers of the rounds."""

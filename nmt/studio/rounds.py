@@ -10,10 +10,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from nmt.report.runs import event_of
 from nmt.storage.model_folder import BEST_NAME, CONFIG_NAME, LAST_NAME, METRICS_NAME
 from nmt.studio.errors import Refused
-from nmt.studio.projects import ROUNDS, Project, read_json, safe_name, write_json
-from nmt.system.files import lock_alone, open_folder
+from nmt.studio.projects import ROUNDS, Project, safe_name, write_json
+from nmt.system.files import lock_alone, open_folder, read_json
 
 _PHASES = (
     ("data: ", "checking"),
@@ -24,7 +25,7 @@ _PHASES = (
 )
 """Phases before the first update, by the beginning of the last line of the log."""
 _MOST_READ = 2**20
-_REPORT = ".report.json"
+REPORT = ".report.json"
 _ALIVE = 60.0
 """Seconds after its last sign of life for which a training is taken to go on."""
 _MINUTES = re.compile(r"^ *max_minutes: ([\d.]+)$", re.MULTILINE)
@@ -52,7 +53,7 @@ class Round:
     @property
     def record(self) -> dict[str, Any]:
         """Return what is known of it."""
-        return read_json(self._path) or {}
+        return self.project.record(self.number)
 
     def note(self, **facts: Any) -> None:
         """Add facts to the record."""
@@ -70,12 +71,12 @@ class Round:
     @property
     def report(self) -> dict[str, Any] | None:
         """Return the report, if it was tested."""
-        return read_json(self.project.round_file(self.number, _REPORT))
+        return read_json(self.project.round_file(self.number, REPORT))
 
     @property
     def quality(self) -> dict[str, Any] | None:
         """Return how good it is, if it was tested; must not be changed."""
-        path = self.project.round_file(self.number, _REPORT)
+        path = self.project.round_file(self.number, REPORT)
         return _quality(path, path.stat().st_mtime_ns) if path.is_file() else None
 
     @property
@@ -246,15 +247,8 @@ def _quality(path: Path, stamp: int) -> dict[str, Any] | None:
 
 def _events(data: bytes) -> list[dict[str, Any]]:
     """Return the events of whole lines; others are skipped."""
-    found = []
-    for line in data.split(b"\n"):
-        try:
-            one = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(one, dict) and isinstance(one.get("event"), str):
-            found.append(one)
-    return found
+    lines = data.decode("utf-8", "replace").split("\n")
+    return [event for line in lines if (event := event_of(line.strip())) is not None]
 
 
 def best_round(project: Project) -> int | None:

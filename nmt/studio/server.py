@@ -17,8 +17,8 @@ from nmt.serve.limits.http_protocol import GuardedProtocol
 from nmt.serve.server import listen_on
 from nmt.studio.app import make_app
 from nmt.studio.guard import Guard
-from nmt.studio.projects import read_json, write_json
-from nmt.system.files import explain, lock_alone, open_folder, remedy
+from nmt.studio.projects import write_json
+from nmt.system.files import explain, lock_alone, open_folder, read_json, remedy
 
 _RUNNING = ".studio.json"
 _GRACE = 70

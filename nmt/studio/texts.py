@@ -14,7 +14,8 @@ from typing import Any
 
 from nmt.serve.detection import language_name
 from nmt.studio.errors import Refused
-from nmt.studio.projects import TEXTS, Project, read_json
+from nmt.studio.projects import TEXTS, Project
+from nmt.system.files import read_json
 
 _SPACES = re.compile(r"\s+")
 LEAVE_OUT, KEEP, MEND = "leave_out", "keep", "mend"

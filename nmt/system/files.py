@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import shutil
 import stat
@@ -14,6 +15,7 @@ import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from nmt.errors import CheckpointError
 
@@ -162,6 +164,15 @@ def read_small(path: Path, most: int) -> bytes:
     if len(content) > most:
         raise OSError(errno.EFBIG, f"more than {most:,} bytes", str(path))
     return content
+
+
+def read_json(path: Path, most: int = 1 << 26) -> dict[str, Any] | None:
+    """Return the object in a file of JSON; None if it is missing, damaged, or has more than `most` bytes."""
+    try:
+        found = json.loads(read_small(path, most))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def remove_temporaries(folder: Path) -> int:

@@ -37,3 +37,10 @@ def coloured(text: str, stream: TextIO | None) -> str:
         if text.startswith(word):
             return f"{colour}{word}{_PLAIN}{text[len(word) :]}"
     return f"{_GREEN}{text}{_PLAIN}" if text.endswith(BEST) else text
+
+
+def reason(said: bytes, code: int) -> str:
+    """Return the last line of a command's messages that says why it has ended with this exit code."""
+    lines = [line.strip() for line in said.decode("utf-8", "replace").splitlines() if line.strip()]
+    errors = [line for line in lines if line.startswith(_ERROR)]
+    return (errors or lines or [f"exit code {code}"])[-1].removeprefix(_ERROR).strip()[:500]

@@ -25,6 +25,7 @@ from nmt.config import Config, load_config
 from nmt.errors import CheckpointError, ConfigError
 from nmt.system.files import explain, lock_alone, read_small, remedy, write_bytes
 from nmt.system.paths import absent, exists
+from nmt.system.terminal import reason
 from nmt.train.tasks.prepare import made_folder
 
 TABLE_NAME = "sweep.tsv"
@@ -66,9 +67,7 @@ class SweepRun:
     def end(self, code: int) -> None:
         """Set and keep the result, or the error, of a process that has ended with this exit code."""
         if code:
-            lines = self.file("err").read_text("utf-8", "replace").strip().splitlines()
-            errors = [line for line in lines if line.startswith("Error: ")]
-            self.error = (errors or lines or [f"exit code {code}"])[-1].removeprefix("Error: ")
+            self.error = reason(self.file("err").read_bytes(), code)
             return
         self.result = {}
         for line in self.file("out").read_text("utf-8", "replace").splitlines():

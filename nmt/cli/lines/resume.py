@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from nmt.cli.lines.streams import LineWriter, Record, closing_quietly, write_errors
 from nmt.errors import DataError
-from nmt.system.files import lock_alone, read_small, write_bytes
+from nmt.system.files import lock_alone, read_json, write_bytes
 from nmt.system.lines import Lines
 from nmt.system.paths import named
 
@@ -78,12 +78,9 @@ class Continued:
 
     def _read(self) -> dict[str, Any]:
         """Return the record. Raises DataError if there is none, since the origin of the answers is then unknown."""
-        try:
-            record = json.loads(read_small(self._record_path, _MOST_RECORD_BYTES))
-            if isinstance(record["run"], dict) and isinstance(record["lines"], int) and record["digest"]:
-                return dict(record)
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
-            pass
+        record = read_json(self._record_path, _MOST_RECORD_BYTES) or {}
+        if isinstance(record.get("run"), dict) and isinstance(record.get("lines"), int) and record.get("digest"):
+            return record
         raise DataError(
             f"{self._path}: must be new or begun by this command, got one without its record "
             f"{self._record_path.name}; remove it, or write elsewhere"

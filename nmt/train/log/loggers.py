@@ -17,7 +17,7 @@ from nmt.errors import ConfigError
 from nmt.storage.model_folder import LOGGERS_NAME
 from nmt.storage.trained_settings import flat_settings
 from nmt.system.extras import how_to_install
-from nmt.system.files import write_bytes
+from nmt.system.files import read_json, write_bytes
 
 FOLDER_NAME = "tensorboard"
 _KINDS = ("train", "validation", "test")
@@ -73,11 +73,8 @@ class Run:
         path = self.folder / LOGGERS_NAME
         if not path.exists():
             return {}
-        try:
-            found = json.loads(path.read_text("utf-8"))
-        except (OSError, ValueError):
-            found = None
-        if not isinstance(found, dict) or not all(isinstance(one, str) for one in found.values()):
+        found = read_json(path)
+        if found is None or not all(isinstance(one, str) for one in found.values()):
             raise ConfigError(f"{path}: must contain the ids of the run, got something else; remove it to start others")
         return found
 
