@@ -23,6 +23,7 @@ KINDS = {
     "no product of the state": {"decoder": {"rnn_type": "ssru", "input_feeding": False}},
     "no product and no attention": {"decoder": {"rnn_type": "sru", "attention": "none"}},
     "both boundaries": {"encoder": {"boundaries": "bos_eos"}},
+    "one direction": {"encoder": {"bidirectional": False, "rnn_type": "gru"}, "decoder": {"init_hidden": "zero"}},
 }
 SOURCES = [[5, 6, 7], [8, 4], [9], [4, 4, 4, 4, 10, 5], [7, 6, 5]]
 
@@ -33,6 +34,14 @@ def test_sentences_of_one_length_have_the_bits_they_have_in_a_batch(kind, comput
     monkeypatch.setattr(tuning, "ALONE_BELOW", 1)
     monkeypatch.setattr(tuning, "ALONE_A_STEP", 1)
     model = build(V, compute_dtype=compute_dtype, **KINDS[kind])
+    src, lengths = model.pad_sources(SOURCES)
+    whole = model.encode(src, lengths, 2)
+    alone = [[model.encode(src[:S, b : b + 1], lengths[b : b + 1], n) for n in (2, 1)] for b, S in enumerate(lengths)]
+    for b, found in enumerate(alone):  # later sentences have not changed what earlier ones became
+        for one in found:
+            np.testing.assert_array_equal(one.memory[:, 0], whole.memory[: lengths[b], b])
+            assert all(np.array_equal(state[0], whole.states[name][b]) for name, state in one.states.items())
+    model._programs.clear()
     for beam_size in (1, 4):
         together = search(model, SOURCES, beam_size=beam_size, n_best=beam_size, threads=1)
         assert not model._programs
