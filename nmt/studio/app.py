@@ -28,7 +28,7 @@ from nmt.studio.held import read_pairs
 from nmt.studio.projects import HELD, PURPOSES, SHARED, TEXTS, Project, safe_name
 from nmt.studio.quality import judged
 from nmt.studio.rounds import Round
-from nmt.studio.sharing import KINDS, share
+from nmt.studio.sharing import KINDS, OF_MODELS, share
 from nmt.studio.state import PAGE, STOPS, UPLOAD, State
 from nmt.studio.texts import (
     KEEP,
@@ -85,6 +85,21 @@ def _round(state: State, request: Request) -> tuple[Project, Round]:
     return project, Round(project, number)
 
 
+def _view(path: str, view: Callable[[State, Request], Any]) -> None:
+    """Add a route that answers with a view, which is made in a thread."""
+
+    async def show(state: State, request: Request) -> Any:
+        return await asyncio.to_thread(view, state, request)
+
+    ROUTES.append(("GET", path, show))
+
+
+_view(P, lambda state, request: state.whole(_project(state, request)))
+_view(T, lambda state, request: _text_view(*_text(state, request)))
+_view(f"{P}/forecast", lambda state, request: state.forecast(_project(state, request)))
+_view(f"{R}/report", lambda state, request: state.report(*_round(state, request)))
+
+
 def _count(request: Request, name: str, default: int, most: int) -> int:
     given = request.query_params.get(name, str(default))
     if not given.isascii() or not given.isdecimal() or len(given) > 18:
@@ -138,11 +153,6 @@ async def _make(state: State, request: Request) -> Any:
     return state.whole(project)
 
 
-@_route("GET", P)
-async def _show(state: State, request: Request) -> Any:
-    return await asyncio.to_thread(state.whole, _project(state, request))
-
-
 @_route("POST", P)
 async def _change(state: State, request: Request) -> Any:
     project = _project(state, request)
@@ -178,11 +188,6 @@ async def _add_text(state: State, request: Request) -> Any:
 
 def _text_view(project: Project, number: int) -> dict[str, Any]:
     return Rows(project, project.text(number)).view()
-
-
-@_route("GET", T)
-async def _show_text(state: State, request: Request) -> Any:
-    return await asyncio.to_thread(_text_view, *_text(state, request))
 
 
 @_route("POST", T)
@@ -260,11 +265,6 @@ async def _mend_row(state: State, request: Request) -> Any:
     return await asyncio.to_thread(there)
 
 
-@_route("GET", f"{P}/forecast")
-async def _forecast(state: State, request: Request) -> Any:
-    return await asyncio.to_thread(state.forecast, _project(state, request))
-
-
 @_route("POST", f"{P}/rounds")
 async def _train(state: State, request: Request) -> Any:
     project, given = _project(state, request), await _body(request)
@@ -283,11 +283,6 @@ async def _train(state: State, request: Request) -> Any:
 async def _progress(state: State, request: Request) -> Any:
     project, one = _round(state, request)
     return await asyncio.to_thread(one.progress, _count(request, "from", 0, 10**15), state.doing(project, one.number))
-
-
-@_route("GET", f"{R}/report")
-async def _report(state: State, request: Request) -> Any:
-    return await asyncio.to_thread(state.report, *_round(state, request))
 
 
 @_route("GET", f"{R}/report.html")
@@ -343,9 +338,9 @@ async def _judge(state: State, project: Project, one: Round, given: dict[str, An
 
 async def _share(state: State, project: Project, one: Round, given: dict[str, Any]) -> Any:
     kind = checked(given, "kind", one_of(KINDS))
-    if KINDS[kind] and not project.values["permission"]:
+    if kind in OF_MODELS and not project.values["permission"]:
         raise Refused("ask-first")
-    if KINDS[kind] and not one.has_model:
+    if kind in OF_MODELS and not one.has_model:
         raise Refused("busy", state="without a model")
 
     async def work() -> None:

@@ -19,8 +19,10 @@ from nmt.system.files import replacing, write_bytes
 if TYPE_CHECKING:
     from nmt.studio.children import Children
 
-KINDS = {"page": True, "model": True, "card": True, "tmx": False, "table": False, "folder": False}
-"""The kinds of files to give away, and whether they take the permission of those who wrote the texts."""
+KINDS = {"page": ".html", "model": ".nmt", "card": ".md", "tmx": ".tmx", "table": ".tsv", "folder": ".zip"}
+"""The kinds of files to give away, and the ends of their names."""
+OF_MODELS = ("page", "model", "card")
+"""Those that take the permission of the people who wrote the texts."""
 
 
 async def share(children: Children, project: Project, one: Round, kind: str, report: dict[str, Any]) -> None:
@@ -28,11 +30,10 @@ async def share(children: Children, project: Project, one: Round, kind: str, rep
     folder = project.folder / SHARED
     folder.mkdir(exist_ok=True)
     stem = f"{safe_name(project.values['name'], 'translator')}-{one.number}"
-    endings = {"page": ".html", "model": ".nmt", "card": ".md", "tmx": ".tmx", "table": ".tsv", "folder": ".zip"}
-    path = folder / f"{stem}{endings[kind]}"
+    path = folder / f"{stem}{KINDS[kind]}"
     if kind in ("page", "model"):
         with replacing(path) as aside:
-            made = aside.with_name(f".{stem}-new{endings[kind]}")
+            made = aside.with_name(f".{stem}-new{KINDS[kind]}")
             made.unlink(missing_ok=True)
             command = ["export", str(one.folder), "--to", "web"] if kind == "page" else ["bundle", str(one.folder)]
             try:

@@ -108,13 +108,12 @@ class State:
 
     def whole(self, project: Project) -> dict[str, Any]:
         """Return all of a project."""
-        values = project.values
-        names = ("name", "purpose", "sides", "direction", "origin", "permission", "contact")
+        values, brief = project.values, self.brief(project)
         return {
-            **self.brief(project),
-            **{name: values[name] for name in names},
+            **brief,
+            **{name: values[name] for name in ("direction", "origin", "permission", "contact")},
             "folder": str(project.folder),
-            "enough": _enough(self.brief(project)["pairs"]),
+            "enough": _enough(brief["pairs"]),
             "texts": [Rows(project, entry).view() for entry in values["texts"]],
             "held": {kind: len(read_pairs(project.folder / HELD / f"{kind}.tsv")) for kind in HELD_KINDS},
             "rounds": [Round(project, number).view(self.doing(project, number)) for number in project.rounds()],
