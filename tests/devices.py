@@ -14,7 +14,6 @@ ON_GPU = os.environ.get("NMT_TEST_DEVICE") == "cuda"
 ON_PTX = os.environ.get("NMT_TEST_DEVICE") == "ptx"
 AT_FULL_SIZE = ON_GPU or ON_PTX
 """Whether the place `cuda` is asked for what a GPU is used for; the emulator would take hours for it."""
-PLACES = ("cpu", "cuda")
 
 
 @lru_cache(maxsize=1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,25 +21,16 @@ def number_type(kind: Any) -> Any:
 class Cuda:
     """Stands for the name `cuda` inside a kernel."""
 
-    warpsize = 32
-
     def __init__(self, launch: Launch) -> None:
         self.launch = launch
         self.gridDim, self.blockDim = (SimpleNamespace(x=x, y=y, z=z) for x, y, z in (launch.grid, launch.block))
         self.shared = SimpleNamespace(array=self._shared)
         self.local = SimpleNamespace(array=lambda shape, dtype: Shaped(shape, number_type(dtype), "local memory"))
-        self.atomic = SimpleNamespace(
-            add=_change(lambda old, new: old + new),
-            max=_change(max),
-            min=_change(min),
-            exch=_change(lambda old, new: new),
-            cas=_compare_and_set,
-        )
+        self.atomic = SimpleNamespace(add=_add)
         self.cg = SimpleNamespace(this_grid=lambda: SimpleNamespace(sync=launch.grid_barrier))
 
     threadIdx = property(lambda self: current().index)  # noqa: N815
     blockIdx = property(lambda self: current().block.index)  # noqa: N815
-    laneid = property(lambda self: current().lane)
 
     def grid(self, axes: int) -> Any:
         t, b, d = current().index, current().block.index, self.blockDim
@@ -63,79 +53,25 @@ class Cuda:
     def syncthreads(self) -> None:
         self.launch.barrier()
 
-    def syncthreads_or(self, value: Any) -> int:
-        return self.launch.barrier(value, lambda values: int(any(values)))
-
-    def syncthreads_and(self, value: Any) -> int:
-        return self.launch.barrier(value, lambda values: int(all(values)))
-
-    def syncthreads_count(self, value: Any) -> int:
-        return self.launch.barrier(value, lambda values: sum(map(bool, values)))
-
     def syncwarp(self, mask: int = ALL) -> None:
         self.launch.collective("syncwarp", None, lambda lanes: lanes, mask)
 
-    def shfl_sync(self, mask: int, value: Any, lane: int) -> Any:
-        return self._shuffle(mask, value, lane)
-
     def shfl_xor_sync(self, mask: int, value: Any, lanes: int) -> Any:
-        return self._shuffle(mask, value, current().lane ^ int(lanes))
-
-    def shfl_down_sync(self, mask: int, value: Any, lanes: int) -> Any:
-        return self._shuffle(mask, value, current().lane + int(lanes))
-
-    def shfl_up_sync(self, mask: int, value: Any, lanes: int) -> Any:
-        return self._shuffle(mask, value, current().lane - int(lanes))
-
-    def _shuffle(self, mask: int, value: Any, source: int) -> Any:
+        source = current().lane ^ int(lanes)
         values = self.launch.collective("shuffle", value, lambda lanes: dict.fromkeys(lanes, lanes), mask)
         if 0 <= source < 32 and source not in values:
             raise EmulationError(f"{self.launch.name}: a shuffle reads from lane {source}, which takes no part")
         return values.get(source, value)
 
-    def ballot_sync(self, mask: int, value: Any) -> Any:
-        def vote(lanes: dict[int, Any]) -> dict[int, Any]:
-            return dict.fromkeys(lanes, np.uint32(sum(1 << lane for lane, yes in lanes.items() if yes)))
 
-        return self.launch.collective("vote", value, vote, mask)
-
-    def any_sync(self, mask: int, value: Any) -> bool:
-        return bool(self.ballot_sync(mask, value))
-
-    def all_sync(self, mask: int, value: Any) -> bool:
-        return int(self.ballot_sync(mask, not value)) == 0
-
-    def threadfence(self) -> None:
-        """Writes are seen by all at once here."""
-
-    threadfence_block = threadfence_system = threadfence
-
-    def fma(self, a: Any, b: Any, c: Any) -> Any:
-        kind = np.result_type(a, b, c).type
-        return kind(np.longdouble(a) * np.longdouble(b) + np.longdouble(c))
-
-    def popc(self, value: Any) -> int:
-        return int(value).bit_count()
-
-    def selp(self, condition: Any, a: Any, b: Any) -> Any:
-        return a if condition else b
-
-
-def _change(meaning: Callable[[Any, Any], Any]) -> Callable[[Checked, Any, Any], Any]:
-    def atomic(array: Checked, index: Any, value: Any) -> Any:
-        # Around the race detection of shared memory: atomic operations may meet.
-        place = array.place(index)
-        old = array.array[place]
-        if isinstance(array, Shared) and array.writer[place] is None:
-            raise EmulationError(f"{array.name}: element {place} is changed, but nobody has written it")
-        array.array[place] = meaning(old, value)
-        return old
-
-    return atomic
-
-
-def _compare_and_set(array: Checked, index: Any, expected: Any, value: Any) -> Any:
-    return _change(lambda old, new: new if old == expected else old)(array, index, value)
+def _add(array: Checked, index: Any, value: Any) -> Any:
+    # Around the race detection of shared memory: atomic operations may meet.
+    place = array.place(index)
+    old = array.array[place]
+    if isinstance(array, Shared) and array.writer[place] is None:
+        raise EmulationError(f"{array.name}: element {place} is changed, but nobody has written it")
+    array.array[place] = old + value
+    return old
 
 
 class Math:

@@ -44,7 +44,6 @@ class Block:
         self.meeting: dict[Any, dict[int, tuple[Thread, Any]]] = {}
         self.barriers = 0
         self.warp_barriers = [0] * -(-threads // WARP)
-        self.result: Any = None
 
 
 class Launch:
@@ -105,23 +104,18 @@ class Launch:
         thread.block.alive -= 1
         self._open_if_all(thread.block)
 
-    def barrier(self, value: Any = None, reduce: Callable[[list[Any]], Any] | None = None) -> Any:
-        """All threads of the block that still run meet; what `reduce` makes of their values, if asked."""
+    def barrier(self) -> None:
+        """All threads of the block that still run meet."""
         thread = current()
         block = thread.block
-        thread.payload = (value, reduce)
         block.waiting.append(thread)
         self._open_if_all(block)
         park()
-        return block.result
 
     def _open_if_all(self, block: Block) -> None:
         if not block.waiting or len(block.waiting) < block.alive:
             return
         waiting, block.waiting = block.waiting, []
-        values = [thread.payload[0] for thread in waiting]
-        reduce = waiting[0].payload[1]
-        block.result = reduce(values) if reduce else None
         block.barriers += 1
         self.spins = 0
         self.ready.extend(waiting)

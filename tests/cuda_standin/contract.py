@@ -80,8 +80,6 @@ CUDA_NAMES = (
     "runtime.cudaDevAttrMultiProcessorCount",
     "runtime.cudaDevAttrMaxSharedMemoryPerBlockOptin",
 )
-# Keys of `getDeviceProperties` that are read.
-PROPERTIES = ("name", "major", "minor")
 
 # `cuda.bindings.driver`: functions with the number of arguments.
 DRIVER: dict[str, int] = {"cuLaunchKernel": 11, "cuLaunchCooperativeKernel": 10, "cuFuncSetAttribute": 3}

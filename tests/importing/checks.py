@@ -7,7 +7,6 @@ import numpy as np
 from nmt import Translator
 from nmt.importing.sources import import_model
 from nmt.importing.writing import MAPPING_NAME, save_imported
-from nmt.special_tokens import EOS_ID
 
 
 def imported(source, out, **options):
@@ -23,16 +22,3 @@ def check_scores(translator, pairs, expected):
     details = translator.score([src for src, _ in pairs], [tgt for _, tgt in pairs])
     for detail, want in zip(details, expected, strict=True):
         np.testing.assert_allclose(detail.log_probs, want, atol=1e-5, rtol=0)
-
-
-def check_greedy(translator, sources, log_probs_of, most):
-    """Translating takes at each step what the witness says is best; log_probs_of(source, ids) are those of all tokens,
-    in our order, after these."""
-    for source in sources:
-        ids = []
-        while len(ids) < most:
-            ids.append(int(np.argmax(log_probs_of(source, ids))))
-            if ids[-1] == EOS_ID:
-                ids.pop()
-                break
-        assert translator.translate([source], beam_size=1) == translator.tgt_subwords.decode([ids])

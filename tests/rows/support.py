@@ -7,8 +7,7 @@ from nmt.rnn.compiler.plan import make_plan
 from nmt.rnn.compiler.program import PlaceKind, Product
 from nmt.rnn.compiler.trace import trace
 from nmt.rnn.scan import scan_setup as engine
-from tests.oracle import compare, gradients, layers
-from tests.rnn import operator_calls
+from tests.oracle import compare, gradients
 from tests.rnn import scan_cases as cases
 
 T, B, S, D, H, M = cases.T, cases.B, cases.S, cases.D, cases.H, cases.M
@@ -74,14 +73,6 @@ def kept(plan):
     return [
         place.width for name, place in plan.forward.arrays.items() if place.kind is PlaceKind.SEQUENCE and name != "y"
     ]
-
-
-def layer_of(kind, num_layers=1, **options):
-    """An operator in float64 with drawn parameters, and these."""
-    options = {"num_layers": num_layers, **options}
-    shape = {k: options[k] for k in ("num_layers", "bidirectional") if k in options}
-    params = layers.random_params(np.random.default_rng(3), kind, D, H, **shape)
-    return operator_calls.build(kind, D, H, params, np.float64, **options), params
 
 
 def count_plans(monkeypatch):

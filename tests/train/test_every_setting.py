@@ -25,8 +25,6 @@ SGD = {"training.optimizer": "sgd"}
 WORSE = {"training.learning_rate": 5.0, "training.metric": "loss", "training.learning_rate_min": 1.0}
 """Every validation after the first is worse."""
 LONG = {"training.updates": 30, "training.validation_freq": 10}
-FLAT = {"training.learning_rate": 1e-5, "training.learning_rate_min": 0.0}
-"""Losses differ by their batches alone."""
 
 RUNS: dict[str, tuple[Any, dict[str, Any]]] = {
     "name": ("other", {}),

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from nmt.data.tokens.protobuf import read_varint
 
 HEADER = b"\0asm\1\0\0\0"
-FUNCTION, DATA, GLOBAL, SECTION, TABLE = 0, 1, 2, 3, 5
+FUNCTION, DATA, SECTION, TABLE = 0, 1, 3, 5
 """Kinds of symbols; FUNCTION is also the kind of an imported function."""
 _UNDEFINED, _EXPLICIT_NAME = 0x10, 0x40
 _WITH_ADDEND = (3, 4, 5, 8, 9)
