@@ -78,12 +78,6 @@ def monotone(sources: Words, targets: Words) -> list[Alignment]:
     return found
 
 
-def align_sides(sides: dict[str, bytes], source: str, target: str) -> bytes:
-    """Returns the lines of the alignment of two sides of a corpus."""
-    letters, symbols = ([line.split() for line in sides[name].decode().split("\n")[:-1]] for name in (source, target))
-    return lines_of(monotone(letters, symbols))
-
-
 def lines_of(paths: list[Alignment]) -> bytes:
     """Returns alignments as text, one a line."""
     return "".join(" ".join(f"{i}-{j}" for i, j in path) + "\n" for path in paths).encode()
