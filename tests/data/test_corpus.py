@@ -9,21 +9,13 @@ import pytest
 
 from nmt.data.corpora.corpus import clean_line, clean_lines, load_parallel
 from nmt.data.corpora.rows import TokenRows
-from nmt.errors import DataError
 from nmt.system.lines import read_lines
-from tests.data.corpora import sentences, side, small_subwords, write_pair
+from tests.data.corpora import line_of, sentences, side, small_subwords, write_pair
 
 
 @pytest.fixture(scope="module")
 def subwords():
     return small_subwords()
-
-
-def line_of(function):
-    with pytest.raises(DataError) as caught:
-        function()
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
 
 
 # Cleaning

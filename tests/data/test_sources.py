@@ -14,7 +14,7 @@ from nmt.data.corpora.sources import Source, check_sources
 from nmt.data.corpora.text import load_text
 from nmt.data.corpora.training_text import training_text
 from nmt.errors import ConfigError, DataError
-from tests.data.corpora import sentences, side, small_subwords, write_pair
+from tests.data.corpora import line_of, sentences, side, small_subwords, write_pair
 
 SRC, TGT = sentences(60, seed=1), sentences(60, seed=2)
 
@@ -52,13 +52,6 @@ def same(one, other):
         assert np.array_equal(getattr(one, table).tokens, getattr(other, table).tokens)
         assert np.array_equal(getattr(one, table).starts, getattr(other, table).starts)
     assert np.array_equal(one.line_numbers, other.line_numbers) and one.total == other.total
-
-
-def line_of(function):
-    with pytest.raises(DataError) as caught:
-        function()
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from nmt.data.corpora.corpus import clean_line
 from nmt.data.tokens.subword_files import subwords_from_file
 from nmt.data.tokens.subwords import SPECIAL_PIECES, Subwords, _sample, train_subwords
 from nmt.errors import DataError
-from tests.data.corpora import sentences, small_subwords, write_pair
+from tests.data.corpora import line_of, sentences, small_subwords, write_pair
 
 TYPES = ["unigram", "bpe", "char", "word"]
 HOSTILE = [
@@ -147,13 +147,6 @@ def test_vocabulary_size_is_exact(type):
 def test_vocabulary_size_is_a_limit_for_char_and_word(type):
     assert small_subwords(type, 12).vocab_size == 12
     assert 12 < small_subwords(type, 5000).vocab_size < 60
-
-
-def line_of(function):
-    with pytest.raises(DataError) as caught:
-        function()
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
 
 
 @pytest.mark.parametrize("type", ["unigram", "bpe"])

@@ -41,3 +41,17 @@ def assert_close(got, expected, tolerance, what):
     assert np.shape(got) == np.shape(expected), f"{what}: {np.shape(got)} instead of {np.shape(expected)}"
     worst = error(got, expected)
     assert worst <= tolerance, f"{what}: off by {worst:.2e}, more than {tolerance:.0e}"
+
+
+def assert_all_close(found, expected, tolerance=1e-9, what=""):
+    """The same names, each with an array that is close."""
+    assert set(found) == set(expected)
+    for name, value in expected.items():
+        assert_close(found[name], value, tolerance, f"{what} {name}")
+
+
+def assert_same_bits(found, expected, what=""):
+    """The same names, each with an array that is equal to the last bit."""
+    assert set(found) == set(expected)
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name], value, f"{what} {name}")

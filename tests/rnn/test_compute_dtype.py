@@ -25,11 +25,6 @@ def assert_near(found, expected, what):
         assert found[name].dtype == np.float32
 
 
-def assert_same_bits(found, expected):
-    for name, value in expected.items():
-        np.testing.assert_array_equal(found[name], value, name)
-
-
 @pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
 @pytest.mark.parametrize("name", CELLS)
 def test_a_scan_is_near_the_exact_one(name, reverse):
@@ -49,8 +44,8 @@ def test_threads_that_divide_units_find_their_panels(K):
     one = cases.compiled(case, compute_dtype="bfloat16")
     for threads in (2, 3):
         found = cases.compiled(case, threads=threads, division="units", compute_dtype="bfloat16")
-        assert_same_bits(found[0], one[0])
-        assert_same_bits(found[1], one[1])
+        compare.assert_same_bits(found[0], one[0])
+        compare.assert_same_bits(found[1], one[1])
 
 
 def test_both_kinds_of_products_share_one_set_of_weights():

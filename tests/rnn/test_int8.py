@@ -19,11 +19,6 @@ def draw(name, lengths="mixed", **sizes):
     return cases.draw(cases.CELLS[name](), "float32", cases.LENGTHS[lengths], **sizes)
 
 
-def assert_same_bits(found, expected):
-    for name, value in expected.items():
-        np.testing.assert_array_equal(found[name], value, name)
-
-
 @pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
 @pytest.mark.parametrize("name", CELLS)
 def test_a_scan_is_near_the_exact_one(name, reverse):
@@ -67,7 +62,7 @@ def test_threads_that_divide_units_find_their_panels(K):
     for threads in (1, 2, 3):
         scan = Scan(case.cell, compute_dtype="int8", threads=threads, division="units")
         found.append(cases.named(scan.forward(Weights(case.params), case.x, case.initial)))
-        assert_same_bits(found[-1], found[0])
+        compare.assert_same_bits(found[-1], found[0])
 
 
 def test_weights_held_in_int8_give_the_bits_of_those_rounded_on_the_way():
@@ -79,7 +74,7 @@ def test_weights_held_in_int8_give_the_bits_of_those_rounded_on_the_way():
             weights.hold_quantised(f"cell.{name}", quantise(array, by_rows=False))
     scan = Scan(case.cell, compute_dtype="int8", threads=1)
     found = cases.named(scan.forward(weights.view("cell"), case.x, case.initial, **case.options))
-    assert_same_bits(found, expected)
+    compare.assert_same_bits(found, expected)
     # Nobody restored a matrix on the way.
     assert not [key for key in weights._packed if "restored" in key]
     # All else may, and another product too.

@@ -23,17 +23,6 @@ from tests.rnn import scan_cases as cases
 RUNS = [("full", False), ("mixed", True), ("zeros", False)]
 
 
-def close(found, expected, tolerance, what):
-    assert set(found) == set(expected)
-    for name, value in expected.items():
-        compare.assert_close(found[name], value, tolerance, f"{what} {name}")
-
-
-def same_bits(found, expected, what):
-    for name, value in expected.items():
-        np.testing.assert_array_equal(found[name], value, f"{what} {name}")
-
-
 def of_oracle(name, case, now, reverse):
     """Outputs by name from the oracle, `now` holding all leaves."""
     initial = {k: now[f"initial {k}"] for k in case.initial}
@@ -51,7 +40,7 @@ def leaves_of(case):
 def test_a_cell_means_what_its_paper_says(name, lengths, reverse):
     case = more.draw(name, cases.LENGTHS[lengths])
     found = interpreter.forward(case.cell, case.params, case.x, case.initial, lengths=case.lengths, reverse=reverse)
-    close(cases.named(found), of_oracle(name, case, leaves_of(case), reverse), 1e-12, name)
+    compare.assert_all_close(cases.named(found), of_oracle(name, case, leaves_of(case), reverse), 1e-12, name)
 
 
 @pytest.mark.parametrize("name", more.COMPILED)
@@ -65,13 +54,15 @@ def test_a_step_a_call_is_one_call(name):
         one = scan.forward(weights, x[None], states, training=True)
         np.testing.assert_array_equal(one.y[0], whole.y[t])
         states = one.final
-    same_bits(states, whole.final, "step by step")
+    compare.assert_same_bits(states, whole.final, "step by step")
 
 
 @pytest.mark.parametrize("name", ["projection_cell_clip", "slstm", "qrnn_window2", "convolution"])
 def test_inference_equals_the_interpreter(name):
     case = more.draw(name, cases.LENGTHS["mixed"])
-    close(cases.inferred(case, reverse=True), cases.interpreted(case, None, reverse=True)[0], 1e-9, "inference")
+    compare.assert_all_close(
+        cases.inferred(case, reverse=True), cases.interpreted(case, None, reverse=True)[0], 1e-9, "inference"
+    )
 
 
 # ------------------------------------------------------------ what leaves the loop
@@ -175,8 +166,8 @@ def test_zoneout_keeps_old_units_in_training():
     cell = cells.ZoneoutCell(cells.ElmanCell(2, 3), rate)
     case = cases.draw(cell, "float64", rows=rows, steps=steps)
     outputs, found, masks = cases.compiled(case, seed=7)
-    close(outputs, cases.interpreted(case, masks)[0], 1e-9, "output")
-    close(found, cases.interpreted(case, masks)[1], 1e-9, "gradient")
+    compare.assert_all_close(outputs, cases.interpreted(case, masks)[0], 1e-9, "output")
+    compare.assert_all_close(found, cases.interpreted(case, masks)[1], 1e-9, "gradient")
     before = np.concatenate([case.initial["h"][None], outputs["y"][:-1]])
     kept = outputs["y"] == before
     new = np.tanh(case.x @ case.params["W_x"] + before @ case.params["W_h"] + case.params["b"])
@@ -191,11 +182,11 @@ def test_recurrent_dropout_has_one_mask_for_all_steps_or_one_a_step():
     (mask,) = masks.values()
     assert mask.shape == (cases.B, cases.H) and set(np.unique(mask)) == {0.0, 2.0}
     expected, expected_gradients = cases.interpreted(case, masks)
-    close(outputs, expected, 1e-9, "output")
-    close(found, expected_gradients, 1e-9, "gradient")
+    compare.assert_all_close(outputs, expected, 1e-9, "output")
+    compare.assert_all_close(found, expected_gradients, 1e-9, "gradient")
     each = replace(case, cell=cells.RecurrentDropoutCell(inner, 0.5, variational=False))
     repeated = {name: np.repeat(mask[None], cases.T, axis=0) for name in masks}
-    close(cases.interpreted(each, repeated)[0], expected, 1e-12, "a mask a step")
+    compare.assert_all_close(cases.interpreted(each, repeated)[0], expected, 1e-12, "a mask a step")
 
 
 def test_recurrent_dropout_acts_on_what_the_matrix_reads():
@@ -218,10 +209,10 @@ def test_dropped_weights_are_zero_for_a_whole_pass():
     masked = replace(case, cell=inner, params=case.params | {"W_h": case.params["W_h"] * mask})
     outputs, found, _ = cases.compiled(case, seed=3)
     expected, expected_gradients, _ = cases.compiled(masked)
-    same_bits(outputs, expected, "output")
+    compare.assert_same_bits(outputs, expected, "output")
     expected_gradients["d_W_h"] = expected_gradients["d_W_h"] * mask
-    close(found, expected_gradients, 1e-12, "gradient")
-    same_bits(cases.inferred(case), cases.inferred(replace(case, cell=inner)), "inference")
+    compare.assert_all_close(found, expected_gradients, 1e-12, "gradient")
+    compare.assert_same_bits(cases.inferred(case), cases.inferred(replace(case, cell=inner)), "inference")
     assert not np.array_equal(mask, connections(case.cell.params(), 4, np.float64, cpu(), 1)["W_h"])
 
 

@@ -118,17 +118,6 @@ def other_heads(p, x, s):
     return flat(n) * g, State(S=S, n=n)
 
 
-def close(found, expected, tolerance=1e-9):
-    assert set(found) == set(expected)
-    for name, value in expected.items():
-        compare.assert_close(found[name], value, tolerance, name)
-
-
-def same_bits(found, expected):
-    for name, value in expected.items():
-        np.testing.assert_array_equal(found[name], value, name)
-
-
 @pytest.mark.parametrize(
     "step", [everything, product_of_state, whole_state, flat_results, flat_of_product, flat_in_parts, other_heads]
 )
@@ -140,9 +129,9 @@ def test_what_a_step_may_write_is_what_is_computed(step, reverse):
         keep = {"keep": {"gate": True}} if step is whole_state else {}
         for options in ({}, {"recompute": "gates"}, keep):
             outputs, gradients, _ = cases.compiled(case, reverse=reverse, **options)
-            close(outputs, expected[0])
-            close(gradients, expected[1])
-        close(cases.inferred(case, reverse=reverse), expected[0])
+            compare.assert_all_close(outputs, expected[0])
+            compare.assert_all_close(gradients, expected[1])
+        compare.assert_all_close(cases.inferred(case, reverse=reverse), expected[0])
 
 
 @pytest.mark.parametrize("steps", [1, EVERY - 1, EVERY, EVERY + 1, 3 * EVERY + 5])
@@ -154,17 +143,17 @@ def test_checkpoints_change_nothing(steps, reverse, monkeypatch):
         case = cases.draw(make(), "float64", lengths, rows=6, steps=steps)
         expected = cases.interpreted(case, {}, reverse=reverse)
         outputs, gradients, _ = cases.compiled(case, reverse=reverse)
-        close(outputs, expected[0])
-        close(gradients, expected[1])
+        compare.assert_all_close(outputs, expected[0])
+        compare.assert_all_close(gradients, expected[1])
         for threads in (2, 3):
             again = cases.compiled(case, reverse=reverse, threads=threads)
-            same_bits(again[0], outputs)
-            same_bits(again[1], gradients)
+            compare.assert_same_bits(again[0], outputs)
+            compare.assert_same_bits(again[1], gradients)
         with monkeypatch.context() as patch:
             patch.setattr(tuning, "BLOCK_ROWS", 6 * 4)  # 4 steps, which become a whole checkpoint's
             blocks = cases.compiled(case, reverse=reverse)
-            same_bits(blocks[0], outputs)
-            close(blocks[1], gradients, 1e-12)
+            compare.assert_same_bits(blocks[0], outputs)
+            compare.assert_all_close(blocks[1], gradients, 1e-12)
 
 
 def test_products_in_bfloat16_leave_states_in_float32(monkeypatch):
@@ -188,8 +177,8 @@ def test_dropout_of_a_matrix():
         case = cases.draw(cell, "float64", cases.LENGTHS["mixed"])
         outputs, gradients, masks = cases.compiled(case)
         expected = cases.interpreted(case, masks)
-        close(outputs, expected[0])
-        close(gradients, expected[1])
+        compare.assert_all_close(outputs, expected[0])
+        compare.assert_all_close(gradients, expected[1])
 
 
 # ------------------------------------------------------------ memory
@@ -235,14 +224,14 @@ def test_nothing_as_large_as_a_broadcast_value_is_kept():
 def test_heads_are_cells_side_by_side():
     case = cases.draw(HeadsCell(LSTMCell, D, H, 3), "float64", cases.LENGTHS["mixed"])
     outputs, gradients, _ = cases.compiled(case)
-    close(outputs, cases.interpreted(case, {})[0])
+    compare.assert_all_close(outputs, cases.interpreted(case, {})[0])
     for n in range(3):
         own = {k.removeprefix(f"{n}."): v for k, v in case.params.items() if k.startswith(f"{n}.")}
         start = {k: case.initial[f"{n}.{k}"] for k in "hc"}
         scan = Scan(LSTMCell(D, 2), dtype="float64", threads=1)
         alone = scan.forward(Weights(own), case.x, start, lengths=case.lengths)
-        close({"y": outputs["y"][..., 2 * n : 2 * n + 2]}, {"y": alone.y})
-    close(gradients, cases.interpreted(case, {})[1])
+        compare.assert_all_close({"y": outputs["y"][..., 2 * n : 2 * n + 2]}, {"y": alone.y})
+    compare.assert_all_close(gradients, cases.interpreted(case, {})[1])
     with pytest.raises(ShapeError, match="HeadsCell: heads must divide hidden_size 6, got 4"):
         HeadsCell(GRUCell, D, H, 4)
 

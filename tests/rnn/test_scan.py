@@ -34,18 +34,6 @@ def runs_of(programs):
     ]
 
 
-def assert_all_close(found, expected, tolerance, what):
-    assert set(found) == set(expected)
-    for name, value in expected.items():
-        compare.assert_close(found[name], value, tolerance, f"{what} {name}")
-
-
-def assert_same_bits(found, expected, what):
-    assert set(found) == set(expected)
-    for name, value in expected.items():
-        np.testing.assert_array_equal(found[name], value, f"{what} {name}")
-
-
 @pytest.mark.parametrize(("name", "dtype", "lengths", "reverse"), runs_of(PROGRAMS))
 def test_compiled_program_means_what_the_interpreter_says(name, dtype, lengths, reverse):
     check_against_interpreter(name, dtype, lengths, reverse)
@@ -61,14 +49,14 @@ def check_case(case, reverse, device=None):
     outputs, found, masks = cases.compiled(case, reverse=reverse, device=device)
     tolerance = compare.TOLERANCE[dtype]
     expected, expected_gradients = cases.interpreted(case, masks, reverse=reverse)
-    assert_all_close(outputs, expected, tolerance, "training")
-    assert_all_close(found, expected_gradients, tolerance, "gradient")
+    compare.assert_all_close(outputs, expected, tolerance, "training")
+    compare.assert_all_close(found, expected_gradients, tolerance, "gradient")
     assert all(a.dtype == dtype for a in (*outputs.values(), *found.values()))
     for row, n in enumerate(case.lengths or ()):
         np.testing.assert_array_equal(outputs["y"][n:, row], 0.0)
         np.testing.assert_array_equal(found["d_x"][n:, row], 0.0)
     plain, _ = cases.interpreted(case, None, reverse=reverse)
-    assert_all_close(cases.inferred(case, reverse=reverse, device=device), plain, tolerance, "inference")
+    compare.assert_all_close(cases.inferred(case, reverse=reverse, device=device), plain, tolerance, "inference")
 
 
 @pytest.mark.parametrize("name", cases.RECURRENT)
@@ -117,8 +105,8 @@ def test_units_may_be_divided_between_threads(threads, reverse):
     case = cases.draw(cell, "float32", tuple(9 - row for row in range(7)), rows=7, steps=9, places=4)
     one = cases.compiled(case, reverse=reverse)
     many = cases.compiled(case, reverse=reverse, threads=threads, division="units")
-    assert_same_bits(many[0], one[0], "output")
-    assert_same_bits(many[1], one[1], "gradient")
+    compare.assert_same_bits(many[0], one[0], "output")
+    compare.assert_same_bits(many[1], one[1], "gradient")
 
 
 @pytest.mark.parametrize(("rows", "large", "division"), [(1, False, "units"), (8, True, "units"), (8, False, "rows")])
@@ -182,8 +170,8 @@ def test_thread_count_never_shows_in_long_sums():
     case = cases.draw(cases.CELLS["lstm"](), "float32", lengths, rows=23, steps=40)
     assert sum(lengths) > 512
     one, two = (cases.compiled(case, threads=n) for n in (1, 2))
-    assert_same_bits(two[0], one[0], "output")
-    assert_same_bits(two[1], one[1], "gradient")
+    compare.assert_same_bits(two[0], one[0], "output")
+    compare.assert_same_bits(two[1], one[1], "gradient")
 
 
 @pytest.mark.parametrize(
@@ -207,7 +195,7 @@ def test_a_row_has_the_same_bits_in_any_company(reverse, name, dtype, places):
                            for g in (gradients, found)))  # fmt: skip
         for got, expected in pairs:
             rows = {k: a[..., company, :] for k, a in expected.items()}
-            assert_same_bits(got, rows, f"rows {company}")
+            compare.assert_same_bits(got, rows, f"rows {company}")
 
 
 @pytest.mark.parametrize("filling", [np.nan, np.inf, 1e30])
@@ -236,10 +224,10 @@ def check_padding(name, reverse, filling, **options):
         for row, n in enumerate(case.source_lengths):
             array[n:, row] = filling
     clean, found = (cases.compiled(c, reverse=reverse, **options) for c in (case, dirty))
-    assert_same_bits(found[0], clean[0], "output")
-    assert_same_bits(found[1], clean[1], "gradient")
+    compare.assert_same_bits(found[0], clean[0], "output")
+    compare.assert_same_bits(found[1], clean[1], "gradient")
     inferred = [cases.inferred(c, reverse=reverse, **options) for c in (dirty, case)]
-    assert_same_bits(*inferred, "inference")
+    compare.assert_same_bits(*inferred, "inference")
 
 
 def test_a_sentence_without_source_weighs_nothing():
@@ -247,8 +235,8 @@ def test_a_sentence_without_source_weighs_nothing():
     case = replace(case, source_lengths=(0, 1, 0, 2, 4))
     outputs, found, masks = cases.compiled(case)
     expected, expected_gradients = cases.interpreted(case, masks)
-    assert_all_close(outputs, expected, 1e-9, "output")
-    assert_all_close(found, expected_gradients, 1e-9, "gradient")
+    compare.assert_all_close(outputs, expected, 1e-9, "output")
+    compare.assert_all_close(found, expected_gradients, 1e-9, "gradient")
 
 
 def loaded_functions():
@@ -377,8 +365,8 @@ def test_gradients_of_weights_may_come_later(name, recompute):
     _, expected = run(whole)
     tape, found = run(None, weights_later=True)
     np.testing.assert_array_equal(found.x, expected.x)
-    assert_same_bits(found.initial, expected.initial, "initial")
-    assert_same_bits(found.captured, expected.captured, "captured")
+    compare.assert_same_bits(found.initial, expected.initial, "initial")
+    compare.assert_same_bits(found.captured, expected.captured, "captured")
     scan.backward_weights(tape, zeros)
-    assert_same_bits(zeros, whole, "weights")
+    compare.assert_same_bits(zeros, whole, "weights")
     assert all(g.any() for g in whole.values())

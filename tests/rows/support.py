@@ -32,13 +32,6 @@ def all_close(found, expected, tolerance=1e-9):
         close(found[name], array, name, tolerance)
 
 
-def same_bits(found, expected):
-    """Equal to the last bit, by name."""
-    assert set(found) == set(expected)
-    for name, array in expected.items():
-        np.testing.assert_array_equal(found[name], array, name)
-
-
 def hold_to_quotients(case, found=None, *, reverse=False):
     """The gradients of a case's run (by `cases.compiled`'s names) are difference quotients of its own outputs."""
     if found is None:

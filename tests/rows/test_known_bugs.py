@@ -12,8 +12,9 @@ from nmt.decode import search
 from nmt.rnn import GRU, LSTM, RNN, AttentionCell, Cell, GRUCell, LSTMCell, Scan, StackCell, Weights
 from nmt.rnn.arrays.workspace import Workspace
 from tests import small_models
+from tests.oracle import compare
 from tests.rnn import scan_cases as cases
-from tests.rows.support import MEGABYTE, MIXED, B, D, H, M, T, count_plans, draw, hold_to_quotients, passes, same_bits
+from tests.rows.support import MEGABYTE, MIXED, B, D, H, M, T, count_plans, draw, hold_to_quotients, passes
 
 # ------------------------------------------------------------ Caffe2: gradients
 
@@ -129,5 +130,5 @@ def test_gradients_may_be_asked_for_twice():
         shares = {name: np.zeros_like(p) for name, p in case.params.items()}
         found = scan.backward(tape, d_y, case.d_final if d_y is case.d_y else None, shares)
         runs.append({"x": found.x.copy(), **{k: a.copy() for k, a in found.captured.items()}, **shares})
-    same_bits(runs[2], runs[0])
+    compare.assert_same_bits(runs[2], runs[0])
     assert not np.allclose(runs[1]["x"], runs[0]["x"])

@@ -14,3 +14,9 @@ def assert_same_bits_in_any_company(A, packed):
         products.product(0, 1, A, 0, packed, some, 0, 77, 70, np.array(runs), 0)
         for start, count in runs:
             np.testing.assert_array_equal(some[start : start + count], whole[start : start + count])
+
+
+def segments_of(rows):
+    """Two runs of rows out of order, one empty; and the rows themselves."""
+    runs = np.array([[rows // 2, rows - rows // 2], [0, rows // 3], [rows // 3, 0]], np.int64)
+    return runs, np.r_[rows // 2 : rows, 0 : rows // 3]

@@ -17,7 +17,7 @@ from nmt.rnn.kernels.products import product as products
 from nmt.rnn.kernels.products.gradients import weight_gradient_bf16
 from nmt.rnn.kernels.products.packing import packed_size, words_of
 from nmt.rnn.kernels.threads.pool import run_parallel
-from tests.rnn.kernels.company import assert_same_bits_in_any_company
+from tests.rnn.kernels.company import assert_same_bits_in_any_company, segments_of
 
 ROOT = Path(__file__).resolve().parents[3]
 WIDTH = TARGET.panel_width("f4")
@@ -53,12 +53,6 @@ def packed_of(weights, row0=0, row1=None, parts=1):
 
 def normal(rng, *shape):
     return rng.standard_normal(shape).astype("f4")
-
-
-def segments_of(rows):
-    """Two runs of rows out of order, one empty; and the rows themselves."""
-    runs = np.array([[rows // 2, rows - rows // 2], [0, rows // 3], [rows // 3, 0]], np.int64)
-    return runs, np.r_[rows // 2 : rows, 0 : rows // 3]
 
 
 def as_exact(x):

@@ -17,7 +17,7 @@ from nmt.rnn.kernels.products import int8
 from nmt.rnn.kernels.products import product as products
 from nmt.rnn.kernels.products.packing import packed_size, words_of
 from nmt.rnn.kernels.threads.pool import run_parallel
-from tests.rnn.kernels.company import assert_same_bits_in_any_company
+from tests.rnn.kernels.company import assert_same_bits_in_any_company, segments_of
 
 ROOT = Path(__file__).resolve().parents[3]
 WIDTH = TARGET.panel_width("f4")
@@ -60,12 +60,6 @@ def packed_of(weights, row0=0, row1=None, parts=1):
     out = np.full(packed_size(row1 - row0, weights.shape[1], "i4"), -1, "i4")
     run_parallel(products.pack_int8, parts, q.numbers, q.scales, row0, row1, out)
     return out
-
-
-def segments_of(rows):
-    """Two runs of rows out of order, one empty; and the rows themselves."""
-    runs = np.array([[rows // 2, rows - rows // 2], [0, rows // 3], [rows // 3, 0]], np.int64)
-    return runs, np.r_[rows // 2 : rows, 0 : rows // 3]
 
 
 @kernel
