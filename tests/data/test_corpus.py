@@ -10,13 +10,7 @@ import pytest
 from nmt.data.corpora.corpus import clean_line, clean_lines, load_parallel
 from nmt.data.corpora.rows import TokenRows
 from nmt.system.lines import read_lines
-from tests.data.corpora import line_of, sentences, side, small_subwords, write_pair
-
-
-@pytest.fixture(scope="module")
-def subwords():
-    return small_subwords()
-
+from tests.data.corpora import line_of, sentences, side, write_pair
 
 # Cleaning
 

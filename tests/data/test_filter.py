@@ -8,7 +8,7 @@ from nmt.data.corpora.prepare import load_sides, training_filter
 from nmt.data.corpora.text import load_text
 from nmt.data.quality.filter import LineFilter
 from nmt.errors import DataError
-from tests.data.corpora import sentences, side, small_subwords, write_pair
+from tests.data.corpora import sentences, side, write_pair
 
 PLANTED = {
     "duplicates": ("old tree", "green house"),
@@ -20,11 +20,6 @@ PLANTED = {
     "script": ("собака старая", "the cat"),
 }
 VALUES = {"max_length_ratio": 5.0}
-
-
-@pytest.fixture(scope="module")
-def subwords():
-    return small_subwords()
 
 
 @pytest.fixture

@@ -16,13 +16,7 @@ from nmt.data.corpora import readers
 from nmt.data.corpora.corpus import load_parallel
 from nmt.data.quality.filter import LineFilter
 from nmt.errors import ConfigError, DataError
-from tests.data.corpora import sentences, side, small_subwords, write_pair
-
-
-@pytest.fixture(scope="module")
-def sides():
-    subwords = small_subwords()
-    return side("de", subwords), side("en", subwords)
+from tests.data.corpora import sentences, write_pair
 
 
 @pytest.fixture

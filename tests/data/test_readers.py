@@ -14,14 +14,9 @@ from nmt.data.corpora.readers import end_to_end
 from nmt.data.corpora.text import load_text
 from nmt.data.quality.filter import LineFilter
 from nmt.errors import DataError
-from tests.data.corpora import sentences, side, small_subwords, write_pair
+from tests.data.corpora import sentences, side, write_pair
 
 RULES = {"duplicates": True, "same": True, "markup": True, "script": True, "max_length_ratio": 1.6}
-
-
-@pytest.fixture(scope="module")
-def subwords():
-    return small_subwords()
 
 
 class Played:

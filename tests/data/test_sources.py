@@ -14,15 +14,9 @@ from nmt.data.corpora.sources import Source, check_sources
 from nmt.data.corpora.text import load_text
 from nmt.data.corpora.training_text import training_text
 from nmt.errors import ConfigError, DataError
-from tests.data.corpora import line_of, sentences, side, small_subwords, write_pair
+from tests.data.corpora import line_of, sentences, write_pair
 
 SRC, TGT = sentences(60, seed=1), sentences(60, seed=2)
-
-
-@pytest.fixture(scope="module")
-def sides():
-    subwords = small_subwords()
-    return side("de", subwords), side("en", subwords)
 
 
 def write(path, text):

@@ -121,3 +121,8 @@ def running(*arguments):
         if server.process.poll() is None:
             server.process.kill()
         server.process.wait(30)
+
+
+def asked(text, **more):
+    """The fields of a request for a translation."""
+    return {"q": text, "source": "en", "target": "de"} | more

@@ -7,6 +7,7 @@ import pytest
 
 from nmt import Translator
 from nmt.inference.translation import confidence_in
+from tests.serve.servers import asked
 
 
 @pytest.fixture(scope="module")
@@ -14,10 +15,6 @@ def sure(folder, lines):
     """The confidence in each line, as Python has it."""
     found = Translator.load(folder).translate_nbest(lines)
     return {line: one[0] for line, one in zip(lines, found, strict=True)}
-
-
-def asked(text, **more):
-    return {"q": text, "source": "en", "target": "de"} | more
 
 
 def near(number):

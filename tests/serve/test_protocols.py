@@ -9,10 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.documents import test_packages
-
-
-def asked(text, **more):
-    return {"q": text, "source": "en", "target": "de"} | more
+from tests.serve.servers import asked
 
 
 def test_every_answer_is_the_translators(server, lines, expected):

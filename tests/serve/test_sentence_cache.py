@@ -16,13 +16,9 @@ from nmt.serve.errors import RequestError
 from nmt.serve.limits.fair_queue import FullError
 from nmt.serve.limits.sentence_cache import SentenceCache
 from tests.saved_models import sentences, write_folder
-from tests.serve.servers import model_folder, running
+from tests.serve.servers import asked, model_folder, running
 from tests.serve.test_service import served, service_of
 from tests.waiting import until
-
-
-def asked(text, **more):
-    return {"q": text, "source": "en", "target": "de"} | more
 
 
 def translations(text, count=1):
