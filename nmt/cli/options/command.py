@@ -151,7 +151,7 @@ def _one_line() -> Iterator[None]:
     except NMTError as error:
         raise Refusal(click.ClickException(str(error))) from error
     except BrokenPipeError:
-        raise click.exceptions.Exit(128 + signal.SIGPIPE) from None
+        raise click.exceptions.Exit(128 + getattr(signal, "SIGPIPE", 13)) from None
     except (MemoryError, RuntimeError) as error:
         if (lacking := lacking_resource(error)) is None:
             raise

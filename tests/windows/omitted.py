@@ -1,0 +1,27 @@
+"""What tests cannot do on Windows: a test whose source has such words is skipped there, with the reason."""
+
+import inspect
+import re
+
+import pytest
+
+WORDS = {
+    r"symlink|os\.link\b|is_mapped|st_ino": "links, and files in memory, are another matter",
+    r"(assert|match=).*(\}/|\.\*/)": "a path in a message has backslashes there",
+    r"none_while_it_is_read|shutil.rmtree\(folder\)": "files that are open keep their names",
+    r"chmod|umask|geteuid|getuid|0o[0-7]{3}|AS_ROOT|not_root|st_mode": "files have other rights",
+    r"SIGHUP|SIGKILL|SIGSTOP|SIGPIPE|SIGALRM|os\.kill\(|send_signal|SIGTERM|preexec_fn|killpg": "signals between processes",
+    r"fork\(|pass_fds|mkfifo|os\.pipe|\bpty\b|/dev/|/proc/|nohup|AF_UNIX|bash": "devices, fork and shells are of Linux",
+    r"resource\.|sched_setaffinity|small_disk|RLIMIT|fallocate": "limits of the kernel",
+    r"shared_memory|spread|mpi|[Rr]anks\(": "several ranks need Linux",
+}
+
+
+def skip_on_windows(items: list[pytest.Item]) -> None:
+    """Skip the tests of which Windows cannot run a part."""
+    for item in items:
+        source = inspect.getsource(item.function) if isinstance(item, pytest.Function) else ""
+        for words, reason in WORDS.items():
+            if found := re.search(words, source):
+                item.add_marker(pytest.mark.skip(reason=f"on Windows: {reason} ({found[0]})"))
+                break
