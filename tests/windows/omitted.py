@@ -13,7 +13,7 @@ WORDS = {
     r"SIGHUP|SIGKILL|SIGSTOP|SIGPIPE|SIGALRM|os\.kill\(|send_signal|SIGTERM|preexec_fn|killpg": "signals between processes",
     r"fork\(|pass_fds|mkfifo|os\.pipe|\bpty\b|/dev/|/proc/|nohup|AF_UNIX|bash": "devices, fork and shells are of Linux",
     r"resource\.|sched_setaffinity|small_disk|RLIMIT|fallocate": "limits of the kernel",
-    r"shared_memory|spread|mpi|[Rr]anks\(": "several ranks need Linux",
+    r"shared_memory|spread|\bmpi|Ranks\(": "several ranks need Linux",
 }
 
 
