@@ -16,8 +16,8 @@ import pytest
 from safetensors.numpy import load_file
 
 from nmt.cli.lines import streams
-from nmt.errors import CheckpointError, DeviceError
-from nmt.system import files
+from nmt.errors import CheckpointError, DeviceError, PathError
+from nmt.system import files, paths
 from nmt.train.tasks import prepare
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -69,7 +69,7 @@ def test_a_model_is_trained_without_what_linux_has(tmp_path):
 
 
 def test_windows_flushes_files_and_no_folders(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "_ON_WINDOWS", True)
+    monkeypatch.setattr(files, "ON_WINDOWS", True)
     opened = []
     open_ = files.os.open
     monkeypatch.setattr(files.os, "open", lambda path, *given: opened.append(Path(path)) or open_(path, *given))
@@ -79,10 +79,25 @@ def test_windows_flushes_files_and_no_folders(tmp_path, monkeypatch):
     assert not any(path.is_dir() for path in opened)
 
 
+@pytest.mark.parametrize("name", ["con", "a/AUX.de", "out:de", "what?", "dot.", "nul.txt", "COM1", "n" * 300, "y/" * 3000])
+def test_names_that_windows_cannot_hold_are_refused(name, monkeypatch):
+    monkeypatch.setattr(paths, "ON_WINDOWS", True)
+    with pytest.raises(PathError, match="must be a path"):
+        paths.check_output(name)
+    for good in (os.devnull, "nul", "console.de", "..", "./a b.de", "C:") if os.name == "nt" else ("nul", "console", ".."):
+        paths.look(Path(good))
+
+
+def test_a_folder_in_place_of_a_file_is_called_one_on_windows(monkeypatch, tmp_path):
+    monkeypatch.setattr(files, "ON_WINDOWS", True)
+    assert files.explain(PermissionError(errno.EACCES, "Permission denied", str(tmp_path))) == "a folder"
+    assert files.explain(PermissionError(errno.EACCES, "Permission denied", "x")) == "permission denied"
+
+
 @pytest.fixture
 def on_windows(monkeypatch):
     """Windows' way to lock and to rename, by what Linux has."""
-    monkeypatch.setattr(files, "_ON_WINDOWS", True)
+    monkeypatch.setattr(files, "ON_WINDOWS", True)
 
     def locking(handle, mode, count):
         assert (mode, count) == (2, 1) and os.lseek(handle, 0, os.SEEK_CUR) > 2**30

@@ -120,7 +120,7 @@ def _is_own(host: str, origins: list[str], sites: list[bytes]) -> bool:
 
 def is_of_this_machine(host: str, *, resolve: bool = True) -> bool:
     """Return whether an address, or the address of a name, is one that only this machine reaches."""
-    if host == "localhost":
+    if host.lower() == "localhost":
         return True
     try:
         return ip_address(host).is_loopback
