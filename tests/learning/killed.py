@@ -8,7 +8,6 @@ now and then, so that kills and undos meet consolidations too.
 
 import os
 import random
-import signal
 import subprocess
 import sys
 import tempfile
