@@ -26,7 +26,7 @@ from nmt.storage.quantised_model import save_quantised
 from nmt.storage.saved_model import load_saved_model
 
 _LINES = [" ".join(random.Random(n).choices(_WORDS, k=1 + n % 13)) for n in range(60)]
-_UPDATES, _MOST_SECONDS = 50, 4.0
+_UPDATES = 50
 
 
 def job(dtype: str) -> Job:
@@ -47,7 +47,8 @@ def train(folder: Path, dtype: str, threads: int) -> "subprocess.Popen[bytes]":
     settings = {**settings_of(folder, dtype), "model_dir": str(folder / "model")}
     (folder / "c.yaml").write_text(json.dumps(settings))  # which is YAML, too
     command = [sys.executable, "-m", "nmt", "-q", "train", str(folder / "c.yaml"), "--threads", str(threads)]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    with (folder / "err").open("ab") as err:
+        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=err)
 
 
 def digest(value: object) -> str:
@@ -86,19 +87,20 @@ def show(folder: Path) -> None:
 def kill(folder: Path, count: int) -> None:
     """Kill trainings at random moments, each in a folder of its own; then each goes on, to the bits of one that nobody
     has killed."""
+    began = time.monotonic()
     assert train(folder / "whole", "float32", 1).wait() == 0
+    seconds = time.monotonic() - began
     wanted, drawn = arrays(folder / "whole" / "model" / "best.safetensors"), random.Random(65)
     for n in range(count):
-        at, killed = folder / str(n), 0
+        at = folder / str(n)
         process = train(at, "float32", 1)
-        time.sleep(drawn.uniform(0.5, _MOST_SECONDS))
+        time.sleep(drawn.uniform(0.3, 0.9) * seconds)
         process.kill()
-        killed = process.wait()
-        log = at / "model" / "train.log"
-        updates = log.read_text().count("update ") if log.exists() else 0
+        killed, log = process.wait(), at / "model" / "metrics.jsonl"
+        lines = len(log.read_bytes().splitlines()) if log.exists() else 0
         assert train(at, "float32", 1).wait() == 0, n
         assert arrays(at / "model" / "best.safetensors") == wanted, n
-        print(f"kill {n}: exit code {killed}, {updates} lines of log; went on to the same bits", flush=True)
+        print(f"kill {n}: exit code {killed}, {lines} lines of metrics.jsonl; went on to the same bits", flush=True)
 
 
 if __name__ == "__main__":
