@@ -108,7 +108,9 @@ def main(work: Path, packs: Path, out: Path) -> None:
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as file:
         for path in sorted(folder.rglob("*")):
             if path.is_file():
-                entry = zipfile.ZipInfo(f"nmt/{path.relative_to(folder).as_posix()}")  # of no date: the same bytes again
+                entry = zipfile.ZipInfo(
+                    f"nmt/{path.relative_to(folder).as_posix()}"
+                )  # of no date: the same bytes again
                 entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
                 file.writestr(entry, path.read_bytes())
     unpacked = sum(path.stat().st_size for path in folder.rglob("*"))

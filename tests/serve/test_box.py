@@ -50,7 +50,9 @@ def boxed(hostile, monkeypatch):
 
     def with_own(call):
         *words, code = command(call)
-        own = f"import sys; sys.path.insert(0, {str(hostile)!r}); import own_work; import nmt.serve.box.text_work as t; "
+        own = (
+            f"import sys; sys.path.insert(0, {str(hostile)!r}); import own_work; import nmt.serve.box.text_work as t; "
+        )
         return [*words, own + "vars(t).update({k: v for k, v in vars(own_work).items() if k[0] != '_'}); " + code]
 
     monkeypatch.setattr(box_module, "_command", with_own)

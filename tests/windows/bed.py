@@ -2,20 +2,28 @@
 
     python -m tests.windows.bed FOLDER [PYTEST ARGUMENT ...]
 
-Makes FOLDER on the first call from Debian's, PyPI's and mingw's packages (some 10 minutes, 3 GB) and uses it again
+Then Linux and Windows compute the same here and there (same.py), and every bit is compared. Makes FOLDER on the first call from Debian's, PyPI's and mingw's packages (some 10 minutes, 3 GB) and uses it again
 afterwards. Needs root (for chroot), debootstrap and gcc-mingw-w64-x86-64-win32; without them it says so and exits with
 code 77, which the Makefile takes for "skipped". What Wine cannot show is in docs/windows.md.
 """
 
+import difflib
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
+import pytest
+
 from deploy import windows_app as app
+from nmt.exporting.c.library import save_library
+from nmt.storage.saved_model import load_saved_model
+from tests.exporting.c.test_library import SENTENCES, small
 from tests.windows.complex_functions import DLL, OURS, write_shim
 
+COMPILER, EXECUTABLE = "x86_64-w64-mingw32-gcc", r"Z:\python\python.exe"
 ROOT = Path(__file__).resolve().parents[2]
 SKIPPED = 77
 TOOLS = ["pytest", "pytest-timeout", "colorama", "tzdata"]
@@ -25,6 +33,7 @@ ENVIRONMENT = {
     "HOME": "/root",
     "PATH": "/usr/bin:/bin",
     "LC_ALL": "C.UTF-8",
+    "NMT_CPU": "avx2",
     "PYTHONUTF8": "1",
     "PYTHONDONTWRITEBYTECODE": "1",
     "LOCALAPPDATA": r"C:\local",
@@ -37,7 +46,7 @@ def lacking() -> str:
 
     if os.geteuid() != 0:
         return "root, for chroot"
-    needed = {"debootstrap": "debootstrap", "x86_64-w64-mingw32-gcc": "gcc-mingw-w64-x86-64-win32"}
+    needed = {"debootstrap": "debootstrap", COMPILER: "gcc-mingw-w64-x86-64-win32"}
     absent = [package for program, package in needed.items() if shutil.which(program) is None]
     return f"Debian's {' and '.join(absent)}" if absent else ""
 
@@ -70,7 +79,7 @@ def mend_numpy(site: Path, bed: Path) -> None:
     modules = [path for path in site.rglob("*.pyd") if DLL in path.read_bytes()]
     write_shim(bed, modules)
     made = bed / OURS.decode()
-    run("x86_64-w64-mingw32-gcc", "-shared", "-static-libgcc", "-O1", "-o", made, bed / "shim.c", bed / "shim.def")
+    run(COMPILER, "-shared", "-static-libgcc", "-O1", "-o", made, bed / "shim.c", bed / "shim.def")
     for path in modules:
         path.write_bytes(path.read_bytes().replace(DLL, OURS))
 
@@ -106,9 +115,50 @@ def main() -> int:
     bed = Path(sys.argv[1]).resolve()
     bed.mkdir(parents=True, exist_ok=True)
     make(bed)
-    return windows(
-        bed / "system", r"Z:\python\python.exe", "-m", "pytest", "-q", "-p", "no:cacheprovider", *sys.argv[2:]
-    ).returncode
+    system = bed / "system"
+    code = windows(system, EXECUTABLE, "-m", "pytest", "-q", "-p", "no:cacheprovider", *sys.argv[2:]).returncode
+    return code or compare(system)
+
+
+def compare(system: Path) -> int:
+    """Compare what Linux and Windows compute at one level of processors; print what differs, and return 1 for that."""
+    with tempfile.TemporaryDirectory() as work, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NMT_CPU", ENVIRONMENT["NMT_CPU"])
+        command = [sys.executable, "-m", "tests.windows.same", work]
+        here = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout
+        shutil.rmtree(system / "same", ignore_errors=True)
+        there = windows(
+            system, EXECUTABLE, "-m", "tests.windows.same", r"Z:\same", stdout=subprocess.PIPE, text=True
+        ).stdout
+        lines = [*difflib.ndiff(here.split("\n"), there.replace("\r", "").split("\n"))]
+        for compute_dtype in ("float32", "int8"):
+            lines.append(
+                f"{compare_libraries(system, patch, Path(work), compute_dtype)} the library for C, {compute_dtype}"
+            )
+    print("\n".join(line for line in lines if line[:1] != "?"))
+    return int(any(line[:1] in "+-" for line in lines if line))
+
+
+def compare_libraries(system: Path, patch: pytest.MonkeyPatch, work: Path, compute_dtype: str) -> str:
+    """Build the library and its example for both systems and let both translate; return a minus if they differ."""
+    lines, found = b"\n".join(SENTENCES) + b"\n", []
+    folder = small(work / f"model-{compute_dtype}", {})
+    for compiler in ("cc", COMPILER):
+        patch.setenv("CC", compiler)
+        at = system / "same" / f"{compiler}-{compute_dtype}"
+        save_library(at, str(folder), None, load_saved_model(folder), compute_dtype, ["avx2", "generic"])
+        library = next(at.glob("*.dll.a"), at / "libtranslator.a")
+        run(compiler, "example.c", library.name, "-lm", "-o", "translate.exe", cwd=at)
+        (at / "in").write_bytes(lines)
+        if compiler == COMPILER:
+            asked = rf"cd /d Z:\same\{at.name} && translate.exe < in > out"
+            windows(system, "cmd", "/c", asked)
+            found.append((at / "out").read_bytes())
+        else:
+            found.append(
+                subprocess.run(["./translate.exe"], cwd=at, input=lines, stdout=subprocess.PIPE, check=True).stdout
+            )
+    return " " if found[0] == found[1] else "-"
 
 
 if __name__ == "__main__":

@@ -80,7 +80,9 @@ def show(folder: Path) -> None:
     save_numpy(export, load_saved_model(folder / "float32-1" / "model", None))
     print("NumPy export", digest([path.read_bytes().replace(b"\r", b"") for path in sorted(export.glob("*.[jp]*"))]))
     script = next(export.glob("*.py"))
-    done = subprocess.run([sys.executable, str(script)], input="\n".join(_LINES).encode(), capture_output=True, check=True)
+    done = subprocess.run(
+        [sys.executable, str(script)], input="\n".join(_LINES).encode(), capture_output=True, check=True
+    )
     print("its translations", digest(done.stdout.replace(b"\r", b"")))
 
 

@@ -17,12 +17,16 @@ enum { FIRST = 8, DONE = 1, WHOLE = 1 << 30 }; /* words of a barrier at the star
 
 static _Thread_local arena *asking;
 
+#ifdef _WIN32
+void *nmt_allocate(int64_t size, int64_t line) {
+#else
 void *nmt_allocate(int64_t line, int64_t size) {
+#endif
   void *found = aligned_alloc((size_t)line, (size_t)((size + line - 1) / line * line));
   if (!found) longjmp(*asking->failed, 1);
   return found;
 }
-void nmt_free(void *memory) { free(memory); }
+void nmt_free(void *memory) { free_aligned(memory); }
 #include "alone.h"
 
 /* ------------------------------------------------------------ tables */

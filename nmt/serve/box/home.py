@@ -113,9 +113,7 @@ def spawned() -> None:
         os.dup2(2, 1)  # whatever else is written there
         memory = psutil.Process().memory_info
         began = memory().rss
-        _serve_jobs(
-            sys.stdin.buffer, answers.write, lambda *_: None, lambda: memory().rss - began > _MOST_GROWN * 1024
-        )
+        _serve_jobs(sys.stdin.buffer, answers.write, lambda *_: None, lambda: memory().rss - began > _MOST_GROWN * 1024)
 
 
 def _serve_jobs(
