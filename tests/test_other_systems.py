@@ -16,7 +16,8 @@ import pytest
 from safetensors.numpy import load_file
 
 from nmt.cli.lines import streams
-from nmt.errors import CheckpointError, DeviceError, PathError
+from nmt.config import load_config
+from nmt.errors import CheckpointError, ConfigError, DeviceError, PathError
 from nmt.system import files, paths
 from nmt.train.tasks import prepare
 
@@ -117,6 +118,12 @@ def test_a_folder_in_place_of_a_file_is_called_one_on_windows(monkeypatch, tmp_p
     monkeypatch.setattr(files, "ON_WINDOWS", True)
     assert files.explain(PermissionError(errno.EACCES, "Permission denied", str(tmp_path))) == "a folder"
     assert files.explain(PermissionError(errno.EACCES, "Permission denied", "x")) == "permission denied"
+
+
+def test_a_path_in_double_quotes_is_told_how_to_write_it(tmp_path):
+    (tmp_path / "c.yaml").write_text(r'model_dir: "C:\care"')
+    with pytest.raises(ConfigError, match=r"unknown escape character 'c'; within .* write paths in single quotes"):
+        load_config(tmp_path / "c.yaml")
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ TEMPORARY_SUFFIX = ".nmt-tmp"
 _MOST_NAME_BYTES = 255
 ON_WINDOWS = os.name == "nt"
 _LOCK_NAME, _LOCKED_BYTE = ".lock", 0x7FFF_0000
-_LOCKED = (errno.EWOULDBLOCK, errno.EACCES, errno.EDEADLK)
+_LOCKED = (errno.EWOULDBLOCK, errno.EACCES, errno.EDEADLK, 0)  # the last by Wine
 _WAITS = tuple(0.01 * 1.5**n for n in range(14))
 """Seconds between attempts to rename a file that another program has open on Windows, about nine in all."""
 
@@ -190,6 +190,8 @@ def remedy(error: OSError) -> str:
     """Return advice for a user about a file that cannot be written: `free some space and run again`."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return "free some space and run again"
+    if ON_WINDOWS and error.errno == errno.EACCES:
+        return "close what has it open, get leave to write there, or choose another place"
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return "get leave to write there, or choose another place"
     if error.errno in (errno.EMFILE, errno.ENFILE):

@@ -41,7 +41,7 @@ def settings_of(folder: Path, dtype: str) -> dict[str, Any]:
     return {**job(dtype).settings, "name": "same", "data": texts, "training": training}
 
 
-def train(folder: Path, dtype: str, threads: int) -> "subprocess.Popen[bytes]":
+def train(folder: Path, dtype: str, threads: int) -> subprocess.Popen[bytes]:
     """Begin a training in `folder/model`, or go on with it."""
     folder.mkdir(parents=True, exist_ok=True)
     settings = {**settings_of(folder, dtype), "model_dir": str(folder / "model")}
@@ -89,17 +89,17 @@ def show(folder: Path) -> None:
 def kill(folder: Path, count: int) -> None:
     """Kill trainings at random moments, each in a folder of its own; then each goes on, to the bits of one that nobody
     has killed."""
-    began = time.monotonic()
     assert train(folder / "whole", "float32", 1).wait() == 0
-    seconds = time.monotonic() - began
     wanted, drawn = arrays(folder / "whole" / "model" / "best.safetensors"), random.Random(65)
     for n in range(count):
-        at = folder / str(n)
-        process = train(at, "float32", 1)
-        time.sleep(drawn.uniform(0.3, 0.9) * seconds)
+        at, least, lines = folder / str(n), drawn.randrange(60), 0
+        process, log = train(at, "float32", 1), at / "model" / "metrics.jsonl"
+        while lines < least and process.poll() is None:
+            time.sleep(0.01)
+            lines = log.read_bytes().count(b"\n") if log.exists() else 0
+        time.sleep(drawn.uniform(0.0, 0.3))
         process.kill()
-        killed, log = process.wait(), at / "model" / "metrics.jsonl"
-        lines = len(log.read_bytes().splitlines()) if log.exists() else 0
+        killed = process.wait()
         assert train(at, "float32", 1).wait() == 0, n
         assert arrays(at / "model" / "best.safetensors") == wanted, n
         print(f"kill {n}: exit code {killed}, {lines} lines of metrics.jsonl; went on to the same bits", flush=True)
