@@ -43,7 +43,7 @@ DEMO_MODEL := runs/quickstart
 DEMO_SOURCES := $(wildcard data_scripts/*.py data_scripts/demo_corpus/*.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup install demo test check test-long witness format bench test-torch test-arm test-windows test-gpu test-ptx card bench-gpu docs pictures size site wheel wheel-arm dist clean
+.PHONY: help setup install demo test check test-long witness format bench test-torch test-arm test-windows windows-app test-gpu test-ptx card bench-gpu docs pictures size site wheel wheel-arm dist clean
 
 help:
 	@echo 'make demo    install the package alone, make a corpus, train a small translator, translate, score (minutes)'
@@ -58,6 +58,7 @@ help:
 	@echo 'make test-gpu   run the tests of tests/cuda on a GPU'
 	@echo 'make test-ptx   run the tests of tests/ptx and those of a GPU on the PTX of the kernels, without a GPU (half an hour)'
 	@echo 'make test-windows   tests under Wine, which it installs with CPython for Windows into build/windows'
+	@echo 'make windows-app    a zip with Python, all packages and machine code for Windows, into dist/'
 	@echo 'make card   the first nine minutes on a GPU: starts, compiles, right, fences, fast; files into $(OUT)'
 	@echo 'make bench-gpu  measure on a GPU, compared with PyTorch; tables into $(OUT)'
 	@echo 'make wheel   compile for all levels of processors (minutes), and put that into a wheel in dist/'
@@ -157,6 +158,11 @@ test-arm: $(BASE)
 WINDOWS_TESTS ?= tests/documents/test_passages.py tests/rnn/test_scan.py tests/test_tensor_file.py
 test-windows: $(STAMP)
 	$(BIN)/python -m tests.windows.bed build/windows $(WINDOWS_TESTS) $(PYTEST_ARGS); status=$$?; [ $$status -eq 77 ] || exit $$status
+
+# Python, all packages and machine code for Windows on x86 in one zip, made on Linux (an hour); nobody signs it.
+windows-app: $(STAMP)
+	$(BIN)/python -m nmt.precompile make-windows build/windows-packs avx512_bf16 avx512_vnni avx512 avx2_vnni avx2 generic
+	$(BIN)/python deploy/windows_app.py build/windows-app build/windows-packs dist/nmt-windows.zip
 
 # On a machine with a GPU and what the extra [cuda] names; nothing is installed.
 test-gpu:

@@ -2,8 +2,8 @@
 
     python deploy/windows_app.py WORK_FOLDER PACKS_FOLDER OUTPUT.zip
 
-WORK_FOLDER keeps what was downloaded (some 100 MB). PACKS_FOLDER has what `python -m nmt.precompile make-windows` makes;
-where it is empty, machine code is compiled on the first start. Nobody signs the zip: docs/windows.md says what follows.
+WORK_FOLDER keeps what was downloaded (some 100 MB). PACKS_FOLDER has what `python -m nmt.precompile make-windows` has
+made; where it is empty, machine code is compiled on the first start. Nobody signs the zip: see docs/windows.md.
 """
 
 from __future__ import annotations
@@ -98,6 +98,7 @@ def make_folder(work: Path, packs: Path, folder: Path) -> None:
 
 
 def main(work: Path, packs: Path, out: Path) -> None:
+    """Make the zip anew, and print its size."""
     folder = work / "nmt"
     for one in (folder, work / "own", work / "python"):
         shutil.rmtree(one, ignore_errors=True)

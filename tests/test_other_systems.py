@@ -62,8 +62,9 @@ def narrowed(make):
         found = make(*given, **named)
         kinds = [one for one in (*given[1:], named.get("dtype")) if isinstance(one, (type, np.dtype, str))]
         is_ours = sys._getframe(1).f_globals.get("__name__", "").startswith("nmt.")
-        is_bare = any(one is int for one in kinds) or (not kinds and getattr(given[0] if given else 0, "dtype", None) != np.int64)
-        return found.astype(np.int32) if is_ours and is_bare and found.dtype == np.int64 else found
+        is_long = not kinds and getattr((*given, 0)[0], "dtype", None) == np.int64
+        is_bare = not kinds or any(one is int for one in kinds)
+        return found.astype(np.int32) if is_ours and is_bare and not is_long and found.dtype == np.int64 else found
     return made
 for name in ("arange", "array", "asarray", "full", "zeros", "ones", "cumsum", "sum"):
     setattr(np, name, narrowed(getattr(np, name)))

@@ -1,4 +1,4 @@
-"""Makes the packs of a wheel: `python -m nmt.precompile make FOLDER [LEVEL ...]`; `make-windows`: for Windows on x86."""
+"""Makes the packs of a wheel: `python -m nmt.precompile make FOLDER [LEVEL ...]`, or `make-windows` for Windows."""
 
 from __future__ import annotations
 

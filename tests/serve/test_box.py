@@ -31,7 +31,7 @@ def hostile(tmp_path_factory):
     folder = tmp_path_factory.mktemp("hostile")
     (folder / "own_work.py").write_text(
         "def busy():\n    while True:\n        pass\n    yield 0\n"
-        "def large():\n    import time\n    a = bytearray(600 * 2**20)\n    a[:] = b'x' * len(a)\n    time.sleep(60)\n    yield 0\n"
+        "def large():\n    a = b'x' * (600 * 2**20)\n    import time\n    time.sleep(60)\n    yield len(a)\n"
         "def grows():\n    yield len(bytes(96 * 2**20).replace(b'\\0', b'x'))\n"
         "def much():\n    for _ in range(300):\n        yield b'x' * 2**20\n"
         "def deep():\n    def inner(n):\n        return inner(n) + 1\n    yield inner(0)\n"

@@ -2,9 +2,10 @@
 
     python -m tests.windows.bed FOLDER [PYTEST ARGUMENT ...]
 
-Then Linux and Windows compute the same here and there (same.py), and every bit is compared. Makes FOLDER on the first call from Debian's, PyPI's and mingw's packages (some 10 minutes, 3 GB) and uses it again
-afterwards. Needs root (for chroot), debootstrap and gcc-mingw-w64-x86-64-win32; without them it says so and exits with
-code 77, which the Makefile takes for "skipped". What Wine cannot show is in docs/windows.md.
+Then Linux and Windows compute the same, and every bit is compared (same.py). Makes FOLDER on the first call from
+Debian's, PyPI's and mingw's packages (some 10 minutes, 3 GB) and uses it again afterwards. Needs root (for chroot),
+debootstrap and gcc-mingw-w64-x86-64-win32; without them it says so and exits with code 77, which the Makefile takes for
+"skipped". What Wine cannot show is in docs/windows.md.
 """
 
 import difflib
@@ -36,7 +37,6 @@ ENVIRONMENT = {
     "NMT_CPU": "avx2",
     "PYTHONUTF8": "1",
     "PYTHONDONTWRITEBYTECODE": "1",
-    "LOCALAPPDATA": r"C:\local",
 }
 
 
