@@ -80,6 +80,8 @@ class _Stack:
 
 def whole_elements(pieces: list[Piece], kept: set[int], *, is_xml: bool) -> list[tuple[int, int]]:
     """Return the outermost elements that begin at `kept`, as [first piece, piece after the last)."""
+    if not kept:
+        return []
     stack = _Stack()
     found: list[tuple[int, int]] = []
     first, depth = -1, 0  # the first piece of the current kept element, and its stack position

@@ -6,15 +6,14 @@ Elements stay a tree: each mark is written once, and what was inside an element 
 from __future__ import annotations
 
 import re
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import Literal
 
-from nmt.documents.numbers import are_one_number
 from nmt.documents.placeholders import WIDE, scanned
-from nmt.documents.words import NOWHERE, Span, TargetWord, TargetWords
+from nmt.documents.words import NOWHERE, Span, TargetWord, TargetWords, one_numbers
 
 _OWN, _FOREIGN, _UNALIGNED = 1.0, -0.7, -0.1
 """Scores of a target word in the span of an element: aligned to it, to other words, to none. Tried by
@@ -132,8 +131,8 @@ class _Layout:
         # Where nothing is put: between pieces t - 1 and t of one number.
         self._closed = {
             self._first_target[t]
-            for t, (one, other) in enumerate(pairwise(found.words), 1)
-            if are_one_number(one.text, other.text) and (one.source == other.source or not found.is_aligned)
+            for t in one_numbers(found.words)
+            if found.words[t - 1].source == found.words[t].source or not found.is_aligned
         }
         # A mark whose partner is in another sentence, or missing, divides the sentence: the other marks stay on their
         # side, and the order of such marks is kept.
@@ -179,23 +178,33 @@ class _Layout:
     def _cut_copies(self) -> None:
         """Split words that contain marks and were copied unchanged at their marks: `[<b>1</b>]`."""
         ats = sorted({mark.at for mark in self._marks})
-        cuts = [[at - a for at in ats[bisect_right(ats, a) : bisect_left(ats, b)]] for a, b in self._spans]
+        cuts: list[list[int]] = [[] for _ in self._spans]
+        for at in ats:
+            n = bisect_left(self._spans, (at, 0)) - 1  # the last word that begins before it
+            if n >= 0 and at < self._spans[n][1]:
+                cuts[n].append(at - self._spans[n][0])
+        # The word of each source piece, and the first piece of each target word.
+        self._whole: list[int]
+        self._first_target: list[int]
+        if not any(cuts):
+            self._whole, self._first_target = list(range(len(cuts))), list(range(len(self._words)))
+            return
         spans: list[tuple[int, int]] = []
         words: list[tuple[int, int]] = []
         sources: list[int] = []
-        self._whole: list[int] = []  # the word of each source piece
+        self._whole = []
         first: list[int] = []  # the first piece of each source word
         for n, ((a, b), own) in enumerate(zip(self._spans, cuts, strict=True)):
             first.append(len(spans))
             copies = any(s == n and self._is_copy(t, n) for t, s in enumerate(self._sources)) if own else False
-            pieces = _pieces(a, b, own if copies else [])
+            pieces = _pieces(a, b, own) if copies else [(a, b)]
             spans += pieces
             self._whole += [n] * len(pieces)
-        self._first_target: list[int] = []  # the first piece of each target word
+        self._first_target = []
         for t, ((a, b), source) in enumerate(zip(self._words, self._sources, strict=True)):
             self._first_target.append(len(words))
             is_copy = 0 <= source < len(cuts) and bool(cuts[source]) and self._is_copy(t, source)
-            pieces = _pieces(a, b, cuts[source] if is_copy else [])
+            pieces = _pieces(a, b, cuts[source]) if is_copy else [(a, b)]
             words += pieces
             begin = first[source] if 0 <= source < len(first) else source
             sources += [begin + k for k in range(len(pieces))]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -254,19 +254,18 @@ class Comparison:
 def compared(source: Sequence[Figure], target: Sequence[Figure], texts: tuple[str, str]) -> Comparison:
     """Compare the numbers of a source with those of its translation, in order; texts: both."""
     found = Comparison([], [], [], list(target))
+    if sorted(one.place.text for one in source) == sorted(one.place.text for one in target):
+        return found
     left, free = dict.fromkeys(source), dict.fromkeys(target)
-    has_minus = _MINUS.search(texts[1]) is not None
-    has_scale = any(map(_SCALE_WORD.search, texts))
-    powers = range(1 if any(map(_TENFOLD.search, texts)) else 3, 13) if has_scale else ()
-    has_hundredth = any(map(_HUNDREDTH.search, texts))
-    codes = ["".join(one.digits for one in figures) for figures in (source, target)]
+    codes = ["".join(one.digits for one in figures) for figures in (source, target)] if target else ["", ""]
     if codes[0] == codes[1] and len(codes[0]) > 8 and not any(set(one.body) & set(".,:") for one in (*source, *target)):
         return found
     _match(_joined(source), [*_single(target), *_joined(target)], left, free)
     _match(_single(source), _joined(target), left, free)
     for (one,), (other,) in _match(_single(source), _single(target), left, free):
         before = texts[1][: other.place.start].rstrip()
-        if one.is_negative and not other.is_negative and not has_minus and not before.endswith(_MINUS_SIGNS):
+        has_minus = before.endswith(_MINUS_SIGNS) or other.is_negative
+        if one.is_negative and not has_minus and not _MINUS.search(texts[1]):
             found.unsigned.append((one, other))
     _match(_single(left), _runs(free, 2), left, free)
     _match(_runs(left, 2), _single(free), left, free)
@@ -278,6 +277,11 @@ def compared(source: Sequence[Figure], target: Sequence[Figure], texts: tuple[st
     aligned: dict[int, list[Figure]] = {}
     for one in free:
         aligned.setdefault(one.word, []).append(one)
+    if not left and not free:
+        return found
+    has_scale = bool(free) and any(map(_SCALE_WORD.search, texts))
+    powers = range(1 if any(map(_TENFOLD.search, texts)) else 3, 13) if has_scale else ()
+    has_hundredth = bool(left and free) and any(map(_HUNDREDTH.search, texts))
     is_short = len(left) * len(free) <= _MOST_PAIRS
     for is_own in (True, False) if is_short else (True,):
         for one in list(left):
@@ -291,8 +295,8 @@ def compared(source: Sequence[Figure], target: Sequence[Figure], texts: tuple[st
     groups = {one for run in runs if _GROUP.fullmatch(run[1].body) or unmatched.issuperset(run) for one in run}
     found.right = [one for one in target if one not in free]
     is_pair = len(left) == len(free) == 1
-    is_part = (_PERCENT.search(texts[0]) is None) != (_PERCENT.search(texts[1]) is None)
-    if free and (has_scale or is_part) and len(left) != len(free):
+    is_part = bool(free) and (_PERCENT.search(texts[0]) is None) != (_PERCENT.search(texts[1]) is None)
+    if (has_scale or is_part) and len(left) != len(free):
         return found  # several numbers may be a single one: 3億5000万, 1 in 5 (20 %)
     for one in left:
         if one.place.is_inside or one in groups or not (one.values or one.parts):
@@ -316,6 +320,8 @@ def _match(
     ours: Iterable[Run], theirs: Iterable[Run], left: dict[Figure, None], free: dict[Figure, None]
 ) -> list[tuple[tuple[Figure, ...], tuple[Figure, ...]]]:
     """Remove runs with a key in common from `left` and `free`, aligned ones first, and return them."""
+    if not left or not free:
+        return []
     places: dict[tuple[Key, int | None], deque[tuple[Figure, ...]]] = {}
     for run, keys in theirs:
         for key in keys:
@@ -340,8 +346,8 @@ def _match(
     return found
 
 
-def _single(figures: Iterable[Figure]) -> list[Run]:
-    return [((one,), one.keys) for one in figures]
+def _single(figures: Iterable[Figure]) -> Iterator[Run]:
+    return (((one,), one.keys) for one in figures)
 
 
 def _joined(figures: Sequence[Figure]) -> list[Run]:
@@ -363,20 +369,22 @@ def _joined(figures: Sequence[Figure]) -> list[Run]:
     return found
 
 
-def _whole(figures: Iterable[Figure], size: int) -> list[Run]:
+def _whole(figures: Iterable[Figure], size: int) -> Iterator[Run]:
     """Return dates, times and ranges of `size` parts."""
-    return [((one,), one.part_keys) for one in figures if len(one.parts) == size]
+    return (((one,), one.part_keys) for one in figures if len(one.parts) == size)
 
 
-def _runs(figures: Iterable[Figure], size: int) -> list[Run]:
+def _runs(figures: Iterable[Figure], size: int) -> Iterator[Run]:
     """Return runs of `size` numbers, as the parts of one."""
     order = list(figures)
-    runs = [tuple(order[n : n + size]) for n in range(len(order) - size + 1)]
-    return [(run, _part_keys([one.values for one in run])) for run in runs]
+    runs = (tuple(order[n : n + size]) for n in range(len(order) - size + 1))
+    return ((run, _part_keys([one.values for one in run])) for run in runs)
 
 
 def _drop_parts(figures: dict[Figure, None], others: Sequence[Figure]) -> None:
     """Drop numbers that are parts of a date or range of the other side, and dates of which that side has a part."""
+    if not figures:
+        return
     parts = {value for one in others for part in one.dated for value in part}
     values = {value for one in others for value in one.values}
     for one in list(figures):
@@ -395,12 +403,12 @@ def _part_keys(parts: Sequence[frozenset[Fraction | str]]) -> list[Key]:
 def are_one_number(before: str, after: str) -> bool:
     """Return whether words that follow one another may be parts of one number: 10 000, minus 5, 2.5 billion, 5 %."""
     is_behind, is_before = before[-1:].isdigit(), after[:1].isdigit()
-    if is_behind and is_before:
-        return True
+    if is_behind == is_before:
+        return is_behind
     if is_before:
         return _CURRENCY.match(before, len(before) - 1) is not None or _MINUS.search(before) is not None
     is_sign = after[:1] in _SHARES or _CURRENCY.match(after) is not None
-    return is_behind and (is_sign or _SCALE_WORD.search(after) is not None)
+    return is_sign or _SCALE_WORD.search(after) is not None
 
 
 def priced(source: Placeholder, text: str, target: Placeholder, translation: str) -> tuple[int, int, str]:

@@ -71,6 +71,7 @@ class Sentence:
     tail: str = ""
     glued: tuple[tuple[int, str], ...] = ()
     rules: Rules = RULES
+    read: list[Placeholder] | None = field(default=None, compare=False, repr=False)
 
     @cached_property
     def written(self) -> str:
@@ -83,7 +84,7 @@ class Sentence:
     @cached_property
     def scanned(self) -> list[Placeholder]:
         """Return the placeholders of the text, in order, numbers within words included."""
-        found = scanned(self.written)
+        found = scanned(self.written) if self.read is None else self.read
         return found if self.rules.numbers else [one for one in found if not one.is_number]
 
     @property
@@ -182,6 +183,8 @@ class Passage:
 
     def ruled(self, rules: Rules) -> Passage:
         """Return the passage with rules for all of its sentences."""
+        if rules == RULES:
+            return self
         return Passage(tuple(part if isinstance(part, str) else replace(part, rules=rules) for part in self.parts))
 
     def joined(self, translations: Sequence[Translation]) -> str:
@@ -210,7 +213,7 @@ def _spaced(one: Sentence, other: Sentence, first: str, second: str) -> tuple[st
 def text_passage(text: str, splitter: Splitter | None = None) -> Passage:
     """Return the passage of a plain text; each line, and each part of it between tabs, is a paragraph."""
     parts: list[str | Sentence] = []
-    for line in LINES.split(text):
+    for line in (text,) if text.isprintable() else LINES.split(text):
         if not line.strip():
             parts += [line] if line else []
             continue
@@ -219,11 +222,12 @@ def text_passage(text: str, splitter: Splitter | None = None) -> Passage:
         for piece in pieces(line[item.end() :] if item else line, splitter):
             bare = piece.strip()
             read = bare.replace(SOFT_HYPHEN, "")
-            if not has_words(read, scanned(read)):
+            found = scanned(read)
+            if not has_words(read, found):
                 parts.append(piece)
                 continue
             start = len(piece) - len(piece.lstrip())
             glued = tuple((at, c) for at, c in enumerate(read) if c in NO_BREAK) if not read.isascii() else ()
             read = read.translate(_PLAIN_SPACES) if glued else read
-            parts.append(Sentence(read, piece[:start], piece[start + len(bare) :], bare, glued=glued))
+            parts.append(Sentence(read, piece[:start], piece[start + len(bare) :], bare, glued=glued, read=found))
     return Passage(tuple(parts))

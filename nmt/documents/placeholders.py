@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
@@ -86,11 +87,17 @@ _PATTERN = re.compile(
     )
 )
 _FIGURES = re.compile(_NUMBERS)
-_MAY_HOLD = re.compile(rf"[\d%{{@/$_:#+{_FRACTIONS}{_PICTURES}\u20e3\ufe0f]|www\.|<%", re.IGNORECASE)
-"""Every placeholder contains one of these; most sentences contain none, and are scanned once."""
+_WORDY = re.compile(r"[@_+]|:/|[wW]{3}\.")
+"""Every placeholder that begins with a letter contains one of these."""
+_STARTS = re.compile(r"[\d%{$:#*<-]")
+_FOREIGN_STARTS = re.compile(
+    rf"[\d%{{$:#*<\u2212\u2013{_FRACTIONS}{_PICTURES}\u00a9\u00ae\u203c\u2049\u2122\u2139\u24c2\u3030\u303d\u3297\u3299-]"
+)
+"""Signs at which all others begin: the first for texts in ASCII."""
 _INSIDE = re.compile(_LETTER)
 _BRACKETS = re.compile(r"\)*")
 _FORMAT = re.compile(
+    r"(?=\W{0,3}(?:[yMdEHhms]{1,4}|S{1,3}|[YjlDNnFgGiAaPTzZ])(?![A-Za-z]))"
     r"(?=[^\n]{0,30}(?:[yY]|[GgHh]\W{1,3}[im]|[jd]\W{1,3}[FM]|[FM]\W{1,3}[jd]))\W{0,3}"
     r"(?:(?:y{1,4}|M{1,4}|d{1,4}|E{1,4}|H{1,2}|h{1,2}|m{1,2}|s{1,2}|S{1,3}|[YjlDNnFgGiAaPTzZ])(?![A-Za-z])\W{0,5}){2,12}"
 )
@@ -125,10 +132,8 @@ class Placeholder:
 
 def scanned(text: str) -> list[Placeholder]:
     """Return all placeholders of a text, in order, numbers within words included."""
-    if _MAY_HOLD.search(text) is None:
-        return []
     found = []
-    for one in _PATTERN.finditer(text):
+    for one in _PATTERN.finditer(text) if _WORDY.search(text) else _from_signs(text):
         kind, (start, end) = Kind(one.lastgroup), one.span()
         if kind is Kind.ADDRESS:  # a bracket that the address opened belongs to it
             opened = text.count("(", start, end) - text.count(")", start, end)
@@ -137,6 +142,18 @@ def scanned(text: str) -> list[Placeholder]:
         inside = kind is Kind.NUMBER and bool(beside)
         found.append(Placeholder(start, end, text[start:end], kind, inside))
     return found
+
+
+def _from_signs(text: str) -> Iterator[re.Match[str]]:
+    """Return the matches of `_PATTERN` in a text whose placeholders begin with a sign or digit: tried there only."""
+    starts, at = _STARTS if text.isascii() else _FOREIGN_STARTS, 0
+    while start := starts.search(text, at):
+        at = start.start()
+        if one := _PATTERN.match(text, at):
+            yield one
+            at = one.end()
+        else:
+            at += 1
 
 
 def figures_of(text: str) -> list[Placeholder]:

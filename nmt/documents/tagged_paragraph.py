@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from nmt.documents.marks import Mark
 from nmt.documents.passage import NO_BREAK, SOFT_HYPHEN, Sentence
-from nmt.documents.placeholders import has_words, scanned
+from nmt.documents.placeholders import Placeholder, has_words, scanned
 from nmt.documents.sentences import Splitter, pieces
 from nmt.documents.tokens.accelerators import Accelerator
 
@@ -52,6 +52,10 @@ class Paragraph:
 
     def add_text(self, raw: str) -> None:
         """Add text as written. A run of white space counts as one space, as on the screen."""
+        if raw.isprintable() and "&" not in raw and "  " not in raw:  # without other white space and soft hyphens
+            if raw:
+                self._add(raw, raw)
+            return
         for found in _SEEN.finditer(raw):
             if found.lastgroup == _BLANK:
                 self.add_read(" ", found[0])
@@ -123,10 +127,11 @@ class Paragraph:
         for piece in pieces(text, splitter):
             end = at + len(piece)
             bare = piece.strip()
-            if has_words(bare, scanned(bare)):
+            found = scanned(bare)
+            if has_words(bare, found):
                 first = at + len(piece) - len(piece.lstrip())
                 bounds = (at, first, first + len(bare), end)
-                parts.append(self._sentence(text, bounds, special))
+                parts.append(self._sentence(text, bounds, special, found))
             else:
                 parts.append("".join(one.raw for one in self._items(text, at, end, special)))
             at = end
@@ -149,9 +154,11 @@ class Paragraph:
             found.append(_Item(text[at:end], at, "text"))
         return found
 
-    def _sentence(self, text: str, bounds: tuple[int, int, int, int], special: list[int]) -> Sentence:
-        """Return a sentence, given where it and its words begin and end. Tags before, after or around all words are put
-        outside: they need not follow any word."""
+    def _sentence(
+        self, text: str, bounds: tuple[int, int, int, int], special: list[int], placeholders: list[Placeholder]
+    ) -> Sentence:
+        """Return a sentence, given where it and its words begin and end, and its placeholders. Tags before, after or
+        around all words are put outside: they need not follow any word."""
         start, first, last, end = bounds
         behind = [one._replace(at=end) for one in self._tags.get(end, ())] if end == len(text) else []
         blanks = [
@@ -205,6 +212,7 @@ class Paragraph:
             head=_joined([one for one in inner if one.kind == _BLANK and one.at < first]),
             tail=_joined([one for one in inner if one.kind == _BLANK and one.at >= last]),
             glued=tuple((at - first, space) for at, space in spaces),
+            read=None if spaces else placeholders,
         )
 
 

@@ -8,6 +8,7 @@ from codecs import getincrementaldecoder
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import accumulate, groupby, islice, pairwise
 from typing import TYPE_CHECKING
 from unicodedata import normalize
@@ -52,17 +53,20 @@ def spans_of(text: str, placeholders: Sequence[Placeholder], cuts: Sequence[int]
         masked += [text[at : one.start], "x" * (one.end - one.start)]
         at = one.end
     whole = "".join([*masked, text[at:]])
+    has_borders = _BORDER.search(whole) is not None
     borders = {at for one in placeholders for at in (one.start, one.end)}
     symbols = {at for one in placeholders if one.kind is Kind.SYMBOL for at in (one.start, one.end)}
     inside = {at for one in placeholders for at in range(one.start + 1, one.end)}
-    mixed = () if whole.isascii() else (one.start() for one in _MIXED.finditer(whole))
-    ends = sorted(borders.union(cuts, mixed) - inside)
+    ends = symbols
+    if has_borders:
+        ends = borders.union(cuts, (one.start() for one in _MIXED.finditer(whole)))
+    ordered = sorted(ends - inside)
     beside = _BORDER if cuts else _UNSPACED  # by their order, brackets stay at what they surround
     found: list[Span] = []
     for word in re.finditer(r"\S+", whole):
         start, end = word.span()
-        is_unspaced = _UNSPACED.search(whole, start, end) is not None
-        for cut in ends[bisect_right(ends, start) : bisect_left(ends, end)]:
+        is_unspaced = has_borders and _UNSPACED.search(whole, start, end) is not None
+        for cut in ordered[bisect_right(ordered, start) : bisect_left(ordered, end)]:
             is_between = cut not in borders and is_unspaced and not _LATIN.match(whole, cut - 1)
             if cut in symbols or beside.match(whole, cut - 1) or beside.match(whole, cut) or is_between:
                 found.append((start, cut))
@@ -98,6 +102,16 @@ class TargetWords:
     is_aligned: bool
     scanned: list[Placeholder]
     changes: list[tuple[str, str]] = field(default_factory=list)
+
+
+def one_numbers(words: Sequence[TargetWord]) -> list[int]:
+    """Return the indices of words that may be parts of one number with the word before them."""
+    digits = [not word.text.isalpha() and any(map(str.isdigit, word.text)) for word in words]
+    return [
+        n
+        for n, (one, other) in enumerate(pairwise(words), 1)
+        if (digits[n - 1] or digits[n]) and are_one_number(one.text, other.text)
+    ]
 
 
 def target_words(source: str, placeholders: list[Placeholder], translation: Translation) -> TargetWords:
@@ -140,20 +154,32 @@ def _scanned_target(text: str, known: Sequence[Placeholder]) -> list[Placeholder
     return found
 
 
+@lru_cache(1 << 12)
+def _folded_sign(sign: str) -> str:
+    return "".join(c for c in normalize("NFKD", sign).casefold() if not c.isspace())
+
+
+@lru_cache(4)
 def _folded(text: str) -> tuple[str, list[int]]:
     """Return the letters and signs of a text without case and white space, and the character that each comes from."""
     if text.isascii():
         places = [n for n, c in enumerate(text) if not c.isspace()]
         return "".join(text.split()).lower(), places
-    signs = [(sign, n) for n, c in enumerate(text) for sign in normalize("NFKD", c).casefold() if not sign.isspace()]
+    signs = [(sign, n) for n, c in enumerate(text) for sign in _folded_sign(c)]
     return "".join(sign for sign, _ in signs), [n for _, n in signs]
+
+
+@lru_cache(1 << 14)
+def _core(token: str) -> str:
+    """Return the letters and signs of a subword; see `_folded`."""
+    return _folded(token.replace(SPACE, " "))[0]
 
 
 def _places(text: str, tokens: Sequence[str]) -> list[Span]:
     """Return the range of characters of each subword of a text, which subwords may spell otherwise. Where they differ,
     the characters are divided evenly."""
     whole, places = _folded(text)
-    cores = [_folded(token.replace(SPACE, " "))[0] for token in _decoded(tokens)]
+    cores = [_core(token) for token in _decoded(tokens)]
     ends = list(accumulate(map(len, cores)))
     spelt = "".join(cores)
     if spelt != whole:
@@ -165,7 +191,7 @@ def _places(text: str, tokens: Sequence[str]) -> list[Span]:
             end if end <= head else head + (end - head) * other // inner if end < head + inner else end - inner + other
             for end in ends
         ]
-    places.append(len(text))
+    places = [*places, len(text)]
     found = []
     for start, end in pairwise([0, *ends]):
         first = places[start]
@@ -175,6 +201,8 @@ def _places(text: str, tokens: Sequence[str]) -> list[Span]:
 
 def _decoded(tokens: Sequence[str]) -> list[str]:
     """Return subwords with characters in place of their bytes, such as `<0xE4>`: each at its last byte."""
+    if not any(token.startswith("<0x") for token in tokens):
+        return list(tokens)
     decoder = getincrementaldecoder("utf-8")("replace")
     return [decoder.decode(bytes.fromhex(found[1])) if (found := _BYTE.fullmatch(token)) else token for token in tokens]
 
@@ -188,15 +216,13 @@ def _aligned(
 
     def pooled(spans: list[Span], pieces: list[Span]) -> np.ndarray:
         """Return the share of each subword in each word, [words, subwords]."""
-        found = np.zeros((len(spans), len(pieces)))
-        ends = [end for _, end in spans]
-        for n, (start, end) in enumerate(pieces):
-            word = bisect_right(ends, start)
-            if start == end and word < len(spans):  # a lone space belongs to the word behind it
+        (low, high), (start, end) = (np.array(ranges, np.int64).reshape(-1, 2).T for ranges in (spans, pieces))
+        common = np.minimum(high[:, None], end) - np.maximum(low[:, None], start)
+        found = common.clip(0) / np.maximum(end - start, 1)
+        for n in np.flatnonzero(start == end):  # a lone space belongs to the word behind it
+            word = bisect_right(spans, start[n], key=lambda span: span[1])
+            if word < len(spans):
                 found[word, n] = 1.0
-            while start < end and word < len(spans) and spans[word][0] < end:
-                found[word, n] = (min(end, ends[word]) - max(start, spans[word][0])) / (end - start)
-                word += 1
         return found
 
     (words, pieces), (spans, read) = target, source
@@ -205,16 +231,13 @@ def _aligned(
     by_word = rows @ weights @ columns.T
     to_end = rows @ attention[: len(pieces), len(read)]
     counts = rows.sum(axis=1)
-    best: list[int | None] = [None] * len(spans)
-    sources = [NOWHERE] * len(words)
     if not words or not spans:
-        return sources, best
+        return [NOWHERE] * len(words), [None] * len(spans)
     most = by_word.argmax(axis=1)
-    for n in range(len(words)):
-        if counts[n] and by_word[n, most[n]] >= to_end[n] and by_word[n, most[n]] > 0:
-            sources[n] = int(most[n])
+    top = by_word[np.arange(len(words)), most]
+    sources = np.where((counts != 0) & (top >= to_end) & (top > 0), most, NOWHERE).tolist()
     means = by_word / np.maximum(counts, 1e-9)[:, None]
-    return sources, [int(n) for n in means.argmax(axis=0)]
+    return sources, means.argmax(axis=0).tolist()
 
 
 def word_at(spans: Sequence[Span], at: int) -> int:
@@ -276,7 +299,7 @@ class _Keeper:
         self._count = len(found.words)  # of words that are not gone
         # Nothing is put between words that may be a single number: the first and the last of them.
         self._first_of, self._last_of = ({word: word for word in found.words} for _ in range(2))
-        joined = [(one, other) for one, other in pairwise(found.words) if are_one_number(one.text, other.text)]
+        joined = [(found.words[n - 1], found.words[n]) for n in one_numbers(found.words)]
         for one, other in joined:
             self._first_of[other] = self._first_of[one]
         for one, other in reversed(joined):

@@ -39,6 +39,10 @@ def hostile(tmp_path_factory):
         "def dead():\n    import os\n    os.abort()\n    yield 0\n"
         "class Own:\n    pass\n"
         "def classes():\n    yield Own()\n"
+        "def works(seconds):\n    import time\n    until = time.process_time() + seconds\n"
+        "    while time.process_time() < until:\n        pass\n    yield 0\n"
+        "def drifts():\n    import resource\n    real = resource.getrusage(0)\n"
+        "    resource.getrusage = lambda who: resource.struct_rusage((0, 0, *real[2:]))\n    yield from works(1.5)\n"
         "def plain(n):\n    yield [n, 'x', b'y', (1.5, None, True)]\n"
         "def slow():\n    import time\n    time.sleep(60)\n    yield 0\n"
     )
@@ -111,6 +115,15 @@ def test_each_budget_holds_and_the_next_job_is_done(any_box):
         box._idle.clear()  # of the loop that is over
         assert asyncio.run(after()) == [[7, "x", b"y", (1.5, None, True)]]
         box._idle.clear()
+
+
+def test_the_time_of_a_job_is_its_own_whatever_the_kernel_says_that_others_took(box):
+    async def run():
+        assert await box.run(job("drifts"), "a") == [0]
+        assert await box.run(job("works", 0.2, seconds=0.9), "a") == [0]
+
+    asyncio.run(run())
+    box._idle.clear()  # of the loop that is over
 
 
 def test_a_worker_that_has_grown_is_not_given_another_job(any_box):

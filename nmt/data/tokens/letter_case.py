@@ -48,5 +48,7 @@ def _has_dotted_i(language: str) -> bool:
 def is_in_capitals(text: str) -> bool:
     """Return whether a sentence is written in capitals: all its letters but modifiers are capitals of a script of two
     cases. Words in a script of one case around an abbreviation are not."""
+    if text.isascii() and not text.isupper():
+        return False
     letters = [one for one in text if one.isalpha() and category(one) != "Lm"]
     return len(letters) >= _LEAST_CAPITALS and all(map(str.isupper, letters)) and not CHEROKEE.search(text)

@@ -137,6 +137,7 @@ def _serve_jobs(
         del args
         with contextlib.suppress(OSError):  # the server has stopped listening
             send(frame(answer))
+        limit(0, memory)
         if not goes_on:
             return
 
@@ -155,10 +156,10 @@ def _report(error: Exception) -> tuple[str, Any]:
 
 
 def _limit(seconds: float, memory: int) -> None:
-    """Allow the process `seconds` more of CPU time and `memory` more bytes; the kernel kills it beyond."""
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    limit = int(used.ru_utime + used.ru_stime + seconds) + 1
-    resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.RLIM_INFINITY))
+    """Allow the process `seconds` more of CPU time, 0 for any, and `memory` more bytes; the kernel kills it beyond."""
+    # Not RLIMIT_CPU: Linux counts it in ticks of its clock, which drift from the time that a process is told to have
+    # used, by seconds in a worker that is long in use.
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + memory, resource.RLIM_INFINITY))
 
