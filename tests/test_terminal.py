@@ -178,6 +178,12 @@ def test_a_mistake_on_a_terminal(columns):
     assert plain.startswith("Error: no-such-folder: ") and status == 1
 
 
+def test_an_archive_is_not_written_on_a_terminal(tmp_path):
+    (tmp_path / "a.docx").write_bytes(b"PK")
+    written, status = on_terminal(["nmt-translate", str(tmp_path), str(tmp_path / "a.docx"), "--format", "docx"], 200)
+    assert "standard output: must be a file or a pipe for docx" in written and status == 1
+
+
 def test_a_wrong_option_on_a_terminal():
     written, status = on_terminal(["nmt-translate", "--bem"], 60)
     assert written.startswith("\x1b[1;31mError:\x1b[0m No such option") and status == 2

@@ -383,7 +383,7 @@ def _runs(figures: Iterable[Figure], size: int) -> Iterator[Run]:
 
 def _drop_parts(figures: dict[Figure, None], others: Sequence[Figure]) -> None:
     """Drop numbers that are parts of a date or range of the other side, and dates of which that side has a part."""
-    if not figures:
+    if not figures or not others:
         return
     parts = {value for one in others for part in one.dated for value in part}
     values = {value for one in others for value in one.values}

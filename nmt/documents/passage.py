@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from typing import Literal
@@ -54,7 +54,7 @@ class Rules:
 RULES = Rules()
 
 
-@dataclass(frozen=True)
+@dataclass
 class Sentence:
     """One sentence of a passage. text: what the model reads; before, after: white space and marks that stay where they
     are; raw: text and marks as written; marks: those within the text; escape: how characters of the translation are
@@ -182,10 +182,10 @@ class Passage:
         return "".join(p if isinstance(p, str) else p.before + p.raw + p.after for p in self.parts)
 
     def ruled(self, rules: Rules) -> Passage:
-        """Return the passage with rules for all of its sentences."""
-        if rules == RULES:
-            return self
-        return Passage(tuple(part if isinstance(part, str) else replace(part, rules=rules) for part in self.parts))
+        """Set the rules of all sentences, which nobody has used yet, and return the passage."""
+        for one in self.sentences:
+            one.rules = rules
+        return self
 
     def joined(self, translations: Sequence[Translation]) -> str:
         """Return the translated passage, given a translation of each of its `sentences`."""

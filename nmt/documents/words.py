@@ -216,12 +216,11 @@ def _aligned(
 
     def pooled(spans: list[Span], pieces: list[Span]) -> np.ndarray:
         """Return the share of each subword in each word, [words, subwords]."""
-        (low, high), (start, end) = (np.array(ranges, np.int64).reshape(-1, 2).T for ranges in (spans, pieces))
+        (low, high), (start, end) = (np.array(ranges, float).reshape(-1, 2).T for ranges in (spans, pieces))
         common = np.minimum(high[:, None], end) - np.maximum(low[:, None], start)
-        found = common.clip(0) / np.maximum(end - start, 1)
-        for n in np.flatnonzero(start == end):  # a lone space belongs to the word behind it
-            word = bisect_right(spans, start[n], key=lambda span: span[1])
-            if word < len(spans):
+        found = np.maximum(common, 0) / np.maximum(end - start, 1)
+        for n, (at, last) in enumerate(pieces):
+            if at == last and (word := word_at(spans, at)) < len(spans):  # a lone space belongs to the word behind it
                 found[word, n] = 1.0
         return found
 

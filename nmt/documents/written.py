@@ -13,7 +13,7 @@ _QUOTING = re.compile(r"'(?!\w)")
 """An apostrophe that may quote the sign behind it in an ICU message; within a word it never does."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class _WrittenSentence(Sentence):
     syntax: Syntax = ""
 

@@ -75,6 +75,16 @@ def test_frequent_words_are_as_many_as_keep_to_the_share_missed(folder, learnt, 
     assert rates[0.0][0] <= rates[3.0][0] <= 3.0 and rates[0.0][1] > rates[3.0][1]
 
 
+def test_a_shortlist_of_texts_that_are_no_translations_is_told(folder, tmp_path):
+    other = shutil.copytree(folder, tmp_path / "other")
+    lines = sentences(300, seed=6)
+    for name, text in (("s", lines), ("t", lines[1:] + lines[:1])):
+        (tmp_path / name).write_text("\n".join(text) + "\n")
+    learnt_from = ("--src", tmp_path / "s", "--tgt", tmp_path / "t", "--per-source", "2", "--frequent", "2")
+    done = call(shortlist, other, *learnt_from, "--most-missed", "100")
+    assert done.exit_code == 0 and done.stderr.count("swapped or are no translations") == 1, done.stderr
+
+
 def test_one_file_of_it_all(folder, learnt, tmp_path):
     path = tmp_path / "m.nmt"
     result = call(bundle, folder, "-o", path)

@@ -171,6 +171,12 @@ def test_duplicates_and_overlap_are_found_with_their_lines(corpus):
     assert "0 letter for letter" in overlap.line()
     assert {one.line for one in overlap.examples} == {9, 10}
     assert "overlap" not in names(examine(config(folder, filter={"overlap": "near"})))
+    write(folder, "other", src[190:210], tgt[190:210])
+    two = examine(config(folder, train=[{"path": str(folder / name)} for name in ("train", "other")])).findings
+    told = [one.line() for one in two if one.name == "overlap"]
+    assert [
+        f"in the training text {folder}/{name}:" in line for name, line in zip(("train", "other"), told, strict=True)
+    ]
 
 
 def test_training_on_the_held_out_text_is_told(corpus):
