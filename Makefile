@@ -161,7 +161,7 @@ WINDOWS_TESTS ?= tests/documents tests/data tests/learning tests/decode tests/cl
 test-windows: $(STAMP)
 	$(BIN)/python -m tests.windows.bed build/windows $(WINDOWS_TESTS) $(PYTEST_ARGS); status=$$?; [ $$status -eq 77 ] || exit $$status
 
-# Python, all packages and machine code for Windows on x86 in one zip, made on Linux (an hour); nobody signs it.
+# Python, all packages and machine code for Windows on x86 in one zip, made on Linux (an hour). It is not signed.
 windows-app: $(STAMP)
 	$(BIN)/python -m nmt.precompile make-windows build/windows-packs avx512_bf16 avx512_vnni avx512 avx2_vnni avx2 generic
 	$(BIN)/python deploy/windows_app.py build/windows-app build/windows-packs dist/nmt-windows.zip

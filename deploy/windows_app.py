@@ -3,7 +3,7 @@
     python deploy/windows_app.py WORK_FOLDER PACKS_FOLDER OUTPUT.zip
 
 WORK_FOLDER keeps what was downloaded (some 100 MB). PACKS_FOLDER has what `python -m nmt.precompile make-windows` has
-made; where it is empty, machine code is compiled on the first start. Nobody signs the zip: see docs/windows.md.
+made; where it is empty, machine code is compiled on the first start. The zip is not signed: see docs/windows.md.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ start "" /b "%~dp0python\\pythonw.exe" -m nmt studio > "%LOCALAPPDATA%\\nmt\\stu
 _README = """Translator Studio (nmt) for Windows 10 and 11, 64 bits.
 
 Extract this zip, then double-click "Translator Studio". For a terminal: nmt.cmd --help
-Windows may say that it protected your PC, since nobody has signed this: More info, Run anyway.
+Windows may say that it protected your PC, since this is not signed: More info, Run anyway.
 To remove it, delete this folder; your projects lie elsewhere. Compiled code is in %LOCALAPPDATA%\\nmt.
 Licences: LICENSE.txt, python\\LICENSE.txt, and site\\*.dist-info of each package.
 """
@@ -98,7 +98,7 @@ def make_folder(work: Path, packs: Path, folder: Path) -> None:
 
 
 def main(work: Path, packs: Path, out: Path) -> None:
-    """Make the zip anew, and print its size."""
+    """Make the zip again, and print its size."""
     folder = work / "nmt"
     for one in (folder, work / "own", work / "python"):
         shutil.rmtree(one, ignore_errors=True)
