@@ -1,4 +1,4 @@
-"""Which models can be exported as programs, for C or the web."""
+"""Check which models can be exported as programs, for C or the web."""
 
 from __future__ import annotations
 

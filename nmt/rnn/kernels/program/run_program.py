@@ -50,7 +50,7 @@ class Section(IntEnum):
 
 
 class Phase(IntEnum):
-    """What to run: the section of this name, ENCODE for the first sentences alone, FORCED after ENCODE; or ADVANCE:
+    """Section to run: that of this name, ENCODE for the first sentences alone, FORCED after ENCODE; or ADVANCE:
     encode the next sentences, and after the last ones take steps of the search. BEGIN plans the memory of ADVANCE."""
 
     PACK, BEGIN, ADVANCE, ENCODE, FORCED = range(5)

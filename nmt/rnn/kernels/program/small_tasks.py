@@ -1,4 +1,4 @@
-"""What programs run besides products and generated functions."""
+"""Define what programs run besides products and generated functions."""
 
 import numpy as np
 
