@@ -25,6 +25,7 @@ from nmt.doctor.texts import Text
 from nmt.errors import NMTError
 from nmt.studio.errors import Refused
 from nmt.studio.projects import write_json
+from nmt.studio.subtitles import at_once, cues
 from nmt.studio.texts import DONE, KEEP, LEAVE_OUT, MEND, MENDS
 from nmt.system.file_kinds import HEAD_BYTES, kind_of_bytes
 from nmt.system.files import replacing
@@ -55,7 +56,7 @@ def read(given: Facts) -> Facts:
         first = _readable(Path(given["file"]), given["name"], Path(aside) / "1")
         if given.get("other"):
             files = (first, _readable(Path(given["other"]), given["other_name"], Path(aside) / "2"))
-            return _finished(given, _two(files, given), {"form": "lines", "langs": given["langs"]})
+            return _two(files, given)
         return _one(first, given)
 
 
@@ -122,10 +123,8 @@ def _one(path: str, given: Facts) -> Facts:
         if not (lines := _sentences(path)):
             raise Refused("empty-file", name=given["name"])
         preview = [{"row": number, "cells": [line]} for number, line in enumerate(lines[:_PREVIEW], 1)]
-        endings = [end for end in given["name"].lower().split(".")[:0:-1] if end != "txt" and language_of(end)]
-        lang = next(iter(endings), None) or language_by_text(lines)
-        facts = {"rows": len(lines), "langs": [lang, None], "preview": preview}
-        return {"state": "asks", "asks": "other", "form": "lines"} | facts
+        facts = {"rows": len(lines), "langs": [_language(given["name"], lines), None], "preview": preview}
+        return {"state": "asks", "asks": "other", "form": "subtitles" if cues(path) else "lines"} | facts
     if form not in GRIDS and form not in RECORDS:
         (part,) = Source(path, (columns[0], columns[1])).parts([lang or "" for lang in given["langs"]])
         texts = ((number, str(one), str(other)) for number, (one, other) in enumerate(part.rows(), 1))
@@ -200,15 +199,26 @@ def _sentences(path: str) -> list[str]:
     return [" ".join(one.asked.split()) for passage in document.passages for one in passage.sentences]
 
 
-def _two(files: tuple[str, str], given: Facts) -> Iterator[Row]:
-    """Yield the rows of a text in two files. Raises Refused if they do not have as many lines."""
+def _language(name: str, lines: list[str]) -> str | None:
+    """Return the code of the language that the name of a file ends with, or else that of its text."""
+    endings = (end for end in name.lower().split(".")[:0:-1] if end != "txt" and language_of(end))
+    return next(endings, None) or language_by_text(lines)
+
+
+def _two(files: tuple[str, str], given: Facts) -> Facts:
+    """Read a text in two files. Raises Refused if they do not have as many lines, and are no subtitles of one film."""
     if all(form_of(file) == "sfm" and is_usfm(file) for file in files):
-        yield from ((number, str(one), str(other)) for number, (one, other) in enumerate(usfm_rows(files), 1))
-        return
+        verses = ((number, str(one), str(other)) for number, (one, other) in enumerate(usfm_rows(files), 1))
+        return _finished(given, verses, {"form": "lines", "langs": given["langs"]})
     one, other = map(_sentences, files)
-    if len(one) != len(other):
-        raise Refused("unequal", name=given["name"], lines=len(one), others=len(other))
-    yield from ((number, *pair) for number, pair in enumerate(zip(one, other, strict=True), 1))
+    langs = [_language(given["name"], one), _language(given["other_name"], other)]
+    shown = [cues(file) for file in files]
+    rows = list(at_once(*shown))
+    if not rows or 2 * len(rows) < min(map(len, shown)):
+        if len(one) != len(other):
+            raise Refused("unequal", name=given["name"], lines=len(one), others=len(other))
+        rows = [(number, *pair) for number, pair in enumerate(zip(one, other, strict=True), 1)]
+    return _finished(given, iter(rows), {"form": "lines", "langs": langs})
 
 
 def _finished(given: Facts, rows: Iterator[Row], facts: Facts) -> Facts:

@@ -71,7 +71,7 @@ class State:
                 continue  # the list shows it as broken
 
     def read(self, project: Project, number: int) -> None:
-        """Begin to read a text. Two of one language each that are as long are joined."""
+        """Begin to read a text. Two of one language each are joined if they are as long, or subtitles."""
 
         async def work() -> None:
             facts = project.text_file(number, ".json")
@@ -82,7 +82,8 @@ class State:
                 write_json(facts, {"state": "failed", "error": error.to_dict()})
             name_sides(project, number)
             halves = alone(project)
-            if len(halves) == 2 and len({facts_of(project, one)["rows"] for one in halves}) == 1:
+            found = [facts_of(project, one) for one in halves]
+            if len(halves) == 2 and len({one["form"] == "subtitles" or one["rows"] for one in found}) == 1:
                 self.read(project, join(project, *halves))
 
         self.children.run(project, "read", work, text=number)

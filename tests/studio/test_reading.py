@@ -146,6 +146,36 @@ def test_two_texts_become_one_and_unequal_ones_are_told(studio):
     assert error["code"] == "unequal" and error["words"]["lines"] == 30
 
 
+def test_two_texts_name_the_languages(studio):
+    """The languages of two plain texts were found, and forgotten when they were joined."""
+    project = studio.make(
+        "Named", **{"dev.chr.txt": ("ᎠᎴ ᎾᏍᎩ ᎨᏒ\n" * 40).encode(), "dev.en.txt": b"and that is so\n" * 40}
+    )
+    sides = studio.rest(project)["sides"]
+    assert sides == [{"lang": "chr", "name": "Cherokee"}, {"lang": "en", "name": "English"}]
+
+
+def subtitles(*cues):
+    return "".join(f"{n}\n00:00:{a:02},100 --> 00:00:{b:02},000\n{text}\n\n" for n, (a, b, text) in enumerate(cues, 1))
+
+
+def test_subtitles_are_paired_by_their_times(studio):
+    """As many subtitles, or sentences, had been taken for the same ones; others were refused."""
+    one = subtitles((1, 4, "Guten Tag. Wir"), (4, 6, "fangen an."), (7, 9, "<i>Bitte</i>"), (12, 14, "Ende"))
+    two = subtitles(
+        (1, 6, "Hello. We begin."), (7, 8, "If you"), (8, 9, "please."), (10, 11, "[Noise]"), (12, 14, "End")
+    )
+    project = studio.make("Film", **{"a.de.srt": one.encode(), "a.en.srt": two.encode()})
+    (text, _), sides = studio.rest(project)["texts"], studio.rest(project)["sides"]
+    assert text["state"] == "ready" and [side["lang"] for side in sides] == ["de", "en"]
+    rows = studio("GET", f"projects/{project}/texts/1/rows")["rows"]
+    assert [(row["row"], row["source"], row["target"]) for row in rows] == [
+        (1, "Guten Tag. Wir fangen an.", "Hello. We begin."),
+        (3, "Bitte", "If you please."),
+        (4, "Ende", "End"),
+    ]
+
+
 def test_questions_are_asked_and_answered(studio):
     project = studio.make("Questions", **{"book.xlsx": workbook(HEADED, [("x", "y")])})
     text = studio("GET", f"projects/{project}/texts/1")
