@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,6 +20,7 @@ from nmt.data.corpora.sources import Source
 from nmt.data.tables.marked import is_usfm, usfm_rows
 from nmt.data.tables.readers import ENDINGS, GRIDS, RECORDS, form_of, paired
 from nmt.data.tables.sheets import book_of
+from nmt.data.tokens.features import features_column, with_features
 from nmt.doctor.repeats import Duplicates
 from nmt.doctor.texts import Text
 from nmt.errors import NMTError
@@ -136,6 +137,12 @@ def _one(path: str, given: Facts) -> Facts:
         facts |= {"sheets": names, "sheet": given["sheet"]}
         if len(names) > 1 and given["sheet"] is None:
             return facts | {"state": "asks", "asks": "sheet"}
+    if form in GRIDS:
+        cells = [cells for _, cells in islice(GRIDS[form](path, given["sheet"], True), LOOKED_AT)]
+        features = features_column(cells)
+        if features is not None and columns == (None, None):
+            columns = (1, 5 - features)
+        facts["features"] = None if features in columns else features
     found = look(path, tuple(given["langs"]), columns, given["header"], given["sheet"])
     if found.chosen is None and any(given["langs"]):
         found = look(path, (None, None), columns, given["header"], given["sheet"])
@@ -147,7 +154,7 @@ def _one(path: str, given: Facts) -> Facts:
     if own == theirs:
         turn = 1
     facts |= {"chosen": list(found.chosen[::turn]), "langs": list(found.langs[::turn])}
-    return _finished(given, _rows(path, found, found.chosen[::turn], given["sheet"]), facts)
+    return _finished(given, _rows(path, found, facts, given["sheet"]), facts)
 
 
 def _shown(path: str, found: Look, sheet: str | None) -> Facts:
@@ -171,9 +178,9 @@ def _shown(path: str, found: Look, sheet: str | None) -> Facts:
     return {"heading": found.heading, "columns": columns, "kinds": kinds, "preview": preview}
 
 
-def _rows(path: str, found: Look, chosen: Sequence[int | str], sheet: str | None) -> Iterator[Row]:
-    """Yield row number and both texts."""
-    form = form_of(path)
+def _rows(path: str, found: Look, facts: Facts, sheet: str | None) -> Iterator[Row]:
+    """Yield row number and both texts; the first has the features of its word, if a column has them."""
+    form, chosen, features = form_of(path), facts["chosen"], facts.get("features")
     if form in RECORDS:
         for number, fields in RECORDS[form](path):
             for one, other in paired(fields, [str(name) for name in chosen]):
@@ -182,7 +189,7 @@ def _rows(path: str, found: Look, chosen: Sequence[int | str], sheet: str | None
     for number, cells in GRIDS[form](path, sheet, True):
         if number > found.heading and any(map(str.strip, cells)):
             one, other = (cells[int(place) - 1] if int(place) <= len(cells) else "" for place in chosen)
-            yield number, one, other
+            yield number, with_features(one, cells[features - 1]) if features else one, other
 
 
 def _sentences(path: str) -> list[str]:
@@ -241,7 +248,9 @@ def _finished(given: Facts, rows: Iterator[Row], facts: Facts) -> Facts:
     if is_in(first, other, one) or is_in(last, one, other):
         swapped = {"name": "swapped", "level": "warning", "count": len(numbers), "total": len(numbers)}
         found.insert(0, swapped | {"rows": numbers[:1], "actions": [], "message": "have the other language's text"})
-    return facts | {"state": "ready", "asks": None, "rows": len(numbers), "langs": langs, "findings": found}
+    first_rows = [{"row": row, "cells": pair} for row, pair in zip(numbers[:_PREVIEW], starts, strict=False)]
+    shown = {"preview": first_rows} | facts
+    return shown | {"state": "ready", "asks": None, "rows": len(numbers), "langs": langs, "findings": found}
 
 
 def _findings(table: Path, numbers: list[int]) -> list[Facts]:

@@ -145,7 +145,8 @@ class State:
             yield "too-few", {"least": LEAST_PAIRS, "pairs": pairs}
         if any(not one["part_of"] and facts_of(project, one["id"]).get("asks") for one in values["texts"]):
             yield "undecided", {}
-        if values["sides"][0]["lang"] and values["sides"][0]["lang"] == values["sides"][1]["lang"]:
+        one, other = (side["lang"] for side in values["sides"])
+        if one and one == other and not any(facts_of(project, text["id"]).get("features") for text in values["texts"]):
             yield "same-language", {}
 
     def forecast(self, project: Project) -> dict[str, Any]:
@@ -183,8 +184,8 @@ class State:
         }
 
 
-def _enough(pairs: int) -> str:
-    return next((name for name, most in ENOUGH if pairs < most), "good")
+def _enough(pairs: int) -> str | None:
+    return None if pairs < LEAST_PAIRS else next((name for name, most in ENOUGH if pairs < most), "good")
 
 
 def _battery() -> dict[str, Any] | None:

@@ -7,6 +7,8 @@ import zipfile
 
 import pytest
 
+from nmt.studio.reading import answer
+from nmt.studio.texts import reading
 from tests.studio.studios import pairs, read_here, rows_of, shown, table
 
 ROWS = pairs(40)
@@ -168,12 +170,37 @@ def test_subtitles_are_paired_by_their_times(studio):
     project = studio.make("Film", **{"a.de.srt": one.encode(), "a.en.srt": two.encode()})
     (text, _), sides = studio.rest(project)["texts"], studio.rest(project)["sides"]
     assert text["state"] == "ready" and [side["lang"] for side in sides] == ["de", "en"]
+    assert text["other_name"] == "a.en.srt" and text["preview"][1] == {"row": 3, "cells": ["Bitte", "If you please."]}
     rows = studio("GET", f"projects/{project}/texts/1/rows")["rows"]
     assert [(row["row"], row["source"], row["target"]) for row in rows] == [
         (1, "Guten Tag. Wir fangen an.", "Hello. We begin."),
         (3, "Bitte", "If you please."),
         (4, "Ende", "End"),
     ]
+
+
+@pytest.mark.parametrize("heading", [None, "lemma,features,form"])
+@pytest.mark.parametrize("order", [(0, 1, 2), (0, 2, 1)])
+def test_a_list_of_inflections_keeps_its_features(tmp_path, heading, order):
+    """They had been skipped: of one word several forms were to be learnt, and nothing said which."""
+    names = heading and ",".join(heading.split(",")[place] for place in order)
+    rows = [[(f"go{n}", f"V;PST{';3' * (n % 2)}", f"went{n}")[place] for place in order] for n in range(40)]
+    project = read_here(tmp_path, "words.csv", table(rows, ",", names))
+    text, first = shown(project), rows_of(project)[0]
+    assert (first.source, first.target) == ("go0 +V +PST", "went0") and text["features"] == order.index(1) + 1
+    with project.changing_text(1) as entry:
+        entry["columns"] = [1, text["features"]]
+    answer(reading(project, 1))
+    assert rows_of(project)[0].target == "V;PST" and shown(project)["features"] is None
+
+
+def test_too_little_is_not_enough_for_anything(studio):
+    project = studio.make("None", **{"only.txt": b"Ein Satz\n" * 40})
+    assert (
+        studio("GET", f"projects/{project}")["enough"]
+        is None
+        is studio("GET", f"projects/{project}/forecast")["enough"]
+    )
 
 
 def test_questions_are_asked_and_answered(studio):
