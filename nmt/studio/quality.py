@@ -101,12 +101,12 @@ RULES: list[Rule] = [
     ("shifted", lambda f: _is_chance(f), "see", {"chrf": "chrf", "shuffled": "shuffled"}),
     ("worse", lambda f: f.worse > 0, "add", {"round": "worse"}),
     ("duplicates", lambda f: f.repeated >= _MUCH_REPEATED, "see", {"percent": "repeated"}),
+    ("high", lambda f: f.chrf > _HIGH and not f.words, "see", {"chrf": "chrf"}),
     (
         *("few-passes", lambda f: f.passes < 0.5 * f.usual, "train"),
         {"passes": "passes", "usual": "usual", "minutes": "minutes"},
     ),
     ("rising", lambda f: f.rise >= _RISING, "train", {"points": "rise"}),
-    ("high", lambda f: f.chrf > _HIGH and not f.words, "see", {"chrf": "chrf"}),
     ("unseen", lambda f: f.unseen >= _MANY_UNSEEN * f.count, "add", {"n": "unseen", "count": "count"}),
     ("long", lambda f: f.longs >= 10 and f.short - f.long >= 20, "add", {"short": "short", "long": "long"}),
     ("few-pairs", lambda f: f.pairs < _FEW_PAIRS, "add", {"pairs": "pairs"}),
