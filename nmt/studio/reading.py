@@ -244,6 +244,8 @@ def _finished(given: Facts, rows: Iterator[Row], facts: Facts) -> Facts:
         raise Refused("empty-file", name=given["name"])
     langs = [own or found for own, found in zip(given["langs"], facts["langs"][::turn], strict=True)]
     found, (first, last) = _findings(table, numbers), zip(*starts, strict=True)
+    if facts.get("features"):  # features have letters of their own
+        found = [one for one in found if one["name"] not in ("script", "mixed")]
     one, other = (str(lang or "") for lang in langs)
     if is_in(first, other, one) or is_in(last, one, other):
         swapped = {"name": "swapped", "level": "warning", "count": len(numbers), "total": len(numbers)}

@@ -176,7 +176,7 @@ def name_sides(project: Project, number: int) -> None:
         with project.changing() as values:
             for side, lang, column in zip(values["sides"], facts["langs"], facts.get("chosen") or (0, 0), strict=True):
                 side["lang"] = side["lang"] or lang
-                known = language_name(side["lang"]) if side["lang"] else ""
+                known = language_name(side["lang"]) if side["lang"] and len({*facts["langs"]}) > 1 else side["lang"]
                 side["name"] = side["name"] or (known if known != side["lang"] else "") or headings.get(column, "")
 
 

@@ -194,6 +194,18 @@ def test_a_list_of_inflections_keeps_its_features(tmp_path, heading, order):
     assert rows_of(project)[0].target == "V;PST" and shown(project)["features"] is None
 
 
+def test_an_inflection_list_of_another_script_has_sides_with_names(studio):
+    """Its features are in Latin letters, which is no fault; both sides were called by the language."""
+    rows = [
+        (f"գնալ{chr(0x561 + n % 38)}{chr(0x561 + n // 38)}", "V;PST" + ";SG;3" * (n % 2), f"գնաց{n}")
+        for n in range(700)
+    ]
+    project = studio.make("Forms", **{"forms.csv": table(rows, ",", "lemma,features,form")})
+    whole = studio("GET", f"projects/{project}")
+    assert [(side["lang"], side["name"]) for side in whole["sides"]] == [("hy", "lemma"), ("hy", "form")]
+    assert whole["texts"][0]["findings"] == [] == studio("GET", f"projects/{project}/forecast")["warnings"]
+
+
 def test_too_little_is_not_enough_for_anything(studio):
     project = studio.make("None", **{"only.txt": b"Ein Satz\n" * 40})
     assert (
