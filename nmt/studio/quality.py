@@ -60,7 +60,7 @@ class Facts:
     with other sentences' references. overlap: Test sentences that are in the training text. passes, usual: Passes over
     the text, and usual ones. per_pass: Minutes of a pass. rise: Gain of the validation score in the last quarter of the
     run. unseen: Test sentences with a word that the text does not have. short, long: Percentages nearly the same of
-    sentences of few and of many words, and `longs` the number of those. swapped: Whether columns seem exchanged.
+    sentences of few and of many words, and `longs` the smaller number of those. swapped: Whether columns seem exchanged.
     repeated: Percentage of rows that repeat others. worse: The earlier round that is better, 0 for none. words: Whether
     these are single words.
     """
@@ -140,6 +140,13 @@ def groups(lengths: Sequence[int], unseen: Sequence[bool], buckets: Sequence[str
         if here:
             found.append({"code": code, "near": round(100 * here.count("near") / len(here)), "count": len(here)})
     return found
+
+
+def short_and_long(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the facts that `groups` gives about short and long sentences."""
+    nothing = {"near": 0, "count": 0}
+    short, long = (next((one for one in found if one["code"] == code), nothing) for code in ("short", "long"))
+    return {"short": short["near"], "long": long["near"], "longs": min(short["count"], long["count"])}
 
 
 def calibration(confidences: Sequence[float], buckets: Sequence[str], bins: int = 5) -> list[dict[str, Any]]:
