@@ -60,7 +60,7 @@ class Facts:
     with other sentences' references. overlap: Test sentences that are in the training text. passes, usual: Passes over
     the text, and usual ones. per_pass: Minutes of a pass. rise: Gain of the validation score in the last quarter of the
     run. unseen: Test sentences with a word that the text does not have. short, long: Percentages nearly the same of
-    sentences of few and of many words, and `longs` the smaller number of those. swapped: Whether columns seem exchanged.
+    sentences of few and of many words, and `longs` the fewer of those. swapped: Whether columns seem exchanged.
     repeated: Percentage of rows that repeat others. worse: The earlier round that is better, 0 for none. words: Whether
     these are single words.
     """
