@@ -43,7 +43,7 @@ DEMO_MODEL := runs/quickstart
 DEMO_SOURCES := $(wildcard data_scripts/*.py data_scripts/demo_corpus/*.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup install demo test check test-long witness format bench test-torch test-arm test-windows test-gpu test-ptx card bench-gpu docs pictures size site wheel wheel-arm dist clean
+.PHONY: help setup install demo test check test-long witness format bench test-torch test-arm test-windows windows-app test-gpu test-ptx card bench-gpu docs pictures size site wheel wheel-arm dist clean
 
 help:
 	@echo 'make demo    install the package alone, make a corpus, train a small translator, translate, score (minutes)'
@@ -58,6 +58,7 @@ help:
 	@echo 'make test-gpu   run the tests of tests/cuda on a GPU'
 	@echo 'make test-ptx   run the tests of tests/ptx and those of a GPU on the PTX of the kernels, without a GPU (half an hour)'
 	@echo 'make test-windows   tests under Wine, which it installs with CPython for Windows into build/windows'
+	@echo 'make windows-app    a zip with Python, all packages and machine code for Windows, into dist/'
 	@echo 'make card   the first nine minutes on a GPU: starts, compiles, right, fences, fast; files into $(OUT)'
 	@echo 'make bench-gpu  measure on a GPU, compared with PyTorch; tables into $(OUT)'
 	@echo 'make wheel   compile for all levels of processors (minutes), and put that into a wheel in dist/'
@@ -154,9 +155,16 @@ test-arm: $(BASE)
 	$(BIN)/python tests/arm/run.py
 
 # Wine, CPython for Windows and its wheels, once, into build/windows; root and Debian's debootstrap and mingw are needed.
-WINDOWS_TESTS ?= tests/documents/test_passages.py tests/rnn/test_scan.py tests/test_tensor_file.py
+WINDOWS_TESTS ?= tests/documents tests/data tests/learning tests/decode tests/cli tests/test_tensor_file.py tests/test_saved_model.py \
+  tests/test_files.py tests/test_paths.py tests/test_config.py tests/test_lines.py tests/test_terminal.py tests/train/test_checkpoint.py \
+  tests/train/test_resume.py tests/train/test_prepare.py tests/train/test_trainer.py tests/serve/test_box.py tests/serve/test_protocols.py
 test-windows: $(STAMP)
 	$(BIN)/python -m tests.windows.bed build/windows $(WINDOWS_TESTS) $(PYTEST_ARGS); status=$$?; [ $$status -eq 77 ] || exit $$status
+
+# Python, all packages and machine code for Windows on x86 in one zip, made on Linux (an hour). It is not signed.
+windows-app: $(STAMP)
+	$(BIN)/python -m nmt.precompile make-windows build/windows-packs avx512_bf16 avx512_vnni avx512 avx2_vnni avx2 generic
+	$(BIN)/python deploy/windows_app.py build/windows-app build/windows-packs dist/nmt-windows.zip
 
 # On a machine with a GPU and what the extra [cuda] names; nothing is installed.
 test-gpu:

@@ -37,6 +37,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if is_long(item):
             item.add_marker("long")
+    if sys.platform == "win32":
+        from tests.windows.omitted import skip_on_windows
+
+        skip_on_windows(items)
 
 
 @pytest.hookimpl(wrapper=True)

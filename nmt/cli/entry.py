@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Any
 
-SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK") if hasattr(signal, name))
 
 
 def end_by_signals() -> dict[int, Any]:

@@ -1,4 +1,4 @@
-"""Check which models can be exported as programs, for C or the web."""
+"""Checks whether a model can be exported as a program, for C or the web."""
 
 from __future__ import annotations
 

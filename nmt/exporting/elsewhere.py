@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from nmt.rnn.kernels.machine_code.store import Record
 
 
-def run_for_level(module: str, level: str, asked: dict[str, Any], *, is_linked: bool = False) -> bytes:
+def run_for_level(module: str, level: str, asked: dict[str, Any], elsewhere: str = "1") -> bytes:
     """Return what a module writes to its standard output, run with `asked` as JSON on its standard input in a process
-    that compiles for a level; `is_linked`: its code is for a library."""
-    chosen = {"NMT_CPU": level, "NMT_CPU_UNCHECKED": "library" if is_linked else "1"}
+    that compiles for a level; `elsewhere`: what for (see features.py)."""
+    chosen = {"NMT_CPU": level, "NMT_CPU_UNCHECKED": elsewhere}
     done = subprocess.run(
         [sys.executable, "-m", module],
         input=json.dumps(asked).encode(),

@@ -1,4 +1,4 @@
-"""Makes the packs of a wheel: `python -m nmt.precompile make FOLDER [LEVEL ...]`."""
+"""Makes the packs of a wheel: `python -m nmt.precompile make FOLDER [LEVEL ...]`, or `make-windows` for Windows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _print_line(line: str) -> None:
 
 
 def main(work: str, *args: str) -> None:
-    """Run a command: `make` for users; the others are run by `make` in separate processes."""
+    """Run a command: `make` and `make-windows` for users; the others are run by `make` in separate processes."""
     if work == "compile":
         compile_here(json.load(sys.stdin))
     elif work == "pack":
@@ -24,7 +24,8 @@ def main(work: str, *args: str) -> None:
         pack_here(Path(path), recipes)
     else:
         folder, *levels = args
-        make_packs(recipes_of(standard_jobs(), _print_line), Path(folder), levels or tuple(LEVELS), _print_line)
+        recipes, elsewhere = recipes_of(standard_jobs(), _print_line), "windows" if work == "make-windows" else "1"
+        make_packs(recipes, Path(folder), levels or tuple(LEVELS), _print_line, elsewhere)
 
 
 if __name__ == "__main__":

@@ -53,10 +53,12 @@ def compile_all(recipes: Sequence[Recipe], environment: dict[str, str]) -> None:
                 done.check_returncode()
 
 
-def make_packs(recipes: Sequence[Recipe], folder: Path, levels: Sequence[str], notify: Notify) -> None:
-    """Write `LEVEL.pack` into a folder for each level."""
+def make_packs(
+    recipes: Sequence[Recipe], folder: Path, levels: Sequence[str], notify: Notify, elsewhere: str = "1"
+) -> None:
+    """Write `LEVEL.pack` into a folder for each level; `elsewhere`: the machines they are for (see features.py)."""
     for level in levels:
-        environment = {"NMT_CPU": level, "NMT_CPU_UNCHECKED": "1"}
+        environment = {"NMT_CPU": level, "NMT_CPU_UNCHECKED": elsewhere}
         compile_all(recipes, environment)
         notify(f"{level}: {len(recipes)} functions compiled")
         path = folder / f"{level}.pack"

@@ -49,7 +49,7 @@ class Origins:
     def __init__(self, host: str, allowed: Iterable[str] = (), hosts: Iterable[str] = ()) -> None:
         self._allowed = {_read_origin(one) for one in allowed}
         self._hosts = {_read_host(one) for one in hosts}
-        self._checks_host = bool(self._hosts) or _is_of_this_machine(host)
+        self._checks_host = bool(self._hosts) or is_of_this_machine(host)
         self._hosts.add(f"[{host}]" if ":" in host else host.lower())
 
     def admit(self, scope: Scope, has_keys: bool) -> Headers:
@@ -86,7 +86,7 @@ class Origins:
             return
         found = _HOST.fullmatch(given.lower())
         name = found[1].removesuffix(".") if found else ""
-        if not found or not (name in self._hosts or _is_of_this_machine(name.strip("[]"), resolve=False)):
+        if not found or not (name in self._hosts or is_of_this_machine(name.strip("[]"), resolve=False)):
             raise RequestError(
                 421, f"Host: must be a name of this server, got {given:.100}; its operator adds one with --allow-host"
             )
@@ -118,9 +118,9 @@ def _is_own(host: str, origins: list[str], sites: list[bytes]) -> bool:
     return own[1] in _PORTS and (own[2], own[3] or default) == (there[1], there[2] or default)
 
 
-def _is_of_this_machine(host: str, *, resolve: bool = True) -> bool:
+def is_of_this_machine(host: str, *, resolve: bool = True) -> bool:
     """Return whether an address, or the address of a name, is one that only this machine reaches."""
-    if host == "localhost":
+    if host.lower() == "localhost":
         return True
     try:
         return ip_address(host).is_loopback

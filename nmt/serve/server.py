@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import uvicorn
 
@@ -21,6 +21,7 @@ from nmt.serve.app import make_app
 from nmt.serve.limits.http_protocol import GuardedProtocol, bound_connections
 from nmt.serve.log import begin_log
 from nmt.serve.models import WARM_UP
+from nmt.serve.origins import is_of_this_machine
 from nmt.serve.service import Service
 from nmt.serve.settings import ServerSettings
 from nmt.system.compile_notice import telling_of_compilation
@@ -75,27 +76,36 @@ class _Server(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """Shut down on SIGTERM and SIGINT after answering current requests; on a second SIGINT at once."""
         loop = asyncio.get_running_loop()
-        numbers = (signal.SIGINT, signal.SIGTERM)
-
+        numbers = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGBREAK") if hasattr(signal, name)]
         former = {number: signal.getsignal(number) for number in numbers}
         for number in numbers:
-            loop.add_signal_handler(number, self.handle_exit, number, None)
+            try:
+                loop.add_signal_handler(number, self.handle_exit, number, None)
+            except NotImplementedError:  # Windows, whose loop wakes up without
+                signal.signal(number, self.handle_exit)
         try:
             yield
         finally:
             for number, handler in former.items():
-                loop.remove_signal_handler(number)
+                with suppress(NotImplementedError):
+                    loop.remove_signal_handler(number)
                 signal.signal(number, handler)
 
 
 def listen_on(host: str, port: int, backlog: int = 100) -> socket.socket:
     """Return a socket that listens on the address, so that no other process can. Connections wait, up to `backlog`,
     until the event loop accepts them. Raises DeviceError."""
+    if not sys.platform.startswith("linux") and not is_of_this_machine(host):
+        raise DeviceError(
+            f"--host: must be an address of this machine alone on {sys.platform}, where no kernel ends requests that "
+            f"take too much, got {host}; leave it out, or serve others from Linux (WSL is Linux)"
+        )
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # With an explicit protocol, asyncio sets TCP_NODELAY on each connection. Without it an answer's second packet waits
     # for the client's acknowledgement of the first, 40 ms on Linux.
     found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # On Windows the usual option would let two servers have one port.
+    found.setsockopt(socket.SOL_SOCKET, getattr(socket, "SO_EXCLUSIVEADDRUSE", socket.SO_REUSEADDR), 1)
     try:
         found.bind((host, port))
         found.listen(backlog)

@@ -19,9 +19,9 @@ from nmt.errors import CheckpointError
 
 TEMPORARY_SUFFIX = ".nmt-tmp"
 _MOST_NAME_BYTES = 255
-_ON_WINDOWS = os.name == "nt"
+ON_WINDOWS = os.name == "nt"
 _LOCK_NAME, _LOCKED_BYTE = ".lock", 0x7FFF_0000
-_LOCKED = (errno.EWOULDBLOCK, errno.EACCES, errno.EDEADLK)
+_LOCKED = (errno.EWOULDBLOCK, errno.EACCES, errno.EDEADLK, 0)  # the last by Wine
 _WAITS = tuple(0.01 * 1.5**n for n in range(14))
 """Seconds between attempts to rename a file that another program has open on Windows, about nine in all."""
 
@@ -180,6 +180,8 @@ def explain(error: BaseException) -> str:
     """Return the system's message without number and path: `no space left on device`."""
     if isinstance(error, OSError) and error.errno in _FOUND:
         return _FOUND[error.errno]
+    if ON_WINDOWS and isinstance(error, PermissionError) and error.filename and os.path.isdir(error.filename):
+        return _FOUND[errno.EISDIR]
     reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return reason.splitlines()[0][:1].lower() + reason.splitlines()[0][1:]
 
@@ -188,6 +190,8 @@ def remedy(error: OSError) -> str:
     """Return advice for a user about a file that cannot be written: `free some space and run again`."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return "free some space and run again"
+    if ON_WINDOWS and error.errno == errno.EACCES:
+        return "close what has it open, get leave to write there, or choose another place"
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return "get leave to write there, or choose another place"
     if error.errno in (errno.EMFILE, errno.ENFILE):
@@ -245,7 +249,7 @@ def _remove(path: Path) -> None:
 def _move(source: Path, target: Path) -> None:
     """Rename a file or folder; a file that exists is replaced. On Windows that fails while another program has it open,
     such as a virus scanner or a program that copies it to other machines, so several attempts are made."""
-    for wait in _WAITS if _ON_WINDOWS else ():
+    for wait in _WAITS if ON_WINDOWS else ():
         try:
             return os.replace(source, target)
         except PermissionError:
@@ -255,9 +259,9 @@ def _move(source: Path, target: Path) -> None:
 
 def _sync(path: Path) -> None:
     """Flush a file or folder to disk. Windows flushes no folders, and only files that may be written."""
-    if _ON_WINDOWS and path.is_dir():
+    if ON_WINDOWS and path.is_dir():
         return
-    handle = os.open(path, os.O_RDWR if _ON_WINDOWS else os.O_RDONLY)
+    handle = os.open(path, os.O_RDWR if ON_WINDOWS else os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:
@@ -265,9 +269,10 @@ def _sync(path: Path) -> None:
 
 
 def open_folder(folder: Path) -> int:
-    """Return a folder opened for `lock_alone`; on Windows, which opens no folders, the file .lock in it."""
-    if _ON_WINDOWS:
-        return os.open(folder / _LOCK_NAME, os.O_RDWR | os.O_CREAT)
+    """Return a folder opened for `lock_alone`; on Windows, which opens no folders, the file .lock in it, which goes
+    when it is closed."""
+    if ON_WINDOWS:
+        return os.open(folder / _LOCK_NAME, os.O_RDWR | os.O_CREAT | getattr(os, "O_TEMPORARY", 0))
     return os.open(folder, os.O_RDONLY)
 
 
@@ -278,7 +283,7 @@ def lock_alone(handle: int) -> bool:
     On Windows a byte that no file has is locked, since a locked byte cannot be read there.
     """
     try:
-        if _ON_WINDOWS:
+        if ON_WINDOWS:
             import msvcrt
 
             at = os.lseek(handle, 0, os.SEEK_CUR)

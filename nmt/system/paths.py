@@ -15,13 +15,18 @@ from os import PathLike
 from pathlib import Path
 
 from nmt.errors import PathError
-from nmt.system.files import TEMPORARY_SUFFIX, explain, remedy
+from nmt.system.files import ON_WINDOWS, TEMPORARY_SUFFIX, explain, remedy
 
 _MOST_SHOWN = 120
 """Most characters of a path in an error message."""
 _MOST_NAMES = 2000
 """Names of a folder among which the one that was meant is looked for."""
 _TEXT_HINT = "if it is a text and not the name of a file, give it to standard input: echo 'TEXT' | nmt-..."
+_MOST_NAME, _MOST_PATH = 255, 4096
+"""Characters of a name and of a path, here also on Windows, which says of longer ones that they are not there."""
+_NOT_ON_WINDOWS = re.compile(r"""[<>:"|?*\x01-\x1f]|[. ]$|^(con|prn|aux|nul(?=\.)|(com|lpt)\d)(\.|$)""", re.IGNORECASE)
+"""Names that are devices there, streams of another file, or written under another name. NUL is what /dev/null is."""
+_ADDRESS = re.compile(r"[a-z]{2,}:[/\\]")
 _MODEL_NAMES = (
     *("config.yaml", "lengths.json", "metrics.jsonl", "train.log", "data_check.json", "imported.txt"),
     "loggers.json",
@@ -68,6 +73,8 @@ def look(path: Path) -> os.stat_result | None:
     """Return the result of `os.stat` for a path; None if nothing is there. Raises PathError: The path cannot name a
     file, or a parent folder may not be searched."""
     try:
+        if ON_WINDOWS:
+            _check_names(path)
         return os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -75,6 +82,16 @@ def look(path: Path) -> os.stat_result | None:
         raise PathError(f"{shown(path)}: must be a path, got one with a NUL character; leave it out") from None
     except OSError as error:
         raise PathError(f"{shown(path)}: must be a path, got {explain(error)}; {_advice(path, error)}") from None
+
+
+def _check_names(path: Path) -> None:
+    """Raise PathError or OSError if Windows cannot hold a file of that name."""
+    names = [name for name in path.parts[bool(path.anchor) :] if name not in (".", "..")]
+    if len(os.fspath(path)) > _MOST_PATH or any(len(name) > _MOST_NAME for name in names):
+        raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
+    wrong = next(filter(_NOT_ON_WINDOWS.search, names), None)
+    if wrong and not _ADDRESS.match(os.fspath(path)):
+        raise PathError(f"{shown(path)}: must be a path that Windows can hold, got the name {wrong!r}; choose another")
 
 
 def exists(path: Path) -> bool:
@@ -107,7 +124,7 @@ def absent(path: str | PathLike[str], what: str = "file", advice: str = "check t
     """Return the error line about a path at which nothing is, with a name next to it that was probably meant, or the
     part that is missing: `runs/de-em: no such folder; did you mean runs/de-en?`."""
     place = Path(path)
-    if re.match("[a-z]{2,}:/", os.fspath(path)):
+    if _ADDRESS.match(os.fspath(path)):
         return f"{shown(path)}: must be on this machine, got an address; download it first"
     missing = next((one for one in reversed(place.parents) if not exists(one)), None)
     if missing is not None:

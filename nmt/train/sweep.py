@@ -14,6 +14,7 @@ import re
 import signal
 import statistics
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -172,7 +173,7 @@ def run_sweep(
     def stop(number: int, frame: Any) -> None:
         got.append(number)
         for process in active:
-            process.send_signal(signal.SIGTERM)
+            process.send_signal(getattr(signal, "CTRL_BREAK_EVENT", signal.SIGTERM))
 
     handle = made_folder(folder)
     former = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -211,10 +212,11 @@ def _start(command: Sequence[str], run: SweepRun) -> subprocess.Popen[bytes]:
     settings = {**run.values, "model_dir": json.dumps(str(run.folder))}
     words = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
     with run.file("out").open("wb") as out, run.file("err").open("wb") as err:
-        # In a session of its own, since the sweep passes Ctrl-C on, once.
-        return subprocess.Popen(
-            [*command, *words], stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
-        )
+        # In a session or group of its own, since the sweep passes Ctrl-C on, once.
+        alone: dict[str, Any] = {"start_new_session": True}
+        if sys.platform == "win32":
+            alone = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
+        return subprocess.Popen([*command, *words], stdin=subprocess.DEVNULL, stdout=out, stderr=err, **alone)
 
 
 def summary(runs: Sequence[SweepRun]) -> str:

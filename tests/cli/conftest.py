@@ -46,7 +46,7 @@ def run() -> Run:
             check=False,
             **options,
         )
-        return Result(done.returncode, done.stdout, done.stderr.decode())
+        return Result(done.returncode, done.stdout, done.stderr.decode().replace(os.linesep, "\n"))
 
     return run_command
 

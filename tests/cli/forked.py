@@ -17,8 +17,9 @@ from tests.train import fake_model
 
 # pytest says here which test is running.
 _OURS = "PYTEST_CURRENT_TEST"
-_context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["tests.cli.warm"])
+if hasattr(os, "fork"):
+    _context = multiprocessing.get_context("forkserver")
+    _context.set_forkserver_preload(["tests.cli.warm"])
 
 
 def _environment() -> dict[str, str]:
@@ -30,7 +31,7 @@ _AT_START = _environment()
 
 def is_usual() -> bool:
     """Whether the environment is the one that forked processes have; a test may have changed it."""
-    return _environment() == _AT_START
+    return hasattr(os, "fork") and _environment() == _AT_START
 
 
 def run(arguments: list[str], stdin: bytes, timeout: float) -> tuple[int, bytes, bytes]:

@@ -69,7 +69,7 @@ BESIDE = {
     "dev_tgt": {"dev_src": "text"},
 }
 """What else a parameter needs, or cannot be beside."""
-FOR_ALL = ["", "x" * 300, "y/" * 3000 + "y", "loop/x", "$loop", "text/below"]
+FOR_ALL = ["", "x" * 300, "y/" * 3000 + "y", "loop/x", *["$loop"] * (os.name == "posix"), "text/below"]
 BAD = {
     InputPath: ["none", "text/", "b\udcff", "a train leaves at noon"],
     OutputFile: ["folder", "folder/", "none/x", "new/", "model/config.yaml", "model/best.safetensors"],

@@ -15,7 +15,7 @@ from nmt.system.files import new_folder, remove_unfinished, replacing
 from tests.train import fake_model
 
 ROOT = Path(__file__).parents[2]
-SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+SIGNALS = entry.SIGNALS
 
 
 def run_program(text: str, *arguments: str | Path) -> "subprocess.CompletedProcess[bytes]":
@@ -98,7 +98,7 @@ def test_signals_that_are_ignored_stay_ignored() -> None:
     former = [signal.signal(number, signal.SIG_IGN) for number in SIGNALS]
     try:
         assert entry.end_by_signals() == {}
-        assert [signal.getsignal(number) for number in SIGNALS] == [signal.SIG_IGN] * 3
+        assert [signal.getsignal(number) for number in SIGNALS] == [signal.SIG_IGN] * len(SIGNALS)
     finally:
         for number, handler in zip(SIGNALS, former, strict=True):
             signal.signal(number, handler)

@@ -73,7 +73,7 @@ def test_a_heading_is_left_out_and_said(tmp_path, heading):
     (part,) = source.parts(("de", "en"))
     assert list(part.rows()) == pairs()
     (line,) = judged_corpus(source, ("de", "en"))
-    assert line == f"{tmp_path}/t.tsv: line 1 has headings, {' | '.join(heading)}, and is skipped"
+    assert line == f"{tmp_path / 't.tsv'}: line 1 has headings, {' | '.join(heading)}, and is skipped"
 
 
 def test_a_heading_that_names_the_columns_is_read_as_before(tmp_path):

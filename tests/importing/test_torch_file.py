@@ -3,7 +3,6 @@
 import os
 import pickle
 import random
-import resource
 import zipfile
 
 import numpy as np
@@ -91,6 +90,7 @@ def test_a_size_in_a_pickle_takes_no_memory(tmp_path):
     """Python makes a byte array of the size that the opcode BYTEARRAY8 names before it reads; torch writes none."""
     content = b"\x80\x05\x96" + (2**31).to_bytes(8, "little") + b"a."
     path = rewritten(save(tmp_path / "model.pt", tensors()), lambda m: m | {"archive/data.pkl": content})
+    resource = pytest.importorskip("resource")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(CheckpointError, match="a damaged one"):
         read_torch(path)

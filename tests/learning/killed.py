@@ -8,7 +8,6 @@ now and then, so that kills and undos meet consolidations too.
 
 import os
 import random
-import signal
 import subprocess
 import sys
 import tempfile
@@ -53,10 +52,10 @@ def check_kills(folder, memory, *, kills, seed):
         assert ready and ready[0] == "ready", ready
         assert int(ready[1]) >= acknowledged, f"{acknowledged} pairs were acknowledged, and {ready[1]} are there"
         time.sleep(rng.uniform(0.0, 0.6))
-        process.send_signal(signal.SIGKILL)
+        process.kill()
         said = process.stdout.read().split("\n")[:-1]  # whole lines
         process.wait()
-        assert process.returncode == -signal.SIGKILL
+        assert process.returncode in (-9, 1)  # 1 on Windows
         acknowledged = max(acknowledged, *map(int, said), 0) if said else acknowledged
     return kills
 

@@ -9,6 +9,7 @@ import pytest
 
 pytest.importorskip("starlette", reason="needs the extra [serve]")
 
+from nmt.serve.box import box as box_module
 from nmt.serve.box import text_work
 from nmt.serve.box.box import Box, Job
 from nmt.serve.errors import RequestError
@@ -30,7 +31,7 @@ def hostile(tmp_path_factory):
     folder = tmp_path_factory.mktemp("hostile")
     (folder / "own_work.py").write_text(
         "def busy():\n    while True:\n        pass\n    yield 0\n"
-        "def large():\n    yield len(bytearray(600 * 2**20))\n"
+        "def large():\n    a = b'x' * (600 * 2**20)\n    import time\n    time.sleep(60)\n    yield len(a)\n"
         "def grows():\n    yield len(bytes(96 * 2**20).replace(b'\\0', b'x'))\n"
         "def much():\n    for _ in range(300):\n        yield b'x' * 2**20\n"
         "def deep():\n    def inner(n):\n        return inner(n) + 1\n    yield inner(0)\n"
@@ -48,28 +49,38 @@ def hostile(tmp_path_factory):
     return folder
 
 
-@pytest.fixture
-def box(hostile, monkeypatch):
+def boxed(hostile, monkeypatch):
+    command = box_module._command
+
+    def with_own(call):
+        *words, code = command(call)
+        own = (
+            f"import sys; sys.path.insert(0, {str(hostile)!r}); import own_work; import nmt.serve.box.text_work as t; "
+        )
+        return [*words, own + "vars(t).update({k: v for k, v in vars(own_work).items() if k[0] != '_'}); " + code]
+
+    monkeypatch.setattr(box_module, "_command", with_own)
     found = Box()
-    start = Box.start
-
-    def starting(self):
-        popen = __import__("subprocess").Popen
-
-        def with_own(command, **more):
-            code = f"import sys; sys.path.insert(0, {str(hostile)!r}); import own_work; "
-            code += "import nmt.serve.box.text_work as t; "
-            code += "vars(t).update({k: v for k, v in vars(own_work).items() if k[0] != '_'}); "
-            return popen([*command[:2], code + command[2]], **more)
-
-        monkeypatch.setattr("nmt.serve.box.box.subprocess.Popen", with_own)
-        start(self)
-        monkeypatch.undo()
-
-    monkeypatch.setattr(Box, "start", starting)
     found.start()
     yield found
     found.close()
+
+
+@pytest.fixture
+def box(hostile, monkeypatch):
+    """Workers that are forked, as on Linux."""
+    if not box_module._FORKS:
+        pytest.skip("workers are forked on Linux")
+    yield from boxed(hostile, monkeypatch)
+
+
+@pytest.fixture(params=[True, False], ids=["forked", "spawned"])
+def any_box(hostile, monkeypatch, request):
+    """Both kinds; elsewhere than on Linux there are spawned ones alone."""
+    if request.param and not box_module._FORKS:
+        pytest.skip("workers are forked on Linux")
+    monkeypatch.setattr(box_module, "_FORKS", request.param)
+    yield from boxed(hostile, monkeypatch)
 
 
 def job(name, *args, **more):
@@ -87,7 +98,9 @@ def refused(box, one, client="a"):
     return error.message
 
 
-def test_each_budget_holds_and_the_next_job_is_done(box):
+def test_each_budget_holds_and_the_next_job_is_done(any_box):
+    box = any_box
+
     async def after():
         return await box.run(job("plain", 7), "a")
 
@@ -113,27 +126,27 @@ def test_the_time_of_a_job_is_its_own_whatever_the_kernel_says_that_others_took(
     box._idle.clear()  # of the loop that is over
 
 
-def test_a_worker_that_has_grown_is_not_given_another_job(box):
+def test_a_worker_that_has_grown_is_not_given_another_job(any_box):
     """It exits, which frees its memory; the job that comes at once goes to another one."""
 
     async def run():
         for _ in range(4):
-            assert await box.run(job("grows"), "a") == [96 * 2**20]
-            assert await box.run(job("plain", 1), "a")
+            assert await any_box.run(job("grows"), "a") == [96 * 2**20]
+            assert await any_box.run(job("plain", 1), "a")
 
     asyncio.run(asyncio.wait_for(run(), 600))  # eight workers, with as much memory to fill, on any machine
-    box._idle.clear()  # of the loop that is over
+    any_box._idle.clear()  # of the loop that is over
 
 
-def test_a_mistake_of_ours_keeps_its_traceback_in_the_log(box, caplog):
-    assert "ZeroDivisionError" in refused(box, job("broken"))
+def test_a_mistake_of_ours_keeps_its_traceback_in_the_log(any_box, caplog):
+    assert "ZeroDivisionError" in refused(any_box, job("broken"))
     assert any("own_work.py" in getattr(one, "fields", {}).get("traceback", "") for one in caplog.records)
 
 
-def test_a_worker_sends_plain_values_alone(box):
+def test_a_worker_sends_plain_values_alone(any_box):
     async def run():
         with pytest.raises(Exception, match="must be plain values"):
-            await box.run(job("classes"), "a")
+            await any_box.run(job("classes"), "a")
 
     asyncio.run(run())
 
@@ -191,11 +204,11 @@ def test_close_ends_home_and_workers(box):
     until(lambda: not any(Path(f"/proc/{one}").exists() for one in [home, *workers]))
 
 
-def test_a_client_with_slow_texts_keeps_nobody_else_waiting(box):
+def test_a_client_with_slow_texts_keeps_nobody_else_waiting(any_box):
     async def run():
-        slow = [asyncio.ensure_future(box.run(job("slow"), "attacker")) for _ in range(20)]
+        slow = [asyncio.ensure_future(any_box.run(job("slow"), "attacker")) for _ in range(20)]
         await asyncio.sleep(0)
-        found = [await box.run(job("plain", n), "other") for n in range(5)]
+        found = [await any_box.run(job("plain", n), "other") for n in range(5)]
         assert len(found) == 5 and not any(one.done() for one in slow)
         for one in slow:
             one.cancel()

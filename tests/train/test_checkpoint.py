@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import resource
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -93,6 +92,7 @@ def small_disk() -> Iterator[None]:
 
     Around the one call only: pytest's own report may be going to a file.
     """
+    resource = pytest.importorskip("resource")
     former = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (400, former[1]))
     try:

@@ -20,6 +20,7 @@ from nmt.train.checkpoints import checkpoint
 from nmt.train.checkpoints.checkpoint import read_whole
 from nmt.train.checkpoints.checkpoint_manager import CheckpointManager
 from nmt.train.checkpoints.resume import load_saved_run
+from nmt.train.distributed.interrupt import SIGNALS
 from nmt.train.run.trainer import Trainer
 from tests.train import fake_model
 from tests.train.fake_model import TranslationModel
@@ -48,7 +49,7 @@ def undisturbed(make_trainer: Make) -> Path:
     return trainer.folder.rename(trainer.folder.with_name("undisturbed"))
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", SIGNALS)
 @pytest.mark.parametrize("calls", [{1}, {3, 9}, {13, 14}])
 def test_signals_save_and_the_next_run_goes_on(make_trainer, fake, undisturbed, monkeypatch, calls, number):
     whole, total = fake.loss_and_gradients, 0
@@ -57,7 +58,7 @@ def test_signals_save_and_the_next_run_goes_on(make_trainer, fake, undisturbed, 
         nonlocal total
         total += 1
         if total in calls:
-            os.kill(os.getpid(), number)
+            signal.raise_signal(number)
         return whole(self, *args, **options)
 
     monkeypatch.setattr(fake, "loss_and_gradients", interrupted)
@@ -79,7 +80,7 @@ def test_an_interrupted_validation_is_repeated(make_trainer, undisturbed, monkey
         nonlocal calls
         calls += 1
         if calls == 2:
-            os.kill(os.getpid(), signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
         return fake_model.search(*args, **options)
 
     monkeypatch.setattr(decode, "search", search)
@@ -105,7 +106,7 @@ def test_killed_at_any_moment(tmp_path: Path, undisturbed: Path) -> None:
     assert process.returncode == 0, errors
     assert "resuming from" in errors
     assert_same(tmp_path / "model", undisturbed)
-    assert not list((tmp_path / "model").glob(".*")), "leftovers are removed"
+    assert not list((tmp_path / "model").glob(".*.nmt-tmp")), "leftovers are removed"
 
 
 def start(folder: Path, seconds: float) -> subprocess.Popen[str]:
@@ -295,7 +296,7 @@ def test_a_cooldown_goes_on_where_it_was(make_trainer, fake, monkeypatch):
         nonlocal calls
         calls += 1
         if calls == total - 3:
-            os.kill(os.getpid(), signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
         return update(self, *args, **options)
 
     monkeypatch.setattr(fake, "loss_and_gradients", interrupted)
@@ -343,13 +344,13 @@ def test_a_run_killed_before_its_first_last_checkpoint_begins_again(make_trainer
     assert_same(trainer.folder, undisturbed)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", SIGNALS)
 def test_signals_that_are_ignored_from_the_start_stay_so(make_trainer, fake, monkeypatch, number):
     """As a script's jobs in the background ignore Ctrl-C."""
     whole = fake.loss_and_gradients
 
     def interrupting(self: Any, *arguments: Any, **options: Any) -> Any:
-        os.kill(os.getpid(), number)
+        signal.raise_signal(number)
         return whole(self, *arguments, **options)
 
     monkeypatch.setattr(fake, "loss_and_gradients", interrupting)

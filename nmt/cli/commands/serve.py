@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -163,12 +162,7 @@ def _unknown_variables() -> list[str]:
 
 
 def _check_libraries() -> None:
-    """Raise NMTError if this is no Linux, or a library of the extra is not installed."""
-    if not sys.platform.startswith("linux"):
-        raise NMTError(
-            f"nmt-serve: must run on Linux, whose kernel ends requests that take too much, got {sys.platform}; use "
-            "WSL, a container or nmt-translate"
-        )
+    """Raise NMTError if a library of the extra is not installed."""
     try:
         import langcodes  # noqa: F401 - check that the whole extra is installed
         import prometheus_client  # noqa: F401

@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import signal
+import subprocess
 import sys
 import threading
 from glob import escape
@@ -17,6 +18,7 @@ import click
 from nmt.cli.lines.streams import say, tell
 from nmt.cli.options.command import Command, Setting, WholeSetting, device_option, threads_option
 from nmt.cli.options.path_types import InputPath, OutputFolder, reads, writes
+from nmt.system.files import ON_WINDOWS
 from nmt.system.lines import without_packing
 from nmt.system.paths import exists, is_file, shown
 
@@ -328,7 +330,7 @@ def _train(config: Config, budget: str | None, threads: int | None, device: str 
         if result.signal is None and result.best_path is not None:
             command = "nmt-generate" if config.task == "lm" else "nmt-translate"
             words = [command, str(result.folder), *[word for name in result.cells for word in ("--cells", name)]]
-            tell(f"Try it: {shlex.join(words)}")
+            tell(f"Try it: {subprocess.list2cmdline(words) if ON_WINDOWS else shlex.join(words)}")
     if result.signal is not None:
         sys.exit(128 + result.signal)
 

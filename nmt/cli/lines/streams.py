@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import os
 import stat
@@ -185,6 +186,8 @@ def write_errors(name: str) -> Iterator[None]:
                 discard(sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
             raise
+        if sys.platform == "win32" and name == STDOUT_NAME and error.errno == errno.EINVAL:  # its word for that
+            raise BrokenPipeError from error
         raise DataError(f"{name}: must be writable, got {explain(error)}; {remedy(error)}") from error
 
 

@@ -77,6 +77,10 @@ class Command(click.Command):
                 raise
             raise click.BadParameter(message, ctx, error.param, name or error.param_hint) from None
 
+    def main(self, *arguments: Any, **extra: Any) -> Any:
+        """Run the command; arguments are taken as they were typed, since on Windows click would expand * and ~."""
+        return super().main(*arguments, **{"windows_expand_args": False, **extra})
+
     def make_context(self, *arguments: Any, **extra: Any) -> click.Context:
         """Parse the arguments; --help and --version print here."""
         with _one_line(), write_errors(STDOUT_NAME):
@@ -151,7 +155,7 @@ def _one_line() -> Iterator[None]:
     except NMTError as error:
         raise Refusal(click.ClickException(str(error))) from error
     except BrokenPipeError:
-        raise click.exceptions.Exit(128 + signal.SIGPIPE) from None
+        raise click.exceptions.Exit(128 + getattr(signal, "SIGPIPE", 13)) from None
     except (MemoryError, RuntimeError) as error:
         if (lacking := lacking_resource(error)) is None:
             raise

@@ -56,7 +56,8 @@ class Pieces(Mapping[int, np.ndarray]):
             return piece
         if self._file is None:
             raise RuntimeError("an array in a file that is not there")
-        return np.frombuffer(os.pread(self._file.fileno(), 4 * piece[1], piece[0]), np.int32)
+        self._file.seek(piece[0])
+        return np.frombuffer(self._file.read(4 * piece[1]), np.int32)
 
     def __iter__(self) -> Iterator[int]:
         """Yield the numbers."""

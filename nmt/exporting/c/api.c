@@ -9,9 +9,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
+#ifdef _WIN32
+#include <io.h>
+#define O_CLOEXEC O_BINARY
+#define fstat _fstat64
+typedef struct _stat64 file_facts;
+#else
+#include <sys/mman.h>
 #include <unistd.h>
+typedef struct stat file_facts;
+#endif
 
 #include "host.h"
 #include "inside.h"
@@ -45,8 +53,16 @@ static int fail(char *error, int code, const char *format, ...) {
 
 /* ------------------------------------------------------------ the model */
 
+static void free_model_file(void *content) {
+#ifdef _WIN32
+  _aligned_free(content);
+#else
+  munmap(content, MODEL_BYTES);
+#endif
+}
+
 static int map_model(const char *path, const char **content, char *error) {
-  struct stat about;
+  file_facts about;
   if (!path) return *content = nmt_model_inside, NMT_OK;
   int file = open(path, O_RDONLY | O_CLOEXEC);
   if (file < 0 || fstat(file, &about)) {
@@ -59,11 +75,19 @@ static int map_model(const char *path, const char **content, char *error) {
     return fail(error, NMT_OTHER_MODEL, "%.300s: must be the file of %lld bytes that was exported with this library, got %lld",
                 path, (long long)MODEL_BYTES, (long long)about.st_size);
   }
+#ifdef _WIN32 /* a mapped file could not be replaced */
+  char *found = _aligned_malloc(MODEL_BYTES, 64);
+  size_t size = 0;
+  for (int more; found && size < MODEL_BYTES && (more = read(file, found + size, MODEL_BYTES - size)) > 0;) size += (size_t)more;
+  close(file);
+  if (!found || size != MODEL_BYTES) return free_model_file(found), fail(error, NMT_NO_MEMORY, "%.300s: no memory for %lld bytes", path, (long long)MODEL_BYTES);
+#else
   void *found = mmap(NULL, MODEL_BYTES, PROT_READ, MAP_PRIVATE, file, 0);
   close(file);
   if (found == MAP_FAILED) return fail(error, NMT_NO_MEMORY, "%.300s: no memory for %lld bytes", path, (long long)MODEL_BYTES);
+#endif
   if (memcmp(found, MODEL_ID, sizeof MODEL_ID - 1)) {
-    munmap(found, MODEL_BYTES);
+    free_model_file(found);
     return fail(error, NMT_OTHER_MODEL, "%.300s: must be the file that was exported with this library, got another one", path);
   }
   *content = found;
@@ -71,7 +95,7 @@ static int map_model(const char *path, const char **content, char *error) {
 }
 
 static void unmap_model(const char *content) {
-  if (content != nmt_model_inside) munmap((void *)content, MODEL_BYTES);
+  if (content != nmt_model_inside) free_model_file((void *)content);
 }
 
 static const level *level_named(const char *name) {

@@ -52,11 +52,16 @@ class Compiler:
         target = self._ask("-dumpmachine")
         self.machine = target.split("-")[0]
         here = "aarch64" if platform.machine() in ("aarch64", "arm64") else "x86_64"
-        if "linux" not in target or self.machine not in ("aarch64", here):
+        self.for_windows = "mingw" in target
+        if not (self.for_windows and self.machine == here == "x86_64") and (
+            "linux" not in target or self.machine not in ("aarch64", here)
+        ):
             raise ConfigError(
-                f"--to c: must have a compiler for Linux on {' or '.join(sorted({'aarch64', here}))}, got one "
-                f"for {target}; name another in the variable CC"
+                f"--to c: must have a compiler for Linux on {' or '.join(sorted({'aarch64', here}))} or for Windows "
+                f"(mingw), got one for {target}; name another in the variable CC"
             )
+        if self.for_windows:
+            self.command.append("-mcmodel=small")  # else pointers to functions are shared between objects, and lost
         self.objcopy, self.ar = (self._ask(f"-print-prog-name={name}") for name in ("objcopy", "ar"))
 
     def _ask(self, option: str) -> str:
@@ -109,7 +114,7 @@ def compiled_objects(compiler: Compiler, folder: Path, module: str, asked: dict[
     names that the module gives to them."""
     folder.mkdir()
     answer: dict[str, Any] = json.loads(
-        run_for_level(module, folder.name, asked | {"folder": str(folder)}, is_linked=True)
+        run_for_level(module, folder.name, asked | {"folder": str(folder)}, _ELSEWHERE[compiler.for_windows])
     )
     names = folder / "names"
     names.write_text("".join(f"{old} {new}\n" for old, new in answer["names"].items()))
@@ -119,10 +124,14 @@ def compiled_objects(compiler: Compiler, folder: Path, module: str, asked: dict[
     return objects
 
 
-def constant_bytes(name: str, file: Path) -> str:
+_ELSEWHERE = {False: "library", True: "windows-library"}
+
+
+def constant_bytes(compiler: Compiler, name: str, file: Path) -> str:
     """Return the definition in C of a constant with the bytes of a file, aligned to a cache line; its compiler finds
     the file with `-Wa,-I` and its folder."""
-    lines = f'.section .rodata\\n.balign 64\\n{name}: .incbin \\"{file.name}\\"\\n.previous'
+    begin, end = (".section .rdata", ".text") if compiler.for_windows else (".section .rodata", ".previous")
+    lines = f'{begin}\\n.balign 64\\n{name}: .incbin \\"{file.name}\\"\\n{end}'
     return f'__asm__("{lines}");\nextern const char {name}[];\n'
 
 
@@ -136,6 +145,9 @@ def joined(compiler: Compiler, objects: list[Path], public: list[str], whole: Pa
 def save_libraries(compiler: Compiler, whole: Path, folder: Path, name: str, *libraries: str) -> None:
     """Write a static and a shared library of one object; `libraries`: options for what it calls."""
     compiler.call(compiler.ar, "rcs", folder / f"lib{name}.a", whole)
+    if compiler.for_windows:
+        made = f"-Wl,--out-implib,{folder / f'lib{name}.dll.a'},--no-insert-timestamp"
+        return compiler.run("-shared", "-static-libgcc", made, "-o", folder / f"{name}.dll", whole, *libraries)
     options = ("-shared", f"-Wl,-soname,lib{name}.so,--no-undefined,-z,noexecstack")
     compiler.run(*options, "-o", folder / f"lib{name}.so", whole, *libraries)
     (folder / f"lib{name}.so").chmod(0o644)

@@ -20,7 +20,11 @@ enum { LINE = 64, WHOLE = 1 << 30 }; /* a cache line; no limit */
 /* The memory that a function of a program takes for itself and frees before it returns, which the program has planned. */
 static _Thread_local struct { char *start, *next, *end; int used; } temporary;
 
+#ifdef _WIN32
+void *nmt_allocate(int64_t size, int64_t line) {
+#else
 void *nmt_allocate(int64_t line, int64_t size) {
+#endif
   if (!temporary.used++) temporary.next = temporary.start;
   char *found = temporary.next;
   temporary.next += (size + line - 1) / line * line;

@@ -2,6 +2,14 @@
 #ifndef NMT_HOST_H
 #define NMT_HOST_H
 
+#ifdef _WIN32
+#define __USE_MINGW_SETJMP_NON_SEH /* compiled functions, over which it may jump, cannot be unwound */
+#include <malloc.h>
+#define aligned_alloc(line, size) _aligned_malloc(size, line)
+#define free_aligned _aligned_free
+#else
+#define free_aligned free
+#endif
 #include <setjmp.h>
 #include <stddef.h>
 #include <stdint.h>

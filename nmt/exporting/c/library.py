@@ -90,7 +90,7 @@ def _host(compiler: Compiler, work: Path, levels: dict[str, str], objects: list[
         if any((one / name).read_bytes() != (first / name).read_bytes() for one in others):
             raise RuntimeError(f"all levels must have the same {name}")
     (first / "levels.h").write_text(levels_text(compiler, levels))
-    held = constant_bytes("nmt_model_bytes", first / MODEL_NAME) if inside else ""
+    held = constant_bytes(compiler, "nmt_model_bytes", first / MODEL_NAME) if inside else ""
     (first / "inside.h").write_text(
         f"{held}static const char *const nmt_model_inside = {'nmt_model_bytes' if inside else 'NULL'};\n"
     )

@@ -42,7 +42,7 @@ void free_since(arena *memory, arena moment) {
   while (memory->last != moment.last) {
     block *last = memory->last;
     memory->last = last->before;
-    free(last->at);
+    free_aligned(last->at);
     free(last);
   }
   memory->used = moment.used;

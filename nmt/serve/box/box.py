@@ -1,5 +1,8 @@
 """The sandbox for untrusted texts: a few worker processes, in which each job runs within CPU and memory limits. A job
 that is cancelled or exceeds its limits is killed with its process, and another one is forked.
+
+On Linux the kernel enforces the limits. Elsewhere each worker is a new process, and the server looks ten times a second
+whether it has taken too much, so that it may exceed the limits for that long.
 """
 
 from __future__ import annotations
@@ -17,6 +20,8 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
+import psutil
+
 from nmt.serve.box.home import LENGTH, frame
 from nmt.serve.errors import RequestError
 from nmt.serve.limits.turns import Turns
@@ -26,6 +31,10 @@ _logger = logging.getLogger("nmt.serve")
 _MOST_FRAME = 64 * 2**20
 _WRITTEN = 2**18
 """Bytes written to a socket at a time."""
+_FORKS = sys.platform.startswith("linux")
+_LOOK_SECONDS = 0.1
+_QUIETLY = 0x0800_4000 if sys.platform == "win32" else 0
+"""Without a window, and after other processes (CREATE_NO_WINDOW, BELOW_NORMAL_PRIORITY_CLASS)."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +63,7 @@ class _Plain(pickle.Unpickler):
 
 @dataclass
 class _Worker:
-    name: int
+    name: int | asyncio.subprocess.Process
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
 
@@ -72,16 +81,16 @@ class Box:
 
     def start(self) -> None:
         """Start the process from which workers are forked; it is ready when its imports are done."""
+        if not _FORKS:
+            return
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        code = f"import sys; sys.path[:] = {sys.path!r}; from nmt.serve.box.home import main; main({theirs.fileno()})"
-        single = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
         with theirs:
             self._home = subprocess.Popen(
-                [sys.executable, "-c", code],
+                _command(f"main({theirs.fileno()})"),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
-                env=os.environ | single,
+                env=os.environ | _SINGLE,
             )
         self._control = ours
 
@@ -89,7 +98,7 @@ class Box:
         """Stop all workers."""
         for worker in self._idle:
             with suppress(RuntimeError):  # their event loop is closed
-                worker.writer.transport.abort()
+                self._kill(worker)
         self._idle.clear()
         if self._home is not None and self._control is not None:
             self._control.close()
@@ -104,6 +113,7 @@ class Box:
         async with (self._long if job.is_long else self._short).of(client):
             worker = self._idle.pop() if self._idle else await self._fork()
             is_whole = goes_on = False
+            watch = None if isinstance(worker.name, int) else asyncio.create_task(_watch(worker.name, job))
             try:
                 await self._send(worker, frame((job.name, job.args, job.seconds, job.memory)))
                 pieces, kind, value = await self._answer(worker, job)
@@ -111,6 +121,8 @@ class Box:
             except (asyncio.IncompleteReadError, ConnectionError):
                 pieces, kind, value = [], "ended", None
             finally:
+                if watch is not None:
+                    watch.cancel()
                 if goes_on and not worker.reader.at_eof():
                     self._idle.append(worker)
                 else:
@@ -141,6 +153,14 @@ class Box:
             pieces.append(value)
 
     async def _fork(self) -> _Worker:
+        if not _FORKS:
+            pipe, env = asyncio.subprocess.PIPE, os.environ | _SINGLE
+            process = await asyncio.create_subprocess_exec(
+                *_command("spawned()"), stdin=pipe, stdout=pipe, env=env, creationflags=_QUIETLY
+            )
+            if process.stdin is None or process.stdout is None:
+                raise RuntimeError("a process without pipes")
+            return _Worker(process, process.stdout, process.stdin)
         if self._home is None or self._home.poll() is not None:
             if self._home is not None:
                 _logger.warning("the process of workers has ended with %d; another one begins", self._home.returncode)
@@ -156,9 +176,30 @@ class Box:
 
     def _kill(self, worker: _Worker) -> None:
         worker.writer.transport.abort()
-        if self._control is not None:
+        if not isinstance(worker.name, int):
+            with suppress(ProcessLookupError):  # it has ended
+                worker.name.kill()
+        elif self._control is not None:
             with suppress(OSError):  # the home has ended, and its workers with it
                 self._control.send(f"kill {worker.name}".encode())
+
+
+_SINGLE = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+
+
+def _command(call: str) -> list[str]:
+    """Return the command of a process that calls a function of `home`, with the packages of this process."""
+    return [sys.executable, "-c", f"import sys; sys.path[:] = {sys.path!r}; import nmt.serve.box.home as h; h.{call}"]
+
+
+async def _watch(process: asyncio.subprocess.Process, job: Job) -> None:
+    """Kill a worker that takes more than its job may."""
+    with suppress(psutil.Error, ProcessLookupError):  # it has ended
+        one = psutil.Process(process.pid)
+        most_seconds, most_bytes = sum(one.cpu_times()[:2]) + job.seconds, one.memory_info().rss + job.memory
+        while sum(one.cpu_times()[:2]) <= most_seconds and one.memory_info().rss <= most_bytes:
+            await asyncio.sleep(_LOOK_SECONDS)
+        process.kill()
 
 
 def _refusal(job: Job, kind: str, value: Any) -> RequestError:

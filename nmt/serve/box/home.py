@@ -4,6 +4,8 @@ kernel enforces.
 The server sends it commands over a socket: `fork N` with the socket of a new worker, and `kill N`. It imports the
 workers' modules once, so that forking takes milliseconds and memory pages are shared. It ends, with all workers, when
 the server does.
+
+Other systems than Linux have no such kernel: there the server starts each worker as `spawned` and watches it.
 """
 
 from __future__ import annotations
@@ -12,14 +14,18 @@ import contextlib
 import gc
 import os
 import pickle
-import resource
 import select
 import signal
 import socket
 import struct
+import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
+
+with contextlib.suppress(ImportError):  # Windows has no limits of a process
+    import resource
 
 LENGTH = struct.Struct("<Q")
 _MOST_GROWN = 64 * 2**10
@@ -89,31 +95,49 @@ def _forked(handle: int, others: tuple[socket.socket, int, int]) -> int:
         os.nice(_NICENESS)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         with socket.socket(fileno=handle) as connection:
-            _serve_jobs(connection)
+            began = _largest()
+            grown = lambda: _largest() - began > _MOST_GROWN  # noqa: E731 - it is two words long
+            _serve_jobs(connection.makefile("rb"), connection.sendall, _limit, grown)
         code = 0
     finally:
         os._exit(code)
 
 
-def _serve_jobs(connection: socket.socket) -> None:
+def spawned() -> None:
+    """Work for the server that has started this process, by standard input and output. The server ends it where a job
+    takes too much; it ends by itself when the server does."""
+    import psutil
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # that of a terminal is for the server
+    with open(os.dup(1), "wb", buffering=0) as answers:
+        os.dup2(2, 1)  # whatever else is written there
+        memory = psutil.Process().memory_info
+        began = memory().rss
+        _serve_jobs(sys.stdin.buffer, answers.write, lambda *_: None, lambda: memory().rss - began > _MOST_GROWN * 1024)
+
+
+def _serve_jobs(
+    stream: IO[bytes],
+    send: Callable[[bytes], object],
+    limit: Callable[[float, int], None],
+    has_grown: Callable[[], bool],
+) -> None:
     from nmt.serve.box import text_work
 
-    began = _largest()
-    stream = connection.makefile("rb")
     while len(head := stream.read(LENGTH.size)) == LENGTH.size:
         name, args, seconds, memory = pickle.loads(stream.read(LENGTH.unpack(head)[0]))
-        _limit(seconds, memory)
+        limit(seconds, memory)
         try:
             for piece in getattr(text_work, name)(*args):
-                connection.sendall(frame(("piece", piece)))
-            goes_on = _largest() - began <= _MOST_GROWN
+                send(frame(("piece", piece)))
+            goes_on = not has_grown()
             answer: tuple[str, Any] = ("end", goes_on)  # said, since the server might see the end of the stream late
         except Exception as error:  # noqa: BLE001 - it is reported to the server, which raises or logs it
             answer, goes_on = _report(error), False
         del args
         with contextlib.suppress(OSError):  # the server has stopped listening
-            connection.sendall(frame(answer))
-        _limit(0, memory)
+            send(frame(answer))
+        limit(0, memory)
         if not goes_on:
             return
 

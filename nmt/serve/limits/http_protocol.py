@@ -5,7 +5,6 @@ one piece, and callbacks for closed connections.
 from __future__ import annotations
 
 import asyncio
-import resource
 from collections.abc import Callable
 from typing import Any
 
@@ -97,6 +96,11 @@ _connections = Connections()
 def bound_connections() -> int:
     """Limit the number of connections to the available file descriptors, less those reserved for other uses. Return the
     listen backlog: how many connections may wait to be accepted."""
+    try:
+        import resource
+    except ImportError:  # Windows, which sets no such limit
+        _connections.most = _MOST_FILES
+        return 2048
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = min(hard, _MOST_FILES) if hard != resource.RLIM_INFINITY else _MOST_FILES
     if soft < wanted:

@@ -11,9 +11,8 @@ from typing import Any
 
 from nmt.train.distributed.ranks import Ranks
 
-SIGNALS = [signal.SIGINT, signal.SIGTERM]
-if hasattr(signal, "SIGHUP"):  # the terminal was closed
-    SIGNALS.append(signal.SIGHUP)
+_NAMES = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")  # the last two: the terminal was closed; Windows has the last
+SIGNALS = [getattr(signal, name) for name in _NAMES if hasattr(signal, name)]
 
 
 class Interrupted(Exception):  # noqa: N818 - not an error, but a way out of a long validation

@@ -24,6 +24,7 @@ from tests.exporting.web.test_web import LINES, MODELS, small
 from tests.saved_models import sentences, write_folder
 
 ARM, EMULATOR = shutil.which("aarch64-linux-gnu-gcc"), shutil.which("qemu-aarch64-static")
+MINGW = shutil.which("x86_64-w64-mingw32-gcc")
 FLAGS = ["-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"]
 # The driver reads lines, so none has a line break.
 SENTENCES = [line.encode() for line in (*LINES, *sentences(60, seed=8)) if "\n" not in line]
@@ -258,6 +259,22 @@ def test_a_library_for_arm_finds_the_translations_of_generic(tmp_path, monkeypat
             assert ours[2] == theirs[2]
             # Arm has fused multiply-adds, `generic` has none: the last bits of float32 sums differ.
             assert float.fromhex(ours[0]) == pytest.approx(float.fromhex(theirs[0]), rel=2e-6, abs=2e-6)
+
+
+@pytest.mark.skipif(MINGW is None, reason="needs gcc-mingw-w64-x86-64")
+def test_a_library_for_windows_exports_the_functions_of_its_header(tmp_path, monkeypatch):
+    """That it translates there: tests/windows/bed.py."""
+    folder = small(tmp_path / "model", {})
+    monkeypatch.setenv("CC", MINGW)
+    out = tmp_path / "out"
+    save_library(out, str(folder), None, load_saved_model(folder), "int8", ["generic"], inside=True)
+    names = ["example.c", "libtranslator.a", "libtranslator.dll.a", "translator.dll", "translator.h"]
+    assert sorted(path.name for path in out.iterdir()) == names
+    dump = [MINGW.replace("gcc", "objdump"), "-p", out / "translator.dll"]
+    told = subprocess.run(dump, capture_output=True, text=True, check=True).stdout
+    functions = {*re.findall(r"\b(nmt_\w+)\(", (out / "translator.h").read_text())}
+    assert functions and functions == {*re.findall(r"\bnmt_\w+", told.partition("Name Pointer")[2])}
+    subprocess.run([MINGW, "-Werror", "example.c", "libtranslator.dll.a", "-o", "a.exe"], check=True, cwd=out)
 
 
 def test_without_a_compiler_one_line_says_so_and_nothing_is_written(tmp_path, monkeypatch):

@@ -2,7 +2,6 @@
 
 import json
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -121,6 +120,7 @@ def test_what_cannot_be_written_is_not(tmp_path):
     for kept in (Store(None), Store(tmp_path / "gone")):
         kept.write("some", RECORD)
         assert kept.read("some") is None
+    resource = pytest.importorskip("resource")
     former = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, former[1]))
     try:

@@ -29,7 +29,7 @@ def divisions(sharing: Sharing, most: int) -> tuple[np.ndarray, list[np.ndarray]
 def _divisions(sharing: Sharing, most: int, *limits: int) -> tuple[np.ndarray, list[np.ndarray]]:
     """Compute and cache `divisions`; the limits that `Sharing` reads are part of the key."""
     if sharing.threads == 1 and sharing.division != "units":  # the same formula for every number of rows
-        rows = np.arange(most + 1)
+        rows = np.arange(most + 1, dtype=np.int64)
         bounds = np.stack([np.zeros_like(rows), rows], axis=1)
         addresses = address_of(bounds) + bounds.itemsize * 2 * rows
         return np.stack([np.zeros_like(rows), np.ones_like(rows), addresses], axis=1), [bounds]

@@ -4,7 +4,8 @@ The environment variable `NMT_CPU` (`avx512_amx`, `avx512_bf16`, `avx512_vnni`, 
 `generic`; on Arm `neon_bf16`, `neon_dotprod`, `neon` or `generic`) forces a smaller target; `native` compiles for
 exactly this processor instead of for its whole level. The variable is read once, when this module is imported. With
 `NMT_CPU_UNCHECKED=1` it may also be a level that this machine cannot run, `wasm` among them: its code is compiled here
-and run elsewhere. With `NMT_CPU_UNCHECKED=library` the code may also be linked into a library.
+and run elsewhere. With `NMT_CPU_UNCHECKED=library` the code may also be linked into a library. `windows` and
+`windows-library` are the same for Windows on x86.
 """
 
 import ctypes
@@ -58,7 +59,8 @@ class Target:
     def machine(self) -> tuple[str, str]:
         """Return the kind of processor and the system that run the code."""
         kind, _, system, *_ = f"{self.triple}---".split("-")
-        return (kind, system) if self.triple else (platform.machine(), sys.platform)
+        here = platform.machine(), sys.platform
+        return _MACHINE_OF_WINDOWS if system == "windows" else (kind, system) if self.triple else here
 
     @property
     def rows(self) -> tuple[int, ...]:
@@ -133,6 +135,9 @@ _WASM = Target(
     "wasm", lanes=4, vectors=2, max_rows=5, has_fma=False, byte_sums="dot", cpu="generic",
     features="+simd128,+bulk-memory,+sign-ext,+nontrapping-fptoint,+mutable-globals", triple="wasm32-unknown-unknown",
 )  # fmt: skip
+# Within a process LLVM loads ELF on Windows, too; linkers there take COFF.
+_WINDOWS_TRIPLES = {"windows": "x86_64-pc-windows-msvc-elf", "windows-library": "x86_64-pc-windows-gnu"}
+_MACHINE_OF_WINDOWS = "AMD64", "win32"
 _ARM_TRIPLE = "aarch64-unknown-linux-gnu"
 _ELSEWHERE = {one.name: one for one in (_WASM, *(replace(arm, triple=_ARM_TRIPLE) for arm in _OF_ARM))}
 """Levels of other machines, for which code is made here."""
@@ -217,8 +222,9 @@ def _choose_target() -> Target:
         return _GENERIC if os.environ.get("NUMBA_CPU_NAME") == "generic" else host
     if forced == "native":
         return replace(host, cpu=binding.get_host_cpu_name(), features=binding.get_host_cpu_features().flatten())
-    is_linked = os.environ.get("NMT_CPU_UNCHECKED") == "library"
-    unchecked = is_linked or os.environ.get("NMT_CPU_UNCHECKED") == "1"  # code made here is run elsewhere
+    elsewhere = os.environ.get("NMT_CPU_UNCHECKED", "")
+    is_linked = elsewhere.endswith("library")
+    unchecked = is_linked or elsewhere in ("1", "windows")  # code made here is run elsewhere
     if forced in _ELSEWHERE and unchecked:
         return replace(_ELSEWHERE[forced], is_linked=is_linked)
     if forced not in LEVELS:
@@ -226,7 +232,7 @@ def _choose_target() -> Target:
         raise DeviceError(f"NMT_CPU: must be one of {choices}, got {forced!r}; unset it to use the whole machine")
     target = LEVELS[forced]
     if unchecked and _IS_X86:
-        return replace(target, is_linked=is_linked)
+        return replace(target, is_linked=is_linked, triple=_WINDOWS_TRIPLES.get(elsewhere, ""))
     if forced != "generic" and not _is_part_of(target, host):
         raise DeviceError(f"NMT_CPU: must be a target this {host.name} machine has, got {forced!r}; unset it")
     if target is _AVX2_VNNI and not binding.get_host_cpu_features().get("avxvnni"):

@@ -65,6 +65,8 @@ def _target_machine() -> Any:
         binding.initialize_all_asmprinters()
         elsewhere = binding.Target.from_triple(TARGET.triple or binding.get_default_triple())
         reloc, model = ("pic", "small") if TARGET.is_linked else ("static", "jitdefault")
+        if TARGET.name == "wasm":  # which has one model alone; on Windows the default of a JIT is another
+            model = "default"
         return elsewhere.create_target_machine(
             cpu=TARGET.cpu, features=TARGET.features, opt=3, reloc=reloc, codemodel=model, jit=False
         )

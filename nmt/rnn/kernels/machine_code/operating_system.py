@@ -1,4 +1,4 @@
-"""Functions of the operating system that compiled code calls: memory, threads, the clock. Untested on Windows."""
+"""Functions of the operating system that compiled code calls: memory, threads, the clock."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import Any
 
 from llvmlite import ir
 
+from nmt.rnn.kernels.machine_code.features import TARGET
 from nmt.rnn.kernels.machine_code.objects import add_symbol
 
-ON_WINDOWS = os.name == "nt"
+ON_WINDOWS = TARGET.machine[1] == "win32"
+"""Whether the code that is made here runs there."""
 _NUMBER, _POINTER = ir.IntType(32), ir.IntType(8).as_pointer()
 
 # By the name in compiled code: the library, the name in the system, and the type of the result.
@@ -45,7 +47,7 @@ def system_function(name: str, library: str | None = None) -> Any:
     return getattr(ctypes.CDLL(library), name)
 
 
-for _name, (_library, _theirs, _) in _FUNCTIONS.items():
+for _name, (_library, _theirs, _) in _FUNCTIONS.items() if ON_WINDOWS == (os.name == "nt") else ():
     add_symbol(_name, ctypes.cast(system_function(_theirs, _library), ctypes.c_void_p).value or 0)
 
 

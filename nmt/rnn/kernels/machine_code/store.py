@@ -164,7 +164,8 @@ def _is_own(found: os.stat_result) -> bool:
 def cache_folders() -> list[Path]:
     """Return the folders where generated files may be kept, best first: `NMT_CACHE_DIR`, or else `nmt` in the user's
     cache folder, unless the user has no home; then a folder for temporary files."""
-    named, cache, home = os.environ.get("NMT_CACHE_DIR"), os.environ.get("XDG_CACHE_HOME"), os.path.expanduser("~")
+    named, home = os.environ.get("NMT_CACHE_DIR"), os.path.expanduser("~")
+    cache = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA")  # the latter is of Windows
     if not cache and os.path.isdir(home):
         cache = os.path.join(home, ".cache")
     own = [Path(named)] if named else [Path(cache, "nmt")] if cache else []

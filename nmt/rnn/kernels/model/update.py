@@ -37,6 +37,7 @@ def _kernel_of(rule: ElementRule) -> Kernel:
 
 
 OF_RULE = {rule: _kernel_of(rule) for rule in RULES}
+globals().update({one.function.__name__: one for one in OF_RULE.values()})  # so that they have recipes (recipes.py)
 
 
 @kernel

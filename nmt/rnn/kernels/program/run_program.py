@@ -50,7 +50,7 @@ class Section(IntEnum):
 
 
 class Phase(IntEnum):
-    """Section to run: that of this name, ENCODE for the first sentences alone, FORCED after ENCODE; or ADVANCE:
+    """A part of the run: the section of this name, ENCODE for the first sentences alone, FORCED after it; or ADVANCE:
     encode the next sentences, and after the last ones take steps of the search. BEGIN plans the memory of ADVANCE."""
 
     PACK, BEGIN, ADVANCE, ENCODE, FORCED = range(5)

@@ -1,4 +1,4 @@
-"""Define what programs run besides products and generated functions."""
+"""Small tasks of programs besides products and generated functions."""
 
 import numpy as np
 
