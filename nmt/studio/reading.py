@@ -20,13 +20,13 @@ from nmt.data.corpora.sources import Source
 from nmt.data.tables.marked import is_usfm, usfm_rows
 from nmt.data.tables.readers import ENDINGS, GRIDS, RECORDS, form_of, paired
 from nmt.data.tables.sheets import book_of
+from nmt.data.tables.subtitles import at_once, cues
 from nmt.data.tokens.features import features_column, with_features
 from nmt.doctor.repeats import Duplicates
 from nmt.doctor.texts import Text
 from nmt.errors import NMTError
 from nmt.studio.errors import Refused
 from nmt.studio.projects import write_json
-from nmt.studio.subtitles import at_once, cues
 from nmt.studio.texts import DONE, KEEP, LEAVE_OUT, MEND, MENDS
 from nmt.system.file_kinds import HEAD_BYTES, kind_of_bytes
 from nmt.system.files import replacing
