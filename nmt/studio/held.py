@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from pathlib import Path
 
+from nmt.data.tokens.features import is_word
 from nmt.system.files import write_bytes
 
 KINDS = ("test", "dev")
@@ -20,7 +21,9 @@ Pair = tuple[str, str]
 
 
 def key_of(text: str) -> str:
-    """Return a sentence without case, spaces and signs, by which equal ones are found; itself if nothing is left."""
+    """Return a sentence without case, spaces and signs, by which equal ones are found; itself if nothing is left. Of a
+    word with features it is the word, so that all its forms are held out together."""
+    text = text.split()[0] if is_word(text) else text
     plain = _WORDS.sub(" ", unicodedata.normalize("NFKC", text).casefold()).strip()
     return plain or text.strip()
 

@@ -18,7 +18,7 @@ from nmt.report import Run, read_run, report_data
 from nmt.storage.model_folder import find_checkpoint, load_folder_config
 from nmt.studio.preparing import lines_of, unseen_words
 from nmt.studio.projects import Project, write_json
-from nmt.studio.quality import Facts, bucket, calibration, compared, groups, quality_of, sentences
+from nmt.studio.quality import Facts, bucket, calibration, compared, groups, quality_of, sentences, short_and_long
 from nmt.studio.rounds import REPORT
 from nmt.studio.texts import texts_of
 from nmt.system.files import read_json, write_bytes
@@ -53,7 +53,7 @@ def judge(folder: Path, number: int, threads: int | None = None) -> dict[str, An
     unseen = unseen_words(train[source], sources)
     confidences = [min(1.0, max(0.0, one.confidence)) for one in found]
     lengths = [len(line.split()) for line in sources]
-    by_length = {one["code"]: one for one in groups(lengths, [bool(one) for one in unseen], buckets)}
+    by_length = groups(lengths, [bool(one) for one in unseen], buckets)
     scores = score_translations(outputs, references, metrics=("bleu", "chrf"), confidence=len(outputs) > 1)
     run = read_run(project.round_file(number))
     facts, own = _facts(project, number, run, record), dict(zip(sources, buckets, strict=True))
@@ -61,8 +61,7 @@ def judge(folder: Path, number: int, threads: int | None = None) -> dict[str, An
     codes, known = [str(code) for code in record["codes"]], set(train[source])
     facts |= {"count": len(sources), "chrf": scores["chrf"].score, "shuffled": _shuffled(outputs, references)}
     facts |= {"unseen": sum(map(bool, unseen)), "overlap": sum(line in known for line in sources), "words": words}
-    facts |= {name: by_length.get(name, {}).get("near", 0) for name in ("short", "long")}
-    facts |= {"longs": by_length.get("long", {}).get("count", 0)}
+    facts |= short_and_long(by_length)
     facts |= {"worse": before["n"] if before is not None and before["better"] == "worse" else 0}
     facts["swapped"] = is_in(train[0][:1000], codes[1], codes[0]) or is_in(train[1][:1000], codes[0], codes[1])
     told = sentences(Facts(**facts))
@@ -73,7 +72,7 @@ def judge(folder: Path, number: int, threads: int | None = None) -> dict[str, An
         "quality": quality_of(buckets, words=words),
         "sentences": told,
         "before": before,
-        "groups": list(by_length.values()),
+        "groups": by_length,
         "unseen": _words(sources, unseen),
         "help": _help(told, facts),
         "lines": [{"line": n, **dict(zip(names, row, strict=True))} for n, row in enumerate(lines, start=1)],

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.data.quality.overlap import Likeness, OverlapIndex
+from nmt.data.tokens.features import is_word
 from nmt.studio.errors import Refused
 from nmt.studio.held import HeldOut, Pair, key_of, read_pairs
 from nmt.studio.projects import HELD, TEXTS, Project, write_json
@@ -38,7 +39,7 @@ def prepare(folder: Path, number: int) -> dict[str, Any]:
         raise Refused("too-few", least=LEAST_PAIRS, pairs=len(pairs))
     held = HeldOut(folder / HELD)
     held.grow(pairs)
-    words = sum(len(pair[source].split()) == 1 for pair in pairs) >= _WORDS_SHARE * len(pairs)
+    words = sum(is_word(pair[source]) for pair in pairs) >= _WORDS_SHARE * len(pairs)
     texts = {
         "train": _unlike(held, held.without(pairs, source), source, words=words),
         "corrections": held.without(corrected, source),

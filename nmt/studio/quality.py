@@ -60,7 +60,7 @@ class Facts:
     with other sentences' references. overlap: Test sentences that are in the training text. passes, usual: Passes over
     the text, and usual ones. per_pass: Minutes of a pass. rise: Gain of the validation score in the last quarter of the
     run. unseen: Test sentences with a word that the text does not have. short, long: Percentages nearly the same of
-    sentences of few and of many words, and `longs` the number of those. swapped: Whether columns seem exchanged.
+    sentences of few and of many words, and `longs` the fewer of those. swapped: Whether columns seem exchanged.
     repeated: Percentage of rows that repeat others. worse: The earlier round that is better, 0 for none. words: Whether
     these are single words.
     """
@@ -101,12 +101,12 @@ RULES: list[Rule] = [
     ("shifted", lambda f: _is_chance(f), "see", {"chrf": "chrf", "shuffled": "shuffled"}),
     ("worse", lambda f: f.worse > 0, "add", {"round": "worse"}),
     ("duplicates", lambda f: f.repeated >= _MUCH_REPEATED, "see", {"percent": "repeated"}),
+    ("high", lambda f: f.chrf > _HIGH and not f.words, "see", {"chrf": "chrf"}),
     (
         *("few-passes", lambda f: f.passes < 0.5 * f.usual, "train"),
         {"passes": "passes", "usual": "usual", "minutes": "minutes"},
     ),
     ("rising", lambda f: f.rise >= _RISING, "train", {"points": "rise"}),
-    ("high", lambda f: f.chrf > _HIGH and not f.words, "see", {"chrf": "chrf"}),
     ("unseen", lambda f: f.unseen >= _MANY_UNSEEN * f.count, "add", {"n": "unseen", "count": "count"}),
     ("long", lambda f: f.longs >= 10 and f.short - f.long >= 20, "add", {"short": "short", "long": "long"}),
     ("few-pairs", lambda f: f.pairs < _FEW_PAIRS, "add", {"pairs": "pairs"}),
@@ -140,6 +140,13 @@ def groups(lengths: Sequence[int], unseen: Sequence[bool], buckets: Sequence[str
         if here:
             found.append({"code": code, "near": round(100 * here.count("near") / len(here)), "count": len(here)})
     return found
+
+
+def short_and_long(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the facts that `groups` gives about short and long sentences."""
+    nothing = {"near": 0, "count": 0}
+    short, long = (next((one for one in found if one["code"] == code), nothing) for code in ("short", "long"))
+    return {"short": short["near"], "long": long["near"], "longs": min(short["count"], long["count"])}
 
 
 def calibration(confidences: Sequence[float], buckets: Sequence[str], bins: int = 5) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,6 +20,8 @@ from nmt.data.corpora.sources import Source
 from nmt.data.tables.marked import is_usfm, usfm_rows
 from nmt.data.tables.readers import ENDINGS, GRIDS, RECORDS, form_of, paired
 from nmt.data.tables.sheets import book_of
+from nmt.data.tables.subtitles import at_once, cues
+from nmt.data.tokens.features import features_column, with_features
 from nmt.doctor.repeats import Duplicates
 from nmt.doctor.texts import Text
 from nmt.errors import NMTError
@@ -55,7 +57,7 @@ def read(given: Facts) -> Facts:
         first = _readable(Path(given["file"]), given["name"], Path(aside) / "1")
         if given.get("other"):
             files = (first, _readable(Path(given["other"]), given["other_name"], Path(aside) / "2"))
-            return _finished(given, _two(files, given), {"form": "lines", "langs": given["langs"]})
+            return _two(files, given)
         return _one(first, given)
 
 
@@ -122,10 +124,8 @@ def _one(path: str, given: Facts) -> Facts:
         if not (lines := _sentences(path)):
             raise Refused("empty-file", name=given["name"])
         preview = [{"row": number, "cells": [line]} for number, line in enumerate(lines[:_PREVIEW], 1)]
-        endings = [end for end in given["name"].lower().split(".")[:0:-1] if end != "txt" and language_of(end)]
-        lang = next(iter(endings), None) or language_by_text(lines)
-        facts = {"rows": len(lines), "langs": [lang, None], "preview": preview}
-        return {"state": "asks", "asks": "other", "form": "lines"} | facts
+        facts = {"rows": len(lines), "langs": [_language(given["name"], lines), None], "preview": preview}
+        return {"state": "asks", "asks": "other", "form": "subtitles" if cues(path) else "lines"} | facts
     if form not in GRIDS and form not in RECORDS:
         (part,) = Source(path, (columns[0], columns[1])).parts([lang or "" for lang in given["langs"]])
         texts = ((number, str(one), str(other)) for number, (one, other) in enumerate(part.rows(), 1))
@@ -137,6 +137,12 @@ def _one(path: str, given: Facts) -> Facts:
         facts |= {"sheets": names, "sheet": given["sheet"]}
         if len(names) > 1 and given["sheet"] is None:
             return facts | {"state": "asks", "asks": "sheet"}
+    if form in GRIDS:
+        cells = [cells for _, cells in islice(GRIDS[form](path, given["sheet"], True), LOOKED_AT)]
+        features = features_column(cells)
+        if features is not None and columns == (None, None):
+            columns = (1, 5 - features)
+        facts["features"] = None if features in columns else features
     found = look(path, tuple(given["langs"]), columns, given["header"], given["sheet"])
     if found.chosen is None and any(given["langs"]):
         found = look(path, (None, None), columns, given["header"], given["sheet"])
@@ -148,7 +154,7 @@ def _one(path: str, given: Facts) -> Facts:
     if own == theirs:
         turn = 1
     facts |= {"chosen": list(found.chosen[::turn]), "langs": list(found.langs[::turn])}
-    return _finished(given, _rows(path, found, found.chosen[::turn], given["sheet"]), facts)
+    return _finished(given, _rows(path, found, facts, given["sheet"]), facts)
 
 
 def _shown(path: str, found: Look, sheet: str | None) -> Facts:
@@ -172,9 +178,9 @@ def _shown(path: str, found: Look, sheet: str | None) -> Facts:
     return {"heading": found.heading, "columns": columns, "kinds": kinds, "preview": preview}
 
 
-def _rows(path: str, found: Look, chosen: Sequence[int | str], sheet: str | None) -> Iterator[Row]:
-    """Yield row number and both texts."""
-    form = form_of(path)
+def _rows(path: str, found: Look, facts: Facts, sheet: str | None) -> Iterator[Row]:
+    """Yield row number and both texts; the first has the features of its word, if a column has them."""
+    form, chosen, features = form_of(path), facts["chosen"], facts.get("features")
     if form in RECORDS:
         for number, fields in RECORDS[form](path):
             for one, other in paired(fields, [str(name) for name in chosen]):
@@ -183,7 +189,7 @@ def _rows(path: str, found: Look, chosen: Sequence[int | str], sheet: str | None
     for number, cells in GRIDS[form](path, sheet, True):
         if number > found.heading and any(map(str.strip, cells)):
             one, other = (cells[int(place) - 1] if int(place) <= len(cells) else "" for place in chosen)
-            yield number, one, other
+            yield number, with_features(one, cells[features - 1]) if features else one, other
 
 
 def _sentences(path: str) -> list[str]:
@@ -200,15 +206,26 @@ def _sentences(path: str) -> list[str]:
     return [" ".join(one.asked.split()) for passage in document.passages for one in passage.sentences]
 
 
-def _two(files: tuple[str, str], given: Facts) -> Iterator[Row]:
-    """Yield the rows of a text in two files. Raises Refused if they do not have as many lines."""
+def _language(name: str, lines: list[str]) -> str | None:
+    """Return the code of the language that the name of a file ends with, or else that of its text."""
+    endings = (end for end in name.lower().split(".")[:0:-1] if end != "txt" and language_of(end))
+    return next(endings, None) or language_by_text(lines)
+
+
+def _two(files: tuple[str, str], given: Facts) -> Facts:
+    """Read a text in two files. Raises Refused if they do not have as many lines, and are no subtitles of one film."""
     if all(form_of(file) == "sfm" and is_usfm(file) for file in files):
-        yield from ((number, str(one), str(other)) for number, (one, other) in enumerate(usfm_rows(files), 1))
-        return
+        verses = ((number, str(one), str(other)) for number, (one, other) in enumerate(usfm_rows(files), 1))
+        return _finished(given, verses, {"form": "lines", "langs": given["langs"]})
     one, other = map(_sentences, files)
-    if len(one) != len(other):
-        raise Refused("unequal", name=given["name"], lines=len(one), others=len(other))
-    yield from ((number, *pair) for number, pair in enumerate(zip(one, other, strict=True), 1))
+    langs = [_language(given["name"], one), _language(given["other_name"], other)]
+    shown = [cues(file) for file in files]
+    rows = list(at_once(*shown))
+    if not rows or 2 * len(rows) < min(map(len, shown)):
+        if len(one) != len(other):
+            raise Refused("unequal", name=given["name"], lines=len(one), others=len(other))
+        rows = [(number, *pair) for number, pair in enumerate(zip(one, other, strict=True), 1)]
+    return _finished(given, iter(rows), {"form": "lines", "langs": langs})
 
 
 def _finished(given: Facts, rows: Iterator[Row], facts: Facts) -> Facts:
@@ -227,11 +244,15 @@ def _finished(given: Facts, rows: Iterator[Row], facts: Facts) -> Facts:
         raise Refused("empty-file", name=given["name"])
     langs = [own or found for own, found in zip(given["langs"], facts["langs"][::turn], strict=True)]
     found, (first, last) = _findings(table, numbers), zip(*starts, strict=True)
+    if facts.get("features"):  # features have letters of their own
+        found = [one for one in found if one["name"] not in ("script", "mixed")]
     one, other = (str(lang or "") for lang in langs)
     if is_in(first, other, one) or is_in(last, one, other):
         swapped = {"name": "swapped", "level": "warning", "count": len(numbers), "total": len(numbers)}
         found.insert(0, swapped | {"rows": numbers[:1], "actions": [], "message": "have the other language's text"})
-    return facts | {"state": "ready", "asks": None, "rows": len(numbers), "langs": langs, "findings": found}
+    first_rows = [{"row": row, "cells": pair} for row, pair in zip(numbers[:_PREVIEW], starts, strict=False)]
+    shown = {"preview": first_rows} | facts
+    return shown | {"state": "ready", "asks": None, "rows": len(numbers), "langs": langs, "findings": found}
 
 
 def _findings(table: Path, numbers: list[int]) -> list[Facts]:

@@ -71,7 +71,7 @@ class State:
                 continue  # the list shows it as broken
 
     def read(self, project: Project, number: int) -> None:
-        """Begin to read a text. Two of one language each that are as long are joined."""
+        """Begin to read a text. Two of one language each are joined if they are as long, or subtitles."""
 
         async def work() -> None:
             facts = project.text_file(number, ".json")
@@ -82,7 +82,8 @@ class State:
                 write_json(facts, {"state": "failed", "error": error.to_dict()})
             name_sides(project, number)
             halves = alone(project)
-            if len(halves) == 2 and len({facts_of(project, one)["rows"] for one in halves}) == 1:
+            found = [facts_of(project, one) for one in halves]
+            if len(halves) == 2 and len({one["form"] == "subtitles" or one["rows"] for one in found}) == 1:
                 self.read(project, join(project, *halves))
 
         self.children.run(project, "read", work, text=number)
@@ -143,7 +144,8 @@ class State:
             yield "too-few", {"least": LEAST_PAIRS, "pairs": pairs}
         if any(not one["part_of"] and facts_of(project, one["id"]).get("asks") for one in values["texts"]):
             yield "undecided", {}
-        if values["sides"][0]["lang"] and values["sides"][0]["lang"] == values["sides"][1]["lang"]:
+        one, other = (side["lang"] for side in values["sides"])
+        if one and one == other and not any(facts_of(project, text["id"]).get("features") for text in values["texts"]):
             yield "same-language", {}
 
     def forecast(self, project: Project) -> dict[str, Any]:
@@ -181,8 +183,8 @@ class State:
         }
 
 
-def _enough(pairs: int) -> str:
-    return next((name for name, most in ENOUGH if pairs < most), "good")
+def _enough(pairs: int) -> str | None:
+    return None if pairs < LEAST_PAIRS else next((name for name, most in ENOUGH if pairs < most), "good")
 
 
 def _battery() -> dict[str, Any] | None:

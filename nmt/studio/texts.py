@@ -64,6 +64,7 @@ class Rows:
         self._path = project.text_file(entry["id"], ".tsv")
         self.facts = facts_of(project, entry["id"])
         self._entry = entry
+        self._other_name = project.text(entry["with"])["name"] if entry["with"] else ""
         self._found = {one["name"]: frozenset(one["rows"]) for one in self.facts.get("findings", ())}
         self.decided = {name: entry["decided"].get(name, DEFAULTS.get(name, KEEP)) for name in self._found}
         own = {int(row): out for row, out in entry["rows_out"].items()}
@@ -120,12 +121,13 @@ class Rows:
         found = self.facts.get("findings", ())
         nothing: dict[str, Any] = {"state": "reading", "rows": 0, "heading": 0, "langs": [None, None]}
         nothing |= {name: [] for name in ("columns", "kinds", "sheets", "preview")}
-        nothing |= dict.fromkeys(("error", "form", "chosen", "sheet", "asks"))
+        nothing |= dict.fromkeys(("error", "form", "chosen", "sheet", "asks", "features"))
         return {
             **nothing,
             **self.facts,
             **{name: self._entry[name] for name in ("id", "name", "bytes", "part_of", "with")},
             **({"state": "ready", "asks": None, "rows": 0} if self._entry["part_of"] else {}),
+            "other_name": self._other_name,
             "read": self.usable,
             "findings": [{**one, "rows": one["rows"][:_SHOWN_ROWS]} for one in found],
             "decided": self.decided,
@@ -175,7 +177,7 @@ def name_sides(project: Project, number: int) -> None:
         with project.changing() as values:
             for side, lang, column in zip(values["sides"], facts["langs"], facts.get("chosen") or (0, 0), strict=True):
                 side["lang"] = side["lang"] or lang
-                known = language_name(side["lang"]) if side["lang"] else ""
+                known = language_name(side["lang"]) if side["lang"] and len({*facts["langs"]}) > 1 else side["lang"]
                 side["name"] = side["name"] or (known if known != side["lang"] else "") or headings.get(column, "")
 
 

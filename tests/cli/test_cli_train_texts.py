@@ -90,6 +90,7 @@ def test_held_out_pairs_are_not_learned(tmp_path: Path) -> None:
         ("word{0}\tw o r d", 30, "character"),
         ("{0:b}\t{0:b}", 200, "edits"),
         ("{0:b}\t{0:b}{0:b}", 200, "character"),
+        ("{0:b} +V +PST\t{0:b}", 200, "edits"),
         ("a line {0}\tb", 30, "low-resource"),
         ("a line {0}\tb", 15_000, "captions"),
     ],

@@ -30,6 +30,14 @@ def test_three_rounds_in_any_order_train_on_nothing_held_out(tmp_path):
     assert all(40 <= len(one) <= 120 for one in kept[0].values())
 
 
+def test_a_word_is_held_out_with_all_its_forms(tmp_path):
+    """Of other forms a test would be too easy: the page speaks of words that were never seen."""
+    texts = [(f"go{n} +V +{form}", f"{form}went{n}") for n in range(200) for form in ("PST", "PRS")]
+    held, (trained,) = rounds(tmp_path, [texts])
+    words = {pair[0].split()[0] for kind in KINDS for pair in held[kind]}
+    assert len(words) >= 20 and not words & {pair[0].split()[0] for pair in trained}
+
+
 def test_few_pairs_have_a_test_and_many_no_more_than_needed(tmp_path):
     random_ = random.Random(0)
     for count, tests in ((40, 10), (100, 20), (390, 20)):

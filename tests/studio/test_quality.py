@@ -9,7 +9,7 @@ from nmt.studio.errors import Refused
 from nmt.studio.judging import judge
 from nmt.studio.preparing import prepare
 from nmt.studio.projects import Projects, write_json
-from nmt.studio.quality import Facts, bucket, compared, judged, quality_of, sentences, wilson
+from nmt.studio.quality import Facts, bucket, compared, groups, judged, quality_of, sentences, short_and_long, wilson
 from nmt.studio.rounds import Round, best_round
 from tests.saved_models import sentences as lines
 from tests.serve.servers import model_folder
@@ -139,7 +139,18 @@ def test_shares_and_rules():
     }
     for code, change in rules.items():
         assert [one["code"] for one in sentences(Facts(**good | change))] == [code]
+    assert sentences(Facts(**good | rules["few-passes"] | rules["high"]))[0]["code"] == "high"
     assert sentences(Facts(**good | rules["few-passes"]))[0]["words"] == {"passes": 4, "usual": 40, "minutes": 18}
+
+
+@pytest.mark.parametrize("shorts", [1, 10])
+def test_one_short_sentence_says_nothing_about_long_ones(shorts):
+    """The page said that short sentences go well, 100 of 100, by a single one."""
+    found = groups([3] * shorts + [20] * 12, [False] * (12 + shorts), ["near"] * shorts + ["different"] * 12)
+    told = sentences(
+        Facts(pairs=20_000, count=60, chrf=40.0, shuffled=20.0, passes=9, usual=9, **short_and_long(found))
+    )
+    assert ("long" in [one["code"] for one in told]) == (shorts == 10)
 
 
 def test_a_worse_round_does_not_replace_the_better():

@@ -7,6 +7,8 @@ import zipfile
 
 import pytest
 
+from nmt.studio.reading import answer
+from nmt.studio.texts import reading
 from tests.studio.studios import pairs, read_here, rows_of, shown, table
 
 ROWS = pairs(40)
@@ -144,6 +146,73 @@ def test_two_texts_become_one_and_unequal_ones_are_told(studio):
     studio("POST", f"projects/{project}/texts/3", {"with": 4})
     error = studio.rest(project)["texts"][2]["error"]
     assert error["code"] == "unequal" and error["words"]["lines"] == 30
+
+
+def test_two_texts_name_the_languages(studio):
+    """The languages of two plain texts were found, and forgotten when they were joined."""
+    project = studio.make(
+        "Named", **{"dev.chr.txt": ("ᎠᎴ ᎾᏍᎩ ᎨᏒ\n" * 40).encode(), "dev.en.txt": b"and that is so\n" * 40}
+    )
+    sides = studio.rest(project)["sides"]
+    assert sides == [{"lang": "chr", "name": "Cherokee"}, {"lang": "en", "name": "English"}]
+
+
+def subtitles(*cues):
+    return "".join(f"{n}\n00:00:{a:02},100 --> 00:00:{b:02},000\n{text}\n\n" for n, (a, b, text) in enumerate(cues, 1))
+
+
+def test_subtitles_are_paired_by_their_times(studio):
+    """As many subtitles, or sentences, had been taken for the same ones; others were refused."""
+    one = subtitles((1, 4, "Guten Tag. Wir"), (4, 6, "fangen an."), (7, 9, "<i>Bitte</i>"), (12, 14, "Ende"))
+    two = subtitles(
+        (1, 6, "Hello. We begin."), (7, 8, "If you"), (8, 9, "please."), (10, 11, "[Noise]"), (12, 14, "End")
+    )
+    project = studio.make("Film", **{"a.de.srt": one.encode(), "a.en.srt": two.encode()})
+    (text, _), sides = studio.rest(project)["texts"], studio.rest(project)["sides"]
+    assert text["state"] == "ready" and [side["lang"] for side in sides] == ["de", "en"]
+    assert text["other_name"] == "a.en.srt" and text["preview"][1] == {"row": 3, "cells": ["Bitte", "If you please."]}
+    rows = studio("GET", f"projects/{project}/texts/1/rows")["rows"]
+    assert [(row["row"], row["source"], row["target"]) for row in rows] == [
+        (1, "Guten Tag. Wir fangen an.", "Hello. We begin."),
+        (3, "Bitte", "If you please."),
+        (4, "Ende", "End"),
+    ]
+
+
+@pytest.mark.parametrize("heading", [None, "lemma,features,form"])
+@pytest.mark.parametrize("order", [(0, 1, 2), (0, 2, 1)])
+def test_a_list_of_inflections_keeps_its_features(tmp_path, heading, order):
+    """They had been skipped: of one word several forms were to be learnt, and nothing said which."""
+    names = heading and ",".join(heading.split(",")[place] for place in order)
+    rows = [[(f"go{n}", f"V;PST{';3' * (n % 2)}", f"went{n}")[place] for place in order] for n in range(40)]
+    project = read_here(tmp_path, "words.csv", table(rows, ",", names))
+    text, first = shown(project), rows_of(project)[0]
+    assert (first.source, first.target) == ("go0 +V +PST", "went0") and text["features"] == order.index(1) + 1
+    with project.changing_text(1) as entry:
+        entry["columns"] = [1, text["features"]]
+    answer(reading(project, 1))
+    assert rows_of(project)[0].target == "V;PST" and shown(project)["features"] is None
+
+
+def test_an_inflection_list_of_another_script_has_sides_with_names(studio):
+    """Its features are in Latin letters, which is no fault; both sides were called by the language."""
+    rows = [
+        (f"գնալ{chr(0x561 + n % 38)}{chr(0x561 + n // 38)}", "V;PST" + ";SG;3" * (n % 2), f"գնաց{n}")
+        for n in range(700)
+    ]
+    project = studio.make("Forms", **{"forms.csv": table(rows, ",", "lemma,features,form")})
+    whole = studio("GET", f"projects/{project}")
+    assert [(side["lang"], side["name"]) for side in whole["sides"]] == [("hy", "lemma"), ("hy", "form")]
+    assert whole["texts"][0]["findings"] == [] == studio("GET", f"projects/{project}/forecast")["warnings"]
+
+
+def test_too_little_is_not_enough_for_anything(studio):
+    project = studio.make("None", **{"only.txt": b"Ein Satz\n" * 40})
+    assert (
+        studio("GET", f"projects/{project}")["enough"]
+        is None
+        is studio("GET", f"projects/{project}/forecast")["enough"]
+    )
 
 
 def test_questions_are_asked_and_answered(studio):

@@ -27,6 +27,12 @@ def with_features(word: str, features: str) -> str:
     return " ".join([word.strip(), *(f"+{one}" for one in _BETWEEN.split(features) if one)])
 
 
+def is_word(line: str) -> bool:
+    """Return whether a line is a single word, alone or with its features."""
+    words = line.split()
+    return bool(words) and all(word.startswith("+") for word in words[1:])
+
+
 def featured_lines(lines: Sequence[str], columns: tuple[int, int]) -> list[str]:
     """Return lines to translate as the model reads them. A line is a word, a tab and its features, or a row of a table
     like that of training, whose `columns` have words and features; without a tab it stays as it is."""

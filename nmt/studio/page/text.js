@@ -129,11 +129,11 @@ function text_card(one, halves, page, again) {
   const change = (control, body) => send(control, () => post(at, body));
   const count = one.state === "ready" ? t("text.rows", { n: one.read, rows: one.rows }) : "";
   const box = el("section.card.text", el("div.row.apart", said("h3", name), el("span.soft", count)));
-  const { columns, findings, preview } = one;
+  const { columns, findings, preview } = one, is_ready = one.state === "ready";
   if (is_read_now(one)) box.append(el("p", t("text.reading")), el("progress", { "aria-label": t("text.reading") }));
   if (one.error) box.append(el("p.refused", told(one.error).message));
   if (one.state === "asks") box.append(el("p.warn", t("asks." + one.asks)), question(one, halves, change));
-  if (preview && preview.length && columns && columns.length) box.append(first_rows(one, page, change));
+  if (preview && preview.length && (is_ready || columns.length)) box.append(first_rows(one, page, change));
   if (findings && findings.length) box.append(el("h4", t("text.findings")),
     el("ul.findings", findings.map(found => el("li", finding(found, one, at, page, send)))));
   box.append(el("div.row", button("text.remove", event => send(event.target, () => remove(at)),
@@ -164,7 +164,8 @@ function first_rows(one, page, change) {
   const names = sides.map((side, n) => [String(n), side_name(side) || t("text.side." + n)]);
   const options = [["-1", t("text.unused")], ...names];
   const side_of = column => chosen.indexOf(column.column);
-  const heads = one.columns.map((column, n) => {
+  const head = (column, n) => {
+    if (column.column === one.features) return el("th", { scope: "col" }, t("text.features"));
     const select = el("select", { "aria-label": t("text.column", { n: n + 1 }) }, options.map(([value, words]) =>
       el("option", { value, selected: side_of(column) === +value }, words)));
     select.onchange = () => {
@@ -174,14 +175,15 @@ function first_rows(one, page, change) {
       if (chosen.every(Boolean)) change(select, { columns: chosen });
     };
     return el("th", { scope: "col" }, select, column.heading ? said("small", column.heading) : "");
-  });
+  };
+  const heads = one.columns.length ? one.columns.map(head) : names.map(([, name]) => el("th", { scope: "col" }, name));
   const rows = one.preview.map(({ row, cells }) => [el("td.n", number(row)), ...cells.map((cell, n) =>
-    said("td", cell, sides[one.columns[n] ? side_of(one.columns[n]) : -1]?.lang))]);
+    said("td", cell, sides[one.columns[n] ? side_of(one.columns[n]) : n]?.lang))]);
   const heading = el("input", { type: "checkbox", checked: Boolean(one.heading),
     onchange: () => change(heading, { header: heading.checked }) });
   heads.unshift(el("th.n", { scope: "col" }, t("text.row")));
   return el("div", table(t("text.preview", { name: one.name }), heads, rows),
-    heads.length > 2 ? el("p", el("label.check", heading, " ", t("text.heading"))) : "");
+    one.columns.length > 1 ? el("p", el("label.check", heading, " ", t("text.heading"))) : "");
 }
 
 // The project's name and the names of its languages; none has to be typed.

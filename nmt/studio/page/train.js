@@ -54,7 +54,7 @@ async function plan(main, page, last) {
       choices(t("time.minutes"), "minutes", forecast.choices.map(time), advised)),
     choices(t("time.direction"), "direction", [["0", `${a} → ${b}`], ["1", `${b} → ${a}`]], String(direction[0])),
     best && pairs >= MANY_PAIRS ? choices(t("time.on"), "on", from, "") : "",
-    card(t("time.expect"), el("p", t("pairs.learn", pairs), " ", t("enough." + forecast.enough)),
+    card(t("time.expect"), el("p", t("pairs.learn", pairs), " ", forecast.enough && t("enough." + forecast.enough)),
       expect ? el("p", t("time.measured", { ...expect, here: expect.chrf, there: expect.chrf_elsewhere })) : "",
       forecast.warnings.map(one => el("p.warn", t("warning." + one.code, one.words))),
       el("p.soft", t("time.awake")),

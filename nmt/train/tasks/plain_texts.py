@@ -18,6 +18,7 @@ from nmt.config.presets import OF_WORDS
 from nmt.data.alignment.edits import MOST_SYMBOLS, gain_of_edits
 from nmt.data.corpora.looking import columns_advice
 from nmt.data.corpora.sources import format_of, name_of
+from nmt.data.tokens.features import is_word
 from nmt.errors import CheckpointError, DataError
 from nmt.storage.model_folder import LAST_NAME, load_folder_config
 from nmt.system.files import write_bytes
@@ -77,14 +78,14 @@ class Survey:
     @property
     def growth(self) -> float:
         """Return how many letters targets have for each letter of their words, without features."""
-        letters = sum(len(one) == 1 for source, _ in self.sample for one in _symbols(source, self.has_features))
+        letters = sum(len(one) == 1 for source, _ in self.sample for one in _symbols(source))
         return sum(len(_symbols(target)) for _, target in self.sample) / max(1, letters)
 
     @property
     def gain(self) -> float:
         """Return how well edits explain the pairs of the sample, in bits (see `gain_of_edits`)."""
         sample = self.sample[:PAIRS_OF_GAIN]
-        return gain_of_edits([(_symbols(source, self.has_features), _symbols(target)) for source, target in sample])
+        return gain_of_edits([(_symbols(source), _symbols(target)) for source, target in sample])
 
 
 @dataclass(frozen=True)
@@ -245,9 +246,9 @@ def _survey(pairs: Iterator[tuple[str, str]], random: Random, has_features: bool
     number = words = 0
     symbols: set[str] = set()
     for number, pair in enumerate(pairs, start=1):
-        if has_features or len(pair[0].split()) == 1:
+        if has_features or is_word(pair[0]):
             words += 1
-            symbols.update(_symbols(pair[0], has_features), _symbols(pair[1]))
+            symbols.update(_symbols(pair[0]), _symbols(pair[1]))
         if len(sample) < 2 * MOST_HELD_OUT:
             sample.append(pair)
         elif (place := random.randrange(number)) < len(sample):
@@ -256,10 +257,10 @@ def _survey(pairs: Iterator[tuple[str, str]], random: Random, has_features: bool
     return Survey(number, words, sample, has_features, len(symbols))
 
 
-def _symbols(line: str, has_features: bool = False) -> list[str]:
+def _symbols(line: str) -> list[str]:
     """Return the letters of a line, without spaces, and its features after the first word, each as a whole."""
     first, *others = line.split()
-    return [*first, *(one for word in others for one in ([word] if has_features and word[0] == "+" else word))]
+    return [*first, *(one for word in others for one in ([word] if word[0] == "+" else word))]
 
 
 def _held_out(train: Texts, survey: Survey) -> list[tuple[str, str]]:
