@@ -18,6 +18,7 @@ from nmt.errors import NMTError
 from nmt.serve.app import make_app
 from nmt.serve.service import Service
 from nmt.serve.settings import ServerSettings
+from nmt.storage.model_folder import load_folder_config
 from nmt.studio.errors import Refused
 from nmt.studio.preparing import MEMORY
 from nmt.studio.projects import Project
@@ -64,8 +65,9 @@ class Trying:
                 return
             await self._end()
             os.chdir(project.folder)  # a round names its texts as in its folder; all other paths here are absolute
-            settings = ServerSettings((one.folder,), threads=threads, learn=True, pivot=False)
             try:
+                learns = not load_folder_config(one.folder).model.decoder.edit_actions  # such a model cannot
+                settings = ServerSettings((one.folder,), threads=threads, learn=learns, pivot=False)
                 service = await asyncio.to_thread(Service.begin, settings)
             except NMTError as error:
                 raise Refused("failed", why=str(error)) from None

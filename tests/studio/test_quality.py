@@ -1,10 +1,13 @@
 """What a report says: the numbers are those of nmt-evaluate, and a bad result has its reason first."""
 
+import asyncio
 import json
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
 
+from nmt.studio import trying
 from nmt.studio.errors import Refused
 from nmt.studio.judging import judge
 from nmt.studio.preparing import prepare
@@ -158,3 +161,18 @@ def test_a_worse_round_does_not_replace_the_better():
     former = {str(n): "near" if n < 50 else "partly" for n in range(100)}
     assert compared(own, former)["better"] == "worse" and compared(former, own)["better"] == "surely"
     assert compared(own, own)["better"] == "no" and compared(own, {}) is None
+
+
+@pytest.mark.parametrize("edits", [True, False])
+def test_a_model_of_edits_can_be_used(tmp_path, monkeypatch, edits):
+    """It had been refused, since it cannot learn from corrections."""
+    made, one = project(tmp_path, pairs(40))
+    decoder, asked = SimpleNamespace(edit_actions=edits), []
+    monkeypatch.setattr(
+        trying, "load_folder_config", lambda _: SimpleNamespace(model=SimpleNamespace(decoder=decoder)), raising=False
+    )
+    monkeypatch.setattr(trying.Service, "begin", lambda settings: asked.append(settings.learn) or made.text(9))
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(Refused):
+        asyncio.run(trying.Trying().load(made, one, 1))
+    assert asked == [not edits]
