@@ -87,8 +87,7 @@ class ProgramRun:
             first = (int(words[word.place]) - start) // reals.itemsize
             return reals[first : first + math.prod(shape)].reshape(shape).copy()
 
-        states = program.model.step_decoder.states
-        initial = {name: array(word, count, int(states[name])) for name, word in program.initial.items()}
+        initial = {name: array(word, count, int(program.states[name])) for name, word in program.initial.items()}
         return array(program.memory, length, count, program.memory_width), initial
 
     def _read(self, count: int, K: int) -> list[Found]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Protocol
+from weakref import proxy
 
 import numpy as np
 
@@ -233,7 +234,8 @@ class TranslationModel(Network):
         threads = min(threads, FLAT_BARRIER_THREADS)
         version, idle = self._programs.get(threads) or (None, None)
         if idle is None or version is not self.weights.version:
-            version, idle = self.weights.version, Idle(lambda: ProgramRun(self.program(threads)), _MOST_IDLE)
+            version, own = self.weights.version, proxy(self)  # no circle, which would keep a former model for a while
+            idle = Idle(lambda: ProgramRun(own.program(threads)), _MOST_IDLE)
             self._programs[threads] = version, idle
         return idle
 

@@ -68,6 +68,8 @@ class TranslationProgram(Plans):
         self.forced = self._forced() if forced and model.config.decoder.attention != "none" else None
         before, after = (ids[0] if ids else -1 for ids in boundary_ids(model.config.encoder.boundaries))
         self.boundaries = {"before": before, "after": after, "boundaries": (before >= 0) + (after >= 0)}
+        self.states = model.step_decoder.states
+        del self.model  # it keeps programs, which would keep it
 
     def pack(self) -> None:
         """Write the section that packs all weights, for a caller that has them as they are."""

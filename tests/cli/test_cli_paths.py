@@ -56,6 +56,7 @@ NEEDED = {
     "export": {"model_dir": "model", "output": "new", "form": "numpy"},
     "report": {"folders": "model", "output": "new"},
     "sweep": {"config": "c.yaml"},
+    "studio": {"no_browser": True},
     "backtranslate": {"model_dir": "model", "text": "text", "output": "new"},
 }
 BESIDE = {

@@ -88,15 +88,15 @@ def test_blocks_of_time_never_show(device, name, monkeypatch):
     whole = cases.compiled(case, device=device)
     monkeypatch.setattr(device, "block_rows", 20)
     parted = cases.compiled(case, device=device)
-    test_scan.assert_same_bits(parted[0], whole[0], "output")
-    test_scan.assert_all_close(parted[1], whole[1], 1e-12, "gradient")
+    compare.assert_same_bits(parted[0], whole[0], "output")
+    compare.assert_all_close(parted[1], whole[1], 1e-12, "gradient")
 
 
 def test_recomputing_gates_changes_nothing(device):
     case = cases.draw(cases.CELLS["lstm"](), "float64", cases.LENGTHS["mixed"])
     kept, again = (cases.compiled(case, reverse=True, recompute=r, device=device) for r in ("attention", "gates"))
-    test_scan.assert_all_close(again[0], kept[0], 1e-12, "output")
-    test_scan.assert_all_close(again[1], kept[1], 1e-12, "gradient")
+    compare.assert_all_close(again[0], kept[0], 1e-12, "output")
+    compare.assert_all_close(again[1], kept[1], 1e-12, "gradient")
 
 
 @pytest.mark.parametrize("name", ["lstm", "gru_reset_before", "lstm_bahdanau_feed"])
@@ -128,8 +128,8 @@ def test_dropout_masks_are_the_processor_s(device, dtype, seed):
 def test_a_sentence_without_source_weighs_nothing(device):
     case = replace(cases.draw(cases.CELLS["gru_bahdanau"](), "float64"), source_lengths=(0, 1, 0, 2, 4))
     found, expected = cases.compiled(case, device=device), cases.compiled(case)
-    test_scan.assert_all_close(found[0], expected[0], 1e-12, "output")
-    test_scan.assert_all_close(found[1], expected[1], 1e-12, "gradient")
+    compare.assert_all_close(found[0], expected[0], 1e-12, "output")
+    compare.assert_all_close(found[1], expected[1], 1e-12, "gradient")
 
 
 def test_rows_of_a_step_share_words_parents_and_ragged_sources(device):
@@ -172,8 +172,8 @@ def test_the_order_of_threads_never_shows():
     case = cases.draw(cases.CELLS["lstm_bahdanau_feed"](), "float32", cases.LENGTHS["mixed"])
     one, *others = (cases.compiled(case, device=CudaDevice(runtime_with(seed=s))) for s in (1, None, 2, 3))
     for other in others:
-        test_scan.assert_same_bits(other[0], one[0], "output")
-        test_scan.assert_same_bits(other[1], one[1], "gradient")
+        compare.assert_same_bits(other[0], one[0], "output")
+        compare.assert_same_bits(other[1], one[1], "gradient")
 
 
 def test_other_sizes_compile_nothing(device):
@@ -240,7 +240,7 @@ def test_loops_that_come_again_are_recorded(name, compute_dtype):
         if key not in expected:
             alone = Place(draw_again(name, 0), recording_device()[0], compute_dtype)
             expected[key] = alone.run(case, reverse)
-        test_scan.assert_same_bits(place.run(case, reverse), expected[key], f"{key}")
+        compare.assert_same_bits(place.run(case, reverse), expected[key], f"{key}")
     # Forward and backward; the second run of a kind is recorded, or the third where memory had to grow first.
     assert replays() in (2 * 3, 2 * 4)
 

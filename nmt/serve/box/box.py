@@ -175,7 +175,8 @@ class Box:
         return _Worker(name, reader, writer)
 
     def _kill(self, worker: _Worker) -> None:
-        worker.writer.transport.abort()
+        if not worker.writer.transport.is_closing():  # a pipe that is closed cannot be closed again
+            worker.writer.transport.abort()
         if not isinstance(worker.name, int):
             with suppress(ProcessLookupError):  # it has ended
                 worker.name.kill()
