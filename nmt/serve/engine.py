@@ -11,7 +11,7 @@ import hashlib
 import logging
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from threading import Lock, Thread
 from typing import TYPE_CHECKING
@@ -236,6 +236,8 @@ class Engine:
         Raises FullError: Too many wait. ClosedError: The engine is closed. NMTError: The model cannot do what is asked.
         """
         ask = ask or Ask()
+        if self.translator.config.model.decoder.edit_actions:  # their scores are not those of the tokens that are shown
+            ask = replace(ask, details=False)
         cut: set[int] = set()
         if sum(map(len, sentences)) > 2000:
             ids = await asyncio.to_thread(source_ids, self.translator, sentences, cut)

@@ -12,7 +12,7 @@ pytest.importorskip("starlette", reason="needs the extra [serve]")
 from nmt.inference.translation import LENGTHENED
 from nmt.inference.translator import Translator
 from nmt.serve import engine, models
-from nmt.serve.engine import Engine
+from nmt.serve.engine import Ask, Engine
 from nmt.serve.errors import RequestError
 from nmt.serve.protocols import own_routes
 from nmt.serve.sessions import Sessions
@@ -53,6 +53,18 @@ def test_a_model_without_a_live_search_says_why_and_answers(decoding, reason, fo
         assert told == [f"{translator.config.name}: requests {how}, {reason}"]
         found = asyncio.run(served.translate(LINES))
         assert [one[0].text for one in found] == translator.translate(LINES)
+    finally:
+        served.close()
+
+
+def test_a_model_of_edits_answers_without_details(tmp_path):
+    """The page asks for alternatives with their words and probabilities."""
+    decoder = {"edit_actions": True, "attention": "none", "input_feeding": False}
+    folder = write_folder(tmp_path / "edits", subwords="char", decoder=decoder)
+    served = Engine(Translator.load(folder, threads=1))
+    try:
+        found = asyncio.run(served.translate(["kara losu"], Ask(3, details=True)))
+        assert [one.detail for one in found[0]] == [None] * len(found[0]) and found[0]
     finally:
         served.close()
 
