@@ -127,11 +127,12 @@ def test_names_are_the_same_in_every_process():
         "from tests.rnn.kernels.test_code_names import natives; "
         "print(*sorted(name for n in natives() for name in (n.source_name, n.code_name)))"
     )
-    here = [sorted(str(name) for native in natives() for name in (native.source_name, native.code_name))]
+    # Other tests of this process may have made more.
+    here = {str(name) for native in natives() for name in (native.source_name, native.code_name)}
     for seed in ("1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)}
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
-        assert [done.stdout.split()] == here
+        assert done.stdout.split() and here.issuperset(done.stdout.split())
 
 
 def test_types_and_what_is_closed_over_give_other_names():
