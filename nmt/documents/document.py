@@ -66,5 +66,6 @@ def read_document(
         file.limits.check_content(len(content), name)
     found: Document = import_module(FORMATS[form].module).read(file)
     source, target = languages or ("", "")
-    found.passages[:] = [passage.ruled(Rules(source, target, numbers)) for passage in found.passages]
+    for passage in found.passages:
+        passage.ruled(Rules(source, target, numbers))
     return found

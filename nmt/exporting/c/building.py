@@ -113,18 +113,14 @@ def compiled_objects(compiler: Compiler, folder: Path, module: str, asked: dict[
     """Let a module compile functions for the level that a new folder is named after; return their objects, with the
     names that the module gives to them."""
     folder.mkdir()
-    answer: dict[str, Any] = json.loads(
-        run_for_level(module, folder.name, asked | {"folder": str(folder)}, _ELSEWHERE[compiler.for_windows])
-    )
+    elsewhere = "windows-library" if compiler.for_windows else "library"
+    answer: dict[str, Any] = json.loads(run_for_level(module, folder.name, asked | {"folder": str(folder)}, elsewhere))
     names = folder / "names"
     names.write_text("".join(f"{old} {new}\n" for old, new in answer["names"].items()))
     objects = sorted(folder.glob("*.o"))
     for one in objects:
         compiler.call(compiler.objcopy, f"--redefine-syms={names}", one)
     return objects
-
-
-_ELSEWHERE = {False: "library", True: "windows-library"}
 
 
 def constant_bytes(compiler: Compiler, name: str, file: Path) -> str:
