@@ -66,7 +66,7 @@ class Round:
 
     def begin(self, process: int) -> None:
         """Note the process that trains it from now on."""
-        self.note(child=process, started=time.time(), error=None)
+        self.note(child=process, logged=self._size, error=None)
 
     @property
     def report(self) -> dict[str, Any] | None:
@@ -135,7 +135,7 @@ class Round:
         """Return it as the page takes it. `doing`: the wish with which it is trained now, `train` without one, `test`
         while it is tested; empty if nothing is done."""
         record, quality, events = self.record, self.quality, self._last(2**16)
-        has_started = bool(events) and self._touched(METRICS_NAME) >= float(record.get("started") or 0)
+        has_started = bool(events) and self._size > record.get("logged", 0)
         state = "failed" if record.get("error") else "done" if quality else "paused"
         if doing == "test" or (state == "paused" and not doing and self.has_ended):
             state = "testing"
@@ -169,6 +169,7 @@ class Round:
             "elapsed": elapsed,
             "left": max(0.0, self._seconds - elapsed) if state in ("training", "starting", "paused") else None,
             "quality": quality,
+            "model": self.has_model,
             "command": " ".join(["nmt-train", *self.arguments[1:]]) if record.get("prepared") else "",
         }
 
@@ -208,6 +209,11 @@ class Round:
         except OSError:
             found = None
         return min(total, 60 * float(found[1])) if found and not record.get("finishing") else total
+
+    @property
+    def _size(self) -> int:
+        path = self.folder / METRICS_NAME
+        return path.stat().st_size if path.is_file() else 0
 
     def _touched(self, name: str) -> float:
         path = self.folder / name

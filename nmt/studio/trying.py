@@ -18,11 +18,12 @@ from nmt.errors import NMTError
 from nmt.serve.app import make_app
 from nmt.serve.service import Service
 from nmt.serve.settings import ServerSettings
-from nmt.storage.model_folder import load_folder_config
+from nmt.storage.model_folder import find_checkpoint, load_folder_config
 from nmt.studio.errors import Refused
 from nmt.studio.preparing import MEMORY
 from nmt.studio.projects import Project
 from nmt.studio.rounds import Round
+from nmt.system.files import write_private
 
 
 class Trying:
@@ -32,7 +33,7 @@ class Trying:
         self._app: ASGIApp | None = None
         self._service: Service | None = None
         self._open = AsyncExitStack()
-        self._of: tuple[Project, int] | None = None
+        self._of: tuple[Project, int, tuple[int, bool]] | None = None
         self._lock = asyncio.Lock()
         self._room: tuple[Project, subprocess.Popen[bytes], dict[str, Any]] | None = None
 
@@ -57,29 +58,30 @@ class Trying:
         return None if self._of is None else {"project": self._of[0].id, "round": self._of[1]}
 
     async def load(self, project: Project, one: Round, threads: int) -> None:
-        """Use a round. Raises Refused."""
+        """Use a round as it is now; it learns what is confirmed once its training has ended. Raises Refused."""
         if self._lock.locked():
             raise Refused("loading")
         async with self._lock:
-            if self._of is not None and (self._of[0].id, self._of[1]) == (project.id, one.number):
-                return
-            await self._end()
-            os.chdir(project.folder)  # a round names its texts as in its folder; all other paths here are absolute
             try:
-                learns = not load_folder_config(one.folder).model.decoder.edit_actions  # such a model cannot
+                stamp = find_checkpoint(one.folder).stat().st_mtime_ns, one.has_ended
+                if self._of is not None and (self._of[0].id, *self._of[1:]) == (project.id, one.number, stamp):
+                    return
+                await self._end()
+                os.chdir(project.folder)  # a round names its texts as in its folder; all other paths here are absolute
+                learns = one.has_ended and not load_folder_config(one.folder).model.decoder.edit_actions
                 settings = ServerSettings((one.folder,), threads=threads, learn=learns, pivot=False)
                 service = await asyncio.to_thread(Service.begin, settings)
             except NMTError as error:
                 raise Refused("failed", why=str(error)) from None
             app = make_app(service)
             await self._open.enter_async_context(app.router.lifespan_context(app))
-            self._app, self._service, self._of = app, service, (project, one.number)
+            self._app, self._service, self._of = app, service, (project, one.number, stamp)
 
     def memories(self) -> dict[Path, Callable[[], list[tuple[str, str]]]]:
         """Return for the memory that is in use a function that returns its pairs."""
         if self._service is None or self._of is None or self._service.learning is None:
             return {}
-        project, number = self._of
+        project, number, _ = self._of
         learning = self._service.learning
         return {project.round_file(number) / MEMORY: learning.confirmed}
 
@@ -120,8 +122,7 @@ class Trying:
             port = place.getsockname()[1]
         key = secrets.token_urlsafe(9)
         keys = project.round_file(one.number, ".keys")
-        keys.write_text(f"{key}\n", encoding="utf-8")
-        os.chmod(keys, 0o600)
+        write_private(keys, f"{key}\n".encode())
         arguments = [
             "-m",
             "nmt",

@@ -7,24 +7,27 @@ import { button, card, el, size_of, t } from "./words.js";
 const KINDS = ["page", "model", "card", "tmx", "table", "folder"], PERMISSIONS = ["mine", "agreed", "public", "unsure"];
 const MOST_TRIES = 60; // seconds, while the translator is being loaded
 
+// The round to use: the best that is tested, or what one has learnt so far.
+export const in_use = ({ best, rounds }) => best || rounds.findLast(one => one.model)?.n;
+
 export async function use(main, page) {
-  const { best, corrections, id } = page.project, note = el("p.soft", t("use.loading"));
+  const { best, corrections, id } = page.project, n = in_use(page.project), note = el("p.soft", t("use.loading"));
   main.append(el("h2", t("use.head")));
-  if (!best) {
+  if (!n) {
     main.append(...nothing_yet(page));
     return;
   }
-  main.append(el("p.soft", t("use.what")), note);
+  main.append(el("p.soft", t(best ? "use.what" : "use.early")), note);
   if (corrections) note.before(el("p", t("use.corrections", corrections), " ",
     el("a", { href: page.url("train") }, t("use.learn"))));
   for (let tries = 0; page.is_shown; tries++) {
     try {
-      const { at } = await post("/studio/use", { project: id, round: best });
-      const { samples } = await get(`${page.at}/rounds/${best}/progress?from=0`);
+      const { at } = await post("/studio/use", { project: id, round: n });
+      const { samples } = await get(`${page.at}/rounds/${n}/progress?from=0`);
       if (!page.is_shown) return;
       const example = new URLSearchParams({ text: samples.length ? samples[0].lines[0].source : "" });
       const frame = el("iframe", { src: `${at}#${example}`, title: t("use.frame"), onload: () => grow(frame) });
-      note.textContent = t("use.round", best);
+      note.textContent = t("use.round", n);
       main.append(frame);
       page.tell(t("use.ready"));
       return;

@@ -93,6 +93,7 @@ function live(main, page, first, head) {
     buttons.replaceChildren(...(BUTTONS[round.state] || []).map(ask));
     if (round.state === "done") buttons.append(el("a.button.strong", { href: page.url("use") }, t("train.try")),
       el("a.button", { href: page.url("look") }, t("train.look")));
+    else if (round.model) buttons.append(el("a.button", { href: page.url("use") }, t("train.try.now")));
   }
 
   function draw() {
@@ -111,10 +112,11 @@ function live(main, page, first, head) {
       el("span", { "aria-hidden": "true" }, done || n < now ? "✓ " : n === now ? "● " : "○ "),
       t("phase." + (n === now && busy ? phase || names[0] : names[0])))));
     phases.hidden = round.state === "paused";
-    if (state === round.state) return;
+    const shown = round.state + round.model;
+    if (state === shown) return;
     head.textContent = t(HEADS[round.state] || "train.title");
     close.hidden = !busy;
-    state = round.state;
+    state = shown;
     page.tell(words);
     draw_buttons();
   }
