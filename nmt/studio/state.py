@@ -65,7 +65,7 @@ class State:
                     if not facts_of(project, entry["id"]):
                         self.read(project, entry["id"])
                 for one in (Round(project, number) for number in project.rounds()):
-                    if one.has_ended and one.quality is None and one.error is None:
+                    if one.has_ended and one.quality is None and not one.record.get("error"):
                         self.children.test(project, one)
             except Refused:
                 continue  # the list shows it as broken

@@ -76,6 +76,11 @@ class Rows:
             row for row, is_out in own.items() if not is_out
         }
 
+    @classmethod
+    def of(cls, project: Project, number: int) -> Rows:
+        """Return those of a text of a project. Raises Refused."""
+        return cls(project, project.text(number))
+
     @property
     def is_ready(self) -> bool:
         """Return whether the text was read."""

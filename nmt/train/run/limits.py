@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from nmt.train.updates.state import TrainingState
 
 
-FIRST_SECONDS = 15.0
+FIRST_SECONDS = 20.0
 """Seconds after which a run that follows the clock shows for the first time what it has learnt."""
 OVER = " are over (training.max_minutes)"
 """End of the reason of a run whose time is over."""
@@ -43,7 +43,7 @@ def is_early_validation(state: TrainingState, settings: FixedTraining, elapsed: 
     is twice as old as at the `last`. Only in runs that follow the clock (`--budget`), where it changes nothing that is
     learnt, and not shortly before the regular one."""
     follows_clock = settings.max_minutes is not None and settings.updates is None and settings.stop_after is None
-    is_soon = 2 * state.update >= settings.validation_freq
+    is_soon = 3 * state.update >= 2 * settings.validation_freq
     return follows_clock and settings.scheduling == "constant" and not is_soon and elapsed >= max(FIRST_SECONDS, 2 * last)
 
 
