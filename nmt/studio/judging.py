@@ -45,10 +45,8 @@ def judge(folder: Path, number: int, threads: int | None = None) -> dict[str, An
     references = [clean_line(line, side.lowercase, side.normalize) for line in references]
     utility = sentence_utility("chrf")
     chrf = [utility(one, other) for one, other in zip(outputs, references, strict=True)]
-    buckets = [
-        bucket(score, words=words, same=one == other)
-        for score, one, other in zip(chrf, outputs, references, strict=True)
-    ]
+    same = [one == other for one, other in zip(outputs, references, strict=True)]
+    buckets = [bucket(score, words=words, same=one) for score, one in zip(chrf, same, strict=True)]
     train = lines_of(project, number, "train")
     unseen = unseen_words(train[source], sources)
     confidences = [min(1.0, max(0.0, one.confidence)) for one in found]
@@ -78,22 +76,14 @@ def judge(folder: Path, number: int, threads: int | None = None) -> dict[str, An
         "lines": [{"line": n, **dict(zip(names, row, strict=True))} for n, row in enumerate(lines, start=1)],
         "calibration": calibration(confidences, buckets),
         "experts": _experts(run, scores, record, project.round_file(number)),
-        "points": points_of(run),
     }
-
-
-def points_of(run: Run) -> list[dict[str, float]]:
-    """Return the curve of a run: seconds and validation chrF."""
-    return [
-        {"seconds": round(60 * minutes, 1), "chrf": value}
-        for _, minutes, value in run.curves.get("validation chrf", ())
-    ]
 
 
 def _facts(project: Project, number: int, run: Run, record: dict[str, Any]) -> dict[str, Any]:
     """Return what the run and the texts tell the rules."""
     training = load_folder_config(project.round_file(number)).training
-    updates, epochs = run.updates, _epochs(run)
+    last = run.events.get("train") or run.events.get("validation") or {}
+    updates, epochs = run.updates, max(0.5, int(last.get("epoch") or 1) - 0.5)
     usual = usual_updates(training, max(1, round(updates / max(epochs, 1e-9)))) * epochs / max(1, updates)
     curve = [value for _, _, value in run.curves.get("validation chrf", ())]
     quarter = curve[-max(1, len(curve) // 4) - 1] if len(curve) > 3 else None
@@ -109,12 +99,6 @@ def _facts(project: Project, number: int, run: Run, record: dict[str, Any]) -> d
         "rise": 0.0 if quarter is None else curve[-1] - quarter,
         "repeated": 100 * repeated / max(1, all_rows),
     }
-
-
-def _epochs(run: Run) -> float:
-    """Return the passes over the text, by the tokens read and those of the first whole pass where there is one."""
-    epoch = int((run.events.get("train") or run.events.get("validation") or {}).get("epoch") or 1)
-    return max(0.5, epoch - 0.5)
 
 
 def _before(project: Project, number: int, own: dict[str, str]) -> dict[str, Any] | None:

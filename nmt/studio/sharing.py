@@ -74,35 +74,29 @@ def card(project: Project, one: Round, report: dict[str, Any]) -> str:
         values["sides"][side]["name"] or values["sides"][side]["lang"] or "?" for side in record["direction"]
     )
     lines = [f"# {values['name']}", "", f"Translates {source} into {target}."]
-    if report.get("state") == "ready":
-        quality = report["quality"]
+    if is_tested := report.get("state") == "ready":
+        quality, judged = report["quality"], report["judged"]
         lines += [
             "",
-            f"Of 100 sentences it had never seen, {quality['near']} are nearly as the authors of the text would write "
-            f"them; measured on {quality['count']}, with others it could be {quality['low']} to {quality['high']}.",
+            "Of 100 sentences it had never seen, {near} are nearly as the authors of the text would write them; "
+            "measured on {count}, with others it could be {low} to {high}.".format(**quality),
         ]
-        if report["judged"]:
-            judged = report["judged"]
-            lines.append(
-                f"A person read {judged['count']}: {judged['right']} were right, {judged['usable']} usable with "
-                f"changes, {judged['wrong']} wrong."
-            )
-    permissions = {
-        "mine": "of its maker",
-        "agreed": "of people who agreed",
-        "public": "public",
-        "unsure": "not settled",
-    }
+        lines += (
+            ["A person read {count}: {right} were right, {usable} usable with changes, {wrong} wrong.".format(**judged)]
+            if judged
+            else []
+        )
+    rights = {"mine": "of its maker", "agreed": "of people who agreed", "public": "public", "unsure": "not settled"}
     lines += [
         "",
         f"- Learnt from {record.get('pairs', 0):,} pairs, round {one.number}, {record['minutes']:g} minutes.",
-        f"- Texts: {values['origin'] or 'unknown'}; rights: {permissions.get(values['permission'], 'unknown')}.",
+        f"- Texts: {values['origin'] or 'unknown'}; rights: {rights.get(values['permission'], 'unknown')}.",
         f"- Contact: {values['contact'] or 'unknown'}.",
         "- Not for readers who cannot check it; not for health, law and safety; not for texts unlike its own.",
         "- The sentences it learnt from are not in it, but it can repeat them.",
         "",
     ]
-    if report.get("state") == "ready":
+    if is_tested:
         wrong = sorted(report["lines"], key=lambda line: line["chrf"])[:3]
         lines += ["## Known mistakes", ""]
         lines += [f"- {line['source']} → {line['translation']} (should be: {line['reference']})" for line in wrong]

@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
+import psutil
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nmt.errors import NMTError
@@ -19,6 +20,7 @@ from nmt.serve.app import make_app
 from nmt.serve.service import Service
 from nmt.serve.settings import ServerSettings
 from nmt.storage.model_folder import find_checkpoint, load_folder_config
+from nmt.studio.children import start
 from nmt.studio.errors import Refused
 from nmt.studio.preparing import MEMORY
 from nmt.studio.projects import Project
@@ -45,10 +47,8 @@ class Trying:
 
         async def sending(message: Message) -> None:
             if message["type"] == "http.response.start":  # the studio shows it in a frame of its own
-                message["headers"] = [
-                    (name, value.replace(b"frame-ancestors 'none'", b"frame-ancestors 'self'"))
-                    for name, value in message["headers"]
-                ]
+                none, own = b"frame-ancestors 'none'", b"frame-ancestors 'self'"
+                message["headers"] = [(name, value.replace(none, own)) for name, value in message["headers"]]
             await send(message)
 
         await self._app({**scope, "path": path, "raw_path": path.encode(), "root_path": ""}, receive, sending)
@@ -85,11 +85,6 @@ class Trying:
         learning = self._service.learning
         return {project.round_file(number) / MEMORY: learning.confirmed}
 
-    def count(self, project: Project) -> int:
-        """Return the number of pairs that were confirmed in the round in use, if it is one of the project."""
-        mine = self._of is not None and self._of[0].id == project.id
-        return sum(len(pairs()) for pairs in self.memories().values()) if mine else 0
-
     async def _end(self) -> None:
         self._app = self._service = self._of = None
         await self._open.aclose()
@@ -116,32 +111,17 @@ class Trying:
             raise Refused("busy", state="has no model")
         if not project.values["permission"]:
             raise Refused("ask-first")
-        from nmt.studio.children import start
-
         with socket.create_server(("0.0.0.0", 0)) as place:
             port = place.getsockname()[1]
         key = secrets.token_urlsafe(9)
         keys = project.round_file(one.number, ".keys")
         write_private(keys, f"{key}\n".encode())
-        arguments = [
-            "-m",
-            "nmt",
-            "serve",
-            str(one.folder),
-            "--host",
-            "0.0.0.0",
-            "--port",
-            str(port),
-            "--keys",
-            str(keys),
-        ]
+        where = ["--host", "0.0.0.0", "--port", str(port)]
+        arguments = ["-m", "nmt", "serve", str(one.folder), *where, "--keys", str(keys)]
         child = await asyncio.to_thread(start, arguments, project.folder, one.log)
-        about = {
-            "open": True,
-            "round": one.number,
-            "addresses": [f"http://{host}:{port}/" for host in _addresses()],
-            "key": key,
-        }
+        hosts = [one.address for of in psutil.net_if_addrs().values() for one in of if one.family == socket.AF_INET]
+        addresses = [f"http://{host}:{port}/" for host in hosts if not host.startswith("127.")]
+        about = {"open": True, "round": one.number, "addresses": addresses or [f"http://127.0.0.1:{port}/"], "key": key}
         self._room = (project, child, about)
         return about
 
@@ -151,11 +131,3 @@ class Trying:
             child.terminate()
             project.round_file(about["round"], ".keys").unlink(missing_ok=True)
             self._room = None
-
-
-def _addresses() -> list[str]:
-    """Return the addresses of this machine in its networks."""
-    import psutil
-
-    found = [one.address for all_of in psutil.net_if_addrs().values() for one in all_of if one.family == socket.AF_INET]
-    return [one for one in found if not one.startswith("127.")] or ["127.0.0.1"]

@@ -149,7 +149,6 @@ REPORT: dict[str, Any] = {
         {"code": "unseen", "words": {"n": 62, "count": 120}, "do": "add"},
     ],
     "useful": ["suggestions"],
-    "not_for": ["unchecked", "health", "unlike"],
     "before": {"n": 1, "quality": QUALITY, "better": "perhaps", "low": -2, "high": 9},
     "groups": [{"code": code, "near": 30, "count": 30} for code in ("short", "middle", "long", "unseen")],
     "unseen": [{"word": "ᎠᎹ", "count": 3, "examples": [EVIL]}],

@@ -181,7 +181,9 @@ def test_a_run_shows_soon_what_it_learns_and_learns_the_same(make_trainer, monke
         trainer.run()
         events = [json.loads(line) for line in (trainer.folder / "metrics.jsonl").read_text().splitlines()]
         at = [event["elapsed"] for event in events if event["event"] == "validation"]
-        found.append((at, {name: array.tobytes() for name, array in read_checkpoint(trainer.folder / LAST_NAME)[0].items()}))
+        found.append(
+            (at, {name: array.tobytes() for name, array in read_checkpoint(trainer.folder / LAST_NAME)[0].items()})
+        )
         shutil.rmtree(trainer.folder)
     assert [round(seconds) for seconds in found[0][0]] == [20, 40, 80, 125, 250, 375, 500, 580]
     assert found[0][0][3:] == found[1][0] and found[0][1] == found[1][1]

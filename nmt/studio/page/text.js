@@ -98,12 +98,12 @@ export function text(main, page) {
   }
 
   function draw_enough(texts) {
-    const { pairs, held, enough: level } = page.project, open = texts.filter(one => one.state === "asks").length;
+    const { pairs, held, enough: level, twice } = page.project, open = texts.filter(one => one.state === "asks").length;
     const is_read = !texts.some(is_read_now) && (pairs || open);
     const aside = { n: held.test + held.dev, test: held.test };
     enough.replaceChildren(!is_read ? "" : card(t("text.enough"), open ? el("p.warn", t("text.open", open)) : "",
       el("p", t("pairs.learn", pairs), " ", level ? t("enough." + level) : ""),
-      held.test ? el("p.soft", t("text.held", aside)) : "",
+      twice ? el("p", t("text.twice", twice)) : "", held.test ? el("p.soft", t("text.held", aside)) : "",
       pairs ? el("div.row", el("a.button.strong", { href: page.url("train") }, t("text.go"))) : "", names(page)));
   }
   if (page.project) watch();

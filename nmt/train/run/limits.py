@@ -44,7 +44,9 @@ def is_early_validation(state: TrainingState, settings: FixedTraining, elapsed: 
     learnt, and not shortly before the regular one."""
     follows_clock = settings.max_minutes is not None and settings.updates is None and settings.stop_after is None
     is_soon = 3 * state.update >= 2 * settings.validation_freq
-    return follows_clock and settings.scheduling == "constant" and not is_soon and elapsed >= max(FIRST_SECONDS, 2 * last)
+    return (
+        follows_clock and settings.scheduling == "constant" and not is_soon and elapsed >= max(FIRST_SECONDS, 2 * last)
+    )
 
 
 def progress(

@@ -1,7 +1,6 @@
 """What is exported for the web translates as Python does, in Node and in a browser; what it cannot do is one line."""
 
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -231,32 +230,28 @@ def test_options_that_do_not_go_together_are_one_line(tmp_path):
         assert message in done.output and done.output.count("\n") == 1
 
 
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs Chromium")
-def test_a_page_translates_from_a_file_without_a_network(tmp_path):
-    started = pytest.importorskip("playwright.sync_api", reason="needs the extra [browser]")
+def test_a_page_translates_from_a_file_without_a_network(browser, tmp_path):
     folder, out = small(tmp_path / "model", {}), tmp_path / "translator.html"
     done = CliRunner().invoke(export, [str(folder), "--to", "web", "-o", str(out)], catch_exceptions=False)
     assert done.exit_code == 0
     translator = Translator.load(folder, threads=1, compute_dtype="int8")
-    with started.sync_playwright() as running:
-        browser = running.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        page = browser.new_context(offline=True).new_page()
-        errors, hosts = [], set()
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.on("request", lambda request: hosts.add(request.url.partition(":")[0]))
-        page.goto(out.as_uri())
-        page.fill("#text", "kara losu\n\nmiti")
-        page.wait_for_selector("#result .w")
-        first, last = (translator.translate(one) for one in ("kara losu", "miti"))
-        assert " ".join(page.inner_text("#result").split()) == " ".join(f"{first} {last}".split())
-        page.hover("#result .w >> nth=0")
-        assert page.inner_text("#where") == "kara losu" and "% sure" in page.inner_text("#sure")
-        page.click("#result .w >> nth=0")
-        page.wait_for_selector("#alternatives li >> nth=1")
-        assert page.locator("[role=tab]:visible").all_inner_texts() == ["Alternatives", "Word by word"]
-        found = page.evaluate("lines => translator.translate(lines, { beam_size: 3 })", LINES)
-        assert [line[0]["text"] for line in found] == translator.translate(LINES, beam_size=3)
-        browser.close()
+    page = browser.new_context(offline=True).new_page()
+    errors, hosts = [], set()
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("request", lambda request: hosts.add(request.url.partition(":")[0]))
+    page.goto(out.as_uri())
+    page.fill("#text", "kara losu\n\nmiti")
+    page.wait_for_selector("#result .w")
+    first, last = (translator.translate(one) for one in ("kara losu", "miti"))
+    assert " ".join(page.inner_text("#result").split()) == " ".join(f"{first} {last}".split())
+    page.hover("#result .w >> nth=0")
+    assert page.inner_text("#where") == "kara losu" and "% sure" in page.inner_text("#sure")
+    page.click("#result .w >> nth=0")
+    page.wait_for_selector("#alternatives li >> nth=1")
+    assert page.locator("[role=tab]:visible").all_inner_texts() == ["Alternatives", "Word by word"]
+    found = page.evaluate("lines => translator.translate(lines, { beam_size: 3 })", LINES)
+    assert [line[0]["text"] for line in found] == translator.translate(LINES, beam_size=3)
+    page.context.close()
     assert not errors and hosts == {"file", "blob"}
 
 
