@@ -18,7 +18,6 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Mount, Route
 
 import nmt
-from nmt.report import read_run, report_page
 from nmt.rnn.cores import default_threads
 from nmt.serve.errors import RequestError
 from nmt.serve.files import attachment
@@ -31,7 +30,7 @@ from nmt.studio.rounds import Round
 from nmt.studio.sharing import KINDS, OF_MODELS, share
 from nmt.studio.state import PAGE, STOPS, UPLOAD, State
 from nmt.studio.texts import KEEP, LEAVE_OUT, MEND, Rows, facts_of, join, remove
-from nmt.system.files import explain, read_json
+from nmt.system.files import explain
 
 _EXAMPLE = Path(__file__).parent / "example.tsv"
 _TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".json": "application/json"}
@@ -248,13 +247,12 @@ def _progress(state: State, asked: Asked) -> Any:
 
 @_route("GET", f"{R}/report.html")
 def _report_file(state: State, asked: Asked) -> Any:
-    project, one, language = asked.project, asked.round, asked.request.query_params.get("language", "en")
+    project, one = asked.project, asked.round
     if one.report is None:
         raise Refused("busy", state=one.view(state.doing(project, one.number))["state"])
-    title, words = project.values["name"], read_json(state.strings().get(language, Path()))
-    given = {"project": state.whole(project), "round": one.view(), "report": state.report(project, one)}
-    page = report_page([read_run(one.folder)], None, title, given, words, language)
-    return Response(page, headers=attachment(f"{safe_name(title)}-{one.number}-report.html"), media_type="text/html")
+    page = state.page(project, one, asked.request.query_params.get("language", "en"))
+    name = f"{safe_name(project.values['name'])}-{one.number}-report.html"
+    return Response(page, headers=attachment(name), media_type="text/html")
 
 
 @_route("POST", R + "/{act}")
@@ -295,12 +293,13 @@ async def _share(state: State, asked: Asked) -> Any:
     project, one, kind = asked.project, asked.round, asked.value("kind", one_of(KINDS))
     if kind in OF_MODELS and not project.values["permission"]:
         raise Refused("ask-first")
-    if kind in OF_MODELS and not one.has_model:
-        raise Refused("busy", state="without a model")
+    if kind in OF_MODELS and not one.has_model or kind == "card" and one.report is None:
+        raise Refused("busy", state="without a model that was tested")
+    language = asked.value("language", text(2, 40), "en")
 
     async def work() -> None:
         await asyncio.to_thread(state.save_corrections, project)
-        await share(state.children, project, one, kind, state.report(project, one))
+        await share(state.children, project, one, kind, lambda: state.page(project, one, language))
 
     return state.children.run(project, kind, work, round=one.number)
 

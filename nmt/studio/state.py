@@ -9,6 +9,7 @@ from typing import Any
 
 import psutil
 
+from nmt.report import read_run, report_page
 from nmt.studio.children import Children
 from nmt.studio.errors import Refused
 from nmt.studio.held import KINDS as HELD_KINDS
@@ -19,6 +20,7 @@ from nmt.studio.quality import LEAST_JUDGED, judged
 from nmt.studio.rounds import Round, best_round
 from nmt.studio.texts import Rows, alone, counts, facts_of, join, name_sides, reading
 from nmt.studio.trying import Trying
+from nmt.system.files import read_json
 
 PAGE = Path(__file__).parent / "page"
 _FREE, _MEMORY = 700 * 2**20, 1500 * 2**20
@@ -174,6 +176,12 @@ class State:
         headline = "person" if found is not None and found["count"] >= LEAST_JUDGED else "letters"
         facts = {"state": "ready", "round": one.view(), "judged": found, "headline": headline}
         return report | facts | {"few": report["quality"]["count"] < LEAST_JUDGED, "useful": [values["purpose"]]}
+
+    def page(self, project: Project, one: Round, language: str) -> str:
+        """Return the report of a round as a page of its own, which is printed as its card."""
+        title, words = project.values["name"], read_json(self.strings().get(language, Path()))
+        given = {"project": self.whole(project), "round": one.view(), "report": self.report(project, one)}
+        return report_page([read_run(one.folder)], None, title, given, words, language)
 
 
 def _enough(pairs: int) -> str | None:

@@ -262,7 +262,7 @@ def test_nothing_is_shared_unasked(opened):
     page.get_by_role("button", name="Make the page").click()
     page.wait_for_timeout(200)
     assert json.loads(page.sent[-2].split(" ", 2)[2]) == {"permission": "agreed", "origin": EVIL, "contact": ""}
-    assert page.sent[-1] == 'POST /studio/projects/done/rounds/2/share {"kind":"page"}'
+    assert page.sent[-1] == 'POST /studio/projects/done/rounds/2/share {"kind":"page","language":"en"}'
 
 
 def test_missing_words_are_english_and_plurals_those_of_the_language(opened):

@@ -69,7 +69,7 @@ export function share(main, page) {
     draw();
   };
   const make = kind => button("share.make." + kind, event => page.act(event.target, async () => {
-    await post(`${at}/share`, { kind });
+    await post(`${at}/share`, { kind, language: document.documentElement.lang });
     page.tell(t("share.working"), true);
     watch();
   }), { strong: kind === "page" });
