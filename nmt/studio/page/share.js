@@ -2,7 +2,7 @@
 import { get, post, told } from "./api.js";
 import { nothing_yet } from "./look.js";
 import { choices } from "./train.js";
-import { button, card, el, size_of, t } from "./words.js";
+import { button, card, el, size_of, t, words_by_english } from "./words.js";
 
 const KINDS = ["page", "model", "card", "tmx", "table", "folder"], PERMISSIONS = ["mine", "agreed", "public", "unsure"];
 const MOST_TRIES = 60; // seconds, while the translator is being loaded
@@ -26,7 +26,7 @@ export async function use(main, page) {
       const { samples } = await get(`${page.at}/rounds/${n}/progress?from=0`);
       if (!page.is_shown) return;
       const example = new URLSearchParams({ text: samples.length ? samples[0].lines[0].source : "" });
-      const frame = el("iframe", { src: `${at}#${example}`, title: t("use.frame"), onload: () => grow(frame) });
+      const frame = el("iframe", { src: `${at}#${example}`, title: t("use.frame"), onload: () => [translated, grow].forEach(work => work(frame)) });
       note.textContent = t("use.round", n);
       main.append(frame);
       page.tell(t("use.ready"));
@@ -39,6 +39,27 @@ export async function use(main, page) {
       await new Promise(done => setTimeout(done, 1000));
     }
   }
+}
+
+// The page in the frame has only English, which is told in the words of this page; texts of users, which have their own
+// direction, stay.
+function translated({ contentDocument: { body } }) {
+  const into = words_by_english("try."), theirs = "[dir=auto]:not(textarea), bdi, #result, option, script";
+  const change = node => {
+    const one = node.nodeType === Node.TEXT_NODE ? node.parentElement : node;
+    if (!one || one.closest(theirs)) return;
+    if (one !== node && into(node.data) !== node.data) node.data = into(node.data);
+    for (const name of one === node && one.attributes ? ["aria-label", "title", "placeholder"] : []) {
+      const own = one.getAttribute(name);
+      if (own && into(own) !== own) one.setAttribute(name, into(own));
+    }
+    node.childNodes.forEach(change);
+  };
+  body.parentElement.lang = document.documentElement.lang;
+  change(body);
+  const seen = { childList: true, subtree: true, characterData: true, attributeFilter: ["aria-label", "title"] };
+  new MutationObserver(all => all.forEach(({ addedNodes, target, type }) =>
+    type === "childList" ? addedNodes.forEach(change) : change(target))).observe(body, seen);
 }
 
 // The frame is as high as its page, so that only one of them scrolls.

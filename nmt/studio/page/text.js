@@ -150,8 +150,6 @@ function question(one, halves, change) {
   if (one.asks === "sheet") return pick("sheet", one.sheets.map(name => [name, name]));
   if (one.asks === "kind")
     return pick("kind", one.kinds.map(([a, b, n], place) => [String(place), `${a} – ${b} (${number(n)})`]));
-  if (one.asks === "sides")
-    return el("div.row", button("asks.swap", event => change(event.target, { swap: true }), { strong: true }));
   if (one.asks !== "other") return "";
   const others = halves.filter(half => half.id !== one.id).map(({ id, name }) =>
     button("asks.with", event => change(event.target, { with: id }), {}, { name }));
