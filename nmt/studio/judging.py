@@ -18,7 +18,7 @@ from nmt.report import Run, read_run, report_data
 from nmt.storage.model_folder import find_checkpoint, load_folder_config
 from nmt.studio.preparing import lines_of, unseen_words
 from nmt.studio.projects import Project, write_json
-from nmt.studio.quality import Facts, bucket, calibration, compared, groups, quality_of, sentences, short_and_long
+from nmt.studio.quality import Facts, bucket, calibration, compared, fit, groups, quality_of, sentences, short_and_long
 from nmt.studio.rounds import REPORT
 from nmt.studio.texts import texts_of
 from nmt.system.files import read_json, write_bytes
@@ -60,6 +60,7 @@ def judge(folder: Path, number: int, threads: int | None = None) -> dict[str, An
     facts |= {"unseen": sum(map(bool, unseen)), "overlap": sum(line in known for line in sources), "words": words}
     facts |= short_and_long(by_length)
     facts |= {"worse": before["n"] if before is not None and before["better"] == "worse" else 0}
+    facts["fit"] = fit(*train)
     facts["swapped"] = is_in(train[0][:1000], codes[1], codes[0]) or is_in(train[1][:1000], codes[0], codes[1])
     told = sentences(Facts(**facts))
     names = ("source", "reference", "translation", "chrf", "bucket", "confidence", "unseen")
