@@ -39,8 +39,8 @@ _LONGEST = 7 * 24 * 60
 
 
 class Asked:
-    """What a request asks for: the `project`, and the number of the `text` or the `round`, that its address names, and
-    its JSON, `given`. Raises Refused."""
+    """A request: the `project`, and the number of the `text` or the `round`, that its address names, and its JSON,
+    `given`. Raises Refused."""
 
     project: Project
     text: int
@@ -160,7 +160,7 @@ _COLUMNS = (
     "two columns, or null",
 )
 _SETTINGS = {"columns": _COLUMNS, "sheet": text(0, 200), "header": one_of((True, False, None))}
-"""What can be said of how a text is to be read, and its checks."""
+"""The settings of how a text is read, and their checks."""
 
 
 @_route("POST", T)
