@@ -47,10 +47,11 @@ def judge(folder: Path, number: int, threads: int | None = None) -> dict[str, An
     same = [one == other for one, other in zip(outputs, references, strict=True)]
     buckets = [bucket(score, words=words, same=one) for score, one in zip(chrf, same, strict=True)]
     train = lines_of(project, number, "train")
-    unseen = unseen_words(train[source], sources)
+    # A word that is held out is new by intention, and features are no words.
+    unseen = [[] for _ in sources] if words else unseen_words(train[source], sources)
     confidences = [min(1.0, max(0.0, one.confidence)) for one in found]
     lengths = [len(line.split()) for line in sources]
-    by_length = groups(lengths, [bool(one) for one in unseen], buckets)
+    by_length = [] if words else groups(lengths, [bool(one) for one in unseen], buckets)
     scores = score_translations(outputs, references, metrics=("bleu", "chrf"), confidence=len(outputs) > 1)
     run = read_run(project.round_file(number))
     facts, own = _facts(project, number, run, record), dict(zip(sources, buckets, strict=True))
