@@ -173,7 +173,9 @@ def test_a_model_of_edits_can_be_used(tmp_path, monkeypatch, edits):
     monkeypatch.setattr(
         trying, "load_folder_config", lambda _: SimpleNamespace(model=SimpleNamespace(decoder=decoder)), raising=False
     )
-    monkeypatch.setattr(trying.Service, "begin", lambda settings: asked.append((settings.learn, settings.split)) or made.text(9))
+    monkeypatch.setattr(
+        trying.Service, "begin", lambda settings: asked.append((settings.learn, settings.split)) or made.text(9)
+    )
     monkeypatch.chdir(tmp_path)
     with pytest.raises(Refused):
         asyncio.run(trying.Trying().load(made, one, 1))
