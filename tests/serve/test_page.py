@@ -397,7 +397,7 @@ def test_corrections_are_learnt_and_taken_back(page, learns, lines):
     page.click("#memory button")
     wait(page, "#learnt", "^Taken back")
     wait(page, "#result", re.escape(words(former)))
-    page.wait_for_function("!document.querySelector('#matches li')")
+    playwright.expect(page.locator("#matches li")).to_have_count(0)
     wait(page, "#learnstate", "0 pairs learnt of 0")
     assert page.locator("#memory li").count() == 0 and page.errors == []
 

@@ -23,7 +23,7 @@ def test_five_clicks_from_a_table_to_a_translation(studio, browser):
     page.click("text=Go on: how long")  # 3
     page.click("text=Start training")  # 4
     page.wait_for_selector("text=It is learning")
-    page.get_by_role("link", name="Try it").click()  # 5
+    page.get_by_role("link", name="Try it", exact=True).click()  # 5
     frame = page.frame_locator("iframe")
     frame.locator("#result .w").first.wait_for()
     assert frame.locator("#text").input_value() and errors == [] and len(hosts) == 1
