@@ -127,5 +127,7 @@ def _of_both(first: Translation, last: Translation) -> Translation:
         log_prob=first.log_prob + last.log_prob,
         length=first.length + last.length,
         detail=detail,
+        chance=None if first.chance is None or last.chance is None else first.chance * last.chance,
+        unseen=first.unseen,
         warnings=tuple(dict.fromkeys((*first.warnings, *last.warnings))),
     )

@@ -102,6 +102,9 @@ class Translation:
         warnings: Possible faults, for people: CUT, UNKNOWN, BROKEN, FEATURELESS, LENGTHENED, UNSAYABLE, EMPTY,
             UNFOLLOWED, NOT_A_NUMBER, what `lacking` says.
         length: The number of subwords that `log_prob` is the sum of, the end of sentence included.
+        chance: The probability that a person would keep it, of a model that was calibrated by its validation text;
+            otherwise None.
+        unseen: The words of the source that the training text of such a model does not have.
     """
 
     text: str
@@ -110,23 +113,26 @@ class Translation:
     detail: Detail | None = field(default=None, repr=False)
     warnings: tuple[str, ...] = ()
     length: int = 0
+    chance: float | None = None
+    unseen: tuple[str, ...] = ()
 
     @property
     def confidence(self) -> float:
-        """Return the geometric mean of the probabilities of its subwords, 0 to 1; see `confidence_in`."""
+        """Return `chance`, or of a model without calibration the geometric mean of the probabilities of its subwords.
+        It is 1 if there is nothing to translate, and 0 if there is no translation or its log-probability is not
+        finite."""
         return confidence_in([self])
 
 
 def confidence_in(translations: Iterable[Translation]) -> float:
-    """Return how sure the model is of the translations of a text's sentences, 0 to 1: exp of the mean log-probability
-    of all their subwords, each end of sentence included, without length penalty. A long sentence so weighs more than a
-    short one. It is 1 if there is nothing to translate, and 0 if a sentence has no translation or its log-probability
-    is not finite."""
+    """Return how sure the model is of the translations of a text's sentences, 0 to 1: the geometric mean of their
+    confidence, each sentence weighed by its length (see `Translation.confidence`)."""
     total, length = 0.0, 0
     for one in translations:
         if UNSAYABLE in one.warnings or not math.isfinite(one.log_prob):
             return 0.0
-        total, length = total + one.log_prob, length + one.length
+        total += one.log_prob if one.chance is None else one.length * math.log(one.chance)
+        length += one.length
     return math.exp(min(0.0, total / max(1, length)))
 
 

@@ -28,6 +28,7 @@ from nmt.inference.pipeline import (
     source_tokens,
     target_ids,
     translations_of,
+    with_chances,
 )
 from nmt.inference.translation import (
     BROKEN,
@@ -80,6 +81,7 @@ class Translator(TranslationPipeline):
         num_threads: Cores to use.
         shortlist: The lexical shortlist for `shortlist=True`.
         language_model: A language model over the same target subwords, for lm_weight.
+        calibration: What the validation text has taught about the model's confidence.
     """
 
     @classmethod
@@ -135,6 +137,7 @@ class Translator(TranslationPipeline):
             resolve_threads(threads, loaded.config),
             shortlist=loaded.shortlist,
             language_model=None if prior is None else prior.network,
+            calibration=loaded.calibration,
         )
         found.place, found.loaded, found.prior = str(model_dir), (loaded,), prior
         return found
@@ -283,7 +286,7 @@ class Translator(TranslationPipeline):
                     else one
                     for one in results[index]
                 ]
-        return results
+        return with_chances(self, sentences, ids, results)
 
     def session(self, sentence: str, *, lm_weight: float | None = None) -> TypingSession:
         """Encode a sentence once and return a session that completes its translation while a person types."""
