@@ -3,6 +3,7 @@ text and ids and make the inputs of a search. The functions are for nmt's own pa
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -14,7 +15,7 @@ from nmt.data.tokens.letter_case import lowered
 from nmt.errors import ConfigError
 from nmt.inference.loading import NotPickled
 from nmt.inference.terms import Terms
-from nmt.inference.translation import MAX_SOURCE_SUBWORDS, Translation, chosen_settings, lacking
+from nmt.inference.translation import MAX_SOURCE_SUBWORDS, Novelty, Translation, chosen_settings, lacking
 from nmt.special_tokens import SPACE, UNK_ID
 
 if TYPE_CHECKING:
@@ -241,6 +242,16 @@ def unseen_words(translator: TranslationPipeline, sentences: Sequence[str]) -> l
         tuple(dict.fromkeys("".join(row[one]).replace(SPACE, "") for one in own))
         for own, row in zip(places, tokens, strict=True)
     ]
+
+
+def novelty_of(translator: TranslationPipeline, sentences: Sequence[str]) -> Novelty | None:
+    """Return how much of a text is new to a calibrated model; None for another model."""
+    known = translator.calibration
+    if known is None:
+        return None
+    new = Counter(word for words in unseen_words(translator, sentences) for word in words)
+    share = known.share_unseen(source_ids(translator, sentences))
+    return Novelty(share, known.usual, [word for word, _ in new.most_common()])
 
 
 def texts_of(translator: TranslationPipeline, rows: Sequence[Sequence[int]], source: str) -> list[str]:

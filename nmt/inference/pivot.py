@@ -14,7 +14,7 @@ from nmt.errors import ConfigError
 from nmt.inference.details import detail_through
 from nmt.inference.loading import NotPickled
 from nmt.inference.pipeline import check_no_factors
-from nmt.inference.translation import Constraints, Translation, best_texts
+from nmt.inference.translation import Constraints, Novelty, Translation, best_texts
 from nmt.inference.translator import Translator
 from nmt.search_settings import SearchSettings
 
@@ -99,6 +99,10 @@ class Pivot(NotPickled):
         both |= {"n_best": n_best, "on_batch": on_batch, "constraints": constraints}
         found = self.last.translate_nbest([one.text for one in between], **both, **settings)
         return through(between, found)
+
+    def novelty(self, sentences: Iterable[str]) -> Novelty | None:
+        """Return how much of a text the training of the first model never had; see `Translator.novelty`."""
+        return self.first.novelty(sentences)
 
     def session(self, sentence: str, *, lm_weight: float | None = None) -> TypingSession:
         """Return a session of the last model that completes the translation of a sentence while a person types;

@@ -32,6 +32,8 @@ EMPTY = "the translation is empty"
 UNFOLLOWED = "a term of the glossary is not in the translation"
 NOT_A_NUMBER = "a score is not finite"
 _MOST_SHOWN = 8
+_MUCH_MORE, _LEAST_MORE = 1.5, 0.05
+"""How many times the usual share of new words, and by how much more of all, a text of another kind has at least."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,21 @@ class Detail:
     attention: np.ndarray
     alignment: list[tuple[int, int]]
     warnings: list[str]
+
+
+@dataclass(frozen=True)
+class Novelty:
+    """How much of a text the training of a model never had: the share of its words, that of the validation text, and
+    these words, the most frequent first."""
+
+    share: float
+    usual: float
+    words: list[str]
+
+    @property
+    def is_strange(self) -> bool:
+        """Return whether it is so much more than usual that the text is of another kind."""
+        return self.share > max(_MUCH_MORE * self.usual, self.usual + _LEAST_MORE)
 
 
 @dataclass(frozen=True)

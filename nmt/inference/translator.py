@@ -23,6 +23,7 @@ from nmt.inference.pipeline import (
     lacking_in_target,
     learnt_for,
     model_with,
+    novelty_of,
     phrases_missing,
     source_ids,
     source_tokens,
@@ -38,6 +39,7 @@ from nmt.inference.translation import (
     UNKNOWN,
     Constraints,
     Detail,
+    Novelty,
     Translation,
     best_texts,
     checked_count,
@@ -287,6 +289,11 @@ class Translator(TranslationPipeline):
                     for one in results[index]
                 ]
         return with_chances(self, sentences, ids, results)
+
+    def novelty(self, sentences: Iterable[str]) -> Novelty | None:
+        """Return how much of a text the model's training never had, to know before it is translated whether the model
+        knows this kind of text; None for a model that was not calibrated in its training."""
+        return novelty_of(self, checked_texts("Translator", "sentences", sentences))
 
     def session(self, sentence: str, *, lm_weight: float | None = None) -> TypingSession:
         """Encode a sentence once and return a session that completes its translation while a person types."""

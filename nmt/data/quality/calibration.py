@@ -70,6 +70,11 @@ class Calibration:
         empty; `log_probs`, `lengths`: sums over the subwords of the translations, and their counts."""
         return _sigmoid(self._features(rows, log_probs, lengths) @ self.weights)
 
+    def share_unseen(self, rows: Sequence[Sequence[int]]) -> float:
+        """Return the share of the words of rows that training never had; 0 without words."""
+        words = _Words(TokenRows.from_lists(rows), self.units, self.sizes)
+        return float(words.are_new(self.words).mean()) if len(words.hashes) else 0.0
+
     def unseen(self, rows: Sequence[Sequence[int]]) -> list[list[slice]]:
         """Return where in each row the words are that training never had."""
         found: list[list[slice]] = [[] for _ in rows]
@@ -144,8 +149,7 @@ def calibrated(
     slopes = slope * slopes / (error * scale)
     offset += slope * (chrf.mean() - least) / error
     weights = np.concatenate([[offset - slopes @ mean], slopes])
-    words = _Words(TokenRows.from_lists(rows), known.units, known.sizes)
-    return replace(known, weights=weights, usual=float(words.are_new(known.words).mean()), least=least)
+    return replace(known, weights=weights, usual=known.share_unseen(rows), least=least)
 
 
 def least_of(references: Sequence[str]) -> float:
@@ -192,7 +196,7 @@ class _Words:
         unknown = (tokens == UNK_ID) | (tokens == UNKNOWN_FEATURE_ID)
         hashes = units[of_unit] * _powers(int(after.max(initial=0)))[after]
         if count:
-            hashes, unknown = np.add.reduceat(hashes, first), np.logical_or.reduceat(unknown, first)
+            hashes, unknown = np.add.reduceat(hashes, first, dtype=np.uint32), np.logical_or.reduceat(unknown, first)
         is_word = size[first] > 0
         self.rows = np.searchsorted(source.starts, first, "right")[is_word] - 1
         self.starts = first[is_word] - source.starts[self.rows]
