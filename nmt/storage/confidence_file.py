@@ -36,7 +36,8 @@ def calibration_from(tensors: dict[str, np.ndarray], where: Path) -> Calibration
     if not own:
         return None
     fit = {name: array.dtype for name, array in own.items()} == _TYPES and len(own["units"]) == len(own["sizes"]) > 0
-    if not fit or own["weights"].shape != (FEATURES,) or own["about"].shape != (2,):
+    numbers = np.concatenate([own.get(name, np.full(1, np.nan)).reshape(-1) for name in ("weights", "about")])
+    if not fit or not np.isfinite(numbers).all() or len(own["weights"]) != FEATURES or len(numbers) != FEATURES + 2:
         raise CheckpointError(
             f"{where}: must contain a calibration of confidence, got other arrays; restore a copy, or remove it"
         )

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 KEPT = 60.0
 """chrF of a sentence from which a translation counts as one that a person would keep and mend."""
-LEAST_PAIRS = 50
+LEAST_PAIRS = 20
 """Validation pairs from which a calibration is learned."""
 _LEAST_MEAN, _LETTERS = -20.0, 1.5
 """The least mean log-probability; the mean length of words up to which a text is one of letters."""
