@@ -11,14 +11,10 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
-from nmt.data.corpora.rows import TokenRows
-from nmt.data.quality.calibration import calibrated, learn_known
 from nmt.decode import Shortlist
 from nmt.errors import CheckpointError, NMTError, NMTWarning
-from nmt.inference.pipeline import source_ids
 from nmt.inference.translation import UNSAYABLE
 from nmt.inference.translator import Translator
-from nmt.storage.confidence_file import save_calibration
 from nmt.storage.model_folder import (
     build_model,
     checkpoint_names,
@@ -32,7 +28,7 @@ from nmt.storage.model_folder import (
 from nmt.storage.saved_model import load_language_model, load_saved_model, save_bundle, save_folder
 from nmt.storage.shortlist_file import save_shortlist
 from nmt.storage.tensor_file import map_tensors, write_tensors
-from tests.saved_models import WORDS, sentences, write_folder, write_language_folder
+from tests.saved_models import WORDS, calibrate, sentences, write_folder, write_language_folder
 from tests.small_models import batch_of
 
 
@@ -45,15 +41,8 @@ def folder(tmp_path_factory):
     shortlist = Shortlist(starts, every[:15], every[4:30], len(every))
     digest = subwords_digest(saved.src_subwords, saved.tgt_subwords)
     save_shortlist(found / "shortlist.safetensors", shortlist, {"subwords": digest})
-    save_calibration(found / "confidence.safetensors", calibration_of(Translator.load(found)), {"subwords": digest})
+    calibrate(found)
     return found
-
-
-def calibration_of(translator):
-    """What sentences of half of the words teach about it."""
-    read, said = (source_ids(translator, sentences(60, seed, words=WORDS[::2])) for seed in (7, 8))
-    known = learn_known(translator.src_subwords, TokenRows.from_lists(read))
-    return calibrated(known, said, -np.arange(60.0), [len(row) for row in said], np.arange(60.0, 0, -1), 30.0)
 
 
 @pytest.fixture(scope="module")

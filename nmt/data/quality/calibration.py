@@ -26,8 +26,8 @@ KEPT = 60.0
 """chrF of a sentence from which a translation counts as one that a person would keep and mend."""
 LEAST_PAIRS = 20
 """Validation pairs from which a calibration is learned."""
-_LEAST_MEAN, _LETTERS = -20.0, 1.5
-"""The least mean log-probability; the mean length of words up to which a text is one of letters."""
+_MOST_LOSS, _LETTERS = 20.0, 1.5
+"""The most nats for each subword that count; the mean length of words up to which a text is one of letters."""
 _RIDGE, _LEAST_ERROR = 1.0, 1.0
 _NORMAL = 1.7
 """The slope of the logistic function that is nearest to the normal distribution."""
@@ -99,7 +99,7 @@ class Calibration:
         strange = np.concatenate([[0], np.cumsum(~_are_in(_pairs(source), self.pairs))])
         columns = (
             np.ones(most),
-            np.maximum(np.asarray(log_probs, np.float64) / written, _LEAST_MEAN),
+            -np.sqrt(np.clip(-np.asarray(log_probs, np.float64) / written, 0, _MOST_LOSS)),
             np.log(written),
             np.log(written / np.maximum(read, 1)),
             new / np.maximum(counts, 1),
