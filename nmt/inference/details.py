@@ -88,7 +88,7 @@ def with_details(
     dictionary: Mapping[str, str] | None,
 ) -> list[list[Translation]]:
     """Return translations with details, by forced decoding of the hypotheses of sentences that are not blank and
-    whose ids are `src_ids`; with a dictionary, even an empty one, unknown subwords are replaced, but a model that copies
+    whose ids are `src_ids`; with a dictionary, even an empty one, unknown subwords are replaced. A model that copies
     does so by itself unless there are entries."""
     from nmt.data.corpora.corpus import clean_line
     from nmt.decode import force
