@@ -94,8 +94,8 @@ class Detail:
 
 @dataclass(frozen=True)
 class Novelty:
-    """The part of a text that the training of a model never had: the share of its words, that of the validation text, and
-    these words, the most frequent first."""
+    """The part of a text that the training of a model never had: the share of its words, that of the validation text,
+    and these words, the most frequent first."""
 
     share: float
     usual: float
