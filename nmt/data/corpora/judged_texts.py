@@ -191,12 +191,13 @@ def _by_heading(part: Part, langs: Sequence[str]) -> list[str]:
 
 
 def _by_first_row(part: Part, places: Sequence[int]) -> list[str]:
-    """Return a doubt if the first row of a table is much shorter than the others, as headings are."""
+    """Return a doubt if the first row of a table is much shorter than the others, as headings are, or two codes."""
     rows = [[str(cell) for cell in row] for row in islice(part.rows(lenient=True), LOOKED_AT)]
     first, *others = [row for row in rows if any(row)] or [[]]
     words = sorted(min(len(cell.split()) for cell in row) for row in others)
     is_short = 0 < max((len(cell.split()) for cell in first), default=0) <= 2 and all(first)
-    if part.header is not None or not is_short or len(words) < LEAST or words[len(words) // 2] < 4:
+    are_codes = len({language_of(cell) if len(cell) <= 3 else None for cell in first} - {None}) == len(first) == 2
+    if part.header is not None or len(words) < LEAST or not (is_short and words[len(words) // 2] >= 4 or are_codes):
         return []
     shown = " | ".join(cell[:40] for cell in first)
     return [f"{part.files[0]}: the first row is read as a pair, {shown}; if it has headings, give --header yes"]
