@@ -22,12 +22,16 @@ from nmt.rnn.kernels.program.small_tasks import mean, read_sources, store_rows, 
 from nmt.rnn.kernels.search import best_tokens
 from nmt.rnn.kernels.search.beam_loop import search_task
 from nmt.rnn.kernels.search.beam_table import ALLOCATED, SEARCH, STEP_PART
+from nmt.rnn.kernels.search.choose import BUCKETS
+from nmt.rnn.kernels.search.ruled_tokens import RULED, RULED_OWN, ruled_task, sample_keys
 from nmt.rnn.program.plans import FLOAT, Named, Plans, RowsOf, on_processor
 from nmt.rnn.program.program import Array, Number, Value, Word, pieces, product
 from nmt.rnn.stepping.stepper import Stepper
 from nmt.search_settings import MAX_SOURCE_SUBWORDS
 from nmt.special_tokens import BOS_ID, EOS_ID, boundary_ids
 
+RULES = ("min_length", "no_repeat", "sampling", "top_k", "repetition", "temperature", "top_p", "prefix_starts", "prefixes")
+"""The rules of a search, by their names in both tables."""
 MOST_POSITIONS = -(-(MAX_SOURCE_SUBWORDS + 2) // 64) * 64
 """Source positions for which attention can be shown: those of the longest source, with its boundary tokens."""
 
@@ -164,7 +168,7 @@ class TranslationProgram(Plans):
         model, decoder = self.model, self.model.step_decoder
         N, K, positions = self.field("sentences"), self.field("beam_size"), self.field("positions")
         C, V = product(self.field("size"), K), len(model.weights[model.output_layer.bias])
-        settings = ("size", "beam_size", "n_best", "first_token", "word_reward", "width")
+        settings = ("size", "beam_size", "n_best", "first_token", "word_reward", "width", "ruled", *RULES)
         values: dict[str, Any] = {name: self.field(name) for name in settings}
         values |= {"room": C, "num_slots": N, "num_free": N, "num_waiting": N, "vocab_size": V}
         values |= {"eos_id": EOS_ID, "never": BOS_ID, "divisors": self.field("divisors")}
@@ -180,14 +184,22 @@ class TranslationProgram(Plans):
         values |= {"waiting.list": self.buffer(8 * N, zeros=True), "waiting.token": self.filled(N, BOS_ID)}
         values |= {"waiting.limit": self.field("limits"), "starts": self.starts}
         values |= {"num_ids": N if decoder.captured else 0, "live.first_row": self.buffer(8 * (C + 1), zeros=True)}
-        for name in ("tokens", "scores"):
+        for name in ("tokens", "scores", "plain"):
             values[name] = self.floats(C, K + 1, zeros=True)
+        values["keys"] = self.buffer(product(8, N, self.field("sampling")))
+        keys = "uint64", values["keys"], product(N, self.field("sampling"))
+        given = ("int64", self.field("sizes"), N), ("int32", self.field("ids"), 1)
+        self.kernel(sample_keys, keys, *given, self.field("seed"), temporary=pieces(64, 128, 128))
         self.fill(values["numbering"], V, -1)
         self.fill(values["free"], N, 0, 1)
         x, y, step = self._step(values, C)
         read = self._embedding("tgt", values["distinct"], C, x)
         values |= {f"embedding_{name}": value for name, value in read.items()}
-        self.set("search", self.table(SEARCH, {**values, **step, **self._output(values, C, y)}))
+        output = self._output(values, C, y)
+        search = self.table(SEARCH, {**values, **step, **output})
+        self.set("search", search)
+        place = RULED.places["search"]  # the other table is made first
+        self.fill(self.ruled, place + 1, search, first=place)
 
     def _step(self, values: Mapping[str, Any], C: Number) -> tuple[Word, Word, dict[str, Value]]:
         """Return the inputs [C, E] and the outputs of a step, and the values of a search's table that are about it."""
@@ -242,22 +254,31 @@ class TranslationProgram(Plans):
 
     def _output(self, values: Mapping[str, Any], C: Number, x: Word) -> dict[str, Value]:
         """Return the values of a search's table that are about the output layer."""
-        V = values["vocab_size"]
+        V, ruled = values["vocab_size"], self.field("ruled")
         inputs = self.model.step_decoder.cell.output_size
         places = self.computed(Step.LEAST, self.field("beam_size") + 1, V)
         chunks = -(-V // best_tokens.chunk_columns(FLOAT.itemsize))
         parts = min(self.threads, chunks)
         sizes = best_tokens.output_sizes(0, inputs, V, 0, parts, FLOAT, self.packed_kind)
-        given: dict[str, Value] = {**sizes, "rows": C, "places": places, "chunks": chunks}
-        given |= self.arrays_of(best_tokens.BEST, given, best_tokens.OWN)
-        given |= {"y": x, "weights": self._output_weights(), "bias": self._bias()}
-        given |= {name: values[name] for name in ("first_token", "tokens", "scores")}
+        sizes |= {"y": x, "weights": self._output_weights(), "bias": self._bias(), "chunks": chunks, "places": places}
+        sizes |= {name: values[name] for name in ("first_token", "tokens", "scores")}
         self.note_temporary(self._chunk(C))
-        return {
-            "output_code": self.function(best_tokens.best_task(FLOAT, self.packed_kind)),
-            "output_table": self.table(best_tokens.BEST, given),
-            "output_parts": parts,
-        }
+        self.note_temporary(pieces(8 * BUCKETS, 4 * V, 4 * V))
+        found: Number = 0
+        tables: Number = 0
+        for layout, own, task, rows in (
+            (best_tokens.BEST, best_tokens.OWN, best_tokens.best_task, product(C, ruled * -1 + 1)),
+            (RULED, RULED_OWN, ruled_task, product(C, ruled)),
+        ):
+            given: dict[str, Value] = {**sizes, "rows": rows}
+            given |= self.arrays_of(layout, given, own)
+            if layout is RULED:
+                given["plain"] = values["plain"]
+            is_used = ruled if layout is RULED else ruled * -1 + 1
+            found = product(self.function(task(FLOAT, self.packed_kind)), is_used) + found
+            self.ruled = self.table(layout, given)
+            tables = product(self.ruled, is_used) + tables
+        return {"output_code": found, "output_table": tables, "output_parts": parts}
 
     def _output_weights(self) -> Word:
         layer = self.model.output_layer
