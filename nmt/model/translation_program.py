@@ -18,7 +18,7 @@ from nmt.rnn.kernels.memory.copies import add, copy_columns
 from nmt.rnn.kernels.model import embedding
 from nmt.rnn.kernels.products.packing import words_of
 from nmt.rnn.kernels.program.run_program import Section, Step
-from nmt.rnn.kernels.program.small_tasks import mean, read_sources, store_rows, unit_rows
+from nmt.rnn.kernels.program.small_tasks import add_places, digits, mean, read_sources, store_rows, unit_rows
 from nmt.rnn.kernels.search import best_tokens
 from nmt.rnn.kernels.search.beam_loop import search_task
 from nmt.rnn.kernels.search.beam_table import ALLOCATED, SEARCH, STEP_PART
@@ -42,8 +42,6 @@ def program_obstacle(network: Network, encoder: Encoder) -> str:
         return why
     if not network.device.is_cpu or network.dtype != FLOAT:
         return "it is not of float32 on the processor"
-    if not encoder.is_recurrent or "src" in network.positions or network.config.encoder.factors:
-        return "its encoder is not recurrent, or reads more than words"
     scans = [*encoder.layers.scans, network.step_decoder]
     shaped = [name for scan in scans for name, width in scan.states.items() if len(axes_of(width)) > 1]
     return f"its state {shaped[0]} is a matrix" if shaped else ""
@@ -85,9 +83,13 @@ class TranslationProgram(Plans):
     # ------------------------------------------------------------ encoding
 
     def _embedding(self, side: str, ids: Word, rows: Number, out: Word) -> Named:
-        """Return the code and the table of a task that looks up embeddings."""
+        """Return the code and the table of a task that looks up embeddings of words."""
         table, scale = self.model.embedding(side)
-        name, quantised = self.model.table(side), isinstance(table, Quantised)
+        return self._lookup(self.model.table(side), table, scale, ids, rows, out)
+
+    def _lookup(self, name: str, table: Any, scale: float, ids: Word, rows: Number, out: Word) -> Named:
+        """Return the code and the table of a task that looks up rows of a table."""
+        quantised = isinstance(table, Quantised)
         held = {"numbers": self.model_array(name, table.numbers if quantised else table)}
         if quantised:
             held["scales"] = self.model_array(f"{name}.scales", table.scales)
@@ -108,19 +110,22 @@ class TranslationProgram(Plans):
         ids, ends = self.buffer(product(8, S, B)), [self.field("before"), self.field("after")]
         given = ("int32", self.field("ids"), 1), ("int64", self.field("sizes"), 1)
         self.kernel(read_sources, *given, self.first, *ends, ("int64", ids, S, B))
-        x = words = self._embedded("src", ids, product(S, B))
+        x, width = words = self._source_words(ids)
         layers, final = self.encoder, list[Named]()
-        for n, scan in enumerate(layers.scans):
-            names = [f"encoder.{n}.{direction}." for direction in layers.directions]
-            sides = [self.scan(scan, name, x, RowsOf(S, B, reverse=k > 0)) for k, name in enumerate(names)]
+        for n, (scan, delay) in enumerate(zip(layers.scans, layers.delays, strict=True)):
+            if delay:
+                given, x = x, self.floats(S + delay, B, width, zeros=True)
+                self.beside([(given, width)], product(S, B), into=x)
+            names = [f"encoder.{name}." for name in layers.names(n)]
+            sides = [self.scan(scan, name, x, RowsOf(S + delay, B, reverse=k > 0)) for k, name in enumerate(names)]
             size = scan.cell.output_size
-            y = [(side, size) for side, _ in sides]
+            y = [(side + product(4 * size * delay, B), size) for side, _ in sides]
             above = self.beside(y, product(S, B))
             if n and layers.residual:
                 above = above if len(y) > 1 else self.beside(y, product(S, B), into=self.floats(S, B, size))
                 count = product(S, B, size * len(y))
                 self.kernel(add, ("float32", above, count), ("float32", x, count))
-            x = above
+            x, width = above, size * len(y)
             widths = scan.states.items()
             final.append({k: self.beside([(last[k], width) for _, last in sides], B) for k, width in widths})
         bridge, width = self.bridge, model.config.encoder.output_size
@@ -136,8 +141,32 @@ class TranslationProgram(Plans):
             self.initial[f"cell.{name}"] = first
         both = [(x, width)]
         if model.config.decoder.lexical:
-            both.append((words, model.embedding("src")[0].shape[1]))
+            both.append(words)
         self.memory, self.memory_width = self.beside(both, product(S, B)), sum(n for _, n in both)
+
+    def _source_words(self, ids: Word) -> tuple[Word, int]:
+        """Return the embeddings of source words, with those of their factors and positions, and their width."""
+        model, count = self.model, product(self.steps, self.rows)
+        factors, units, parts = model.factors, ids, list[tuple[Word, int]]()
+        if factors is not None:
+            units, step = self._digits(ids, 1, model.vocab_sizes["src"]), model.vocab_sizes["src"]
+            for name, size, width in factors.tables:
+                out, numbers = self.floats(count, width), self._digits(ids, step, size)
+                table = model.weights.quantised(name) or model.weights[name]
+                self.call(**self._lookup(name, table, 1.0, numbers, count, out))
+                parts.append((out, width))
+                step *= size
+        x, width = self._embedded("src", units, count), model.embedding("src")[0].shape[1]
+        if (places := model.positions.get("src")) is not None:
+            table = self.model_array(places.name, model.weights[places.name])
+            self.kernel(add_places, ("float32", x, self.steps, self.rows, width), ("float32", table, places.count, width))
+        return self.beside([(x, width), *parts], count), width + sum(n for _, n in parts)
+
+    def _digits(self, ids: Word, divisor: int, size: int) -> Word:
+        count = product(self.steps, self.rows)
+        out = self.buffer(product(8, count))
+        self.kernel(digits, ("int64", ids, count), divisor, size, ("int64", out, count))
+        return out
 
     def _admit(self) -> None:
         """Write the section that lets encoded sentences wait."""

@@ -23,6 +23,12 @@ KINDS = {
     "no product of the state": {"decoder": {"rnn_type": "ssru", "input_feeding": False}},
     "no product and no attention": {"decoder": {"rnn_type": "sru", "attention": "none"}},
     "both boundaries": {"encoder": {"boundaries": "bos_eos"}},
+    "convolutions": {"encoder": {"type": "conv", "kernel_size": 3, "num_layers": 2, "hidden_size": 4}},
+    "mean of convolutions": {
+        "encoder": {"type": "conv", "kernel_size": 5, "hidden_size": 4, "max_positions": 4},
+        "decoder": {"init_from": "mean"},
+    },
+    "factors": {"encoder": {"factors": [3, 2]}, "decoder": {"lexical": True}, "factor_sizes": [2, 3]},
     "one direction": {"encoder": {"bidirectional": False, "rnn_type": "gru"}, "decoder": {"init_hidden": "zero"}},
 }
 SOURCES = [[5, 6, 7], [8, 4], [9], [4, 4, 4, 4, 10, 5], [7, 6, 5]]
@@ -34,7 +40,10 @@ def test_sentences_of_one_length_have_the_bits_they_have_in_a_batch(kind, comput
     monkeypatch.setattr(tuning, "ALONE_BELOW", 1)
     monkeypatch.setattr(tuning, "ALONE_A_STEP", 1)
     model = build(V, compute_dtype=compute_dtype, **KINDS[kind])
-    src, lengths = model.pad_sources(SOURCES)
+    sources = SOURCES
+    if "factors" in kind:
+        sources = [[token + V * (n % 6) for n, token in enumerate(ids)] for ids in SOURCES]
+    src, lengths = model.pad_sources(sources)
     whole = model.encode(src, lengths, 2)
     alone = [[model.encode(src[:S, b : b + 1], lengths[b : b + 1], n) for n in (2, 1)] for b, S in enumerate(lengths)]
     for b, found in enumerate(alone):  # later sentences have not changed what earlier ones became
@@ -43,12 +52,12 @@ def test_sentences_of_one_length_have_the_bits_they_have_in_a_batch(kind, comput
             assert all(np.array_equal(state[0], whole.states[name][b]) for name, state in one.states.items())
     model._programs.clear()
     for beam_size in (1, 4):
-        together = search(model, SOURCES, beam_size=beam_size, n_best=beam_size, threads=1)
+        together = search(model, sources, beam_size=beam_size, n_best=beam_size, threads=1)
         assert not model._programs
         for threads in (1, 2, 3):
-            for ids, expected in zip(SOURCES, together, strict=True):
+            for ids, expected in zip(sources, together, strict=True):
                 assert search(model, [ids], beam_size=beam_size, n_best=beam_size, threads=threads) == [expected]
-            pair = search(model, [SOURCES[0], SOURCES[4]], beam_size=beam_size, n_best=beam_size, threads=threads)
+            pair = search(model, [sources[0], sources[4]], beam_size=beam_size, n_best=beam_size, threads=threads)
             assert pair == [together[0], together[4]]
         assert model._programs.keys() == {1, 2, 3}
         model._programs.clear()
@@ -58,7 +67,7 @@ def test_sentences_of_one_length_have_the_bits_they_have_in_a_batch(kind, comput
     "changes",
     [
         {"dtype": np.float64},
-        {"encoder": {"type": "conv", "kernel_size": 3, "hidden_size": 4}},
+        {"decoder": {"type": "conv", "kernel_size": 3, "hidden_size": 4}},
         {"decoder": {"rnn_type": "mlstm", "attention": "none"}},
         {"decoder": {"copy_source": True}},
     ],
