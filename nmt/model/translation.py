@@ -28,7 +28,7 @@ from nmt.model.source_encoder import EncodedRows, Source, SourceEncoder, SourceF
 from nmt.model.translation_program import TranslationProgram, program_obstacle
 from nmt.overriding import override
 from nmt.rnn import tuning
-from nmt.rnn.arrays.beam_state import BeamSettings
+from nmt.rnn.arrays.beam_state import BeamSettings, TokenRules
 from nmt.rnn.arrays.idle import Idle
 from nmt.rnn.arrays.workspace import Workspace
 from nmt.rnn.cell import Param, under
@@ -211,7 +211,12 @@ class TranslationModel(Network):
         return ModelDecoder(self, self._encode_ids, threads or default_threads(), width, coverage=coverage)
 
     def search_short(
-        self, src_ids: TokenIds, limits: np.ndarray, settings: BeamSettings, threads: int
+        self,
+        src_ids: TokenIds,
+        limits: np.ndarray,
+        settings: BeamSettings,
+        threads: int,
+        rules: TokenRules | None = None,
     ) -> list[Found] | None:
         """Return the hypotheses of short sentences of one length; None if others are given; see `SearchModel`."""
         length, count = len(src_ids[0]), len(src_ids)
@@ -220,7 +225,7 @@ class TranslationModel(Network):
             return None
         idle = self._runs(threads)
         run = idle.take()
-        found = run.search(src_ids, limits, settings)
+        found = run.search(src_ids, limits, settings, rules)
         idle.give(run)
         return found
 

@@ -54,10 +54,11 @@ def compile_driver(out, compiler=CC):
     return driver
 
 
-def run_driver(driver, lines, *, level="generic", beam=4, n_best=4, threads=1, before=()):
+def run_driver(driver, lines, *, level="generic", beam=4, n_best=4, threads=1, before=(), **options):
     """Return what the driver prints: the number of translations of each line, and score, log-probability and text of
     each."""
-    command = [*before, driver, driver.parent / "model.bin", level, beam, n_best, threads, 0]
+    given = [f"{name}={int(value) if value is True else value}" for name, value in options.items()]
+    command = [*before, driver, driver.parent / "model.bin", level, beam, n_best, threads, 0, *given]
     done = subprocess.run([*map(str, command)], input=b"\n".join(lines) + b"\n", capture_output=True, check=False)
     assert done.returncode == 0, done.stderr.decode()[-2000:]
     printed, counts, rows = done.stdout.decode().split("\n"), [], []
