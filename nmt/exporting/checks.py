@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nmt.errors import CheckpointError
-from nmt.exporting.page import check_recurrent
 from nmt.exporting.subword_tables import obstacle_of
 from nmt.model.translation_program import program_obstacle
 from nmt.search_settings import ROWS, Place, Row, SearchValues, in_effect, usable
@@ -31,7 +30,8 @@ def bounds(row: Row) -> tuple[float, float]:
 def check_exported(saved: SavedModel, goal: str) -> None:
     """Raise CheckpointError if a model has parts or settings that no program has; `goal`: what it is for."""
     decoding = SearchValues(**{name: getattr(saved.config.decoding, name) for name in ROWS})
-    check_recurrent(saved, goal)
+    if saved.config.task != "translation":
+        raise CheckpointError(f"{saved.path}: task must be translation for {goal}, got {saved.config.task}")
     for side, subwords in (("source", saved.src_subwords), ("target", saved.tgt_subwords)):
         if why := obstacle_of(subwords):
             raise CheckpointError(

@@ -51,8 +51,8 @@ class TranslationProgram(Plans):
     """The program of a model.
 
     threads: those that run it. boundaries: the words that say which ids are read with each sentence. forced: whether it
-    predicts known translations. Then `forced` has the numbers of an output, of an output with its attention, and of
-    tokens; None if it does not, or the model has no attention.
+    predicts known translations. Then `forced` has the numbers of an output, of an output with its attention (the same if
+    the model has none), and of tokens.
     """
 
     def __init__(self, model: Network, encoder: Encoder, bridge: Bridge, threads: int, *, forced: bool) -> None:
@@ -67,7 +67,7 @@ class TranslationProgram(Plans):
         self._begin()
         self._encode()
         self._admit()
-        self.forced = self._forced() if forced and model.config.decoder.attention != "none" else None
+        self.forced = self._forced() if forced else {}
         before, after = (ids[0] if ids else -1 for ids in boundary_ids(model.config.encoder.boundaries))
         self.boundaries = {"before": before, "after": after, "boundaries": (before >= 0) + (after >= 0)}
         self.states = model.step_decoder.states
@@ -329,10 +329,13 @@ class TranslationProgram(Plans):
         """Write the section that predicts the tokens of a known translation of one sentence."""
         self.begin(Section.FORCED)
         model, S, T = self.model, self.steps, self.field("targets")
-        scan = model.step_decoder.around(AttentionProbe(model.step_decoder.cell, MOST_POSITIONS))
-        places = self.floats(S, MOST_POSITIONS)
-        self.kernel(unit_rows, ("float32", places, S, MOST_POSITIONS))
-        given = self.constants(scan, "decoder.", {"memory": self.memory, "positions": places}, RowsOf(1, 1, S))
+        scan, captured = model.step_decoder, dict[str, Word]()
+        if model.config.decoder.attention != "none":
+            scan = scan.around(AttentionProbe(scan.cell, MOST_POSITIONS))
+            places = self.floats(S, MOST_POSITIONS)
+            self.kernel(unit_rows, ("float32", places, S, MOST_POSITIONS))
+            captured = {"memory": self.memory, "positions": places}
+        given = self.constants(scan, "decoder.", captured, RowsOf(1, 1, S))
         x = self._embedded("tgt", self.field("target_ids"), T)
         y, _ = self.scan(scan, "decoder.", x, RowsOf(T, 1, S), given=given, initial=self.initial)
         size, inputs, V = scan.cell.output_size, model.step_decoder.cell.output_size, model.vocab_sizes["tgt"]

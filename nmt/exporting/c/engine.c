@@ -129,10 +129,11 @@ static void search_all(arena *memory, const int64_t *model, sentence *sentences,
 static int force(arena *memory, const int64_t *model, sentence *one, const int32_t *target, int64_t count,
                  float *log_probs, float *attention) {
   int64_t *words = take(memory, 8 * NUM_WORDS), size = one->size, S = BEFORE + size + AFTER;
-  int32_t *ids = take(memory, 4 * (size_t)(count + 1));
+  int64_t *ids = take(memory, 8 * (size_t)(count + 1));
   memcpy(words, model, 8 * NUM_WORDS);
   give(memory, words, one, 1, &(request){.size = 1, .beam_size = 1, .n_best = 1});
-  ids[0] = BOS_ID, memcpy(ids + 1, target, 4 * (size_t)count);
+  ids[0] = BOS_ID;
+  for (int64_t t = 0; t < count; t++) ids[t + 1] = target[t];
   words[PROGRAM_targets] = count, words[PROGRAM_target_ids] = ADDRESS(ids);
   begin(memory, words, PHASE_FORCED);
   const float *logs = (const float *)(intptr_t)words[PROGRAM_log_probs], *row = (const float *)(intptr_t)words[PROGRAM_outputs];

@@ -30,6 +30,7 @@ function serve(port) {
     }
     await step();
     if (ask === "sentences") return translator.sentences(given.text, given.alternatives, step);
+    if (ask === "score") return translator.score(given.sources, given.targets, { step });
     return translator.translate(given.lines, given.options, { step, progress: done => port.postMessage({ id, done }) });
   }
 
