@@ -151,8 +151,8 @@ export class Translator {
   cut_target(line) { return this.target.cut(clean_line(line, ...this.facts.clean.tgt)).ids; }
 
   // Return the translations of each line, the best first: text, score, log_prob, length, confidence, warnings, and with
-  // `details` tokens, log_probs, source_tokens, attention and alignment. `progress` is called with the number of lines
-  // done; `step` is awaited now and then, and may throw to stop.
+  // `details` tokens, log_probs, source_tokens, attention and alignment. `progress` is called with the numbers of lines
+  // done and of all; `step` is awaited now and then, and may throw to stop.
   async translate(lines, given = {}, { progress = () => {}, step = async () => {} } = {}) {
     if (!Array.isArray(lines) || lines.some(line => typeof line !== "string")) throw new TypeError("lines: must be an array of strings, got something else");
     const options = checked(given, this.facts.decoding, this.facts.bounds), most = this.facts.most_source;
@@ -161,7 +161,7 @@ export class Translator {
     const cuts = lines.map(line => this.cut(line)), results = lines.map(() => [this.blank()]);
     const order = cuts.map((_, n) => n).filter(n => cuts[n].ids.length).sort((a, b) => cuts[b].ids.length - cuts[a].ids.length || a - b);
     let done = lines.length - order.length;
-    progress(done);
+    progress(done, lines.length);
     for (let at = 0; at < order.length;) {
       const longest = Math.min(most, cuts[order[at]].ids.length);
       const size = Math.max(1, Math.min(options.batch_size, Math.floor(options.batch_size * TOKENS_PER_SENTENCE / longest)));
@@ -179,7 +179,7 @@ export class Translator {
       }
       at += size;
       done += block.length;
-      progress(done);
+      progress(done, lines.length);
     }
     return results;
   }
@@ -241,10 +241,10 @@ export class Translator {
   }
 
   // Return a text's translation, sentence by sentence, in the form of the server's route /api/sentences.
-  async sentences(text, alternatives, step) {
+  async sentences(text, alternatives, { step, progress }) {
     const parts = passage_of(text, this.facts.languages.src), own = parts.filter(part => part.source !== undefined);
     const count = alternatives + 1, beam_size = Math.max(this.facts.decoding.beam_size, count);
-    const found = await this.translate(own.map(part => asked(part.source)), { n_best: count, beam_size, details: true }, { step });
+    const found = await this.translate(own.map(part => asked(part.source)), { n_best: count, beam_size, details: true }, { step, progress });
     own.forEach((part, n) => {
       const shown = found[n].map(one => this.shown(part.source, one)), [best, ...others] = shown;
       Object.assign(part, best, { warnings: found[n][0].warnings });

@@ -18,7 +18,7 @@ from nmt.errors import CheckpointError
 from nmt.exporting.c.library import save_library
 from nmt.exporting.checks import OPTIONS
 from nmt.exporting.web.package import make_package
-from nmt.exporting.web.saving import bundled, check_web, page_of
+from nmt.exporting.web.saving import bundled, check_web, compressed_package, page_of, save_page
 from nmt.storage.quantised_model import save_quantised
 from nmt.storage.saved_model import load_saved_model
 from tests.exporting.web.hosts import NODE, needs_node, run_script
@@ -260,6 +260,39 @@ def test_options_that_do_not_go_together_are_one_line(tmp_path):
         done = CliRunner().invoke(export, [str(folder), "-o", out, *arguments])
         assert done.exit_code != 0
         assert message in done.output and done.output.count("\n") == 1
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs Chromium")
+def test_a_page_shows_progress_with_a_document_and_answers_meanwhile(tmp_path):
+    started = pytest.importorskip("playwright.sync_api", reason="needs the extra [browser]")
+    folder, out = small(tmp_path / "model", {}), tmp_path / "translator.html"
+    config = folder / "config.yaml"
+    config.write_text(config.read_text().replace("max_length_ratio: 2.0", "max_length_ratio: 0.5"))
+    saved = load_saved_model(folder)
+    save_page(out, saved, compressed_package(str(folder), None, saved, "int8"))
+    lines = sentences(500, seed=4)
+    with started.sync_playwright() as running:
+        browser = running.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        page = browser.new_page()
+        page.goto(out.as_uri())
+        watch = """() => {
+            window.seen = [];
+            const note = () => window.seen.push([document.getElementById("status").textContent, window.turns]);
+            new MutationObserver(note).observe(document.getElementById("status"), { childList: true });
+            window.turns = 0;
+            const turn = () => { window.turns++; setTimeout(turn); };
+            turn();
+        }"""
+        page.evaluate(watch)
+        page.fill("#text", "\n".join(lines))
+        page.locator("#status", has_text="Translated in").wait_for(timeout=0)
+        seen = [(text, turns) for text, turns in page.evaluate("window.seen") if "of 500 sentences" in text]
+        shown = page.inner_text("#result").split("\n")
+        browser.close()
+    assert len(seen) > 10 and seen[0][1] < seen[-1][1]  # the page has had turns of its own
+    translator = Translator.load(folder, threads=1, compute_dtype="int8")
+    expected = [" ".join(one.split()) for one in translator.translate([line for line in lines if line.strip()])]
+    assert [" ".join(line.split()) for line in shown if line.strip()] == [one for one in expected if one]
 
 
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="needs Chromium")
