@@ -57,10 +57,15 @@ class Memory {
     };
   }
   take(bytes) {
-    const at = this.top;
-    this.top = Math.ceil((at + bytes) / LINE) * LINE;
-    const more = this.top - this.memory.buffer.byteLength;
-    if (more > 0) this.memory.grow(Math.max(Math.ceil(more / 65536), 64));
+    const at = this.top, end = Math.ceil((at + bytes) / LINE) * LINE, more = end - this.memory.buffer.byteLength;
+    if (more > 0) {
+      try {
+        this.memory.grow(Math.max(Math.ceil(more / 65536), 64));
+      } catch (e) {
+        throw new Error("no memory for " + Math.ceil(bytes / 1e6) + " MB more; give fewer lines at a time, a smaller beam_size or a smaller batch_size");
+      }
+    }
+    this.top = end;
     return at;
   }
   bytes(at, count) { return new Uint8Array(this.memory.buffer, at, count); }

@@ -100,6 +100,20 @@ const translator = await Translator.load(bytes("package")), [lines, rules] = giv
 found = { ruled: [], scores: await translator.score(lines, lines) };
 for (const one of rules) found.ruled.push(await translator.translate(lines, { beam_size: 4, n_best: 4, ...one }));
 found.begun = await translator.translate(lines, { prefixes: lines.map(() => "miti lo") });
+const { memory } = translator.engine.memory, grow = memory.grow;
+found.failed = [];
+for (let failing = 1; ; failing++) {
+  let count = 0;
+  memory.grow = pages => {
+    if (++count === failing) throw new RangeError("failed");
+    return grow.call(memory, pages);
+  };
+  const failed = await translator.translate(lines, { beam_size: 40 * failing, batch_size: 100 }).then(() => "", e => e.message);
+  if (!failed) break;
+  found.failed.push(failed);
+}
+memory.grow = grow;
+found.after = await translator.translate(lines, { prefixes: lines.map(() => "miti lo") });
 found.few = await translator.translate(lines, { prefixes: ["miti"] }).catch(e => e.message);"""
     found = run_script(tmp_path, script, LINES, RULES)
     translator = Translator.load(folder, threads=1, compute_dtype="int8")
@@ -112,6 +126,8 @@ found.few = await translator.translate(lines, { prefixes: ["miti"] }).catch(e =>
     for one, other in zip(found["scores"], translator.score(LINES, LINES), strict=True):
         assert one["tokens"] == other.tokens
         assert one["log_probs"] == pytest.approx(other.log_probs, rel=_SCORES, abs=_SCORES)
+    assert found["after"] == found["begun"]
+    assert found["failed"] and all(re.fullmatch(r"no memory for \d+ MB more; .*", one) for one in found["failed"])
     assert found["few"] == f"prefixes: must have an entry for each line, {len(LINES)}, got 1"
 
 
