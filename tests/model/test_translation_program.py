@@ -10,6 +10,7 @@ import pytest
 import nmt.exporting as exporting
 from nmt.decode import search
 from nmt.decode.rules.selectors import sample_keys
+from nmt.model import program_run
 from nmt.rnn import tuning
 from nmt.rnn.kernels.search import ruled_tokens
 from tests.small_models import build
@@ -95,10 +96,10 @@ RULES = [
 ]
 
 
-@pytest.mark.parametrize("kind", ["lstm", "no product and no attention"])
+@pytest.mark.parametrize("compute_dtype", [None, "int8"])
 @pytest.mark.parametrize("rules", RULES, ids=str)
-def test_rules_and_samples_are_those_of_the_search_in_steps(rules, kind, monkeypatch):
-    model, pair = build(V, **KINDS[kind]), [[5, 6, 7], [7, 6, 5]]
+def test_rules_and_samples_are_those_of_the_search_in_steps(rules, compute_dtype, monkeypatch):
+    model, pair = build(V, compute_dtype=compute_dtype), [[5, 6, 7], [7, 6, 5]]
     options = {"beam_size": 4, "n_best": 4, **rules}
     found = [search(model, pair, threads=threads, **options) for threads in (1, 2)]
     assert model._programs.keys() == {1, 2}
@@ -136,6 +137,20 @@ def test_much_memory_is_not_kept(monkeypatch):
     for _ in range(2):
         assert search(model, [[5, 6, 7]], beam_size=3, threads=1) == first
         assert len(run._memory) == 0
+
+
+def test_a_lack_of_memory_is_an_error_after_which_sentences_are_translated(monkeypatch):
+    model = build(V)
+    expected = search(model, [[5, 6, 7]], beam_size=3, threads=1)
+
+    def fail(*_):
+        raise MemoryError
+
+    with monkeypatch.context() as failing:
+        failing.setattr(program_run, "aligned", fail)
+        with pytest.raises(MemoryError):
+            search(model, [[5] * 9], beam_size=5, threads=1)
+    assert search(model, [[5, 6, 7]], beam_size=3, threads=1) == expected
 
 
 def test_no_host_names_a_part_of_a_model():
