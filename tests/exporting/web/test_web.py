@@ -18,11 +18,11 @@ from nmt.errors import CheckpointError
 from nmt.exporting.c.library import save_library
 from nmt.exporting.checks import OPTIONS
 from nmt.exporting.web.package import make_package
-from nmt.exporting.web.saving import bundled, check_web, compressed_package, page_of, save_page
+from nmt.exporting.web.saving import WORKER, bundled, check_web, compressed_package, page_of, save_page
 from nmt.storage.quantised_model import save_quantised
 from nmt.storage.saved_model import load_saved_model
 from tests.exporting.web.hosts import NODE, needs_node, run_script
-from tests.saved_models import sentences, write_folder
+from tests.saved_models import calibrate, sentences, write_folder
 
 BREAKS = ["kara\nlo", "ka\r\nra lo", "\x1ckara lo\x85", "kara\u2028 \n", "\ufeff\nkara lo", "ka\x1fra", "ka\x85\tlo"]
 LINES = [*sentences(40, seed=3), "", "   ", "ka  ra ☃ lo", "x" * 40, "kara " * 60, *BREAKS]
@@ -60,6 +60,7 @@ def small(folder, settings):
     found = write_folder(folder, **settings)
     config = found / "config.yaml"
     config.write_text(config.read_text().replace("word_reward: 0.0", "word_reward: 4.0"))
+    calibrate(found)
     return found
 
 
@@ -83,7 +84,7 @@ def test_translations_scores_and_attention_are_those_of_python(tmp_path, name):
         for one, other in zip(line, ours, strict=True):
             assert one["score"] == pytest.approx(other.score, rel=_SCORES, abs=_SCORES)
             assert one["confidence"] == pytest.approx(other.confidence, rel=1e-4)
-            assert tuple(one["warnings"]) == other.warnings
+            assert tuple(one["warnings"]) == other.warnings and tuple(one["unseen"]) == other.unseen
             if other.detail is not None and translator.config.model.decoder.attention != "none":
                 assert one["tokens"] == other.detail.tokens
                 np.testing.assert_allclose(one["attention"], other.detail.attention, atol=1e-4)
@@ -189,7 +190,7 @@ def test_a_page_asks_nobody_for_anything():
 
 
 def test_bundles_have_neither_imports_nor_two_things_of_one_name():
-    for names in (("engine.js", "subwords.js", "translator.js", "worker.js"), ("client.js", "page_link.js")):
+    for names in (WORKER, ("client.js", "page_link.js")):
         text = bundled(names)
         assert not re.search(r"^(import|export)\b", text, re.MULTILINE)
         declared = re.findall(r"^(?:const|let|class|function|async function) (\w+)", text, re.MULTILINE)
@@ -198,9 +199,7 @@ def test_bundles_have_neither_imports_nor_two_things_of_one_name():
 
 
 @needs_node
-@pytest.mark.parametrize(
-    "names", [("engine.js", "subwords.js", "translator.js", "worker.js"), ("client.js", "page_link.js")]
-)
+@pytest.mark.parametrize("names", [WORKER, ("client.js", "page_link.js")])
 def test_bundles_are_programs(tmp_path, names):
     (tmp_path / "bundle.js").write_text(f'"use strict";\n{bundled(names)}', "utf-8")
     done = subprocess.run([NODE, "--check", tmp_path / "bundle.js"], capture_output=True, text=True, check=False)
