@@ -244,19 +244,26 @@ def _by_values(part: Part, texts: Sequence[Sequence[str]]) -> list[str]:
     """Return the doubts about a side that has digits alone, or nearly always the same text."""
     told = []
     for side, lines in enumerate(texts):
-        filled = [line.strip() for line in lines if line.strip()]
-        if len(filled) < LEAST:
+        if (found := valueless(lines)) is None:
             continue
-        digits = sum(_NUMBER.fullmatch(line) is not None for line in filled)
-        (most, count), *_ = Counter(filled).most_common(1)
-        if digits >= MOST_OF * len(filled):
-            what = "have digits alone, as numbers of lines do"
-        elif count >= MOST_OF * len(filled):
-            digits, what = count, f"are {most[:40]!r}"
-        else:
-            continue
-        told.append(f"{_place(part, side)}: {digits:,} of the first {len(filled):,} rows {what}; {_other(part)}")
+        count, value = found
+        what = "have digits alone, as numbers of lines do" if value is None else f"are {value[:40]!r}"
+        filled = sum(map(bool, map(str.strip, lines)))
+        told.append(f"{_place(part, side)}: {count:,} of the first {filled:,} rows {what}; {_other(part)}")
     return told
+
+
+def valueless(lines: Sequence[str]) -> tuple[int, str | None] | None:
+    """Return for a side that has digits alone, or nearly always the same text, how many lines, and that text. None for
+    any other side, or a short one."""
+    filled = [line.strip() for line in lines if line.strip()]
+    if len(filled) < LEAST:
+        return None
+    digits = sum(_NUMBER.fullmatch(line) is not None for line in filled)
+    (most, count), *_ = Counter(filled).most_common(1)
+    if digits >= MOST_OF * len(filled):
+        return digits, None
+    return (count, most) if count >= MOST_OF * len(filled) else None
 
 
 _NUMBER = re.compile(r"[#№]?\d+[.:)]?")

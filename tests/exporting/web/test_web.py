@@ -1,7 +1,6 @@
 """What is exported for the web translates as Python does, in Node and in a browser; what it cannot do is one line."""
 
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -109,7 +108,8 @@ for (let failing = 1; ; failing++) {
     if (++count === failing) throw new RangeError("failed");
     return grow.call(memory, pages);
   };
-  const failed = await translator.translate(lines, { beam_size: 40 * failing, batch_size: 100 }).then(() => "", e => e.message);
+  const failed = await translator.translate(lines, { beam_size: 40 * failing, batch_size: 100 })
+    .then(() => "", e => e.message);
   if (!failed) break;
   found.failed.push(failed);
 }
@@ -277,65 +277,57 @@ def test_options_that_do_not_go_together_are_one_line(tmp_path):
         assert message in done.output and done.output.count("\n") == 1
 
 
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs Chromium")
-def test_a_page_shows_progress_with_a_document_and_answers_meanwhile(tmp_path):
-    started = pytest.importorskip("playwright.sync_api", reason="needs the extra [browser]")
+def test_a_page_shows_progress_with_a_document_and_answers_meanwhile(browser, tmp_path):
     folder, out = small(tmp_path / "model", {}), tmp_path / "translator.html"
     config = folder / "config.yaml"
     config.write_text(config.read_text().replace("max_length_ratio: 2.0", "max_length_ratio: 0.5"))
     saved = load_saved_model(folder)
     save_page(out, saved, compressed_package(str(folder), None, saved, "int8"))
     lines = sentences(500, seed=4)
-    with started.sync_playwright() as running:
-        browser = running.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        page = browser.new_page()
-        page.goto(out.as_uri())
-        watch = """() => {
-            window.seen = [];
-            const note = () => window.seen.push([document.getElementById("status").textContent, window.turns]);
-            new MutationObserver(note).observe(document.getElementById("status"), { childList: true });
-            window.turns = 0;
-            const turn = () => { window.turns++; setTimeout(turn); };
-            turn();
-        }"""
-        page.evaluate(watch)
-        page.fill("#text", "\n".join(lines))
-        page.locator("#status", has_text="Translated in").wait_for(timeout=0)
-        seen = [(text, turns) for text, turns in page.evaluate("window.seen") if "of 500 sentences" in text]
-        shown = page.inner_text("#result").split("\n")
-        browser.close()
+    page = browser.new_page()
+    page.goto(out.as_uri())
+    watch = """() => {
+        window.seen = [];
+        const note = () => window.seen.push([document.getElementById("status").textContent, window.turns]);
+        new MutationObserver(note).observe(document.getElementById("status"), { childList: true });
+        window.turns = 0;
+        const turn = () => { window.turns++; setTimeout(turn); };
+        turn();
+    }"""
+    page.evaluate(watch)
+    page.fill("#text", "\n".join(lines))
+    page.locator("#status", has_text="Translated in").wait_for(timeout=0)
+    seen = [(text, turns) for text, turns in page.evaluate("window.seen") if "of 500 sentences" in text]
+    shown = page.inner_text("#result").split("\n")
+    page.close()
     assert len(seen) > 10 and seen[0][1] < seen[-1][1]  # the page has had turns of its own
     translator = Translator.load(folder, threads=1, compute_dtype="int8")
     expected = [" ".join(one.split()) for one in translator.translate([line for line in lines if line.strip()])]
     assert [" ".join(line.split()) for line in shown if line.strip()] == [one for one in expected if one]
 
 
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs Chromium")
-def test_a_page_translates_from_a_file_without_a_network(tmp_path):
-    started = pytest.importorskip("playwright.sync_api", reason="needs the extra [browser]")
+def test_a_page_translates_from_a_file_without_a_network(browser, tmp_path):
     folder, out = small(tmp_path / "model", {}), tmp_path / "translator.html"
     done = CliRunner().invoke(export, [str(folder), "--to", "web", "-o", str(out)], catch_exceptions=False)
     assert done.exit_code == 0
     translator = Translator.load(folder, threads=1, compute_dtype="int8")
-    with started.sync_playwright() as running:
-        browser = running.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        page = browser.new_context(offline=True).new_page()
-        errors, hosts = [], set()
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.on("request", lambda request: hosts.add(request.url.partition(":")[0]))
-        page.goto(out.as_uri())
-        page.fill("#text", "kara losu\n\nmiti")
-        page.wait_for_selector("#result .w")
-        first, last = (translator.translate(one) for one in ("kara losu", "miti"))
-        assert " ".join(page.inner_text("#result").split()) == " ".join(f"{first} {last}".split())
-        page.hover("#result .w >> nth=0")
-        assert page.inner_text("#where") == "kara losu" and "% sure" in page.inner_text("#sure")
-        page.click("#result .w >> nth=0")
-        page.wait_for_selector("#alternatives li >> nth=1")
-        assert page.locator("[role=tab]:visible").all_inner_texts() == ["Alternatives", "Word by word"]
-        found = page.evaluate("lines => translator.translate(lines, { beam_size: 3 })", LINES)
-        assert [line[0]["text"] for line in found] == translator.translate(LINES, beam_size=3)
-        browser.close()
+    page = browser.new_context(offline=True).new_page()
+    errors, hosts = [], set()
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("request", lambda request: hosts.add(request.url.partition(":")[0]))
+    page.goto(out.as_uri())
+    page.fill("#text", "kara losu\n\nmiti")
+    page.wait_for_selector("#result .w")
+    first, last = (translator.translate(one) for one in ("kara losu", "miti"))
+    assert " ".join(page.inner_text("#result").split()) == " ".join(f"{first} {last}".split())
+    page.hover("#result .w >> nth=0")
+    assert page.inner_text("#where") == "kara losu" and "% sure" in page.inner_text("#sure")
+    page.click("#result .w >> nth=0")
+    page.wait_for_selector("#alternatives li >> nth=1")
+    assert page.locator("[role=tab]:visible").all_inner_texts() == ["Alternatives", "Word by word"]
+    found = page.evaluate("lines => translator.translate(lines, { beam_size: 3 })", LINES)
+    assert [line[0]["text"] for line in found] == translator.translate(LINES, beam_size=3)
+    page.context.close()
     assert not errors and hosts == {"file", "blob"}
 
 
