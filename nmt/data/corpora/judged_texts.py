@@ -15,7 +15,7 @@ from pathlib import Path
 from nmt.data.corpora.headings import contradicts
 from nmt.data.corpora.language_by_text import is_in, script_of
 from nmt.data.corpora.language_names import language_of
-from nmt.data.corpora.looking import LEAST, LOOKED_AT, MOST_OF, columns_advice
+from nmt.data.corpora.looking import FILLED, LEAST, LOOKED_AT, MOST_OF, columns_advice
 from nmt.data.corpora.sources import Part, Source, are_one_file, check_two_files, format_of
 from nmt.data.tables.marked import usfm_doubts
 from nmt.data.tables.readers import GRIDS, RECORDS
@@ -222,8 +222,16 @@ def _by_columns(part: Part, source: Source, texts: Sequence[Sequence[str]]) -> l
         if found.why and found.chosen not in (None, (1, 2)):
             shown = " and ".join(found.columns[int(one) - 1].name for one in found.chosen or ())
             told.append(f"{file}: source and target are columns {shown}, {found.why}")
+    if found is not None and part.form in GRIDS:
+        last = max(int(one) for one in found.chosen or (1, 2))
+        rest = [one for one in found.columns if not one.heading and 0 < one.filled < FILLED and int(one.column) > last]
+        if rest:
+            told.append(
+                f"{file}: few rows go on in column {', '.join(one.name for one in rest)}, which is not read, as "
+                f"{rest[0].examples[0].strip()[:40]!r}; put texts that contain the separator in quotation marks"
+            )
     if part.form == "sheet":
-        told += sheet_doubts(file, part.sheet)
+        told += sheet_doubts(file)
     for side, lines in enumerate(texts):
         senses = sum(_SENSES.fullmatch(line) is not None for line in lines)
         if senses >= max(LEAST, _MANY_SENSES * len(filled)):
@@ -231,10 +239,25 @@ def _by_columns(part: Part, source: Source, texts: Sequence[Sequence[str]]) -> l
                 f"{_place(part, side)}: {senses:,} of the first {len(filled):,} rows have several senses, as `a; b`, "
                 "which are learned as one text; give each a row of its own"
             )
+        marked = Counter(one for line in lines if _MARKS.fullmatch(one := line.strip())).most_common(1)
+        tags = [found[0] for line in lines if (found := _MARKUP.search(line))]
+        for example, count, what, advice in (
+            *((mark, count, "stand for no text", "empty these cells") for mark, count in marked),
+            *((tag, len(tags), "have signs of a web page or a document", "remove them") for tag in tags[:1]),
+        ):
+            if count >= _FEW:
+                told.append(
+                    f"{_place(part, side)}: {count:,} of the first {len(filled):,} rows {what}, as {example[:40]}, and "
+                    f"are learned as they are; {advice}"
+                )
     return told
 
 
-_SENSES = re.compile(r"\s*[^;.?!]{1,40}(;\s*[^;.?!]{1,40})+")
+_SENSES = re.compile(r"\s*[^;.?!]{1,40}((;| / )\s*[^;.?!]{1,40})+|\s*1[.)] .*\s2[.)] .*")
+_MARKS = re.compile(r"(?i)nan|none|null|\\n|#?n/a|#[A-Z]+[!?]|true|false|[-?–—.x]")
+"""Cells by which programs and people say that there is no text."""
+_MARKUP = re.compile(r"</?[A-Za-z][^<>]*>|&[a-z]{2,8};|&#\d+;")
+_FEW = 3
 _MANY_SENSES = 0.05
 _QUOTED, _DOUBLED = re.compile(r'\s*"([^"]|"")*"\s*'), re.compile(r'\s*"([^"]|"")*""([^"]|"")*"\s*')
 
@@ -246,19 +269,16 @@ def _by_values(part: Part, texts: Sequence[Sequence[str]]) -> list[str]:
         filled = [line.strip() for line in lines if line.strip()]
         if len(filled) < LEAST:
             continue
-        digits = sum(_NUMBER.fullmatch(line) is not None for line in filled)
+        digits = sum(not any(map(str.isalpha, line)) for line in filled)
         (most, count), *_ = Counter(filled).most_common(1)
         if digits >= MOST_OF * len(filled):
-            what = "have digits alone, as numbers of lines do"
+            what = "have no letters, as numbers, dates and times"
         elif count >= MOST_OF * len(filled):
             digits, what = count, f"are {most[:40]!r}"
         else:
             continue
         told.append(f"{_place(part, side)}: {digits:,} of the first {len(filled):,} rows {what}; {_other(part)}")
     return told
-
-
-_NUMBER = re.compile(r"[#№]?\d+[.:)]?")
 
 
 def _place(part: Part, side: int) -> str:

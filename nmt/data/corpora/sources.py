@@ -215,6 +215,7 @@ class Part:
         """Yield the cells of a table. The first columns are read if nothing tells others."""
         places = [int(column) - 1 for column in found.chosen or range(1, len(self.langs) + 1)]
         least = max([*places, (self.features or 1) - 1]) + 1
+        names = [found.columns[place].heading for place in places if place < len(found.columns)] if found.heading else []
         for number, cells in GRIDS[self.form](self.files[0], self.sheet, lenient):
             if number <= found.heading:
                 continue
@@ -227,6 +228,8 @@ class Part:
                     f"line, or {columns_advice(self.files[0])}"
                 )
             row = [cells[place] for place in places]
+            if row == names:  # headings that come again, as on each page
+                row = [""] * len(row)
             if self.features is not None:
                 row[0] = with_features(row[0], cells[self.features - 1])
             yield tuple(row)
