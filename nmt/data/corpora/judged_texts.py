@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from nmt.data.corpora.headings import contradicts
 from nmt.data.corpora.language_by_text import is_in, script_of
@@ -45,12 +46,12 @@ class Named:
     side: int
 
 
-def judged(texts: Sequence[Named], langs: Sequence[str], *, lines: bool = True) -> list[str]:
+def judged(texts: Sequence[Named], langs: Sequence[str], *, lines: bool = True, **how: Any) -> list[str]:
     """Return a line for each doubt about texts that are lines of a source or a target, whose languages have the codes
-    `langs`. A language that nothing is known about raises none. Raises DataError if a source is also a target, or, with
-    `lines`, if a file is markup."""
+    `langs`. A language that nothing is known about raises none. `how`: columns, header and sheet of tables. Raises
+    DataError if a source is also a target, or, with `lines`, if a file is markup."""
     tables = dict.fromkeys(one.path for one in texts if format_of(one.path) in (*GRIDS, *RECORDS))
-    told = [line for table in tables for line in judged_corpus(Source(table), langs)]
+    told = [line for table in tables for line in judged_corpus(Source(table, **how), langs)]
     texts = [one for one in texts if format_of(one.path) == "lines"]
     for number, one in enumerate(texts):
         if lines:
@@ -239,8 +240,8 @@ def _by_columns(part: Part, source: Source, texts: Sequence[Sequence[str]]) -> l
                 f"{_place(part, side)}: {senses:,} of the first {len(filled):,} rows have several senses, as `a; b`, "
                 "which are learned as one text; give each a row of its own"
             )
-        marked = Counter(one for line in lines if _MARKS.fullmatch(one := line.strip())).most_common(1)
-        tags = [found[0] for line in lines if (found := _MARKUP.search(line))]
+        marked = Counter(line.strip() for line in lines if _MARKS.fullmatch(line.strip())).most_common(1)
+        tags = [one[0] for line in lines if (one := _MARKUP.search(line))]
         for example, count, what, advice in (
             *((mark, count, "stand for no text", "empty these cells") for mark, count in marked),
             *((tag, len(tags), "have signs of a web page or a document", "remove them") for tag in tags[:1]),

@@ -82,7 +82,7 @@ class Look:
         """Return the error that asks for the columns."""
         if self.kinds:
             found = ", ".join(f"{a},{b} ({count:,} of the first records)" for a, b, count in self.kinds)
-            return f"{path}: must have one kind of pairs, got several; choose with nmt-train --columns: {found}"
+            return f"{path}: must have one kind of pairs, got several; choose with --columns: {found}"
         if not self.columns:
             return f"{path}: must have two columns with text, got an empty table; give another file"
         texts = [one for one in self.columns if one.is_text] or list(self.columns)
@@ -92,7 +92,7 @@ class Look:
         first = ",".join(str(one.column) for one in texts[:2])
         return (
             f"{path}: must have two columns with text, got {len(texts)}: {shown}; choose source and target, as with "
-            f"nmt-train --columns {first}, or keep these two alone"
+            f"--columns {first}, or keep these two alone"
         )
 
 

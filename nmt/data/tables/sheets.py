@@ -37,8 +37,8 @@ _EMPTY_FORMULA = re.compile(rb"</(?:\w+:)?f>\s*(?:<(?:\w+:)?v\s*/>|<(?:\w+:)?v>\
 
 @dataclass(frozen=True)
 class Book:
-    """An opened workbook. sheets: Those with cells that are not hidden, by name. merged: Merged cells. hidden: Rows that
-    are hidden, or filtered out. formulas: Cells with a formula and no result."""
+    """An opened workbook. sheets: Those with cells that are not hidden, by name. merged: Merged ranges. hidden: Rows
+    that are hidden or filtered out. formulas: Cells with a formula and no result."""
 
     sheets: dict[str, Any]
     merged: int = 0
@@ -72,9 +72,11 @@ def doubts(path: str) -> list[str]:
     """Return what a reader of the table should know: merged cells, hidden rows, formulas without results."""
     book, told = book_of(path), []
     if book.merged:
-        told.append(f"{path}: the text of merged cells is read in their first row alone; ranges of them: {book.merged:,}")
+        told.append(
+            f"{path}: the text of merged cells is read in their first row alone; ranges of them: {book.merged:,}"
+        )
     if book.hidden:
-        told.append(f"{path}: hidden rows are read like others; there are {book.hidden:,}: delete those that are wrong")
+        told.append(f"{path}: hidden rows are read like others, {book.hidden:,} of them; delete those that are wrong")
     if book.formulas:
         told.append(
             f"{path}: {book.formulas:,} cells have formulas without results, and are empty: open it in a spreadsheet "
