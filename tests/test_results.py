@@ -27,7 +27,7 @@ QUOTED = (
 )
 # Limits, defaults and rules of thumb, which are no measurements of a result.
 LIMITS = re.compile(
-    r"\b(?:1|8|16|64|128|200|250|256|350|400|425|512) Mi?B\b|\b50 to 250 sentences|\b0\.5 MB|\b54 MB for|4 for each MiB"
+    r"\b(?:1|8|16|64|128|200|250|256|425|512) Mi?B\b|\b50 to 250 sentences|\b0\.5 MB|\b54 MB for|4 for each MiB"
 )
 # Figures for each 100 words of prose and tables; pages that are made of numbers may have more.
 MOST_FIGURES = {"README.md": 7, "docs/lstm-step.md": 7, "docs/tutorials/lesson.md": 7}

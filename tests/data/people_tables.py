@@ -225,6 +225,7 @@ BY_HAND: dict[str, bytes | str] = {
     "bomb.xlsx": b"",
     "cut.xlsx": workbook({"S": PAIRS})[:2000],
     "two.tmx": tmx(("chr", "en"), (SOURCES, TARGETS)),
+    "omegat.tmx": tmx(("CHR", "EN"), (SOURCES, TARGETS)).replace("xml:lang", "lang"),
     "three.tmx": tmx(("chr", "en", "fr"), (SOURCES, TARGETS, _FRENCH)),
     "regions.tmx": tmx(("en-US", "chr"), (TARGETS, SOURCES)),
     "utf16.tmx": tmx(("chr", "en"), (SOURCES, TARGETS)).encode("utf-16"),

@@ -3,6 +3,7 @@ are. All that is guessed can be said, asked or overridden; `look` gives it as da
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -304,7 +305,9 @@ def _language_of_field(form: str, name: str) -> str | None:
     """Return the language that the name of a field says."""
     if form == "sfm":
         return "en" if name in ("ge", "de", "xe", "fe") else None
-    return (name if form == "tmx" else name.partition(":")[2]) or None
+    code = name if form == "tmx" else name.partition(":")[2]
+    head = re.split("[-_]", code)[0]  # OmegaT writes EN
+    return head.lower() + code[len(head) :] or None
 
 
 def columns_advice(path: str) -> str:
