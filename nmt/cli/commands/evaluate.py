@@ -17,7 +17,7 @@ from nmt.cli.lines.judging import (
     tell_if_seen,
 )
 from nmt.cli.lines.streams import check_apart, output_lines, say, tell, telling_notices
-from nmt.cli.options.command import Command, running_options
+from nmt.cli.options.command import Command, running_options, table_of, table_options
 from nmt.cli.options.path_types import InputPath, OutputFile, writes
 from nmt.cli.options.search_options import beam_options, language_model_options, tell_needs
 from nmt.errors import DataError
@@ -71,6 +71,7 @@ class MetricNames(click.ParamType):
     multiple=True,
     help="Reference translations, one per line; may be repeated.",
 )
+@table_options()
 @click.option("--ref-separator", metavar="TEXT", help="Separator of several references in one line of --ref.")
 @click.option("-o", "--output", type=OutputFile(), metavar="FILE", help="Also write the translations to this file.")
 @click.option("--lowercase", is_flag=True, help="Ignore case.")
@@ -142,6 +143,7 @@ def evaluate(
     """
     from nmt.cli.lines.evaluation import Evaluation
 
+    how = table_of(options)
     _check_usage(model_dir, src, hyp, compare, ref, options)
     tell_needs()
     given = {name: file for name, file in zip(("A", "B"), compare or (), strict=False)}
@@ -151,8 +153,8 @@ def evaluate(
     translator = None if model_dir is None else _load(model_dir, options)
     langs = langs_of(translator.config.data) if translator is not None else langs_by_names(src, ref[0])
     named: list[Given] = [(src, "--src", 0), *((file, name, 1) for name, file in given.items() if name != "--src")]
-    tell_doubts(langs, [*named, *((file, "--ref", 1) for file in ref)], options["output"] or "-")
-    shown = Evaluation.reading(ref, ref_separator, src, options, langs)
+    tell_doubts(langs, [*named, *((file, "--ref", 1) for file in ref)], options["output"] or "-", **how)
+    shown = Evaluation.reading(ref, ref_separator, src, options, langs, **how)
     if translator is not None:
         _check_counts(str(src), len(shown.sources), ref[0], len(shown.references[0]))
         tell_if_seen(translator, (str(src), ref[0]), (shown.sources, [line or "" for line in shown.references[0]]))

@@ -43,10 +43,11 @@ class Evaluation:
         src: str | None,
         options: dict[str, Any],
         langs: tuple[str, str],
+        **how: Any,
     ) -> Evaluation:
-        """Read the files; `langs` are the codes that headings of tables may have. Raises DataError if one cannot be
-        read, or references differ in length."""
-        texts = [_read(file, 1, langs) for file in refs]
+        """Read the files; `langs` are the codes that headings of tables may have; `how`: see `side_lines`. Raises
+        DataError if one cannot be read, or references differ in length."""
+        texts = [_read(file, 1, langs, **how) for file in refs]
         for file, text in zip(refs, texts, strict=True):
             if len(text) != len(texts[0]):
                 raise DataError(
@@ -56,7 +57,7 @@ class Evaluation:
         references: list[list[str | None]] = [[*text] for text in texts]
         if separator:
             references = split_references(references, separator)
-        return cls(references, refs, [] if src is None else _read(src, 0, langs), options)
+        return cls(references, refs, [] if src is None else _read(src, 0, langs, **how), options)
 
     def read(self, files: Sequence[str]) -> list[list[str]]:
         """Return the translations in files. Raises DataError if one has another number of lines than the sources or the
@@ -165,7 +166,7 @@ def _width(score: Score) -> str:
     return "" if score.interval is None else f"{score.interval:.2f}"
 
 
-def _read(file: str, side: int | None = None, langs: tuple[str, ...] = ()) -> list[str]:
+def _read(file: str, side: int | None = None, langs: tuple[str, ...] = (), **how: Any) -> list[str]:
     """Return the lines of a text, or one side of a table; None if it must be a text. Raises DataError."""
     if format_of(file) == "lines":
         return read_text(file)
@@ -173,4 +174,4 @@ def _read(file: str, side: int | None = None, langs: tuple[str, ...] = ()) -> li
         raise DataError(
             f"{file}: must be a text with one sentence per line, got a table; write its column into a file of its own"
         )
-    return list(side_lines(file, side, langs))
+    return list(side_lines(file, side, langs, **how))
