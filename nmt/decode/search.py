@@ -73,7 +73,7 @@ def search(
     plan = search_plan(model, options)
     limits = options.limits(src_ids)
     if plan.path is not SearchPath.DEVICE and not model.loop_obstacle:
-        rules = None if plan.path is SearchPath.COMPILED else options.token_rules()
+        rules = None if plan.path is SearchPath.COMPILED else options.token_rules(range(len(src_ids)))
         if short := _short(model, src_ids, options, limits, threads, rules, on_ended):
             return short
     size = min(options.batch_size, len(src_ids))
