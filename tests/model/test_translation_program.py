@@ -158,4 +158,6 @@ def test_no_host_names_a_part_of_a_model():
     for folder in ("c", "web"):
         for path in (Path(exporting.__file__).parent / folder).iterdir():
             text = path.read_text("utf-8") if path.suffix in (".c", ".h", ".js", ".py") else ""
-            assert not re.search(r"\b(lexical|residual|convolution\w*|positions|bridge|routes|of_mean|layers|directions)\b", text), path
+            assert not re.search(
+                r"\b(lexical|residual|convolution\w*|positions|bridge|routes|of_mean|layers|directions)\b", text
+            ), path

@@ -108,7 +108,8 @@ for (let failing = 1; ; failing++) {
     if (++count === failing) throw new RangeError("failed");
     return grow.call(memory, pages);
   };
-  const failed = await translator.translate(lines, { beam_size: 40 * failing, batch_size: 100 }).then(() => "", e => e.message);
+  const wish = translator.translate(lines, { beam_size: 40 * failing, batch_size: 100 });
+  const failed = await wish.then(() => "", e => e.message);
   if (!failed) break;
   found.failed.push(failed);
 }
