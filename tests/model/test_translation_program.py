@@ -85,7 +85,7 @@ def test_other_models_are_searched_as_before(changes):
 
 RULES = [
     {"min_length": 6},
-    {"no_repeat_ngram_size": 2, "generate_unk": False},
+    {"no_repeat_ngram_size": 1, "generate_unk": False},
     {"no_repeat_ngram_size": 1, "min_length": 5},
     {"repetition_penalty": 1.4, "word_reward": 0.2},
     {"prefixes": [[5, 6], [7]], "min_length": 4},
