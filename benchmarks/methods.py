@@ -4,7 +4,7 @@
     python benchmarks/methods.py --minutes 5 --jobs 2
 
 Takes the first --pairs pairs of Multi30k, German to English, and trains the preset `captions` on them for the same
-minutes, plainly with several seeds and then with each method, its settings those of its paper (docs/methods.md). Every
+minutes, plainly with several seeds and then with each method, its settings those of its paper (docs/presets.md). Every
 run is fitted to its time by `nmt-train --budget`: what makes an update slower gets fewer of them. Prints BLEU of the
 test set (lower-cased, as the text is), the difference from the plain mean, and the deviation of the plain runs, by
 which a difference can be judged. Further presets are rows of their own. Minimum risk training goes on from the first

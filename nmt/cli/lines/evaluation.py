@@ -6,13 +6,17 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
+from pathlib import Path
 from typing import Any
 
-from nmt.cli.lines.streams import output_lines
+from nmt.cli.lines.streams import output_lines, write_errors
 from nmt.data.corpora.sources import format_of, side_lines
 from nmt.errors import DataError
 from nmt.evaluate import Score, format_table, score_translations, split_references
 from nmt.evaluate.compare import PairedScore, compare, differences
+from nmt.evaluate.reliability import Reliability, reliability
+from nmt.evaluate.scores import sentence_utility
+from nmt.system.files import write_bytes
 from nmt.system.lines import read_text
 
 
@@ -29,6 +33,7 @@ class Evaluation:
     names: Sequence[str]
     sources: list[str]
     options: dict[str, Any]
+    reliability: Reliability | None = None
 
     @classmethod
     def reading(
@@ -38,10 +43,11 @@ class Evaluation:
         src: str | None,
         options: dict[str, Any],
         langs: tuple[str, str],
+        **how: Any,
     ) -> Evaluation:
-        """Read the files; `langs` are the codes that headings of tables may have. Raises DataError if one cannot be
-        read, or references differ in length."""
-        texts = [_read(file, 1, langs) for file in refs]
+        """Read the files; `langs` are the codes that headings of tables may have; `how`: see `side_lines`. Raises
+        DataError if one cannot be read, or references differ in length."""
+        texts = [_read(file, 1, langs, **how) for file in refs]
         for file, text in zip(refs, texts, strict=True):
             if len(text) != len(texts[0]):
                 raise DataError(
@@ -51,7 +57,7 @@ class Evaluation:
         references: list[list[str | None]] = [[*text] for text in texts]
         if separator:
             references = split_references(references, separator)
-        return cls(references, refs, [] if src is None else _read(src, 0, langs), options)
+        return cls(references, refs, [] if src is None else _read(src, 0, langs, **how), options)
 
     def read(self, files: Sequence[str]) -> list[list[str]]:
         """Return the translations in files. Raises DataError if one has another number of lines than the sources or the
@@ -66,6 +72,18 @@ class Evaluation:
                         "one must translate line n of the other"
                     )
         return found
+
+    def judge(self, confidences: Sequence[float], hypotheses: Sequence[str], least: float) -> None:
+        """Compare the confidence of a model in its translations with their best chrF, and write --plot-confidence."""
+        from nmt.report.reliability_plot import reliability_svg
+
+        utility = sentence_utility("chrf")
+        rows = zip(hypotheses, zip(*self.references, strict=True), strict=True)
+        scores = [max((utility(one, line) for line in lines if line is not None), default=0.0) for one, lines in rows]
+        self.reliability = reliability(confidences, scores, least)
+        if (path := self.options["plot_confidence"]) is not None:
+            with write_errors(path):
+                write_bytes(Path(path), reliability_svg(self.reliability, self.names[0]).encode())
 
     def report(self, systems: list[list[str]]) -> str:
         """Return the text for standard output, after writing --tsv."""
@@ -82,9 +100,13 @@ class Evaluation:
         if options["tsv"] is not None:
             self._write_columns(systems[0])
         if options["as_json"]:
-            record = {"lines": len(systems[0]), "metrics": {name: score.to_dict() for name, score in scores.items()}}
+            metrics = {name: score.to_dict() for name, score in scores.items()}
+            record: dict[str, Any] = {"lines": len(systems[0]), "metrics": metrics}
+            if self.reliability is not None:
+                record["confidence"] = self.reliability.to_dict()
             return json.dumps(record, indent=2, ensure_ascii=False)
-        return format_table(list(scores.values()))
+        tables = [format_table(list(scores.values()))]
+        return "\n\n".join(tables if self.reliability is None else [*tables, self.reliability.table()])
 
     def _compared(self, a: list[str], b: list[str]) -> str:
         """Return a comparison of two systems."""
@@ -144,7 +166,7 @@ def _width(score: Score) -> str:
     return "" if score.interval is None else f"{score.interval:.2f}"
 
 
-def _read(file: str, side: int | None = None, langs: tuple[str, ...] = ()) -> list[str]:
+def _read(file: str, side: int | None = None, langs: tuple[str, ...] = (), **how: Any) -> list[str]:
     """Return the lines of a text, or one side of a table; None if it must be a text. Raises DataError."""
     if format_of(file) == "lines":
         return read_text(file)
@@ -152,4 +174,4 @@ def _read(file: str, side: int | None = None, langs: tuple[str, ...] = ()) -> li
         raise DataError(
             f"{file}: must be a text with one sentence per line, got a table; write its column into a file of its own"
         )
-    return list(side_lines(file, side, langs))
+    return list(side_lines(file, side, langs, **how))

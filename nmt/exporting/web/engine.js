@@ -13,10 +13,10 @@ export function read_package(bytes) {
   return { facts: JSON.parse(new TextDecoder().decode(bytes.subarray(12, head))), content: bytes.subarray(Math.ceil(head / LINE) * LINE) };
 }
 
-const BYTES = { i8: 8, f4: 4, i4: 4, i1: 1, u1: 1 };
+const BYTES = { f8: 8, i8: 8, f4: 4, i4: 4, u4: 4, i1: 1, u1: 1 };
 export function array_of({ facts, content }, name) {
   const [at, type, count] = facts.arrays[name], part = content.slice(at, at + count * BYTES[type]);
-  return type === "u1" ? part : new { f4: Float32Array, i4: Int32Array, i1: Int8Array }[type](part.buffer);
+  return type === "u1" ? part : new { f8: Float64Array, f4: Float32Array, i4: Int32Array, u4: Uint32Array, i1: Int8Array }[type](part.buffer);
 }
 
 // Return the bytes of a matrix in 4 bits, as four_bits.py stores it: codes of two numbers a byte by channel, then a factor

@@ -24,6 +24,7 @@ from nmt.rnn.kernels.program.run_program import PROGRAM, Phase, run_program
 from nmt.rnn.kernels.search.beam_table import SEARCH, Status
 from nmt.search_settings import MAX_SOURCE_SUBWORDS
 from nmt.storage import four_bits
+from nmt.storage.confidence_file import confidence_tensors
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -57,6 +58,8 @@ def _package_here(asked: dict[str, Any]) -> bytes:
     for side, one in sides.items():
         subwords[side], more = tables_of(one, "subwords" if is_joint else f"subwords.{side}")
         arrays |= more
+    if saved.calibration is not None:
+        arrays |= confidence_tensors(saved.calibration)
     facts = {
         **_settings(saved.config),
         "name": Path(asked["path"]).stem,

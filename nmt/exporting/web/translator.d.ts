@@ -53,9 +53,12 @@ export interface Translation {
   log_prob: number;
   /** The number of subwords that `log_prob` is the sum of. */
   length: number;
-  /** Geometric mean of the subwords' probabilities, 0 to 1. */
+  /** The probability that a person would keep it, 0 to 1; of a model without calibration the mean probability of its
+   * subwords. */
   confidence: number;
   warnings: string[];
+  /** Words of the source that training never had; empty without calibration. */
+  unseen: string[];
   /** With `details`: the subwords, the end `</s>` among them. */
   tokens?: string[];
   log_probs?: number[];

@@ -1,5 +1,6 @@
 // Translates lines and texts with a package: what inference/translator.py and the server's page do, in JavaScript.
 
+import { Calibration } from "./confidence.js";
 import { Engine, EOS_ID, UNK_ID, BOS_ID } from "./engine.js";
 import { Subwords, capitals_of, clean_line, is_cherokee, lowered } from "./subwords.js";
 
@@ -168,6 +169,7 @@ export class Translator {
     const { src, tgt } = this.facts.subwords;
     this.source = new Subwords(engine.made, src);
     this.target = tgt ? new Subwords(engine.made, tgt) : this.source;
+    this.calibration = Calibration.of(engine.made);
   }
 
   // Return the subwords of a line as the model reads them.
@@ -195,8 +197,8 @@ export class Translator {
         const n = block[b], pieces = cuts[n].pieces.slice(0, most);
         const unknown = cuts[n].ids.slice(0, most).includes(UNK_ID) ? [UNKNOWN_TEXT] : [];
         const about = [...(cuts[n].ids.length > most ? [CUT(most)] : []), ...unknown, ...(is_broken(lines[n]) ? [BROKEN] : [])];
-        results[n] = found[b].map(one => this.translation(one, about));
-        if (!found[b].length) results[n] = [{ ...this.blank(), confidence: 0, warnings: [UNSAYABLE] }];
+        results[n] = found[b].map(one => this.translation(one, about, sources[b], pieces));
+        if (!found[b].length) results[n] = [{ ...this.blank(), confidence: 0, warnings: [UNSAYABLE], unseen: this.unseen(sources[b], pieces) }];
         if (!options.details) continue;
         for (let k = 0; k < found[b].length; k++) Object.assign(results[n][k], this.detail(sources[b], pieces, found[b][k]));
         await step();
@@ -208,7 +210,7 @@ export class Translator {
     return results;
   }
 
-  blank() { return { text: "", score: 0, log_prob: 0, length: 0, confidence: 1, warnings: [] }; }
+  blank() { return { text: "", score: 0, log_prob: 0, length: 0, confidence: 1, warnings: [], unseen: [] }; }
 
   async search(sources, options, prefixes, step) {
     const least = options.min_length ? options.min_length + 1 : 0, limit = ids => Math.trunc(options.max_length_ratio * ids.length) + options.max_length_extra;
@@ -240,10 +242,16 @@ export class Translator {
     }
     return [...first.values()].slice(0, count);
   }
-  translation({ ids, log_prob, score }, warnings) {
-    const text = this.target.join(ids), length = ids.length;
-    const confidence = Number.isFinite(log_prob) ? Math.exp(Math.min(0, log_prob / Math.max(1, length))) : 0;
-    return { text, score, log_prob, length, confidence, warnings: text ? warnings : [...warnings, EMPTY] };
+  translation({ ids, log_prob, score }, warnings, source, pieces) {
+    const text = this.target.join(ids), length = ids.length, known = this.calibration;
+    const sure = () => known ? known.chance(source, log_prob, length) : Math.exp(Math.min(0, log_prob / Math.max(1, length)));
+    const confidence = Number.isFinite(log_prob) ? sure() : 0, unseen = this.unseen(source, pieces);
+    return { text, score, log_prob, length, confidence, warnings: text ? warnings : [...warnings, EMPTY], unseen };
+  }
+  // Return the words of a source that training never had.
+  unseen(source, pieces) {
+    const found = this.calibration ? this.calibration.words_of(source).filter(one => one.is_new) : [];
+    return [...new Set(found.map(({ from, to }) => pieces.slice(from, to).join("").replaceAll("▁", "")))];
   }
   detail(source, pieces, { ids }) {
     const found = this.engine.forced(source, ids), tokens = this.target.names(ids);
@@ -271,7 +279,7 @@ export class Translator {
     const found = await this.translate(own.map(part => asked(part.source)), { n_best: count, beam_size, details: true }, { step, progress });
     own.forEach((part, n) => {
       const shown = found[n].map(one => this.shown(part.source, one)), [best, ...others] = shown;
-      Object.assign(part, best, { warnings: found[n][0].warnings });
+      Object.assign(part, best, { warnings: found[n][0].warnings, unseen: found[n][0].unseen });
       part.alternatives = others.filter((one, k) => one.translation.trim() && !shown.slice(0, k + 1).some(other => other.translation === one.translation));
     });
     return { parts };

@@ -195,10 +195,11 @@ async function translate() {
     manner = settings();
     failures = 0;
     const missed = note_terms();
-    const via = model().via, sure = confidence();
+    const via = model().via, sure = confidence(), unseen = [...new Set(parts.flatMap(p => p.unseen || []))].slice(0, 5);
     say("Translated" + (via ? " through " + language(via, via) : "") + " in " + Math.round(performance.now() - began) + " ms" +
       (sure === null ? "" : ", " + Math.round(100 * sure) + "% sure") +
-      (missed ? "; " + plural(missed, "glossary term was", "glossary terms were") + " not followed." : "."));
+      (missed ? "; " + plural(missed, "glossary term was", "glossary terms were") + " not followed." : ".") +
+      (unseen.length ? " Its training never had: " + unseen.join(", ") + "." : ""));
     draw();
     if (is_open("typing")) complete();
   } catch (e) {

@@ -2,7 +2,6 @@
 
 import math
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -19,11 +18,11 @@ from nmt.errors import CheckpointError
 from nmt.exporting.c.library import save_library
 from nmt.exporting.checks import OPTIONS
 from nmt.exporting.web.package import make_package
-from nmt.exporting.web.saving import bundled, check_web, compressed_package, page_of, save_page
+from nmt.exporting.web.saving import WORKER, bundled, check_web, compressed_package, page_of, save_page
 from nmt.storage.quantised_model import save_quantised
 from nmt.storage.saved_model import load_saved_model
 from tests.exporting.web.hosts import NODE, needs_node, run_script
-from tests.saved_models import sentences, write_folder
+from tests.saved_models import calibrate, sentences, write_folder
 
 BREAKS = ["kara\nlo", "ka\r\nra lo", "\x1ckara lo\x85", "kara\u2028 \n", "\ufeff\nkara lo", "ka\x1fra", "ka\x85\tlo"]
 LINES = [*sentences(40, seed=3), "", "   ", "ka  ra ☃ lo", "x" * 40, "kara " * 60, *BREAKS]
@@ -61,6 +60,7 @@ def small(folder, settings):
     found = write_folder(folder, **settings)
     config = found / "config.yaml"
     config.write_text(config.read_text().replace("word_reward: 0.0", "word_reward: 4.0"))
+    calibrate(found)
     return found
 
 
@@ -84,7 +84,7 @@ def test_translations_scores_and_attention_are_those_of_python(tmp_path, name):
         for one, other in zip(line, ours, strict=True):
             assert one["score"] == pytest.approx(other.score, rel=_SCORES, abs=_SCORES)
             assert one["confidence"] == pytest.approx(other.confidence, rel=1e-4)
-            assert tuple(one["warnings"]) == other.warnings
+            assert tuple(one["warnings"]) == other.warnings and tuple(one["unseen"]) == other.unseen
             if other.detail is not None and translator.config.model.decoder.attention != "none":
                 assert one["tokens"] == other.detail.tokens
                 np.testing.assert_allclose(one["attention"], other.detail.attention, atol=1e-4)
@@ -204,7 +204,7 @@ def test_a_page_asks_nobody_for_anything():
 
 
 def test_bundles_have_neither_imports_nor_two_things_of_one_name():
-    for names in (("engine.js", "subwords.js", "translator.js", "worker.js"), ("client.js", "page_link.js")):
+    for names in (WORKER, ("client.js", "page_link.js")):
         text = bundled(names)
         assert not re.search(r"^(import|export)\b", text, re.MULTILINE)
         declared = re.findall(r"^(?:const|let|class|function|async function) (\w+)", text, re.MULTILINE)
@@ -213,9 +213,7 @@ def test_bundles_have_neither_imports_nor_two_things_of_one_name():
 
 
 @needs_node
-@pytest.mark.parametrize(
-    "names", [("engine.js", "subwords.js", "translator.js", "worker.js"), ("client.js", "page_link.js")]
-)
+@pytest.mark.parametrize("names", [WORKER, ("client.js", "page_link.js")])
 def test_bundles_are_programs(tmp_path, names):
     (tmp_path / "bundle.js").write_text(f'"use strict";\n{bundled(names)}', "utf-8")
     done = subprocess.run([NODE, "--check", tmp_path / "bundle.js"], capture_output=True, text=True, check=False)
@@ -293,65 +291,57 @@ def test_options_that_do_not_go_together_are_one_line(tmp_path):
         assert message in done.output and done.output.count("\n") == 1
 
 
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs Chromium")
-def test_a_page_shows_progress_with_a_document_and_answers_meanwhile(tmp_path):
-    started = pytest.importorskip("playwright.sync_api", reason="needs the extra [browser]")
+def test_a_page_shows_progress_with_a_document_and_answers_meanwhile(browser, tmp_path):
     folder, out = small(tmp_path / "model", {}), tmp_path / "translator.html"
     config = folder / "config.yaml"
     config.write_text(config.read_text().replace("max_length_ratio: 2.0", "max_length_ratio: 0.5"))
     saved = load_saved_model(folder)
     save_page(out, saved, compressed_package(str(folder), None, saved, "int8"))
     lines = sentences(500, seed=4)
-    with started.sync_playwright() as running:
-        browser = running.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        page = browser.new_page()
-        page.goto(out.as_uri())
-        watch = """() => {
-            window.seen = [];
-            const note = () => window.seen.push([document.getElementById("status").textContent, window.turns]);
-            new MutationObserver(note).observe(document.getElementById("status"), { childList: true });
-            window.turns = 0;
-            const turn = () => { window.turns++; setTimeout(turn); };
-            turn();
-        }"""
-        page.evaluate(watch)
-        page.fill("#text", "\n".join(lines))
-        page.locator("#status", has_text="Translated in").wait_for(timeout=0)
-        seen = [(text, turns) for text, turns in page.evaluate("window.seen") if "of 500 sentences" in text]
-        shown = page.inner_text("#result").split("\n")
-        browser.close()
+    page = browser.new_page()
+    page.goto(out.as_uri())
+    watch = """() => {
+        window.seen = [];
+        const note = () => window.seen.push([document.getElementById("status").textContent, window.turns]);
+        new MutationObserver(note).observe(document.getElementById("status"), { childList: true });
+        window.turns = 0;
+        const turn = () => { window.turns++; setTimeout(turn); };
+        turn();
+    }"""
+    page.evaluate(watch)
+    page.fill("#text", "\n".join(lines))
+    page.locator("#status", has_text="Translated in").wait_for(timeout=0)
+    seen = [(text, turns) for text, turns in page.evaluate("window.seen") if "of 500 sentences" in text]
+    shown = page.inner_text("#result").split("\n")
+    page.close()
     assert len(seen) > 10 and seen[0][1] < seen[-1][1]  # the page has had turns of its own
     translator = Translator.load(folder, threads=1, compute_dtype="int8")
     expected = [" ".join(one.split()) for one in translator.translate([line for line in lines if line.strip()])]
     assert [" ".join(line.split()) for line in shown if line.strip()] == [one for one in expected if one]
 
 
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs Chromium")
-def test_a_page_translates_from_a_file_without_a_network(tmp_path):
-    started = pytest.importorskip("playwright.sync_api", reason="needs the extra [browser]")
+def test_a_page_translates_from_a_file_without_a_network(browser, tmp_path):
     folder, out = small(tmp_path / "model", {}), tmp_path / "translator.html"
     done = CliRunner().invoke(export, [str(folder), "--to", "web", "-o", str(out)], catch_exceptions=False)
     assert done.exit_code == 0
     translator = Translator.load(folder, threads=1, compute_dtype="int8")
-    with started.sync_playwright() as running:
-        browser = running.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        page = browser.new_context(offline=True).new_page()
-        errors, hosts = [], set()
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.on("request", lambda request: hosts.add(request.url.partition(":")[0]))
-        page.goto(out.as_uri())
-        page.fill("#text", "kara losu\n\nmiti")
-        page.wait_for_selector("#result .w")
-        first, last = (translator.translate(one) for one in ("kara losu", "miti"))
-        assert " ".join(page.inner_text("#result").split()) == " ".join(f"{first} {last}".split())
-        page.hover("#result .w >> nth=0")
-        assert page.inner_text("#where") == "kara losu" and "% sure" in page.inner_text("#sure")
-        page.click("#result .w >> nth=0")
-        page.wait_for_selector("#alternatives li >> nth=1")
-        assert page.locator("[role=tab]:visible").all_inner_texts() == ["Alternatives", "Word by word"]
-        found = page.evaluate("lines => translator.translate(lines, { beam_size: 3 })", LINES)
-        assert [line[0]["text"] for line in found] == translator.translate(LINES, beam_size=3)
-        browser.close()
+    page = browser.new_context(offline=True).new_page()
+    errors, hosts = [], set()
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("request", lambda request: hosts.add(request.url.partition(":")[0]))
+    page.goto(out.as_uri())
+    page.fill("#text", "kara losu\n\nmiti")
+    page.wait_for_selector("#result .w")
+    first, last = (translator.translate(one) for one in ("kara losu", "miti"))
+    assert " ".join(page.inner_text("#result").split()) == " ".join(f"{first} {last}".split())
+    page.hover("#result .w >> nth=0")
+    assert page.inner_text("#where") == "kara losu" and "% sure" in page.inner_text("#sure")
+    page.click("#result .w >> nth=0")
+    page.wait_for_selector("#alternatives li >> nth=1")
+    assert page.locator("[role=tab]:visible").all_inner_texts() == ["Alternatives", "Word by word"]
+    found = page.evaluate("lines => translator.translate(lines, { beam_size: 3 })", LINES)
+    assert [line[0]["text"] for line in found] == translator.translate(LINES, beam_size=3)
+    page.context.close()
     assert not errors and hosts == {"file", "blob"}
 
 
