@@ -23,6 +23,7 @@ class Place(Enum):
     """Places where some settings cannot be used."""
 
     LOOP = "a compiled loop"
+    PROGRAM = "a program"  # of a whole translation, as it is exported
     GPU = "a GPU"
     SESSION = "a session"
     LANGUAGE_MODEL = "a language model"
@@ -96,7 +97,7 @@ class SearchValues:
         0.0,
         "Penalty for source subwords that got little attention: beta of GNMT (Wu et al. 2016, 7).",
         least=0,
-        lacks=(Place.LOOP, Place.SESSION, Place.LANGUAGE_MODEL),
+        lacks=(Place.LOOP, Place.PROGRAM, Place.SESSION, Place.LANGUAGE_MODEL),
     )
     lm: str | None = setting(
         None,
@@ -141,7 +142,7 @@ class SearchValues:
         "usual beam search.",
         least=1,
         most=1000,
-        lacks=(Place.LOOP, Place.GPU, Place.SESSION),
+        lacks=(Place.LOOP, Place.PROGRAM, Place.GPU, Place.SESSION),
     )
     diversity_strength: float = setting(
         0.5,

@@ -210,6 +210,8 @@ BY_HAND: dict[str, bytes | str] = {
     ),
     "toolbox.txt": _SFM,
     "words.chr-en.tsv": text_of([(a.split()[0], b.split()[0]) for a, b in PAIRS]),
+    "words-codes.tsv": text_of([("en", "ru"), *[(f"ab{n}", f"аб{n}") for n in range(120)]]),
+    "words-two-codes.tsv": text_of([("es", "gl"), *[(f"cas{n}", f"cos{n}") for n in range(120)]]),
     "inflection.tsv": text_of([(f"walk{b}", f"walked{b}", "V;PST") for b in map(str, range(120))]),
     "two-sheets.xlsx": workbook({"Stories": [_HEAD, *PAIRS], "Words": PAIRS}),
     "empty-sheet.xlsx": workbook({"Stories": [_HEAD, *PAIRS], "Sheet2": [("to do",)]}),

@@ -44,6 +44,8 @@ TOLD = {
     "notes-beside-unknown.tsv": "are columns 1 Tzotzil-Chamula and 2 Free rendering, the only ones with text besides",
     "tzotzil.tsv": "source tzo, target es",
     "words.chr-en.tsv": "",
+    "words-codes.tsv": "line 1 has headings, en | ru, and is skipped",
+    "words-two-codes.tsv": "the first row is read as a pair, es | gl; if it has headings, give --header yes",
     "inflection.tsv": "neither names nor texts tell",
 }
 REFUSED = {
@@ -98,7 +100,7 @@ def test_a_table_is_read_or_refused_or_doubted(tmp_path, name):
         assert "\n" not in str(caught.value)
         return
     texts, pairs, told = read(file)
-    if name not in TOLD or TOLD[name].startswith(("columns", "line")):
+    if name != "words-codes.tsv" and (name not in TOLD or TOLD[name].startswith(("columns", "line"))):
         wanted = spaced(PAIRS)
         if name in OTHERS:
             wanted[40] = (wanted[40][0], "two lines")

@@ -13,7 +13,7 @@ from nmt.cli.lines.corpora import FORMATS as TABLE_FORMATS
 from nmt.cli.lines.corpora import Shard, Work, check_no_models, is_corpus, translate_all
 from nmt.cli.lines.formats import FORMATS, alignment_line, output_of, soft_alignment_line, write_plot
 from nmt.cli.lines.inputs import load_translator, phrase_pairs, phrases
-from nmt.cli.lines.judging import check_forms, langs_of, tell_doubts
+from nmt.cli.lines.judging import check_forms, langs_of, tell_doubts, tell_if_strange
 from nmt.cli.lines.streams import LineWriter, Record, check_apart, in_step, output_lines, tell_to_type, telling_notices
 from nmt.cli.lines.tables import Columns
 from nmt.cli.options.command import Command, running_options
@@ -28,9 +28,9 @@ from nmt.cli.options.search_options import (
 )
 from nmt.inference.rows import Rows, translate_rows
 from nmt.search_settings import Place, usable
-from nmt.system.lines import Lines, chunks, open_lines, source_name
+from nmt.system.lines import STDIN, Lines, chunks, open_lines, source_name
 from nmt.system.notices import Notices
-from nmt.system.paths import check_output
+from nmt.system.paths import check_output, is_file
 
 if TYPE_CHECKING:
     from nmt.cli.lines.meter import Meter
@@ -186,6 +186,8 @@ def translate(model_dir: str, inputs: tuple[str, ...], **options: Any) -> None:
             job.alignments = stack.enter_context(output_lines(options["alignments"]))
         translator = load_translator(model_dir, options)
         tell_doubts(langs_of(translator.config.data), [(source, "INPUT", 0)], options["output"], lines=False)
+        if source != STDIN and is_file(Path(source)):
+            tell_if_strange(translator, source, open_lines(source))
         _settle(job, translator)
         if options["resume"]:
             run = identity(job, translator, options)

@@ -6,13 +6,17 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
+from pathlib import Path
 from typing import Any
 
-from nmt.cli.lines.streams import output_lines
+from nmt.cli.lines.streams import output_lines, write_errors
 from nmt.data.corpora.sources import format_of, side_lines
 from nmt.errors import DataError
 from nmt.evaluate import Score, format_table, score_translations, split_references
 from nmt.evaluate.compare import PairedScore, compare, differences
+from nmt.evaluate.reliability import Reliability, reliability
+from nmt.evaluate.scores import sentence_utility
+from nmt.system.files import write_bytes
 from nmt.system.lines import read_text
 
 
@@ -29,6 +33,7 @@ class Evaluation:
     names: Sequence[str]
     sources: list[str]
     options: dict[str, Any]
+    reliability: Reliability | None = None
 
     @classmethod
     def reading(
@@ -68,6 +73,18 @@ class Evaluation:
                     )
         return found
 
+    def judge(self, confidences: Sequence[float], hypotheses: Sequence[str], least: float) -> None:
+        """Compare the confidence of a model in its translations with their best chrF, and write --plot-confidence."""
+        from nmt.report.reliability_plot import reliability_svg
+
+        utility = sentence_utility("chrf")
+        rows = zip(hypotheses, zip(*self.references, strict=True), strict=True)
+        scores = [max((utility(one, line) for line in lines if line is not None), default=0.0) for one, lines in rows]
+        self.reliability = reliability(confidences, scores, least)
+        if (path := self.options["plot_confidence"]) is not None:
+            with write_errors(path):
+                write_bytes(Path(path), reliability_svg(self.reliability, self.names[0]).encode())
+
     def report(self, systems: list[list[str]]) -> str:
         """Return the text for standard output, after writing --tsv."""
         if len(systems) == 2:
@@ -83,9 +100,13 @@ class Evaluation:
         if options["tsv"] is not None:
             self._write_columns(systems[0])
         if options["as_json"]:
-            record = {"lines": len(systems[0]), "metrics": {name: score.to_dict() for name, score in scores.items()}}
+            metrics = {name: score.to_dict() for name, score in scores.items()}
+            record: dict[str, Any] = {"lines": len(systems[0]), "metrics": metrics}
+            if self.reliability is not None:
+                record["confidence"] = self.reliability.to_dict()
             return json.dumps(record, indent=2, ensure_ascii=False)
-        return format_table(list(scores.values()))
+        tables = [format_table(list(scores.values()))]
+        return "\n\n".join(tables if self.reliability is None else [*tables, self.reliability.table()])
 
     def _compared(self, a: list[str], b: list[str]) -> str:
         """Return a comparison of two systems."""

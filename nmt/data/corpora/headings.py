@@ -68,7 +68,7 @@ def heading_labels(
     """
     fresh = ["" if cell in under else cell.strip() for cell, under in zip(cells, below, strict=True)]
     codes = [place for place, cell in enumerate(fresh) if is_code(cell)]
-    if not any(langs) and len(codes) == 2 and all(_are_long(below[place]) for place in codes):
+    if not any(langs) and len(codes) == 2 and _are_above_texts([(fresh[place], below[place]) for place in codes]):
         langs = [fresh[place] for place in codes]
     labels = [label_of(cell, langs) for cell in fresh]
     places = [place for place, label in enumerate(labels) if label is not None]
@@ -88,9 +88,13 @@ def heading_labels(
     return labels if len(named) == 1 and len(places) - about == 1 or is_sure or any(is_other) else None
 
 
-def _are_long(texts: Sequence[str]) -> bool:
-    """Return whether texts are longer than words that look like codes of languages, such as `is`, `am` and `to`."""
-    return len(texts) >= _LEAST_BELOW and sum(map(len, texts)) >= 3 * _LEAST_BELOW * len(texts) / 4
+def _are_above_texts(columns: Sequence[tuple[str, Sequence[str]]]) -> bool:
+    """Return whether codes of languages are above texts: above another script, or above texts longer than words that
+    look like codes, such as `is`, `am` and `to`."""
+    are_long = (
+        len(texts) >= _LEAST_BELOW and sum(map(len, texts)) >= 3 * _LEAST_BELOW * len(texts) / 4 for _, texts in columns
+    )
+    return any(_is_other(code, texts) for code, texts in columns) or all(are_long)
 
 
 def _is_other(cell: str, below: Sequence[str]) -> bool:

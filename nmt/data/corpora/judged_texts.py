@@ -192,12 +192,13 @@ def _by_heading(part: Part, langs: Sequence[str]) -> list[str]:
 
 
 def _by_first_row(part: Part, places: Sequence[int]) -> list[str]:
-    """Return a doubt if the first row of a table is much shorter than the others, as headings are."""
+    """Return a doubt if the first row of a table is much shorter than the others, as headings are, or two codes."""
     rows = [[str(cell) for cell in row] for row in islice(part.rows(lenient=True), LOOKED_AT)]
     first, *others = [row for row in rows if any(row)] or [[]]
     words = sorted(min(len(cell.split()) for cell in row) for row in others)
     is_short = 0 < max((len(cell.split()) for cell in first), default=0) <= 2 and all(first)
-    if part.header is not None or not is_short or len(words) < LEAST or words[len(words) // 2] < 4:
+    are_codes = len({language_of(cell) if len(cell) <= 3 else None for cell in first} - {None}) == len(first) == 2
+    if part.header is not None or len(words) < LEAST or not (is_short and words[len(words) // 2] >= 4 or are_codes):
         return []
     shown = " | ".join(cell[:40] for cell in first)
     return [f"{part.files[0]}: the first row is read as a pair, {shown}; if it has headings, give --header yes"]
@@ -264,22 +265,29 @@ _QUOTED, _DOUBLED = re.compile(r'\s*"([^"]|"")*"\s*'), re.compile(r'\s*"([^"]|""
 
 
 def _by_values(part: Part, texts: Sequence[Sequence[str]]) -> list[str]:
-    """Return the doubts about a side that has digits alone, or nearly always the same text."""
+    """Return the doubts about a side that has no letters, or nearly always the same text."""
     told = []
     for side, lines in enumerate(texts):
-        filled = [line.strip() for line in lines if line.strip()]
-        if len(filled) < LEAST:
+        if (found := valueless(lines)) is None:
             continue
-        digits = sum(not any(map(str.isalpha, line)) for line in filled)
-        (most, count), *_ = Counter(filled).most_common(1)
-        if digits >= MOST_OF * len(filled):
-            what = "have no letters, as numbers, dates and times"
-        elif count >= MOST_OF * len(filled):
-            digits, what = count, f"are {most[:40]!r}"
-        else:
-            continue
-        told.append(f"{_place(part, side)}: {digits:,} of the first {len(filled):,} rows {what}; {_other(part)}")
+        count, value = found
+        what = "have no letters, as numbers, dates and times" if value is None else f"are {value[:40]!r}"
+        filled = sum(map(bool, map(str.strip, lines)))
+        told.append(f"{_place(part, side)}: {count:,} of the first {filled:,} rows {what}; {_other(part)}")
     return told
+
+
+def valueless(lines: Sequence[str]) -> tuple[int, str | None] | None:
+    """Return for a side that has no letters, or nearly always the same text, how many lines, and that text. None for
+    any other side, or a short one."""
+    filled = [line.strip() for line in lines if line.strip()]
+    if len(filled) < LEAST:
+        return None
+    digits = sum(not any(map(str.isalpha, line)) for line in filled)
+    (most, count), *_ = Counter(filled).most_common(1)
+    if digits >= MOST_OF * len(filled):
+        return digits, None
+    return (count, most) if count >= MOST_OF * len(filled) else None
 
 
 def _place(part: Part, side: int) -> str:
