@@ -6,8 +6,6 @@ import subprocess
 import sys
 import time
 
-import pytest
-
 from nmt.config import config_from_dict, dump_config
 from nmt.storage.model_folder import LAST_NAME, read_checkpoint
 from tests.small_models import DECODER, ENCODER

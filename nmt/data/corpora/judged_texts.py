@@ -15,7 +15,7 @@ from typing import Any
 
 from nmt.data.corpora.headings import contradicts
 from nmt.data.corpora.language_by_text import is_in, script_of
-from nmt.data.corpora.language_names import language_of
+from nmt.data.corpora.language_names import is_code, language_of
 from nmt.data.corpora.looking import FILLED, LEAST, LOOKED_AT, MOST_OF, columns_advice
 from nmt.data.corpora.sources import Part, Source, are_one_file, check_two_files, format_of
 from nmt.data.tables.marked import usfm_doubts
@@ -197,7 +197,7 @@ def _by_first_row(part: Part, places: Sequence[int]) -> list[str]:
     first, *others = [row for row in rows if any(row)] or [[]]
     words = sorted(min(len(cell.split()) for cell in row) for row in others)
     is_short = 0 < max((len(cell.split()) for cell in first), default=0) <= 2 and all(first)
-    are_codes = len({language_of(cell) if len(cell) <= 3 else None for cell in first} - {None}) == len(first) == 2
+    are_codes = len({language_of(cell) if is_code(cell) else None for cell in first} - {None}) == len(first) == 2
     if part.header is not None or len(words) < LEAST or not (is_short and words[len(words) // 2] >= 4 or are_codes):
         return []
     shown = " | ".join(cell[:40] for cell in first)
@@ -265,7 +265,7 @@ _QUOTED, _DOUBLED = re.compile(r'\s*"([^"]|"")*"\s*'), re.compile(r'\s*"([^"]|""
 
 
 def _by_values(part: Part, texts: Sequence[Sequence[str]]) -> list[str]:
-    """Return the doubts about a side that has no letters, or nearly always the same text."""
+    """Return the doubts about a side without letters, or that nearly always has the same text."""
     told = []
     for side, lines in enumerate(texts):
         if (found := valueless(lines)) is None:
@@ -278,8 +278,8 @@ def _by_values(part: Part, texts: Sequence[Sequence[str]]) -> list[str]:
 
 
 def valueless(lines: Sequence[str]) -> tuple[int, str | None] | None:
-    """Return for a side that has no letters, or nearly always the same text, how many lines, and that text. None for
-    any other side, or a short one."""
+    """Return for a side without letters, or that nearly always has the same text, how many lines, and that text. None
+    for any other side, or a short one."""
     filled = [line.strip() for line in lines if line.strip()]
     if len(filled) < LEAST:
         return None
