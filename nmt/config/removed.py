@@ -13,6 +13,7 @@ _STOP = "metric alone decides"
 _SAMPLED = "use tgt_word_dropout, which helped where this did not (docs/methods.md)"
 _VECTORS = "start from a trained model by load_model, with extend_vocabulary for new words"
 _RISK = "train on for the same time, which brings more; decoding.mbr chooses by expected score"
+_CURVES = "nmt-report draws the curves, and docs/comparing.md says how metrics.jsonl is sent elsewhere"
 _DESCRIBED = "describe its tensors in a YAML file, as docs/migration.md shows, and import that"
 
 REMOVED: dict[str, str] = {
@@ -35,7 +36,8 @@ REMOVED: dict[str, str] = {
     "training.src_embeddings": _VECTORS,
     "training.tgt_embeddings": _VECTORS,
     "decoding.word_reward_bounded": "remove it: the reward counts every word, as with false",
-    "training.tensorboard": "write loggers: [tensorboard]",
+    "training.tensorboard": _CURVES,
+    "training.loggers": _CURVES,
     "training.scheduling: noam": "write inverse_square_root, whose learning_rate is the peak",
     "training.scheduling: warmupinversesquareroot": "write inverse_square_root",
     "training.scheduling: exponential": _SCHEDULE,
@@ -84,6 +86,7 @@ _OFF: dict[str, Any] = {
     "training.tgt_embeddings": None,
     "decoding.word_reward_bounded": False,
     "training.tensorboard": False,
+    "training.loggers": [],
 }
 """Values of removed settings that turned them off, as folders of older versions have them."""
 

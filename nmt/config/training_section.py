@@ -129,9 +129,6 @@ class TrainingBasics(Section):
     running text, whose lines depend on each other."""
     print_valid_sents: tuple[NonNegativeInt, ...] = Field(default=(0, 1, 2), strict=False)
     """Validation sentences, counted from 0, whose translations are logged."""
-    loggers: tuple[Literal["tensorboard", "wandb", "mlflow"], ...] = Field(default=(), strict=False)
-    """Libraries that also receive the numbers of metrics.jsonl and the samples, each an extra of its name: TensorBoard,
-    into tensorboard in model_dir; Weights & Biases; MLflow (docs/comparing.md)."""
     keep_best_ckpts: PositiveInt = 1
     """Number of best checkpoints to keep, in addition to the last one."""
     keep_last_ckpts: PositiveInt = 1

@@ -15,7 +15,6 @@ shortlist.safetensors
                     that run
 train.log           the lines printed on the terminal, with times
 metrics.jsonl       the same events as one JSON object a line
-loggers.json        the ids that the loggers of training.loggers gave to the run
 """
 
 from __future__ import annotations
@@ -49,7 +48,6 @@ BEST_NAME = f"best{CHECKPOINT_SUFFIX}"
 SHORTLIST_NAME = "shortlist.safetensors"
 LOG_NAME = "train.log"
 METRICS_NAME = "metrics.jsonl"
-LOGGERS_NAME = "loggers.json"
 SUBWORD_NAMES = {"joint": "joint.spm", "src": "src.spm", "tgt": "tgt.spm"}
 
 PARAMS_PREFIX = "params/"

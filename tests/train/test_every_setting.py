@@ -86,7 +86,6 @@ RUNS: dict[str, tuple[Any, dict[str, Any]]] = {
     "training.logging_freq": (3, {}),
     "training.shuffle": (False, {}),
     "training.print_valid_sents": ([4], {}),
-    "training.loggers": (["tensorboard"], {}),
     "training.keep_best_ckpts": (3, {"training.validation_freq": 2}),
     "training.keep_last_ckpts": (3, {"training.validation_freq": 2}),
     "training.ema_decay": (0.9, {}),
@@ -269,8 +268,6 @@ def test_the_folder_of_a_run_changes_nothing(tmp_path: Path, known: Any) -> None
 @pytest.mark.parametrize("key", RUNS)
 def test_a_run_is_another_one(key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: Any) -> None:
     value, beside = RUNS[key]
-    if key == "training.loggers":
-        pytest.importorskip("tensorboardX", reason="needs the extra [tensorboard]")
     first, other = {key: BASES[key]} if key in BASES else {}, {key: value}
     folder, one = known({**beside, **first})
     other = {name: given.format(folder=folder) if isinstance(given, str) else given for name, given in other.items()}

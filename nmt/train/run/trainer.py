@@ -35,7 +35,6 @@ from nmt.train.checkpoints.resume import SavedRun, load_saved_run
 from nmt.train.checkpoints.start import check_start, start_from, with_model_of_start
 from nmt.train.distributed.interrupt import Interrupted, StopRequest
 from nmt.train.distributed.ranks import Ranks
-from nmt.train.log.loggers import open_loggers
 from nmt.train.log.memory import format_bytes, peak_bytes
 from nmt.train.log.progress import Stopwatch, TrainingLog
 from nmt.train.planning.lengths import doubts, validation_pairs
@@ -174,10 +173,7 @@ class Trainer:
             return stack.enter_context(contextlib.closing(TrainingLog(None)))
         stack.enter_context(own_folder(self.folder))
         check_settings_file(self.folder / CONFIG_NAME, self.config)
-        loggers = open_loggers(self.config.training.loggers, self.folder, self.config.to_dict())
-        log = stack.enter_context(contextlib.closing(TrainingLog(self.folder, self._terminal, loggers)))
-        for name, logger in loggers.items():
-            log.line(f"training.loggers: {name} writes to {logger.place}")
+        log = stack.enter_context(contextlib.closing(TrainingLog(self.folder, self._terminal)))
         if self.config.preset is not None:
             for line in settings_of_preset(self.config.preset, self.config.to_dict()):
                 log.note(line)
