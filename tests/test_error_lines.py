@@ -11,7 +11,6 @@ from nmt.cli.commands.train import train
 from nmt.cli.commands.translate import translate
 from nmt.cli.lines.streams import telling_warnings
 from nmt.config import Config
-from nmt.data.tokens.factors import FactorError
 from nmt.data.tokens.subwords import VocabularyError
 from nmt.errors import ConfigError, NMTError, NMTWarning
 from nmt.train.log.progress import LOG_NAME, TrainingLog
@@ -24,7 +23,7 @@ def is_one_line(text):
     return len(text.splitlines()) == 1 and "\x1b" not in text
 
 
-@pytest.mark.parametrize("kind", [*KINDS, VocabularyError, lambda text: FactorError(text, 3)])
+@pytest.mark.parametrize("kind", [*KINDS, VocabularyError])
 def test_every_kind_of_error_is_one_line(kind):
     error = kind(f"{BROKEN}: must be")
     assert is_one_line(str(error)) and r"a\nb\r" in str(error)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 _STACK = "write layers by rnn_type, such as mamba or rwkv7, with residual: true"
+_FACTORS = "write features as words of their own, or in a column of a table, as features_column of docs/data.md"
 _SWEPT = "nmt-train SRC TGT -o DIR --show-config prints settings, which nmt-sweep takes"
 _SCHEDULE = "write plateau, or a rate that falls to the end of the run: linear or cosine"
 _SPIKE = "an update that is not finite is always skipped; lower learning_rate or clip_grad_norm against leaps"
@@ -17,6 +18,9 @@ _CURVES = "nmt-report draws the curves, and docs/comparing.md says how metrics.j
 _DESCRIBED = "describe its tensors in a YAML file, as docs/migration.md shows, and import that"
 
 REMOVED: dict[str, str] = {
+    "data.src_factors": _FACTORS,
+    "data.factor_separator": _FACTORS,
+    "model.encoder.factors": _FACTORS,
     "model.decoder.stack": _STACK,
     "model.decoder.stack_sizes": _STACK,
     "data.index": "remove it: the ids of a large text lie in a mapped file of the temporary folder (TMPDIR)",
@@ -66,6 +70,9 @@ REMOVED: dict[str, str] = {
 """Names as they were written, each with what to do instead."""
 
 _OFF: dict[str, Any] = {
+    "data.src_factors": [],
+    "data.factor_separator": "|",
+    "model.encoder.factors": [],
     "model.decoder.stack": None,
     "model.decoder.stack_sizes": {},
     "data.index": None,

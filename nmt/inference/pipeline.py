@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
-from nmt.data.tokens.factors import FactorError
 from nmt.data.tokens.features import featured_ids, featured_lines
 from nmt.data.tokens.letter_case import lowered
 from nmt.errors import ConfigError
@@ -110,15 +109,6 @@ def check_writes_tokens(translator: TranslationPipeline, what: str) -> None:
         )
 
 
-def check_no_factors(translator: ReadsSource, what: str) -> None:
-    """Raise ConfigError if source words must have factors, which `what` does not support."""
-    if factors := translator.config.data.src_factors:
-        raise ConfigError(
-            f"{what}: must have a model without data.src_factors, got one with {', '.join(factors)}; translate "
-            "lines that have them with nmt-translate"
-        )
-
-
 def source_ids(translator: ReadsSource, sentences: Sequence[str], cut: set[int] | None = None) -> list[list[int]]:
     """Return the subword ids of each sentence, cleaned as in training; very long ones are truncated, and their
     indices are added to `cut`."""
@@ -133,16 +123,6 @@ def source_ids(translator: ReadsSource, sentences: Sequence[str], cut: set[int] 
             if cut is not None:
                 cut.add(index)
     return ids
-
-
-def mistake_in(translator: ReadsSource, sentence: str) -> str:
-    """Return why a sentence cannot be converted to ids, an empty string if it can."""
-    if translator.src_subwords.factor_sizes:
-        try:
-            source_ids(translator, [sentence])
-        except FactorError as error:
-            return error.problem
-    return ""
 
 
 def target_ids(translator: TranslationPipeline, texts: Sequence[str]) -> list[list[int]]:
@@ -191,7 +171,7 @@ def _terms_of(glossary: tuple[tuple[str, str], ...], language: str) -> Terms:
 def entries_for(translator: ReadsSource, sentence: str, glossary: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     """Return the pairs of a glossary whose phrases occur in a sentence, as `Terms` has it."""
     terms = _terms_of(tuple(glossary), translator.config.data.src.lang)
-    return [glossary[number] for number in terms.found(translator.src_subwords.bare(sentence))]
+    return [glossary[number] for number in terms.found(sentence)]
 
 
 def phrases_for(translator: ReadsSource, sentence: str, glossary: Sequence[tuple[str, str]]) -> list[str]:

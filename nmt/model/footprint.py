@@ -23,8 +23,6 @@ def workspace_bytes(model: Network, T: int, S: int, B: int) -> Counter[str]:
     rows_of_embeddings = piece_bytes(dtype, T, B, config.decoder.embeddings.embedding_dim)
     if "src" in model.vocab_sizes:
         rows_of_embeddings += piece_bytes(dtype, S, B, config.encoder.embeddings.embedding_dim)
-        if config.encoder.factors:
-            rows_of_embeddings += piece_bytes(dtype, S, B, config.encoder.input_size)
         if config.decoder.lexical:  # in the decoder's order, and joined to the encoder's outputs
             joined = config.encoder.input_size + config.encoder.output_size
             rows_of_embeddings += piece_bytes(dtype, S, B, config.encoder.input_size) + piece_bytes(dtype, S, B, joined)

@@ -28,7 +28,7 @@ from nmt.cli.options.search_options import (
 )
 from nmt.inference.rows import Rows, translate_rows
 from nmt.search_settings import Place, usable
-from nmt.system.lines import Lines, chunks, open_lines, source_name
+from nmt.system.lines import Lines, chunks, open_lines
 from nmt.system.notices import Notices
 from nmt.system.paths import check_output
 
@@ -346,8 +346,6 @@ def _settle(job: _Job, translator: Translator | Pivot) -> None:
 
 def _run(job: _Job, source: str, records: Lines[Record], translator: Translator | Pivot, meter: Meter) -> None:
     """Translate all records of a source chunk by chunk; each chunk is written before the next one is read."""
-    from nmt.data.tokens.factors import FactorError
-
     tell_to_type(source, "a sentence")
     size = job.search["batch_size"]
     for chunk in chunks(records, size * _CHUNK_BATCHES if size > 1 else 1):
@@ -355,10 +353,7 @@ def _run(job: _Job, source: str, records: Lines[Record], translator: Translator 
             job.continued.save()
         lines = [line for line, _ in chunk]
         constraints = _constraints_of(job, translator, chunk)
-        try:
-            results = translator.translate_nbest(lines, on_batch=meter.add, constraints=constraints, **job.search)
-        except FactorError as error:
-            raise error.at(f"{source_name(source)}: line {job.number + error.index + 1}") from None
+        results = translator.translate_nbest(lines, on_batch=meter.add, constraints=constraints, **job.search)
         for line, found in zip(lines, results, strict=True):
             _write(job, line, found)
         if job.writer is not None:

@@ -1,1 +1,1 @@
-"""Tokenization: subwords, characters, vocabularies, factors."""
+"""Tokenization: subwords, characters; vocabularies."""
