@@ -28,7 +28,6 @@ from _machine import describe
 PLAIN_SEEDS = 3
 METHODS = {
     "ema_decay: 0.995": ["training.ema_decay=0.995"],
-    "sampling_alpha: 0.1, both sides": ["data.src.sampling_alpha=0.1", "data.tgt.sampling_alpha=0.1"],
     "src_word_dropout: 0.1": ["training.src_word_dropout=0.1"],
     "tgt_word_dropout: 0.1": ["training.tgt_word_dropout=0.1"],
     "r_drop: 5": ["training.r_drop=5"],

@@ -393,10 +393,6 @@ def test_the_home_folder_may_be_written_as_in_a_shell(monkeypatch):
             "model.decoder.lexical must be false with task: lm, got true",
         ),
         (
-            {"data.src.sampling_alpha": 0.1, "data.subwords.type": "char"},
-            "data.subwords.type must be unigram, bpe or auto with sampling_alpha, got char",
-        ),
-        (
             {"training.src_word_dropout": 0.1, "task": "lm", "training.metric": "ppl"},
             "training.src_word_dropout must be omitted with task: lm, got 0.1",
         ),

@@ -7,6 +7,7 @@ from typing import Any
 
 _STACK = "write layers by rnn_type, such as mamba or rwkv7, with residual: true"
 _FACTORS = "write features as words of their own, or in a column of a table, as features_column of docs/data.md"
+_ALPHA = "tgt_word_dropout helped where it cost 15.2 BLEU (docs/methods.md)"
 _SWEPT = "nmt-train SRC TGT -o DIR --show-config prints settings, which nmt-sweep takes"
 _SCHEDULE = "write plateau, or a rate that falls to the end of the run: linear or cosine"
 _SPIKE = "an update that is not finite is always skipped; lower learning_rate or clip_grad_norm against leaps"
@@ -21,6 +22,8 @@ REMOVED: dict[str, str] = {
     "data.src_factors": _FACTORS,
     "data.factor_separator": _FACTORS,
     "model.encoder.factors": _FACTORS,
+    "data.src.sampling_alpha": _ALPHA,
+    "data.tgt.sampling_alpha": _ALPHA,
     "model.decoder.stack": _STACK,
     "model.decoder.stack_sizes": _STACK,
     "data.index": "remove it: the ids of a large text lie in a mapped file of the temporary folder (TMPDIR)",
@@ -73,6 +76,8 @@ _OFF: dict[str, Any] = {
     "data.src_factors": [],
     "data.factor_separator": "|",
     "model.encoder.factors": [],
+    "data.src.sampling_alpha": None,
+    "data.tgt.sampling_alpha": None,
     "model.decoder.stack": None,
     "model.decoder.stack_sizes": {},
     "data.index": None,

@@ -40,8 +40,6 @@ RUNS: dict[str, tuple[Any, dict[str, Any]]] = {
     "data.tgt.lowercase": (True, {}),
     "data.src.normalize": ("nfkc", {}),
     "data.tgt.normalize": ("nfkc", {}),
-    "data.src.sampling_alpha": (0.3, {"data.subwords.type": "bpe", "data.subwords.vocab_size": 40}),
-    "data.tgt.sampling_alpha": (0.3, {"data.subwords.type": "bpe", "data.subwords.vocab_size": 40}),
     "data.subwords.type": ("char", {}),
     "data.subwords.vocab_size": (30, {}),
     "data.subwords.joint": (False, {}),

@@ -67,7 +67,7 @@ class Methods:
         self._changes_batch = any((settings.src_word_dropout, settings.tgt_word_dropout, settings.r_drop))
         self.repeats = 2 if settings.r_drop else 1
         """The count of each target token in a prepared batch."""
-        self.recounts = settings.r_drop > 0 or bool(source.sampling_alpha or config.data.tgt.sampling_alpha)
+        self.recounts = settings.r_drop > 0
         """Whether a prepared batch can have other numbers of tokens than planned."""
 
     def prepare(self, batch: Any, seed: int) -> Prepared:
