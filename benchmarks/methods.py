@@ -32,7 +32,6 @@ METHODS = {
     "tgt_word_dropout: 0.1": ["training.tgt_word_dropout=0.1"],
     "r_drop: 5": ["training.r_drop=5"],
     "zoneout: 0.1": ["model.encoder.zoneout=0.1", "model.decoder.zoneout=0.1"],
-    "drop_connect: 0.2": ["model.encoder.drop_connect=0.2", "model.decoder.drop_connect=0.2"],
     "label_smoothing: 0": ["training.label_smoothing=0"],
     "lexical: true": ["model.decoder.lexical=true"],
 }

@@ -41,7 +41,7 @@ LONG = {
     "rnn/test_edited_cells.py::test_a_cell_edited_five_times_in_a_notebook_has_its_own_results_each_time": "",
     # Products and gradients of cells whose parts other cells have as well.
     "rnn/test_products.py::test_products": "no_bias|general|dot|dropout|layer_norm|clip|one_size|window1|head_decay|"
-    "linear_attention|hgrn2|kda|drop_connect",
+    "linear_attention|hgrn2|kda",
     "model/test_gradients.py::test_gradients_equal_finite_differences": "linear_readout|conv_|_conv|tied_softmax|"
     "above_projection|no_input|variational|hawk",
     "model/test_copying.py::test_gradients_are_those_of_the_loss": "decoder[1234]",

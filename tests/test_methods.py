@@ -33,8 +33,8 @@ def settings(folder: Path, **training: Any) -> dict[str, Any]:
             "check": False,
         },
         "model": {
-            "encoder": {**ENCODER, "dropout": 0.1, "zoneout": 0.1, "drop_connect": 0.2},
-            "decoder": {**DECODER, "hidden_dropout": 0.1, "zoneout": 0.1, "drop_connect": 0.2},
+            "encoder": {**ENCODER, "dropout": 0.1, "zoneout": 0.1},
+            "decoder": {**DECODER, "hidden_dropout": 0.1, "zoneout": 0.1},
         },
         "training": {"batch_size": 60, "epochs": 3, "validation_freq": 4, "logging_freq": 1, **training},
     }

@@ -8,6 +8,7 @@ from typing import Any
 _STACK = "write layers by rnn_type, such as mamba or rwkv7, with residual: true"
 _FACTORS = "write features as words of their own, or in a column of a table, as features_column of docs/data.md"
 _ALPHA = "tgt_word_dropout helped where it cost 15.2 BLEU (docs/methods.md)"
+_CONNECT = "zoneout and dropout helped where this did not (docs/methods.md)"
 _SWEPT = "nmt-train SRC TGT -o DIR --show-config prints settings, which nmt-sweep takes"
 _SCHEDULE = "write plateau, or a rate that falls to the end of the run: linear or cosine"
 _SPIKE = "an update that is not finite is always skipped; lower learning_rate or clip_grad_norm against leaps"
@@ -24,6 +25,8 @@ REMOVED: dict[str, str] = {
     "model.encoder.factors": _FACTORS,
     "data.src.sampling_alpha": _ALPHA,
     "data.tgt.sampling_alpha": _ALPHA,
+    "model.encoder.drop_connect": _CONNECT,
+    "model.decoder.drop_connect": _CONNECT,
     "model.decoder.stack": _STACK,
     "model.decoder.stack_sizes": _STACK,
     "data.index": "remove it: the ids of a large text lie in a mapped file of the temporary folder (TMPDIR)",
@@ -78,6 +81,8 @@ _OFF: dict[str, Any] = {
     "model.encoder.factors": [],
     "data.src.sampling_alpha": None,
     "data.tgt.sampling_alpha": None,
+    "model.encoder.drop_connect": 0.0,
+    "model.decoder.drop_connect": 0.0,
     "model.decoder.stack": None,
     "model.decoder.stack_sizes": {},
     "data.index": None,
@@ -127,7 +132,7 @@ def drop_removed(values: Mapping[str, Any], above: str = "", *, trained: bool = 
     for key, value in values.items():
         name = f"{above}{key}"
         key = RENAMED.get(name, key) if trained else key
-        is_past = trained and name.startswith(("training.", "data."))
+        is_past = trained and (name.startswith(("training.", "data.")) or name.endswith(".drop_connect"))
         if isinstance(value, Mapping) and name not in _OFF:
             left[key] = drop_removed(value, f"{name}.", trained=trained)
         elif name not in _OFF or not (is_past or value == _OFF[name]):

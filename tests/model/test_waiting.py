@@ -38,7 +38,6 @@ MODELS = {
     "edits": ({"encoder": SIX, "decoder": {**SIX, **EDITS}}, None),
     "attention": ({}, ATTENTION),
     "lexical": ({"encoder": SIX, "decoder": {**SIX, "lexical": True}, "tied": "all"}, None),
-    "drop connect": ({"encoder": {"drop_connect": 0.3}, "decoder": {"drop_connect": 0.3}}, None),
 }
 
 

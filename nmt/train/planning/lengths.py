@@ -24,7 +24,7 @@ WARMUP_SHARE = 14
 VALIDATIONS = 8
 _FEW_TOKENS = 256
 """Tokens of a batch below which batch_size was probably meant to count sentences."""
-_DROPS = ("dropout", "drop_connect", "zoneout")
+_DROPS = ("dropout", "zoneout")
 VALIDATION_SHARE = 0.1
 """The share of the time between two validations that a validation takes with `validation_pairs: auto`."""
 LEAST_PAIRS = 50

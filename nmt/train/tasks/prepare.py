@@ -142,8 +142,7 @@ def check_trainable(config: Config) -> None:
             "compute_dtype: must be float32 or bfloat16 for training, got int8; train in one of them, then "
             "nmt-quantize the model or translate with --compute-dtype int8"
         )
-    sides = config.model.encoder, config.model.decoder
-    if named_cells(config) or any(side.drop_connect for side in sides):
+    if named_cells(config):
         from nmt.model.parts.cells import check_cells
 
         check_cells(config)
