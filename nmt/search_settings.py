@@ -135,20 +135,6 @@ class SearchValues:
         above=0,
         lacks=(Place.LOOP,),
     )
-    beam_groups: int = setting(
-        1,
-        "Number of groups for diverse beam search (Vijayakumar et al. 2018), which must divide the beam size; 1 is "
-        "usual beam search.",
-        least=1,
-        most=1000,
-        lacks=(Place.LOOP, Place.GPU, Place.SESSION),
-    )
-    diversity_strength: float = setting(
-        0.5,
-        "Penalty for each earlier group that chose the same subword at this step.",
-        least=0,
-        needs=("beam_groups",),
-    )
     sampling: bool = setting(
         False,
         "Sample translations from the model's distribution instead of running beam search.",
@@ -220,8 +206,6 @@ class SearchSettings(TypedDict, total=False):
     generate_unk: bool | None
     no_repeat_ngram_size: int | None
     repetition_penalty: float | None
-    beam_groups: int | None
-    diversity_strength: float | None
     sampling: bool | None
     sampling_temperature: float | None
     sampling_topk: int | None

@@ -95,7 +95,6 @@ def kinds(word: str, *, language_model: bool) -> dict[str, Kind]:
         "n best": plain(beam_size=4, n_best=4, length_penalty=0.7),
         "shortlist": plain(beam_size=3, shortlist=True),
         "sampling": plain(sampling=True, sampling_topk=8, n_best=2, sampling_seed=3),
-        "diverse": plain(beam_size=4, beam_groups=2, n_best=2),
         "rules": plain(beam_size=3, no_repeat_ngram_size=2, repetition_penalty=1.2, min_length=2),
         "coverage": plain(beam_size=3, coverage_penalty=0.2),
         "few in work": plain(beam_size=3, batch_size=4),

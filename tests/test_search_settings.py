@@ -42,8 +42,6 @@ OTHERS = {
     "generate_unk": False,
     "no_repeat_ngram_size": 3,
     "repetition_penalty": 1.25,
-    "beam_groups": 5,
-    "diversity_strength": 0.75,
     "sampling": True,
     "sampling_temperature": 0.5,
     "sampling_topk": 6,
@@ -181,7 +179,7 @@ def test_the_command_reaches_it(name, place, asked, monkeypatch):
 @pytest.mark.parametrize("name", [one for one in usable(Place.LANGUAGE_MODEL) if one != "mbr_samples"])
 def test_the_command_of_language_models_reaches_it(name, place, asked):
     words = ["--max-length", "5", *words_of(settings_for(name))]
-    if name == "beam_groups" or "beam_groups" in ROWS[name].needs or name in ("beam_size", "length_penalty"):
+    if name in ("beam_size", "length_penalty"):
         words.append("--no-sampling")
     result = CliRunner().invoke(generate, [str(place / "language"), *words])
     assert result.exit_code == 0, (result.output, result.exception)

@@ -9,6 +9,7 @@ _STACK = "write layers by rnn_type, such as mamba or rwkv7, with residual: true"
 _FACTORS = "write features as words of their own, or in a column of a table, as features_column of docs/data.md"
 _ALPHA = "tgt_word_dropout helped where it cost 15.2 BLEU (docs/methods.md)"
 _CONNECT = "zoneout and dropout helped where this did not (docs/methods.md)"
+_GROUPS = "sampling with n_best gives translations that differ more"
 _SWEPT = "nmt-train SRC TGT -o DIR --show-config prints settings, which nmt-sweep takes"
 _SCHEDULE = "write plateau, or a rate that falls to the end of the run: linear or cosine"
 _SPIKE = "an update that is not finite is always skipped; lower learning_rate or clip_grad_norm against leaps"
@@ -45,6 +46,8 @@ REMOVED: dict[str, str] = {
     "training.coverage_loss": "guided_alignment teaches attention; decoding.coverage_penalty counts it in the search",
     "training.src_embeddings": _VECTORS,
     "training.tgt_embeddings": _VECTORS,
+    "decoding.beam_groups": _GROUPS,
+    "decoding.diversity_strength": _GROUPS,
     "decoding.word_reward_bounded": "remove it: the reward counts every word, as with false",
     "training.tensorboard": _CURVES,
     "training.loggers": _CURVES,
@@ -61,6 +64,8 @@ REMOVED: dict[str, str] = {
     "wheel": "unpack it and import the model's file in it",
     "nmt-import --from e2k": _DESCRIBED,
     "nmt-import --from g2p-en": _DESCRIBED,
+    "nmt-translate --beam-groups": _GROUPS,
+    "nmt-translate --diversity-strength": _GROUPS,
     "nmt-translate --word-reward-bounded": "leave it out: the reward counts every word",
     "nmt-train --seeds": "nmt-sweep CONFIG.yaml --seeds N trains with several seeds",
     "nmt-evaluate --test-set": "sacrebleu -t NAME -l PAIR --echo src (or ref) writes the text for --src or --ref",
@@ -101,6 +106,8 @@ _OFF: dict[str, Any] = {
     "training.coverage_loss": 0.0,
     "training.src_embeddings": None,
     "training.tgt_embeddings": None,
+    "decoding.beam_groups": 1,
+    "decoding.diversity_strength": 0.5,
     "decoding.word_reward_bounded": False,
     "training.tensorboard": False,
     "training.loggers": [],
@@ -132,7 +139,7 @@ def drop_removed(values: Mapping[str, Any], above: str = "", *, trained: bool = 
     for key, value in values.items():
         name = f"{above}{key}"
         key = RENAMED.get(name, key) if trained else key
-        is_past = trained and (name.startswith(("training.", "data.")) or name.endswith(".drop_connect"))
+        is_past = trained and (name.startswith(("training.", "data.", "decoding.")) or name.endswith(".drop_connect"))
         if isinstance(value, Mapping) and name not in _OFF:
             left[key] = drop_removed(value, f"{name}.", trained=trained)
         elif name not in _OFF or not (is_past or value == _OFF[name]):

@@ -162,7 +162,6 @@ OTHERWISE = {
     **dict.fromkeys((name for name in ROWS if name.startswith("sampling")), "test_samples_are_those_of_the_processor"),
     **dict.fromkeys(("lm", "lm_weight"), "tests/cuda/test_language.py"),
     **dict.fromkeys(("mbr", "mbr_samples", "glossary_bonus"), "outside of the beam"),
-    "diversity_strength": "of beam_groups, which a GPU lacks",
 }
 """Settings without a case in OPTIONS, and what tests them."""
 
@@ -235,7 +234,7 @@ def test_what_only_the_processor_does_is_one_line(device):
     model = on_device(lively(), device, dtype=np.float64)
     nothing = SearchOptions(constraints=[[], []], glossary=[[], []], glossary_bonus=3.0)
     assert search(model, [[5], [6]], beam_size=1, options=nothing, max_length_ratio=0.0, max_length_extra=1)
-    for asked in ({"beam_groups": 2}, {"constraints": [[[5]], []]}, {"glossary": [[[5]], []]}):
+    for asked in ({"constraints": [[[5]], []]}, {"glossary": [[[5]], []]}):
         with pytest.raises(DeviceError, match=f"^search: {next(iter(asked))} must be omitted .* use --device cpu$"):
             search(model, [[5], [6]], beam_size=2, options=SearchOptions(**asked))
 

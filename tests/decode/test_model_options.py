@@ -56,7 +56,6 @@ EVERY = {
     "prefixes": {"prefixes": [[4, 7]] * N},
     "constraints": {"constraints": [[[5], [6, 7]], []] * (N // 2)},
     "glossary": {"glossary": [[[8, 9]], []] * (N // 2)},
-    "groups": {"beam_groups": 2},
     "all but selectors": {"min_length": 2, "no_repeat_ngram_size": 2, "generate_unk": False, "coverage_penalty": 0.2},
 }
 

@@ -45,7 +45,7 @@ from nmt.train.run.parts import Parts
 from nmt.train.run.report import Reporter, format_scores
 from nmt.train.run.restore import check_same_text, restore
 from nmt.train.tasks.data_check import check_before_training
-from nmt.train.tasks.prepare import check_decoding, check_settings_file, check_trainable, own_folder, save_config
+from nmt.train.tasks.prepare import check_settings_file, check_trainable, own_folder, save_config
 from nmt.train.tasks.task import load_task
 from nmt.train.updates.loss_limit import LossLimit
 from nmt.train.updates.moving_average import MovingAverage, averaged
@@ -125,7 +125,6 @@ class Trainer:
         self.config = config
         self._ranks = ranks or Ranks()
         self._device = choose_device(device or config.device)
-        check_decoding(config, self._device)
         self.folder = Path(config.model_dir)
         if threads is None and config.threads is None:
             threads = self._ranks.threads

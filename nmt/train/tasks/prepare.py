@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.data.corpora.corpus import Side
     from nmt.data.tokens.subwords import Subwords
-    from nmt.rnn.device import Device
 
 
 _OF_A_START = re.compile(
@@ -146,19 +145,6 @@ def check_trainable(config: Config) -> None:
         from nmt.model.parts.cells import check_cells
 
         check_cells(config)
-
-
-def check_decoding(config: Config, device: Device) -> None:
-    """Check that the search supports the decoding settings, before training time is lost. Raises ConfigError: The
-    decoding settings conflict. Raises DeviceError: This GPU does not support them."""
-    from nmt.inference.translation import search_options
-
-    chosen = config.decoding
-    options = search_options(chosen, 1)
-    if not device.is_cpu:
-        from nmt.decode.plan import check_served
-
-        check_served(options, device)
 
 
 def save_config(folder: Path, config: Config) -> None:
