@@ -10,6 +10,7 @@ _FACTORS = "write features as words of their own, or in a column of a table, as 
 _ALPHA = "tgt_word_dropout helped where it cost 15.2 BLEU (docs/methods.md)"
 _CONNECT = "zoneout and dropout helped where this did not (docs/methods.md)"
 _GROUPS = "sampling with n_best gives translations that differ more"
+_CONV = "remove it: every side is recurrent; rnn_type: convolution is a cell whose state is a window of its input"
 _SWEPT = "nmt-train SRC TGT -o DIR --show-config prints settings, which nmt-sweep takes"
 _SCHEDULE = "write plateau, or a rate that falls to the end of the run: linear or cosine"
 _SPIKE = "an update that is not finite is always skipped; lower learning_rate or clip_grad_norm against leaps"
@@ -26,6 +27,9 @@ REMOVED: dict[str, str] = {
     "model.encoder.factors": _FACTORS,
     "data.src.sampling_alpha": _ALPHA,
     "data.tgt.sampling_alpha": _ALPHA,
+    **{f"model.{side}.{name}": _CONV for side in ("encoder", "decoder") for name in ("type", "kernel_size")},
+    "model.encoder.max_positions": _CONV,
+    "model.decoder.max_positions": _CONV,
     "model.encoder.drop_connect": _CONNECT,
     "model.decoder.drop_connect": _CONNECT,
     "model.decoder.stack": _STACK,
@@ -87,6 +91,12 @@ _OFF: dict[str, Any] = {
     "model.encoder.factors": [],
     "data.src.sampling_alpha": None,
     "data.tgt.sampling_alpha": None,
+    "model.encoder.type": "recurrent",
+    "model.decoder.type": "recurrent",
+    "model.encoder.kernel_size": 3,
+    "model.decoder.kernel_size": 3,
+    "model.encoder.max_positions": 512,
+    "model.decoder.max_positions": 512,
     "model.encoder.drop_connect": 0.0,
     "model.decoder.drop_connect": 0.0,
     "model.decoder.stack": None,

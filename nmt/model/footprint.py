@@ -30,8 +30,8 @@ def workspace_bytes(model: Network, T: int, S: int, B: int) -> Counter[str]:
             rows_of_embeddings += piece_bytes(dtype, S, B, config.encoder.output_size + 2)
     there = [PassMemory(Counter({"embeddings": rows_of_embeddings}))]
     back: list[PassMemory] = []
-    for label, scan, steps, positions, late in model.runs(T, S):
-        forward, its_way_back = scan_phases(scan, steps, B, positions, late=late)
+    for label, scan, steps, positions in model.runs(T, S):
+        forward, its_way_back = scan_phases(scan, steps, B, positions)
         there += _labelled(label, forward)
         back = _labelled(label, its_way_back) + back
     rows_of_output = piece_bytes(dtype, T, B, hidden)
@@ -46,7 +46,7 @@ def _encoder_copies(model: Network, S: int, B: int) -> int:
     encoder = model.config.encoder
     if "src" not in model.vocab_sizes:
         return 0
-    joined = encoder.num_layers if encoder.type == "recurrent" and encoder.bidirectional else 0
+    joined = encoder.num_layers if encoder.bidirectional else 0
     return (joined + 1) * piece_bytes(model.dtype, S, B, encoder.output_size)
 
 

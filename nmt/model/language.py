@@ -72,7 +72,7 @@ class LanguageModel(Network):
 
     @override
     def runs(self, T: int, S: int) -> list[Run]:
-        return [(f"decoder.{name}", scan, steps, 1, late) for name, scan, steps, late in self.decoder.runs(T)]
+        return [(f"decoder.{name}", scan, T, 1) for name, scan in self.decoder.runs()]
 
     @property
     def carried(self) -> States:

@@ -19,7 +19,7 @@ from nmt.model.forced import ForcedScores, TokenIds, forced_log_probs
 from nmt.model.network import LossStats, Network, Run
 from nmt.model.output_heads import AttentionLossHead, CopyingHead, EditsHead, PlainHead
 from nmt.model.parts.bridge import Bridge
-from nmt.model.parts.cells import decoder_cell, decoder_layers
+from nmt.model.parts.cells import decoder_cell
 from nmt.model.parts.encoder import Encoder
 from nmt.model.parts.padding import pad_sources, positions, rounded_up
 from nmt.model.program_run import Found, ProgramRun
@@ -38,7 +38,6 @@ from nmt.rnn.device import Device
 from nmt.rnn.kernels.program.run_program import MOST_ROWS
 from nmt.rnn.kernels.threads.barrier import FLAT_BARRIER_THREADS
 from nmt.rnn.profile import is_recording
-from nmt.rnn.scan.layered import LayeredScan
 from nmt.rnn.scan.scan import Scan
 from nmt.rnn.scan.tape import Tape
 from nmt.special_tokens import boundary_ids
@@ -97,8 +96,6 @@ class TranslationModel(Network):
         self.bridge = Bridge(config, **options)
         self.step_decoder = Scan(decoder_cell(config), **options)
         self.decoder = self.step_decoder
-        if config.decoder.type == "conv":
-            self.decoder = LayeredScan(decoder_layers(config), **options)
         self._fill(self._shapes())
         self._has_program = not program_obstacle(self, self.encoder)
         self._programs: dict[int, tuple[object, Idle[ProgramRun]]] = {}  # by threads: for a version of the weights
@@ -114,11 +111,10 @@ class TranslationModel(Network):
 
     @override
     def runs(self, T: int, S: int) -> list[Run]:
-        of_encoder, of_decoder = self.encoder.layers.runs(S), self.decoder.runs(T)
-        runs: list[Run] = [(f"encoder.{name}", scan, steps, 1, late) for name, scan, steps, late in of_encoder]
+        runs: list[Run] = [(f"encoder.{name}", scan, S, 1) for name, scan in self.encoder.layers.runs()]
         if self.config.decoder.init_hidden == "bridge":
-            runs += [("bridge", scan, 1, 1, 0) for scan in self.bridge.scans.values()]
-        return runs + [(f"decoder.{name}".rstrip("."), scan, steps, S, late) for name, scan, steps, late in of_decoder]
+            runs += [("bridge", scan, 1, 1) for scan in self.bridge.scans.values()]
+        return [*runs, ("decoder", self.step_decoder, T, S)]
 
     def _shapes(self) -> dict[str, Param]:
         shapes = self._table_shapes()
@@ -290,7 +286,7 @@ class TranslationModel(Network):
             decoder, captured = self._with_attention(source, how.objective)
         result = decoder.forward(
             self.weights.view("decoder"),
-            self.embed_sequence("tgt", batch.tgt_in, how.threads, how.allocate),
+            self.embed("tgt", batch.tgt_in, how.threads, how.allocate),
             source.states,
             lengths=batch.tgt_lengths,
             captured=captured,

@@ -6,11 +6,6 @@ import pytest
 from nmt.model.footprint import packed_weights_bytes, workspace_bytes
 from tests.small_models import batch_of, build, random_sentences
 
-
-def conv(**more):
-    return {"type": "conv", "hidden_size": 5, "max_positions": 30, **more}
-
-
 MODELS = {
     "lstm": {},
     "dropout": {
@@ -30,10 +25,6 @@ MODELS = {
     "edit actions": {
         "encoder": {"rnn_type": "gru"},
         "decoder": {"rnn_type": "gru", "edit_actions": True, "attention": "none", "input_feeding": False},
-    },
-    "convolutions": {
-        "encoder": conv(kernel_size=5, num_layers=3, dropout=0.2, embeddings={"embedding_dim": 4, "dropout": 0.2}),
-        "decoder": conv(attention="dot", num_layers=2, dropout=0.2, embeddings={"embedding_dim": 4, "dropout": 0.2}),
     },
 }
 

@@ -24,7 +24,6 @@ from nmt.rnn.rows import Rows, steps_of
 from nmt.rnn.scan.scan import Scan
 
 STATES, KEPT, MASKS = "states", "kept for the backward pass", "dropout masks"
-LATE = "longer sequences of late layers"
 CONSTANTS, CARRIED, BLOCKS = "constant over time", "gradients of activations", "blocks of time"
 
 
@@ -43,11 +42,8 @@ class PassMemory:
     block: int = 0
 
 
-def scan_phases(scan: Scan, T: int, B: int, S: int = 1, *, late: int = 0) -> tuple[list[PassMemory], list[PassMemory]]:
-    """Return the memory of one run and its backward pass in training: T steps, B rows, S source positions.
-
-    late: how many of the steps a `LayeredScan` adds, which copies its input, in either pass, into a longer array.
-    """
+def scan_phases(scan: Scan, T: int, B: int, S: int = 1) -> tuple[list[PassMemory], list[PassMemory]]:
+    """Return the memory of one run and its backward pass in training: T steps, B rows, S source positions."""
     compiled, dtype = scan.compiled(training=True), scan.dtype
     plan = compiled.step.plan
     block_rows = scan.device.block_rows
@@ -58,9 +54,6 @@ def scan_phases(scan: Scan, T: int, B: int, S: int = 1, *, late: int = 0) -> tup
     for name, width in scan.states.items():
         forward.kept[STATES] += piece_bytes(dtype, 2 if name in plan.slots else T + 1, B, width)
         backward.kept[CARRIED] += piece_bytes(dtype, 2, B, width)
-    if late:
-        forward.kept[LATE] += piece_bytes(dtype, T, B, scan.cell.input_size)
-        backward.kept[LATE] += piece_bytes(dtype, T, B, scan.cell.output_size)
     backward.kept[CARRIED] += sum(_bytes(place, dtype, 1, B, S) for place in plan.d_captured.values())
     if compiled.constant is None:
         return [forward], [backward]

@@ -41,10 +41,9 @@ class Scan(ScanSetup):
             device=self.device,
         )
 
-    def runs(self, T: int) -> Iterator[tuple[str, Scan, int, int]]:
-        """Yield, for a sequence of T steps, a name, the scan, its steps, and 0 added steps, like `LayeredScan` for each
-        layer."""
-        yield "", self, T, 0
+    def runs(self) -> Iterator[tuple[str, Scan]]:
+        """Yield an empty name and the scan, like `LayeredScan` for each layer."""
+        yield "", self
 
     def forward(
         self,

@@ -195,11 +195,8 @@ def test_what_a_page_cannot_do_is_one_line(tmp_path):
     config = changed / "config.yaml"
     config.write_text(config.read_text().replace("coverage_penalty: 0.0", "coverage_penalty: 0.2"))
     refused(changed, r"decoding.coverage_penalty must be 0.0 for the web, got 0.2; change it")
-    conv = {"type": "conv", "rnn_type": "lstm"}
-    refused(
-        write_folder(tmp_path / "conv", encoder={**conv, "hidden_size": 4, "bidirectional": True}),
-        "model.encoder.type must be recurrent for the web, got conv",
-    )
+    copying = write_folder(tmp_path / "copying", decoder={"copy_source": True})
+    refused(copying, "model.decoder.copy_source must be false for the web, got true")
 
 
 def test_subwords_of_another_kind_are_refused(tmp_path):
