@@ -60,7 +60,6 @@ NEEDED = {
 }
 BESIDE = {
     "hyp": {"model_dir": None, "src": None},
-    "compare": {"model_dir": None, "src": None},
     "dictionary": {"replace_unk": True},
     ("shortlist", "src"): {"tgt": "text"},
     ("shortlist", "tgt"): {"src": "text"},

@@ -80,7 +80,6 @@ _NEEDED_PARAMETERS: dict[str, tuple[str, str | None]] = {
     "split": ("--format", "form"),
     "ensemble_average": ("--ensemble", "ensemble"),
     "glossary_bonus": ("--glossary", "glossary"),
-    "differences": ("--compare", "compare"),
     **dict.fromkeys(_OF_A_MODEL, ("MODEL", "model_dir")),
 }
 """For each parameter: what it needs to have an effect, and the parameter for that, None if the command has none."""
