@@ -92,12 +92,6 @@ class SearchValues:
     )
     batch_size: int = setting(64, "Number of sentences in a batch; affects speed, not results.", least=1, most=100_000)
     word_reward: float = setting(0.0, "Bonus added to the score for each subword; above 0 favours length.")
-    coverage_penalty: float = setting(
-        0.0,
-        "Penalty for source subwords that got little attention: beta of GNMT (Wu et al. 2016, 7).",
-        least=0,
-        lacks=(Place.LOOP, Place.SESSION, Place.LANGUAGE_MODEL),
-    )
     lm: str | None = setting(
         None,
         "Folder or file of a language model (task: lm) with the target's subwords, for shallow fusion "
@@ -200,7 +194,6 @@ class SearchSettings(TypedDict, total=False):
     max_length_extra: int | None
     batch_size: int | None
     word_reward: float | None
-    coverage_penalty: float | None
     lm_weight: float | None
     min_length: int | None
     generate_unk: bool | None

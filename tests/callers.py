@@ -96,7 +96,6 @@ def kinds(word: str, *, language_model: bool) -> dict[str, Kind]:
         "shortlist": plain(beam_size=3, shortlist=True),
         "sampling": plain(sampling=True, sampling_topk=8, n_best=2, sampling_seed=3),
         "rules": plain(beam_size=3, no_repeat_ngram_size=2, repetition_penalty=1.2, min_length=2),
-        "coverage": plain(beam_size=3, coverage_penalty=0.2),
         "few in work": plain(beam_size=3, batch_size=4),
         "prefix": with_constraint(prefix=word),
         "constraint": with_constraint(constraint=word),

@@ -17,7 +17,7 @@ LONG = {
     "cuda/test_cells.py::test_products_in_bfloat16_round_as_the_processor_does": "feed|before",
     "cuda/test_language.py::test_texts_go_on_as_on_the_processor": "options0",
     "cuda/test_persistent.py::test_weights_in_shared_memory": "True",
-    "cuda/test_search.py::test_options_are_those_of_the_processor": "^(forbidden|reward|coverage)$",
+    "cuda/test_search.py::test_options_are_those_of_the_processor": "^(forbidden|reward)$",
     "cuda/test_search.py::test_ensembles_are_those_of_the_processor": "prob-options1",
     "cuda/test_search.py::test_a_step_is_recorded_and_done_again": "options1",
     "model/test_gradients.py::test_gradients_equal_a_finite_difference_on_a_gpu": "conditional|dropout|lexical|"

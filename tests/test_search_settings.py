@@ -47,7 +47,6 @@ OTHERS = {
     "n_best": 2,
     "batch_size": 3,
     "word_reward": 0.5,
-    "coverage_penalty": 0.25,
     "lm": "some/model",
     "lm_weight": 0.75,
     "min_length": 2,
@@ -240,7 +239,7 @@ def test_the_plan_follows_from_the_table(name, model):
     given = settings_for(name) if name in ROWS else {name: WISHES[name]}
     options = SearchOptions(**given)
     plan = search_plan(model, options)
-    is_plain = isinstance(options.selector([[4]], EOS_ID), BestSelector) and not options.coverage_penalty
+    is_plain = isinstance(options.selector([[4]], EOS_ID), BestSelector)
     is_plain &= name != "more_rules"  # nobody knows what they do
     assert plan.path is (SearchPath.COMPILED if is_plain else SearchPath.STEPS), (
         f"{name}: a setting that makes a rule needs lacks=(Place.LOOP,), and one with it a line in SearchOptions.rules"

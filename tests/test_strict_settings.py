@@ -22,7 +22,6 @@ BAD = {
     "max_length_extra": [-1, 2.5, HUGE],
     "min_length": [-1, 2.5, HUGE],
     "word_reward": [NAN, INF, -INF, "1", True, HUGE],
-    "coverage_penalty": [-1, NAN, INF, HUGE],
     "lm_weight": [-1, NAN, INF, "a"],
     "generate_unk": [0, "no"],
     "no_repeat_ngram_size": [-1, 1.5, HUGE],

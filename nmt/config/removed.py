@@ -11,6 +11,7 @@ _ALPHA = "tgt_word_dropout helped where it cost 15.2 BLEU (docs/methods.md)"
 _CONNECT = "zoneout and dropout helped where this did not (docs/methods.md)"
 _GROUPS = "sampling with n_best gives translations that differ more"
 _CONV = "remove it: every side is recurrent; rnn_type: convolution is a cell whose state is a window of its input"
+_COVERAGE = "length_penalty, word_reward and min_length are against short translations"
 _SWEPT = "nmt-train SRC TGT -o DIR --show-config prints settings, which nmt-sweep takes"
 _SCHEDULE = "write plateau, or a rate that falls to the end of the run: linear or cosine"
 _SPIKE = "an update that is not finite is always skipped; lower learning_rate or clip_grad_norm against leaps"
@@ -47,9 +48,10 @@ REMOVED: dict[str, str] = {
     "training.minimum_risk_metric": _RISK,
     "training.minimum_risk_alpha": _RISK,
     "training.minimum_risk_likelihood": _RISK,
-    "training.coverage_loss": "guided_alignment teaches attention; decoding.coverage_penalty counts it in the search",
+    "training.coverage_loss": "guided_alignment teaches attention",
     "training.src_embeddings": _VECTORS,
     "training.tgt_embeddings": _VECTORS,
+    "decoding.coverage_penalty": _COVERAGE,
     "decoding.beam_groups": _GROUPS,
     "decoding.diversity_strength": _GROUPS,
     "decoding.word_reward_bounded": "remove it: the reward counts every word, as with false",
@@ -69,6 +71,7 @@ REMOVED: dict[str, str] = {
     "nmt-backtranslate": "nmt-translate MODEL TEXT -o PREFIX.SRC --resume translates, and cp TEXT PREFIX.TGT copies",
     "nmt-import --from e2k": _DESCRIBED,
     "nmt-import --from g2p-en": _DESCRIBED,
+    "nmt-translate --coverage-penalty": _COVERAGE,
     "nmt-translate --beam-groups": _GROUPS,
     "nmt-translate --diversity-strength": _GROUPS,
     "nmt-translate --word-reward-bounded": "leave it out: the reward counts every word",
@@ -119,6 +122,7 @@ _OFF: dict[str, Any] = {
     "training.coverage_loss": 0.0,
     "training.src_embeddings": None,
     "training.tgt_embeddings": None,
+    "decoding.coverage_penalty": 0.0,
     "decoding.beam_groups": 1,
     "decoding.diversity_strength": 0.5,
     "decoding.word_reward_bounded": False,

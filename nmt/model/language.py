@@ -136,14 +136,12 @@ class LanguageModel(Network):
         """Return why a search cannot be one compiled loop; see `SearchModel`."""
         return loop_obstacle(self)
 
-    def search_decoder(
-        self, threads: int | None = None, longest: int = 0, *, coverage: bool = False
-    ) -> LanguageDecoder:
-        """Return a decoder for the search; the sources are texts to continue. There is no coverage."""
+    def search_decoder(self, threads: int | None = None, longest: int = 0) -> LanguageDecoder:
+        """Return a decoder for the search; the sources are texts to continue."""
         return LanguageDecoder(self, self.continue_from, threads or default_threads())
 
-    def block_decoder(self, src_ids: Sequence[Sequence[int]], K: int, coverage_of: int = 0) -> BlockDecoder:
-        """Return a GPU decoder for texts to continue, with K rows per text. There is no coverage."""
+    def block_decoder(self, src_ids: Sequence[Sequence[int]], K: int) -> BlockDecoder:
+        """Return a GPU decoder for texts to continue, with K rows per text."""
         return language_block(self, src_ids, self.continue_from(src_ids, 1), K)
 
     def continue_from(self, texts: Sequence[Sequence[int]], threads: int) -> States:

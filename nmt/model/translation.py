@@ -182,12 +182,10 @@ class TranslationModel(Network):
         """Return why a search cannot be one compiled loop; see `SearchModel`."""
         return loop_obstacle(self)
 
-    def search_decoder(self, threads: int | None = None, longest: int = 0, *, coverage: bool = False) -> ModelDecoder:
-        """Return a decoder for the search; see `SearchModel`. Raises ConfigError for coverage of a model without
-        attention."""
-        self._check_coverage(coverage)
-        width = self._width(longest) if coverage or self.copies else 0
-        return ModelDecoder(self, self._encode_ids, threads or default_threads(), width, coverage=coverage)
+    def search_decoder(self, threads: int | None = None, longest: int = 0) -> ModelDecoder:
+        """Return a decoder for the search; see `SearchModel`."""
+        width = self._width(longest) if self.copies else 0
+        return ModelDecoder(self, self._encode_ids, threads or default_threads(), width)
 
     def search_short(
         self, src_ids: TokenIds, limits: np.ndarray, settings: BeamSettings, threads: int
@@ -232,13 +230,6 @@ class TranslationModel(Network):
         before, after = boundary_ids(self.config.encoder.boundaries)
         return longest and max(1, longest - 1 + len(before) + len(after))
 
-    def _check_coverage(self, coverage: bool) -> None:
-        """Raise ConfigError if coverage is requested from a model without attention."""
-        if coverage and not self.attends:
-            raise ConfigError(
-                "decoding.coverage_penalty: must be 0 for a model without attention, got another one; leave it out"
-            )
-
     def forced_log_probs(
         self, src_ids: TokenIds, tgt_ids: TokenIds, *, attention: bool = False, threads: int | None = None
     ) -> ForcedScores:
@@ -254,10 +245,9 @@ class TranslationModel(Network):
         source = self._encode_ids(src_ids, threads)
         return forced_log_probs(self, source, tgt_ids, self._probe, attention=attention, threads=threads)
 
-    def block_decoder(self, src_ids: TokenIds, K: int, coverage_of: int = 0) -> BlockDecoder:
+    def block_decoder(self, src_ids: TokenIds, K: int) -> BlockDecoder:
         """Encode these sentences and return a GPU decoder for them, with K rows per sentence."""
-        self._check_coverage(coverage_of > 0)
-        return translation_block(self, self.encode(*self.pad_sources(src_ids)), K, self._width(coverage_of))
+        return translation_block(self, self.encode(*self.pad_sources(src_ids)), K)
 
     def _with_attention(self, source: Source, objective: Objective) -> tuple[Scan, dict[str, Any]]:
         """Return a decoder that appends its attention weights to its outputs, and the arrays that it captures."""

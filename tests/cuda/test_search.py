@@ -147,10 +147,9 @@ OPTIONS = {
         {"length_penalty": "average"},
     ),
     "reward": ({"word_reward": 0.4}, {"n_best": 3}),
-    "coverage": ({"coverage_penalty": 0.4}, {"length_penalty": "average"}),
     "prefixes": ({"prefixes": [[4, 7], [], [1, 4, 4]], "forbidden": [[4]], "min_length": 2}, {}),
     "all": (
-        {"min_length": 2, "no_repeat_ngram_size": 2, "repetition_penalty": 1.2, "coverage_penalty": 0.2}
+        {"min_length": 2, "no_repeat_ngram_size": 2, "repetition_penalty": 1.2}
         | {"word_reward": 0.1, "prefixes": [[4], [5, 6], []], "generate_unk": False},
         {},
     ),
@@ -202,7 +201,7 @@ def test_samples_are_those_of_the_processor(device, sampling):
     assert len({tuple(h.ids) for some in found for h in some}) > 3
 
 
-@pytest.mark.parametrize("options", [{}, {"coverage_penalty": 0.4, "no_repeat_ngram_size": 2}])
+@pytest.mark.parametrize("options", [{}, {"no_repeat_ngram_size": 2}])
 def test_a_step_is_recorded_and_done_again(options):
     """The launches of a step are the same for all but the first steps of a block, arrays and all."""
     device, replays = recording_device()
@@ -211,7 +210,7 @@ def test_a_step_is_recorded_and_done_again(options):
     assert replays() > 4
 
 
-@pytest.mark.parametrize(("average", "options"), [("log_prob", {"coverage_penalty": 0.3}), ("prob", {"min_length": 2})])
+@pytest.mark.parametrize(("average", "options"), [("log_prob", {}), ("prob", {"min_length": 2})])
 def test_ensembles_are_those_of_the_processor(device, average, options):
     models = [lively(seed) for seed in (5, 4, 8)]
     assert_same(device, models, SearchOptions(**options), average=average)

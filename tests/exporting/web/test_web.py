@@ -191,10 +191,10 @@ def refused(folder, match):
 
 
 def test_what_a_page_cannot_do_is_one_line(tmp_path):
-    changed = write_folder(tmp_path / "coverage")
+    changed = write_folder(tmp_path / "least")
     config = changed / "config.yaml"
-    config.write_text(config.read_text().replace("coverage_penalty: 0.0", "coverage_penalty: 0.2"))
-    refused(changed, r"decoding.coverage_penalty must be 0.0 for the web, got 0.2; change it")
+    config.write_text(config.read_text().replace("min_length: 0", "min_length: 2"))
+    refused(changed, r"decoding.min_length must be 0 for the web, got 2; change it")
     copying = write_folder(tmp_path / "copying", decoder={"copy_source": True})
     refused(copying, "model.decoder.copy_source must be false for the web, got true")
 
