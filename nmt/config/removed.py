@@ -12,6 +12,7 @@ _CONNECT = "zoneout and dropout helped where this did not (docs/methods.md)"
 _GROUPS = "sampling with n_best gives translations that differ more"
 _CONV = "remove it: every side is recurrent; rnn_type: convolution is a cell whose state is a window of its input"
 _COVERAGE = "length_penalty, word_reward and min_length are against short translations"
+_BATCH = "write a number, such as 4096, for batch_size; nmt-train --plan measures the memory that it takes"
 _SWEPT = "nmt-train SRC TGT -o DIR --show-config prints settings, which nmt-sweep takes"
 _SCHEDULE = "write plateau, or a rate that falls to the end of the run: linear or cosine"
 _SPIKE = "an update that is not finite is always skipped; lower learning_rate or clip_grad_norm against leaps"
@@ -55,6 +56,8 @@ REMOVED: dict[str, str] = {
     "decoding.beam_groups": _GROUPS,
     "decoding.diversity_strength": _GROUPS,
     "decoding.word_reward_bounded": "remove it: the reward counts every word, as with false",
+    "training.memory_limit": _BATCH,
+    "training.batch_size: auto": _BATCH,
     "training.tensorboard": _CURVES,
     "training.loggers": _CURVES,
     "training.scheduling: noam": "write inverse_square_root, whose learning_rate is the peak",
@@ -126,6 +129,7 @@ _OFF: dict[str, Any] = {
     "decoding.beam_groups": 1,
     "decoding.diversity_strength": 0.5,
     "decoding.word_reward_bounded": False,
+    "training.memory_limit": None,
     "training.tensorboard": False,
     "training.loggers": [],
 }
@@ -138,7 +142,7 @@ RENAMED = {
     "training.early_stopping_metric": "metric",
 }
 """Former names of settings, each with the present one in the same section."""
-_USUAL = {"training.scheduling": "constant", "training.optimizer": "adam"}
+_USUAL = {"training.scheduling": "constant", "training.optimizer": "adam", "training.batch_size": 4096}
 """Values that stand for removed ones where a trained model is read."""
 
 

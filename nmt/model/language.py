@@ -12,7 +12,7 @@ from nmt.config import ModelConfig
 from nmt.model.batch_pass import BatchPass, Targets
 from nmt.model.decoders import BlockDecoder, LanguageDecoder, language_block, loop_obstacle
 from nmt.model.forced import token_log_probs
-from nmt.model.network import LossStats, Network, Run
+from nmt.model.network import LossStats, Network
 from nmt.model.output_heads import PlainHead
 from nmt.model.parts.cells import language_cells
 from nmt.model.parts.padding import pad_targets
@@ -69,10 +69,6 @@ class LanguageModel(Network):
         self.head = PlainHead(self)
         # The states after the last segment of each part, by whether it was training or `loss`.
         self._states: dict[bool, dict[int, States]] = {True: {}, False: {}}
-
-    @override
-    def runs(self, T: int, S: int) -> list[Run]:
-        return [(f"decoder.{name}", scan, T, 1) for name, scan in self.decoder.runs()]
 
     @property
     def carried(self) -> States:

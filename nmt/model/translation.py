@@ -16,7 +16,7 @@ from nmt.model.copying import check_copying
 from nmt.model.decoders import BlockDecoder, ModelDecoder, loop_obstacle, translation_block
 from nmt.model.edit_actions import EditActions, check_actions
 from nmt.model.forced import ForcedScores, TokenIds, forced_log_probs
-from nmt.model.network import LossStats, Network, Run
+from nmt.model.network import LossStats, Network
 from nmt.model.output_heads import AttentionLossHead, CopyingHead, EditsHead, PlainHead
 from nmt.model.parts.bridge import Bridge
 from nmt.model.parts.cells import decoder_cell
@@ -108,13 +108,6 @@ class TranslationModel(Network):
         if self.actions is not None:
             self.weights[self.table("tgt")][:, -1] = self.actions.moves()
             self.changed()
-
-    @override
-    def runs(self, T: int, S: int) -> list[Run]:
-        runs: list[Run] = [(f"encoder.{name}", scan, S, 1) for name, scan in self.encoder.layers.runs()]
-        if self.config.decoder.init_hidden == "bridge":
-            runs += [("bridge", scan, 1, 1) for scan in self.bridge.scans.values()]
-        return [*runs, ("decoder", self.step_decoder, T, S)]
 
     def _shapes(self) -> dict[str, Param]:
         shapes = self._table_shapes()

@@ -98,8 +98,8 @@ def test_scans_within_one_call(name, spoilt):
     same(*twice(Scan(cell), given, spoilt))
 
 
-def test_layers_with_delays(spoilt):
-    same(*twice(LayeredScan([GRUCell(3, 3), GRUCell(3, 3)], delays=[1, 2]), {}, spoilt))
+def test_layers_with_residuals(spoilt):
+    same(*twice(LayeredScan([GRUCell(3, 3), GRUCell(3, 3)], residual=True), {}, spoilt))
 
 
 def twice(scan, given, spoilt):

@@ -110,7 +110,6 @@ ELSEWHERE = {
     "training.gradient_dtype": "tests/train/test_ranks.py#bfloat16",
     "training.bptt": "tests/train/test_language_training.py",
     "training.recompute": "tests/model/test_gradients.py",
-    "training.memory_limit": "tests/train/test_dry_run.py",
     "training.tgt_word_dropout": "tests/train/test_methods.py",
     "training.r_drop": "tests/train/test_methods.py",
     "training.auto_epochs": "tests/train/test_lengths.py",

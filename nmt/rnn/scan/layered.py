@@ -7,7 +7,7 @@ reads a finished sequence: it leaves the loop.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,12 +76,6 @@ class LayeredScan:
     def _names(self, n: int) -> list[str]:
         """Return the name of each direction of layer n."""
         return [f"{n}.{direction}" for direction in self.directions] or [str(n)]
-
-    def runs(self) -> Iterator[tuple[str, Scan]]:
-        """Yield a name and the scan of every run over a sequence."""
-        for n, scan in enumerate(self.scans):
-            for name in self._names(n):
-                yield name, scan
 
     def forward(
         self,

@@ -6,7 +6,7 @@ lengths are free. Rows may come in any order; sorted by length, longest first, a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,10 +40,6 @@ class Scan(ScanSetup):
             division=self.division,
             device=self.device,
         )
-
-    def runs(self) -> Iterator[tuple[str, Scan]]:
-        """Yield an empty name and the scan, like `LayeredScan` for each layer."""
-        yield "", self
 
     def forward(
         self,

@@ -184,7 +184,7 @@ class Trainer:
             "settings": self.config.model_dump(exclude={"threads"}),
             "training text": task.fingerprint,
             "subwords": subwords_digest(*task.subwords),
-            "checkpoint": (parts.state.update, parts.state.position, parts.state.batch_size),
+            "checkpoint": (parts.state.update, parts.state.position),
         }
         for rank, others in enumerate(self._ranks.all_gather(mine)):
             for name, value in self._ranks.broadcast(mine).items():
@@ -205,7 +205,7 @@ class Trainer:
             log.line(start_from(config, model, optimizer, task.subwords))
         decay = config.training.ema_decay
         average = MovingAverage(model, decay) if decay else None
-        plan = make_plan(config, state, model, optimizer, task, threads, self._ranks, log.line)
+        plan = make_plan(config, task, self._ranks, log.line)
         trained = Trained(config, model, optimizer, plan.schedule, state, average)
         parts = Parts(
             **vars(trained),
@@ -236,7 +236,7 @@ class Trainer:
             name=config.name,
             parameters=model.num_params,
             vocabularies=[subwords.vocab_size for subwords in task.subwords],
-            batch_size=plan.batch_size,
+            batch_size=config.training.batch_size,
             device=self._device.name,
             threads=threads,
             machine=machine(),
@@ -258,7 +258,12 @@ class Trainer:
             if state.validation_pairs < pairs:
                 log.line(f"validation: {state.validation_pairs:,} of {pairs:,} pairs (training.validation_pairs)")
         return task.validator(
-            model, plan.batch_size, self._num_threads, self._stop.check_here, self._ranks, state.validation_pairs
+            model,
+            self.config.training.batch_size,
+            self._num_threads,
+            self._stop.check_here,
+            self._ranks,
+            state.validation_pairs,
         )
 
     def _train(self, loop: Loop, log: TrainingLog, task: Task, changed: Sequence[str]) -> TrainingResult:

@@ -99,12 +99,6 @@ class Methods:
         return batch.doubled() if settings.r_drop else batch
 
 
-def largest_shape(config: Config, shape: tuple[int, int, int]) -> tuple[int, int, int]:
-    """Return the most target steps, source steps and rows (T, S, B) of a batch of this shape once prepared."""
-    T, S, B = shape
-    return T, S, 2 * B if config.training.r_drop else B
-
-
 def _random(seed: int, purpose: int) -> np.random.Generator:
     return np.random.default_rng([seed, purpose])
 
