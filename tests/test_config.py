@@ -372,6 +372,10 @@ def test_the_home_folder_may_be_written_as_in_a_shell(monkeypatch):
             "decoder.copy_source must be false with decoder.attention: none, got true",
         ),
         (
+            {"model.decoder.copy_source": True, "model.decoder.type": "conv"},
+            "copy_source must be left at its default, false, with type: conv",
+        ),
+        (
             {"training.guided_alignment": 1.0, "model.decoder.attention": "none"},
             "training.guided_alignment must be 0 for a decoder without attention",
         ),
@@ -380,12 +384,20 @@ def test_the_home_folder_may_be_written_as_in_a_shell(monkeypatch):
             "model.decoder.lexical must be false with attention: multi_head, got true",
         ),
         (
+            {"model.decoder.lexical": True, "model.encoder.type": "conv"},
+            "model.decoder.lexical must be false with encoder.type: conv, got true",
+        ),
+        (
             {"model.decoder.lexical": True, "task": "lm", "training.metric": "ppl"},
             "model.decoder.lexical must be false with task: lm, got true",
         ),
         (
             {"training.src_word_dropout": 0.1, "task": "lm", "training.metric": "ppl"},
             "training.src_word_dropout must be omitted with task: lm, got 0.1",
+        ),
+        (
+            {"model.encoder.type": "conv", "model.encoder.zoneout": 0.1},
+            "model.encoder.zoneout must be left at its default, 0.0, with type: conv",
         ),
         ({"training.momentum": 0.9}, "training.momentum must be 0"),
         ({"decoding.n_best": 6}, "decoding.n_best must be at most beam_size (5), got 6"),

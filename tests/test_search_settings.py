@@ -249,8 +249,10 @@ def test_the_plan_follows_from_the_table(name, model):
 
 def test_the_plan_follows_from_the_model(model):
     assert search_plan(Ensemble([model, model]), SearchOptions()).path is SearchPath.STEPS
-    plan = search_plan(small_models.build(12, decoder={"copy_source": True}), SearchOptions())
-    assert plan.path is SearchPath.STEPS and "copies" in plan.why
+    placed = {"type": "conv", "hidden_size": 5, "embeddings": {"embedding_dim": 4}, "max_positions": 4}
+    positions = small_models.build(12, encoder=placed, decoder=placed | {"attention": "dot"})
+    plan = search_plan(positions, SearchOptions())
+    assert plan.path is SearchPath.STEPS and "position" in plan.why
     away = SimpleNamespace(device=SimpleNamespace(name="cuda", is_cpu=False))
     assert search_plan(away, SearchOptions(min_length=2)).path is SearchPath.DEVICE
 

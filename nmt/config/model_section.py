@@ -1,5 +1,6 @@
 """The `model` section: encoder, attention decoder, and what they share."""
 
+import json
 import re
 from difflib import get_close_matches
 from typing import Annotated, Literal
@@ -9,6 +10,7 @@ from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 from nmt.config.section import AnyFloat, Fraction, PositiveFloat, Section, Width, require
 
 Layers = Annotated[int, Field(ge=1, le=1000)]
+Positions = Annotated[int, Field(ge=1, le=1_000_000)]
 
 RNN_TYPES = (
     *("lstm", "gru", "gru_reset_before", "rnn_tanh", "rnn_relu", "layer_norm_lstm"),
@@ -22,6 +24,15 @@ RnnType = Annotated[
     str,
     WithJsonSchema({"anyOf": [{"enum": list(RNN_TYPES), "type": "string"}, {"pattern": _DOTTED, "type": "string"}]}),
 ]
+RECURRENT_ONLY = (
+    *("rnn_type", "bidirectional", "variational_dropout", "residual", "projection", "input_feeding", "init_hidden"),
+    "zoneout",
+    *("init_from", "bridge_activation", "conditional", "attention_heads", "attention_bias", "readout"),
+    *("readout_size", "lexical", "copy_source", "edit_actions"),
+)
+"""Settings of an encoder or decoder that have a meaning only with type: recurrent."""
+CONV_ONLY = ("kernel_size", "max_positions")
+"""Settings of an encoder or decoder that have a meaning only with type: conv."""
 AttentionName = Literal["bahdanau", "dot", "general", "luong", "scaled_dot", "multi_head", "none"]
 
 _VARIATIONAL = (
@@ -29,6 +40,10 @@ _VARIATIONAL = (
     "instead of a new one at each step."
 )
 _RESIDUAL = "Add each layer's input to its output, from the second layer on."
+
+
+_KERNEL_SIZE = "With type: conv, how many positions a convolution reads{}."
+_MAX_POSITIONS = "With type: conv, positions that have a learned vector; those beyond share the last one's."
 
 
 def _canonical(name: str) -> str:
@@ -39,6 +54,9 @@ def _canonical(name: str) -> str:
 class _Side(Section):
     """Settings that encoder and decoder share."""
 
+    type: Literal["recurrent", "conv"] = "recurrent"
+    """recurrent, or conv: gated convolutions with residuals and learned positions (Gehring et al. 2017, ConvS2S;
+    docs/cells.md). With conv the settings of recurrent networks alone keep their defaults."""
     rnn_type: RnnType = "lstm"
     """Cell. gru resets after the product with the state (as cuDNN does), gru_reset_before before it (as in the paper
     that introduced it). rnn_tanh and rnn_relu are Elman's. docs/cells.md has the others. my_cells.MyCell is the class
@@ -48,6 +66,19 @@ class _Side(Section):
     zoneout: Fraction = 0.0
     """Probability with which a hidden unit keeps its previous value at a training step; afterwards the expectation is
     used (Krueger et al. 2017: 0.05 to 0.15)."""
+
+    @model_validator(mode="after")
+    def _check_type(self) -> "_Side":
+        """Raise ValueError if a setting that belongs to the other type is not at its default."""
+        other = {"conv": RECURRENT_ONLY, "recurrent": CONV_ONLY}[self.type]
+        for name, field in type(self).model_fields.items():
+            value = getattr(self, name)
+            if name in other and value != field.default:
+                raise ValueError(
+                    f"{name} must be left at its default, {json.dumps(field.default)}, with type: {self.type}, "
+                    f"which does not use it, got {json.dumps(value)}"
+                )
+        return self
 
     @model_validator(mode="after")
     def _check_rnn_type(self) -> "_Side":
@@ -82,7 +113,8 @@ class EncoderConfig(_Side):
     embeddings: EmbeddingsConfig = Field(default_factory=EmbeddingsConfig)
     """Source embeddings."""
     hidden_size: Width = 256
-    """Size of the state, for each direction: a bidirectional encoder gives twice that."""
+    """Size of the state, for each direction: a bidirectional encoder gives twice that; or of the layers with type:
+    conv."""
     num_layers: Layers = 1
     """Layers, one on top of the other."""
     bidirectional: bool = True
@@ -96,6 +128,8 @@ class EncoderConfig(_Side):
     (bos_eos), or none. Only imported models need another value than eos."""
     projection: Width | None = None
     """Size of a layer, tanh(W y + b), between the last outputs and attention; null for none."""
+    kernel_size: Layers = Field(default=3, description=_KERNEL_SIZE.format(", with itself in the middle: odd"))
+    max_positions: Positions = Field(default=512, description=_MAX_POSITIONS)
 
     @property
     def input_size(self) -> int:
@@ -104,8 +138,22 @@ class EncoderConfig(_Side):
 
     @property
     def output_size(self) -> int:
-        """Return the size of the output per source position: both directions."""
+        """Return the size of the output per source position: both directions, or key and value of a convolutional
+        encoder."""
+        if self.type == "conv":
+            return 2 * self.embeddings.embedding_dim
         return 2 * self.hidden_size if self.bidirectional else self.hidden_size
+
+    @property
+    def key_size(self) -> int | None:
+        """Return the part of the output that is the key for attention; None if key and value are the same."""
+        return self.embeddings.embedding_dim if self.type == "conv" else None
+
+    @model_validator(mode="after")
+    def _check_kernel_size(self) -> "EncoderConfig":
+        if self.kernel_size % 2 == 0:
+            raise ValueError(f"kernel_size must be odd, to have a middle, got {self.kernel_size}")
+        return self
 
 
 class DecoderConfig(_Side):
@@ -114,7 +162,7 @@ class DecoderConfig(_Side):
     embeddings: EmbeddingsConfig = Field(default_factory=EmbeddingsConfig)
     """Target embeddings."""
     hidden_size: Width = 512
-    """Size of the state, and of the output layer's input."""
+    """Size of the state, or of the layers with type: conv, and of the output layer's input."""
     num_layers: Layers = 1
     """Layers, one on top of the other."""
     dropout: Fraction = 0.0
@@ -123,6 +171,8 @@ class DecoderConfig(_Side):
     """Share of the values set to 0 in training in the output layer's input."""
     variational_dropout: bool = Field(default=False, description=_VARIATIONAL)
     residual: bool = Field(default=False, description=_RESIDUAL)
+    kernel_size: Layers = Field(default=3, description=_KERNEL_SIZE.format(": its own and those before"))
+    max_positions: Positions = Field(default=512, description=_MAX_POSITIONS)
     input_feeding: bool = True
     """Give the attention vector of one step to the next as an input (Luong et al. 2015, 3.3)."""
     init_hidden: Literal["bridge", "last", "zero"] = "bridge"
@@ -172,8 +222,8 @@ class DecoderConfig(_Side):
 
     @property
     def query_size(self) -> int:
-        """Return the size of the attention query: the state."""
-        return self.hidden_size
+        """Return the size of the attention query: the state or, with type: conv, an embedding."""
+        return self.embeddings.embedding_dim if self.type == "conv" else self.hidden_size
 
     @property
     def output_size(self) -> int:
@@ -203,12 +253,21 @@ class ModelConfig(Section):
     def _check_sizes(self) -> "ModelConfig":
         """Raise ValueError if sizes do not fit the attention or the initial state."""
         encoder, decoder = self.encoder, self.decoder
-        keys = encoder.projection or encoder.output_size
+        keys = encoder.key_size or encoder.projection or encoder.output_size
+        if decoder.type == "conv":
+            require(self, {"encoder.projection": None}, "with decoder.type: conv")
         if decoder.attention in ("dot", "scaled_dot") and keys != decoder.query_size:
-            promise = "the encoder's projection" if encoder.projection else "the encoder's output size"
+            name = "embeddings.embedding_dim" if decoder.type == "conv" else "hidden_size"
+            promise = "the encoder's output size"
+            if encoder.projection or encoder.type == "conv":
+                promise = "the encoder's projection" if encoder.projection else "the encoder's embedding_dim"
             raise ValueError(
-                f"decoder.hidden_size must be {keys}, {promise}, with attention: {decoder.attention}, got "
+                f"decoder.{name} must be {keys}, {promise}, with attention: {decoder.attention}, got "
                 f"{decoder.query_size}; or use attention: general"
+            )
+        if decoder.init_hidden == "last" and encoder.type == "conv":
+            raise ValueError(
+                "decoder.init_hidden must be zero or bridge: a convolutional encoder has no state, got last"
             )
         if decoder.init_hidden == "last" and encoder.output_size != decoder.hidden_size:
             raise ValueError(
@@ -224,6 +283,8 @@ class ModelConfig(Section):
     def _check_attention(self) -> "ModelConfig":
         """Raise ValueError if a setting does not fit the kind of attention, or the kind does not fit the decoder."""
         decoder, kind = self.decoder, self.decoder.attention
+        if decoder.type == "conv" and kind in ("none", "multi_head"):
+            raise ValueError(f"decoder.attention must be another one with type: conv, got {kind}")
         if kind != "multi_head":
             require(self, {"decoder.attention_heads": 1}, f"with attention: {kind}", "only multi_head has several")
         size = decoder.attention_size or decoder.query_size

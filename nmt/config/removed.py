@@ -10,7 +10,6 @@ _FACTORS = "write features as words of their own, or in a column of a table, as 
 _ALPHA = "tgt_word_dropout helped where it cost 15.2 BLEU (docs/methods.md)"
 _CONNECT = "zoneout and dropout helped where this did not (docs/methods.md)"
 _GROUPS = "sampling with n_best gives translations that differ more"
-_CONV = "remove it: every side is recurrent; rnn_type: convolution is a cell whose state is a window of its input"
 _COVERAGE = "length_penalty, word_reward and min_length are against short translations"
 _BATCH = "write a number, such as 4096, for batch_size; nmt-train --plan measures the memory that it takes"
 _COLUMN = "docs/many-machines.md has the function that translates a column of a table"
@@ -30,12 +29,6 @@ _SETTINGS: dict[str, tuple[Any, str]] = {
     "model.encoder.factors": ([], _FACTORS),
     "data.src.sampling_alpha": (None, _ALPHA),
     "data.tgt.sampling_alpha": (None, _ALPHA),
-    "model.encoder.type": ("recurrent", _CONV),
-    "model.decoder.type": ("recurrent", _CONV),
-    "model.encoder.kernel_size": (3, _CONV),
-    "model.decoder.kernel_size": (3, _CONV),
-    "model.encoder.max_positions": (512, _CONV),
-    "model.decoder.max_positions": (512, _CONV),
     "model.encoder.drop_connect": (0.0, _CONNECT),
     "model.decoder.drop_connect": (0.0, _CONNECT),
     "model.decoder.stack": (None, _STACK),

@@ -91,14 +91,15 @@ class Settings(Section):
         for name, value in of_pairs.items():
             if value and self.task == "lm":
                 raise ValueError(f"{name} must be omitted with task: lm, got {value:g}; it is for pairs of sentences")
-        if decoder.lexical and decoder.attention in ("none", "multi_head"):
+        if decoder.lexical and (decoder.attention in ("none", "multi_head") or self.model.encoder.type == "conv"):
+            fact = "encoder.type: conv" if self.model.encoder.type == "conv" else f"attention: {decoder.attention}"
             raise ValueError(
-                f"model.decoder.lexical must be false with attention: {decoder.attention}, got true; it needs one "
+                f"model.decoder.lexical must be false with {fact}, got true; it needs a recurrent encoder and one "
                 "weight for each source position"
             )
-        if training.guided_alignment and decoder.attention == "none":
+        if training.guided_alignment and (decoder.type == "conv" or decoder.attention == "none"):
             raise ValueError(
-                "training.guided_alignment must be 0 for a decoder without attention, got "
+                "training.guided_alignment must be 0 for a decoder without attention or of convolutions, got "
                 f"{training.guided_alignment:g}; set it so"
             )
         if data.alignment is not None and not training.guided_alignment:
@@ -141,6 +142,7 @@ class Settings(Section):
 
 
 _OF_LANGUAGE_MODELS = (
+    ("model.decoder.type", "recurrent", "a convolutional decoder attends to a source"),
     ("model.decoder.readout_size", None, "nothing is read out"),
     ("model.decoder.lexical", False, "there is no source"),
     ("data.subwords.joint", True, "there is one language"),

@@ -87,7 +87,7 @@ class BlockSearch:
         for step in range(top):
             if step % STEPS_BETWEEN_LOOKS == 0 and not int(self.device.download(beams.going)[0]):
                 break
-            if step == STEPS_PLAIN:  # no array has moved: the same launches on the same arrays
+            if step == STEPS_PLAIN and decoder.repeats:  # no array has moved: the same launches on the same arrays
                 launch = self.device.record(launch)
             launch()
         return _read(self.device, beams, K)

@@ -139,6 +139,11 @@ class EnsembleBlockDecoder:
         return first
 
     @property
+    def repeats(self) -> bool:
+        """Return whether all steps of every decoder are the same launches."""
+        return all(decoder.repeats for decoder in self.decoders)
+
+    @property
     def memory(self) -> Workspace:
         """Return the workspace of the first decoder."""
         memory: Workspace = self.decoders[0].memory

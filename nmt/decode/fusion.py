@@ -108,7 +108,7 @@ class _LineBlockDecoder:
 
     def __init__(self, model: LineModel, N: int, K: int) -> None:
         self._decoder = model.block_decoder([[] for _ in range(N)], K)
-        self.log_probs, self.follow = self._decoder.log_probs, self._decoder.follow
+        self.repeats, self.log_probs, self.follow = self._decoder.repeats, self._decoder.log_probs, self._decoder.follow
         self._first = model.device.upload(np.repeat(self._decoder.first, K))
 
     def step(self, tokens: Any) -> Any:

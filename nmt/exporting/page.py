@@ -70,6 +70,8 @@ def check_recurrent(saved: SavedModel, form: str, *more: tuple[str, str, tuple[s
     model = saved.config.model
     promises = [
         ("task", saved.config.task, ("translation",)),
+        ("model.encoder.type", model.encoder.type, ("recurrent",)),
+        ("model.decoder.type", model.decoder.type, ("recurrent",)),
         ("model.decoder.copy_source", json.dumps(model.decoder.copy_source), ("false",)),
         ("model.decoder.edit_actions", json.dumps(model.decoder.edit_actions), ("false",)),
         *more,

@@ -144,6 +144,9 @@ class StepDecoder:
         self._idle = idle if scan else network.idle_steppers.setdefault(threads, idle)
         self._steps = self._idle.take()
         self._stepper = self._steps.stepper
+        self._table = network.positions.get("tgt")
+        # With position embeddings, a state counts the steps.
+        self._counted = {"place": 1} if self._table else {}
         self._narrow: NarrowOutput | None = None
         self._memory = Workspace(network.device.xp, tuning.SENTENCE_BYTES)  # for the input of a step
         self._sentence_ids = np.zeros(0, np.int64)  # the sentence of each row of the last step
@@ -187,9 +190,16 @@ class StepDecoder:
         belong to sentence_ids [R]."""
         self._sentence_ids = sentence_ids
         self._memory.reset()
-        words, word = distinct(tokens)
-        x = self.network.embed("tgt", words, self.threads, self._memory)
-        return self._stepper.step(x, states, sentence_ids, word=word, parent=parent)
+        if self._table is None:
+            words, word = distinct(tokens)
+            x = self.network.embed("tgt", words, self.threads, self._memory)
+            return self._stepper.step(x, states, sentence_ids, word=word, parent=parent)
+        place = states["place"][parent]
+        words, word = np.unique(np.stack([tokens, place[:, 0].astype(tokens.dtype)]), axis=1, return_inverse=True)
+        x = self.network.embed("tgt", words[0], self.threads, self._memory)
+        x += self._table.rows(self.network.weights, words[1])
+        y, after = self._stepper.step(x, states, sentence_ids, word=word.reshape(-1), parent=parent)
+        return y, after | {"place": place + 1}
 
     def best_tokens(self, outputs: np.ndarray, first_token: int, places: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the most probable tokens of each row [R, K] and their log-probabilities, best first; missing tokens
@@ -211,6 +221,8 @@ class StepDecoder:
 
 def loop_obstacle(network: Network) -> str:
     """Return why a network's steps cannot be one compiled loop, in words; an empty string if they can."""
+    if network.positions.get("tgt"):
+        return "the decoder reads an embedding of each position"
     if network.config.decoder.copy_source or network.config.decoder.edit_actions:
         return "the decoder copies source tokens"
     return "a cell of the decoder reads sequences" if network.step_decoder.checks.sequences else ""
@@ -229,7 +241,7 @@ class ModelDecoder(StepDecoder):
         self._sources: dict[int, np.ndarray] | None = {} if network.config.decoder.copy_source else None
         scan = None if self._sources is None else own.around(AttentionProbe(own.cell, self._positions))
         super().__init__(network, threads, scan)
-        self._states = (scan or own).states
+        self._states = (scan or own).states | self._counted
 
     def admit(
         self, src_ids: Sequence[Sequence[int]], candidates: Sequence[np.ndarray] | None = None
@@ -310,11 +322,21 @@ class BlockDecoder:
     def __init__(self, network: Network, stepper: FixedStepper, first: np.ndarray) -> None:
         """Prepare the steps. `first`: the tokens before the first step, int32 [N], on the host."""
         self.network, self.first, self._stepper = network, first, stepper
+        self._table, self._steps = network.positions.get("tgt"), 0
         self.memory = Workspace(network.device.xp)  # for one step
+
+    @property
+    def repeats(self) -> bool:
+        """Return whether all steps are the same launches: not if the host supplies a position embedding for each
+        step."""
+        return self._table is None
 
     def step(self, tokens: Any) -> Any:
         """Return the output [R, H] for the last tokens [R], int32; the host does not wait."""
         self.network.embed_into("tgt", tokens, self._stepper.x, 1)
+        if self._table is not None:
+            self._stepper.x += self._table.rows(self.network.weights, np.array([self._steps]))
+            self._steps += 1
         self.memory.reset()
         return self._stepper.step()
 

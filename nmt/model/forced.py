@@ -53,7 +53,7 @@ def forced_log_probs(
         forward = probe(count).forward
     y = forward(
         model.weights.view("decoder"),
-        model.embed("tgt", tgt_in, threads, Fresh(device.xp)),
+        model.embed_sequence("tgt", tgt_in, threads, Fresh(device.xp)),
         source.states,
         lengths=lengths,
         captured=captured,

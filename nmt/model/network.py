@@ -13,6 +13,7 @@ import numpy as np
 from nmt.config import ModelConfig
 from nmt.model.batch_pass import LIKELIHOOD, BatchPass, GradientTarget, Objective, Targets, ready_for_nobody
 from nmt.model.edit_actions import EditActions
+from nmt.model.parts.positions import NormalParam, embedding_deviation, make_positions
 from nmt.rnn.arrays.device_operations import OutputLayer
 from nmt.rnn.arrays.flat_arrays import Group, whole_of
 from nmt.rnn.arrays.idle import Idle
@@ -72,6 +73,7 @@ class Network:
         self.device = device or cpu()
         self.config, self.dtype = config, np.dtype(dtype)
         self.vocab_sizes = vocab_sizes
+        self.positions = make_positions(config, vocab_sizes, self.device)
 
     def _fill(self, shapes: dict[str, Param]) -> None:
         """Make the parameters, all zero; the scans must exist."""
@@ -151,9 +153,9 @@ class Network:
         """Initialize the parameters.
 
         Embeddings are standard normal, or, if they are also the output layer, normal with variance 1 / embedding_dim,
-        like the output layer's rows; small ones leave the first updates without a signal. The output
-        bias is the log frequency of each token if `tgt_counts` [V] is given, so that it need not be learned. Other
-        matrices follow the settings.
+        like the output layer's rows; small ones leave the first updates without a signal, unless the layers above keep
+        their variance (see `embedding_deviation`). The output bias is the log frequency of each token if `tgt_counts`
+        [V] is given, so that it need not be learned. Other matrices follow the settings.
         """
         rng = np.random.default_rng(seed)
         for name, param in self.shapes.items():
@@ -180,14 +182,14 @@ class Network:
         return "embeddings" if self.config.tied_embeddings == "all" else f"{side}_embeddings"
 
     def _table_shapes(self) -> dict[str, Param]:
-        """Return the tables of all sides. The target's comes last if sides share a table."""
-        shapes: dict[str, Param] = {}
+        """Return the tables of all sides: words, then positions. The target's come last if sides share a table."""
+        shapes = {}
         for side, size in self.vocab_sizes.items():
             part = self.config.encoder if side == "src" else self.config.decoder
             width = part.embeddings.embedding_dim
-            deviation = width**-0.5 if self.tied and side == "tgt" else 1.0
+            deviation = width**-0.5 if self.tied and side == "tgt" else embedding_deviation(part)
             shapes[self.table(side)] = NormalParam((size, width), deviation=deviation)
-        return shapes
+        return shapes | {k: v for one in self.positions.values() for k, v in one.params().items()}
 
     def _output_shapes(self) -> dict[str, Param]:
         """Return the output layer's parameters."""
@@ -207,6 +209,13 @@ class Network:
         out = allocate((*ids.shape, self.shapes[self.table(side)].shape[1]), self.dtype)
         self.embed_into(side, self.device.upload(np.ascontiguousarray(ids).reshape(-1)), out, threads)
         return out
+
+    def embed_sequence(self, side: str, ids: np.ndarray, threads: int, allocate: Any) -> np.ndarray:
+        """Return the embeddings [T, B, E] of ids [T, B] from the first position on, with those of positions if any."""
+        x = self.embed(side, ids, threads, allocate)
+        if side in self.positions:
+            self.positions[side].add(self.weights, x)
+        return x
 
     def embed_into(self, side: str, ids: Any, out: Any, threads: int) -> None:
         """Write the embeddings of ids [N], which are on the device, to an array of N * E numbers."""
@@ -278,10 +287,12 @@ class Network:
     def embedding_gradient(
         self, side: str, ids: np.ndarray, d: np.ndarray | None, threads: int, gradients: Group
     ) -> None:
-        """Add to the gradients of a side's tables: of words, ids [T, B]. d [T, B,
-        E]: the gradient with respect to the result of `embed`."""
+        """Add to the gradients of a side's tables: of words, ids [T, B], and of positions if there are any. d [T, B,
+        E]: the gradient with respect to the result of `embed_sequence`."""
         if d is None:
             raise RuntimeError("the embeddings received no gradient")
+        if side in self.positions:
+            self.positions[side].gradient(d, gradients, threads)
         flat = np.ascontiguousarray(ids).reshape(-1)
         table = gradients[self.table(side)]
         with operation(side, " embedding: gradient"):

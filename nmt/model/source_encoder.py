@@ -58,7 +58,7 @@ class SourceEncoder:
         network = self._network
         order = np.argsort(-lengths, kind="stable")
         src = src[:, order]
-        x = network.embed("src", src, how.threads, how.allocate)
+        x = network.embed_sequence("src", src, how.threads, how.allocate)
         encoded = self._encoder.forward(network.weights.view("encoder"), x, lengths[order], how)
         back = network.device.index(np.argsort(order, kind="stable"))
         memory, final = self._ordered(encoded.memory, encoded.final, back, how)

@@ -19,7 +19,7 @@ from nmt.model.forced import ForcedScores, TokenIds, forced_log_probs
 from nmt.model.network import LossStats, Network
 from nmt.model.output_heads import AttentionLossHead, CopyingHead, EditsHead, PlainHead
 from nmt.model.parts.bridge import Bridge
-from nmt.model.parts.cells import decoder_cell
+from nmt.model.parts.cells import decoder_cell, decoder_layers
 from nmt.model.parts.encoder import Encoder
 from nmt.model.parts.padding import pad_sources, positions, rounded_up
 from nmt.model.program_run import Found, ProgramRun
@@ -38,6 +38,7 @@ from nmt.rnn.device import Device
 from nmt.rnn.kernels.program.run_program import MOST_ROWS
 from nmt.rnn.kernels.threads.barrier import FLAT_BARRIER_THREADS
 from nmt.rnn.profile import is_recording
+from nmt.rnn.scan.layered import LayeredScan
 from nmt.rnn.scan.scan import Scan
 from nmt.rnn.scan.tape import Tape
 from nmt.special_tokens import boundary_ids
@@ -96,6 +97,8 @@ class TranslationModel(Network):
         self.bridge = Bridge(config, **options)
         self.step_decoder = Scan(decoder_cell(config), **options)
         self.decoder = self.step_decoder
+        if config.decoder.type == "conv":
+            self.decoder = LayeredScan(decoder_layers(config), **options)
         self._fill(self._shapes())
         self._has_program = not program_obstacle(self, self.encoder)
         self._programs: dict[int, tuple[object, Idle[ProgramRun]]] = {}  # by threads: for a version of the weights
@@ -269,7 +272,7 @@ class TranslationModel(Network):
             decoder, captured = self._with_attention(source, how.objective)
         result = decoder.forward(
             self.weights.view("decoder"),
-            self.embed("tgt", batch.tgt_in, how.threads, how.allocate),
+            self.embed_sequence("tgt", batch.tgt_in, how.threads, how.allocate),
             source.states,
             lengths=batch.tgt_lengths,
             captured=captured,

@@ -95,6 +95,12 @@ def weighted_sum(weights: Value, values: Value) -> Value:
     return _apply("sum_s", weights * values)
 
 
+def source_count(memory: Value) -> Value:
+    """Return the number of source positions of each row: [S, B, n] -> [B]."""
+    graph = _graph_of("source_count", memory)
+    return graph.apply("sum_s", graph.apply("expand", graph.const(1.0), axes=("S", "B"), width=None))
+
+
 def transposed_matmul(x: Value, w: Value) -> Value:
     """Return x @ W.T for a matrix parameter W."""
     return _apply("matmul", x, w, transposed=True)

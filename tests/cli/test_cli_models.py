@@ -248,6 +248,27 @@ def test_pairs_are_scored_in_each_dtype(folder, tmp_path):
         assert sums[kind] != sums["float32"] and sums[kind] == pytest.approx(sums["float32"], rel=0.1)
 
 
+CONVOLUTIONS = {"type": "conv", "hidden_size": 5, "embeddings": {"embedding_dim": 4}, "max_positions": 4}
+
+
+def test_lines_beyond_the_positions_of_convolutions(tmp_path):
+    """Positions beyond the last learned one share it: long lines are translated and scored like any other."""
+    whole = write_folder(tmp_path / "m", encoder=CONVOLUTIONS, decoder=CONVOLUTIONS | {"attention": "dot"})
+    lines = ["kara", " ".join(sentences(8, seed=3)), *sentences(3, seed=4)]
+    given = "".join(line + "\n" for line in lines)
+    options = ["--output-format", "json", "--min-length", "9", "--threads", "1"]
+    shown = call(translate, whole, *options, given=given)
+    assert shown.exit_code == 0, shown.stderr
+    found = [json.loads(line) for line in shown.stdout.splitlines()]
+    assert [one["source"] for one in found] == lines
+    for one in found:
+        (best,) = one["translations"]
+        assert len(best["tokens"]) > 9
+        assert sum(best["token_log_probs"]) == pytest.approx(best["log_prob"], abs=1e-4)
+    scored = call(score, whole, *same_text(tmp_path, given), "--threads", "1")
+    assert (scored.exit_code, len(scored.stdout.splitlines())) == (0, len(lines)), scored.stderr
+
+
 def test_a_shortlist_that_leaves_out_too_much_is_not_written(tmp_path):
     """As with the languages swapped. The one that was there stays."""
     other = write_folder(tmp_path / "m")

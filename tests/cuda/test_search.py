@@ -210,6 +210,19 @@ def test_a_step_is_recorded_and_done_again(options):
     assert replays() > 4
 
 
+def test_counted_positions_go_on_where_a_step_would_be_recorded():
+    """What is added at a position comes from the host, so such steps are launched one by one."""
+    conv = {"type": "conv", "hidden_size": 5, "embeddings": {"embedding_dim": 4}, "max_positions": 4}
+    changes = {"encoder": conv, "decoder": conv | {"attention": "dot"}}
+    model = build(14, dtype=np.float64, seed=3, **changes)
+    there = on_device(model, recording_device()[0], dtype=np.float64, **changes)
+    options = {"beam_size": 2, "options": SearchOptions(min_length=5), "max_length_ratio": 0.0, "max_length_extra": 7}
+    for mine, other in zip(*(search(m, [[5, 6, 7], [4]], **options) for m in (model, there)), strict=True):
+        assert [(h.ids, h.finished) for h in other] == [(h.ids, h.finished) for h in mine]
+        assert len(mine[0].ids) > 4
+        np.testing.assert_allclose([h.score for h in other], [h.score for h in mine], rtol=1e-9)
+
+
 @pytest.mark.parametrize(("average", "options"), [("log_prob", {}), ("prob", {"min_length": 2})])
 def test_ensembles_are_those_of_the_processor(device, average, options):
     models = [lively(seed) for seed in (5, 4, 8)]

@@ -33,12 +33,18 @@ MODELS = {
         "decoder": {"rnn_type": "gru", "attention": "general", "input_feeding": False},
     },
 }
+# Attention in every layer, positions that are counted; more steps than positions. Nothing squashes what the output
+# layer reads, so smaller numbers do.
+CONV = {"type": "conv", "num_layers": 2, "hidden_size": 5, "embeddings": {"embedding_dim": 4}, "max_positions": 4}
+MODELS["conv"] = {"encoder": CONV, "decoder": CONV | {"attention": "dot"}, "scale": 0.5}
 EVERY_MODEL = [(name, seed) for name in MODELS for seed in (0, 1)]
 # Search knows nothing of cells: a decoder whose states are a window of past inputs.
 MODELS["ssru_to_convolution"] = {
     "encoder": {"rnn_type": "ssru"},
     "decoder": {"rnn_type": "convolution", "num_layers": 2, "residual": True},
 }
+MODELS["conv_to_lstm"] = {"encoder": CONV}
+MODELS["lstm_to_conv"] = {"decoder": CONV | {"attention": "general"}, "scale": 0.5}
 
 every_model = pytest.mark.parametrize(("name", "seed"), EVERY_MODEL)
 

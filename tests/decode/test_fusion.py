@@ -45,7 +45,7 @@ def fused(model):
 sentences = test_model_options.sentences
 
 
-BRUTE_FORCE = [("lstm", 0.3, "none"), ("lstm", 2.0, "average"), ("gru_no_feeding", 0.7, 0.6)]
+BRUTE_FORCE = [("lstm", 0.3, "none"), ("lstm", 2.0, "average"), ("conv", 0.7, 0.6)]
 
 
 @pytest.mark.parametrize(("name", "weight", "length_penalty"), BRUTE_FORCE)

@@ -73,6 +73,11 @@ def test_a_projection_may_be_wider_than_what_it_reads():
         model = small_models.build(9, encoder={"projection": 16}, decoder={"attention": attention})
         assert model.params["decoder.W_m"].shape == (6, 16)
     small_models.build(9, encoder={"projection": 12}, decoder={"attention": "dot", "hidden_size": 12})
+    with pytest.raises(ConfigError, match="encoder.projection must be null with decoder.type: conv, got 8"):
+        small_models.model_settings(
+            encoder={"projection": 8},
+            decoder={"type": "conv", "rnn_type": "lstm", "input_feeding": True, "attention": "general"},
+        )
 
 
 def test_seeds_of_layers_are_their_own():

@@ -50,7 +50,7 @@ def outputs_of(model, source, actions):
     encoded = model.encode(batch.src, batch.src_lengths, 1)
     y = model.decoder.forward(
         model.weights.view("decoder"),
-        model.embed("tgt", batch.tgt_in, 1, Fresh(np)),
+        model.embed_sequence("tgt", batch.tgt_in, 1, Fresh(np)),
         encoded.states,
         lengths=batch.tgt_lengths,
         captured={"memory": encoded.memory},

@@ -31,6 +31,10 @@ def dropouts(**more):
     return {"num_layers": 2, "dropout": 0.3, **more}
 
 
+def conv(**more):
+    return {"type": "conv", "num_layers": 2, "hidden_size": 5, "embeddings": embeddings(4), "max_positions": 3, **more}
+
+
 SETUPS = {
     "lstm_bahdanau_bridge": setup(label_smoothing=0.1),
     "no_input_feeding": setup(decoder={"input_feeding": False}),
@@ -78,6 +82,13 @@ SETUPS = {
         },
         tied="softmax",
     ),
+    "conditional_lstm_above_conv": setup(
+        encoder=conv(num_layers=1),
+        decoder={
+            **{"conditional": True, "init_from": "mean", "attention": "general", "num_layers": 2, "residual": True},
+            **{"readout": "deep", "hidden_size": 5},
+        },
+    ),
     "lexical_tied_all": setup(
         encoder={"embeddings": embeddings(scale=True)},
         decoder={"lexical": True, "hidden_dropout": 0.2, "embeddings": embeddings(scale=True)},
@@ -97,6 +108,18 @@ SETUPS = {
         decoder={"rnn_type": "qrnn", "num_layers": 2},
     ),
     # More tokens than positions; dropout everywhere; a window beyond the shortest sentences.
+    "conv": setup(
+        encoder=conv(kernel_size=5, dropout=0.3, embeddings=embeddings(4, dropout=0.2)),
+        decoder=conv(attention="dot", dropout=0.3, hidden_dropout=0.2, embeddings=embeddings(4, dropout=0.2)),
+        label_smoothing=0.1,
+    ),
+    "conv_tied_bahdanau": setup(
+        encoder=conv(hidden_size=3, embeddings=embeddings(5)),
+        decoder=conv(attention="bahdanau", attention_size=7, kernel_size=2, embeddings=embeddings(5)),
+        tied="all",
+    ),
+    "conv_to_lstm": setup(encoder=conv(num_layers=1), decoder={"num_layers": 2}),
+    "lstm_to_conv": setup(decoder=conv(num_layers=1, attention="general")),
     "relu_luong_scaled_embeddings": setup(
         encoder={"rnn_type": "rnn_relu", "embeddings": embeddings(4, scale=True)},
         decoder={
@@ -134,10 +157,11 @@ MATRICES = {
     ),
 }
 SETUPS |= MATRICES
-WITH_DROPOUT = ("dropout_everywhere", "variational_dropout_residual_gru")
+WITH_DROPOUT = ("dropout_everywhere", "variational_dropout_residual_gru", "conv")
 WITHOUT_DROPOUT = (
     "lstm_bahdanau_bridge",
     "gru_reset_before_dot_last_tied_all",
+    "conv_tied_bahdanau",
     "conditional_gru_deep_from_mean",
     "lstm_last_two_layers_residual",
     "lexical_conditional_from_mean_above_projection",
@@ -182,7 +206,7 @@ def test_gradients_equal_finite_differences(name):
 
 ON_A_GPU = (
     *("lstm_bahdanau_bridge", "gru_reset_before_dot_last_tied_all", "multi_head_recurrent_readout", "lexical_tied_all"),
-    *("conditional_gru_deep_from_mean", "projected_lstm_to_qrnn", "variational_dropout_residual_gru"),
+    *("conditional_gru_deep_from_mean", "projected_lstm_to_qrnn", "conv", "variational_dropout_residual_gru"),
 )
 """What the emulator, which is slow, takes of the setups."""
 
@@ -212,7 +236,7 @@ def test_gradients_equal_a_finite_difference_on_a_gpu(name):
     assert gradients.along(loss, params, direction) == pytest.approx(promised, rel=1e-6, abs=1e-9)
 
 
-@pytest.mark.parametrize("name", ["lstm_bahdanau_bridge", "variational_dropout_residual_gru"])
+@pytest.mark.parametrize("name", ["lstm_bahdanau_bridge", "variational_dropout_residual_gru", "conv"])
 def test_recomputed_gates_give_the_same_gradients(name):
     batch = small_models.batch_of(PAIRS)
     (stats, kept), (again, found) = (
@@ -259,7 +283,7 @@ def test_a_batch_is_the_sum_of_its_sentences(name):
         compare.assert_close(value * batch.num_tgt_tokens, sums[key], 1e-12, key)
 
 
-@pytest.mark.parametrize("name", [WITHOUT_DROPOUT[0], WITH_DROPOUT[0]])
+@pytest.mark.parametrize("name", [WITHOUT_DROPOUT[0], WITH_DROPOUT[0], "conv"])
 def test_two_threads_give_what_one_gives(name):
     model, batch = model_of(name), small_models.batch_of(PAIRS * 5)
     one, grads = loss_and_gradients(model, name, batch, threads=1)

@@ -58,6 +58,7 @@ def test_sentences_of_one_length_have_the_bits_they_have_in_a_batch(kind, comput
     "changes",
     [
         {"dtype": np.float64},
+        {"encoder": {"type": "conv", "kernel_size": 3, "hidden_size": 4}},
         {"decoder": {"rnn_type": "mlstm", "attention": "none"}},
         {"decoder": {"copy_source": True}},
     ],

@@ -21,6 +21,7 @@ TARGETS = [[4, 5, 8, 7], [7, 4], [6], [5, 4]]
 ACTIONS = [[V + 4, 7, V + 7, V, V + 7, V + 8], [5, V + 8, V], [V, V, V], [V + 4]]
 EVERY = np.arange(len(SOURCES))
 ATTENTION = Objective(guided_alignment=0.4, alignment=Alignment(0 * EVERY, EVERY, 0 * EVERY, np.ones(len(SOURCES))))
+CONV = {"type": "conv", "num_layers": 2, "hidden_size": 5, "max_positions": 3}
 SIX = {"embeddings": {"embedding_dim": 6}}
 EDITS = {"edit_actions": True, "attention": "none", "input_feeding": False}
 STACKED = {"num_layers": 2, "residual": True, "dropout": 0.3}
@@ -30,7 +31,8 @@ MODELS = {
     "stacked": ({"encoder": STACKED, "decoder": {**STACKED, "hidden_dropout": 0.2}}, None),
     "one direction": ({"encoder": {**STACKED, "bidirectional": False}}, None),
     "bfloat16": ({"compute_dtype": "bfloat16", "encoder": STACKED}, None),
-    "from the mean": ({"decoder": {"init_from": "mean"}, "encoder": STACKED}, None),
+    "convolutions": ({"encoder": CONV, "decoder": CONV}, None),
+    "from the mean": ({"decoder": {"init_from": "mean"}, "encoder": CONV}, None),
     "copying": ({"encoder": SIX, "decoder": {**SIX, "copy_source": True}}, None),
     "copying, attention": ({"encoder": SIX, "decoder": {**SIX, "copy_source": True}}, ATTENTION),
     "edits": ({"encoder": SIX, "decoder": {**SIX, **EDITS}}, None),
@@ -138,7 +140,7 @@ def test_operators(spoilt):
         same(run(), spoilt(run))
 
 
-@pytest.mark.parametrize("name", ["from the mean", "copying, attention", "edits"])
+@pytest.mark.parametrize("name", ["convolutions", "from the mean", "copying, attention", "edits", "drop connect"])
 def test_each_way_past_host_is_noticed(name, spoilt, monkeypatch):
     """Every call of `host` with an array of a launch that waits is left out in turn."""
     model, batch, objective = model_and_batch(name)

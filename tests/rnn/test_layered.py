@@ -1,39 +1,122 @@
-"""Stacks layer by layer, and what leaves the loop."""
+"""Stacks layer by layer, and the layers of a convolutional translator: program and oracle; what leaves the loop."""
+
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
 from nmt.errors import ShapeError
-from nmt.rnn import LSTMCell, Scan, Weights
+from nmt.rnn import LSTMCell, Scan, Weights, interpreter
 from nmt.rnn.arrays.weights import initial_params
-from nmt.rnn.cells import ConvolutionCell, ResidualCell, StackCell
+from nmt.rnn.arrays.workspace import Workspace
+from nmt.rnn.cells import Attention, ConvDecoderLayer, ConvEncoderLayer, ConvEntryCell, ConvMemoryCell, ConvOutputCell
 from nmt.rnn.compiler.plan import make_plan
 from nmt.rnn.compiler.program import Product
 from nmt.rnn.compiler.trace import trace
 from nmt.rnn.scan.layered import LayeredScan
-from tests.oracle import compare
+from tests.oracle import compare, conv_s2s
+from tests.oracle import gradients as slopes
 from tests.rnn import scan_cases as cases
 
 E, H = 5, 3
-LENGTHS = (4, 6, 1, 0, 5)
+LENGTHS, SOURCES = (4, 6, 1, 0, 5), (4, 1, 3, 2, 4)
+ENCODER, DECODER = (5, 3), (("bahdanau", 2), ("dot", 3))  # windows of the layers, and how they attend
 
 
-def stack():
-    """A convolution, whose state is a window of its input, and another one above it."""
-    return [ConvolutionCell(E, H), ResidualCell(ConvolutionCell(H, H))]
+def encoder_layers():
+    layers = [ConvEncoderLayer(H, E, window) for window in ENCODER]
+    return [ConvEntryCell(E, H), *layers, ConvMemoryCell(H, E)]
 
 
-def test_layers_over_finished_sequences_are_the_stack_of_them():
-    scan, one = LayeredScan(stack(), dtype="float64", threads=1), Scan(StackCell(stack()), dtype="float64", threads=1)
+def decoder_layers():
+    layers = [ConvDecoderLayer(H, Attention(kind, 2 * E, E, 7, key_size=E), window) for kind, window in DECODER]
+    return [ConvEntryCell(E, H), *layers, ConvOutputCell(H, E)]
+
+
+def of_layer(leaves, n):
+    return {name.removeprefix(f"{n}."): value for name, value in leaves.items() if name.startswith(f"{n}.")}
+
+
+def encode(leaves, row, length):
+    """The oracle's encoder of one row."""
+    e = leaves["x"][:length, row]
+    h = conv_s2s.entry(of_layer(leaves, 0), e)
+    for n, window in enumerate(ENCODER, 1):
+        h = conv_s2s.encoder_layer(of_layer(leaves, n), h, window)
+    return conv_s2s.memory(of_layer(leaves, len(ENCODER) + 1), h, e)
+
+
+def decode(leaves, row, length):
+    """The oracle's decoder of one row."""
+    g, source = leaves["x"][:length, row], leaves["memory"][: SOURCES[row], row]
+    h = conv_s2s.entry(of_layer(leaves, 0), g)
+    for n, (kind, _) in enumerate(DECODER, 1):
+        h = conv_s2s.decoder_layer(of_layer(leaves, n), h, g, source, kind)
+    return conv_s2s.output(of_layer(leaves, len(DECODER) + 1), h)
+
+
+@dataclass
+class Stack:
+    """Layers, their delays and the oracle of a row."""
+
+    layers: list
+    delays: list
+    oracle: object
+
+    def whole(self, leaves):
+        """The oracle's outputs of all rows; zero beyond a row's length."""
+        width = self.layers[-1].output_size
+        y = np.zeros((max(LENGTHS), len(LENGTHS), width), np.result_type(*leaves.values()))
+        for row, length in enumerate(LENGTHS):
+            if length:
+                y[:length, row] = self.oracle(leaves, row, length)
+        return y
+
+
+STACKS = {
+    "encoder": lambda: Stack(encoder_layers(), [0, *(window // 2 for window in ENCODER), 0], encode),
+    "decoder": lambda: Stack(decoder_layers(), [0] * (len(DECODER) + 2), decode),
+}
+
+
+def draw(scan):
+    """Numbers for all that a layered scan reads, by the oracle's names, and the gradient of its output."""
     case = cases.draw(scan.cell, "float64", LENGTHS, steps=max(LENGTHS))
-    runs = []
-    for each in (scan, one):
-        result = each.forward(Weights(case.params), case.x, lengths=LENGTHS, training=True)
-        shares = {key: np.zeros_like(p) for key, p in case.params.items()}
-        found = each.backward(result.tape, case.d_y, None, shares)
-        runs.append({"y": result.y, "x": found.x} | shares)
-    for key, value in runs[1].items():
-        compare.assert_close(runs[0][key], value, 1e-12, key)
+    for row, length in enumerate(LENGTHS):
+        case.x[length:, row] = 0
+    return case, {"x": case.x, **case.captured, **case.params}
+
+
+@pytest.mark.parametrize("name", STACKS)
+def test_layers_over_finished_sequences_are_the_paper_s(name):
+    """Outputs, and every gradient along a direction, by complex steps of the oracle."""
+    stack = STACKS[name]()
+    scan = LayeredScan(stack.layers, delays=stack.delays, dtype="float64", threads=1)
+    case, leaves = draw(scan)
+    sources = {"captured": case.captured, "source_lengths": SOURCES if case.captured else None}
+    result = scan.forward(Weights(case.params), case.x, lengths=LENGTHS, **sources, training=True)
+    compare.assert_close(result.y, stack.whole(leaves), 1e-12, "y")
+    shares = {key: np.zeros_like(p) for key, p in case.params.items()}
+    found = scan.backward(result.tape, case.d_y, None, shares)
+    shares |= {"x": found.x, **found.captured}
+    assert set(shares) == set(leaves)
+    for leaf in leaves:
+        direction = slopes.random_direction(leaves, np.random.default_rng(5), only=[leaf])
+        exact = slopes.complex_step(lambda now: np.sum(stack.whole(now) * case.d_y), leaves, direction)
+        got = slopes.inner(shares, direction)
+        assert abs(got - exact) <= 1e-9 * max(1.0, float(np.linalg.norm(shares[leaf]))), leaf
+    plain = scan.forward(Weights(case.params), case.x, lengths=LENGTHS, **sources)
+    compare.assert_close(plain.y, result.y, 1e-12, "inference")
+
+
+def test_one_step_of_all_decoder_layers_is_the_same_decoder():
+    """What search runs: their states are windows."""
+    stack = STACKS["decoder"]()
+    scan = LayeredScan(stack.layers, dtype="float64")
+    case, leaves = draw(scan)
+    sources = {"captured": case.captured, "source_lengths": SOURCES}
+    found = interpreter.forward(scan.cell, case.params, case.x, lengths=LENGTHS, **sources)
+    compare.assert_close(found.y, stack.whole(leaves), 1e-12, "y")
 
 
 def products(program):
@@ -41,11 +124,26 @@ def products(program):
     return sorted(step.weight.attrs["name"] for step in program.steps if isinstance(step, Product))
 
 
-def test_in_one_loop_a_layer_would_wait_for_the_one_below():
-    """The second convolution's window is of outputs of the first, which wait for its state; unless the windows have
-    loops of their own, which changes no result."""
-    cell = StackCell(stack())
-    windows = {f"1.W_{k}" for k in (1, 2)}
+@pytest.mark.parametrize("name", STACKS)
+def test_no_product_of_a_layer_is_in_the_loop(name):
+    """A convolution's are done at once before it, the other ones behind it; on the way back as well."""
+    for cell in STACKS[name]().layers:
+        for plan in (Scan(cell).plan(training) for training in (False, True)):
+            assert products(plan.forward.loop) == []
+            matrices = [k for k, p in cell.params().items() if len(p.shape) == 2 and k != "W_k"]  # keys are constant
+            before = products(plan.forward.before)
+            assert sorted(before + products(plan.forward.after)) == sorted(matrices)
+            assert {k for k in matrices if k[-1].isdigit()} <= set(before)  # the convolution's
+        assert products(plan.backward.loop) == []
+
+
+@pytest.mark.parametrize("name", STACKS)
+def test_in_one_loop_they_would_wait_for_the_layer_below(name):
+    """The same layers as one step: the second convolution's window is of outputs of the first, which wait for its
+    state; unless the windows have loops of their own, which changes no result. What no state waits for may still be
+    done behind the loop."""
+    cell = LayeredScan(STACKS[name]().layers).cell
+    windows = {f"2.{'cell.' * (name == 'decoder')}W_{k}" for k in (1, 2)}
     together, apart = (make_plan(trace(cell, training=True), training=True, loops_apart=own) for own in (False, True))
     assert windows <= set(products(together.forward.loop))
     assert windows.isdisjoint(products(apart.forward.loop))

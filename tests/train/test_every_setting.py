@@ -127,6 +127,8 @@ ELSEWHERE |= {
     "model.decoder.bridge_activation": "tests/model/test_gradients.py",
 }
 
+CONV = {"model.decoder.type": "conv", "model.encoder.type": "conv", "model.decoder.embeddings.embedding_dim": 512}
+CONV |= {"model.encoder.embeddings.embedding_dim": 512}
 TIED = {"model.decoder.embeddings.embedding_dim": 512}
 LAYERS = {"model.encoder.num_layers": 2, "model.decoder.num_layers": 2}
 MODELS: dict[str, tuple[Any, dict[str, Any]]] = {
@@ -134,6 +136,8 @@ MODELS: dict[str, tuple[Any, dict[str, Any]]] = {
     "model.initializer": ("uniform", {}),
     "model.init_weight": (0.3, {"model.initializer": "uniform"}),
     "model.forget_bias": (0.0, {}),
+    "model.encoder.type": ("conv", {}),
+    "model.decoder.type": ("conv", {}),
     "model.decoder.input_feeding": (False, {}),
     "model.decoder.init_hidden": ("zero", {}),
     "model.decoder.attention": ("general", {}),
@@ -147,6 +151,10 @@ MODELS: dict[str, tuple[Any, dict[str, Any]]] = {
     "model.decoder.hidden_dropout": (0.5, {}),
     "model.encoder.bidirectional": (False, {}),
     "model.encoder.projection": (64, {}),
+    "model.encoder.kernel_size": (5, CONV),
+    "model.decoder.kernel_size": (5, CONV),
+    "model.encoder.max_positions": (9, CONV),
+    "model.decoder.max_positions": (9, CONV),
 }
 for side in ("encoder", "decoder"):
     MODELS |= {

@@ -193,6 +193,7 @@ def test_folders_of_the_other_task_are_refused_in_one_line(folder: Path, tmp_pat
         ("training.metric", "bleu", "must be ppl or loss with task: lm, got bleu"),
         ("model.tied_embeddings", "all", "must be none or softmax with task: lm, got all"),
         ("data.subwords.joint", False, "must be true with task: lm, got false"),
+        ("model.decoder", {"type": "conv"}, "model.decoder.type must be recurrent with task: lm, got conv"),
         ("model.decoder", {"readout": "deep"}, "must be left at its default, tanh, with task: lm, got deep"),
         ("task", "translation", "data.src must be given"),
     ],

@@ -6,8 +6,14 @@ from nmt.config import Config, DecoderConfig, EncoderConfig, ModelConfig
 from nmt.model.parts.own_cells import import_cells, own_cell
 from nmt.rnn.cell import Cell
 from nmt.rnn.cells import (
+    Attention,
     AttentionCell,
     ConditionalAttentionCell,
+    ConvDecoderLayer,
+    ConvEncoderLayer,
+    ConvEntryCell,
+    ConvMemoryCell,
+    ConvOutputCell,
     DropoutCell,
     OutputDropoutCell,
     PointerCell,
@@ -37,8 +43,20 @@ def check_cells(config: Config) -> None:
 
 
 def encoder_cells(config: ModelConfig) -> list[Cell]:
-    """Return one cell per layer, for one direction; each layer reads both directions of the layer below."""
+    """Return one cell per layer, for one direction; each layer reads both directions of the layer below. The layers of
+    a convolutional encoder are preceded by an input projection and followed by the cell that computes keys and
+    values."""
     encoder = config.encoder
+    if encoder.type == "conv":
+        hidden, embedded = encoder.hidden_size, encoder.embeddings.embedding_dim
+        return [
+            ConvEntryCell(embedded, hidden, encoder.embeddings.dropout),
+            *(
+                ConvEncoderLayer(hidden, embedded, encoder.kernel_size, encoder.dropout)
+                for _ in range(encoder.num_layers)
+            ),
+            ConvMemoryCell(hidden, embedded),
+        ]
     directions = 2 if encoder.bidirectional else 1
     cells: list[Cell] = []
     for layer in range(encoder.num_layers):
@@ -50,8 +68,26 @@ def encoder_cells(config: ModelConfig) -> list[Cell]:
 
 
 def decoder_layers(config: ModelConfig) -> list[Cell]:
-    """Return one cell per layer, without the attention around them."""
+    """Return one cell per layer, without the attention around them. The layers of a convolutional decoder contain the
+    attention, and are preceded by an input projection and followed by an output projection."""
     decoder = config.decoder
+    if decoder.type == "conv":
+        encoder, hidden, embedded = config.encoder, decoder.hidden_size, decoder.embeddings.embedding_dim
+        attention = Attention(
+            decoder.attention,
+            encoder.output_size,
+            embedded,
+            decoder.attention_size or embedded,
+            encoder.key_size,
+        )
+        return [
+            ConvEntryCell(embedded, hidden, decoder.embeddings.dropout),
+            *(
+                ConvDecoderLayer(hidden, attention, decoder.kernel_size, decoder.dropout)
+                for _ in range(decoder.num_layers)
+            ),
+            ConvOutputCell(hidden, embedded, decoder.hidden_dropout),
+        ]
     read = decoder.output_size * decoder.input_feeding + config.encoder.output_size * decoder.edit_actions
     return _layers(decoder, decoder.embeddings.embedding_dim + read)
 
@@ -89,8 +125,10 @@ def _regularized(cell: Cell, side: EncoderConfig | DecoderConfig) -> Cell:
 
 def decoder_cell(config: ModelConfig) -> Cell:
     """Return the cell from the target embedding to the input of the output layer: a stack in an attention cell, with
-    dropout as configured."""
+    dropout as configured; or the stack of convolutions."""
     decoder = config.decoder
+    if decoder.type == "conv":
+        return StackCell(decoder_layers(config))
     layers, make = decoder_layers(config), partial(recurrent_cell, decoder.rnn_type)
     around = (
         partial(ConditionalAttentionCell, layers, make)
@@ -100,6 +138,7 @@ def decoder_cell(config: ModelConfig) -> Cell:
     attention = around(
         config.encoder.output_size,
         decoder.output_size,
+        key_size=config.encoder.key_size,
         attention=decoder.attention,
         attention_size=decoder.attention_size,
         heads=decoder.attention_heads,

@@ -1,4 +1,4 @@
-"""Encoders: layers of recurrent cells over the source, in one or both directions."""
+"""Encoders: layers of recurrent cells over the source, in one or both directions, or convolutional layers."""
 
 from __future__ import annotations
 
@@ -30,13 +30,20 @@ class Encoded:
 
 
 class Encoder:
-    """Recurrent layers with parameters `LAYER.forward.*` and `LAYER.backward.*`."""
+    """Recurrent layers with parameters `LAYER.forward.*` and `LAYER.backward.*`; or the convolutional layers of Gehring
+    et al. (2017) with parameters `LAYER.*`, which have no states.
+
+    The output of convolutional layer n is delayed by its context on the right; the scan corrects this.
+    """
 
     def __init__(self, config: ModelConfig, **options: Any) -> None:
         """Make the layers; `options` are those of `Scan`."""
         cells, encoder = encoder_cells(config), config.encoder
-        directions = ("forward", "backward")[: 1 + encoder.bidirectional]
-        self.layers = LayeredScan(cells, directions=directions, residual=encoder.residual, **options)
+        self.is_recurrent = encoder.type != "conv"
+        directions = ("forward", "backward")[: 1 + encoder.bidirectional] if self.is_recurrent else ()
+        delays = [getattr(cell, "delay", 0) for cell in cells]
+        residual = self.is_recurrent and encoder.residual
+        self.layers = LayeredScan(cells, delays=delays, directions=directions, residual=residual, **options)
 
     def forward(self, weights: Weights, x: np.ndarray, lengths: np.ndarray, how: BatchPass) -> Encoded:
         """Return the memory and the final states for x [S, B, E] with the length of each row."""

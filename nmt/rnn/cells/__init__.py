@@ -1,6 +1,13 @@
 """The cells that come with the package, one idea per file."""
 
 from nmt.rnn.cells.attention import Attention, AttentionCell, ConditionalAttentionCell
+from nmt.rnn.cells.conv_s2s import (
+    ConvDecoderLayer,
+    ConvEncoderLayer,
+    ConvEntryCell,
+    ConvMemoryCell,
+    ConvOutputCell,
+)
 from nmt.rnn.cells.convolution import ConvolutionCell, QRNNCell
 from nmt.rnn.cells.elementwise.ind_rnn import IndRNNCell
 from nmt.rnn.cells.elementwise.lrn import LRNCell

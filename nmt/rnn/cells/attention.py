@@ -29,15 +29,17 @@ class Attention:
     - `multi_head`: scaled_dot in each of `heads`, over queries, keys and values that are projected to attention_size
       numbers and split; the concatenated contexts are projected, too (Vaswani et al. 2017, section 3.2.2)
 
-    The memory serves as both keys and values. With a `projection` both are tanh(memory W_m + b_m) of that size. `bias`:
-    bahdanau adds b_q to query W_q. `words`: the width of the embeddings of the source words, which follow these
-    `memory_size` features in the memory and are neither keys nor values.
+    The memory serves as both keys and values, or, with a `key_size`, its first `key_size` features are the key and the
+    rest the value. With a `projection` both are tanh(memory W_m + b_m) of that size. `bias`: bahdanau adds b_q to query
+    W_q. `words`: the width of the embeddings of the source words, which follow these `memory_size` features in the
+    memory and are neither keys nor values.
     """
 
     kind: str
     memory_size: int
     query_size: int
     attention_size: int
+    key_size: int | None = None
     heads: int = 1
     bias: bool = False
     projection: int | None = None
@@ -49,25 +51,36 @@ class Attention:
         Raises ShapeError: factors of a product differ in size, keys without values, or a size not divisible by the
         heads.
         """
+        if self.projection is not None and self.key_size is not None:
+            raise ShapeError("Attention: key_size must be None with a projection, which makes keys and values in one")
         if self.attention_size % self.heads:
             raise ShapeError(
                 f"Attention: attention_size must be a multiple of heads ({self.heads}), got {self.attention_size}"
             )
+        if self.key_size is not None and not 0 < self.key_size < self.memory_size:
+            raise ShapeError(
+                f"Attention: key_size must be less than memory_size ({self.memory_size}), got {self.key_size}"
+            )
         if self.words and self.kind == "multi_head":
             raise ShapeError(f"Attention: words must be 0 with multi_head attention, got {self.words}")
         if self.kind in ("dot", "scaled_dot") and self.keys != self.query_size:
-            name = "projection" if self.projection else "memory_size"
+            name = "key_size" if self.key_size is not None else "projection" if self.projection else "memory_size"
             raise ShapeError(f"Attention: {name} must be {self.query_size} for {self.kind} attention, got {self.keys}")
 
     @property
     def keys(self) -> int:
-        """Return the width of a key, and of a value, before the score's own product."""
-        return self.projection or self.memory_size
+        """Return the width of a key before the score's own product."""
+        return (self.projection or self.memory_size) if self.key_size is None else self.key_size
 
     @property
     def context_size(self) -> int:
         """Return the width of the context."""
-        return self.attention_size if self.kind == "multi_head" else self.keys
+        return self.attention_size if self.kind == "multi_head" else self.values
+
+    @property
+    def values(self) -> int:
+        """Return the width of a value before the heads' product."""
+        return self.projection or self.memory_size - (self.key_size or 0)
 
     def params(self) -> dict[str, Param]:
         """Return the parameters of the score, of the heads, and of the projection."""
@@ -79,7 +92,7 @@ class Attention:
             shapes |= {"W_k": Param((M, A)), "W_q": Param((Q, A)), "v": Param((A,), weight=True)}
             return shapes | ({"b_q": Param((A,))} if self.bias else {})
         if self.kind == "multi_head":
-            sizes = {"q": Q, "k": M, "v": M, "o": A}
+            sizes = {"q": Q, "k": M, "v": self.values, "o": A}
             shapes |= {f"W_{name}": Param((size, A)) for name, size in sizes.items()}
             return shapes | {f"b_{name}": Param((A,)) for name in sizes}
         return shapes | ({"W_k": Param((M, Q))} if self.kind == "general" else {})
@@ -95,6 +108,9 @@ class Attention:
         keys, values = memory, memory
         if self.projection is not None:
             keys = values = tanh(memory @ p.W_m + p.b_m)
+        if self.key_size is not None:
+            keys = _features(p.memory, 0, self.key_size)
+            values = _features(p.memory, self.key_size, self.values)
         if self.kind == "multi_head":
             return self._of_heads(p, query, keys, values), None
         weights = softmax(self._scores(p, query, keys))
@@ -168,12 +184,13 @@ class AttentionCell(Cell):
         readout: str | Callable[[int, int], Cell] = "tanh",
         input_feeding: bool = True,
         dropout: float = 0.0,
+        key_size: int | None = None,
         words: int = 0,
         generates: bool = False,
     ) -> None:
         """Make an attention cell around a decoder cell.
 
-        output_size: of y. attention: `none`, or a kind of `Attention`, which has heads, bias and projection.
+        output_size: of y. attention: `none`, or a kind of `Attention`, which has heads, bias, projection and key_size.
         readout: a cell is given as a function of its input and output size that makes it. Raises ShapeError.
         """
         self.cell, self.memory_size, self.readout_size, self.generates = cell, memory_size, output_size, generates
@@ -198,6 +215,7 @@ class AttentionCell(Cell):
             memory_size,
             cell.output_size,
             attention_size or cell.output_size,
+            key_size,
             heads=heads,
             bias=bias,
             projection=projection,

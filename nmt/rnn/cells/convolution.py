@@ -37,16 +37,17 @@ class ConvolutionCell(Cell):
     """Gated linear units over the last `window` inputs: y = a * sigmoid(b), [a, b] the convolution (Gehring et al.
     2017, Convolutional Sequence to Sequence Learning, section 3.2; Dauphin et al. 2017, equation 1).
 
-    Weights are initialised with the variance 4 / (window * input_size), so that the output's variance equals the
-    input's: the gate removes three quarters of it (Gehring et al. 2017, section 3.5).
+    Weights are initialised with the variance 4 p / (window * input_size), where p is the share of the input `retained`
+    by dropout, so that the output's variance equals the input's: the gate removes three quarters of it (Gehring et al.
+    2017, section 3.5).
     """
 
-    def __init__(self, input_size: int, hidden_size: int, window: int = 3) -> None:
+    def __init__(self, input_size: int, hidden_size: int, window: int = 3, retained: float = 1.0) -> None:
         self.input_size, self.hidden_size, self.output_size = input_size, hidden_size, hidden_size
-        self.window = window
+        self.window, self.retained = window, retained
 
     def params(self) -> dict[str, Param]:
-        deviation = (4 / (max(1, self.window) * self.input_size)) ** 0.5
+        deviation = (4 * self.retained / (max(1, self.window) * self.input_size)) ** 0.5
         return window_params(self.window, self.input_size, 2 * self.hidden_size, 2, deviation)
 
     def states(self) -> dict[str, int]:

@@ -43,6 +43,8 @@ class LayeredScan:
     """The computation of `Scan(StackCell(cells))`, with the same parameters, layer by layer; or layers that run in the
     named `directions`, the second from each row's last step to its first, whose outputs are side by side.
 
+    delays: the number of steps by which each layer's output is late. Such a layer is given as many zeros after every
+    row, and its first outputs are dropped, so layer n's output t may depend on its inputs up to t + delays[n].
     directions: then the parameters and initial states of a layer are below `LAYER.DIRECTION.`, and final states are
     those [B, n] of all directions side by side. residual: each layer but the first adds its input to its output.
     """
@@ -51,6 +53,7 @@ class LayeredScan:
         self,
         cells: Sequence[Cell],
         *,
+        delays: Sequence[int] | None = None,
         directions: Sequence[str] = (),
         residual: bool = False,
         **options: Any,
@@ -62,6 +65,7 @@ class LayeredScan:
             self.cell = StackCell(list(cells))
             Scan(self.cell, keep=keep)  # raises an error for unknown names
         self.scans = [Scan(cell, keep=strip(keep, str(n)), **options) for n, cell in enumerate(cells)]
+        self.delays = [0] * len(self.scans) if delays is None else list(delays)
         self.device = options.get("device") or cpu()
         self.dtype, self.packed = self.scans[0].dtype, self.scans[0].packed
         self.params: dict[str, Param] = {}
@@ -96,6 +100,8 @@ class LayeredScan:
     ) -> Result:
         """Run the layers as `Scan.forward` runs a cell; `outputs`: memory of what is joined of two directions, if it is
         to last longer. Raises ShapeError.
+
+        x must be zero beyond each row's length if the first layer has a delay.
         """
         allocate = allocate or Fresh(self.device.xp)
         captured, threads = captured or {}, threads or self.scans[0].threads
@@ -105,13 +111,13 @@ class LayeredScan:
         steps = np.full(x.shape[1], len(x), np.int64) if lengths is None else np.asarray(lengths)
         tapes: list[list[Any]] = []
         ends: Arrays = {}
-        for n, scan in enumerate(self.scans):
+        for n, (scan, delay) in enumerate(zip(self.scans, self.delays, strict=True)):
             results = [
                 scan.forward(
                     weights.view(name),
-                    x,
+                    self._with_zeros(x, 0, delay, allocate, threads),
                     strip(initial or {}, name),
-                    lengths=steps,
+                    lengths=steps + delay,
                     captured={k: captured[k] for k in scan.captured},
                     source_lengths=source_lengths if scan.captured else None,
                     reverse=side > 0,
@@ -150,11 +156,12 @@ class LayeredScan:
         starts: Arrays = {}
         captured: Arrays = {}
         for n in reversed(range(len(self.scans))):
-            names, d_last, d_x = self._names(n), strip(d_final or {}, str(n)), None
+            delay, names, d_last = self.delays[n], self._names(n), strip(d_final or {}, str(n))
+            above, d_x = self._with_zeros(d, delay, 0, tape.allocate, tape.threads), None
             for side, name in enumerate(names):
                 with operation(tape.label, " gradients: splitting directions"):
                     own = {k: self._part(array, side, tape) for k, array in d_last.items()}
-                    d_side = self._part(d, side, tape)
+                    d_side = self._part(above, side, tape)
                 below = strip(gradients or {}, name)
                 got = self.scans[n].backward(tape.layers[n][side], d_side, own, below, initial=_of_layer(initial, name))
                 if got.x is None:
@@ -171,6 +178,9 @@ class LayeredScan:
             if n and self.residual:
                 self.device.add(d_x, d, tape.threads)
             d = d_x
+            if delay:
+                d = d[:-delay]
+                self.device.clear_ended(d, tape.lengths, tape.threads)
         return Gradients(d, starts, captured)
 
     def _seed(self, seed: int, layer: int, side: int) -> int:
@@ -182,7 +192,7 @@ class LayeredScan:
     def _output(self, results: list[Result], x: Any, n: int, allocate: Callable[..., Any], threads: int) -> Any:
         """Return the output of layer n over the input x, from those of its directions."""
         adds = n > 0 and self.residual
-        y = self._joined([result.y for result in results], allocate, threads, apart=adds)
+        y = self._joined([result.y[self.delays[n] :] for result in results], allocate, threads, apart=adds)
         if adds:
             self.device.add(y, x, threads)
         return y
@@ -203,6 +213,17 @@ class LayeredScan:
         out = tape.allocate((*both.shape[:-1], width), self.dtype)
         self.device.take_columns(both, side * width, out, tape.threads)
         return out
+
+    def _with_zeros(self, x: Any, before: int, after: int, allocate: Allocate, threads: int) -> Any:
+        """Return x [T, B, n] between so many steps of zeros."""
+        if not before + after:
+            return x
+        end = before + len(x)
+        longer = allocate((end + after, *x.shape[1:]), self.dtype)
+        self.device.clear(longer[:before], threads)
+        self.device.clear(longer[end:], threads)
+        self.device.join_columns([x], longer[before:end], threads)
+        return longer
 
 
 def _of_layer(names: Collection[str] | None, layer: str) -> Collection[str] | None:

@@ -289,7 +289,10 @@ def test_without_a_compiler_one_line_says_so_and_nothing_is_written(tmp_path, mo
 def test_what_a_library_cannot_have_is_one_line(tmp_path):
     cases = [
         ({"subwords": "word"}, "the source's subwords must be unigram or bpe for C, got one of kind word"),
-        ({"decoder": {"copy_source": True}}, "model.decoder.copy_source must be false for C"),
+        (
+            {"encoder": {"type": "conv", "kernel_size": 3, "hidden_size": 4}},
+            "model.encoder.type must be recurrent for C",
+        ),
     ]
     for n, (settings, message) in enumerate(cases):
         with pytest.raises(CheckpointError, match=message):
