@@ -11,6 +11,7 @@ from nmt.cli.commands.train import train
 from nmt.cli.commands.translate import translate
 from nmt.cli.lines.streams import telling_warnings
 from nmt.config import Config
+from nmt.data.tokens.factors import FactorError
 from nmt.data.tokens.subwords import VocabularyError
 from nmt.errors import ConfigError, NMTError, NMTWarning
 from nmt.train.log.progress import LOG_NAME, TrainingLog
@@ -23,7 +24,7 @@ def is_one_line(text):
     return len(text.splitlines()) == 1 and "\x1b" not in text
 
 
-@pytest.mark.parametrize("kind", [*KINDS, VocabularyError])
+@pytest.mark.parametrize("kind", [*KINDS, VocabularyError, lambda text: FactorError(text, 3)])
 def test_every_kind_of_error_is_one_line(kind):
     error = kind(f"{BROKEN}: must be")
     assert is_one_line(str(error)) and r"a\nb\r" in str(error)

@@ -116,6 +116,11 @@ class DataConfig(Section):
     """File of word alignments of the training pairs, for training.guided_alignment: line n for pair n, in the format of
     fast_align (0-0 1-2: source word, target word, from 0). Words are separated by spaces. Without a file
     they are learned from the pairs."""
+    src_factors: tuple[Text, ...] = Field(default=(), strict=False)
+    """Names of the factors that follow each source word, such as [pos, number] for house|NOUN|sg, in the whole corpus
+    and in the input of translation (Sennrich & Haddow 2016). model.encoder.factors has the sizes of their vectors."""
+    factor_separator: Text = "|"
+    """Separator before each factor."""
     subwords: SubwordsConfig = Field(default_factory=SubwordsConfig)
     """Tokenization into subwords."""
     check: bool = True

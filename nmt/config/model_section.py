@@ -128,13 +128,16 @@ class EncoderConfig(_Side):
     (bos_eos), or none. Only imported models need another value than eos."""
     projection: Width | None = None
     """Size of a layer, tanh(W y + b), between the last outputs and attention; null for none."""
+    factors: tuple[Width, ...] = Field(default=(), strict=False)
+    """Sizes of the vectors of data.src_factors, in their order; they are concatenated with that of the subword."""
     kernel_size: Layers = Field(default=3, description=_KERNEL_SIZE.format(", with itself in the middle: odd"))
     max_positions: Positions = Field(default=512, description=_MAX_POSITIONS)
 
     @property
     def input_size(self) -> int:
-        """Return the size of the first layer's input per source position."""
-        return self.embeddings.embedding_dim
+        """Return the size of the first layer's input per source position: the vectors of the subword and its
+        factors."""
+        return self.embeddings.embedding_dim + sum(self.factors)
 
     @property
     def output_size(self) -> int:

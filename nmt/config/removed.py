@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 _STACK = "write layers by rnn_type, such as mamba or rwkv7, with residual: true"
-_FACTORS = "write features as words of their own, or in a column of a table, as features_column of docs/data.md"
 _ALPHA = "tgt_word_dropout helped where it cost 15.2 BLEU (docs/methods.md)"
 _CONNECT = "zoneout and dropout helped where this did not (docs/methods.md)"
 _GROUPS = "sampling with n_best gives translations that differ more"
@@ -24,9 +23,6 @@ _CURVES = "nmt-report draws the curves, and docs/comparing.md says how metrics.j
 _DESCRIBED = "describe its tensors in a YAML file, as docs/migration.md shows, and import that"
 
 _SETTINGS: dict[str, tuple[Any, str]] = {
-    "data.src_factors": ([], _FACTORS),
-    "data.factor_separator": ("|", _FACTORS),
-    "model.encoder.factors": ([], _FACTORS),
     "data.src.sampling_alpha": (None, _ALPHA),
     "data.tgt.sampling_alpha": (None, _ALPHA),
     "model.encoder.drop_connect": (0.0, _CONNECT),

@@ -1,5 +1,6 @@
 """The type of the whole configuration, and its JSON schema."""
 
+import json
 from functools import cache
 from typing import Annotated, Any, Literal
 
@@ -115,6 +116,7 @@ class Settings(Section):
         needs = {
             "data.subwords.joint": True,
             "task": "translation",
+            "data.src_factors": (),
             "training.r_drop": 0,
         }
         of_actions = needs | {
@@ -128,6 +130,30 @@ class Settings(Section):
         for method, wanted in (("copy_source", needs), ("edit_actions", of_actions)):
             if getattr(self.model.decoder, method):
                 require(self, wanted, f"with model.decoder.{method}: true", "set it so")
+        return self
+
+    @model_validator(mode="after")
+    def _check_factors(self) -> "Settings":
+        """Raise ValueError if settings do not fit the source factors."""
+        data, sizes = self.data, self.model.encoder.factors
+        if len(data.src_factors) != len(sizes):
+            raise ValueError(
+                f"model.encoder.factors must be {len(data.src_factors)} sizes, one for each of data.src_factors, got "
+                f"{len(sizes)}"
+            )
+        if not sizes:
+            return self
+        tagged = [one.tag for one in data.train if one.tag is not None] if isinstance(data.train, tuple) else []
+        clashes = {
+            "data.subwords.joint must be false": data.subwords.joint,
+            "task must be translation": self.task == "lm",
+            "model.encoder.type must be recurrent": self.model.encoder.type != "recurrent",
+            "training.guided_alignment must be 0": self.training.guided_alignment > 0,
+            "data.train must have no tags": bool(tagged),
+            "training.extend_vocabulary must be 0": self.training.extend_vocabulary,
+        }
+        if wrong := [promise for promise, is_broken in clashes.items() if is_broken]:
+            raise ValueError(f"{wrong[0]} with data.src_factors, got {json.dumps(data.src_factors)}; set it so")
         return self
 
     @model_validator(mode="after")

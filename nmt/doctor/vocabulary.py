@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nmt.data.tokens.factors import FactorError
 from nmt.doctor.findings import Finding, Tally, found
 from nmt.special_tokens import EOS_ID, UNK_ID
 
@@ -42,7 +43,7 @@ class Vocabulary:
         findings: list[Finding | None] = []
         too_long = np.zeros(len(lines[0]), dtype=bool)
         for side, counts, these, file in zip(self._sides, self._counts, lines, text.files, strict=True):
-            rows = side.subwords.encode(these)
+            rows = _units(side, these, file)
             unknown = np.fromiter((UNK_ID in row for row in rows), dtype=bool, count=len(rows))
             lengths = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
             too_long |= lengths > side.config.max_length
@@ -89,6 +90,16 @@ class Vocabulary:
                     advice = "too few to learn a vector from; they stay as the model of training.load_model has them"
                 findings.append(Finding("vocabulary", "warning", files, rare, len(counts), what, "units", (), advice))
         return findings
+
+
+def _units(side: Side, lines: Sequence[str], file: str) -> list[list[int]]:
+    """Return the token ids of lines. Raises DataError for a word with another number of factors."""
+    subwords = side.subwords
+    try:
+        rows = subwords.encode(lines)
+    except FactorError as error:
+        raise error.at(f"{file}, line {error.index + 1}") from None
+    return [list(subwords.unit_ids(row)) for row in rows] if subwords.factor_sizes else rows
 
 
 def _unknown(

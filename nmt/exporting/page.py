@@ -70,6 +70,7 @@ def check_recurrent(saved: SavedModel, form: str, *more: tuple[str, str, tuple[s
     model = saved.config.model
     promises = [
         ("task", saved.config.task, ("translation",)),
+        ("model.encoder.factors", ", ".join(map(str, model.encoder.factors)) or "none", ("none",)),
         ("model.encoder.type", model.encoder.type, ("recurrent",)),
         ("model.decoder.type", model.decoder.type, ("recurrent",)),
         ("model.decoder.copy_source", json.dumps(model.decoder.copy_source), ("false",)),

@@ -103,7 +103,8 @@ def with_details(
         detail = detail_of(tokens[n], translator.tgt_subwords, target, one, h.finished)
         text = translator.tgt_subwords.decode([h.ids])[0]
         if dictionary is not None:
-            source = clean_line(sentences[n], False, translator.config.data.src.normalize)  # names keep their case
+            bare = translator.src_subwords.bare(sentences[n])
+            source = clean_line(bare, False, translator.config.data.src.normalize)  # names keep their case
             text = text_without_unknown(translator.tgt_subwords, h.ids, detail, source, dictionary)
         results[n].append(Translation(text, h.score, h.log_prob, detail, length=h.length))
     return results

@@ -109,6 +109,15 @@ def check_writes_tokens(translator: TranslationPipeline, what: str) -> None:
         )
 
 
+def check_no_factors(translator: ReadsSource, what: str) -> None:
+    """Raise ConfigError if source words must have factors, which `what` does not support."""
+    if factors := translator.config.data.src_factors:
+        raise ConfigError(
+            f"{what}: must have a model without data.src_factors, got one with {', '.join(factors)}; translate "
+            "lines that have them with nmt-translate"
+        )
+
+
 def source_ids(translator: ReadsSource, sentences: Sequence[str], cut: set[int] | None = None) -> list[list[int]]:
     """Return the subword ids of each sentence, cleaned as in training; very long ones are truncated, and their
     indices are added to `cut`."""
@@ -171,7 +180,7 @@ def _terms_of(glossary: tuple[tuple[str, str], ...], language: str) -> Terms:
 def entries_for(translator: ReadsSource, sentence: str, glossary: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     """Return the pairs of a glossary whose phrases occur in a sentence, as `Terms` has it."""
     terms = _terms_of(tuple(glossary), translator.config.data.src.lang)
-    return [glossary[number] for number in terms.found(sentence)]
+    return [glossary[number] for number in terms.found(translator.src_subwords.bare(sentence))]
 
 
 def phrases_for(translator: ReadsSource, sentence: str, glossary: Sequence[tuple[str, str]]) -> list[str]:

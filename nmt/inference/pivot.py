@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 from nmt.errors import ConfigError
 from nmt.inference.details import detail_through
 from nmt.inference.loading import NotPickled
+from nmt.inference.pipeline import check_no_factors
 from nmt.inference.translation import Constraints, Translation, best_texts
 from nmt.inference.translator import Translator
 from nmt.search_settings import SearchSettings
@@ -35,7 +36,7 @@ class Pivot(NotPickled):
         last: Translates from the target language of `first`. Both may be a `Pivot` themselves.
 
     Raises:
-        ConfigError: `last` translates from another language.
+        ConfigError: `last` translates from another language, or needs words with factors.
     """
 
     def __init__(self, first: Translator | Pivot, last: Translator | Pivot) -> None:
@@ -45,10 +46,11 @@ class Pivot(NotPickled):
                 f"{last.place}: must translate from {between}, the language that {first.place} translates into, got a "
                 f"model from {read}; give models that follow each other"
             )
+        check_no_factors(last, last.place)
         self.first, self.last = first, last
         self.place: str = last.place
         self.src_subwords: Subwords = first.src_subwords
-        source = {"src": first.config.data.src}
+        source = {"src": first.config.data.src, "src_factors": first.config.data.src_factors}
         data = last.config.data.model_copy(update=source)
         self.config: Config = last.config.model_copy(update={"data": data})
         """The settings of the last model, with the source of the first."""

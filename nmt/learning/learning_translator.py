@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 
 from nmt.data.corpora.sources import sources_of
 from nmt.errors import ConfigError, DataError
-from nmt.inference.pipeline import lacking_in_target
+from nmt.inference.pipeline import check_no_factors, lacking_in_target
 from nmt.inference.translation import checked_text
 from nmt.inference.translator import Translator
 from nmt.learning.guard import HELD_OUT
@@ -92,6 +92,7 @@ class LearningTranslator:
     ) -> None:
         if len(base.loaded) != 1 or not base.model.device.is_cpu:
             raise ConfigError("learning: must be with one model on the processor, got another; leave device out")
+        check_no_factors(base, "learning")
         (loaded,) = base.loaded
         floating: Any = base.model
         if floating.in_int8:

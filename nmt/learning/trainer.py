@@ -123,10 +123,10 @@ class Trainer:
         """Return a model with these parameters; all others are those of `base`, by default the one in floating
         point."""
         base = base or self._base
-        config = self._translator.config
+        config, src = self._translator.config, self._translator.src_subwords
         sizes = base.vocab_sizes["src"], base.vocab_sizes["tgt"]
         dtype = base.step_decoder.compute_dtype
-        found = build_model(config, *sizes, dtype)
+        found = build_model(config, *sizes, dtype, src_factor_sizes=src.factor_sizes)
         share(found, base, own)
         return found
 

@@ -43,11 +43,6 @@ class LossStats:
     correct: int
 
 
-class NormalParam(Param):
-    """An embedding table or the output layer's matrix: drawn from a normal distribution with its `deviation`, whatever
-    the settings say of other matrices."""
-
-
 class Network:
     """Settings and parameters. Arrays of `params` may be written in place; call `changed()` afterwards.
 
@@ -201,6 +196,10 @@ class Network:
     def tied(self) -> bool:
         """Return whether the output layer is the target embedding."""
         return self.config.tied_embeddings != "none"
+
+    def units_of(self, src: np.ndarray) -> np.ndarray:
+        """Return the rows of the source embedding table for source ids."""
+        return src
 
     # ------------------------------------------------------------ forward
 

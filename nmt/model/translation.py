@@ -3,6 +3,7 @@ batch."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 from weakref import proxy
@@ -23,7 +24,7 @@ from nmt.model.parts.cells import decoder_cell, decoder_layers
 from nmt.model.parts.encoder import Encoder
 from nmt.model.parts.padding import pad_sources, positions, rounded_up
 from nmt.model.program_run import Found, ProgramRun
-from nmt.model.source_encoder import EncodedRows, Source, SourceEncoder
+from nmt.model.source_encoder import EncodedRows, Source, SourceEncoder, SourceFactors
 from nmt.model.translation_program import TranslationProgram, program_obstacle
 from nmt.overriding import override
 from nmt.rnn import tuning
@@ -65,7 +66,8 @@ class TranslationModel(Network):
     """An encoder, a bridge and an attention decoder.
 
     compute_dtype: the type of products, "float32", "bfloat16" or "int8" (see `Scan`); None for `dtype`. recompute: what
-    the backward pass computes again, "attention" or "gates" as well (see `Scan`).
+    the backward pass computes again, "attention" or "gates" as well (see `Scan`). src_factor_sizes: the number of
+    values of each source factor (see `SourceFactors`).
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class TranslationModel(Network):
         compute_dtype: str | None = None,
         recompute: Recompute = "attention",
         device: Device | None = None,
+        src_factor_sizes: Sequence[int] = (),
     ) -> None:
         outputs = tgt_vocab_size
         if config.decoder.edit_actions:
@@ -93,7 +96,10 @@ class TranslationModel(Network):
         self._probes: dict[int, Scan] = {}  # by the source positions that they record
         options = {"dtype": dtype, "compute_dtype": compute_dtype, "recompute": recompute, "device": self.device}
         self.encoder = Encoder(config, **options)
-        self._source = SourceEncoder(self, self.encoder)
+        self._factors: SourceFactors | None = None
+        if src_factor_sizes:
+            self._factors = SourceFactors(src_vocab_size, src_factor_sizes, config.encoder.factors)
+        self._source = SourceEncoder(self, self.encoder, self._factors)
         self.bridge = Bridge(config, **options)
         self.step_decoder = Scan(decoder_cell(config), **options)
         self.decoder = self.step_decoder
@@ -114,8 +120,19 @@ class TranslationModel(Network):
 
     def _shapes(self) -> dict[str, Param]:
         shapes = self._table_shapes()
+        if self._factors is not None:
+            shapes |= self._factors.params()
         shapes |= under("encoder", self.encoder.layers.params) | under("bridge", self.bridge.params())
         return shapes | under("decoder", self.decoder.params) | self._output_shapes()
+
+    @override
+    def units_of(self, src: np.ndarray) -> np.ndarray:
+        return src if self._factors is None else self._factors.units(src)
+
+    def channels_are_rows(self, name: str) -> bool:
+        """Return whether the output channels of a matrix are its rows, as in tables of factors; see `Network`."""
+        is_factor = self._factors is not None and name in self._factors.names
+        return is_factor or super().channels_are_rows(name)
 
     def pad_sources(self, src_ids: TokenIds) -> tuple[np.ndarray, np.ndarray]:
         """Return source ids as the encoder reads them, [S, B], with boundary tokens, and lengths [B]."""

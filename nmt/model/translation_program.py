@@ -38,7 +38,7 @@ def program_obstacle(network: Network, encoder: Encoder) -> str:
         return why
     if not network.device.is_cpu or network.dtype != FLOAT:
         return "it is not of float32 on the processor"
-    if not encoder.is_recurrent or "src" in network.positions:
+    if not encoder.is_recurrent or "src" in network.positions or network.config.encoder.factors:
         return "its encoder is not recurrent, or reads more than words"
     scans = [*encoder.layers.scans, network.step_decoder]
     shaped = [name for scan in scans for name, width in scan.states.items() if len(axes_of(width)) > 1]

@@ -14,6 +14,7 @@ from threading import Thread
 
 from nmt.documents.sentences import Splitter, sentence_splitter
 from nmt.errors import ConfigError, NMTError
+from nmt.inference.pipeline import check_no_factors
 from nmt.inference.pivot import Pivot, base, through
 from nmt.inference.translation import Translation
 from nmt.inference.translator import Translator
@@ -244,6 +245,7 @@ def _load(path: Path, settings: ServerSettings, taken: set[str]) -> ServedModel:
         cells=settings.cells,
         share=False,
     )
+    check_no_factors(translator, str(path))
     config = translator.config
     name = config.name
     if name in taken:

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -148,11 +149,14 @@ def build_model(
     tgt_vocab_size: int,
     compute_dtype: str | None = None,
     device: Device | None = None,
+    *,
+    src_factor_sizes: Sequence[int] = (),
 ) -> Any:
     """Return the configured model, a `TranslationModel` or, with task: lm, a `LanguageModel`, with its parameters not
     yet set. This imports Numba.
 
-    compute_dtype: Overrides the configured one. device: Where it computes; None for the processor.
+    compute_dtype: Overrides the configured one. device: Where it computes; None for the processor. src_factor_sizes:
+    The number of values of each factor of the source.
     """
     from nmt.rnn.devices import resolved_dtype
 
@@ -167,6 +171,8 @@ def build_model(
         return LanguageModel(config.model, tgt_vocab_size, **options)
     from nmt.model.translation import TranslationModel
 
+    if src_factor_sizes:
+        options["src_factor_sizes"] = src_factor_sizes
     return TranslationModel(config.model, src_vocab_size, tgt_vocab_size, config.data.subwords.joint, **options)
 
 

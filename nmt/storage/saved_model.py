@@ -155,6 +155,7 @@ class SavedModel(ModelFacts):
                 self.tgt_subwords.vocab_size,
                 compute_dtype,
                 device,
+                src_factor_sizes=self.src_subwords.factor_sizes,
             )
         except MemoryError as error:
             raise CheckpointError(

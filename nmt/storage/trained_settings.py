@@ -19,7 +19,7 @@ from nmt.errors import CheckpointError
 if TYPE_CHECKING:
     from nmt.config import Config
 
-MEANING = ("task", "model.*", "data.*.lowercase", "data.*.normalize", "data.subwords.joint")
+MEANING = ("task", "model.*", "data.*.lowercase", "data.*.normalize", "data.*factor*", "data.subwords.joint")
 """Settings that must be as in training, or parameters mean something else. Subwords are compared by their bytes."""
 TRAINING_ONLY = (
     "model.*dropout",

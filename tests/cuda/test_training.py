@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 
 from nmt.decode import search
+from nmt.model.translation import TranslationModel
 from nmt.rnn.devices import cpu
 from nmt.storage.model_folder import build_model, read_checkpoint, set_params
 from nmt.train.checkpoints.checkpoint import save_checkpoint
 from nmt.train.updates.optimizer import make_optimizer
 from nmt.train.updates.update import Updater
 from tests.settings import settings_with
-from tests.small_models import DECODER, ENCODER, batch_of, build, on_device, random_sentences
+from tests.small_models import DECODER, ENCODER, batch_of, build, model_settings, on_device, random_sentences
 
 V = 14
 DROPOUT = {"encoder": {"embeddings": {"embedding_dim": 4, "dropout": 0.2}}, "decoder": {"hidden_dropout": 0.3}}
@@ -40,6 +41,27 @@ def test_loss_and_all_gradients_are_those_of_the_processor(device, case):
     assert (other.tokens, other.correct) == (mine.tokens, mine.correct)
     np.testing.assert_allclose([other.nll, other.loss], [mine.nll, mine.loss], rtol=1e-12)
     assert theirs.loss(batch(2)).nll == pytest.approx(ours.loss(batch(2)).nll, rel=1e-12)
+    for name, gradient in gradients.items():
+        np.testing.assert_allclose(theirs.device.download(found[name]), gradient, rtol=1e-10, atol=1e-12, err_msg=name)
+
+
+def test_factors_of_the_source_are_those_of_the_processor(device):
+    plain, sizes = model_settings(), (4, 5)
+    config = plain.model_copy(update={"encoder": plain.encoder.model_copy(update={"factors": (3, 2)})})
+    ours, theirs = (
+        TranslationModel(config, V, V, False, dtype=np.float64, device=place, src_factor_sizes=sizes)
+        for place in (None, device)
+    )
+    rng = np.random.default_rng(2)
+    for name, param in ours.params.items():
+        param[...] = rng.normal(0, 0.5, param.shape)
+        theirs.params[name][...] = device.upload(param)
+    ours.changed()
+    theirs.changed()
+    pairs = batch_of([([4 + V * 2, 5 + V * (3 + 4 * 2)], [5, 4]), ([8 + V * (1 + 4 * 4)], [6])])
+    mine, gradients = ours.loss_and_gradients(pairs, seed=5)
+    other, found = theirs.loss_and_gradients(pairs, seed=5)
+    assert other.loss == pytest.approx(mine.loss, rel=1e-12)
     for name, gradient in gradients.items():
         np.testing.assert_allclose(theirs.device.download(found[name]), gradient, rtol=1e-10, atol=1e-12, err_msg=name)
 

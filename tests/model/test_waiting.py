@@ -6,6 +6,7 @@ import pytest
 
 from nmt.data.batching.batches import make_batch
 from nmt.model.batch_pass import Alignment, Objective
+from nmt.model.translation import TranslationModel
 from nmt.rnn import GRU, LSTM, GRUCell, LSTMCell, Scan
 from nmt.rnn.arrays.weights import Weights, initial_params
 from nmt.rnn.kernels.device_cpu import CPUDevice
@@ -14,6 +15,7 @@ from nmt.rnn.scan.layered import LayeredScan
 from tests import small_models
 from tests.model import test_language
 from tests.rnn.poison import poisoned
+from tests.settings import settings_with
 
 V = 9
 SOURCES = [[4, 5, 6, 7, 8], [8, 4], [5, 5, 5], [6]]
@@ -78,6 +80,18 @@ def test_an_update_reads_no_array_of_a_launch_that_waits(name, spoilt):
     model, batch, objective = model_and_batch(name)
     expected = gradients(model, batch, objective)
     same(spoilt(lambda: gradients(model, batch, objective)), expected)
+
+
+def test_factors(spoilt):
+    settings = settings_with(
+        {"src_factors": ["case"], "factor_separator": "|", "subwords": {"joint": False}},
+        model={"encoder": {**small_models.ENCODER, "factors": [3]}, "decoder": small_models.DECODER},
+    )
+    model = TranslationModel(settings.model, V, V, False, src_factor_sizes=[2])
+    model.initialize(1)
+    batch = make_batch([[n + V * (n % 2) for n in ids] for ids in SOURCES], TARGETS, EVERY)
+    expected = gradients(model, batch, None)
+    same(spoilt(lambda: gradients(model, batch, None)), expected)
 
 
 def test_a_language_model(spoilt):

@@ -8,7 +8,6 @@ import pytest
 from nmt.errors import ShapeError
 from nmt.rnn import LSTMCell, Scan, Weights, interpreter
 from nmt.rnn.arrays.weights import initial_params
-from nmt.rnn.arrays.workspace import Workspace
 from nmt.rnn.cells import Attention, ConvDecoderLayer, ConvEncoderLayer, ConvEntryCell, ConvMemoryCell, ConvOutputCell
 from nmt.rnn.compiler.plan import make_plan
 from nmt.rnn.compiler.program import Product

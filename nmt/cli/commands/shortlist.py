@@ -86,6 +86,7 @@ def shortlist(model_dir: str, **options: Any) -> None:
     Example:
         nmt-shortlist runs/de-en --compute-dtype bfloat16
     """
+    from nmt.inference.pipeline import check_no_factors
     from nmt.inference.shortlist_learning import ShortlistLearner, candidates_together, count_misses
     from nmt.inference.translator import Translator
     from nmt.storage.model_folder import SHORTLIST_NAME, subwords_digest
@@ -99,6 +100,7 @@ def shortlist(model_dir: str, **options: Any) -> None:
     translator = Translator.load(folder, device="cpu", **kinds)
     _check_folder(folder)
     _tell_doubts(translator, options)
+    check_no_factors(translator, "nmt-shortlist")
     learner = ShortlistLearner(translator.src_subwords.vocab_size, translator.tgt_subwords.vocab_size)
     _learn(translator, learner, options)
     texts = _held_out(translator, options)

@@ -24,7 +24,7 @@ from nmt.cli.options.search_options import (
     tell_unused,
 )
 from nmt.search_settings import Place, usable
-from nmt.system.lines import Lines, chunks, open_lines
+from nmt.system.lines import Lines, chunks, open_lines, source_name
 from nmt.system.notices import Notices
 from nmt.system.paths import check_output, exists, is_folder
 
@@ -294,6 +294,8 @@ def _settle(job: _Job, translator: Translator | Pivot) -> None:
 
 def _run(job: _Job, source: str, records: Lines[Record], translator: Translator | Pivot, meter: Meter) -> None:
     """Translate all records of a source chunk by chunk; each chunk is written before the next one is read."""
+    from nmt.data.tokens.factors import FactorError
+
     tell_to_type(source, "a sentence")
     size = job.search["batch_size"]
     for chunk in chunks(records, size * _CHUNK_BATCHES if size > 1 else 1):
@@ -301,7 +303,10 @@ def _run(job: _Job, source: str, records: Lines[Record], translator: Translator 
             job.continued.save()
         lines = [line for line, _ in chunk]
         constraints = _constraints_of(job, translator, chunk)
-        results = translator.translate_nbest(lines, on_batch=meter.add, constraints=constraints, **job.search)
+        try:
+            results = translator.translate_nbest(lines, on_batch=meter.add, constraints=constraints, **job.search)
+        except FactorError as error:
+            raise error.at(f"{source_name(source)}: line {job.number + error.index + 1}") from None
         for line, found in zip(lines, results, strict=True):
             _write(job, line, found)
         if job.writer is not None:

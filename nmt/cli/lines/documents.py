@@ -48,7 +48,9 @@ def translate_document(
     from nmt.documents.forms import format_of
     from nmt.documents.passage import MENDED
     from nmt.documents.sentences import sentence_splitter
+    from nmt.inference.pipeline import check_no_factors
 
+    check_no_factors(translator, "--format")
     form = format_of(source) if options["form"] == "auto" else options["form"]
     splitter = sentence_splitter(translator.config.data.src.lang) if options["split"] else None
     languages = translator.config.data.src.lang, translator.config.data.tgt.lang

@@ -13,6 +13,7 @@ from nmt.data.corpora.rows import TokenRows
 from nmt.data.corpora.sources import format_of, name_of, pair_chunks, sources_of
 from nmt.data.quality.faults import pair_hashes
 from nmt.data.quality.filter import LineFilter
+from nmt.data.tokens.factors import FactorError
 from nmt.data.tokens.letter_case import lowered
 from nmt.data.tokens.subwords import Subwords
 from nmt.errors import DataError
@@ -197,7 +198,11 @@ def load_parallel(
         tagged = Tagged(source.tag, src)
         for part in source.parts((src.config.lang, tgt.config.lang)):
             for pairs in pair_chunks(part, CHUNK):
-                collected.add(pairs, tagged)
+                try:
+                    collected.add(pairs, tagged)
+                except FactorError as error:
+                    line = collected.total + error.index + 1
+                    raise error.at(f"{name_of(corpora)}, source line {line}") from None
         ends.append(collected.total)
         weights.append(source.weight)
     (src_rows, tgt_rows), numbers, (skipped_empty, skipped_long) = collected.gathered()

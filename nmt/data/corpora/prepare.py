@@ -1,15 +1,16 @@
 """Create the sides of a model from the `data` settings: load their subwords, or train them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
 from nmt.data.corpora.corpus import Side, clean_line
 from nmt.data.corpora.reading_meter import ReadingMeter, metered, text_bytes
-from nmt.data.corpora.sources import sources_of
+from nmt.data.corpora.sources import name_of, sources_of
 from nmt.data.corpora.training_text import filtered_text, training_text
 from nmt.data.quality.filter import LineFilter
 from nmt.data.tokens.auto_subwords import auto_subwords
+from nmt.data.tokens.factors import FactorError, learn_factors, split_words
 from nmt.data.tokens.features import symbols_in
 from nmt.data.tokens.subword_files import subwords_from_file
 from nmt.data.tokens.subwords import Subwords
@@ -75,7 +76,7 @@ def _given_or_trained(
     """Return a model loaded from its file, or trained on the filtered texts, or a sample, of the given sides. `log`
     receives the choices, and the progress of reading."""
     notify, show = log
-    is_filtered = data.filter.is_on
+    is_filtered = data.filter.is_on and not (data.src_factors and sides[0] is data.src)
     # Held-out lines and duplicates are not bad text: they need not be removed to train subwords.
     rules = data.filter.model_copy(update={"overlap": "none"})
     langs = [side.lang for side in (every_side if is_filtered else sides)]
@@ -90,10 +91,37 @@ def _given_or_trained(
             lines = training_text(data.train, sides, every_side)
         return metered(lines, ReadingMeter("subwords", size, show))
 
+    if data.src_factors and sides[0] is data.src:
+        return with_factors(data, model_file, text, notify)
     if model_file:
         return subwords_from_file(model_file)
     symbols = tags_of(data) if data.src in sides else []
     return auto_subwords(data.subwords, text, notify, symbols)
+
+
+def with_factors(
+    data: "DataConfig", model_file: str | None, text: Callable[[], Iterable[str]], notify: Callable[[str], None]
+) -> Subwords:
+    """Return subwords, loaded from a file or trained on cleaned text, for words with the factors of `data.src`.
+
+    Raises DataError: A word has another number of factors; or see `auto_subwords`.
+    """
+    count, separator = len(data.src_factors), data.factor_separator
+    try:
+        if model_file:
+            words = subwords_from_file(model_file)
+        else:
+
+            def bare() -> Iterator[str]:
+                for index, line in enumerate(text()):
+                    yield " ".join(word for word, *_ in split_words(line, count, separator, index))
+
+            words = auto_subwords(data.subwords, bare, notify)
+        if len(words.factor_sizes) == count:
+            return words
+        return learn_factors(words, text(), count, separator)
+    except FactorError as error:
+        raise error.at(f"{name_of(data.train)}, source line {error.index + 1}") from None
 
 
 def tags_of(data: "DataConfig") -> list[str]:

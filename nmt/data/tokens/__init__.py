@@ -1,1 +1,1 @@
-"""Tokenization: subwords, characters; vocabularies."""
+"""Tokenization: subwords, characters, vocabularies, factors."""

@@ -1,11 +1,11 @@
-"""Read subwords of any kind from a file or its bytes: a sentencepiece model, or a vocabulary."""
+"""Read subwords of any kind from a file or its bytes: a sentencepiece model, a vocabulary, subwords with factors."""
 
 from __future__ import annotations
 
 from os import PathLike
 from pathlib import Path
 
-from nmt.data.tokens import vocabulary
+from nmt.data.tokens import factors, vocabulary
 from nmt.data.tokens.subwords import MODEL_KIND, MOST_MODEL_BYTES, Subwords
 from nmt.errors import DataError
 from nmt.system.files import read_small
@@ -24,4 +24,7 @@ def read_subwords(content: bytes, where: str = "subword model") -> Subwords:
     """Return subwords from what `model_bytes` returned. Raises DataError, beginning with `where`, for other bytes."""
     if content.startswith(vocabulary.START):
         return vocabulary.read_vocabulary(content, where)
+    if content.startswith(factors.START):
+        words, values, separator = factors.read_factored(content, where)
+        return factors.FactoredSubwords(read_subwords(words, where), values, separator)
     return Subwords.from_bytes(content, where)

@@ -96,6 +96,19 @@ class Subwords:
         """Return the sentencepiece model's number for each of our ids, -1 for none."""
         return [int(i) for i in self._to_model]
 
+    @property
+    def factor_sizes(self) -> tuple[int, ...]:
+        """Return the number of values of each factor of a token; empty without factors (see `FactoredSubwords`)."""
+        return ()
+
+    def unit_ids(self, ids: Sequence[int]) -> Sequence[int]:
+        """Return the ids of the tokens, without factors if ids encode any."""
+        return ids
+
+    def bare(self, text: str) -> str:
+        """Return a text without the factors attached to its words."""
+        return text
+
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
         """Return the ids of each sentence, without BOS and EOS. Unknown characters become UNK_ID."""
         if not sentences:

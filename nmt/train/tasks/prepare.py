@@ -270,7 +270,7 @@ def _has_same_subwords(config: Config, folder: Path) -> bool:
     start = "load_model", "extend_vocabulary"
     if any(getattr(there.training, key) != getattr(config.training, key) for key in start):
         return False
-    keys = "train", "src", "tgt", "subwords", "filter"
+    keys = "train", "src", "tgt", "subwords", "filter", "src_factors", "factor_separator"
     return all(getattr(left, key) == getattr(wanted, key) for key in keys)
 
 

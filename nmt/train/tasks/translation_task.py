@@ -112,7 +112,9 @@ class TranslationTask:
     def build_model(self, device: Device) -> TranslationModel:
         """Return a new translation model."""
         sizes = [subwords.vocab_size for subwords in self.subwords]
-        model: TranslationModel = build_model(self.config, sizes[0], sizes[1], device=device)
+        model: TranslationModel = build_model(
+            self.config, sizes[0], sizes[1], device=device, src_factor_sizes=self.subwords[0].factor_sizes
+        )
         # src_word_dropout learns unknown words; a row of a tied table is the weight of a token as well.
         if (model.actions is not None or model.copies) and not (model.tied or self.config.training.src_word_dropout):
             first = 0 if model.actions is None else model.actions.tokens

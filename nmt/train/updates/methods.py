@@ -54,7 +54,7 @@ class Methods:
     ) -> None:
         settings, source = config.training, config.data.src
         self._settings, self._model = settings, model
-        self._alignments = alignments
+        self._alignments, self._has_factors = alignments, bool(config.model.encoder.factors)
         before, after = boundary_ids(config.model.encoder.boundaries)
         self._objective = Objective(
             r_drop=settings.r_drop,
@@ -95,7 +95,11 @@ class Methods:
         if rate := settings.tgt_word_dropout:
             batch = replace(batch, tgt_in=_dropped(batch.tgt_in, rate, _random(seed, _TGT)))
         if rate := settings.src_word_dropout:
-            batch = replace(batch, src=_dropped(batch.src, rate, _random(seed, _SRC)))
+            model: Any = self._model
+            units = model.units_of(batch.src) if self._has_factors else batch.src
+            dropped = _dropped(units, rate, _random(seed, _SRC))
+            # The factors of an unknown word are kept.
+            batch = replace(batch, src=dropped if units is batch.src else dropped + (batch.src - units))
         return batch.doubled() if settings.r_drop else batch
 
 

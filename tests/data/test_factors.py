@@ -1,0 +1,148 @@
+"""Subwords of words that have factors behind them."""
+
+import json
+import random
+from typing import Any
+
+import pytest
+
+from nmt.config import config_from_dict
+from nmt.data.corpora.prepare import load_sides
+from nmt.data.tokens.factors import FactoredSubwords, FactorError, learn_factors
+from nmt.data.tokens.subword_files import read_subwords
+from nmt.data.tokens.subwords import Subwords, train_subwords
+from nmt.data.tokens.vocabulary import Vocabulary
+from nmt.errors import ConfigError, DataError
+from nmt.special_tokens import EOS_ID, UNK_ID
+
+WORDS = ["house", "houses", "small", "smaller", "run", "runs", "running", "the", "a|b"]
+TAGS, NUMBERS = ["NOUN", "VERB", "ADJ"], ["sg", "pl"]
+
+
+def sentences(count: int, seed: int = 1, separator: str = "|") -> list[str]:
+    rng = random.Random(seed)
+    return [
+        " ".join(
+            separator.join((rng.choice(WORDS), rng.choice(TAGS), rng.choice(NUMBERS))) for _ in range(rng.randint(1, 6))
+        )
+        for _ in range(count)
+    ]
+
+
+@pytest.fixture(scope="module", params=["bpe", "unigram", "char", "word"])
+def words(request: Any) -> Subwords:
+    text = [" ".join(word.rsplit("|", 2)[0] for word in line.split()) for line in sentences(300)]
+    sizes = {"bpe": 30, "unigram": 26, "char": 40, "word": 20}
+    return train_subwords(text, type=request.param, vocab_size=sizes[request.param])
+
+
+def test_units_are_those_of_the_words_and_each_has_its_words_factors(words: Subwords) -> None:
+    text = sentences(300)
+    found = learn_factors(words, text, 2, "|")
+    V, (F, G) = found.vocab_size, found.factor_sizes
+    assert (V, F, G) == (words.vocab_size, 5, 4)
+    for line, ids in zip(text, found.encode(text), strict=True):
+        parts = [word.rsplit("|", 2) for word in line.split()]
+        assert found.unit_ids(ids) == words.encode([" ".join(word for word, *_ in parts)])[0]
+        expected = []
+        for word, tag, number in parts:
+            pair = found.values[0].index(tag) + 2, found.values[1].index(number) + 2
+            expected += [pair] * len(words.encode([word])[0])
+        assert [(number // V % F, number // V // F) for number in ids] == expected
+        assert found.decode([ids]) == words.decode([found.unit_ids(ids)])
+        assert found.pieces(ids) == words.pieces(found.unit_ids(ids))
+        assert found.cut([line])[0] == words.cut([found.bare(line)])[0]
+    assert found.encode(["", "house|NOUN|dual"])[0] == []
+    assert {number // V // F for number in found.encode(["house|NOUN|dual"])[0]} == {1}, "an unknown value"
+    assert {number // V % F for number in found.encode(["house|X|sg"])[0]} == {1}
+    assert all(number > EOS_ID for number in found.encode(["house|NOUN|sg"])[0])
+
+
+def test_frequent_values_come_first_and_rare_ones_are_unknown() -> None:
+    found = learn_factors(Vocabulary(["a"]), ["a|X a|Y a|Y", "a|Z a|Y a|X"], 1, "|")
+    assert found.values == [["Y", "X"]]
+    assert found.encode(["a|Z b|Y"]) == [[4 + 5 * 1, UNK_ID + 5 * 2]]
+
+
+@pytest.mark.parametrize("bad", ["house", "house|NOUN", "a house|NOUN|sg", "|NOUN|sg", "house||sg", "house|NOUN|"])
+def test_a_word_without_its_factors_is_told(bad: str) -> None:
+    found = FactoredSubwords(Vocabulary(WORDS), [TAGS, NUMBERS], "|")
+    with pytest.raises(FactorError, match=r"sentence 2: each word must have 2 factors behind it, word\|FACTOR\|FACTOR"):
+        found.encode(["house|NOUN|sg", bad])
+
+
+def test_bytes_round_trip_and_damaged_ones_are_a_line() -> None:
+    found = FactoredSubwords(Vocabulary(WORDS), [TAGS, NUMBERS], "￨")
+    again = read_subwords(found.model_bytes)
+    assert isinstance(again, FactoredSubwords)
+    assert again.model_bytes == found.model_bytes
+    assert again.encode(["run￨VERB￨sg"]) == found.encode(["run￨VERB￨sg"])
+    assert repr(again) == "FactoredSubwords(13 units, values 5, 4)"
+    values = json.loads(found.model_bytes)
+    for changes in (
+        {"nmt_factors": 2},
+        {"values": [["a", "a"]]},
+        {"values": [1]},
+        {"values": [[1]]},
+        {"values": [[""]]},
+        {"separator": ""},
+        {"words": "!"},
+        {"words": 3},
+    ):
+        with pytest.raises(DataError, match="src.spm: must be subwords with factors, got .*; restore a copy"):
+            read_subwords(json.dumps({**values, **changes}).encode(), "src.spm")
+    with pytest.raises(DataError, match="src.spm: must be subwords with factors"):
+        read_subwords(found.model_bytes[:-9], "src.spm")
+
+
+def test_more_combinations_than_numbers_are_refused() -> None:
+    many = [str(n) for n in range(2000)]
+    with pytest.raises(DataError, match="data.src_factors: must have fewer than 2,147,483,648 combinations"):
+        FactoredSubwords(Vocabulary(["a"]), [many, many, many], "|")
+
+
+def settings(**changes: Any) -> dict[str, Any]:
+    values: dict[str, Any] = {
+        "model_dir": "unused",
+        "data": {
+            "train": "unused",
+            "dev": "unused",
+            "src": {"lang": "xx"},
+            "src_factors": ["pos", "number"],
+            "tgt": {"lang": "yy"},
+            "subwords": {"type": "word", "vocab_size": 30, "joint": False},
+        },
+        "model": {"encoder": {"factors": [4, 3]}},
+    }
+    for key, value in changes.items():
+        *way, last = key.split("__")
+        section = values
+        for part in way:
+            section = section.setdefault(part, {})
+        section[last] = value
+    return values
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model__encoder__factors": [4]}, r"model.encoder.factors must be 2 sizes, one for each of .*, got 1"),
+        ({"data__src_factors": []}, r"model.encoder.factors must be 0 sizes, one for each of .*, got 2"),
+        ({"data__subwords__joint": True}, "data.subwords.joint must be false with data.src_factors"),
+        ({"model__encoder__type": "conv"}, "model.encoder.type must be recurrent with data.src_factors"),
+        ({"training__guided_alignment": 0.5}, "training.guided_alignment must be 0 with data.src_factors"),
+        ({"data__train": [{"path": "a", "tag": "<x>"}]}, "data.train must have no tags with data.src_factors"),
+        ({"training__extend_vocabulary": 5, "training__load_model": "x"}, "extend_vocabulary must be 0 with data.src_"),
+    ],
+)
+def test_what_they_do_not_go_with(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        config_from_dict(settings(**changes))
+
+
+def test_a_line_of_training_text_is_named(tmp_path: Any) -> None:
+    (tmp_path / "train.xx").write_text("the|ADJ|sg house|NOUN|sg\nthe|ADJ|sg house\n")
+    (tmp_path / "train.yy").write_text("das Haus\ndas Haus\n")
+    config = config_from_dict(settings(data__train=str(tmp_path / "train")))
+    with pytest.raises(DataError, match=r"train, source line 2: each word must have 2 factors .* got 'house'"):
+        load_sides(config.data)
