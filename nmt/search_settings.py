@@ -23,6 +23,7 @@ class Place(Enum):
     """Places where some settings cannot be used."""
 
     LOOP = "a compiled loop"
+    PROGRAM = "a program"  # of a whole translation, as it is exported
     GPU = "a GPU"
     SESSION = "a session"
     LANGUAGE_MODEL = "a language model"

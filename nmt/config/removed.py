@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 _STACK = "write layers by rnn_type, such as mamba or rwkv7, with residual: true"
-_ALPHA = "tgt_word_dropout helped where it cost 15.2 BLEU (docs/methods.md)"
-_CONNECT = "zoneout and dropout helped where this did not (docs/methods.md)"
+_ALPHA = "tgt_word_dropout helped where it cost 15.2 BLEU (docs/presets.md)"
+_CONNECT = "zoneout and dropout helped where this did not (docs/presets.md)"
 _GROUPS = "sampling with n_best gives translations that differ more"
 _COVERAGE = "length_penalty, word_reward and min_length are against short translations"
 _BATCH = "write a number, such as 4096, for batch_size; nmt-train --plan measures the memory that it takes"
@@ -16,7 +16,7 @@ _SWEPT = "nmt-train SRC TGT -o DIR --show-config prints settings, which nmt-swee
 _SCHEDULE = "write plateau, or a rate that falls to the end of the run: linear or cosine"
 _SPIKE = "an update that is not finite is always skipped; lower learning_rate or clip_grad_norm against leaps"
 _STOP = "metric alone decides"
-_SAMPLED = "use tgt_word_dropout, which helped where this did not (docs/methods.md)"
+_SAMPLED = "use tgt_word_dropout, which helped where this did not (docs/presets.md)"
 _VECTORS = "start from a trained model by load_model, with extend_vocabulary for new words"
 _RISK = "train on for the same time, which brings more; decoding.mbr chooses by expected score"
 _CURVES = "nmt-report draws the curves, and docs/comparing.md says how metrics.jsonl is sent elsewhere"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 if TYPE_CHECKING:
-    from nmt.rnn.arrays.beam_state import BeamSettings
+    from nmt.rnn.arrays.beam_state import BeamSettings, TokenRules
     from nmt.rnn.arrays.device_operations import CandidateLists, OutputLayer
     from nmt.rnn.device import Device
     from nmt.rnn.stepping.compiled_beam import CompiledBeam
@@ -121,10 +121,10 @@ class LoopModel(SearchModel, Protocol):
     """A model without a `loop_obstacle`."""
 
     def search_short(
-        self, src_ids: TokenIds, limits: np.ndarray, settings: BeamSettings, threads: int
+        self, src_ids: TokenIds, limits: np.ndarray, settings: BeamSettings, threads: int, rules: TokenRules | None
     ) -> list[list[tuple[list[int], float, float, bool]]] | None:
         """Return the hypotheses of each sentence as a compiled loop would (`CompiledBeam.ended`), in one call; None if
-        the model does not for these sentences."""
+        the model does not for these sentences. The rules are followed."""
 
 
 class ScoringModel(SearchModel, Protocol):

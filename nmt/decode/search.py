@@ -16,12 +16,18 @@ from nmt.decode.hypotheses import Block, Hypothesis, LoopDecoder, LoopModel, Sea
 from nmt.decode.plain_search import beam_settings, run_loop, translations
 from nmt.decode.plan import SearchPath, search_plan
 from nmt.decode.rules.options import SearchOptions, Settings
+from nmt.rnn.arrays.beam_state import TokenRules
 from nmt.rnn.cores import default_threads
 from nmt.rnn.kernels.threads.pool import run_parallel
+from nmt.search_settings import Place, beyond
 
 _LEAST_WORK = 8
 """Each thread runs a separate search only if there are at least this many sentences for each; with fewer, reading all
 weights once more costs more than it gains."""
+
+
+_MOST_RULED = 64
+"""Hypotheses of a sentence for which a program follows rules: it compares all pairs of those that have ended."""
 
 
 class _Running:
@@ -66,8 +72,10 @@ def search(
     options = SearchOptions.of(options, settings)
     plan = search_plan(model, options)
     limits = options.limits(src_ids)
-    if plan.path is SearchPath.COMPILED and (short := _short(model, src_ids, options, limits, threads, on_ended)):
-        return short
+    if plan.path is not SearchPath.DEVICE and not model.loop_obstacle:
+        rules = None if plan.path is SearchPath.COMPILED else options.token_rules()
+        if short := _short(model, src_ids, options, limits, threads, rules, on_ended):
+            return short
     size = min(options.batch_size, len(src_ids))
     if plan.path is SearchPath.DEVICE:
         return BlockSearch(model, options).run(src_ids, limits, batch_size=size, on_ended=on_ended)
@@ -109,15 +117,16 @@ def _short(
     options: SearchOptions,
     limits: np.ndarray,
     threads: int,
+    rules: TokenRules | None,
     on_ended: Callable[[int], None] | None,
 ) -> list[list[Hypothesis]]:
     """Return the translations of sentences that a model without a `loop_obstacle` translates in one call; none of
     others."""
-    if options.shortlist is not None:
+    if beyond(Place.PROGRAM, options) or (rules is not None and options.beam_size > _MOST_RULED):
         return []
     settings = beam_settings(options, len(src_ids), int(limits[limits.argmax()]))
     looping: LoopModel = model  # type: ignore[assignment]
-    found = looping.search_short(src_ids, limits, settings, threads)
+    found = looping.search_short(src_ids, limits, settings, threads, rules)
     if found and on_ended is not None:
         on_ended(len(src_ids))
     return [translations(one, options.n_best) for one in found or ()]

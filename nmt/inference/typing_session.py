@@ -16,6 +16,7 @@ from nmt.inference.pipeline import (
     target_ids,
     texts_of,
     translations_of,
+    with_chances,
 )
 from nmt.inference.translation import (
     Translation,
@@ -90,7 +91,8 @@ class TypingSession(NotPickled):
             best = distinct(translations, [one.text for one in translations], n_best)
         lengths = length_warnings(chosen, self._session.src_ids)
         more = (*lengths, *lacking_in_target(translator, "the prefix", [typed]))
-        return with_warnings(best, cut=self._is_cut, more=more)
+        whole = with_warnings(best, cut=self._is_cut, more=more)
+        return with_chances(translator, [self._sentence], [self._session.src_ids], [whole])[0]
 
     def stream(self, *, shortlist: bool = False, **settings: Unpack[SearchSettings]) -> Iterator[str]:
         """Yield the greedy translation piece by piece; see `Translator.stream`."""

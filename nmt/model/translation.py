@@ -28,7 +28,7 @@ from nmt.model.source_encoder import EncodedRows, Source, SourceEncoder, SourceF
 from nmt.model.translation_program import TranslationProgram, program_obstacle
 from nmt.overriding import override
 from nmt.rnn import tuning
-from nmt.rnn.arrays.beam_state import BeamSettings
+from nmt.rnn.arrays.beam_state import BeamSettings, TokenRules
 from nmt.rnn.arrays.idle import Idle
 from nmt.rnn.arrays.workspace import Workspace
 from nmt.rnn.cell import Param, under
@@ -96,10 +96,10 @@ class TranslationModel(Network):
         self._probes: dict[int, Scan] = {}  # by the source positions that they record
         options = {"dtype": dtype, "compute_dtype": compute_dtype, "recompute": recompute, "device": self.device}
         self.encoder = Encoder(config, **options)
-        self._factors: SourceFactors | None = None
+        self.factors: SourceFactors | None = None
         if src_factor_sizes:
-            self._factors = SourceFactors(src_vocab_size, src_factor_sizes, config.encoder.factors)
-        self._source = SourceEncoder(self, self.encoder, self._factors)
+            self.factors = SourceFactors(src_vocab_size, src_factor_sizes, config.encoder.factors)
+        self._source = SourceEncoder(self, self.encoder, self.factors)
         self.bridge = Bridge(config, **options)
         self.step_decoder = Scan(decoder_cell(config), **options)
         self.decoder = self.step_decoder
@@ -120,18 +120,18 @@ class TranslationModel(Network):
 
     def _shapes(self) -> dict[str, Param]:
         shapes = self._table_shapes()
-        if self._factors is not None:
-            shapes |= self._factors.params()
+        if self.factors is not None:
+            shapes |= self.factors.params()
         shapes |= under("encoder", self.encoder.layers.params) | under("bridge", self.bridge.params())
         return shapes | under("decoder", self.decoder.params) | self._output_shapes()
 
     @override
     def units_of(self, src: np.ndarray) -> np.ndarray:
-        return src if self._factors is None else self._factors.units(src)
+        return src if self.factors is None else self.factors.units(src)
 
     def channels_are_rows(self, name: str) -> bool:
         """Return whether the output channels of a matrix are its rows, as in tables of factors; see `Network`."""
-        is_factor = self._factors is not None and name in self._factors.names
+        is_factor = self.factors is not None and name in self.factors.names
         return is_factor or super().channels_are_rows(name)
 
     def pad_sources(self, src_ids: TokenIds) -> tuple[np.ndarray, np.ndarray]:
@@ -201,7 +201,12 @@ class TranslationModel(Network):
         return ModelDecoder(self, self._encode_ids, threads or default_threads(), width)
 
     def search_short(
-        self, src_ids: TokenIds, limits: np.ndarray, settings: BeamSettings, threads: int
+        self,
+        src_ids: TokenIds,
+        limits: np.ndarray,
+        settings: BeamSettings,
+        threads: int,
+        rules: TokenRules | None = None,
     ) -> list[Found] | None:
         """Return the hypotheses of short sentences of one length; None if others are given; see `SearchModel`."""
         length, count = len(src_ids[0]), len(src_ids)
@@ -210,7 +215,7 @@ class TranslationModel(Network):
             return None
         idle = self._runs(threads)
         run = idle.take()
-        found = run.search(src_ids, limits, settings)
+        found = run.search(src_ids, limits, settings, rules)
         idle.give(run)
         return found
 

@@ -11,6 +11,8 @@ best-8000.safetensors, last-8000.safetensors
                     the next best and the newest parameters, numbered by update, as many as the settings keep
 shortlist.safetensors
                     likely translations of each word, if nmt-shortlist has learned them
+confidence.safetensors
+                    what the validation text has taught about translations of the best parameters
 .begun              a run started here and has not saved last.safetensors yet: an existing best checkpoint is from
                     that run
 train.log           the lines printed on the terminal, with times
@@ -46,6 +48,7 @@ FORMER_NAME = f"former{CHECKPOINT_SUFFIX}"
 BEGUN_NAME = ".begun"
 BEST_NAME = f"best{CHECKPOINT_SUFFIX}"
 SHORTLIST_NAME = "shortlist.safetensors"
+CONFIDENCE_NAME = "confidence.safetensors"
 LOG_NAME = "train.log"
 METRICS_NAME = "metrics.jsonl"
 SUBWORD_NAMES = {"joint": "joint.spm", "src": "src.spm", "tgt": "tgt.spm"}

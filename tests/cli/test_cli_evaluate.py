@@ -119,6 +119,30 @@ def test_intervals_metrics_and_several_references(run: Run, texts: Path) -> None
     assert (scores["wer"]["score"], scores["accuracy"]["score"]) == (50, 50) and 0 < scores["per"]["score"] < 60
 
 
+def test_confidence_of_a_model_is_compared_with_what_is_kept(
+    model: Path, setup: Path, run: Run, tmp_path: Path
+) -> None:
+    files = ["--src", setup / "test.xx", "--ref", setup / "test.yy", "--confidence", "--metric", "bleu"]
+    result = run("nmt-evaluate", model, *files, "--plot-confidence", tmp_path / "a.svg")
+    assert result.code == 0 and "not calibrated" not in result.err
+    assert "kept in all: 100.0%" in result.out.decode() and "in the worse half by chrF" in result.lines[-1]
+    assert (tmp_path / "a.svg").read_text().startswith("<svg")
+    found = json.loads(run("nmt-evaluate", model, *files, "--json").out)["confidence"]
+    assert found["kept"] == 1 and sum(one["lines"] for one in found["bins"]) == json_lines(setup / "test.xx")
+    refused = run("nmt-evaluate", "--hyp", setup / "test.yy", "--ref", setup / "test.yy", "--plot-confidence", "a.svg")
+    assert refused.code == 2 and "--plot-confidence is for MODEL" in refused.err
+    (model / "confidence.safetensors").rename(tmp_path / "away")
+    try:
+        without = run("nmt-evaluate", model, *files)
+        assert without.code == 0 and "is the mean probability of its subwords, not calibrated" in without.err
+    finally:
+        (tmp_path / "away").rename(model / "confidence.safetensors")
+
+
+def json_lines(path: Path) -> int:
+    return len(path.read_text().splitlines())
+
+
 def test_columns_for_other_metrics(run: Run, texts: Path) -> None:
     files = ["--src", texts / "src", "--hyp", texts / "a", "--ref", texts / "ref", "--ref", texts / "b"]
     result = run("nmt-evaluate", *files, "--tsv", texts / "out.tsv")

@@ -112,6 +112,14 @@ def test_headings_of_a_table_are_no_pair_of_a_test(model: Path, run: Run, lines:
     (lines / "t.tsv").write_text("xx\tyy\n" + (lines / "t.tsv").read_text())
     done = run("nmt-evaluate", model, "--src", lines / "t.tsv", "--ref", lines / "t.tsv")
     assert done.code == 0 and done.out == plain.out and "line 1 has headings, xx | yy, and is skipped" in done.err
+    table = lines / "four.tsv"
+    table.write_text("".join(f"{n} a\t{row}\t{row}\tb {n}\n" for n, row in enumerate(rows)))
+    for options in (["--columns", "2,3"], []):
+        done = run("nmt-evaluate", model, "--src", table, "--ref", table, *options)
+        assert (done.out == plain.out) is bool(options), done.err
+    assert "choose source and target, as with --columns" in done.err
+    done = run("nmt-score", model, "--src", table, "--tgt", table, "--columns", "2,3", "--header", "no")
+    assert done.code == 0 and done.out.count(b"\n") == len(rows), done.err
 
 
 def test_an_output_below_the_input_is_refused_and_nothing_is_left(model: Path, run: Run, tmp_path):

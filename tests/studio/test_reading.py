@@ -215,6 +215,23 @@ def test_too_little_is_not_enough_for_anything(studio):
     )
 
 
+def test_a_file_that_comes_twice_counts_once(studio):
+    project = studio.make("Twice", **{"a.tsv": table(ROWS), "b.tsv": table([*ROWS[5:], ("Ja", "Yes")])})
+    found = studio("GET", f"projects/{project}")
+    assert (found["pairs"], found["twice"]) == (41, 35)
+    for row in (1, 36):
+        studio("POST", f"projects/{project}/texts/2/rows", {"row": row, "out": True})
+    found = studio("GET", f"projects/{project}")
+    assert (found["pairs"], found["twice"]) == (40, 34)
+
+
+@pytest.mark.parametrize(("name", "value"), [("numbers", str), ("constant", lambda number: "see above")])
+def test_a_side_without_a_text_is_said(tmp_path, name, value):
+    rows = [(value(number), b) for number, (_, b) in enumerate(pairs(60))]
+    project = read_here(tmp_path, "a.tsv", table(rows), columns=[1, 2])
+    assert [one["name"] for one in shown(project)["findings"]][0] == name
+
+
 def test_questions_are_asked_and_answered(studio):
     project = studio.make("Questions", **{"book.xlsx": workbook(HEADED, [("x", "y")])})
     text = studio("GET", f"projects/{project}/texts/1")

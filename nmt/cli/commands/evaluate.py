@@ -17,8 +17,8 @@ from nmt.cli.lines.judging import (
     tell_if_seen,
 )
 from nmt.cli.lines.streams import check_apart, output_lines, say, tell, telling_notices
-from nmt.cli.options.command import Command, running_options
-from nmt.cli.options.path_types import InputPath, OutputFile
+from nmt.cli.options.command import Command, running_options, table_of, table_options
+from nmt.cli.options.path_types import InputPath, OutputFile, writes
 from nmt.cli.options.search_options import beam_options, language_model_options, tell_needs
 from nmt.errors import DataError
 from nmt.evaluate import ALL_METRICS, METRICS, TOKENIZERS
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from nmt.inference.translator import Translator
 
 
+_OUTPUTS = ("-o", "output"), ("--tsv", "tsv"), ("--plot-confidence", "plot_confidence")
 OF_LETTERS = "wer", "per", "accuracy", "chrf"
 """The metrics for models that read and write letters: BLEU of single words is theirs that are right, or nothing."""
 
@@ -63,6 +64,7 @@ class MetricNames(click.ParamType):
     multiple=True,
     help="Reference translations, one per line; may be repeated.",
 )
+@table_options()
 @click.option("--ref-separator", metavar="TEXT", help="Separator of several references in one line of --ref.")
 @click.option("-o", "--output", type=OutputFile(), metavar="FILE", help="Also write the translations to this file.")
 @click.option("--lowercase", is_flag=True, help="Ignore case.")
@@ -81,7 +83,13 @@ class MetricNames(click.ParamType):
     help="Metrics, separated by commas: bleu, chrf, chrf++, ter; for texts of one word per line, wer (percentage of "
     "wrong lines), per (edits per 100 tokens), accuracy.",
 )
-@click.option("--confidence", is_flag=True, help="Also print 95 % confidence intervals, by bootstrap over the lines.")
+@click.option(
+    "--confidence",
+    is_flag=True,
+    help="Also print 95 % confidence intervals, by bootstrap over the lines, and with MODEL how right its own "
+    "confidence is.",
+)
+@writes("--plot-confidence", text="Also draw the confidence of MODEL against what is kept, as FILE.svg.")
 @click.option(
     "--tsv",
     type=OutputFile(),
@@ -117,6 +125,7 @@ def evaluate(
     """
     from nmt.cli.lines.evaluation import Evaluation
 
+    how = table_of(options)
     _check_usage(model_dir, src, hyp, ref, options)
     tell_needs()
     given = {name: file for name, file in (("--src", src), ("--hyp", hyp)) if file is not None}
@@ -125,8 +134,8 @@ def evaluate(
     translator = None if model_dir is None else _load(model_dir, options)
     langs = langs_of(translator.config.data) if translator is not None else langs_by_names(src, ref[0])
     named: list[Given] = [(src, "--src", 0), *((file, name, 1) for name, file in given.items() if name != "--src")]
-    tell_doubts(langs, [*named, *((file, "--ref", 1) for file in ref)], options["output"] or "-")
-    shown = Evaluation.reading(ref, ref_separator, src, options, langs)
+    tell_doubts(langs, [*named, *((file, "--ref", 1) for file in ref)], options["output"] or "-", **how)
+    shown = Evaluation.reading(ref, ref_separator, src, options, langs, **how)
     if translator is not None:
         _check_counts(str(src), len(shown.sources), ref[0], len(shown.references[0]))
         tell_if_seen(translator, (str(src), ref[0]), (shown.sources, [line or "" for line in shown.references[0]]))
@@ -149,6 +158,8 @@ def _check_usage(
         raise click.UsageError("Give either MODEL and --src (and -o), or --hyp.")
     if hyp is None and (model_dir is None or src is None):
         raise click.UsageError("Give MODEL and --src to translate, or --hyp to score.")
+    if options["plot_confidence"] and model_dir is None:
+        raise click.UsageError("--plot-confidence is for MODEL, whose confidence it draws.")
     if not ref:
         raise click.UsageError("Missing option '--ref'.")
 
@@ -163,7 +174,7 @@ def _check_apart(given: dict[str, str], ref: tuple[str, ...], model_dir: str | N
     }
     if model_dir is not None:
         inputs["a file of the model"] = model_files(Path(model_dir))
-    outputs = {name: options[key] for name, key in (("-o", "output"), ("--tsv", "tsv")) if options[key] is not None}
+    outputs = {name: options[key] for name, key in _OUTPUTS if options[key] is not None}
     check_apart(outputs, inputs)
 
 
@@ -180,6 +191,7 @@ def _translate(translator: Translator, name: str, shown: Any, options: dict[str,
     from nmt.cli.lines.meter import Meter
     from nmt.config.presets import OF_WORDS
     from nmt.data.corpora.corpus import clean_line
+    from nmt.data.quality.calibration import least_of
 
     if options["metrics"] is None and translator.config.preset in OF_WORDS:
         options["metrics"] = OF_LETTERS
@@ -202,6 +214,15 @@ def _translate(translator: Translator, name: str, shown: Any, options: dict[str,
         [None if line is None else clean_line(line, side.lowercase, side.normalize) for line in text]
         for text in shown.references
     ]
+    if options["confidence"] or options["plot_confidence"]:
+        least = least_of([line for text in shown.references for line in text if line is not None])
+        known = translator.calibration
+        shown.judge([one[0].confidence for one in found], hypotheses, least if known is None else known.least)
+        if known is None:
+            tell(
+                "note: this model's confidence is the mean probability of its subwords, not calibrated by a validation "
+                "text; train it again, or go on with its training, to have one that is"
+            )
     return hypotheses
 
 

@@ -11,7 +11,7 @@ import click
 
 from nmt.cli.lines.formats import FORMATS, alignment_line, output_of, soft_alignment_line, write_plot
 from nmt.cli.lines.inputs import load_translator, phrase_pairs, phrases
-from nmt.cli.lines.judging import check_forms, langs_of, tell_doubts
+from nmt.cli.lines.judging import check_forms, langs_of, tell_doubts, tell_if_strange
 from nmt.cli.lines.streams import LineWriter, Record, check_apart, in_step, output_lines, tell_to_type, telling_notices
 from nmt.cli.options.command import Command, running_options
 from nmt.cli.options.path_types import InputPath, OutputFolder, OutputPlace, reads, writes
@@ -24,9 +24,9 @@ from nmt.cli.options.search_options import (
     tell_unused,
 )
 from nmt.search_settings import Place, usable
-from nmt.system.lines import Lines, chunks, open_lines, source_name
+from nmt.system.lines import STDIN, Lines, chunks, open_lines, source_name
 from nmt.system.notices import Notices
-from nmt.system.paths import check_output, exists, is_folder
+from nmt.system.paths import check_output, exists, is_file, is_folder
 
 if TYPE_CHECKING:
     from nmt.cli.lines.meter import Meter
@@ -165,6 +165,8 @@ def translate(model_dir: str, inputs: tuple[str, ...], **options: Any) -> None:
             job.alignments = stack.enter_context(output_lines(options["alignments"]))
         translator = load_translator(model_dir, options)
         tell_doubts(langs_of(translator.config.data), [(source, "INPUT", 0)], options["output"], lines=False)
+        if source != STDIN and is_file(Path(source)):
+            tell_if_strange(translator, source, open_lines(source))
         _settle(job, translator)
         if options["resume"]:
             run = identity(job, translator, options)

@@ -6,12 +6,16 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
+from pathlib import Path
 from typing import Any
 
-from nmt.cli.lines.streams import output_lines
+from nmt.cli.lines.streams import output_lines, write_errors
 from nmt.data.corpora.sources import format_of, side_lines
 from nmt.errors import DataError
 from nmt.evaluate import format_table, score_translations, split_references
+from nmt.evaluate.reliability import Reliability, reliability
+from nmt.evaluate.scores import sentence_utility
+from nmt.system.files import write_bytes
 from nmt.system.lines import read_text
 
 
@@ -28,6 +32,7 @@ class Evaluation:
     names: Sequence[str]
     sources: list[str]
     options: dict[str, Any]
+    reliability: Reliability | None = None
 
     @classmethod
     def reading(
@@ -37,10 +42,11 @@ class Evaluation:
         src: str | None,
         options: dict[str, Any],
         langs: tuple[str, str],
+        **how: Any,
     ) -> Evaluation:
-        """Read the files; `langs` are the codes that headings of tables may have. Raises DataError if one cannot be
-        read, or references differ in length."""
-        texts = [_read(file, 1, langs) for file in refs]
+        """Read the files; `langs` are the codes that headings of tables may have; `how`: see `side_lines`. Raises
+        DataError if one cannot be read, or references differ in length."""
+        texts = [_read(file, 1, langs, **how) for file in refs]
         for file, text in zip(refs, texts, strict=True):
             if len(text) != len(texts[0]):
                 raise DataError(
@@ -50,7 +56,7 @@ class Evaluation:
         references: list[list[str | None]] = [[*text] for text in texts]
         if separator:
             references = split_references(references, separator)
-        return cls(references, refs, [] if src is None else _read(src, 0, langs), options)
+        return cls(references, refs, [] if src is None else _read(src, 0, langs, **how), options)
 
     def read(self, file: str) -> list[str]:
         """Return the translations in a file. Raises DataError if it has another number of lines than the sources or the
@@ -64,6 +70,18 @@ class Evaluation:
                     "one must translate line n of the other"
                 )
         return lines
+
+    def judge(self, confidences: Sequence[float], hypotheses: Sequence[str], least: float) -> None:
+        """Compare the confidence of a model in its translations with their best chrF, and write --plot-confidence."""
+        from nmt.report.reliability_plot import reliability_svg
+
+        utility = sentence_utility("chrf")
+        rows = zip(hypotheses, zip(*self.references, strict=True), strict=True)
+        scores = [max((utility(one, line) for line in lines if line is not None), default=0.0) for one, lines in rows]
+        self.reliability = reliability(confidences, scores, least)
+        if (path := self.options["plot_confidence"]) is not None:
+            with write_errors(path):
+                write_bytes(Path(path), reliability_svg(self.reliability, self.names[0]).encode())
 
     def report(self, hypotheses: list[str]) -> str:
         """Return the text for standard output, after writing --tsv."""
@@ -79,9 +97,13 @@ class Evaluation:
         if options["tsv"] is not None:
             self._write_columns(hypotheses)
         if options["as_json"]:
-            record = {"lines": len(hypotheses), "metrics": {name: score.to_dict() for name, score in scores.items()}}
+            metrics = {name: score.to_dict() for name, score in scores.items()}
+            record: dict[str, Any] = {"lines": len(hypotheses), "metrics": metrics}
+            if self.reliability is not None:
+                record["confidence"] = self.reliability.to_dict()
             return json.dumps(record, indent=2, ensure_ascii=False)
-        return format_table(list(scores.values()))
+        tables = [format_table(list(scores.values()))]
+        return "\n\n".join(tables if self.reliability is None else [*tables, self.reliability.table()])
 
     def _write_columns(self, hypotheses: list[str]) -> None:
         """Write --tsv: a header, then source, translation and references, with tabs replaced by spaces."""
@@ -94,7 +116,7 @@ class Evaluation:
                 writer.write("\t".join(cell.replace("\t", " ") for cell in row))
 
 
-def _read(file: str, side: int | None = None, langs: tuple[str, ...] = ()) -> list[str]:
+def _read(file: str, side: int | None = None, langs: tuple[str, ...] = (), **how: Any) -> list[str]:
     """Return the lines of a text, or one side of a table; None if it must be a text. Raises DataError."""
     if format_of(file) == "lines":
         return read_text(file)
@@ -102,4 +124,4 @@ def _read(file: str, side: int | None = None, langs: tuple[str, ...] = ()) -> li
         raise DataError(
             f"{file}: must be a text with one sentence per line, got a table; write its column into a file of its own"
         )
-    return list(side_lines(file, side, langs))
+    return list(side_lines(file, side, langs, **how))

@@ -16,8 +16,8 @@ GROUPS = {
     "Text": """dev src_lang tgt_lang columns header sheet src tgt hyp ref ref_separator dev_src dev_tgt
         pairs translated independent prompt tag form split
         leave_numbers strict""",
-    "Result": """output samples n_best scores output_format resume alignments alignment_type plot_attention tsv
-        as_json""",
+    "Result": """output samples n_best scores output_format resume alignments alignment_type plot_attention
+        plot_confidence tsv as_json""",
     "Metrics": "metrics tokenize lowercase confidence",
     "Run": "budget seed seeds stop_with_stdin",
     "Instead of training": "plan show_config check_data profile_updates",

@@ -12,11 +12,12 @@ from nmt.decode.rules.constraints import ConstrainedSelector, Glossary
 from nmt.decode.rules.score_rules import Forbidden, MinLength, NoRepeat, Prefix, RepetitionPenalty, Rule
 from nmt.decode.rules.selectors import BestSelector, CandidateSelector, RuledSelector, SamplingSelector
 from nmt.decode.shortlist import Shortlist
+from nmt.rnn.arrays.beam_state import TokenRules
 from nmt.search_settings import Place, SearchSettings, SearchValues, setting
 from nmt.special_tokens import BOS_ID, UNK_ID
 
-_STEPPED = (Place.LOOP,)
-_PROCESSOR_ONLY = (Place.LOOP, Place.GPU)
+_STEPPED = (Place.LOOP, Place.PROGRAM)
+_PROCESSOR_ONLY = (*_STEPPED, Place.GPU)
 
 
 class Settings(SearchSettings, total=False):
@@ -43,7 +44,7 @@ class SearchOptions(SearchValues):
     prefixes: Sequence[Sequence[int]] | None = setting(None, lacks=(Place.LOOP, Place.SESSION))
     constraints: Sequence[Sequence[Sequence[int]]] | None = setting(None, lacks=_PROCESSOR_ONLY)
     glossary: Sequence[Sequence[Sequence[int]]] | None = setting(None, lacks=_PROCESSOR_ONLY)
-    shortlist: Shortlist | None = setting(None, lacks=(Place.GPU,))
+    shortlist: Shortlist | None = setting(None, lacks=(Place.PROGRAM, Place.GPU))
     more_rules: Callable[[], Sequence[Rule]] | None = setting(None, lacks=_PROCESSOR_ONLY)
 
     @classmethod
@@ -76,6 +77,20 @@ class SearchOptions(SearchValues):
         if self.glossary is not None and any(self.glossary):
             rules.append(Glossary(self.glossary, self.glossary_bonus))
         return rules
+
+    def token_rules(self) -> TokenRules:
+        """Return the rules that a program follows; see `Place.PROGRAM`."""
+        return TokenRules(
+            min_length=self.min_length,
+            no_repeat=self.no_repeat_ngram_size,
+            repetition=0.0 if self.repetition_penalty == 1.0 else self.repetition_penalty,
+            sampling=self.sampling,
+            temperature=self.sampling_temperature,
+            top_k=self.sampling_topk,
+            top_p=self.sampling_topp,
+            seed=self.sampling_seed,
+            prefixes=self.prefixes or (),
+        )
 
     def selector(self, src_ids: Sequence[Sequence[int]], eos_id: int) -> CandidateSelector:
         """Return a new selector for these options; each thread needs its own."""

@@ -10,12 +10,29 @@ import numpy as np
 
 
 @dataclass(frozen=True)
+class TokenRules:
+    """Rules of a program's search on single tokens, 0 for none (see decode/rules): no EOS before min_length tokens; no
+    phrase of no_repeat tokens twice; the factor `repetition`; `sampling`, whether tokens are drawn by temperature,
+    top_k, top_p and seed; the first tokens of each sentence, an empty list for no prefixes at all."""
+
+    min_length: int = 0
+    no_repeat: int = 0
+    repetition: float = 0.0
+    sampling: bool = False
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    seed: int = 0
+    prefixes: Sequence[Sequence[int]] = ()
+
+
+@dataclass(frozen=True)
 class BeamSettings:
     """Settings of a search on the processor.
 
     size: maximum number of sentences in progress; beam_size: hypotheses per sentence; n_best: translations wanted.
     eos_id ends a hypothesis; the token `never` and tokens below first_token are not produced. divisors: float64, the
-    divisor of a sum over 0, 1, ... tokens; word_reward: added for each token.
+    divisor of a sum over 0, 1, ... tokens; word_reward: added for each token. A program also follows rules.
     """
 
     size: int

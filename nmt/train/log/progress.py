@@ -107,12 +107,19 @@ class TrainingLog:
             self._is_live = False
 
 
+_SUSPENDED, _TIMES = 60.0, 10.0
+"""Seconds, and times the longest of its kind before, from which work was not done but suspended."""
+
+
 class Stopwatch:
-    """Measures the seconds spent in each kind of work since its creation."""
+    """Measures the seconds spent in each kind of work since its creation. A process that was stopped for a while, or
+    whose machine slept, has not worked: of a block that took so much longer than those of its kind, that one of these
+    counts."""
 
     def __init__(self) -> None:
         self.started = time.monotonic()
         self.seconds: dict[str, float] = {}
+        self._longest: dict[str, float] = {}
 
     @contextlib.contextmanager
     def measure(self, kind: str) -> Iterator[None]:
@@ -121,7 +128,12 @@ class Stopwatch:
         try:
             yield
         finally:
-            self.seconds[kind] = self.seconds.get(kind, 0.0) + time.monotonic() - began
+            taken, longest = time.monotonic() - began, self._longest.get(kind, math.inf)
+            if taken > max(_SUSPENDED, _TIMES * longest):
+                self.started += taken - longest
+                taken = longest
+            self._longest[kind] = max(taken, self._longest.get(kind, 0.0))
+            self.seconds[kind] = self.seconds.get(kind, 0.0) + taken
 
     @property
     def total(self) -> float:

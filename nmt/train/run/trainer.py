@@ -304,7 +304,7 @@ class Trainer:
             if self.config.data.test is not None:
                 test_scores = self._score_test(loop.parts, task, log)
         except Interrupted:
-            self._stop.agree()
+            self._stop.agree(None)
             reason = "a signal"
             loop.save_last()
             log.line(
