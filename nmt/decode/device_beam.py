@@ -70,8 +70,7 @@ class BlockSearch:
     def _block(self, src_ids: Sequence[Sequence[int]], block: list[int], limits: np.ndarray) -> list[list[Hypothesis]]:
         """Return the hypotheses of the sentences of one block."""
         sources, top, K = [src_ids[n] for n in block], int(limits.max()), self.options.beam_size
-        longest = max(map(len, sources)) + 1 if self.options.coverage_penalty else 0
-        decoder = self.model.block_decoder(sources, K, longest)
+        decoder = self.model.block_decoder(sources, K)
         beams = BeamState.start(
             self.device.xp,
             limits=limits,
@@ -103,8 +102,6 @@ class BlockSearch:
             log_probs = decoder.log_probs(outputs)
             places = min(places, log_probs.shape[1])
             tokens, scores, plain = self.device.search.choose_tokens(log_probs, rules, beams, places, decoder.memory)
-        if self.options.coverage_penalty:
-            self.device.search.coverage_bonus(decoder.coverage(), self.options.coverage_penalty, beams.bonus)
         choice = BeamChoice(EOS_ID, BOS_ID, self.options.n_best, self.options.word_reward)
         self.device.search.beam_step(tokens, scores, plain, beams, choice, rules)
         decoder.follow(beams.parents)

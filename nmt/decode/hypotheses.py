@@ -109,15 +109,11 @@ class SearchModel(Protocol):
     def written(self, ids: list[int]) -> list[int]:
         """Return the tokens of the target that the ids of a hypothesis write: the same, unless they are edits."""
 
-    def search_decoder(self, threads: int | None = None, longest: int = 0, *, coverage: bool = False) -> Decoder:
+    def search_decoder(self, threads: int | None = None, longest: int = 0) -> Decoder:
         """Return a decoder of the model that runs step by step, for sources of at most `longest` tokens, including
-        EOS.
+        EOS."""
 
-        With `coverage`, the states include `coverage`: the attention that each source position has received, -1 for
-        padding.
-        """
-
-    def block_decoder(self, src_ids: TokenIds, K: int, coverage_of: int = 0) -> Any:
+    def block_decoder(self, src_ids: TokenIds, K: int) -> Any:
         """Encode these sentences and return a GPU decoder for them, with K rows per sentence."""
 
 

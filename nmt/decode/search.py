@@ -80,12 +80,12 @@ def search(
     workers = max(1, min(threads, size // _LEAST_WORK))
     own_threads, size = max(1, threads // workers), -(-size // workers)
     queue = _Queue(src_ids, length_blocks(src_ids, size), options)
-    longest, covers = max(map(len, src_ids)) + 1, options.coverage_penalty > 0
+    longest = max(map(len, src_ids)) + 1
     found: list[list[Hypothesis]] = [[] for _ in src_ids]
     caller = get_ident()  # only this thread calls on_ended, whichever parts it runs
 
     def work(part: int, parts: int) -> None:
-        decoder = model.search_decoder(own_threads, longest, coverage=covers)
+        decoder = model.search_decoder(own_threads, longest)
         ended: Iterator[list[tuple[int, list[Hypothesis]]]]
         if plan.path is SearchPath.COMPILED:
             ended = run_loop(cast(LoopDecoder, decoder), queue, options, size, limits)

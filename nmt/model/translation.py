@@ -17,7 +17,7 @@ from nmt.model.copying import check_copying
 from nmt.model.decoders import BlockDecoder, ModelDecoder, loop_obstacle, translation_block
 from nmt.model.edit_actions import EditActions, check_actions
 from nmt.model.forced import ForcedScores, TokenIds, forced_log_probs
-from nmt.model.network import LossStats, Network, Run
+from nmt.model.network import LossStats, Network
 from nmt.model.output_heads import AttentionLossHead, CopyingHead, EditsHead, PlainHead
 from nmt.model.parts.bridge import Bridge
 from nmt.model.parts.cells import decoder_cell, decoder_layers
@@ -118,14 +118,6 @@ class TranslationModel(Network):
             self.weights[self.table("tgt")][:, -1] = self.actions.moves()
             self.changed()
 
-    @override
-    def runs(self, T: int, S: int) -> list[Run]:
-        of_encoder, of_decoder = self.encoder.layers.runs(S), self.decoder.runs(T)
-        runs: list[Run] = [(f"encoder.{name}", scan, steps, 1, late) for name, scan, steps, late in of_encoder]
-        if self.config.decoder.init_hidden == "bridge":
-            runs += [("bridge", scan, 1, 1, 0) for scan in self.bridge.scans.values()]
-        return runs + [(f"decoder.{name}".rstrip("."), scan, steps, S, late) for name, scan, steps, late in of_decoder]
-
     def _shapes(self) -> dict[str, Param]:
         shapes = self._table_shapes()
         if self.factors is not None:
@@ -203,12 +195,10 @@ class TranslationModel(Network):
         """Return why a search cannot be one compiled loop; see `SearchModel`."""
         return loop_obstacle(self)
 
-    def search_decoder(self, threads: int | None = None, longest: int = 0, *, coverage: bool = False) -> ModelDecoder:
-        """Return a decoder for the search; see `SearchModel`. Raises ConfigError for coverage of a model without
-        attention."""
-        self._check_coverage(coverage)
-        width = self._width(longest) if coverage or self.copies else 0
-        return ModelDecoder(self, self._encode_ids, threads or default_threads(), width, coverage=coverage)
+    def search_decoder(self, threads: int | None = None, longest: int = 0) -> ModelDecoder:
+        """Return a decoder for the search; see `SearchModel`."""
+        width = self._width(longest) if self.copies else 0
+        return ModelDecoder(self, self._encode_ids, threads or default_threads(), width)
 
     def search_short(
         self,
@@ -258,13 +248,6 @@ class TranslationModel(Network):
         before, after = boundary_ids(self.config.encoder.boundaries)
         return longest and max(1, longest - 1 + len(before) + len(after))
 
-    def _check_coverage(self, coverage: bool) -> None:
-        """Raise ConfigError if coverage is requested from a model without attention."""
-        if coverage and not self.attends:
-            raise ConfigError(
-                "decoding.coverage_penalty: must be 0 for a model without attention, got another one; leave it out"
-            )
-
     def forced_log_probs(
         self, src_ids: TokenIds, tgt_ids: TokenIds, *, attention: bool = False, threads: int | None = None
     ) -> ForcedScores:
@@ -280,10 +263,9 @@ class TranslationModel(Network):
         source = self._encode_ids(src_ids, threads)
         return forced_log_probs(self, source, tgt_ids, self._probe, attention=attention, threads=threads)
 
-    def block_decoder(self, src_ids: TokenIds, K: int, coverage_of: int = 0) -> BlockDecoder:
+    def block_decoder(self, src_ids: TokenIds, K: int) -> BlockDecoder:
         """Encode these sentences and return a GPU decoder for them, with K rows per sentence."""
-        self._check_coverage(coverage_of > 0)
-        return translation_block(self, self.encode(*self.pad_sources(src_ids)), K, self._width(coverage_of))
+        return translation_block(self, self.encode(*self.pad_sources(src_ids)), K)
 
     def _with_attention(self, source: Source, objective: Objective) -> tuple[Scan, dict[str, Any]]:
         """Return a decoder that appends its attention weights to its outputs, and the arrays that it captures."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from nmt.decode.rules.constraints import ConstrainedSelector, Glossary
 from nmt.decode.rules.score_rules import Forbidden, MinLength, NoRepeat, Prefix, RepetitionPenalty, Rule
-from nmt.decode.rules.selectors import BestSelector, CandidateSelector, DiverseSelector, RuledSelector, SamplingSelector
+from nmt.decode.rules.selectors import BestSelector, CandidateSelector, RuledSelector, SamplingSelector
 from nmt.decode.shortlist import Shortlist
 from nmt.rnn.arrays.beam_state import TokenRules
 from nmt.search_settings import Place, SearchSettings, SearchValues, setting
@@ -37,7 +37,7 @@ class SearchOptions(SearchValues):
     constraints: the phrases that each sentence's translations must contain. glossary: the phrases that earn
     `glossary_bonus`. shortlist: tokens that are not candidates of a sentence have no probability and are not produced,
     except those that the options force. more_rules: a factory of further rules, called once per thread, whose rules are
-    applied before those that forbid tokens. Sampling, groups and constraints cannot be combined.
+    applied before those that forbid tokens. Sampling and constraints cannot be combined.
     """
 
     forbidden: Sequence[Sequence[int]] = setting((), lacks=_STEPPED)
@@ -105,9 +105,6 @@ class SearchOptions(SearchValues):
                 top_k=self.sampling_topk,
                 top_p=self.sampling_topp,
             )
-        if self.beam_groups > 1:
-            size = self.beam_size // self.beam_groups
-            return DiverseSelector(len(src_ids), self.beam_groups, size, self.diversity_strength, rules)
         if self.constraints is not None and any(self.constraints):
             return ConstrainedSelector(self.constraints, rules)
         return RuledSelector(rules) if rules else BestSelector()

@@ -150,21 +150,19 @@ class BeamState:
     """The beams of N sentences with K rows each, on the device.
 
     By row [N * K]: tokens int32, the last token; parents int64, the row continued; sums float64, the score by which
-    continuations are compared: log-probability so far, and what rules add; log_probs float64, without what rules add;
-    bonus float64, added to the score of a hypothesis that ends as a continuation of the row. By sentence [N]: live
-    int32, rows with a hypothesis; room int32, places not yet taken by an ended hypothesis; steps int32; limits int32,
-    the maximum number of steps; to_beat float64, the n-th best score of a finished hypothesis. divisors float64: the
-    divisor of a sum over 0, 1, ... steps. For ended hypotheses, [N, K] in the order in which they ended: end_log_probs
-    and end_scores float64, end_steps int32 (0: none), end_tokens int32, end_parents int32 (rows before the last step),
-    end_finished int32. history int32 [2, T, N * K]: tokens and parents after every step. going int32 [1]: sentences
-    that have not ended.
+    continuations are compared: log-probability so far, and what rules add; log_probs float64, without what rules add.
+    By sentence [N]: live int32, rows with a hypothesis; room int32, places not yet taken by an ended hypothesis; steps
+    int32; limits int32, the maximum number of steps; to_beat float64, the n-th best score of a finished hypothesis.
+    divisors float64: the divisor of a sum over 0, 1, ... steps. For ended hypotheses, [N, K] in the order in which they
+    ended: end_log_probs and end_scores float64, end_steps int32 (0: none), end_tokens int32, end_parents int32 (rows
+    before the last step), end_finished int32. history int32 [2, T, N * K]: tokens and parents after every step. going
+    int32 [1]: sentences that have not ended.
     """
 
     tokens: Any = _of("int32")
     parents: Any = _of("int64")
     sums: Any = _of("float64")
     log_probs: Any = _of("float64")
-    bonus: Any = _of("float64")
     live: Any = _of("int32")
     room: Any = _of("int32")
     steps: Any = _of("int32")
@@ -197,7 +195,6 @@ class BeamState:
             parents=xp.arange(R, dtype=np.int64),
             sums=xp.zeros(R, np.float64),
             log_probs=xp.zeros(R, np.float64),
-            bonus=xp.zeros(R, np.float64),
             live=live * (most > 0).astype(np.int32),
             room=xp.full(N, K, np.int32),
             steps=xp.zeros(N, np.int32),

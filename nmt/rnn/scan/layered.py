@@ -7,7 +7,7 @@ reads a finished sequence: it leaves the loop.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,13 +80,6 @@ class LayeredScan:
     def names(self, n: int) -> list[str]:
         """Return the name of each direction of layer n."""
         return [f"{n}.{direction}" for direction in self.directions] or [str(n)]
-
-    def runs(self, T: int) -> Iterator[tuple[str, Scan, int, int]]:
-        """Yield, for every run over sequences of T steps, a name, the scan, its steps, and how many of them the layer's
-        delay adds."""
-        for n, (scan, delay) in enumerate(zip(self.scans, self.delays, strict=True)):
-            for name in self.names(n):
-                yield name, scan, T + delay, delay
 
     def forward(
         self,

@@ -254,10 +254,10 @@ def refused(folder, match):
 
 
 def test_what_a_page_cannot_do_is_one_line(tmp_path):
-    changed = write_folder(tmp_path / "coverage")
+    changed = write_folder(tmp_path / "risk")
     config = changed / "config.yaml"
-    config.write_text(config.read_text().replace("coverage_penalty: 0.0", "coverage_penalty: 0.2"))
-    refused(changed, r"decoding.coverage_penalty must be 0.0 for the web, got 0.2; change it")
+    config.write_text(config.read_text().replace("mbr: none", "mbr: chrf").replace("sampling: false", "sampling: true"))
+    refused(changed, r"decoding.mbr must be none for the web, got chrf; change it")
     conv = {"type": "conv", "kernel_size": 3, "hidden_size": 4}
     refused(write_folder(tmp_path / "conv", decoder=conv), "one program, got one where the decoder reads an embedding")
 
