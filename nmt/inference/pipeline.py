@@ -9,7 +9,6 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
-from nmt.data.tokens.factors import FactorError
 from nmt.data.tokens.features import featured_ids, featured_lines
 from nmt.data.tokens.letter_case import lowered
 from nmt.errors import ConfigError
@@ -137,16 +136,6 @@ def source_ids(translator: ReadsSource, sentences: Sequence[str], cut: set[int] 
             if cut is not None:
                 cut.add(index)
     return ids
-
-
-def mistake_in(translator: ReadsSource, sentence: str) -> str:
-    """Return why a sentence cannot be converted to ids, an empty string if it can."""
-    if translator.src_subwords.factor_sizes:
-        try:
-            source_ids(translator, [sentence])
-        except FactorError as error:
-            return error.problem
-    return ""
 
 
 def target_ids(translator: TranslationPipeline, texts: Sequence[str]) -> list[list[int]]:

@@ -275,11 +275,8 @@ def search_options(chosen: SearchValues, n_best: int, **given: Any) -> SearchOpt
         settings["beam_size"] = settings["n_best"] = max(n_best, chosen.mbr_samples) if compares else n_best
     else:  # of several some may give the same text: others take their places
         settings["n_best"] = chosen.beam_size if n_best > 1 or compares else 1
-    other = "sampling" if chosen.sampling else "groups" if chosen.beam_groups > 1 else ""
-    if other and given.get("constraints") is not None:
-        raise ConfigError(
-            f"decoding: must have one of sampling, groups and constraints, got {other} and constraints; choose one"
-        )
+    if chosen.sampling and given.get("constraints") is not None:
+        raise ConfigError("decoding: must have one of sampling and constraints, got both; choose one")
     return SearchOptions(**settings, **given)
 
 

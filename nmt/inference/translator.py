@@ -174,7 +174,7 @@ class Translator(TranslationPipeline):
             shortlist, settings: As in `translate_nbest`.
 
         Raises:
-            ConfigError: beam_size or mbr is given, or the settings include sampling, groups or a coverage penalty; or
+            ConfigError: beam_size or mbr is given, or the settings include sampling; or
                 as in `translate_nbest`.
             DeviceError: The model is on a GPU.
             TypeError: There is no such setting, or the sentence is no text.

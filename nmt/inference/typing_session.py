@@ -72,7 +72,7 @@ class TypingSession(NotPickled):
         `shortlist`. Settings: see `SearchSettings`.
 
         Raises:
-            ConfigError: The given or configured settings include sampling, groups or a coverage penalty, which sessions
+            ConfigError: The given or configured settings include sampling, which sessions
                 do not support; or as in `translate_nbest`.
             ValueError: lm_weight is given; it is an argument of the session.
         """

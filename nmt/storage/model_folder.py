@@ -17,7 +17,6 @@ confidence.safetensors
                     that run
 train.log           the lines printed on the terminal, with times
 metrics.jsonl       the same events as one JSON object a line
-loggers.json        the ids that the loggers of training.loggers gave to the run
 """
 
 from __future__ import annotations
@@ -52,7 +51,6 @@ SHORTLIST_NAME = "shortlist.safetensors"
 CONFIDENCE_NAME = "confidence.safetensors"
 LOG_NAME = "train.log"
 METRICS_NAME = "metrics.jsonl"
-LOGGERS_NAME = "loggers.json"
 SUBWORD_NAMES = {"joint": "joint.spm", "src": "src.spm", "tgt": "tgt.spm"}
 
 PARAMS_PREFIX = "params/"

@@ -137,6 +137,15 @@ def write_bytes(path: Path, content: bytes, *, sync: bool = False) -> None:
         temporary.write_bytes(content)
 
 
+def write_private(path: Path, content: bytes) -> None:
+    """Write a small file that its user alone can read, from its first byte on, in the place of any of its name."""
+    with _aside(path) as temporary:
+        _remove(temporary)
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(content)
+        _move(temporary, path)
+
+
 def link_onto(existing: Path, path: Path) -> None:
     """Make `path` another name of the file `existing` (a hard link), or a copy if the file system has no hard links. An
     existing file at `path` is replaced atomically. Raises OSError: It cannot be written, or `existing` does not
@@ -191,8 +200,9 @@ def explain(error: BaseException) -> str:
     """Return the system's message without number and path: `no space left on device`."""
     if isinstance(error, OSError) and error.errno in _FOUND:
         return _FOUND[error.errno]
-    if ON_WINDOWS and isinstance(error, PermissionError) and error.filename and os.path.isdir(error.filename):
-        return _FOUND[errno.EISDIR]
+    if ON_WINDOWS and isinstance(error, PermissionError) and error.filename and os.path.exists(error.filename):
+        is_folder = os.path.isdir(error.filename)
+        return _FOUND[errno.EISDIR] if is_folder else "permission denied, or another program has it open"
     reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return reason.splitlines()[0][:1].lower() + reason.splitlines()[0][1:]
 

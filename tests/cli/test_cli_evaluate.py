@@ -79,7 +79,7 @@ MISTAKES = {
     "tokenizer": (["--hyp", "x", "--tokenize", "13b"], 2, "13a"),
     "metric": (["--hyp", "x", "--metric", "bleu,rouge"], 2, "is none of bleu, chrf"),
     "comet": (["--hyp", "x", "--metric", "bleu,comet"], 2, "by comet-score: docs/comparing.md"),
-    "too much": (["--hyp", "x", "--compare", "a", "b"], 2, "Give either --compare"),
+    "compare": (["--compare", "a", "b"], 2, "sacrebleu REF -i A B"),
 }
 
 
@@ -141,18 +141,6 @@ def test_confidence_of_a_model_is_compared_with_what_is_kept(
 
 def json_lines(path: Path) -> int:
     return len(path.read_text().splitlines())
-
-
-def test_compare(run: Run, texts: Path) -> None:
-    options = ["--compare", texts / "a", texts / "b", "--ref", texts / "ref", "--metric", "bleu,chrf"]
-    page = run("nmt-evaluate", *options, "--src", texts / "src", "--differences", "1")
-    assert page.code == 0, page.err
-    text = "\n".join(page.lines)
-    assert page.lines[0].split()[:5] == ["metric", "A", "95", "%", "±"]
-    assert text.count("  A          The dog") == 1 and "  source     Hund\t" in text and "line 11: chrF" in text
-    found = json.loads(run("nmt-evaluate", *options, "--json", "--differences", "3").out)
-    assert set(found["metrics"]["bleu"]) == {"a", "b", "p_bootstrap", "p_randomisation"}
-    assert len(found["differences"]) == 3 and found["differences"][0]["line"] == 11
 
 
 def test_columns_for_other_metrics(run: Run, texts: Path) -> None:

@@ -125,7 +125,7 @@ def test_a_copy_needs_no_output_layer():
 
 
 @pytest.mark.parametrize("lexical", [False, True])
-@pytest.mark.parametrize("settings", [{}, {"coverage_penalty": 0.3}, {"shortlist": None, "min_length": 2}])
+@pytest.mark.parametrize("settings", [{}, {"shortlist": None, "min_length": 2}])
 def test_the_search_has_the_scores_of_forced_decoding(settings, lexical):
     model = model_that_copies(decoder={"lexical": lexical})
     sources = [*SOURCES[:3], *LONG]

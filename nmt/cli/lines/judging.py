@@ -33,13 +33,15 @@ _ALIKE = ({"html", "xml"}, {"xliff", "xml"}, {"text", "markdown"})
 """Formats that may have each other's endings."""
 
 
-def tell_doubts(langs: tuple[str, str], given: Sequence[Given], output: str = STDOUT, *, lines: bool = True) -> None:
+def tell_doubts(
+    langs: tuple[str, str], given: Sequence[Given], output: str = STDOUT, *, lines: bool = True, **how: Any
+) -> None:
     """Warn about texts, and a file for translations, whose names or words contradict the codes of a model's languages.
-    `lines`: whether markup is refused. Raises DataError as `judged` does."""
+    `lines`: whether markup is refused; `how`: see `table_of`. Raises DataError as `judged` does."""
     from nmt.data.corpora.judged_texts import Named, judged, judged_output
 
     texts = [Named(path, what, side) for path, what, side in given if path is not None]
-    for line in (*judged(texts, langs, lines=lines), *judged_output(output, "-o", langs)):
+    for line in (*judged(texts, langs, lines=lines, **how), *judged_output(output, "-o", langs)):
         tell(f"warning: {line}")
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nmt.exporting.checks import OPTIONS, bounds
 from nmt.exporting.elsewhere import compiled, run_for_level
 from nmt.exporting.subword_tables import tables_of
 from nmt.exporting.web.wasm_module import Module, Part, link
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 START = b"NMTWEB1\n"
 _LINE = 64
-_IMPORTS = ("nmt_allocate", "nmt_free", "nmt_clock", "nmt_sleep", "nmt_yield_processor")
+_IMPORTS = ("exp", "nmt_allocate", "nmt_free", "nmt_clock", "nmt_sleep", "nmt_yield_processor")
 
 
 def make_package(path: str, checkpoint: str | None, cells: Sequence[str], compute_dtype: str) -> bytes:
@@ -88,12 +89,12 @@ def _program(program: TranslationProgram, module: Module) -> dict[str, Any]:
 def _settings(config: Config) -> dict[str, Any]:
     """Return the settings of text and search that the host reads."""
     data, decoding = config.data, config.decoding
-    names = ("beam_size", "length_penalty", "max_length_ratio", "max_length_extra", "word_reward", "generate_unk")
     sides = {"src": data.src, "tgt": data.tgt}
     return {
         "languages": {name: side.lang for name, side in sides.items()},
         "clean": {name: [side.lowercase, side.normalize] for name, side in sides.items()},
-        "decoding": {name: getattr(decoding, name) for name in names},
+        "decoding": {row.name: getattr(decoding, row.name) for row in OPTIONS},
+        "bounds": {row.name: [*bounds(row), row.kind is int] for row in OPTIONS if row.kind is not bool},
         "most_source": MAX_SOURCE_SUBWORDS,
     }
 

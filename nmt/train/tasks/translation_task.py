@@ -13,7 +13,6 @@ import numpy as np
 from nmt.data.alignment.edits import Edits
 from nmt.data.alignment.word_alignment import WordAlignments
 from nmt.data.batching.batches import Batch, TrainBatches, make_batch
-from nmt.data.batching.sampling import SubwordSampler
 from nmt.data.calibration import Calibration, learn_known
 from nmt.data.corpora.corpus import ParallelCorpus, Side, load_parallel
 from nmt.data.corpora.prepare import training_filter
@@ -130,9 +129,7 @@ class TranslationTask:
         """Return the corpus in batches (see `Task.batches`); `parts` has no effect."""
         training = self.config.training
         seed, around = self.config.seed, self.config.model.encoder.boundaries
-        return TrainBatches(
-            self.corpus, size, training.batch_type, seed, training.shuffle, around, sampler=self._sampler()
-        )
+        return TrainBatches(self.corpus, size, training.batch_type, seed, training.shuffle, around)
 
     def smallest_batch(self) -> Batch:
         """Return a batch of one pair."""
@@ -177,11 +174,6 @@ class TranslationTask:
         if self._known is None:
             self._known = learn_known(self._src.subwords, self._read.src)
         return self._known
-
-    def _sampler(self) -> SubwordSampler | None:
-        """Return the sampler of tokenizations, if the settings ask for subword sampling."""
-        alphas = self._src.config.sampling_alpha, self._tgt.config.sampling_alpha
-        return None if alphas == (None, None) else SubwordSampler(self.subwords, alphas, self.config.seed)
 
     def _translator(self, model: TranslationModel, num_threads: int) -> Translator:
         src, tgt = self.subwords
