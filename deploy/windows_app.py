@@ -29,6 +29,7 @@ _WANTED = ["--platform", "win_amd64", "--python-version", "3.12", "--only-binary
 _LEFT_OUT = re.compile(r"^(numpy|numba|llvmlite)/(.*/)?tests/|\.(pdb|lib|chm|pyi)$")
 """Files of wheels that no program needs."""
 _MINGW = "x86_64-w64-mingw32-"
+_LICENCE = re.compile("licen[cs]e|copying|notice", re.IGNORECASE)
 _PATHS = "python312.zip\n.\n..\\site\n"
 _TERMINAL = """@echo off
 setlocal
@@ -43,8 +44,11 @@ set PYTHONUTF8=1
 _README = """Translator Studio (nmt) for Windows 10 and 11, 64 bits.
 
 Extract this zip, then double-click "Translator Studio". For a terminal: nmt.cmd --help
-Windows may say that it protected your PC, since this is not signed: More info, Run anyway.
-To remove it, delete this folder; your projects lie elsewhere. Compiled code is in %LOCALAPPDATA%\\nmt.
+Windows may say that it protected your PC, since this is not signed: More info, Run anyway. Smart App Control, which
+is on in some new installations of Windows 11, lets it not run at all; use WSL there.
+If a virus scanner holds "Translator Studio" back: nmt.cmd studio
+To update, put a newer folder in the place of this one; to remove it, delete this folder. Your projects lie elsewhere.
+Compiled code, and what the studio said last (studio.log), are in %LOCALAPPDATA%\\nmt.
 Licences: LICENSE.txt, python\\LICENSE.txt, and site\\*.dist-info of each package.
 """
 
@@ -121,6 +125,25 @@ def make_starter(work: Path, program: Path) -> None:
     subprocess.run([f"{_MINGW}gcc", *options, "-o", program, source, work / "starter.o"], check=True)
 
 
+def complete_licences(site: Path) -> None:
+    """Give packages whose wheels have no text of their licence that of another with the same; say which remain."""
+    texts: dict[str, Path] = {}
+    without = []
+    for folder in sorted(site.glob("*.dist-info")):
+        facts = (folder / "METADATA").read_text("utf-8")
+        name = next(iter(re.findall("^License-Expression: (.*)$", facts, re.MULTILINE)), "")
+        found = [path for path in folder.rglob("*") if path.is_file() and _LICENCE.match(path.name)]
+        if not found:
+            without.append((folder, name))
+        elif name not in texts or texts[name].stat().st_size < found[0].stat().st_size:
+            texts[name] = found[0]
+    for folder, name in without:
+        if name == "Apache-2.0" and name in texts:  # the same for all, without names
+            shutil.copy(texts[name], folder / "LICENSE")
+        else:
+            print(f"{folder.name}: no text of its licence, {name}")
+
+
 def make_folder(work: Path, packs: Path, folder: Path) -> None:
     """Make all that is in the zip."""
     site = folder / "site"
@@ -128,6 +151,7 @@ def make_folder(work: Path, packs: Path, folder: Path) -> None:
     for path in sorted(site.rglob("*")):
         if path.is_file() and _LEFT_OUT.search(path.relative_to(site).as_posix()):
             path.unlink()
+    complete_licences(site)
     pip("wheel", "--no-deps", "--no-build-isolation", "-w", work / "own", ROOT)
     zipfile.ZipFile(next((work / "own").glob("*.whl"))).extractall(site)
     shutil.copytree(packs, site / "nmt/rnn/kernels/packs", dirs_exist_ok=True)

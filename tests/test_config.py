@@ -675,7 +675,5 @@ def test_several_unknown_settings_are_all_named():
 
 
 def test_a_list_given_as_text_is_answered_by_its_form():
-    with pytest.raises(
-        ConfigError, match=r"training\.print_valid_sents .*got '1,2'; write print_valid_sents: \[1,2\]"
-    ):
+    with pytest.raises(ConfigError, match=r"training\.print_valid_sents .*got '1,2'; write print_valid_sents: \[1,2\]"):
         config_from_dict({**MINIMAL, "training": {"print_valid_sents": "1,2"}})

@@ -18,7 +18,7 @@ from nmt.decode.rules.selectors import BestSelector
 from nmt.errors import CheckpointError, ConfigError, DeviceError
 from nmt.exporting.checks import EXPORTED, check_exported
 from nmt.inference import translator as translator_module
-from nmt.search_settings import ROWS, Place, SearchSettings, SearchValues, usable
+from nmt.search_settings import ROWS, Place, SearchSettings, SearchValues, beyond, usable
 from nmt.serve import engine
 from nmt.serve.engine import Ask, Engine
 from nmt.special_tokens import EOS_ID
@@ -245,6 +245,8 @@ def test_the_plan_follows_from_the_table(name, model):
         f"{name}: a setting that makes a rule needs lacks=(Place.LOOP,), and one with it a line in SearchOptions.rules"
     )
     assert plan.path is SearchPath.COMPILED or any(f"a compiled loop lacks {one}" in plan.why for one in given)
+    if plan.path is SearchPath.STEPS and not beyond(Place.PROGRAM, options):
+        assert options.token_rules([0]) != SearchOptions().token_rules([0]), f"{name}: needs lacks=(Place.PROGRAM,)"
 
 
 def test_the_plan_follows_from_the_model(model):

@@ -16,7 +16,6 @@ from nmt.decode.hypotheses import Block, Hypothesis, LoopDecoder, LoopModel, Sea
 from nmt.decode.plain_search import beam_settings, run_loop, translations
 from nmt.decode.plan import SearchPath, search_plan
 from nmt.decode.rules.options import SearchOptions, Settings
-from nmt.rnn.arrays.beam_state import TokenRules
 from nmt.rnn.cores import default_threads
 from nmt.rnn.kernels.threads.pool import run_parallel
 from nmt.search_settings import Place, beyond
@@ -72,10 +71,8 @@ def search(
     options = SearchOptions.of(options, settings)
     plan = search_plan(model, options)
     limits = options.limits(src_ids)
-    if plan.path is not SearchPath.DEVICE and not model.loop_obstacle:
-        rules = None if plan.path is SearchPath.COMPILED else options.token_rules()
-        if short := _short(model, src_ids, options, limits, threads, rules, on_ended):
-            return short
+    if short := _short(model, src_ids, options, limits, threads, plan.path, on_ended):
+        return short
     size = min(options.batch_size, len(src_ids))
     if plan.path is SearchPath.DEVICE:
         return BlockSearch(model, options).run(src_ids, limits, batch_size=size, on_ended=on_ended)
@@ -117,12 +114,15 @@ def _short(
     options: SearchOptions,
     limits: np.ndarray,
     threads: int,
-    rules: TokenRules | None,
+    path: SearchPath,
     on_ended: Callable[[int], None] | None,
 ) -> list[list[Hypothesis]]:
     """Return the translations of sentences that a model without a `loop_obstacle` translates in one call; none of
     others."""
-    if beyond(Place.PROGRAM, options) or (rules is not None and options.beam_size > _MOST_RULED):
+    if path is SearchPath.DEVICE or model.loop_obstacle or beyond(Place.PROGRAM, options):
+        return []
+    rules = None if path is SearchPath.COMPILED else options.token_rules(range(len(src_ids)))
+    if rules is not None and options.beam_size > _MOST_RULED:
         return []
     settings = beam_settings(options, len(src_ids), int(limits[limits.argmax()]))
     looping: LoopModel = model  # type: ignore[assignment]

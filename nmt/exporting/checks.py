@@ -12,10 +12,10 @@ from nmt.search_settings import ROWS, Place, Row, SearchValues, in_effect, usabl
 if TYPE_CHECKING:
     from nmt.storage.saved_model import SavedModel
 
-EXPORTED = frozenset(usable(Place.PROGRAM)) - {"lm", "mbr"}
+_USABLE = {*usable(Place.PROGRAM)} - {"lm", "mbr"}
+EXPORTED = frozenset(name for name in _USABLE if _USABLE.issuperset(ROWS[name].needs))
 """Settings of the search that exported models follow, or that have no effect there; all others must be off."""
-_NEEDS = {"lm_weight", "glossary_bonus", "mbr_samples"}
-OPTIONS = [row for name, row in ROWS.items() if name in EXPORTED - _NEEDS]
+OPTIONS = [row for name, row in ROWS.items() if name in EXPORTED - {"lm_weight", "glossary_bonus"}]
 """Those that can be set at each call."""
 
 

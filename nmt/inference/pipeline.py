@@ -19,7 +19,7 @@ from nmt.special_tokens import SPACE, UNK_ID
 
 if TYPE_CHECKING:
     from nmt.config import Config
-    from nmt.data.quality.calibration import Calibration
+    from nmt.data.calibration import Calibration
     from nmt.data.tokens.subwords import Subwords
     from nmt.decode.ensemble import Ensemble
     from nmt.decode.fusion import Fusion

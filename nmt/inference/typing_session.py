@@ -84,7 +84,7 @@ class TypingSession(NotPickled):
         if self._session is None:
             return [Translation("", 0.0, 0.0)]
         found = self._session.complete(prefix, options=options)
-        translations = translations_of(translator, found)
+        translations = translations_of(translator, found, self._sentence)
         if chosen.mbr != "none":
             best = ranked_by_agreement(translations, chosen.mbr)[:n_best]
         else:

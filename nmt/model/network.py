@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -28,9 +28,6 @@ from nmt.rnn.profile import operation
 from nmt.rnn.scan.layered import LayeredScan
 from nmt.rnn.scan.scan import Scan
 from nmt.rnn.stepping.search_steps import SearchSteps
-
-if TYPE_CHECKING:
-    from nmt.model.source_encoder import SourceFactors
 
 OUTPUT_MATRIX, OUTPUT_BIAS = "output.W", "output.b"
 """The parameters of the output layer; the matrix is an embedding table instead if the two are tied."""
@@ -57,8 +54,8 @@ class Network:
     """The decoder over known targets; its parameters are below `decoder.`."""
     head: Any
     """The loss of the decoder's outputs: a head of output_heads.py, which a subclass chooses after `_fill`."""
-    factors: SourceFactors | None = None
-    """The factors of source words, if they have any."""
+    factors: Any = None
+    """The `SourceFactors` of source words, None if they have none."""
     actions: EditActions | None = None
     """The meaning of the ids of the target, if the decoder writes edit actions; None for tokens."""
     means: Sequence[tuple[str, int, np.ndarray]] = ()

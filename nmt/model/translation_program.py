@@ -30,7 +30,10 @@ from nmt.rnn.stepping.stepper import Stepper
 from nmt.search_settings import MAX_SOURCE_SUBWORDS
 from nmt.special_tokens import BOS_ID, EOS_ID, boundary_ids
 
-RULES = ("min_length", "no_repeat", "sampling", "top_k", "repetition", "temperature", "top_p", "prefix_starts", "prefixes")
+RULES = (
+    *("min_length", "no_repeat", "sampling", "top_k", "repetition", "temperature", "top_p"),
+    *("prefix_starts", "prefixes"),
+)
 """The rules of a search, by their names in both tables."""
 MOST_POSITIONS = -(-(MAX_SOURCE_SUBWORDS + 2) // 64) * 64
 """Source positions for which attention can be shown: those of the longest source, with its boundary tokens."""
@@ -51,8 +54,8 @@ class TranslationProgram(Plans):
     """The program of a model.
 
     threads: those that run it. boundaries: the words that say which ids are read with each sentence. forced: whether it
-    predicts known translations. Then `forced` has the numbers of an output, of an output with its attention (the same if
-    the model has none), and of tokens.
+    predicts known translations. Then `forced` has the numbers of an output, of an output with its attention (the same
+    if the model has none), and of tokens.
     """
 
     def __init__(self, model: Network, encoder: Encoder, bridge: Bridge, threads: int, *, forced: bool) -> None:
@@ -108,8 +111,8 @@ class TranslationProgram(Plans):
         self.begin(Section.ENCODE)
         model, S, B = self.model, self.steps, self.rows
         ids, ends = self.buffer(product(8, S, B)), [self.field("before"), self.field("after")]
-        given = ("int32", self.field("ids"), 1), ("int64", self.field("sizes"), 1)
-        self.kernel(read_sources, *given, self.first, *ends, ("int64", ids, S, B))
+        all_ids = ("int32", self.field("ids"), 1), ("int64", self.field("sizes"), 1)
+        self.kernel(read_sources, *all_ids, self.first, *ends, ("int64", ids, S, B))
         x, width = words = self._source_words(ids)
         layers, final = self.encoder, list[Named]()
         for n, (scan, delay) in enumerate(zip(layers.scans, layers.delays, strict=True)):
@@ -158,8 +161,8 @@ class TranslationProgram(Plans):
                 step *= size
         x, width = self._embedded("src", units, count), model.embedding("src")[0].shape[1]
         if (places := model.positions.get("src")) is not None:
-            table = self.model_array(places.name, model.weights[places.name])
-            self.kernel(add_places, ("float32", x, self.steps, self.rows, width), ("float32", table, places.count, width))
+            rows = "float32", self.model_array(places.name, model.weights[places.name]), places.count, width
+            self.kernel(add_places, ("float32", x, self.steps, self.rows, width), rows)
         return self.beside([(x, width), *parts], count), width + sum(n for _, n in parts)
 
     def _digits(self, ids: Word, divisor: int, size: int) -> Word:
@@ -288,7 +291,7 @@ class TranslationProgram(Plans):
         places = self.computed(Step.LEAST, self.field("beam_size") + 1, V)
         chunks = -(-V // best_tokens.chunk_columns(FLOAT.itemsize))
         parts = min(self.threads, chunks)
-        sizes = best_tokens.output_sizes(0, inputs, V, 0, parts, FLOAT, self.packed_kind)
+        sizes: dict[str, Value] = {**best_tokens.output_sizes(0, inputs, V, 0, parts, FLOAT, self.packed_kind)}
         sizes |= {"y": x, "weights": self._output_weights(), "bias": self._bias(), "chunks": chunks, "places": places}
         sizes |= {name: values[name] for name in ("first_token", "tokens", "scores")}
         self.note_temporary(self._chunk(C))

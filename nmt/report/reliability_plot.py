@@ -9,8 +9,8 @@ _BAR = 36
 
 
 def reliability_svg(found: Reliability, title: str) -> str:
-    """Return a diagram: of each range of confidence the share kept as a dot on the diagonal if it is right, the size of
-    the range below."""
+    """Return a diagram: of each range of confidence the share kept, a dot that is on the diagonal if the confidence is
+    right; dots and the bars below are larger for more lines."""
     from html import escape
 
     width, height = _LEFT + _SIDE + 24, _TOP + _SIDE + _BELOW + _BAR
@@ -27,14 +27,11 @@ def reliability_svg(found: Reliability, title: str) -> str:
         at = _SIDE * number // 100
         parts.append(f'<text x="{_LEFT + at}" y="{bottom + 16}" text-anchor="middle">{number}</text>')
         parts.append(f'<text x="{_LEFT - 6}" y="{bottom - at + 4}" text-anchor="end">{number}</text>')
-    points = [(_LEFT + _SIDE * one.confidence, bottom - _SIDE * one.kept) for one in found.bins]
-    line = "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
-    parts.append(f'<path d="M{line}" fill="none" stroke="#08306b" stroke-width="2"/>')
-    for (x, y), one in zip(points, found.bins, strict=True):
-        tall = max(1.0, _BAR * one.lines / most)
+    for one in found.bins:
+        x, y, tall = _LEFT + _SIDE * one.confidence, bottom - _SIDE * one.kept, max(1.0, _BAR * one.lines / most)
         left, wide = _LEFT + _SIDE * one.low, _SIDE * (one.high - one.low) - 2
         parts += [
-            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="#08306b"/>',
+            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{2 + 6 * (one.lines / most) ** 0.5:.1f}" fill="#08306b"/>',
             f'<rect x="{left:.1f}" y="{bottom + 46 + _BAR - tall:.1f}" width="{wide:.1f}" height="{tall:.1f}" '
             f'fill="#9ecae1"><title>{one.lines}</title></rect>',
         ]

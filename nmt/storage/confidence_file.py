@@ -13,7 +13,7 @@ from nmt.system.files import writing
 from nmt.system.paths import is_file
 
 if TYPE_CHECKING:
-    from nmt.data.quality.calibration import Calibration
+    from nmt.data.calibration import Calibration
 
 PREFIX = "confidence/"
 _TYPES: dict[str, Any] = dict.fromkeys(("units", "words", "pairs"), np.uint32)
@@ -30,7 +30,7 @@ def confidence_tensors(calibration: Calibration) -> dict[str, np.ndarray]:
 def calibration_from(tensors: dict[str, np.ndarray], where: Path) -> Calibration | None:
     """Return the calibration whose arrays `confidence_tensors` returned, or None if they are missing. Raises
     CheckpointError, which names `where`."""
-    from nmt.data.quality.calibration import FEATURES, Calibration
+    from nmt.data.calibration import FEATURES, Calibration
 
     own = {name.removeprefix(PREFIX): array for name, array in tensors.items() if name.startswith(PREFIX)}
     if not own:

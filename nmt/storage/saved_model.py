@@ -43,7 +43,7 @@ from nmt.system.paths import check_new_folder, exists, is_file, named
 
 if TYPE_CHECKING:
     from nmt.config import Config
-    from nmt.data.quality.calibration import Calibration
+    from nmt.data.calibration import Calibration
     from nmt.data.tokens.subwords import Subwords
     from nmt.decode import Shortlist
     from nmt.rnn.device import Device

@@ -23,7 +23,6 @@ from nmt.serve.errors import RequestError
 from nmt.serve.files import attachment
 from nmt.serve.web import parse_json
 from nmt.studio.errors import Refused, checked, number, one_of, text
-from nmt.studio.held import held_of
 from nmt.studio.projects import PURPOSES, SHARED, TEXTS, Project, safe_name
 from nmt.studio.quality import judged
 from nmt.studio.rounds import Round
@@ -40,8 +39,8 @@ _LONGEST = 7 * 24 * 60
 
 
 class Asked:
-    """What a request asks for: the `project`, and the number of the `text` or the `round`, that its address names, and
-    its JSON, `given`. Raises Refused."""
+    """A request: the `project`, and the number of the `text` or the `round`, that its address names, and its JSON,
+    `given`. Raises Refused."""
 
     project: Project
     text: int
@@ -161,7 +160,7 @@ _COLUMNS = (
     "two columns, or null",
 )
 _SETTINGS = {"columns": _COLUMNS, "sheet": text(0, 200), "header": one_of((True, False, None))}
-"""What can be said of how a text is to be read, and its checks."""
+"""The settings of how a text is read, and their checks."""
 
 
 @_route("POST", T)
@@ -197,10 +196,9 @@ def _decide(state: State, asked: Asked) -> Any:
 
 @_route("GET", f"{T}/rows")
 def _rows(state: State, asked: Asked) -> Any:
-    rows, held = Rows.of(asked.project, asked.text), held_of(asked.project.folder)
     start, count = asked.count("from", 0, 10**9), asked.count("count", 50, 1000)
-    total, found = rows.page(start, count, asked.request.query_params.get("finding"))
-    return {"total": total, "rows": [vars(row) | {"held": held.get(row.source)} for row in found]}
+    total, found = Rows.of(asked.project, asked.text).page(start, count, asked.request.query_params.get("finding"))
+    return {"total": total, "rows": [vars(row) for row in found]}
 
 
 @_route("POST", f"{T}/rows")
@@ -210,7 +208,7 @@ def _mend_row(state: State, asked: Asked) -> Any:
     def there() -> dict[str, Any]:
         for one in Rows.of(project, asked.text).each():
             if one.row == row:
-                return vars(one) | {"held": held_of(project.folder).get(one.source)}
+                return vars(one)
         raise Refused("bad-request", what="row", wanted="one of the text")
 
     there()

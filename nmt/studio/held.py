@@ -42,11 +42,6 @@ def read_pairs(path: Path) -> list[Pair]:
     return [(row[0], row[1]) for row in rows if len(row) > 1]
 
 
-def held_of(folder: Path) -> dict[str, str]:
-    """Return the kind of each held-out sentence of a project's first side."""
-    return {pair[0]: kind for kind in KINDS for pair in read_pairs(folder / "held" / f"{kind}.tsv")}
-
-
 def write_pairs(path: Path, pairs: Iterable[Sequence[str]]) -> None:
     """Write pairs as a table of two columns."""
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -18,7 +18,7 @@ from nmt.report import Run, read_run, report_data
 from nmt.storage.model_folder import find_checkpoint, load_folder_config
 from nmt.studio.preparing import lines_of, unseen_words
 from nmt.studio.projects import Project, write_json
-from nmt.studio.quality import Facts, bucket, calibration, compared, groups, quality_of, sentences, short_and_long
+from nmt.studio.quality import Facts, bucket, calibration, compared, fit, groups, quality_of, sentences, short_and_long
 from nmt.studio.rounds import REPORT
 from nmt.studio.texts import texts_of
 from nmt.system.files import read_json, write_bytes
@@ -47,10 +47,11 @@ def judge(folder: Path, number: int, threads: int | None = None) -> dict[str, An
     same = [one == other for one, other in zip(outputs, references, strict=True)]
     buckets = [bucket(score, words=words, same=one) for score, one in zip(chrf, same, strict=True)]
     train = lines_of(project, number, "train")
-    unseen = unseen_words(train[source], sources)
+    # A word that is held out is new by intention, and features are no words.
+    unseen = [[] for _ in sources] if words else unseen_words(train[source], sources)
     confidences = [min(1.0, max(0.0, one.confidence)) for one in found]
     lengths = [len(line.split()) for line in sources]
-    by_length = groups(lengths, [bool(one) for one in unseen], buckets)
+    by_length = [] if words else groups(lengths, [bool(one) for one in unseen], buckets)
     scores = score_translations(outputs, references, metrics=("bleu", "chrf"), confidence=len(outputs) > 1)
     run = read_run(project.round_file(number))
     facts, own = _facts(project, number, run, record), dict(zip(sources, buckets, strict=True))
@@ -60,6 +61,7 @@ def judge(folder: Path, number: int, threads: int | None = None) -> dict[str, An
     facts |= {"unseen": sum(map(bool, unseen)), "overlap": sum(line in known for line in sources), "words": words}
     facts |= short_and_long(by_length)
     facts |= {"worse": before["n"] if before is not None and before["better"] == "worse" else 0}
+    facts["fit"] = fit(*train)
     facts["swapped"] = is_in(train[0][:1000], codes[1], codes[0]) or is_in(train[1][:1000], codes[0], codes[1])
     told = sentences(Facts(**facts))
     names = ("source", "reference", "translation", "chrf", "bucket", "confidence", "unseen")

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import StatisticsError, correlation
 from typing import Any
 
 NEAR, PARTLY = 75.0, 40.0
@@ -57,18 +58,19 @@ class Facts:
     """The facts that rules look at.
 
     pairs: Those trained on. count: Test sentences. chrf: Score on them, and `shuffled` that of the same translations
-    with other sentences' references. overlap: Test sentences that are in the training text. passes, usual: Passes over
-    the text, and usual ones. per_pass: Minutes of a pass. rise: Gain of the validation score in the last quarter of the
-    run. unseen: Test sentences with a word that the text does not have. short, long: Percentages nearly the same of
-    sentences of few and of many words, and `longs` the fewer of those. swapped: Whether columns seem exchanged.
-    repeated: Percentage of rows that repeat others. worse: The earlier round that is better, 0 for none. words: Whether
-    these are single words.
+    with other sentences' references. fit: See `fit`. overlap: Test sentences that are in the training text. passes,
+    usual: Passes over the text, and usual ones. per_pass: Minutes of a pass. rise: Gain of the validation score in the
+    last quarter of the run. unseen: Test sentences with a word that the text does not have. short, long: Percentages
+    nearly the same of sentences of few and of many words, and `longs` the fewer of those. swapped: Whether columns seem
+    exchanged. repeated: Percentage of rows that repeat others. worse: The earlier round that is better, 0 for none.
+    words: Whether these are single words.
     """
 
     pairs: int
     count: int
     chrf: float
     shuffled: float
+    fit: float = 0.0
     overlap: int = 0
     passes: float = 0.0
     usual: float = 0.0
@@ -87,6 +89,19 @@ class Facts:
     def minutes(self) -> int:
         """Return the minutes that usual passes would take beyond those that were made."""
         return math.ceil(max(0.0, self.usual - self.passes) * self.per_pass)
+
+
+FITS = 0.3
+"""Correlation of the lengths of both sides below which rows do not belong together; of translations it is 0.5 to 0.95,
+of shifted rows about 0."""
+
+
+def fit(sources: Sequence[str], targets: Sequence[str]) -> float:
+    """Return the correlation of the lengths of both sides, on a logarithmic scale; 0 if all are as long."""
+    try:
+        return correlation(*([math.log1p(len(line)) for line in side] for side in (sources, targets)))
+    except StatisticsError:
+        return 0.0
 
 
 _ABOVE_CHANCE = 4.0
@@ -116,7 +131,7 @@ RULES: list[Rule] = [
 
 def _is_chance(facts: Facts) -> bool:
     enough = facts.count >= LEAST_JUDGED and facts.passes >= 0.5 * facts.usual
-    return enough and facts.chrf - facts.shuffled < _ABOVE_CHANCE
+    return enough and facts.fit < FITS and facts.chrf - facts.shuffled < _ABOVE_CHANCE
 
 
 def sentences(facts: Facts) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from nmt.config import SideConfig
 from nmt.data.corpora.judged_texts import valueless
 from nmt.data.corpora.language_by_text import is_in, language_by_text
 from nmt.data.corpora.language_names import language_of
-from nmt.data.corpora.looking import LOOKED_AT, Look, look
+from nmt.data.corpora.looking import LEAST, LOOKED_AT, Look, look
 from nmt.data.corpora.sources import Source
 from nmt.data.tables.marked import is_usfm, usfm_rows
 from nmt.data.tables.readers import ENDINGS, GRIDS, RECORDS, form_of, paired
@@ -28,6 +28,7 @@ from nmt.doctor.texts import Text
 from nmt.errors import NMTError
 from nmt.studio.errors import Refused
 from nmt.studio.projects import write_json
+from nmt.studio.quality import FITS, fit
 from nmt.studio.texts import DONE, KEEP, LEAVE_OUT, MEND, MENDS
 from nmt.system.file_kinds import HEAD_BYTES, kind_of_bytes
 from nmt.system.files import replacing
@@ -245,6 +246,10 @@ def _finished(given: Facts, rows: Iterator[Row], facts: Facts) -> Facts:
         found = [one for one in found if one["name"] not in ("script", "mixed")]
     one, other = (str(lang or "") for lang in langs)
     doubts = [("swapped", "have the other language's text", is_in(first, other, one) or is_in(last, one, other))]
+    shifts = {way: fit(first[: len(first) - way], last[way:]) for way in (1, 2)}
+    shifts |= {-way: fit(first[way:], last[: len(last) - way]) for way in (1, 2)}
+    is_shifted = len(first) >= LEAST and fit(first, last) < FITS and max(shifts.values()) > 2 * FITS
+    doubts.append(("shifted", "fit the row before or after", is_shifted))
     for value in filter(None, map(valueless, (first, last))):
         doubts.append(("constant" if value[1] else "numbers", "have numbers, or one text, on a side", True))
     facts_of_all = {

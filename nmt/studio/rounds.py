@@ -27,7 +27,7 @@ _MINUTES = re.compile(r"^ *max_minutes: ([\d.]+)$", re.MULTILINE)
 _WEIGHT = 5.0
 """Times that a corrected pair is read for each time that another is."""
 _SHOWN = "minutes began pairs new corrections direction preset on held words error".split()
-"""What the page is shown of the record."""
+"""The parts of the record that the page is shown."""
 
 
 class Round:

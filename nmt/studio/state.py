@@ -12,8 +12,7 @@ import psutil
 from nmt.report import read_run, report_page
 from nmt.studio.children import Children
 from nmt.studio.errors import Refused
-from nmt.studio.held import KINDS as HELD_KINDS
-from nmt.studio.held import read_pairs, write_pairs
+from nmt.studio.held import HeldOut, write_pairs
 from nmt.studio.preparing import CORRECTIONS, LEAST_PAIRS, corrections
 from nmt.studio.projects import HELD, TEXTS, Project, Projects, write_json
 from nmt.studio.quality import LEAST_JUDGED, judged
@@ -119,7 +118,7 @@ class State:
             "folder": str(project.folder),
             "enough": _enough(brief["pairs"]),
             "texts": [Rows(project, entry).view() for entry in values["texts"]],
-            "held": {kind: len(read_pairs(project.folder / HELD / f"{kind}.tsv")) for kind in HELD_KINDS},
+            "held": {kind: len(pairs) for kind, pairs in HeldOut(project.folder / HELD).pairs.items()},
             "rounds": [Round(project, number).view(self.doing(project, number)) for number in project.rounds()],
             "best": best_round(project),
             "corrections": len(corrections(project, self.trying.memories())),

@@ -131,7 +131,9 @@ class Rows:
             "other_name": self._other_name,
             "read": self.usable,
             "findings": [{**one, "rows": one["rows"][:_SHOWN_ROWS]} for one in found],
-            "decided": self.decided,
+            "decided": {
+                name: how for name, how in self.decided.items() if name in DEFAULTS or name in self._entry["decided"]
+            },
             "out": len(self.out),
         }
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nmt.errors import NMTError
 from nmt.serve.app import make_app
@@ -44,14 +44,7 @@ class Trying:
         if self._app is None:
             raise Refused("no-model")
         path = scope["path"].removeprefix("/try") or "/"
-
-        async def sending(message: Message) -> None:
-            if message["type"] == "http.response.start":  # the studio shows it in a frame of its own
-                none, own = b"frame-ancestors 'none'", b"frame-ancestors 'self'"
-                message["headers"] = [(name, value.replace(none, own)) for name, value in message["headers"]]
-            await send(message)
-
-        await self._app({**scope, "path": path, "raw_path": path.encode(), "root_path": ""}, receive, sending)
+        await self._app({**scope, "path": path, "raw_path": path.encode(), "root_path": ""}, receive, send)
 
     def about(self) -> dict[str, Any] | None:
         """Return which round is in use."""

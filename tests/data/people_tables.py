@@ -214,7 +214,7 @@ BY_HAND: dict[str, bytes | str] = {
     "words-two-codes.tsv": text_of([("es", "gl"), *[(f"cas{n}", f"cos{n}") for n in range(120)]]),
     "inflection.tsv": text_of([(f"walk{b}", f"walked{b}", "V;PST") for b in map(str, range(120))]),
     "two-sheets.xlsx": workbook({"Stories": [_HEAD, *PAIRS], "Words": PAIRS}),
-    "empty-sheet.xlsx": workbook({"Stories": [_HEAD, *PAIRS], "Sheet2": []}),
+    "empty-sheet.xlsx": workbook({"Stories": [_HEAD, *PAIRS], "Sheet2": [("to do",)]}),
     "no-cells.xlsx": workbook({"Sheet1": []}),
     "formulas.xlsx": workbook({"S": [_HEAD, *PAIRS, *[(a, "=A1") for a in SOURCES[:30]]]}),
     "merged.xlsx": workbook(

@@ -226,6 +226,8 @@ def test_without_the_detector_nothing_is_said_of_words(tmp_path, monkeypatch):
 def test_blank_lines_between_paradigms_do_not_hide_the_features():
     assert features_column([["walk", "walked", "V;PST"]] * 3 + [[""]]) == 3
     assert features_column([[""]]) is None
+    walk, good, note = ["walk", "walked", "V;PST"], ["good", "good", "ADJ"], ["walk", "walked", "JS"]
+    assert features_column([walk, good] * 9) == 3 and features_column([walk, *[note] * 9]) is None
 
 
 def test_old_documents_and_wide_texts_are_known_by_their_first_bytes(tmp_path):

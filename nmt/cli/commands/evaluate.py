@@ -190,8 +190,8 @@ def _translate(translator: Translator, name: str, shown: Any, options: dict[str,
     """Return the translations of the text `name`; clean the references like the model's training targets."""
     from nmt.cli.lines.meter import Meter
     from nmt.config.presets import OF_WORDS
+    from nmt.data.calibration import least_of
     from nmt.data.corpora.corpus import clean_line
-    from nmt.data.quality.calibration import least_of
 
     if options["metrics"] is None and translator.config.preset in OF_WORDS:
         options["metrics"] = OF_LETTERS

@@ -78,8 +78,8 @@ class SearchOptions(SearchValues):
             rules.append(Glossary(self.glossary, self.glossary_bonus))
         return rules
 
-    def token_rules(self) -> TokenRules:
-        """Return the rules that a program follows; see `Place.PROGRAM`."""
+    def token_rules(self, sentences: Sequence[int]) -> TokenRules:
+        """Return the rules on single tokens for these sentences, as a program or a GPU follows them."""
         return TokenRules(
             min_length=self.min_length,
             no_repeat=self.no_repeat_ngram_size,
@@ -89,7 +89,7 @@ class SearchOptions(SearchValues):
             top_k=self.sampling_topk,
             top_p=self.sampling_topp,
             seed=self.sampling_seed,
-            prefixes=self.prefixes or (),
+            prefixes=[] if self.prefixes is None else [self.prefixes[n] for n in sentences],
         )
 
     def selector(self, src_ids: Sequence[Sequence[int]], eos_id: int) -> CandidateSelector:

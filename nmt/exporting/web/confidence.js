@@ -1,4 +1,4 @@
-// The probability that a person would keep a translation, as nmt/data/quality/calibration.py has it.
+// The probability that a person would keep a translation, as nmt/data/calibration.py has it.
 
 import { array_of, EOS_ID, UNK_ID } from "./engine.js";
 

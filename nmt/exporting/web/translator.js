@@ -35,9 +35,33 @@ export function checked(given, defaults, bounds) {
   return found;
 }
 
+// Numbers with 128 bits behind the point.
+const BITS = 128n, ONE = 1n << BITS, times = (a, b) => a * b >> BITS;
+const fixed = x => BigInt(Math.trunc(x * 2 ** 110)) << BITS - 110n;
+function logarithm(x) {
+  let s = (x - ONE) * ONE / (x + ONE), sum = 0n;
+  for (let term = s, n = 1n; term; term = times(times(term, s), s), n += 2n) sum += 2n * term / n;
+  return sum;
+}
+const LN2 = logarithm(2n * ONE);
+
+// base to the power of a number, base from 5 / 6 on, rounded as in C libraries: Math.pow has other last bits in each browser.
+export function power(base, exponent) {
+  if (exponent === 1) return base;
+  let twos = 0, sum = 0n;
+  while (base / 2 ** twos > 1.5) twos++;
+  const y = times(fixed(exponent), logarithm(fixed(base / 2 ** twos)) + BigInt(twos) * LN2), k = (2n * y + LN2) / (2n * LN2), r = y - k * LN2;
+  for (let term = ONE, n = 1n; term; term = times(term, r) / n, n++) sum += term;
+  return Number(sum) * 2 ** (Number(k) - 128);
+}
+
+const powers = new Map(); // by penalty, by length
 function divisor(penalty) {
   if (penalty === "none") return () => 1;
-  return penalty === "average" ? length => Math.max(length, 1) : length => ((5 + length) / 6) ** penalty;
+  if (penalty === "average") return length => Math.max(length, 1);
+  if (!powers.has(penalty)) powers.set(penalty, []);
+  const known = powers.get(penalty);
+  return length => known[length] || (known[length] = power((5 + length) / 6, penalty));
 }
 
 // ------------------------------------------------------------ words

@@ -100,6 +100,7 @@ class BeamRules:
     def make(
         cls,
         device: Any,
+        rules: TokenRules,
         *,
         N: int,
         K: int,
@@ -107,19 +108,15 @@ class BeamRules:
         first_token: int,
         never: int,
         eos: int,
-        min_length: int = 0,
-        repetition_penalty: float = 1.0,
-        no_repeat: int = 0,
         forbidden: Sequence[Sequence[int]] = (),
-        prefixes: Sequence[Sequence[int]] = (),
-        drawing: Drawing | None = None,
+        keys: np.ndarray | None = None,
     ) -> BeamRules:
-        """Make rules from lists of the host; T: the maximum length of a translation. prefixes: one per sentence, or
-        none."""
+        """Make rules from lists of the host; T: the maximum length of a translation. The prefixes are one per sentence,
+        or none. keys: those of samples, on the host."""
         longer = [tuple(s) for s in forbidden if len(s) > 1]
         starts = np.cumsum([0, *(len(s) for s in longer)])
-        begin = np.full((N, max((len(p) for p in prefixes), default=0)), -1, np.int32)
-        for row, prefix in zip(begin, prefixes, strict=False):
+        begin = np.full((N, max(map(len, rules.prefixes), default=0)), -1, np.int32)
+        for row, prefix in zip(begin, rules.prefixes, strict=False):
             row[: len(prefix)] = prefix
         history = np.zeros((2, N * K, 1 + T), np.int32)
         history[:, :, 0] = np.tile(np.arange(K), N)
@@ -131,15 +128,15 @@ class BeamRules:
             first_token=first_token,
             never=never,
             eos=eos,
-            min_length=min_length,
-            repetition_penalty=repetition_penalty,
-            no_repeat=no_repeat,
+            min_length=rules.min_length,
+            repetition_penalty=rules.repetition or 1.0,
+            no_repeat=rules.no_repeat,
             forbidden=whole(sorted({s[0] for s in forbidden if len(s) == 1})),
             phrases=whole([token for phrase in longer for token in phrase]),
             starts=whole(starts),
             prefixes=device.upload(begin),
             history=device.upload(history),
-            drawing=drawing,
+            drawing=None if keys is None else Drawing(device.upload(keys), rules.temperature, rules.top_k, rules.top_p),
         )
 
 

@@ -40,7 +40,7 @@ export function report({ project, round, report: found }, act, between = "") {
       : "",
     between,
     el("div.grid",
-      card(t("groups.title"), el("p.soft", t("groups.what")), table(t("groups.title"), [], groups)),
+      groups.length ? card(t("groups.title"), el("p.soft", t("groups.what")), table(t("groups.title"), [], groups)) : "",
       el("section.card.noprint", el("h3", t("help.title")),
         list("ol", [...found.sentences.slice(1).map(advice), ...help]))),
     unseen(found.unseen, a.lang),
@@ -69,9 +69,9 @@ function headline({ few, headline, judged, quality, sentences }, advice) {
   const letters = t(quality.words ? "head.words" : "head.sentences", { n: quality.near });
   const person = judged && headline === "person"
     && t("head.person", { ...judged, n: judged.count, good: judged.right + judged.usable });
-  const sure = t("head.sure", { ...quality, n: quality.count });
+  const sure = t(quality.words ? "head.sure.words" : "head.sure", { ...quality, n: quality.count });
   return card(null, el("p.big", person || letters), sentences.slice(0, 1).map(advice), person ? el("p", letters) : "",
-    bars(quality), el("p", sure, few ? " " + t("head.few") : ""), el("p.soft", t("head.letters")));
+    bars(quality), el("p", sure, few ? " " + t("head.few") : ""), quality.words ? "" : el("p.soft", t("head.letters")));
 }
 
 function uses({ quality, useful }, a, b) {

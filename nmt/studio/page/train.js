@@ -165,7 +165,8 @@ function sample(line, all, page) {
     el("dt", t("sample.yours")), said("dd", line.reference, into));
   some.forEach(([seconds, text], n) => {
     const had = new Set(some[Math.max(0, n - 1)][1].split(/\s+/)), is_last = n === some.length - 1;
-    const when = is_last ? el("b", t("sample.now")) : t("minutes.short", Math.max(1, Math.round(seconds / 60)));
+    const when = is_last ? el("b", t("sample.now")) : seconds < 60
+      ? t("seconds.short", Math.round(seconds)) : t("minutes.short", Math.round(seconds / 60));
     const words = text.split(/(\s+)/).map(word => had.has(word) || !word.trim() ? word : el("ins", word));
     made.append(el("dt", when), el(is_last ? "dd" : "dd.soft", { dir: "auto", lang: into }, !text ? t("sample.none") : is_last ? words : text));
   });

@@ -26,7 +26,7 @@ from nmt.train.distributed.ranks import Ranks
 
 if TYPE_CHECKING:
     from nmt.config import Config
-    from nmt.data.quality.calibration import Calibration
+    from nmt.data.calibration import Calibration
     from nmt.model.network import Network
     from nmt.train.updates.moving_average import MovingAverage
     from nmt.train.updates.optimizer import Optimizer

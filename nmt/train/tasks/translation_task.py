@@ -13,10 +13,10 @@ import numpy as np
 from nmt.data.alignment.edits import Edits
 from nmt.data.alignment.word_alignment import WordAlignments
 from nmt.data.batching.batches import Batch, TrainBatches, make_batch
+from nmt.data.calibration import Calibration, learn_known
 from nmt.data.corpora.corpus import ParallelCorpus, Side, load_parallel
 from nmt.data.corpora.prepare import training_filter
 from nmt.data.corpora.rows import TokenRows
-from nmt.data.quality.calibration import Calibration, learn_known
 from nmt.data.quality.seen_text import sketch_of
 from nmt.data.tokens.features import feature_ids
 from nmt.errors import ConfigError

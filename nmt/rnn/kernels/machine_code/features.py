@@ -135,7 +135,8 @@ LEVELS = {t.name: t for t in (*_OF_X86, *(_OF_ARM if _IS_ARM else ()), _GENERIC)
 # Vectors of 128 bits and moves of blocks of memory are in all browsers since 2021. A browser for x86 has 16 registers.
 _WASM = Target(
     "wasm", lanes=4, vectors=2, max_rows=5, has_fma=False, byte_sums="dot", cpu="generic",
-    features="+simd128,+bulk-memory,+sign-ext,+nontrapping-fptoint,+mutable-globals", triple="wasm32-unknown-unknown", is_small=True,
+    features="+simd128,+bulk-memory,+sign-ext,+nontrapping-fptoint,+mutable-globals", triple="wasm32-unknown-unknown",
+    is_small=True,
 )  # fmt: skip
 # Within a process LLVM loads ELF on Windows, too; linkers there take COFF.
 _TRIPLES_OF_X86 = {

@@ -26,8 +26,8 @@ _loaded: dict[str, int] = {}
 
 
 _FAST = re.compile("forward_loop|reduce")
-"""Functions that are made for speed where the others are made small: those that take most of the time. Tiles of products
-are, in any case, what they are written as."""
+"""Functions that are made for speed where the others are made small: those that take most of the time. Tiles of
+products are what they are written as, in any case."""
 _DECLARED = re.compile(r'^(?:declare .*?|(?=@.* external ))@"?([^"\s(]+)', re.MULTILINE)
 
 

@@ -46,7 +46,12 @@ def extend(search):  # type: ignore[no-untyped-def]
         for m in range(search.num_indexed):
             size = indexed.num_bytes[m]
             copy_bytes(indexed.half[m, search.side] + rows.origin[r] * size, indexed.waiting[m] + n * size, size)
-        search.taken, search.num_rows, search.num_parents, search.working = n + 1, r + count, parent + 1, search.working + 1
+        search.taken, search.num_rows, search.num_parents, search.working = (
+            n + 1,
+            r + count,
+            parent + 1,
+            search.working + 1,
+        )
 
 
 @inner_kernel

@@ -109,9 +109,7 @@ def draw_token(row, temperature, top_k, top_p, uniform, ends, tokens, scores):  
     if top_k == 0 and top_p >= 1.0:
         for v in range(row.shape[0]):
             tokens[v] = v
-        return np.int64(
-            _draw_from(tokens, row, row.shape[0], top, temperature, _sum(row, top, temperature), uniform)
-        )
+        return np.int64(_draw_from(tokens, row, row.shape[0], top, temperature, _sum(row, top, temperature), uniform))
     if top_k:
         if top_k <= _FEW:
             count = best_of_row(row, tokens[:top_k], scores[:top_k])
