@@ -50,7 +50,7 @@ help:
 	@echo 'make test    install all that developers need, run the tests'
 	@echo 'make test-long    run the cases that make test omits because they take long'
 	@echo 'make check   lint, format, types, who imports whom; what the code writes of itself into docs/ is of today'
-	@echo 'make witness  fences around arrays, system calls that fail, random cells and texts, mutants of the code (three hours)'
+	@echo 'make witness  fences around arrays, system calls that fail, random cells and texts (two hours)'
 	@echo 'make format  mend what ruff can mend'
 	@echo 'make bench   run the benchmarks, one question a script'
 	@echo 'make test-torch   make $(TORCH_VENV) with PyTorch, run the tests of nmt.torch'
@@ -124,14 +124,12 @@ check: $(STAMP)
 MOST ?= 40
 SEED ?= 1000
 CELLS ?= 500
-MUTANTS ?= 20
 SECONDS_OF_TEXTS ?= 3600
 witness: $(STAMP)
 	$(BIN)/python -m tests.witness.fence
 	$(BIN)/python -m tests.witness.faults --most $(MOST)
 	$(BIN)/python -m tests.witness.cells --first $(SEED) --count $(CELLS)
 	$(BIN)/python -m tests.documents.random_texts $(SEED) $(SECONDS_OF_TEXTS)
-	$(BIN)/python -m tests.witness.mutants build/mutants --seed $(SEED) --count $(MUTANTS)
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .
@@ -157,11 +155,13 @@ test-arm: $(BASE)
 # Wine, CPython for Windows and its wheels, once, into build/windows; root and Debian's debootstrap and mingw are needed.
 WINDOWS_TESTS ?= tests/documents tests/data tests/learning tests/decode tests/cli tests/test_tensor_file.py tests/test_saved_model.py \
   tests/test_files.py tests/test_paths.py tests/test_config.py tests/test_lines.py tests/test_terminal.py tests/train/test_checkpoint.py \
-  tests/train/test_resume.py tests/train/test_prepare.py tests/train/test_trainer.py tests/serve/test_box.py tests/serve/test_protocols.py
+  tests/train/test_resume.py tests/train/test_prepare.py tests/train/test_trainer.py tests/serve/test_box.py tests/serve/test_protocols.py \
+  tests/studio tests/importing
 test-windows: $(STAMP)
 	$(BIN)/python -m tests.windows.bed build/windows $(WINDOWS_TESTS) $(PYTEST_ARGS); status=$$?; [ $$status -eq 77 ] || exit $$status
 
-# Python, all packages and machine code for Windows on x86 in one zip, made on Linux (an hour). It is not signed.
+# Python, all packages and machine code for Windows on x86 in one zip, made on Linux with mingw (an hour where the machine
+# is busy). It is not signed.
 windows-app: $(STAMP)
 	$(BIN)/python -m nmt.precompile make-windows build/windows-packs avx512_bf16 avx512_vnni avx512 avx2_vnni avx2 generic
 	$(BIN)/python deploy/windows_app.py build/windows-app build/windows-packs dist/nmt-windows.zip

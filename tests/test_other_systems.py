@@ -119,6 +119,8 @@ def test_a_folder_in_place_of_a_file_is_called_one_on_windows(monkeypatch, tmp_p
     monkeypatch.setattr(files, "ON_WINDOWS", True)
     assert files.explain(PermissionError(errno.EACCES, "Permission denied", str(tmp_path))) == "a folder"
     assert files.explain(PermissionError(errno.EACCES, "Permission denied", "x")) == "permission denied"
+    held = PermissionError(errno.EACCES, "Permission denied", __file__)
+    assert files.explain(held) == "permission denied, or another program has it open"
 
 
 def test_a_path_in_double_quotes_is_told_how_to_write_it(tmp_path):

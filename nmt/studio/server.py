@@ -54,6 +54,7 @@ async def _serve(folder: Path, port: int, tell: Callable[[str], None], *, browse
             http=GuardedProtocol,
             ws="none",
             access_log=False,
+            log_config=None,
             log_level="warning",
             server_header=False,
             timeout_graceful_shutdown=_GRACE,

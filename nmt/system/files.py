@@ -200,8 +200,9 @@ def explain(error: BaseException) -> str:
     """Return the system's message without number and path: `no space left on device`."""
     if isinstance(error, OSError) and error.errno in _FOUND:
         return _FOUND[error.errno]
-    if ON_WINDOWS and isinstance(error, PermissionError) and error.filename and os.path.isdir(error.filename):
-        return _FOUND[errno.EISDIR]
+    if ON_WINDOWS and isinstance(error, PermissionError) and error.filename and os.path.exists(error.filename):
+        is_folder = os.path.isdir(error.filename)
+        return _FOUND[errno.EISDIR] if is_folder else "permission denied, or another program has it open"
     reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return reason.splitlines()[0][:1].lower() + reason.splitlines()[0][1:]
 

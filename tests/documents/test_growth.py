@@ -68,11 +68,6 @@ def snippet(text):
     passage.joined([by_words(one.asked, forward, str.upper) for one in passage.sentences])
 
 
-def split_text(text):
-    passage = read_passage(text, "text", sentences.sentence_splitter("en"))
-    passage.joined([by_words(one.asked, forward) for one in passage.sentences])
-
-
 READERS = {
     "html": document("html"),
     "xml": document("xml", "<r>z "),

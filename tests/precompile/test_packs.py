@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -110,14 +111,20 @@ def test_every_level_is_made_on_every_machine(tmp_path, monkeypatch):
     assert len(codes) >= len({*LEVELS}) - 3  # of float32, what adds VNNI, bfloat16 and AMX alone may be the same
 
 
-def test_a_pack_for_arm_is_made_on_every_machine(tmp_path, monkeypatch):
-    """That it runs there: tests/arm/run.py."""
+@pytest.mark.parametrize(
+    "level, system, head",
+    [
+        ("neon", "1", b"\x7fELF\2.{13}\xb7"),  # 64 bits, EM_AARCH64; that it runs: tests/arm/run.py
+        ("neon_bf16", "macos", b"\xcf\xfa\xed\xfe\x0c\0\0\1"),  # Mach-O of 64 bits, CPU_TYPE_ARM64
+        ("generic", "macos", b"\xcf\xfa\xed\xfe[\x07\x0c]\0\0\1"),
+    ],
+)
+def test_packs_for_other_machines_are_made_here(level, system, head, tmp_path, monkeypatch):
+    """Of a product, and of what asks the system for locks."""
     monkeypatch.setenv("NMT_CACHE_DIR", str(tmp_path / "cache"))
-    make_packs(needed()[-1:], tmp_path, ["neon"], lambda line: None)
-    pack = Pack(tmp_path / "neon.pack")
-    ((code, symbols),) = ((pack.read(name).code, pack.read(name).facts["symbols"]) for name in pack.index)
-    assert code[:5] == b"\x7fELF\2" and code[18:20] == b"\xb7\0"  # 64 bits, EM_AARCH64
-    assert symbols == []
+    make_packs([needed()[-1], recipe_of(close_job)], tmp_path, [level], lambda line: None, system)
+    pack = Pack(tmp_path / f"{level}.pack")
+    assert [bool(re.match(head, pack.read(name).code, re.DOTALL)) for name in pack.index] == [True, True]
 
 
 @pytest.mark.skipif(TARGET.name not in LEVELS, reason="no level of this processor is shipped")

@@ -3,8 +3,11 @@
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 pytest.importorskip("starlette", reason="needs the extra [serve]")
@@ -202,6 +205,29 @@ def test_close_ends_home_and_workers(box):
     home, workers = asyncio.run(run())
     box.close()
     until(lambda: not any(Path(f"/proc/{one}").exists() for one in [home, *workers]))
+
+
+SERVER = """
+import asyncio, sys
+from nmt.serve.box import box as b
+own = "import time\\nimport nmt.serve.box.text_work as t\\ndef busy():\\n  open({!r}, 'x')\\n"
+own += "  while time.process_time() < 60: pass\\nt.busy = busy\\n"
+command, own = b._command, own.format(sys.argv[1])
+b._command = lambda call: [*command(call)[:-1], command(call)[-1].replace("import nmt", own + "import nmt", 1)]
+box = b.Box()
+box.start()
+asyncio.run(box.run(b.Job("busy", (), "q", seconds=300), "a"))
+"""
+
+
+def test_a_server_that_was_killed_leaves_no_worker(tmp_path):
+    server = subprocess.Popen([sys.executable, "-c", SERVER, tmp_path / "begun"], cwd=Path(__file__).parents[2])
+    until((tmp_path / "begun").exists)
+    workers = psutil.Process(server.pid).children(recursive=True)
+    assert workers
+    server.kill()
+    server.wait()
+    until(lambda: not any(one.is_running() for one in workers))
 
 
 def test_a_client_with_slow_texts_keeps_nobody_else_waiting(any_box):

@@ -8,6 +8,7 @@ whether it has taken too much, so that it may exceed the limits for that long.
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import io
 import logging
 import os
@@ -17,6 +18,7 @@ import subprocess
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from itertools import count
 from typing import Any
 
@@ -160,6 +162,8 @@ class Box:
             )
             if process.stdin is None or process.stdout is None:
                 raise RuntimeError("a process without pipes")
+            if sys.platform == "win32":
+                _end_with_us(process.pid)
             return _Worker(process, process.stdout, process.stdin)
         if self._home is None or self._home.poll() is not None:
             if self._home is not None:
@@ -201,6 +205,27 @@ async def _watch(process: asyncio.subprocess.Process, job: Job) -> None:
         while sum(one.cpu_times()[:2]) <= most_seconds and one.memory_info().rss <= most_bytes:
             await asyncio.sleep(_LOOK_SECONDS)
         process.kill()
+
+
+@cache
+def _job_object() -> tuple[Any, int]:
+    """Return Windows' library of the system, and a job object whose processes end when this process does, however."""
+    kernel = ctypes.WinDLL("kernel32")  # type: ignore[attr-defined]
+    kernel.CreateJobObjectW.restype = kernel.OpenProcess.restype = ctypes.c_void_p
+    limits = (ctypes.c_uint64 * 18)()  # JOBOBJECT_EXTENDED_LIMIT_INFORMATION
+    limits[2] = 0x2000  # LimitFlags: JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE
+    job = kernel.CreateJobObjectW(None, None)
+    kernel.SetInformationJobObject(ctypes.c_void_p(job), 9, limits, ctypes.sizeof(limits))
+    return kernel, job
+
+
+def _end_with_us(process: int) -> None:
+    """Let Windows end a process with this one. Its job objects could limit memory and time, too; what watches the
+    workers does that on all systems but Linux."""
+    kernel, job = _job_object()
+    handle = ctypes.c_void_p(kernel.OpenProcess(0x0101, False, process))  # PROCESS_SET_QUOTA, PROCESS_TERMINATE
+    kernel.AssignProcessToJobObject(ctypes.c_void_p(job), handle)
+    kernel.CloseHandle(handle)
 
 
 def _refusal(job: Job, kind: str, value: Any) -> RequestError:

@@ -210,7 +210,8 @@ class Loop:
         parts.reporter.samples(self.settings.print_valid_sents, parts.validator)
         with parts.watch.measure("saving"):
             state.elapsed = self._validated_at = self._elapsed
-            parts.checkpoints.save_validated(scores[metric], is_best=is_best)
+            calibration = parts.validator.calibration() if is_best else None
+            parts.checkpoints.save_validated(scores[metric], calibration, is_best=is_best)
 
     def _stop_reason(self) -> str | None:
         """Return the limit that has been reached; None if there is none."""

@@ -5,7 +5,7 @@ The environment variable `NMT_CPU` (`avx512_amx`, `avx512_bf16`, `avx512_vnni`, 
 exactly this processor instead of for its whole level. The variable is read once, when this module is imported. With
 `NMT_CPU_UNCHECKED=1` it may also be a level that this machine cannot run, `wasm` among them: its code is compiled here
 and run elsewhere. With `NMT_CPU_UNCHECKED=library` the code may also be linked into a library. `windows` and
-`windows-library` are the same for Windows on x86.
+`windows-library` are the same for Windows on x86, and `macos` is `1` for macOS on x86 and Arm.
 """
 
 import ctypes
@@ -39,7 +39,7 @@ class Target:
     `byte_sums`: how products of int8 are added. `cpu` and `features`: what LLVM compiles for, no more than every
     processor of this level has, so that the code runs on all of them and gives the same bits. `triple`: LLVM's name of
     the machine, if the code runs on another one than this. `is_linked`: the code is for a library, which may be placed
-    at any address.
+    at any address. `is_small`: it is downloaded, so that all functions but the busiest are to be small.
     """
 
     name: str
@@ -54,13 +54,15 @@ class Target:
     features: str = ""
     triple: str = ""
     is_linked: bool = False
+    is_small: bool = False
 
     @property
     def machine(self) -> tuple[str, str]:
         """Return the kind of processor and the system that run the code."""
         kind, _, system, *_ = f"{self.triple}---".split("-")
         here = platform.machine(), sys.platform
-        return _MACHINE_OF_WINDOWS if system == "windows" else (kind, system) if self.triple else here
+        there = _MACHINE_OF_WINDOWS if system == "windows" else (kind, "darwin" if "mac" in system else system)
+        return there if self.triple else here
 
     @property
     def rows(self) -> tuple[int, ...]:
@@ -134,10 +136,16 @@ LEVELS = {t.name: t for t in (*_OF_X86, *(_OF_ARM if _IS_ARM else ()), _GENERIC)
 _WASM = Target(
     "wasm", lanes=4, vectors=2, max_rows=5, has_fma=False, byte_sums="dot", cpu="generic",
     features="+simd128,+bulk-memory,+sign-ext,+nontrapping-fptoint,+mutable-globals", triple="wasm32-unknown-unknown",
+    is_small=True,
 )  # fmt: skip
 # Within a process LLVM loads ELF on Windows, too; linkers there take COFF.
-_WINDOWS_TRIPLES = {"windows": "x86_64-pc-windows-msvc-elf", "windows-library": "x86_64-pc-windows-gnu"}
+_TRIPLES_OF_X86 = {
+    "windows": "x86_64-pc-windows-msvc-elf",
+    "windows-library": "x86_64-pc-windows-gnu",
+    "macos": "x86_64-apple-macosx11",
+}
 _MACHINE_OF_WINDOWS = "AMD64", "win32"
+_TRIPLES_OF_ARM = {"macos": "arm64-apple-macosx11"}
 _ARM_TRIPLE = "aarch64-unknown-linux-gnu"
 _ELSEWHERE = {one.name: one for one in (_WASM, *(replace(arm, triple=_ARM_TRIPLE) for arm in _OF_ARM))}
 """Levels of other machines, for which code is made here."""
@@ -224,15 +232,17 @@ def _choose_target() -> Target:
         return replace(host, cpu=binding.get_host_cpu_name(), features=binding.get_host_cpu_features().flatten())
     elsewhere = os.environ.get("NMT_CPU_UNCHECKED", "")
     is_linked = elsewhere.endswith("library")
-    unchecked = is_linked or elsewhere in ("1", "windows")  # code made here is run elsewhere
+    unchecked = is_linked or elsewhere in ("1", "windows", "macos")  # code made here is run elsewhere
     if forced in _ELSEWHERE and unchecked:
-        return replace(_ELSEWHERE[forced], is_linked=is_linked)
+        target = _ELSEWHERE[forced]
+        triple = target.triple if target is _WASM else _TRIPLES_OF_ARM.get(elsewhere, target.triple)
+        return replace(target, is_linked=is_linked, triple=triple)
     if forced not in LEVELS:
         choices = ", ".join((*LEVELS, "native"))
         raise DeviceError(f"NMT_CPU: must be one of {choices}, got {forced!r}; unset it to use the whole machine")
     target = LEVELS[forced]
     if unchecked and _IS_X86:
-        return replace(target, is_linked=is_linked, triple=_WINDOWS_TRIPLES.get(elsewhere, ""))
+        return replace(target, is_linked=is_linked, triple=_TRIPLES_OF_X86.get(elsewhere, ""))
     if forced != "generic" and not _is_part_of(target, host):
         raise DeviceError(f"NMT_CPU: must be a target this {host.name} machine has, got {forced!r}; unset it")
     if target is _AVX2_VNNI and not binding.get_host_cpu_features().get("avxvnni"):

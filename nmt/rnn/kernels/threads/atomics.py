@@ -8,7 +8,6 @@ lock.
 
 import ctypes
 import platform
-import sys
 
 from llvmlite import ir
 
@@ -150,7 +149,7 @@ def backoff(spins):  # type: ignore[no-untyped-def]
     return SPINS_PER_YIELD
 
 
-_MONOTONIC = 6 if sys.platform == "darwin" else 1
+_MONOTONIC = 6 if TARGET.machine[1] == "darwin" else 1
 
 
 @instruction("voidptr")
