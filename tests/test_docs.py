@@ -36,6 +36,7 @@ OF_SYSTEMS = {
         "mpiexec",
         "paste",
         "pip",
+        "sacrebleu",
         "sed",
         "seq",
         "shuf",
