@@ -155,11 +155,13 @@ test-arm: $(BASE)
 # Wine, CPython for Windows and its wheels, once, into build/windows; root and Debian's debootstrap and mingw are needed.
 WINDOWS_TESTS ?= tests/documents tests/data tests/learning tests/decode tests/cli tests/test_tensor_file.py tests/test_saved_model.py \
   tests/test_files.py tests/test_paths.py tests/test_config.py tests/test_lines.py tests/test_terminal.py tests/train/test_checkpoint.py \
-  tests/train/test_resume.py tests/train/test_prepare.py tests/train/test_trainer.py tests/serve/test_box.py tests/serve/test_protocols.py
+  tests/train/test_resume.py tests/train/test_prepare.py tests/train/test_trainer.py tests/serve/test_box.py tests/serve/test_protocols.py \
+  tests/studio tests/importing
 test-windows: $(STAMP)
 	$(BIN)/python -m tests.windows.bed build/windows $(WINDOWS_TESTS) $(PYTEST_ARGS); status=$$?; [ $$status -eq 77 ] || exit $$status
 
-# Python, all packages and machine code for Windows on x86 in one zip, made on Linux (an hour). It is not signed.
+# Python, all packages and machine code for Windows on x86 in one zip, made on Linux with mingw (an hour where the machine
+# is busy). It is not signed.
 windows-app: $(STAMP)
 	$(BIN)/python -m nmt.precompile make-windows build/windows-packs avx512_bf16 avx512_vnni avx512 avx2_vnni avx2 generic
 	$(BIN)/python deploy/windows_app.py build/windows-app build/windows-packs dist/nmt-windows.zip

@@ -1,7 +1,7 @@
-"""How probably a person would keep a translation, from what is known when it is found: how sure the model was, the
-lengths, and how much of the source training never had. The validation text says what each of these is worth.
+"""The probability that a person would keep a translation, from what is known when it is found: how sure the model was,
+the lengths, and the share of the source that training never had. The validation text says what each of these is worth.
 
-A word is a run of units with letters, in any case and however it is cut into units; it is known by the hash of its
+A word is a run of units with letters, in any case and however it is split into units; it is known by the hash of its
 letters, and a pair of neighbouring units by that of their ids.
 """
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from nmt.data.tokens.subwords import Subwords
 
 KEPT = 60.0
-"""chrF of a sentence from which a translation counts as one that a person would keep and mend."""
+"""chrF of a sentence from which a translation counts as one that a person would keep and correct."""
 LEAST_PAIRS = 20
 """Validation pairs from which a calibration is learned."""
 _MOST_LOSS, _LETTERS = 20.0, 1.5
@@ -41,12 +41,12 @@ _FACTOR = np.uint32(0x9E3779B1)
 _ALONE = re.compile("[\u0e00-\u0eff\u0f00-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\U00020000-\U0003ffff]")
 """Signs of scripts without spaces between words: each unit is a word."""
 _BEGINS = 128
-"""What is added to the size of a unit that begins a word."""
+"""Added to the size of a unit that begins a word."""
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """What a model's validation text has taught about its translations.
+    """The lessons of a validation text about the translations of a model.
 
     Attributes:
         units, sizes: The hash of each unit of the source, uint32, and how many signs of a word it is, uint8: 0 for a

@@ -22,7 +22,7 @@ class Bin:
 
 @dataclass(frozen=True)
 class Reliability:
-    """How a model's confidence fits its translations.
+    """The fit of a model's confidence with its translations.
 
     Attributes:
         bins: Ranges of confidence that have lines.

@@ -16,6 +16,7 @@ from nmt.data.tokens.vocabulary import Vocabulary
 from nmt.errors import CheckpointError
 from nmt.importing.imported import NEVER, Imported, Params, Tensors, our_order, rows_of
 from nmt.importing.settings_text import read_settings
+from nmt.importing.unit_lists import units_of
 from nmt.system.files import explain, read_small
 
 KIND = "described"
@@ -97,7 +98,7 @@ def _side(path: Path, name: str, values: Mapping[str, Any]) -> tuple[list[int], 
     units = values["units"]
     if isinstance(units, str):
         try:
-            units = read_small(path.parent / units, _MOST_BYTES).decode().removesuffix("\n").split("\n")
+            units = units_of(read_small(path.parent / units, _MOST_BYTES).decode())
         except OSError as error:
             raise CheckpointError(
                 f"{path}: {name}.units must be a list, or a file of one unit a line, got {explain(error)}"

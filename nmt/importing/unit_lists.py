@@ -46,7 +46,13 @@ def read_units(path: Path) -> list[str]:
         return _by_number(path, _json(path, text))
     if path.suffix in (".yml", ".yaml"):
         return _by_number(path, _yaml(path, text))
-    return text.removesuffix("\n").split("\n")
+    return units_of(text)
+
+
+def units_of(text: str) -> list[str]:
+    """Return the units in a text of one a line. All lines of a text from Windows end in CR LF; else CR is a unit."""
+    ending = "\r\n" if text.count("\r\n") == text.count("\n") else "\n"
+    return text.removesuffix(ending).split(ending)
 
 
 def _json(path: Path, text: str) -> list[tuple[Any, Any]]:

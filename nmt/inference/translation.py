@@ -33,7 +33,7 @@ UNFOLLOWED = "a term of the glossary is not in the translation"
 NOT_A_NUMBER = "a score is not finite"
 _MOST_SHOWN = 8
 _MUCH_MORE, _LEAST_MORE = 1.5, 0.05
-"""How many times the usual share of new words, and by how much more of all, a text of another kind has at least."""
+"""A text of another kind has at least so many times the usual share of new words, and so much more of all."""
 
 
 @dataclass(frozen=True)
@@ -94,8 +94,8 @@ class Detail:
 
 @dataclass(frozen=True)
 class Novelty:
-    """How much of a text the training of a model never had: the share of its words, that of the validation text, and
-    these words, the most frequent first."""
+    """The part of a text that the training of a model never had: the share of its words, that of the validation text,
+    and these words, the most frequent first."""
 
     share: float
     usual: float

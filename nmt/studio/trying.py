@@ -62,7 +62,8 @@ class Trying:
                 await self._end()
                 os.chdir(project.folder)  # a round names its texts as in its folder; all other paths here are absolute
                 learns = one.has_ended and not load_folder_config(one.folder).model.decoder.edit_actions
-                settings = ServerSettings((one.folder,), threads=threads, learn=learns, pivot=False)
+                split = not one.record.get("words")  # a point in its features ends no word
+                settings = ServerSettings((one.folder,), threads=threads, learn=learns, pivot=False, split=split)
                 service = await asyncio.to_thread(Service.begin, settings)
             except NMTError as error:
                 raise Refused("failed", why=str(error)) from None

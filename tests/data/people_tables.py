@@ -163,6 +163,7 @@ BY_HAND: dict[str, bytes | str] = {
     "numbers.csv": text_of([(a, str(n)) for n, (a, _) in enumerate(PAIRS)], ",", "minimal"),
     "nothing.csv": "",
     "one-column.csv": "".join(f"{a}\n" for a in SOURCES),
+    "padded.csv": "".join(f"{a} | {b}\n" for a, b in PAIRS),
     "spaces.csv": text_of(PAIRS, ",", "all").replace('","', '", "'),
     "headings-again.csv": text_of(_AGAIN, ",", "minimal"),
     "two-headings.csv": text_of([("Source", "Target"), _HEAD, *PAIRS], ",", "minimal"),

@@ -209,6 +209,16 @@ def test_features_are_symbols_after_the_word(tmp_path):
     assert not any("+" in piece for piece in tgt.subwords.pieces(range(tgt.subwords.vocab_size)))
 
 
+@pytest.mark.parametrize(("first", "are_symbols"), [("walk +V +PST", True), ("We walk +V", False)])
+def test_features_in_lines_are_symbols_too(tmp_path, first, are_symbols):
+    """They had been spelled letter by letter, though a table with the same words had symbols."""
+    text = write_pair(tmp_path, [first, "go +V +PST"] * 20, ["walked", "went"] * 20)
+    data = {"train": text, "dev": text, "src": {"lang": "de"}, "tgt": {"lang": "en"}}
+    data["subwords"] = {"type": "char", "joint": True}
+    src, _ = load_sides(config_from_dict({"model_dir": "m", "data": data}).data)
+    assert ("▁+PST" in src.subwords.pieces(range(src.subwords.vocab_size))) == are_symbols
+
+
 def test_a_row_without_features_is_an_error(tmp_path):
     table = write(tmp_path / "t.tsv", "walk\twalked\tV;PST\ngo\twent\n")
     (part,) = Source(table, features=3).parts(["w", "f"])

@@ -51,6 +51,13 @@ def test_words_sound_as_in_the_package(sounds):
     assert translator.translate(SPELT, batch_size=2) == translator.translate(SPELT)
 
 
+def test_a_list_of_units_may_come_from_windows(sounds, written, tmp_path):
+    description = written()
+    units = tmp_path / "phonemes.txt"
+    units.write_bytes(units.read_bytes().replace(b"\n", b"\r\n"))
+    assert imported(description, tmp_path / "model").translate(SPELT) == sounds[0].translate(SPELT)
+
+
 def test_log_probabilities_of_sounds_are_the_packages(sounds):
     translator, package = sounds
     targets = ["AH0", "HH AH0 L OW1", "IH1 T S", "B", "", "Z IY1 B R AH0"]

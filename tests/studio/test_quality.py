@@ -165,16 +165,18 @@ def test_a_worse_round_does_not_replace_the_better():
 
 @pytest.mark.parametrize("edits", [True, False])
 def test_a_model_of_edits_can_be_used(tmp_path, monkeypatch, edits):
-    """It had been refused, since it cannot learn from corrections."""
+    """It had been refused, since it cannot learn from corrections; and a point in `+V.PTCP` had ended its sentence."""
     made, one = project(tmp_path, pairs(40))
     decoder, asked = SimpleNamespace(edit_actions=edits), []
-    one.note(ended=True)
+    one.note(ended=True, words=edits)
     monkeypatch.setattr(trying, "find_checkpoint", lambda folder: made.folder / "project.json")
     monkeypatch.setattr(
         trying, "load_folder_config", lambda _: SimpleNamespace(model=SimpleNamespace(decoder=decoder)), raising=False
     )
-    monkeypatch.setattr(trying.Service, "begin", lambda settings: asked.append(settings.learn) or made.text(9))
+    monkeypatch.setattr(
+        trying.Service, "begin", lambda settings: asked.append((settings.learn, settings.split)) or made.text(9)
+    )
     monkeypatch.chdir(tmp_path)
     with pytest.raises(Refused):
         asyncio.run(trying.Trying().load(made, one, 1))
-    assert asked == [not edits]
+    assert asked == [(not edits, not edits)]

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from nmt.errors import CheckpointError, ConfigError
-from nmt.system.files import lock_alone
+from nmt.system.files import lock_alone, open_folder
 from nmt.train.sweep import _mean, parse_grid, plan, run_sweep, summary
 from tests.train import fake_model
 
@@ -103,7 +103,7 @@ def test_a_run_that_fails_ends_no_other(config: str) -> None:
 def test_a_second_sweep_in_the_folder_is_refused(config: str) -> None:
     folder, runs = make(config, ["seed=1"])
     folder.mkdir()
-    handle = os.open(folder, os.O_RDONLY)
+    handle = open_folder(folder)
     try:
         assert lock_alone(handle)
         with pytest.raises(CheckpointError, match="another sweep at work"):

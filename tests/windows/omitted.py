@@ -15,7 +15,7 @@ WORDS = {
     r"none_while_it_is_read|shutil.rmtree\(folder\)": "files that are open keep their names",
     r"chmod|umask|geteuid|getuid|0o[0-7]{3}|AS_ROOT|not_root|st_mode": "files have other rights",
     r"SIGHUP|SIGKILL|SIGSTOP|SIGPIPE|SIGALRM|os\.kill\(|send_signal|SIGTERM|preexec_fn|killpg": "signals of Linux",
-    r"fork\(|pass_fds|mkfifo|os\.pipe|\bpty\b|/dev/|/proc/|nohup|AF_UNIX|bash": "devices, fork and shells are of Linux",
+    r"fork\(|pass_fds|mkfifo|os\.pipe|\bpty\b|/dev[/.]|/proc/|nohup|AF_UNIX|bash|\bsed\b": "devices and shells",
     r"resource\.|sched_setaffinity|small_disk|RLIMIT|fallocate": "limits of the kernel",
     r"shared_memory|spread|\bmpi|Ranks\(": "several ranks need Linux",
 }

@@ -165,9 +165,7 @@ def translate(model_dir: str, inputs: tuple[str, ...], **options: Any) -> None:
             job.alignments = stack.enter_context(output_lines(options["alignments"]))
         translator = load_translator(model_dir, options)
         tell_doubts(langs_of(translator.config.data), [(source, "INPUT", 0)], options["output"], lines=False)
-        if source != STDIN and is_file(Path(source)):
-            tell_if_strange(translator, source, open_lines(source))
-        _settle(job, translator)
+        _settle(job, translator, source)
         if options["resume"]:
             run = identity(job, translator, options)
             tsv = job.form == "tsv"
@@ -282,9 +280,12 @@ def _job(options: dict[str, Any]) -> _Job:
     )
 
 
-def _settle(job: _Job, translator: Translator | Pivot) -> None:
-    """Fill in settings from the config, and warn about options that then have no effect."""
+def _settle(job: _Job, translator: Translator | Pivot, source: str = STDIN) -> None:
+    """Fill in settings from the config, and warn about options that then have no effect, and about a file of lines,
+    `source`, of a kind that the model does not know."""
     decoding, search = translator.config.decoding, job.search
+    if source != STDIN and is_file(Path(source)):
+        tell_if_strange(translator, source, open_lines(source))
     tell_unused(search, decoding)
     if search["n_best"] is None:  # text output has one line per input line, whatever the config says
         search["n_best"] = 1 if job.form == "text" else decoding.n_best

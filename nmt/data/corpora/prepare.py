@@ -1,17 +1,18 @@
 """Create the sides of a model from the `data` settings: load their subwords, or train them."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from nmt.data.corpora.corpus import Side, clean_line
+from nmt.data.corpora.looking import LOOKED_AT
 from nmt.data.corpora.reading_meter import ReadingMeter, metered, text_bytes
 from nmt.data.corpora.sources import name_of, sources_of
 from nmt.data.corpora.training_text import filtered_text, training_text
 from nmt.data.quality.filter import LineFilter
 from nmt.data.tokens.auto_subwords import auto_subwords
 from nmt.data.tokens.factors import FactorError, learn_factors, split_words
-from nmt.data.tokens.features import symbols_in
+from nmt.data.tokens.features import is_featured, symbols_in
 from nmt.data.tokens.subword_files import subwords_from_file
 from nmt.data.tokens.subwords import Subwords
 from nmt.system.notices import Show, tell_nobody
@@ -126,12 +127,15 @@ def with_factors(
 
 def tags_of(data: "DataConfig") -> list[str]:
     """Return the distinct tags of the training and held-out corpora, and the features of the training ones, as source
-    sentences contain them. With subwords of type word, features need not be known."""
+    sentences contain them; a text of lines such as `walk +V +PST` has them, too. With subwords of type word, features
+    need not be known."""
     sources = [source for value in (data.train, *data.held_out) for source in sources_of(value)]
     src, tgt = data.src, data.tgt
     found = {clean_line(source.tag, src.lowercase, src.normalize) for source in sources if source.tag}
     for source in sources_of(data.train) if data.subwords.type != "word" else ():
-        if source.features is not None:
-            rows = (row for part in source.parts([src.lang, tgt.lang]) for row in part.rows())
-            found |= {one for row in rows for one in symbols_in(clean_line(str(row[0]), src.lowercase, src.normalize))}
+        rows = (row for part in source.parts([src.lang, tgt.lang]) for row in part.rows())
+        first = list(islice(rows, LOOKED_AT)) if source.features is None else []
+        if source.features is not None or sum(is_featured(str(row[0])) for row in first) > len(first) / 2:
+            rest = chain(first, rows)
+            found |= {one for row in rest for one in symbols_in(clean_line(str(row[0]), src.lowercase, src.normalize))}
     return sorted(found)

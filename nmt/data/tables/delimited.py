@@ -96,7 +96,7 @@ def _fits(sample: list[str], sign: str) -> float:
     counts = Counter(len(row) for row in rows if len(row) > 1)
     share = max(counts.values(), default=0) / max(1, len(rows))
     cells = [cell for row in rows for cell in row[1:] if cell]
-    spaces = sum(cell[0] == " " for cell in cells)
+    spaces = sum(cell[0] == " " for cell in cells) if sign in ",;" else 0
     return share - (2 * spaces > len(cells))
 
 

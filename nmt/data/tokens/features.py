@@ -34,6 +34,11 @@ def is_word(line: str) -> bool:
     return bool(words) and all(word.startswith("+") for word in words[1:])
 
 
+def is_featured(line: str) -> bool:
+    """Return whether a line is a single word with features."""
+    return " +" in line and is_word(line)
+
+
 def featured_lines(lines: Sequence[str], columns: tuple[int, int]) -> list[str]:
     """Return lines to translate as the model reads them. A line is a word, a tab and its features, or a row of a table
     like that of training, whose `columns` have words and features; without a tab it stays as it is."""

@@ -43,7 +43,7 @@ typedef struct {
 } nmt_pair;
 
 /* text: of `size` bytes, followed by a zero. log_prob: of all `length` tokens, the end of the sentence included; score: by
-   which translations rank; confidence: the geometric mean of the tokens' probabilities, 0 to 1. The others are there with
+   which translations rank; confidence: the geometric mean of the tokens' probabilities, 0 to 1, not calibrated. The others are there with
    `details`: the tokens as text, `</s>` if the translation has ended; those of the source; the log-probability of each;
    [length][source_length + 1], the attention of each to those of the source and, last, to its ends; and the pairs of words,
    counted from 0. Without attention in the model there are none of the last two. */

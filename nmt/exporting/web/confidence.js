@@ -20,7 +20,7 @@ export class Calibration {
   chance(ids, log_prob, length) {
     const written = Math.max(1, length), words = this.words_of(ids);
     const features = [
-      1, -Math.sqrt(Math.min(Math.max(-log_prob / written, 0), MOST_LOSS)), Math.log(written), Math.log(written / ids.length),
+      1, -Math.sqrt(Math.min(Math.max(-log_prob / written, 0), MOST_LOSS)), Math.log(written), Math.log(written / Math.max(1, ids.length)),
       words.filter(one => one.is_new).length / Math.max(1, words.length), this.strange(ids) / (ids.length + 1),
     ];
     const sum = features.reduce((sum, value, n) => sum + value * this.weights[n], 0);

@@ -265,8 +265,9 @@ export class Translator {
     const found = [];
     for (let n = 0; n < sources.length; n++) {
       const { ids, pieces } = this.cut(sources[n]), own = [...this.cut_target(targets[n]), EOS_ID], most = this.facts.most_source;
-      const detail = this.detail(ids.slice(0, most), pieces.slice(0, most), { ids: own }), log_prob = detail.log_probs.reduce((a, b) => a + b, 0);
-      found.push({ ...this.translation({ ids: own, log_prob, score: log_prob }, ids.length > most ? [CUT(most)] : []), ...detail });
+      const read = [ids.slice(0, most), pieces.slice(0, most)], detail = this.detail(...read, { ids: own });
+      const log_prob = detail.log_probs.reduce((a, b) => a + b, 0), warnings = ids.length > most ? [CUT(most)] : [];
+      found.push({ ...this.translation({ ids: own, log_prob, score: log_prob }, warnings, ...read), ...detail });
       await step();
     }
     return found;

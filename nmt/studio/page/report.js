@@ -90,9 +90,10 @@ function unseen(words, lang) {
 
 function side_by_side(lines, from, into) {
   const sorted = [...lines].sort((one, other) => one.chrf - other.chrf);
-  const bare = word => word.replace(/^[^\p{L}\p{N}]+|[^\p{L}\p{N}]+$/gu, "").toLowerCase().replaceAll("ß", "ss");
+  const low = word => word.toLowerCase().replaceAll("ß", "ss"); // the words are folded: of Cherokee to capitals
+  const bare = word => low(word.replace(/^[^\p{L}\p{N}]+|[^\p{L}\p{N}]+$/gu, ""));
   const marked = ({ source, unseen }) => el("td", { dir: "auto", lang: from },
-    source.split(/(\s+)/).map(word => unseen.includes(bare(word)) ? el("mark", word) : word));
+    source.split(/(\s+)/).map(word => unseen.map(low).includes(bare(word)) ? el("mark", word) : word));
   const heads = ["sample.source", "sample.its", "sample.yours"].map(key => t(key));
   const rows = some => some.map(line =>
     [marked(line), said("td", line.translation, into), said("td", line.reference, into)]);

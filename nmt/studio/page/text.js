@@ -97,9 +97,13 @@ export function text(main, page) {
     draw_enough(texts);
   }
 
+  let enough_now = "";
   function draw_enough(texts) {
     const { pairs, held, enough: level, twice } = page.project, open = texts.filter(one => one.state === "asks").length;
     const is_read = !texts.some(is_read_now) && (pairs || open);
+    const now = JSON.stringify([pairs, held, level, twice, open, is_read, page.project.name, page.project.sides]);
+    if (now === enough_now) return; // what is drawn anew loses the focus
+    enough_now = now;
     const aside = { n: held.test + held.dev, test: held.test };
     enough.replaceChildren(!is_read ? "" : card(t("text.enough"), open ? el("p.warn", t("text.open", open)) : "",
       el("p", t("pairs.learn", pairs), " ", level ? t("enough." + level) : ""),

@@ -109,7 +109,7 @@ def test_rules_and_samples_are_those_of_python_to_the_last_bit(plain, rules):
 
 
 DETAILS = """
-import json, sys
+import json, math, sys
 from nmt import Constraints, Translator
 path, lines = json.load(sys.stdin)
 translator = Translator.load(path, threads=1, compute_dtype="int8")
@@ -120,7 +120,8 @@ def shown(one):
     return [hexes(one.log_probs), weights, one.tokens, one.src_tokens, [*map(list, one.alignment)]]
 prefix = Constraints(prefixes="miti lo")
 found = translator.translate_nbest(lines, n_best=4, beam_size=4, details=True, constraints=prefix)
-details = [[one.confidence.hex(), *shown(one.detail)] for line in found for one in line if one.detail]
+there = [one for line in found for one in line if one.detail]
+details = [[math.exp(one.log_prob / one.length).hex(), *shown(one.detail)] for one in there]
 json.dump([details, [shown(one) for one in translator.score(lines, lines)]], sys.stdout)
 """
 
