@@ -50,7 +50,7 @@ help:
 	@echo 'make test    install all that developers need, run the tests'
 	@echo 'make test-long    run the cases that make test omits because they take long'
 	@echo 'make check   lint, format, types, who imports whom; what the code writes of itself into docs/ is of today'
-	@echo 'make witness  fences around arrays, system calls that fail, random cells and texts, mutants of the code (three hours)'
+	@echo 'make witness  fences around arrays, system calls that fail, random cells and texts (two hours)'
 	@echo 'make format  mend what ruff can mend'
 	@echo 'make bench   run the benchmarks, one question a script'
 	@echo 'make test-torch   make $(TORCH_VENV) with PyTorch, run the tests of nmt.torch'
@@ -124,14 +124,12 @@ check: $(STAMP)
 MOST ?= 40
 SEED ?= 1000
 CELLS ?= 500
-MUTANTS ?= 20
 SECONDS_OF_TEXTS ?= 3600
 witness: $(STAMP)
 	$(BIN)/python -m tests.witness.fence
 	$(BIN)/python -m tests.witness.faults --most $(MOST)
 	$(BIN)/python -m tests.witness.cells --first $(SEED) --count $(CELLS)
 	$(BIN)/python -m tests.documents.random_texts $(SEED) $(SECONDS_OF_TEXTS)
-	$(BIN)/python -m tests.witness.mutants build/mutants --seed $(SEED) --count $(MUTANTS)
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .

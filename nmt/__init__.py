@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from nmt.config import Config
     from nmt.errors import NMTError
-    from nmt.evaluate.compare import PairedScore, compare
     from nmt.evaluate.scores import Score
     from nmt.evaluate.scores import score_translations as evaluate
     from nmt.inference.generator import Generator
@@ -32,13 +31,11 @@ _PLACES = {
     "Generator": "nmt.inference.generator",
     "LearningTranslator": "nmt.learning.learning_translator",
     "NMTError": "nmt.errors",
-    "PairedScore": "nmt.evaluate.compare",
     "Pivot": "nmt.inference.pivot",
     "Score": "nmt.evaluate",
     "TrainingResult": "nmt.train.run.trainer",
     "Translation": "nmt.inference.translation",
     "Translator": "nmt.inference.translator",
-    "compare": "nmt.evaluate.compare",
 }
 """The modules of the public names; `evaluate` and `train` are packages that can be called."""
 __all__ = [
@@ -47,14 +44,12 @@ __all__ = [
     "Generator",
     "LearningTranslator",
     "NMTError",
-    "PairedScore",
     "Pivot",
     "Score",
     "TrainingResult",
     "Translation",
     "Translator",
     "__version__",
-    "compare",
     "evaluate",
     "train",
 ]

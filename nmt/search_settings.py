@@ -23,6 +23,7 @@ class Place(Enum):
     """Places where some settings cannot be used."""
 
     LOOP = "a compiled loop"
+    PROGRAM = "a program"  # of a whole translation, as it is exported
     GPU = "a GPU"
     SESSION = "a session"
     LANGUAGE_MODEL = "a language model"
@@ -92,12 +93,6 @@ class SearchValues:
     )
     batch_size: int = setting(64, "Number of sentences in a batch; affects speed, not results.", least=1, most=100_000)
     word_reward: float = setting(0.0, "Bonus added to the score for each subword; above 0 favours length.")
-    coverage_penalty: float = setting(
-        0.0,
-        "Penalty for source subwords that got little attention: beta of GNMT (Wu et al. 2016, 7).",
-        least=0,
-        lacks=(Place.LOOP, Place.SESSION, Place.LANGUAGE_MODEL),
-    )
     lm: str | None = setting(
         None,
         "Folder or file of a language model (task: lm) with the target's subwords, for shallow fusion "
@@ -134,20 +129,6 @@ class SearchValues:
         "Factor for the log-probabilities of subwords that were already produced; above 1 makes them less likely.",
         above=0,
         lacks=(Place.LOOP,),
-    )
-    beam_groups: int = setting(
-        1,
-        "Number of groups for diverse beam search (Vijayakumar et al. 2018), which must divide the beam size; 1 is "
-        "usual beam search.",
-        least=1,
-        most=1000,
-        lacks=(Place.LOOP, Place.GPU, Place.SESSION),
-    )
-    diversity_strength: float = setting(
-        0.5,
-        "Penalty for each earlier group that chose the same subword at this step.",
-        least=0,
-        needs=("beam_groups",),
     )
     sampling: bool = setting(
         False,
@@ -214,14 +195,11 @@ class SearchSettings(TypedDict, total=False):
     max_length_extra: int | None
     batch_size: int | None
     word_reward: float | None
-    coverage_penalty: float | None
     lm_weight: float | None
     min_length: int | None
     generate_unk: bool | None
     no_repeat_ngram_size: int | None
     repetition_penalty: float | None
-    beam_groups: int | None
-    diversity_strength: float | None
     sampling: bool | None
     sampling_temperature: float | None
     sampling_topk: int | None

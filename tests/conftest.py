@@ -1,5 +1,6 @@
 import gc
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Iterator
@@ -23,6 +24,19 @@ if hasattr(signal, "SIGHUP"):
 for number, handler in _DEFAULTS.items():
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, handler)
+
+
+@pytest.fixture(scope="module")  # its event loop stands in the way of others
+def browser() -> Iterator[Any]:
+    """Return Chromium, which Playwright drives."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs the extra [browser]")
+    places = filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome")))
+    if (place := next(places, None)) is None:
+        pytest.skip("needs Chromium")
+    with playwright.sync_playwright() as started:
+        found = started.chromium.launch(executable_path=place, args=["--no-sandbox"])
+        yield found
+        found.close()
 
 
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist

@@ -17,7 +17,7 @@ LONG = {
     "cuda/test_cells.py::test_products_in_bfloat16_round_as_the_processor_does": "feed|before",
     "cuda/test_language.py::test_texts_go_on_as_on_the_processor": "options0",
     "cuda/test_persistent.py::test_weights_in_shared_memory": "True",
-    "cuda/test_search.py::test_options_are_those_of_the_processor": "^(forbidden|reward|coverage)$",
+    "cuda/test_search.py::test_options_are_those_of_the_processor": "^(forbidden|reward)$",
     "cuda/test_search.py::test_ensembles_are_those_of_the_processor": "prob-options1",
     "cuda/test_search.py::test_a_step_is_recorded_and_done_again": "options1",
     "model/test_gradients.py::test_gradients_equal_a_finite_difference_on_a_gpu": "conv|conditional|dropout|lexical|"
@@ -41,7 +41,7 @@ LONG = {
     "rnn/test_edited_cells.py::test_a_cell_edited_five_times_in_a_notebook_has_its_own_results_each_time": "",
     # Products and gradients of cells whose parts other cells have as well.
     "rnn/test_products.py::test_products": "no_bias|general|dot|dropout|layer_norm|clip|one_size|window1|head_decay|"
-    "linear_attention|hgrn2|kda|drop_connect",
+    "linear_attention|hgrn2|kda",
     "model/test_gradients.py::test_gradients_equal_finite_differences": "linear_readout|conv_|_conv|tied_softmax|"
     "above_projection|no_input|variational|hawk",
     "model/test_copying.py::test_gradients_are_those_of_the_loss": "decoder[1234]",

@@ -6,9 +6,13 @@ from pathlib import Path
 import numpy as np
 
 from nmt.config import Config, config_from_dict, dump_config
+from nmt.data.calibration import calibrated, learn_known
+from nmt.data.corpora.rows import TokenRows
 from nmt.data.tokens.subwords import Subwords, train_subwords
 from nmt.special_tokens import EOS_ID
-from nmt.storage.model_folder import BEST_NAME, build_model, save_subwords, subwords_digest
+from nmt.storage.confidence_file import save_calibration
+from nmt.storage.model_folder import BEST_NAME, CONFIDENCE_NAME, build_model, save_subwords, subwords_digest
+from nmt.storage.saved_model import load_saved_model
 from nmt.train.checkpoints.checkpoint import save_checkpoint
 from tests.small_models import model_settings
 
@@ -45,6 +49,17 @@ def write_folder(folder, *, joint=True, seed=0, side=None, subwords="unigram", v
         for lang in ("xx", "yy"):
             (folder / f"{name}.{lang}").write_text("\n".join(lines) + "\n", "utf-8")
     return write_model(folder, config, src, tgt, seed)
+
+
+def calibrate(folder: Path) -> None:
+    """Write what a text of half of the words would have taught about a translator."""
+    saved = load_saved_model(folder)
+    read, said = (saved.src_subwords.encode(sentences(60, seed, words=WORDS[::2])) for seed in (7, 8))
+    known = learn_known(saved.src_subwords, TokenRows.from_lists(read))
+    found = calibrated(known, said, -np.arange(60.0), [len(row) for row in said], np.arange(60.0, 0, -1), 30.0)
+    assert found is not None
+    digest = subwords_digest(saved.src_subwords, saved.tgt_subwords)
+    save_calibration(folder / CONFIDENCE_NAME, found, {"subwords": digest})
 
 
 def write_language_folder(folder: Path, tgt: Subwords, *, seed=0, **decoder) -> Path:

@@ -27,7 +27,9 @@ DECODER = {
 def model_settings(*, encoder=None, decoder=None, tied="none"):
     """The model section: the settings above with the given changes."""
     sides = {"encoder": {**ENCODER, **(encoder or {})}, "decoder": {**DECODER, **(decoder or {})}}
-    return settings_with(model={"tied_embeddings": tied, **sides}).model
+    names = [f"factor{n}" for n in range(len(sides["encoder"].get("factors", ())))]
+    data = {"src_factors": names, "factor_separator": "|", "subwords": {"joint": False}} if names else None
+    return settings_with(data, model={"tied_embeddings": tied, **sides}).model
 
 
 def build(
@@ -40,10 +42,12 @@ def build(
     compute_dtype=None,
     recompute="attention",
     device=None,
+    factor_sizes=(),
     **changes,
 ):
     """A model with normal parameters: sharper than a fresh one, so that nothing is almost tied."""
     options = {"compute_dtype": compute_dtype, "recompute": recompute, "device": device}
+    options["src_factor_sizes"] = factor_sizes
     options |= {} if dtype is None else {"dtype": dtype}
     model = TranslationModel(model_settings(**changes), vocab_size, vocab_size, joint, **options)
     rng = np.random.default_rng(seed)

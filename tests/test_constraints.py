@@ -5,7 +5,6 @@ import pickle
 
 import pytest
 
-from nmt.config import with_values
 from nmt.errors import ConfigError, DataError
 from nmt.inference.generator import Generator
 from nmt.inference.translation import Constraints
@@ -74,8 +73,6 @@ def test_lengths_and_kinds_of_search_that_contradict_are_refused(translator, gen
     with pytest.raises(ConfigError, match="decoding.min_length: must be below max_length"):
         generator.generate(["kara"], max_length=10, min_length=10)
     assert generator.generate([""], max_length=2503, min_length=2500)  # no source, no length that it allows
-    with pytest.raises(ConfigError, match="beam_groups must be 1 with sampling: true, got 5; a search"):
-        with_values(translator.config.decoding, "decoding", {"sampling": True, "beam_groups": 5})
 
 
 def test_what_is_at_work_is_not_pickled(translator, generator):

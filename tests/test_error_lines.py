@@ -35,7 +35,7 @@ def test_an_error_is_the_same_after_pickling():
     assert str(pickle.loads(pickle.dumps(ConfigError(BROKEN)))) == str(ConfigError(BROKEN))
 
 
-VALUES = [{"training": {name: "a\nb"}} for name in ("loggers", "freeze", "adam_betas", "print_valid_sents", "seed")]
+VALUES = [{"training": {name: "a\nb"}} for name in ("freeze", "adam_betas", "print_valid_sents", "seed")]
 
 
 @pytest.mark.parametrize("values", [*VALUES, {"training": {BROKEN: 1}}, {BROKEN: 1}, {"data": {"src": {BROKEN: 1}}}])

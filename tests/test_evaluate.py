@@ -6,6 +6,8 @@ import pytest
 
 from nmt.errors import DataError
 from nmt.evaluate import format_table, score_translations
+from nmt.evaluate.reliability import reliability
+from nmt.report.reliability_plot import reliability_svg
 
 
 def test_bleu_by_hand() -> None:
@@ -87,3 +89,16 @@ def test_what_is_no_text_to_score(arguments, error, message):
 def test_what_cannot_be_computed(settings, error, message):
     with pytest.raises(error, match=rf"\A[^\n]*{message}[^\n]*\Z"):
         score_translations(["a"], ["b"], **settings)
+
+
+def test_reliability_by_hand() -> None:
+    found = reliability([0.05, 0.15, 0.15, 0.95], [10, 20, 70, 80], 60)
+    assert [(one.low, one.kept, one.lines) for one in found.bins] == [(0, 0, 1), (0.1, 0.5, 2), (0.9, 1, 1)]
+    assert found.error == pytest.approx((0.05 + 2 * 0.35 + 0.05) / 4) and found.kept == 0.5
+    assert found.worse == 0.75, "of two equal lines at the border, each is half in the half"
+    assert reliability([0.1, 0.2, 0.3, 0.4], [1, 2, 3, 4], 60).worse == 1
+    assert reliability([0.4, 0.3, 0.2, 0.1], [1, 2, 3, 4], 60).worse == 0
+    assert reliability([0.5] * 9, [5] * 9, 60).worse == pytest.approx(0.5)
+    assert reliability([1.0], [100.0], 60).to_dict()["bins"][0]["kept"] == 1
+    svg = reliability_svg(found, "a < b")
+    assert svg.count("<circle") == 3 and "a &lt; b" in svg

@@ -21,7 +21,6 @@ from nmt.data.batching.batches import make_batch
 from nmt.data.corpora.corpus import Side, load_parallel
 from nmt.doctor import examine
 from nmt.errors import ConfigError, DataError
-from nmt.inference.rows import translate_rows
 from nmt.model.translation import TranslationModel
 from nmt.serve.models import load_models
 from nmt.train.run.trainer import Trainer
@@ -113,10 +112,6 @@ def test_a_word_without_factors_is_a_line_that_names_it(trained: Path, tmp_path:
     assert f"{tmp_path / 'in.txt'}: line 3: each word must have 1 factor" in done.stderr
     done = CliRunner().invoke(translate, [str(trained / "model")], input="c\n")
     assert "standard input: line 1: each word must have 1 factor" in done.stderr
-    rows = translate_rows(translator, ["a|X", "b", None])
-    assert rows.texts == ["a", "", ""]
-    assert rows.errors[1].startswith("each word must have 1 factor behind it")
-    assert rows.errors[2].startswith("must be text")
 
 
 def test_what_does_not_know_of_them_refuses(trained: Path, tmp_path: Path) -> None:

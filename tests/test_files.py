@@ -5,7 +5,8 @@ import stat
 
 import pytest
 
-from nmt.system.files import TEMPORARY_SUFFIX, new_folder, replacing, write_bytes
+from nmt.system import files
+from nmt.system.files import TEMPORARY_SUFFIX, new_folder, replacing, write_bytes, write_private
 
 
 def mode_of(path):
@@ -81,3 +82,13 @@ def test_an_empty_folder_stays_empty_when_filling_it_fails(tmp_path):
     with new_folder(tmp_path) as folder:
         (folder / "b").write_text("1")
     assert os.listdir(tmp_path) == ["b"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="modes are POSIX's")
+def test_a_private_file_is_private_from_its_first_byte(tmp_path, monkeypatch):
+    path, modes, move = tmp_path / "key", [], files._move
+    path.write_bytes(b"")
+    path.chmod(0o644)
+    monkeypatch.setattr(files, "_move", lambda one, to: (modes.append(one.stat().st_mode & 0o777), move(one, to)))
+    write_private(path, b"secret")
+    assert path.read_bytes() == b"secret" and modes == [0o600] == [path.stat().st_mode & 0o777]

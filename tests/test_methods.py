@@ -20,7 +20,7 @@ def settings(folder: Path, **training: Any) -> dict[str, Any]:
     write_corpus(folder, "dev", 5, 2)
     lines = [range(len(line.split())) for line in (folder / "train.xx").read_text().splitlines()]
     (folder / "train.align").write_text("".join(" ".join(f"{n}-{n}" for n in line) + "\n" for line in lines))
-    side = {"sampling_alpha": 0.2, "max_length": 30}
+    side = {"max_length": 30}
     return {
         "model_dir": str(folder / "model"),
         "threads": 1,
@@ -33,8 +33,8 @@ def settings(folder: Path, **training: Any) -> dict[str, Any]:
             "check": False,
         },
         "model": {
-            "encoder": {**ENCODER, "dropout": 0.1, "zoneout": 0.1, "drop_connect": 0.2},
-            "decoder": {**DECODER, "hidden_dropout": 0.1, "zoneout": 0.1, "drop_connect": 0.2},
+            "encoder": {**ENCODER, "dropout": 0.1, "zoneout": 0.1},
+            "decoder": {**DECODER, "hidden_dropout": 0.1, "zoneout": 0.1},
         },
         "training": {"batch_size": 60, "epochs": 3, "validation_freq": 4, "logging_freq": 1, **training},
     }

@@ -29,7 +29,6 @@ from nmt.storage.model_folder import read_checkpoint
 from nmt.storage.quantised_model import save_quantised
 from nmt.storage.saved_model import load_saved_model, save_bundle
 from nmt.storage.tensor_file import write_tensors
-from tests import small_models
 from tests.saved_models import sentences, write_folder, write_language_folder
 from tests.settings import settings_with
 
@@ -210,14 +209,6 @@ def test_a_run_allows_the_cells_that_it_has_used(folder):
     assert result.translator().translate(lines) == Translator.load(model, cells=["my_cells"]).translate(lines)
     with pytest.raises(ConfigError, match="--cells my_cells"):
         result.translator(cells=[])
-
-
-def test_drop_connect_finds_the_matrices_that_multiply_a_state_of_ones_own_cell(folder):
-    (folder / "my_cells.py").write_text(RENAMED)
-    import_cell("my_cells.Renamed")
-    side = {"rnn_type": "my_cells.Renamed", "drop_connect": 0.2}
-    (cell,) = model_cells.encoder_cells(small_models.model_settings(encoder=side))
-    assert {name for name, param in cell.params().items() if param.dropout} == {"A", "B"}
 
 
 def test_a_model_of_ones_own_cells_translates_where_they_are_allowed(folder):

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 RUN_HERE = {
     "README.md": 2,
     "docs/decoding.md": 1,
-    "docs/methods.md": 1,
+    "docs/presets.md": 1,
     "docs/migration.md": 1,
     "docs/threads.md": 1,
 }

@@ -13,7 +13,7 @@ from nmt.config.complaints import resolve
 from nmt.config.yaml_text import parse_yaml
 from nmt.errors import NMTError
 from nmt.train.planning.lengths import doubts, fixed_training
-from nmt.train.tasks.prepare import check_decoding, check_trainable
+from nmt.train.tasks.prepare import check_trainable
 from nmt.train.updates.schedule import make_schedule
 
 SCHEMA = config_schema()
@@ -98,8 +98,6 @@ def settings(rng: random.Random) -> dict[str, Any]:
 def ask(config: Any) -> None:
     """What a run asks before it reads a text, and when it knows how much there is."""
     check_trainable(config)
-    check_decoding(config, SimpleNamespace(name="cpu", is_cpu=True))
-    check_decoding(config, SimpleNamespace(name="cuda", is_cpu=False))
     for count in (1, 100):
         fixed = fixed_training(config.training, SimpleNamespace(size=3, num_updates=lambda epoch, n=count: n))
         doubts(config, fixed)

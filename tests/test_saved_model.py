@@ -13,6 +13,7 @@ import pytest
 
 from nmt.decode import Shortlist
 from nmt.errors import CheckpointError, NMTError, NMTWarning
+from nmt.inference.translation import UNSAYABLE
 from nmt.inference.translator import Translator
 from nmt.storage.model_folder import (
     build_model,
@@ -27,7 +28,7 @@ from nmt.storage.model_folder import (
 from nmt.storage.saved_model import load_language_model, load_saved_model, save_bundle, save_folder
 from nmt.storage.shortlist_file import save_shortlist
 from nmt.storage.tensor_file import map_tensors, write_tensors
-from tests.saved_models import sentences, write_folder, write_language_folder
+from tests.saved_models import WORDS, calibrate, sentences, write_folder, write_language_folder
 from tests.small_models import batch_of
 
 
@@ -40,6 +41,7 @@ def folder(tmp_path_factory):
     shortlist = Shortlist(starts, every[:15], every[4:30], len(every))
     digest = subwords_digest(saved.src_subwords, saved.tgt_subwords)
     save_shortlist(found / "shortlist.safetensors", shortlist, {"subwords": digest})
+    calibrate(found)
     return found
 
 
@@ -55,6 +57,24 @@ def test_a_bundle_translates_as_its_folder_does(folder, bundle):
     one, other = Translator.load(folder, threads=1), Translator.load(bundle, threads=1)
     assert one.translate_nbest(lines, n_best=2) == other.translate_nbest(lines, n_best=2)
     assert one.translate(lines, shortlist=True) == other.translate(lines, shortlist=True)
+
+
+def test_confidence_goes_with_the_model_and_is_learned_once(folder, bundle, tmp_path):
+    lines = [*sentences(20, seed=5), "", "kara losu"]
+    one = Translator.load(folder, threads=1)
+    for place in (bundle, tmp_path / "copy"):
+        if place != bundle:
+            save_folder(place, load_saved_model(bundle))
+        other = Translator.load(place, threads=1)
+        assert other.novelty(lines) == one.novelty(lines)
+        for (own, *_), (mine, *_), line in zip(
+            one.translate_nbest(lines), other.translate_nbest(lines), lines, strict=True
+        ):
+            assert own == mine and (own.chance is None) == (not line)
+            assert own.confidence == pytest.approx(1.0 if not line else own.chance)
+    assert own.unseen == () and set(one.novelty(lines).words) == set(WORDS[1::2])
+    assert one.novelty(lines).is_strange is not one.novelty(WORDS[::2]).is_strange is False
+    assert replace(own, warnings=(UNSAYABLE,)).confidence == 0
 
 
 def test_two_vocabularies(tmp_path):
@@ -132,6 +152,10 @@ TENSORS = {
     "two axes": {"shortlist/starts": np.zeros((2, 2), np.int64)},
     "falling starts": {"shortlist/starts": np.array([0, 20, 15])},
     "floats": {"shortlist/tokens": np.ones(15, "f4")},
+    "half a calibration": {"confidence/words": None},
+    "other features": {"confidence/weights": np.ones(3)},
+    "no weights": {"confidence/weights": np.full(6, np.nan)},
+    "no units": {"confidence/units": np.zeros(0, "u4"), "confidence/sizes": np.zeros(0, "u1")},
 }
 
 

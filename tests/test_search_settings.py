@@ -11,7 +11,6 @@ from click.testing import CliRunner
 from nmt import Translator
 from nmt.cli.commands.generate import generate
 from nmt.cli.commands.translate import translate
-from nmt.cli.options.search_options import words_of
 from nmt.config import DecodingConfig
 from nmt.decode import Ensemble, LiveSearch, SearchOptions, SearchPath, search, search_plan
 from nmt.decode.plan import check_served, check_session
@@ -19,13 +18,26 @@ from nmt.decode.rules.selectors import BestSelector
 from nmt.errors import CheckpointError, ConfigError, DeviceError
 from nmt.exporting.checks import EXPORTED, check_exported
 from nmt.inference import translator as translator_module
-from nmt.search_settings import ROWS, Place, SearchSettings, SearchValues, usable
+from nmt.search_settings import ROWS, Place, SearchSettings, SearchValues, beyond, usable
 from nmt.serve import engine
 from nmt.serve.engine import Ask, Engine
 from nmt.special_tokens import EOS_ID
 from nmt.storage.saved_model import load_saved_model
 from tests import small_models
 from tests.saved_models import sentences, write_folder, write_language_folder
+
+
+def words_of(given):
+    """Options as a user would type them, without those that are None."""
+    words = []
+    for name in [name for name in ROWS if name in given]:
+        on, _, off = (ROWS[name].option or f"--{name.replace('_', '-')}").partition("/")
+        if isinstance(given[name], bool):
+            words.append(on if given[name] or not off else off)
+        elif given[name] is not None:
+            words += [on, str(given[name])]
+    return words
+
 
 OTHERS = {
     "beam_size": 7,
@@ -35,15 +47,12 @@ OTHERS = {
     "n_best": 2,
     "batch_size": 3,
     "word_reward": 0.5,
-    "coverage_penalty": 0.25,
     "lm": "some/model",
     "lm_weight": 0.75,
     "min_length": 2,
     "generate_unk": False,
     "no_repeat_ngram_size": 3,
     "repetition_penalty": 1.25,
-    "beam_groups": 5,
-    "diversity_strength": 0.75,
     "sampling": True,
     "sampling_temperature": 0.5,
     "sampling_topk": 6,
@@ -181,7 +190,7 @@ def test_the_command_reaches_it(name, place, asked, monkeypatch):
 @pytest.mark.parametrize("name", [one for one in usable(Place.LANGUAGE_MODEL) if one != "mbr_samples"])
 def test_the_command_of_language_models_reaches_it(name, place, asked):
     words = ["--max-length", "5", *words_of(settings_for(name))]
-    if name == "beam_groups" or "beam_groups" in ROWS[name].needs or name in ("beam_size", "length_penalty"):
+    if name in ("beam_size", "length_penalty"):
         words.append("--no-sampling")
     result = CliRunner().invoke(generate, [str(place / "language"), *words])
     assert result.exit_code == 0, (result.output, result.exception)
@@ -230,12 +239,14 @@ def test_the_plan_follows_from_the_table(name, model):
     given = settings_for(name) if name in ROWS else {name: WISHES[name]}
     options = SearchOptions(**given)
     plan = search_plan(model, options)
-    is_plain = isinstance(options.selector([[4]], EOS_ID), BestSelector) and not options.coverage_penalty
+    is_plain = isinstance(options.selector([[4]], EOS_ID), BestSelector)
     is_plain &= name != "more_rules"  # nobody knows what they do
     assert plan.path is (SearchPath.COMPILED if is_plain else SearchPath.STEPS), (
         f"{name}: a setting that makes a rule needs lacks=(Place.LOOP,), and one with it a line in SearchOptions.rules"
     )
     assert plan.path is SearchPath.COMPILED or any(f"a compiled loop lacks {one}" in plan.why for one in given)
+    if plan.path is SearchPath.STEPS and not beyond(Place.PROGRAM, options):
+        assert options.token_rules([0]) != SearchOptions().token_rules([0]), f"{name}: needs lacks=(Place.PROGRAM,)"
 
 
 def test_the_plan_follows_from_the_model(model):

@@ -1,16 +1,13 @@
 """What a call may be given: the Python interface refuses what the commands and a config refuse, in one line."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
 from nmt.config import checked_value
-from nmt.errors import ConfigError, DataError, DeviceError
+from nmt.errors import ConfigError, DataError
 from nmt.inference.generator import Generator
 from nmt.inference.translator import Constraints, Translator
 from nmt.rnn.cores import default_threads
-from nmt.train.tasks.prepare import check_decoding
 from tests.saved_models import sentences, write_folder, write_language_folder
 from tests.settings import settings_with
 
@@ -25,13 +22,10 @@ BAD = {
     "max_length_extra": [-1, 2.5, HUGE],
     "min_length": [-1, 2.5, HUGE],
     "word_reward": [NAN, INF, -INF, "1", True, HUGE],
-    "coverage_penalty": [-1, NAN, INF, HUGE],
     "lm_weight": [-1, NAN, INF, "a"],
     "generate_unk": [0, "no"],
     "no_repeat_ngram_size": [-1, 1.5, HUGE],
     "repetition_penalty": [0, -1, NAN, INF, HUGE],
-    "beam_groups": [0, 2, HUGE],
-    "diversity_strength": [-1, NAN, INF],
     "sampling": [1, "yes"],
     "sampling_temperature": [0, 1e-30, NAN, INF, HUGE],
     "sampling_topk": [-1, 0.5, HUGE],
@@ -177,8 +171,7 @@ def test_more_threads_than_cores_are_told_of(folder, caplog):
 
 
 def test_a_value_by_itself_is_not_measured_by_the_defaults_of_others():
-    assert checked_value("decoding.beam_groups", 4) == 4  # the default beam of 5 is not what it will meet
-    assert checked_value("decoding.n_best", 7) == 7
+    assert checked_value("decoding.n_best", 7) == 7  # the default beam of 5 is not what it will meet
 
 
 def test_what_was_allowed_once_allows_no_other_type():
@@ -196,18 +189,3 @@ def test_settings_of_a_call_that_were_allowed_once_allow_no_other_type(translato
             translator.translate(["a"], beam_size=value)
     with pytest.raises(ConfigError, match="decoding.beam_size"):
         translator.translate(["a"], beam_size=0)
-
-
-GPU, CPU = SimpleNamespace(name="cuda", is_cpu=False), SimpleNamespace(name="cpu", is_cpu=True)
-
-
-@pytest.mark.parametrize(
-    ("decoding", "refused"),
-    [({"beam_groups": 5}, "beam_groups")],
-)
-def test_what_a_gpu_does_not_search_with_is_refused_before_training(decoding, refused):
-    config = settings_with(decoding=decoding)
-    check_decoding(config, CPU)
-    with pytest.raises(DeviceError, match=rf"{refused} must be omitted or run on the CPU, got the device cuda"):
-        check_decoding(config, GPU)
-    check_decoding(settings_with(), GPU)

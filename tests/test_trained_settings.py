@@ -91,8 +91,6 @@ FREE = {
     "decoding.length_penalty": "none",
 }
 NOISE = {
-    "model.encoder.drop_connect": 0.2,
-    "model.decoder.drop_connect": 0.2,
     "model.encoder.variational_dropout": True,
     "model.decoder.dropout": 0.5,
     "model.decoder.embeddings.dropout": 0.5,

@@ -25,10 +25,6 @@ class SideConfig(Section):
     """Unicode normalisation. nfc composes letters and accents and is lossless to readers; nfkc also turns ligatures and
     full-width forms into plain letters. none and pieces change nothing. With pieces sentencepiece's sign for a space is
     ordinary text, for imported models whose text is already tokenized."""
-    sampling_alpha: Annotated[float, Field(gt=0, le=1)] | None = None
-    """Sample the subwords of the training text each time a sentence is read. With bpe a merge is skipped with this
-    probability (BPE-dropout, Provilkov et al. 2020: 0.1). With unigram a segmentation is sampled by its probability to
-    the power of this (Kudo 2018: 0.1 to 0.5; smaller values are more random). null: always the best segmentation."""
 
 
 class SubwordsConfig(Section):

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, create_model, model_validator
 
-from nmt.config.section import MOST, FilePath, Section, require
+from nmt.config.section import MOST, FilePath, Section
 from nmt.search_settings import MAX_SOURCE_SUBWORDS, ROWS, Row, SearchValues
 
 
@@ -66,17 +66,5 @@ class DecodingConfig(_Values):  # type: ignore[misc]  # as above
             raise ValueError(
                 f"min_length must be below {most}, what max_length_ratio and max_length_extra allow for a source of "
                 f"{MAX_SOURCE_SUBWORDS} subwords, got {self.min_length}; raise max_length_extra too"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _check_groups(self) -> "DecodingConfig":
-        """Raise ValueError unless the groups are of equal size, and not combined with sampling."""
-        if self.sampling:
-            why = "a search has groups or draws samples: leave one of them out"
-            require(self, {"beam_groups": 1}, "with sampling: true", why)
-        if self.beam_size % self.beam_groups:
-            raise ValueError(
-                f"beam_groups must divide beam_size ({self.beam_size}), got {self.beam_groups}; change one of them"
             )
         return self

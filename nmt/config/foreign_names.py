@@ -32,7 +32,6 @@ _NAMES: dict[str, str] = {
     "training.updates": "max_steps max_update train_steps after_batches",
     "training.validation_freq": "valid_steps valid_freq eval_steps save_steps",
     "training.stop_after": "patience early_stopping",
-    "training.loggers": "tensorboard wandb mlflow",
     "decoding.beam_size": "beam num_beams",
     "decoding.n_best": "nbest num_return_sequences",
     "decoding.length_penalty": "lenpen alpha decoding.normalize",

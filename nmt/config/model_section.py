@@ -26,7 +26,7 @@ RnnType = Annotated[
 ]
 RECURRENT_ONLY = (
     *("rnn_type", "bidirectional", "variational_dropout", "residual", "projection", "input_feeding", "init_hidden"),
-    *("zoneout", "drop_connect"),
+    "zoneout",
     *("init_from", "bridge_activation", "conditional", "attention_heads", "attention_bias", "readout"),
     *("readout_size", "lexical", "copy_source", "edit_actions"),
 )
@@ -66,9 +66,6 @@ class _Side(Section):
     zoneout: Fraction = 0.0
     """Probability with which a hidden unit keeps its previous value at a training step; afterwards the expectation is
     used (Krueger et al. 2017: 0.05 to 0.15)."""
-    drop_connect: Fraction = 0.0
-    """Share of the recurrent weights that are dropped for a training batch (DropConnect, Wan et al. 2013; for recurrent
-    weights Merity et al. 2018: 0.2 to 0.5)."""
 
     @model_validator(mode="after")
     def _check_type(self) -> "_Side":

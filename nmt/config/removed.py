@@ -6,36 +6,59 @@ from collections.abc import Mapping
 from typing import Any
 
 _STACK = "write layers by rnn_type, such as mamba or rwkv7, with residual: true"
+_ALPHA = "tgt_word_dropout helped where it cost 15.2 BLEU (docs/presets.md)"
+_CONNECT = "zoneout and dropout helped where this did not (docs/presets.md)"
+_GROUPS = "sampling with n_best gives translations that differ more"
+_COVERAGE = "length_penalty, word_reward and min_length are against short translations"
+_BATCH = "write a number, such as 4096, for batch_size; nmt-train --plan measures the memory that it takes"
+_COLUMN = "docs/many-machines.md has the function that translates a column of a table"
 _SWEPT = "nmt-train SRC TGT -o DIR --show-config prints settings, which nmt-sweep takes"
 _SCHEDULE = "write plateau, or a rate that falls to the end of the run: linear or cosine"
 _SPIKE = "an update that is not finite is always skipped; lower learning_rate or clip_grad_norm against leaps"
 _STOP = "metric alone decides"
-_SAMPLED = "use tgt_word_dropout, which helped where this did not (docs/methods.md)"
+_SAMPLED = "use tgt_word_dropout, which helped where this did not (docs/presets.md)"
 _VECTORS = "start from a trained model by load_model, with extend_vocabulary for new words"
 _RISK = "train on for the same time, which brings more; decoding.mbr chooses by expected score"
+_CURVES = "nmt-report draws the curves, and docs/comparing.md says how metrics.jsonl is sent elsewhere"
 _DESCRIBED = "describe its tensors in a YAML file, as docs/migration.md shows, and import that"
 
+_SETTINGS: dict[str, tuple[Any, str]] = {
+    "data.src.sampling_alpha": (None, _ALPHA),
+    "data.tgt.sampling_alpha": (None, _ALPHA),
+    "model.encoder.drop_connect": (0.0, _CONNECT),
+    "model.decoder.drop_connect": (0.0, _CONNECT),
+    "model.decoder.stack": (None, _STACK),
+    "model.decoder.stack_sizes": ({}, _STACK),
+    "data.index": (None, "remove it: the ids of a large text lie in a mapped file of the temporary folder (TMPDIR)"),
+    "training.quantization_aware": (0, "train without it and round the result by nmt-quantize"),
+    "training.scheduled_sampling": (0.0, _SAMPLED),
+    "training.scheduled_sampling_updates": (0, _SAMPLED),
+    "training.loss_spikes": ("keep", _SPIKE),
+    "training.spike_deviations": (6.0, _SPIKE),
+    "training.early_stopping_metrics": ([], _STOP),
+    "training.early_stopping_on": ("first", _STOP),
+    "training.decay_length": (None, _SCHEDULE),
+    "training.minimum_risk": (0, _RISK),
+    "training.minimum_risk_metric": ("bleu", _RISK),
+    "training.minimum_risk_alpha": (0.005, _RISK),
+    "training.minimum_risk_likelihood": (0.0, _RISK),
+    "training.coverage_loss": (0.0, "guided_alignment teaches attention"),
+    "training.src_embeddings": (None, _VECTORS),
+    "training.tgt_embeddings": (None, _VECTORS),
+    "decoding.coverage_penalty": (0.0, _COVERAGE),
+    "decoding.beam_groups": (1, _GROUPS),
+    "decoding.diversity_strength": (0.5, _GROUPS),
+    "decoding.word_reward_bounded": (False, "remove it: the reward counts every word, as with false"),
+    "training.memory_limit": (None, _BATCH),
+    "training.tensorboard": (False, _CURVES),
+    "training.loggers": ([], _CURVES),
+}
+"""Settings: the value that turned them off, as folders of older versions have it, and what to do instead."""
+_OFF = {name: off for name, (off, _) in _SETTINGS.items()}
+
 REMOVED: dict[str, str] = {
-    "model.decoder.stack": _STACK,
-    "model.decoder.stack_sizes": _STACK,
-    "data.index": "remove it: the ids of a large text lie in a mapped file of the temporary folder (TMPDIR)",
-    "training.quantization_aware": "train without it and round the result by nmt-quantize",
-    "training.scheduled_sampling": _SAMPLED,
-    "training.scheduled_sampling_updates": _SAMPLED,
-    "training.loss_spikes": _SPIKE,
-    "training.spike_deviations": _SPIKE,
-    "training.early_stopping_metrics": _STOP,
-    "training.early_stopping_on": _STOP,
-    "training.decay_length": _SCHEDULE,
-    "training.minimum_risk": _RISK,
-    "training.minimum_risk_metric": _RISK,
-    "training.minimum_risk_alpha": _RISK,
-    "training.minimum_risk_likelihood": _RISK,
-    "training.coverage_loss": "guided_alignment teaches attention; decoding.coverage_penalty counts it in the search",
-    "training.src_embeddings": _VECTORS,
-    "training.tgt_embeddings": _VECTORS,
-    "decoding.word_reward_bounded": "remove it: the reward counts every word, as with false",
-    "training.tensorboard": "write loggers: [tensorboard]",
+    **{name: text for name, (_, text) in _SETTINGS.items()},
+    "training.batch_size: auto": _BATCH,
     "training.scheduling: noam": "write inverse_square_root, whose learning_rate is the peak",
     "training.scheduling: warmupinversesquareroot": "write inverse_square_root",
     "training.scheduling: exponential": _SCHEDULE,
@@ -47,10 +70,18 @@ REMOVED: dict[str, str] = {
     "joeynmt": "write our settings by the table of docs/migration.md, Settings of JoeyNMT",
     "export_cell": "let Python step the cell by Scan.forward, or export a translation model by nmt-export --to c",
     "wheel": "unpack it and import the model's file in it",
+    "nmt-backtranslate": "nmt-translate MODEL TEXT -o PREFIX.SRC --resume translates, and cp TEXT PREFIX.TGT copies",
     "nmt-import --from e2k": _DESCRIBED,
     "nmt-import --from g2p-en": _DESCRIBED,
+    **{f"nmt-translate --{name}": _COLUMN for name in ("column", "output-column", "input-format")},
+    "nmt-translate --shard": "split -n l/N cuts a text, and xargs translates the parts (docs/many-machines.md)",
+    "nmt-translate --coverage-penalty": _COVERAGE,
+    "nmt-translate --beam-groups": _GROUPS,
+    "nmt-translate --diversity-strength": _GROUPS,
     "nmt-translate --word-reward-bounded": "leave it out: the reward counts every word",
     "nmt-train --seeds": "nmt-sweep CONFIG.yaml --seeds N trains with several seeds",
+    "nmt-evaluate --compare": "sacrebleu REF -i A B -m bleu chrf ter --paired-bs tests whether B is better than A",
+    "nmt-evaluate --differences": "compare-mt shows the sentences that differ most",
     "nmt-evaluate --test-set": "sacrebleu -t NAME -l PAIR --echo src (or ref) writes the text for --src or --ref",
     "nmt-evaluate --buckets": "compare-mt compares by length and by word frequency",
     "nmt-evaluate --frequencies": "compare-mt compares by length and by word frequency",
@@ -63,30 +94,6 @@ REMOVED: dict[str, str] = {
 }
 """Names as they were written, each with what to do instead."""
 
-_OFF: dict[str, Any] = {
-    "model.decoder.stack": None,
-    "model.decoder.stack_sizes": {},
-    "data.index": None,
-    "training.quantization_aware": 0,
-    "training.scheduled_sampling": 0.0,
-    "training.scheduled_sampling_updates": 0,
-    "training.loss_spikes": "keep",
-    "training.spike_deviations": 6.0,
-    "training.early_stopping_metrics": [],
-    "training.early_stopping_on": "first",
-    "training.decay_length": None,
-    "training.minimum_risk": 0,
-    "training.minimum_risk_metric": "bleu",
-    "training.minimum_risk_alpha": 0.005,
-    "training.minimum_risk_likelihood": 0.0,
-    "training.coverage_loss": 0.0,
-    "training.src_embeddings": None,
-    "training.tgt_embeddings": None,
-    "decoding.word_reward_bounded": False,
-    "training.tensorboard": False,
-}
-"""Values of removed settings that turned them off, as folders of older versions have them."""
-
 RENAMED = {
     "training.passes": "auto_epochs",
     "training.patience": "lower_after",
@@ -94,7 +101,7 @@ RENAMED = {
     "training.early_stopping_metric": "metric",
 }
 """Former names of settings, each with the present one in the same section."""
-_USUAL = {"training.scheduling": "constant", "training.optimizer": "adam"}
+_USUAL = {"training.scheduling": "constant", "training.optimizer": "adam", "training.batch_size": 4096}
 """Values that stand for removed ones where a trained model is read."""
 
 
@@ -112,7 +119,7 @@ def drop_removed(values: Mapping[str, Any], above: str = "", *, trained: bool = 
     for key, value in values.items():
         name = f"{above}{key}"
         key = RENAMED.get(name, key) if trained else key
-        is_past = trained and name.startswith(("training.", "data."))
+        is_past = trained and (name.startswith(("training.", "data.", "decoding.")) or name.endswith(".drop_connect"))
         if isinstance(value, Mapping) and name not in _OFF:
             left[key] = drop_removed(value, f"{name}.", trained=trained)
         elif name not in _OFF or not (is_past or value == _OFF[name]):

@@ -88,8 +88,6 @@ class Settings(Section):
         of_pairs = {
             "training.src_word_dropout": training.src_word_dropout,
             "training.guided_alignment": training.guided_alignment,
-            "data.src.sampling_alpha": data.src.sampling_alpha,
-            "data.tgt.sampling_alpha": data.tgt.sampling_alpha,
         }
         for name, value in of_pairs.items():
             if value and self.task == "lm":
@@ -110,12 +108,6 @@ class Settings(Section):
                 "training.guided_alignment must be positive with data.alignment, got 0; set it to 0.5, or "
                 "data.alignment: null"
             )
-        for side in (data.src, data.tgt):
-            if side.sampling_alpha is not None and data.subwords.type in ("char", "word"):
-                raise ValueError(
-                    f"data.subwords.type must be unigram, bpe or auto with sampling_alpha, got {data.subwords.type}; "
-                    "characters and words have only one segmentation"
-                )
         return self
 
     @model_validator(mode="after")
@@ -128,8 +120,6 @@ class Settings(Section):
             "training.r_drop": 0,
         }
         of_actions = needs | {
-            "data.src.sampling_alpha": None,
-            "data.tgt.sampling_alpha": None,
             "model.decoder.copy_source": False,
             "model.encoder.boundaries": "eos",
             "model.tied_embeddings": "none",
@@ -158,7 +148,6 @@ class Settings(Section):
             "data.subwords.joint must be false": data.subwords.joint,
             "task must be translation": self.task == "lm",
             "model.encoder.type must be recurrent": self.model.encoder.type != "recurrent",
-            "data.src.sampling_alpha must be null": data.src.sampling_alpha is not None,
             "training.guided_alignment must be 0": self.training.guided_alignment > 0,
             "data.train must have no tags": bool(tagged),
             "training.extend_vocabulary must be 0": self.training.extend_vocabulary,

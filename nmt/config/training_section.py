@@ -1,6 +1,5 @@
 """The `training` section, except for its methods (see training_methods.py)."""
 
-import re
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -19,14 +18,8 @@ from nmt.config.section import (
     require,
 )
 
-_UNITS = {"MB": 10**6, "GB": 10**9, "MiB": 1 << 20, "GiB": 1 << 30}
-
-
 TO_ZERO = ("linear", "cosine")
 """Schedules whose rate reaches zero at `updates`."""
-
-
-BatchSize = Annotated[int | Literal["auto"], WholeOrAuto(1, 10_000_000)]
 
 
 class TrainingBasics(Section):
@@ -61,13 +54,9 @@ class TrainingBasics(Section):
     """Maximum norm of the gradient, which is scaled down to it; null turns clipping off."""
     label_smoothing: Fraction = 0.0
     """Probability moved from the correct word to all others."""
-    batch_size: BatchSize = 4096
-    """Target tokens per batch (without padding), or sentences: see batch_type. auto takes the largest number of tokens
-    that fits memory_limit, up to 8192, and keeps it when the run is resumed. With task: lm, the tokens of all streams
+    batch_size: Annotated[int, Field(ge=1, le=10_000_000)] = 4096
+    """Target tokens per batch (without padding), or sentences: see batch_type. With task: lm, the tokens of all streams
     in bptt steps, or, by sentence, the number of streams."""
-    memory_limit: Text | None = None
-    """With batch_size: auto, the maximum memory of the process, such as 2 GiB or 800 MiB; null is half of the machine's
-    free memory."""
     batch_type: Literal["token", "sentence"] = "token"
     """The unit of batch_size."""
     batch_multiplier: Annotated[int, Field(ge=1, le=100_000)] = 1
@@ -129,26 +118,10 @@ class TrainingBasics(Section):
     running text, whose lines depend on each other."""
     print_valid_sents: tuple[NonNegativeInt, ...] = Field(default=(0, 1, 2), strict=False)
     """Validation sentences, counted from 0, whose translations are logged."""
-    loggers: tuple[Literal["tensorboard", "wandb", "mlflow"], ...] = Field(default=(), strict=False)
-    """Libraries that also receive the numbers of metrics.jsonl and the samples, each an extra of its name: TensorBoard,
-    into tensorboard in model_dir; Weights & Biases; MLflow (docs/comparing.md)."""
     keep_best_ckpts: PositiveInt = 1
     """Number of best checkpoints to keep, in addition to the last one."""
     keep_last_ckpts: PositiveInt = 1
     """Number of newest validated checkpoints to keep, for nmt-average; 1: only the last one."""
-
-    @property
-    def memory_limit_bytes(self) -> int | None:
-        """Return `memory_limit` in bytes; None if it is not set."""
-        if self.memory_limit is None:
-            return None
-        found = re.fullmatch(rf"(\d+(?:\.\d+)?) ?({'|'.join(_UNITS)})", self.memory_limit)
-        if found is None or float(found[1]) == 0:
-            raise ValueError(
-                "memory_limit must be a number above 0 and one of MB, GB, MiB and GiB, as in 2 GiB, "
-                f"got {self.memory_limit!r}"
-            )
-        return int(float(found[1]) * _UNITS[found[2]])
 
     @model_validator(mode="after")
     def _check_start(self) -> "TrainingBasics":
@@ -159,18 +132,6 @@ class TrainingBasics(Section):
         if not self.reset_optimizer:
             why = "the state of new units is not there"
             require(self, {"extend_vocabulary": 0}, "with reset_optimizer: false", why)
-        return self
-
-    @model_validator(mode="after")
-    def _check_batches(self) -> "TrainingBasics":
-        """Raise ValueError if settings do not fit the automatic batch size."""
-        if self.batch_size == "auto" and self.batch_type == "sentence":
-            raise ValueError(
-                "batch_size must be a number with batch_type: sentence, got auto; that counts target tokens"
-            )
-        _ = self.memory_limit_bytes  # raises ValueError if it is malformed
-        if self.batch_size != "auto":
-            require(self, {"memory_limit": None}, f"with batch_size: {self.batch_size}", "only auto keeps to it")
         return self
 
     @model_validator(mode="after")

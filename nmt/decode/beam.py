@@ -28,8 +28,7 @@ class BeamCell:
     """A search over sentences 0, 1, ... N - 1.
 
     limits [N]: the maximum length of each sentence's translations, including EOS. first_token: tokens below it are
-    never produced. word_reward, coverage_penalty: see `final_scores`; for the coverage penalty the
-    decoder must have a state `coverage`. Sentences enter by `extend` and are returned by `ended`.
+    never produced. word_reward: see `final_scores`. Sentences enter by `extend` and are returned by `ended`.
     """
 
     decoder: Decoder
@@ -40,7 +39,6 @@ class BeamCell:
     first_token: int = 1
     never: int = -1
     word_reward: float = 0.0
-    coverage_penalty: float = 0.0
     selector: CandidateSelector = field(default_factory=BestSelector)
     _hypotheses: dict[int, list[Hypothesis]] = field(default_factory=dict)
     _ended: list[int] = field(default_factory=list)
@@ -59,7 +57,6 @@ class BeamCell:
             first_token=options.first_token,
             never=BOS_ID,
             word_reward=options.word_reward,
-            coverage_penalty=options.coverage_penalty,
             selector=options.selector(src_ids, decoder.eos_id),
         )
 
@@ -125,9 +122,8 @@ class BeamCell:
     def _finish_hypotheses(self, beam: Beam, rows: np.ndarray) -> None:
         """Turn the rows whose hypotheses have ended or were truncated into translations."""
         of = beam.sentence[rows]
-        seen = beam.states["coverage"][beam.parent[rows]] if self.coverage_penalty else None
         sums, steps = beam.sums[rows], self._steps[of]
-        scores = final_scores(self.length_penalty, sums, steps, self.word_reward, self.coverage_penalty, seen)
+        scores = final_scores(self.length_penalty, sums, steps, self.word_reward)
         log_probs = beam.extra.get("log_prob", beam.sums)
         for row, n, score in zip(rows.tolist(), of.tolist(), scores.tolist(), strict=True):
             finished = int(beam.tokens[row]) == self.decoder.eos_id

@@ -19,7 +19,7 @@ from nmt.decode.hypotheses import Hypothesis, SearchModel, best_of, length_block
 from nmt.decode.rules.options import SearchOptions
 from nmt.decode.rules.penalty import length_divisors
 from nmt.decode.rules.selectors import sample_keys
-from nmt.rnn.arrays.beam_state import BeamChoice, BeamRules, BeamState, Drawing
+from nmt.rnn.arrays.beam_state import BeamChoice, BeamRules, BeamState
 from nmt.rnn.kernels.search.search_rules import tokens_wanted
 from nmt.special_tokens import BOS_ID, EOS_ID, UNK_ID
 
@@ -70,8 +70,7 @@ class BlockSearch:
     def _block(self, src_ids: Sequence[Sequence[int]], block: list[int], limits: np.ndarray) -> list[list[Hypothesis]]:
         """Return the hypotheses of the sentences of one block."""
         sources, top, K = [src_ids[n] for n in block], int(limits.max()), self.options.beam_size
-        longest = max(map(len, sources)) + 1 if self.options.coverage_penalty else 0
-        decoder = self.model.block_decoder(sources, K, longest)
+        decoder = self.model.block_decoder(sources, K)
         beams = BeamState.start(
             self.device.xp,
             limits=limits,
@@ -103,8 +102,6 @@ class BlockSearch:
             log_probs = decoder.log_probs(outputs)
             places = min(places, log_probs.shape[1])
             tokens, scores, plain = self.device.search.choose_tokens(log_probs, rules, beams, places, decoder.memory)
-        if self.options.coverage_penalty:
-            self.device.search.coverage_bonus(decoder.coverage(), self.options.coverage_penalty, beams.bonus)
         choice = BeamChoice(EOS_ID, BOS_ID, self.options.n_best, self.options.word_reward)
         self.device.search.beam_step(tokens, scores, plain, beams, choice, rules)
         decoder.follow(beams.parents)
@@ -112,28 +109,21 @@ class BlockSearch:
     def _rules(self, src_ids: Sequence[Sequence[int]], block: list[int], T: int) -> BeamRules | None:
         """Return the rules of a block, or None if the best tokens of the output layer are all that is needed."""
         options = self.options
-        prefixes = [options.prefixes[n] for n in block] if options.prefixes is not None else []
+        rules = options.token_rules(block)
         plain = options.generate_unk and not options.sampling and not options.rules(EOS_ID)
         if plain and not isinstance(self.model, Ensemble | Fusion):
             return None
-        drawing = None
-        if options.sampling:
-            keys = self.device.upload(sample_keys([src_ids[n] for n in block], options.sampling_seed))
-            drawing = Drawing(keys, options.sampling_temperature, options.sampling_topk, options.sampling_topp)
         return BeamRules.make(
             self.device,
+            rules,
             N=len(block),
             K=options.beam_size,
             T=T,
             first_token=options.first_token,
             never=BOS_ID,
             eos=EOS_ID,
-            min_length=options.min_length,
-            repetition_penalty=options.repetition_penalty,
-            no_repeat=options.no_repeat_ngram_size,
             forbidden=options.forbidden,
-            prefixes=prefixes,
-            drawing=drawing,
+            keys=sample_keys([src_ids[n] for n in block], rules.seed) if rules.sampling else None,
         )
 
 

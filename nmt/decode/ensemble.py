@@ -46,18 +46,16 @@ class Ensemble:
         """Return the tokens that ids write, by the first model; see `SearchModel`."""
         return self.models[0].written(ids)
 
-    def search_decoder(
-        self, threads: int | None = None, longest: int = 0, *, coverage: bool = False
-    ) -> EnsembleDecoder:
-        """Return a decoder of all models; its coverage is the mean of their coverages."""
-        decoders = [m.search_decoder(threads, longest, coverage=coverage) for m in self.models]
+    def search_decoder(self, threads: int | None = None, longest: int = 0) -> EnsembleDecoder:
+        """Return a decoder of all models."""
+        decoders = [m.search_decoder(threads, longest) for m in self.models]
         return EnsembleDecoder(decoders, partial(averaged, average=self.average))
 
-    def block_decoder(self, src_ids: TokenIds, K: int, coverage_of: int = 0) -> EnsembleBlockDecoder:
+    def block_decoder(self, src_ids: TokenIds, K: int) -> EnsembleBlockDecoder:
         """Return a GPU decoder of all models for a block of sentences."""
-        decoders = [m.block_decoder(src_ids, K, coverage_of) for m in self.models]
+        decoders = [m.block_decoder(src_ids, K) for m in self.models]
         combine = partial(self.device.search.average_log_probs, kind=self.average)
-        return EnsembleBlockDecoder(decoders, self.device, combine)
+        return EnsembleBlockDecoder(decoders, combine)
 
     def forced_log_probs(
         self, src_ids: TokenIds, tgt_ids: TokenIds, *, attention: bool = False, threads: int | None = None
@@ -112,11 +110,8 @@ class EnsembleDecoder:
         return np.concatenate([outputs for outputs, _ in found], axis=1), self._joined([s for _, s in found])
 
     def _joined(self, parts: Sequence[States]) -> States:
-        """Return the states of all decoders, named `NUMBER.NAME`, and the mean coverage if they have it."""
-        joined = {f"{n}.{k}": v for n, states in enumerate(parts) for k, v in states.items()}
-        if "coverage" in parts[0]:
-            joined["coverage"] = np.mean([states["coverage"] for states in parts if "coverage" in states], axis=0)
-        return joined
+        """Return the states of all decoders, named `NUMBER.NAME`."""
+        return {f"{n}.{k}": v for n, states in enumerate(parts) for k, v in states.items()}
 
     def best_tokens(self, outputs: np.ndarray, first_token: int, places: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the best tokens by the combined scores; see `Decoder.best_tokens`."""
@@ -134,9 +129,8 @@ class EnsembleDecoder:
 class EnsembleBlockDecoder:
     """Several block decoders side by side on a GPU; `combine` works as in `EnsembleDecoder`, on device arrays."""
 
-    def __init__(self, decoders: Sequence[Any], device: Device, combine: Callable[[list[Any]], Any]) -> None:
-        self.decoders, self.combine, self._device = list(decoders), combine, device
-        self._mean: Any = None
+    def __init__(self, decoders: Sequence[Any], combine: Callable[[list[Any]], Any]) -> None:
+        self.decoders, self.combine = list(decoders), combine
 
     @property
     def first(self) -> np.ndarray:
@@ -162,14 +156,6 @@ class EnsembleBlockDecoder:
     def log_probs(self, outputs: list[Any]) -> Any:
         """Return the combined log-probabilities of all tokens."""
         return self.combine([decoder.log_probs(y) for decoder, y in zip(self.decoders, outputs, strict=True)])
-
-    def coverage(self) -> Any:
-        """Return the mean coverage of all decoders, in a separate buffer."""
-        first, *others = (decoder.coverage() for decoder in self.decoders)
-        if self._mean is None:
-            self._mean = self._device.xp.empty_like(first)
-        self._device.take_rows(first, self._device.index(np.arange(len(first))), self._mean)
-        return self._device.search.average_log_probs([self._mean, *others], "log_prob")
 
     def follow(self, parents: Any) -> None:
         """Reorder the rows of every decoder; see `BlockDecoder.follow`."""

@@ -53,20 +53,17 @@ class Fusion:
         """Return the tokens that ids write, by the translation model; see `SearchModel`."""
         return self.model.written(ids)
 
-    def search_decoder(
-        self, threads: int | None = None, longest: int = 0, *, coverage: bool = False
-    ) -> EnsembleDecoder:
-        """Return a decoder of both models; coverage is that of the translation model. With candidates, both models
-        normalise over the candidates only."""
-        decoder = self.model.search_decoder(threads, longest, coverage=coverage)
+    def search_decoder(self, threads: int | None = None, longest: int = 0) -> EnsembleDecoder:
+        """Return a decoder of both models. With candidates, both models normalise over the candidates only."""
+        decoder = self.model.search_decoder(threads, longest)
         prior = _LineDecoder(self.language_model.search_decoder(threads))
         return EnsembleDecoder([decoder, prior], partial(weighted_sum, weight=self.weight))
 
-    def block_decoder(self, src_ids: TokenIds, K: int, coverage_of: int = 0) -> EnsembleBlockDecoder:
+    def block_decoder(self, src_ids: TokenIds, K: int) -> EnsembleBlockDecoder:
         """Return a GPU decoder of both models for a block of sentences."""
-        decoder = self.model.block_decoder(src_ids, K, coverage_of)
+        decoder = self.model.block_decoder(src_ids, K)
         prior = _LineBlockDecoder(self.language_model, len(src_ids), K)
-        return _FusionBlockDecoder([decoder, prior], self.device, self._weighted_sum)
+        return EnsembleBlockDecoder([decoder, prior], self._weighted_sum)
 
     def _weighted_sum(self, parts: list[Any]) -> Any:
         """Return the weighted sum of two device arrays, which hold no -inf; see `weighted_sum`."""
@@ -104,14 +101,6 @@ class _LineDecoder:
         """Run one step; see `Decoder.step`. BOS, which begins a translation, is replaced by EOS, which precedes a
         line."""
         return self._decoder.step(np.where(tokens == BOS_ID, EOS_ID, tokens), states, parent, sentence_ids)
-
-
-class _FusionBlockDecoder(EnsembleBlockDecoder):
-    """The block decoders of a translation model and of a language model."""
-
-    def coverage(self) -> Any:
-        """Return the coverage of the translation model."""
-        return self.decoders[0].coverage()
 
 
 class _LineBlockDecoder:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 if TYPE_CHECKING:
-    from nmt.rnn.arrays.beam_state import BeamSettings
+    from nmt.rnn.arrays.beam_state import BeamSettings, TokenRules
     from nmt.rnn.arrays.device_operations import CandidateLists, OutputLayer
     from nmt.rnn.device import Device
     from nmt.rnn.stepping.compiled_beam import CompiledBeam
@@ -109,15 +109,11 @@ class SearchModel(Protocol):
     def written(self, ids: list[int]) -> list[int]:
         """Return the tokens of the target that the ids of a hypothesis write: the same, unless they are edits."""
 
-    def search_decoder(self, threads: int | None = None, longest: int = 0, *, coverage: bool = False) -> Decoder:
+    def search_decoder(self, threads: int | None = None, longest: int = 0) -> Decoder:
         """Return a decoder of the model that runs step by step, for sources of at most `longest` tokens, including
-        EOS.
+        EOS."""
 
-        With `coverage`, the states include `coverage`: the attention that each source position has received, -1 for
-        padding.
-        """
-
-    def block_decoder(self, src_ids: TokenIds, K: int, coverage_of: int = 0) -> Any:
+    def block_decoder(self, src_ids: TokenIds, K: int) -> Any:
         """Encode these sentences and return a GPU decoder for them, with K rows per sentence."""
 
 
@@ -125,10 +121,10 @@ class LoopModel(SearchModel, Protocol):
     """A model without a `loop_obstacle`."""
 
     def search_short(
-        self, src_ids: TokenIds, limits: np.ndarray, settings: BeamSettings, threads: int
+        self, src_ids: TokenIds, limits: np.ndarray, settings: BeamSettings, threads: int, rules: TokenRules | None
     ) -> list[list[tuple[list[int], float, float, bool]]] | None:
         """Return the hypotheses of each sentence as a compiled loop would (`CompiledBeam.ended`), in one call; None if
-        the model does not for these sentences."""
+        the model does not for these sentences. The rules are followed."""
 
 
 class ScoringModel(SearchModel, Protocol):

@@ -18,10 +18,15 @@ from nmt.decode.plan import SearchPath, search_plan
 from nmt.decode.rules.options import SearchOptions, Settings
 from nmt.rnn.cores import default_threads
 from nmt.rnn.kernels.threads.pool import run_parallel
+from nmt.search_settings import Place, beyond
 
 _LEAST_WORK = 8
 """Each thread runs a separate search only if there are at least this many sentences for each; with fewer, reading all
 weights once more costs more than it gains."""
+
+
+_MOST_RULED = 64
+"""Hypotheses of a sentence for which a program follows rules: it compares all pairs of those that have ended."""
 
 
 class _Running:
@@ -66,7 +71,7 @@ def search(
     options = SearchOptions.of(options, settings)
     plan = search_plan(model, options)
     limits = options.limits(src_ids)
-    if plan.path is SearchPath.COMPILED and (short := _short(model, src_ids, options, limits, threads, on_ended)):
+    if short := _short(model, src_ids, options, limits, threads, plan.path, on_ended):
         return short
     size = min(options.batch_size, len(src_ids))
     if plan.path is SearchPath.DEVICE:
@@ -75,12 +80,12 @@ def search(
     workers = max(1, min(threads, size // _LEAST_WORK))
     own_threads, size = max(1, threads // workers), -(-size // workers)
     queue = _Queue(src_ids, length_blocks(src_ids, size), options)
-    longest, covers = max(map(len, src_ids)) + 1, options.coverage_penalty > 0
+    longest = max(map(len, src_ids)) + 1
     found: list[list[Hypothesis]] = [[] for _ in src_ids]
     caller = get_ident()  # only this thread calls on_ended, whichever parts it runs
 
     def work(part: int, parts: int) -> None:
-        decoder = model.search_decoder(own_threads, longest, coverage=covers)
+        decoder = model.search_decoder(own_threads, longest)
         ended: Iterator[list[tuple[int, list[Hypothesis]]]]
         if plan.path is SearchPath.COMPILED:
             ended = run_loop(cast(LoopDecoder, decoder), queue, options, size, limits)
@@ -109,15 +114,19 @@ def _short(
     options: SearchOptions,
     limits: np.ndarray,
     threads: int,
+    path: SearchPath,
     on_ended: Callable[[int], None] | None,
 ) -> list[list[Hypothesis]]:
     """Return the translations of sentences that a model without a `loop_obstacle` translates in one call; none of
     others."""
-    if options.shortlist is not None:
+    if path is SearchPath.DEVICE or model.loop_obstacle or beyond(Place.PROGRAM, options):
+        return []
+    rules = None if path is SearchPath.COMPILED else options.token_rules(range(len(src_ids)))
+    if rules is not None and options.beam_size > _MOST_RULED:
         return []
     settings = beam_settings(options, len(src_ids), int(limits[limits.argmax()]))
     looping: LoopModel = model  # type: ignore[assignment]
-    found = looping.search_short(src_ids, limits, settings, threads)
+    found = looping.search_short(src_ids, limits, settings, threads, rules)
     if found and on_ended is not None:
         on_ended(len(src_ids))
     return [translations(one, options.n_best) for one in found or ()]

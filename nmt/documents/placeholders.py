@@ -50,6 +50,7 @@ _ARGUMENTS = (
     rf"(?!{_LETTER})|(?<!{_LETTER})%[a-zA-Z](?!{_LETTER})",
     r"(?<!\d)%\d{1,2}+!\w{1,8}+!",  # Windows: %1!s!
     rf"(?<![\d%])%L?[1-9](?!{_LETTER}|%)",  # Qt's %1
+    r"\[X\d{1,4}+X\]",  # Weblate
     r"%[A-Z][A-Z0-9_]{1,40}+%|(?<!\d)%[A-Za-z][A-Za-z0-9_]{1,40}+%",  # %PATH%, %AppData%
     rf"\$t\([^()\n]{{1,80}}+\)|(?<!{_LETTER})\$[A-Za-z_]{_LETTER}{{0,60}}+",  # $t(x), $HOME
     rf"(?<!{_LETTER})__[A-Za-z](?:(?!__)\w){{0,40}}+__(?!{_LETTER})",  # __count__

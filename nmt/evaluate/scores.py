@@ -93,7 +93,7 @@ def score_translations(
         TypeError: An argument is one string or contains something other than texts.
     """
     hypotheses = checked_texts("evaluate", "hypotheses", hypotheses)
-    metrics, texts = checked_evaluation("evaluate", references, metrics, tokenize)
+    metrics, texts = _checked(references, metrics, tokenize)
     for text in texts:
         if len(hypotheses) != len(text):
             raise DataError(
@@ -105,20 +105,17 @@ def score_translations(
     return {name: _score(name, hypotheses, texts, lowercase, tokenize, confidence) for name in metrics}
 
 
-def checked_evaluation(
-    whose: str, references: References, metrics: Sequence[str], tokenize: str
-) -> tuple[list[str], list[list[str | None]]]:
-    """Return the metrics and the texts of references that a caller of `whose` gave. Raises TypeError and DataError, as
-    `score_translations`."""
-    metrics = checked_texts(whose, "metrics", metrics)
+def _checked(references: References, metrics: Sequence[str], tokenize: str) -> tuple[list[str], list[list[str | None]]]:
+    """Return the metrics and the texts of references. Raises TypeError and DataError, as `score_translations`."""
+    metrics = checked_texts("evaluate", "metrics", metrics)
     is_list = isinstance(references, Sequence) and not isinstance(references, str)
     if not is_list or not all(isinstance(one, Sequence | None) for one in references):
-        checked_texts(whose, "references", references)  # raises
+        checked_texts("evaluate", "references", references)  # raises
     if tokenize not in TOKENIZERS:
         raise DataError(f"evaluation: tokenize must be one of {', '.join(TOKENIZERS)}, got {tokenize!r}")
     texts = reference_texts(references)
     for text in texts:
-        checked_texts(whose, "references", [line for line in text if line is not None])
+        checked_texts("evaluate", "references", [line for line in text if line is not None])
     if texts and "bleu" in metrics and tokenize == "13a" and (other := _tokenizer_for(texts[0])) is not None:
         warnings.warn(
             f"evaluation: BLEU counts words between spaces, which these references lack; give --tokenize {other} "

@@ -64,32 +64,24 @@ def about_of(saved: SavedModel) -> dict[str, Any]:
     }
 
 
-def check_recurrent(saved: SavedModel, form: str, *more: tuple[str, str, tuple[str, ...]]) -> None:
-    """Raise CheckpointError if a model is not a recurrent translator, or if one of `more` settings, each a name and a
-    value, is none of those that a format supports."""
+def check_exported(saved: SavedModel, cells: tuple[str, ...], form: str) -> None:
+    """Raise CheckpointError if a model is no recurrent translator of these cells, or has what a format lacks."""
     model = saved.config.model
+    sides = {"encoder": model.encoder, "decoder": model.decoder}
     promises = [
         ("task", saved.config.task, ("translation",)),
         ("model.encoder.factors", ", ".join(map(str, model.encoder.factors)) or "none", ("none",)),
-        ("model.encoder.type", model.encoder.type, ("recurrent",)),
-        ("model.decoder.type", model.decoder.type, ("recurrent",)),
+        *((f"model.{name}.type", side.type, ("recurrent",)) for name, side in sides.items()),
         ("model.decoder.copy_source", json.dumps(model.decoder.copy_source), ("false",)),
         ("model.decoder.edit_actions", json.dumps(model.decoder.edit_actions), ("false",)),
-        *more,
+        *((f"model.{name}.rnn_type", side.rnn_type, cells) for name, side in sides.items()),
+        *((f"model.{name}.zoneout", f"{side.zoneout:g}", ("0",)) for name, side in sides.items()),
     ]
     for name, value, known in promises:
         if value not in known:
             raise CheckpointError(
                 f"{saved.path}: {name} must be {' or '.join(known)} for {form}, got {value}; nothing else is supported"
             )
-
-
-def check_exported(saved: SavedModel, cells: tuple[str, ...], form: str) -> None:
-    """Raise CheckpointError if a model cannot be exported to a format that supports only these cells."""
-    sides = {"encoder": saved.config.model.encoder, "decoder": saved.config.model.decoder}
-    kinds = [(f"model.{name}.rnn_type", side.rnn_type, cells) for name, side in sides.items()]
-    rates = [(f"model.{name}.zoneout", f"{side.zoneout:g}", ("0",)) for name, side in sides.items()]
-    check_recurrent(saved, form, *kinds, *rates)
     if any(array.dtype == np.int8 for array in saved.params.values()):
         raise CheckpointError(
             f"{saved.path}: must be in float32 to be exported, got int8; export the model that it was made from"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nmt.data.alignment.attention_alignment import hard_alignment, never_attended, with_unknown_replaced, words_of
-from nmt.inference.pipeline import source_tokens
+from nmt.inference.pipeline import source_tokens, texts_of
 from nmt.inference.translation import Detail, Translation, distinct
 from nmt.special_tokens import EOS_ID, UNK_ID
 
@@ -88,7 +88,8 @@ def with_details(
     dictionary: Mapping[str, str] | None,
 ) -> list[list[Translation]]:
     """Return translations with details, by forced decoding of the hypotheses of sentences that are not blank and
-    whose ids are `src_ids`; with a dictionary, even an empty one, unknown subwords are replaced."""
+    whose ids are `src_ids`; with a dictionary, even an empty one, unknown subwords are replaced. A model that copies
+    does so by itself unless there are entries."""
     from nmt.data.corpora.corpus import clean_line
     from nmt.decode import force
 
@@ -101,8 +102,8 @@ def with_details(
     results: list[list[Translation]] = [[] for _ in found]
     for (n, h), target, one in zip(flat, targets, forced, strict=True):
         detail = detail_of(tokens[n], translator.tgt_subwords, target, one, h.finished)
-        text = translator.tgt_subwords.decode([h.ids])[0]
-        if dictionary is not None:
+        text = texts_of(translator, [h.ids], sentences[n])[0]
+        if dictionary is not None and (dictionary or not translator.config.model.decoder.copy_source):
             bare = translator.src_subwords.bare(sentences[n])
             source = clean_line(bare, False, translator.config.data.src.normalize)  # names keep their case
             text = text_without_unknown(translator.tgt_subwords, h.ids, detail, source, dictionary)

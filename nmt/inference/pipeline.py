@@ -3,21 +3,23 @@ text and ids and make the inputs of a search. The functions are for nmt's own pa
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
-from nmt.data.tokens.factors import FactorError
 from nmt.data.tokens.features import featured_ids, featured_lines
 from nmt.data.tokens.letter_case import lowered
 from nmt.errors import ConfigError
 from nmt.inference.loading import NotPickled
 from nmt.inference.terms import Terms
-from nmt.inference.translation import MAX_SOURCE_SUBWORDS, Translation, chosen_settings, lacking
-from nmt.special_tokens import UNK_ID
+from nmt.inference.translation import MAX_SOURCE_SUBWORDS, Novelty, Translation, chosen_settings, lacking
+from nmt.special_tokens import SPACE, UNK_ID
 
 if TYPE_CHECKING:
     from nmt.config import Config
+    from nmt.data.calibration import Calibration
     from nmt.data.tokens.subwords import Subwords
     from nmt.decode.ensemble import Ensemble
     from nmt.decode.fusion import Fusion
@@ -48,6 +50,7 @@ class TranslationPipeline(NotPickled):
         *,
         shortlist: Shortlist | None = None,
         language_model: LanguageModel | None = None,
+        calibration: Calibration | None = None,
     ) -> None:
         self.model = model
         self.src_subwords = src_subwords
@@ -56,7 +59,7 @@ class TranslationPipeline(NotPickled):
         self.place = config.model_dir
         """The path it was loaded from, for error messages."""
         self.num_threads = num_threads
-        self.shortlist, self.language_model = shortlist, language_model
+        self.shortlist, self.language_model, self.calibration = shortlist, language_model, calibration
         self.loaded: tuple[LoadedModel, ...] = ()
         """The model, or the models of an ensemble, that `Translator.load` made of files."""
         self.prior: LoadedModel | None = None
@@ -135,16 +138,6 @@ def source_ids(translator: ReadsSource, sentences: Sequence[str], cut: set[int] 
     return ids
 
 
-def mistake_in(translator: ReadsSource, sentence: str) -> str:
-    """Return why a sentence cannot be converted to ids, an empty string if it can."""
-    if translator.src_subwords.factor_sizes:
-        try:
-            source_ids(translator, [sentence])
-        except FactorError as error:
-            return error.problem
-    return ""
-
-
 def target_ids(translator: TranslationPipeline, texts: Sequence[str]) -> list[list[int]]:
     """Return the subword ids of text in the target language, cleaned as in training. Raises ConfigError for a model
     that writes edit actions."""
@@ -205,6 +198,49 @@ def phrases_missing(translator: ReadsSource, phrases: Sequence[str], translation
     written = [lowered(one) for one in phrases] if side.lowercase else phrases  # as the model writes them
     there = Terms(written, side.lang).found(translation, overlapping=True)
     return [one for number, one in enumerate(phrases) if number not in there]
+
+
+def with_chances(
+    translator: TranslationPipeline,
+    sentences: Sequence[str],
+    src_ids: Sequence[Sequence[int]],
+    found: Sequence[Sequence[Translation]],
+) -> list[list[Translation]]:
+    """Return translations with what a calibrated model knows about them; all are as they are of another one."""
+    known = translator.calibration
+    if known is None:
+        return [list(row) for row in found]
+    there = [n for n, row in enumerate(src_ids) if row]
+    unseen = dict(zip(there, unseen_words(translator, [sentences[n] for n in there]), strict=True))
+    flat = [(n, one) for n in there for one in found[n]]
+    sums = [one.log_prob for _, one in flat], [one.length for _, one in flat]
+    chances = iter(known.chances([src_ids[n] for n, _ in flat], *sums).tolist() if flat else ())
+    return [
+        [replace(one, chance=next(chances), unseen=unseen[n]) if n in unseen else one for one in row]
+        for n, row in enumerate(found)
+    ]
+
+
+def unseen_words(translator: TranslationPipeline, sentences: Sequence[str]) -> list[tuple[str, ...]]:
+    """Return the words of each sentence that the training text of a calibrated model does not have, in order."""
+    if translator.calibration is None:
+        return [()] * len(sentences)
+    src_ids = source_ids(translator, sentences)
+    places, tokens = translator.calibration.unseen(src_ids), source_tokens(translator, sentences, src_ids)
+    return [
+        tuple(dict.fromkeys("".join(row[one]).replace(SPACE, "") for one in own))
+        for own, row in zip(places, tokens, strict=True)
+    ]
+
+
+def novelty_of(translator: TranslationPipeline, sentences: Sequence[str]) -> Novelty | None:
+    """Return how much of a text is new to a calibrated model; None for another model."""
+    known = translator.calibration
+    if known is None:
+        return None
+    new = Counter(word for words in unseen_words(translator, sentences) for word in words)
+    share = known.share_unseen(source_ids(translator, sentences))
+    return Novelty(share, known.usual, [word for word, _ in new.most_common()])
 
 
 def texts_of(translator: TranslationPipeline, rows: Sequence[Sequence[int]], source: str) -> list[str]:

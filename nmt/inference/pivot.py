@@ -14,7 +14,7 @@ from nmt.errors import ConfigError
 from nmt.inference.details import detail_through
 from nmt.inference.loading import NotPickled
 from nmt.inference.pipeline import check_no_factors
-from nmt.inference.translation import Constraints, Translation, best_texts
+from nmt.inference.translation import Constraints, Novelty, Translation, best_texts
 from nmt.inference.translator import Translator
 from nmt.search_settings import SearchSettings
 
@@ -100,6 +100,10 @@ class Pivot(NotPickled):
         found = self.last.translate_nbest([one.text for one in between], **both, **settings)
         return through(between, found)
 
+    def novelty(self, sentences: Iterable[str]) -> Novelty | None:
+        """Return how much of a text the training of the first model never had; see `Translator.novelty`."""
+        return self.first.novelty(sentences)
+
     def session(self, sentence: str, *, lm_weight: float | None = None) -> TypingSession:
         """Return a session of the last model that completes the translation of a sentence while a person types;
         confidence is then that of the last model."""
@@ -127,5 +131,7 @@ def _of_both(first: Translation, last: Translation) -> Translation:
         log_prob=first.log_prob + last.log_prob,
         length=first.length + last.length,
         detail=detail,
+        chance=None if first.chance is None or last.chance is None else first.chance * last.chance,
+        unseen=first.unseen,
         warnings=tuple(dict.fromkeys((*first.warnings, *last.warnings))),
     )

@@ -32,6 +32,8 @@ EMPTY = "the translation is empty"
 UNFOLLOWED = "a term of the glossary is not in the translation"
 NOT_A_NUMBER = "a score is not finite"
 _MOST_SHOWN = 8
+_MUCH_MORE, _LEAST_MORE = 1.5, 0.05
+"""How many times the usual share of new words, and by how much more of all, a text of another kind has at least."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,21 @@ class Detail:
 
 
 @dataclass(frozen=True)
+class Novelty:
+    """How much of a text the training of a model never had: the share of its words, that of the validation text, and
+    these words, the most frequent first."""
+
+    share: float
+    usual: float
+    words: list[str]
+
+    @property
+    def is_strange(self) -> bool:
+        """Return whether it is so much more than usual that the text is of another kind."""
+        return self.share > max(_MUCH_MORE * self.usual, self.usual + _LEAST_MORE)
+
+
+@dataclass(frozen=True)
 class Translation:
     """One translation of one sentence.
 
@@ -102,6 +119,9 @@ class Translation:
         warnings: Possible faults, for people: CUT, UNKNOWN, BROKEN, FEATURELESS, LENGTHENED, UNSAYABLE, EMPTY,
             UNFOLLOWED, NOT_A_NUMBER, what `lacking` says.
         length: The number of subwords that `log_prob` is the sum of, the end of sentence included.
+        chance: The probability that a person would keep it, of a model that was calibrated by its validation text;
+            otherwise None.
+        unseen: The words of the source that the training text of such a model does not have.
     """
 
     text: str
@@ -110,23 +130,26 @@ class Translation:
     detail: Detail | None = field(default=None, repr=False)
     warnings: tuple[str, ...] = ()
     length: int = 0
+    chance: float | None = None
+    unseen: tuple[str, ...] = ()
 
     @property
     def confidence(self) -> float:
-        """Return the geometric mean of the probabilities of its subwords, 0 to 1; see `confidence_in`."""
+        """Return `chance`, or of a model without calibration the geometric mean of the probabilities of its subwords.
+        It is 1 if there is nothing to translate, and 0 if there is no translation or its log-probability is not
+        finite."""
         return confidence_in([self])
 
 
 def confidence_in(translations: Iterable[Translation]) -> float:
-    """Return how sure the model is of the translations of a text's sentences, 0 to 1: exp of the mean log-probability
-    of all their subwords, each end of sentence included, without length penalty. A long sentence so weighs more than a
-    short one. It is 1 if there is nothing to translate, and 0 if a sentence has no translation or its log-probability
-    is not finite."""
+    """Return how sure the model is of the translations of a text's sentences, 0 to 1: the geometric mean of their
+    confidence, each sentence weighed by its length (see `Translation.confidence`)."""
     total, length = 0.0, 0
     for one in translations:
         if UNSAYABLE in one.warnings or not math.isfinite(one.log_prob):
             return 0.0
-        total, length = total + one.log_prob, length + one.length
+        total += one.log_prob if one.chance is None else one.length * math.log(one.chance)
+        length += one.length
     return math.exp(min(0.0, total / max(1, length)))
 
 
@@ -252,11 +275,8 @@ def search_options(chosen: SearchValues, n_best: int, **given: Any) -> SearchOpt
         settings["beam_size"] = settings["n_best"] = max(n_best, chosen.mbr_samples) if compares else n_best
     else:  # of several some may give the same text: others take their places
         settings["n_best"] = chosen.beam_size if n_best > 1 or compares else 1
-    other = "sampling" if chosen.sampling else "groups" if chosen.beam_groups > 1 else ""
-    if other and given.get("constraints") is not None:
-        raise ConfigError(
-            f"decoding: must have one of sampling, groups and constraints, got {other} and constraints; choose one"
-        )
+    if chosen.sampling and given.get("constraints") is not None:
+        raise ConfigError("decoding: must have one of sampling and constraints, got both; choose one")
     return SearchOptions(**settings, **given)
 
 

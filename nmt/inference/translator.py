@@ -23,11 +23,13 @@ from nmt.inference.pipeline import (
     lacking_in_target,
     learnt_for,
     model_with,
+    novelty_of,
     phrases_missing,
     source_ids,
     source_tokens,
     target_ids,
     translations_of,
+    with_chances,
 )
 from nmt.inference.translation import (
     BROKEN,
@@ -37,6 +39,7 @@ from nmt.inference.translation import (
     UNKNOWN,
     Constraints,
     Detail,
+    Novelty,
     Translation,
     best_texts,
     checked_count,
@@ -80,6 +83,7 @@ class Translator(TranslationPipeline):
         num_threads: Cores to use.
         shortlist: The lexical shortlist for `shortlist=True`.
         language_model: A language model over the same target subwords, for lm_weight.
+        calibration: What the validation text has taught about the model's confidence.
     """
 
     @classmethod
@@ -135,6 +139,7 @@ class Translator(TranslationPipeline):
             resolve_threads(threads, loaded.config),
             shortlist=loaded.shortlist,
             language_model=None if prior is None else prior.network,
+            calibration=loaded.calibration,
         )
         found.place, found.loaded, found.prior = str(model_dir), (loaded,), prior
         return found
@@ -169,7 +174,7 @@ class Translator(TranslationPipeline):
             shortlist, settings: As in `translate_nbest`.
 
         Raises:
-            ConfigError: beam_size or mbr is given, or the settings include sampling, groups or a coverage penalty; or
+            ConfigError: beam_size or mbr is given, or the settings include sampling; or
                 as in `translate_nbest`.
             DeviceError: The model is on a GPU.
             TypeError: There is no such setting, or the sentence is no text.
@@ -283,7 +288,12 @@ class Translator(TranslationPipeline):
                     else one
                     for one in results[index]
                 ]
-        return results
+        return with_chances(self, sentences, ids, results)
+
+    def novelty(self, sentences: Iterable[str]) -> Novelty | None:
+        """Return how much of a text the model's training never had, to know before it is translated whether the model
+        knows this kind of text; None for a model that was not calibrated in its training."""
+        return novelty_of(self, checked_texts("Translator", "sentences", sentences))
 
     def session(self, sentence: str, *, lm_weight: float | None = None) -> TypingSession:
         """Encode a sentence once and return a session that completes its translation while a person types."""

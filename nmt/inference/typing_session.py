@@ -16,6 +16,7 @@ from nmt.inference.pipeline import (
     target_ids,
     texts_of,
     translations_of,
+    with_chances,
 )
 from nmt.inference.translation import (
     Translation,
@@ -71,7 +72,7 @@ class TypingSession(NotPickled):
         `shortlist`. Settings: see `SearchSettings`.
 
         Raises:
-            ConfigError: The given or configured settings include sampling, groups or a coverage penalty, which sessions
+            ConfigError: The given or configured settings include sampling, which sessions
                 do not support; or as in `translate_nbest`.
             ValueError: lm_weight is given; it is an argument of the session.
         """
@@ -83,14 +84,15 @@ class TypingSession(NotPickled):
         if self._session is None:
             return [Translation("", 0.0, 0.0)]
         found = self._session.complete(prefix, options=options)
-        translations = translations_of(translator, found)
+        translations = translations_of(translator, found, self._sentence)
         if chosen.mbr != "none":
             best = ranked_by_agreement(translations, chosen.mbr)[:n_best]
         else:
             best = distinct(translations, [one.text for one in translations], n_best)
         lengths = length_warnings(chosen, self._session.src_ids)
         more = (*lengths, *lacking_in_target(translator, "the prefix", [typed]))
-        return with_warnings(best, cut=self._is_cut, more=more)
+        whole = with_warnings(best, cut=self._is_cut, more=more)
+        return with_chances(translator, [self._sentence], [self._session.src_ids], [whole])[0]
 
     def stream(self, *, shortlist: bool = False, **settings: Unpack[SearchSettings]) -> Iterator[str]:
         """Yield the greedy translation piece by piece; see `Translator.stream`."""

@@ -18,7 +18,7 @@ from nmt.rnn.arrays.quantised import Quantised
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.arrays.workspace import Workspace
 from nmt.rnn.cell import axes_of
-from nmt.rnn.cells import AttentionProbe, CoverageCell
+from nmt.rnn.cells import AttentionProbe
 from nmt.rnn.device import Device
 from nmt.rnn.kernels.memory.active_rows import distinct
 from nmt.rnn.kernels.search.choose import top_tokens
@@ -231,19 +231,15 @@ def loop_obstacle(network: Network) -> str:
 class ModelDecoder(StepDecoder):
     """The decoder of a translation model, one step at a time, for sentences that come and go."""
 
-    def __init__(
-        self, network: Network, encode: Encode, threads: int, width: int = 0, *, coverage: bool = False
-    ) -> None:
-        """Prepare the steps; `encode` encodes sentences. width: the positions of the longest source, for coverage and
-        for a decoder that copies; otherwise 0."""
-        self._encode, self._positions, self._covers = encode, rounded_up(width), coverage
+    def __init__(self, network: Network, encode: Encode, threads: int, width: int = 0) -> None:
+        """Prepare the steps; `encode` encodes sentences. width: the positions of the longest source, for a decoder that
+        copies; otherwise 0."""
+        self._encode, self._positions = encode, rounded_up(width)
         self._sources_memory = Workspace(network.device.xp, tuning.SENTENCE_BYTES)  # for sentences that are admitted
         own = network.step_decoder
         self._actions = network.actions
         self._sources: dict[int, np.ndarray] | None = {} if network.config.decoder.copy_source else None
-        cell = CoverageCell(own.cell, self._positions) if coverage else own.cell
-        cell = AttentionProbe(cell, self._positions) if self._sources is not None else cell
-        scan = own.around(cell) if cell is not own.cell else None
+        scan = None if self._sources is None else own.around(AttentionProbe(own.cell, self._positions))
         super().__init__(network, threads, scan)
         self._states = (scan or own).states | self._counted
 
@@ -266,8 +262,6 @@ class ModelDecoder(StepDecoder):
             self._sources |= dict(zip(sentence_ids.tolist(), ids, strict=True))
         count, dtype = len(sentence_ids), self.network.dtype
         zero = {name: np.zeros((count, *axes_of(width)), dtype) for name, width in self._states.items()}
-        if self._covers:
-            zero["coverage"][np.arange(self._positions)[None] >= source.lengths[:, None]] = -1
         states = {name: state.copy() for name, state in source.states.items()}
         if self._sources_memory.nbytes > tuning.KEPT_SOURCE_BYTES:
             self._sources_memory.release()
@@ -355,27 +349,15 @@ class BlockDecoder:
         """Return the log-probabilities of all tokens, valid until the next step; see `StepDecoder.log_probs`."""
         return self.network.device.log_probs(outputs, self.network.output_layer, 1, self.memory)
 
-    def coverage(self) -> Any:
-        """Return the attention that each source position has received after the last step [R, n]; -1 for padding."""
-        return self._stepper.state("coverage")
-
     def follow(self, parents: Any) -> None:
         """Reorder the states: row r continues from row parents[r] of the last step."""
         self._stepper.follow(parents)
 
 
-def translation_block(network: Network, source: Source, K: int, coverage_of: int = 0) -> BlockDecoder:
-    """Return a block decoder for encoded sentences. If `coverage_of` (the length of the longest source in tokens,
-    including EOS) is not 0, the decoder keeps the attention that each source position has received."""
-    scan, device = network.step_decoder, network.device
-    captured, states = {"memory": source.memory}, dict(source.states)
-    if coverage_of:
-        count = rounded_up(coverage_of)
-        scan = scan.around(CoverageCell(scan.cell, count))
-        captured["positions"] = positions(device, source.memory, count)
-        there = np.arange(count)[None] < source.lengths[:, None]
-        states["coverage"] = device.upload(np.where(there, 0, -1).astype(network.dtype))
-    stepper = FixedStepper(scan, network.weights.view("decoder"), captured, source.lengths, states, K)
+def translation_block(network: Network, source: Source, K: int) -> BlockDecoder:
+    """Return a block decoder for encoded sentences."""
+    weights, captured = network.weights.view("decoder"), {"memory": source.memory}
+    stepper = FixedStepper(network.step_decoder, weights, captured, source.lengths, dict(source.states), K)
     return BlockDecoder(network, stepper, np.full(len(source.lengths), BOS_ID, np.int32))
 
 

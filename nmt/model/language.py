@@ -12,7 +12,7 @@ from nmt.config import ModelConfig
 from nmt.model.batch_pass import BatchPass, Targets
 from nmt.model.decoders import BlockDecoder, LanguageDecoder, language_block, loop_obstacle
 from nmt.model.forced import token_log_probs
-from nmt.model.network import LossStats, Network, Run
+from nmt.model.network import LossStats, Network
 from nmt.model.output_heads import PlainHead
 from nmt.model.parts.cells import language_cells
 from nmt.model.parts.padding import pad_targets
@@ -69,10 +69,6 @@ class LanguageModel(Network):
         self.head = PlainHead(self)
         # The states after the last segment of each part, by whether it was training or `loss`.
         self._states: dict[bool, dict[int, States]] = {True: {}, False: {}}
-
-    @override
-    def runs(self, T: int, S: int) -> list[Run]:
-        return [(f"decoder.{name}", scan, steps, 1, late) for name, scan, steps, late in self.decoder.runs(T)]
 
     @property
     def carried(self) -> States:
@@ -136,14 +132,12 @@ class LanguageModel(Network):
         """Return why a search cannot be one compiled loop; see `SearchModel`."""
         return loop_obstacle(self)
 
-    def search_decoder(
-        self, threads: int | None = None, longest: int = 0, *, coverage: bool = False
-    ) -> LanguageDecoder:
-        """Return a decoder for the search; the sources are texts to continue. There is no coverage."""
+    def search_decoder(self, threads: int | None = None, longest: int = 0) -> LanguageDecoder:
+        """Return a decoder for the search; the sources are texts to continue."""
         return LanguageDecoder(self, self.continue_from, threads or default_threads())
 
-    def block_decoder(self, src_ids: Sequence[Sequence[int]], K: int, coverage_of: int = 0) -> BlockDecoder:
-        """Return a GPU decoder for texts to continue, with K rows per text. There is no coverage."""
+    def block_decoder(self, src_ids: Sequence[Sequence[int]], K: int) -> BlockDecoder:
+        """Return a GPU decoder for texts to continue, with K rows per text."""
         return language_block(self, src_ids, self.continue_from(src_ids, 1), K)
 
     def continue_from(self, texts: Sequence[Sequence[int]], threads: int) -> States:

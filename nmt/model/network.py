@@ -43,11 +43,6 @@ class LossStats:
     correct: int
 
 
-Run = tuple[str, Scan, int, int, int]
-"""A scan in a batch: its name, the scan, its steps, the source positions it reads, and how many of its steps are added
-(see `LayeredScan.runs`)."""
-
-
 class Network:
     """Settings and parameters. Arrays of `params` may be written in place; call `changed()` afterwards.
 
@@ -59,6 +54,8 @@ class Network:
     """The decoder over known targets; its parameters are below `decoder.`."""
     head: Any
     """The loss of the decoder's outputs: a head of output_heads.py, which a subclass chooses after `_fill`."""
+    factors: Any = None
+    """The `SourceFactors` of source words, None if they have none."""
     actions: EditActions | None = None
     """The meaning of the ids of the target, if the decoder writes edit actions; None for tokens."""
     means: Sequence[tuple[str, int, np.ndarray]] = ()
@@ -94,10 +91,6 @@ class Network:
     def gradient_group(self) -> Group:
         """Return zeros in the shapes of the parameters, for gradients."""
         return self.device.group({name: p.shape for name, p in self.shapes.items()}, self.dtype)
-
-    def runs(self, T: int, S: int) -> list[Run]:
-        """Return the scans that training runs on a batch of T target and S source steps, in order."""
-        raise NotImplementedError
 
     def search_short(self, *_: Any) -> list[Any] | None:
         """Return hypotheses of short sentences in one call; see `SearchModel`. Most models do not."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from nmt.model.translation_program import TranslationProgram
 from nmt.rnn import tuning
-from nmt.rnn.arrays.beam_state import BeamSettings
+from nmt.rnn.arrays.beam_state import BeamSettings, TokenRules
 from nmt.rnn.arrays.workspace import aligned
 from nmt.rnn.kernels.memory.table_layout import NamedTable
 from nmt.rnn.kernels.products.packed_weights import packed_weight
@@ -58,7 +58,13 @@ class ProgramRun:
             self._memory = aligned((self._table["most"] // 4 * 5,), np.uint8)
             self._table["memory"], self._table["room"] = address_of(self._memory), len(self._memory)
 
-    def search(self, src_ids: Sequence[Sequence[int]], limits: np.ndarray, settings: BeamSettings) -> list[Found]:
+    def search(
+        self,
+        src_ids: Sequence[Sequence[int]],
+        limits: np.ndarray,
+        settings: BeamSettings,
+        rules: TokenRules | None = None,
+    ) -> list[Found]:
         """Return the hypotheses of sentences of one length, each with a translation of at most `limits` tokens."""
         count, K = len(src_ids), settings.beam_size
         sizes, ids = np.full(count, len(src_ids[0]), np.int64), np.array(src_ids, np.int32)
@@ -67,10 +73,23 @@ class ProgramRun:
         self._table.words[_ENDS] = self._boundaries
         self._table.words[_NUMBERS] = *numbers, *map(address_of, (sizes, limits, ids, settings.divisors))
         self._table["word_reward"] = settings.word_reward
+        self._give(rules)
         self._begin(Phase.BEGIN)
         while self._run(Phase.ADVANCE) != Status.DONE:
             pass
         return self._read(count, K)
+
+    def _give(self, rules: TokenRules | None) -> None:
+        """Set the rules of a search, or that there are none."""
+        if rules is None:
+            self._table.words[_RULES] = 0
+            return
+        fields = {name: value for name, value in vars(rules).items() if name != "prefixes"}
+        self._table.update(fields)
+        self._table["prefix_starts"] = np.cumsum([0, *map(len, rules.prefixes)])
+        self._table["prefixes"] = np.array([token for one in rules.prefixes for token in one], np.int32)
+        if not rules.prefixes:
+            self._table.words[PROGRAM.places["prefix_starts"]] = 0
 
     def encode(self, ids: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """Return the memory [S, B, M] of B sentences of one length, with ids int32 [B, S] that have boundary tokens,
@@ -113,6 +132,7 @@ class ProgramRun:
 _NUMBERS = PROGRAM.places_of(
     ["sentences", "size", "beam_size", "n_best", "first_token", "budget", "sizes", "limits", "ids", "divisors"]
 )
+_RULES = PROGRAM.places_of(["min_length", "no_repeat", "sampling", "repetition", "prefix_starts"])
 _BOUNDARIES = ("before", "after", "boundaries")
 _ENDS = PROGRAM.places_of(_BOUNDARIES)
 _PHASE, _STATUS = PROGRAM.places["phase"], PROGRAM.places["status"]

@@ -33,11 +33,11 @@ class SourceFactors:
     def __init__(self, vocab_size: int, sizes: Sequence[int], widths: Sequence[int]) -> None:
         self._vocab_size, self._sizes, self._widths = vocab_size, tuple(sizes), tuple(widths)
         self.names = [f"src_factors.{n}.embeddings" for n in range(len(self._sizes))]
+        self.tables = list(zip(self.names, self._sizes, self._widths, strict=True))
 
     def params(self) -> dict[str, NormalParam]:
         """Return an embedding table [values, width] for each factor."""
-        sizes = zip(self.names, self._sizes, self._widths, strict=True)
-        return {name: NormalParam((size, width), deviation=1.0) for name, size, width in sizes}
+        return {name: NormalParam((size, width), deviation=1.0) for name, size, width in self.tables}
 
     def units(self, ids: np.ndarray) -> np.ndarray:
         """Return the ids without factors, in the same shape."""

@@ -17,7 +17,7 @@ from nmt.model.copying import check_copying
 from nmt.model.decoders import BlockDecoder, ModelDecoder, loop_obstacle, translation_block
 from nmt.model.edit_actions import EditActions, check_actions
 from nmt.model.forced import ForcedScores, TokenIds, forced_log_probs
-from nmt.model.network import LossStats, Network, Run
+from nmt.model.network import LossStats, Network
 from nmt.model.output_heads import AttentionLossHead, CopyingHead, EditsHead, PlainHead
 from nmt.model.parts.bridge import Bridge
 from nmt.model.parts.cells import decoder_cell, decoder_layers
@@ -28,7 +28,7 @@ from nmt.model.source_encoder import EncodedRows, Source, SourceEncoder, SourceF
 from nmt.model.translation_program import TranslationProgram, program_obstacle
 from nmt.overriding import override
 from nmt.rnn import tuning
-from nmt.rnn.arrays.beam_state import BeamSettings
+from nmt.rnn.arrays.beam_state import BeamSettings, TokenRules
 from nmt.rnn.arrays.idle import Idle
 from nmt.rnn.arrays.workspace import Workspace
 from nmt.rnn.cell import Param, under
@@ -96,10 +96,10 @@ class TranslationModel(Network):
         self._probes: dict[int, Scan] = {}  # by the source positions that they record
         options = {"dtype": dtype, "compute_dtype": compute_dtype, "recompute": recompute, "device": self.device}
         self.encoder = Encoder(config, **options)
-        self._factors: SourceFactors | None = None
+        self.factors: SourceFactors | None = None
         if src_factor_sizes:
-            self._factors = SourceFactors(src_vocab_size, src_factor_sizes, config.encoder.factors)
-        self._source = SourceEncoder(self, self.encoder, self._factors)
+            self.factors = SourceFactors(src_vocab_size, src_factor_sizes, config.encoder.factors)
+        self._source = SourceEncoder(self, self.encoder, self.factors)
         self.bridge = Bridge(config, **options)
         self.step_decoder = Scan(decoder_cell(config), **options)
         self.decoder = self.step_decoder
@@ -118,28 +118,20 @@ class TranslationModel(Network):
             self.weights[self.table("tgt")][:, -1] = self.actions.moves()
             self.changed()
 
-    @override
-    def runs(self, T: int, S: int) -> list[Run]:
-        of_encoder, of_decoder = self.encoder.layers.runs(S), self.decoder.runs(T)
-        runs: list[Run] = [(f"encoder.{name}", scan, steps, 1, late) for name, scan, steps, late in of_encoder]
-        if self.config.decoder.init_hidden == "bridge":
-            runs += [("bridge", scan, 1, 1, 0) for scan in self.bridge.scans.values()]
-        return runs + [(f"decoder.{name}".rstrip("."), scan, steps, S, late) for name, scan, steps, late in of_decoder]
-
     def _shapes(self) -> dict[str, Param]:
         shapes = self._table_shapes()
-        if self._factors is not None:
-            shapes |= self._factors.params()
+        if self.factors is not None:
+            shapes |= self.factors.params()
         shapes |= under("encoder", self.encoder.layers.params) | under("bridge", self.bridge.params())
         return shapes | under("decoder", self.decoder.params) | self._output_shapes()
 
     @override
     def units_of(self, src: np.ndarray) -> np.ndarray:
-        return src if self._factors is None else self._factors.units(src)
+        return src if self.factors is None else self.factors.units(src)
 
     def channels_are_rows(self, name: str) -> bool:
         """Return whether the output channels of a matrix are its rows, as in tables of factors; see `Network`."""
-        is_factor = self._factors is not None and name in self._factors.names
+        is_factor = self.factors is not None and name in self.factors.names
         return is_factor or super().channels_are_rows(name)
 
     def pad_sources(self, src_ids: TokenIds) -> tuple[np.ndarray, np.ndarray]:
@@ -203,15 +195,18 @@ class TranslationModel(Network):
         """Return why a search cannot be one compiled loop; see `SearchModel`."""
         return loop_obstacle(self)
 
-    def search_decoder(self, threads: int | None = None, longest: int = 0, *, coverage: bool = False) -> ModelDecoder:
-        """Return a decoder for the search; see `SearchModel`. Raises ConfigError for coverage of a model without
-        attention."""
-        self._check_coverage(coverage)
-        width = self._width(longest) if coverage or self.copies else 0
-        return ModelDecoder(self, self._encode_ids, threads or default_threads(), width, coverage=coverage)
+    def search_decoder(self, threads: int | None = None, longest: int = 0) -> ModelDecoder:
+        """Return a decoder for the search; see `SearchModel`."""
+        width = self._width(longest) if self.copies else 0
+        return ModelDecoder(self, self._encode_ids, threads or default_threads(), width)
 
     def search_short(
-        self, src_ids: TokenIds, limits: np.ndarray, settings: BeamSettings, threads: int
+        self,
+        src_ids: TokenIds,
+        limits: np.ndarray,
+        settings: BeamSettings,
+        threads: int,
+        rules: TokenRules | None = None,
     ) -> list[Found] | None:
         """Return the hypotheses of short sentences of one length; None if others are given; see `SearchModel`."""
         length, count = len(src_ids[0]), len(src_ids)
@@ -220,7 +215,7 @@ class TranslationModel(Network):
             return None
         idle = self._runs(threads)
         run = idle.take()
-        found = run.search(src_ids, limits, settings)
+        found = run.search(src_ids, limits, settings, rules)
         idle.give(run)
         return found
 
@@ -253,13 +248,6 @@ class TranslationModel(Network):
         before, after = boundary_ids(self.config.encoder.boundaries)
         return longest and max(1, longest - 1 + len(before) + len(after))
 
-    def _check_coverage(self, coverage: bool) -> None:
-        """Raise ConfigError if coverage is requested from a model without attention."""
-        if coverage and not self.attends:
-            raise ConfigError(
-                "decoding.coverage_penalty: must be 0 for a model without attention, got another one; leave it out"
-            )
-
     def forced_log_probs(
         self, src_ids: TokenIds, tgt_ids: TokenIds, *, attention: bool = False, threads: int | None = None
     ) -> ForcedScores:
@@ -275,10 +263,9 @@ class TranslationModel(Network):
         source = self._encode_ids(src_ids, threads)
         return forced_log_probs(self, source, tgt_ids, self._probe, attention=attention, threads=threads)
 
-    def block_decoder(self, src_ids: TokenIds, K: int, coverage_of: int = 0) -> BlockDecoder:
+    def block_decoder(self, src_ids: TokenIds, K: int) -> BlockDecoder:
         """Encode these sentences and return a GPU decoder for them, with K rows per sentence."""
-        self._check_coverage(coverage_of > 0)
-        return translation_block(self, self.encode(*self.pad_sources(src_ids)), K, self._width(coverage_of))
+        return translation_block(self, self.encode(*self.pad_sources(src_ids)), K)
 
     def _with_attention(self, source: Source, objective: Objective) -> tuple[Scan, dict[str, Any]]:
         """Return a decoder that appends its attention weights to its outputs, and the arrays that it captures."""

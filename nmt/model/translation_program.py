@@ -18,16 +18,23 @@ from nmt.rnn.kernels.memory.copies import add, copy_columns
 from nmt.rnn.kernels.model import embedding
 from nmt.rnn.kernels.products.packing import words_of
 from nmt.rnn.kernels.program.run_program import Section, Step
-from nmt.rnn.kernels.program.small_tasks import mean, read_sources, store_rows, unit_rows
+from nmt.rnn.kernels.program.small_tasks import add_places, digits, mean, read_sources, store_rows, unit_rows
 from nmt.rnn.kernels.search import best_tokens
 from nmt.rnn.kernels.search.beam_loop import search_task
 from nmt.rnn.kernels.search.beam_table import ALLOCATED, SEARCH, STEP_PART
+from nmt.rnn.kernels.search.choose import BUCKETS
+from nmt.rnn.kernels.search.ruled_tokens import RULED, RULED_OWN, ruled_task, sample_keys
 from nmt.rnn.program.plans import FLOAT, Named, Plans, RowsOf, on_processor
 from nmt.rnn.program.program import Array, Number, Value, Word, pieces, product
 from nmt.rnn.stepping.stepper import Stepper
 from nmt.search_settings import MAX_SOURCE_SUBWORDS
 from nmt.special_tokens import BOS_ID, EOS_ID, boundary_ids
 
+RULES = (
+    *("min_length", "no_repeat", "sampling", "top_k", "repetition", "temperature", "top_p"),
+    *("prefix_starts", "prefixes"),
+)
+"""The rules of a search, by their names in both tables."""
 MOST_POSITIONS = -(-(MAX_SOURCE_SUBWORDS + 2) // 64) * 64
 """Source positions for which attention can be shown: those of the longest source, with its boundary tokens."""
 
@@ -38,8 +45,6 @@ def program_obstacle(network: Network, encoder: Encoder) -> str:
         return why
     if not network.device.is_cpu or network.dtype != FLOAT:
         return "it is not of float32 on the processor"
-    if not encoder.is_recurrent or "src" in network.positions or network.config.encoder.factors:
-        return "its encoder is not recurrent, or reads more than words"
     scans = [*encoder.layers.scans, network.step_decoder]
     shaped = [name for scan in scans for name, width in scan.states.items() if len(axes_of(width)) > 1]
     return f"its state {shaped[0]} is a matrix" if shaped else ""
@@ -49,8 +54,8 @@ class TranslationProgram(Plans):
     """The program of a model.
 
     threads: those that run it. boundaries: the words that say which ids are read with each sentence. forced: whether it
-    predicts known translations. Then `forced` has the numbers of an output, of an output with its attention, and of
-    tokens; None if it does not, or the model has no attention.
+    predicts known translations. Then `forced` has the numbers of an output, of an output with its attention (the same
+    if the model has none), and of tokens.
     """
 
     def __init__(self, model: Network, encoder: Encoder, bridge: Bridge, threads: int, *, forced: bool) -> None:
@@ -65,7 +70,7 @@ class TranslationProgram(Plans):
         self._begin()
         self._encode()
         self._admit()
-        self.forced = self._forced() if forced and model.config.decoder.attention != "none" else None
+        self.forced = self._forced() if forced else {}
         before, after = (ids[0] if ids else -1 for ids in boundary_ids(model.config.encoder.boundaries))
         self.boundaries = {"before": before, "after": after, "boundaries": (before >= 0) + (after >= 0)}
         self.states = model.step_decoder.states
@@ -81,9 +86,13 @@ class TranslationProgram(Plans):
     # ------------------------------------------------------------ encoding
 
     def _embedding(self, side: str, ids: Word, rows: Number, out: Word) -> Named:
-        """Return the code and the table of a task that looks up embeddings."""
+        """Return the code and the table of a task that looks up embeddings of words."""
         table, scale = self.model.embedding(side)
-        name, quantised = self.model.table(side), isinstance(table, Quantised)
+        return self._lookup(self.model.table(side), table, scale, ids, rows, out)
+
+    def _lookup(self, name: str, table: Any, scale: float, ids: Word, rows: Number, out: Word) -> Named:
+        """Return the code and the table of a task that looks up rows of a table."""
+        quantised = isinstance(table, Quantised)
         held = {"numbers": self.model_array(name, table.numbers if quantised else table)}
         if quantised:
             held["scales"] = self.model_array(f"{name}.scales", table.scales)
@@ -102,21 +111,24 @@ class TranslationProgram(Plans):
         self.begin(Section.ENCODE)
         model, S, B = self.model, self.steps, self.rows
         ids, ends = self.buffer(product(8, S, B)), [self.field("before"), self.field("after")]
-        given = ("int32", self.field("ids"), 1), ("int64", self.field("sizes"), 1)
-        self.kernel(read_sources, *given, self.first, *ends, ("int64", ids, S, B))
-        x = words = self._embedded("src", ids, product(S, B))
+        all_ids = ("int32", self.field("ids"), 1), ("int64", self.field("sizes"), 1)
+        self.kernel(read_sources, *all_ids, self.first, *ends, ("int64", ids, S, B))
+        x, width = words = self._source_words(ids)
         layers, final = self.encoder, list[Named]()
-        for n, scan in enumerate(layers.scans):
-            names = [f"encoder.{n}.{direction}." for direction in layers.directions]
-            sides = [self.scan(scan, name, x, RowsOf(S, B, reverse=k > 0)) for k, name in enumerate(names)]
+        for n, (scan, delay) in enumerate(zip(layers.scans, layers.delays, strict=True)):
+            if delay:
+                given, x = x, self.floats(S + delay, B, width, zeros=True)
+                self.beside([(given, width)], product(S, B), into=x)
+            names = [f"encoder.{name}." for name in layers.names(n)]
+            sides = [self.scan(scan, name, x, RowsOf(S + delay, B, reverse=k > 0)) for k, name in enumerate(names)]
             size = scan.cell.output_size
-            y = [(side, size) for side, _ in sides]
+            y = [(side + product(4 * size * delay, B), size) for side, _ in sides]
             above = self.beside(y, product(S, B))
             if n and layers.residual:
                 above = above if len(y) > 1 else self.beside(y, product(S, B), into=self.floats(S, B, size))
                 count = product(S, B, size * len(y))
                 self.kernel(add, ("float32", above, count), ("float32", x, count))
-            x = above
+            x, width = above, size * len(y)
             widths = scan.states.items()
             final.append({k: self.beside([(last[k], width) for _, last in sides], B) for k, width in widths})
         bridge, width = self.bridge, model.config.encoder.output_size
@@ -132,8 +144,32 @@ class TranslationProgram(Plans):
             self.initial[f"cell.{name}"] = first
         both = [(x, width)]
         if model.config.decoder.lexical:
-            both.append((words, model.embedding("src")[0].shape[1]))
+            both.append(words)
         self.memory, self.memory_width = self.beside(both, product(S, B)), sum(n for _, n in both)
+
+    def _source_words(self, ids: Word) -> tuple[Word, int]:
+        """Return the embeddings of source words, with those of their factors and positions, and their width."""
+        model, count = self.model, product(self.steps, self.rows)
+        factors, units, parts = model.factors, ids, list[tuple[Word, int]]()
+        if factors is not None:
+            units, step = self._digits(ids, 1, model.vocab_sizes["src"]), model.vocab_sizes["src"]
+            for name, size, width in factors.tables:
+                out, numbers = self.floats(count, width), self._digits(ids, step, size)
+                table = model.weights.quantised(name) or model.weights[name]
+                self.call(**self._lookup(name, table, 1.0, numbers, count, out))
+                parts.append((out, width))
+                step *= size
+        x, width = self._embedded("src", units, count), model.embedding("src")[0].shape[1]
+        if (places := model.positions.get("src")) is not None:
+            rows = "float32", self.model_array(places.name, model.weights[places.name]), places.count, width
+            self.kernel(add_places, ("float32", x, self.steps, self.rows, width), rows)
+        return self.beside([(x, width), *parts], count), width + sum(n for _, n in parts)
+
+    def _digits(self, ids: Word, divisor: int, size: int) -> Word:
+        count = product(self.steps, self.rows)
+        out = self.buffer(product(8, count))
+        self.kernel(digits, ("int64", ids, count), divisor, size, ("int64", out, count))
+        return out
 
     def _admit(self) -> None:
         """Write the section that lets encoded sentences wait."""
@@ -164,7 +200,7 @@ class TranslationProgram(Plans):
         model, decoder = self.model, self.model.step_decoder
         N, K, positions = self.field("sentences"), self.field("beam_size"), self.field("positions")
         C, V = product(self.field("size"), K), len(model.weights[model.output_layer.bias])
-        settings = ("size", "beam_size", "n_best", "first_token", "word_reward", "width")
+        settings = ("size", "beam_size", "n_best", "first_token", "word_reward", "width", "ruled", *RULES)
         values: dict[str, Any] = {name: self.field(name) for name in settings}
         values |= {"room": C, "num_slots": N, "num_free": N, "num_waiting": N, "vocab_size": V}
         values |= {"eos_id": EOS_ID, "never": BOS_ID, "divisors": self.field("divisors")}
@@ -180,14 +216,22 @@ class TranslationProgram(Plans):
         values |= {"waiting.list": self.buffer(8 * N, zeros=True), "waiting.token": self.filled(N, BOS_ID)}
         values |= {"waiting.limit": self.field("limits"), "starts": self.starts}
         values |= {"num_ids": N if decoder.captured else 0, "live.first_row": self.buffer(8 * (C + 1), zeros=True)}
-        for name in ("tokens", "scores"):
+        for name in ("tokens", "scores", "plain"):
             values[name] = self.floats(C, K + 1, zeros=True)
+        values["keys"] = self.buffer(product(8, N, self.field("sampling")))
+        keys = "uint64", values["keys"], product(N, self.field("sampling"))
+        given = ("int64", self.field("sizes"), N), ("int32", self.field("ids"), 1)
+        self.kernel(sample_keys, keys, *given, self.field("seed"), temporary=pieces(64, 128, 128))
         self.fill(values["numbering"], V, -1)
         self.fill(values["free"], N, 0, 1)
         x, y, step = self._step(values, C)
         read = self._embedding("tgt", values["distinct"], C, x)
         values |= {f"embedding_{name}": value for name, value in read.items()}
-        self.set("search", self.table(SEARCH, {**values, **step, **self._output(values, C, y)}))
+        output = self._output(values, C, y)
+        search = self.table(SEARCH, {**values, **step, **output})
+        self.set("search", search)
+        place = RULED.places["search"]  # the other table is made first
+        self.fill(self.ruled, place + 1, search, first=place)
 
     def _step(self, values: Mapping[str, Any], C: Number) -> tuple[Word, Word, dict[str, Value]]:
         """Return the inputs [C, E] and the outputs of a step, and the values of a search's table that are about it."""
@@ -242,22 +286,31 @@ class TranslationProgram(Plans):
 
     def _output(self, values: Mapping[str, Any], C: Number, x: Word) -> dict[str, Value]:
         """Return the values of a search's table that are about the output layer."""
-        V = values["vocab_size"]
+        V, ruled = values["vocab_size"], self.field("ruled")
         inputs = self.model.step_decoder.cell.output_size
         places = self.computed(Step.LEAST, self.field("beam_size") + 1, V)
         chunks = -(-V // best_tokens.chunk_columns(FLOAT.itemsize))
         parts = min(self.threads, chunks)
-        sizes = best_tokens.output_sizes(0, inputs, V, 0, parts, FLOAT, self.packed_kind)
-        given: dict[str, Value] = {**sizes, "rows": C, "places": places, "chunks": chunks}
-        given |= self.arrays_of(best_tokens.BEST, given, best_tokens.OWN)
-        given |= {"y": x, "weights": self._output_weights(), "bias": self._bias()}
-        given |= {name: values[name] for name in ("first_token", "tokens", "scores")}
+        sizes: dict[str, Value] = {**best_tokens.output_sizes(0, inputs, V, 0, parts, FLOAT, self.packed_kind)}
+        sizes |= {"y": x, "weights": self._output_weights(), "bias": self._bias(), "chunks": chunks, "places": places}
+        sizes |= {name: values[name] for name in ("first_token", "tokens", "scores")}
         self.note_temporary(self._chunk(C))
-        return {
-            "output_code": self.function(best_tokens.best_task(FLOAT, self.packed_kind)),
-            "output_table": self.table(best_tokens.BEST, given),
-            "output_parts": parts,
-        }
+        self.note_temporary(pieces(8 * BUCKETS, 4 * V, 4 * V))
+        found: Number = 0
+        tables: Number = 0
+        for layout, own, task, rows in (
+            (best_tokens.BEST, best_tokens.OWN, best_tokens.best_task, product(C, ruled * -1 + 1)),
+            (RULED, RULED_OWN, ruled_task, product(C, ruled)),
+        ):
+            given: dict[str, Value] = {**sizes, "rows": rows}
+            given |= self.arrays_of(layout, given, own)
+            if layout is RULED:
+                given["plain"] = values["plain"]
+            is_used = ruled if layout is RULED else ruled * -1 + 1
+            found = product(self.function(task(FLOAT, self.packed_kind)), is_used) + found
+            self.ruled = self.table(layout, given)
+            tables = product(self.ruled, is_used) + tables
+        return {"output_code": found, "output_table": tables, "output_parts": parts}
 
     def _output_weights(self) -> Word:
         layer = self.model.output_layer
@@ -279,10 +332,13 @@ class TranslationProgram(Plans):
         """Write the section that predicts the tokens of a known translation of one sentence."""
         self.begin(Section.FORCED)
         model, S, T = self.model, self.steps, self.field("targets")
-        scan = model.step_decoder.around(AttentionProbe(model.step_decoder.cell, MOST_POSITIONS))
-        places = self.floats(S, MOST_POSITIONS)
-        self.kernel(unit_rows, ("float32", places, S, MOST_POSITIONS))
-        given = self.constants(scan, "decoder.", {"memory": self.memory, "positions": places}, RowsOf(1, 1, S))
+        scan, captured = model.step_decoder, dict[str, Word]()
+        if model.config.decoder.attention != "none":
+            scan = scan.around(AttentionProbe(scan.cell, MOST_POSITIONS))
+            places = self.floats(S, MOST_POSITIONS)
+            self.kernel(unit_rows, ("float32", places, S, MOST_POSITIONS))
+            captured = {"memory": self.memory, "positions": places}
+        given = self.constants(scan, "decoder.", captured, RowsOf(1, 1, S))
         x = self._embedded("tgt", self.field("target_ids"), T)
         y, _ = self.scan(scan, "decoder.", x, RowsOf(T, 1, S), given=given, initial=self.initial)
         size, inputs, V = scan.cell.output_size, model.step_decoder.cell.output_size, model.vocab_sizes["tgt"]

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
         ConvolutionCell,
         CoupledLSTMCell,
         DeepTransitionGRUCell,
-        DropConnectCell,
         DropoutCell,
         ElmanCell,
         GRUCell,
@@ -82,7 +81,7 @@ _HOMES = {
     "arrays.weights": "Weights initial_params",
     "cell": "Axes Captured Cell Param Scope Shape State",
     "cells": """
-        AttentionCell BlockCell ConvolutionCell CoupledLSTMCell DeepTransitionGRUCell DropConnectCell
+        AttentionCell BlockCell ConvolutionCell CoupledLSTMCell DeepTransitionGRUCell
         DropoutCell ElmanCell GRUCell HeadsCell IndRNNCell LayerNormGRUCell LayerNormLSTMCell LearnedStartCell
         LinearAttentionCell LinearCell LRNCell LSTMCell LSTMVariantCell MILSTMCell MinGRUCell MinLSTMCell
         MLSTMCell NormedCell OutputDropoutCell Past PeepholeLSTMCell ProjectedLSTMCell QRNNCell

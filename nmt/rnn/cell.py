@@ -29,9 +29,8 @@ class Param:
     `ones` names the gate whose bias is initialised to one (the LSTM's forget gate: Jozefowicz et al. 2015, section
     2.2). A vector is a bias and is initialised to zero, unless it is a `weight`: an attention's v at zero would pass no
     gradient on. `start` is the initial value of all entries of a vector, for example one for a gain, or a number for
-    each. `dropout` is the rate at which a training pass sets entries to zero (Wan et al. 2013, DropConnect). A matrix
-    with a `deviation` is drawn from a normal distribution with that standard deviation, where Glorot initialisation
-    would not preserve the variance.
+    each. A matrix with a `deviation` is drawn from a normal distribution with that standard deviation, where Glorot
+    initialisation would not preserve the variance.
     """
 
     shape: tuple[int, ...]
@@ -39,7 +38,6 @@ class Param:
     ones: int | None = None
     weight: bool = False
     start: float | tuple[float, ...] = 0.0
-    dropout: float = 0.0
     deviation: float | None = None
 
 

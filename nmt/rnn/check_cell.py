@@ -229,16 +229,14 @@ def _meaning(cell: Cell, run: _RandomRun, tape: Tape) -> interpreter.Interpretat
     """Return the interpreter's run with the same dropout masks as the tape."""
     drawn = tape.compiled.step.plan.trace.masks
     masks = {m.name: tape.arrays[m.array] for m in drawn}
-    params = {k: p * tape.connections.get(k, 1.0) for k, p in run.params.items()}
-    return interpreter.forward(cell, params, run.x, run.initial, **run.keywords, masks=masks)
+    return interpreter.forward(cell, run.params, run.x, run.initial, **run.keywords, masks=masks)
 
 
 def _interpreted(cell: Cell, run: _RandomRun, tape: Tape) -> tuple[Arrays, Arrays]:
     """Return the interpreter's outputs and gradients for the run that made this tape."""
     result = _meaning(cell, run, tape)
     found = interpreter.backward(result, run.d_y, run.d_final)
-    params = {k: g * tape.connections.get(k, 1.0) for k, g in found.params.items()}
-    return _named(result.y, result.final), _gradients(found, params)
+    return _named(result.y, result.final), _gradients(found, found.params)
 
 
 def _difference(found: Arrays, expected: Arrays) -> float:

@@ -127,10 +127,6 @@ class Executable(ABC):
         not every row has length T, or the device is not the processor."""
         raise RuntimeError("runs are prepared for the processor only")
 
-    @abstractmethod
-    def scratch(self, rows: Rows, *, backward: bool) -> list[tuple[int, ...]]:
-        """Return the shapes of the memory that a pass takes from `allocate` besides its arrays."""
-
 
 class Device(ABC):
     """A device and its operations on arrays; `threads` matters only on the processor."""

@@ -12,6 +12,7 @@ from itertools import count, product
 from pathlib import Path
 from threading import Thread
 
+from nmt.data.tokens.features import feature_ids
 from nmt.documents.sentences import Splitter, sentence_splitter
 from nmt.errors import ConfigError, NMTError
 from nmt.inference.pipeline import check_no_factors
@@ -252,6 +253,7 @@ def _load(path: Path, settings: ServerSettings, taken: set[str]) -> ServedModel:
         name = next(f"{name}-{n}" for n in range(2, 10_000) if f"{name}-{n}" not in taken)
     if settings.shortlist and translator.shortlist is None:
         raise ConfigError(f"{path}: must have a shortlist for --shortlist, got none; run nmt-shortlist {path}")
+    reads_words = bool(feature_ids(translator.src_subwords))  # a line is a word; in its features a point ends nothing
     (loaded,) = translator.loaded
     scores = loaded.scores
     translator.translate_nbest(["."])  # unlike `translate`, it logs no warning about this text
@@ -264,7 +266,7 @@ def _load(path: Path, settings: ServerSettings, taken: set[str]) -> ServedModel:
         source=config.data.src.lang,
         target=config.data.tgt.lang,
         engine=engine,
-        splitter=sentence_splitter(config.data.src.lang) if settings.split else None,
+        splitter=sentence_splitter(config.data.src.lang) if settings.split and not reads_words else None,
         scores={key: float(value) for key, value in scores.items() if key != "update" and value is not None},
         updates=int(scores["update"] or 0),
         parameters=loaded.parameters,

@@ -11,11 +11,12 @@ best-8000.safetensors, last-8000.safetensors
                     the next best and the newest parameters, numbered by update, as many as the settings keep
 shortlist.safetensors
                     likely translations of each word, if nmt-shortlist has learned them
+confidence.safetensors
+                    what the validation text has taught about translations of the best parameters
 .begun              a run started here and has not saved last.safetensors yet: an existing best checkpoint is from
                     that run
 train.log           the lines printed on the terminal, with times
 metrics.jsonl       the same events as one JSON object a line
-loggers.json        the ids that the loggers of training.loggers gave to the run
 """
 
 from __future__ import annotations
@@ -47,9 +48,9 @@ FORMER_NAME = f"former{CHECKPOINT_SUFFIX}"
 BEGUN_NAME = ".begun"
 BEST_NAME = f"best{CHECKPOINT_SUFFIX}"
 SHORTLIST_NAME = "shortlist.safetensors"
+CONFIDENCE_NAME = "confidence.safetensors"
 LOG_NAME = "train.log"
 METRICS_NAME = "metrics.jsonl"
-LOGGERS_NAME = "loggers.json"
 SUBWORD_NAMES = {"joint": "joint.spm", "src": "src.spm", "tgt": "tgt.spm"}
 
 PARAMS_PREFIX = "params/"

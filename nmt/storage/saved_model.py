@@ -14,8 +14,15 @@ import numpy as np
 
 from nmt.errors import CheckpointError, DataError, NMTWarning
 from nmt.model.parts.own_cells import AFTER_AN_EDIT, check_allowed, edited_cells, import_allowed_cells
+from nmt.storage.confidence_file import (
+    calibration_from,
+    confidence_tensors,
+    load_calibration,
+    save_calibration,
+)
 from nmt.storage.model_folder import (
     BEST_NAME,
+    CONFIDENCE_NAME,
     CONFIG_NAME,
     PARAMS_PREFIX,
     SCALES_SUFFIX,
@@ -36,6 +43,7 @@ from nmt.system.paths import check_new_folder, exists, is_file, named
 
 if TYPE_CHECKING:
     from nmt.config import Config
+    from nmt.data.calibration import Calibration
     from nmt.data.tokens.subwords import Subwords
     from nmt.decode import Shortlist
     from nmt.rnn.device import Device
@@ -63,6 +71,7 @@ class ModelFacts:
     content: dict[str, Any]
     shortlist: Shortlist | None
     cells: tuple[str, ...] = ()
+    calibration: Calibration | None = None
 
     @property
     def settings_path(self) -> Path:
@@ -237,6 +246,8 @@ def save_bundle(path: Path, saved: SavedModel) -> None:
     tensors |= {_SUBWORDS_PREFIX + k: np.frombuffer(v.model_bytes, np.uint8) for k, v in texts.items()}
     if saved.shortlist is not None:
         tensors |= shortlist_tensors(saved.shortlist)
+    if saved.calibration is not None:
+        tensors |= confidence_tensors(saved.calibration)
     state = saved.content.get("state", {})
     content = {
         "kind": _KIND,
@@ -272,6 +283,8 @@ def save_folder(out: Path, saved: SavedModel, **changes: Any) -> None:
         save_subwords(folder, src, tgt, joint=config.data.subwords.joint)
         if saved.shortlist is not None:
             save_shortlist(folder / SHORTLIST_NAME, saved.shortlist, {"subwords": digest})
+        if saved.calibration is not None:
+            save_calibration(folder / CONFIDENCE_NAME, saved.calibration, {"subwords": digest})
         write_tensors(folder / BEST_NAME, saved.params, content, in_4_bits=saved.in_4_bits)
         own = config.model_copy(update={"model_dir": str(out), **changes})
         write_bytes(folder / CONFIG_NAME, dump_config(own).encode(), sync=True)
@@ -286,7 +299,8 @@ def _read_folder(folder: Path, checkpoint: str | None) -> SavedModel:
     digest = content.get("subwords")
     src, tgt = load_subwords(folder, joint=config.data.subwords.joint, digest=digest, of=path)
     shortlist = load_shortlist(folder / SHORTLIST_NAME, tgt.vocab_size, str(digest))
-    return SavedModel(path, config, src, tgt, content, shortlist, params=params)
+    calibration = load_calibration(folder / CONFIDENCE_NAME, str(digest))
+    return SavedModel(path, config, src, tgt, content, shortlist, calibration=calibration, params=params)
 
 
 def _read_bundle(path: Path, checkpoint: str | None) -> SavedModel:
@@ -316,8 +330,8 @@ def _read_bundle(path: Path, checkpoint: str | None) -> SavedModel:
     src = _subwords(tensors, "joint" if joint else "src", path)
     tgt = src if joint else _subwords(tensors, "tgt", path)
     params = {name: array for name, array in tensors.items() if name.startswith(PARAMS_PREFIX)}
-    shortlist = shortlist_from(tensors, tgt.vocab_size, path)
-    return SavedModel(path, config, src, tgt, content, shortlist, params=params)
+    shortlist, calibration = shortlist_from(tensors, tgt.vocab_size, path), calibration_from(tensors, path)
+    return SavedModel(path, config, src, tgt, content, shortlist, calibration=calibration, params=params)
 
 
 def _subwords(tensors: dict[str, np.ndarray], side: str, path: Path) -> Subwords:

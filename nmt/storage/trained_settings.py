@@ -23,7 +23,6 @@ MEANING = ("task", "model.*", "data.*.lowercase", "data.*.normalize", "data.*fac
 """Settings that must be as in training, or parameters mean something else. Subwords are compared by their bytes."""
 TRAINING_ONLY = (
     "model.*dropout",
-    "model.*.drop_connect",
     "model.initializer",
     "model.init_weight",
     "model.forget_bias",

@@ -126,7 +126,7 @@ class Children:
             if self._ends:
                 return
             if error:
-                one.note(error=one.error or error)
+                one.note(error=one.record.get("error") or error)
             elif one.has_ended or (now.wish == "stop" and one.has_model):
                 one.note(ended=True)
                 self.test(project, one)

@@ -13,7 +13,7 @@ _HEADERS = [
     (
         b"content-security-policy",
         b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-        b"font-src 'self'; frame-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+        b"font-src 'self'; frame-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'self'",
     ),
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
@@ -54,8 +54,8 @@ class Guard:
 
         async def sending(message: Message) -> None:
             if message["type"] == "http.response.start":
-                there = {name for name, _ in message["headers"]}
-                message["headers"] = [*message["headers"], *(one for one in _HEADERS if one[0] not in there)]
+                others = [one for one in message["headers"] if one[0] not in dict(_HEADERS)]
+                message["headers"] = [*others, *_HEADERS]
             await send(message)
 
         await self._app(scope, receive, sending)

@@ -18,7 +18,7 @@ from nmt.report import Run, read_run, report_data
 from nmt.storage.model_folder import find_checkpoint, load_folder_config
 from nmt.studio.preparing import lines_of, unseen_words
 from nmt.studio.projects import Project, write_json
-from nmt.studio.quality import Facts, bucket, calibration, compared, groups, quality_of, sentences, short_and_long
+from nmt.studio.quality import Facts, bucket, calibration, compared, fit, groups, quality_of, sentences, short_and_long
 from nmt.studio.rounds import REPORT
 from nmt.studio.texts import texts_of
 from nmt.system.files import read_json, write_bytes
@@ -35,8 +35,7 @@ def judge(folder: Path, number: int, threads: int | None = None) -> dict[str, An
     record = project.record(number)
     source, target = record["direction"]
     words = bool(record.get("words"))
-    both = lines_of(project, number, "test")
-    sources, references = both[source], both[target]
+    sources, references = (lines_of(project, number, "test")[side] for side in (source, target))
     translator = Translator.load(project.round_file(number), threads=threads)
     found = [row[0] for row in translator.translate_nbest(sources, n_best=1)]
     outputs = [one.text for one in found]
@@ -45,15 +44,14 @@ def judge(folder: Path, number: int, threads: int | None = None) -> dict[str, An
     references = [clean_line(line, side.lowercase, side.normalize) for line in references]
     utility = sentence_utility("chrf")
     chrf = [utility(one, other) for one, other in zip(outputs, references, strict=True)]
-    buckets = [
-        bucket(score, words=words, same=one == other)
-        for score, one, other in zip(chrf, outputs, references, strict=True)
-    ]
+    same = [one == other for one, other in zip(outputs, references, strict=True)]
+    buckets = [bucket(score, words=words, same=one) for score, one in zip(chrf, same, strict=True)]
     train = lines_of(project, number, "train")
-    unseen = unseen_words(train[source], sources)
+    # A word that is held out is new by intention, and features are no words.
+    unseen = [[] for _ in sources] if words else unseen_words(train[source], sources)
     confidences = [min(1.0, max(0.0, one.confidence)) for one in found]
     lengths = [len(line.split()) for line in sources]
-    by_length = groups(lengths, [bool(one) for one in unseen], buckets)
+    by_length = [] if words else groups(lengths, [bool(one) for one in unseen], buckets)
     scores = score_translations(outputs, references, metrics=("bleu", "chrf"), confidence=len(outputs) > 1)
     run = read_run(project.round_file(number))
     facts, own = _facts(project, number, run, record), dict(zip(sources, buckets, strict=True))
@@ -63,10 +61,12 @@ def judge(folder: Path, number: int, threads: int | None = None) -> dict[str, An
     facts |= {"unseen": sum(map(bool, unseen)), "overlap": sum(line in known for line in sources), "words": words}
     facts |= short_and_long(by_length)
     facts |= {"worse": before["n"] if before is not None and before["better"] == "worse" else 0}
+    facts["fit"] = fit(*train)
     facts["swapped"] = is_in(train[0][:1000], codes[1], codes[0]) or is_in(train[1][:1000], codes[0], codes[1])
     told = sentences(Facts(**facts))
-    lines = zip(sources, references, outputs, chrf, buckets, confidences, unseen, strict=True)
     names = ("source", "reference", "translation", "chrf", "bucket", "confidence", "unseen")
+    columns = (sources, references, outputs, chrf, buckets, confidences, unseen)
+    lines = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
     return {
         "version": 1,
         "quality": quality_of(buckets, words=words),
@@ -75,46 +75,31 @@ def judge(folder: Path, number: int, threads: int | None = None) -> dict[str, An
         "groups": by_length,
         "unseen": _words(sources, unseen),
         "help": _help(told, facts),
-        "lines": [{"line": n, **dict(zip(names, row, strict=True))} for n, row in enumerate(lines, start=1)],
+        "lines": [{"line": n, **line} for n, line in enumerate(lines, start=1)],
         "calibration": calibration(confidences, buckets),
         "experts": _experts(run, scores, record, project.round_file(number)),
-        "points": points_of(run),
     }
-
-
-def points_of(run: Run) -> list[dict[str, float]]:
-    """Return the curve of a run: seconds and validation chrF."""
-    return [
-        {"seconds": round(60 * minutes, 1), "chrf": value}
-        for _, minutes, value in run.curves.get("validation chrf", ())
-    ]
 
 
 def _facts(project: Project, number: int, run: Run, record: dict[str, Any]) -> dict[str, Any]:
     """Return what the run and the texts tell the rules."""
     training = load_folder_config(project.round_file(number)).training
-    updates, epochs = run.updates, _epochs(run)
+    last = run.events.get("train") or run.events.get("validation") or {}
+    updates, epochs = run.updates, max(0.5, int(last.get("epoch") or 1) - 0.5)
     usual = usual_updates(training, max(1, round(updates / max(epochs, 1e-9)))) * epochs / max(1, updates)
     curve = [value for _, _, value in run.curves.get("validation chrf", ())]
     quarter = curve[-max(1, len(curve) // 4) - 1] if len(curve) > 3 else None
-    all_rows = repeated = 0
-    for rows in texts_of(project):
-        all_rows += rows.facts["rows"]
-        repeated += sum(one["count"] for one in rows.facts["findings"] if one["name"] == "duplicates")
+    texts = [rows.facts for rows in texts_of(project)]
+    repeated = sum(one["count"] for facts in texts for one in facts["findings"] if one["name"] == "duplicates")
+    share = repeated / max(1, sum(facts["rows"] for facts in texts))
     return {
         "pairs": int(record["pairs"]),
         "passes": epochs,
         "usual": usual,
         "per_pass": run.minutes / max(epochs, 1e-9),
         "rise": 0.0 if quarter is None else curve[-1] - quarter,
-        "repeated": 100 * repeated / max(1, all_rows),
+        "repeated": 100 * share,
     }
-
-
-def _epochs(run: Run) -> float:
-    """Return the passes over the text, by the tokens read and those of the first whole pass where there is one."""
-    epoch = int((run.events.get("train") or run.events.get("validation") or {}).get("epoch") or 1)
-    return max(0.5, epoch - 0.5)
 
 
 def _before(project: Project, number: int, own: dict[str, str]) -> dict[str, Any] | None:
@@ -145,12 +130,9 @@ def _shuffled(outputs: list[str], references: list[str]) -> float:
 
 def _words(sources: list[str], unseen: list[list[str]]) -> list[dict[str, Any]]:
     """Return the words never met, the most frequent first, with sentences that have them."""
-    counts = Counter(word for words in unseen for word in words)
-    found = []
-    for word, count in counts.most_common(_MOST_WORDS):
-        examples = [line for line, words in zip(sources, unseen, strict=True) if word in words][:_MOST_EXAMPLES]
-        found.append({"word": word, "count": count, "examples": examples})
-    return found
+    counts = Counter(word for words in unseen for word in words).most_common(_MOST_WORDS)
+    lines = {word: [line for line, words in zip(sources, unseen, strict=True) if word in words] for word, _ in counts}
+    return [{"word": word, "count": count, "examples": lines[word][:_MOST_EXAMPLES]} for word, count in counts]
 
 
 def _help(told: list[dict[str, Any]], facts: dict[str, Any]) -> list[dict[str, Any]]:

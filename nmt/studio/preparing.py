@@ -15,7 +15,7 @@ from nmt.data.tokens.features import is_word
 from nmt.studio.errors import Refused
 from nmt.studio.held import HeldOut, Pair, key_of, read_pairs
 from nmt.studio.projects import HELD, TEXTS, Project, write_json
-from nmt.studio.texts import texts_of
+from nmt.studio.texts import pairs_of
 from nmt.system.files import write_bytes
 
 LEAST_PAIRS = 30
@@ -31,9 +31,7 @@ def prepare(folder: Path, number: int) -> dict[str, Any]:
     project = Project(folder)
     record = project.record(number)
     source, target = record["direction"]
-    pairs = list(
-        dict.fromkeys((row.source, row.target) for text in texts_of(project) for row in text.each() if _fits(row))
-    )
+    pairs = list(dict.fromkeys(pairs_of(project)))
     corrected = read_pairs(folder / TEXTS / CORRECTIONS)
     if len(pairs) < LEAST_PAIRS:
         raise Refused("too-few", least=LEAST_PAIRS, pairs=len(pairs))
@@ -57,10 +55,6 @@ def prepare(folder: Path, number: int) -> dict[str, Any]:
     facts |= {"new": sum(pair not in before for pair in texts["train"]), "all_pairs": len(pairs)}
     facts |= {"held": {kind: len(texts[kind]) for kind in ("dev", "test")}}
     return facts
-
-
-def _fits(row: Any) -> bool:
-    return bool(not row.out and row.source.strip() and row.target.strip())
 
 
 def _unlike(held: HeldOut, pairs: list[Pair], source: int, *, words: bool) -> list[Pair]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import StatisticsError, correlation
 from typing import Any
 
 NEAR, PARTLY = 75.0, 40.0
@@ -57,18 +58,19 @@ class Facts:
     """The facts that rules look at.
 
     pairs: Those trained on. count: Test sentences. chrf: Score on them, and `shuffled` that of the same translations
-    with other sentences' references. overlap: Test sentences that are in the training text. passes, usual: Passes over
-    the text, and usual ones. per_pass: Minutes of a pass. rise: Gain of the validation score in the last quarter of the
-    run. unseen: Test sentences with a word that the text does not have. short, long: Percentages nearly the same of
-    sentences of few and of many words, and `longs` the fewer of those. swapped: Whether columns seem exchanged.
-    repeated: Percentage of rows that repeat others. worse: The earlier round that is better, 0 for none. words: Whether
-    these are single words.
+    with other sentences' references. fit: See `fit`. overlap: Test sentences that are in the training text. passes,
+    usual: Passes over the text, and usual ones. per_pass: Minutes of a pass. rise: Gain of the validation score in the
+    last quarter of the run. unseen: Test sentences with a word that the text does not have. short, long: Percentages
+    nearly the same of sentences of few and of many words, and `longs` the fewer of those. swapped: Whether columns seem
+    exchanged. repeated: Percentage of rows that repeat others. worse: The earlier round that is better, 0 for none.
+    words: Whether these are single words.
     """
 
     pairs: int
     count: int
     chrf: float
     shuffled: float
+    fit: float = 0.0
     overlap: int = 0
     passes: float = 0.0
     usual: float = 0.0
@@ -89,9 +91,24 @@ class Facts:
         return math.ceil(max(0.0, self.usual - self.passes) * self.per_pass)
 
 
+FITS = 0.3
+"""Correlation of the lengths of both sides below which rows do not belong together; of translations it is 0.5 to 0.95,
+of shifted rows about 0."""
+
+
+def fit(sources: Sequence[str], targets: Sequence[str]) -> float:
+    """Return the correlation of the lengths of both sides, on a logarithmic scale; 0 if all are as long."""
+    try:
+        return correlation(*([math.log1p(len(line)) for line in side] for side in (sources, targets)))
+    except StatisticsError:
+        return 0.0
+
+
 _ABOVE_CHANCE = 4.0
 """Points of chrF by which translations must be nearer to their own references than to others'."""
 _MUCH_REPEATED, _RISING, _MANY_UNSEEN, _FEW_PAIRS, _TINY, _HIGH = 20.0, 1.0, 0.4, 2_000, 200, 60.0
+
+_PASSES = ("passes", "usual", "minutes")
 
 Rule = tuple[str, Callable[[Facts], bool], str, dict[str, str]]
 RULES: list[Rule] = [
@@ -102,10 +119,7 @@ RULES: list[Rule] = [
     ("worse", lambda f: f.worse > 0, "add", {"round": "worse"}),
     ("duplicates", lambda f: f.repeated >= _MUCH_REPEATED, "see", {"percent": "repeated"}),
     ("high", lambda f: f.chrf > _HIGH and not f.words, "see", {"chrf": "chrf"}),
-    (
-        *("few-passes", lambda f: f.passes < 0.5 * f.usual, "train"),
-        {"passes": "passes", "usual": "usual", "minutes": "minutes"},
-    ),
+    ("few-passes", lambda f: f.passes < 0.5 * f.usual, "train", {name: name for name in _PASSES}),
     ("rising", lambda f: f.rise >= _RISING, "train", {"points": "rise"}),
     ("unseen", lambda f: f.unseen >= _MANY_UNSEEN * f.count, "add", {"n": "unseen", "count": "count"}),
     ("long", lambda f: f.longs >= 10 and f.short - f.long >= 20, "add", {"short": "short", "long": "long"}),
@@ -117,7 +131,7 @@ RULES: list[Rule] = [
 
 def _is_chance(facts: Facts) -> bool:
     enough = facts.count >= LEAST_JUDGED and facts.passes >= 0.5 * facts.usual
-    return enough and facts.chrf - facts.shuffled < _ABOVE_CHANCE
+    return enough and facts.fit < FITS and facts.chrf - facts.shuffled < _ABOVE_CHANCE
 
 
 def sentences(facts: Facts) -> list[dict[str, Any]]:
@@ -132,11 +146,11 @@ def sentences(facts: Facts) -> list[dict[str, Any]]:
 
 def groups(lengths: Sequence[int], unseen: Sequence[bool], buckets: Sequence[str]) -> list[dict[str, Any]]:
     """Return the share nearly the same of sentences of few, some and many words, and of those with unseen words."""
-    masks = {"short": [length <= _SHORT for length in lengths], "long": [length > _MIDDLE for length in lengths]}
-    masks["middle"] = [_SHORT < length <= _MIDDLE for length in lengths]
+    kinds = ["short" if length <= _SHORT else "middle" if length <= _MIDDLE else "long" for length in lengths]
     found = []
-    for code, mask in {**{name: masks[name] for name in ("short", "middle", "long")}, "unseen": unseen}.items():
-        here = [name for name, is_in in zip(buckets, mask, strict=True) if is_in]
+    for code in ("short", "middle", "long", "unseen"):
+        of_code = unseen if code == "unseen" else [kind == code for kind in kinds]
+        here = [name for name, is_in in zip(buckets, of_code, strict=True) if is_in]
         if here:
             found.append({"code": code, "near": round(100 * here.count("near") / len(here)), "count": len(here)})
     return found
@@ -144,34 +158,31 @@ def groups(lengths: Sequence[int], unseen: Sequence[bool], buckets: Sequence[str
 
 def short_and_long(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return the facts that `groups` gives about short and long sentences."""
-    nothing = {"near": 0, "count": 0}
-    short, long = (next((one for one in found if one["code"] == code), nothing) for code in ("short", "long"))
+    known = {one["code"]: one for one in found}
+    short, long = (known.get(code, {"near": 0, "count": 0}) for code in ("short", "long"))
     return {"short": short["near"], "long": long["near"], "longs": min(short["count"], long["count"])}
 
 
 def calibration(confidences: Sequence[float], buckets: Sequence[str], bins: int = 5) -> list[dict[str, Any]]:
     """Return confidence against the share nearly the same, in bins of confidence."""
-    found, is_near = [], [one == "near" for one in buckets]
+    found = []
     for number in range(bins):
         here = [n for n, one in enumerate(confidences) if min(bins - 1, int(one * bins)) == number]
         if here:
             mean, near = (
-                sum(values) / len(here) for values in zip(*((confidences[n], is_near[n]) for n in here), strict=True)
+                sum(of) / len(here) for of in ([confidences[n] for n in here], [buckets[n] == "near" for n in here])
             )
-            ends = {"from": number / bins, "to": (number + 1) / bins}
-            found.append(ends | {"confidence": mean, "near": near, "count": len(here)})
+            found.append({"confidence": mean, "near": near, "count": len(here)})
     return found
 
 
 def compared(own: dict[str, str], former: dict[str, str]) -> dict[str, Any] | None:
     """Return how a round compares with a former one on the sentences of both tests, by the buckets of their sentences:
     McNemar's difference of shares with its 95 % interval. None without common sentences."""
-    both = own.keys() & former.keys()
-    if not both:
+    count = len(both := own.keys() & former.keys())
+    if not count:
         return None
-    gained = sum(own[one] == "near" != former[one] for one in both)
-    lost = sum(former[one] == "near" != own[one] for one in both)
-    count = len(both)
+    gained, lost = (sum(a[one] == "near" != b[one] for one in both) for a, b in ((own, former), (former, own)))
     mean = (gained - lost) / count
     half = _Z * math.sqrt(max(0.0, (gained + lost) / count - mean * mean) / count)
     better = "surely" if mean - half > 0 else "worse" if mean + half < 0 else "perhaps" if mean > 0 else "no"

@@ -13,9 +13,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from nmt.config import SideConfig
+from nmt.data.corpora.judged_texts import valueless
 from nmt.data.corpora.language_by_text import is_in, language_by_text
 from nmt.data.corpora.language_names import language_of
-from nmt.data.corpora.looking import LOOKED_AT, Look, look
+from nmt.data.corpora.looking import LEAST, LOOKED_AT, Look, look
 from nmt.data.corpora.sources import Source
 from nmt.data.tables.marked import is_usfm, usfm_rows
 from nmt.data.tables.readers import ENDINGS, GRIDS, RECORDS, form_of, paired
@@ -27,6 +28,7 @@ from nmt.doctor.texts import Text
 from nmt.errors import NMTError
 from nmt.studio.errors import Refused
 from nmt.studio.projects import write_json
+from nmt.studio.quality import FITS, fit
 from nmt.studio.texts import DONE, KEEP, LEAVE_OUT, MEND, MENDS
 from nmt.system.file_kinds import HEAD_BYTES, kind_of_bytes
 from nmt.system.files import replacing
@@ -114,12 +116,8 @@ def _one(path: str, given: Facts) -> Facts:
     """Read one file, or ask what must be known first."""
     form, columns = form_of(path), tuple(given["columns"] or (None, None))
     if form == "sfm" and is_usfm(path):
-        return {
-            "state": "asks",
-            "asks": "other",
-            "form": "usfm",
-            "rows": sum(1 for _ in read_lines(path, lenient=True)),
-        }
+        rows = sum(1 for _ in read_lines(path, lenient=True))
+        return {"state": "asks", "asks": "other", "form": "usfm", "rows": rows}
     if form == "lines":
         if not (lines := _sentences(path)):
             raise Refused("empty-file", name=given["name"])
@@ -247,9 +245,21 @@ def _finished(given: Facts, rows: Iterator[Row], facts: Facts) -> Facts:
     if facts.get("features"):  # features have letters of their own
         found = [one for one in found if one["name"] not in ("script", "mixed")]
     one, other = (str(lang or "") for lang in langs)
-    if is_in(first, other, one) or is_in(last, one, other):
-        swapped = {"name": "swapped", "level": "warning", "count": len(numbers), "total": len(numbers)}
-        found.insert(0, swapped | {"rows": numbers[:1], "actions": [], "message": "have the other language's text"})
+    doubts = [("swapped", "have the other language's text", is_in(first, other, one) or is_in(last, one, other))]
+    shifts = {way: fit(first[: len(first) - way], last[way:]) for way in (1, 2)}
+    shifts |= {-way: fit(first[way:], last[: len(last) - way]) for way in (1, 2)}
+    is_shifted = len(first) >= LEAST and fit(first, last) < FITS and max(shifts.values()) > 2 * FITS
+    doubts.append(("shifted", "fit the row before or after", is_shifted))
+    for value in filter(None, map(valueless, (first, last))):
+        doubts.append(("constant" if value[1] else "numbers", "have numbers, or one text, on a side", True))
+    facts_of_all = {
+        "level": "warning",
+        "count": len(numbers),
+        "total": len(numbers),
+        "rows": numbers[:1],
+        "actions": [],
+    }
+    found[:0] = [{"name": name, "message": what, **facts_of_all} for name, what, holds in doubts if holds]
     first_rows = [{"row": row, "cells": pair} for row, pair in zip(numbers[:_PREVIEW], starts, strict=False)]
     shown = {"preview": first_rows} | facts
     return shown | {"state": "ready", "asks": None, "rows": len(numbers), "langs": langs, "findings": found}
@@ -266,15 +276,9 @@ def _findings(table: Path, numbers: list[int]) -> list[Facts]:
         if one is not None and one.count:
             rows = {numbers[line - 1] for line in one.rows or range(1, len(numbers) + 1)}
             rows |= set(found[one.name]["rows"]) if one.name in found else set()
-            found[one.name] = {
-                "name": one.name,
-                "level": "done" if one.name in DONE else one.level,
-                "count": len(rows),
-                "total": len(numbers),
-                "rows": sorted(rows),
-                "actions": [LEAVE_OUT, KEEP, *([MEND] if one.name in MENDS else [])],
-                "message": one.what,
-            }
+            level, actions = "done" if one.name in DONE else one.level, [LEAVE_OUT, KEEP, MEND]
+            facts = {"name": one.name, "level": level, "count": len(rows), "total": len(numbers), "rows": sorted(rows)}
+            found[one.name] = facts | {"actions": actions[: 2 + (one.name in MENDS)], "message": one.what}
     return sorted(found.values(), key=lambda one: _LEVELS.index(one["level"]))
 
 

@@ -16,19 +16,18 @@ from nmt.studio.errors import Refused
 from nmt.studio.projects import ROUNDS, Project, safe_name, write_json
 from nmt.system.files import lock_alone, open_folder, read_json
 
-_PHASES = (
-    ("data: ", "checking"),
-    ("budget: ", "checking"),
-    ("alignment: ", "timing"),
-    ("compiling ", "timing"),
-    ("subwords: ", "pieces"),
-)
+_PHASES = {"data: ": "checking", "budget: ": "checking", "alignment: ": "timing", "compiling ": "timing"}
+_PHASES["subwords: "] = "pieces"
 """Phases before the first update, by the beginning of the last line of the log."""
 _MOST_READ = 2**20
 REPORT = ".report.json"
 _ALIVE = 60.0
 """Seconds after its last sign of life for which a training is taken to go on."""
 _MINUTES = re.compile(r"^ *max_minutes: ([\d.]+)$", re.MULTILINE)
+_WEIGHT = 5.0
+"""Times that a corrected pair is read for each time that another is."""
+_SHOWN = "minutes began pairs new corrections direction preset on held words error".split()
+"""The parts of the record that the page is shown."""
 
 
 class Round:
@@ -59,14 +58,9 @@ class Round:
         """Add facts to the record."""
         write_json(self._path, self.record | facts)
 
-    @property
-    def error(self) -> dict[str, Any] | None:
-        """Return why it failed."""
-        return self.record.get("error")
-
     def begin(self, process: int) -> None:
         """Note the process that trains it from now on."""
-        self.note(child=process, started=time.time(), error=None)
+        self.note(child=process, logged=self._size, error=None)
 
     @property
     def report(self) -> dict[str, Any] | None:
@@ -135,7 +129,7 @@ class Round:
         """Return it as the page takes it. `doing`: the wish with which it is trained now, `train` without one, `test`
         while it is tested; empty if nothing is done."""
         record, quality, events = self.record, self.quality, self._last(2**16)
-        has_started = bool(events) and self._touched(METRICS_NAME) >= float(record.get("started") or 0)
+        has_started = bool(events) and self._size > record.get("logged", 0)
         state = "failed" if record.get("error") else "done" if quality else "paused"
         if doing == "test" or (state == "paused" and not doing and self.has_ended):
             state = "testing"
@@ -148,51 +142,28 @@ class Round:
             phase = "validating" if has_started and events[-1]["event"] == "samples" else phase
         since = min(_ALIVE, max(0.0, time.time() - self._alive)) if state == "training" else 0.0
         elapsed = self.elapsed + since
-        names = (
-            "minutes",
-            "began",
-            "pairs",
-            "new",
-            "corrections",
-            "direction",
-            "preset",
-            "on",
-            "held",
-            "words",
-            "error",
-        )
         return {
             "n": self.number,
-            **{name: record.get(name) for name in names},
+            **{name: record.get(name) for name in _SHOWN},
             "state": state,
             "phase": phase,
             "elapsed": elapsed,
             "left": max(0.0, self._seconds - elapsed) if state in ("training", "starting", "paused") else None,
             "quality": quality,
+            "model": self.has_model,
             "command": " ".join(["nmt-train", *self.arguments[1:]]) if record.get("prepared") else "",
         }
 
     def progress(self, start: int, doing: str) -> dict[str, Any]:
         """Return what has happened after a place in metrics.jsonl."""
-        try:
-            with (self.folder / METRICS_NAME).open("rb") as file:
-                file.seek(start)
-                data = file.read(_MOST_READ)
-        except OSError:
-            data = b""
+        data = self._read(start, _MOST_READ)
         whole, points, samples = data[: data.rfind(b"\n") + 1], [], []
         for one in _events(whole):
             if one["event"] == "validation":
                 points.append({"seconds": one.get("elapsed"), "chrf": one.get("chrf"), "update": one.get("update")})
             elif one["event"] == "samples":
-                lines = [
-                    {
-                        "source": row.get("source"),
-                        "reference": row.get("reference"),
-                        "translation": row.get("hypothesis"),
-                    }
-                    for row in one.get("samples", ())
-                ]
+                names = {"source": "source", "reference": "reference", "translation": "hypothesis"}
+                lines = [{name: row.get(own) for name, own in names.items()} for row in one.get("samples", ())]
                 samples.append({"seconds": points[-1]["seconds"] if points else self.elapsed, "lines": lines})
         passes = next((one["epoch"] for one in reversed(self._last(2**16)) if "epoch" in one), None)
         found = {"points": points, "samples": samples, "passes": passes, "alive": self._alive}
@@ -201,42 +172,38 @@ class Round:
     @property
     def _seconds(self) -> float:
         """Return the seconds that training may take: of the budget what timing has left."""
-        record = self.record
+        record, config = self.record, self.folder / CONFIG_NAME
         total = float(record.get("finishing") or 60 * record["minutes"])
-        try:
-            found = _MINUTES.search((self.folder / CONFIG_NAME).read_text(encoding="utf-8"))
-        except OSError:
-            found = None
+        found = _MINUTES.search(config.read_text(encoding="utf-8")) if config.is_file() else None
         return min(total, 60 * float(found[1])) if found and not record.get("finishing") else total
 
-    def _touched(self, name: str) -> float:
-        path = self.folder / name
-        return path.stat().st_mtime if path.is_file() else 0.0
+    @property
+    def _size(self) -> int:
+        path = self.folder / METRICS_NAME
+        return path.stat().st_size if path.is_file() else 0
 
     @property
     def _alive(self) -> float:
-        return max(self._touched(METRICS_NAME), *(self._touched(f"../{one.name}") for one in (self.log, self._path)))
+        paths = (self.folder / METRICS_NAME, self.log, self._path)
+        return max(path.stat().st_mtime for path in paths if path.is_file())
 
     def _phase(self, record: dict[str, Any]) -> str:
         """Return what is done before the first update, by the last known line of the log."""
-        lines = (
-            self.log.read_text(encoding="utf-8", errors="replace")[-4000:].splitlines() if self.log.is_file() else []
-        )
-        known = [phase for line in lines for start, phase in _PHASES if line.startswith(start)]
+        lines = self.log.read_text("utf-8", "replace")[-4000:].splitlines() if self.log.is_file() else []
+        known = [phase for line in lines for start, phase in _PHASES.items() if line.startswith(start)]
         return known[-1] if known and record.get("prepared") else "reading"
 
     def _last(self, most: int = _MOST_READ) -> list[dict[str, Any]]:
         """Return the last events."""
+        return _events(self._read(max(0, self._size - most)))
+
+    def _read(self, start: int, most: int = -1) -> bytes:
         try:
             with (self.folder / METRICS_NAME).open("rb") as file:
-                file.seek(max(0, file.seek(0, 2) - most))
-                return _events(file.read())
+                file.seek(start)
+                return file.read(most)
         except OSError:
-            return []
-
-
-_WEIGHT = 5.0
-"""Times that a corrected pair is read for each time that another is."""
+            return b""
 
 
 @lru_cache(maxsize=256)

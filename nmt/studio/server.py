@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import json
 import os
 import secrets
 import webbrowser
@@ -17,8 +17,7 @@ from nmt.serve.limits.http_protocol import GuardedProtocol
 from nmt.serve.server import listen_on
 from nmt.studio.app import make_app
 from nmt.studio.guard import Guard
-from nmt.studio.projects import write_json
-from nmt.system.files import explain, lock_alone, open_folder, read_json, remedy
+from nmt.system.files import explain, lock_alone, open_folder, read_json, remedy, write_private
 
 _RUNNING = ".studio.json"
 _GRACE = 70
@@ -63,9 +62,7 @@ async def _serve(folder: Path, port: int, tell: Callable[[str], None], *, browse
         server = uvicorn.Server(config)
         address = f"http://127.0.0.1:{port}/?key={key}"
         file = folder / _RUNNING
-        write_json(file, {"address": address, "process": os.getpid()})
-        with contextlib.suppress(OSError):
-            os.chmod(file, 0o600)
+        write_private(file, json.dumps({"address": address, "process": os.getpid()}).encode())
         tell(f"Open {address}")
         if browser:
             asyncio.get_running_loop().call_later(0.5, webbrowser.open, address)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import zipfile
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nmt.learning.memory import Pair, State
 from nmt.learning.tmx import write_tmx
@@ -19,14 +21,14 @@ from nmt.system.files import replacing, write_bytes
 if TYPE_CHECKING:
     from nmt.studio.children import Children
 
-KINDS = {"page": ".html", "model": ".nmt", "card": ".md", "tmx": ".tmx", "table": ".tsv", "folder": ".zip"}
+KINDS = {"page": ".html", "model": ".nmt", "card": "-card.html", "tmx": ".tmx", "table": ".tsv", "folder": ".zip"}
 """The kinds of files to give away, and the ends of their names."""
 OF_MODELS = ("page", "model", "card")
 """Those that take the permission of the people who wrote the texts."""
 
 
-async def share(children: Children, project: Project, one: Round, kind: str, report: dict[str, Any]) -> None:
-    """Write a file to give away, which takes the place of one of its name. Raises Refused."""
+async def share(children: Children, project: Project, one: Round, kind: str, card: Callable[[], str]) -> None:
+    """Write a file to give away, which takes the place of one of its name. `card`: returns the card. Raises Refused."""
     folder = project.folder / SHARED
     folder.mkdir(exist_ok=True)
     stem = f"{safe_name(project.values['name'], 'translator')}-{one.number}"
@@ -42,7 +44,7 @@ async def share(children: Children, project: Project, one: Round, kind: str, rep
             finally:
                 made.unlink(missing_ok=True)
     elif kind == "card":
-        write_bytes(path, card(project, one, report).encode())
+        write_bytes(path, (await asyncio.to_thread(card)).encode())
     elif kind == "tmx":
         now = datetime.now(UTC).isoformat()
         pairs = read_pairs(project.folder / TEXTS / CORRECTIONS)
@@ -65,45 +67,3 @@ def _pack(path: Path, folder: Path) -> None:
             name = one.relative_to(folder)
             if one.is_file() and name.parts[0] != SHARED and not one.name.startswith("."):
                 archive.write(one, f"{folder.name}/{name.as_posix()}")
-
-
-def card(project: Project, one: Round, report: dict[str, Any]) -> str:
-    """Return the card of a round in plain words, as Markdown."""
-    values, record = project.values, one.record
-    source, target = (
-        values["sides"][side]["name"] or values["sides"][side]["lang"] or "?" for side in record["direction"]
-    )
-    lines = [f"# {values['name']}", "", f"Translates {source} into {target}."]
-    if report.get("state") == "ready":
-        quality = report["quality"]
-        lines += [
-            "",
-            f"Of 100 sentences it had never seen, {quality['near']} are nearly as the authors of the text would write "
-            f"them; measured on {quality['count']}, with others it could be {quality['low']} to {quality['high']}.",
-        ]
-        if report["judged"]:
-            judged = report["judged"]
-            lines.append(
-                f"A person read {judged['count']}: {judged['right']} were right, {judged['usable']} usable with "
-                f"changes, {judged['wrong']} wrong."
-            )
-    permissions = {
-        "mine": "of its maker",
-        "agreed": "of people who agreed",
-        "public": "public",
-        "unsure": "not settled",
-    }
-    lines += [
-        "",
-        f"- Learnt from {record.get('pairs', 0):,} pairs, round {one.number}, {record['minutes']:g} minutes.",
-        f"- Texts: {values['origin'] or 'unknown'}; rights: {permissions.get(values['permission'], 'unknown')}.",
-        f"- Contact: {values['contact'] or 'unknown'}.",
-        "- Not for readers who cannot check it; not for health, law and safety; not for texts unlike its own.",
-        "- The sentences it learnt from are not in it, but it can repeat them.",
-        "",
-    ]
-    if report.get("state") == "ready":
-        wrong = sorted(report["lines"], key=lambda line: line["chrf"])[:3]
-        lines += ["## Known mistakes", ""]
-        lines += [f"- {line['source']} → {line['translation']} (should be: {line['reference']})" for line in wrong]
-    return "\n".join([*lines, ""])

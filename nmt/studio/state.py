@@ -9,16 +9,17 @@ from typing import Any
 
 import psutil
 
+from nmt.report import read_run, report_page
 from nmt.studio.children import Children
 from nmt.studio.errors import Refused
-from nmt.studio.held import KINDS as HELD_KINDS
-from nmt.studio.held import read_pairs, write_pairs
+from nmt.studio.held import HeldOut, write_pairs
 from nmt.studio.preparing import CORRECTIONS, LEAST_PAIRS, corrections
 from nmt.studio.projects import HELD, TEXTS, Project, Projects, write_json
 from nmt.studio.quality import LEAST_JUDGED, judged
 from nmt.studio.rounds import Round, best_round
-from nmt.studio.texts import Rows, alone, facts_of, join, name_sides, reading
+from nmt.studio.texts import Rows, alone, counts, facts_of, join, name_sides, reading
 from nmt.studio.trying import Trying
+from nmt.system.files import read_json
 
 PAGE = Path(__file__).parent / "page"
 _FREE, _MEMORY = 700 * 2**20, 1500 * 2**20
@@ -65,7 +66,7 @@ class State:
                     if not facts_of(project, entry["id"]):
                         self.read(project, entry["id"])
                 for one in (Round(project, number) for number in project.rounds()):
-                    if one.has_ended and one.quality is None and one.error is None:
+                    if one.has_ended and one.quality is None and not one.record.get("error"):
                         self.children.test(project, one)
             except Refused:
                 continue  # the list shows it as broken
@@ -101,9 +102,10 @@ class State:
             if rounds:
                 stage = "trained" if any(Round(project, one).quality for one in rounds) else "paused"
             stage = "training" if now is not None and now.project.id == project.id else stage
-            pairs = sum(Rows(project, entry).usable for entry in values["texts"])
+            pairs, twice = counts(project)
             known = {name: values[name] for name in ("name", "sides", "changed", "purpose")}
-            return {"id": project.id, **known, "pairs": pairs, "rounds": len(rounds), "state": stage, "broken": None}
+            known |= {"pairs": pairs, "twice": twice}
+            return {"id": project.id, **known, "rounds": len(rounds), "state": stage, "broken": None}
         except Refused as error:
             return {"id": project.id, "name": project.folder.name, "state": "broken", "broken": error.to_dict()}
 
@@ -116,10 +118,10 @@ class State:
             "folder": str(project.folder),
             "enough": _enough(brief["pairs"]),
             "texts": [Rows(project, entry).view() for entry in values["texts"]],
-            "held": {kind: len(read_pairs(project.folder / HELD / f"{kind}.tsv")) for kind in HELD_KINDS},
+            "held": {kind: len(pairs) for kind, pairs in HeldOut(project.folder / HELD).pairs.items()},
             "rounds": [Round(project, number).view(self.doing(project, number)) for number in project.rounds()],
             "best": best_round(project),
-            "corrections": max(self.trying.count(project), len(read_pairs(project.folder / TEXTS / CORRECTIONS))),
+            "corrections": len(corrections(project, self.trying.memories())),
             "jobs": self.children.of(project),
             "shared": project.shared(),
             "room": self.trying.room_of(project),
@@ -128,14 +130,13 @@ class State:
     def warnings(self, project: Project) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield what a user should know before a training."""
         values, pairs = project.values, self.brief(project)["pairs"]
-        for code, need, free in (
-            ("disk-full", _FREE, self.projects.free()),
-            ("memory", _MEMORY, psutil.virtual_memory().available),
-        ):
+        memory = psutil.virtual_memory().available
+        for code, need, free in (("disk-full", _FREE, self.projects.free()), ("memory", _MEMORY, memory)):
             if free < need:
                 yield code, {"need": need, "free": free}
-        if (battery := _battery()) is not None and not battery["plugged"]:
-            yield "battery", {"percent": battery["percent"]}
+        battery = psutil.sensors_battery() if hasattr(psutil, "sensors_battery") else None
+        if battery is not None and battery.power_plugged is False:
+            yield "battery", {"percent": round(battery.percent)}
         if (cloud := self.projects.cloud) is not None:
             yield "cloud", {"name": cloud}
         if (now := self.children.training) is not None:
@@ -171,22 +172,16 @@ class State:
         found = judged(list(verdicts.values()))
         for line in report["lines"]:
             line["verdict"] = verdicts.get(str(line["line"]))
-        return {
-            **report,
-            "state": "ready",
-            "round": one.view(),
-            "judged": found,
-            "headline": "person" if found is not None and found["count"] >= LEAST_JUDGED else "letters",
-            "few": report["quality"]["count"] < LEAST_JUDGED,
-            "useful": [values["purpose"]],
-            "not_for": ["unchecked", "health", "unlike"],
-        }
+        headline = "person" if found is not None and found["count"] >= LEAST_JUDGED else "letters"
+        facts = {"state": "ready", "round": one.view(), "judged": found, "headline": headline}
+        return report | facts | {"few": report["quality"]["count"] < LEAST_JUDGED, "useful": [values["purpose"]]}
+
+    def page(self, project: Project, one: Round, language: str) -> str:
+        """Return the report of a round as a page of its own, which is printed as its card."""
+        title, words = project.values["name"], read_json(self.strings().get(language, Path()))
+        given = {"project": self.whole(project), "round": one.view(), "report": self.report(project, one)}
+        return report_page([read_run(one.folder)], None, title, given, words, language)
 
 
 def _enough(pairs: int) -> str | None:
     return None if pairs < LEAST_PAIRS else next((name for name, most in ENOUGH if pairs < most), "good")
-
-
-def _battery() -> dict[str, Any] | None:
-    found = psutil.sensors_battery() if hasattr(psutil, "sensors_battery") else None
-    return None if found is None else {"percent": round(found.percent), "plugged": found.power_plugged is not False}

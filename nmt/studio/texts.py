@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -61,20 +62,20 @@ class Rows:
     """The rows of a text as decided."""
 
     def __init__(self, project: Project, entry: dict[str, Any]) -> None:
-        self._path = project.text_file(entry["id"], ".tsv")
+        self.path = project.text_file(entry["id"], ".tsv")
         self.facts = facts_of(project, entry["id"])
         self._entry = entry
         self._other_name = project.text(entry["with"])["name"] if entry["with"] else ""
         self._found = {one["name"]: frozenset(one["rows"]) for one in self.facts.get("findings", ())}
         self.decided = {name: entry["decided"].get(name, DEFAULTS.get(name, KEEP)) for name in self._found}
         own = {int(row): out for row, out in entry["rows_out"].items()}
-        out: set[int] = set()
-        for name, rows in self._found.items():
-            if self.decided[name] == LEAVE_OUT and name != "swapped":
-                out |= rows
-        self.out = (out | {row for row, is_out in own.items() if is_out}) - {
-            row for row, is_out in own.items() if not is_out
-        }
+        left = (rows for name, rows in self._found.items() if self.decided[name] == LEAVE_OUT)
+        self.out = {row for row in {*own}.union(*left) if own.get(row, True)}
+
+    @classmethod
+    def of(cls, project: Project, number: int) -> Rows:
+        """Return those of a text of a project. Raises Refused."""
+        return cls(project, project.text(number))
 
     @property
     def is_ready(self) -> bool:
@@ -91,8 +92,8 @@ class Rows:
         return map(self._row, self._lines())
 
     def _lines(self) -> Iterator[str]:
-        if self.is_ready and self._path.is_file():
-            with self._path.open(encoding="utf-8", errors="surrogateescape", newline="\n") as file:
+        if self.is_ready and self.path.is_file():
+            with self.path.open(encoding="utf-8", errors="surrogateescape", newline="\n") as file:
                 yield from file
 
     def page(self, start: int, count: int, finding: str | None = None) -> tuple[int, list[Row]]:
@@ -120,7 +121,7 @@ class Rows:
         """Return the text as the page takes it."""
         found = self.facts.get("findings", ())
         nothing: dict[str, Any] = {"state": "reading", "rows": 0, "heading": 0, "langs": [None, None]}
-        nothing |= {name: [] for name in ("columns", "kinds", "sheets", "preview")}
+        nothing |= dict.fromkeys(("columns", "kinds", "sheets", "preview"), [])
         nothing |= dict.fromkeys(("error", "form", "chosen", "sheet", "asks", "features"))
         return {
             **nothing,
@@ -130,7 +131,9 @@ class Rows:
             "other_name": self._other_name,
             "read": self.usable,
             "findings": [{**one, "rows": one["rows"][:_SHOWN_ROWS]} for one in found],
-            "decided": self.decided,
+            "decided": {
+                name: how for name, how in self.decided.items() if name in DEFAULTS or name in self._entry["decided"]
+            },
             "out": len(self.out),
         }
 
@@ -138,6 +141,29 @@ class Rows:
 def texts_of(project: Project) -> list[Rows]:
     """Return the texts of a project that were read."""
     return [rows for entry in project.values["texts"] if (rows := Rows(project, entry)).is_ready]
+
+
+def pairs_of(project: Project) -> Iterator[tuple[str, str]]:
+    """Yield the pairs of a project that can be learnt, in order; one that is in two texts comes twice."""
+    rows = (row for text in texts_of(project) for row in text.each() if not row.out)
+    return ((row.source, row.target) for row in rows if row.source.strip() and row.target.strip())
+
+
+def counts(project: Project) -> tuple[int, int]:
+    """Return the number of different pairs that can be learnt, and of those that come again in another text."""
+    texts = texts_of(project)
+    total = sum(one.usable for one in texts)
+    if len(texts) < 2:
+        return total, 0
+    stamps = [one.path.stat().st_mtime_ns for one in texts]
+    with project.lock:
+        different = _different(project, json.dumps([project.values["texts"], stamps]))
+    return different, total - different
+
+
+@lru_cache(maxsize=64)
+def _different(project: Project, stamp: str) -> int:
+    return len({hash(pair) for pair in pairs_of(project)})
 
 
 def reading(project: Project, number: int) -> dict[str, Any]:
@@ -210,9 +236,6 @@ def remove(project: Project, number: int) -> None:
         for one in values["texts"]:
             one |= {name: None for name in ("with", "part_of") if one[name] == number}
     removed.mkdir(exist_ok=True)
-    for path in (
-        project.original(entry),
-        *(project.text_file(number, end) for end in (".tsv", ".json")),
-    ):
+    for path in (project.original(entry), *(project.text_file(number, end) for end in (".tsv", ".json"))):
         if path.is_file():
             os.replace(path, removed / path.name)

@@ -12,17 +12,20 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+import psutil
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nmt.errors import NMTError
 from nmt.serve.app import make_app
 from nmt.serve.service import Service
 from nmt.serve.settings import ServerSettings
-from nmt.storage.model_folder import load_folder_config
+from nmt.storage.model_folder import find_checkpoint, load_folder_config
+from nmt.studio.children import start
 from nmt.studio.errors import Refused
 from nmt.studio.preparing import MEMORY
 from nmt.studio.projects import Project
 from nmt.studio.rounds import Round
+from nmt.system.files import write_private
 
 
 class Trying:
@@ -32,7 +35,7 @@ class Trying:
         self._app: ASGIApp | None = None
         self._service: Service | None = None
         self._open = AsyncExitStack()
-        self._of: tuple[Project, int] | None = None
+        self._of: tuple[Project, int, tuple[int, bool]] | None = None
         self._lock = asyncio.Lock()
         self._room: tuple[Project, subprocess.Popen[bytes], dict[str, Any]] | None = None
 
@@ -41,52 +44,39 @@ class Trying:
         if self._app is None:
             raise Refused("no-model")
         path = scope["path"].removeprefix("/try") or "/"
-
-        async def sending(message: Message) -> None:
-            if message["type"] == "http.response.start":  # the studio shows it in a frame of its own
-                message["headers"] = [
-                    (name, value.replace(b"frame-ancestors 'none'", b"frame-ancestors 'self'"))
-                    for name, value in message["headers"]
-                ]
-            await send(message)
-
-        await self._app({**scope, "path": path, "raw_path": path.encode(), "root_path": ""}, receive, sending)
+        await self._app({**scope, "path": path, "raw_path": path.encode(), "root_path": ""}, receive, send)
 
     def about(self) -> dict[str, Any] | None:
         """Return which round is in use."""
         return None if self._of is None else {"project": self._of[0].id, "round": self._of[1]}
 
     async def load(self, project: Project, one: Round, threads: int) -> None:
-        """Use a round. Raises Refused."""
+        """Use a round as it is now; it learns what is confirmed once its training has ended. Raises Refused."""
         if self._lock.locked():
             raise Refused("loading")
         async with self._lock:
-            if self._of is not None and (self._of[0].id, self._of[1]) == (project.id, one.number):
-                return
-            await self._end()
-            os.chdir(project.folder)  # a round names its texts as in its folder; all other paths here are absolute
             try:
-                learns = not load_folder_config(one.folder).model.decoder.edit_actions  # such a model cannot
+                stamp = find_checkpoint(one.folder).stat().st_mtime_ns, one.has_ended
+                if self._of is not None and (self._of[0].id, *self._of[1:]) == (project.id, one.number, stamp):
+                    return
+                await self._end()
+                os.chdir(project.folder)  # a round names its texts as in its folder; all other paths here are absolute
+                learns = one.has_ended and not load_folder_config(one.folder).model.decoder.edit_actions
                 settings = ServerSettings((one.folder,), threads=threads, learn=learns, pivot=False)
                 service = await asyncio.to_thread(Service.begin, settings)
             except NMTError as error:
                 raise Refused("failed", why=str(error)) from None
             app = make_app(service)
             await self._open.enter_async_context(app.router.lifespan_context(app))
-            self._app, self._service, self._of = app, service, (project, one.number)
+            self._app, self._service, self._of = app, service, (project, one.number, stamp)
 
     def memories(self) -> dict[Path, Callable[[], list[tuple[str, str]]]]:
         """Return for the memory that is in use a function that returns its pairs."""
         if self._service is None or self._of is None or self._service.learning is None:
             return {}
-        project, number = self._of
+        project, number, _ = self._of
         learning = self._service.learning
         return {project.round_file(number) / MEMORY: learning.confirmed}
-
-    def count(self, project: Project) -> int:
-        """Return the number of pairs that were confirmed in the round in use, if it is one of the project."""
-        mine = self._of is not None and self._of[0].id == project.id
-        return sum(len(pairs()) for pairs in self.memories().values()) if mine else 0
 
     async def _end(self) -> None:
         self._app = self._service = self._of = None
@@ -114,33 +104,17 @@ class Trying:
             raise Refused("busy", state="has no model")
         if not project.values["permission"]:
             raise Refused("ask-first")
-        from nmt.studio.children import start
-
         with socket.create_server(("0.0.0.0", 0)) as place:
             port = place.getsockname()[1]
         key = secrets.token_urlsafe(9)
         keys = project.round_file(one.number, ".keys")
-        keys.write_text(f"{key}\n", encoding="utf-8")
-        os.chmod(keys, 0o600)
-        arguments = [
-            "-m",
-            "nmt",
-            "serve",
-            str(one.folder),
-            "--host",
-            "0.0.0.0",
-            "--port",
-            str(port),
-            "--keys",
-            str(keys),
-        ]
+        write_private(keys, f"{key}\n".encode())
+        where = ["--host", "0.0.0.0", "--port", str(port)]
+        arguments = ["-m", "nmt", "serve", str(one.folder), *where, "--keys", str(keys)]
         child = await asyncio.to_thread(start, arguments, project.folder, one.log)
-        about = {
-            "open": True,
-            "round": one.number,
-            "addresses": [f"http://{host}:{port}/" for host in _addresses()],
-            "key": key,
-        }
+        hosts = [one.address for of in psutil.net_if_addrs().values() for one in of if one.family == socket.AF_INET]
+        addresses = [f"http://{host}:{port}/" for host in hosts if not host.startswith("127.")]
+        about = {"open": True, "round": one.number, "addresses": addresses or [f"http://127.0.0.1:{port}/"], "key": key}
         self._room = (project, child, about)
         return about
 
@@ -150,11 +124,3 @@ class Trying:
             child.terminate()
             project.round_file(about["round"], ".keys").unlink(missing_ok=True)
             self._room = None
-
-
-def _addresses() -> list[str]:
-    """Return the addresses of this machine in its networks."""
-    import psutil
-
-    found = [one.address for all_of in psutil.net_if_addrs().values() for one in all_of if one.family == socket.AF_INET]
-    return [one for one in found if not one.startswith("127.")] or ["127.0.0.1"]

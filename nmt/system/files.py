@@ -137,6 +137,15 @@ def write_bytes(path: Path, content: bytes, *, sync: bool = False) -> None:
         temporary.write_bytes(content)
 
 
+def write_private(path: Path, content: bytes) -> None:
+    """Write a small file that its user alone can read, from its first byte on, in the place of any of its name."""
+    with _aside(path) as temporary:
+        _remove(temporary)
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(content)
+        _move(temporary, path)
+
+
 def link_onto(existing: Path, path: Path) -> None:
     """Make `path` another name of the file `existing` (a hard link), or a copy if the file system has no hard links. An
     existing file at `path` is replaced atomically. Raises OSError: It cannot be written, or `existing` does not

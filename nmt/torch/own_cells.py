@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -12,7 +11,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from nmt.errors import NMTError, ShapeError
 from nmt.rnn.arrays.weights import initial_params
-from nmt.rnn.cell import Cell, Param, Scope, State
+from nmt.rnn.cell import Cell, Scope, State
 from nmt.rnn.cells.wrapping.wrappers import WrappedCell
 from nmt.rnn.compiler.trace import trace_step
 from nmt.rnn.graph import Value
@@ -34,7 +33,7 @@ class CellModule(nn.Module):
         """
         super().__init__()
         self._cell, self.batch_first, self.reverse = cell, batch_first, reverse
-        self._drops = bool(trace_step(cell, training=True).masks) or any(p.dropout for p in cell.params().values())
+        self._drops = bool(trace_step(cell, training=True).masks)
         for name, array in initial_params(cell, _seed()).items():
             *path, last = name.split(".")
             place: nn.Module = self
@@ -126,9 +125,6 @@ def cell(cell: Cell, *, batch_first: bool = False, reverse: bool = False, dtype:
 
 class _WithoutDropout(WrappedCell):
     """A cell without dropout, for gradients in evaluation."""
-
-    def params(self) -> dict[str, Param]:
-        return {name: replace(param, dropout=0.0) for name, param in self.cell.params().items()}
 
     def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
         return self.cell.step(p.without_dropout(), x, s)

@@ -79,7 +79,7 @@ MISTAKES = {
     "tokenizer": (["--hyp", "x", "--tokenize", "13b"], 2, "13a"),
     "metric": (["--hyp", "x", "--metric", "bleu,rouge"], 2, "is none of bleu, chrf"),
     "comet": (["--hyp", "x", "--metric", "bleu,comet"], 2, "by comet-score: docs/comparing.md"),
-    "too much": (["--hyp", "x", "--compare", "a", "b"], 2, "Give either --compare"),
+    "compare": (["--compare", "a", "b"], 2, "sacrebleu REF -i A B"),
 }
 
 
@@ -119,16 +119,28 @@ def test_intervals_metrics_and_several_references(run: Run, texts: Path) -> None
     assert (scores["wer"]["score"], scores["accuracy"]["score"]) == (50, 50) and 0 < scores["per"]["score"] < 60
 
 
-def test_compare(run: Run, texts: Path) -> None:
-    options = ["--compare", texts / "a", texts / "b", "--ref", texts / "ref", "--metric", "bleu,chrf"]
-    page = run("nmt-evaluate", *options, "--src", texts / "src", "--differences", "1")
-    assert page.code == 0, page.err
-    text = "\n".join(page.lines)
-    assert page.lines[0].split()[:5] == ["metric", "A", "95", "%", "±"]
-    assert text.count("  A          The dog") == 1 and "  source     Hund\t" in text and "line 11: chrF" in text
-    found = json.loads(run("nmt-evaluate", *options, "--json", "--differences", "3").out)
-    assert set(found["metrics"]["bleu"]) == {"a", "b", "p_bootstrap", "p_randomisation"}
-    assert len(found["differences"]) == 3 and found["differences"][0]["line"] == 11
+def test_confidence_of_a_model_is_compared_with_what_is_kept(
+    model: Path, setup: Path, run: Run, tmp_path: Path
+) -> None:
+    files = ["--src", setup / "test.xx", "--ref", setup / "test.yy", "--confidence", "--metric", "bleu"]
+    result = run("nmt-evaluate", model, *files, "--plot-confidence", tmp_path / "a.svg")
+    assert result.code == 0 and "not calibrated" not in result.err
+    assert "kept in all: 100.0%" in result.out.decode() and "in the worse half by chrF" in result.lines[-1]
+    assert (tmp_path / "a.svg").read_text().startswith("<svg")
+    found = json.loads(run("nmt-evaluate", model, *files, "--json").out)["confidence"]
+    assert found["kept"] == 1 and sum(one["lines"] for one in found["bins"]) == json_lines(setup / "test.xx")
+    refused = run("nmt-evaluate", "--hyp", setup / "test.yy", "--ref", setup / "test.yy", "--plot-confidence", "a.svg")
+    assert refused.code == 2 and "--plot-confidence is for MODEL" in refused.err
+    (model / "confidence.safetensors").rename(tmp_path / "away")
+    try:
+        without = run("nmt-evaluate", model, *files)
+        assert without.code == 0 and "is the mean probability of its subwords, not calibrated" in without.err
+    finally:
+        (tmp_path / "away").rename(model / "confidence.safetensors")
+
+
+def json_lines(path: Path) -> int:
+    return len(path.read_text().splitlines())
 
 
 def test_columns_for_other_metrics(run: Run, texts: Path) -> None:

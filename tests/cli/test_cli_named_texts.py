@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import shutil
 from pathlib import Path
 
@@ -69,7 +68,6 @@ def test_other_languages_are_doubted_by_each_command(model: Path, run: Run, line
         "nmt-translate": ([model, lines / "t.yy", "-o", lines / "out.yy"], 1),
         "nmt-evaluate": ([model, "--src", lines / "t.yy", "--ref", lines / "t.xx"], 2),
         "nmt-score": ([model, "--src", lines / "t.yy", "--tgt", lines / "t.xx"], 2),
-        "nmt-backtranslate": ([model, lines / "t.yy", "-o", lines / "back"], 1),
     }
     for command, (words, count) in commands.items():
         done = run(command, *words)
@@ -90,8 +88,6 @@ def test_translations_in_another_language_than_the_reference_are_doubted(run: Ru
     (lines / "t.de").write_bytes((lines / "t.fr").read_bytes())
     done = run("nmt-evaluate", "--hyp", lines / "t.de", "--ref", lines / "t.fr")
     assert done.code == 0 and "--hyp must be fr, and is de by its name" in done.err
-    done = run("nmt-evaluate", "--compare", lines / "t.de", lines / "t.fr", lines / "t.xx")
-    assert done.code and "--compare takes two files" in done.err
 
 
 def test_the_training_text_is_known_again(setup: Path, model: Path, run: Run, tmp_path):
@@ -116,6 +112,14 @@ def test_headings_of_a_table_are_no_pair_of_a_test(model: Path, run: Run, lines:
     (lines / "t.tsv").write_text("xx\tyy\n" + (lines / "t.tsv").read_text())
     done = run("nmt-evaluate", model, "--src", lines / "t.tsv", "--ref", lines / "t.tsv")
     assert done.code == 0 and done.out == plain.out and "line 1 has headings, xx | yy, and is skipped" in done.err
+    table = lines / "four.tsv"
+    table.write_text("".join(f"{n} a\t{row}\t{row}\tb {n}\n" for n, row in enumerate(rows)))
+    for options in (["--columns", "2,3"], []):
+        done = run("nmt-evaluate", model, "--src", table, "--ref", table, *options)
+        assert (done.out == plain.out) is bool(options), done.err
+    assert "choose source and target, as with --columns" in done.err
+    done = run("nmt-score", model, "--src", table, "--tgt", table, "--columns", "2,3", "--header", "no")
+    assert done.code == 0 and done.out.count(b"\n") == len(rows), done.err
 
 
 def test_an_output_below_the_input_is_refused_and_nothing_is_left(model: Path, run: Run, tmp_path):
@@ -128,22 +132,6 @@ def test_an_output_below_the_input_is_refused_and_nothing_is_left(model: Path, r
         assert done.code and done.err.count("\n") == 1, done.err
         assert sorted(path.name for path in folder.rglob("*")) == ["b", "x.txt"]
     assert run("nmt-translate", model, folder, "-o", folder / "_out").code == 0, "which no call reads"
-
-
-def test_documents_in_a_folder_are_told_and_the_rest_is_translated(model: Path, run: Run, tmp_path):
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "a.txt").write_text("w1\n")
-    (tmp_path / "in" / "b.srt").write_text(SRT)
-    done = run("nmt-translate", model, tmp_path / "in", "-o", tmp_path / "out")
-    assert done.code and "got SubRip subtitles" in done.err
-    assert [path.name for path in (tmp_path / "out").glob("[a-z]*")] == ["a.txt"]
-
-
-def test_blank_lines_between_objects_are_passed_over(model: Path, run: Run, tmp_path):
-    (tmp_path / "t.jsonl").write_text('{"text": "w1"}\n\n{"text": "w2"}\n\n')
-    done = run("nmt-translate", model, tmp_path / "t.jsonl", "-o", tmp_path / "out.jsonl")
-    assert done.code == 0, done.err
-    assert [json.loads(line)["text"] for line in (tmp_path / "out.jsonl").read_text().splitlines()] == ["w1", "w2"]
 
 
 def test_settings_among_the_arguments_and_prefixes_are_told(setup: Path, run: Run, tmp_path):

@@ -58,14 +58,11 @@ def test_what_may_be_repeated_still_may(place):
 @pytest.mark.parametrize(
     ("command", "words", "needed"),
     [
-        (translate, ["model", "text", "--column", "x"], "--column changes nothing without a table"),
-        (translate, ["model", "text", "--output-column", "x"], "--output-column changes nothing without a table"),
         (translate, ["model", "text", "--alignment-type", "soft"], "--alignment-type changes nothing without --ali"),
         (translate, ["model", "text", "--split"], "--split changes nothing without --format"),
         (translate, ["model", "text", "--ensemble-average", "prob"], "changes nothing without --ensemble"),
         (translate, ["model", "text", "--glossary-bonus", "2"], "--glossary-bonus changes nothing without --glossary"),
         (evaluate, ["--hyp", "text", "--ref", "text", "--beam-size", "3"], "--beam-size changes nothing without MODEL"),
-        (evaluate, ["--hyp", "text", "--ref", "text", "--differences", "3"], "changes nothing without --compare"),
     ],
 )
 def test_an_option_that_does_nothing_is_told(command, words, needed, place):

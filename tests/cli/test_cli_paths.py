@@ -26,7 +26,6 @@ from nmt.cli.options.path_types import (
     OutputFile,
     OutputFolder,
     OutputPlace,
-    OutputPrefix,
     PathType,
 )
 from nmt.data.tokens.subwords import Subwords
@@ -35,7 +34,7 @@ from nmt.system.paths import _MODEL_NAMES, _MODEL_SUFFIXES, is_model_file
 from tests.saved_models import write_folder, write_language_folder
 
 NO_PATHS = {
-    *("prefix_text", "constraint_text", "column", "output_column", "cells", "checkpoint", "tag", "title", "prompt"),
+    *("prefix_text", "constraint_text", "cells", "checkpoint", "tag", "title", "prompt"),
     *("kind", "member", "src_lang", "tgt_lang", "host", "ref_separator", "overrides", "grid", "budget"),
     *("allow_host", "allow_origin", "columns", "sheet"),
 }
@@ -57,11 +56,9 @@ NEEDED = {
     "report": {"folders": "model", "output": "new"},
     "sweep": {"config": "c.yaml"},
     "studio": {"no_browser": True},
-    "backtranslate": {"model_dir": "model", "text": "text", "output": "new"},
 }
 BESIDE = {
     "hyp": {"model_dir": None, "src": None},
-    "compare": {"model_dir": None, "src": None},
     "dictionary": {"replace_unk": True},
     ("shortlist", "src"): {"tgt": "text"},
     ("shortlist", "tgt"): {"src": "text"},
@@ -75,7 +72,6 @@ BAD = {
     InputPath: ["none", "text/", "b\udcff", "a train leaves at noon"],
     OutputFile: ["folder", "folder/", "none/x", "new/", "model/config.yaml", "model/best.safetensors"],
     OutputPlace: ["none/x", "new/"],
-    OutputPrefix: ["folder/", "new/", "none/x"],
     OutputFolder: ["text", "text/"],
     NewFolder: ["text", "folder", "model", "text/"],
     NewPlace: ["text", "folder", "model", "text/"],
@@ -84,7 +80,6 @@ FORBIDDEN = {
     InputPath: ["closed/text", "secret"],
     OutputFile: ["closed/x", "readable", "protected/x"],
     OutputPlace: ["closed/x", "protected/x"],
-    OutputPrefix: ["closed/x", "protected/x"],
     OutputFolder: ["closed/x", "protected/x"],
     NewFolder: ["closed/x", "protected/x"],
     NewPlace: ["closed/x", "protected/x"],
@@ -228,7 +223,7 @@ def test_a_path_that_is_forbidden_is_one_line_and_changes_nothing(name, param, p
                 os.chown(folder, 65534, -1)
     with nobody():
         line = assert_one_line(place, name, param, path).lower()
-    wants_folder = path == "secret" and name in ("average", "report", "backtranslate") and param.name != "text"
+    wants_folder = path == "secret" and name in ("average", "report")
     if (param.name, path) == ("dev", "secret"):
         assert "must be a prefix, p for p.xx and p.yy, got a file" in line, "a single file is not opened"
     else:

@@ -63,17 +63,12 @@ def test_files_beside_the_input_must_have_as_many_lines(model: Path, run: Run, t
 MISTAKES = {
     "resume to stdout": (["--resume"], 2, "--resume needs -o FILE"),
     "glossary": (["--glossary", "{folder}/g"], 1, "must be a phrase, a tab and its translation"),
-    "groups": (
-        ["--beam-groups", "2", "--beam-size", "4", "--sampling"],
-        1,
-        "decoding.beam_groups must be 1 with sampling: true, got 2",
-    ),
     "n best in text": (["--n-best", "3", "--output-format", "text"], 2, "--n-best 3 needs --output-format tsv or json"),
-    "groups of a beam": (["--beam-groups", "2", "--beam-size", "5"], 1, "must divide beam_size (5), got 2"),
+    "groups": (["--beam-groups", "2"], 2, "it is not there any more; sampling with n_best"),
     "top-p": (["--sampling-topp", "0"], 2, "it must be a number above 0 and of at most 1, got 0"),
     "no number": (["--word-reward", "nan"], 2, "it must be a number, got 'nan'"),
-    "infinite": (["--coverage-penalty", "inf"], 2, "it must be a number of at least 0, got 'inf'"),
-    "infinite in YAML": (["--coverage-penalty", ".inf"], 2, "it must be a number of at least 0 and of at most"),
+    "infinite": (["--glossary-bonus", "inf"], 2, "it must be a number of at least 0, got 'inf'"),
+    "infinite in YAML": (["--glossary-bonus", ".inf"], 2, "it must be a number of at least 0 and of at most"),
     "no temperature": (["--sampling", "--sampling-temperature", "nan"], 2, "got 'nan'"),
     "no penalty": (["--repetition-penalty", ".nan"], 2, "it must be a number above 0, got nan"),
     "no ratio": (["--max-length-ratio", "nan"], 2, "got 'nan'"),
@@ -234,7 +229,6 @@ def test_a_killed_run_is_resumed(model: Path, run: Run, tmp_path: Path) -> None:
             ["--mbr-samples", "5", "--mbr", "chrf"],
             "warning: --mbr-samples changes nothing without --mbr and --sampling\n",
         ),
-        (["--diversity-strength", "1"], "warning: --diversity-strength changes nothing without --beam-groups\n"),
         (["--seed", "5", "--sampling"], ""),
     ],
 )

@@ -57,6 +57,18 @@ def test_gzip_in_and_file_out(model: Path, run: Run, tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == ["in.gz", "out"]
 
 
+def test_a_text_of_another_kind_is_named_before_it_is_translated(
+    model: Path, setup: Path, run: Run, tmp_path: Path
+) -> None:
+    lines = (setup / "test.xx").read_text().splitlines()
+    (tmp_path / "other").write_text("".join(f"{line} {line[::-1]}zz{line[:2]}q\n" for line in lines))
+    result = run("nmt-translate", model, tmp_path / "other", "--output-format", "json", "--output", tmp_path / "out")
+    assert "other: the model does not know this kind of text: its training never had " in result.err
+    first = json.loads((tmp_path / "out").read_text().splitlines()[0])["translations"][0]
+    assert first["unseen"][-1] in result.err or len(first["unseen"]) == 1
+    assert "this kind of text" not in run("nmt-translate", model, setup / "test.xx").err
+
+
 def test_pipes_as_files(model: Path, run: Run) -> None:
     result = run("nmt-translate", model, "/dev/stdin", "-o", "/dev/stdout", stdin=b"w1\nw2")
     assert result.lines == ["z1", "z2"]
@@ -109,7 +121,10 @@ MISTAKES = {
     "no folder": (["nowhere"], 1, "nowhere: no such folder"),
     "not a model": (["{setup}"], 1, "without config.yaml"),
     "no input": (["{model}", "nowhere.txt"], 1, "nowhere.txt: no such file"),
-    "a folder": (["{model}", "{setup}"], 2, "Tables, folders and shards need -o"),
+    "a folder": (["{model}", "{setup}"], 2, "must be one text to translate, got the folder"),
+    "two texts": (["{model}", "{setup}/train.xx", "{setup}/test.xx"], 2, "got 2 files; see docs/many-machines.md"),
+    "a table": (["{model}", "{setup}/t.jsonl.gz"], 2, "got the table"),
+    "a shard": (["{model}", "--shard", "1/8"], 2, "split -n l/N"),
     "a model as text": (["{model}", "{model}"], 2, "must be a text to translate, got the model"),
     "no output folder": (["{model}", "-o", "nowhere/out"], 1, "nowhere/out: no such folder nowhere; make it"),
     "n-best over beam": (

@@ -51,7 +51,7 @@ def test_texts_go_on_as_on_the_processor(device, options):
 
 FUSED = {
     "search": ({}, {}),
-    "coverage": ({"coverage_penalty": 0.3, "no_repeat_ngram_size": 2}, {"length_penalty": "average"}),
+    "no repeat": ({"no_repeat_ngram_size": 2}, {"length_penalty": "average"}),
 }
 
 

@@ -147,10 +147,9 @@ OPTIONS = {
         {"length_penalty": "average"},
     ),
     "reward": ({"word_reward": 0.4}, {"n_best": 3}),
-    "coverage": ({"coverage_penalty": 0.4}, {"length_penalty": "average"}),
     "prefixes": ({"prefixes": [[4, 7], [], [1, 4, 4]], "forbidden": [[4]], "min_length": 2}, {}),
     "all": (
-        {"min_length": 2, "no_repeat_ngram_size": 2, "repetition_penalty": 1.2, "coverage_penalty": 0.2}
+        {"min_length": 2, "no_repeat_ngram_size": 2, "repetition_penalty": 1.2}
         | {"word_reward": 0.1, "prefixes": [[4], [5, 6], []], "generate_unk": False},
         {},
     ),
@@ -162,7 +161,6 @@ OTHERWISE = {
     **dict.fromkeys((name for name in ROWS if name.startswith("sampling")), "test_samples_are_those_of_the_processor"),
     **dict.fromkeys(("lm", "lm_weight"), "tests/cuda/test_language.py"),
     **dict.fromkeys(("mbr", "mbr_samples", "glossary_bonus"), "outside of the beam"),
-    "diversity_strength": "of beam_groups, which a GPU lacks",
 }
 """Settings without a case in OPTIONS, and what tests them."""
 
@@ -203,7 +201,7 @@ def test_samples_are_those_of_the_processor(device, sampling):
     assert len({tuple(h.ids) for some in found for h in some}) > 3
 
 
-@pytest.mark.parametrize("options", [{}, {"coverage_penalty": 0.4, "no_repeat_ngram_size": 2}])
+@pytest.mark.parametrize("options", [{}, {"no_repeat_ngram_size": 2}])
 def test_a_step_is_recorded_and_done_again(options):
     """The launches of a step are the same for all but the first steps of a block, arrays and all."""
     device, replays = recording_device()
@@ -225,7 +223,7 @@ def test_counted_positions_go_on_where_a_step_would_be_recorded():
         np.testing.assert_allclose([h.score for h in other], [h.score for h in mine], rtol=1e-9)
 
 
-@pytest.mark.parametrize(("average", "options"), [("log_prob", {"coverage_penalty": 0.3}), ("prob", {"min_length": 2})])
+@pytest.mark.parametrize(("average", "options"), [("log_prob", {}), ("prob", {"min_length": 2})])
 def test_ensembles_are_those_of_the_processor(device, average, options):
     models = [lively(seed) for seed in (5, 4, 8)]
     assert_same(device, models, SearchOptions(**options), average=average)
@@ -235,7 +233,7 @@ def test_what_only_the_processor_does_is_one_line(device):
     model = on_device(lively(), device, dtype=np.float64)
     nothing = SearchOptions(constraints=[[], []], glossary=[[], []], glossary_bonus=3.0)
     assert search(model, [[5], [6]], beam_size=1, options=nothing, max_length_ratio=0.0, max_length_extra=1)
-    for asked in ({"beam_groups": 2}, {"constraints": [[[5]], []]}, {"glossary": [[[5]], []]}):
+    for asked in ({"constraints": [[[5]], []]}, {"glossary": [[[5]], []]}):
         with pytest.raises(DeviceError, match=f"^search: {next(iter(asked))} must be omitted .* use --device cpu$"):
             search(model, [[5], [6]], beam_size=2, options=SearchOptions(**asked))
 

@@ -146,6 +146,8 @@ _TEXT = "\\_sh v3.0 400 Text\n\\id story\n" + "".join(
     for n, (a, b) in enumerate(PAIRS)
 )
 _EXAMPLES = "".join(f"\\lx {a}\n\\ge {b}\n\\xv {a} {a}\n\\xe {b}\n\n" for a, b in PAIRS)
+_AGAIN = [row for n, pair in enumerate(PAIRS) for row in ([_HEAD] * (n % 40 == 0) + [pair])]
+_COMMAS = [[cell.replace(",", "") for cell in pair] for pair in PAIRS]
 BY_HAND: dict[str, bytes | str] = {
     "comma.csv": text_of([_HEAD, *PAIRS], ",", "minimal"),
     "semicolon-excel-utf8.csv": "\ufeff" + text_of([_HEAD, *PAIRS], ";", "minimal").replace("\n", "\r\n"),
@@ -161,12 +163,27 @@ BY_HAND: dict[str, bytes | str] = {
     "numbers.csv": text_of([(a, str(n)) for n, (a, _) in enumerate(PAIRS)], ",", "minimal"),
     "nothing.csv": "",
     "one-column.csv": "".join(f"{a}\n" for a in SOURCES),
+    "spaces.csv": text_of(PAIRS, ",", "all").replace('","', '", "'),
+    "headings-again.csv": text_of(_AGAIN, ",", "minimal"),
+    "two-headings.csv": text_of([("Source", "Target"), _HEAD, *PAIRS], ",", "minimal"),
+    "locales.csv": text_of([("chr_US", "en-US"), *PAIRS], ",", "minimal"),
+    "form.csv": text_of(
+        [("When", "Please type it in Cherokee", "What does it say in English?"), *[("12:00", *pair) for pair in PAIRS]],
+        ",",
+        "minimal",
+    ),
+    "cut.csv": text_of([_HEAD, *_COMMAS, ("A", "yes,no")], ","),
+    "nan.csv": text_of([_HEAD, *PAIRS, *[(a, "nan") for a in SOURCES[:3]]], ",", "minimal"),
+    "dates.csv": text_of([(a, f"2024-01-{1 + n % 28}") for n, a in enumerate(SOURCES)], ","),
     "short-row.csv": text_of(PAIRS, ",", "minimal") + "alone\n",
     "plain.tsv": text_of(PAIRS),
     "codes.tsv": text_of([("chr", "en"), *PAIRS]),
     "excel-quotes.tsv": text_of([_HEAD, *_QUOTED], quotes="minimal"),
     "all-quoted.tsv": text_of([_HEAD, *PAIRS], quotes="all"),
     "quotes-of-the-text.tsv": text_of([*PAIRS, (SOURCES[0], '"Yes!"'), (SOURCES[1], 'a 5" pipe')]),
+    "commas.tsv": text_of([_HEAD, *PAIRS], ",", "minimal"),
+    "anki.tsv": "#separator:tab\n#html:true\n" + text_of(PAIRS),
+    "tags.tsv": text_of([*PAIRS, *[(f"<b>{a}</b>", b) for a, b in PAIRS[:9]]]),
     "bom.tsv": "\ufeff" + text_of([_HEAD, *PAIRS]),
     "unicode-text.tsv": text_of([_HEAD, *PAIRS], quotes="minimal").replace("\n", "\r\n").encode("utf-16"),
     "utf16-no-mark.tsv": text_of([("a", "b"), *list(zip(_FRENCH, TARGETS, strict=True))]).encode("utf-16-le"),
@@ -193,20 +210,24 @@ BY_HAND: dict[str, bytes | str] = {
     ),
     "toolbox.txt": _SFM,
     "words.chr-en.tsv": text_of([(a.split()[0], b.split()[0]) for a, b in PAIRS]),
+    "words-codes.tsv": text_of([("en", "ru"), *[(f"ab{n}", f"аб{n}") for n in range(120)]]),
+    "words-two-codes.tsv": text_of([("es", "gl"), *[(f"cas{n}", f"cos{n}") for n in range(120)]]),
     "inflection.tsv": text_of([(f"walk{b}", f"walked{b}", "V;PST") for b in map(str, range(120))]),
     "two-sheets.xlsx": workbook({"Stories": [_HEAD, *PAIRS], "Words": PAIRS}),
-    "empty-sheet.xlsx": workbook({"Stories": [_HEAD, *PAIRS], "Sheet2": []}),
+    "empty-sheet.xlsx": workbook({"Stories": [_HEAD, *PAIRS], "Sheet2": [("to do",)]}),
     "no-cells.xlsx": workbook({"Sheet1": []}),
     "formulas.xlsx": workbook({"S": [_HEAD, *PAIRS, *[(a, "=A1") for a in SOURCES[:30]]]}),
     "merged.xlsx": workbook(
         {"S": [_HEAD, *PAIRS, ("", "more")]}, '<mergeCells count="1"><mergeCell ref="A121:A122"/></mergeCells>'
     ),
-    "far-cell.xlsx": workbook({"S": PAIRS}).replace(b"", b""),
+    "hidden.xlsx": b"",
+    "far-cell.xlsx": b"",
     "entities.xlsx": b"",
     "password.xlsx": b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600),
     "bomb.xlsx": b"",
     "cut.xlsx": workbook({"S": PAIRS})[:2000],
     "two.tmx": tmx(("chr", "en"), (SOURCES, TARGETS)),
+    "omegat.tmx": tmx(("CHR", "EN"), (SOURCES, TARGETS)).replace("xml:lang", "lang"),
     "three.tmx": tmx(("chr", "en", "fr"), (SOURCES, TARGETS, _FRENCH)),
     "regions.tmx": tmx(("en-US", "chr"), (TARGETS, SOURCES)),
     "utf16.tmx": tmx(("chr", "en"), (SOURCES, TARGETS)).encode("utf-16"),
@@ -236,6 +257,7 @@ def _changed(content: bytes, change: Callable[[str], str]) -> bytes:
 
 
 _BOOK = workbook({"S": PAIRS})
+BY_HAND["hidden.xlsx"] = _changed(_BOOK, lambda text: text.replace('<row r="7"', '<row r="7" hidden="1"'))
 BY_HAND["far-cell.xlsx"] = _changed(_BOOK, lambda text: text.replace('"A120"', '"XFD1048576"'))
 BY_HAND["entities.xlsx"] = _changed(_BOOK, lambda text: f'<!DOCTYPE a [<!ENTITY b "c">]>{text}')
 BY_HAND["bomb.xlsx"] = _changed(_BOOK, lambda text: text + " " * 2**28)

@@ -130,10 +130,6 @@ def settings(**changes: Any) -> dict[str, Any]:
         ({"data__src_factors": []}, r"model.encoder.factors must be 0 sizes, one for each of .*, got 2"),
         ({"data__subwords__joint": True}, "data.subwords.joint must be false with data.src_factors"),
         ({"model__encoder__type": "conv"}, "model.encoder.type must be recurrent with data.src_factors"),
-        (
-            {"data__src__sampling_alpha": 0.1, "data__subwords__type": "bpe"},
-            "sampling_alpha must be null with data.src_",
-        ),
         ({"training__guided_alignment": 0.5}, "training.guided_alignment must be 0 with data.src_factors"),
         ({"data__train": [{"path": "a", "tag": "<x>"}]}, "data.train must have no tags with data.src_factors"),
         ({"training__extend_vocabulary": 5, "training__load_model": "x"}, "extend_vocabulary must be 0 with data.src_"),

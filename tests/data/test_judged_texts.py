@@ -93,7 +93,7 @@ def test_columns_that_are_no_texts_are_doubted(tmp_path):
     (chosen,) = judged_corpus(corpus(rows, tmp_path / "t.tsv"), ("de", "en"))
     assert chosen.endswith("source and target are columns 3 and 4, the only ones with text")
     digits, constant = judged_corpus(Source(str(tmp_path / "t.tsv"), (1, 2)), ("de", "en"))
-    assert "column 1 (source): 40 of the first 40 rows have digits alone" in digits
+    assert "column 1 (source): 40 of the first 40 rows have no letters" in digits
     assert "column 2 (target): 40 of the first 40 rows are 'eng'" in constant
     named = Source(str(tmp_path / "t.tsv"), (3, 4))
     assert not judged_corpus(named, ("de", "en"))
@@ -226,6 +226,8 @@ def test_without_the_detector_nothing_is_said_of_words(tmp_path, monkeypatch):
 def test_blank_lines_between_paradigms_do_not_hide_the_features():
     assert features_column([["walk", "walked", "V;PST"]] * 3 + [[""]]) == 3
     assert features_column([[""]]) is None
+    walk, good, note = ["walk", "walked", "V;PST"], ["good", "good", "ADJ"], ["walk", "walked", "JS"]
+    assert features_column([walk, good] * 9) == 3 and features_column([walk, *[note] * 9]) is None
 
 
 def test_old_documents_and_wide_texts_are_known_by_their_first_bytes(tmp_path):

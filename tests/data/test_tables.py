@@ -24,7 +24,15 @@ OTHERS = {"line-breaks.csv", "excel-quotes.tsv"}
 """Tables with a line break in a cell of one pair."""
 TOLD = {
     "swapped-headings.tsv": "line 1 has headings, English | Cherokee, and is skipped",
-    "numbers.csv": "120 of the first 120 rows have digits alone",
+    "numbers.csv": "120 of the first 120 rows have no letters",
+    "dates.csv": "120 of the first 120 rows have no letters",
+    "cut.csv": "few rows go on in column 3, which is not read, as 'no'",
+    "nan.csv": "3 of the first 123 rows stand for no text, as nan",
+    "tags.tsv": "9 of the first 129 rows have signs of a web page or a document, as <b>",
+    "hidden.xlsx": "hidden rows are read like others, 1 of them",
+    "two-headings.csv": "line 2 has headings, Cherokee | English, and is skipped with all above it",
+    "headings-again.csv": "line 1 has headings, Cherokee | English, and is skipped",
+    "form.csv": "columns 2 Please type it in Cherokee and 3 What does it say in English?, by the headings",
     "senses.tsv": "120 of the first 120 rows have several senses",
     "formulas.xlsx": "30 cells have formulas without results",
     "merged.xlsx": "ranges of them: 1",
@@ -36,13 +44,15 @@ TOLD = {
     "notes-beside-unknown.tsv": "are columns 1 Tzotzil-Chamula and 2 Free rendering, the only ones with text besides",
     "tzotzil.tsv": "source tzo, target es",
     "words.chr-en.tsv": "",
+    "words-codes.tsv": "line 1 has headings, en | ru, and is skipped",
+    "words-two-codes.tsv": "the first row is read as a pair, es | gl; if it has headings, give --header yes",
     "inflection.tsv": "neither names nor texts tell",
 }
 REFUSED = {
     "cp1252.csv": r"must be UTF-8, got byte 0xf9 .* \"Où est-ce que",
     "cp1252.sfm": "must be UTF-8",
     "wrong-quotes.csv": "line 121 must have cells whose quotation marks are doubled",
-    "three-texts.csv": "two columns with text, got 3: .* choose source and target, as with nmt-train --columns 1,2",
+    "three-texts.csv": "two columns with text, got 3: .* choose source and target, as with --columns 1,2",
     "nothing.csv": "got an empty table",
     "one-column.csv": "must have two columns, got one",
     "short-row.csv": "line 121 must have at least 2 cells, got 1",
@@ -55,7 +65,7 @@ REFUSED = {
     "password.xlsx": "or one with a password",
     "bomb.xlsx": "must unpack to at most",
     "cut.xlsx": "cannot be read",
-    "three.tmx": "choose with nmt-train --columns: chr,en .* chr,fr .* en,fr",
+    "three.tmx": "choose with --columns: chr,en .* chr,fr .* en,fr",
     "entities.tmx": "must declare no entities",
     "words-and-examples.lift": "lexeme:chr,gloss:en .* example:chr,translation:en",
     "examples.db": "lx,ge .* xv,xe",
@@ -90,10 +100,11 @@ def test_a_table_is_read_or_refused_or_doubted(tmp_path, name):
         assert "\n" not in str(caught.value)
         return
     texts, pairs, told = read(file)
-    if name not in TOLD or TOLD[name].startswith(("columns", "line")):
+    if name != "words-codes.tsv" and (name not in TOLD or TOLD[name].startswith(("columns", "line"))):
         wanted = spaced(PAIRS)
         if name in OTHERS:
             wanted[40] = (wanted[40][0], "two lines")
+        pairs = [pair for pair in pairs if any(pair)]
         assert pairs == ([pair[::-1] for pair in wanted] if name == "regions.tmx" else wanted), told
         assert {lang.partition("-")[0] for lang in texts.langs} == {"chr", "en"}
     assert TOLD.get(name, "") in told

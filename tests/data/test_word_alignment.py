@@ -5,7 +5,6 @@ import pytest
 
 from nmt.data.alignment.word_alignment import WordAlignments
 from nmt.data.batching.batches import TrainBatches
-from nmt.data.batching.sampling import SubwordSampler
 from nmt.data.corpora.corpus import load_parallel
 from nmt.errors import DataError
 from tests.data.corpora import side, small_subwords, write_pair
@@ -25,14 +24,10 @@ def setup(tmp_path, lines=LINES, type="bpe", boundaries="eos"):
 
 
 @pytest.mark.parametrize("boundaries", ["eos", "bos_eos", "none"])
-@pytest.mark.parametrize("sampled", [False, True])
 @pytest.mark.parametrize("type", ["bpe", "unigram", "word", "char"])
-def test_every_subword_has_those_of_its_word(tmp_path, type, sampled, boundaries):
-    if sampled and type in ("word", "char"):
-        pytest.skip("only one segmentation")
+def test_every_subword_has_those_of_its_word(tmp_path, type, boundaries):
     corpus, subwords, found = setup(tmp_path, type=type, boundaries=boundaries)
-    sampler = SubwordSampler((subwords, subwords), (0.3, 0.3), 1) if sampled else None
-    batch = TrainBatches(corpus, 1000, boundaries=boundaries, sampler=sampler).batch(1, 0)
+    batch = TrainBatches(corpus, 1000, boundaries=boundaries).batch(1, 0)
     step, row, position, share = found.of_batch(
         batch.src, batch.src_lengths, batch.tgt_out, batch.tgt_lengths, batch.indices
     )

@@ -70,7 +70,7 @@ def test_a_weight_of_nothing_changes_no_bit(with_shortlist, model, sentences):
 def test_an_ensemble_with_a_language_model(average, model, sentences):
     pair = Ensemble([model, test_model_options.build(2, decoder={"hidden_size": 7})], average)
     prior = language_model(VOCAB)
-    found = find(Fusion(pair, prior, WEIGHT), sentences, coverage_penalty=0.3)
+    found = find(Fusion(pair, prior, WEIGHT), sentences)
     targets, sources = forced_targets(found), sources_of(found, sentences)
     plain = force(pair, sources, targets, attention=True, threads=1)
     forced = force(Fusion(pair, prior, WEIGHT), sources, targets, attention=True, threads=1)

@@ -51,13 +51,11 @@ EVERY = {
     "no repeat": {"no_repeat_ngram_size": 2},
     "repetition": {"repetition_penalty": 1.5},
     "reward": {"word_reward": 0.3},
-    "coverage": {"coverage_penalty": 0.4},
     "sampling": {"sampling": True, "sampling_seed": 3, "sampling_topk": 5},
     "prefixes": {"prefixes": [[4, 7]] * N},
     "constraints": {"constraints": [[[5], [6, 7]], []] * (N // 2)},
     "glossary": {"glossary": [[[8, 9]], []] * (N // 2)},
-    "groups": {"beam_groups": 2},
-    "all but selectors": {"min_length": 2, "no_repeat_ngram_size": 2, "generate_unk": False, "coverage_penalty": 0.2},
+    "all but selectors": {"min_length": 2, "no_repeat_ngram_size": 2, "generate_unk": False},
 }
 
 
@@ -120,20 +118,10 @@ def test_attention_is_what_the_context_is_made_of():
             assert not y[t, b, 4 + length :].any()
 
 
-def test_coverage_is_the_sum_of_attention(model, sentences):
-    found = find(model, sentences, coverage_penalty=0.4)
-    forced = force(model, sources_of(found, sentences), forced_targets(found), attention=True, threads=1)
-    hypotheses = [h for some in found for h in some]
-    for h, one in zip(hypotheses, forced, strict=True):
-        total = np.log(np.clip(one.attention.sum(0, dtype=np.float64), 1e-10, 1)).sum()
-        assert h.score == pytest.approx(h.log_prob / (len(h.ids) + h.finished) + 0.4 * total, abs=1e-4)
-    assert [h.ids for some in find(model, sentences) for h in some] != [h.ids for h in hypotheses]
-
-
 @pytest.mark.parametrize("average", ["log_prob", "prob"])
 def test_ensembles(average, model, sentences):
     other = build(2, decoder={"hidden_size": 7})
-    settings = {"min_length": 1, "coverage_penalty": 0.4}
+    settings = {"min_length": 1}
     twice = find(Ensemble([model, model], average), sentences, **settings)
     for one, expected in zip(twice, find(model, sentences, **settings), strict=True):
         assert [h.ids for h in one] == [h.ids for h in expected]
@@ -154,7 +142,7 @@ def test_ensembles(average, model, sentences):
 
 def test_an_ensemble_of_one_is_the_model(model, sentences):
     alone = Ensemble([model])
-    assert find(alone, sentences, coverage_penalty=0.4) == find(model, sentences, coverage_penalty=0.4)
+    assert find(alone, sentences) == find(model, sentences)
     assert alone.device is model.device and alone.written([4, 5]) == [4, 5]
     targets = [[4, EOS_ID]] * len(sentences)
     log_probs, attention = alone.forced_log_probs(sentences, targets)
@@ -183,7 +171,7 @@ def test_a_least_length_beyond_the_limit_moves_the_limit(model, sentences):
 
 def test_in_bfloat16(sentences):
     model = build(4, compute_dtype="bfloat16")
-    found = find(model, sentences[:5], coverage_penalty=0.4)
+    found = find(model, sentences[:5])
     forced = force(model, sources_of(found, sentences), forced_targets(found), attention=True, threads=1)
     for h, one in zip((h for some in found for h in some), forced, strict=True):
         assert h.log_prob == pytest.approx(float(one.log_probs.sum()), abs=1e-4)

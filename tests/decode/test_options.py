@@ -273,20 +273,6 @@ def test_a_glossary_can_still_add_the_bonus_of_what_was_not_said():
     assert rule.most_to_gain(beam, np.array([2, 0, 1])).tolist() == pytest.approx([2.5 * (3 - 1 - 2 / 3), 7.5, 5.0])
 
 
-def test_one_group_is_the_plain_beam_and_groups_differ():
-    same = SearchOptions(beam_groups=2, diversity_strength=0.0)
-    plain_beam = find(SearchOptions(), beam_size=3, n_best=3, limit=8)
-    for n, hypotheses in find(same, beam_size=6, n_best=6, limit=8).items():
-        for h in plain_beam[n]:  # two groups that do not mind each other find all twice
-            assert sum(h == other for other in hypotheses) == 2
-    apart = find(SearchOptions(beam_groups=3, diversity_strength=50.0), beam_size=3, n_best=3, limit=8)
-    for n, hypotheses in apart.items():
-        assert len({(h.ids or [EOS])[0] for h in hypotheses}) == 3
-        for h in hypotheses:
-            if h.finished:
-                assert h.score == pytest.approx(true_log_prob(n, h.ids))
-
-
 def sampled(size=9, order=(0, 1, 2), count=400, **settings):
     options = SearchOptions(sampling=True, **{f"sampling_{name}": value for name, value in settings.items()})
     return find(options, beam_size=count, n_best=count, limit=3, size=size, order=order)

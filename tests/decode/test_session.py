@@ -89,7 +89,7 @@ def test_several_models(kind, model):
         assert session.complete(prefix, **COMMON) == from_scratch(pair, prefix)
 
 
-@pytest.mark.parametrize("options", [{"prefixes": [[4]]}, {"beam_groups": 2}, {"sampling": True}])
+@pytest.mark.parametrize("options", [{"prefixes": [[4]]}, {"sampling": True}])
 def test_what_sessions_cannot_do_is_said(options, model):
     with pytest.raises(ConfigError, match=r"^decoding\.\w+: must be .* for a session, got "):
         Session(model, SOURCE).complete(options=SearchOptions(**options))

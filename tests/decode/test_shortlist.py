@@ -117,7 +117,6 @@ OPTIONS = {
     "prefixes": {"prefixes": [[4, 7]] * N},
     "constraints": {"constraints": [[[5], [6, 7]], []] * (N // 2)},
     "glossary": {"glossary": [[[8, 9]], []] * (N // 2)},
-    "groups": {"beam_groups": 2},
     "repetition": {"repetition_penalty": 1.5, "no_repeat_ngram_size": 2},
 }
 

@@ -122,8 +122,8 @@ def test_a_translation_into_a_script_of_one_case_has_no_capitals():
         ('{{< figure src="a.png" >}} <%= x %>', ['{{< figure src="a.png" >}}', "<%= x %>"]),
         ("{n, plural, one {# file} other {# files}} left", ["{n, plural, one {# file} other {# files}}"]),
         (
-            "#{x} %{count} %<n>d $HOME $5 US$5 %PATH% __n__ :smile:",
-            "#{x} %{count} %<n>d $HOME 5 5 %PATH% __n__ :smile:".split(),
+            "#{x} %{count} %<n>d $HOME $5 US$5 %PATH% __n__ :smile: [X0X]",
+            "#{x} %{count} %<n>d $HOME 5 5 %PATH% __n__ :smile: [X0X]".split(),
         ),
         ("😀 👨‍👩‍👧 🇩🇪 ✓ → 👍🏽 1️⃣ 20 °C", ["😀", "👨‍👩‍👧", "🇩🇪", "✓", "→", "👍🏽", "1️⃣", "20"]),
         (

@@ -104,9 +104,10 @@ def test_translate_no_is_that_of_the_nearest():
     assert found.count("<target>") == 1 and "</source></trans-unit><trans" in found
 
 
-def test_the_target_stands_behind_the_segmented_source():
-    unit = '<trans-unit><source>hi</source><seg-source><mrk mtype="seg">hi</mrk></seg-source></trans-unit>'
-    assert "</seg-source><target>HI</target>" in translated(whole(unit))
+def test_the_target_stands_behind_the_segmented_source_and_has_its_segments():
+    segments = '<mrk mtype="seg" mid="1">{}</mrk> <g id="2"><mrk mtype="seg" mid="2">{}</mrk></g><mrk mtype="seg"/>'
+    unit = f"<trans-unit><source>hi. you</source><seg-source>{segments.format('hi.', 'you')}</seg-source></trans-unit>"
+    assert f"</seg-source><target>{segments.format('HI.', 'YOU')}</target></trans-unit>" in translated(whole(unit))
 
 
 @pytest.mark.parametrize(

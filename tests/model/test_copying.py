@@ -11,11 +11,13 @@ import pytest
 from nmt.data.batching.batches import make_batch
 from nmt.decode import force, search
 from nmt.decode.ensemble import Ensemble
+from nmt.decode.hypotheses import Hypothesis
 from nmt.decode.plan import SearchPath, search_plan
 from nmt.decode.rules.options import SearchOptions
 from nmt.decode.session import Session
 from nmt.errors import DeviceError
-from nmt.inference.pipeline import texts_of
+from nmt.inference.details import with_details
+from nmt.inference.pipeline import source_ids, texts_of
 from nmt.inference.translator import Translator
 from nmt.model.batch_pass import Objective
 from nmt.model.copying import Copies, check_copying, copy_loss
@@ -123,7 +125,7 @@ def test_a_copy_needs_no_output_layer():
 
 
 @pytest.mark.parametrize("lexical", [False, True])
-@pytest.mark.parametrize("settings", [{}, {"coverage_penalty": 0.3}, {"shortlist": None, "min_length": 2}])
+@pytest.mark.parametrize("settings", [{}, {"shortlist": None, "min_length": 2}])
 def test_the_search_has_the_scores_of_forced_decoding(settings, lexical):
     model = model_that_copies(decoder={"lexical": lexical})
     sources = [*SOURCES[:3], *LONG]
@@ -200,3 +202,10 @@ def test_copies_of_words_that_are_unknown_have_the_words_of_the_source(tmp_path)
     rows = [[UNK_ID, known[0], UNK_ID, UNK_ID], [known[1]]]
     assert texts_of(translator, rows, "mia kara lisa") == ["mia kara lisa lisa", "losu"]
     assert texts_of(translator, rows, "kara losu") == ["kara", "losu"]
+    line, found = ["mia kara lisa"], [[Hypothesis(rows[0], -1.0, -1.0, True)]]
+    for dictionary in (None, {}):  # also of translations with details, and with replace_unk, where there is no entry
+        ((one,),) = with_details(translator, translator.model, line, source_ids(translator, line), found, dictionary)
+        assert one.text == "mia kara lisa lisa"
+    session = translator.session(*line)
+    session._session.complete = lambda prefix, options: found[0]
+    assert session.complete()[0].text == "mia kara lisa lisa"

@@ -80,7 +80,7 @@ def targets_with_end(targets):
     return [[*target, EOS_ID] for target in targets]
 
 
-@pytest.mark.parametrize("name", ["nothing", "coverage", "prefixes"])
+@pytest.mark.parametrize("name", ["nothing", "prefixes"])
 def test_every_search_scores_as_forced_decoding(name):
     model = options_of_search.build(4, **TIED)
     sentences = small_models.random_sentences(np.random.default_rng(3), 24, VOCAB, longest=9)

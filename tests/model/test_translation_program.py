@@ -9,7 +9,10 @@ import pytest
 
 import nmt.exporting as exporting
 from nmt.decode import search
+from nmt.decode.rules.selectors import sample_keys
+from nmt.model import program_run
 from nmt.rnn import tuning
+from nmt.rnn.kernels.search import ruled_tokens
 from tests.small_models import build
 
 V = 11
@@ -23,6 +26,12 @@ KINDS = {
     "no product of the state": {"decoder": {"rnn_type": "ssru", "input_feeding": False}},
     "no product and no attention": {"decoder": {"rnn_type": "sru", "attention": "none"}},
     "both boundaries": {"encoder": {"boundaries": "bos_eos"}},
+    "convolutions": {"encoder": {"type": "conv", "kernel_size": 3, "num_layers": 2, "hidden_size": 4}},
+    "mean of convolutions": {
+        "encoder": {"type": "conv", "kernel_size": 5, "hidden_size": 4, "max_positions": 4},
+        "decoder": {"init_from": "mean"},
+    },
+    "factors": {"encoder": {"factors": [3, 2]}, "decoder": {"lexical": True}, "factor_sizes": [2, 3]},
     "one direction": {"encoder": {"bidirectional": False, "rnn_type": "gru"}, "decoder": {"init_hidden": "zero"}},
 }
 SOURCES = [[5, 6, 7], [8, 4], [9], [4, 4, 4, 4, 10, 5], [7, 6, 5]]
@@ -34,7 +43,10 @@ def test_sentences_of_one_length_have_the_bits_they_have_in_a_batch(kind, comput
     monkeypatch.setattr(tuning, "ALONE_BELOW", 1)
     monkeypatch.setattr(tuning, "ALONE_A_STEP", 1)
     model = build(V, compute_dtype=compute_dtype, **KINDS[kind])
-    src, lengths = model.pad_sources(SOURCES)
+    sources = SOURCES
+    if "factors" in kind:
+        sources = [[token + V * (n % 6) for n, token in enumerate(ids)] for ids in SOURCES]
+    src, lengths = model.pad_sources(sources)
     whole = model.encode(src, lengths, 2)
     alone = [[model.encode(src[:S, b : b + 1], lengths[b : b + 1], n) for n in (2, 1)] for b, S in enumerate(lengths)]
     for b, found in enumerate(alone):  # later sentences have not changed what earlier ones became
@@ -43,12 +55,12 @@ def test_sentences_of_one_length_have_the_bits_they_have_in_a_batch(kind, comput
             assert all(np.array_equal(state[0], whole.states[name][b]) for name, state in one.states.items())
     model._programs.clear()
     for beam_size in (1, 4):
-        together = search(model, SOURCES, beam_size=beam_size, n_best=beam_size, threads=1)
+        together = search(model, sources, beam_size=beam_size, n_best=beam_size, threads=1)
         assert not model._programs
         for threads in (1, 2, 3):
-            for ids, expected in zip(SOURCES, together, strict=True):
+            for ids, expected in zip(sources, together, strict=True):
                 assert search(model, [ids], beam_size=beam_size, n_best=beam_size, threads=threads) == [expected]
-            pair = search(model, [SOURCES[0], SOURCES[4]], beam_size=beam_size, n_best=beam_size, threads=threads)
+            pair = search(model, [sources[0], sources[4]], beam_size=beam_size, n_best=beam_size, threads=threads)
             assert pair == [together[0], together[4]]
         assert model._programs.keys() == {1, 2, 3}
         model._programs.clear()
@@ -58,7 +70,7 @@ def test_sentences_of_one_length_have_the_bits_they_have_in_a_batch(kind, comput
     "changes",
     [
         {"dtype": np.float64},
-        {"encoder": {"type": "conv", "kernel_size": 3, "hidden_size": 4}},
+        {"decoder": {"type": "conv", "kernel_size": 3, "hidden_size": 4}},
         {"decoder": {"rnn_type": "mlstm", "attention": "none"}},
         {"decoder": {"copy_source": True}},
     ],
@@ -69,6 +81,40 @@ def test_other_models_are_searched_as_before(changes):
     together = search(model, SOURCES, beam_size=2)
     assert [search(model, [ids], beam_size=2)[0] for ids in SOURCES] == together
     assert not model._programs
+
+
+RULES = [
+    {"min_length": 6},
+    {"no_repeat_ngram_size": 1, "generate_unk": False},
+    {"no_repeat_ngram_size": 1, "min_length": 5},
+    {"repetition_penalty": 1.4, "word_reward": 0.2},
+    {"prefixes": [[5, 6], [7]], "min_length": 4},
+    {"sampling": True, "sampling_seed": 7},
+    {"sampling": True, "sampling_topk": 3, "sampling_temperature": 0.7},
+    {"sampling": True, "sampling_topk": 200, "sampling_topp": 0.9},
+    {"sampling": True, "sampling_topp": 0.7, "repetition_penalty": 0.8, "sampling_seed": 2**63 - 1},
+]
+
+
+@pytest.mark.parametrize("compute_dtype", [None, "int8"])
+@pytest.mark.parametrize("rules", RULES, ids=str)
+def test_rules_and_samples_are_those_of_the_search_in_steps(rules, compute_dtype, monkeypatch):
+    model, pair = build(V, compute_dtype=compute_dtype), [[5, 6, 7], [7, 6, 5]]
+    options = {"beam_size": 4, "n_best": 4, **rules}
+    found = [search(model, pair, threads=threads, **options) for threads in (1, 2)]
+    assert model._programs.keys() == {1, 2}
+    monkeypatch.setattr(tuning, "SHORT_ROWS", 0)
+    expected = search(model, pair, **options)
+    assert found == [expected, expected]
+    assert expected != search(model, pair, beam_size=4, n_best=4)
+
+
+@pytest.mark.parametrize("size", [1, 2, 31, 32, 33, 64, 65, 100])
+def test_keys_of_samples_are_those_of_python(size):
+    ids = np.arange(3, 3 + 7 * size, 7, dtype=np.int32)
+    keys = np.zeros(2, np.uint64)
+    ruled_tokens.sample_keys(keys, np.array([size, 1]), np.append(ids, np.int32(4)), 12345678901234)
+    assert keys.tolist() == sample_keys([ids.tolist(), [4]], 12345678901234).tolist()
 
 
 def test_a_sentence_alone_takes_few_calls_of_python():
@@ -93,9 +139,25 @@ def test_much_memory_is_not_kept(monkeypatch):
         assert len(run._memory) == 0
 
 
+def test_a_lack_of_memory_is_an_error_after_which_sentences_are_translated(monkeypatch):
+    model = build(V)
+    expected = search(model, [[5, 6, 7]], beam_size=3, threads=1)
+
+    def fail(*_):
+        raise MemoryError
+
+    with monkeypatch.context() as failing:
+        failing.setattr(program_run, "aligned", fail)
+        with pytest.raises(MemoryError):
+            search(model, [[5] * 9], beam_size=5, threads=1)
+    assert search(model, [[5, 6, 7]], beam_size=3, threads=1) == expected
+
+
 def test_no_host_names_a_part_of_a_model():
     """What is no cell is written once, in the program: see docs/extending.md."""
     for folder in ("c", "web"):
         for path in (Path(exporting.__file__).parent / folder).iterdir():
             text = path.read_text("utf-8") if path.suffix in (".c", ".h", ".js", ".py") else ""
-            assert not re.search(r"\b(lexical|residual|bridge|routes|of_mean|layers|directions)\b", text), path
+            assert not re.search(
+                r"\b(lexical|residual|convolution\w*|positions|bridge|routes|of_mean|layers|directions)\b", text
+            ), path

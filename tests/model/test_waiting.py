@@ -40,7 +40,6 @@ MODELS = {
     "edits": ({"encoder": SIX, "decoder": {**SIX, **EDITS}}, None),
     "attention": ({}, ATTENTION),
     "lexical": ({"encoder": SIX, "decoder": {**SIX, "lexical": True}, "tied": "all"}, None),
-    "drop connect": ({"encoder": {"drop_connect": 0.3}, "decoder": {"drop_connect": 0.3}}, None),
 }
 
 
@@ -115,8 +114,8 @@ def test_scans_within_one_call(name, spoilt):
     same(*twice(Scan(cell), given, spoilt))
 
 
-def test_layers_with_delays(spoilt):
-    same(*twice(LayeredScan([GRUCell(3, 3), GRUCell(3, 3)], delays=[1, 2]), {}, spoilt))
+def test_layers_with_residuals(spoilt):
+    same(*twice(LayeredScan([GRUCell(3, 3), GRUCell(3, 3)], residual=True), {}, spoilt))
 
 
 def twice(scan, given, spoilt):

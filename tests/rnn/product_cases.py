@@ -11,10 +11,8 @@ import numpy as np
 
 from nmt.config.model_section import RNN_TYPES
 from nmt.model.parts.cells import recurrent_cell
-from nmt.rnn import DropConnectCell, ElmanCell, GRUCell, LSTMCell, RecurrentDropoutCell, ZoneoutCell, interpreter, ops
+from nmt.rnn import ElmanCell, GRUCell, RecurrentDropoutCell, ZoneoutCell, interpreter, ops
 from nmt.rnn.compiler.trace import trace
-from nmt.rnn.devices import cpu
-from nmt.rnn.scan.drop_connect import connections
 from tests.oracle import gradients as slopes
 from tests.rnn import more_cell_cases as more
 from tests.rnn import scan_cases as cases
@@ -24,7 +22,6 @@ from tests.rnn.kernels.test_bfloat16 import rounded
 WRAPPERS = {
     "zoneout": lambda: ZoneoutCell(ElmanCell(cases.D, cases.H), 0.3),
     "recurrent_dropout": lambda: RecurrentDropoutCell(GRUCell(cases.D, cases.H), 0.5),
-    "drop_connect": lambda: DropConnectCell(LSTMCell(cases.D, cases.H), 0.4),
 }
 CELLS = {**cases.CELLS, **{name: make for name, (make, _) in more.CELLS.items()}, **WRAPPERS}
 # Those of the long run alone: other activations and options of the cells above.
@@ -155,22 +152,15 @@ def program(run, **schedule):
     return found | {f"d_{name}": share for name, share in shares.items()}, masks
 
 
-def kept_weights(run, reverse):
-    """What the parameters of a pass are multiplied by, where weights are dropped."""
-    return connections(run.case.cell.params(), 3 + reverse, run.case.x.dtype, cpu(), 1)
-
-
 def interpreted(run, masks):
     """What the interpreter says in float64, with the dropout of the program's passes."""
     found, shares = {}, {}
     for reverse, drawn in zip(run.directions, masks, strict=True):
-        kept = kept_weights(run, reverse)
-        params = {name: p * kept[name] if name in kept else p for name, p in run.case.params.items()}
-        outputs, gradients = cases.interpreted(replace(run.case, params=params), drawn, reverse=reverse)
+        params = run.case.params
+        outputs, gradients = cases.interpreted(run.case, drawn, reverse=reverse)
         found |= of_pass(reverse, outputs | {k: g for k, g in gradients.items() if k[2:] not in params})
         for name in params:
-            share = gradients[f"d_{name}"] * kept.get(name, 1.0)
-            shares[f"d_{name}"] = shares.get(f"d_{name}", 0.0) + share
+            shares[f"d_{name}"] = shares.get(f"d_{name}", 0.0) + gradients[f"d_{name}"]
     return found | shares
 
 
@@ -202,8 +192,6 @@ def oracle(name):
     if name in cases.RECURRENT or name == "gru_no_bias":
         kind = "gru" if name == "gru_no_bias" else name
         return lambda case, now: test_scan.oracle_recurrent(kind, *_with_biases(kind, case, now), False)
-    if name == "drop_connect":
-        return lambda case, now: test_scan.oracle_recurrent("lstm", case, now, False)
     if name in cases.DECODERS and not cases.DECODERS[name][-1]:
         inner, attention, feeding, _ = cases.DECODERS[name]
         kind = inner.__name__.removesuffix("Cell").lower()
@@ -261,10 +249,8 @@ def check_oracle(run, found, tolerance):
     exact, got = 0.0, slopes.inner({name: found[f"d_{name}"] for name in along}, along)
     norm = sum(float(np.sum(found[f"d_{name}"].astype(np.float64) ** 2)) for name in along)
     for reverse in run.directions:
-        kept = kept_weights(run, reverse)
         own = slopes.random_direction(leaves, rng, only=[name for name in leaves if name not in case.params])
         now = {name: array + 1j * step * {**along, **own}[name] for name, array in leaves.items()}
-        now |= {name: now[name] * mask for name, mask in kept.items()}
         outputs = by_oracle(run, reverse, now)
         exact += sum(float(np.sum(np.imag(value) * weights[name])) for name, value in outputs.items()) / step
         for name, value in of_pass(reverse, outputs).items():

@@ -8,13 +8,11 @@ import pytest
 from nmt.errors import ShapeError
 from nmt.rnn import LSTMCell, Scan, Weights, interpreter
 from nmt.rnn.arrays.weights import initial_params
-from nmt.rnn.arrays.workspace import Workspace
 from nmt.rnn.cells import Attention, ConvDecoderLayer, ConvEncoderLayer, ConvEntryCell, ConvMemoryCell, ConvOutputCell
 from nmt.rnn.compiler.plan import make_plan
 from nmt.rnn.compiler.program import Product
 from nmt.rnn.compiler.trace import trace
 from nmt.rnn.scan.layered import LayeredScan
-from nmt.rnn.scan.memory_forecast import peak_bytes, scan_phases
 from tests.oracle import compare, conv_s2s
 from tests.oracle import gradients as slopes
 from tests.rnn import scan_cases as cases
@@ -118,20 +116,6 @@ def test_one_step_of_all_decoder_layers_is_the_same_decoder():
     sources = {"captured": case.captured, "source_lengths": SOURCES}
     found = interpreter.forward(scan.cell, case.params, case.x, lengths=LENGTHS, **sources)
     compare.assert_close(found.y, stack.whole(leaves), 1e-12, "y")
-
-
-def test_the_memory_of_late_layers_is_predicted():
-    """Each copies its input into a longer array, and its gradient on the way back."""
-    stack = STACKS["encoder"]()
-    scan, memory = LayeredScan(stack.layers, delays=stack.delays, dtype="float64", threads=1), Workspace()
-    case, _ = draw(scan)
-    tape = scan.forward(Weights(case.params), case.x, lengths=LENGTHS, training=True, allocate=memory).tape
-    scan.backward(tape, case.d_y, None, {key: np.zeros_like(p) for key, p in case.params.items()})
-    T, B, _ = case.x.shape
-    passes = [scan_phases(one, steps, B, late=late) for _, one, steps, late in scan.runs(T)]
-    there = [phase for forward, _ in passes for phase in forward]
-    back = [phase for _, backward in reversed(passes) for phase in backward]
-    assert memory.taken == pytest.approx(peak_bytes([*there, *back]).total(), rel=0.02)
 
 
 def products(program):

@@ -13,8 +13,6 @@ from nmt.rnn import Scan, Weights, cells, interpreter
 from nmt.rnn.compiler.plan import make_plan
 from nmt.rnn.compiler.program import Product
 from nmt.rnn.compiler.trace import trace
-from nmt.rnn.devices import cpu
-from nmt.rnn.scan.drop_connect import connections
 from tests.oracle import compare, more_cells
 from tests.oracle import gradients as slopes
 from tests.rnn import more_cell_cases as more
@@ -201,21 +199,6 @@ def test_recurrent_dropout_acts_on_what_the_matrix_reads():
     np.testing.assert_allclose(found["y"][0], (1 - z) * n + z * h, atol=1e-12)
 
 
-def test_dropped_weights_are_zero_for_a_whole_pass():
-    inner = cells.LSTMCell(cases.D, cases.H)
-    case = cases.draw(cells.DropConnectCell(inner, 0.4), "float64", cases.LENGTHS["mixed"])
-    mask = connections(case.cell.params(), 3, np.float64, cpu(), 1)["W_h"]
-    assert set(np.unique(mask)) == {0.0, 1 / (1 - 0.4)} and 0.2 < (mask == 0).mean() < 0.6
-    masked = replace(case, cell=inner, params=case.params | {"W_h": case.params["W_h"] * mask})
-    outputs, found, _ = cases.compiled(case, seed=3)
-    expected, expected_gradients, _ = cases.compiled(masked)
-    compare.assert_same_bits(outputs, expected, "output")
-    expected_gradients["d_W_h"] = expected_gradients["d_W_h"] * mask
-    compare.assert_all_close(found, expected_gradients, 1e-12, "gradient")
-    compare.assert_same_bits(cases.inferred(case), cases.inferred(replace(case, cell=inner)), "inference")
-    assert not np.array_equal(mask, connections(case.cell.params(), 4, np.float64, cpu(), 1)["W_h"])
-
-
 # ------------------------------------------------------------ the door
 
 
@@ -230,7 +213,6 @@ def test_dropped_weights_are_zero_for_a_whole_pass():
         (lambda: cells.ZoneoutCell(cells.LSTMCell(2, 3), {"z": 0.1}), "for h, c, got 0.1 for z"),
         (lambda: cells.ZoneoutCell(cells.LSTMCell(2, 3), 1.0), "less than 1"),
         (lambda: cells.RecurrentDropoutCell(cells.SRUCell(2, 3), 0.1), "among W_x, got W_h"),
-        (lambda: cells.DropConnectCell(cells.LSTMCell(2, 3), 1.0), "less than 1"),
     ],
 )
 def test_impossible_options_are_one_line(make, words):

@@ -28,9 +28,7 @@ from nmt.rnn import (
     total,
     tuning,
 )
-from nmt.rnn.arrays.workspace import Workspace
 from nmt.rnn.devices import cpu
-from nmt.rnn.scan.memory_forecast import peak_bytes, scan_phases
 from tests.oracle import compare
 from tests.rnn import product_cases as products
 from tests.rnn import scan_cases as cases
@@ -198,18 +196,6 @@ def test_which_states_have_a_stack():
     assert stacks(Scan(Written(whole_state)), True) == {"S", "n"}
     window = LinearAttentionCell(D, H, heads=2, window=3)
     assert stacks(Scan(window), True) == {"past1", "past2"}
-
-
-@pytest.mark.parametrize("make", [Written, None])
-@pytest.mark.parametrize("T", [5, 40])
-def test_the_forecast_is_what_a_run_takes(T, make):
-    cell = LSTMCell(D, H) if make is None else make(everything)
-    case = cases.draw(cell, "float64", steps=T, rows=7)
-    scan, memory = Scan(cell, dtype="float64", threads=1), Workspace()
-    result = scan.forward(Weights(case.params), case.x, training=True, allocate=memory)
-    scan.backward(result.tape, case.d_y, gradients={k: np.zeros_like(v) for k, v in case.params.items()})
-    there, back = scan_phases(scan, T, 7)
-    assert peak_bytes([*there, *back]).total() == memory.taken
 
 
 def test_nothing_as_large_as_a_broadcast_value_is_kept():

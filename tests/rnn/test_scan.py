@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from nmt.errors import ShapeError
-from nmt.rnn import AttentionCell, DropConnectCell, LSTMCell, Scan, Weights, tuning
+from nmt.rnn import AttentionCell, LSTMCell, Scan, Weights, tuning
 from nmt.rnn.arrays.workspace import Fresh
 from nmt.rnn.compiler.program import PlaceKind
 from nmt.rnn.kernels.loops import emit_cpu, run_cpu
@@ -347,10 +347,10 @@ def test_wrong_parameters_are_one_line(change):
 
 
 @pytest.mark.parametrize("recompute", ["attention", "gates"])
-@pytest.mark.parametrize("name", ["gru_no_bias", "stack", "lstm_bahdanau_feed", "gru_general_feed_dropout", "drop"])
+@pytest.mark.parametrize("name", ["gru_no_bias", "stack", "lstm_bahdanau_feed", "gru_general_feed_dropout"])
 def test_gradients_of_weights_may_come_later(name, recompute):
-    """Over more rows of time than a block holds; the small step of an attention's keys, and dropped weights, too."""
-    cell = DropConnectCell(LSTMCell(cases.D, cases.H), 0.3) if name == "drop" else cases.CELLS[name]()
+    """Over more rows of time than a block holds; the small step of an attention's keys, too."""
+    cell = cases.CELLS[name]()
     lengths = np.random.default_rng(0).integers(0, 61, 50)
     case = cases.draw(cell, "float64", lengths, rows=50, steps=60)
     case = replace(case, source_lengths=None)

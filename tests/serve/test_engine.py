@@ -38,7 +38,6 @@ def configured(folder, **decoding):
     ("decoding", "reason"),
     [
         ({}, "compiled loop: model and settings allow it"),
-        ({"coverage_penalty": 0.2}, "step by step: a compiled loop lacks coverage_penalty"),
         ({"min_length": 2}, "step by step: a compiled loop lacks min_length"),
         ({"mbr": "chrf"}, "compiled loop: mbr compares several translations"),
     ],
@@ -103,9 +102,7 @@ def test_an_error_in_making_the_search_is_no_reason_to_go_on_without(folder, mon
         Engine(configured(folder))
 
 
-@pytest.mark.parametrize(
-    "decoding", [{"coverage_penalty": 0.2}, {"sampling": True, "beam_size": 1}, {"beam_groups": 5}], ids=str
-)
+@pytest.mark.parametrize("decoding", [{"sampling": True, "beam_size": 1}], ids=str)
 def test_completions_that_a_model_cannot_give_are_refused_in_one_line(decoding, folder, monkeypatch):
     translator = configured(folder, **decoding)
     models._warm_up(translator)  # a thread's life: whatever it raises is a traceback in the log

@@ -1,15 +1,12 @@
 """The page in a browser: typing, words, completion, files, errors, and whether everybody can use it."""
 
 import re
-import shutil
 
 import pytest
 
 from tests.serve.servers import model_folder, running
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs the extra [browser]")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
 
 SIZES = {
     "light": {"viewport": {"width": 1000, "height": 720}},
@@ -19,14 +16,6 @@ SIZES = {
 }
 TABS = ("others", "typing", "look", "terms", "files")
 ARABIC = "القطار يغادر يوم الاثنين. القبعة تكلف ستمائة يورو."
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with playwright.sync_playwright() as started:
-        found = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield found
-        found.close()
 
 
 @pytest.fixture

@@ -27,6 +27,7 @@ from nmt.serve.limits.gate import Gate
 from nmt.serve.models import Models, ServedModel
 from nmt.serve.service import Service, TextOptions
 from nmt.serve.settings import Limits, ServerSettings
+from tests.serve.servers import model_folder
 
 
 class FakeEngine:
@@ -241,3 +242,13 @@ def test_models_that_were_loaded_before_one_that_fails_are_closed(monkeypatch, t
     with pytest.raises(CheckpointError):
         models_module.load_models(ServerSettings((tmp_path / "a", tmp_path / "b")))
     assert closed == ["first"]
+
+
+@pytest.mark.parametrize("features", [(), (7,)])
+def test_a_word_with_features_is_not_divided(monkeypatch, tmp_path, features):
+    """The points in `walk +V.PTCP +SG` had ended a sentence: its features were translated as another."""
+    folder = model_folder(tmp_path / "model")
+    monkeypatch.setattr(models_module, "feature_ids", lambda subwords: features)
+    one = models_module._load(folder, ServerSettings((folder,)), set())
+    one.engine.close()
+    assert (one.splitter is None) == bool(features)

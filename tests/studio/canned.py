@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlparse
 import nmt
 
 PAGE = Path(nmt.__file__).parent / "studio" / "page"
-ADDRESS = "http://127.0.0.1:9"
+ADDRESS = "http://127.0.0.1:9123"
 EVIL = "<img src=x onerror=alert(1)>"
 SIDES = [{"lang": "chr", "name": "Cherokee"}, {"lang": "en", "name": "English"}]
 QUALITY = {"near": 31, "partly": 38, "different": 31, "count": 120, "low": 23, "high": 40, "words": False}
@@ -149,7 +149,6 @@ REPORT: dict[str, Any] = {
         {"code": "unseen", "words": {"n": 62, "count": 120}, "do": "add"},
     ],
     "useful": ["suggestions"],
-    "not_for": ["unchecked", "health", "unlike"],
     "before": {"n": 1, "quality": QUALITY, "better": "perhaps", "low": -2, "high": 9},
     "groups": [{"code": code, "near": 30, "count": 30} for code in ("short", "middle", "long", "unseen")],
     "unseen": [{"word": "ᎠᎹ", "count": 3, "examples": [EVIL]}],

@@ -77,7 +77,7 @@ def test_the_own_page_reaches_every_route_and_others_may_not_ask():
     for method, path in PATHS:
         status, answer, reached = asked(method, path, own)
         assert (status, reached) == (200, [path])
-        assert "frame-ancestors 'none'" in answer["content-security-policy"]
+        assert "frame-ancestors 'self'" in answer["content-security-policy"]
         assert asked("OPTIONS", path, own)[0] == 405
     status, answer, reached = asked("GET", "/", [HOST], b"key=secret")
     assert (status, reached, answer["location"]) == (303, [], "/")

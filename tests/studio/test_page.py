@@ -2,17 +2,12 @@
 
 import json
 import re
-import shutil
 
 import pytest
 
 from nmt.report import read_run, report_page
 from tests.report.test_report import write
 from tests.studio.canned import ADDRESS, EVIL, PAGE, REPORT, SCREENS, project, serve
-
-playwright = pytest.importorskip("playwright.sync_api", reason="needs the extra [browser]")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
 
 SIZES = {
     "wide": ({"viewport": {"width": 1280, "height": 900}}, "en"),
@@ -23,14 +18,6 @@ SIZES = {
 ENGLISH = json.loads((PAGE / "strings" / "en.json").read_text("utf-8"))
 # A made-up language shows what a translation would break: words a third longer, the other direction, other plurals.
 PSEUDO = {key: f"⟦{text}{' ذذ' * (len(text) // 9)}⟧" for key, text in ENGLISH.items()} | {"direction": "rtl"}
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with playwright.sync_playwright() as started:
-        found = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield found
-        found.close()
 
 
 def is_wrong(message):
@@ -140,7 +127,7 @@ def test_keys_reach_everything_and_the_focus_is_seen(opened):
         page.goto("about:blank")
         page.goto(f"{ADDRESS}/#/{name}/{step}" if name else ADDRESS)
         page.wait_for_selector("#foot button")
-        page.wait_for_timeout(300)
+        page.wait_for_load_state("networkidle")
         count, reached = page.evaluate(FOCUSABLE), {}
         for _ in range(2 * count):
             page.keyboard.press("Tab")
@@ -275,7 +262,7 @@ def test_nothing_is_shared_unasked(opened):
     page.get_by_role("button", name="Make the page").click()
     page.wait_for_timeout(200)
     assert json.loads(page.sent[-2].split(" ", 2)[2]) == {"permission": "agreed", "origin": EVIL, "contact": ""}
-    assert page.sent[-1] == 'POST /studio/projects/done/rounds/2/share {"kind":"page"}'
+    assert page.sent[-1] == 'POST /studio/projects/done/rounds/2/share {"kind":"page","language":"en"}'
 
 
 def test_missing_words_are_english_and_plurals_those_of_the_language(opened):

@@ -168,6 +168,8 @@ def test_a_model_of_edits_can_be_used(tmp_path, monkeypatch, edits):
     """It had been refused, since it cannot learn from corrections."""
     made, one = project(tmp_path, pairs(40))
     decoder, asked = SimpleNamespace(edit_actions=edits), []
+    one.note(ended=True)
+    monkeypatch.setattr(trying, "find_checkpoint", lambda folder: made.folder / "project.json")
     monkeypatch.setattr(
         trying, "load_folder_config", lambda _: SimpleNamespace(model=SimpleNamespace(decoder=decoder)), raising=False
     )

@@ -215,6 +215,35 @@ def test_too_little_is_not_enough_for_anything(studio):
     )
 
 
+def test_a_file_that_comes_twice_counts_once(studio):
+    project = studio.make("Twice", **{"a.tsv": table(ROWS), "b.tsv": table([*ROWS[5:], ("Ja", "Yes")])})
+    found = studio("GET", f"projects/{project}")
+    assert (found["pairs"], found["twice"]) == (41, 35)
+    for row in (1, 36):
+        studio("POST", f"projects/{project}/texts/2/rows", {"row": row, "out": True})
+    found = studio("GET", f"projects/{project}")
+    assert (found["pairs"], found["twice"]) == (40, 34)
+
+
+@pytest.mark.parametrize(("name", "value"), [("numbers", str), ("constant", lambda number: "see above")])
+def test_a_side_without_a_text_is_said(tmp_path, name, value):
+    rows = [(value(number), b) for number, (_, b) in enumerate(pairs(60))]
+    project = read_here(tmp_path, "a.tsv", table(rows), columns=[1, 2])
+    assert [one["name"] for one in shown(project)["findings"]][0] == name
+
+
+@pytest.mark.parametrize("by", [0, 1, -2])
+def test_rows_that_are_shifted_are_said(tmp_path, by):
+    """By lengths: in files of real texts, both sides of a row are long or short together."""
+    rows = [
+        (f"{a}{' und mehr' * (number * 7 % 11)}", f"{b}{' and more' * (number * 7 % 11)}")
+        for number, (a, b) in enumerate(pairs(90))
+    ]
+    shifted = [(rows[number][0], rows[(number + by) % 90][1]) for number in range(90)]
+    project = read_here(tmp_path, "a.tsv", table(shifted), columns=[1, 2])
+    assert ("shifted" in [one["name"] for one in shown(project)["findings"]]) == bool(by)
+
+
 def test_questions_are_asked_and_answered(studio):
     project = studio.make("Questions", **{"book.xlsx": workbook(HEADED, [("x", "y")])})
     text = studio("GET", f"projects/{project}/texts/1")

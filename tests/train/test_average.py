@@ -64,7 +64,9 @@ def test_the_mean(folder, tmp_path):
     translator = Translator.load(tmp_path / "mean", threads=1)
     assert (translator.model.params["bias"] == mean["params/bias"]).all()
     assert len(translator.translate(["w1 w2", "w3"])) == 2
-    assert {"config.yaml", "joint.spm", "best.safetensors"} == set(os.listdir(tmp_path / "mean"))
+    assert {"config.yaml", "joint.spm", "best.safetensors", "confidence.safetensors"} == set(
+        os.listdir(tmp_path / "mean")
+    )
     assert read_checkpoint(tmp_path / "mean" / "best.safetensors")[1]["averaged"] == [path.name for path in paths]
     with pytest.raises(CheckpointError, match="must be a new folder"):
         save_average(folder, paths, tmp_path / "mean")

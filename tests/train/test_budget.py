@@ -3,14 +3,19 @@
 import io
 import itertools
 import json
+import shutil
 from types import SimpleNamespace
 
 import pytest
 
 from nmt.errors import ConfigError
+from nmt.storage.model_folder import LAST_NAME, read_checkpoint
 from nmt.train.log import progress
 from nmt.train.planning.budget import COOLDOWN, Pace, _kept_minutes, fit_to_budget, seconds_of
+from nmt.train.run import loop
+from nmt.train.run.limits import is_early_validation
 from nmt.train.run.trainer import Trainer
+from nmt.train.updates.update import Updater
 
 
 @pytest.mark.parametrize(
@@ -43,7 +48,7 @@ def test_the_settings_follow_the_pace(make_trainer):
         return Pace(0.5, 20.0, 40)
 
     fitted = fit_to_budget(config, "10m", measure, said.append).training
-    assert asked == [20.0] and "about 1,044 updates" in said[0]
+    assert asked == [8.0] and "about 1,044 updates" in said[0]
     assert (fitted.updates, fitted.scheduling, fitted.cooldown) == (None, "constant", COOLDOWN)
     assert fitted.max_minutes == pytest.approx(580 / 60)
     assert (fitted.validation_freq, fitted.learning_rate_warmup) == (130, 74)
@@ -155,3 +160,30 @@ def test_a_short_run_has_a_curve(make_trainer):
     Trainer(short).run()
     again = fit_to_budget(config, "1m", lambda *_: pace, lambda text: None)
     assert again.training.logging_freq == 5
+
+
+def test_a_run_shows_soon_what_it_learns_and_learns_the_same(make_trainer, monkeypatch):
+    """A clock of updates alone, by which an eighth of the time is two minutes; nothing is counted but work: a
+    night's sleep in the midst of an update is none."""
+    now, update = [0.0], Updater.update
+
+    def slowly(self, batches, number, rate):
+        now[0] += 36_000 if number == 50 else 5
+        return update(self, batches, number, rate)
+
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(Updater, "update", slowly)
+    found = []
+    for early in (is_early_validation, lambda *_: False):
+        monkeypatch.setattr(loop, "is_early_validation", early)
+        fitted = fit_to_budget(make_trainer().config, "10m", lambda *_: Pace(5.0, 20.0, 40), lambda text: None)
+        trainer = Trainer(fitted)
+        trainer.run()
+        events = [json.loads(line) for line in (trainer.folder / "metrics.jsonl").read_text().splitlines()]
+        at = [event["elapsed"] for event in events if event["event"] == "validation"]
+        found.append(
+            (at, {name: array.tobytes() for name, array in read_checkpoint(trainer.folder / LAST_NAME)[0].items()})
+        )
+        shutil.rmtree(trainer.folder)
+    assert [round(seconds) for seconds in found[0][0]] == [20, 40, 80, 125, 250, 375, 500, 580]
+    assert found[0][0][3:] == found[1][0] and found[0][1] == found[1][1]

@@ -1,4 +1,4 @@
-"""--plan, --profile and batch_size: auto, with the real model: only it has plans and operations."""
+"""--plan and --profile, with the real model: only it has plans and operations."""
 
 import io
 import itertools
@@ -12,16 +12,13 @@ from click.testing import CliRunner
 import nmt
 from nmt.cli.commands.train import train
 from nmt.config import Config, config_from_dict, dump_config
-from nmt.errors import ConfigError
 from nmt.rnn.kernels.machine_code.features import TARGET
 from nmt.storage.model_folder import LAST_NAME, read_checkpoint
-from nmt.train.planning import batch_size, budget
-from nmt.train.planning.batch_size import SIZES, choose_batch_size, forecast
+from nmt.train.planning import budget
 from nmt.train.planning.cost_report import OTHER, cost_report, profile_page
 from nmt.train.planning.dry_run import DryRun
 from nmt.train.run.trainer import Trainer
 from nmt.train.tasks import translation_task
-from nmt.train.updates.state import TrainingState
 from tests.small_models import DECODER, ENCODER
 from tests.train import fake_model
 
@@ -76,82 +73,10 @@ def test_a_plan_is_one_page_of_figures(tmp_path: Path) -> None:
     assert len(page.splitlines()) < 60
     parts = [int(n.replace(",", "")) for n in re.findall(r"^  \D+0? +([\d,]+)$", page.split("\n\n")[0], re.M)]
     assert sum(parts[:-1]) == parts[-1] == tried.model.num_params
-    for text in ("optimizer state", "predicted peak", "measured peak", "target tokens/s", "one epoch"):
+    for text in ("largest batch", "measured peak", "target tokens/s", "one epoch"):
         assert text in page
     assert page.count("training stops here") == 1
     assert re.search(r"1,000 updates \(training.updates\) +\S+  training stops here", page)
-
-
-def test_the_largest_batch_decides_the_forecast(tmp_path: Path) -> None:
-    tried = dry_run(tmp_path)
-    found = forecast(tried.config, tried.model, tried.optimizer, tried.task.corpus, tried.batches)
-    for shape in tried.batches.shapes(1).tolist():
-        tried.update(tried.batches.batch(1, tried.batches.shapes(1).tolist().index(shape)))
-        assert tried.model._idle_workspaces.kept[-1].taken <= 1.1 * found.workspace.total()
-    assert found.fixed["optimizer state"] == 2 * found.fixed["parameters"]
-
-
-def test_a_small_corpus_gets_small_batches_and_a_small_limit_none(tmp_path: Path) -> None:
-    tried = dry_run(tmp_path)
-
-    def choose(limit: int | None) -> tuple[int, str]:
-        config = settings(tmp_path, batch_size="auto", memory_limit=f"{limit} MiB" if limit else None)
-        return choose_batch_size(config, TrainingState(), tried.model, tried.optimizer, tried.task, 2)
-
-    assert choose(1_000_000)[0] == SIZES[0], "more would leave the epoch of this corpus a dozen updates"
-    with pytest.raises(ConfigError, match=r"auto must have room for 512 target tokens a batch, .* got 10.0 MiB"):
-        choose(10)
-    assert choose(None)[0] == SIZES[0]
-
-
-def test_the_size_grows_with_the_limit_up_to_what_is_useful(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tried = dry_run(tmp_path)
-    monkeypatch.setattr(batch_size, "MIN_UPDATES", 2)
-    monkeypatch.setattr(batch_size, "SIZES", (512, 1024, 2048))
-    monkeypatch.setattr(batch_size, "resident_bytes", lambda: 0)
-
-    def peak(size: int) -> int:
-        found = forecast(tried.config, tried.model, tried.optimizer, tried.task.corpus, tried.task.batches(size))
-        return found.peak + round(0.1 * found.update)
-
-    def choose(limit: int) -> tuple[int, str]:
-        config = settings(tmp_path, batch_size="auto", memory_limit=f"{limit / 1e6:.6f} MB")
-        return choose_batch_size(config, TrainingState(), tried.model, tried.optimizer, tried.task, 2)
-
-    assert [choose(peak(size) + 2)[0] for size in (512, 1024, 2048)] == [512, 1024, 2048]
-    assert choose(peak(1024) - 2)[0] == 512
-    assert "the largest that fits" in choose(peak(512) + 2)[1]
-    assert "larger ones would only learn less often" in choose(2 * peak(2048))[1]
-
-
-def test_ranks_count_like_batches_and_share_the_memory_of_a_machine(tmp_path, monkeypatch):
-    tried = dry_run(tmp_path)
-    monkeypatch.setattr(batch_size, "SIZES", (64, 128, 256, 512))
-    monkeypatch.setattr(batch_size, "resident_bytes", lambda: 0)
-    monkeypatch.setattr(batch_size, "free_bytes", lambda: 1 << 40)
-    monkeypatch.setattr(batch_size, "MIN_UPDATES", tried.task.corpus.num_tgt_tokens // 600)
-
-    def choose(multiplier: int = 1, **ranks: int) -> tuple[int, str]:
-        config = settings(tmp_path, batch_size="auto", batch_multiplier=multiplier)
-        return choose_batch_size(config, TrainingState(), tried.model, tried.optimizer, tried.task, 2, **ranks)
-
-    assert choose()[0] == 512 and choose(ranks=4)[0] == choose(4)[0] == 128 and choose(2, ranks=2)[0] == 128
-    found = forecast(tried.config, tried.model, tried.optimizer, tried.task.corpus, tried.task.batches(512))
-    monkeypatch.setattr(batch_size, "free_bytes", lambda: 4 * (found.peak + found.update))
-    assert choose(ranks_here=2)[0] == 512 and choose(ranks_here=4)[0] < 512
-    assert "for 2 ranks on a machine" in choose(ranks_here=2)[1]
-
-
-def test_auto_is_said_saved_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = settings(tmp_path, batch_size="auto", updates=2)
-    Trainer(config).run()
-    log = (tmp_path / "model" / "train.log").read_text()
-    assert "batch_size: auto is 512 target tokens: larger ones would leave an epoch fewer than 64 updates" in log
-    monkeypatch.setattr(batch_size, "SIZES", (256,))
-    Trainer(settings(tmp_path, batch_size="auto", updates=3)).run()
-    log = (tmp_path / "model" / "train.log").read_text()
-    assert "batch_size: auto is 512 target tokens: as in the run so far" in log
-    assert "starts again" not in log
 
 
 @pytest.mark.parametrize("options", [["--plan"], ["--profile", "3"], ["--plan", "--profile"]])
@@ -161,7 +86,7 @@ def test_the_command_writes_to_standard_output_alone(tmp_path: Path, options: li
     before = sorted(path.name for path in tmp_path.iterdir())
     result = CliRunner().invoke(train, [str(tmp_path / "c.yaml"), *options])
     assert result.exit_code == 0, result.output
-    assert ("predicted peak" in result.stdout) == ("--plan" in options)
+    assert ("measured peak" in result.stdout) == ("--plan" in options)
     assert ("optimizer: adam" in result.stdout) == ("--profile" in options)
     if "--profile" in options:
         assert result.stdout.count("20 updates of" if options[-1] == "--profile" else "3 updates of") == 1

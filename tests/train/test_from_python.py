@@ -90,11 +90,12 @@ def test_texts_train_a_model(tmp_path: Path) -> None:
 
 def test_one_table(tmp_path: Path) -> None:
     (tmp_path / "words.tsv").write_text("".join(f"w{n % 9}\tz{n % 9}\n" for n in range(60)))
-    changes = {"training.updates": 3}
-    result = nmt.train(
-        src=tmp_path / "words.tsv", output=tmp_path / "m", preset="character", changes=changes, progress=False
-    )
-    assert result.update == 3
+    how = {"preset": "character", "changes": {"training.updates": 3}, "progress": False}
+    assert nmt.train(src=tmp_path / "words.tsv", output=tmp_path / "m", **how).update == 3
+    (tmp_path / "three.tsv").write_text("".join(f"w{n % 9}\tx{n}\tz{n % 9}\n" for n in range(60)))
+    result = nmt.train(src=tmp_path / "three.tsv", columns=(3, 1), output=tmp_path / "t", **how)
+    (corpus,) = nmt.Config.load(result.folder / "config.yaml").data.train
+    assert (corpus.src_column, corpus.tgt_column) == (3, 1)
 
 
 @pytest.mark.parametrize(
@@ -111,6 +112,8 @@ def test_one_table(tmp_path: Path) -> None:
         ({"src": "a", "tgt": "b", "output": "m", "dev": 3}, "src, tgt and dev must be paths of files, got 3"),
         ({"src": __file__, "output": "m"}, f"tgt must be given with {__file__}, a file of sentences, got src alone; "),
         ({"config": "c.yaml", "budget": 60}, "budget must be a text such as '2h' or '90m', got 60"),
+        ({"src": "a", "columns": (0, 1)}, r"columns must be two numbers from 1, or two headings, got \(0, 1\)"),
+        ({"config": "c.yaml", "sheet": "S"}, "sheet must be omitted with settings"),
         ({"config": 3}, "config must be a Config, a path or a dict, got int"),
         ({"config": "c.yaml", "progress": "yes"}, "progress must be True, False or a stream, got 'yes'"),
         ({"config": "c.yaml", "changes": ["seed=1"]}, "changes must be a dict, got list"),

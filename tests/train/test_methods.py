@@ -10,7 +10,7 @@ from nmt.data.batching.streams import StreamBatches
 from nmt.data.corpora.rows import TokenRows
 from nmt.model.batch_pass import LIKELIHOOD
 from nmt.special_tokens import EOS_ID, UNK_ID
-from nmt.train.updates.methods import Methods, largest_shape
+from nmt.train.updates.methods import Methods
 from tests.settings import settings_with
 
 PAIRS = [(list(range(4, 4 + n)), list(range(5, 25 - n))) for n in range(1, 19)]
@@ -85,8 +85,3 @@ def test_r_drop_reads_every_pair_twice_side_by_side() -> None:
     segment = StreamBatches(TokenRows.from_lists([[4, 5, 6, 7, 8]]), 2, 2).batch(0, 0)
     np.testing.assert_array_equal(segment.doubled().tgt_in, np.repeat(segment.tgt_in, 2, axis=1))
     assert segment.doubled().num_tgt_tokens == 2 * segment.num_tgt_tokens
-
-
-def test_the_largest_batch_has_room_for_both_readings() -> None:
-    for training, rows in ({}, 5), ({"r_drop": 1.0}, 10):
-        assert largest_shape(settings_with(training=training), (9, 7, 5)) == (9, 7, rows)

@@ -16,12 +16,6 @@ from tests.settings import settings_with
 from tests.train import fake_model
 
 
-def test_searches_that_exclude_each_other_are_refused_by_the_settings() -> None:
-    line = r"decoding\.beam_groups must be 1 with sampling: true, got 5; a search has groups or draws samples"
-    with pytest.raises(ConfigError, match=line):
-        settings_with(decoding={"sampling": True, "beam_groups": 5})
-
-
 @pytest.mark.parametrize("weight", [0.001, 0.02, 1.0])
 def test_weights_leave_something_in_every_epoch(make_trainer: Any, tmp_path: Any, weight: float) -> None:
     fake_model.write_setup(tmp_path)

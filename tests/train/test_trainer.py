@@ -43,6 +43,7 @@ def test_a_run_learns_and_leaves_a_model(make_trainer: Make, tmp_path: Path) -> 
     assert result.best_path == trainer.folder / "best.safetensors"
     names = [
         "best.safetensors",
+        "confidence.safetensors",
         "config.yaml",
         "data_check.json",
         "former.safetensors",

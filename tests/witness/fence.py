@@ -31,8 +31,7 @@ _SET_HANDLER = 304
 COMPILER = shutil.which("cc")
 FOLDERS = "tests/rnn", "tests/decode", "tests/model"
 _MEASURE_MEMORY = (
-    "test_aligned or test_workspace or test_the_memory_of_late_layers_is_predicted or test_release_lets_memory_go or "
-    "test_the_workspace_of_an_update_is_predicted or test_the_forecast_is_what_a_run_takes or "
+    "test_aligned or test_workspace or test_release_lets_memory_go or "
     "test_blocks_that_are_admitted_later_use_the_same_memory"
 )
 """Tests of where arrays begin and of how large a workspace is, which fences change."""

@@ -1,4 +1,4 @@
-"""nmt-evaluate: score translations, or translate and score, or compare two systems."""
+"""nmt-evaluate: score translations, or translate and score."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from nmt.cli.lines.judging import (
     tell_if_seen,
 )
 from nmt.cli.lines.streams import check_apart, output_lines, say, tell, telling_notices
-from nmt.cli.options.command import Command, running_options
-from nmt.cli.options.path_types import InputPath, OutputFile
+from nmt.cli.options.command import Command, running_options, table_of, table_options
+from nmt.cli.options.path_types import InputPath, OutputFile, writes
 from nmt.cli.options.search_options import beam_options, language_model_options, tell_needs
 from nmt.errors import DataError
 from nmt.evaluate import ALL_METRICS, METRICS, TOKENIZERS
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from nmt.inference.translator import Translator
 
 
+_OUTPUTS = ("-o", "output"), ("--tsv", "tsv"), ("--plot-confidence", "plot_confidence")
 OF_LETTERS = "wer", "per", "accuracy", "chrf"
 """The metrics for models that read and write letters: BLEU of single words is theirs that are right, or nothing."""
 
@@ -57,19 +58,13 @@ class MetricNames(click.ParamType):
 )
 @click.option("--hyp", type=InputPath(), metavar="FILE", help="Translations to score, instead of MODEL and --src.")
 @click.option(
-    "--compare",
-    type=InputPath(),
-    metavar="A B",
-    nargs=2,
-    help="Compare the translations of two systems with significance tests.",
-)
-@click.option(
     "--ref",
     type=InputPath(),
     metavar="FILE",
     multiple=True,
     help="Reference translations, one per line; may be repeated.",
 )
+@table_options()
 @click.option("--ref-separator", metavar="TEXT", help="Separator of several references in one line of --ref.")
 @click.option("-o", "--output", type=OutputFile(), metavar="FILE", help="Also write the translations to this file.")
 @click.option("--lowercase", is_flag=True, help="Ignore case.")
@@ -88,13 +83,13 @@ class MetricNames(click.ParamType):
     help="Metrics, separated by commas: bleu, chrf, chrf++, ter; for texts of one word per line, wer (percentage of "
     "wrong lines), per (edits per 100 tokens), accuracy.",
 )
-@click.option("--confidence", is_flag=True, help="Also print 95 % confidence intervals, by bootstrap over the lines.")
 @click.option(
-    "--differences",
-    type=click.IntRange(min=0),
-    default=10,
-    help="With --compare: number of sentences to show, those whose chrF differs most.",
+    "--confidence",
+    is_flag=True,
+    help="Also print 95 % confidence intervals, by bootstrap over the lines, and with MODEL how right its own "
+    "confidence is.",
 )
+@writes("--plot-confidence", text="Also draw the confidence of MODEL against what is kept, as FILE.svg.")
 @click.option(
     "--tsv",
     type=OutputFile(),
@@ -112,46 +107,41 @@ def evaluate(
     model_dir: str | None,
     src: str | None,
     hyp: str | None,
-    compare: tuple[str, str] | None,
     ref: tuple[str, ...],
     ref_separator: str | None,
     **options: Any,
 ) -> None:
     """Score translations against references: BLEU, chrF, TER and others.
 
-    Give MODEL and --src (which is translated first), or --hyp, or --compare. Each score has its sacrebleu signature.
+    Give MODEL and --src (which is translated first), or --hyp. Each score has its sacrebleu signature.
     With a model, references are cleaned and lower-cased as the model's config says, since the model cannot write
     otherwise; standard error says so. Files are UTF-8, plain or .gz, or - for standard input. Of a table (see
     nmt-train), --src reads the column of the source, --ref that of the target.
-
-    --compare tests whether B is better than A by paired bootstrap and by approximate randomisation. It is an error if
-    one text is tokenised and the other is not.
 
     \b
     Examples:
         nmt-evaluate runs/de-en --src test.de --ref test.en
         nmt-evaluate --hyp output.en --ref test.en --metric bleu,chrf++ --confidence
-        nmt-evaluate --compare base.en better.en --ref test.en
     """
     from nmt.cli.lines.evaluation import Evaluation
 
-    _check_usage(model_dir, src, hyp, compare, ref, options)
+    how = table_of(options)
+    _check_usage(model_dir, src, hyp, ref, options)
     tell_needs()
-    given = {name: file for name, file in zip(("A", "B"), compare or (), strict=False)}
-    given |= {name: file for name, file in (("--src", src), ("--hyp", hyp)) if file is not None}
+    given = {name: file for name, file in (("--src", src), ("--hyp", hyp)) if file is not None}
     _check_apart(given, ref, model_dir, options)
     check_lines_output(options["output"] or "-")
     translator = None if model_dir is None else _load(model_dir, options)
     langs = langs_of(translator.config.data) if translator is not None else langs_by_names(src, ref[0])
     named: list[Given] = [(src, "--src", 0), *((file, name, 1) for name, file in given.items() if name != "--src")]
-    tell_doubts(langs, [*named, *((file, "--ref", 1) for file in ref)], options["output"] or "-")
-    shown = Evaluation.reading(ref, ref_separator, src, options, langs)
+    tell_doubts(langs, [*named, *((file, "--ref", 1) for file in ref)], options["output"] or "-", **how)
+    shown = Evaluation.reading(ref, ref_separator, src, options, langs, **how)
     if translator is not None:
         _check_counts(str(src), len(shown.sources), ref[0], len(shown.references[0]))
         tell_if_seen(translator, (str(src), ref[0]), (shown.sources, [line or "" for line in shown.references[0]]))
-        hypotheses = [_translate(translator, str(src), shown, options)]
+        hypotheses = _translate(translator, str(src), shown, options)
     else:
-        hypotheses = shown.read(compare or (str(hyp),))
+        hypotheses = shown.read(str(hyp))
     options["metrics"] = options["metrics"] or METRICS
     say(shown.report(hypotheses))
 
@@ -160,25 +150,16 @@ def _check_usage(
     model_dir: str | None,
     src: str | None,
     hyp: str | None,
-    compare: tuple[str, str] | None,
     ref: tuple[str, ...],
     options: dict[str, Any],
 ) -> None:
     """Raise click.UsageError for options that cannot be combined."""
-    if compare and any(file.startswith("--") for file in compare):
-        raise click.UsageError(f"--compare takes two files, A and B, got {' '.join(compare)}.")
-    if compare and model_dir:
-        raise click.UsageError(
-            f"--compare takes two files, A and B, and no model, got {' '.join(compare)} {model_dir}."
-        )
-    if compare and (hyp is not None or options["output"] or options["tsv"]):
-        raise click.UsageError(
-            "Give either --compare, or --hyp, or MODEL and --src; -o and --tsv go without --compare."
-        )
     if hyp is not None and (model_dir or options["output"]):
         raise click.UsageError("Give either MODEL and --src (and -o), or --hyp.")
-    if compare is None and hyp is None and (model_dir is None or src is None):
+    if hyp is None and (model_dir is None or src is None):
         raise click.UsageError("Give MODEL and --src to translate, or --hyp to score.")
+    if options["plot_confidence"] and model_dir is None:
+        raise click.UsageError("--plot-confidence is for MODEL, whose confidence it draws.")
     if not ref:
         raise click.UsageError("Missing option '--ref'.")
 
@@ -193,7 +174,7 @@ def _check_apart(given: dict[str, str], ref: tuple[str, ...], model_dir: str | N
     }
     if model_dir is not None:
         inputs["a file of the model"] = model_files(Path(model_dir))
-    outputs = {name: options[key] for name, key in (("-o", "output"), ("--tsv", "tsv")) if options[key] is not None}
+    outputs = {name: options[key] for name, key in _OUTPUTS if options[key] is not None}
     check_apart(outputs, inputs)
 
 
@@ -209,6 +190,7 @@ def _translate(translator: Translator, name: str, shown: Any, options: dict[str,
     """Return the translations of the text `name`; clean the references like the model's training targets."""
     from nmt.cli.lines.meter import Meter
     from nmt.config.presets import OF_WORDS
+    from nmt.data.calibration import least_of
     from nmt.data.corpora.corpus import clean_line
 
     if options["metrics"] is None and translator.config.preset in OF_WORDS:
@@ -232,6 +214,15 @@ def _translate(translator: Translator, name: str, shown: Any, options: dict[str,
         [None if line is None else clean_line(line, side.lowercase, side.normalize) for line in text]
         for text in shown.references
     ]
+    if options["confidence"] or options["plot_confidence"]:
+        least = least_of([line for text in shown.references for line in text if line is not None])
+        known = translator.calibration
+        shown.judge([one[0].confidence for one in found], hypotheses, least if known is None else known.least)
+        if known is None:
+            tell(
+                "note: this model's confidence is the mean probability of its subwords, not calibrated by a validation "
+                "text; train it again, or go on with its training, to have one that is"
+            )
     return hypotheses
 
 

@@ -14,7 +14,7 @@ import click
 from nmt.cli.lines.formats import finite
 from nmt.cli.lines.judging import langs_of, tell_doubts
 from nmt.cli.lines.streams import LineWriter, check_apart, in_step, output_lines, tell, telling_notices
-from nmt.cli.options.command import Command, checkpoint_option, running_options
+from nmt.cli.options.command import Command, checkpoint_option, running_options, table_of, table_options
 from nmt.cli.options.path_types import InputPath, OutputFile
 from nmt.cli.options.search_options import language_model_options, search_option
 from nmt.system.lines import chunks, open_lines
@@ -39,6 +39,7 @@ _CHUNK = 2048
     required=True,
     help="Translations to score, one per line; for a language model, the text.",
 )
+@table_options()
 @click.option("--independent", is_flag=True, help="Language models only: score each line without the lines before it.")
 @click.option("-o", "--output", type=OutputFile(), metavar="FILE", default="-", help="Output file; - is stdout.")
 @click.option(
@@ -78,6 +79,7 @@ def score(
     from nmt.storage.model_folder import model_files
     from nmt.storage.saved_model import load_saved_model
 
+    table = table_of(loading)
     if src is not None and independent:
         raise click.UsageError("--independent is for language models, which have no --src.")
     if src is None and (lm is not None or lm_weight is not None):
@@ -96,7 +98,7 @@ def score(
             _score_text(report, language_model, tgt, not independent, loading)
         elif src is not None:
             how = {"batch_size": batch_size, "lm_weight": lm_weight}
-            _score_pairs(report, model_dir, src, tgt, how, {"lm": lm, **loading})
+            _score_pairs(report, model_dir, src, tgt, how, {"lm": lm, **loading}, table)
 
 
 @dataclass
@@ -121,18 +123,24 @@ class _Report:
 
 
 def _score_pairs(
-    report: _Report, model_dir: str, src: str, tgt: str, how: dict[str, Any], loading: dict[str, Any]
+    report: _Report,
+    model_dir: str,
+    src: str,
+    tgt: str,
+    how: dict[str, Any],
+    loading: dict[str, Any],
+    table: dict[str, Any],
 ) -> None:
     """Score translations, pair by pair. `how`: arguments of `Translator.score`; `loading`: those of
-    `Translator.load`."""
+    `Translator.load`; `table`: see `side_lines`."""
     from nmt.data.corpora.sources import side_lines
     from nmt.inference.translation import CUT, NOT_A_NUMBER
     from nmt.inference.translator import Translator
 
     translator = Translator.load(model_dir, **loading)
     langs = langs_of(translator.config.data)
-    tell_doubts(langs, [(src, "--src", 0), (tgt, "--tgt", 1)])
-    pairs = in_step(side_lines(src, 0, langs), {tgt: side_lines(tgt, 1, langs)})
+    tell_doubts(langs, [(src, "--src", 0), (tgt, "--tgt", 1)], **table)
+    pairs = in_step(side_lines(src, 0, langs, **table), {tgt: side_lines(tgt, 1, langs, **table)})
     for chunk in chunks(pairs, _CHUNK):
         targets = [parallel[tgt] for _, parallel in chunk]
         for detail in translator.score([line for line, _ in chunk], targets, **how):

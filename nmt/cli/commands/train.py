@@ -9,14 +9,24 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping
 from glob import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from nmt.cli.lines.streams import say, tell
-from nmt.cli.options.command import Command, Setting, WholeSetting, device_option, threads_option
+from nmt.cli.options.command import (
+    NOT_SAID,
+    Command,
+    Setting,
+    WholeSetting,
+    device_option,
+    table_of,
+    table_options,
+    threads_option,
+)
 from nmt.cli.options.path_types import InputPath, OutputFolder, reads, writes
 from nmt.system.files import ON_WINDOWS
 from nmt.system.lines import without_packing
@@ -56,21 +66,7 @@ if TYPE_CHECKING:
 @click.option(
     "-t", "--tgt-lang", metavar="CODE", show_default="by the names of the files", help="Language of the target."
 )
-@click.option(
-    "--columns",
-    metavar="SRC,TGT",
-    show_default="found by headings and texts",
-    help="Columns of a table: numbers from 1, headings, or fields such as lx,ge.",
-)
-@click.option(
-    "--header",
-    type=click.Choice(["yes", "no"]),
-    show_default="found by its words",
-    help="Whether the first row of a table has headings, which are skipped.",
-)
-@click.option(
-    "--sheet", metavar="NAME", show_default="the only one with cells", help="Sheet of a workbook (.xlsx, .ods)."
-)
+@table_options()
 @click.option(
     "--set",
     "overrides",
@@ -126,9 +122,6 @@ def train(
     dev: tuple[str, ...],
     src_lang: str | None,
     tgt_lang: str | None,
-    columns: str | None,
-    header: str | None,
-    sheet: str | None,
     overrides: tuple[str, ...],
     threads: int | None,
     device: str | None,
@@ -141,18 +134,19 @@ def train(
     check_data: bool,
     as_json: bool,
     stop_with_stdin: bool,
+    **table: Any,
 ) -> None:
     """Train a translation model or a language model.
 
     CONFIG.yaml contains settings (configs/reference.yaml). The model is written to the folder given by model_dir.
     Without a config, SRC and TGT are two text files with one sentence per line, or two books in USFM, and TABLE has
-    pairs: .tsv, .csv, .xlsx, .ods, .jsonl, .parquet, .tmx, .lift, .flextext, .sfm. Columns, headings, languages, the
-    preset and the validation text are found or chosen and reported. All settings are written to DIR/config.yaml, which
-    can be edited and trained again. Run the same command again to resume an
-    interrupted run. Ctrl-C or SIGTERM finishes the current update, saves and exits (130, 143); a second one exits at
-    once. Progress goes to standard error, and in more detail to train.log and metrics.jsonl in the folder; results go
-    to standard output. --plan, --profile, --show-config and --check-data
-    write nothing into model_dir but the validation text held out of SRC and TGT.
+    pairs: .tsv, .csv, .xlsx, .xls, .ods, .jsonl, .parquet, .tmx, .lift, .flextext, .sfm. Columns, headings, languages,
+    the preset and the validation text are found or chosen and reported. All settings are written to DIR/config.yaml,
+    which can be edited and trained again. Run the same command again to resume an interrupted run. Ctrl-C or SIGTERM
+    finishes the current update, saves and exits (130, 143); a second one exits at once. Progress goes to standard
+    error, and in more detail to train.log and metrics.jsonl in the folder; results go to standard output. --plan,
+    --profile, --show-config and --check-data write nothing into model_dir but the validation text held out of SRC and
+    TGT.
 
     \b
     Examples:
@@ -181,7 +175,7 @@ def train(
     keep_little()
     if stop_with_stdin:
         _stop_with_stdin()
-    texts = texts_of(inputs, folder, dev, (src_lang, tgt_lang), (columns, header, sheet))
+    texts = texts_of(inputs, folder, dev, (src_lang, tgt_lang), table_of(table))
     if budget is not None:
         seconds_of(budget)  # raises before anything is read
     own: dict[str, str | int | None] = {"seed": seed}
@@ -217,11 +211,11 @@ def texts_of(
     folder: str | None,
     dev: tuple[str, ...],
     langs: tuple[str | None, str | None] = (None, None),
-    table: tuple[str | None, str | None, str | None] = (None, None, None),
+    table: Mapping[str, Any] = NOT_SAID,
 ) -> tuple[Texts, Texts | None, Path] | None:
     """Return training text, validation text (None: hold some out) and model folder, or None if `inputs` is a config.
     `langs`: the codes that options give, None for others; a single name may then be the prefix of two files. `table`:
-    the options --columns, --header and --sheet.
+    see `table_of`.
 
     Raises UsageError if the arguments do not belong together.
     """
@@ -242,7 +236,7 @@ def texts_of(
                 f"one file must be settings (CONFIG.yaml) or a table ({' '.join(ENDINGS)}), got {shown(inputs[0])}; "
                 "give the files of SRC and TGT, or name a table by its kind: NAME.tsv has tabs, NAME.sfm markers."
             )
-        if table != (None, None, None):
+        if table != NOT_SAID:
             raise click.UsageError("--columns, --header and --sheet go with a table; a config has them in data.train.")
         return None
     if settings := [one for one in inputs if Path(one).suffix in (".yaml", ".yml")]:
@@ -258,15 +252,7 @@ def texts_of(
         raise click.UsageError("-o DIR, a folder for the model, must be given with SRC TGT or a table.")
     from nmt.train.tasks.named_texts import Texts
 
-    columns, header, sheet = table
-    given = () if columns is None else tuple(int(one) if one.isdigit() else one for one in columns.split(","))
-    if columns is not None and (len(given) != 2 or "" in given or 0 in given):
-        raise click.UsageError(f"--columns must be SRC,TGT, two numbers from 1 or names, got {columns}.")
-    own = None if header is None else header == "yes"
-    train, held = (
-        Texts(files, columns=(given[0], given[1]) if given else (None, None), header=own, sheet=sheet)
-        for files in (inputs, dev)
-    )
+    train, held = (Texts(files, **table) for files in (inputs, dev))
     return train, held if dev else None, Path(folder)
 
 

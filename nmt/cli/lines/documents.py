@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from nmt.cli.lines.judging import tell_if_strange
 from nmt.cli.lines.streams import STDOUT, STDOUT_NAME, output_lines, tell, telling_notices, write_errors
 from nmt.errors import DataError
 from nmt.system.files import explain, replacing
@@ -62,6 +63,7 @@ def translate_document(
             f"{source_name(source)}: must be all translated, got {left}; correct them or leave --strict out"
         )
     sentences = [one for passage in document.passages for one in passage.sentences]
+    tell_if_strange(translator, source_name(source), (one.asked for one in sentences))
     found: list[Translation] = []
     size = _CHUNK_BATCHES * search["batch_size"]
     with telling_notices(source) as notices, contextlib.closing(Meter(total=len(sentences))) as meter:

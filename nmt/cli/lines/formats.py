@@ -71,6 +71,7 @@ def _record(translation: Translation) -> dict[str, Any]:
     record["tokens"] = detail.tokens if detail else []
     record["token_log_probs"] = [finite(x) for x in detail.log_probs] if detail else []
     record["alignment"] = [list(pair) for pair in detail.alignment] if detail else []
+    record["unseen"] = [*translation.unseen]
     record["warnings"] = [*translation.warnings, *(detail.warnings if detail else [])]
     return record
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import islice
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from nmt.system.paths import is_file
 
 if TYPE_CHECKING:
     from nmt.config import DataConfig
+    from nmt.inference.pivot import Pivot
     from nmt.inference.translator import Translator
 
 Given = tuple[str | None, str, int]
@@ -26,17 +28,20 @@ _NOT_TEXT = frozenset(".pdf .doc .xls .ppt .xlsx .rtf .zip .parquet .gz .zst .bz
 """Endings of files that lines of text are none of: a text for nmt-translate -o is not compressed."""
 _MOSTLY = 0.8
 """Share of pairs of the training text from which a text is taken for it; the rest was held out or filtered."""
+_FIRST_LINES, _MOST_SHOWN = 2000, 5
 _ALIKE = ({"html", "xml"}, {"xliff", "xml"}, {"text", "markdown"})
 """Formats that may have each other's endings."""
 
 
-def tell_doubts(langs: tuple[str, str], given: Sequence[Given], output: str = STDOUT, *, lines: bool = True) -> None:
+def tell_doubts(
+    langs: tuple[str, str], given: Sequence[Given], output: str = STDOUT, *, lines: bool = True, **how: Any
+) -> None:
     """Warn about texts, and a file for translations, whose names or words contradict the codes of a model's languages.
-    `lines`: whether markup is refused. Raises DataError as `judged` does."""
+    `lines`: whether markup is refused; `how`: see `table_of`. Raises DataError as `judged` does."""
     from nmt.data.corpora.judged_texts import Named, judged, judged_output
 
     texts = [Named(path, what, side) for path, what, side in given if path is not None]
-    for line in (*judged(texts, langs, lines=lines), *judged_output(output, "-o", langs)):
+    for line in (*judged(texts, langs, lines=lines, **how), *judged_output(output, "-o", langs)):
         tell(f"warning: {line}")
 
 
@@ -77,6 +82,18 @@ def tell_if_seen(translator: Translator, names: tuple[str, str], texts: tuple[li
         tell(
             f"warning: {', '.join(names)}: must be text that the model was not trained on, and about {share:.0%} of "
             "the pairs are in its training text, by their fingerprints; give a text that was held out"
+        )
+
+
+def tell_if_strange(translator: Translator | Pivot, source: str, lines: Iterable[str]) -> None:
+    """Say that a text is of a kind that the model does not know: of its first lines, many more words than of the
+    validation text are new. `source`: the name of the text."""
+    found = translator.novelty(line for line in islice(lines, _FIRST_LINES) if line.strip())
+    if found is not None and found.is_strange:
+        shown = ", ".join(found.words[:_MOST_SHOWN])
+        tell(
+            f"warning: {source}: the model does not know this kind of text: its training never had {found.share:.0%} "
+            f"of the words ({found.usual:.0%} of its validation text's), such as {shown}"
         )
 
 

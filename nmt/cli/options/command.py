@@ -8,7 +8,7 @@ import math
 import re
 import signal
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import IO, Any, ClassVar
 
@@ -320,6 +320,54 @@ def compute_dtype_option() -> Callable[[Any], Any]:
         show_default="float32; setting compute_dtype",
         help="Number format of matrix products: bfloat16 is faster on CPUs with instructions for it, int8 on any CPU.",
     )
+
+
+class ColumnPair(click.ParamType):
+    """Two columns of a table, as SRC,TGT: numbers from 1 or names."""
+
+    name = "SRC,TGT"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int | str, ...]:
+        """Return the columns."""
+        found = tuple(int(one) if one.isdigit() else one for one in str(value).split(","))
+        if len(found) != 2 or "" in found or 0 in found:
+            self.fail(f"must be SRC,TGT, two numbers from 1 or names, got {value}.", param, ctx)
+        return found
+
+
+def table_options() -> Callable[[Any], Any]:
+    """Return the options of all commands that read pairs, which say how a table is read; see `table_of`."""
+    return together(
+        click.option(
+            "--columns",
+            type=ColumnPair(),
+            metavar="SRC,TGT",
+            show_default="found by headings and texts",
+            help="Columns of a table: numbers from 1, headings, or fields such as lx,ge.",
+        ),
+        click.option(
+            "--header",
+            type=click.Choice(["yes", "no"]),
+            show_default="found by its words",
+            help="Whether the first row of a table has headings, which are skipped.",
+        ),
+        click.option(
+            "--sheet",
+            metavar="NAME",
+            show_default="the only one with cells",
+            help="Sheet of a workbook (.xlsx, .xls, .ods).",
+        ),
+    )
+
+
+NOT_SAID: Mapping[str, Any] = {"columns": (None, None), "header": None, "sheet": None}
+"""The values of `table_of` without options."""
+
+
+def table_of(options: dict[str, Any]) -> dict[str, Any]:
+    """Take the values of `table_options` out of a command's options; return them as `Source` names them."""
+    columns, header, sheet = (options.pop(name) for name in ("columns", "header", "sheet"))
+    return {"columns": columns or (None, None), "header": header and header == "yes", "sheet": sheet}
 
 
 def running_options() -> Callable[[Any], Any]:

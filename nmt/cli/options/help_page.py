@@ -13,11 +13,11 @@ ALL = "nmt.help_all"
 """The key of a click context's `meta` that is true when --help-all prints."""
 
 GROUPS = {
-    "Text": """dev src_lang tgt_lang columns header sheet src tgt hyp ref ref_separator compare dev_src dev_tgt
-        pairs translated independent prompt tag form split input_format column output_column shard
+    "Text": """dev src_lang tgt_lang columns header sheet src tgt hyp ref ref_separator dev_src dev_tgt
+        pairs translated independent prompt tag form split
         leave_numbers strict""",
-    "Result": """output samples n_best scores output_format resume alignments alignment_type plot_attention tsv as_json
-        differences""",
+    "Result": """output samples n_best scores output_format resume alignments alignment_type plot_attention
+        plot_confidence tsv as_json""",
     "Metrics": "metrics tokenize lowercase confidence",
     "Run": "budget seed seeds stop_with_stdin",
     "Instead of training": "plan show_config check_data profile_updates",
@@ -41,7 +41,7 @@ FIRST = {
     "train": "folder dev src_lang tgt_lang preset budget overrides threads device check_data plan show_config",
     "translate": """output form output_format n_best scores beam_size glossary alignments shortlist compute_dtype
         threads device""",
-    "evaluate": "src hyp ref compare differences output metrics tokenize lowercase confidence as_json beam_size",
+    "evaluate": "src hyp ref output metrics tokenize lowercase confidence as_json beam_size",
     "generate": """prompt output samples max_length sampling sampling_temperature sampling_topk sampling_topp
         sampling_seed output_format threads device""",
     "serve": """host port keys learn split pivot shortlist compute_dtype threads allow_origin requests_per_minute

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from nmt.data.batching.epochs import Batches, drawn
-from nmt.data.batching.sampling import SubwordSampler
 from nmt.data.corpora.corpus import ParallelCorpus
 from nmt.data.corpora.rows import TokenRows
 from nmt.overriding import override
@@ -155,15 +154,11 @@ class TrainBatches(Batches):
         seed: int = 42,
         shuffle: bool = True,
         boundaries: str = "eos",
-        *,
-        sampler: SubwordSampler | None = None,
     ) -> None:
         """Limit a batch to `batch_size` target tokens (EOS counted, padding not) or sentences.
 
         `batch_type` is token or sentence; a sentence with more tokens than the limit is a batch alone. Without
         `shuffle`, neighbouring lines stay together and every epoch is the same. For `boundaries` see `boundary_ids`.
-        With a `sampler`, sentences are segmented differently in each epoch; lengths and numbers of tokens are then
-        expected values.
         """
         self._corpus = corpus
         self._batch_size = batch_size
@@ -171,13 +166,8 @@ class TrainBatches(Batches):
         self._seed = seed
         self._shuffle = shuffle
         self._boundaries = boundaries
-        self._sampler = sampler
-        src, tgt = corpus.src.lengths, corpus.tgt.lengths
-        if sampler is not None:
-            growth = sampler.growth(corpus)
-            src, tgt = (np.rint(n * times).astype(np.int64) for n, times in zip((src, tgt), growth, strict=True))
-        self._src_lengths = src + sum(map(len, boundary_ids(boundaries)))
-        self._tgt_lengths = tgt + 1
+        self._src_lengths = corpus.src.lengths + sum(map(len, boundary_ids(boundaries)))
+        self._tgt_lengths = corpus.tgt.lengths + 1
         self._plan: tuple[int, list[np.ndarray]] = (-1, [])
 
     @override
@@ -199,13 +189,8 @@ class TrainBatches(Batches):
     @override
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         corpus = self._corpus
-        for number, rows in enumerate(self._batches(epoch)[start:], start):
-            numbers = corpus.line_numbers[rows]
-            if self._sampler is None:
-                yield gather(corpus.src, corpus.tgt, rows, numbers, self._boundaries)
-            else:
-                src, tgt = self._sampler.draw(corpus, rows, epoch, number)
-                yield gather(src, tgt, np.arange(len(rows)), numbers, self._boundaries)
+        for rows in self._batches(epoch)[start:]:
+            yield gather(corpus.src, corpus.tgt, rows, corpus.line_numbers[rows], self._boundaries)
 
     def _batches(self, epoch: int) -> list[np.ndarray]:
         """Return the rows of the corpus in each batch of an epoch."""

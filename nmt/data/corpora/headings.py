@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from nmt.data.corpora.language_by_text import script_of
-from nmt.data.corpora.language_names import language_of, languages_named, names_in
+from nmt.data.corpora.language_names import is_code, language_of, languages_named, names_in
 
 _OF_SIDES = (
     frozenset("src source original input lemma word headword lexeme vernacular grapheme graphemes".split()),
@@ -67,8 +67,8 @@ def heading_labels(
     of short cells above numbers or another script, and of short cells with one such as Notes, a row is a heading.
     """
     fresh = ["" if cell in under else cell.strip() for cell, under in zip(cells, below, strict=True)]
-    codes = [place for place, cell in enumerate(fresh) if len(cell) <= 3 and language_of(cell) is not None]
-    if not any(langs) and len(codes) == 2 and all(_are_long(below[place]) for place in codes):
+    codes = [place for place, cell in enumerate(fresh) if is_code(cell)]
+    if not any(langs) and len(codes) == 2 and _are_above_texts([(fresh[place], below[place]) for place in codes]):
         langs = [fresh[place] for place in codes]
     labels = [label_of(cell, langs) for cell in fresh]
     places = [place for place, label in enumerate(labels) if label is not None]
@@ -76,19 +76,25 @@ def heading_labels(
         return labels
     if len(fresh) == 1 and is_heading(fresh, langs):
         return labels
+    is_other = [_is_other(cell, under) for cell, under in zip(fresh, below, strict=True) if cell]
     is_short = all(len(cell.split()) <= _MOST_WORDS and cell[:1] != cell[:1].lower() for cell in fresh if cell)
+    if len(fresh) > 2 and any(is_other) and all(fresh):
+        return labels
     if not is_short or sum(map(bool, fresh)) < 2:
         return None
     named = [place for place in places if languages_named(fresh[place])]
-    is_other = [_is_other(cell, under) for cell, under in zip(fresh, below, strict=True) if cell]
     about = sum(is_about_pairs(fresh[place]) for place in places)
     is_sure = len(fresh) > 2 and any(cell.casefold() in _NO_TEXT for cell in fresh)
     return labels if len(named) == 1 and len(places) - about == 1 or is_sure or any(is_other) else None
 
 
-def _are_long(texts: Sequence[str]) -> bool:
-    """Return whether texts are longer than words that look like codes of languages, such as `is`, `am` and `to`."""
-    return len(texts) >= _LEAST_BELOW and sum(map(len, texts)) >= 3 * _LEAST_BELOW * len(texts) / 4
+def _are_above_texts(columns: Sequence[tuple[str, Sequence[str]]]) -> bool:
+    """Return whether codes of languages are above texts: above another script, or above texts longer than words that
+    look like codes, such as `is`, `am` and `to`."""
+    are_long = (
+        len(texts) >= _LEAST_BELOW and sum(map(len, texts)) >= 3 * _LEAST_BELOW * len(texts) / 4 for _, texts in columns
+    )
+    return any(_is_other(code, texts) for code, texts in columns) or all(are_long)
 
 
 def _is_other(cell: str, below: Sequence[str]) -> bool:
@@ -115,6 +121,8 @@ def label_of(cell: str, langs: Sequence[str]) -> Label | None:
     for side, lang in enumerate(langs):
         if text.replace("-", "_") == lang.casefold().replace("-", "_"):
             return Label(side, frozenset())
+    if "_" in text.replace("-", "_") and is_code(text):
+        return Label(None, frozenset({str(language_of(text))}))
     words = _WORDS.findall(text)
     if not 0 < len(words) <= _MOST_WORDS:
         return None

@@ -11,11 +11,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from nmt.data.corpora.headings import contradicts
 from nmt.data.corpora.language_by_text import is_in, script_of
-from nmt.data.corpora.language_names import language_of
-from nmt.data.corpora.looking import LEAST, LOOKED_AT, MOST_OF, columns_advice
+from nmt.data.corpora.language_names import is_code, language_of
+from nmt.data.corpora.looking import FILLED, LEAST, LOOKED_AT, MOST_OF, columns_advice
 from nmt.data.corpora.sources import Part, Source, are_one_file, check_two_files, format_of
 from nmt.data.tables.marked import usfm_doubts
 from nmt.data.tables.readers import GRIDS, RECORDS
@@ -45,12 +46,12 @@ class Named:
     side: int
 
 
-def judged(texts: Sequence[Named], langs: Sequence[str], *, lines: bool = True) -> list[str]:
+def judged(texts: Sequence[Named], langs: Sequence[str], *, lines: bool = True, **how: Any) -> list[str]:
     """Return a line for each doubt about texts that are lines of a source or a target, whose languages have the codes
-    `langs`. A language that nothing is known about raises none. Raises DataError if a source is also a target, or, with
-    `lines`, if a file is markup."""
+    `langs`. A language that nothing is known about raises none. `how`: columns, header and sheet of tables. Raises
+    DataError if a source is also a target, or, with `lines`, if a file is markup."""
     tables = dict.fromkeys(one.path for one in texts if format_of(one.path) in (*GRIDS, *RECORDS))
-    told = [line for table in tables for line in judged_corpus(Source(table), langs)]
+    told = [line for table in tables for line in judged_corpus(Source(table, **how), langs)]
     texts = [one for one in texts if format_of(one.path) == "lines"]
     for number, one in enumerate(texts):
         if lines:
@@ -191,12 +192,13 @@ def _by_heading(part: Part, langs: Sequence[str]) -> list[str]:
 
 
 def _by_first_row(part: Part, places: Sequence[int]) -> list[str]:
-    """Return a doubt if the first row of a table is much shorter than the others, as headings are."""
+    """Return a doubt if the first row of a table is much shorter than the others, as headings are, or two codes."""
     rows = [[str(cell) for cell in row] for row in islice(part.rows(lenient=True), LOOKED_AT)]
     first, *others = [row for row in rows if any(row)] or [[]]
     words = sorted(min(len(cell.split()) for cell in row) for row in others)
     is_short = 0 < max((len(cell.split()) for cell in first), default=0) <= 2 and all(first)
-    if part.header is not None or not is_short or len(words) < LEAST or words[len(words) // 2] < 4:
+    are_codes = len({language_of(cell) if is_code(cell) else None for cell in first} - {None}) == len(first) == 2
+    if part.header is not None or len(words) < LEAST or not (is_short and words[len(words) // 2] >= 4 or are_codes):
         return []
     shown = " | ".join(cell[:40] for cell in first)
     return [f"{part.files[0]}: the first row is read as a pair, {shown}; if it has headings, give --header yes"]
@@ -222,8 +224,16 @@ def _by_columns(part: Part, source: Source, texts: Sequence[Sequence[str]]) -> l
         if found.why and found.chosen not in (None, (1, 2)):
             shown = " and ".join(found.columns[int(one) - 1].name for one in found.chosen or ())
             told.append(f"{file}: source and target are columns {shown}, {found.why}")
+    if found is not None and part.form in GRIDS:
+        last = max(int(one) for one in found.chosen or (1, 2))
+        rest = [one for one in found.columns if not one.heading and 0 < one.filled < FILLED and int(one.column) > last]
+        if rest:
+            told.append(
+                f"{file}: few rows go on in column {', '.join(one.name for one in rest)}, which is not read, as "
+                f"{rest[0].examples[0].strip()[:40]!r}; put texts that contain the separator in quotation marks"
+            )
     if part.form == "sheet":
-        told += sheet_doubts(file, part.sheet)
+        told += sheet_doubts(file)
     for side, lines in enumerate(texts):
         senses = sum(_SENSES.fullmatch(line) is not None for line in lines)
         if senses >= max(LEAST, _MANY_SENSES * len(filled)):
@@ -231,34 +241,53 @@ def _by_columns(part: Part, source: Source, texts: Sequence[Sequence[str]]) -> l
                 f"{_place(part, side)}: {senses:,} of the first {len(filled):,} rows have several senses, as `a; b`, "
                 "which are learned as one text; give each a row of its own"
             )
+        marked = Counter(line.strip() for line in lines if _MARKS.fullmatch(line.strip())).most_common(1)
+        tags = [one[0] for line in lines if (one := _MARKUP.search(line))]
+        for example, count, what, advice in (
+            *((mark, count, "stand for no text", "empty these cells") for mark, count in marked),
+            *((tag, len(tags), "have signs of a web page or a document", "remove them") for tag in tags[:1]),
+        ):
+            if count >= _FEW:
+                told.append(
+                    f"{_place(part, side)}: {count:,} of the first {len(filled):,} rows {what}, as {example[:40]}, and "
+                    f"are learned as they are; {advice}"
+                )
     return told
 
 
-_SENSES = re.compile(r"\s*[^;.?!]{1,40}(;\s*[^;.?!]{1,40})+")
+_SENSES = re.compile(r"\s*[^;.?!]{1,40}((;| / )\s*[^;.?!]{1,40})+|\s*1[.)] .*\s2[.)] .*")
+_MARKS = re.compile(r"(?i)nan|none|null|\\n|#?n/a|#[A-Z]+[!?]|true|false|[-?–—.x]")
+"""Cells by which programs and people say that there is no text."""
+_MARKUP = re.compile(r"</?[A-Za-z][^<>]*>|&[a-z]{2,8};|&#\d+;")
+_FEW = 3
 _MANY_SENSES = 0.05
 _QUOTED, _DOUBLED = re.compile(r'\s*"([^"]|"")*"\s*'), re.compile(r'\s*"([^"]|"")*""([^"]|"")*"\s*')
 
 
 def _by_values(part: Part, texts: Sequence[Sequence[str]]) -> list[str]:
-    """Return the doubts about a side that has digits alone, or nearly always the same text."""
+    """Return the doubts about a side without letters, or that nearly always has the same text."""
     told = []
     for side, lines in enumerate(texts):
-        filled = [line.strip() for line in lines if line.strip()]
-        if len(filled) < LEAST:
+        if (found := valueless(lines)) is None:
             continue
-        digits = sum(_NUMBER.fullmatch(line) is not None for line in filled)
-        (most, count), *_ = Counter(filled).most_common(1)
-        if digits >= MOST_OF * len(filled):
-            what = "have digits alone, as numbers of lines do"
-        elif count >= MOST_OF * len(filled):
-            digits, what = count, f"are {most[:40]!r}"
-        else:
-            continue
-        told.append(f"{_place(part, side)}: {digits:,} of the first {len(filled):,} rows {what}; {_other(part)}")
+        count, value = found
+        what = "have no letters, as numbers, dates and times" if value is None else f"are {value[:40]!r}"
+        filled = sum(map(bool, map(str.strip, lines)))
+        told.append(f"{_place(part, side)}: {count:,} of the first {filled:,} rows {what}; {_other(part)}")
     return told
 
 
-_NUMBER = re.compile(r"[#№]?\d+[.:)]?")
+def valueless(lines: Sequence[str]) -> tuple[int, str | None] | None:
+    """Return for a side without letters, or that nearly always has the same text, how many lines, and that text. None
+    for any other side, or a short one."""
+    filled = [line.strip() for line in lines if line.strip()]
+    if len(filled) < LEAST:
+        return None
+    digits = sum(not any(map(str.isalpha, line)) for line in filled)
+    (most, count), *_ = Counter(filled).most_common(1)
+    if digits >= MOST_OF * len(filled):
+        return digits, None
+    return (count, most) if count >= MOST_OF * len(filled) else None
 
 
 def _place(part: Part, side: int) -> str:

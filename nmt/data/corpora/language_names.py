@@ -7,6 +7,7 @@ import unicodedata
 from functools import lru_cache
 from importlib.resources import files
 
+_CODE = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z]{2,4})?")
 _LETTERS = re.compile(r"[^\W\d_]+")
 
 
@@ -14,6 +15,11 @@ def language_of(code: str) -> str | None:
     """Return the language that a code such as de, deu, de_AT or deu_Latn stands for, by its shortest code; None if no
     language is known by it."""
     return _codes().get(re.split("[-_]", code, maxsplit=1)[0].lower())
+
+
+def is_code(text: str) -> bool:
+    """Return whether a text is a code of a known language, perhaps with a region or script: de, de_AT, chr-Cher."""
+    return _CODE.fullmatch(text) is not None and language_of(text) is not None
 
 
 def languages_named(words: str) -> frozenset[str]:
@@ -25,8 +31,8 @@ def code_named(words: str) -> str | None:
     """Return the code of the language that a heading names, by its code or its name; None if no language is known by
     it. Without the extra that has names of all languages, that is so for most."""
     text = words.strip()
-    if len(text) <= 3 and language_of(text) is not None:
-        return text.casefold()
+    if is_code(text):
+        return re.split("[-_]", text)[0].casefold()
     for one in (text, *_LETTERS.findall(text)):
         if len(found := languages_named(one)) == 1:
             return next(iter(found))

@@ -3,6 +3,7 @@ are. All that is guessed can be said, asked or overridden; `look` gives it as da
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ LEAST = 10
 """The number of filled rows from which a column is judged by what most of them have."""
 _TITLES = 10
 """First rows in which headings are looked for: a title may stand above them."""
-_FILLED = 0.1
+FILLED = 0.1
 """Share of filled rows from which a column may be a text to learn from."""
 _RARE = 0.05
 """Share of the most frequent kind of pairs below which another kind is not asked about."""
@@ -56,7 +57,7 @@ class ColumnFacts:
     @property
     def is_text(self) -> bool:
         """Return whether it may be a text to learn from."""
-        return self.filled >= _FILLED and self.numbers < MOST_OF and self.same < MOST_OF
+        return self.filled >= FILLED and self.numbers < MOST_OF and self.same < MOST_OF
 
     @property
     def name(self) -> str:
@@ -82,7 +83,7 @@ class Look:
         """Return the error that asks for the columns."""
         if self.kinds:
             found = ", ".join(f"{a},{b} ({count:,} of the first records)" for a, b, count in self.kinds)
-            return f"{path}: must have one kind of pairs, got several; choose with nmt-train --columns: {found}"
+            return f"{path}: must have one kind of pairs, got several; choose with --columns: {found}"
         if not self.columns:
             return f"{path}: must have two columns with text, got an empty table; give another file"
         texts = [one for one in self.columns if one.is_text] or list(self.columns)
@@ -92,7 +93,7 @@ class Look:
         first = ",".join(str(one.column) for one in texts[:2])
         return (
             f"{path}: must have two columns with text, got {len(texts)}: {shown}; choose source and target, as with "
-            f"nmt-train --columns {first}, or keep these two alone"
+            f"--columns {first}, or keep these two alone"
         )
 
 
@@ -156,6 +157,7 @@ def _heading(
     table: list[tuple[int, list[str]]], named: list[str], codes: list[str], header: bool | None
 ) -> tuple[int, list[Label | None]]:
     """Return the number of the row with headings, 0 for none, and what its cells mean."""
+    found: tuple[int, list[Label | None]] = (0, [])
     for place, (number, cells) in enumerate(table[:_TITLES]):
         filled = sum(map(bool, map(str.strip, cells)))
         if named:
@@ -163,12 +165,16 @@ def _heading(
                 continue
         elif header is False or filled < min(2, len(codes)):
             continue
-        below = [[other[column] for _, other in table[place + 1 :]] for column in range(len(cells))]
-        labels = heading_labels(cells, below, codes)
-        if labels is not None or header or named:
-            return number, labels or [label_of(cell, codes) for cell in cells]
-        break
-    return 0, []
+        under = [other for _, other in table[place + 1 :] if other != cells]  # headings may come again
+        labels = heading_labels(cells, [[other[column] for other in under] for column in range(len(cells))], codes)
+        if found[0] and sum(label is not None and bool(label.languages) for label in labels or ()) < 2:
+            break  # below roles, as source and target, may stand their languages
+        if labels is None and not header and not named:
+            break
+        found = number, labels or [label_of(cell, codes) for cell in cells]
+        if named or any(label is not None and label.languages for label in found[1]):
+            break
+    return found
 
 
 def _facts(column: int | str, heading: str, language: str | None, texts: list[str]) -> ColumnFacts:
@@ -201,7 +207,7 @@ def _chosen(
     """Return the columns of the sides, or None for each, and what the choice follows."""
     texts = [place for place, one in enumerate(facts) if one.is_text]
     if len(texts) < 2:
-        texts = [place for place, one in enumerate(facts) if one.filled >= _FILLED]
+        texts = [place for place, one in enumerate(facts) if one.filled >= FILLED]
     if len(codes) == 1:
         return [1], ""
     sides: list[list[int]] = []
@@ -299,7 +305,9 @@ def _language_of_field(form: str, name: str) -> str | None:
     """Return the language that the name of a field says."""
     if form == "sfm":
         return "en" if name in ("ge", "de", "xe", "fe") else None
-    return (name if form == "tmx" else name.partition(":")[2]) or None
+    code = name if form == "tmx" else name.partition(":")[2]
+    head = re.split("[-_]", code)[0]  # OmegaT writes EN
+    return head.lower() + code[len(head) :] or None
 
 
 def columns_advice(path: str) -> str:

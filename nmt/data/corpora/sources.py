@@ -215,6 +215,8 @@ class Part:
         """Yield the cells of a table. The first columns are read if nothing tells others."""
         places = [int(column) - 1 for column in found.chosen or range(1, len(self.langs) + 1)]
         least = max([*places, (self.features or 1) - 1]) + 1
+        heads = found.columns if found.heading else ()
+        names = [heads[place].heading for place in places if place < len(heads)]
         for number, cells in GRIDS[self.form](self.files[0], self.sheet, lenient):
             if number <= found.heading:
                 continue
@@ -227,6 +229,8 @@ class Part:
                     f"line, or {columns_advice(self.files[0])}"
                 )
             row = [cells[place] for place in places]
+            if row == names:  # headings that come again, as on each page
+                row = [""] * len(row)
             if self.features is not None:
                 row[0] = with_features(row[0], cells[self.features - 1])
             yield tuple(row)
@@ -292,14 +296,14 @@ class Part:
         return tuple(found)
 
 
-def side_lines(path: str, side: int, langs: Sequence[str]) -> Lines[str]:
-    """Return the lines of a text (see `open_lines`), or one side of a table: 0 for the source, 1 for the target. Raises
-    DataError, also if its columns must be named."""
+def side_lines(path: str, side: int, langs: Sequence[str], **how: Any) -> Lines[str]:
+    """Return the lines of a text (see `open_lines`), or one side of a table: 0 for the source, 1 for the target. `how`:
+    columns, header and sheet of `Source`. Raises DataError, also if its columns must be named."""
     if format_of(path) == "lines":
         return open_lines(path)
-    (part,) = Source(path).parts(langs)
+    (part,) = Source(path, **how).parts(langs)
     found = part.look
-    if found is not None and len(found.columns) == 1:
+    if found is not None and len(found.columns) == 1 and part.columns == (None, None):
         part = replace(part, files=part.files[:1], langs=(langs[side],), columns=(1,))
     elif found is not None and found.chosen is None:
         raise DataError(found.question(path))

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice
+from itertools import islice, takewhile
 
 from nmt.errors import DataError
 from nmt.system.lines import MAX_LINE_BYTES, open_binary, read_lines, text_file
@@ -27,11 +27,13 @@ _WIDE = (b"\xff\xfe", b"\xfe\xff")
 
 @dataclass(frozen=True)
 class Dialect:
-    """The sign between cells, whether cells are in quotation marks (RFC 4180), and the lines before the first row."""
+    """The sign between cells, whether cells are in quotation marks (RFC 4180), the lines before the first row, and
+    whether spaces follow the sign."""
 
     separator: str = "\t"
     quoted: bool = False
     before: int = 0
+    spaced: bool = False
 
 
 def grid_rows(path: str, sheet: str | None = None, lenient: bool = False) -> Iterator[tuple[int, list[str]]]:
@@ -43,7 +45,9 @@ def grid_rows(path: str, sheet: str | None = None, lenient: bool = False) -> Ite
         for number, line in enumerate(lines, start=1 + dialect.before):
             yield number, line.split(dialect.separator)
         return
-    rows = csv.reader((f"{line}\n" for line in lines), delimiter=dialect.separator, strict=True)
+    rows = csv.reader(
+        (f"{line}\n" for line in lines), delimiter=dialect.separator, skipinitialspace=dialect.spaced, strict=True
+    )
     number = 1
     try:
         for cells in rows:
@@ -65,19 +69,28 @@ def dialect_of(path: str) -> Dialect:
 
 @lru_cache(maxsize=64)
 def _dialect(path: str, is_csv: bool, stamp: tuple[int, int]) -> Dialect:
-    if not is_csv:
-        return Dialect(quoted=_is_quoted(_lines(path, lenient=True)))
     sample = list(islice(_lines(path, lenient=True), _SAMPLE))
+    about = sum(1 for _ in takewhile(lambda line: line.startswith("#") and "\t" not in line, sample))  # Anki, OmegaT
+    if not is_csv and any("\t" in line for line in sample):
+        return Dialect(quoted=_is_quoted(islice(_lines(path, lenient=True), about, None)), before=about)
     if sample and sample[0].lower().startswith("sep=") and len(sample[0]) == 5:  # Excel's own line
         return Dialect(sample[0][4], True, 1)
-    return Dialect(max(_SEPARATORS, key=lambda sign: _fits(sample, sign)), True)
+    separator = max(_SEPARATORS, key=lambda sign: _fits(sample, sign))
+    return Dialect(separator, True, spaced=_is_spaced(sample, separator))
+
+
+def _is_spaced(sample: list[str], sign: str) -> bool:
+    """Return whether most lines have a quotation mark after a separator and a space, as people write them by hand."""
+    return 2 * sum(f'{sign} "' in line for line in sample) > len(sample)
 
 
 def _fits(sample: list[str], sign: str) -> float:
     """Return the share of rows that a separator cuts into the same number of cells, two or more. One that mostly has a
     space after it is punctuation, which comes last."""
     try:
-        rows = [row for row in csv.reader((f"{line}\n" for line in sample), delimiter=sign) if row]
+        is_spaced = _is_spaced(sample, sign)
+        lines = (f"{line}\n" for line in sample)
+        rows = [row for row in csv.reader(lines, delimiter=sign, skipinitialspace=is_spaced) if row]
     except csv.Error:
         return -1
     counts = Counter(len(row) for row in rows if len(row) > 1)

@@ -11,7 +11,7 @@ from nmt.errors import NMTError
 from nmt.system.lines import without_packing
 
 ENDINGS = {
-    **{".tsv": "tsv", ".csv": "csv", ".xlsx": "sheet", ".xlsm": "sheet", ".ods": "sheet"},
+    **{".tsv": "tsv", ".csv": "csv", ".xlsx": "sheet", ".xlsm": "sheet", ".xls": "sheet", ".ods": "sheet"},
     **{".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"},
     **{".tmx": "tmx", ".lift": "lift", ".flextext": "flextext"},
     **dict.fromkeys((".sfm", ".db", ".dic", ".lex", ".usfm", ".ptx"), "sfm"),

@@ -1,4 +1,4 @@
-"""Read the sheets of .xlsx and .ods by calamine. What an archive claims is checked before: calamine trusts it."""
+"""Read the sheets of .xlsx, .xls and .ods by calamine. What an archive claims is checked before: calamine trusts it."""
 
 from __future__ import annotations
 
@@ -26,17 +26,24 @@ _SHEETS = re.compile(r"xl/worksheets/[^/]+\.xml|content\.xml")
 _CELL = re.compile(rb'<(?:\w+:)?c\s[^>]*?\br="([A-Z]{1,3})(\d{1,7})"')
 _ROW = re.compile(rb"<table:(table-row|(?:covered-)?table-cell)\b([^>]*)>")
 _REPEATED = re.compile(rb'number-(?:rows|columns)-repeated="(\d{1,9})"')
+_MERGED = re.compile(rb'<(?:\w+:)?mergeCell\b|number-(?:rows|columns)-spanned="(?:[2-9]|\d\d)')
+_HIDDEN = re.compile(
+    rb'<(?:\w+:)?row\b[^>]*\bhidden="(?:1|true)"|<table:table-row\b[^>]*visibility="(?:collapse|filter)'
+)
+_OLD = b"\xd0\xcf\x11\xe0"
+"""The first bytes of .xls, and of workbooks with a password."""
 _EMPTY_FORMULA = re.compile(rb"</(?:\w+:)?f>\s*(?:<(?:\w+:)?v\s*/>|<(?:\w+:)?v>\s*</(?:\w+:)?v>)?\s*</(?:\w+:)?c>")
 
 
 @dataclass(frozen=True)
 class Book:
-    """An opened workbook. sheets: Those with cells, by name. merged: Merged ranges of each. formulas: Cells with a
-    formula and no result."""
+    """An opened workbook. sheets: Those with cells that are not hidden, by name. merged: Merged ranges. hidden: Rows
+    that are hidden or filtered out. formulas: Cells with a formula and no result."""
 
     sheets: dict[str, Any]
-    merged: dict[str, int]
-    formulas: int
+    merged: int = 0
+    hidden: int = 0
+    formulas: int = 0
 
 
 def grid_rows(path: str, sheet: str | None = None, lenient: bool = False) -> Iterator[tuple[int, list[str]]]:
@@ -48,8 +55,10 @@ def grid_rows(path: str, sheet: str | None = None, lenient: bool = False) -> Ite
 
 
 def sheet_of(path: str, sheet: str | None) -> str:
-    """Return the name of the sheet to read: the named one, or the only one with cells. Raises DataError."""
-    found = list(book_of(path).sheets)
+    """Return the name of the sheet to read: the named one, or the only one with cells in two columns. Raises
+    DataError."""
+    sheets = book_of(path).sheets
+    found = [name for name, one in sheets.items() if sheet or one.width > 1] or list(sheets)
     if sheet is None and len(found) == 1:
         return found[0]
     if sheet in found:
@@ -61,11 +70,15 @@ def sheet_of(path: str, sheet: str | None) -> str:
     raise DataError(f"{path}: must have {wanted}, got {named}; name one with --sheet NAME (sheet: NAME in a config)")
 
 
-def doubts(path: str, sheet: str | None) -> list[str]:
-    """Return what a reader of the table should know: merged cells and formulas without results."""
-    book, name, told = book_of(path), sheet_of(path, sheet), []
-    if merged := book.merged[name]:
-        told.append(f"{path}: the text of merged cells is read in their first row alone; ranges of them: {merged:,}")
+def doubts(path: str) -> list[str]:
+    """Return what a reader of the table should know: merged cells, hidden rows, formulas without results."""
+    book, told = book_of(path), []
+    if book.merged:
+        told.append(
+            f"{path}: the text of merged cells is read in their first row alone; ranges of them: {book.merged:,}"
+        )
+    if book.hidden:
+        told.append(f"{path}: hidden rows are read like others, {book.hidden:,} of them; delete those that are wrong")
     if book.formulas:
         told.append(
             f"{path}: {book.formulas:,} cells have formulas without results, and are empty: open it in a spreadsheet "
@@ -84,33 +97,35 @@ def book_of(path: str) -> Book:
 @lru_cache(maxsize=2)
 def _book(path: str, stamp: tuple[int, int]) -> Book:
     try:
-        from python_calamine import CalamineError, CalamineWorkbook, SheetTypeEnum
+        from python_calamine import CalamineError, CalamineWorkbook, SheetTypeEnum, SheetVisibleEnum
     except ImportError:
         raise DataError(f"{path}: needs the extra [tables] to be read; {how_to_install('tables')}") from None
-    content, formulas = _checked(path)
+    content, counts = _checked(path)
     try:
         book = CalamineWorkbook.from_filelike(content)
         sheets = {
             one.name: book.get_sheet_by_name(one.name)
             for one in book.sheets_metadata
-            if one.typ == SheetTypeEnum.WorkSheet
+            if one.typ == SheetTypeEnum.WorkSheet and one.visible == SheetVisibleEnum.Visible
         }
         filled = {name: sheet for name, sheet in sheets.items() if sheet.start is not None}
-        merged = {name: len(sheet.merged_cell_ranges or ()) for name, sheet in filled.items()}
     except CalamineError as error:
         raise _broken(path, error) from None
     except BaseException as error:  # what it did not expect ends in a panic, which is no Exception
         if type(error).__name__ != "PanicException":
             raise
         raise _broken(path, "an unexpected part") from None
-    return Book(filled, merged, formulas)
+    return Book(filled, *counts)
 
 
-def _checked(path: str) -> tuple[io.BytesIO, int]:
-    """Return a workbook with its parts of XML alone, written again as they unpack here, and the number of formulas
-    without results. Raises DataError if it is none, or exceeds the limits."""
-    new, formulas = io.BytesIO(), 0
+def _checked(path: str) -> tuple[io.BytesIO, list[int]]:
+    """Return a workbook, of a packed one its parts of XML alone, written again as they unpack here, and the numbers of
+    merged cells, hidden rows, and formulas without results. Raises DataError if it is none, or exceeds the limits."""
+    new, counts = io.BytesIO(), [0, 0, 0]
     try:
+        with open(path, "rb") as file:
+            if file.read(len(_OLD)) == _OLD:
+                return io.BytesIO(_OLD + file.read()), counts
         with zipfile.ZipFile(path) as archive, zipfile.ZipFile(new, "w") as kept:
             parts = [one for one in archive.infolist() if _PARTS.fullmatch(one.filename)]
             if sum(one.file_size for one in parts) > _MOST_BYTES:
@@ -121,19 +136,13 @@ def _checked(path: str) -> tuple[io.BytesIO, int]:
                     raise DataError(f"{path}: must declare no entities, got some; save it again")
                 if _SHEETS.fullmatch(one.filename):
                     _check_cells(path, content)
-                    formulas += len(_EMPTY_FORMULA.findall(content))
+                    kinds = (_MERGED, _HIDDEN, _EMPTY_FORMULA)
+                    counts = [n + len(kind.findall(content)) for n, kind in zip(counts, kinds, strict=True)]
                 kept.writestr(one.filename, content)
     except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError, OSError) as error:
-        with open(path, "rb") as file:
-            start = file.read(HEAD_BYTES)
-        other = kind_of_bytes(start)
-        if other is not None and not start.startswith(b"PK"):
-            raise DataError(
-                f"{path}: must be a workbook, got {other.what}; save it as .xlsx without a password"
-            ) from None
         raise _broken(path, error) from None
     new.seek(0)
-    return new, formulas
+    return new, counts
 
 
 def _check_cells(path: str, content: bytes) -> None:
@@ -167,6 +176,11 @@ def _column(letters: bytes) -> int:
 
 
 def _broken(path: str, error: object) -> DataError:
+    with open(path, "rb") as file:
+        start = file.read(HEAD_BYTES)
+    other = kind_of_bytes(start)
+    if other is not None and not start.startswith(b"PK"):
+        return DataError(f"{path}: must be a workbook, got {other.what}; save it as .xlsx without a password")
     return DataError(f"{path}: must be a workbook (.xlsx, .ods), got one that cannot be read ({error}); save it again")
 
 

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import Any
 
-from nmt.data.tokens.segmentations import Units
 from nmt.data.tokens.subwords import Subwords
 from nmt.errors import DataError
 from nmt.overriding import override
@@ -87,11 +86,6 @@ class FactoredSubwords(Subwords):
     @override
     def own_ids(self) -> list[int]:
         return self.words.own_ids
-
-    @property
-    @override
-    def units_of_text(self) -> Units:
-        return self.words.units_of_text
 
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
         """Return the ids of each sentence. Raises FactorError for a word with another number of factors."""

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 _BETWEEN = re.compile(r"[;,()+\s]+")
 """Separators of features: `V;PST` as in 2022, and nested ones as in 2023, `N;ABL(PL;PSS(2,PL))`."""
 _UNIMORPH = re.compile(r"[A-Z][A-Z0-9.+/_{}-]*[;(][A-Z0-9.+/_{};,()-]+")
-_SURE = 0.9
-"""Share of rows whose cell looks like features from which a column has them."""
+_ALONE = re.compile(r"[A-Z][A-Z0-9.+/_{}-]*")
+_SURE, _BUNDLES = 0.9, 0.5
+"""Share of rows whose cell looks like features from which a column has them, and of those with several."""
 
 
 def with_features(word: str, features: str) -> str:
@@ -79,7 +80,8 @@ def features_column(rows: Sequence[Sequence[str]]) -> int | None:
     the second or third of three; None if there is none. Blank rows, which divide paradigms, do not count."""
     rows = [cells for cells in rows if any(cell.strip() for cell in cells)]
     for place in (2, 1):
-        found = [len(cells) == 3 and _UNIMORPH.fullmatch(cells[place].strip()) is not None for cells in rows]
-        if found and sum(found) >= _SURE * len(found):
+        cells = [row[place].strip() if len(row) == 3 else "" for row in rows]
+        bundles, alone = (sum(pattern.fullmatch(cell) is not None for cell in cells) for pattern in (_UNIMORPH, _ALONE))
+        if cells and bundles + alone >= _SURE * len(cells) and bundles >= _BUNDLES * len(cells):
             return place + 1
     return None

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import sentencepiece
 
-from nmt.data.tokens.segmentations import Units, units_of
 from nmt.errors import BREAKS, DataError
 from nmt.special_tokens import BOS_ID, EOS_ID, PAD_ID, SPACE, UNK_ID
 from nmt.system.files import read_small
@@ -119,11 +118,6 @@ class Subwords:
         if self._is_own_order:
             return rows
         return [self._from_model[row].tolist() for row in rows]
-
-    @property
-    def units_of_text(self) -> Units:
-        """Return the model's subwords and their scores."""
-        return units_of(self.model_bytes)
 
     def of_model(self, number: int) -> int:
         """Return our id for a number of the sentencepiece model."""

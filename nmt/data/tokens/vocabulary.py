@@ -8,7 +8,6 @@ import json
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from nmt.data.tokens.segmentations import Units
 from nmt.data.tokens.subwords import SPECIAL_PIECES, Subwords
 from nmt.errors import BREAKS, DataError
 from nmt.overriding import override
@@ -68,11 +67,6 @@ class Vocabulary(Subwords):
     def vocab_size(self) -> int:
         """Return the number of tokens, including the four special ones."""
         return len(SPECIAL_PIECES) + len(self.units)
-
-    @property
-    def units_of_text(self) -> Units:
-        """Return no subwords (see `Subwords`): there is only one segmentation."""
-        return Units("other", {}, {})
 
     @override
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:

@@ -1,1 +1,1 @@
-"""Options of the search: score rules, constraints, sampling, beam groups, penalties."""
+"""Options of the search: score rules, constraints, sampling, penalties."""

@@ -10,13 +10,14 @@ import numpy as np
 
 from nmt.decode.rules.constraints import ConstrainedSelector, Glossary
 from nmt.decode.rules.score_rules import Forbidden, MinLength, NoRepeat, Prefix, RepetitionPenalty, Rule
-from nmt.decode.rules.selectors import BestSelector, CandidateSelector, DiverseSelector, RuledSelector, SamplingSelector
+from nmt.decode.rules.selectors import BestSelector, CandidateSelector, RuledSelector, SamplingSelector
 from nmt.decode.shortlist import Shortlist
+from nmt.rnn.arrays.beam_state import TokenRules
 from nmt.search_settings import Place, SearchSettings, SearchValues, setting
 from nmt.special_tokens import BOS_ID, UNK_ID
 
-_STEPPED = (Place.LOOP,)
-_PROCESSOR_ONLY = (Place.LOOP, Place.GPU)
+_STEPPED = (Place.LOOP, Place.PROGRAM)
+_PROCESSOR_ONLY = (*_STEPPED, Place.GPU)
 
 
 class Settings(SearchSettings, total=False):
@@ -36,14 +37,14 @@ class SearchOptions(SearchValues):
     constraints: the phrases that each sentence's translations must contain. glossary: the phrases that earn
     `glossary_bonus`. shortlist: tokens that are not candidates of a sentence have no probability and are not produced,
     except those that the options force. more_rules: a factory of further rules, called once per thread, whose rules are
-    applied before those that forbid tokens. Sampling, groups and constraints cannot be combined.
+    applied before those that forbid tokens. Sampling and constraints cannot be combined.
     """
 
     forbidden: Sequence[Sequence[int]] = setting((), lacks=_STEPPED)
     prefixes: Sequence[Sequence[int]] | None = setting(None, lacks=(Place.LOOP, Place.SESSION))
     constraints: Sequence[Sequence[Sequence[int]]] | None = setting(None, lacks=_PROCESSOR_ONLY)
     glossary: Sequence[Sequence[Sequence[int]]] | None = setting(None, lacks=_PROCESSOR_ONLY)
-    shortlist: Shortlist | None = setting(None, lacks=(Place.GPU,))
+    shortlist: Shortlist | None = setting(None, lacks=(Place.PROGRAM, Place.GPU))
     more_rules: Callable[[], Sequence[Rule]] | None = setting(None, lacks=_PROCESSOR_ONLY)
 
     @classmethod
@@ -77,6 +78,20 @@ class SearchOptions(SearchValues):
             rules.append(Glossary(self.glossary, self.glossary_bonus))
         return rules
 
+    def token_rules(self, sentences: Sequence[int]) -> TokenRules:
+        """Return the rules on single tokens for these sentences, as a program or a GPU follows them."""
+        return TokenRules(
+            min_length=self.min_length,
+            no_repeat=self.no_repeat_ngram_size,
+            repetition=0.0 if self.repetition_penalty == 1.0 else self.repetition_penalty,
+            sampling=self.sampling,
+            temperature=self.sampling_temperature,
+            top_k=self.sampling_topk,
+            top_p=self.sampling_topp,
+            seed=self.sampling_seed,
+            prefixes=[] if self.prefixes is None else [self.prefixes[n] for n in sentences],
+        )
+
     def selector(self, src_ids: Sequence[Sequence[int]], eos_id: int) -> CandidateSelector:
         """Return a new selector for these options; each thread needs its own."""
         rules = self.rules(eos_id)
@@ -90,9 +105,6 @@ class SearchOptions(SearchValues):
                 top_k=self.sampling_topk,
                 top_p=self.sampling_topp,
             )
-        if self.beam_groups > 1:
-            size = self.beam_size // self.beam_groups
-            return DiverseSelector(len(src_ids), self.beam_groups, size, self.diversity_strength, rules)
         if self.constraints is not None and any(self.constraints):
             return ConstrainedSelector(self.constraints, rules)
         return RuledSelector(rules) if rules else BestSelector()

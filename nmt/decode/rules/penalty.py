@@ -1,4 +1,4 @@
-"""Length and coverage penalties of the score by which hypotheses are ranked."""
+"""Length penalties of the score by which hypotheses are ranked."""
 
 import math
 from functools import lru_cache
@@ -7,9 +7,6 @@ import numpy as np
 
 from nmt.rnn.kernels.search.search_rules import best_length, score
 from nmt.search_settings import LengthPenalty
-
-_LEAST_COVERAGE = 1e-10
-"""The least coverage of a source word: that of a word without attention must have a finite logarithm."""
 
 
 @lru_cache(maxsize=256)
@@ -47,21 +44,13 @@ def final_scores(
     sums: np.ndarray,
     lengths: np.ndarray,
     word_reward: float = 0.0,
-    coverage_penalty: float = 0.0,
-    coverage: np.ndarray | None = None,
 ) -> np.ndarray:
     """Return the scores of ended hypotheses [R].
 
     sums [R]: sums of log-probabilities over lengths [R] tokens, including EOS. word_reward: added for each token (He et
-    al. 2016, section 3.3). coverage [R, S]: the attention that each source token has received, -1
-    for padding; coverage_penalty times the sum of log(min(coverage, 1)) is added (beta of Wu et al. 2016, equation 14).
+    al. 2016, section 3.3).
     """
-    scores = np.asarray(score(sums, length_divisor(penalty, lengths), word_reward, lengths))
-    if coverage_penalty and coverage is not None:
-        seen = np.where(coverage < 0, 1.0, np.clip(coverage, _LEAST_COVERAGE, 1.0).astype(np.float64))
-        # One after the other: `sum` would group them by the width, which is that of the longest sentence.
-        scores = scores + coverage_penalty * np.cumsum(np.log(seen), axis=1)[:, -1]
-    return scores
+    return np.asarray(score(sums, length_divisor(penalty, lengths), word_reward, lengths))
 
 
 def best_possible(

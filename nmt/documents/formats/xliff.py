@@ -29,7 +29,8 @@ _LANGUAGES = {"xliff": ("srcLang", "trgLang"), "file": ("source-language", "targ
 class _Unit:
     """A trans-unit of XLIFF 1.2, one of its segments, or a segment of XLIFF 2 to translate. whole: the element with the
     state; source, target: the elements with the texts; behind: the position of a new target; mark: the tag of an empty
-    segment in the target, which gets the whole text."""
+    segment in the target, which gets the whole text; frame: the bytes around the text in a new target that has the
+    segments of seg-source."""
 
     whole: Element
     source: Element
@@ -38,6 +39,7 @@ class _Unit:
     passage: Passage
     cdata: bool
     mark: Element | None = None
+    frame: tuple[bytes, bytes] | None = None
 
 
 def read(file: File) -> Document:
@@ -105,15 +107,30 @@ def _open_units(whole: Element, content: bytes, splitter: Splitter | None) -> li
     segments = _segments(target) if target is not None and not is_copy else {}
     sources = _segments(first["seg-source"]) if "seg-source" in first else {}
     pairs: list[tuple[Element, Element | None]] = []
+    is_framed = target is None and bool(sources)
     if segments and sources.keys() >= segments.keys():
         pairs += [(sources[key], one) for key, one in segments.items() if not _text_of(one, content)]
+    elif is_framed:
+        pairs += [(one, None) for one in sources.values()]
     elif target is None or is_copy or not _text_of(target, content):
         pairs += [(source, target)]
     behind = first.get("seg-source", source).end
     units = [_unit(whole, one, other, behind, content, splitter) for one, other in pairs]
     if segments and pairs[:1] == [(source, target)]:
         units = [replace(one, mark=next(iter(segments.values()))) for one in units]
-    return [one for one in units if one.passage.sentences or (target is None and one.passage.source.strip())]
+    kept = [one for one in units if one.passage.sentences or (target is None and one.passage.source.strip())]
+    return _framed(kept, first["seg-source"], content) if is_framed and kept else kept
+
+
+def _framed(units: list[_Unit], divided: Element, content: bytes) -> list[_Unit]:
+    """Return the units of the segments of a seg-source with what is around them, from which a target follows."""
+    prefix = prefix_of(content, divided)
+    ends = [*(one.source.inner for one in units), divided.inner_end]
+    starts = [divided.inner, *(one.source.inner_end for one in units)]
+    between = [content[start:end] for start, end in zip(starts, ends, strict=True)]
+    between[0] = _indent(content, divided.start) + b"<%starget>%s" % (prefix, between[0])
+    after = [b""] * (len(units) - 1) + [b"%s</%starget>" % (between[-1], prefix)]
+    return [replace(one, frame=(before, behind)) for one, before, behind in zip(units, between, after, strict=False)]
 
 
 def _unit(
@@ -167,10 +184,12 @@ def _only_cdata(raw: str) -> str | None:
 
 def _changes(unit: _Unit, new: str, content: bytes, is_2: bool) -> list[tuple[int, int, bytes]]:
     """Return the byte ranges of a unit to replace; none if something of it is left untranslated."""
-    if reasons_of(unit.passage.parts):
-        return []
     source, target, whole = unit.source, unit.target, unit.whole
-    if new == unit.passage.source:
+    if reasons_of(unit.passage.parts):
+        if unit.frame is None:
+            return []
+        text = b""
+    elif new == unit.passage.source:
         text = content[source.inner : source.inner_end]
     elif unit.cdata:
         text = b"<![CDATA[%s]]>" % as_loose(unit.passage.source, new).replace("]]>", "]]]]><![CDATA[>").encode()
@@ -181,6 +200,9 @@ def _changes(unit: _Unit, new: str, content: bytes, is_2: bool) -> list[tuple[in
         head = content[whole.start : whole.inner]
         changes.append((whole.start, whole.inner, with_attribute(head, "state", "translated")))
     prefix = prefix_of(content, source)
+    if unit.frame is not None:
+        before, after = unit.frame
+        return [*changes, (unit.behind, unit.behind, before + text + after)]
     if target is None:
         space = b' xml:space="%s"' % source.attributes["space"].encode() if "space" in source.attributes else b""
         whole_target = b"<%starget%s>%s</%starget>" % (prefix, space, text, prefix)

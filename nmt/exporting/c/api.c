@@ -21,7 +21,7 @@ typedef struct _stat64 file_facts;
 typedef struct stat file_facts;
 #endif
 
-#include "host.h"
+#include "details.h"
 #include "inside.h"
 #include "levels.h"
 #include "model.h"
@@ -140,15 +140,12 @@ const char *nmt_level(const nmt_model *model) { return model->level->name; }
 void nmt_defaults(nmt_options *options) { *options = (nmt_options)DEFAULTS; }
 
 static int check(const nmt_options *o, char *error) {
-  const struct { const char *name; double value, least, most; } rules[] = {
-      {"beam_size", o->beam_size, 1, 1000},
-      {"n_best", o->n_best, 1, 10000},
-      {"batch_size", o->batch_size, 1, 100000},
-      {"max_length_extra", o->max_length_extra, 0, 100000},
-      {"max_length_ratio", o->max_length_ratio, 1e-9, 1000},
-      {"word_reward", o->word_reward, -1e9, 1e9},
-      {"length_penalty", o->length_penalty == NMT_AVERAGE ? 0 : o->length_penalty, 0, 100},
-  };
+  nmt_options given = *o;
+  if (given.length_penalty == NMT_AVERAGE) given.length_penalty = 0;
+#define RULE(name, least, most) {#name, (double)given.name, least, most},
+  const struct { const char *name; double value, least, most; } rules[] = {OPTIONS(RULE)};
+  if (o->prefixes && !SAME_CLEANING)
+    return fail(error, NMT_WRONG_ARGUMENT, "nmt_translate: prefixes must be for a model that reads both languages' text alike, got another one");
   for (size_t n = 0; n < sizeof rules / sizeof *rules; n++)
     if (!(rules[n].value >= rules[n].least && rules[n].value <= rules[n].most))
       return fail(error, NMT_WRONG_ARGUMENT, "nmt_translate: %s must be from %g to %g, got %g", rules[n].name, rules[n].least,
@@ -169,6 +166,9 @@ static void rank(hypothesis *all, int count) {
   }
 }
 
+/* How many translations the search gives for a line: of several some may have the same text. */
+static int wanted(const nmt_options *o) { return o->sampling || o->n_best == 1 ? o->n_best : o->beam_size; }
+
 static const text *text_of(arena *memory, const nmt_model *model, const int32_t *ids, int64_t count) {
   text *found = take(memory, sizeof *found);
   *found = (text){memory, NULL, 0, 0};
@@ -178,9 +178,17 @@ static const text *text_of(arena *memory, const nmt_model *model, const int32_t 
   return found;
 }
 
-/* Put the best translations into a line, those that differ by more than spaces. */
-static void choose(made *out, const nmt_model *model, const sentence *of, const nmt_options *options, nmt_line *line) {
-  int most = options->n_best > 1 ? options->beam_size : 1, count = 0;
+typedef struct { size_t line; sentence sentence; text *pieces; } numbered;
+
+static void add(made *out, const nmt_model *model, numbered *of, const int32_t *ids, nmt_translation *one) {
+  const details_of about = {model->level, model->words, model->content, &target_subwords};
+  add_details(&out->memory, &out->work, &about, &of->sentence, of->pieces, ids, one);
+}
+
+/* Put the best translations into a line; those of a search differ by more than spaces. */
+static void choose(made *out, const nmt_model *model, numbered *whole, const nmt_options *options, nmt_line *line) {
+  const sentence *of = &whole->sentence;
+  int most = wanted(options), count = 0;
   if (of->count < most) most = of->count;
   rank(of->found, of->count);
   nmt_translation *best = take(&out->memory, (size_t)(most + 1) * sizeof *best);
@@ -190,20 +198,43 @@ static void choose(made *out, const nmt_model *model, const sentence *of, const 
     const text *found = text_of(&out->memory, model, one->ids, one->size);
     int k = 0;
     while (k < count && !is_same(found, texts[k])) k++;
-    if (k < count) continue;
+    if (k < count && !options->sampling) continue;
     texts[count] = found;
-    best[count++] = (nmt_translation){found->at, found->size, one->score, one->log_prob, one->size};
+    best[count] = (nmt_translation){.text = found->at, .size = found->size, .score = one->score, .log_prob = one->log_prob,
+                                    .length = one->size, .confidence = confidence_of(one->log_prob, one->size)};
+    if (options->details) add(out, model, whole, one->ids, best + count);
+    count++;
   }
   line->count = (size_t)count, line->translations = best;
 }
 
-static const nmt_translation blank = {"", 0, 0, 0, 0};
+static const nmt_translation blank = {.text = "", .confidence = 1};
 
-typedef struct { size_t line; sentence sentence; } numbered;
 static int by_length(const void *a, const void *b) {
   const numbered *left = a, *right = b;
   if (left->sentence.size != right->sentence.size) return left->sentence.size < right->sentence.size ? 1 : -1;
   return left->line < right->line ? -1 : left->line > right->line;
+}
+
+/* Cut a line of the source, to the longest that models read; return its ids, with pieces that last, and warnings. */
+static int32_t *read_line(made *out, const nmt_model *model, const char *line, size_t bytes, numbered *one, int details, int *warnings) {
+  int64_t size;
+  text *pieces;
+  int32_t *ids = cut(&out->work, model->content, &source_subwords, line, bytes, &size, details ? &pieces : NULL);
+  *warnings = size > MOST_SOURCE ? NMT_CUT : 0;
+  if (size > MOST_SOURCE) size = MOST_SOURCE;
+  int32_t *own = take(&out->memory, 4 * (size_t)size + 4);
+  memcpy(own, ids, 4 * (size_t)size);
+  for (int64_t k = 0; k < size; k++)
+    if (ids[k] == UNK_ID) *warnings |= NMT_UNKNOWN;
+  one->sentence = (sentence){.ids = own, .size = size};
+  if (!details) return own;
+  one->pieces = take(&out->memory, (size_t)(size + 1) * sizeof *one->pieces);
+  for (int64_t k = 0; k < size; k++) {
+    one->pieces[k] = (text){&out->memory, NULL, 0, 0};
+    append(one->pieces + k, pieces[k].at, pieces[k].size);
+  }
+  return own;
 }
 
 /* Cut all lines; return those that are to be translated, and their number. */
@@ -211,20 +242,21 @@ static numbered *cut_all(made *out, const nmt_model *model, const char *const *l
                          const nmt_options *options, nmt_line *found, size_t *waiting) {
   numbered *all = take(&out->work, (count + 1) * sizeof *all);
   for (size_t n = 0; n < count; n++) {
-    int64_t size;
     arena moment = out->work;
-    int32_t *ids = cut(&out->work, model->content, &source_subwords, lines[n], sizes ? sizes[n] : strlen(lines[n]), &size);
-    int warnings = size > MOST_SOURCE ? NMT_CUT : 0;
-    if (size > MOST_SOURCE) size = MOST_SOURCE;
-    for (int64_t k = 0; k < size; k++)
-      if (ids[k] == UNK_ID) warnings |= NMT_UNKNOWN;
-    int64_t limit = (int64_t)(options->max_length_ratio * (double)size) + options->max_length_extra;
-    found[n] = (nmt_line){1, &blank, warnings};
-    if (size && limit > 0) {
-      int32_t *own = take(&out->memory, 4 * (size_t)size);
-      memcpy(own, ids, 4 * (size_t)size);
-      all[(*waiting)++] = (numbered){n, {own, size, limit, NULL, 0}};
+    numbered *one = all + *waiting;
+    int warnings;
+    read_line(out, model, lines[n], sizes ? sizes[n] : strlen(lines[n]), one, options->details, &warnings);
+    sentence *own = &one->sentence;
+    own->limit = (int64_t)(options->max_length_ratio * (double)own->size) + options->max_length_extra;
+    if (options->min_length >= own->limit && options->min_length) own->limit = options->min_length + 1;
+    if (options->prefixes && options->prefixes[n]) {
+      int32_t *ids = cut(&out->work, model->content, &target_subwords, options->prefixes[n], strlen(options->prefixes[n]), &own->prefix_size, NULL);
+      own->prefix = memcpy(take(&out->memory, 4 * (size_t)own->prefix_size + 4), ids, 4 * (size_t)own->prefix_size);
+      own->limit += own->prefix_size;
     }
+    one->line = n;
+    found[n] = (nmt_line){1, &blank, warnings};
+    *waiting += own->size && own->limit > 0;
     free_since(&out->work, moment);
   }
   qsort(all, *waiting, sizeof *all, by_length);
@@ -248,14 +280,34 @@ static void translate(made *out, const nmt_model *model, const char *const *line
     sentence *chunk = take(&out->work, (next - first) * sizeof *chunk);
     for (size_t n = first; n < next; n++) chunk[n - first] = all[n].sentence;
     if (size > (int64_t)(next - first)) size = (int64_t)(next - first);
-    request asked = {size, options->beam_size, options->n_best > 1 ? options->beam_size : 1, FIRST_TOKEN,
-                     options->word_reward, options->length_penalty};
+    request asked = {
+        .size = size, .beam_size = options->sampling ? options->n_best : options->beam_size, .n_best = wanted(options),
+        .first_token = options->generate_unk ? UNK_ID : BOS_ID, .min_length = options->min_length,
+        .no_repeat = options->no_repeat_ngram_size, .sampling = options->sampling, .top_k = options->sampling_topk,
+        .seed = options->sampling_seed, .word_reward = options->word_reward, .length_penalty = options->length_penalty,
+        .repetition = options->repetition_penalty == 1 ? 0 : options->repetition_penalty,
+        .temperature = options->sampling_temperature, .top_p = options->sampling_topp};
     model->level->search(&out->work, model->words, chunk, (int64_t)(next - first), &asked);
-    for (size_t n = first; n < next; n++) choose(out, model, chunk + (n - first), options, found + all[n].line);
+    for (size_t n = first; n < next; n++) {
+      all[n].sentence = chunk[n - first];
+      choose(out, model, all + n, options, found + all[n].line);
+    }
     free_since(&out->work, moment);
   }
   free_since(&out->work, (arena){NULL, 0, NULL});
   out->shown = (nmt_results){count, found};
+}
+
+static made *begun(void) {
+  made *found = calloc(1, sizeof *found);
+  if (found) found->memory.failed = found->work.failed = &found->failed;
+  return found;
+}
+
+static int no_memory(made *found, const char *name, size_t count, char *error) {
+  if (found) free_since(&found->work, (arena){NULL, 0, NULL});
+  if (found) nmt_free_results(&found->shown);
+  return fail(error, NMT_NO_MEMORY, "%s: no memory for %zu lines", name, count);
 }
 
 int nmt_translate(const nmt_model *model, const char *const *lines, const size_t *sizes, size_t count,
@@ -267,15 +319,42 @@ int nmt_translate(const nmt_model *model, const char *const *lines, const size_t
   else nmt_defaults(&chosen);
   int code = check(&chosen, error);
   if (code) return code;
-  made *found = calloc(1, sizeof *found);
-  if (!found || setjmp(found->failed)) {
-    if (found) free_since(&found->work, (arena){NULL, 0, NULL});
-    if (found) nmt_free_results(&found->shown);
-    return fail(error, NMT_NO_MEMORY, "nmt_translate: no memory for %zu lines", count);
-  }
-  found->memory.failed = found->work.failed = &found->failed;
+  made *found = begun();
+  if (!found || setjmp(found->failed)) return no_memory(found, "nmt_translate", count, error);
   translate(found, model, lines, sizes, count, &chosen);
   *results = &found->shown;
+  return NMT_OK;
+}
+
+/* Score a line. */
+static void score(made *out, const nmt_model *model, const char *source, const char *target, nmt_line *line) {
+  numbered of = {0};
+  int64_t count;
+  nmt_translation *one = zeros(&out->memory, sizeof *one);
+  read_line(out, model, source, strlen(source), &of, 1, &line->warnings);
+  int32_t *ids = cut(&out->work, model->content, &target_subwords, target, strlen(target), &count, NULL);
+  const text *found = text_of(&out->memory, model, ids, count);
+  ids[count++] = EOS_ID;
+  one->text = found->at, one->size = found->size, one->length = (int)count;
+  add(out, model, &of, ids, one);
+  for (int64_t t = 0; t < count; t++) one->log_prob += (double)one->log_probs[t];
+  one->score = one->log_prob, one->confidence = confidence_of(one->log_prob, one->length);
+  line->count = 1, line->translations = one;
+  free_since(&out->work, (arena){NULL, 0, NULL});
+}
+
+int nmt_score(const nmt_model *model, const char *const *sources, const char *const *targets, size_t count,
+              const nmt_results **results, char *error) {
+  if (!model || !results || (count && (!sources || !targets)))
+    return fail(error, NMT_WRONG_ARGUMENT, "nmt_score: model, sources, targets and results must be given, got NULL");
+  if (!SAME_CLEANING)
+    return fail(error, NMT_WRONG_ARGUMENT, "nmt_score: must be for a model that reads both languages' text alike, got another one");
+  made *out = begun();
+  if (!out || setjmp(out->failed)) return no_memory(out, "nmt_score", count, error);
+  nmt_line *lines = zeros(&out->memory, (count + 1) * sizeof *lines);
+  for (size_t n = 0; n < count; n++) score(out, model, sources[n], targets[n], lines + n);
+  out->shown = (nmt_results){count, lines};
+  *results = &out->shown;
   return NMT_OK;
 }
 

@@ -81,7 +81,21 @@ static void give(arena *memory, int64_t *words, const sentence *sentences, int64
   words[PROGRAM_sizes] = ADDRESS(sizes), words[PROGRAM_limits] = ADDRESS(limits), words[PROGRAM_ids] = ADDRESS(ids);
   words[PROGRAM_beam_size] = asked->beam_size, words[PROGRAM_n_best] = asked->n_best;
   words[PROGRAM_first_token] = asked->first_token, words[PROGRAM_divisors] = ADDRESS(divisors);
-  memcpy(words + PROGRAM_word_reward, &asked->word_reward, 8);
+  words[PROGRAM_min_length] = asked->min_length, words[PROGRAM_no_repeat] = asked->no_repeat;
+  words[PROGRAM_sampling] = asked->sampling, words[PROGRAM_top_k] = asked->top_k, words[PROGRAM_seed] = asked->seed;
+  memcpy(words + PROGRAM_word_reward, &asked->word_reward, 8), memcpy(words + PROGRAM_repetition, &asked->repetition, 8);
+  memcpy(words + PROGRAM_temperature, &asked->temperature, 8), memcpy(words + PROGRAM_top_p, &asked->top_p, 8);
+}
+
+/* Set the prefixes of translations, if there are any. */
+static void give_prefixes(arena *memory, int64_t *words, const sentence *sentences, int64_t count) {
+  int64_t *starts = zeros(memory, 8 * (size_t)(count + 1));
+  for (int64_t b = 0; b < count; b++) starts[b + 1] = starts[b] + sentences[b].prefix_size;
+  if (!starts[count]) return;
+  int32_t *ids = take(memory, 4 * (size_t)starts[count]);
+  for (int64_t b = 0; b < count; b++)
+    if (sentences[b].prefix_size) memcpy(ids + starts[b], sentences[b].prefix, 4 * (size_t)sentences[b].prefix_size);
+  words[PROGRAM_prefix_starts] = ADDRESS(starts), words[PROGRAM_prefixes] = ADDRESS(ids);
 }
 
 #define COLUMN(type, name) ((const type *)(intptr_t)search[SEARCH_##name])
@@ -104,6 +118,7 @@ static void search_all(arena *memory, const int64_t *model, sentence *sentences,
   int64_t *words = take(memory, 8 * NUM_WORDS);
   memcpy(words, model, 8 * NUM_WORDS);
   give(memory, words, sentences, count, asked);
+  give_prefixes(memory, words, sentences, count);
   begin(memory, words, PHASE_BEGIN);
   words[PROGRAM_phase] = PHASE_ADVANCE, words[PROGRAM_budget] = WHOLE;
   do RUN_PROGRAM(0, 1, words);
@@ -111,4 +126,26 @@ static void search_all(arena *memory, const int64_t *model, sentence *sentences,
   read_all(memory, (const int64_t *)(intptr_t)words[PROGRAM_search], sentences);
 }
 
-const level THIS_LEVEL = {LEVEL_NAME, pack, search_all};
+static int force(arena *memory, const int64_t *model, sentence *one, const int32_t *target, int64_t count,
+                 float *log_probs, float *attention) {
+  int64_t *words = take(memory, 8 * NUM_WORDS), size = one->size, S = BEFORE + size + AFTER;
+  int64_t *ids = take(memory, 8 * (size_t)(count + 1));
+  memcpy(words, model, 8 * NUM_WORDS);
+  give(memory, words, one, 1, &(request){.size = 1, .beam_size = 1, .n_best = 1});
+  ids[0] = BOS_ID;
+  for (int64_t t = 0; t < count; t++) ids[t + 1] = target[t];
+  words[PROGRAM_targets] = count, words[PROGRAM_target_ids] = ADDRESS(ids);
+  begin(memory, words, PHASE_FORCED);
+  const float *logs = (const float *)(intptr_t)words[PROGRAM_log_probs], *row = (const float *)(intptr_t)words[PROGRAM_outputs];
+  for (int64_t t = 0; t < count; t++, row += FORCED_width, attention += size + 1) {
+    log_probs[t] = logs[t * FORCED_columns + target[t]];
+    if (FORCED_width == FORCED_inputs) continue;
+    memcpy(attention, row + FORCED_inputs + BEFORE, 4 * (size_t)size);
+    attention[size] = 0;
+    for (int64_t s = 0; s < S; s++)
+      if (s < BEFORE || s >= BEFORE + size) attention[size] += row[FORCED_inputs + s];
+  }
+  return FORCED_width != FORCED_inputs;
+}
+
+const level THIS_LEVEL = {LEVEL_NAME, pack, search_all, force};

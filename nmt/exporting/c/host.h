@@ -50,22 +50,27 @@ typedef struct {
 } hypothesis;
 
 typedef struct {
-  const int32_t *ids;
-  int64_t size, limit;
+  const int32_t *ids, *prefix;
+  int64_t size, limit, prefix_size;
   hypothesis *found;
   int count;
 } sentence;
 
+/* Settings of a search by the names of its program, 0 for no rule. */
 typedef struct {
-  int64_t size, beam_size, n_best, first_token;
-  double word_reward, length_penalty;
+  int64_t size, beam_size, n_best, first_token, min_length, no_repeat, sampling, top_k, seed;
+  double word_reward, length_penalty, repetition, temperature, top_p;
 } request;
 
-/* A level of processors: packs the weights of a model, and searches translations of sentences, the longest first. */
+/* A level of processors: packs the weights of a model; searches translations of sentences, the longest first; and sets
+   the log-probabilities of the tokens of a translation, and their attention [count][size + 1] to the tokens of the
+   sentence and, last, to its boundaries; it returns whether there is attention. */
 typedef struct {
   const char *name;
   int64_t *(*pack)(arena *memory, const char *content);
   void (*search)(arena *memory, const int64_t *model, sentence *sentences, int64_t count, const request *asked);
+  int (*force)(arena *memory, const int64_t *model, sentence *one, const int32_t *target, int64_t count,
+               float *log_probs, float *attention);
 } level;
 
 /* ------------------------------------------------------------ text */
@@ -79,7 +84,9 @@ typedef struct {
   int64_t starts, texts, order, scores, types, ids, numbers, symbols, map, map_size;
 } subwords;
 
-int32_t *cut(arena *memory, const char *content, const subwords *model, const char *line, size_t size, int64_t *count);
+/* Return the ids of a line and, in `pieces` unless it is NULL, the text of each. */
+int32_t *cut(arena *memory, const char *content, const subwords *model, const char *line, size_t size, int64_t *count, text **pieces);
+text name_of(const char *content, const subwords *model, int32_t id);
 void join(text *target, const char *content, const subwords *model, const int32_t *ids, int64_t count);
 int is_same(const text *a, const text *b);
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from nmt.exporting.c.plan_writer import braced, plan_text
 from nmt.exporting.c.text_writer import subword_tables, text_tables
+from nmt.exporting.checks import OPTIONS, bounds
 from nmt.exporting.elsewhere import write_objects
 from nmt.search_settings import MAX_SOURCE_SUBWORDS
-from nmt.special_tokens import BOS_ID, UNK_ID
 from nmt.system.files import write_bytes
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 MODEL_NAME = "model.bin"
 _LINE = 64
 _START = b"NMTC1 "
+_PENALTIES = {"none": 0.0, "average": -1.0}
 
 
 def _write(asked: dict[str, Any]) -> dict[str, Any]:
@@ -37,7 +38,7 @@ def _write(asked: dict[str, Any]) -> dict[str, Any]:
     from nmt.storage.saved_model import load_saved_model
 
     saved, folder = load_saved_model(asked["path"], asked["checkpoint"], cells=asked["cells"]), Path(asked["folder"])
-    program = saved.build(asked["compute_dtype"]).program()
+    program = saved.build(asked["compute_dtype"]).program(forced=True)
     program.pack()
     source, target, cleaning = saved.src_subwords, saved.tgt_subwords, saved.config.data.src
     subwords = [subword_tables(source, "~src")]
@@ -70,19 +71,24 @@ def _subwords(fields: dict[str, Any], places: dict[str, int]) -> str:
     return braced([*fields["flags"], *fields["counts"], *fields["scores"], *at, fields["map_size"]])
 
 
+def _number(value: Any) -> str:
+    return repr(float(value) if isinstance(value, float) else int(value))
+
+
 def _model(config: Config, content: bytes, subwords: list[str]) -> str:
     """Return model.h."""
     decoding = config.decoding
-    penalty = {"none": 0.0, "average": -1.0}.get(str(decoding.length_penalty), decoding.length_penalty)
-    counts = (decoding.beam_size, decoding.n_best, decoding.batch_size, decoding.max_length_extra)
-    defaults = braced([*counts, decoding.max_length_ratio, penalty, decoding.word_reward])
+    values = {row.name: getattr(decoding, row.name) for row in OPTIONS}
+    values["length_penalty"] = _PENALTIES.get(str(decoding.length_penalty), decoding.length_penalty)
+    rules = [f"X({', '.join([row.name, *map(_number, bounds(row))])})" for row in OPTIONS]
+    sides = [(side.lowercase, side.normalize) for side in (config.data.src, config.data.tgt)]
     both = zip(("source", "target"), subwords, strict=True)
     return "".join(
         [
             f'#define MODEL_ID "{content[: _LINE - 1].decode()}"\n#define MODEL_BYTES {len(content)}\n',
-            f"#define DEFAULTS {defaults}\n",
-            f"enum {{MOST_SOURCE = {MAX_SOURCE_SUBWORDS}, ",
-            f"FIRST_TOKEN = {UNK_ID if decoding.generate_unk else BOS_ID}}};\n",
+            f"#define DEFAULTS {braced(f'.{name} = {_number(value)}' for name, value in values.items())}\n",
+            f"#define OPTIONS(X) {' '.join(rules)}\n",
+            f"enum {{MOST_SOURCE = {MAX_SOURCE_SUBWORDS}, SAME_CLEANING = {int(sides[0] == sides[1])}}};\n",
             *(f"static const subwords {name}_subwords = {one};\n" for name, one in both),
         ]
     )

@@ -94,7 +94,7 @@ def _host(compiler: Compiler, work: Path, levels: dict[str, str], objects: list[
     (first / "inside.h").write_text(
         f"{held}static const char *const nmt_model_inside = {'nmt_model_bytes' if inside else 'NULL'};\n"
     )
-    made = [first / f"{name}.o" for name in ("api", "text")]
+    made = [first / f"{name}.o" for name in ("api", "text", "details")]
     for one in made:
         compiler.run(*FLAGS, f"-I{first}", f"-Wa,-I{first}", "-c", _HERE / f"{one.stem}.c", "-o", one)
     public = re.findall(r"\b(nmt_\w+)\(", (_HERE / HEADER).read_text("utf-8"))

@@ -455,11 +455,12 @@ static ends cut_bpe(arena *memory, const pieces *p, const text *t) {
   return found;
 }
 
-int32_t *cut(arena *memory, const char *content, const subwords *model, const char *line, size_t size, int64_t *count) {
+int32_t *cut(arena *memory, const char *content, const subwords *model, const char *line, size_t size, int64_t *count, text **names) {
   pieces of = pieces_of(content, model), *p = &of;
   text clean = cleaned(memory, line, size), t = normalised(memory, p, &clean);
   ends found = model->is_bpe ? cut_bpe(memory, p, &t) : cut_unigram(memory, p, &t);
   int32_t *ids = take(memory, 4 * t.size + 4);
+  text *named = names ? *names = take(memory, (t.size + 1) * sizeof *named) : NULL;
   int was_unknown = 0;
   *count = 0;
   for (size_t k = 0, start = 0; k < found.count; start = found.ends[k++]) {
@@ -471,9 +472,13 @@ int32_t *cut(arena *memory, const char *content, const subwords *model, const ch
       for (size_t b = start; b < found.ends[k]; b++) {
         char name[] = {'<', '0', 'x', digits[(byte)t.at[b] >> 4], digits[(byte)t.at[b] & 15], '>'};
         int32_t own = number_of(p, name, sizeof name);
+        if (named) named[*count] = name_of(content, model, p->ids[own < 0 ? model->unknown : own]);
         ids[(*count)++] = p->ids[own < 0 ? model->unknown : own];
       }
-    } else if (!is_unknown || !was_unknown) ids[(*count)++] = p->ids[n];
+    } else if (!is_unknown || !was_unknown) {
+      if (named) named[*count] = (text){NULL, t.at + start, found.ends[k] - start, 0};
+      ids[(*count)++] = p->ids[n];
+    } else if (named) named[*count - 1].size += found.ends[k] - start;
     was_unknown = is_unknown && !model->bytes;
   }
   return ids;
@@ -524,6 +529,15 @@ void join(text *target, const char *content, const subwords *model, const int32_
     if (IS_IN(breaks, c)) append(target, " ", 1);
     else append(target, raw.at + n, size);
   }
+}
+
+/* Return the piece of an id as text. */
+text name_of(const char *content, const subwords *model, int32_t id) {
+  static char *const special[] = {"<pad>", "<unk>", "<s>", "</s>"};
+  if (id <= EOS_ID) return (text){NULL, special[id], strlen(special[id]), 0};
+  pieces of = pieces_of(content, model);
+  int32_t n = of.numbers[id];
+  return (text){NULL, (char *)of.texts + of.starts[n], (size_t)(of.starts[n + 1] - of.starts[n]), 0};
 }
 
 /* Return the next word of a text from `at` on, which is moved behind it; its size is 0 at the end. */

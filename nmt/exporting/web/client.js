@@ -8,11 +8,11 @@ export class Client {
     worker.onmessage = ({ data }) => this.take(data);
     worker.onerror = e => this.fail(new Error(e.message || "the worker cannot be started"));
   }
-  take({ id, done, found, error, kind }) {
+  take({ id, done, of, found, error, kind }) {
     const one = this.waiting.get(id);
     if (!one) return;
     if (done !== undefined) {
-      one.progress(done);
+      one.progress(done, of);
       return;
     }
     this.waiting.delete(id);

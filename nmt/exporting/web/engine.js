@@ -13,10 +13,10 @@ export function read_package(bytes) {
   return { facts: JSON.parse(new TextDecoder().decode(bytes.subarray(12, head))), content: bytes.subarray(Math.ceil(head / LINE) * LINE) };
 }
 
-const BYTES = { i8: 8, f4: 4, i4: 4, i1: 1, u1: 1 };
+const BYTES = { f8: 8, i8: 8, f4: 4, i4: 4, u4: 4, i1: 1, u1: 1 };
 export function array_of({ facts, content }, name) {
   const [at, type, count] = facts.arrays[name], part = content.slice(at, at + count * BYTES[type]);
-  return type === "u1" ? part : new { f4: Float32Array, i4: Int32Array, i1: Int8Array }[type](part.buffer);
+  return type === "u1" ? part : new { f8: Float64Array, f4: Float32Array, i4: Int32Array, u4: Uint32Array, i1: Int8Array }[type](part.buffer);
 }
 
 // Return the bytes of a matrix in 4 bits, as four_bits.py stores it: codes of two numbers a byte by channel, then a factor
@@ -57,10 +57,15 @@ class Memory {
     };
   }
   take(bytes) {
-    const at = this.top;
-    this.top = Math.ceil((at + bytes) / LINE) * LINE;
-    const more = this.top - this.memory.buffer.byteLength;
-    if (more > 0) this.memory.grow(Math.max(Math.ceil(more / 65536), 64));
+    const at = this.top, end = Math.ceil((at + bytes) / LINE) * LINE, more = end - this.memory.buffer.byteLength;
+    if (more > 0) {
+      try {
+        this.memory.grow(Math.max(Math.ceil(more / 65536), 64));
+      } catch (e) {
+        throw new Error("no memory for " + Math.ceil(bytes / 1e6) + " MB more; give fewer lines at a time, a smaller beam_size or a smaller batch_size");
+      }
+    }
+    this.top = end;
     return at;
   }
   bytes(at, count) { return new Uint8Array(this.memory.buffer, at, count); }
@@ -95,7 +100,8 @@ export class Engine {
     const made = read_package(bytes);
     let imports = null;
     const late = name => (...given) => imports[name](...given);
-    const env = Object.fromEntries(["nmt_allocate", "nmt_free", "nmt_clock", "nmt_sleep", "nmt_yield_processor"].map(name => [name, late(name)]));
+    const env = { exp: Math.exp };
+    for (const name of ["nmt_allocate", "nmt_free", "nmt_clock", "nmt_sleep", "nmt_yield_processor"]) env[name] = late(name);
     const { instance } = await WebAssembly.instantiate(array_of(made, "module"), { env }), memory = new Memory(instance.exports);
     imports = memory.imports;
     return new Engine(made, memory, instance.exports.table);
@@ -132,15 +138,19 @@ export class Engine {
     this.run();
   }
 
-  // Set what a search reads: sentences (ids), and the most tokens of each translation.
-  give(sentences, limits, { beam_size, n_best, first_token, word_reward, divisor }) {
+  // Set what a search reads: sentences (ids), the most tokens of each translation, settings and rules by the names of the
+  // program; `prefixes` are ids with which translations begin.
+  give(sentences, limits, { beam_size, divisor, prefixes = [], reals = {}, ...numbers }) {
     const { memory, table } = this, count = sentences.length, divisors = Array.from({ length: Math.max(...limits) + 2 }, (_, n) => divisor(n));
     table.set({
       sentences: count, size: count, sizes: memory.with(sentences.map(ids => ids.length)), limits: memory.with(limits),
-      ids: memory.with(sentences.flat(), "ints"), beam_size, n_best, first_token, divisors: memory.with(divisors, "reals"),
+      ids: memory.with(sentences.flat(), "ints"), beam_size, ...numbers, divisors: memory.with(divisors, "reals"),
       budget: Math.max(1, Math.floor(2000 / (count * beam_size))),
     });
-    memory.reals(table.address + 8 * table.places.word_reward, 1)[0] = word_reward;
+    for (const name in reals) memory.reals(table.address + 8 * table.places[name], 1)[0] = reals[name];
+    const starts = [0], given = prefixes.some(ids => ids.length);
+    for (const ids of prefixes) starts.push(starts[starts.length - 1] + ids.length);
+    table.set({ prefix_starts: given ? memory.with(starts) : 0, prefixes: given ? memory.with(prefixes.flat(), "ints") : 0 });
   }
 
   // Call a function, and free the memory that it takes.
@@ -183,20 +193,22 @@ export class Engine {
   }
 
   // Return the log-probability of each target token, and the attention with which it was predicted to the source's own
-  // tokens, followed by that to all boundary tokens together; nothing if the model has no attention.
+  // tokens, followed by that to all boundary tokens together, if the model has attention.
   forced(ids, target) {
     const { memory, table } = this, { forced, before, after } = this.program, T = target.length;
-    if (!forced || !T) return null;
+    if (!T) return { log_probs: [], attention: [] };
     return this.freeing(() => {
-      this.give([ids], [T], { beam_size: 1, n_best: 1, first_token: 0, word_reward: 0, divisor: () => 1 });
+      this.give([ids], [T], { beam_size: 1, divisor: () => 1 });
       table.set({ targets: T, target_ids: memory.with([BOS_ID, ...target]) });
       this.begin("FORCED");
       const { inputs, width, columns } = forced, S = before + ids.length + after, outputs = table.get("outputs"), logs = table.get("log_probs");
+      const log_probs = target.map((token, t) => memory.floats(logs + 4 * (t * columns + token), 1)[0]);
+      if (width === inputs) return { log_probs };
       const attention = target.map((_, t) => {
         const row = Array.from(memory.floats(outputs + 4 * (t * width + inputs), S)), own = row.slice(before, S - after);
         return [...own, [...row.slice(0, before), ...row.slice(S - after)].reduce((a, b) => a + b, 0)];
       });
-      return { log_probs: target.map((token, t) => memory.floats(logs + 4 * (t * columns + token), 1)[0]), attention };
+      return { log_probs, attention };
     });
   }
 }

@@ -47,6 +47,7 @@ class ModuleTranslator {
     const found = await this.translate_nbest(typeof lines === "string" ? [lines] : lines, { ...options, n_best: 1 });
     return typeof lines === "string" ? found[0][0].text : found.map(one => one[0].text);
   }
+  score(sources, targets) { return this.client.ask("score", { sources, targets }); }
   close() { this.client.worker.terminate(); }
 }
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nmt.exporting.checks import OPTIONS, bounds
 from nmt.exporting.elsewhere import compiled, run_for_level
 from nmt.exporting.subword_tables import tables_of
 from nmt.exporting.web.wasm_module import Module, Part, link
@@ -23,6 +24,7 @@ from nmt.rnn.kernels.program.run_program import PROGRAM, Phase, run_program
 from nmt.rnn.kernels.search.beam_table import SEARCH, Status
 from nmt.search_settings import MAX_SOURCE_SUBWORDS
 from nmt.storage import four_bits
+from nmt.storage.confidence_file import confidence_tensors
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 
 START = b"NMTWEB1\n"
 _LINE = 64
-_IMPORTS = ("nmt_allocate", "nmt_free", "nmt_clock", "nmt_sleep", "nmt_yield_processor")
+_IMPORTS = ("exp", "nmt_allocate", "nmt_free", "nmt_clock", "nmt_sleep", "nmt_yield_processor")
 
 
 def make_package(path: str, checkpoint: str | None, cells: Sequence[str], compute_dtype: str) -> bytes:
@@ -56,6 +58,8 @@ def _package_here(asked: dict[str, Any]) -> bytes:
     for side, one in sides.items():
         subwords[side], more = tables_of(one, "subwords" if is_joint else f"subwords.{side}")
         arrays |= more
+    if saved.calibration is not None:
+        arrays |= confidence_tensors(saved.calibration)
     facts = {
         **_settings(saved.config),
         "name": Path(asked["path"]).stem,
@@ -85,12 +89,12 @@ def _program(program: TranslationProgram, module: Module) -> dict[str, Any]:
 def _settings(config: Config) -> dict[str, Any]:
     """Return the settings of text and search that the host reads."""
     data, decoding = config.data, config.decoding
-    names = ("beam_size", "length_penalty", "max_length_ratio", "max_length_extra", "word_reward", "generate_unk")
     sides = {"src": data.src, "tgt": data.tgt}
     return {
         "languages": {name: side.lang for name, side in sides.items()},
         "clean": {name: [side.lowercase, side.normalize] for name, side in sides.items()},
-        "decoding": {name: getattr(decoding, name) for name in names},
+        "decoding": {row.name: getattr(decoding, row.name) for row in OPTIONS},
+        "bounds": {row.name: [*bounds(row), row.kind is int] for row in OPTIONS if row.kind is not bool},
         "most_source": MAX_SOURCE_SUBWORDS,
     }
 

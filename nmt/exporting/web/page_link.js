@@ -32,12 +32,12 @@ window.translator = {
   async translate(lines, options = {}, how = {}) {
     return (await started).client.ask("translate", { lines, options }, how);
   },
-  async ask(path, body, signal) {
+  async ask(path, body, signal, progress) {
     const { client, about } = await started, { src, tgt } = about.languages;
     if (path === "api/models") {
       const model = { name: about.name, source: src, target: tgt, source_name: name_of(src), target_name: name_of(tgt) };
       return { models: [model], key_required: false, limits: { alternatives: MOST_ALTERNATIVES }, formats: [] };
     }
-    return client.ask("sentences", { text: body.q, alternatives: body.alternatives || 0 }, { signal });
+    return client.ask("sentences", { text: body.q, alternatives: body.alternatives || 0 }, { signal, progress });
   },
 };

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _HERE = Path(__file__).parent
 _SERVER_PAGE = Path(__file__).parents[2] / "serve" / "protocols"
-_WORKER = ("engine.js", "subwords.js", "translator.js", "worker.js")
+WORKER = ("engine.js", "confidence.js", "subwords.js", "translator.js", "worker.js")
 _PAGE = ("client.js", "page_link.js")
 PACKAGE_NAME = "model.nmtweb"
 # The browser keeps the page from loading or sending anything.
@@ -48,7 +48,7 @@ def save_module(out: Path, compressed: bytes) -> None:
     check_new_folder(out)
     with writing(out), new_folder(out) as folder:
         write_bytes(folder / "translator.mjs", bundled(("client.js", "module.js"), exports=True).encode())
-        write_bytes(folder / "worker.mjs", bundled(_WORKER).encode())
+        write_bytes(folder / "worker.mjs", bundled(WORKER).encode())
         write_bytes(folder / "translator.d.mts", (_HERE / "translator.d.ts").read_bytes())
         write_bytes(folder / PACKAGE_NAME, compressed, sync=True)
 
@@ -77,7 +77,7 @@ def page_of(compressed: bytes, title: str) -> str:
     package = base64.b64encode(compressed).decode()
     scripts = (
         f'<script type="text/plain" id="package">{package}</script>\n'
-        f'<script type="text/plain" id="worker">{_inline(bundled(_WORKER))}</script>\n'
+        f'<script type="text/plain" id="worker">{_inline(bundled(WORKER))}</script>\n'
         f"<script>(() => {{\n{_inline(bundled(_PAGE))}}})();\n</script>\n"
         + "".join(f"<script>\n{_inline(script)}</script>\n" for script in scripts_of_page)
     )

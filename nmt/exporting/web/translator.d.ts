@@ -10,6 +10,24 @@ export interface Options {
   max_length_extra?: number;
   /** Bonus for each subword. */
   word_reward?: number;
+  /** The least subwords of a translation, its end not counted. */
+  min_length?: number;
+  /** Never repeat so many subwords; 0 allows repeats. */
+  no_repeat_ngram_size?: number;
+  /** Factor for the log-probabilities of subwords that a translation has already. */
+  repetition_penalty?: number;
+  /** With what the translation of each line begins, in whole words. */
+  prefixes?: string[];
+  /** Whether translations are drawn at random: `n_best` samples of each line. */
+  sampling?: boolean;
+  /** Draw from probabilities to the power 1 / this ... */
+  sampling_temperature?: number;
+  /** ... among this many best subwords, 0 for all ... */
+  sampling_topk?: number;
+  /** ... and among the fewest that together have this probability. */
+  sampling_topp?: number;
+  /** The same line and seed give the same samples. */
+  sampling_seed?: number;
   /** Whether the unknown subword may be produced. */
   generate_unk?: boolean;
   /** Lines translated together; affects speed and memory, not results. */
@@ -35,9 +53,12 @@ export interface Translation {
   log_prob: number;
   /** The number of subwords that `log_prob` is the sum of. */
   length: number;
-  /** Geometric mean of the subwords' probabilities, 0 to 1. */
+  /** The probability that a person would keep it, 0 to 1; of a model without calibration the mean probability of its
+   * subwords. */
   confidence: number;
   warnings: string[];
+  /** Words of the source that training never had; empty without calibration. */
+  unseen: string[];
   /** With `details`: the subwords, the end `</s>` among them. */
   tokens?: string[];
   log_probs?: number[];
@@ -53,6 +74,8 @@ export interface Translator {
   translate(line: string, options?: Options): Promise<string>;
   translate(lines: string[], options?: Options): Promise<string[]>;
   translate_nbest(lines: string[], options?: NBestOptions): Promise<Translation[][]>;
+  /** Put given translations through the model: `log_prob` and `score` are the sum over their subwords. */
+  score(sources: string[], targets: string[]): Promise<Translation[]>;
   /** End the worker. */
   close(): void;
 }

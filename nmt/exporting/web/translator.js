@@ -1,5 +1,6 @@
 // Translates lines and texts with a package: what inference/translator.py and the server's page do, in JavaScript.
 
+import { Calibration } from "./confidence.js";
 import { Engine, EOS_ID, UNK_ID, BOS_ID } from "./engine.js";
 import { Subwords, capitals_of, clean_line, is_cherokee, lowered } from "./subwords.js";
 
@@ -11,24 +12,22 @@ const EMPTY = "the translation is empty", UNSAYABLE = "no continuation is possib
 
 // ------------------------------------------------------------ options
 
-const OPTIONS = {
-  beam_size: [1, 1000], n_best: [1, 10000], batch_size: [1, 100000], max_length_extra: [0, 100000],
-  max_length_ratio: [Number.MIN_VALUE, 1000], length_penalty: [0, 100], word_reward: [-Infinity, Infinity],
-};
-const WHOLE = ["beam_size", "n_best", "batch_size", "max_length_extra"];
-
-// Return all options, those of the package where none is given. Throws a RangeError for one that is none.
-export function checked(given, defaults) {
-  const found = { n_best: 1, batch_size: 32, details: false, ...defaults };
+// Return all options, those of the package where none is given. Throws a RangeError for one that is none. `bounds` has
+// the least and the greatest value of each number, and whether it is a whole one.
+export function checked(given, defaults, bounds) {
+  const found = { ...defaults, n_best: 1, batch_size: 32, details: false, prefixes: [] };
   for (const [name, value] of Object.entries(given)) {
     if (value === undefined || value === null) continue;
     if (!(name in found)) throw new RangeError("options: must be of " + Object.keys(found).join(", ") + ", got " + name);
-    const bounds = OPTIONS[name], got = JSON.stringify(value);
-    if (!bounds) {
+    const got = JSON.stringify(value);
+    if (name === "prefixes") {
+      if (!Array.isArray(value) || value.some(one => typeof one !== "string")) throw new RangeError("prefixes: must be an array of strings, got " + got);
+    } else if (!bounds[name]) {
       if (typeof value !== "boolean") throw new RangeError(name + ": must be true or false, got " + got);
     } else if (!(name === "length_penalty" && ["none", "average"].includes(value))) {
-      if (typeof value !== "number" || !(value >= bounds[0] && value <= bounds[1]) || (WHOLE.includes(name) && !Number.isInteger(value))) {
-        throw new RangeError(name + ": must be a " + (WHOLE.includes(name) ? "whole " : "") + "number from " + (bounds[0] === Number.MIN_VALUE ? "above 0" : bounds[0]) + " to " + bounds[1] + ", got " + got);
+      const [least, most, whole] = bounds[name];
+      if (typeof value !== "number" || !(value >= least && value <= most) || (whole && !Number.isInteger(value))) {
+        throw new RangeError(name + ": must be a " + (whole ? "whole " : "") + "number from " + least + " to " + most + ", got " + got);
       }
     }
     found[name] = value;
@@ -36,9 +35,33 @@ export function checked(given, defaults) {
   return found;
 }
 
+// Numbers with 128 bits behind the point.
+const BITS = 128n, ONE = 1n << BITS, times = (a, b) => a * b >> BITS;
+const fixed = x => BigInt(Math.trunc(x * 2 ** 110)) << BITS - 110n;
+function logarithm(x) {
+  let s = (x - ONE) * ONE / (x + ONE), sum = 0n;
+  for (let term = s, n = 1n; term; term = times(times(term, s), s), n += 2n) sum += 2n * term / n;
+  return sum;
+}
+const LN2 = logarithm(2n * ONE);
+
+// base to the power of a number, base from 5 / 6 on, rounded as in C libraries: Math.pow has other last bits in each browser.
+export function power(base, exponent) {
+  if (exponent === 1) return base;
+  let twos = 0, sum = 0n;
+  while (base / 2 ** twos > 1.5) twos++;
+  const y = times(fixed(exponent), logarithm(fixed(base / 2 ** twos)) + BigInt(twos) * LN2), k = (2n * y + LN2) / (2n * LN2), r = y - k * LN2;
+  for (let term = ONE, n = 1n; term; term = times(term, r) / n, n++) sum += term;
+  return Number(sum) * 2 ** (Number(k) - 128);
+}
+
+const powers = new Map(); // by penalty, by length
 function divisor(penalty) {
   if (penalty === "none") return () => 1;
-  return penalty === "average" ? length => Math.max(length, 1) : length => ((5 + length) / 6) ** penalty;
+  if (penalty === "average") return length => Math.max(length, 1);
+  if (!powers.has(penalty)) powers.set(penalty, []);
+  const known = powers.get(penalty);
+  return length => known[length] || (known[length] = power((5 + length) / 6, penalty));
 }
 
 // ------------------------------------------------------------ words
@@ -146,58 +169,68 @@ export class Translator {
     const { src, tgt } = this.facts.subwords;
     this.source = new Subwords(engine.made, src);
     this.target = tgt ? new Subwords(engine.made, tgt) : this.source;
+    this.calibration = Calibration.of(engine.made);
   }
 
   // Return the subwords of a line as the model reads them.
   cut(line) { return this.source.cut(clean_line(line, ...this.facts.clean.src)); }
+  cut_target(line) { return this.target.cut(clean_line(line, ...this.facts.clean.tgt)).ids; }
 
   // Return the translations of each line, the best first: text, score, log_prob, length, confidence, warnings, and with
-  // `details` tokens, log_probs, source_tokens, attention and alignment. `progress` is called with the number of lines
-  // done; `step` is awaited now and then, and may throw to stop.
+  // `details` tokens, log_probs, source_tokens, attention and alignment. `progress` is called with the numbers of lines
+  // done and of all; `step` is awaited now and then, and may throw to stop.
   async translate(lines, given = {}, { progress = () => {}, step = async () => {} } = {}) {
     if (!Array.isArray(lines) || lines.some(line => typeof line !== "string")) throw new TypeError("lines: must be an array of strings, got something else");
-    const options = checked(given, this.facts.decoding), most = this.facts.most_source;
+    const options = checked(given, this.facts.decoding, this.facts.bounds), most = this.facts.most_source;
+    if (options.prefixes.length && options.prefixes.length !== lines.length) throw new RangeError("prefixes: must have an entry for each line, " + lines.length + ", got " + options.prefixes.length);
+    const prefixes = options.prefixes.map(one => this.cut_target(one));
     const cuts = lines.map(line => this.cut(line)), results = lines.map(() => [this.blank()]);
     const order = cuts.map((_, n) => n).filter(n => cuts[n].ids.length).sort((a, b) => cuts[b].ids.length - cuts[a].ids.length || a - b);
     let done = lines.length - order.length;
-    progress(done);
+    progress(done, lines.length);
     for (let at = 0; at < order.length;) {
       const longest = Math.min(most, cuts[order[at]].ids.length);
       const size = Math.max(1, Math.min(options.batch_size, Math.floor(options.batch_size * TOKENS_PER_SENTENCE / longest)));
       const block = order.slice(at, at + size), sources = block.map(n => cuts[n].ids.slice(0, most));
-      const found = await this.search(sources, options, step);
+      const found = await this.search(sources, options, block.map(n => prefixes[n] || []), step);
       for (let b = 0; b < block.length; b++) {
         const n = block[b], pieces = cuts[n].pieces.slice(0, most);
         const unknown = cuts[n].ids.slice(0, most).includes(UNK_ID) ? [UNKNOWN_TEXT] : [];
         const about = [...(cuts[n].ids.length > most ? [CUT(most)] : []), ...unknown, ...(is_broken(lines[n]) ? [BROKEN] : [])];
-        results[n] = found[b].map(one => this.translation(one, about));
-        if (!found[b].length) results[n] = [{ ...this.blank(), confidence: 0, warnings: [UNSAYABLE] }];
+        results[n] = found[b].map(one => this.translation(one, about, sources[b], pieces));
+        if (!found[b].length) results[n] = [{ ...this.blank(), confidence: 0, warnings: [UNSAYABLE], unseen: this.unseen(sources[b], pieces) }];
         if (!options.details) continue;
         for (let k = 0; k < found[b].length; k++) Object.assign(results[n][k], this.detail(sources[b], pieces, found[b][k]));
         await step();
       }
       at += size;
       done += block.length;
-      progress(done);
+      progress(done, lines.length);
     }
     return results;
   }
 
-  blank() { return { text: "", score: 0, log_prob: 0, length: 0, confidence: 1, warnings: [] }; }
+  blank() { return { text: "", score: 0, log_prob: 0, length: 0, confidence: 1, warnings: [], unseen: [] }; }
 
-  async search(sources, options, step) {
-    const limits = sources.map(ids => Math.trunc(options.max_length_ratio * ids.length) + options.max_length_extra);
-    const there = sources.map((_, n) => n).filter(n => limits[n] > 0), n_best = options.n_best > 1 ? options.beam_size : 1;
+  async search(sources, options, prefixes, step) {
+    const least = options.min_length ? options.min_length + 1 : 0, limit = ids => Math.trunc(options.max_length_ratio * ids.length) + options.max_length_extra;
+    const limits = sources.map((ids, n) => Math.max(limit(ids), least) + prefixes[n].length), there = sources.map((_, n) => n).filter(n => limits[n] > 0);
+    const n_best = options.sampling || options.n_best === 1 ? options.n_best : options.beam_size;
     const found = sources.map(() => [{ ids: [], log_prob: 0, score: 0, finished: false }]);
     if (!there.length) return found;
     const settings = {
-      beam_size: options.beam_size, n_best, word_reward: options.word_reward, divisor: divisor(options.length_penalty),
-      first_token: options.generate_unk ? UNK_ID : BOS_ID,
+      beam_size: options.sampling ? n_best : options.beam_size, n_best, divisor: divisor(options.length_penalty),
+      first_token: options.generate_unk ? UNK_ID : BOS_ID, min_length: options.min_length, no_repeat: options.no_repeat_ngram_size,
+      sampling: options.sampling ? 1 : 0, top_k: options.sampling_topk, seed: options.sampling_seed, prefixes: there.map(n => prefixes[n]),
+      reals: {
+        word_reward: options.word_reward, repetition: options.repetition_penalty === 1 ? 0 : options.repetition_penalty,
+        temperature: options.sampling_temperature, top_p: options.sampling_topp,
+      },
     };
     const searched = await this.engine.search(there.map(n => sources[n]), there.map(n => limits[n]), settings, step);
     searched.forEach((hypotheses, b) => {
       const best = hypotheses.sort((a, b) => (a.finished ? 0 : 1) - (b.finished ? 0 : 1) || b.score - a.score).slice(0, n_best);
-      found[there[b]] = options.n_best > 1 ? this.distinct(best, options.n_best) : best;
+      found[there[b]] = options.n_best > 1 && !options.sampling ? this.distinct(best, options.n_best) : best;
     });
     return found;
   }
@@ -209,26 +242,44 @@ export class Translator {
     }
     return [...first.values()].slice(0, count);
   }
-  translation({ ids, log_prob, score }, warnings) {
-    const text = this.target.join(ids), length = ids.length;
-    const confidence = Number.isFinite(log_prob) ? Math.exp(Math.min(0, log_prob / Math.max(1, length))) : 0;
-    return { text, score, log_prob, length, confidence, warnings: text ? warnings : [...warnings, EMPTY] };
+  translation({ ids, log_prob, score }, warnings, source, pieces) {
+    const text = this.target.join(ids), length = ids.length, known = this.calibration;
+    const sure = () => known ? known.chance(source, log_prob, length) : Math.exp(Math.min(0, log_prob / Math.max(1, length)));
+    const confidence = Number.isFinite(log_prob) ? sure() : 0, unseen = this.unseen(source, pieces);
+    return { text, score, log_prob, length, confidence, warnings: text ? warnings : [...warnings, EMPTY], unseen };
+  }
+  // Return the words of a source that training never had.
+  unseen(source, pieces) {
+    const found = this.calibration ? this.calibration.words_of(source).filter(one => one.is_new) : [];
+    return [...new Set(found.map(({ from, to }) => pieces.slice(from, to).join("").replaceAll("▁", "")))];
   }
   detail(source, pieces, { ids }) {
     const found = this.engine.forced(source, ids), tokens = this.target.names(ids);
-    if (!found) return { tokens, source_tokens: pieces };
+    if (!found.attention) return { tokens, source_tokens: pieces, ...found };
     const own = tokens.slice(0, ids.length - (ids[ids.length - 1] === EOS_ID ? 1 : 0)), from = words_of(pieces), into = words_of(own);
     return { tokens, source_tokens: pieces, ...found, alignment: alignment(found.attention, from, into) };
   }
 
+  // Return given translations with details: log_prob and score are the sum over their tokens.
+  async score(sources, targets, { step = async () => {} } = {}) {
+    const found = [];
+    for (let n = 0; n < sources.length; n++) {
+      const { ids, pieces } = this.cut(sources[n]), own = [...this.cut_target(targets[n]), EOS_ID], most = this.facts.most_source;
+      const detail = this.detail(ids.slice(0, most), pieces.slice(0, most), { ids: own }), log_prob = detail.log_probs.reduce((a, b) => a + b, 0);
+      found.push({ ...this.translation({ ids: own, log_prob, score: log_prob }, ids.length > most ? [CUT(most)] : []), ...detail });
+      await step();
+    }
+    return found;
+  }
+
   // Return a text's translation, sentence by sentence, in the form of the server's route /api/sentences.
-  async sentences(text, alternatives, step) {
+  async sentences(text, alternatives, { step, progress }) {
     const parts = passage_of(text, this.facts.languages.src), own = parts.filter(part => part.source !== undefined);
     const count = alternatives + 1, beam_size = Math.max(this.facts.decoding.beam_size, count);
-    const found = await this.translate(own.map(part => asked(part.source)), { n_best: count, beam_size, details: true }, { step });
+    const found = await this.translate(own.map(part => asked(part.source)), { n_best: count, beam_size, details: true }, { step, progress });
     own.forEach((part, n) => {
       const shown = found[n].map(one => this.shown(part.source, one)), [best, ...others] = shown;
-      Object.assign(part, best, { warnings: found[n][0].warnings });
+      Object.assign(part, best, { warnings: found[n][0].warnings, unseen: found[n][0].unseen });
       part.alternatives = others.filter((one, k) => one.translation.trim() && !shown.slice(0, k + 1).some(other => other.translation === one.translation));
     });
     return { parts };

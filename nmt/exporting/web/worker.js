@@ -1,4 +1,4 @@
-// The worker's side: loads a package and answers requests {id, ask, ...} with {id, found}, {id, error} or {id, done}.
+// The worker's side: loads a package and answers requests {id, ask, ...} with {id, found}, {id, error} or {id, done, of}.
 
 import { Translator } from "./translator.js";
 
@@ -28,9 +28,11 @@ function serve(port) {
       const { name, languages, decoding } = translator.facts;
       return { name, languages, decoding };
     }
+    const progress = (done, of) => port.postMessage({ id, done, of });
     await step();
-    if (ask === "sentences") return translator.sentences(given.text, given.alternatives, step);
-    return translator.translate(given.lines, given.options, { step, progress: done => port.postMessage({ id, done }) });
+    if (ask === "sentences") return translator.sentences(given.text, given.alternatives, { step, progress });
+    if (ask === "score") return translator.score(given.sources, given.targets, { step });
+    return translator.translate(given.lines, given.options, { step, progress });
   }
 
   port.onmessage = ({ data }) => {

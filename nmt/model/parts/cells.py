@@ -3,7 +3,6 @@
 from functools import partial
 
 from nmt.config import Config, DecoderConfig, EncoderConfig, ModelConfig
-from nmt.errors import ConfigError
 from nmt.model.parts.own_cells import import_cells, own_cell
 from nmt.rnn.cell import Cell
 from nmt.rnn.cells import (
@@ -15,7 +14,6 @@ from nmt.rnn.cells import (
     ConvEntryCell,
     ConvMemoryCell,
     ConvOutputCell,
-    DropConnectCell,
     DropoutCell,
     OutputDropoutCell,
     PointerCell,
@@ -24,12 +22,6 @@ from nmt.rnn.cells import (
     ZoneoutCell,
 )
 from nmt.rnn.cells.by_name import CELLS_BY_NAME
-from nmt.rnn.compiler.differentiate import whole_matrix
-from nmt.rnn.compiler.trace import trace_step
-from nmt.rnn.graph import topological
-
-_OF_STATE = {"gru_reset_before": ("W_rz", "W_n"), "slstm": ("R_",)}
-"""Prefixes of the names of the matrices that multiply a state, by rnn_type; W_h for our other cells."""
 
 
 def recurrent_cell(rnn_type: str, input_size: int, hidden_size: int) -> Cell:
@@ -127,35 +119,8 @@ def _layers(decoder: DecoderConfig, input_size: int) -> list[Cell]:
 
 
 def _regularized(cell: Cell, side: EncoderConfig | DecoderConfig) -> Cell:
-    """Return a layer's cell with the regularisation of its recurrence (DropConnect, zoneout). Raises ConfigError if the
-    cell has no matrix for its state."""
-    if side.drop_connect:
-        of_state = _state_matrices(cell, side.rnn_type)
-        if not of_state:
-            raise ConfigError(
-                f"drop_connect: must be 0 with rnn_type: {side.rnn_type}, got {side.drop_connect:g}; it is for cells "
-                f"that multiply their state with a matrix"
-            )
-        cell = DropConnectCell(cell, side.drop_connect, of_state)
+    """Return a layer's cell, with zoneout if the settings have it."""
     return ZoneoutCell(cell, side.zoneout) if side.zoneout else cell
-
-
-def _state_matrices(cell: Cell, rnn_type: str) -> tuple[str, ...]:
-    """Return the names of the matrices of a cell that multiply a state: of a user's cell those whose product with a
-    value that depends on a state is needed for the new states."""
-    if rnn_type in CELLS_BY_NAME:
-        begins = _OF_STATE.get(rnn_type, ("W_h",))
-        matrices = [name for name, param in cell.params().items() if len(param.shape) == 2]
-        return tuple(name for name in matrices if name.rpartition(".")[2].startswith(begins))
-    step = trace_step(cell, training=False)
-    of_state = {v.id for v in step.states.values()}
-    found = []
-    for v in topological(step.new.values()):
-        if of_state.intersection(a.id for a in v.args):
-            of_state.add(v.id)
-            if v.op == "matmul":
-                found.append(whole_matrix(v.args[1]).attrs["name"])
-    return tuple(dict.fromkeys(found))
 
 
 def decoder_cell(config: ModelConfig) -> Cell:

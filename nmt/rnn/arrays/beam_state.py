@@ -10,12 +10,29 @@ import numpy as np
 
 
 @dataclass(frozen=True)
+class TokenRules:
+    """Rules of a program's search on single tokens, 0 for none (see decode/rules): no EOS before min_length tokens; no
+    phrase of no_repeat tokens twice; the factor `repetition`; `sampling`, whether tokens are drawn by temperature,
+    top_k, top_p and seed; the first tokens of each sentence, an empty list for no prefixes at all."""
+
+    min_length: int = 0
+    no_repeat: int = 0
+    repetition: float = 0.0
+    sampling: bool = False
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    seed: int = 0
+    prefixes: Sequence[Sequence[int]] = ()
+
+
+@dataclass(frozen=True)
 class BeamSettings:
     """Settings of a search on the processor.
 
     size: maximum number of sentences in progress; beam_size: hypotheses per sentence; n_best: translations wanted.
     eos_id ends a hypothesis; the token `never` and tokens below first_token are not produced. divisors: float64, the
-    divisor of a sum over 0, 1, ... tokens; word_reward: added for each token.
+    divisor of a sum over 0, 1, ... tokens; word_reward: added for each token. A program also follows rules.
     """
 
     size: int
@@ -83,6 +100,7 @@ class BeamRules:
     def make(
         cls,
         device: Any,
+        rules: TokenRules,
         *,
         N: int,
         K: int,
@@ -90,19 +108,15 @@ class BeamRules:
         first_token: int,
         never: int,
         eos: int,
-        min_length: int = 0,
-        repetition_penalty: float = 1.0,
-        no_repeat: int = 0,
         forbidden: Sequence[Sequence[int]] = (),
-        prefixes: Sequence[Sequence[int]] = (),
-        drawing: Drawing | None = None,
+        keys: np.ndarray | None = None,
     ) -> BeamRules:
-        """Make rules from lists of the host; T: the maximum length of a translation. prefixes: one per sentence, or
-        none."""
+        """Make rules from lists of the host; T: the maximum length of a translation. The prefixes are one per sentence,
+        or none. keys: those of samples, on the host."""
         longer = [tuple(s) for s in forbidden if len(s) > 1]
         starts = np.cumsum([0, *(len(s) for s in longer)])
-        begin = np.full((N, max((len(p) for p in prefixes), default=0)), -1, np.int32)
-        for row, prefix in zip(begin, prefixes, strict=False):
+        begin = np.full((N, max(map(len, rules.prefixes), default=0)), -1, np.int32)
+        for row, prefix in zip(begin, rules.prefixes, strict=False):
             row[: len(prefix)] = prefix
         history = np.zeros((2, N * K, 1 + T), np.int32)
         history[:, :, 0] = np.tile(np.arange(K), N)
@@ -114,15 +128,15 @@ class BeamRules:
             first_token=first_token,
             never=never,
             eos=eos,
-            min_length=min_length,
-            repetition_penalty=repetition_penalty,
-            no_repeat=no_repeat,
+            min_length=rules.min_length,
+            repetition_penalty=rules.repetition or 1.0,
+            no_repeat=rules.no_repeat,
             forbidden=whole(sorted({s[0] for s in forbidden if len(s) == 1})),
             phrases=whole([token for phrase in longer for token in phrase]),
             starts=whole(starts),
             prefixes=device.upload(begin),
             history=device.upload(history),
-            drawing=drawing,
+            drawing=None if keys is None else Drawing(device.upload(keys), rules.temperature, rules.top_k, rules.top_p),
         )
 
 
@@ -136,21 +150,19 @@ class BeamState:
     """The beams of N sentences with K rows each, on the device.
 
     By row [N * K]: tokens int32, the last token; parents int64, the row continued; sums float64, the score by which
-    continuations are compared: log-probability so far, and what rules add; log_probs float64, without what rules add;
-    bonus float64, added to the score of a hypothesis that ends as a continuation of the row. By sentence [N]: live
-    int32, rows with a hypothesis; room int32, places not yet taken by an ended hypothesis; steps int32; limits int32,
-    the maximum number of steps; to_beat float64, the n-th best score of a finished hypothesis. divisors float64: the
-    divisor of a sum over 0, 1, ... steps. For ended hypotheses, [N, K] in the order in which they ended: end_log_probs
-    and end_scores float64, end_steps int32 (0: none), end_tokens int32, end_parents int32 (rows before the last step),
-    end_finished int32. history int32 [2, T, N * K]: tokens and parents after every step. going int32 [1]: sentences
-    that have not ended.
+    continuations are compared: log-probability so far, and what rules add; log_probs float64, without what rules add.
+    By sentence [N]: live int32, rows with a hypothesis; room int32, places not yet taken by an ended hypothesis; steps
+    int32; limits int32, the maximum number of steps; to_beat float64, the n-th best score of a finished hypothesis.
+    divisors float64: the divisor of a sum over 0, 1, ... steps. For ended hypotheses, [N, K] in the order in which they
+    ended: end_log_probs and end_scores float64, end_steps int32 (0: none), end_tokens int32, end_parents int32 (rows
+    before the last step), end_finished int32. history int32 [2, T, N * K]: tokens and parents after every step. going
+    int32 [1]: sentences that have not ended.
     """
 
     tokens: Any = _of("int32")
     parents: Any = _of("int64")
     sums: Any = _of("float64")
     log_probs: Any = _of("float64")
-    bonus: Any = _of("float64")
     live: Any = _of("int32")
     room: Any = _of("int32")
     steps: Any = _of("int32")
@@ -183,7 +195,6 @@ class BeamState:
             parents=xp.arange(R, dtype=np.int64),
             sums=xp.zeros(R, np.float64),
             log_probs=xp.zeros(R, np.float64),
-            bonus=xp.zeros(R, np.float64),
             live=live * (most > 0).astype(np.int32),
             room=xp.full(N, K, np.int32),
             steps=xp.zeros(N, np.int32),

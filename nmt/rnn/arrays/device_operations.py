@@ -128,13 +128,6 @@ class SearchOperations(ABC):
         """Average several models' log-probabilities or probabilities into the first array."""
 
     @abstractmethod
-    def coverage_bonus(self, coverage: Array, factor: float, out: Array) -> None:
-        """Compute the coverage term of the score from each source word's attention, coverage [R, n].
-
-        It goes into out, float64 [R] (see decode.rules.penalty.final_scores).
-        """
-
-    @abstractmethod
     def trace_back(self, state: BeamState) -> Array:
         """Return the tokens of all ended hypotheses, int32 [N * K, T], including the last one.
 

@@ -32,7 +32,7 @@ from nmt.rnn.cells.wrapping.deep_transition import DeepTransitionGRUCell
 from nmt.rnn.cells.wrapping.heads import HeadsCell
 from nmt.rnn.cells.wrapping.learned_start import LearnedStartCell
 from nmt.rnn.cells.wrapping.past import Past, SkipCell
-from nmt.rnn.cells.wrapping.probe import AttentionProbe, CoverageCell
-from nmt.rnn.cells.wrapping.regularised import DropConnectCell, OutputDropoutCell, RecurrentDropoutCell, ZoneoutCell
+from nmt.rnn.cells.wrapping.probe import AttentionProbe
+from nmt.rnn.cells.wrapping.regularised import OutputDropoutCell, RecurrentDropoutCell, ZoneoutCell
 from nmt.rnn.cells.wrapping.unrolled import UnrolledCell
 from nmt.rnn.cells.wrapping.wrappers import DropoutCell, LinearCell, ResidualCell, StackCell

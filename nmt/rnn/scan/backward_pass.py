@@ -12,7 +12,6 @@ from nmt.rnn.arrays.array_names import ArrayKind, Arrays, output
 from nmt.rnn.arrays.axes import shaped
 from nmt.rnn.arrays.workspace import zeros_of
 from nmt.rnn.profile import operation
-from nmt.rnn.scan.drop_connect import joined
 from nmt.rnn.scan.forward_pass import pick
 from nmt.rnn.scan.scan_setup import ScanSetup
 from nmt.rnn.scan.tape import Gradients, Tape
@@ -89,11 +88,10 @@ class BackwardPass:
         added to `gradients`, where present."""
         tape, rows, arrays, plan = self.tape, self.rows, self.arrays, self.plan
         invariants = self.setup.invariants(tape.compiled, rows.threads)
-        with joined(gradients, tape.connections, self.setup.device) as shares:
-            tape.compiled.step.backward(arrays, tape.weights, rows, tape.allocate, shares)
-            captured = invariants.backward(
-                plan.d_captured, arrays, tape.constant_arrays, tape.weights, rows, tape.allocate, shares
-            )
+        tape.compiled.step.backward(arrays, tape.weights, rows, tape.allocate, gradients)
+        captured = invariants.backward(
+            plan.d_captured, arrays, tape.constant_arrays, tape.weights, rows, tape.allocate, gradients
+        )
         names = self.setup.states if wanted is None else [n for n in self.setup.states if n in wanted]
         initial = self._of_initial(dict.fromkeys([*names, *tape.learned]))
         host = self.setup.device.host

@@ -7,7 +7,7 @@ reads a finished sequence: it leaves the loop.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,21 +72,14 @@ class LayeredScan:
         self.states: dict[str, int] = {}
         self.captured: dict[str, Captured] = {}
         for n, cell in enumerate(cells):
-            for name in self._names(n):
+            for name in self.names(n):
                 self.params |= under(name, cell.params())
                 self.states |= under(name, cell.states())
             self.captured |= cell.captured()
 
-    def _names(self, n: int) -> list[str]:
+    def names(self, n: int) -> list[str]:
         """Return the name of each direction of layer n."""
         return [f"{n}.{direction}" for direction in self.directions] or [str(n)]
-
-    def runs(self, T: int) -> Iterator[tuple[str, Scan, int, int]]:
-        """Yield, for every run over sequences of T steps, a name, the scan, its steps, and how many of them the layer's
-        delay adds."""
-        for n, (scan, delay) in enumerate(zip(self.scans, self.delays, strict=True)):
-            for name in self._names(n):
-                yield name, scan, T + delay, delay
 
     def forward(
         self,
@@ -135,7 +128,7 @@ class LayeredScan:
                     threads=threads,
                     final=_of_layer(final, name),
                 )
-                for side, name in enumerate(self._names(n))
+                for side, name in enumerate(self.names(n))
             ]
             tapes.append([result.tape for result in results])
             with operation(label, ": joining directions"):
@@ -163,7 +156,7 @@ class LayeredScan:
         starts: Arrays = {}
         captured: Arrays = {}
         for n in reversed(range(len(self.scans))):
-            delay, names, d_last = self.delays[n], self._names(n), strip(d_final or {}, str(n))
+            delay, names, d_last = self.delays[n], self.names(n), strip(d_final or {}, str(n))
             above, d_x = self._with_zeros(d, delay, 0, tape.allocate, tape.threads), None
             for side, name in enumerate(names):
                 with operation(tape.label, " gradients: splitting directions"):

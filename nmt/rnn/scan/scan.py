@@ -6,7 +6,7 @@ lengths are free. Rows may come in any order; sorted by length, longest first, a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,6 @@ from nmt.rnn.arrays.workspace import Allocate, Fresh
 from nmt.rnn.cell import Cell
 from nmt.rnn.scan.array_checks import pack_steps
 from nmt.rnn.scan.backward_pass import BackwardPass, add_present
-from nmt.rnn.scan.drop_connect import connections, disconnected, joined
 from nmt.rnn.scan.forward_pass import ForwardPass
 from nmt.rnn.scan.scan_setup import ScanSetup
 from nmt.rnn.scan.tape import Gradients, Prepared, Result, Tape
@@ -41,11 +40,6 @@ class Scan(ScanSetup):
             division=self.division,
             device=self.device,
         )
-
-    def runs(self, T: int) -> Iterator[tuple[str, Scan, int, int]]:
-        """Yield, for a sequence of T steps, a name, the scan, its steps, and 0 added steps, like `LayeredScan` for each
-        layer."""
-        yield "", self, T, 0
 
     def forward(
         self,
@@ -105,8 +99,6 @@ class Scan(ScanSetup):
         )
         check_params(checks.name, self.params, weights, self.dtype)
         with self.device.in_one_call():
-            kept = connections(self.params, seed, self.dtype, self.device, rows.threads) if training else {}
-            weights = disconnected(weights, self.params, kept, self.device)
             compiled, initial = self.compiled(training, single_step), initial or {}
             run = ForwardPass(self, compiled, weights, rows, allocate or Fresh(self.device.xp))
             run.give_inputs(x, others)
@@ -124,7 +116,6 @@ class Scan(ScanSetup):
                 rows=run.rows,
                 weights=weights,
                 allocate=run.allocate,
-                connections=kept,
                 packing=packing,
                 learned=learned,
             )
@@ -196,7 +187,6 @@ class Scan(ScanSetup):
         added.
         """
         invariants = self.invariants(tape.compiled, tape.rows.threads)
-        with joined(gradients, tape.connections, self.device) as shares:
-            tape.compiled.step.weight_gradients(tape.arrays, tape.weights, tape.rows, tape.allocate, shares)
-            invariants.weight_gradients(tape.constant_arrays, tape.weights, tape.rows, tape.allocate, shares)
+        tape.compiled.step.weight_gradients(tape.arrays, tape.weights, tape.rows, tape.allocate, gradients)
+        invariants.weight_gradients(tape.constant_arrays, tape.weights, tape.rows, tape.allocate, gradients)
         add_present(tape.d_learned, gradients)

@@ -56,7 +56,6 @@ class Tape:
     rows: Rows
     weights: Weights
     allocate: Allocate
-    connections: Arrays  # see drop_connect.py
     packing: Packing | None
     learned: Mapping[str, str]  # states that started at parameters
     d_learned: Arrays = field(default_factory=dict)  # of those parameters, after `backward`

@@ -161,6 +161,7 @@ def _shown(part: Sentence, translations: Sequence[Translation]) -> dict[str, Any
     ]
     mended = [MENDED] if part.changes(translations[0]) else []
     result["warnings"] = [*translations[0].warnings, *mended]
+    result["unseen"] = [*translations[0].unseen]
     return result | _words(part.text, bare[0], translations[0].detail)
 
 

@@ -44,8 +44,8 @@ function sentence_of(message) {
 }
 
 // A page that translates by itself (nmt-export --to web) has a worker in place of the server.
-async function ask(path, body, signal) {
-  if (window.translator) return window.translator.ask(path, body, signal);
+async function ask(path, body, signal, progress) {
+  if (window.translator) return window.translator.ask(path, body, signal, progress);
   const form = body instanceof FormData, m = model();
   const more = m ? { source: m.source, target: m.target, model: m.name } : {};
   if ($("key").value) more.api_key = $("key").value;
@@ -181,7 +181,8 @@ async function translate() {
   }
   const own = running = new AbortController(), began = performance.now();
   try {
-    const found = await ask("api/sentences", { q, glossary }, own.signal);
+    const progress = (done, of) => now === wish() && done < of && say("Translating … " + number(done) + " of " + plural(of, "sentence", "sentences"));
+    const found = await ask("api/sentences", { q, glossary }, own.signal, progress);
     if (now !== wish()) return;
     // Others of a sentence stay while only the text around it changes.
     const kept = manner === settings() ? new Map(parts.filter(p => p.others).map(p => [p.source, p.others])) : new Map();
@@ -194,10 +195,11 @@ async function translate() {
     manner = settings();
     failures = 0;
     const missed = note_terms();
-    const via = model().via, sure = confidence();
+    const via = model().via, sure = confidence(), unseen = [...new Set(parts.flatMap(p => p.unseen || []))].slice(0, 5);
     say("Translated" + (via ? " through " + language(via, via) : "") + " in " + Math.round(performance.now() - began) + " ms" +
       (sure === null ? "" : ", " + Math.round(100 * sure) + "% sure") +
-      (missed ? "; " + plural(missed, "glossary term was", "glossary terms were") + " not followed." : "."));
+      (missed ? "; " + plural(missed, "glossary term was", "glossary terms were") + " not followed." : ".") +
+      (unseen.length ? " Its training never had: " + unseen.join(", ") + "." : ""));
     draw();
     if (is_open("typing")) complete();
   } catch (e) {

@@ -24,7 +24,7 @@ export function look(main, page) {
 
   async function draw(number) {
     const at = `${page.at}/rounds/${number}`, round = done.find(one => one.n === number);
-    save.href = `${at}/report.html`;
+    save.href = `${at}/report.html?language=${document.documentElement.lang}`;
     box.replaceChildren(el("p", t("look.wait")), el("progress", { "aria-label": t("look.wait") }));
     await page.every(async () => {
       const found = await get(`${at}/report`);

@@ -4,6 +4,7 @@ import { card, day, el, name_of, number, said, scrolling, t, table } from "./wor
 
 const BUCKETS = ["near", "partly", "different"], SIDE_BY_SIDE = 5;
 const SAME = { time: ["few-passes", "rising"], words: ["unseen"] }; // help that a sentence has said already
+const NOT_FOR = ["unchecked", "health", "unlike"];
 const POOR = { near: 5, partly: 20 }; // of 100, below both of which it is of no use yet
 export const side_name = side => side.name || (side.lang ? name_of(side.lang) : "");
 const list = (tag, items) => el(tag, items.map(one => el("li", one)));
@@ -39,7 +40,7 @@ export function report({ project, round, report: found }, act, between = "") {
       : "",
     between,
     el("div.grid",
-      card(t("groups.title"), el("p.soft", t("groups.what")), table(t("groups.title"), [], groups)),
+      groups.length ? card(t("groups.title"), el("p.soft", t("groups.what")), table(t("groups.title"), [], groups)) : "",
       el("section.card.noprint", el("h3", t("help.title")),
         list("ol", [...found.sentences.slice(1).map(advice), ...help]))),
     unseen(found.unseen, a.lang),
@@ -68,17 +69,17 @@ function headline({ few, headline, judged, quality, sentences }, advice) {
   const letters = t(quality.words ? "head.words" : "head.sentences", { n: quality.near });
   const person = judged && headline === "person"
     && t("head.person", { ...judged, n: judged.count, good: judged.right + judged.usable });
-  const sure = t("head.sure", { ...quality, n: quality.count });
+  const sure = t(quality.words ? "head.sure.words" : "head.sure", { ...quality, n: quality.count });
   return card(null, el("p.big", person || letters), sentences.slice(0, 1).map(advice), person ? el("p", letters) : "",
-    bars(quality), el("p", sure, few ? " " + t("head.few") : ""), el("p.soft", t("head.letters")));
+    bars(quality), el("p", sure, few ? " " + t("head.few") : ""), quality.words ? "" : el("p.soft", t("head.letters")));
 }
 
-function uses({ not_for, quality, useful }, a, b) {
+function uses({ quality, useful }, a, b) {
   const known = quality.near < POOR.near && quality.partly < POOR.partly ? ["nothing"] : useful;
   const part = (kind, title, items) => el(`div.finding.${kind}`, el("p.tag", t(title)), list("ul.plain", items));
   return card(t("use.title"),
     part("done", "use.may", known.map(one => t("may." + one, { from: side_name(a), into: side_name(b) }))),
-    part("bad", "use.not", not_for.map(one => t("not." + one))));
+    part("bad", "use.not", NOT_FOR.map(one => t("not." + one))));
 }
 
 function unseen(words, lang) {

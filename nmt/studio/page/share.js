@@ -2,29 +2,32 @@
 import { get, post, told } from "./api.js";
 import { nothing_yet } from "./look.js";
 import { choices } from "./train.js";
-import { button, card, el, size_of, t } from "./words.js";
+import { button, card, el, size_of, t, words_by_english } from "./words.js";
 
 const KINDS = ["page", "model", "card", "tmx", "table", "folder"], PERMISSIONS = ["mine", "agreed", "public", "unsure"];
 const MOST_TRIES = 60; // seconds, while the translator is being loaded
 
+// The round to use: the best that is tested, or what one has learnt so far.
+export const in_use = ({ best, rounds }) => best || rounds.findLast(one => one.model)?.n;
+
 export async function use(main, page) {
-  const { best, corrections, id } = page.project, note = el("p.soft", t("use.loading"));
+  const { best, corrections, id } = page.project, n = in_use(page.project), note = el("p.soft", t("use.loading"));
   main.append(el("h2", t("use.head")));
-  if (!best) {
+  if (!n) {
     main.append(...nothing_yet(page));
     return;
   }
-  main.append(el("p.soft", t("use.what")), note);
+  main.append(el("p.soft", t(best ? "use.what" : "use.early")), note);
   if (corrections) note.before(el("p", t("use.corrections", corrections), " ",
     el("a", { href: page.url("train") }, t("use.learn"))));
   for (let tries = 0; page.is_shown; tries++) {
     try {
-      const { at } = await post("/studio/use", { project: id, round: best });
-      const { samples } = await get(`${page.at}/rounds/${best}/progress?from=0`);
+      const { at } = await post("/studio/use", { project: id, round: n });
+      const { samples } = await get(`${page.at}/rounds/${n}/progress?from=0`);
       if (!page.is_shown) return;
       const example = new URLSearchParams({ text: samples.length ? samples[0].lines[0].source : "" });
-      const frame = el("iframe", { src: `${at}#${example}`, title: t("use.frame"), onload: () => grow(frame) });
-      note.textContent = t("use.round", best);
+      const frame = el("iframe", { src: `${at}#${example}`, title: t("use.frame"), onload: () => [translated, grow].forEach(work => work(frame)) });
+      note.textContent = t("use.round", n);
       main.append(frame);
       page.tell(t("use.ready"));
       return;
@@ -36,6 +39,27 @@ export async function use(main, page) {
       await new Promise(done => setTimeout(done, 1000));
     }
   }
+}
+
+// The page in the frame has only English, which is told in the words of this page; texts of users, which have their own
+// direction, stay.
+function translated({ contentDocument: { body } }) {
+  const into = words_by_english("try."), theirs = "[dir=auto]:not(textarea), bdi, #result, option, script";
+  const change = node => {
+    const one = node.nodeType === Node.TEXT_NODE ? node.parentElement : node;
+    if (!one || one.closest(theirs)) return;
+    if (one !== node && into(node.data) !== node.data) node.data = into(node.data);
+    for (const name of one === node && one.attributes ? ["aria-label", "title", "placeholder"] : []) {
+      const own = one.getAttribute(name);
+      if (own && into(own) !== own) one.setAttribute(name, into(own));
+    }
+    node.childNodes.forEach(change);
+  };
+  body.parentElement.lang = document.documentElement.lang;
+  change(body);
+  const seen = { childList: true, subtree: true, characterData: true, attributeFilter: ["aria-label", "title"] };
+  new MutationObserver(all => all.forEach(({ addedNodes, target, type }) =>
+    type === "childList" ? addedNodes.forEach(change) : change(target))).observe(body, seen);
 }
 
 // The frame is as high as its page, so that only one of them scrolls.
@@ -66,7 +90,7 @@ export function share(main, page) {
     draw();
   };
   const make = kind => button("share.make." + kind, event => page.act(event.target, async () => {
-    await post(`${at}/share`, { kind });
+    await post(`${at}/share`, { kind, language: document.documentElement.lang });
     page.tell(t("share.working"), true);
     watch();
   }), { strong: kind === "page" });

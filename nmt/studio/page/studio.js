@@ -2,7 +2,7 @@
 import { get, post } from "./api.js";
 import { home } from "./home.js";
 import { look } from "./look.js";
-import { share, use } from "./share.js";
+import { in_use, share, use } from "./share.js";
 import { text } from "./text.js";
 import { train } from "./train.js";
 import { button, el, name_of, t, use_words } from "./words.js";
@@ -81,7 +81,8 @@ function lost(error) {
 function draw_steps({ project, step, url }) {
   $("nav").hidden = step === undefined;
   $("nav").setAttribute("aria-label", t("steps"));
-  const is_open = name => project && (name === "text" || (name === "train" ? project.pairs : project.best));
+  const is_open = name => project && (name === "text"
+    || { train: project.pairs, use: in_use(project) }[name] || project.best && name !== "train");
   $("steps").replaceChildren(...STEPS.map((name, n) => {
     const words = `${n + 1} ${t("step." + name)}`, current = name === step ? "step" : null;
     return el("li", is_open(name) ? el("a", { href: url(name, project.id), "aria-current": current }, words)

@@ -98,12 +98,12 @@ export function text(main, page) {
   }
 
   function draw_enough(texts) {
-    const { pairs, held, enough: level } = page.project, open = texts.filter(one => one.state === "asks").length;
+    const { pairs, held, enough: level, twice } = page.project, open = texts.filter(one => one.state === "asks").length;
     const is_read = !texts.some(is_read_now) && (pairs || open);
     const aside = { n: held.test + held.dev, test: held.test };
     enough.replaceChildren(!is_read ? "" : card(t("text.enough"), open ? el("p.warn", t("text.open", open)) : "",
       el("p", t("pairs.learn", pairs), " ", level ? t("enough." + level) : ""),
-      held.test ? el("p.soft", t("text.held", aside)) : "",
+      twice ? el("p", t("text.twice", twice)) : "", held.test ? el("p.soft", t("text.held", aside)) : "",
       pairs ? el("div.row", el("a.button.strong", { href: page.url("train") }, t("text.go"))) : "", names(page)));
   }
   if (page.project) watch();
@@ -150,8 +150,6 @@ function question(one, halves, change) {
   if (one.asks === "sheet") return pick("sheet", one.sheets.map(name => [name, name]));
   if (one.asks === "kind")
     return pick("kind", one.kinds.map(([a, b, n], place) => [String(place), `${a} – ${b} (${number(n)})`]));
-  if (one.asks === "sides")
-    return el("div.row", button("asks.swap", event => change(event.target, { swap: true }), { strong: true }));
   if (one.asks !== "other") return "";
   const others = halves.filter(half => half.id !== one.id).map(({ id, name }) =>
     button("asks.with", event => change(event.target, { with: id }), {}, { name }));

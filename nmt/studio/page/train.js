@@ -85,7 +85,7 @@ function live(main, page, first, head) {
   main.append(card(null, says, wrong, bar, phases, buttons, alive, passes, close), view);
   let from = 0, state = "", round = first;
 
-  function draw_buttons() {
+  function draw_buttons(can_try) {
     const ask = ([key, path, body], n) => button(key, event => page.act(event.target, async () => {
       await post(`${at}/${path}`, body);
       tick();
@@ -93,6 +93,7 @@ function live(main, page, first, head) {
     buttons.replaceChildren(...(BUTTONS[round.state] || []).map(ask));
     if (round.state === "done") buttons.append(el("a.button.strong", { href: page.url("use") }, t("train.try")),
       el("a.button", { href: page.url("look") }, t("train.look")));
+    else if (can_try) buttons.append(el("a.button", { href: page.url("use") }, t("train.try.now")));
   }
 
   function draw() {
@@ -111,12 +112,13 @@ function live(main, page, first, head) {
       el("span", { "aria-hidden": "true" }, done || n < now ? "✓ " : n === now ? "● " : "○ "),
       t("phase." + (n === now && busy ? phase || names[0] : names[0])))));
     phases.hidden = round.state === "paused";
-    if (state === round.state) return;
+    const can_try = round.model && samples.at(-1)?.lines.some(one => one.translation), shown = round.state + can_try;
+    if (state === shown) return;
     head.textContent = t(HEADS[round.state] || "train.title");
     close.hidden = !busy;
-    state = round.state;
+    state = shown;
     page.tell(words);
-    draw_buttons();
+    draw_buttons(can_try);
   }
 
   function draw_learning() {
@@ -163,9 +165,10 @@ function sample(line, all, page) {
     el("dt", t("sample.yours")), said("dd", line.reference, into));
   some.forEach(([seconds, text], n) => {
     const had = new Set(some[Math.max(0, n - 1)][1].split(/\s+/)), is_last = n === some.length - 1;
-    const when = is_last ? el("b", t("sample.now")) : t("minutes.short", Math.max(1, Math.round(seconds / 60)));
+    const when = is_last ? el("b", t("sample.now")) : seconds < 60
+      ? t("seconds.short", Math.round(seconds)) : t("minutes.short", Math.round(seconds / 60));
     const words = text.split(/(\s+)/).map(word => had.has(word) || !word.trim() ? word : el("ins", word));
-    made.append(el("dt", when), el(is_last ? "dd" : "dd.soft", { dir: "auto", lang: into }, is_last ? words : text));
+    made.append(el("dt", when), el(is_last ? "dd" : "dd.soft", { dir: "auto", lang: into }, !text ? t("sample.none") : is_last ? words : text));
   });
   return made;
 }

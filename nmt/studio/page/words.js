@@ -29,6 +29,19 @@ export function t(key, slots = {}) {
 export const size_of = bytes => bytes < 1e6 ? t("unit.kb", { n: Math.max(1, Math.round(bytes / 1000)) }) : bytes < 1e9
   ? t("unit.mb", { n: bytes / 1e6 }) : t("unit.gb", { n: bytes / 1e9 });
 
+// The words of a page that has only English: a function of its sentences, which leaves what it does not know.
+export function words_by_english(prefix) {
+  const known = Object.keys(fallback).filter(key => key.startsWith(prefix)).map(key => [key, new RegExp("^" +
+    key.slice(prefix.length).replace(/[.*+?^$()|[\]\\]/g, "\\$&").replace(/\{(\w)\}/g, "(?<$1>.+)") + "$")]);
+  return english => {
+    for (const [key, pattern] of known) {
+      const found = english.replace(/\s+/g, " ").trim().match(pattern);
+      if (found) return english.replace(/\S[^]*\S|\S/, () => t(key, found.groups));
+    }
+    return english;
+  };
+}
+
 // The name of a language in the words of the page, else as its code or as it was typed.
 export function name_of(code, typed, into = language) {
   if (typed) return typed;

@@ -12,6 +12,7 @@ import numpy as np
 from nmt.errors import CheckpointError
 from nmt.storage.model_folder import (
     BEST_NAME,
+    CONFIDENCE_NAME,
     CONFIG_NAME,
     LAST_NAME,
     PARAMS_PREFIX,
@@ -27,7 +28,7 @@ from nmt.system.files import new_folder, writing
 from nmt.system.paths import check_new_folder, is_file
 from nmt.train.updates.state import TrainingState
 
-_BESIDE = (CONFIG_NAME, *SUBWORD_NAMES.values(), SHORTLIST_NAME)
+_BESIDE = (CONFIG_NAME, *SUBWORD_NAMES.values(), SHORTLIST_NAME, CONFIDENCE_NAME)
 
 
 def newest_checkpoints(folder: Path, count: int) -> list[Path]:

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 
 from nmt.errors import CheckpointError
 from nmt.model.parts.own_cells import equations_of
+from nmt.storage.confidence_file import save_calibration
 from nmt.storage.model_folder import (
     BEGUN_NAME,
     BEST_NAME,
+    CONFIDENCE_NAME,
     FORMER_NAME,
     LAST_NAME,
     numbered_checkpoint,
@@ -24,6 +26,7 @@ from nmt.train.distributed.ranks import Ranks
 
 if TYPE_CHECKING:
     from nmt.config import Config
+    from nmt.data.calibration import Calibration
     from nmt.model.network import Network
     from nmt.train.updates.moving_average import MovingAverage
     from nmt.train.updates.optimizer import Optimizer
@@ -70,7 +73,8 @@ class CheckpointManager:
     def begin(self) -> None:
         """Record that a new run begins: checkpoints of an earlier run in the folder do not belong to it."""
         if self._ranks.rank == 0:
-            self.last_path.with_name(FORMER_NAME).unlink(missing_ok=True)
+            for name in (FORMER_NAME, CONFIDENCE_NAME):
+                self.last_path.with_name(name).unlink(missing_ok=True)
             self._begun_path.touch()
 
     def save_last(self) -> None:
@@ -83,7 +87,7 @@ class CheckpointManager:
         self.last_is_good = True
         self._saved_at = time.monotonic()
 
-    def save_validated(self, score: float, *, is_best: bool) -> None:
+    def save_validated(self, score: float, calibration: Calibration | None, *, is_best: bool) -> None:
         """Write the checkpoints that are due after a validation. Raises CheckpointError if the disk is full.
 
         The best is written first: if the run is killed in between, it resumes before this validation and writes the
@@ -91,6 +95,8 @@ class CheckpointManager:
         """
         if is_best:
             self._save(self.best_path, with_optimizer=False)
+            if calibration is not None and not self._ranks.rank:
+                save_calibration(self.best_path.with_name(CONFIDENCE_NAME), calibration, {"subwords": self._digest})
         dropped = self._keep_best(score) + self._keep_newest()
         self.save_last()
         for path in dropped if self._ranks.rank == 0 else ():

@@ -36,14 +36,13 @@ _BATCHES = (
     "data.train",
     "data.*.max_length",
     "data.filter.*",
-    "data.*.sampling_alpha",
     "training.batch_size",
     "training.batch_type",
     "training.bptt",
     "training.r_drop",
     "training.shuffle",
 )
-_SELECTION = ("data.filter.*", "data.*.max_length", "data.*.sampling_alpha", "data.test")
+_SELECTION = ("data.filter.*", "data.*.max_length", "data.test")
 """Settings that select other pairs of the same text; data.test does so by `data.filter.overlap`."""
 _SCHEDULE = "training.scheduling"
 _LOUD = ("seed", "data.*")

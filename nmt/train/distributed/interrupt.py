@@ -7,10 +7,11 @@ import signal
 import sys
 import threading
 from types import FrameType, TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from nmt.train.distributed.ranks import Ranks
 
+T = TypeVar("T")
 _NAMES = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")  # the last two: the terminal was closed; Windows has the last
 SIGNALS = [getattr(signal, name) for name in _NAMES if hasattr(signal, name)]
 
@@ -41,7 +42,7 @@ class StopRequest:
         """Return the signal that was received, or None; with several ranks, the one they last agreed on."""
         return self._received if self._ranks.size == 1 else self._agreed
 
-    def agree(self, said: bool = False) -> bool:
+    def agree(self, said: T) -> T:
         """Share received signals with all ranks; return rank 0's value of `said`. Called by all ranks."""
         if self._ranks.size == 1:
             return said

@@ -47,7 +47,6 @@ class MPIRanks(Ranks):
         self.rank, self.size = self._world.Get_rank(), self._world.Get_size()
         self.host = socket.gethostname()
         self._machines = Machines(self._world, f"{self.host} {_boot()}")
-        self.ranks_here = self._machines.ranks_here
         self._places = self._world.allgather((self.host, sorted(_affinity())))
         local = [cores for host, cores in self._places if host == self.host]
         self._shares_cores = any(local.count(cores) > 1 for cores in local)

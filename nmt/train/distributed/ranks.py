@@ -26,8 +26,6 @@ class Ranks(Readers):
 
     threads: int | None = None
     """Cores that this rank may use if several share a machine; None for all."""
-    ranks_here = 1
-    """Number of ranks on this machine."""
 
     def broadcast(self, value: T) -> T:
         """Return the value of rank 0. Called by all."""

@@ -1,1 +1,1 @@
-"""The training log: lines of progress, TensorBoard, memory, the machine."""
+"""The training log: lines of progress, memory, the machine."""

@@ -7,11 +7,8 @@ from pathlib import Path
 
 import psutil
 
-from nmt.rnn.cores import control_groups
-
 _STATUS = Path("/proc/self/status")
 _CLEAR_REFS = Path("/proc/self/clear_refs")
-_GROUP_FILES = ("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")
 
 
 def resident_bytes() -> int:
@@ -46,12 +43,6 @@ def reset_peak() -> bool:
     return True
 
 
-def free_bytes() -> int:
-    """Return how much more memory the process can take without displacing others, within the limit of its container."""
-    of_groups = [free for folder in control_groups("memory") for free in _group_free(folder)]
-    return max(0, min([psutil.virtual_memory().available, *of_groups]))
-
-
 def format_bytes(size: float) -> str:
     """Return a size in a suitable unit: `1.42 GiB`, `37.5 MiB` or `12 KiB`."""
     if size >= 1 << 30:
@@ -59,14 +50,3 @@ def format_bytes(size: float) -> str:
     if size >= 1 << 20:
         return f"{size / (1 << 20):.1f} MiB"
     return f"{size / (1 << 10):.0f} KiB"
-
-
-def _group_free(folder: Path) -> list[int]:
-    """Return the bytes left within each limit of a control group (version 1 or 2); empty without a limit."""
-    found = []
-    for limit, used in _GROUP_FILES:
-        try:
-            found.append(int((folder / limit).read_text()) - int((folder / used).read_text()))
-        except (OSError, ValueError):  # no such files, or no limit
-            continue
-    return found

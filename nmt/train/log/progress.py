@@ -6,19 +6,15 @@ import contextlib
 import json
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 from nmt.errors import one_line
 from nmt.storage.model_folder import LOG_NAME, METRICS_NAME
 from nmt.system.files import explain
 from nmt.system.terminal import coloured, is_live, live
-from nmt.train.log.loggers import reason_of, scalars_of, text_of
-
-if TYPE_CHECKING:
-    from nmt.train.log.loggers import Logger
 
 
 class TrainingLog:
@@ -27,14 +23,9 @@ class TrainingLog:
     Args:
         folder: The model folder; None to write no files.
         terminal: The stream for the user; None for no output.
-        loggers: The loggers, by name, that also receive the numbers and samples of events.
     """
 
-    def __init__(
-        self, folder: Path | None, terminal: TextIO | None = None, loggers: Mapping[str, Logger] | None = None
-    ) -> None:
-        self._loggers = dict(loggers or {})
-        self._finished = False
+    def __init__(self, folder: Path | None, terminal: TextIO | None = None) -> None:
         self._terminal: TextIO | None = terminal
         self._is_live = is_live(terminal)
         self._live_shown = False
@@ -67,16 +58,10 @@ class TrainingLog:
         record = {"event": kind, "time": round(time.time(), 3), **values}
         finite = {key: _finite(value) for key, value in record.items()}
         self._write(METRICS_NAME, json.dumps(finite, ensure_ascii=False) + "\n")
-        self._finished |= kind == "end"
-        if scalars := scalars_of(kind, finite):
-            self._log(lambda logger: logger.scalars(finite["update"], scalars))
-        if kind == "samples" and finite["samples"]:
-            self._log(lambda logger: logger.text(finite["update"], kind, text_of(finite["samples"])))
 
     def close(self) -> None:
         """Close the files."""
         self.live("")
-        self._log(lambda logger: logger.close(self._finished))
         for file in self._files.values():
             with contextlib.suppress(OSError):
                 file.close()
@@ -107,15 +92,6 @@ class TrainingLog:
             del self._files[name]
             self._warn(f"{name} cannot be written ({explain(error)}); going on without it")
 
-    def _log(self, call: Callable[[Logger], None]) -> None:
-        """Call each logger; if one fails, warn once and continue without it."""
-        for name, logger in list(self._loggers.items()):
-            try:
-                call(logger)
-            except logger.failures as error:
-                del self._loggers[name]
-                self._warn(f"{name} cannot be written ({reason_of(error)}); going on without it")
-
     def _warn(self, text: str) -> None:
         self._print(coloured(f"warning: {text}", self._terminal) + "\n")
 
@@ -131,12 +107,19 @@ class TrainingLog:
             self._is_live = False
 
 
+_SUSPENDED, _TIMES = 60.0, 10.0
+"""Seconds, and times the longest of its kind before, from which work was not done but suspended."""
+
+
 class Stopwatch:
-    """Measures the seconds spent in each kind of work since its creation."""
+    """Measures the seconds spent in each kind of work since its creation. A process that was stopped for a while, or
+    whose machine slept, has not worked: of a block that took so much longer than those of its kind, that one of these
+    counts."""
 
     def __init__(self) -> None:
         self.started = time.monotonic()
         self.seconds: dict[str, float] = {}
+        self._longest: dict[str, float] = {}
 
     @contextlib.contextmanager
     def measure(self, kind: str) -> Iterator[None]:
@@ -145,7 +128,12 @@ class Stopwatch:
         try:
             yield
         finally:
-            self.seconds[kind] = self.seconds.get(kind, 0.0) + time.monotonic() - began
+            taken, longest = time.monotonic() - began, self._longest.get(kind, math.inf)
+            if taken > max(_SUSPENDED, _TIMES * longest):
+                self.started += taken - longest
+                taken = longest
+            self._longest[kind] = max(taken, self._longest.get(kind, 0.0))
+            self.seconds[kind] = self.seconds.get(kind, 0.0) + taken
 
     @property
     def total(self) -> float:

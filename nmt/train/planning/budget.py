@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
 _LEAST_SECONDS = 30.0
 _MEASURED_SHARE = 0.05
-_MOST_MEASURED = 20.0
+_MOST_MEASURED = 8.0
 """The share of the budget that is spent on timing updates, and its upper limit in seconds."""
 _UPDATES, _WARM_UP = 30, 3
 _TRAINING_SHARE = 0.9
@@ -67,7 +67,7 @@ def fit_to_budget(
     config: Config, budget: str, measure: Callable[[Config, float], Pace], notify: Callable[[str], None]
 ) -> Config:
     """Return the settings of a run of that duration: as many updates as it allows, a learning rate of zero at its end,
-    eight validations, or one if that is short, and no other limit.
+    eight validations, or one if that is short (and some early ones, see `is_early_validation`), and no other limit.
 
     A resumed run keeps the measurements from its start; the time of earlier runs counts. With a different budget,
     validation interval and warm-up change in proportion, but the warm-up, which may be over, never becomes longer.

@@ -1,5 +1,5 @@
-"""Pages about a run without training: an estimate of its parameters, memory by purpose, speed and hours, without
-validations; and a profile, the time of an update by name of operation."""
+"""Pages about a run without training: its parameters, memory, speed and hours, without validations; and a profile, the
+time of an update by name of operation."""
 
 from __future__ import annotations
 
@@ -9,33 +9,27 @@ from typing import TYPE_CHECKING
 from nmt.rnn.kernels.machine_code.features import TARGET
 from nmt.train.log.memory import peak_bytes, reset_peak
 from nmt.train.log.progress import format_seconds
-from nmt.train.planning.batch_size import forecast
 
 if TYPE_CHECKING:
-    from nmt.train.planning.batch_size import Forecast
     from nmt.train.planning.dry_run import DryRun, Timing
 
 _UPDATES, _WARM_UP, _SECONDS = 20, 2, 15.0
-_SMALL_SHARE = 0.01  # of the total: smaller purposes share one line
 
 
 def cost_report(dry_run: DryRun) -> str:
-    """Predict memory, run the epoch's largest batch and some others, and return the page."""
-    accumulates = dry_run.config.training.batch_multiplier > 1
-    found = forecast(
-        dry_run.config, dry_run.model, dry_run.optimizer, dry_run.task.corpus, dry_run.batches, accumulates=accumulates
-    )
+    """Run the epoch's largest batch and some others, and return the page."""
+    shapes = dry_run.batches.shapes(1).tolist()
+    T, S, B = largest = max(shapes, key=lambda shape: (shape[0] + shape[1]) * shape[2])
     can_reset = reset_peak()
-    dry_run.update(dry_run.batches.batch(1, dry_run.batches.shapes(1).tolist().index(list(found.shape))))
+    dry_run.update(dry_run.batches.batch(1, shapes.index(largest)))
     timing = dry_run.measure(_UPDATES, warm_up=_WARM_UP, seconds=_SECONDS)
-    peak = peak_bytes()
     taken = "measured peak" if can_reset else "measured peak since the start"
-    sections = [
-        _parameters(dry_run),
-        [*_memory(found), _row("predicted peak", found.peak, ""), _row(taken, peak, f"{peak / found.peak:.0%} of it")],
-        _speed(dry_run, timing),
-        _time(dry_run, timing),
+    batch = f"{B} pairs, {S} source and {T} target steps" if S else f"{B} streams of {T} steps"
+    memory = [
+        f"memory, with the largest batch of the first epoch: {batch}",
+        f"  {taken:40}{peak_bytes() / (1 << 20):>8,.1f} MiB",
     ]
+    sections = [_parameters(dry_run), memory, _speed(dry_run, timing), _time(dry_run, timing)]
     return "\n\n".join("\n".join(lines) for lines in sections)
 
 
@@ -51,25 +45,6 @@ def _parameters(dry_run: DryRun) -> list[str]:
     return [*lines, f"  {'all':34}{model.num_params:>14,}"]
 
 
-def _memory(found: Forecast) -> list[str]:
-    """Return the forecast by purpose; small purposes of a batch share one line."""
-    T, S, B = found.shape
-    shape = f"{B} pairs, {S} source and {T} target steps" if S else f"{B} streams of {T} steps"
-    lines = [f"memory, for the largest batch of the first epoch: {shape}"]
-    batch = found.workspace + found.logits
-    least = _SMALL_SHARE * found.peak
-    small = [size for size in batch.values() if size < least]
-    lines += [_row(name, size, "") for name, size in found.fixed.items()]
-    lines += [_row(name, size, "") for name, size in batch.most_common() if size >= least]
-    if small:
-        lines.append(_row(f"{len(small)} smaller ones of the batch", sum(small), ""))
-    return lines
-
-
-def _row(name: str, size: int, note: str) -> str:
-    return f"  {name:40}{size / (1 << 20):>8,.1f} MiB  {note}".rstrip()
-
-
 def _speed(dry_run: DryRun, timing: Timing) -> list[str]:
     """Return the measured speed, and the time of an epoch that follows from it."""
     epoch = _epoch_seconds(dry_run, timing)
@@ -83,7 +58,7 @@ def _speed(dry_run: DryRun, timing: Timing) -> list[str]:
         *([f"  {'source tokens/s':34}{timing.src_tokens / timing.seconds:>14,.0f}"] if timing.src_tokens else []),
         f"  {'target tokens/s':34}{timing.tgt_tokens / timing.seconds:>14,.0f}",
         f"  {'target tokens per update':34}{timing.tgt_tokens / timing.updates:>14,.0f}"
-        f"  (batch_size {dry_run.batch_size:,}{several})",
+        f"  (batch_size {dry_run.config.training.batch_size:,}{several})",
         f"  {'seconds per update':34}{timing.seconds / timing.updates:>14.3f}",
         f"  {'updates per epoch':34}{updates:>14,}",
         f"  {'one epoch':34}{format_seconds(epoch):>14}",

@@ -16,7 +16,6 @@ from nmt.rnn.profile import Profile, recording
 from nmt.storage.model_folder import LAST_NAME
 from nmt.train.checkpoints.start import check_start, with_model_of_start
 from nmt.train.distributed.ranks import Ranks
-from nmt.train.planning.batch_size import warm_up
 from nmt.train.planning.plan import make_plan
 from nmt.train.tasks.prepare import check_trainable
 from nmt.train.tasks.task import load_dry_run_task
@@ -78,11 +77,10 @@ class DryRun:
         self.optimizer: Optimizer = make_optimizer(
             config.training, self.model.params, self.num_threads, self.model.device
         )
-        warm_up(self.model, self.task, self.num_threads)
-        plan = make_plan(
-            config, TrainingState(), self.model, self.optimizer, self.task, self.num_threads, Ranks(), notify
-        )
-        self.batch_size, self.dealing, self.settings, self.schedule = plan
+        # Everything that an update needs is loaded or compiled; no parameter changes.
+        self.model.loss_and_gradients(self.task.smallest_batch(), seed=0, threads=self.num_threads)
+        self.model.carry({})
+        self.dealing, self.settings, self.schedule = make_plan(config, self.task, Ranks(), notify)
         self.batches = self.dealing.batches
         self._updater = Updater(
             config,

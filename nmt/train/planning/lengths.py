@@ -24,7 +24,7 @@ WARMUP_SHARE = 14
 VALIDATIONS = 8
 _FEW_TOKENS = 256
 """Tokens of a batch below which batch_size was probably meant to count sentences."""
-_DROPS = ("dropout", "drop_connect", "zoneout")
+_DROPS = ("dropout", "zoneout")
 VALIDATION_SHARE = 0.1
 """The share of the time between two validations that a validation takes with `validation_pairs: auto`."""
 LEAST_PAIRS = 50
@@ -118,7 +118,7 @@ def doubts(config: Config, fixed: FixedTraining) -> list[str]:
             f"training.r_drop is {fixed.r_drop:g}, and no dropout is set: both readings of a batch are the same, which "
             "takes twice the time for nothing"
         )
-    if training.batch_type == "token" and isinstance(size := training.batch_size, int) and size < _FEW_TOKENS:
+    if training.batch_type == "token" and (size := training.batch_size) < _FEW_TOKENS:
         found.append(
             f"training.batch_size is {size} target tokens (subwords), a sentence or two of usual length; "
             "to count sentences set training.batch_type=sentence"

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from nmt.train.updates.state import TrainingState
 
 
+FIRST_SECONDS = 20.0
+"""Seconds after which a run that follows the clock shows for the first time what it has learnt."""
 OVER = " are over (training.max_minutes)"
 """End of the reason of a run whose time is over."""
 
@@ -34,6 +36,17 @@ def stop_reason(
     if patience is None or count < patience:
         return None
     return f"no better {settings.metric} in {count} validations (training.stop_after)"
+
+
+def is_early_validation(state: TrainingState, settings: FixedTraining, elapsed: float, last: float) -> bool:
+    """Return whether a validation is due before the first regular one: after `FIRST_SECONDS`, then each time the run
+    is twice as old as at the `last`. Only in runs that follow the clock (`--budget`), where it changes nothing that is
+    learnt, and not shortly before the regular one."""
+    follows_clock = settings.max_minutes is not None and settings.updates is None and settings.stop_after is None
+    is_soon = 3 * state.update >= 2 * settings.validation_freq
+    return (
+        follows_clock and settings.scheduling == "constant" and not is_soon and elapsed >= max(FIRST_SECONDS, 2 * last)
+    )
 
 
 def progress(

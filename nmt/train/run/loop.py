@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from nmt.train.distributed.interrupt import Interrupted
 from nmt.train.log.progress import format_seconds
-from nmt.train.run.limits import progress, seconds_left, stop_reason
+from nmt.train.run.limits import is_early_validation, progress, seconds_left, stop_reason
 from nmt.train.tasks.validation import is_better
 from nmt.train.updates.loss_limit import MAX_IN_A_ROW
 from nmt.train.updates.moving_average import averaged
@@ -50,6 +50,7 @@ class Loop:
             alignments=parts.alignments,
         )
         self._validation_seconds = parts.state.validation_seconds
+        self._validated_at = elapsed_before
 
     def run(self) -> str:
         """Train until there is a reason to stop; validate if due, save, and return the reason. Raises Interrupted: A
@@ -146,11 +147,13 @@ class Loop:
         parts, state, settings = self.parts, self.state, self.settings
         self._report()
         is_cheap = parts.watch.seconds.get("saving", 0.0) < LITTLE * parts.watch.total
-        is_old = parts.stop.agree(parts.checkpoints.age > (SOON if is_cheap else SAVE_SECONDS))
+        is_old = parts.checkpoints.age > (SOON if is_cheap else SAVE_SECONDS)
+        is_early = is_early_validation(state, settings, self._elapsed, self._validated_at)
+        is_old, is_early = parts.stop.agree((is_old, is_early))
         parts.stop.check()
-        if state.update % settings.validation_freq == 0:
+        if state.update % settings.validation_freq == 0 or is_early:
             self._validate()
-            parts.stop.agree()
+            parts.stop.agree(None)
         elif is_old and not self._broken_in_row:
             self.save_last()
         parts.stop.check()
@@ -206,8 +209,9 @@ class Loop:
         )
         parts.reporter.samples(self.settings.print_valid_sents, parts.validator)
         with parts.watch.measure("saving"):
-            state.elapsed = self._elapsed
-            parts.checkpoints.save_validated(scores[metric], is_best=is_best)
+            state.elapsed = self._validated_at = self._elapsed
+            calibration = parts.validator.calibration() if is_best else None
+            parts.checkpoints.save_validated(scores[metric], calibration, is_best=is_best)
 
     def _stop_reason(self) -> str | None:
         """Return the limit that has been reached; None if there is none."""

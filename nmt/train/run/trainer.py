@@ -35,7 +35,6 @@ from nmt.train.checkpoints.resume import SavedRun, load_saved_run
 from nmt.train.checkpoints.start import check_start, start_from, with_model_of_start
 from nmt.train.distributed.interrupt import Interrupted, StopRequest
 from nmt.train.distributed.ranks import Ranks
-from nmt.train.log.loggers import open_loggers
 from nmt.train.log.memory import format_bytes, peak_bytes
 from nmt.train.log.progress import Stopwatch, TrainingLog
 from nmt.train.planning.lengths import doubts, validation_pairs
@@ -46,7 +45,7 @@ from nmt.train.run.parts import Parts
 from nmt.train.run.report import Reporter, format_scores
 from nmt.train.run.restore import check_same_text, restore
 from nmt.train.tasks.data_check import check_before_training
-from nmt.train.tasks.prepare import check_decoding, check_settings_file, check_trainable, own_folder, save_config
+from nmt.train.tasks.prepare import check_settings_file, check_trainable, own_folder, save_config
 from nmt.train.tasks.task import load_task
 from nmt.train.updates.loss_limit import LossLimit
 from nmt.train.updates.moving_average import MovingAverage, averaged
@@ -126,7 +125,6 @@ class Trainer:
         self.config = config
         self._ranks = ranks or Ranks()
         self._device = choose_device(device or config.device)
-        check_decoding(config, self._device)
         self.folder = Path(config.model_dir)
         if threads is None and config.threads is None:
             threads = self._ranks.threads
@@ -174,10 +172,7 @@ class Trainer:
             return stack.enter_context(contextlib.closing(TrainingLog(None)))
         stack.enter_context(own_folder(self.folder))
         check_settings_file(self.folder / CONFIG_NAME, self.config)
-        loggers = open_loggers(self.config.training.loggers, self.folder, self.config.to_dict())
-        log = stack.enter_context(contextlib.closing(TrainingLog(self.folder, self._terminal, loggers)))
-        for name, logger in loggers.items():
-            log.line(f"training.loggers: {name} writes to {logger.place}")
+        log = stack.enter_context(contextlib.closing(TrainingLog(self.folder, self._terminal)))
         if self.config.preset is not None:
             for line in settings_of_preset(self.config.preset, self.config.to_dict()):
                 log.note(line)
@@ -189,7 +184,7 @@ class Trainer:
             "settings": self.config.model_dump(exclude={"threads"}),
             "training text": task.fingerprint,
             "subwords": subwords_digest(*task.subwords),
-            "checkpoint": (parts.state.update, parts.state.position, parts.state.batch_size),
+            "checkpoint": (parts.state.update, parts.state.position),
         }
         for rank, others in enumerate(self._ranks.all_gather(mine)):
             for name, value in self._ranks.broadcast(mine).items():
@@ -210,7 +205,7 @@ class Trainer:
             log.line(start_from(config, model, optimizer, task.subwords))
         decay = config.training.ema_decay
         average = MovingAverage(model, decay) if decay else None
-        plan = make_plan(config, state, model, optimizer, task, threads, self._ranks, log.line)
+        plan = make_plan(config, task, self._ranks, log.line)
         trained = Trained(config, model, optimizer, plan.schedule, state, average)
         parts = Parts(
             **vars(trained),
@@ -241,7 +236,7 @@ class Trainer:
             name=config.name,
             parameters=model.num_params,
             vocabularies=[subwords.vocab_size for subwords in task.subwords],
-            batch_size=plan.batch_size,
+            batch_size=config.training.batch_size,
             device=self._device.name,
             threads=threads,
             machine=machine(),
@@ -263,7 +258,12 @@ class Trainer:
             if state.validation_pairs < pairs:
                 log.line(f"validation: {state.validation_pairs:,} of {pairs:,} pairs (training.validation_pairs)")
         return task.validator(
-            model, plan.batch_size, self._num_threads, self._stop.check_here, self._ranks, state.validation_pairs
+            model,
+            self.config.training.batch_size,
+            self._num_threads,
+            self._stop.check_here,
+            self._ranks,
+            state.validation_pairs,
         )
 
     def _train(self, loop: Loop, log: TrainingLog, task: Task, changed: Sequence[str]) -> TrainingResult:
@@ -304,7 +304,7 @@ class Trainer:
             if self.config.data.test is not None:
                 test_scores = self._score_test(loop.parts, task, log)
         except Interrupted:
-            self._stop.agree()
+            self._stop.agree(None)
             reason = "a signal"
             loop.save_last()
             log.line(

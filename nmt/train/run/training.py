@@ -43,6 +43,9 @@ def train(
     tgt: Place | None = None,
     dev: Place | Sequence[Place] | None = None,
     output: Place | None = None,
+    columns: Sequence[int | str] | None = None,
+    header: bool | None = None,
+    sheet: str | None = None,
     preset: str | None = None,
     changes: Mapping[str, Any] | None = None,
     budget: str | None = None,
@@ -60,9 +63,11 @@ def train(
     Args:
         config: Settings, the path of a settings file, or a dictionary of settings.
         src, tgt: In place of settings: two files with one sentence per line. `src` alone is a table of pairs (.tsv,
-            .csv, .xlsx, .ods, .jsonl, .parquet, .tmx, .lift, .flextext, .sfm) or the prefix of two files.
+            .csv, .xlsx, .xls, .ods, .jsonl, .parquet, .tmx, .lift, .flextext, .sfm) or the prefix of two files.
         dev: Validation text for `src`: a pair of files, or a table. None holds out 5 % of the pairs, at most 1,000.
         output: The folder for the model; required with `src`, otherwise the default is model_dir of the settings.
+        columns, header, sheet: For a table, the columns of source and target, as (2, 3) or ("Cherokee", "English");
+            whether its first row has headings; the sheet of a workbook. None finds them.
         preset: A preset for settings that are not given; with texts, None chooses one.
         changes: Values of settings by their keys, {"training.updates": 100}.
         budget: The time that training may take, such as 2h; fits updates and schedule to this machine's speed.
@@ -83,9 +88,10 @@ def train(
     if budget is not None:
         seconds_of(budget)  # raises before anything is read
     whole = dict(changes or {})
-    texts = _texts(src, tgt, dev, output) if config is None else None
+    table = _table(columns, header, sheet)
+    texts = _texts(src, tgt, dev, output, table) if config is None else None
     if texts is None:
-        _check_without_texts({"src": src, "tgt": tgt, "dev": dev})
+        _check_without_texts({"src": src, "tgt": tgt, "dev": dev, "columns": columns, "header": header, "sheet": sheet})
         own = {"preset": preset, "model_dir": output}
         whole |= {key: value for key, value in own.items() if value is not None}
     ranks = join_ranks()
@@ -202,7 +208,11 @@ def _compilation_shown(terminal: TextIO | None) -> contextlib.AbstractContextMan
 
 
 def _texts(
-    src: Place | None, tgt: Place | None, dev: Place | Sequence[Place] | None, output: Place | None
+    src: Place | None,
+    tgt: Place | None,
+    dev: Place | Sequence[Place] | None,
+    output: Place | None,
+    table: Mapping[str, Any],
 ) -> tuple[Texts, Texts | None, Path]:
     """Return training text, validation text (None: hold some out) and folder. Raises TypeError if one is missing."""
     if src is None or output is None:
@@ -222,8 +232,19 @@ def _texts(
             f"nmt.train: tgt must be given with {shown(src)}, a file of sentences, got src alone; src alone is a table "
             "(.tsv, .xlsx, .tmx, ...), or the prefix of two files"
         )
-    train, held = (Texts(tuple(str(named(one, "nmt.train")) for one in part)) for part in (files, others))
+    train, held = (Texts(tuple(str(named(one, "nmt.train")) for one in part), **table) for part in (files, others))
     return train, held if others else None, named(output, "output")
+
+
+def _table(columns: Sequence[int | str] | None, header: bool | None, sheet: str | None) -> dict[str, Any]:
+    """Return what a caller says of tables, as `Texts` names it. Raises TypeError for other types."""
+    found = (None, None) if columns is None else tuple(columns) if isinstance(columns, list | tuple) else ()
+    fits = [isinstance(one, str) or type(one) is int and one > 0 for one in found]
+    if len(found) != 2 or columns is not None and not all(fits):
+        raise TypeError(f"nmt.train: columns must be two numbers from 1, or two headings, got {columns!r:.60}")
+    if not (header is None or isinstance(header, bool)) or not isinstance(sheet, str | None):
+        raise TypeError(f"nmt.train: header must be a bool and sheet a text, got {header!r:.40} and {sheet!r:.40}")
+    return {"columns": found, "header": header, "sheet": sheet}
 
 
 def _check_without_texts(given: Mapping[str, Any]) -> None:

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.data.corpora.corpus import Side
     from nmt.data.tokens.subwords import Subwords
-    from nmt.rnn.device import Device
 
 
 _OF_A_START = re.compile(
@@ -142,24 +141,10 @@ def check_trainable(config: Config) -> None:
             "compute_dtype: must be float32 or bfloat16 for training, got int8; train in one of them, then "
             "nmt-quantize the model or translate with --compute-dtype int8"
         )
-    sides = config.model.encoder, config.model.decoder
-    if named_cells(config) or any(side.drop_connect for side in sides):
+    if named_cells(config):
         from nmt.model.parts.cells import check_cells
 
         check_cells(config)
-
-
-def check_decoding(config: Config, device: Device) -> None:
-    """Check that the search supports the decoding settings, before training time is lost. Raises ConfigError: The
-    decoding settings conflict. Raises DeviceError: This GPU does not support them."""
-    from nmt.inference.translation import search_options
-
-    chosen = config.decoding
-    options = search_options(chosen, 1)
-    if not device.is_cpu:
-        from nmt.decode.plan import check_served
-
-        check_served(options, device)
 
 
 def save_config(folder: Path, config: Config) -> None:

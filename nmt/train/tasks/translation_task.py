@@ -13,7 +13,7 @@ import numpy as np
 from nmt.data.alignment.edits import Edits
 from nmt.data.alignment.word_alignment import WordAlignments
 from nmt.data.batching.batches import Batch, TrainBatches, make_batch
-from nmt.data.batching.sampling import SubwordSampler
+from nmt.data.calibration import Calibration, learn_known
 from nmt.data.corpora.corpus import ParallelCorpus, Side, load_parallel
 from nmt.data.corpora.prepare import training_filter
 from nmt.data.corpora.rows import TokenRows
@@ -54,6 +54,7 @@ class TranslationTask:
             self.corpus = self._as_actions(self.corpus)
         self._dev: ParallelCorpus | None = None
         self._test: ParallelCorpus | None = None
+        self._known: Calibration | None = None
 
     def held_out(self, notify: Callable[[str], None]) -> TranslationTask:
         """Load the pairs of data.dev and data.test as well; return the task itself."""
@@ -128,9 +129,7 @@ class TranslationTask:
         """Return the corpus in batches (see `Task.batches`); `parts` has no effect."""
         training = self.config.training
         seed, around = self.config.seed, self.config.model.encoder.boundaries
-        return TrainBatches(
-            self.corpus, size, training.batch_type, seed, training.shuffle, around, sampler=self._sampler()
-        )
+        return TrainBatches(self.corpus, size, training.batch_type, seed, training.shuffle, around)
 
     def smallest_batch(self) -> Batch:
         """Return a batch of one pair."""
@@ -157,7 +156,8 @@ class TranslationTask:
         kind, around = self.config.training.batch_type, self.config.model.encoder.boundaries
         batches = list(TrainBatches(dev, size, kind, shuffle=False, boundaries=around).epoch(0))
         translator = self._translator(model, num_threads)
-        return TranslationValidator(batches, translator, dev.src_texts, dev.references, check, ranks)
+        texts = dev.src_texts, dev.references
+        return TranslationValidator(batches, translator, *texts, check, ranks, known=self._what_training_had)
 
     def test(
         self, model: TranslationModel, num_threads: int, check: Callable[[], None], ranks: Ranks
@@ -167,12 +167,13 @@ class TranslationTask:
             return {}
         translator = self._translator(model, num_threads)
         found = translations(translator, self._test.src_texts, lambda count: check(), ranks)
-        return score_translations(found, self._test.references)
+        return score_translations([one.text for one in found], self._test.references)
 
-    def _sampler(self) -> SubwordSampler | None:
-        """Return the sampler of tokenizations, if the settings ask for subword sampling."""
-        alphas = self._src.config.sampling_alpha, self._tgt.config.sampling_alpha
-        return None if alphas == (None, None) else SubwordSampler(self.subwords, alphas, self.config.seed)
+    def _what_training_had(self) -> Calibration:
+        """Return what of sources the training text has."""
+        if self._known is None:
+            self._known = learn_known(self._src.subwords, self._read.src)
+        return self._known
 
     def _translator(self, model: TranslationModel, num_threads: int) -> Translator:
         src, tgt = self.subwords

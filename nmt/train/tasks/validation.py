@@ -6,13 +6,17 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from nmt.data.calibration import calibrated, least_of
 from nmt.evaluate import bleu_interval, score_translations
+from nmt.evaluate.scores import sentence_utility
+from nmt.inference.pipeline import source_ids
 from nmt.train.checkpoints.checkpoint_manager import HIGHER_IS_BETTER
 from nmt.train.distributed.ranks import Ranks, interleaved
 from nmt.train.log.progress import perplexity
 
 if TYPE_CHECKING:
-    from nmt.inference.translator import Translator
+    from nmt.data.calibration import Calibration
+    from nmt.inference.translator import Translation, Translator
     from nmt.model.network import Network
 
 
@@ -59,6 +63,10 @@ class Validator:
         """Return further scores; `show` receives the progress from time to time."""
         return {}
 
+    def calibration(self) -> Calibration | None:
+        """Return what the last `scores` teach about the model's confidence; None if nothing."""
+        return None
+
     def samples(self, indices: Sequence[int]) -> Iterator[dict[str, str]]:
         """Yield texts by name that show the model's output for sample sentences in the last `scores`."""
         yield from ()
@@ -71,6 +79,7 @@ class TranslationValidator(Validator):
         batches, check, ranks: See `Validator`.
         sources: The raw source lines; the translator cleans them.
         references: The target lines, cleaned and lower-cased as configured.
+        known: Returns what of sources training had.
     """
 
     def __init__(
@@ -81,11 +90,15 @@ class TranslationValidator(Validator):
         references: Sequence[str],
         check: Callable[[], None] = lambda: None,
         ranks: Ranks | None = None,
+        *,
+        known: Callable[[], Calibration],
     ) -> None:
         super().__init__(batches, check, ranks)
         self.translator, self.sources, self.references = translator, sources, references
         self.hypotheses: list[str] = []
         """The translations of the last validation."""
+        self._found: list[Translation] = []
+        self._known = known
 
     def scores(self, show: Callable[[str], None] = lambda text: None) -> dict[str, float]:
         """Translate the sources with the configured beam; return `bleu` and `chrf` in percent."""
@@ -97,11 +110,27 @@ class TranslationValidator(Validator):
             show(f"validation  {min(done, len(self.sources))} of {len(self.sources)} sentences translated")
             self._check()
 
-        self.hypotheses = translations(self.translator, self.sources, after_batch, self.ranks)
+        self._found = translations(self.translator, self.sources, after_batch, self.ranks)
+        self.hypotheses = [one.text for one in self._found]
         scores = score_translations(self.hypotheses, self.references, metrics=("bleu", "chrf"))
         self.intervals = {"bleu": bleu_interval(self.hypotheses, self.references)}
         self.signatures = {name: score.signature for name, score in scores.items()}
         return {name: score.score for name, score in scores.items()}
+
+    def calibration(self) -> Calibration | None:
+        """Return what the last translations, compared with their references, teach about the model's confidence."""
+        rows = source_ids(self.translator, self.sources)
+        utility, least = sentence_utility("chrf"), least_of(self.references)
+        there = [n for n, row in enumerate(rows) if row]
+        found = [self._found[n] for n in there]
+        return calibrated(
+            self._known(),
+            [rows[n] for n in there],
+            [one.log_prob for one in found],
+            [one.length for one in found],
+            [utility(one.text, self.references[n]) for n, one in zip(there, found, strict=True)],
+            least,
+        )
 
     def samples(self, indices: Sequence[int]) -> Iterator[dict[str, str]]:
         """Yield source, reference and hypothesis of sample sentences."""
@@ -116,12 +145,12 @@ class TranslationValidator(Validator):
 
 def translations(
     translator: Translator, sources: Sequence[str], on_batch: Callable[[int], None], ranks: Ranks
-) -> list[str]:
+) -> list[Translation]:
     """Return the best translation of every source. Each rank translates a share. Called by all."""
 
-    def own() -> list[str]:
+    def own() -> list[Translation]:
         found = translator.translate_nbest(sources[ranks.rank :: ranks.size], n_best=1, on_batch=on_batch)
-        return [ranked[0].text for ranked in found]
+        return [ranked[0] for ranked in found]
 
     return interleaved(ranks.collect(own))
 

@@ -67,7 +67,7 @@ class Methods:
         self._changes_batch = any((settings.src_word_dropout, settings.tgt_word_dropout, settings.r_drop))
         self.repeats = 2 if settings.r_drop else 1
         """The count of each target token in a prepared batch."""
-        self.recounts = settings.r_drop > 0 or bool(source.sampling_alpha or config.data.tgt.sampling_alpha)
+        self.recounts = settings.r_drop > 0
         """Whether a prepared batch can have other numbers of tokens than planned."""
 
     def prepare(self, batch: Any, seed: int) -> Prepared:
@@ -101,12 +101,6 @@ class Methods:
             # The factors of an unknown word are kept.
             batch = replace(batch, src=dropped if units is batch.src else dropped + (batch.src - units))
         return batch.doubled() if settings.r_drop else batch
-
-
-def largest_shape(config: Config, shape: tuple[int, int, int]) -> tuple[int, int, int]:
-    """Return the most target steps, source steps and rows (T, S, B) of a batch of this shape once prepared."""
-    T, S, B = shape
-    return T, S, 2 * B if config.training.r_drop else B
 
 
 def _random(seed: int, purpose: int) -> np.random.Generator:

@@ -39,8 +39,6 @@ class TrainingState:
     """Validations since the best one."""
     kept: list[tuple[float, int]] = field(default_factory=list)
     """Score and update of each numbered best checkpoint (keep_best_ckpts)."""
-    batch_size: int = 0
-    """The size that `batch_size: auto` chose for this run; 0 where the settings give a number."""
     validation_pairs: int = 0
     """The pairs of data.dev that validations of this run read; 0 for all."""
     batches_an_update: int = 1

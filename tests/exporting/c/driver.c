@@ -1,6 +1,8 @@
-/* driver MODEL LEVEL BEAM N_BEST THREADS ROUNDS < LINES: translate all lines in each thread. Prints, for each line, its
-   warnings and number of translations, then a line for each: score and log-probability in hexadecimal, tokens, text. With
-   ROUNDS, prints the milliseconds of loading, of translating the first line, and of each round instead. */
+/* driver MODEL LEVEL BEAM N_BEST THREADS ROUNDS [NAME=VALUE ...] < LINES: translate all lines in each thread. Prints, for
+   each line, its warnings and number of translations, then a line for each: score and log-probability in hexadecimal,
+   tokens, text; with details=1 a line of JSON after each. With ROUNDS, prints the milliseconds of loading, of translating
+   the first line, and of each round instead. Names are options; prefix=TEXT is that of all lines, and score=1 prints the
+   details of each line as a translation of itself. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdio.h>
@@ -47,9 +49,60 @@ static char *read_all(size_t *size) {
   return all;
 }
 
+static const char *prefixes[1000000];
+static int scores;
+static void set(char *name) {
+  char *value = strchr(name, '=');
+  *value++ = 0;
+  if (!strcmp(name, "score")) scores = 1;
+  if (!strcmp(name, "prefix")) {
+    options.prefixes = prefixes;
+    for (size_t n = 0; n < count; n++) prefixes[n] = value;
+  }
+#define INTEGER(option) if (!strcmp(name, #option)) options.option = atoll(value)
+#define REAL(option) if (!strcmp(name, #option)) options.option = atof(value)
+  INTEGER(details); INTEGER(min_length); INTEGER(no_repeat_ngram_size); INTEGER(generate_unk); INTEGER(sampling);
+  INTEGER(sampling_topk); INTEGER(sampling_seed); REAL(repetition_penalty); REAL(sampling_temperature); REAL(sampling_topp);
+  REAL(length_penalty); REAL(word_reward);
+}
+
+static void show_texts(const char *name, const char *const *texts, int size) {
+  printf("\"%s\": [", name);
+  for (int n = 0; n < size; n++) {
+    printf("%s\"", n ? ", " : "");
+    for (const char *c = texts[n]; *c; c++) printf(*c == '"' || *c == '\\' ? "\\%c" : "%c", *c);
+    printf("\"");
+  }
+  printf("], ");
+}
+
+static void show_details(const nmt_translation *one) {
+  printf("{\"confidence\": \"%a\", \"log_probs\": [", one->confidence);
+  for (int t = 0; t < one->length; t++) printf("%s\"%a\"", t ? ", " : "", (double)one->log_probs[t]);
+  printf("], \"attention\": [");
+  for (int n = 0; one->attention && n < one->length * (one->source_length + 1); n++)
+    printf("%s\"%a\"", n ? ", " : "", (double)one->attention[n]);
+  printf("], ");
+  show_texts("tokens", one->tokens, one->length), show_texts("source_tokens", one->source_tokens, one->source_length);
+  printf("\"alignment\": [");
+  for (size_t n = 0; n < one->pairs; n++) printf("%s[%d, %d]", n ? ", " : "", one->alignment[n].source, one->alignment[n].target);
+  printf("]}\n");
+}
+
+static void show_scores(void) {
+  char error[NMT_ERROR_SIZE];
+  const nmt_results *found;
+  static char own[10000][1000];
+  static const char *texts[10000];
+  for (size_t n = 0; n < count; n++) snprintf(own[n], sizeof own[n], "%.*s", (int)sizes[n], lines[n]), texts[n] = own[n];
+  if (nmt_score(model, texts, texts, count, &found, error)) fprintf(stderr, "%s\n", error), exit(1);
+  for (size_t n = 0; n < count; n++) show_details(found->lines[n].translations);
+  nmt_free_results(found);
+}
+
 int main(int argc, char **argv) {
   char error[NMT_ERROR_SIZE];
-  if (argc != 7) return 2;
+  if (argc < 7) return 2;
   size_t size = 0;
   char *all = read_all(&size);
   for (char *at = all, *end; at < all + size; at = end + 1) {
@@ -64,6 +117,7 @@ int main(int argc, char **argv) {
   nmt_defaults(&options);
   options.beam_size = atoi(argv[3]), options.n_best = atoi(argv[4]);
   int threads = atoi(argv[5]), rounds = atoi(argv[6]);
+  for (int n = 7; n < argc; n++) set(argv[n]);
   const nmt_results *found[64];
   if (rounds) {
     size_t whole = count;
@@ -81,7 +135,8 @@ int main(int argc, char **argv) {
     printf("%.3f\n", now() - start);
     (void)go;
   }
-  if (!rounds) {
+  if (scores) show_scores();
+  if (!rounds && !scores) {
     pthread_t running[64];
     for (int t = 0; t < threads; t++) pthread_create(running + t, NULL, translate, found + t);
     for (int t = 0; t < threads; t++) pthread_join(running[t], NULL);
@@ -93,6 +148,7 @@ int main(int argc, char **argv) {
       for (size_t k = 0; k < line->count; k++) {
         const nmt_translation *one = line->translations + k;
         printf("%a %a %d %s\n", one->score, one->log_prob, one->length, one->text);
+        if (options.details) show_details(one);
       }
     }
     for (int t = 0; t < threads; t++) nmt_free_results(found[t]);

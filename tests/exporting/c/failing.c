@@ -23,15 +23,16 @@ int main(int argc, char **argv) {
   if (argc != 2 || !fgets(line, sizeof line, stdin)) return 2;
   for (failing = 1;; failing++) {
     const char *lines[] = {line};
-    const nmt_results *found = NULL;
+    const nmt_results *found = NULL, *scored = NULL;
     nmt_model *model = NULL;
     nmt_options options;
     nmt_defaults(&options);
-    options.n_best = 3;
+    options.n_best = 3, options.details = 1, options.min_length = 2, options.prefixes = lines;
     count = used = 0;
     int code = nmt_load(argv[1], NULL, &model, error);
     if (!code) code = nmt_translate(model, lines, NULL, 1, &options, &found, error);
-    if (!code) nmt_free_results(found);
+    if (!code) code = nmt_score(model, lines, lines, 1, &scored, error);
+    nmt_free_results(found), nmt_free_results(scored);
     nmt_free_model(model);
     if (used || (code && code != NMT_NO_MEMORY)) return printf("%ld: code %d, %ld in use\n", failing, code, used), 1;
     if (!code) return count < failing ? printf("%ld\n", failing - 1), 0 : (printf("%ld was ignored\n", failing), 1);

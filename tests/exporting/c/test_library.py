@@ -20,7 +20,7 @@ from nmt.exporting.c import building
 from nmt.exporting.c.library import check_library, save_library
 from nmt.storage.saved_model import load_saved_model
 from tests.exporting.c.test_text import CC, HERE, needs_cc, wild
-from tests.exporting.web.test_web import LINES, MODELS, small
+from tests.exporting.web.test_web import LINES, MODELS, RULES, small
 from tests.saved_models import sentences, write_folder
 
 ARM, EMULATOR = shutil.which("aarch64-linux-gnu-gcc"), shutil.which("qemu-aarch64-static")
@@ -54,10 +54,11 @@ def compile_driver(out, compiler=CC):
     return driver
 
 
-def run_driver(driver, lines, *, level="generic", beam=4, n_best=4, threads=1, before=()):
+def run_driver(driver, lines, *, level="generic", beam=4, n_best=4, threads=1, before=(), **options):
     """Return what the driver prints: the number of translations of each line, and score, log-probability and text of
     each."""
-    command = [*before, driver, driver.parent / "model.bin", level, beam, n_best, threads, 0]
+    given = [f"{name}={int(value) if value is True else value}" for name, value in options.items()]
+    command = [*before, driver, driver.parent / "model.bin", level, beam, n_best, threads, 0, *given]
     done = subprocess.run([*map(str, command)], input=b"\n".join(lines) + b"\n", capture_output=True, check=False)
     assert done.returncode == 0, done.stderr.decode()[-2000:]
     printed, counts, rows = done.stdout.decode().split("\n"), [], []
@@ -98,6 +99,51 @@ def test_translations_and_scores_are_those_of_python_to_the_last_bit(tmp_path, n
     expected = of_python(folder, compute_dtype, SENTENCES, n_best=4, beam_size=4)
     assert sum(bool(row[2]) for row in expected[1]) > 200
     assert found == expected
+
+
+@needs_cc
+@pytest.mark.parametrize("rules", RULES, ids=str)
+def test_rules_and_samples_are_those_of_python_to_the_last_bit(plain, rules):
+    found = run_driver(plain / "driver", SENTENCES, threads=2, **rules)
+    assert found == of_python(plain.parent / "model", "int8", SENTENCES, n_best=4, beam_size=4, **rules)
+
+
+DETAILS = """
+import json, sys
+from nmt import Constraints, Translator
+path, lines = json.load(sys.stdin)
+translator = Translator.load(path, threads=1, compute_dtype="int8")
+def hexes(numbers):
+    return [float(x).hex() for x in numbers]
+def shown(one):
+    weights = hexes(one.attention.ravel())
+    return [hexes(one.log_probs), weights, one.tokens, one.src_tokens, [*map(list, one.alignment)]]
+prefix = Constraints(prefixes="miti lo")
+found = translator.translate_nbest(lines, n_best=4, beam_size=4, details=True, constraints=prefix)
+details = [[one.confidence.hex(), *shown(one.detail)] for line in found for one in line if one.detail]
+json.dump([details, [shown(one) for one in translator.score(lines, lines)]], sys.stdout)
+"""
+
+
+@needs_cc
+def test_details_of_prefixed_and_of_given_translations_are_those_of_python_to_the_last_bit(plain):
+    lines = [line for line in SENTENCES if line.strip() and not line.isspace()][:60]
+    given = json.dumps([str(plain.parent / "model"), [line.decode("utf-8", "replace") for line in lines]])
+    command, environment = [sys.executable, "-c", DETAILS], os.environ | {"NMT_CPU": "generic"}
+    done = subprocess.run(command, input=given, env=environment, capture_output=True, text=True, check=True)
+
+    def driven(*options):
+        command = [plain / "driver", plain / "model.bin", "generic", "4", "4", "1", "0", *options]
+        done = subprocess.run([*map(str, command)], input=b"\n".join(lines), capture_output=True, check=True)
+        rows = [json.loads(row) for row in done.stdout.decode().split("\n") if row.startswith("{")]
+        for row in rows:
+            row |= {name: [float.fromhex(one).hex() for one in row[name]] for name in ("log_probs", "attention")}
+            row["confidence"] = float.fromhex(row["confidence"]).hex()
+        return [list(row.values()) for row in rows]
+
+    translated, scored = json.loads(done.stdout)
+    assert driven("details=1", "prefix=miti lo") == translated and len(translated) > 100
+    assert [row[1:] for row in driven("score=1")] == scored
 
 
 @needs_cc
@@ -289,10 +335,7 @@ def test_without_a_compiler_one_line_says_so_and_nothing_is_written(tmp_path, mo
 def test_what_a_library_cannot_have_is_one_line(tmp_path):
     cases = [
         ({"subwords": "word"}, "the source's subwords must be unigram or bpe for C, got one of kind word"),
-        (
-            {"encoder": {"type": "conv", "kernel_size": 3, "hidden_size": 4}},
-            "model.encoder.type must be recurrent for C",
-        ),
+        ({"decoder": {"copy_source": True}}, "must be a model whose translation is one program, got one where the de"),
     ]
     for n, (settings, message) in enumerate(cases):
         with pytest.raises(CheckpointError, match=message):

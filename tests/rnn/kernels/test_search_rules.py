@@ -34,18 +34,6 @@ def test_scores_of_arrays_are_those_of_each_number(reward, penalty):
             assert found[n] == search_rules.score(total, divisors[length], reward, length)
 
 
-def test_a_longer_neighbour_does_not_show_in_the_bits_of_coverage():
-    """The arrays are as wide as the longest sentence of a call, filled with -1."""
-    coverage = np.random.default_rng(0).uniform(0, 1, (500, 100)).astype(np.float32)
-    sums, lengths = np.zeros(500), np.full(500, 100)
-    alone, together = (
-        final_scores("none", sums, lengths, coverage_penalty=0.3, coverage=padded)
-        for padded in (np.pad(coverage, ((0, 0), (0, more)), constant_values=-1) for more in (28, 60))
-    )
-    np.testing.assert_array_equal(alone, together)
-    np.testing.assert_allclose(alone, 0.3 * np.log(coverage.astype(np.float64)).sum(1), rtol=1e-12)
-
-
 @pytest.mark.parametrize("penalty", PENALTIES)
 @pytest.mark.parametrize("reward", REWARDS)
 def test_bounds_of_arrays_are_those_of_each_number(reward, penalty):

@@ -45,25 +45,6 @@ class AttentionProbe(Cell):
         return concat(y, _shown(y, new, p)), new
 
 
-class CoverageCell(AttentionProbe):
-    """The inner cell with the same output, and a state `coverage` [B, n]: the sum of all attention weights so far."""
-
-    def __init__(self, cell: Cell, positions: int) -> None:
-        super().__init__(cell, positions)
-        self.output_size = cell.output_size
-
-    def states(self) -> dict[str, int]:
-        """Return the states of the inner cell, and `coverage`."""
-        return self.cell.states() | {"coverage": self.positions}
-
-    @override
-    def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
-        inner = State({k: v for k, v in s.items() if k != "coverage"})
-        y, new = self.cell.step(p, x, inner)
-        new["coverage"] = s.coverage + _shown(y, new, p)
-        return y, new
-
-
 def _shown(y: Value, new: State, p: Scope) -> Value:
     """Return the mean over heads and layers of all attention weights in a step, spread over the source positions.
 

@@ -1,11 +1,9 @@
-"""Cells that regularise the recurrence of another cell in training: zoneout, dropout of states, DropConnect on weights;
-and dropout on a cell's output.
+"""Cells that regularise the recurrence of another cell in training: zoneout, dropout of states; and dropout on a
+cell's output.
 """
 
-from dataclasses import replace
-
 from nmt.errors import ShapeError
-from nmt.rnn.cell import Cell, Param, Scope, State
+from nmt.rnn.cell import Cell, Scope, State
 from nmt.rnn.cells.wrapping.wrappers import WrappedCell
 from nmt.rnn.graph import Value
 
@@ -77,25 +75,6 @@ class RecurrentDropoutCell(WrappedCell):
         return self.cell.step(
             p.replaced({name: _Weight(p[name], p, self.rate, self.variational) for name in self.weights}), x, s
         )
-
-
-class DropConnectCell(WrappedCell):
-    """A cell whose matrices `weights` have entries set to zero at `rate` in training, the same ones for a whole pass,
-    and the rest scaled by 1 / (1 - rate) (Wan et al. 2013; on the states' matrix Merity et al. 2018, section 2)."""
-
-    def __init__(self, cell: Cell, rate: float, weights: tuple[str, ...] = ("W_h",)) -> None:
-        super().__init__(cell)
-        _check_weights("DropConnectCell", cell, weights)
-        if not 0 <= rate < 1:
-            raise ShapeError(f"DropConnectCell: rate must be from 0 to less than 1, got {rate}")
-        self.rate, self.weights = rate, weights
-
-    def params(self) -> dict[str, Param]:
-        inner = self.cell.params()
-        return inner | {name: replace(inner[name], dropout=self.rate) for name in self.weights}
-
-    def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
-        return self.cell.step(p, x, s)
 
 
 def _check_weights(where: str, cell: Cell, weights: tuple[str, ...]) -> None:

@@ -39,7 +39,6 @@ class ModelOperations(GPUBase, SearchOperations):
     change = _of_runtime(optimizer.change, threads=True)
     choose_tokens = _of_runtime(choose_tokens.choose_tokens)
     average_log_probs = _of_runtime(best.average)
-    coverage_bonus = _of_runtime(best.coverage_bonus)
     trace_back = _of_runtime(search.trace_back)
 
     @property

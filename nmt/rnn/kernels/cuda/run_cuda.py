@@ -80,13 +80,6 @@ class CudaExecutable(Executable):
             raise RuntimeError("a plan for inference has no backward pass")
         return _GPURun(self, one, module, arrays, weights, rows, allocate, backward)
 
-    def scratch(self, rows: Rows, *, backward: bool) -> list[tuple[int, ...]]:
-        """Return the shapes of the memory for one step, or for a block of threads, that a pass takes besides its
-        arrays."""
-        module = self.backward_module if backward else self.forward_module
-        places = {p.name: p for kernel in (module.kernels if module else ()) for p in kernel.scratch.values()}
-        return [_scratch_shape(place, rows, self.device.runtime.multiprocessors) for place in places.values()]
-
 
 class _GPURun(PlanRun):
     """One pass over one batch."""

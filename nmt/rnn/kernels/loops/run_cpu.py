@@ -121,12 +121,6 @@ class CPUExecutable(Executable):
         run.take_block_memory()  # never freed, as the launches come later
         return [launch for block in run.rows.blocks(backward=False) for launch in run.launches(block)]
 
-    def scratch(self, rows: Rows, *, backward: bool) -> list[tuple[int, ...]]:
-        """Return the shapes of the memory for one step that a pass allocates in addition to its arrays."""
-        module = self.backward_module if backward else self.forward_module
-        functions = module.functions if module else ()
-        return [shape_of_step(place, rows) for one in functions for place in one.scratch.values()]
-
 
 class _PassRun(PlanRun):
     """One pass over one batch: the memory it fills, and its launches for each block of time."""

@@ -39,7 +39,7 @@ class Target:
     `byte_sums`: how products of int8 are added. `cpu` and `features`: what LLVM compiles for, no more than every
     processor of this level has, so that the code runs on all of them and gives the same bits. `triple`: LLVM's name of
     the machine, if the code runs on another one than this. `is_linked`: the code is for a library, which may be placed
-    at any address.
+    at any address. `is_small`: it is downloaded, so that all functions but the busiest are to be small.
     """
 
     name: str
@@ -54,6 +54,7 @@ class Target:
     features: str = ""
     triple: str = ""
     is_linked: bool = False
+    is_small: bool = False
 
     @property
     def machine(self) -> tuple[str, str]:
@@ -135,6 +136,7 @@ LEVELS = {t.name: t for t in (*_OF_X86, *(_OF_ARM if _IS_ARM else ()), _GENERIC)
 _WASM = Target(
     "wasm", lanes=4, vectors=2, max_rows=5, has_fma=False, byte_sums="dot", cpu="generic",
     features="+simd128,+bulk-memory,+sign-ext,+nontrapping-fptoint,+mutable-globals", triple="wasm32-unknown-unknown",
+    is_small=True,
 )  # fmt: skip
 # Within a process LLVM loads ELF on Windows, too; linkers there take COFF.
 _TRIPLES_OF_X86 = {

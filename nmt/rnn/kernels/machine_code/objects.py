@@ -25,6 +25,9 @@ _engine: list[Any] = []  # empty, or the engine, which is never freed: a thread 
 _loaded: dict[str, int] = {}
 
 
+_FAST = re.compile("forward_loop|reduce")
+"""Functions that are made for speed where the others are made small: those that take most of the time. Tiles of
+products are what they are written as, in any case."""
 _DECLARED = re.compile(r'^(?:declare .*?|(?=@.* external ))@"?([^"\s(]+)', re.MULTILINE)
 
 
@@ -37,6 +40,9 @@ def object_of(module: binding.ModuleRef, entry: str) -> Record:
     for value in (*module.functions, *module.global_variables):
         if not value.is_declaration and value.name != entry:
             value.linkage = "private"
+    if TARGET.is_small and not _FAST.search(entry):
+        for function in module.functions:
+            function.add_function_attribute("optsize")
     options = binding.create_pipeline_tuning_options(speed_level=3)
     options.loop_vectorization = True
     passes = binding.create_pass_builder(machine, options)

@@ -76,6 +76,12 @@ PROGRAM = TableLayout(
     constants("beam_size", "n_best", "first_token"),
     reals("word_reward"),
     arrays(np.float64, (None,), "divisors"),
+    # Rules of the search, by the names of SEARCH, all 0 for none; and the seed of random numbers.
+    constants("min_length", "no_repeat", "sampling", "top_k"),
+    reals("repetition", "temperature", "top_p"),
+    arrays(np.int64, (None,), "prefix_starts"),
+    arrays(np.int32, (None,), "prefixes"),
+    constants("seed"),
     # A known translation: how many tokens; BOS and the tokens.
     constants("targets"),
     arrays(np.int64, (None,), "target_ids"),
@@ -87,8 +93,9 @@ PROGRAM = TableLayout(
     # each followed by its attention; log-probabilities of all tokens.
     numbers("most", "temporary", "status", "search", "outputs", "log_probs"),
     # Whether it is more than a plan; the bytes in use, and those that stay in use while sentences are encoded; of all
-    # sources, the number of positions and the length of the longest; places for the tokens of a hypothesis.
-    numbers("real", "top", "base", "positions", "longest", "width"),
+    # sources, the number of positions and the length of the longest; places for the tokens of a hypothesis; whether
+    # there are rules.
+    numbers("real", "top", "base", "positions", "longest", "width", "ruled"),
     # The sentences that are encoded together: the first one, their number, their length, the first of their positions.
     numbers("first", "rows", "steps", "start"),
     # What the threads share: a function, its table, how many take part; the goal of their next barrier.
@@ -207,6 +214,8 @@ def _measure(given):  # type: ignore[no-untyped-def]
         given.longest = max(given.longest, length)
         given.width = max(given.width, given.limits[n] + 1)
     given.first, given.rows, given.steps, given.start = 0, 0, 0, 0
+    counts = given.min_length | given.no_repeat | given.sampling | given.prefix_starts_address
+    given.ruled = 1 if counts != 0 or given.repetition != 0.0 else 0
 
 
 @inner_kernel

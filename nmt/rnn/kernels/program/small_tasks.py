@@ -48,6 +48,23 @@ def read_sources(part, parts, ids, sizes, first, before, after, out):  # type: i
 
 
 @kernel
+def digits(part, parts, ids, divisor, size, out):  # type: ignore[no-untyped-def]
+    """Set out[n] = ids[n] // divisor % size."""
+    for n in range(out.shape[0]):
+        out[n] = ids[n] // divisor % size
+
+
+@kernel
+def add_places(part, parts, x, table):  # type: ignore[no-untyped-def]
+    """Add to x[t, b] row t of a table, the last one where it has fewer."""
+    for t in range(x.shape[0]):
+        row = table[min(t, table.shape[0] - 1)]
+        for b in range(x.shape[1]):
+            for j in range(x.shape[2]):
+                x[t, b, j] += row[j]
+
+
+@kernel
 def store_rows(part, parts, array, out, start, stride):  # type: ignore[no-untyped-def]
     """Set out[start + b * stride + s] = array[s, b] for an array [S, B, n]."""
     S, B, width = array.shape

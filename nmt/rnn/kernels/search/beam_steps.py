@@ -24,7 +24,7 @@ step_part_at = STEP_PART.reader()
 
 @inner_kernel
 def extend(search):  # type: ignore[no-untyped-def]
-    """Start as many waiting sentences as there is room for, each with one empty hypothesis."""
+    """Start as many waiting sentences as there is room for, each with one empty hypothesis, or with all its samples."""
     waiting, slots, rows, continued = search.waiting, search.slots, search.rows, search.continued
     indexed = search.indexed
     while search.taken < search.num_waiting and search.working < search.size and search.num_free > 0:
@@ -35,7 +35,10 @@ def extend(search):  # type: ignore[no-untyped-def]
         slots.sentence_id[s] = waiting.sentence_id[n]
         slots.steps[s], slots.limit[s] = 0, waiting.limit[n]
         slots.room[s], slots.num_ended[s], slots.to_beat[s] = search.beam_size, 0, -np.inf
-        rows.token[r], rows.sum[r], rows.slot[r], rows.parent[r] = waiting.token[n], 0.0, s, parent
+        count = search.beam_size if search.sampling != 0 else 1
+        for k in range(count):
+            rows.token[r + k], rows.sum[r + k], rows.slot[r + k], rows.parent[r + k] = waiting.token[n], 0.0, s, parent
+            rows.sample[r + k], rows.log_prob[r + k] = k, 0.0
         for m in range(search.num_states):
             size = continued.num_bytes[m]
             copy_bytes(continued.target[m] + parent * size, continued.waiting[m] + n * size, size)
@@ -43,7 +46,12 @@ def extend(search):  # type: ignore[no-untyped-def]
         for m in range(search.num_indexed):
             size = indexed.num_bytes[m]
             copy_bytes(indexed.half[m, search.side] + rows.origin[r] * size, indexed.waiting[m] + n * size, size)
-        search.taken, search.num_rows, search.num_parents, search.working = n + 1, r + 1, parent + 1, search.working + 1
+        search.taken, search.num_rows, search.num_parents, search.working = (
+            n + 1,
+            r + count,
+            parent + 1,
+            search.working + 1,
+        )
 
 
 @inner_kernel
@@ -63,6 +71,24 @@ def choose(search):  # type: ignore[no-untyped-def]
     best_continuations(
         tokens, scores, places, sums, bounds, count, room, never, chosen.row, chosen.token, chosen.sum, width
     )
+    if search.ruled != 0:
+        _note_plain(search)
+
+
+@exact_kernel
+def _note_plain(search):  # type: ignore[no-untyped-def]
+    """Set what rows keep of the chosen continuations besides their sums."""
+    rows, chosen, tokens, places = search.rows, search.chosen, search.tokens, search.tokens_wanted
+    for n in range(search.num_live):
+        for c in range(n * search.beam_size, n * search.beam_size + search.live.room[n]):
+            row = chosen.row[c]
+            if row < 0:
+                break
+            at = row * places
+            while tokens[at] != chosen.token[c]:
+                at += 1
+            chosen.log_prob[c] = rows.log_prob[row] + search.plain[at]
+            chosen.sample[c] = rows.sample[row]
 
 
 @exact_kernel
@@ -79,9 +105,11 @@ def prune_beam(search):  # type: ignore[no-untyped-def]
             row, token, total = chosen.row[c], chosen.token[c], chosen.sum[c]
             if row < 0:
                 break
+            log_prob = chosen.log_prob[c] if search.ruled != 0 else total
             if _ends(token, search.eos_id, steps, slots.limit[s]):
-                _finish_hypothesis(search, s, history[before, row], token, total)
+                _finish_hypothesis(search, s, history[before, row], token, total, log_prob)
             else:
+                rows.log_prob[going], rows.sample[going] = log_prob, chosen.sample[c]
                 rows.token[going], rows.sum[going], rows.slot[going], rows.origin[going] = token, total, s, row
                 _append(history[before, row], steps, token, history[after, going])
                 going += 1
@@ -104,13 +132,13 @@ def _hopeful(search, s, best):  # type: ignore[no-untyped-def]
 
 
 @exact_kernel
-def _finish_hypothesis(search, s, history, token, total):  # type: ignore[no-untyped-def]
+def _finish_hypothesis(search, s, history, token, total, log_prob):  # type: ignore[no-untyped-def]
     """Store an ended hypothesis, the tokens `history` of a row followed by `token`, as a translation of the sentence in
     slot s. It has reached EOS or the maximum length."""
     slots, hypotheses = search.slots, search.hypotheses
     k, steps = slots.num_ended[s], slots.steps[s]
     finished = token == search.eos_id
-    hypotheses.sum[s, k] = total
+    hypotheses.sum[s, k] = log_prob
     hypotheses.score[s, k] = _score(total, search.divisors[steps], search.word_reward, steps)
     hypotheses.steps[s, k], hypotheses.finished[s, k] = steps, int(finished)
     _append(history, steps, token, hypotheses.history[s, k])

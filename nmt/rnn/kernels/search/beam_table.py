@@ -44,6 +44,14 @@ SEARCH = TableLayout(
     # when some have ended.
     constants("size", "beam_size", "n_best", "eos_id", "never", "first_token", "vocab_size", "more"),
     reals("word_reward"),
+    # Rules on single tokens, 0 for none (see ruled_tokens.py): whether there are any; the least tokens of a translation
+    # and those of a repeated phrase; whether tokens are drawn, and from how many; the factor of repetition. By
+    # sentence, where its prefix begins, address 0 if there are none; all prefixes; and the key of its random numbers.
+    constants("ruled", "min_length", "no_repeat", "sampling", "top_k"),
+    reals("repetition", "temperature", "top_p"),
+    arrays(np.int64, (None,), "prefix_starts"),
+    arrays(np.int32, (None,), "prefixes"),
+    arrays(np.uint64, (None,), "keys"),
     # State of the search: the status, and the steps that may still be taken; the numbers of rows, of distinct tokens
     # among them and of states they continue; the numbers of sentences in slots, of waiting sentences taken and of live
     # sentences; of free slots, and of slots with ended sentences that are not read yet; which half of `history` is
@@ -54,11 +62,12 @@ SEARCH = TableLayout(
     # By row: `sum`, its log-probability; `token`, its last token; `slot`, that of its sentence; `word` and `parent`,
     # its indices among the distinct tokens and among the states; `source`, where the captured arrays of its sentence
     # begin; `list`, its list of candidates; `origin`, the row before the step that it continues. While rows are
-    # replaced: `place`, the index of a row's state among those that are continued.
+    # replaced: `place`, the index of a row's state among those that are continued. With rules: `log_prob`, the sum
+    # without them; `sample`, the number of the row among those of its sentence.
     group(
         "rows",
-        arrays(np.int64, _ROWS, "token", "slot", "word", "parent", "source", "list", "origin", "place"),
-        arrays(np.float64, _ROWS, "sum"),
+        arrays(np.int64, _ROWS, "token", "slot", "word", "parent", "source", "list", "origin", "place", "sample"),
+        arrays(np.float64, _ROWS, "sum", "log_prob"),
     ),
     # The tokens so far, of the rows before and after a step.
     arrays(np.int32, (2, "room", "width"), "history"),
@@ -68,7 +77,7 @@ SEARCH = TableLayout(
     # By live sentence: its first row (followed by the number of rows), its slot, and the width of its beam.
     group("live", arrays(np.int64, (None,), "first_row"), arrays(np.int64, _ROWS, "slot", "room")),
     # The chosen continuations, beam_size for each live sentence, the best first; unused places have row -1.
-    group("chosen", arrays(np.int64, _ROWS, "row", "token"), arrays(np.float64, _ROWS, "sum")),
+    group("chosen", arrays(np.int64, _ROWS, "row", "token", "sample"), arrays(np.float64, _ROWS, "sum", "log_prob")),
     # By slot: the sentence, its id in the decoder, its list of candidates; the steps taken and their limit; the width
     # of the beam, the number of ended hypotheses; the score to beat.
     group(
@@ -90,9 +99,10 @@ SEARCH = TableLayout(
     group("waiting", arrays(np.int64, _WAITING, "sentence", "sentence_id", "list", "limit", "token")),
     # By number of steps: the divisor of a sum (length penalty).
     arrays(np.float64, (None,), "divisors"),
-    # The results of the output layer's task, flat: the best tokens of each row and their log-probabilities.
+    # The results of the output layer's task, flat: the best tokens of each row, their log-probabilities, and these
+    # without rules.
     arrays(np.int32, (None,), "tokens"),
-    arrays("F", (None,), "scores"),
+    arrays("F", (None,), "scores", "plain"),
     # Where captured arrays begin, by sentence id from first_id on; num_ids is 0 if the decoder captures nothing.
     constants("num_ids", "first_id"),
     arrays(np.int64, (None,), "starts"),

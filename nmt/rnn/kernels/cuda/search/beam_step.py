@@ -54,7 +54,6 @@ def beam_step_kernel(dtype: np.dtype, K: int, places: int) -> GPUKernel:
         parents,
         sums,
         log_probs,
-        bonus,
         live,
         room,
         steps,
@@ -117,8 +116,7 @@ def beam_step_kernel(dtype: np.dtype, K: int, places: int) -> GPUKernel:
                 place = n * K + ended
                 end_log_probs[place] = chosen_log_probs[c]
                 rewarded = float64(step)
-                scored = _score(chosen_sums[c], divisors[step], word_reward, rewarded)
-                end_scores[place] = scored + bonus[n * K + int64(chosen_rows[c])]
+                end_scores[place] = _score(chosen_sums[c], divisors[step], word_reward, rewarded)
                 end_steps[place] = int32(step)
                 end_tokens[place] = chosen_tokens[c]
                 end_parents[place] = int32(n * K + int64(chosen_rows[c]))

@@ -1,5 +1,4 @@
-"""The best tokens of rows on a GPU, and the log-probabilities of all tokens; averages of several models' predictions,
-and the coverage term of a hypothesis's score."""
+"""The best tokens of rows on a GPU, and the log-probabilities of all tokens; averages of several models' scores."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ import numpy as np
 from numba import cuda, float32, float64, int32, int64
 
 from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel, Runtime, device_function
-from nmt.rnn.kernels.cuda.rows.blocks import THREADS, WARPS, block_first_max, block_sum, registers_for, row_threads
+from nmt.rnn.kernels.cuda.rows.blocks import THREADS, WARPS, block_first_max, registers_for, row_threads
 from nmt.rnn.kernels.cuda.rows.row_operations import NUMBERS, blocks_for
 
 ALL_LANES = 0xFFFFFFFF
@@ -159,9 +158,6 @@ def log_probs(runtime: Runtime, logits: Any, bias: Any) -> None:
         runtime.launch(log_probs_kernel(logits.dtype, row_threads(V)), R, logits, bias, V)
 
 
-_LEAST = 1e-10  # as in decode.rules.penalty: the minimum coverage of a word that receives no attention
-
-
 @lru_cache
 def join_kernel(dtype: np.dtype, probabilities: bool, threads: int = THREADS) -> GPUKernel:
     """Return a kernel: total += x, of log-probabilities or of probabilities; then, unless `count` is 0, their mean."""
@@ -186,29 +182,6 @@ def join_kernel(dtype: np.dtype, probabilities: bool, threads: int = THREADS) ->
     return GPUKernel(join, (number[::1], number[::1], int64, int64), threads, registers=48)
 
 
-@lru_cache
-def coverage_kernel(dtype: np.dtype, threads: int = 32) -> GPUKernel:
-    """Return a kernel with a block per row: out[r] = factor * the sum of log(min(coverage, 1)) over its n source words.
-
-    A negative coverage marks padding (see decode.rules.penalty.final_scores).
-    """
-    number = NUMBERS[dtype]
-
-    def coverage(seen, out, n, factor):  # type: ignore[no-untyped-def]
-        shared = cuda.shared.array(WARPS, float64)
-        base = int64(cuda.blockIdx.x) * n
-        total = float64(0)
-        for j in range(int64(cuda.threadIdx.x), n, cuda.blockDim.x):
-            x = seen[base + j]
-            if x >= number(0):
-                total += math.log(float64(min(max(x, number(_LEAST)), number(1))))
-        total = block_sum(total, shared)
-        if cuda.threadIdx.x == 0:
-            out[cuda.blockIdx.x] = factor * total
-
-    return GPUKernel(coverage, (number[::1], float64[::1], int64, float64), threads, registers=64)
-
-
 def average(runtime: Runtime, arrays: Sequence[Any], kind: Literal["log_prob", "prob"]) -> Any:
     """Return the mean of arrays of one shape, in the first of them; see `decode.ensemble.averaged`."""
     total, *others = arrays
@@ -219,12 +192,6 @@ def average(runtime: Runtime, arrays: Sequence[Any], kind: Literal["log_prob", "
     return total
 
 
-def coverage_bonus(runtime: Runtime, coverage: Any, factor: float, out: Any) -> None:
-    """Compute the coverage term of scores; see `Device.coverage_bonus`."""
-    R, n = coverage.shape
-    runtime.launch(coverage_kernel(coverage.dtype, row_threads(n)), R, coverage, out, n, factor)
-
-
 def example_kernels() -> dict[str, GPUKernel]:
     """Return kernels for usual beams, for the tests that compile them."""
     found = {f"log_probs {kind}": log_probs_kernel(kind) for kind in NUMBERS}
@@ -233,6 +200,5 @@ def example_kernels() -> dict[str, GPUKernel]:
             found[f"best_tokens {kind} of {K + 1}"] = best_tokens_kernel(kind, K + 1)
         found[f"top_tokens {kind} of 5"] = best_tokens_kernel(kind, 5, normalise=False)
     for kind in NUMBERS:
-        found[f"coverage {kind}"] = coverage_kernel(kind)
         found |= {f"join {kind} {p}": join_kernel(kind, p) for p in (False, True)}
     return found
