@@ -13,8 +13,9 @@ _NEIGHBOUR = 2.5
 class Point:
     """One row of `python recipes/four_sizes.py`: means over its seeds.
 
-    kind: Name of the text. minutes: Of one core. bleu, chrf: Of sentences that were not read; elsewhere: of text of
-    another kind, None where there was none; held_out: of the 5 % that training holds out. right: Percentage of right words, for lists of words.
+    kind: Name of the text. minutes: Of one core. bleu, chrf: Of sentences that were not read; held_out: of the 5 % that
+    training holds out; elsewhere: of another kind of text, None where there was none. right: Percentage of right words,
+    for lists of words.
     """
 
     kind: str
