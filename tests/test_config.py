@@ -17,6 +17,7 @@ from nmt.config import (
     load_config,
 )
 from nmt.config.complaints import lookup
+from nmt.config.presets.measured import expectation, measured
 from nmt.config.reference import reference_yaml
 from nmt.config.section import Section
 from nmt.config.yaml_text import format_yaml, parse_written_pairs, parse_yaml
@@ -677,3 +678,11 @@ def test_several_unknown_settings_are_all_named():
 def test_a_list_given_as_text_is_answered_by_its_form():
     with pytest.raises(ConfigError, match=r"training\.print_valid_sents .*got '1,2'; write print_valid_sents: \[1,2\]"):
         config_from_dict({**MINIMAL, "training": {"print_valid_sents": "1,2"}})
+
+
+def test_what_to_expect_is_what_was_measured_with_as_much_text():
+    assert {one.pairs for one in measured()} >= {1000, 4000}
+    said = expectation(1200)
+    assert "22 BLEU (as 1,000 pairs of captions) or 6 BLEU (as 1,000 pairs of Cherokee) on text like this" in said
+    assert expectation(1) is expectation(10**7) is None
+    assert all((one.right is None) != (one.bleu is None) for one in measured())

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from nmt.config.presets.measured import measured
+
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = sorted(path for path in ROOT.glob("results/*.md") if path.name != "README.md")
 # Written by `make docs`, and the history.
@@ -56,6 +58,16 @@ def test_a_page_of_results_begins_with_where_they_come_from(path):
 def test_a_fact_stands_on_its_page(fact):
     page = (ROOT / "results" / f"{fact['page']}.md").read_text("utf-8")
     assert any(rounded(number, fact["value"]) for number in re.findall(NUMBER, page))
+
+
+def test_what_training_promises_stands_in_results():
+    rows = [line for line in (ROOT / "results" / "low-resource.md").read_text("utf-8").splitlines() if "|" in line]
+    for point in measured():
+        scores = point.bleu, point.bleu_elsewhere, point.bleu_held_out, point.right, point.minutes
+        found = [
+            row for row in rows if row.startswith(f"| {point.kind}") and f"| {point.pairs:,} | {point.seeds} |" in row
+        ]
+        assert len(found) == 1 and all(f" {one} " in found[0] for one in scores if one is not None), point
 
 
 def test_no_fact_has_two_values():

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import psutil
 
+from nmt.config.presets.measured import near
 from nmt.report import read_run, report_page
 from nmt.studio.children import Children
 from nmt.studio.errors import Refused
@@ -26,8 +27,6 @@ _FREE, _MEMORY = 700 * 2**20, 1500 * 2**20
 """Bytes that a training needs on the disk, and in memory."""
 _MINUTES = (5, 30, 480)
 ENOUGH = (("lesson", 500), ("few", 2_000), ("some", 10_000))
-_NEIGHBOUR = 1.5
-"""The factor of pairs within which a measured point is a neighbour."""
 STOPS = ("disk-full", "too-few", "undecided", "running")
 """Warnings with which no training can begin."""
 UPLOAD = ".upload-"
@@ -40,7 +39,6 @@ class State:
     def __init__(self, folder: Path, quit: Callable[[], None]) -> None:
         self.projects, self.quit, self.trying = Projects(folder), quit, Trying()
         self.children = Children(self.save_corrections)
-        self.measured = json.loads((Path(__file__).parent / "measured.json").read_text("utf-8"))
 
     def save_corrections(self, project: Project) -> None:
         """Write what was confirmed in all rounds to the texts."""
@@ -152,12 +150,12 @@ class State:
     def forecast(self, project: Project) -> dict[str, Any]:
         """Return what to expect of a training, and what stands against it."""
         warnings, pairs = list(self.warnings(project)), self.brief(project)["pairs"]
-        near = [one for one in self.measured if pairs and 1 / _NEIGHBOUR <= pairs / one["pairs"] <= _NEIGHBOUR]
+        measured = [one for one in near(pairs) if one.chrf_elsewhere is not None]
         usual = _MINUTES[project.values["purpose"] != "lesson"]
         return {
             "pairs": pairs,
             "enough": _enough(pairs),
-            "expect": min(near, key=lambda one: abs(one["pairs"] - pairs)) if near else None,
+            "expect": asdict(min(measured, key=lambda one: one.chrf or 0)) if measured else None,
             "choices": [{"minutes": one, "recommended": one == usual} for one in _MINUTES],
             "warnings": [{"code": code, "words": words} for code, words in warnings],
             "stops": any(code in STOPS for code, _ in warnings),

@@ -15,6 +15,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from nmt.config.presets import OF_WORDS
+from nmt.config.presets.measured import expectation
 from nmt.data.alignment.edits import MOST_SYMBOLS, gain_of_edits
 from nmt.data.corpora.looking import columns_advice
 from nmt.data.corpora.sources import format_of, name_of
@@ -162,6 +163,8 @@ def settings_of(
     if chooses and survey is not None:
         preset = survey.preset
         tell(_reason(survey, train.features))
+        if not survey.has_features and (said := expectation(survey.pairs, survey.preset in OF_WORDS)) is not None:
+            tell(said)
     held_out = _held_out(train, survey) if holds_out and survey is not None else None
     if write and validation is not None:
         tell(f"validation text: {named}")
