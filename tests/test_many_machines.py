@@ -1,4 +1,4 @@
-"""docs/many-machines.md: the lines for parts are run as they stand there."""
+"""docs/many-machines.md: the lines for shards are run as they stand there."""
 
 import os
 import re
@@ -23,7 +23,7 @@ def place(tmp_path_factory):
     return folder
 
 
-def test_parts_by_xargs(place):
+def test_shards_by_xargs(place):
     found = re.search(r"^On one machine:\n\n```bash\n(.*?)```", PAGE, re.M | re.S)
     assert found is not None
     (place / "big.txt").write_text("\n".join(LINES) + "\n", encoding="utf-8")

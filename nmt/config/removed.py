@@ -11,7 +11,6 @@ _CONNECT = "zoneout and dropout helped where this did not (docs/presets.md)"
 _GROUPS = "sampling with n_best gives translations that differ more"
 _COVERAGE = "length_penalty, word_reward and min_length are against short translations"
 _BATCH = "write a number, such as 4096, for batch_size; nmt-train --plan measures the memory that it takes"
-_COLUMN = "docs/many-machines.md has the function that translates a column of a table"
 _SWEPT = "nmt-train SRC TGT -o DIR --show-config prints settings, which nmt-sweep takes"
 _SCHEDULE = "write plateau, or a rate that falls to the end of the run: linear or cosine"
 _SPIKE = "an update that is not finite is always skipped; lower learning_rate or clip_grad_norm against leaps"
@@ -73,8 +72,6 @@ REMOVED: dict[str, str] = {
     "nmt-backtranslate": "nmt-translate MODEL TEXT -o PREFIX.SRC --resume translates, and cp TEXT PREFIX.TGT copies",
     "nmt-import --from e2k": _DESCRIBED,
     "nmt-import --from g2p-en": _DESCRIBED,
-    **{f"nmt-translate --{name}": _COLUMN for name in ("column", "output-column", "input-format")},
-    "nmt-translate --shard": "split -n l/N cuts a text, and xargs translates the parts (docs/many-machines.md)",
     "nmt-translate --coverage-penalty": _COVERAGE,
     "nmt-translate --beam-groups": _GROUPS,
     "nmt-translate --diversity-strength": _GROUPS,

@@ -47,10 +47,7 @@ _STARTS = (
         ),
     ),
     (b"SQLite format 3\x00", FileKind("an SQLite database", "export its texts, one sentence per line")),
-    (
-        b"PAR1",
-        FileKind("a Parquet table", "nmt-train reads it by its name, NAME.parquet; else save it as text"),
-    ),
+    (b"PAR1", FileKind("a Parquet table", "name it .parquet")),
     (b"\x89PNG\r\n", FileKind("a picture (PNG)", "give a text")),
     (b"\xff\xd8\xff", FileKind("a picture (JPEG)", "give a text")),
     (b"\x7fELF", FileKind("a program", "give a text")),

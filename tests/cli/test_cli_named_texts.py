@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import shutil
 from pathlib import Path
 
@@ -132,6 +133,22 @@ def test_an_output_below_the_input_is_refused_and_nothing_is_left(model: Path, r
         assert done.code and done.err.count("\n") == 1, done.err
         assert sorted(path.name for path in folder.rglob("*")) == ["b", "x.txt"]
     assert run("nmt-translate", model, folder, "-o", folder / "_out").code == 0, "which no call reads"
+
+
+def test_documents_in_a_folder_are_told_and_the_rest_is_translated(model: Path, run: Run, tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.txt").write_text("w1\n")
+    (tmp_path / "in" / "b.srt").write_text(SRT)
+    done = run("nmt-translate", model, tmp_path / "in", "-o", tmp_path / "out")
+    assert done.code and "got SubRip subtitles" in done.err
+    assert [path.name for path in (tmp_path / "out").glob("[a-z]*")] == ["a.txt"]
+
+
+def test_blank_lines_between_objects_are_passed_over(model: Path, run: Run, tmp_path):
+    (tmp_path / "t.jsonl").write_text('{"text": "w1"}\n\n{"text": "w2"}\n\n')
+    done = run("nmt-translate", model, tmp_path / "t.jsonl", "-o", tmp_path / "out.jsonl")
+    assert done.code == 0, done.err
+    assert [json.loads(line)["text"] for line in (tmp_path / "out.jsonl").read_text().splitlines()] == ["w1", "w2"]
 
 
 def test_settings_among_the_arguments_and_prefixes_are_told(setup: Path, run: Run, tmp_path):

@@ -58,6 +58,8 @@ def test_what_may_be_repeated_still_may(place):
 @pytest.mark.parametrize(
     ("command", "words", "needed"),
     [
+        (translate, ["model", "text", "--column", "x"], "--column changes nothing without a table"),
+        (translate, ["model", "text", "--output-column", "x"], "--output-column changes nothing without a table"),
         (translate, ["model", "text", "--alignment-type", "soft"], "--alignment-type changes nothing without --ali"),
         (translate, ["model", "text", "--split"], "--split changes nothing without --format"),
         (translate, ["model", "text", "--ensemble-average", "prob"], "changes nothing without --ensemble"),

@@ -26,6 +26,7 @@ from nmt.cli.options.path_types import (
     OutputFile,
     OutputFolder,
     OutputPlace,
+    OutputPrefix,
     PathType,
 )
 from nmt.data.tokens.subwords import Subwords
@@ -34,7 +35,7 @@ from nmt.system.paths import _MODEL_NAMES, _MODEL_SUFFIXES, is_model_file
 from tests.saved_models import write_folder, write_language_folder
 
 NO_PATHS = {
-    *("prefix_text", "constraint_text", "cells", "checkpoint", "tag", "title", "prompt"),
+    *("prefix_text", "constraint_text", "column", "output_column", "cells", "checkpoint", "tag", "title", "prompt"),
     *("kind", "member", "src_lang", "tgt_lang", "host", "ref_separator", "overrides", "grid", "budget"),
     *("allow_host", "allow_origin", "columns", "sheet"),
 }
@@ -72,6 +73,7 @@ BAD = {
     InputPath: ["none", "text/", "b\udcff", "a train leaves at noon"],
     OutputFile: ["folder", "folder/", "none/x", "new/", "model/config.yaml", "model/best.safetensors"],
     OutputPlace: ["none/x", "new/"],
+    OutputPrefix: ["folder/", "new/", "none/x"],
     OutputFolder: ["text", "text/"],
     NewFolder: ["text", "folder", "model", "text/"],
     NewPlace: ["text", "folder", "model", "text/"],
@@ -80,6 +82,7 @@ FORBIDDEN = {
     InputPath: ["closed/text", "secret"],
     OutputFile: ["closed/x", "readable", "protected/x"],
     OutputPlace: ["closed/x", "protected/x"],
+    OutputPrefix: ["closed/x", "protected/x"],
     OutputFolder: ["closed/x", "protected/x"],
     NewFolder: ["closed/x", "protected/x"],
     NewPlace: ["closed/x", "protected/x"],

@@ -72,13 +72,19 @@ def test_a_beam_that_is_not_given_is_each_models_own(places: dict[str, Path]) ->
         config.write_text(text)
 
 
-def test_documents(places: dict[str, Path], tmp_path: Path) -> None:
+def test_documents_and_tables(places: dict[str, Path], tmp_path: Path) -> None:
     (tmp_path / "page.html").write_text(f"<p>{LINES[0]} <b>{LINES[1]}</b></p>\n")
     options = [places["de-en"], tmp_path / "page.html", "--format", "html", "--no-split", "--then", places["en-fr"]]
     found = run(*options, "-o", tmp_path / "out.html")
     assert found.exit_code == 0, found.output
     text = (tmp_path / "out.html").read_text()
     assert text.startswith("<p>") and text.count("<b>") == text.count("</b>") == 1
+    rows = [{"text": line} for line in LINES]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = run(places["de-en"], tmp_path / "in.jsonl", "--then", places["en-fr"], "-o", tmp_path / "out")
+    assert found.exit_code == 0, found.output
+    written = [json.loads(line)["translation"] for line in (tmp_path / "out").read_text().splitlines()]
+    assert written == pivot(places).translate(LINES)
 
 
 def test_resuming_wants_the_same_models(places: dict[str, Path], tmp_path: Path) -> None:

@@ -121,10 +121,7 @@ MISTAKES = {
     "no folder": (["nowhere"], 1, "nowhere: no such folder"),
     "not a model": (["{setup}"], 1, "without config.yaml"),
     "no input": (["{model}", "nowhere.txt"], 1, "nowhere.txt: no such file"),
-    "a folder": (["{model}", "{setup}"], 2, "must be one text to translate, got the folder"),
-    "two texts": (["{model}", "{setup}/train.xx", "{setup}/test.xx"], 2, "got 2 files; see docs/many-machines.md"),
-    "a table": (["{model}", "{setup}/t.jsonl.gz"], 2, "got the table"),
-    "a shard": (["{model}", "--shard", "1/8"], 2, "split -n l/N"),
+    "a folder": (["{model}", "{setup}"], 2, "Tables, folders and shards need -o"),
     "a model as text": (["{model}", "{model}"], 2, "must be a text to translate, got the model"),
     "no output folder": (["{model}", "-o", "nowhere/out"], 1, "nowhere/out: no such folder nowhere; make it"),
     "n-best over beam": (

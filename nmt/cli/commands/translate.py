@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from nmt.cli.lines.corpora import FORMATS as TABLE_FORMATS
+from nmt.cli.lines.corpora import Shard, Work, check_no_models, is_corpus, translate_all
 from nmt.cli.lines.formats import FORMATS, alignment_line, output_of, soft_alignment_line, write_plot
 from nmt.cli.lines.inputs import load_translator, phrase_pairs, phrases
 from nmt.cli.lines.judging import check_forms, langs_of, tell_doubts, tell_if_strange
 from nmt.cli.lines.streams import LineWriter, Record, check_apart, in_step, output_lines, tell_to_type, telling_notices
+from nmt.cli.lines.tables import Columns
 from nmt.cli.options.command import Command, running_options
 from nmt.cli.options.path_types import InputPath, OutputFolder, OutputPlace, reads, writes
 from nmt.cli.options.search_options import (
@@ -23,10 +26,11 @@ from nmt.cli.options.search_options import (
     tell_needs,
     tell_unused,
 )
+from nmt.inference.rows import Rows, translate_rows
 from nmt.search_settings import Place, usable
 from nmt.system.lines import STDIN, Lines, chunks, open_lines, source_name
 from nmt.system.notices import Notices
-from nmt.system.paths import check_output, exists, is_file, is_folder
+from nmt.system.paths import check_output, is_file
 
 if TYPE_CHECKING:
     from nmt.cli.lines.meter import Meter
@@ -34,7 +38,6 @@ if TYPE_CHECKING:
     from nmt.inference.pivot import Pivot
     from nmt.inference.translator import Constraints, Translation, Translator
 
-_PAGE = "docs/many-machines.md"
 _CHUNK_BATCHES = 32
 """Number of batches to read at a time: enough to batch lines of similar lengths, with little memory."""
 
@@ -42,7 +45,16 @@ _CHUNK_BATCHES = 32
 @click.command(cls=Command)
 @click.argument("model_dir", metavar="MODEL", type=InputPath())
 @click.argument("inputs", metavar="[INPUT]...", nargs=-1, type=InputPath())
-@writes("-o", "--output", kind=OutputPlace(), default="-", text="Output file; - is stdout.")
+@writes("-o", "--output", kind=OutputPlace(), default="-", text="Output file or folder (see above); - is stdout.")
+@click.option("--shard", type=Shard(), metavar="I/N", help="Translate only part I of N of the input, into a folder.")
+@click.option(
+    "--input-format",
+    type=click.Choice(TABLE_FORMATS),
+    show_default="from the file name: .jsonl, .parquet, else text",
+    help="Format of INPUT: lines of text, JSON objects, or a Parquet table.",
+)
+@click.option("--column", metavar="NAME", default="text", help="Table column to translate.")
+@click.option("--output-column", metavar="NAME", default="translation", help="Table column for the translations.")
 @beam_options()
 @search_option(
     "n_best",
@@ -123,7 +135,7 @@ _CHUNK_BATCHES = 32
 @click.option("--resume", is_flag=True, help="Write the output file as lines finish, and continue a partial one.")
 @running_options()
 def translate(model_dir: str, inputs: tuple[str, ...], **options: Any) -> None:
-    """Translate sentences or documents with a trained model.
+    """Translate sentences, documents or tables with a trained model.
 
     MODEL is a folder written by nmt-train or a file written by nmt-bundle. INPUT is a UTF-8 text file with one sentence
     per line, plain or .gz, or a pipe; - or no INPUT is standard input. Each line gives one line of detokenised text, in
@@ -138,6 +150,11 @@ def translate(model_dir: str, inputs: tuple[str, ...], **options: Any) -> None:
     With --format INPUT is a document, and so is the output: paragraphs are split into sentences and joined again, tags
     and placeholders follow their words, and all else is kept byte for byte (docs/serving.md).
 
+    Several files, a folder, or a table (.jsonl, .parquet) are translated file by file, each into a file of the same
+    name in the folder given by -o. A table keeps its columns and gets translation, translation_error (what is wrong
+    with a row) and, with --scores, translation_score. A file appears only when it is complete; files that exist are not
+    translated again. With --shard I/N this command does one part of N (docs/many-machines.md).
+
     docs/decoding.md explains the search options and where they come from, and what --then makes of scores.
 
     \b
@@ -145,11 +162,15 @@ def translate(model_dir: str, inputs: tuple[str, ...], **options: Any) -> None:
         nmt-translate runs/de-en test.de -o test.en
         echo 'Guten Morgen!' | nmt-translate runs/de-en --n-best 3
         echo 'Guten Morgen!' | nmt-translate runs/de-en --then runs/en-fr
+        nmt-translate runs/de-en corpus/ -o translated/ --shard 3/8 --threads 1
     """
+    if is_corpus(inputs or ("-",), options["input_format"], options["shard"]):
+        _translate_corpus(model_dir, inputs, options)
+        return
+    source = inputs[0] if inputs else "-"
     from nmt.cli.lines.meter import Meter
     from nmt.cli.lines.resume import continued_lines, identity
 
-    source = _source(inputs)
     _check(source, model_dir, options)
     check_forms(source, options)
     job = _job(options)
@@ -175,19 +196,11 @@ def translate(model_dir: str, inputs: tuple[str, ...], **options: Any) -> None:
         _run(job, source, records, translator, meter)
 
 
-def _source(inputs: tuple[str, ...]) -> str:
-    """Return the one INPUT. Raises UsageError for several files, a folder, or a table, and says what to do instead."""
-    from nmt.storage.model_folder import CONFIG_NAME
-
-    for name in inputs:
-        if exists(Path(name) / CONFIG_NAME):
-            raise click.UsageError(f"must be a text to translate, got the model {name}; --ensemble adds models.")
-        if Path(name.removesuffix(".gz")).suffix in (".jsonl", ".ndjson", ".parquet"):
-            raise click.UsageError(f"must be a text to translate, got the table {name}; see {_PAGE} for a column.")
-    if len(inputs) > 1 or (inputs and is_folder(Path(inputs[0]))):
-        got = f"{len(inputs)} files" if len(inputs) > 1 else f"the folder {inputs[0]}"
-        raise click.UsageError(f"must be one text to translate, got {got}; see {_PAGE} for a loop over files.")
-    return inputs[0] if inputs else "-"
+_LINES_ONLY = (
+    *("alignments", "plot_attention", "prefix", "prefix_text", "constraints", "constraint_text", "glossary"),
+    *("forbid", "n_best", "output_format", "resume", "replace_unk", "dictionary"),
+)
+"""Options that cannot be combined with tables, folders and shards."""
 
 
 def _translate_document(job: _Job, model_dir: str, source: str, options: dict[str, Any]) -> None:
@@ -198,6 +211,45 @@ def _translate_document(job: _Job, model_dir: str, source: str, options: dict[st
     tell_doubts(langs_of(translator.config.data), [], options["output"])
     _settle(job, translator)
     translate_document(translator, source, options, job.search, (job.glossary, job.forbidden))
+
+
+def _translate_corpus(model_dir: str, inputs: tuple[str, ...], options: dict[str, Any]) -> None:
+    """Translate whole files."""
+    from nmt.cli.lines.meter import Meter
+    from nmt.cli.lines.resume import identity
+
+    if options["form"] != "lines":
+        raise click.UsageError(f"--format {options['form']} is for one document, not for tables, folders and shards.")
+    if options["column"] == options["output_column"]:
+        raise click.UsageError(f"--output-column {options['column']} must be another column than --column.")
+    wrong = [f"--{name.replace('_', '-')}" for name in _LINES_ONLY if options[name]]
+    if wrong:
+        raise click.UsageError(f"{wrong[0]} is for lines of one text, not for tables, folders and shards.")
+    check_no_models(inputs)
+    if options["output"] == "-":
+        given = "Tables, folders and shards need" if len(inputs) < 2 else f"{len(inputs)} files to translate need"
+        raise click.UsageError(f"{given} -o, the file or folder to write to.")
+    if "-" in inputs or not inputs:
+        raise click.UsageError("Tables and shards need files, not standard input.")
+    scores = options.pop("scores")
+    job = _job({**options, "scores": False})
+    translator = load_translator(model_dir, options)
+    _settle(job, translator)
+    new = options["output_column"]
+    columns = Columns(options["column"], new, f"{new}_error", f"{new}_score" if scores else None)
+    run = identity(job, translator, options) | {"columns": [columns.text, new, scores]}
+    not_for_rows = ("n_best", "replace_unk", "details", "dictionary")
+    settings = {name: value for name, value in job.search.items() if name not in not_for_rows}
+    with contextlib.closing(Meter()) as meter:
+
+        def translated(values: list[Any]) -> Rows:
+            rows = translate_rows(translator, values, **settings)
+            meter.add(len(values))
+            return rows
+
+        size = _CHUNK_BATCHES * settings["batch_size"]
+        work = Work(options["input_format"], columns, translated, size, langs_of(translator.config.data))
+        translate_all(inputs, options["output"], options["shard"], work, run)
 
 
 @dataclass

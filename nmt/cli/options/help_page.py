@@ -14,7 +14,7 @@ ALL = "nmt.help_all"
 
 GROUPS = {
     "Text": """dev src_lang tgt_lang columns header sheet src tgt hyp ref ref_separator dev_src dev_tgt
-        pairs translated independent prompt tag form split
+        pairs translated independent prompt tag form split input_format column output_column shard
         leave_numbers strict""",
     "Result": """output samples n_best scores output_format resume alignments alignment_type plot_attention
         plot_confidence tsv as_json""",

@@ -75,6 +75,7 @@ _OF_A_MODEL = (
     *("compute_dtype", "threads", "device", "cells"),
 )
 _NEEDED_PARAMETERS: dict[str, tuple[str, str | None]] = {
+    **dict.fromkeys(("column", "output_column"), ("a table, .jsonl or .parquet", None)),
     "alignment_type": ("--alignments", "alignments"),
     "split": ("--format", "form"),
     "ensemble_average": ("--ensemble", "ensemble"),
