@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from nmt import Translator
 from nmt.cli.commands.generate import generate
 from nmt.cli.commands.translate import translate
+from nmt.cli.options.search_options import words_of
 from nmt.config import DecodingConfig
 from nmt.decode import Ensemble, LiveSearch, SearchOptions, SearchPath, search, search_plan
 from nmt.decode.plan import check_served, check_session
@@ -25,19 +26,6 @@ from nmt.special_tokens import EOS_ID
 from nmt.storage.saved_model import load_saved_model
 from tests import small_models
 from tests.saved_models import sentences, write_folder, write_language_folder
-
-
-def words_of(given):
-    """Options as a user would type them, without those that are None."""
-    words = []
-    for name in [name for name in ROWS if name in given]:
-        on, _, off = (ROWS[name].option or f"--{name.replace('_', '-')}").partition("/")
-        if isinstance(given[name], bool):
-            words.append(on if given[name] or not off else off)
-        elif given[name] is not None:
-            words += [on, str(given[name])]
-    return words
-
 
 OTHERS = {
     "beam_size": 7,

@@ -78,7 +78,7 @@ GROUPS = {
     "Train and translate": ("train", "translate", "serve", "studio"),
     "Measure and compare": ("evaluate", "report", "score", "sweep"),
     "Shrink and pack": ("quantize", "bundle", "export", "average", "shortlist"),
-    "More": ("generate", "import", "cache"),
+    "More": ("generate", "backtranslate", "import", "cache"),
 }
 """The commands, by the heading of their list in `nmt --help`."""
 _ELSEWHERE = {"import": "import_model", "report": "pages.report", "studio": "pages.studio"}
@@ -127,5 +127,6 @@ export = _command("export")
 average = _command("average")
 shortlist = _command("shortlist")
 generate = _command("generate")
+backtranslate = _command("backtranslate")
 import_ = _command("import")
 cache = _command("cache")

@@ -69,7 +69,6 @@ REMOVED: dict[str, str] = {
     "joeynmt": "write our settings by the table of docs/migration.md, Settings of JoeyNMT",
     "export_cell": "let Python step the cell by Scan.forward, or export a translation model by nmt-export --to c",
     "wheel": "unpack it and import the model's file in it",
-    "nmt-backtranslate": "nmt-translate MODEL TEXT -o PREFIX.SRC --resume translates, and cp TEXT PREFIX.TGT copies",
     "nmt-import --from e2k": _DESCRIBED,
     "nmt-import --from g2p-en": _DESCRIBED,
     "nmt-translate --coverage-penalty": _COVERAGE,

@@ -122,7 +122,6 @@ def test_each_command_is_the_one_of_its_own_program(name):
     "words, message",
     [
         (["trian"], "'trian' is not a command; did you mean train?"),
-        (["backtranslate"], "'backtranslate' is not there any more; nmt-translate MODEL TEXT"),
         (["xyzzy", "--help"], "'xyzzy' is not a command; one of train, "),
         (["--trian"], "No such option"),
         (["cache", "lits"], "'lits' is not one of"),

@@ -69,6 +69,7 @@ def test_other_languages_are_doubted_by_each_command(model: Path, run: Run, line
         "nmt-translate": ([model, lines / "t.yy", "-o", lines / "out.yy"], 1),
         "nmt-evaluate": ([model, "--src", lines / "t.yy", "--ref", lines / "t.xx"], 2),
         "nmt-score": ([model, "--src", lines / "t.yy", "--tgt", lines / "t.xx"], 2),
+        "nmt-backtranslate": ([model, lines / "t.yy", "-o", lines / "back"], 1),
     }
     for command, (words, count) in commands.items():
         done = run(command, *words)

@@ -219,6 +219,7 @@ def write_setup(folder: Path, **training: Any) -> dict[str, Any]:
 
 def main(arguments: list[str]) -> None:
     """Run a command, whose name comes first, with the fake model; `modules` must be in place."""
+    from nmt.cli.commands.backtranslate import backtranslate
     from nmt.cli.commands.bundle import bundle
     from nmt.cli.commands.evaluate import evaluate
     from nmt.cli.commands.pages.report import report
@@ -228,7 +229,7 @@ def main(arguments: list[str]) -> None:
     from nmt.cli.commands.translate import translate
 
     commands = {"nmt-train": train, "nmt-translate": translate, "nmt-score": score, "nmt-evaluate": evaluate}
-    commands |= {"nmt-sweep": sweep, "nmt-bundle": bundle, "nmt-report": report}
+    commands |= {"nmt-sweep": sweep, "nmt-backtranslate": backtranslate, "nmt-bundle": bundle, "nmt-report": report}
     sys.argv = arguments
     commands[arguments[0]](prog_name=arguments[0])
 

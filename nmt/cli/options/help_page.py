@@ -41,7 +41,7 @@ FIRST = {
     "train": "folder dev src_lang tgt_lang preset budget overrides threads device check_data plan show_config",
     "translate": """output form output_format n_best scores beam_size glossary alignments shortlist compute_dtype
         threads device""",
-    "evaluate": "src hyp ref output metrics tokenize lowercase confidence as_json beam_size",
+    "evaluate": "src hyp ref columns output metrics tokenize lowercase confidence as_json tsv beam_size",
     "generate": """prompt output samples max_length sampling sampling_temperature sampling_topk sampling_topp
         sampling_seed output_format threads device""",
     "serve": """host port keys learn split pivot shortlist compute_dtype threads allow_origin requests_per_minute

@@ -49,6 +49,13 @@ class OutputPlace(PathType):
     check = staticmethod(paths.named)
 
 
+class OutputPrefix(PathType):
+    """A prefix of the names of files to write."""
+
+    check = staticmethod(paths.check_prefix)
+    takes_streams = False
+
+
 class OutputFolder(PathType):
     """A folder to write into."""
 

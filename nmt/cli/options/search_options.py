@@ -58,6 +58,18 @@ def _shown(name: str) -> str:
     return _flags(ROWS[name]).partition("/")[0]
 
 
+def words_of(given: dict[str, Any]) -> list[str]:
+    """Return options as a user would type them, without those that are None."""
+    words: list[str] = []
+    for name in [name for name in ROWS if name in given]:
+        on, _, off = _flags(ROWS[name]).partition("/")
+        if isinstance(given[name], bool):
+            words.append(on if given[name] or not off else off)
+        elif given[name] is not None:
+            words += [on, str(given[name])]
+    return words
+
+
 def tell_unused(given: dict[str, Any], decoding: DecodingConfig) -> None:
     """Warn about options that were given but have no effect; `given` has None for a key whose option was not given."""
 
