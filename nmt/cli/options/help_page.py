@@ -44,6 +44,7 @@ FIRST = {
     "evaluate": "src hyp ref columns output metrics tokenize lowercase confidence as_json tsv beam_size",
     "generate": """prompt output samples max_length sampling sampling_temperature sampling_topk sampling_topp
         sampling_seed output_format threads device""",
+    "score": "src tgt columns header sheet independent output output_format checkpoint lm threads device",
     "serve": """host port keys learn split pivot shortlist compute_dtype threads allow_origin requests_per_minute
         max_characters""",
 }

@@ -19,7 +19,7 @@ int main(int argc, char **argv) {
     arena memory = {NULL, 0, &failed};
     if (setjmp(failed)) return 2;
     int64_t count;
-    int32_t *ids = cut(&memory, content, model, line, (size_t)size - 1, &count);
+    int32_t *ids = cut(&memory, content, model, line, (size_t)size - 1, &count, NULL);
     text joined = {&memory, NULL, 0, 0};
     join(&joined, content, model, ids, count);
     for (int64_t n = 0; n < count; n++) printf("%d ", ids[n]);
