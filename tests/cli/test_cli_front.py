@@ -65,7 +65,7 @@ def test_summaries_are_shown_whole_and_options_in_groups(name):
         assert len(first) == 12 and own > {*first}
         short, whole = (CliRunner().invoke(command, [word]).output for word in ("--help", "--help-all"))
         assert f"{len(own) - 12} more options: " in short and "--help-all" in short.splitlines()[-1]
-        assert "more options:" not in whole and re.search(r"^Search:|^Run:|^Limits:", whole, re.M)
+        assert "more options:" not in whole and re.search(r"^Search:|^Run:|^Limits:|^Speed:", whole, re.M)
     else:
         assert len(own) <= 14
 
