@@ -82,7 +82,7 @@ def test_defaults_are_told_of_nobody(place):
         (["--output-format", "text", "--scores"], "--scores needs --output-format tsv or json"),
         (["--format", "html", "--n-best", "3"], "--format html goes without --n-best"),
         (["text", "-o", "text2", "--alignments", "text2"], "must be a file of its own, got that of -o"),
-        (["text", "out.de"], "must be one text to translate, got 2 files"),
+        (["text", "out.de"], "2 files to translate need -o"),
     ],
 )
 def test_what_does_not_go_together_is_refused(words, line, place):

@@ -149,7 +149,7 @@ def test_a_lack_of_memory_is_an_error_after_which_sentences_are_translated(monke
     with monkeypatch.context() as failing:
         failing.setattr(program_run, "aligned", fail)
         with pytest.raises(MemoryError):
-            search(model, [[5] * 9], beam_size=5, threads=1)
+            search(model, [[5] * 60], beam_size=5, threads=1)
     assert search(model, [[5, 6, 7]], beam_size=3, threads=1) == expected
 
 
