@@ -76,7 +76,7 @@ REMOVED: dict[str, str] = {
     "nmt-translate --diversity-strength": _GROUPS,
     "nmt-translate --word-reward-bounded": "leave it out: the reward counts every word",
     "nmt-train --seeds": "nmt-sweep CONFIG.yaml --seeds N trains with several seeds",
-    "nmt-evaluate --compare": "sacrebleu REF -i A B -m bleu chrf ter --paired-bs tests whether B is better than A",
+    "nmt-evaluate --compare": "sacrebleu REF -i A B -m bleu chrf ter --paired-bs -f text tests B against A",
     "nmt-evaluate --differences": "compare-mt shows the sentences that differ most",
     "nmt-evaluate --test-set": "sacrebleu -t NAME -l PAIR --echo src (or ref) writes the text for --src or --ref",
     "nmt-evaluate --buckets": "compare-mt compares by length and by word frequency",
