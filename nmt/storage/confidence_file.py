@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nmt.errors import CheckpointError
-from nmt.storage.tensor_file import map_tensors, write_tensors
+from nmt.storage.tensor_file import tensors_made_with, write_tensors
 from nmt.system.files import writing
-from nmt.system.paths import is_file
 
 if TYPE_CHECKING:
     from nmt.data.calibration import Calibration
@@ -53,11 +52,5 @@ def save_calibration(path: Path, calibration: Calibration, content: dict[str, An
 
 def load_calibration(path: Path, digest: str) -> Calibration | None:
     """Return the calibration made with these subwords, or None if there is no file. Raises CheckpointError."""
-    if not is_file(path):
-        return None
-    tensors, content = map_tensors(path)
-    if content.get("subwords") != digest:
-        raise CheckpointError(
-            f"{path}: must have been made with the subwords next to it, got others; restore a copy, or remove it"
-        )
-    return calibration_from(tensors, path)
+    tensors = tensors_made_with(path, digest, "restore a copy, or remove it")
+    return None if tensors is None else calibration_from(tensors, path)

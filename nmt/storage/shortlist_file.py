@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nmt.errors import CheckpointError, ShapeError
-from nmt.storage.tensor_file import map_tensors, write_tensors
+from nmt.storage.tensor_file import tensors_made_with, write_tensors
 from nmt.system.files import writing
-from nmt.system.paths import is_file
 
 if TYPE_CHECKING:
     from nmt.decode.shortlist import Shortlist
@@ -51,12 +50,5 @@ def save_shortlist(path: Path, shortlist: Shortlist, content: dict[str, Any]) ->
 
 def load_shortlist(path: Path, vocab_size: int, digest: str) -> Shortlist | None:
     """Return the shortlist made for these subwords, or None if there is no file. Raises CheckpointError."""
-    if not is_file(path):
-        return None
-    tensors, content = map_tensors(path)
-    if content.get("subwords") != digest:
-        raise CheckpointError(
-            f"{path}: must have been made with the subwords next to it, got others; make it again with "
-            "nmt-shortlist, or remove it"
-        )
-    return shortlist_from(tensors, vocab_size, path)
+    tensors = tensors_made_with(path, digest, "make it again with nmt-shortlist, or remove it")
+    return None if tensors is None else shortlist_from(tensors, vocab_size, path)

@@ -40,14 +40,12 @@ def measured() -> tuple[Point, ...]:
 
 def near(pairs: int, of_words: bool = False) -> list[Point]:
     """Return the points with about so many pairs of sentences, or of words: of each kind of text the nearest."""
-    found: dict[str, Point] = {}
-    for one in measured():
-        far = max(pairs, one.pairs) / max(1, min(pairs, one.pairs))
-        if (one.right is not None) is of_words and far <= _NEIGHBOUR:
-            other = found.get(one.kind)
-            if other is None or far < max(pairs, other.pairs) / min(pairs, other.pairs):
-                found[one.kind] = one
-    return list(found.values())
+
+    def far(one: Point) -> float:
+        return max(pairs, one.pairs) / max(1, min(pairs, one.pairs))
+
+    close = [one for one in measured() if (one.right is not None) is of_words and far(one) <= _NEIGHBOUR]
+    return list({one.kind: one for one in sorted(close, key=far, reverse=True)}.values())
 
 
 def expectation(pairs: int, of_words: bool = False) -> str | None:
