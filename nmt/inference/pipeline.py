@@ -211,7 +211,8 @@ def with_chances(
     if known is None:
         return [list(row) for row in found]
     there = [n for n, row in enumerate(src_ids) if row]
-    unseen = dict(zip(there, unseen_words(translator, [sentences[n] for n in there]), strict=True))
+    words = _unseen_words(translator, known, [sentences[n] for n in there], [src_ids[n] for n in there])
+    unseen = dict(zip(there, words, strict=True))
     flat = [(n, one) for n in there for one in found[n]]
     sums = [one.log_prob for _, one in flat], [one.length for _, one in flat]
     chances = iter(known.chances([src_ids[n] for n, _ in flat], *sums).tolist() if flat else ())
@@ -221,16 +222,17 @@ def with_chances(
     ]
 
 
-def unseen_words(translator: TranslationPipeline, sentences: Sequence[str]) -> list[tuple[str, ...]]:
-    """Return the words of each sentence that the training text of a calibrated model does not have, in order."""
-    if translator.calibration is None:
-        return [()] * len(sentences)
-    src_ids = source_ids(translator, sentences)
-    places, tokens = translator.calibration.unseen(src_ids), source_tokens(translator, sentences, src_ids)
-    return [
-        tuple(dict.fromkeys("".join(row[one]).replace(SPACE, "") for one in own))
-        for own, row in zip(places, tokens, strict=True)
-    ]
+def _unseen_words(
+    translator: TranslationPipeline, known: Calibration, sentences: Sequence[str], src_ids: Sequence[Sequence[int]]
+) -> list[tuple[str, ...]]:
+    """Return the words of each sentence, whose ids are `src_ids`, that the training text does not have, in order."""
+    places = known.unseen(src_ids)
+    some = [n for n, own in enumerate(places) if own]
+    tokens = source_tokens(translator, [sentences[n] for n in some], [src_ids[n] for n in some])
+    words: list[tuple[str, ...]] = [()] * len(sentences)
+    for n, row in zip(some, tokens, strict=True):
+        words[n] = tuple(dict.fromkeys("".join(row[one]).replace(SPACE, "") for one in places[n]))
+    return words
 
 
 def novelty_of(translator: TranslationPipeline, sentences: Sequence[str]) -> Novelty | None:
@@ -238,8 +240,9 @@ def novelty_of(translator: TranslationPipeline, sentences: Sequence[str]) -> Nov
     known = translator.calibration
     if known is None:
         return None
-    new = Counter(word for words in unseen_words(translator, sentences) for word in words)
-    share = known.share_unseen(source_ids(translator, sentences))
+    src_ids = source_ids(translator, sentences)
+    new = Counter(word for words in _unseen_words(translator, known, sentences, src_ids) for word in words)
+    share = known.share_unseen(src_ids)
     return Novelty(share, known.usual, [word for word, _ in new.most_common()])
 
 
