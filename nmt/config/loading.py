@@ -108,7 +108,10 @@ def load_config(path: str | PathLike[str], overrides: Changes = (), *, trained: 
         raise ConfigError(f"{where}: must be YAML: {error}{advice}") from None
     if not isinstance(values, dict):
         got = "an empty file" if values is None else shorten(values)
-        raise ConfigError(f"{where}: must contain sections of keys and values, got {got}; see configs/reference.yaml")
+        advice = (
+            "a table has one object a line, NAME.jsonl" if isinstance(values, list) else "see configs/reference.yaml"
+        )
+        raise ConfigError(f"{where}: must contain sections of keys and values, got {got}; {advice}")
     if _is_of_joeynmt(values):
         raise ConfigError(f"{where}: must be settings of nmt, got JoeyNMT's, whose conversion {instead('joeynmt')}")
     return config_from_dict(values, where, overrides, trained=trained)

@@ -344,7 +344,7 @@ def test_languages_of_two_files_may_be_named(tmp_path: Path) -> None:
     assert Texts(("a.de", "a.en"), ("ger", None)).langs == ("ger", "en")
     assert Texts(("a.de", "a.en"), ("ger", None)).setting() == [{"path": "a.de", "tgt_path": "a.en"}]
     assert Texts(("a.de", "a.en"), ("de", "en")).setting() == "a"
-    assert Texts(("rows.de-en.jsonl",)).langs == ("src", "tgt"), "there the codes are keys"
+    assert Texts(("rows.de-en.jsonl",)).langs == ("de", "en")
 
 
 def test_the_validation_text_is_named_always(run: Run, tmp_path: Path) -> None:

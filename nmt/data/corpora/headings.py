@@ -109,6 +109,9 @@ def contradicts(cells: Sequence[str], langs: Sequence[str]) -> bool:
     """Return whether a heading names other sides or languages than those as which its columns are read."""
     labels = [label_of(cell, langs) for cell in cells]
     known = {language_of(lang) for lang in langs} - {None}
+    for cell, lang, label in zip(cells, map(language_of, langs), labels, strict=False):
+        if label is None and None not in (lang, language_of(cell)) and language_of(cell) != lang:
+            return True
     return any(
         label is not None and (label.side not in (None, side) or label.side is None and label.languages and bool(known))
         for side, label in enumerate(labels)

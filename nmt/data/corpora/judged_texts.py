@@ -19,7 +19,7 @@ from nmt.data.corpora.language_names import is_code, language_of
 from nmt.data.corpora.looking import FILLED, LEAST, LOOKED_AT, MOST_OF, columns_advice
 from nmt.data.corpora.sources import Part, Source, are_one_file, check_two_files, format_of
 from nmt.data.tables.marked import usfm_doubts
-from nmt.data.tables.readers import GRIDS, RECORDS
+from nmt.data.tables.readers import GRIDS, OBJECTS, RECORDS
 from nmt.data.tables.sheets import doubts as sheet_doubts
 from nmt.errors import NMTError
 from nmt.system.lines import STDIN, check_is_lines, without_packing
@@ -176,15 +176,19 @@ def _by_heading(part: Part, langs: Sequence[str]) -> list[str]:
     if found is None or part.form not in GRIDS:
         return []
     places = [int(column) - 1 for column in found.chosen or (1, 2)]
-    if not found.heading:
-        return _by_first_row(part, places)
     heading = [one.heading for one in found.columns]
     shown = " | ".join(name[:40] for name in heading[:8])
-    told = f"{file}: line {found.heading} has headings, {shown}, and is skipped"
-    told += " with all above it" if found.heading > 1 else ""
+    if part.form in OBJECTS:
+        told = f"{file}: has the keys {shown}"
+    elif not found.heading:
+        return _by_first_row(part, places)
+    else:
+        told = f"{file}: line {found.heading} has headings, {shown}, and is skipped"
+        told += " with all above it" if found.heading > 1 else ""
     is_named = any(isinstance(column, str) for column in part.columns)
-    if is_named or not contradicts([heading[place] for place in places if place < len(heading)], langs):
-        return [] if is_named else [told]
+    read = [heading[place].rpartition(".")[2] for place in places if place < len(heading)]
+    if is_named or not contradicts(read, langs):
+        return [] if is_named or part.form in OBJECTS else [told]
     return [
         f"{told}; they are not {' and '.join(langs)}, as which the columns are read: correct the languages, or "
         f"{columns_advice(file)}"

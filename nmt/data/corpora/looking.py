@@ -13,12 +13,11 @@ from itertools import islice, product
 from nmt.data.corpora.headings import Label, heading_labels, is_about_pairs, label_of
 from nmt.data.corpora.language_by_text import language_by_text
 from nmt.data.corpora.language_names import code_named, language_of
-from nmt.data.tables.readers import GRIDS, RECORDS, form_of, paired
+from nmt.data.tables.objects import LOOKED_AT
+from nmt.data.tables.readers import GRIDS, OBJECTS, RECORDS, form_of, paired
 from nmt.errors import DataError
 from nmt.system.lines import text_file
 
-LOOKED_AT = 1000
-"""The number of first rows that are judged."""
 MOST_OF = 0.9
 LEAST = 10
 """The number of filled rows from which a column is judged by what most of them have."""
@@ -132,11 +131,18 @@ def _look(
     width = max((len(cells) for _, cells in rows), default=0)
     table = [(number, cells + [""] * (width - len(cells))) for number, cells in rows]
     codes = [lang or "" for lang in langs]
-    heading, labels = _heading(table, [one for one in columns if isinstance(one, str)], codes, header)
+    if form in OBJECTS:
+        heading, labels = 0, [label_of(_last(name), codes) for name in table[0][1]]
+        columns = _keys(table[0][1], langs, columns)
+    else:
+        heading, labels = _heading(table, [one for one in columns if isinstance(one, str)], codes, header)
     names = next((cells for number, cells in table if number == heading), [""] * width)
     below = [cells for number, cells in table if number > heading and any(map(str.strip, cells))]
     facts = tuple(
-        _facts(place + 1, names[place].strip(), None, [cells[place] for cells in below]) for place in range(width)
+        _facts(
+            place + 1, name.strip(), code_named(_last(name)) if form in OBJECTS else None, [row[place] for row in below]
+        )
+        for place, name in enumerate(names)
     )
     chosen = [_place(path, column, facts) for column in columns]
     why = ""
@@ -151,6 +157,20 @@ def _look(
     )
     known = tuple(place for place in chosen if place is not None)
     return Look(heading, facts, known if len(known) == len(chosen) else None, found, why)
+
+
+def _keys(names: Sequence[str], langs: Sequence[str | None], columns: tuple[Column, ...]) -> tuple[Column, ...]:
+    """Return the columns of objects: where none is named, the key that is the code of the side, or translation.CODE."""
+    found = tuple(
+        next((key for key in (lang, f"translation.{lang}") if key in names), None) if column is None else column
+        for lang, column in zip(langs, columns, strict=True)
+    )
+    return columns if None in found else found
+
+
+def _last(key: str) -> str:
+    """Return the key inside: b of a.b."""
+    return key.rpartition(".")[2]
 
 
 def _heading(

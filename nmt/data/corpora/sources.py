@@ -7,29 +7,23 @@ lines (jsonlines.org); Parquet, by pyarrow. Whatever is not a pair is a DataErro
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from glob import escape, glob, has_magic
-from itertools import chain, islice, zip_longest
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from nmt.data.corpora.looking import Column, Look, columns_advice, look
 from nmt.data.tables.marked import usfm_rows
-from nmt.data.tables.readers import GRIDS, RECORDS, form_of_two, paired
+from nmt.data.tables.readers import GRIDS, OBJECTS, RECORDS, form_of_two, paired
 from nmt.data.tables.readers import form_of as format_of
 from nmt.data.tokens.features import with_features
 from nmt.errors import DataError, NMTError
-from nmt.system.extras import how_to_install
-from nmt.system.files import explain
 from nmt.system.lines import PACKED, STDIN, Lines, check_is_lines, open_lines, read_lines, text_file
 
 if TYPE_CHECKING:
     from nmt.config import CorpusConfig
-
-_ROWS = 4096
-"""The number of Parquet rows read at once."""
 
 Row = tuple[str | None, ...]
 """The lines of all sides; None for a file that has ended before the others."""
@@ -194,14 +188,11 @@ class Part:
 
         Raises DataError, which names file and row, for a row that is not valid.
         """
-        if self.form == "parquet":
-            return self._parquet_rows()
         if self.form == "lines":
             return zip_longest(*(read_lines(file, lenient=lenient) for file in self.files))
         if self.form == "usfm":
             return usfm_rows(self.files)
-        if (found := self.look) is None:
-            return self._json_rows(read_lines(self.files[0], lenient=lenient))
+        found = cast(Look, self.look)
         return self._cells(found, lenient) if self.form in GRIDS else self._fields(found)
 
     def _fields(self, found: Look) -> Iterator[Row]:
@@ -212,7 +203,9 @@ class Part:
             yield from paired(fields, [str(name) for name in found.chosen])
 
     def _cells(self, found: Look, lenient: bool) -> Iterator[Row]:
-        """Yield the cells of a table. The first columns are read if nothing tells others."""
+        """Yield the cells of a table. The first columns are read if nothing tells others, but not of objects."""
+        if found.chosen is None and self.form in OBJECTS:
+            raise DataError(found.question(self.files[0]))
         places = [int(column) - 1 for column in found.chosen or range(1, len(self.langs) + 1)]
         least = max([*places, (self.features or 1) - 1]) + 1
         heads = found.columns if found.heading else ()
@@ -234,66 +227,6 @@ class Part:
             if self.features is not None:
                 row[0] = with_features(row[0], cells[self.features - 1])
             yield tuple(row)
-
-    def _json_rows(self, lines: Iterator[str]) -> Iterator[Row]:
-        """Yield the rows of a file with one JSON object per line."""
-        for number, line in enumerate(lines, start=1):
-            if not line.strip():
-                continue
-            try:
-                record = json.loads(line)
-            except (ValueError, RecursionError) as error:
-                raise DataError(
-                    f"{self.files[0]}: line {number} must be a JSON object, got something else ({error}); "
-                    "correct the line"
-                ) from None
-            yield self._texts(number, record)
-
-    def _parquet_rows(self) -> Iterator[Row]:
-        """Yield the rows of a Parquet table."""
-        try:
-            import pyarrow
-            import pyarrow.parquet
-        except ImportError:
-            raise DataError(
-                f"{self.files[0]}: needs the extra [parquet] to be read; {how_to_install('parquet')}"
-            ) from None
-        try:
-            with pyarrow.parquet.ParquetFile(self.files[0]) as table:
-                names = table.schema_arrow.names
-                columns = [name for name in names if self._may_have(name)]
-                batches = table.iter_batches(_ROWS, columns=columns or names)
-                records = chain.from_iterable(batch.to_pylist() for batch in batches)
-                for number, record in enumerate(records, start=1):
-                    yield self._texts(number, record)
-        except (pyarrow.ArrowException, OSError) as error:
-            raise DataError(
-                f"{self.files[0]}: must be a Parquet file, got one that cannot be read ({explain(error)}); "
-                "copy it again"
-            ) from None
-
-    def _may_have(self, name: str) -> bool:
-        """Return whether a column may contain the text that is needed."""
-        if None in self.columns and name in (*self.langs, "translation"):
-            return True
-        return any(name == column or str(column).startswith(f"{name}.") for column in self.columns)
-
-    def _texts(self, number: int, record: Any) -> Row:
-        """Return the texts of a row that is an object. Raises DataError if one is missing or is not text."""
-        found = []
-        for lang, column in zip(self.langs, self.columns, strict=True):
-            keys = [lang, f"translation.{lang}"] if column is None else [str(column)]
-            values = [value for key in keys if (value := _value(record, key)) is not None]
-            if not values or not isinstance(values[0], str):
-                there = _listed(list(record)) if isinstance(record, dict) else f"a {type(record).__name__}"
-                fact = f"{type(values[0]).__name__} {str(values[0])[:40]!r}" if values else f"none, but {there}"
-                raise DataError(
-                    f"{self.files[0]}: row {number} must have text in {' or '.join(keys)}, got {fact}; "
-                    f"correct the row, or {columns_advice(self.files[0])}"
-                )
-            # Files of lines could not represent line breaks.
-            found.append(values[0].replace("\r\n", " ").replace("\n", " "))
-        return tuple(found)
 
 
 def side_lines(path: str, side: int, langs: Sequence[str], **how: Any) -> Lines[str]:
@@ -325,18 +258,3 @@ def pair_chunks(part: Part, size: int) -> Iterator[list[tuple[str, ...]]]:
                 f"{counts[1]}; line n of one must translate line n of the other"
             )
         yield whole
-
-
-def _value(record: Any, key: str) -> Any:
-    """Return the value of a key, or None; the key may be `a.b` for a key inside another object."""
-    if not isinstance(record, dict):
-        return None
-    if key in record:
-        return record[key]
-    first, _, rest = key.partition(".")
-    return _value(record.get(first), rest) if rest else None
-
-
-def _listed(names: Sequence[Any]) -> str:
-    """Return names as text for a message; of many only the first."""
-    return ", ".join(str(name)[:40] for name in names[:8]) + (", ..." if len(names) > 8 else "") if names else "nothing"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from nmt.data.tables import delimited, sheets
+from nmt.data.tables import delimited, objects, sheets
 from nmt.data.tables.marked import is_usfm, sfm_records
 from nmt.data.tables.xml_records import XML_RECORDS, Fields
 from nmt.errors import NMTError
@@ -21,8 +21,12 @@ GRIDS: dict[str, Callable[..., Iterator[tuple[int, list[str]]]]] = {
     "tsv": delimited.grid_rows,
     "csv": delimited.grid_rows,
     "sheet": sheets.grid_rows,
+    "jsonl": objects.json_rows,
+    "parquet": objects.parquet_rows,
 }
 """Readers of (path, sheet, lenient): the numbers and the cells of rows."""
+OBJECTS = ("jsonl", "parquet")
+"""Those whose headings are keys: row 0."""
 RECORDS: dict[str, Callable[[str], Iterator[tuple[int, Fields]]]] = {**XML_RECORDS, "sfm": sfm_records}
 """Readers of a path: the numbers of the first lines, and the named fields of records."""
 
