@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from nmt.cli.front import load_command
 from nmt.cli.options.foreign_options import _ARGUMENTS, _SHORT, resolved
 from nmt.config import config_schema
-from nmt.config.foreign_names import _NAMES, FOREIGN
+from nmt.config.removed import _NAMES, FOREIGN
 
 MINIMAL = """\
 model_dir: runs/x

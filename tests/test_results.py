@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt.config.presets.measured import measured
+from nmt.config.presets import measured
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = sorted(path for path in ROOT.glob("results/*.md") if path.name != "README.md")

@@ -215,7 +215,7 @@ def chosen_settings(decoding: DecodingConfig, settings: SearchSettings) -> Decod
     """
     known = SearchSettings.__annotations__.keys()
     if unknown := sorted(settings.keys() - known):
-        from nmt.config.foreign_names import ours
+        from nmt.config.removed import ours
 
         meant = (ours(unknown[0], "decoding") or "").removeprefix("decoding.")
         close = [meant] if meant in known else get_close_matches(unknown[0], known, n=1)

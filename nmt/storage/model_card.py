@@ -12,7 +12,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 import nmt
-from nmt.config.corpora import UNNAMED
+from nmt.config.data_section import UNNAMED
 from nmt.data.corpora.sources import sources_of
 from nmt.errors import CheckpointError
 from nmt.system.files import write_bytes, writing

@@ -9,7 +9,7 @@ from glob import has_magic
 from itertools import islice
 from typing import Any
 
-from nmt.config.corpora import UNNAMED
+from nmt.config.data_section import UNNAMED
 from nmt.data.corpora.judged_texts import ending_of
 from nmt.data.corpora.language_by_text import language_by_text
 from nmt.data.corpora.language_names import language_of

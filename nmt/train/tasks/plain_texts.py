@@ -14,8 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from nmt.config.presets import OF_WORDS
-from nmt.config.presets.measured import expectation
+from nmt.config.presets import OF_WORDS, expectation
 from nmt.data.alignment.edits import MOST_SYMBOLS, gain_of_edits
 from nmt.data.corpora.looking import columns_advice
 from nmt.data.corpora.sources import format_of, name_of
