@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nmt.train.updates.loss_limit import LossLimit
+from nmt.train.updates.update import LossLimit
 
 
 def test_a_loss_is_broken_above_the_limit_or_if_it_is_no_number() -> None:

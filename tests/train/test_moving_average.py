@@ -10,8 +10,7 @@ import pytest
 
 from nmt.storage.model_folder import PARAMS_PREFIX, RAW_PREFIX, read_checkpoint
 from nmt.train.run.trainer import Trainer
-from nmt.train.updates.moving_average import MovingAverage
-from nmt.train.updates.optimizer import Adam
+from nmt.train.updates.optimizer import Adam, MovingAverage
 from tests import small_models
 from tests.train.fake_model import TranslationModel
 from tests.train.test_resume import assert_same

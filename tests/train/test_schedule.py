@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from nmt.config import FixedTraining, TrainingConfig
-from nmt.train.run.limits import progress, stop_reason
+from nmt.train.run.loop import progress, stop_reason
 from nmt.train.updates.schedule import cooldown_factor, make_schedule
 from nmt.train.updates.state import TrainingState
 

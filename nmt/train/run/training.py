@@ -22,7 +22,7 @@ from nmt.system.paths import is_file, named, shown
 from nmt.train.distributed.launch import join_ranks
 from nmt.train.log.progress import TrainingLog
 from nmt.train.planning.budget import seconds_of
-from nmt.train.run.limits import OVER
+from nmt.train.run.loop import OVER
 from nmt.train.run.trainer import Trainer, TrainingResult
 from nmt.train.tasks.named_texts import Texts
 from nmt.train.tasks.plain_texts import settings_of
