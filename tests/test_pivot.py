@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from nmt import Pivot, Translator
-from nmt.data.alignment.attention_alignment import words_of
+from nmt.data.alignment.word_alignment import words_of
 from nmt.errors import ConfigError, DataError
 from nmt.inference.details import detail_through
 from nmt.inference.pipeline import phrases_for

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nmt.data.alignment.attention_alignment import (
+from nmt.data.alignment.word_alignment import (
     hard_alignment,
     never_attended,
     pharaoh,

@@ -3,8 +3,7 @@
 import pytest
 
 from nmt.config import SubwordsConfig
-from nmt.data.tokens.auto_subwords import auto_subwords, auto_vocab_size, words_of
-from nmt.data.tokens.subwords import VocabularyError, train_subwords
+from nmt.data.tokens.subwords import VocabularyError, auto_subwords, auto_vocab_size, train_subwords, words_of
 from tests.data.corpora import sentences
 
 

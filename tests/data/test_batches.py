@@ -6,7 +6,7 @@ import pytest
 from nmt.data import BOS_ID, EOS_ID, PAD_ID
 from nmt.data.batching.batches import Batch, TrainBatches, make_batch
 from nmt.data.corpora.corpus import ParallelCorpus
-from nmt.data.corpora.rows import TokenRows
+from nmt.data.corpora.readers import TokenRows
 
 
 def random_corpus(count, seed=0, longest=40):

@@ -8,8 +8,7 @@ import pytest
 
 from nmt.config import config_from_dict
 from nmt.data.corpora.prepare import load_sides
-from nmt.data.tokens.factors import FactoredSubwords, FactorError, learn_factors
-from nmt.data.tokens.subword_files import read_subwords
+from nmt.data.tokens.factors import FactoredSubwords, FactorError, learn_factors, read_subwords
 from nmt.data.tokens.subwords import Subwords, train_subwords
 from nmt.data.tokens.vocabulary import Vocabulary
 from nmt.errors import ConfigError, DataError

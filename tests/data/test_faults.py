@@ -3,7 +3,7 @@
 import pytest
 
 from nmt.data.quality.faults import has_broken_letters
-from nmt.data.quality.text_block import TextBlock
+from nmt.data.tokens.characters import TextBlock
 
 GOOD = [
     "Zwölf Boxkämpfer jagen Viktor quer über den großen Sylter Deich – „schön“, 5 €.",

@@ -13,7 +13,7 @@ from nmt.data.alignment import learned
 from nmt.data.alignment.learned import LearnedAlignment
 from nmt.data.alignment.word_alignment import WordAlignments
 from nmt.data.corpora.corpus import load_parallel
-from nmt.data.corpora.rows import TokenRows
+from nmt.data.corpora.readers import TokenRows
 from tests.data.corpora import sentences, side, small_subwords, write_pair
 
 SIZES = 40, 50
@@ -61,7 +61,7 @@ def test_links_of_a_made_language():
 
 def test_probabilities_do_not_depend_on_the_cores():
     code = (
-        "from nmt.data.alignment.learned import LearnedAlignment; from nmt.data.corpora.rows import TokenRows;"
+        "from nmt.data.alignment.learned import LearnedAlignment; from nmt.data.corpora.readers import TokenRows;"
         "from tests.data.test_learned_alignment import SIZES, made_pairs;"
         "src, tgt, _ = made_pairs(8000);"
         "found = LearnedAlignment.learn(TokenRows.from_lists(src), TokenRows.from_lists(tgt), SIZES);"

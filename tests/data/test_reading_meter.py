@@ -4,10 +4,10 @@ import gzip
 
 import pytest
 
+import nmt.data.corpora.corpus as reading_meter
 from nmt.config import DataConfig
 from nmt.data import load_sides
-from nmt.data.corpora import reading_meter
-from nmt.data.corpora.reading_meter import ReadingMeter, metered, text_bytes
+from nmt.data.corpora.corpus import ReadingMeter, metered, text_bytes
 from nmt.data.corpora.sources import Source
 from nmt.system.notices import tell_nobody
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from nmt.data.batching.streams import StreamBatches
-from nmt.data.corpora.rows import TokenRows
+from nmt.data.batching.batches import StreamBatches
+from nmt.data.corpora.readers import TokenRows
 from nmt.special_tokens import EOS_ID, PAD_ID
 
 LINES = [[4, 5, 6], [7], [], [8, 9, 10, 11, 12], [13, 14]]

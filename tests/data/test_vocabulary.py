@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from nmt.data.tokens.subword_files import read_subwords
+from nmt.data.tokens.factors import read_subwords
 from nmt.data.tokens.subwords import SPECIAL_PIECES
 from nmt.data.tokens.vocabulary import Vocabulary
 from nmt.errors import DataError

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from nmt.data.batching.streams import StreamBatches
+from nmt.data.batching.batches import StreamBatches
 from nmt.rnn.devices import cpu
 from nmt.train.distributed.ranks import Ranks
 from nmt.train.run.trainer import Trainer
@@ -82,7 +82,7 @@ def test_what_is_read_twice_counts_once():
 
 def test_parts_of_a_text_are_more_streams(tmp_path):
     """A language model's update of 2 parts is that of twice the streams, states carried on included."""
-    from nmt.data.corpora.rows import TokenRows
+    from nmt.data.corpora.readers import TokenRows
 
     rng = np.random.default_rng(5)
     lines = TokenRows.from_lists([rng.integers(4, 11, 9).tolist() for _ in range(11)])

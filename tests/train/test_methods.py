@@ -5,9 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nmt.data.batching.batches import make_batch
-from nmt.data.batching.streams import StreamBatches
-from nmt.data.corpora.rows import TokenRows
+from nmt.data.batching.batches import StreamBatches, make_batch
+from nmt.data.corpora.readers import TokenRows
 from nmt.model.batch_pass import LIKELIHOOD
 from nmt.special_tokens import EOS_ID, UNK_ID
 from nmt.train.updates.methods import Methods

@@ -7,7 +7,7 @@ import numpy as np
 
 from nmt.config import config_from_dict
 from nmt.data.corpora.corpus import Side
-from nmt.data.corpora.rows import TokenRows
+from nmt.data.corpora.readers import TokenRows
 from nmt.train.tasks.translation_task import TranslationTask
 from tests.train import fake_model
 

@@ -31,7 +31,7 @@ def output_of(form: str, number: int, source: str, found: list[Translation]) -> 
 
 def alignment_line(found: list[Translation]) -> str:
     """Return the best translation's alignment in Pharaoh format."""
-    from nmt.data.alignment.attention_alignment import pharaoh
+    from nmt.data.alignment.word_alignment import pharaoh
 
     return pharaoh(found[0].detail.alignment if found[0].detail is not None else [])
 
@@ -39,7 +39,7 @@ def alignment_line(found: list[Translation]) -> str:
 def soft_alignment_line(found: list[Translation]) -> str:
     """Return the best translation's word attention: for each target word the weights of all source words and of the
     source's end, separated by commas; spaces separate target words."""
-    from nmt.data.alignment.attention_alignment import soft_alignment, words_of
+    from nmt.data.alignment.word_alignment import soft_alignment, words_of
 
     detail = found[0].detail
     if detail is None:

@@ -19,7 +19,7 @@ from nmt.data.corpora.looking import Column, Look, columns_advice, look
 from nmt.data.tables.marked import usfm_rows
 from nmt.data.tables.readers import GRIDS, RECORDS, form_of_two, paired
 from nmt.data.tables.readers import form_of as format_of
-from nmt.data.tokens.features import with_features
+from nmt.data.tokens.factors import with_features
 from nmt.errors import DataError, NMTError
 from nmt.system.extras import how_to_install
 from nmt.system.files import explain
