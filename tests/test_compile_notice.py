@@ -4,9 +4,9 @@ import threading
 
 import pytest
 
+import nmt.system.notices as compile_notice
 from nmt.cli.lines.streams import quietly, tell
-from nmt.system import compile_notice
-from nmt.system.compile_notice import making_code, stop_telling, telling_of_compilation
+from nmt.system.notices import making_code, stop_telling, telling_of_compilation
 from tests.waiting import until
 
 

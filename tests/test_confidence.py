@@ -77,7 +77,7 @@ def test_it_is_a_number_from_0_to_1(one: Translation, expected: float) -> None:
 def test_json_has_it(translator: Translator, tmp_path: Path) -> None:
     import json
 
-    from nmt.cli.lines.formats import output_of
+    from nmt.cli.lines.evaluation import output_of
 
     (found,) = translator.translate_nbest(["kara losu"], n_best=2, details=True)
     (line,) = output_of("json", 0, "kara losu", found)

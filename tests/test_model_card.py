@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 from nmt.cli.commands.bundle import bundle
 from nmt.errors import CheckpointError
-from nmt.storage.model_card import model_card, write_card
 from nmt.storage.saved_model import load_saved_model
+from nmt.storage.trained_settings import model_card, write_card
 from tests.saved_models import write_folder, write_language_folder
 
 
@@ -121,7 +121,7 @@ def test_a_card_that_cannot_be_written_leaves_no_bundle(folder, tmp_path, monkey
     def full(path, data):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("nmt.storage.model_card.write_bytes", full)
+    monkeypatch.setattr("nmt.storage.trained_settings.write_bytes", full)
     result = call(folder, tmp_path / "m.nmt", "--card")
     assert result.exit_code == 1 and "m.md" in result.output and "Traceback" not in result.output
     assert not list(tmp_path.glob("m.*"))

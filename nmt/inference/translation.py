@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from nmt.errors import ConfigError, DataError
+from nmt.errors import ConfigError, DataError, checked_texts
 from nmt.search_settings import MAX_SOURCE_SUBWORDS, ROWS, SearchSettings, SearchValues
-from nmt.system.arguments import checked_texts
 from nmt.system.notices import Notices
 
 if TYPE_CHECKING:

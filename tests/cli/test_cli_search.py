@@ -14,8 +14,8 @@ import pytest
 from click.testing import CliRunner
 
 from nmt.cli.commands.shortlist import shortlist
-from nmt.cli.lines.inputs import phrase_pairs
 from nmt.cli.lines.resume import RECORD_SUFFIX, continued_lines
+from nmt.cli.lines.streams import phrase_pairs
 from nmt.errors import DataError
 from nmt.storage.tensor_file import map_tensors, write_tensors
 from nmt.system.lines import Lines

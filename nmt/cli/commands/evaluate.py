@@ -188,7 +188,7 @@ def _load(model_dir: str, options: dict[str, Any]) -> Translator:
 
 def _translate(translator: Translator, name: str, shown: Any, options: dict[str, Any]) -> list[str]:
     """Return the translations of the text `name`; clean the references like the model's training targets."""
-    from nmt.cli.lines.meter import Meter
+    from nmt.cli.lines.streams import Meter
     from nmt.config.presets import OF_WORDS
     from nmt.data.calibration import least_of
     from nmt.data.corpora.corpus import clean_line

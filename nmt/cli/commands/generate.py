@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nmt.cli.lines.formats import FORMATS, finite, output_of
+from nmt.cli.lines.evaluation import FORMATS, finite, output_of
 from nmt.cli.lines.streams import check_apart, output_lines, tell_to_type, telling_notices
 from nmt.cli.options.command import Command, running_options
 from nmt.cli.options.path_types import InputPath, OutputFile
@@ -60,7 +60,7 @@ def generate(model_dir: str, source: str | None, **options: Any) -> None:
         nmt-generate runs/captions -n 5
         nmt-generate runs/captions --prompt 'A man' --sampling-temperature 0.7
     """
-    from nmt.cli.lines.meter import Meter
+    from nmt.cli.lines.streams import Meter
     from nmt.inference.generator import Generator
     from nmt.storage.model_folder import model_files
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nmt.cli.lines.formats import finite
+from nmt.cli.lines.evaluation import finite
 from nmt.cli.lines.judging import langs_of, tell_doubts
 from nmt.cli.lines.streams import LineWriter, check_apart, in_step, output_lines, tell, telling_notices
 from nmt.cli.options.command import Command, checkpoint_option, running_options, table_of, table_options

@@ -144,7 +144,7 @@ def _tell_doubts(translator: Translator, options: dict[str, Any]) -> None:
 
 def _learn(translator: Translator, learner: ShortlistLearner, options: dict[str, Any]) -> None:
     """Run the model on the training text, and on its own translations of the first lines."""
-    from nmt.cli.lines.meter import Meter
+    from nmt.cli.lines.streams import Meter
     from nmt.inference.shortlist_learning import learn_from, translated
 
     left = options["translated"]
@@ -159,7 +159,7 @@ def _learn(translator: Translator, learner: ShortlistLearner, options: dict[str,
 
 def _held_out(translator: Translator, options: dict[str, Any]) -> dict[str, list[list[int]]]:
     """Return a text on which the model was not trained: `source`, `reference`, and the model's `translation`."""
-    from nmt.cli.lines.meter import Meter
+    from nmt.cli.lines.streams import Meter
     from nmt.inference.shortlist_learning import translated
 
     texts: dict[str, list[list[int]]] = {"source": [], "reference": []}

@@ -332,7 +332,7 @@ def _tell(result: TrainingResult) -> None:
 
 def _check_data(config: Config, as_json: bool) -> None:
     """Print the problems found in the texts. Exits with code 1 if training cannot work with them."""
-    from nmt.cli.lines.meter import showing
+    from nmt.cli.lines.streams import showing
     from nmt.train.tasks.prepare import check_data
 
     with showing() as show:

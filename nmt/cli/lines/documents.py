@@ -44,7 +44,7 @@ def translate_document(
 ) -> None:
     """Translate a document and write it. `phrases`: the glossary's pairs, and the forbidden phrases. Raises
     DataError."""
-    from nmt.cli.lines.meter import Meter
+    from nmt.cli.lines.streams import Meter
     from nmt.documents.document import left_text, read_document
     from nmt.documents.forms import format_of
     from nmt.documents.passage import MENDED

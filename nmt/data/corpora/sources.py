@@ -20,8 +20,7 @@ from nmt.data.tables.marked import usfm_rows
 from nmt.data.tables.readers import GRIDS, RECORDS, form_of_two, paired
 from nmt.data.tables.readers import form_of as format_of
 from nmt.data.tokens.factors import with_features
-from nmt.errors import DataError, NMTError
-from nmt.system.extras import how_to_install
+from nmt.errors import DataError, NMTError, how_to_install
 from nmt.system.files import explain
 from nmt.system.lines import PACKED, STDIN, Lines, check_is_lines, open_lines, read_lines, text_file
 
