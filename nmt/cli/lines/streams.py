@@ -1,10 +1,13 @@
-"""Write lines to standard output, files and pipes, and read several files in parallel, a chunk at a time."""
+"""Write lines and translations to standard output, files and pipes, show how far that is, and read several files in
+parallel, a chunk at a time."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import io
+import json
+import math
 import os
 import stat
 import sys
@@ -20,7 +23,7 @@ from tqdm import tqdm
 
 from nmt.errors import DataError, NMTError, NMTWarning, one_line
 from nmt.overriding import override
-from nmt.system.files import explain, remedy, replacing
+from nmt.system.files import explain, remedy, replacing, write_bytes
 from nmt.system.lines import STDIN, Lines, count_lines, read_text, source_name
 from nmt.system.notices import Notices
 from nmt.system.paths import is_file, shown
@@ -28,6 +31,7 @@ from nmt.system.terminal import coloured, is_live, live
 
 if TYPE_CHECKING:
     from nmt.inference.pivot import Pivot
+    from nmt.inference.translation import Detail, Translation
     from nmt.inference.translator import Translator
 
 
@@ -412,3 +416,70 @@ def _lines_in(source: str) -> int | None:
         return count_lines(path) if stat.S_ISREG(os.stat(path).st_mode) else None
     except (OSError, EOFError, NMTError):
         return None
+
+
+FORMATS = ("text", "tsv", "json")
+
+
+def output_of(form: str, number: int, source: str, found: list[Translation]) -> Iterator[str]:
+    """Yield the output lines for input line `number`, given its translations `found`, best first."""
+    if form == "text":
+        yield found[0].text
+    elif form == "tsv":
+        for rank, translation in enumerate(found, start=1):
+            yield f"{number}\t{rank}\t{translation.score:.6f}\t{translation.text}"
+    else:
+        record = {"line": number, "source": source, "translations": [_record(t) for t in found]}
+        yield json.dumps(record, ensure_ascii=False)
+
+
+def alignment_line(found: list[Translation]) -> str:
+    """Return the best translation's alignment in Pharaoh format."""
+    from nmt.data.alignment.word_alignment import pharaoh
+
+    return pharaoh(found[0].detail.alignment if found[0].detail is not None else [])
+
+
+def soft_alignment_line(found: list[Translation]) -> str:
+    """Return the best translation's word attention: for each target word the weights of all source words and of the
+    source's end, separated by commas; spaces separate target words."""
+    from nmt.data.alignment.word_alignment import soft_alignment, words_of
+
+    detail = found[0].detail
+    if detail is None:
+        return ""
+    tokens = detail.tokens[:-1] if detail.tokens[-1:] == ["</s>"] else detail.tokens
+    weights = soft_alignment(detail.attention, words_of(detail.src_tokens), words_of(tokens))
+    return " ".join(",".join(f"{weight:.6g}" for weight in row) for row in weights)
+
+
+def write_plot(path: Path, detail: Detail) -> None:
+    """Write the attention of a translation as an SVG file."""
+    from nmt.report.attention_plot import attention_svg
+
+    svg = attention_svg(detail.attention, [*detail.src_tokens, "</s>"], detail.tokens)
+    with write_errors(str(path)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_bytes(path, svg.encode())
+
+
+def _record(translation: Translation) -> dict[str, Any]:
+    """Return a translation as a JSON object, including its details if it has any."""
+    record: dict[str, Any] = {
+        "text": translation.text,
+        "score": finite(translation.score),
+        "log_prob": finite(translation.log_prob),
+        "confidence": round(translation.confidence, 6),
+    }
+    detail = translation.detail  # None for a blank line
+    record["tokens"] = detail.tokens if detail else []
+    record["token_log_probs"] = [finite(x) for x in detail.log_probs] if detail else []
+    record["alignment"] = [list(pair) for pair in detail.alignment] if detail else []
+    record["unseen"] = [*translation.unseen]
+    record["warnings"] = [*translation.warnings, *(detail.warnings if detail else [])]
+    return record
+
+
+def finite(number: float) -> float | None:
+    """Return a number with six decimals for JSON, None for infinity and NaN."""
+    return round(number, 6) if math.isfinite(number) else None
