@@ -78,7 +78,6 @@ def test_it_is_a_number_from_0_to_1(one: Translation, expected: float) -> None:
 def test_json_has_it(translator: Translator, tmp_path: Path) -> None:
     import json
 
-
     (found,) = translator.translate_nbest(["kara losu"], n_best=2, details=True)
     (line,) = output_of("json", 0, "kara losu", found)
     written = json.loads(line)["translations"]

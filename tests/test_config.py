@@ -23,7 +23,7 @@ from nmt.config.section import Section
 from nmt.config.yaml_text import format_yaml, parse_written_pairs, parse_yaml
 from nmt.errors import ConfigError
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parent.parent
 CONFIGS = ROOT / "configs"
 MINIMAL = {
     "model_dir": "runs/x",
