@@ -154,7 +154,7 @@ test-arm: $(BASE)
 
 # Wine, CPython for Windows and its wheels, once, into build/windows; root and Debian's debootstrap and mingw are needed.
 WINDOWS_TESTS ?= tests/documents tests/data tests/learning tests/decode tests/cli tests/test_tensor_file.py tests/test_saved_model.py \
-  tests/test_files.py tests/test_paths.py tests/test_config.py tests/test_lines.py tests/test_terminal.py tests/train/test_checkpoint.py \
+  tests/test_files.py tests/test_config.py tests/test_terminal.py tests/train/test_checkpoint.py \
   tests/train/test_resume.py tests/train/test_prepare.py tests/train/test_trainer.py tests/serve/test_box.py tests/serve/test_protocols.py \
   tests/studio tests/importing
 test-windows: $(STAMP)

@@ -31,7 +31,7 @@ html_math_renderer = "mathml"
 # The anchors of headings are those that the repository's host gives them.
 myst_heading_anchors = 4
 myst_enable_extensions = ["dollarmath"]
-# Notebooks are run by tests/test_notebooks.py, and shown with the outputs that they were committed with.
+# Notebooks are run by tests/test_tutorials.py, and shown with the outputs that they were committed with.
 nb_execution_mode = "off"
 # Texts of commands are of no language that could be coloured.
 highlight_language = "text"

@@ -1,7 +1,7 @@
 """Writes docs/interface.txt, the public interface: what may not change unsaid.
 
 It lists the names that `nmt`, `nmt.rnn` and `nmt.decode` export, with their signatures; arguments and options of the
-commands; settings and their defaults; version numbers of the file formats. tests/test_interface.py compares it with the
+commands; settings and their defaults; version numbers of the file formats. tests/test_tour.py compares it with the
 code, and docs/versioning.md says what a change of it means. Run by `make docs`.
 """
 

@@ -1,5 +1,5 @@
 """Write the table of search options at the end of docs/python.md, from the table in nmt/search_settings.py. Run by
-`make docs`; tests/test_page_examples.py fails when it is outdated."""
+`make docs`; tests/test_docs.py fails when it is outdated."""
 
 from pathlib import Path
 

@@ -1,6 +1,10 @@
-"""The errors a user can cause. Each prints as one line; anything else is a bug and keeps its traceback."""
+"""Errors that a user can correct, and parts of their messages."""
+
+from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping, Set
+from typing import Any
 
 BREAKS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 """Characters that must not reach a line of output: they would end it, or change what a terminal shows."""
@@ -64,3 +68,27 @@ def lacking_resource(error: BaseException) -> NMTError | None:
     if isinstance(error, RuntimeError) and str(error) == "can't start new thread":
         return DeviceError("threads: the system must give one more, got none; allow more (ulimit -u), or ask for fewer")
     return None
+
+
+def how_to_install(extra: str) -> str:
+    """Return the advice to install an extra of pyproject.toml, as a message ends with it.
+
+    The package is on no package index, so that the command is one of a checkout.
+
+    Args:
+        extra: The extra's name, such as `serve`.
+    """
+    return f"in the checkout of nmt run pip install -e '.[{extra}]'"
+
+
+def checked_texts(whose: str, name: str, texts: Iterable[Any]) -> list[str]:
+    """Return texts from a caller as a list. Raises TypeError: It is one text, or contains something else than
+    texts."""
+    promise = f"{whose}: {name} must be a list of strings"
+    if not isinstance(texts, Iterable) or isinstance(texts, str | bytes | Mapping | Set):
+        raise TypeError(f"{promise}, got {'one string' if isinstance(texts, str) else type(texts).__name__}")
+    found = list(texts)
+    for place, text in enumerate(found):
+        if not isinstance(text, str):
+            raise TypeError(f"{promise}, got {type(text).__name__} at place {place}")
+    return found

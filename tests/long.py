@@ -52,10 +52,10 @@ LONG = {
     # Trainings from texts to translations, and pages that have some.
     "model/test_language.py::test_the_toy_of_cudnn_converges": "",
     "recipes/test_recipes.py::test_a_recipe_from_texts_to_files_and_once_only": "",
-    "test_notebooks.py::test_a_notebook_runs_and_gives_what_it_shows": "first|comparing|state",
-    "test_site.py::test_the_site_is_built_without_a_warning_and_asks_no_other_host": "",
+    "test_tutorials.py::test_a_notebook_runs_and_gives_what_it_shows": "first|comparing|state",
+    "test_tutorials.py::test_the_site_is_built_without_a_warning_and_asks_no_other_host": "",
     "test_tutorials.py::test_a_page_can_be_followed": "letters|idea|own|interactive",
-    "test_edits_of_words.py::test_two_models_of_edits_spell_words_together": "",
+    "test_methods.py::test_two_models_of_edits_spell_words_together": "",
     # Processes that wait for one another.
     "test_callers.py::test_many_callers_get_the_serial_answers": "96",
     "train/test_ranks.py::test_a_language_model_by_four_ranks_is_cut_and_goes_on": "",

@@ -7,7 +7,7 @@ import numpy as np
 
 from nmt.config import Config, config_from_dict, dump_config
 from nmt.data.calibration import calibrated, learn_known
-from nmt.data.corpora.rows import TokenRows
+from nmt.data.corpora.readers import TokenRows
 from nmt.data.tokens.subwords import Subwords, train_subwords
 from nmt.special_tokens import EOS_ID
 from nmt.storage.confidence_file import save_calibration

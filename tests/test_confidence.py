@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from nmt.cli.lines.streams import output_of
 from nmt.inference.translation import UNSAYABLE, Constraints, Translation, confidence_in
 from nmt.inference.translator import Translator
 from tests.saved_models import sentences, write_folder
@@ -76,8 +77,6 @@ def test_it_is_a_number_from_0_to_1(one: Translation, expected: float) -> None:
 
 def test_json_has_it(translator: Translator, tmp_path: Path) -> None:
     import json
-
-    from nmt.cli.lines.formats import output_of
 
     (found,) = translator.translate_nbest(["kara losu"], n_best=2, details=True)
     (line,) = output_of("json", 0, "kara losu", found)

@@ -16,14 +16,14 @@ from nmt.config import (
     dump_config,
     load_config,
 )
+from nmt.config.__main__ import reference_yaml
 from nmt.config.complaints import lookup
-from nmt.config.presets.measured import expectation, measured
-from nmt.config.reference import reference_yaml
+from nmt.config.presets import expectation, measured
 from nmt.config.section import Section
 from nmt.config.yaml_text import format_yaml, parse_written_pairs, parse_yaml
 from nmt.errors import ConfigError
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parent.parent
 CONFIGS = ROOT / "configs"
 MINIMAL = {
     "model_dir": "runs/x",

@@ -5,7 +5,8 @@ import math
 import pytest
 
 from nmt.errors import DataError
-from nmt.evaluate import format_table, score_translations
+from nmt.evaluate import expected_utilities, format_table, score_translations, sentence_utility, split_references
+from nmt.evaluate.error_rates import edit_distance
 from nmt.evaluate.reliability import reliability
 from nmt.report.reliability_plot import reliability_svg
 
@@ -102,3 +103,73 @@ def test_reliability_by_hand() -> None:
     assert reliability([1.0], [100.0], 60).to_dict()["bins"][0]["kept"] == 1
     svg = reliability_svg(found, "a < b")
     assert svg.count("<circle") == 3 and "a &lt; b" in svg
+
+
+def test_several_references_and_chrf_plus_plus():
+    hypotheses = ["a cat sat", "the dog runs home"]
+    one, other = ["a cat sits here", "the dog runs home"], ["a cat sat", "home the dog runs"]
+    both = score_translations(hypotheses, [one, other], metrics=("bleu", "chrf++", "ter"))
+    assert both["ter"].score == 0 and "nrefs:2" in both["bleu"].signature
+    assert both["chrf++"].name == "chrF2++" and "nw:2" in both["chrf++"].signature
+    assert score_translations(hypotheses, one, metrics=("ter",))["ter"].score > 0
+    with pytest.raises(DataError, match="got 2 and 1"):
+        score_translations(hypotheses, [one, other[:1]])
+
+
+def test_error_rates_by_hand():
+    references = split_references([["b a | b e", "k a t", "d o g"]], " | ")
+    assert references == [["b a", "k a t", "d o g"], ["b e", None, None]]
+    scores = score_translations(["b e", "k a", "t  o g"], references, metrics=("wer", "per", "accuracy"))
+    assert scores["wer"].score == pytest.approx(200 / 3)
+    assert scores["accuracy"].score == pytest.approx(100 / 3)
+    assert scores["per"].score == pytest.approx(100 * (0 + 1 + 1) / (2 + 3 + 3))
+    assert "nrefs:var" in scores["wer"].signature and "unit:line" in scores["wer"].signature
+    lower = score_translations(["B E"], ["b e"], metrics=("wer",), lowercase=True)["wer"]
+    assert lower.score == 0 and "case:lc" in lower.signature
+    assert score_translations(["B E"], ["b e"], metrics=("wer",))["wer"].score == 100
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "want"), [("", "", 0), ("abc", "", 3), ("", "ab", 2), ("kitten", "sitting", 3)]
+)
+def test_edit_distance(one, other, want):
+    assert edit_distance(one, other) == want
+
+
+def test_expected_utility_is_the_mean_over_all_candidates():
+    texts = ["a b", "a", "a b", "c"]
+
+    def shared(text, other):
+        return float(len(set(text.split()) & set(other.split())))
+
+    assert expected_utilities(texts, shared) == [(2 + 1 + 2 + 0) / 4, (1 + 1 + 1 + 0) / 4, (2 + 1 + 2) / 4, 1 / 4]
+
+
+@pytest.mark.parametrize("name", ["chrf", "chrf++", "bleu"])
+def test_measures_of_sentences(name):
+    utility = sentence_utility(name)
+    assert utility("the cat sat on the mat", "the cat sat on the mat") == pytest.approx(100)
+    assert 0 < utility("the cat sat on a mat", "the cat sat on the mat") < 100
+    candidates = ["the cat sat on the mat", "the cat sat on a mat", "a dog ran", "the cat sat on the rug"]
+    scores = expected_utilities(candidates, utility)
+    assert scores.index(max(scores)) == 0
+
+
+def test_chrf_of_all_pairs_at_once_is_that_of_sacrebleu():
+    texts = [
+        "the cat sat on the mat",
+        "a cat",
+        "the cat sat on the mat",
+        "x",
+        "",
+        "dä",
+        "ok ok ok ok ok ok",
+        "\u00a0 a  cat",
+        '"Ok," said (the) cat.',
+    ]
+    found = {name: expected_utilities(texts, name) for name in ("chrf", "chrf++")}
+    for name, scores in found.items():
+        assert scores == pytest.approx(expected_utilities(texts, sentence_utility(name))), name
+        assert expected_utilities([""], name) == [0.0]
+    assert found["chrf"] != pytest.approx(found["chrf++"])
+    assert expected_utilities(texts, "bleu") == expected_utilities(texts, sentence_utility("bleu"))

@@ -1,12 +1,17 @@
 """What is freed is the system's again: one heap for all threads, and large blocks mapped by themselves."""
 
+import os
 import subprocess
 import sys
+from threading import Event, Lock, RLock, Thread
+from weakref import getweakrefs
 
 import pytest
 from click.testing import CliRunner
 
 from nmt.cli.front import load_command
+from nmt.system import interruption
+from nmt.system.interruption import forkable
 
 _PROGRAM = """
 import ctypes, sys, threading
@@ -82,3 +87,42 @@ def test_a_training_keeps_little(monkeypatch):
     monkeypatch.setattr("nmt.system.heap.keep_little", lambda: called.append(True))
     CliRunner().invoke(load_command("train"), ["configs/quickstart.yaml", "--show-config"], catch_exceptions=False)
     assert called
+
+
+@pytest.mark.parametrize("make", [Lock, RLock])
+def test_no_code_runs_when_a_lock_dies(make):
+    """An interruption that comes while a callback runs would be lost."""
+    lock = forkable(make())
+    noted = getweakrefs(lock)
+    assert noted and all(one.__callback__ is None for one in noted)
+
+
+def test_what_is_gone_is_forgotten():
+    kept = [forkable(Lock()) for _ in range(10)]
+    others = []
+    for _ in range(50):
+        held = [forkable(Lock()) for _ in range(1000)]
+        noted = {id(one()) for one in interruption._locks.values() if one() is not None}
+        assert {id(lock) for lock in kept + held} <= noted
+        del held
+        others += [Lock() for _ in range(1000)]  # in the places that have become free: the next ones get new places
+    assert len(interruption._locks) < 10_000
+
+
+def test_a_child_finds_the_lock_open_that_another_thread_held():
+    lock, holds, done = forkable(Lock()), Event(), Event()
+
+    def hold():
+        with lock:
+            holds.set()
+            done.wait()
+
+    thread = Thread(target=hold)
+    thread.start()
+    holds.wait()
+    child = os.fork()
+    if not child:
+        os._exit(0 if lock.acquire(timeout=5) else 1)
+    done.set()
+    thread.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

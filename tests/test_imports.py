@@ -1,14 +1,16 @@
-"""No module of nmt imports itself in the end: a circle is two modules that are one, or a part that lies in the wrong
-place. Imports for types alone, imports inside functions and those by a name in a string count as well."""
+"""Who imports whom, and what `import nmt` loads. No module of nmt imports itself in the end: a circle is two modules
+that are one, or a part that lies in the wrong place. Imports for types alone, inside functions and by a name in a
+string count as well."""
 
 import ast
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-pytest.importorskip("grimp", reason="needs import-linter")
-
-from docs.rooms import Graph, import_graph
+Graph = dict[str, set[str]]
 
 ALLOWED = [["nmt.rnn.graph", "nmt.rnn.ops"]]
 COMPILER = [
@@ -16,6 +18,14 @@ COMPILER = [
     *(f"nmt.rnn.kernels.memory.{name}" for name in ("arrays", "compiling", "table_layout", "table_types")),
 ]
 """Circles that there are: see ARCHITECTURE.md."""
+
+
+@pytest.fixture
+def import_graph():
+    pytest.importorskip("grimp", reason="needs import-linter")
+    from docs.rooms import import_graph
+
+    return import_graph
 
 
 def circles(graph: Graph) -> list[list[str]]:
@@ -46,14 +56,14 @@ def with_names_in_strings(graph: Graph, root: Path) -> Graph:
     return found
 
 
-def test_there_are_no_circles_but_those_that_are_written_down():
+def test_there_are_no_circles_but_those_that_are_written_down(import_graph):
     graph = import_graph("nmt")
     assert circles(graph) == ALLOWED
     root = Path(__file__).parents[1] / "nmt"
     assert circles(with_names_in_strings(graph, root)) == sorted([*ALLOWED, COMPILER])
 
 
-def test_every_kind_of_import_makes_a_circle(tmp_path, monkeypatch):
+def test_every_kind_of_import_makes_a_circle(import_graph, tmp_path, monkeypatch):
     house = tmp_path / "house"
     house.mkdir()
     (house / "__init__.py").write_text("from house.high import y\n")
@@ -65,3 +75,58 @@ def test_every_kind_of_import_makes_a_circle(tmp_path, monkeypatch):
     for way_back in ("from . import low", "if TYPE_CHECKING:\n    import house.low", "def f():\n    import house.low"):
         (house / "high.py").write_text(f"from typing import TYPE_CHECKING\n{way_back}\ny = 1\n")
         assert circles(import_graph("house")) == [["house.high", "house.low", "house.middle"]]
+
+
+ROOT = Path(__file__).resolve().parent.parent
+SCRIPTS = ROOT / "data_scripts"
+# What takes long to load or is only needed for work.
+HEAVY = ("numba", "llvmlite", "pydantic", "yaml", "click", "sentencepiece", "sacrebleu", "rich")
+
+
+def loaded_by(statement):
+    """Returns the top-level modules that a fresh interpreter holds after a statement."""
+    code = f"{statement}\nimport sys\nprint(*{{name.split('.')[0] for name in sys.modules}})"
+    command = [sys.executable, "-c", code]
+    answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return set(answer.stdout.split())
+
+
+@pytest.mark.parametrize("statement", ["import nmt", "import nmt.errors"])
+def test_import_is_light(statement):
+    loaded = loaded_by(statement)
+    assert "nmt" in loaded
+    assert loaded.isdisjoint(HEAVY)
+
+
+def test_loading_is_noticed():
+    assert "yaml" in loaded_by("import yaml")
+
+
+@pytest.mark.parametrize("module", ["nmt.config", "nmt.cli.commands.translate"])
+def test_numba_waits_for_work(module):
+    assert loaded_by(f"import {module}").isdisjoint({"numba", "llvmlite"})
+
+
+def test_import_contracts_hold():
+    tool = Path(sys.executable).with_name("lint-imports")
+    found = str(tool) if tool.exists() else shutil.which("lint-imports")
+    if found is None:
+        pytest.skip("import-linter is not installed")
+    command = [found, "--no-cache", "--no-logo"]
+    answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+
+
+@pytest.mark.parametrize("path", sorted(SCRIPTS.rglob("*.py")), ids=lambda path: path.name)
+def test_corpus_scripts_need_only_python(path):
+    """So that they run before anything is installed, and never lean on nmt."""
+    own = {file.stem for file in SCRIPTS.iterdir()}
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            modules = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            modules = [node.module or ""]
+        else:
+            continue
+        for module in modules:
+            assert module.split(".")[0] in own | sys.stdlib_module_names

@@ -21,7 +21,7 @@ from nmt.errors import CheckpointError, ConfigError, DeviceError, PathError
 from nmt.system import files, paths
 from nmt.train.tasks import prepare
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parent.parent
 TAKE_AWAY = """
 import builtins, ctypes, io, os, signal, sys
 import psutil

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import nmt
-from nmt.system.extras import how_to_install
+from nmt.errors import how_to_install
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]

@@ -1,15 +1,26 @@
 """Settings to start from by name."""
 
+import re
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
+from nmt import Translator
 from nmt.cli.commands.train import train
-from nmt.config import config_from_dict, dump_config, load_config
+from nmt.cli.front import load_command
+from nmt.cli.options.foreign_options import _ARGUMENTS, _SHORT, resolved
+from nmt.config import config_from_dict, config_schema, dump_config, load_config
 from nmt.config.presets import NAMES, over_preset, preset_values, settings_of_preset
-from nmt.errors import ConfigError
+from nmt.config.removed import _NAMES, _OFF, FOREIGN, REMOVED, RENAMED
+from nmt.config.yaml_text import format_yaml, parse_yaml
+from nmt.errors import CheckpointError, ConfigError, NMTError
+from nmt.exporting.c.cell import export_cell
+from nmt.importing.sources import import_model
+from tests.saved_models import write_folder
+from tests.test_config import MINIMAL
 
 TEXTS: dict[str, Any] = {
     "model_dir": "unused",
@@ -106,3 +117,212 @@ def test_the_page_says_how_a_preset_is_chosen() -> None:
         (FEW_PAIRS, f"{FEW_PAIRS:,} pairs or more"),
     ):
         assert rows[condition].startswith(f"`{Survey(pairs, 0, []).preset}`")
+
+
+SETTINGS = list(_OFF)
+VALUES = [name for name in REMOVED if ": " in name]
+
+
+def with_setting(name, value):
+    values = deepcopy(MINIMAL)
+    *outer, last = name.split(".")
+    section = values
+    for key in outer:
+        section = section.setdefault(key, {})
+    section[last] = value
+    return values
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_removed_setting_names_its_replacement(name):
+    with pytest.raises(ConfigError) as raised:
+        config_from_dict(with_setting(name, "used"))
+    assert str(raised.value) == f"config: {name} is not there any more; {REMOVED[name]}"
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_a_removed_value_names_its_replacement(name):
+    with pytest.raises(ConfigError) as raised:
+        config_from_dict(with_setting(*name.split(": ")))
+    assert str(raised.value).startswith(f"config: {name} is not there any more; {REMOVED[name]}")
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_folder_of_an_older_version_that_does_not_use_it_is_read(name):
+    assert config_from_dict(with_setting(name, _OFF[name])) == config_from_dict(deepcopy(MINIMAL))
+
+
+def test_renamed_settings_say_so_and_a_trained_model_may_have_them(tmp_path):
+    for name, now in RENAMED.items():
+        with pytest.raises(ConfigError, match=f"^config: {name} is .*{now}"):
+            config_from_dict(with_setting(name, 3))
+    path = write_folder(tmp_path / "model") / "config.yaml"
+    values = parse_yaml(path.read_text("utf-8"))
+    former = {"passes": 3.0, "patience": 5, "early_stopping_patience": 7, "early_stopping_metric": "chrf"}
+    present = {key: value for key, value in values["training"].items() if key not in RENAMED.values()}
+    path.write_text(format_yaml(values | {"training": present | former}))
+    read = Translator.load(path.parent, threads=1).config.training.model_dump(mode="json")
+    assert {name: read[RENAMED[f"training.{name}"]] for name in former} == former
+
+
+@pytest.mark.parametrize(
+    "section, key, value, told",
+    [
+        ("training", "quantization_aware", 4, "quantization_aware is not there any more; train without it"),
+        ("data", "index", "ids", "data.index is not there any more; remove it"),
+        ("training", "loss_spikes", "skip", "loss_spikes is not there any more; an update"),
+        ("training", "optimizer", "lamb", "optimizer: lamb is not there any more; write adam"),
+        ("training", "scheduling", "noam", "scheduling: noam is not there any more; write inverse_square_root"),
+    ],
+)
+def test_a_model_whose_training_used_what_is_removed_translates(tmp_path, section, key, value, told):
+    folder = write_folder(tmp_path / "model")
+    before = Translator.load(folder, threads=1).translate("kara losu")
+    path = folder / "config.yaml"
+    values = parse_yaml(path.read_text("utf-8"))
+    values[section][key] = value
+    path.write_text(format_yaml(values))
+    assert Translator.load(folder, threads=1).translate("kara losu") == before
+    with pytest.raises(ConfigError, match=told):
+        load_config(path)
+
+
+def test_a_library_for_c_of_a_cell_names_its_replacement(tmp_path):
+    with pytest.raises(NMTError, match="^export_cell is not there any more; let Python step the cell"):
+        export_cell(object(), {}, tmp_path / "cell")
+
+
+@pytest.mark.parametrize(
+    "values", [{"joeynmt_version": "2.3.0"}, {"data": {"src": "de", "trg": "en"}, "testing": {"beam_size": 5}}], ids=str
+)
+def test_settings_of_joeynmt_name_the_table(tmp_path, values):
+    path = tmp_path / "joey.yaml"
+    path.write_text(format_yaml(values))
+    done = CliRunner().invoke(load_command("train"), [str(path)])
+    assert done.exit_code == 1 and "Settings of JoeyNMT" in done.output and done.output.count("\n") == 1
+    page = (Path(__file__).parents[1] / "docs" / "migration.md").read_text("utf-8")
+    assert "\n## Settings of JoeyNMT\n" in page
+
+
+def test_a_wheel_is_to_be_unpacked(tmp_path):
+    wheel = tmp_path / "package-1.0-py3-none-any.whl"
+    wheel.write_bytes(b"PK")
+    with pytest.raises(CheckpointError, match="got a wheel, whose import is not there any more; unpack it"):
+        import_model(wheel)
+
+
+@pytest.mark.parametrize("kind", [name.split()[-1] for name in REMOVED if name.startswith("nmt-import --from")])
+def test_a_removed_format_names_its_replacement(kind, tmp_path):
+    with pytest.raises(ConfigError, match=f"^from: {kind} is not there any more; [^\n]*$"):
+        import_model(tmp_path, kind)
+
+
+LEAST = """\
+model_dir: runs/x
+data: {train: a, dev: b, src: {lang: de}, tgt: {lang: en}}
+"""
+
+
+def paths(node, schema, prefix=""):
+    for key, child in node.get("properties", {}).items():
+        yield prefix + key
+        for part in [child, *child.get("anyOf", []), *child.get("allOf", [])]:
+            if "$ref" in part:
+                part = schema["$defs"][part["$ref"].rsplit("/", 1)[-1]]
+            yield from paths(part, schema, f"{prefix}{key}.")
+
+
+def test_every_name_leads_to_settings_that_exist_and_is_listed_once():
+    schema = config_schema()
+    known = set(paths(schema, schema))
+    for name, meant in FOREIGN.items():
+        for path in meant.split(" or "):
+            assert path in known or (name, path) == ("trg", "tgt"), name
+    assert len(FOREIGN) == sum(len(names.split()) for names in _NAMES.values())
+
+
+@pytest.mark.parametrize(
+    ("setting", "meant"),
+    [
+        ("training.lr=0.1", "training.learning_rate"),
+        ("training.warmup-updates=4000", "training.learning_rate_warmup"),
+        ("train_steps=100", "training.updates"),
+        ("model.dim-rnn=512", "model.encoder.hidden_size or model.decoder.hidden_size"),
+        ("decoding.normalize=0.6", "decoding.length_penalty"),
+        ("decoding.max_length=100", "decoding.max_length_ratio"),
+        ("training.max_length=100", "data.src.max_length or data.tgt.max_length"),
+        ("training.seed=1", "seed"),
+        ("data.bpe_codes=x", "data.subwords"),
+        ("training.learning_rat=1", "training.learning_rate"),
+    ],
+)
+def test_a_setting_under_its_name_elsewhere(tmp_path, setting, meant):
+    path = tmp_path / "c.yaml"
+    path.write_text(LEAST)
+    done = CliRunner().invoke(load_command("train"), [str(path), "--show-config", "--set", setting])
+    assert done.exit_code == 1 and f"is not a setting; did you mean {meant}?" in done.output
+
+
+def options_of(command):
+    return {name for param in load_command(command).params for name in (*param.opts, *param.secondary_opts)}
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "meant"),
+    [
+        ("translate", "--gpu", "did you mean --device?"),
+        ("translate", "--fp16", "did you mean --compute-dtype?"),
+        ("translate", "--model", "did you mean MODEL without an option?"),
+        ("translate", "-s", "did you mean INPUT without an option?"),
+        ("translate", "--num_beams", "did you mean --beam-size?"),
+        ("translate", "-n", "did you mean --n-best?"),
+        ("evaluate", "-m", "did you mean --metric?"),
+        ("train", "--config", "did you mean CONFIG.yaml without an option?"),
+        ("train", "--max-tokens", "did you mean --set training.batch_size=...?"),
+        ("train", "--batch-size", "did you mean --set training.batch_size=... or --set decoding.batch_size=...?"),
+        ("train", "--save-dir", "did you mean -o DIR?"),
+        ("train", "-valid_sets", "did you mean --dev?"),
+        ("train", "--ranks", "it is not there any more; mpiexec -n N nmt-train"),
+        ("translate", "--thread", "Did you mean '--threads'?"),
+    ],
+)
+def test_an_option_under_its_name_elsewhere(command, option, meant):
+    done = CliRunner().invoke(load_command(command), [option, "1"])
+    assert done.exit_code == 2 and "No such option" in done.output
+    assert meant.lower() in " ".join(done.output.split()).lower()
+
+
+@pytest.mark.parametrize(("option", "never"), [("--reverse", "--version"), ("--reset", "--resume")])
+def test_an_option_with_little_in_common_is_not_suggested(option, never):
+    done = CliRunner().invoke(load_command("translate"), [option, "1"])
+    said = done.output.partition("No such option")[2]
+    assert done.exit_code == 2 and option in said and never not in said
+
+
+@pytest.mark.parametrize(
+    ("command", "words", "meant"),
+    [
+        ("evaluate", ("model", "test.de", "test.en"), "--src FILE and --ref FILE name the files, got test.de test.en"),
+        ("score", ("model", "test.de", "test.en"), "--src FILE and --tgt FILE name the files, got test.de test.en"),
+        ("quantize", ("model", "small"), "-o DIR names the output, got small"),
+    ],
+)
+def test_files_that_need_an_option_are_answered_by_it(command, words, meant):
+    done = CliRunner().invoke(load_command(command), words)
+    assert done.exit_code == 2 and meant in done.output
+
+
+def test_options_with_one_dash_are_those_with_two():
+    """OpenNMT-py writes them so; `-output x` would otherwise be `-o utput`, and x a text."""
+    known = options_of("translate")
+    for typed, option in ("-beam_size", "--beam-size"), ("-output", "--output"), ("-n_best", "--n-best"):
+        assert resolved([typed, "5"], known) == [option, "5"] and resolved([f"{typed}=5"], known) == [f"{option}=5"]
+    assert resolved(["-ofile", "-5", "-o", "-hq", "-x_y"], known) == ["-ofile", "-5", "-o", "-hq", "-x_y"]
+    assert resolved(["--", "-output"], known) == ["--", "-output"]
+
+
+def test_hints_name_options_and_arguments_that_exist():
+    names = "translate", "evaluate", "train", "serve", "score", "import"
+    assert set(_SHORT.values()) <= set().union(*map(options_of, names))
+    shown = [param.metavar or "" for name in names for param in load_command(name).params]
+    assert _ARGUMENTS.keys() <= {part for metavar in shown for part in re.split(r" \| ", metavar)}

@@ -1,6 +1,7 @@
 """Model folders and the file that nmt-bundle makes of one: the same model, and one line where there is none."""
 
 import errno
+import json
 import os
 import shutil
 import sys
@@ -11,10 +12,10 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
+from nmt import Generator, Translator
 from nmt.decode import Shortlist
 from nmt.errors import CheckpointError, NMTError, NMTWarning
 from nmt.inference.translation import UNSAYABLE
-from nmt.inference.translator import Translator
 from nmt.storage.model_folder import (
     build_model,
     checkpoint_names,
@@ -374,3 +375,35 @@ def test_all_files_of_a_folder_are_on_the_disk_before_it_appears(joint, tmp_path
     save_folder(tmp_path / "new", replace(saved, shortlist=shortlist))
     files = list((tmp_path / "new").iterdir())
     assert len(files) == (4 if joint else 5) and {file.stat().st_ino for file in files} <= synced
+
+
+FORMER = sorted(path for path in (Path(__file__).parent / "fixtures" / "models").iterdir() if path.name[0].isdigit())
+# Log-probabilities are sums of some ten numbers in float32, computed by other instructions on other machines.
+CLOSE = 2e-3
+
+
+def expected(place):
+    return json.loads((place / "expected.json").read_text("utf-8"))
+
+
+@pytest.mark.parametrize("name", ["folder", "bundle.nmt", "int8.nmt"])
+@pytest.mark.parametrize("place", FORMER, ids=lambda path: path.name)
+def test_a_former_translator_says_what_it_said(place, name):
+    known = expected(place)
+    found = Translator.load(place / name, threads=1).translate_nbest(known["sources"], n_best=1, beam_size=3)
+    assert [best.text for best, *_ in found] == known["translations"][name]
+    assert [best.log_prob for best, *_ in found] == pytest.approx(known["log_probs"][name], abs=CLOSE)
+
+
+@pytest.mark.parametrize("place", FORMER, ids=lambda path: path.name)
+def test_a_former_language_model_says_what_it_said(place):
+    known = expected(place)
+    scored = Generator.load(place / "language.nmt", threads=1).score(known["sources"])
+    assert [sum(one.log_probs) for one in scored] == pytest.approx(known["log_probs"]["language.nmt"], abs=CLOSE)
+
+
+def test_there_are_such_files_and_they_are_small():
+    assert FORMER, "the sdist or the checkout lacks tests/fixtures/models"
+    for place in FORMER:
+        files = [path for path in place.rglob("*") if path.is_file()]
+        assert len(files) >= 7 and sum(path.stat().st_size for path in files) < 150_000

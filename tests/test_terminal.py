@@ -10,14 +10,16 @@ from contextlib import closing, contextmanager
 import pytest
 from click.testing import CliRunner
 
+import nmt.cli.lines.streams as meter_module
+import nmt.system.notices as compile_notice
 from nmt.cli.commands.translate import translate
-from nmt.cli.lines import meter as meter_module
-from nmt.cli.lines.meter import Meter, showing
-from nmt.cli.lines.streams import quietly
+from nmt.cli.lines.streams import Meter, quietly, showing, tell
+from nmt.system.notices import making_code, stop_telling, telling_of_compilation
 from nmt.system.terminal import BEST, coloured, is_live, live
 from nmt.train.log.progress import TrainingLog
 from tests.saved_models import write_folder
 from tests.terminal import on_terminal
+from tests.waiting import until
 
 NARROW = 40
 
@@ -43,7 +45,7 @@ def in_place_of_stderr(stream):
     """Not by a fixture: pytest captures the streams anew between a fixture and its test."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sys.stderr", stream)
-        patch.setattr("nmt.cli.lines.meter._LIVE_SECONDS", 1e-9)
+        patch.setattr("nmt.cli.lines.streams._LIVE_SECONDS", 1e-9)
         yield
 
 
@@ -97,7 +99,7 @@ def write_text(path, lines):
 
 def without_terminal(monkeypatch, work, seconds=1e-9, **options):
     """What a meter writes to a file."""
-    monkeypatch.setattr("nmt.cli.lines.meter._LINE_SECONDS", seconds)
+    monkeypatch.setattr("nmt.cli.lines.streams._LINE_SECONDS", seconds)
     stream = io.StringIO()
     with in_place_of_stderr(stream), closing(Meter(**options)) as meter:
         work(meter)
@@ -202,3 +204,58 @@ def test_a_server_on_a_terminal_says_what_to_open(tmp_path):
     written, _ = on_terminal(["nmt-serve", folder, "--port", "0"], 80, until=b"Ctrl-C ends the server.")
     assert re.search(r"Open http://127\.0\.0\.1:\d+ in a browser; Ctrl-C ends the server\.", written)
     assert '{"time"' not in written
+
+
+class Told:
+    """What was written, and word of it."""
+
+    def __init__(self):
+        self.texts, self.came = [], threading.Event()
+
+    def __call__(self, text):
+        self.texts.append(text)
+        self.came.set()
+
+
+@pytest.fixture
+def at_once(monkeypatch):
+    """Tell after no time at all."""
+    monkeypatch.setattr(compile_notice, "_QUIET_SECONDS", 0.0)
+
+
+def test_one_line_says_what_takes_so_long(at_once):
+    told = Told()
+    with telling_of_compilation(told):
+        for _ in range(3):
+            with making_code():
+                assert told.came.wait(30)  # a pipe gets it once
+    assert told.texts == ["compiling machine code, once on this machine, which takes some seconds"]
+
+
+def test_what_takes_no_time_or_is_of_another_process_is_not_told(monkeypatch):
+    told = Told()
+    with making_code():
+        pass
+    with telling_of_compilation(told):
+        for _ in range(10):
+            with making_code():
+                pass
+        monkeypatch.setattr(compile_notice, "_QUIET_SECONDS", 0.0)
+        stop_telling()
+        with making_code():
+            assert not told.came.wait(0.1)
+    assert not told.texts
+
+
+def test_where_nothing_is_kept_it_is_not_called_once(at_once):
+    told = Told()
+    with telling_of_compilation(told), making_code(is_kept=False):
+        assert told.came.wait(30)
+    assert "once" not in told.texts[0] and "NMT_CACHE_DIR" in told.texts[0]
+
+
+@pytest.mark.parametrize("is_quiet", [True, False])
+def test_with_quiet_a_command_does_not_tell(at_once, capsys, is_quiet):
+    with quietly(is_quiet), telling_of_compilation(tell), making_code():
+        until(lambda: compile_notice._notices[0].is_over)
+    assert ("compiling machine code" in capsys.readouterr().err) is not is_quiet

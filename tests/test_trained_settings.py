@@ -1,10 +1,14 @@
 """Settings that were edited after training: what changes the meaning of parameters is refused, all else is free."""
 
+import errno
 import json
+import os
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from nmt import Generator, Translator
@@ -18,7 +22,7 @@ from nmt.storage.model_folder import build_model, load_folder_config, read_check
 from nmt.storage.quantised_model import save_quantised
 from nmt.storage.saved_model import load_saved_model, save_bundle
 from nmt.storage.tensor_file import write_tensors
-from nmt.storage.trained_settings import Difference, differences
+from nmt.storage.trained_settings import Difference, differences, model_card, write_card
 from nmt.train.checkpoints.average import save_average
 from nmt.train.checkpoints.resume import compare_settings
 from tests.saved_models import sentences, write_folder, write_language_folder
@@ -270,3 +274,113 @@ def test_parameters_that_do_not_fit_are_named_with_their_shapes(change, words, f
     with pytest.raises(CheckpointError, match=words) as caught:
         set_params(model, tensors, folder / "best.safetensors")
     assert "None" not in str(caught.value)
+
+
+def call(card_folder, path, *words):
+    return CliRunner().invoke(bundle, [str(word) for word in (card_folder, "-o", path, *words)])
+
+
+def front_matter(text):
+    before, front, page = text.split("---\n", 2)
+    assert before == ""
+    return yaml.safe_load(front), page
+
+
+def with_scores(saved, **scores):
+    saved.content["scores"] = scores
+    return saved
+
+
+@pytest.fixture(scope="module")
+def card_folder(tmp_path_factory):
+    return write_folder(tmp_path_factory.mktemp("card") / "model")
+
+
+def test_a_card_is_written_beside_the_file(card_folder, tmp_path):
+    path = tmp_path / "small.nmt"
+    result = call(card_folder, path, "--card")
+    assert result.exit_code == 0, result.output
+    front, page = front_matter((tmp_path / "small.md").read_text("utf-8"))
+    assert front["library_name"] == "recurrent-nmt" and front["pipeline_tag"] == "translation"
+    assert front["language"] == ["xx", "yy"] and "lstm" in front["tags"]
+    saved = load_saved_model(path)
+    assert f"{path.stat().st_size:,} bytes" in page and saved.digest in page and "computed in float32" in page
+    saved.content["quantization"] = {}
+    assert "computed in int8" in model_card(saved, path)
+    assert "nmt-translate small.nmt" in page and "**Licence**" in page
+    assert "- vocabulary: 48 and 48 units (unigram)" in page
+    settings = json.loads(page.split("```json\n")[1].split("```")[0])
+    assert settings["model"] == saved.config.model.to_dict()
+    assert str(card_folder.parent) not in page
+    assert page.index("**Licence**") < page.index("```json"), "what people read comes first"
+
+
+@pytest.mark.parametrize(("read", "sample"), [(178, "178 of 500 pairs of "), (500, ""), (0, ""), ("all", "")])
+def test_scores_say_on_how_many_pairs_they_are(card_folder, tmp_path, read, sample):
+    saved = with_scores(load_saved_model(card_folder), bleu=41.0)
+    saved.content["state"] |= {"validation_pairs": read, "dev": [500, 17]}
+    (tmp_path / "m.nmt").write_bytes(b"12345")
+    front, page = front_matter(model_card(saved, tmp_path / "m.nmt"))
+    assert f"| on {sample}the validation text |" in page
+    assert front["model-index"][0]["results"][0]["dataset"]["name"] == f"{sample}dev"
+
+
+def test_scores_become_an_index_that_hubs_read(card_folder, tmp_path):
+    saved = with_scores(load_saved_model(card_folder), update=7, bleu=41.237, ppl=3.0)
+    (tmp_path / "m.nmt").write_bytes(b"12345")
+    front, page = front_matter(model_card(saved, tmp_path / "m.nmt"))
+    result = front["model-index"][0]["results"][0]
+    assert [(one["type"], one["value"]) for one in result["metrics"]] == [("bleu", 41.24), ("ppl", 3.0)]
+    assert result["task"] == {"type": "translation"} and result["dataset"]["name"] == "dev"
+    assert "| BLEU | 41.24 |" in page and "5 bytes" in page
+    front, page = front_matter(model_card(with_scores(saved, update=7), tmp_path / "m.nmt"))
+    assert "model-index" not in front and "None are known." in page
+
+
+def test_sides_that_are_no_languages_are_not_called_so(tmp_path):
+    card_folder = write_folder(tmp_path / "model")
+    saved = load_saved_model(card_folder)
+    data = saved.config.data
+    sounds = data.model_copy(update={"tgt": data.tgt.model_copy(update={"lang": "phoneme"})})
+    object.__setattr__(saved, "config", saved.config.model_copy(update={"data": sounds}))
+    (tmp_path / "m.nmt").write_bytes(b"")
+    front, page = front_matter(model_card(saved, tmp_path / "m.nmt"))
+    assert front["language"] == ["xx"] and "turns `xx` into `phoneme`" in page
+
+
+def test_a_language_model_has_a_card_of_its_own(card_folder, tmp_path):
+    language = write_language_folder(tmp_path / "lm", load_saved_model(card_folder).tgt_subwords)
+    assert call(language, tmp_path / "lm.nmt", "--card").exit_code == 0
+    front, page = front_matter((tmp_path / "lm.md").read_text("utf-8"))
+    assert front["pipeline_tag"] == "text-generation" and front["language"] == ["yy"]
+    assert "A recurrent language model of `yy`." in page and "nmt-generate lm.nmt" in page
+    assert "- vocabulary: 48 units (" in page
+
+
+def test_a_card_that_is_there_is_kept_and_nothing_is_written(card_folder, tmp_path):
+    (tmp_path / "m.md").write_text("mine")
+    result = call(card_folder, tmp_path / "m.nmt", "--card")
+    assert result.exit_code == 1 and "must be a new file" in result.output
+    assert (tmp_path / "m.md").read_text() == "mine" and not (tmp_path / "m.nmt").exists()
+
+
+def test_a_card_has_no_place_of_the_machine_and_replaces_no_other(card_folder, tmp_path):
+    saved = load_saved_model(card_folder)
+    training = saved.config.training.model_copy(update={"load_model": "/home/me/model"})
+    saved = replace(saved, config=saved.config.model_copy(update={"training": training}))
+    (tmp_path / "m.nmt").write_bytes(b"12345")
+    write_card(tmp_path / "m.md", saved, tmp_path / "m.nmt")
+    text = (tmp_path / "m.md").read_text("utf-8")
+    assert "/home/me" not in text and '"learning_rate"' in text
+    with pytest.raises(CheckpointError, match="must be a new file, got one that is there"):
+        write_card(tmp_path / "m.md", saved, tmp_path / "m.nmt")
+
+
+def test_a_card_that_cannot_be_written_leaves_no_bundle(card_folder, tmp_path, monkeypatch):
+    def full(path, data):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("nmt.storage.trained_settings.write_bytes", full)
+    result = call(card_folder, tmp_path / "m.nmt", "--card")
+    assert result.exit_code == 1 and "m.md" in result.output and "Traceback" not in result.output
+    assert not list(tmp_path.glob("m.*"))

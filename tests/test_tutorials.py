@@ -5,6 +5,7 @@ are left out; tests of the server have those.
 """
 
 import contextlib
+import importlib.util
 import os
 import re
 import subprocess
@@ -12,6 +13,9 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from nmt import Translator
+from tests.saved_models import sentences, write_folder
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "docs" / "start.md", *sorted((ROOT / "docs" / "tutorials").glob("*.md"))]
@@ -104,3 +108,119 @@ def test_no_block_of_these_pages_is_left_out_by_its_kind():
         for language, text in blocks(page):
             assert language in {"bash", "python", "yaml"}, page.name
             assert language != "yaml" or re.match(r"# \S+\.yaml\n", text), page.name
+
+
+NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
+# Shorter trainings for the test: this notebook compares four models and does not ask that they have learned.
+SHORTER = {
+    "comparing-systems": (
+        '"training.updates=150", "training.validation_freq=150"',
+        '"training.updates=6", "training.validation_freq=6", "training.learning_rate_warmup=2"',
+    )
+}
+
+
+@pytest.fixture(scope="module")
+def nbformat():
+    """Imported late: importing it takes seconds, which every process that collects tests would spend."""
+    return pytest.importorskip("nbformat", reason="notebooks need the extra [dev]")
+
+
+def printed(notebook):
+    """What each cell of code printed."""
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    return ["".join(out.text for out in cell.outputs if out.output_type == "stream") for cell in cells]
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_runs_and_gives_what_it_shows(path, nbformat, monkeypatch):
+    """An error of a cell, an assertion in it included, ends the run. Cells tagged `exact` print the same everywhere."""
+    nbclient = pytest.importorskip("nbclient", reason="notebooks need the extra [dev]")
+    pytest.importorskip("ipykernel", reason="notebooks need the extra [dev]")
+    monkeypatch.setitem(os.environ, "PYTHONPATH", str(ROOT))
+    notebook = nbformat.read(path, as_version=4)
+    shown = printed(notebook)
+    if path.stem in SHORTER:
+        usual, short = SHORTER[path.stem]
+        (training,) = [cell for cell in notebook.cells if usual in cell.source]
+        training.source = training.source.replace(usual, short)
+    nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(path.parent)}}).execute()
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    exact = ["exact" in cell.metadata.get("tags", []) for cell in code]
+    assert any(exact)
+    for same, ours, theirs in zip(exact, printed(notebook), shown, strict=True):
+        assert bool(ours) == bool(theirs)
+        assert not same or ours == theirs
+
+
+def test_notebooks_are_committed_with_their_outputs_and_without_this_machine(nbformat):
+    assert len(NOTEBOOKS) == 4
+    for path in NOTEBOOKS:
+        notebook = nbformat.read(path, as_version=4)
+        assert all(cell.execution_count for cell in notebook.cells if cell.cell_type == "code"), path.name
+        assert not re.search(r"/(?:tmp|home|root|work|usr)/", path.read_text("utf-8")), path.name
+
+
+PAGE = (Path(__file__).parents[1] / "docs" / "many-machines.md").read_text(encoding="utf-8")
+LINES = [*sentences(40, seed=8), ""]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder with the model of the page."""
+    folder = tmp_path_factory.mktemp("engines")
+    write_folder(folder / "runs" / "de-en")
+    return folder
+
+
+def test_shards_by_xargs(place):
+    found = re.search(r"^On one machine:\n\n```bash\n(.*?)```", PAGE, re.M | re.S)
+    assert found is not None
+    (place / "big.txt").write_text("\n".join(LINES) + "\n", encoding="utf-8")
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    subprocess.run(["bash", "-ec", found[1]], cwd=place, env={**os.environ, "PATH": path}, check=True)
+    expected = Translator.load(place / "runs" / "de-en", threads=1).translate(LINES)
+    assert (place / "big.en").read_text(encoding="utf-8").splitlines() == expected
+
+
+class Frame(dict):
+    """What the page needs of a DataFrame."""
+
+    def assign(self, **columns):
+        return Frame({**self, **columns})
+
+
+def test_the_function_for_engines(place, monkeypatch):
+    monkeypatch.chdir(place)
+    found = {}
+    exec(re.search(r"```python\n(.*?)```", PAGE, re.S)[1], found)  # noqa: S102 - our own page
+    expected = Translator.load(place / "runs" / "de-en", threads=1).translate(LINES)
+    assert found["translated"](Frame(text=LINES)) == {"text": LINES, "translation": expected}
+
+
+LOADED = re.compile(r'<(?:script|img|iframe)[^>]* src="([^"]+)"|<link[^>]* href="([^"]+)"')
+
+
+@pytest.mark.skipif(
+    not all(importlib.util.find_spec(name) for name in ("sphinx", "myst_nb", "furo", "latex2mathml")),
+    reason="the site needs the extra [site]",
+)
+def test_the_site_is_built_without_a_warning_and_asks_no_other_host(tmp_path):
+    """A link within the site that leads nowhere, or a page that no list names, is a warning of Sphinx, and ends it."""
+    made = tmp_path / "html"
+    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-c", "docs", "-d", tmp_path / "cache", "."]
+    done = subprocess.run([*command, made], capture_output=True, text=True, cwd=ROOT, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    pages = {path.relative_to(made).as_posix(): path.read_text("utf-8") for path in made.rglob("*.html")}
+    assert {"index.html", "docs/tutorials/lesson.html", "docs/tour.html", "search.html"} <= pages.keys()
+    for name, text in pages.items():
+        assert not [one for pair in LOADED.findall(text) for one in pair if one.startswith(("http", "//"))], name
+        for target in re.findall(r'href="(?:\.\./)*(_downloads/[^"#]+)"', text):
+            assert (made / target).is_file(), f"{name}: {target}"
+    assert pages["docs/model.html"].count("<math") > 30 and "$" not in re.sub("<[^>]*>", "", pages["docs/model.html"])
+    assert 'class="cell_output' in pages["docs/notebooks/inside-a-cell.html"]
+    assert {"nmt.train.run.training.train", "nmt.Translator.load", "nmt.rnn.LSTMCell"} <= set(
+        re.findall(r' id="(nmt\.[\w.]+)"', pages["docs/names.html"])
+    )
+    assert "batch_multiplier" in pages["docs/settings.html"]
+    assert (made / "searchindex.js").stat().st_size > 100_000

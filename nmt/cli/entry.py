@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from functools import partial
 from importlib import import_module
 
 TYPE_CHECKING = False  # as in typing, which takes longer to import than all of this
@@ -98,35 +99,14 @@ def _run(module: str, program: str) -> Any:
         ignore_signals()
 
 
-def _command(name: str) -> Any:
-    """Return the function that runs a command of COMMANDS as `nmt-NAME`."""
-
-    def run() -> Any:
-        return _run(f"commands.{COMMANDS[name]}", f"nmt-{name}")
-
-    run.__name__ = name
-    return run
-
-
 def front(program: str = "nmt") -> Any:
     """Run `nmt COMMAND ...`."""
     return _run("front", program)
 
 
-train = _command("train")
-translate = _command("translate")
-serve = _command("serve")
-studio = _command("studio")
-evaluate = _command("evaluate")
-report = _command("report")
-score = _command("score")
-sweep = _command("sweep")
-quantize = _command("quantize")
-bundle = _command("bundle")
-export = _command("export")
-average = _command("average")
-shortlist = _command("shortlist")
-generate = _command("generate")
-backtranslate = _command("backtranslate")
-import_ = _command("import")
-cache = _command("cache")
+def __getattr__(name: str) -> Any:
+    """Return the function that runs a command of COMMANDS as `nmt-NAME`: `train`, `import_`."""
+    command = name.removesuffix("_")
+    if command not in COMMANDS:
+        raise AttributeError(name)
+    return partial(_run, f"commands.{COMMANDS[command]}", f"nmt-{command}")

@@ -7,14 +7,19 @@ Sections: `data_section`, `model_section`, `training_section`, `decoding_section
 messages.
 """
 
-from nmt.config.corpora import CorpusConfig
-from nmt.config.data_section import DataConfig, FilterConfig, SideConfig, SubwordsConfig
-from nmt.config.decoding_section import DecodingConfig
-from nmt.config.loading import Config, config_from_dict, dump_config, load_config
+from nmt.config.data_section import CorpusConfig, DataConfig, FilterConfig, SideConfig, SubwordsConfig
+from nmt.config.loading import (
+    Config,
+    checked_text,
+    checked_value,
+    config_from_dict,
+    dump_config,
+    load_config,
+    with_values,
+)
 from nmt.config.model_section import DecoderConfig, EmbeddingsConfig, EncoderConfig, ModelConfig
-from nmt.config.schema import config_schema
-from nmt.config.training_methods import FixedTraining, TrainingConfig
-from nmt.config.values import checked_text, checked_value, with_values
+from nmt.config.schema import DecodingConfig, config_schema
+from nmt.config.training_section import FixedTraining, TrainingConfig
 
 __all__ = [
     "Config",

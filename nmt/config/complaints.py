@@ -7,8 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from nmt.config.foreign_names import ours
-from nmt.config.removed import instead
+from nmt.config.removed import instead, ours
 from nmt.config.section import MOST
 
 Path = tuple[str | int, ...]

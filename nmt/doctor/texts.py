@@ -13,7 +13,7 @@ from nmt.data.corpora.corpus import clean_lines
 from nmt.data.corpora.looking import columns_advice
 from nmt.data.corpora.sources import Source, format_of
 from nmt.data.quality.faults import FaultFinder, has_bad_bytes
-from nmt.data.quality.text_block import TextBlock
+from nmt.data.tokens.characters import TextBlock
 from nmt.doctor.findings import Finding, Tally
 
 if TYPE_CHECKING:

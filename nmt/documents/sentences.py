@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from nmt.errors import NMTError
-from nmt.system.extras import how_to_install
+from nmt.errors import NMTError, how_to_install
 
 Splitter = Callable[[str], list[str]]
 """Splits a text into sentences, including white space: together they are the text."""

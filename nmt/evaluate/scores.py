@@ -13,9 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nmt.errors import DataError, NMTWarning
-from nmt.system.arguments import checked_texts
-from nmt.system.extras import how_to_install
+from nmt.errors import DataError, NMTWarning, checked_texts, how_to_install
 
 METRICS = ("bleu", "chrf", "ter")
 """The metrics computed by default."""

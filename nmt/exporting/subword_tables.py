@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nmt.data.tokens.protobuf import fields
+from nmt.data.tokens.extension import fields
 from nmt.data.tokens.subwords import Subwords
 
 _NORMAL = 1

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nmt.errors import ConfigError
+from nmt.errors import ConfigError, how_to_install
 from nmt.exporting.page import check_exported, save_export, weights_of
-from nmt.system.extras import how_to_install
 
 if TYPE_CHECKING:
     from nmt.exporting.onnx_graph import Graph

@@ -18,7 +18,7 @@ from nmt.data.tokens.vocabulary import Vocabulary
 from nmt.errors import CheckpointError
 from nmt.importing.imported import Imported, Params, Tensors, our_order
 from nmt.importing.torch_file import Inert
-from nmt.importing.unit_lists import next_to, read_units
+from nmt.importing.writing import next_to, read_units
 
 KIND = "fairseq"
 _KNOWN_BY = ("encoder.embed_tokens.weight", "encoder.lstm.weight_ih_l0", "decoder.layers.0.weight_ih")

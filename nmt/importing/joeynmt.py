@@ -16,7 +16,7 @@ from nmt.data.tokens.vocabulary import Vocabulary
 from nmt.errors import CheckpointError
 from nmt.importing.imported import Imported, Params, Tensors, our_order
 from nmt.importing.settings_text import check_settings, read_settings
-from nmt.importing.unit_lists import read_units
+from nmt.importing.writing import read_units
 
 KIND = "joeynmt"
 NAMES = ("model_state",)

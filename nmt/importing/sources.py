@@ -14,7 +14,7 @@ from nmt.config.removed import instead
 from nmt.errors import CheckpointError, ConfigError
 from nmt.importing import described, fairseq, joeynmt, marian, opennmt
 from nmt.importing.imported import Imported, Tensors
-from nmt.importing.marian_file import START, read_marian
+from nmt.importing.marian import START, read_marian
 from nmt.importing.torch_file import read_torch
 from nmt.storage.model_folder import BEST_NAME
 from nmt.storage.tensor_file import read_foreign_tensors

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nmt.data.alignment.attention_alignment import hard_alignment, never_attended, with_unknown_replaced, words_of
+from nmt.data.alignment.word_alignment import hard_alignment, never_attended, with_unknown_replaced, words_of
 from nmt.inference.pipeline import source_tokens, texts_of
 from nmt.inference.translation import Detail, Translation, distinct
 from nmt.special_tokens import EOS_ID, UNK_ID

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
-from nmt.data.tokens.features import featured_ids, featured_lines
+from nmt.data.tokens.factors import featured_ids, featured_lines
 from nmt.data.tokens.letter_case import lowered
 from nmt.errors import ConfigError
 from nmt.inference.loading import NotPickled

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from nmt.errors import ConfigError, DataError
+from nmt.errors import ConfigError, DataError, checked_texts
 from nmt.search_settings import MAX_SOURCE_SUBWORDS, ROWS, SearchSettings, SearchValues
-from nmt.system.arguments import checked_texts
 from nmt.system.notices import Notices
 
 if TYPE_CHECKING:
@@ -215,7 +214,7 @@ def chosen_settings(decoding: DecodingConfig, settings: SearchSettings) -> Decod
     """
     known = SearchSettings.__annotations__.keys()
     if unknown := sorted(settings.keys() - known):
-        from nmt.config.foreign_names import ours
+        from nmt.config.removed import ours
 
         meant = (ours(unknown[0], "decoding") or "").removeprefix("decoding.")
         close = [meant] if meant in known else get_close_matches(unknown[0], known, n=1)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
-from nmt.data.tokens.features import has_features
+from nmt.data.tokens.factors import has_features
 from nmt.errors import CheckpointError, ConfigError
 from nmt.inference.details import detail_of, ranked_by_agreement, with_details
 from nmt.inference.loading import check_loading, resolve_threads

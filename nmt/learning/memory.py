@@ -19,8 +19,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from nmt.errors import DataError, NMTError
-from nmt.system.extras import how_to_install
+from nmt.errors import DataError, NMTError, how_to_install
 
 VERSION = 2
 _TABLES = """

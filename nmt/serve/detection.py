@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from threading import Lock
 from typing import Any
 
-from nmt.config.corpora import UNNAMED
+from nmt.config.data_section import UNNAMED
 from nmt.inference.pivot import base
 from nmt.serve.errors import RequestError
 

@@ -12,7 +12,7 @@ from itertools import count, product
 from pathlib import Path
 from threading import Thread
 
-from nmt.data.tokens.features import feature_ids
+from nmt.data.tokens.factors import feature_ids
 from nmt.documents.sentences import Splitter, sentence_splitter
 from nmt.errors import ConfigError, NMTError
 from nmt.inference.pipeline import check_no_factors

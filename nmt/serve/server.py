@@ -24,9 +24,9 @@ from nmt.serve.models import WARM_UP
 from nmt.serve.origins import is_of_this_machine
 from nmt.serve.service import Service
 from nmt.serve.settings import ServerSettings
-from nmt.system.compile_notice import telling_of_compilation
 from nmt.system.files import explain
 from nmt.system.heap import keep_little
+from nmt.system.notices import telling_of_compilation
 from nmt.system.terminal import is_live
 
 _logger = logging.getLogger("nmt.serve")

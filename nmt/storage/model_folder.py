@@ -103,7 +103,7 @@ def load_subwords(
     Raises:
         CheckpointError: A file is missing, not a subword model, or a different one.
     """
-    from nmt.data.tokens.subword_files import read_subwords
+    from nmt.data.tokens.factors import read_subwords
 
     paths = dict.fromkeys(folder / name for name in subword_names(joint=joint))  # with `joint` a single one
     contents = {path: _read_subwords(path) for path in paths}

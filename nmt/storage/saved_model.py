@@ -336,7 +336,7 @@ def _read_bundle(path: Path, checkpoint: str | None) -> SavedModel:
 
 def _subwords(tensors: dict[str, np.ndarray], side: str, path: Path) -> Subwords:
     """Return the subwords of `joint`, `src` or `tgt` among a bundle's tensors. Raises CheckpointError."""
-    from nmt.data.tokens.subword_files import read_subwords
+    from nmt.data.tokens.factors import read_subwords
 
     try:
         return read_subwords(tensors[_SUBWORDS_PREFIX + side].tobytes())

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from pathlib import Path
 
-from nmt.data.tokens.features import is_word
+from nmt.data.tokens.factors import is_word
 from nmt.system.files import write_bytes
 
 KINDS = ("test", "dev")

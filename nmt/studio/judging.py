@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.data.corpora.corpus import clean_line
-from nmt.data.corpora.language_by_text import is_in
+from nmt.data.corpora.language_names import is_in
 from nmt.evaluate import score_translations
 from nmt.evaluate.scores import sentence_utility
 from nmt.inference.translator import Translator

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.data.quality.overlap import Likeness, OverlapIndex
-from nmt.data.tokens.features import is_word
+from nmt.data.tokens.factors import is_word
 from nmt.studio.errors import Refused
 from nmt.studio.held import HeldOut, Pair, key_of, read_pairs
 from nmt.studio.projects import HELD, TEXTS, Project, write_json

@@ -14,15 +14,13 @@ from typing import Any
 
 from nmt.config import SideConfig
 from nmt.data.corpora.judged_texts import valueless
-from nmt.data.corpora.language_by_text import is_in, language_by_text
-from nmt.data.corpora.language_names import language_of
+from nmt.data.corpora.language_names import is_in, language_by_text, language_of
 from nmt.data.corpora.looking import LEAST, LOOKED_AT, Look, look
 from nmt.data.corpora.sources import Source
 from nmt.data.tables.marked import is_usfm, usfm_rows
-from nmt.data.tables.readers import ENDINGS, GRIDS, RECORDS, form_of, paired
+from nmt.data.tables.readers import ENDINGS, GRIDS, RECORDS, at_once, cues, form_of, paired
 from nmt.data.tables.sheets import book_of
-from nmt.data.tables.subtitles import at_once, cues
-from nmt.data.tokens.features import features_column, with_features
+from nmt.data.tokens.factors import features_column, with_features
 from nmt.doctor.repeats import Duplicates
 from nmt.doctor.texts import Text
 from nmt.errors import NMTError

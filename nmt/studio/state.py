@@ -9,7 +9,7 @@ from typing import Any
 
 import psutil
 
-from nmt.config.presets.measured import near
+from nmt.config.presets import near
 from nmt.report import read_run, report_page
 from nmt.studio.children import Children
 from nmt.studio.errors import Refused

@@ -25,8 +25,7 @@ from pathlib import Path
 from threading import Condition, Thread
 from typing import Any, BinaryIO, Generic, TypeVar, cast
 
-from nmt.errors import DataError, PathError
-from nmt.system.extras import how_to_install
+from nmt.errors import DataError, PathError, how_to_install
 from nmt.system.file_kinds import HEAD_BYTES, kind_of_bytes, kind_of_text
 from nmt.system.files import explain
 from nmt.system.paths import absent, exists, is_file, is_folder, kind, named, shown, text_hint

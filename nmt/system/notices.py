@@ -1,9 +1,14 @@
-"""Progress and warnings during work; a warning about lines is given once for each kind, not for each line."""
+"""Progress and warnings during work, and a notice that machine code is being compiled."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+
+from nmt.system.interruption import forkable
 
 _SHOWN = 5
 """Number of line numbers listed for each kind."""
@@ -46,3 +51,82 @@ class Notices:
             where = f"line {numbers}" if kind.count == 1 else f"{kind.count:,} lines: {numbers}{more}"
             found.append(f"{text} ({where})")
         return found
+
+
+_QUIET_SECONDS = 1.0
+"""Compilation that takes less time is not reported."""
+_ONCE = "once on this machine"
+_EACH_TIME = "in each run, for there is no folder to keep it in (set NMT_CACHE_DIR to one)"
+
+
+class _Notice:
+    """Writes one line by `tell` when the functions that are compiled have taken more than _QUIET_SECONDS together."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell, self._lock = tell, forkable(threading.Lock())
+        self._depth, self._seconds, self._since = 0, 0.0, 0.0
+        self._timer: threading.Timer | None = None
+        self.is_over = False
+
+    def begin(self, is_kept: bool) -> None:
+        """Record that the compilation of a function begins."""
+        with self._lock:
+            if not self._depth and not self.is_over:
+                self._since = time.monotonic()
+                left = max(0.0, _QUIET_SECONDS - self._seconds)
+                self._timer = threading.Timer(left, self._report, [_ONCE if is_kept else _EACH_TIME])
+                self._timer.daemon = True
+                self._timer.start()
+            self._depth += 1
+
+    def end(self) -> None:
+        """Record that the compilation has ended."""
+        with self._lock:
+            self._depth -= 1
+            if not self._depth and self._timer is not None:
+                self._timer.cancel()
+                self._seconds += time.monotonic() - self._since
+
+    def _report(self, how: str) -> None:
+        with self._lock:
+            if self._depth and not self.is_over:
+                self.is_over = True
+                self._tell(f"compiling machine code, {how}, which takes some seconds")
+
+
+_notices: list[_Notice] = []
+"""That of the running command; at most one."""
+
+
+@contextmanager
+def telling_of_compilation(tell: Callable[[str], None]) -> Iterator[None]:
+    """Report in one line that code is compiled within the block, if it takes more than a second. `tell`: writes a line,
+    like `nmt.cli.lines.streams.tell`."""
+    notice = _Notice(tell)
+    _notices.append(notice)
+    try:
+        yield
+    finally:
+        _notices.remove(notice)
+        notice.is_over = True
+
+
+def stop_telling() -> None:
+    """Print no notice: another process of the same job prints it."""
+    for notice in _notices:
+        notice.is_over = True
+
+
+@contextmanager
+def making_code(is_kept: bool = True) -> Iterator[None]:
+    """Record that something is compiled within the block, or that this process waits for another to compile it.
+    `is_kept`: whether the code is stored for later processes."""
+    notice = _notices[-1] if _notices else None
+    if notice is None:
+        yield
+        return
+    notice.begin(is_kept)
+    try:
+        yield
+    finally:
+        notice.end()

@@ -1,7 +1,7 @@
 """Output to a terminal on standard error: colours, and a last line that changes during work.
 
 Only a terminal gets either: a file or pipe gets plain text, line by line. Three colours and a truncated line are all
-that is needed here; the progress of commands is shown by tqdm (nmt.cli.lines.meter).
+that is needed here; the progress of commands is shown by tqdm (nmt.cli.lines.streams).
 """
 
 from __future__ import annotations

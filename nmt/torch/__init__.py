@@ -3,7 +3,7 @@
 All compute on the processor, forward and backward, as nodes of torch's autograd that share memory with its tensors.
 """
 
-from nmt.system.extras import how_to_install
+from nmt.errors import how_to_install
 
 try:
     import torch as _torch  # noqa: F401 - only asked for here, so that the error says what to do

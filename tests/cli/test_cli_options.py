@@ -1,7 +1,15 @@
 """Options that are given twice, that do nothing, or that do not go together; and what a newcomer types."""
 
 import errno
+import json
 import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from xml.etree import ElementTree
 
 import click
 import pytest
@@ -13,11 +21,19 @@ from nmt.cli.commands.export import export
 from nmt.cli.commands.pages.report import report
 from nmt.cli.commands.quantize import quantize
 from nmt.cli.commands.score import score
+from nmt.cli.commands.shortlist import shortlist
 from nmt.cli.commands.translate import translate
 from nmt.cli.front import front
+from nmt.cli.lines.resume import RECORD_SUFFIX, continued_lines
+from nmt.cli.lines.streams import phrase_pairs
 from nmt.cli.options.command import Command
+from nmt.errors import DataError
 from nmt.inference.translator import Translator
+from nmt.storage.tensor_file import map_tensors, write_tensors
+from nmt.system.lines import Lines
+from tests.cli.conftest import Run
 from tests.saved_models import sentences, write_folder
+from tests.train import fake_model
 
 
 @pytest.fixture(scope="module")
@@ -212,3 +228,236 @@ def test_a_thread_that_the_system_does_not_give_is_one_line():
         result = CliRunner().invoke(started, ["--text", text])
         assert result.stderr.startswith(told)
         assert isinstance(result.exception, SystemExit if told else RuntimeError)
+
+
+def test_json_lines(model: Path, run: Run) -> None:
+    result = run("nmt-translate", model, "--output-format", "json", "--n-best", "2", stdin=b"w1 w2\n\nw3\n")
+    assert result.code == 0, result.err
+    records = [json.loads(line) for line in result.lines]
+    assert [record["line"] for record in records] == [0, 1, 2]
+    assert records[0]["source"] == "w1 w2"
+    best, second = records[0]["translations"]
+    assert best["text"] == "z1 z2" and second["text"] == "z1"
+    assert best["tokens"] == ["▁z1", "▁z2", "</s>"]
+    assert best["token_log_probs"] == [-0.25] * 3
+    assert best["alignment"] == [[0, 0], [1, 1]]
+    assert best["warnings"] == [] and second["warnings"] == []
+    (blank,) = records[1]["translations"]  # it has the same fields as all others
+    assert blank.keys() == best.keys() and blank["text"] == "" and blank["score"] == blank["log_prob"] == 0.0
+    assert blank["tokens"] == blank["token_log_probs"] == blank["alignment"] == blank["warnings"] == []
+
+
+def test_alignments_and_pictures(model: Path, run: Run, tmp_path: Path) -> None:
+    options = ["--alignments", tmp_path / "a", "--plot-attention", tmp_path / "plots"]
+    result = run("nmt-translate", model, *options, stdin=b"w1 w2\n\nw3 <&>\n")
+    assert result.code == 0, result.err
+    assert (tmp_path / "a").read_text().split("\n") == ["0-0 1-1", "", "0-0 1-1", ""]
+    assert sorted(os.listdir(tmp_path / "plots")) == ["0.svg", "2.svg"]
+    tree = ElementTree.parse(tmp_path / "plots" / "0.svg")  # noqa: S314 - we wrote it
+    texts = [e.text for e in tree.iter() if e.tag.endswith("text")]
+    assert texts == ["▁w1", "▁w2", "</s>", "▁z1", "▁z2", "</s>"]
+
+
+def test_files_beside_the_input_must_have_as_many_lines(model: Path, run: Run, tmp_path: Path) -> None:
+    (tmp_path / "p").write_text("z1\n")
+    result = run("nmt-translate", model, "--prefix", tmp_path / "p", stdin=b"w1\nw2\n")
+    assert (result.code, "must have one line for each input line, got 1" in result.err) == (1, True)
+    (tmp_path / "p").write_text("z1\nz2\nz3\n")
+    result = run("nmt-translate", model, "--constraints", tmp_path / "p", stdin=b"w1\nw2\n")
+    assert (result.code, "must have as many lines as the input, 2, got more" in result.err) == (1, True)
+
+
+MISTAKES = {
+    "resume to stdout": (["--resume"], 2, "--resume needs -o FILE"),
+    "glossary": (["--glossary", "{folder}/g"], 1, "must be a phrase, a tab and its translation"),
+    "n best in text": (["--n-best", "3", "--output-format", "text"], 2, "--n-best 3 needs --output-format tsv or json"),
+    "groups": (["--beam-groups", "2"], 2, "it is not there any more; sampling with n_best"),
+    "top-p": (["--sampling-topp", "0"], 2, "it must be a number above 0 and of at most 1, got 0"),
+    "no number": (["--word-reward", "nan"], 2, "it must be a number, got 'nan'"),
+    "infinite": (["--glossary-bonus", "inf"], 2, "it must be a number of at least 0, got 'inf'"),
+    "infinite in YAML": (["--glossary-bonus", ".inf"], 2, "it must be a number of at least 0 and of at most"),
+    "no temperature": (["--sampling", "--sampling-temperature", "nan"], 2, "got 'nan'"),
+    "no penalty": (["--repetition-penalty", ".nan"], 2, "it must be a number above 0, got nan"),
+    "no ratio": (["--max-length-ratio", "nan"], 2, "got 'nan'"),
+    "huge": (
+        ["--beam-size", "1" + 30 * "0"],
+        2,
+        "it must be a whole number of at least 1 and of at most 1,000, got 1",
+    ),
+    "threads": (["--threads", "100000"], 2, "it must be a whole number of at least 1 and of at most 1,024, or null"),
+}
+
+
+@pytest.mark.parametrize("case", MISTAKES)
+def test_mistakes_are_one_line(case: str, model: Path, run: Run, tmp_path: Path) -> None:
+    (tmp_path / "g").write_text("no tab\n")
+    options, code, message = MISTAKES[case]
+    result = run("nmt-translate", model, *(o.format(folder=tmp_path) for o in options), stdin=b"w1\n")
+    assert (result.code, result.out) == (code, b""), result.err
+    assert message in result.err
+
+
+def test_scores(setup: Path, model: Path, run: Run, tmp_path: Path) -> None:
+    (tmp_path / "s").write_text("w1 w2\nw3\n")
+    (tmp_path / "t").write_text("z1\nz3 z4\n")
+    result = run("nmt-score", model, "--src", tmp_path / "s", "--tgt", tmp_path / "t")
+    assert result.code == 0, result.err
+    assert result.lines == ["0\t-0.500000\t2\t1.284025", "1\t-0.750000\t3\t1.284025"]
+    assert result.err == "perplexity 1.2840 of 5 subwords in 2 lines\n"
+    result = run("nmt-score", model, "--src", tmp_path / "s", "--tgt", tmp_path / "t", "--output-format", "json")
+    record = json.loads(result.lines[1])
+    assert (record["log_prob"], record["tokens"]) == (-0.75, ["▁z3", "▁z4", "</s>"])
+    (tmp_path / "t").write_text("z1\n")
+    result = run("nmt-score", model, "--src", tmp_path / "s", "--tgt", tmp_path / "t")
+    assert (result.code, result.out, "must have one line for each" in result.err) == (1, b"", True)
+
+
+ANSWERS = {
+    "text": (False, b"".join(b"z%d\n" % n for n in range(12))),
+    "tsv": (True, b"".join(b"%d\t%d\t-1.0\tz\n" % (n, rank) for n in range(12) for rank in (1, 2, 3))),
+}
+
+
+@pytest.mark.parametrize("form", ANSWERS)
+def test_a_file_is_continued_wherever_it_was_cut(form: str, tmp_path: Path) -> None:
+    numbered, whole = ANSWERS[form]
+    lines = whole.splitlines(keepends=True)
+    each = len(lines) // 12
+    out, record = tmp_path / "out", tmp_path / f"out{RECORD_SUFFIX}"
+    records = [(f"w{n}", {"p": "z"}) for n in range(12)]
+    for read in range(1, 13):  # lines of input that the killed run had read
+        out.unlink(missing_ok=True)
+        with continued_lines(str(out), Lines(iter(records)), {"beam_size": 3}, tsv=numbered) as begun:
+            assert begun.answered == 0
+            assert [next(begun.rest) for _ in range(read)] == records[:read]
+            begun.save()
+        saved = record.read_bytes()
+        for cut in range(read * len(whole) // 12 + 1):
+            out.write_bytes(whole[:cut])
+            record.write_bytes(saved)
+            with continued_lines(str(out), Lines(iter(records)), {"beam_size": 3}, tsv=numbered) as continued:
+                answered = continued.answered
+                complete = whole[:cut].count(b"\n") // each
+                is_open = numbered and complete * each == whole[:cut].count(b"\n") and complete > 0
+                assert answered == complete - is_open
+                assert list(continued.rest) == records[answered:]
+                continued.save()
+                for line in lines[answered * each :]:
+                    continued.writer.write(line.decode().rstrip("\n"))
+            assert out.read_bytes() == whole
+            assert json.loads(record.read_bytes())["lines"] == 12
+
+
+def test_an_output_is_gone_on_with_by_one_run_at_a_time(tmp_path: Path) -> None:
+    out = str(tmp_path / "out")
+    with continued_lines(out, Lines(iter([])), {}, tsv=False), pytest.raises(DataError) as caught:
+        with continued_lines(out, Lines(iter([])), {}, tsv=False):
+            pass
+    assert "must not be in use" in str(caught.value)
+
+
+OTHERS = {
+    "same": ([], b"w1\nw2\nw3\n", 0, None),
+    "more lines": ([], b"w1\nw2\nw3\nw4\n", 0, None),
+    "what changes no result": (["--batch-size", "1", "--threads", "1"], b"w1\nw2\nw3\n", 0, None),
+    "another input": ([], b"w1\nw2\nw4\n", 1, "3 lines of another input"),
+    "fewer lines": ([], b"w1\nw2\n", 1, "3 lines of another input"),
+    "another beam": (["--beam-size", "2"], b"w1\nw2\nw3\n", 1, "beam_size 5, now 2"),
+    "another format": (["--output-format", "json"], b"w1\nw2\nw3\n", 1, "output_format text, now json"),
+    "a prefix": (["--prefix-text", "z9"], b"w1\nw2\nw3\n", 1, "prefix_text None, now z9"),
+}
+
+
+@pytest.mark.parametrize("case", OTHERS)
+def test_a_file_is_continued_by_its_own_run_alone(case: str, model: Path, run: Run, tmp_path: Path) -> None:
+    options, given, code, message = OTHERS[case]
+    out = tmp_path / "out"
+    assert run("nmt-translate", model, "--resume", "-o", out, stdin=b"w1\nw2\nw3\n").code == 0
+    before = out.read_bytes(), (tmp_path / f"out{RECORD_SUFFIX}").read_bytes()
+    assert before[0] == b"z1\nz2\nz3\n"
+    result = run("nmt-translate", model, "--resume", "-o", out, *options, stdin=given)
+    assert result.code == code, result.err
+    if message is None:
+        assert out.read_bytes() == given.replace(b"w", b"z")
+    else:
+        assert result.err.count("\n") == 1 and message in result.err
+        assert (out.read_bytes(), (tmp_path / f"out{RECORD_SUFFIX}").read_bytes()) == before
+
+
+def test_another_model_does_not_continue_a_file(model: Path, run: Run, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert run("nmt-translate", model, "--resume", "-o", out, stdin=b"w1\n").code == 0
+    other = tmp_path / "other"
+    shutil.copytree(model, other)
+    assert run("nmt-translate", other, "--resume", "-o", out, stdin=b"w1\nw2\n").code == 0, "a copy is the same model"
+    tensors, content = map_tensors(other / "best.safetensors")
+    tensors["params/bias"] += 0.5
+    write_tensors(other / "best.safetensors", tensors, content)
+    result = run("nmt-translate", other, "--resume", "-o", out, stdin=b"w1\nw2\n")
+    assert (result.code, "made with another model;" in result.err) == (1, True), result.err
+
+
+@pytest.mark.parametrize("content", ["z1\nz2\n", "half a line"])
+@pytest.mark.parametrize("record", [None, "", "{}", "[", '{"run": 1, "lines": 2, "digest": "x"}'])
+def test_what_nobody_recorded_is_not_continued(
+    content: str, record: str | None, model: Path, run: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "out").write_text(content)
+    if record is not None:
+        (tmp_path / f"out{RECORD_SUFFIX}").write_text(record)
+    result = run("nmt-translate", model, "--resume", "-o", tmp_path / "out", stdin=b"w1\nw2\nw3\n")
+    assert (result.code, "without its record out.resume.json" in result.err) == (1, True), result.err
+    assert result.err.count("\n") == 1 and (tmp_path / "out").read_text() == content
+
+
+def test_a_killed_run_is_resumed(model: Path, run: Run, tmp_path: Path) -> None:
+    source = tmp_path / "in"
+    source.write_text("".join(f"w{n % 20}\n" for n in range(100)))
+    out = tmp_path / "out"
+    options = [str(x) for x in ("nmt-translate", model, source, "-o", out, "--resume", "--batch-size", "1")]
+    slow = {**os.environ, "NMT_FAKE_SECONDS": "0.02"}
+    for lines in (3, 10):
+        process = subprocess.Popen([sys.executable, fake_model.__file__, *options], env=slow)
+        while not out.exists() or out.read_bytes().count(b"\n") < lines:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert lines <= out.read_bytes().count(b"\n") < 100
+    assert run(*options).code == 0
+    assert out.read_text() == "".join(f"z{n % 20}\n" for n in range(100))
+
+
+@pytest.mark.parametrize(
+    ("options", "warning"),
+    [
+        (["--seed", "5"], "warning: --seed changes nothing without --sampling\n"),
+        (["--sampling-temperature", "0.5"], "warning: --sampling-temperature changes nothing without --sampling\n"),
+        (
+            ["--mbr-samples", "5", "--mbr", "chrf"],
+            "warning: --mbr-samples changes nothing without --mbr and --sampling\n",
+        ),
+        (["--seed", "5", "--sampling"], ""),
+    ],
+)
+def test_options_that_change_nothing_are_named(options: list[str], warning: str, model: Path, run: Run) -> None:
+    result = run("nmt-translate", model, *options, stdin=b"w1\n")
+    assert (result.code, result.err) == (0, warning)
+
+
+def test_samples_are_not_counted_against_the_largest_beam(model: Path, run: Run) -> None:
+    result = run("nmt-translate", model, "--sampling", "--n-best", "1001", stdin=b"w1\n")
+    assert (result.code, result.err) == (0, "")
+    assert result.out.count(b"\n") == 1001
+
+
+@pytest.mark.parametrize("option", ["--mass", "--most-missed"])
+def test_a_share_that_is_no_number(option: str) -> None:
+    result = CliRunner().invoke(shortlist, ["model", option, "nan"])
+    assert (result.exit_code, "'nan' is not a finite number" in result.output) == (2, True)
+
+
+def test_glossaries_have_tabs_or_equals_signs(tmp_path):
+    """As on the server's page: a tab, if there is one, or else the first `=`."""
+    file = tmp_path / "g"
+    file.write_text("train\tBahn\nout of = aus\na = b\tc=d\n1+1=2=x\n")
+    assert phrase_pairs(str(file)) == [("train", "Bahn"), ("out of", "aus"), ("a = b", "c=d"), ("1+1", "2=x")]

@@ -1,11 +1,14 @@
 """nmt-train: results on standard output, the rest on standard error, and mistakes in one line."""
 
+import json
+import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.cli.conftest import Result, Run
 from tests.train import fake_model
@@ -120,3 +123,93 @@ def test_a_reader_that_leaves_does_not_end_the_training(setup: Path, tmp_path: P
     process.stderr.close()
     assert process.wait(timeout=60) == 0
     assert "finished: 4 epochs" in (tmp_path / "train.log").read_text()
+
+
+def write(folder: Path) -> Path:
+    settings = fake_model.write_setup(folder)
+    settings["data"]["test"] = str(folder / "test")
+    (folder / "c.yaml").write_text(yaml.safe_dump(settings))
+    return folder / "c.yaml"
+
+
+def change(folder: Path, line: int, src: str) -> None:
+    lines = (folder / "train.xx").read_text().split("\n")
+    lines[line - 1] = src
+    (folder / "train.xx").write_text("\n".join(lines))
+
+
+def test_a_page_and_json(run: Run, tmp_path: Path) -> None:
+    config = write(tmp_path)
+    change(tmp_path, 17, "w1 <br> w2")
+    page = run("nmt-train", config, "--check-data")
+    assert page.code == 0, page.err
+    assert page.lines[0].startswith(f"data: looked at 200 of {tmp_path / 'train'}, 20 of {tmp_path / 'dev'}")
+    warning = f"warning: {tmp_path / 'train.xx'}: 1 of 200 lines (0.5%) contain tags or entities of HTML"
+    assert any(line.startswith(warning) for line in page.lines)
+    assert "           17  w1 <br> w2" in page.lines
+    found = json.loads(run("nmt-train", config, "--check-data", "--json").out)
+    (markup,) = [one for one in found["findings"] if one["name"] == "markup"]
+    assert markup["examples"] == [{"line": 17, "text": "w1 <br> w2"}] and markup["level"] == "warning"
+    assert not (tmp_path / "model").exists()
+
+
+def test_what_cannot_work_is_exit_code_1_and_refused_before_training(run: Run, tmp_path: Path) -> None:
+    config = write(tmp_path)
+    (tmp_path / "train.xx").open("a").write("one more\n")
+    page = run("nmt-train", config, "--check-data")
+    assert page.code == 1 and "error: " in page.out.decode() and "got 201 and 200" in page.out.decode()
+    refused = run("nmt-train", config)
+    assert refused.code == 1 and refused.err.count("\n") == 1 and "got 201 and 200" in refused.err
+
+
+def test_a_run_tells_each_warning_once_and_keeps_them(run: Run, tmp_path: Path) -> None:
+    config = write(tmp_path)
+    change(tmp_path, 17, "w1 <br> w2")
+    done = run("nmt-train", config)
+    assert done.code == 0, done.err
+    assert done.err.count("contain tags or entities") == 1 and "(line 17)" in done.err
+    kept = json.loads((tmp_path / "model" / "data_check.json").read_text())
+    assert "markup" in {one["name"] for one in kept["findings"]}
+    again = run("nmt-train", config, "--set", "training.epochs=5")
+    assert "resuming from" in again.err and "contain tags" not in again.err
+    settings = ["data.check=false", f"model_dir={tmp_path / 'other'}", "data.filter.markup=true"]
+    silent = run("nmt-train", config, *(word for setting in settings for word in ("--set", setting)))
+    assert silent.code == 0 and "contain tags" not in silent.err
+    assert "removed by data.filter: 1 markup" in silent.err
+
+
+def test_json_goes_with_check_data(run: Run, tmp_path: Path) -> None:
+    assert run("nmt-train", write(tmp_path), "--json").code == 2
+
+
+WITHOUT = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+
+
+@pytest.fixture
+def arguments(setup, model):
+    return {
+        "nmt-train": [setup / "c.yaml"],
+        "nmt-translate": [model, setup / "test.xx"],
+        "nmt-evaluate": [model, "--src", setup / "test.xx", "--ref", setup / "test.yy"],
+        "nmt-score": [model, "--src", setup / "test.xx", "--tgt", setup / "test.yy"],
+    }
+
+
+@pytest.mark.parametrize("command", ["nmt-train", "nmt-translate", "nmt-evaluate", "nmt-score"])
+def test_a_missing_gpu_is_one_line(run, arguments, command):
+    result = run(command, *arguments[command], "--device", "cuda", env=WITHOUT)
+    assert result.code == 1
+    assert result.err.startswith("Error: ") and len(result.err.splitlines()) == 1
+    assert "must" in result.err and "--device cpu" in result.err
+
+
+def test_auto_goes_on_without(run, arguments):
+    given = run("nmt-translate", *arguments["nmt-translate"], env=WITHOUT)
+    result = run("nmt-translate", *arguments["nmt-translate"], "--device", "auto", env=WITHOUT)
+    assert (result.code, result.out) == (0, given.out)
+    assert "device auto: the processor, for " in result.err
+
+
+def test_the_config_may_name_the_device(run, setup):
+    result = run("nmt-train", setup / "c.yaml", "--set", "device=cuda", env=WITHOUT)
+    assert result.code == 1 and "--device cpu" in result.err

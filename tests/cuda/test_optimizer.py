@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nmt.config.training_methods import TrainingConfig
+from nmt.config.training_section import TrainingConfig
 from nmt.train.updates.optimizer import gradient_norm, make_optimizer
 
 # Both round every operation to float32, but contract other products with other sums.

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from nmt.data.calibration import KEPT, LEAST_PAIRS, calibrated, learn_known, least_of
-from nmt.data.corpora.rows import TokenRows
+from nmt.data.corpora.readers import TokenRows
 from nmt.data.tokens.subwords import train_subwords
 from nmt.special_tokens import UNK_ID
 

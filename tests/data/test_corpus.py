@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from nmt.data.corpora.corpus import clean_line, clean_lines, load_parallel
-from nmt.data.corpora.rows import TokenRows
+from nmt.data.corpora.readers import TokenRows
 from nmt.system.lines import read_lines
 from tests.data.corpora import line_of, sentences, side, write_pair
 

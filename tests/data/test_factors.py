@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from nmt.config import config_from_dict
+from nmt.data.corpora.corpus import clean_line, clean_lines
 from nmt.data.corpora.prepare import load_sides
-from nmt.data.tokens.factors import FactoredSubwords, FactorError, learn_factors
-from nmt.data.tokens.subword_files import read_subwords
-from nmt.data.tokens.subwords import Subwords, train_subwords
+from nmt.data.tokens.factors import FactoredSubwords, FactorError, learn_factors, read_subwords
+from nmt.data.tokens.letter_case import capitals_of, lowered, titled
+from nmt.data.tokens.subwords import SPECIAL_PIECES, Subwords, train_subwords
 from nmt.data.tokens.vocabulary import Vocabulary
 from nmt.errors import ConfigError, DataError
 from nmt.special_tokens import EOS_ID, UNK_ID
@@ -146,3 +147,93 @@ def test_a_line_of_training_text_is_named(tmp_path: Any) -> None:
     config = config_from_dict(settings(data__train=str(tmp_path / "train")))
     with pytest.raises(DataError, match=r"train, source line 2: each word must have 2 factors .* got 'house'"):
         load_sides(config.data)
+
+
+def test_words_and_characters_come_back():
+    words, letters = Vocabulary(["a", "dog"]), Vocabulary(list("ab "), split="characters")
+    assert words.encode(["a dog", "", "dog cat  a"]) == [[4, 5], [], [5, 1, 4]]
+    assert words.decode([[4, 5, 3], [], [1, 2, 5]]) == ["a dog", "", "dog"]
+    assert letters.encode(["ab b", "x"]) == [[4, 5, 6, 5], [1]]
+    assert letters.decode([[4, 5, 6, 5]]) == ["ab b"]
+
+
+def test_neighbouring_unknown_units_are_as_many_tokens():
+    assert Vocabulary(["a"]).encode(["x y a z"]) == [[1, 1, 4, 1]]
+    assert Vocabulary(["a"], split="characters", unknown="left_out").encode(["xaay"]) == [[4, 4]]
+
+
+def test_pieces_start_words_and_there_are_as_many_as_ids():
+    words = Vocabulary(["a", "b"])
+    assert words.pieces([4, 1, 3]) == ["\u2581a", *(SPECIAL_PIECES[n] for n in (1, 3))]
+    assert words.cut(["a x"]) == [["\u2581a", "\u2581x"]]
+    assert words.join(["\u2581a", "\u2581x"]) == "a x"
+
+
+def test_merges_are_learned_order_first():
+    # By hand: l o w e r</w> -> lo w e r</w> -> low e r</w> -> low er</w>; unmerged letters stay apart.
+    merges = [("l", "o"), ("lo", "w"), ("e", "r</w>")]
+    units = ["low@@", "er", "low", "n@@", "e@@", "w"]
+    cut = Vocabulary(units, merges=merges)
+    assert cut.encode(["lower new"]) == [[4, 5, 7, 8, 9]]
+    assert cut.decode([[4, 5, 7, 8, 9]]) == ["lower new"]
+    assert cut.cut(["lower new"]) == [["\u2581low@@", "er", "\u2581n@@", "e@@", "w"]]
+
+
+def test_a_vocabulary_comes_back_from_its_bytes():
+    found = Vocabulary(["\u00e4", "b"], split="characters", unknown="left_out", merges=[("a", "b")])
+    again = read_subwords(found.model_bytes)
+    assert isinstance(again, Vocabulary)
+    assert again.model_bytes == found.model_bytes
+    assert again.encode(["b\u00e4c"]) == [[5, 4]]
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ({"nmt_vocabulary": 2}, "another version"),
+        ({"units": ["a", "a"]}, "a unit twice"),
+        ({"units": [1]}, "units that are not texts"),
+        ({"units": ["\ud800"]}, "units that are not texts"),
+        ({"split": "x"}, "no known way to split"),
+        ({"merges": [["a"]]}, "merges that are not pairs"),
+    ],
+)
+def test_damage_is_one_line(change, line):
+    values = json.loads(Vocabulary(["a"]).model_bytes) | change
+    with pytest.raises(DataError, match=f"model.spm: must be a vocabulary, got .*{line}"):
+        read_subwords(json.dumps(values).encode(), "model.spm")
+
+
+def test_a_part_is_one_line():
+    with pytest.raises(DataError, match="a part of one"):
+        read_subwords(Vocabulary(["a"]).model_bytes[:-3])
+
+
+@pytest.mark.parametrize("language", ["tr", "az", "TR", "tr-TR", "tr_CY", "az-Latn-AZ", "tur", "aze", "crh"])
+def test_both_letters_keep_their_dots(language):
+    assert lowered("DİKKAT IŞIK", language) == "dikkat ışık" and lowered("DI\u0307KKAT", language) == "dikkat"
+    assert capitals_of("izin ışık", language) == "İZİN IŞIK" and capitals_of("dikkat", language) == "DİKKAT"
+    assert titled("i", language) == "İ" and titled("ı", language) == "I"
+    for text in ("istanbul'da ılık bir gün", "çiğ köfte", "iı", "ilə", "", "123"):
+        assert lowered(capitals_of(text, language), language) == text
+    assert lowered("Ələ ƏLİ", language) == "ələ əli"
+
+
+@pytest.mark.parametrize("language", ["", "en", "de", "trv", "lt", "fr-TR", "xx"])
+def test_other_languages_have_one(language):
+    for text in ("DİKKAT IŞIK", "Izmir", "ıİiI", "STRASSE", "ΟΔΟΣ"):
+        assert lowered(text, language) == lowered(text) == text.lower()
+        assert capitals_of(text, language) == capitals_of(text) == text.upper()
+    assert titled("i", language) == "I" and titled("ǆ", language) == "ǅ"
+    assert titled("", language) == ""
+
+
+def test_scripts_of_one_case_stay():
+    for language in ("tr", ""):
+        assert lowered("ᏣᎳᎩ ABC", language) == "ᏣᎳᎩ abc" and capitals_of("საქართველო abc", language) == "საქართველო ABC"
+        assert titled("ს", language) == "ს"
+
+
+def test_what_models_were_trained_on_stays():
+    """`lowercase` of a saved model cleans as it did in training, in all languages alike."""
+    assert clean_line("DİKKAT IŞIK", lowercase=True) == "di̇kkat işik" == clean_lines(["DİKKAT IŞIK"], True)[0]

@@ -11,11 +11,11 @@ import pytest
 from number_words import make_corpus
 
 import nmt
-from nmt.data.corpora import language_by_text
-from nmt.data.corpora.headings import contradicts, is_heading
+import nmt.data.corpora.language_names as language_by_text
 from nmt.data.corpora.judged_texts import Named, judged, judged_corpus, judged_output
+from nmt.data.corpora.looking import contradicts, is_heading
 from nmt.data.corpora.sources import Source
-from nmt.data.tokens.features import features_column
+from nmt.data.tokens.factors import features_column
 from nmt.documents.document import read_document
 from nmt.errors import DataError
 from nmt.system.lines import STDIN, read_lines

@@ -13,7 +13,7 @@ import sentencepiece
 from nmt.config import DataConfig
 from nmt.data import BOS_ID, EOS_ID, PAD_ID, UNK_ID, load_sides
 from nmt.data.corpora.corpus import clean_line
-from nmt.data.tokens.subword_files import subwords_from_file
+from nmt.data.tokens.factors import subwords_from_file
 from nmt.data.tokens.subwords import SPECIAL_PIECES, Subwords, _sample, train_subwords
 from nmt.errors import DataError
 from tests.data.corpora import line_of, sentences, small_subwords, write_pair

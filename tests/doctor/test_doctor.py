@@ -13,7 +13,7 @@ from nmt.doctor import examine
 from nmt.doctor.repeats import Duplicates
 from nmt.doctor.texts import Block, Text
 from nmt.errors import DataError
-from nmt.train.tasks.data_check import check_data
+from nmt.train.tasks.prepare import check_data
 from tests.data.corpora import WORDS, sentences
 
 SRC = dict(zip(WORDS, (word[::-1] + "o" for word in WORDS), strict=True))

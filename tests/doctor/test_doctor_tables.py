@@ -3,7 +3,7 @@
 from nmt.config import config_from_dict
 from nmt.data.corpora.sources import Source
 from nmt.doctor.texts import Text
-from nmt.train.tasks.data_check import check_data
+from nmt.train.tasks.prepare import check_data
 
 
 def write(tmp_path, lines):

@@ -11,7 +11,7 @@ from nmt.config import config_from_dict
 from nmt.data.alignment import edits as edits_module
 from nmt.data.alignment.edits import Edits, gain_of_edits
 from nmt.data.batching.batches import make_batch
-from nmt.data.corpora.rows import TokenRows
+from nmt.data.corpora.readers import TokenRows
 from nmt.decode import search
 from nmt.decode.ensemble import Ensemble
 from nmt.decode.plan import SearchPath, search_plan

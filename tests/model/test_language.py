@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from nmt.config import config_from_dict
-from nmt.data.batching.streams import StreamBatches
-from nmt.data.corpora.rows import TokenRows
+from nmt.data.batching.batches import StreamBatches
+from nmt.data.corpora.readers import TokenRows
 from nmt.decode import SearchOptions, search
 from nmt.model.language import LanguageModel
 from nmt.special_tokens import BOS_ID, EOS_ID

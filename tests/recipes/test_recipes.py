@@ -16,7 +16,7 @@ import run
 from catalogue import MINUTES, RECIPES, SIGMORPHON2020
 
 from nmt.config import load_config
-from tests.data_scripts.test_recipe_corpora import write_tables
+from tests.data_scripts.test_corpora import write_tables
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = [

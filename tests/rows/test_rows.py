@@ -222,7 +222,7 @@ def test_the_core_needs_no_framework():
         assert {"numpy", "llvmlite"} <= loaded
         assert not {"torch", "tensorflow", "jax", "pydantic", "click", "sentencepiece"} & loaded
         others = {m for m in loaded if m.startswith("nmt.") and not m.startswith("nmt.rnn")}
-        system = {f"nmt.system.{name}" for name in ("files", "interruption", "compile_notice", "terminal")}
+        system = {f"nmt.system.{name}" for name in ("files", "interruption", "notices", "terminal")}
         assert others <= {"nmt.errors", "nmt.overriding", "nmt.system", *system}
     assert "numba" not in loaded
 

@@ -13,7 +13,7 @@ from nmt.storage.model_folder import LAST_NAME, read_checkpoint
 from nmt.train.log import progress
 from nmt.train.planning.budget import COOLDOWN, Pace, _kept_minutes, fit_to_budget, seconds_of
 from nmt.train.run import loop
-from nmt.train.run.limits import is_early_validation
+from nmt.train.run.loop import is_early_validation
 from nmt.train.run.trainer import Trainer
 from nmt.train.updates.update import Updater
 

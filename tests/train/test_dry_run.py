@@ -15,8 +15,7 @@ from nmt.config import Config, config_from_dict, dump_config
 from nmt.rnn.kernels.machine_code.features import TARGET
 from nmt.storage.model_folder import LAST_NAME, read_checkpoint
 from nmt.train.planning import budget
-from nmt.train.planning.cost_report import OTHER, cost_report, profile_page
-from nmt.train.planning.dry_run import DryRun
+from nmt.train.planning.dry_run import OTHER, DryRun, cost_report, profile_page
 from nmt.train.run.trainer import Trainer
 from nmt.train.tasks import translation_task
 from tests.small_models import DECODER, ENCODER
@@ -148,5 +147,5 @@ def test_the_median_knows_nothing_of_an_update_that_was_slow(tmp_path, monkeypat
 
 @pytest.mark.parametrize("has_amx", [False, True])
 def test_the_plan_says_where_bfloat16_is_faster(tmp_path, monkeypatch, has_amx):
-    monkeypatch.setattr("nmt.train.planning.cost_report.TARGET", replace(TARGET, has_amx=has_amx))
+    monkeypatch.setattr("nmt.train.planning.dry_run.TARGET", replace(TARGET, has_amx=has_amx))
     assert ("compute_dtype: bfloat16" in cost_report(dry_run(tmp_path))) == has_amx

@@ -17,8 +17,7 @@ from nmt.errors import CheckpointError, ConfigError
 from nmt.storage.model_folder import read_checkpoint
 from nmt.storage.quantised_model import save_quantised
 from nmt.storage.saved_model import load_saved_model, save_bundle
-from nmt.train.planning.cost_report import cost_report
-from nmt.train.planning.dry_run import DryRun
+from nmt.train.planning.dry_run import DryRun, cost_report
 from nmt.train.run.trainer import Trainer
 
 

@@ -1,17 +1,23 @@
 """What is done with batches before they are learned from: word dropout, scheduled sampling, R-drop, alignments."""
 
+import math
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from nmt.data.batching.batches import make_batch
-from nmt.data.batching.streams import StreamBatches
-from nmt.data.corpora.rows import TokenRows
+from nmt.config import config_from_dict
+from nmt.data.batching.batches import StreamBatches, make_batch
+from nmt.data.corpora.corpus import Side
+from nmt.data.corpora.readers import TokenRows
 from nmt.model.batch_pass import LIKELIHOOD
 from nmt.special_tokens import EOS_ID, UNK_ID
+from nmt.train.tasks.translation_task import TranslationTask
+from nmt.train.tasks.validation import is_better
 from nmt.train.updates.methods import Methods
 from tests.settings import settings_with
+from tests.train import fake_model
 
 PAIRS = [(list(range(4, 4 + n)), list(range(5, 25 - n))) for n in range(1, 19)]
 
@@ -85,3 +91,102 @@ def test_r_drop_reads_every_pair_twice_side_by_side() -> None:
     segment = StreamBatches(TokenRows.from_lists([[4, 5, 6, 7, 8]]), 2, 2).batch(0, 0)
     np.testing.assert_array_equal(segment.doubled().tgt_in, np.repeat(segment.tgt_in, 2, axis=1))
     assert segment.doubled().num_tgt_tokens == 2 * segment.num_tgt_tokens
+
+
+def held_out(folder: Any, line: str, **src: Any) -> tuple[TranslationTask, list[str]]:
+    """The task with a line more in its dev set, and what it said."""
+    settings = fake_model.write_setup(folder)
+    settings["data"]["src"] |= src
+    config = config_from_dict(settings)
+    for lang in (config.data.src.lang, config.data.tgt.lang):
+        path = folder / f"dev.{lang}"
+        path.write_text(f"{path.read_text()}{line if lang == config.data.src.lang else 'z1'}\n")
+    units = SimpleNamespace(encode=lambda lines: [[4] * len(line.split()) for line in lines])
+    said: list[str] = []
+    task = TranslationTask(config, Side(config.data.src, units), Side(config.data.tgt, units))  # type: ignore[arg-type]
+    return task.held_out(said.append), said
+
+
+def batches(task: TranslationTask) -> list[Any]:
+    return task.validator(SimpleNamespace(), 64, 1, lambda: None, SimpleNamespace(rank=0, size=1)).batches  # type: ignore[arg-type, return-value]
+
+
+def test_a_line_without_end_is_cut_for_the_loss_and_said(tmp_path: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(TranslationTask, "_translator", lambda *args: None)
+    task, said = held_out(tmp_path, "w1 " * 10_000)
+    (warning,) = [text for text in said if text.startswith("warning: data.dev: 1 of ")]
+    assert "have a side of more than 1,000 subwords and are truncated for the loss, line " in warning
+    assert max(batch.src.shape[0] for batch in batches(task)) <= 1001
+    assert len(task._dev.src_texts[-1].split()) == 10_000  # type: ignore[union-attr]
+
+
+def test_what_training_allows_is_not_cut(tmp_path: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(TranslationTask, "_translator", lambda *args: None)
+    task, said = held_out(tmp_path, "w1 " * 3000, max_length=5000)
+    assert not [text for text in said if text.startswith("warning")]
+    assert max(batch.src.shape[0] for batch in batches(task)) >= 3000
+
+
+def test_rows_are_cut_to_their_beginnings() -> None:
+    rows = TokenRows.from_lists([[4, 5, 6], [], [7]])
+    assert [row.tolist() for row in rows.taken(np.array([2, 0, 1]), 2)] == [[7], [4, 5], []]
+
+
+def test_some_of_the_validation_pairs_are_at_equal_distances(tmp_path: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(TranslationTask, "_translator", lambda *args: None)
+    task, _ = held_out(tmp_path, "w1 w2")
+    dev = task._dev
+    assert dev is not None and len(dev) > 5
+    ranks: Any = SimpleNamespace(rank=0, size=1)
+    validator = task.validator(SimpleNamespace(), 64, 1, lambda: None, ranks, 4)  # type: ignore[arg-type]
+    places = [0, len(dev) // 4, len(dev) // 2, 3 * len(dev) // 4]
+    assert validator.sources == [dev.src_texts[n] for n in places]
+    assert validator.references == [dev.references[n] for n in places]
+    tokens = sum(int(batch.tgt_lengths.sum()) for batch in validator.batches)
+    assert tokens == sum(len(dev.references[n].split()) + 1 for n in places)
+    for all_of_them in (0, len(dev), len(dev) + 1):
+        whole = task.validator(SimpleNamespace(), 64, 1, lambda: None, ranks, all_of_them)  # type: ignore[arg-type]
+        assert whole.sources == dev.src_texts
+    assert task.dev_size == (len(dev), sum(len(line.split()) + 1 for line in dev.references))
+
+
+@pytest.mark.parametrize(
+    ("metric", "score", "best", "want"),
+    [
+        ("bleu", 30.1, 30.0, True),
+        ("bleu", 29.9, 30.0, False),
+        ("chrf", 30.1, 30.0, True),
+        ("ppl", 4.0, 5.0, True),
+        ("ppl", 6.0, 5.0, False),
+        ("loss", math.nan, 5.0, False),
+        ("loss", math.inf, 5.0, False),
+    ],
+)
+def test_is_better(metric: str, score: float, best: float, want: bool) -> None:
+    others = {"loss": 1.0} if metric != "loss" else {}
+    assert is_better(metric, {**others, metric: score}, {**others, metric: best}) is want
+
+
+def test_equal_scores_are_ranked_by_loss() -> None:
+    best = {"bleu": 100.0, "loss": 0.2}
+    assert is_better("bleu", {"bleu": 100.0, "loss": 0.1}, best)
+    assert not is_better("bleu", {"bleu": 100.0, "loss": 0.2}, best)
+
+
+@pytest.mark.parametrize(
+    ("metric", "score", "best", "loss", "want"),
+    [
+        ("bleu", 0.1, 0.9, 6.1, True),  # noise: the lower loss counts
+        ("bleu", 0.9, 0.1, 6.3, False),
+        ("bleu", 1.1, 0.9, 6.3, True),
+        ("bleu", 0.9, 1.1, 6.1, False),
+        ("chrf", 0.9, 0.1, 6.3, True),
+    ],
+)
+def test_bleu_that_is_noise_is_not_compared(metric: str, score: float, best: float, loss: float, want: bool) -> None:
+    assert is_better(metric, {metric: score, "loss": loss}, {metric: best, "loss": 6.2}) is want
+
+
+def test_the_first_is_best_unless_it_is_no_number() -> None:
+    assert is_better("loss", {"loss": 9.0}, {})
+    assert not is_better("bleu", {"bleu": math.nan, "loss": math.nan}, {})

@@ -1,13 +1,28 @@
 """Optimizers against the formulas of their papers, in float64 loops."""
 
 import math
+import mmap
+import os
+import signal
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
-from nmt.config import TrainingConfig
+from nmt.config import FixedTraining, TrainingConfig
 from nmt.rnn.profile import recording
-from nmt.train.updates.optimizer import OPTIMIZERS, clip_scale, gradient_norm, make_optimizer
+from nmt.storage.model_folder import PARAMS_PREFIX, RAW_PREFIX, read_checkpoint
+from nmt.train.log.memory import format_bytes, peak_bytes, reset_peak, resident_bytes
+from nmt.train.run.loop import progress, stop_reason
+from nmt.train.run.trainer import Trainer
+from nmt.train.updates.optimizer import OPTIMIZERS, Adam, MovingAverage, clip_scale, gradient_norm, make_optimizer
+from nmt.train.updates.schedule import cooldown_factor, make_schedule
+from nmt.train.updates.state import TrainingState
+from nmt.train.updates.update import LossLimit
+from tests import small_models
+from tests.train.fake_model import TranslationModel
+from tests.train.test_resume import assert_same
 
 RATE, STEPS = 0.01, 5
 TOLERANCE = 1e-5  # float32 arithmetic over five steps
@@ -145,3 +160,252 @@ def test_steps_go_on_from_a_state(name: str) -> None:
         again.step(twin, other, RATE, 0.5)
     for name, param in params.items():
         np.testing.assert_array_equal(param, twin[name])
+
+
+Make = Callable[..., Trainer]
+
+
+def test_the_average_is_of_the_parameters_after_every_update(make_trainer, monkeypatch):
+    seen: list[np.ndarray] = []
+    step = Adam.step
+
+    def watched(self: Adam, params: Any, *arguments: Any) -> None:
+        if not seen:
+            seen.append(params["table"].astype("f8"))
+        step(self, params, *arguments)
+        seen.append(params["table"].astype("f8"))
+
+    monkeypatch.setattr(Adam, "step", watched)
+    trainer = make_trainer(ema_decay=0.6, epochs=2)
+    trainer.run()
+    mean = seen[0]
+    for n, params in enumerate(seen[1:], 1):
+        decay = min(0.6, (1 + n) / (10 + n))
+        mean = decay * mean + (1 - decay) * params
+    tensors, content = read_checkpoint(trainer.folder / "last.safetensors")
+    assert content["average"] == {"steps": len(seen) - 1}
+    np.testing.assert_allclose(tensors[PARAMS_PREFIX + "table"], mean, rtol=1e-6, atol=1e-6)  # float32, some 20 updates
+    np.testing.assert_array_equal(tensors[RAW_PREFIX + "table"], seen[-1].astype("f4"))
+    best, _ = read_checkpoint(trainer.folder / "best.safetensors")
+    assert not any(name.startswith(RAW_PREFIX) for name in best)
+
+
+def test_it_is_what_is_validated(make_trainer, fake, monkeypatch):
+    seen: list[np.ndarray] = []
+    whole = fake.loss
+
+    def watched(self: TranslationModel, batch: Any, threads: int) -> Any:
+        seen.append(self.params["table"].copy())
+        return whole(self, batch, threads)
+
+    monkeypatch.setattr(fake, "loss", watched)
+    trainer = make_trainer(ema_decay=0.9, updates=8)
+    trainer.run()
+    tensors, _ = read_checkpoint(trainer.folder / "last.safetensors")
+    np.testing.assert_array_equal(seen[-1], tensors[PARAMS_PREFIX + "table"])
+    assert not np.array_equal(seen[-1], tensors[RAW_PREFIX + "table"])
+
+
+@pytest.mark.parametrize("calls", [{1}, {3, 9}, {13, 14}])
+def test_an_interrupted_run_comes_to_the_same_average(make_trainer, fake, monkeypatch, calls):
+    settings = {"ema_decay": 0.9, "metric": "loss"}
+    trainer = make_trainer(**settings)
+    trainer.run()
+    undisturbed = trainer.folder.rename(trainer.folder.with_name("undisturbed"))
+    whole, total = fake.loss_and_gradients, 0
+
+    def interrupted(self: TranslationModel, *arguments: Any, **options: Any) -> Any:
+        nonlocal total
+        total += 1
+        if total in calls:
+            os.kill(os.getpid(), signal.SIGINT)
+        return whole(self, *arguments, **options)
+
+    monkeypatch.setattr(fake, "loss_and_gradients", interrupted)
+    for _ in range(len(calls) + 1):
+        make_trainer(**settings).run()
+    assert_same(trainer.folder, undisturbed)
+    one, other = (read_checkpoint(f / "last.safetensors", RAW_PREFIX)[0] for f in (trainer.folder, undisturbed))
+    for name, array in one.items():
+        np.testing.assert_array_equal(array, other[name])
+
+
+def test_a_run_may_begin_and_end_to_average(make_trainer: Make) -> None:
+    make_trainer(updates=4).run()
+    trainer = make_trainer(updates=6, ema_decay=0.5)
+    trainer.run()
+    tensors, content = read_checkpoint(trainer.folder / "last.safetensors")
+    assert content["average"]["steps"] == 2
+    raw = tensors[RAW_PREFIX + "table"]
+    make_trainer(updates=6).run()  # nothing is left to do
+    trainer = make_trainer(updates=7, learning_rate=1e-5)
+    trainer.run()
+    tensors, _ = read_checkpoint(trainer.folder / "last.safetensors")
+    assert not any(name.startswith(RAW_PREFIX) for name in tensors)
+    np.testing.assert_allclose(tensors[PARAMS_PREFIX + "table"], raw, rtol=0, atol=1e-4)  # a step of the rate
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_parameters_that_are_one_array_are_averaged_and_stay_what_they_are(apart: bool) -> None:
+    """A model's parameters lie in one array unless they come from a file, those of the other tests do not."""
+    model = small_models.build(9)
+    if apart:
+        model.adopt({name: param.copy() for name, param in model.params.items()})
+    average = MovingAverage(model, 0.5)
+    mean = {name: param.astype("f8") for name, param in model.params.items()}
+    for number in (1, 2, 3):
+        for param in model.params.values():
+            param += np.float32(number)
+        now = {name: param.copy() for name, param in model.params.items()}
+        average.update()
+        decay = min(0.5, (1 + number) / (10 + number))
+        for name, param in model.params.items():
+            np.testing.assert_array_equal(param, now[name])
+            mean[name] = decay * mean[name] + (1 - decay) * param
+            np.testing.assert_allclose(average.arrays[name], mean[name], rtol=1e-6, atol=1e-6)  # float32
+
+
+def test_constant_rises_linearly_then_stays() -> None:
+    schedule = make_schedule(TrainingConfig(scheduling="constant", learning_rate=0.4, learning_rate_warmup=4))
+    rates = [schedule.learning_rate(update) for update in (1, 2, 4, 5, 1000)]
+    assert rates == pytest.approx([0.1, 0.2, 0.4, 0.4, 0.4])
+    assert not schedule.finished
+
+
+def test_inverse_square_root_peaks_at_the_end_of_the_warm_up() -> None:
+    schedule = make_schedule(
+        TrainingConfig(scheduling="inverse_square_root", learning_rate=0.5, learning_rate_warmup=100)
+    )
+    rates = [schedule.learning_rate(update) for update in (50, 100, 400, 10_000)]
+    assert rates == pytest.approx([0.25, 0.5, 0.25, 0.05])
+
+
+def test_plateau_waits_for_patience_in_a_row() -> None:
+    settings = {"learning_rate": 0.8, "lower_after": 2, "decrease_factor": 0.5, "learning_rate_min": 0.3}
+    schedule = make_schedule(TrainingConfig(**settings))
+    rates = []
+    for improved in (True, False, True, False, False, False, False):
+        schedule.validated(improved=improved)
+        rates.append(schedule.learning_rate(1))
+    assert rates == pytest.approx([0.8, 0.8, 0.8, 0.8, 0.4, 0.4, 0.2])
+    assert schedule.finished
+
+
+def test_a_warm_up_below_the_minimum_does_not_end_the_run() -> None:
+    schedule = make_schedule(TrainingConfig(learning_rate=0.8, learning_rate_min=0.1, learning_rate_warmup=100))
+    assert schedule.learning_rate(1) < 0.1
+    assert schedule.learning_rate(50) == pytest.approx(0.4)
+    assert not schedule.finished
+
+
+def test_plateau_goes_on_from_its_state() -> None:
+    settings = TrainingConfig(learning_rate=0.8, lower_after=2)
+    schedule = make_schedule(settings)
+    for _ in range(3):
+        schedule.validated(improved=False)
+    again = make_schedule(settings)
+    again.load_state_dict(schedule.state_dict())
+    again.validated(improved=False)
+    assert again.learning_rate(1) == pytest.approx(0.2)
+    again.load_state_dict({})  # of a run with another schedule
+    again.validated(improved=False)
+    assert again.learning_rate(1) == pytest.approx(0.8) and again.waited == 1
+
+
+def test_linear_rises_then_falls_in_a_straight_line_to_zero():
+    settings = TrainingConfig(scheduling="linear", learning_rate=0.4, learning_rate_warmup=4, updates=103)
+    schedule = make_schedule(settings)
+    rates = [schedule.learning_rate(update) for update in range(1, 105)]
+    assert rates[:4] == pytest.approx([0.1, 0.2, 0.3, 0.4])
+    steps = np.diff(rates[3:])
+    assert steps == pytest.approx(np.full(len(steps), -0.004))
+    assert rates[-1] == 0
+
+
+def test_a_cooldown_of_the_last_share_ends_at_zero() -> None:
+    settings = TrainingConfig(cooldown=0.25)
+    factors = [cooldown_factor(settings, progress) for progress in (0, 0.5, 0.75, 0.8, 0.95, 1)]
+    assert factors == pytest.approx([1, 1, 1, 0.8, 0.2, 0])
+
+
+@pytest.mark.parametrize(
+    ("limits", "share"),
+    [
+        ({"epochs": 4}, 0.375),  # 1 of 4 epochs and 5 of the 10 batches of the second are over
+        ({"epochs": 4, "updates": 20}, 0.75),
+        ({"epochs": 4, "updates": 1000}, 0.375),
+        ({"epochs": 4, "max_minutes": 2}, 0.5),
+        ({"epochs": 4, "updates": 20, "max_minutes": 2}, 0.75),
+        ({"epochs": 4, "updates": 10}, 1.0),
+    ],
+)
+def test_progress_is_measured_by_the_limit_that_comes_first(limits: dict[str, Any], share: float) -> None:
+    state = TrainingState(update=16, epoch=2, position=6)
+    settings = TrainingConfig(**limits)
+    assert progress(state, settings, num_batches=10, elapsed=60, validation_seconds=0) == pytest.approx(share)
+
+
+def test_progress_leaves_time_for_the_last_validation() -> None:
+    settings = TrainingConfig(max_minutes=2)
+    state = TrainingState(update=1, position=1)
+    shares = [progress(state, settings, num_batches=10, elapsed=60, validation_seconds=s) for s in (20, 10_000)]
+    assert shares == pytest.approx([0.6, 1.0]), "half of the time at most"
+
+
+def test_a_run_ends_where_there_is_no_time_for_another_validation() -> None:
+    """Also right after one: an update more would need one more."""
+    settings = fixed(max_minutes=2, learning_rate_min=0)
+    schedule = make_schedule(settings)
+
+    def reason(elapsed: float) -> str | None:
+        state = TrainingState(update=360, validated_update=360)
+        return stop_reason(state, settings, schedule, elapsed=elapsed, validation_seconds=10)
+
+    assert reason(109) is None
+    assert reason(111) == "2m00s are over (training.max_minutes)"
+
+
+def rates(count: int, **settings: Any) -> list[float]:
+    schedule = make_schedule(fixed(**settings))
+    return [schedule.learning_rate(update) for update in range(1, count + 1)]
+
+
+def fixed(**settings: Any) -> FixedTraining:
+    known = {"learning_rate_warmup": 0, "updates": None, "validation_freq": 1, "learning_rate_min": 0.01}
+    return FixedTraining.model_validate(known | settings)
+
+
+def test_cosine_rises_then_falls_to_zero() -> None:
+    found = rates(24, scheduling="cosine", learning_rate=1.0, learning_rate_warmup=4, updates=23)
+    assert found[:4] == pytest.approx([0.25, 0.5, 0.75, 1.0])
+    assert found[13] == pytest.approx(0.5)  # half way: update 14 of 5 to 23, and then 24
+    assert found[22:] == pytest.approx([0.5 * (1 + math.cos(math.pi * 19 / 20)), 0.0])
+
+
+def test_a_loss_is_broken_above_the_limit_or_if_it_is_no_number() -> None:
+    limit = LossLimit(1000)
+    assert limit.nats == pytest.approx(3 * np.log(1000)) and LossLimit(9).nats == 20, "three times guessing, or 20 nats"
+    assert [limit.is_broken(nll) for nll in (0.0, limit.nats, np.nextafter(limit.nats, np.inf), np.inf, np.nan)] == [
+        *(False, False, True, True, True)
+    ]
+
+
+def test_what_is_taken_is_seen() -> None:
+    can_reset = reset_peak()
+    before = resident_bytes()
+    # Pages of its own: an array might lie where the process has freed something before.
+    with mmap.mmap(-1, 1 << 26) as taken:
+        for start in range(0, len(taken), 4096):
+            taken[start] = 1
+        assert resident_bytes() - before > 0.9 * (1 << 26)
+    assert peak_bytes() - before > 0.9 * (1 << 26)
+    if can_reset:
+        reset_peak()
+        assert peak_bytes() - before < 0.5 * (1 << 26)
+
+
+@pytest.mark.parametrize(
+    ("size", "text"), [(3 << 29, "1.50 GiB"), (75 << 19, "37.5 MiB"), (12 << 10, "12 KiB"), (0, "0 KiB")]
+)
+def test_bytes_for_people(size: int, text: str) -> None:
+    assert format_bytes(size) == text

@@ -252,7 +252,7 @@ def test_four_ranks_start_from_another_model_and_go_on(tmp_path, reset, ends):
 
 SLOW_WRITER = f"""
 import runpy, sys, time
-import nmt.train.checkpoints.checkpoint_manager as manager
+import nmt.train.checkpoints.checkpoint as manager
 
 save = manager.save_checkpoint
 

@@ -17,8 +17,7 @@ import yaml
 
 from nmt.errors import CheckpointError, NMTError
 from nmt.train.checkpoints import checkpoint
-from nmt.train.checkpoints.checkpoint import read_whole
-from nmt.train.checkpoints.checkpoint_manager import CheckpointManager
+from nmt.train.checkpoints.checkpoint import CheckpointManager, read_whole
 from nmt.train.checkpoints.resume import load_saved_run
 from nmt.train.distributed.interrupt import SIGNALS
 from nmt.train.run.trainer import Trainer

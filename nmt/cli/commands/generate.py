@@ -11,8 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nmt.cli.lines.formats import FORMATS, finite, output_of
-from nmt.cli.lines.streams import check_apart, output_lines, tell_to_type, telling_notices
+from nmt.cli.lines.streams import (
+    FORMATS,
+    Meter,
+    check_apart,
+    finite,
+    output_lines,
+    output_of,
+    tell_to_type,
+    telling_notices,
+)
 from nmt.cli.options.command import Command, running_options
 from nmt.cli.options.path_types import InputPath, OutputFile
 from nmt.cli.options.search_options import beam_options, kind_of, search_options, tell_unused
@@ -60,7 +68,6 @@ def generate(model_dir: str, source: str | None, **options: Any) -> None:
         nmt-generate runs/captions -n 5
         nmt-generate runs/captions --prompt 'A man' --sampling-temperature 0.7
     """
-    from nmt.cli.lines.meter import Meter
     from nmt.inference.generator import Generator
     from nmt.storage.model_folder import model_files
 

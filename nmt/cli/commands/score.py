@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nmt.cli.lines.formats import finite
 from nmt.cli.lines.judging import langs_of, tell_doubts
-from nmt.cli.lines.streams import LineWriter, check_apart, in_step, output_lines, tell, telling_notices
+from nmt.cli.lines.streams import LineWriter, check_apart, finite, in_step, output_lines, tell, telling_notices
 from nmt.cli.options.command import Command, checkpoint_option, running_options, table_of, table_options
 from nmt.cli.options.path_types import InputPath, OutputFile
 from nmt.cli.options.search_options import language_model_options, search_option

@@ -19,8 +19,7 @@ from nmt.cli.options.command import (
     threads_option,
 )
 from nmt.cli.options.path_types import InputPath
-from nmt.errors import NMTError
-from nmt.system.extras import how_to_install
+from nmt.errors import NMTError, how_to_install
 
 
 @click.command(cls=Command, context_settings={"auto_envvar_prefix": "NMT_SERVE"})

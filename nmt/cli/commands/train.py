@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nmt.cli.lines.streams import say, tell
+from nmt.cli.lines.streams import say, showing, tell
 from nmt.cli.options.command import (
     NOT_SAID,
     Command,
@@ -332,8 +332,7 @@ def _tell(result: TrainingResult) -> None:
 
 def _check_data(config: Config, as_json: bool) -> None:
     """Print the problems found in the texts. Exits with code 1 if training cannot work with them."""
-    from nmt.cli.lines.meter import showing
-    from nmt.train.tasks.data_check import check_data
+    from nmt.train.tasks.prepare import check_data
 
     with showing() as show:
         found = check_data(config, show)
@@ -344,8 +343,7 @@ def _check_data(config: Config, as_json: bool) -> None:
 
 def _try(config: Config, threads: int | None, device: str | None, profile_updates: int | None, plan: bool) -> None:
     """Print the measurements of a few updates; nothing is saved."""
-    from nmt.train.planning.cost_report import cost_report, profile_page
-    from nmt.train.planning.dry_run import DryRun
+    from nmt.train.planning.dry_run import DryRun, cost_report, profile_page
 
     dry_run = DryRun(config, threads, tell, device)
     pages = []

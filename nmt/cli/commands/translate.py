@@ -11,10 +11,25 @@ import click
 
 from nmt.cli.lines.corpora import FORMATS as TABLE_FORMATS
 from nmt.cli.lines.corpora import Shard, Work, check_no_models, is_corpus, translate_all
-from nmt.cli.lines.formats import FORMATS, alignment_line, output_of, soft_alignment_line, write_plot
-from nmt.cli.lines.inputs import load_translator, phrase_pairs, phrases
 from nmt.cli.lines.judging import check_forms, langs_of, tell_doubts, tell_if_strange
-from nmt.cli.lines.streams import LineWriter, Record, check_apart, in_step, output_lines, tell_to_type, telling_notices
+from nmt.cli.lines.streams import (
+    FORMATS,
+    LineWriter,
+    Meter,
+    Record,
+    alignment_line,
+    check_apart,
+    in_step,
+    load_translator,
+    output_lines,
+    output_of,
+    phrase_pairs,
+    phrases,
+    soft_alignment_line,
+    tell_to_type,
+    telling_notices,
+    write_plot,
+)
 from nmt.cli.lines.tables import Columns
 from nmt.cli.options.command import Command, running_options
 from nmt.cli.options.path_types import InputPath, OutputFolder, OutputPlace, reads, writes
@@ -33,7 +48,6 @@ from nmt.system.notices import Notices
 from nmt.system.paths import check_output, is_file
 
 if TYPE_CHECKING:
-    from nmt.cli.lines.meter import Meter
     from nmt.cli.lines.resume import Continued
     from nmt.inference.pivot import Pivot
     from nmt.inference.translator import Constraints, Translation, Translator
@@ -168,7 +182,6 @@ def translate(model_dir: str, inputs: tuple[str, ...], **options: Any) -> None:
         _translate_corpus(model_dir, inputs, options)
         return
     source = inputs[0] if inputs else "-"
-    from nmt.cli.lines.meter import Meter
     from nmt.cli.lines.resume import continued_lines, identity
 
     _check(source, model_dir, options)
@@ -215,7 +228,6 @@ def _translate_document(job: _Job, model_dir: str, source: str, options: dict[st
 
 def _translate_corpus(model_dir: str, inputs: tuple[str, ...], options: dict[str, Any]) -> None:
     """Translate whole files."""
-    from nmt.cli.lines.meter import Meter
     from nmt.cli.lines.resume import identity
 
     if options["form"] != "lines":

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nmt.cli.lines.streams import output_lines, write_errors
 from nmt.data.corpora.sources import format_of, side_lines
@@ -17,6 +17,9 @@ from nmt.evaluate.reliability import Reliability, reliability
 from nmt.evaluate.scores import sentence_utility
 from nmt.system.files import write_bytes
 from nmt.system.lines import read_text
+
+if TYPE_CHECKING:
+    pass
 
 
 @dataclass

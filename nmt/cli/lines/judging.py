@@ -52,7 +52,7 @@ def langs_of(data: DataConfig) -> tuple[str, str]:
 
 def langs_by_names(src: str | None, tgt: str) -> tuple[str, str]:
     """Return the codes of the languages in which two texts are by their names, without a model that knows them."""
-    from nmt.config.corpora import UNNAMED
+    from nmt.config.data_section import UNNAMED
     from nmt.data.corpora.judged_texts import ending_of
     from nmt.data.corpora.sources import format_of
 

@@ -1,27 +1,39 @@
-"""Write lines to standard output, files and pipes, and read several files in parallel, a chunk at a time."""
+"""Write lines and translations to standard output, files and pipes, show how far that is, and read several files in
+parallel, a chunk at a time."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import io
+import json
+import math
 import os
 import stat
 import sys
+import threading
+import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 import click
+from tqdm import tqdm
 
-from nmt.errors import DataError, NMTWarning, one_line
+from nmt.errors import DataError, NMTError, NMTWarning, one_line
 from nmt.overriding import override
-from nmt.system.files import explain, remedy, replacing
-from nmt.system.lines import STDIN, Lines, source_name
+from nmt.system.files import explain, remedy, replacing, write_bytes
+from nmt.system.lines import STDIN, Lines, count_lines, read_text, source_name
 from nmt.system.notices import Notices
 from nmt.system.paths import is_file, shown
-from nmt.system.terminal import coloured
+from nmt.system.terminal import coloured, is_live, live
+
+if TYPE_CHECKING:
+    from nmt.inference.pivot import Pivot
+    from nmt.inference.translation import Detail, Translation
+    from nmt.inference.translator import Translator
+
 
 STDOUT = "-"
 STDOUT_NAME = "standard output"
@@ -265,3 +277,209 @@ def _in_step(lines: Lines[str], others: Mapping[str, Lines[str]]) -> Iterator[Re
     for name, lines_left in others.items():
         if next(lines_left, None) is not None:
             raise DataError(f"{name}: must have as many lines as the input, {count}, got more; remove the others")
+
+
+def load_translator(model_dir: str, options: dict[str, Any]) -> Translator | Pivot:
+    """Load the translator, and the other models of its ensemble or of --then. A language model is for the last one.
+    Raises NMTError."""
+    from nmt.inference.translator import Translator
+
+    kinds = {name: options[name] for name in ("threads", "checkpoint", "compute_dtype", "device", "cells")}
+    if options["then"]:
+        from nmt.inference.pivot import Pivot
+
+        found: Translator | Pivot = Translator.load(model_dir, **kinds)
+        for number, place in enumerate(options["then"], start=1):
+            lm = options["lm"] if number == len(options["then"]) else None
+            found = Pivot(found, Translator.load(place, lm=lm, **kinds))
+        return found
+    translator = Translator.load(model_dir, lm=options["lm"], **kinds)
+    if options["ensemble"]:
+        kinds["threads"] = translator.num_threads
+        others = [Translator.load(other, lm=False, **kinds) for other in options["ensemble"]]
+        translator = translator.together_with(others, options["ensemble_average"])
+    return translator
+
+
+def phrases(path: str | None) -> list[str]:
+    """Return the non-blank lines of a file; an empty list for None."""
+    return [] if path is None else [line for line in read_text(path) if line.strip()]
+
+
+def phrase_pairs(path: str | None) -> list[tuple[str, str]]:
+    """Read phrases and their translations, separated by a tab, or by `=` in a line without a tab. Raises DataError for
+    any other line."""
+    found = []
+    for line in phrases(path):
+        columns = [one.strip() for one in (line.split("\t") if "\t" in line else line.split("=", 1))]
+        if len(columns) != 2 or not all(columns):
+            raise DataError(
+                f"{path}: a line must be a phrase, a tab and its translation, or both with = between, "
+                f"got {line!r}; correct the line"
+            )
+        found.append((columns[0], columns[1]))
+    return found
+
+
+_LIVE_SECONDS = 0.2
+_LINE_SECONDS = 30.0
+
+
+@contextlib.contextmanager
+def showing() -> Iterator[Callable[[str], None]]:
+    """Yield a function that shows a text on the terminal's last line, at most a few times a second; without a terminal
+    it does nothing."""
+    shows, shown_at = is_live(sys.stderr), 0.0
+
+    def show(text: str) -> None:
+        nonlocal shown_at
+        now = time.monotonic()
+        if shows and now - shown_at >= _LIVE_SECONDS:
+            shown_at = now
+            tell(live(text), end="")
+
+    try:
+        yield show
+    finally:
+        if shown_at:
+            tell(live(""), end="")
+
+
+class _StandardError(io.TextIOBase):
+    """The stream that tqdm writes to: standard error, where errors are ignored; without a terminal, what would replace
+    the last line becomes a line of its own."""
+
+    encoding = "utf-8"
+
+    def __init__(self, is_live: bool) -> None:
+        self._is_live = is_live
+
+    def write(self, text: str) -> int:
+        """Write a text of tqdm."""
+        if self._is_live:
+            tell(live(text.strip()) if text.strip() else text, end="")  # tqdm may write more than fits
+        elif text.strip():
+            tell(text.strip())
+        return len(text)
+
+    def fileno(self) -> int:
+        """Return the number of standard error, by which tqdm asks for the width of the terminal."""
+        return sys.stderr.fileno()
+
+
+class Meter(tqdm):
+    """Counts lines, and shows the part that is done, the rate and the time left. Without a terminal it is silent if all
+    is done within 30 s; with --quiet it is always silent.
+
+    Args:
+        done: The past participle for the lines, such as `translated`.
+        source: The text as named on the command line, whose lines are counted for the total; None if it is unknown.
+        total: The number of lines, if it is known.
+        initial: The number of lines that an earlier run has done.
+    """
+
+    monitor_interval = 0  # no thread that redraws
+    _lock = threading.RLock()  # by default tqdm also makes one for several processes
+
+    def __init__(
+        self, done: str = "translated", source: str | None = None, total: int | None = None, initial: int = 0
+    ) -> None:
+        shows = is_live(sys.stderr)
+        seconds = _LIVE_SECONDS if shows else _LINE_SECONDS
+        self._source, self._shown_from = source, time.monotonic() + seconds
+        super().__init__(
+            desc=done,
+            total=total,
+            unit=" lines",
+            file=_StandardError(shows),
+            initial=initial,
+            dynamic_ncols=shows,
+            ncols=None if shows else 0,  # 0: no bar, the numbers only
+            mininterval=seconds,
+            delay=seconds,
+            miniters=1,
+            disable=isinstance(sys.stderr, WarningsOnly),  # with --quiet no lines are counted, either
+        )
+
+    def add(self, count: int) -> None:
+        """Count `count` more lines."""
+        if not self.disable and self._source is not None and time.monotonic() >= self._shown_from:
+            self.total, self._source = _lines_in(self._source), None  # it is about to be shown
+        self.update(count)
+
+
+def _lines_in(source: str) -> int | None:
+    """Return the number of lines of a file or of standard input that is one; None for pipes and what cannot be read,
+    about which the reader of the text complains."""
+    try:
+        path = "/dev/stdin" if source == STDIN else source
+        return count_lines(path) if stat.S_ISREG(os.stat(path).st_mode) else None
+    except (OSError, EOFError, NMTError):
+        return None
+
+
+FORMATS = ("text", "tsv", "json")
+
+
+def output_of(form: str, number: int, source: str, found: list[Translation]) -> Iterator[str]:
+    """Yield the output lines for input line `number`, given its translations `found`, best first."""
+    if form == "text":
+        yield found[0].text
+    elif form == "tsv":
+        for rank, translation in enumerate(found, start=1):
+            yield f"{number}\t{rank}\t{translation.score:.6f}\t{translation.text}"
+    else:
+        record = {"line": number, "source": source, "translations": [_record(t) for t in found]}
+        yield json.dumps(record, ensure_ascii=False)
+
+
+def alignment_line(found: list[Translation]) -> str:
+    """Return the best translation's alignment in Pharaoh format."""
+    from nmt.data.alignment.word_alignment import pharaoh
+
+    return pharaoh(found[0].detail.alignment if found[0].detail is not None else [])
+
+
+def soft_alignment_line(found: list[Translation]) -> str:
+    """Return the best translation's word attention: for each target word the weights of all source words and of the
+    source's end, separated by commas; spaces separate target words."""
+    from nmt.data.alignment.word_alignment import soft_alignment, words_of
+
+    detail = found[0].detail
+    if detail is None:
+        return ""
+    tokens = detail.tokens[:-1] if detail.tokens[-1:] == ["</s>"] else detail.tokens
+    weights = soft_alignment(detail.attention, words_of(detail.src_tokens), words_of(tokens))
+    return " ".join(",".join(f"{weight:.6g}" for weight in row) for row in weights)
+
+
+def write_plot(path: Path, detail: Detail) -> None:
+    """Write the attention of a translation as an SVG file."""
+    from nmt.report.attention_plot import attention_svg
+
+    svg = attention_svg(detail.attention, [*detail.src_tokens, "</s>"], detail.tokens)
+    with write_errors(str(path)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_bytes(path, svg.encode())
+
+
+def _record(translation: Translation) -> dict[str, Any]:
+    """Return a translation as a JSON object, including its details if it has any."""
+    record: dict[str, Any] = {
+        "text": translation.text,
+        "score": finite(translation.score),
+        "log_prob": finite(translation.log_prob),
+        "confidence": round(translation.confidence, 6),
+    }
+    detail = translation.detail  # None for a blank line
+    record["tokens"] = detail.tokens if detail else []
+    record["token_log_probs"] = [finite(x) for x in detail.log_probs] if detail else []
+    record["alignment"] = [list(pair) for pair in detail.alignment] if detail else []
+    record["unseen"] = [*translation.unseen]
+    record["warnings"] = [*translation.warnings, *(detail.warnings if detail else [])]
+    return record
+
+
+def finite(number: float) -> float | None:
+    """Return a number with six decimals for JSON, None for infinity and NaN."""
+    return round(number, 6) if math.isfinite(number) else None

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from nmt.cli.lines.streams import write_errors
-from nmt.errors import DataError, DeviceError
+from nmt.errors import DataError, DeviceError, how_to_install
 from nmt.inference.rows import Rows
-from nmt.system.extras import how_to_install
 from nmt.system.files import explain, replacing
 from nmt.system.lines import MAX_LINE_BYTES, read_lines
 

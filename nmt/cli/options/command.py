@@ -19,7 +19,7 @@ from nmt.cli.lines.streams import STDOUT_NAME, quietly, tell, telling_warnings, 
 from nmt.cli.options import help_page
 from nmt.cli.options.foreign_options import about_extra, advice, nearest, resolved
 from nmt.errors import NMTError, lacking_resource
-from nmt.system.compile_notice import telling_of_compilation
+from nmt.system.notices import telling_of_compilation
 
 QUIET = "nmt.quiet"
 """The key of a click context's `meta` that is true with --quiet."""

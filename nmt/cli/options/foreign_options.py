@@ -37,7 +37,7 @@ def _resolved(word: str, known: Collection[str]) -> str:
     name, equals, value = word.partition("=")
     if not _ONE_DASH.fullmatch(name):
         return word
-    from nmt.config.foreign_names import ours  # imported late, since --help must be fast
+    from nmt.config.removed import ours  # imported late, since --help must be fast
 
     long = "-" + name.replace("_", "-")
     return long + equals + value if long in known or ours(name.lstrip("-")) else word
@@ -92,7 +92,7 @@ def _meant(name: str, command: click.Command, known: Collection[str]) -> str | N
         return theirs
     from nmt.config import config_schema
     from nmt.config.complaints import places_of
-    from nmt.config.foreign_names import ours
+    from nmt.config.removed import ours
 
     meant = ours(name)
     paths = meant.split(" or ") if meant else places_of(name, config_schema())

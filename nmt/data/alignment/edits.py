@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from nmt.data.corpora.rows import TokenRows
+from nmt.data.corpora.readers import TokenRows
 from nmt.errors import DataError
 from nmt.special_tokens import PAD_ID
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nmt.data.corpora.rows import TokenRows
+from nmt.data.corpora.readers import TokenRows
 
 _ROUNDS = 6
 """Rounds of expectation maximisation."""

@@ -1,16 +1,18 @@
 """Read text files as sentences, and pairs of files as aligned pairs of subword sequences."""
 
 import re
+import time
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+from tqdm import tqdm
 
-from nmt.data.corpora.readers import Pieces, Readers, rows_before
-from nmt.data.corpora.rows import TokenRows
-from nmt.data.corpora.sources import format_of, name_of, pair_chunks, sources_of
+from nmt.data.corpora.readers import Pieces, Readers, TokenRows, rows_before
+from nmt.data.corpora.sources import Source, format_of, name_of, pair_chunks, sources_of
 from nmt.data.quality.faults import pair_hashes
 from nmt.data.quality.filter import LineFilter
 from nmt.data.tokens.factors import FactorError
@@ -18,9 +20,12 @@ from nmt.data.tokens.letter_case import lowered
 from nmt.data.tokens.subwords import Subwords
 from nmt.errors import DataError
 from nmt.special_tokens import EOS_ID, UNK_ID
+from nmt.system.lines import PACKED, text_file
+from nmt.system.notices import Show
 
 if TYPE_CHECKING:
     from nmt.config import CorpusConfig, SideConfig
+
 
 # The number of lines cleaned and tokenized together: enough to keep sentencepiece's threads busy, and small.
 CHUNK = 16_384
@@ -379,3 +384,44 @@ class Collected:
                 lengths[number] = lengths[number][keep]
         kept = np.flatnonzero(first).tolist()
         self.texts = tuple([texts[i] for i in kept] if texts else [] for texts in self.texts)
+
+
+_PACKED_FACTOR = 4
+_LINES = 4096
+
+
+def text_bytes(source: Source, langs: Sequence[str]) -> int:
+    """Return the bytes of a corpus, estimated for compressed files. Raises DataError if a file is missing."""
+    files = [text_file(file) for part in source.parts(langs) for file in dict.fromkeys(part.files)]
+    factors = [_PACKED_FACTOR if file.suffix in (*PACKED, ".parquet") else 1 for file in files]
+    return sum(factor * file.stat().st_size for factor, file in zip(factors, files, strict=True))
+
+
+class ReadingMeter:
+    """Reports the progress of reading, as characters read relative to bytes in the files."""
+
+    def __init__(self, name: str, size: int, show: Show) -> None:
+        self._name, self._size, self._show = name, size, show
+        self._began = self._shown_at = time.monotonic()
+        self._read = 0
+
+    def show(self, lines: int, characters: int) -> None:
+        """Count `characters` more characters, and report now and then; `lines` is the number of lines read so far."""
+        self._read += characters
+        now = time.monotonic()
+        if now - self._shown_at < 1.0:
+            return
+        self._shown_at = now
+        text = tqdm.format_meter(
+            self._read, max(self._size, self._read), now - self._began, 0, self._name, unit="B", unit_scale=True
+        )
+        self._show(f"{text}  {lines:,} lines")
+
+
+def metered(lines: Iterable[str], meter: ReadingMeter) -> Iterator[str]:
+    """Yield the lines unchanged, counting them in the meter."""
+    count, left = 0, iter(lines)
+    while some := list(islice(left, _LINES)):
+        count += len(some)
+        meter.show(count, sum(map(len, some)))
+        yield from some

@@ -13,10 +13,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from nmt.data.corpora.headings import contradicts
-from nmt.data.corpora.language_by_text import is_in, script_of
-from nmt.data.corpora.language_names import is_code, language_of
-from nmt.data.corpora.looking import FILLED, LEAST, LOOKED_AT, MOST_OF, columns_advice
+from nmt.data.corpora.language_names import is_code, is_in, language_of, script_of
+from nmt.data.corpora.looking import FILLED, LEAST, LOOKED_AT, MOST_OF, columns_advice, contradicts
 from nmt.data.corpora.sources import Part, Source, are_one_file, check_two_files, format_of
 from nmt.data.tables.marked import usfm_doubts
 from nmt.data.tables.readers import GRIDS, OBJECTS, RECORDS

@@ -1,11 +1,15 @@
-"""Codes and names of languages, to tell what the name of a file and the heading of a column say."""
+"""Languages by the names of files and headings, and by the text itself."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from collections import Counter
+from collections.abc import Sequence
 from functools import lru_cache
 from importlib.resources import files
+from importlib.util import find_spec
+from typing import Any
 
 _CODE = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z]{2,4})?")
 _LETTERS = re.compile(r"[^\W\d_]+")
@@ -80,3 +84,80 @@ def _names() -> dict[str, frozenset[str]]:
         for name in names:
             found[_folded(name)] = found.get(_folded(name), frozenset()) | {code}
     return found
+
+
+_LEAST, _MOST, _TOGETHER = 100, 400, 10
+"""The lines, and different words, from which a language is detected, at most so many, and how many are judged as one
+text."""
+_SURE = 0.95
+"""Share of these texts that must be in one language, and share of letters that must be of one script."""
+_OF_SCRIPT = dict(
+    one.split(":")
+    for one in (
+        "ADLAM:ff ARMENIAN:hy CHEROKEE:chr GEORGIAN:ka GREEK:el GUJARATI:gu GURMUKHI:pa HANGUL:ko HEBREW:he "
+        "HIRAGANA:ja KANNADA:kn KATAKANA:ja KHMER:km LAO:lo LEPCHA:lep LIMBU:lif MALAYALAM:ml MEETEI:mni "
+        "MYANMAR:my NKO:nqo OL:sat ORIYA:or OSAGE:osa SINHALA:si TAMIL:ta TELUGU:te THAANA:dv THAI:th TIBETAN:bo "
+        "VAI:vai YI:ii"
+    ).split()
+)
+"""The language of most texts in a script, by the first word of its letters' names."""
+_GUESSED = frozenset("ar de en es fr hi it nl pt ru tr zh".split())
+"""Languages that a detector may name for a text of which nothing is known. Of others, and of languages that it does not
+know, a text can look like one of its relatives."""
+
+
+def script_of(lines: Sequence[str]) -> str:
+    """Return the script of nearly all letters of some lines, by the first word of their names, such as CYRILLIC; of
+    Japanese, HIRAGANA; "" if there is none."""
+    counts = Counter(letter for line in lines[:_MOST] for letter in line if letter.isalpha())
+    scripts: Counter[str] = Counter()
+    for letter, count in counts.items():
+        scripts[unicodedata.name(letter, "").partition(" ")[0]] += count
+    if scripts["HIRAGANA"] + scripts["KATAKANA"] > 0.1 * scripts.total():
+        return "HIRAGANA"
+    ((most, count),) = scripts.most_common(1) or [("", 0)]
+    return most if count >= _SURE * scripts.total() else ""
+
+
+def language_by_text(lines: Sequence[str]) -> str | None:
+    """Return the code of the language of lines: that of their script, or one of wide use; None if it is not certain."""
+    if (code := _OF_SCRIPT.get(script_of(lines))) is not None:
+        return code
+    votes = _votes(lines)
+    most, count = (votes.most_common(1) or [("", 0)])[0]
+    return most if most in _GUESSED and count >= _SURE * votes.total() else None
+
+
+def is_in(lines: Sequence[str], other: str, own: str) -> bool:
+    """Return whether lines are beyond doubt in the language `other` and not in `own`: by a script of one of them alone,
+    or by a detector that knows both. False if they are few or short."""
+    own_code, other_code = language_of(own), language_of(other)
+    if own_code == other_code or None in (own_code, other_code):
+        return False
+    if (by_script := _OF_SCRIPT.get(script_of(lines))) is not None:
+        return by_script == other_code
+    votes = _votes([line for line in dict.fromkeys(lines) if len(line) >= _TOGETHER])  # none of few: it loads slowly
+    if not votes or not {own_code, other_code} <= set(_identifier().nb_classes):
+        return False
+    return votes[str(other_code)] >= _SURE * votes.total()
+
+
+def _votes(lines: Sequence[str]) -> Counter[str]:
+    """Return the languages that a detector finds in groups of different lines; none without one, or of few lines."""
+    filled = list(dict.fromkeys(line for line in lines if line.strip()))[:_MOST]
+    words = {word for line in filled for word in line.split() if word.isalpha()}
+    identifier = _identifier() if min(len(filled), len(words)) >= _LEAST else None
+    if identifier is None:
+        return Counter()
+    texts = [" ".join(filled[start : start + _TOGETHER]) for start in range(0, len(filled) - _TOGETHER + 1, _TOGETHER)]
+    return Counter(identifier.classify(text)[0] for text in texts)
+
+
+@lru_cache(maxsize=1)
+def _identifier() -> Any:
+    """Return the detector of languages; None if the extra that has it is not installed."""
+    if find_spec("py3langid") is None:
+        return None
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    return LanguageIdentifier.from_model_file(MODEL_FILE)

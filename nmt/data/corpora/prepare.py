@@ -4,17 +4,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
-from nmt.data.corpora.corpus import Side, clean_line
+from nmt.data.corpora.corpus import ReadingMeter, Side, clean_line, metered, text_bytes
 from nmt.data.corpora.looking import LOOKED_AT
-from nmt.data.corpora.reading_meter import ReadingMeter, metered, text_bytes
 from nmt.data.corpora.sources import name_of, sources_of
-from nmt.data.corpora.training_text import filtered_text, training_text
+from nmt.data.corpora.text import filtered_text, training_text
 from nmt.data.quality.filter import LineFilter
-from nmt.data.tokens.auto_subwords import auto_subwords
-from nmt.data.tokens.factors import FactorError, learn_factors, split_words
-from nmt.data.tokens.features import is_featured, symbols_in
-from nmt.data.tokens.subword_files import subwords_from_file
-from nmt.data.tokens.subwords import Subwords
+from nmt.data.tokens.factors import FactorError, is_featured, learn_factors, split_words, subwords_from_file, symbols_in
+from nmt.data.tokens.subwords import Subwords, auto_subwords
 from nmt.system.notices import Show, tell_nobody
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from nmt.data.corpora.looking import Column, Look, columns_advice, look
 from nmt.data.tables.marked import usfm_rows
 from nmt.data.tables.readers import GRIDS, OBJECTS, RECORDS, form_of_two, paired
 from nmt.data.tables.readers import form_of as format_of
-from nmt.data.tokens.features import with_features
+from nmt.data.tokens.factors import with_features
 from nmt.errors import DataError, NMTError
 from nmt.system.lines import PACKED, STDIN, Lines, check_is_lines, open_lines, read_lines, text_file
 

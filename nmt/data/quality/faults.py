@@ -12,8 +12,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from nmt.data.quality.text_block import TextBlock
-from nmt.data.tokens.characters import characters
+from nmt.data.tokens.characters import TextBlock, characters
 
 _TAG = re.compile(
     r"</?[a-zA-Z][\w:-]*(?:\s+[\w:-]+(?:\s*=\s*(?:\"[^\"]*\"|'[^']*'|[^\s<>\"']+))?)*\s*/?>|<!--|<!\[CDATA\["

@@ -13,6 +13,7 @@ from nmt.data.quality.overlap import OverlapIndex
 if TYPE_CHECKING:
     from nmt.config import FilterConfig
 
+
 Lines = Sequence[Sequence[str]]
 """The lines of each side."""
 

@@ -15,8 +15,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from nmt.data.quality.text_block import TextBlock
-from nmt.data.tokens.characters import characters
+from nmt.data.tokens.characters import TextBlock, characters
 
 PIECE = 4
 LEAST_LETTERS = 16

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from itertools import chain, islice
 from typing import Any
 
-from nmt.errors import DataError
-from nmt.system.extras import how_to_install
+from nmt.errors import DataError, how_to_install
 from nmt.system.files import explain
 from nmt.system.lines import read_lines, text_file
 

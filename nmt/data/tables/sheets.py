@@ -12,8 +12,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
-from nmt.errors import DataError
-from nmt.system.extras import how_to_install
+from nmt.errors import DataError, how_to_install
 from nmt.system.file_kinds import HEAD_BYTES, kind_of_bytes
 from nmt.system.lines import text_file
 

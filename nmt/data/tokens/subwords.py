@@ -1,5 +1,7 @@
 """Convert text to subword ids and back (sentencepiece), with fixed ids for the four special tokens."""
 
+from __future__ import annotations
+
 import errno
 import io
 import os
@@ -11,7 +13,7 @@ from math import exp, floor, log, log1p
 from os import PathLike, cpu_count
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import sentencepiece
@@ -19,6 +21,10 @@ import sentencepiece
 from nmt.errors import BREAKS, DataError
 from nmt.special_tokens import BOS_ID, EOS_ID, PAD_ID, SPACE, UNK_ID
 from nmt.system.files import read_small
+
+if TYPE_CHECKING:
+    from nmt.config import SubwordsConfig
+
 
 SPECIAL_PIECES = ("<pad>", "<unk>", "<s>", "</s>")
 
@@ -73,12 +79,12 @@ class Subwords:
         return f"Subwords({self.vocab_size:,} units)"
 
     @classmethod
-    def from_bytes(cls, model_bytes: bytes, where: str = "subword model") -> "Subwords":
+    def from_bytes(cls, model_bytes: bytes, where: str = "subword model") -> Subwords:
         """Return a model from what `model_bytes` returned. Raises DataError if it is damaged."""
         return cls(model_bytes, where)
 
     @classmethod
-    def from_file(cls, path: str | PathLike[str]) -> "Subwords":
+    def from_file(cls, path: str | PathLike[str]) -> Subwords:
         """Return a model from a file. Raises DataError if it is missing or damaged."""
         try:
             model_bytes = read_small(Path(path), MOST_MODEL_BYTES)
@@ -308,3 +314,73 @@ def _own_special_ids(processor: sentencepiece.SentencePieceProcessor) -> dict[in
         EOS_ID: processor.eos_id(),
     }
     return {ours: own for ours, own in theirs.items() if own >= 0}
+
+
+VOCAB_SIZES = (
+    (0, 1000),
+    (100_000, 2000),
+    (250_000, 4000),
+    (500_000, 8000),
+    (4_000_000, 16_000),
+    (40_000_000, 32_000),
+)
+"""Pairs of a number of running words and the vocabulary size used from there on. An embedding is learned from the
+occurrences of its subword and needs tens of them: with few sentences 1,000 to 4,000 are better than the tens of
+thousands of large corpora (Sennrich and Zhang 2019; Ding et al. 2019). 8,000 is what Multi30k, of 667,000 words, was
+tuned with; from there on the size grows more slowly than the square root of the text, because new words become ever
+rarer."""
+
+_LETTERS_A_WORD = 10
+"""Text without spaces between words counts as at least one word for this many characters."""
+
+_NO_LIMIT = 1_000_000
+
+
+def auto_subwords(
+    settings: SubwordsConfig,
+    text: Callable[[], Iterable[str]],
+    notify: Callable[[str], None],
+    symbols: Sequence[str] = (),
+) -> Subwords:
+    """Train subwords on cleaned sentences as the settings say; both `type` and `vocab_size` may be auto. Raises
+    DataError if the text has no word, or cannot give the requested vocabulary. `text`: returns the sentences, from the
+    beginning each time it is called; `symbols`: words that are never split, such as tags."""
+    size = settings.vocab_size
+    if size == "auto":
+        size = _NO_LIMIT if settings.type in ("char", "word") else auto_vocab_size(words_of(text()))
+    for kind in ("unigram", "bpe") if settings.type == "auto" else (settings.type,):
+        try:
+            found = _train(settings, text, kind, size, symbols)
+            break
+        except VocabularyError as error:
+            limit = error
+    else:
+        if settings.vocab_size != "auto" or limit.most is None:
+            raise limit
+        found = _train(settings, text, kind, limit.most, symbols)
+    if "auto" in (settings.type, settings.vocab_size):
+        notify(f"subwords: {kind}, a vocabulary of {found.vocab_size:,} (auto)")
+    return found
+
+
+def words_of(sentences: Iterable[str]) -> int:
+    """Return the number of running words: strings between spaces, and an estimate for text without spaces."""
+    return sum(max(len(line.split()), len(line) // _LETTERS_A_WORD) for line in sentences)
+
+
+def auto_vocab_size(words: int) -> int:
+    """Return a suitable vocabulary size for a text of `words` running words."""
+    return max(size for least, size in VOCAB_SIZES if words >= least)
+
+
+def _train(
+    settings: SubwordsConfig, text: Callable[[], Iterable[str]], kind: str, size: int, symbols: Sequence[str]
+) -> Subwords:
+    """Return subwords of one type. With vocab_size auto, `size` are added to more characters than that."""
+    how = {"type": kind, "character_coverage": settings.character_coverage, "symbols": symbols}
+    try:
+        return train_subwords(text(), vocab_size=size, **how)  # type: ignore[arg-type]
+    except VocabularyError as error:
+        if settings.vocab_size != "auto" or error.least is None:
+            raise
+        return train_subwords(text(), vocab_size=size + error.least, **how)  # type: ignore[arg-type]

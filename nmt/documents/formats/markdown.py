@@ -20,8 +20,7 @@ from nmt.documents.formats.markdown_dialects import TITLE, UNSEEN, as_common_mar
 from nmt.documents.passage import Passage
 from nmt.documents.sentences import Splitter
 from nmt.documents.tagged_text import Token, tagged_passage
-from nmt.errors import DataError, NMTError
-from nmt.system.extras import how_to_install
+from nmt.errors import DataError, NMTError, how_to_install
 
 if TYPE_CHECKING:
     from markdown_it.token import Token as Block

@@ -11,8 +11,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from nmt.documents.tokens.token import Kind, Syntax, Token
-from nmt.errors import NMTError
-from nmt.system.extras import how_to_install
+from nmt.errors import NMTError, how_to_install
 
 UNREAD = "ICU messages that cannot be read"
 _START = re.compile(r"\{\s*+[^\s{},'#]++\s*+,\s*+(?:plural|selectordinal|select|choice)\s*+,")

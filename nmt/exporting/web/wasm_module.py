@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nmt.data.tokens.protobuf import varint
+from nmt.data.tokens.extension import varint
 from nmt.exporting.web.wasm_object import DATA, FUNCTION, HEADER, Relocation, Symbol, WasmObject, read_object
 
 # Types of relocations. An index or an address is written as a number of five bytes (LEB, or SLEB with a sign), or as

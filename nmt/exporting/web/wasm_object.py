@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from nmt.data.tokens.protobuf import read_varint
+from nmt.data.tokens.extension import read_varint
 
 HEADER = b"\0asm\1\0\0\0"
 FUNCTION, DATA, SECTION, TABLE = 0, 1, 3, 5

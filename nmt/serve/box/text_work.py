@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from nmt.data.alignment.attention_alignment import soft_alignment, words_of
+from nmt.data.alignment.word_alignment import soft_alignment, words_of
 from nmt.documents.document import Document, left_text, read_document
 from nmt.documents.limits import Limits
 from nmt.documents.passage import MENDED, RULES, Markup, Passage, Rules, Sentence

@@ -1,25 +1,46 @@
-"""Checkpoints: one safetensors file each, so that a single rename replaces the whole checkpoint."""
+"""Checkpoints: one safetensors file each, and which of them a model folder keeps."""
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from nmt.errors import CheckpointError
+from nmt.model.parts.own_cells import equations_of
+from nmt.storage.confidence_file import save_calibration
 from nmt.storage.model_folder import (
+    BEGUN_NAME,
+    BEST_NAME,
     CARRIED_PREFIX,
     CHECKPOINT_SUFFIX,
+    CONFIDENCE_NAME,
+    FORMER_NAME,
+    LAST_NAME,
     OPTIMIZER_PREFIX,
     PARAMS_PREFIX,
     RAW_PREFIX,
     checkpoint_names,
+    numbered_checkpoint,
+    numbered_checkpoints,
     read_checkpoint,
 )
 from nmt.storage.tensor_file import write_tensors
-from nmt.system.files import explain, remedy
+from nmt.system.files import explain, link_onto, remedy
+from nmt.train.distributed.ranks import Ranks
+
+if TYPE_CHECKING:
+    from nmt.config import Config
+    from nmt.data.calibration import Calibration
+    from nmt.model.network import Network
+    from nmt.train.updates.optimizer import MovingAverage, Optimizer
+    from nmt.train.updates.schedule import Schedule
+    from nmt.train.updates.state import TrainingState
 
 
 def save_checkpoint(
@@ -75,3 +96,143 @@ def read_whole(path: Path) -> Checkpoint:
 
     params, raw = of(PARAMS_PREFIX, PARAMS_PREFIX), of(RAW_PREFIX, PARAMS_PREFIX)
     return Checkpoint(params, of(OPTIMIZER_PREFIX), of(CARRIED_PREFIX), raw, metadata)
+
+
+HIGHER_IS_BETTER = {"bleu": True, "chrf": True, "loss": False, "ppl": False}
+
+
+@dataclass
+class Trained:
+    """The parts of a run that a checkpoint contains."""
+
+    config: Config
+    """The settings, which a resumed run compares with its own."""
+    model: Network
+    optimizer: Optimizer
+    schedule: Schedule
+    state: TrainingState
+    average: MovingAverage | None
+    """The average of the parameters, which is the model that is validated and saved; None to use the parameters
+    themselves."""
+
+
+class CheckpointManager:
+    """Saves all parts of a run together. `ranks`: rank 0 writes; the others send it their states that carry over to the
+    next batch. All ranks must call."""
+
+    def __init__(self, folder: Path, subwords_digest: str, trained: Trained, ranks: Ranks) -> None:
+        self._trained, self._ranks, self._digest = trained, ranks, subwords_digest
+        self.last_path = folder / LAST_NAME
+        self.best_path = folder / BEST_NAME
+        self._begun_path = folder / BEGUN_NAME
+        self.last_is_good = True
+        """Whether the last checkpoint, if there is one, may be kept as the previous one when it is replaced."""
+        self._saved_at = time.monotonic()
+
+    @property
+    def age(self) -> float:
+        """Return the seconds since the last checkpoint was written, or since the start."""
+        return time.monotonic() - self._saved_at
+
+    def begin(self) -> None:
+        """Record that a new run begins: checkpoints of an earlier run in the folder do not belong to it."""
+        if self._ranks.rank == 0:
+            for name in (FORMER_NAME, CONFIDENCE_NAME):
+                self.last_path.with_name(name).unlink(missing_ok=True)
+            self._begun_path.touch()
+
+    def save_last(self) -> None:
+        """Write the checkpoint from which a run can resume. Raises CheckpointError if the disk is full."""
+        if self._ranks.rank == 0 and self.last_is_good and self.last_path.exists():
+            _link(self.last_path, self.last_path.with_name(FORMER_NAME))
+        self._save(self.last_path, with_optimizer=True)
+        if self._ranks.rank == 0:
+            self._begun_path.unlink(missing_ok=True)
+        self.last_is_good = True
+        self._saved_at = time.monotonic()
+
+    def save_validated(self, score: float, calibration: Calibration | None, *, is_best: bool) -> None:
+        """Write the checkpoints that are due after a validation. Raises CheckpointError if the disk is full.
+
+        The best is written first: if the run is killed in between, it resumes before this validation and writes the
+        same best again. In the other order, the last would refer to a best that was never written.
+        """
+        if is_best:
+            self._save(self.best_path, with_optimizer=False)
+            if calibration is not None and not self._ranks.rank:
+                save_calibration(self.best_path.with_name(CONFIDENCE_NAME), calibration, {"subwords": self._digest})
+        dropped = self._keep_best(score) + self._keep_newest()
+        self.save_last()
+        for path in dropped if self._ranks.rank == 0 else ():
+            path.unlink(missing_ok=True)
+
+    def _keep_best(self, score: float) -> list[Path]:
+        """Write a numbered checkpoint if it is among the best; return those that are no longer among them."""
+        state, settings = self._trained.state, self._trained.config.training
+        keep = settings.keep_best_ckpts
+        if keep == 1 or math.isnan(score):
+            return []
+        former = [entry for entry in state.kept if entry[1] != state.update]
+        ranked = sorted(
+            [*former, (score, state.update)],
+            key=lambda entry: entry[0],
+            reverse=HIGHER_IS_BETTER[settings.metric],
+        )
+        state.kept, dropped = ranked[:keep], ranked[keep:]
+        if (score, state.update) in state.kept:
+            self._save(self._numbered(state.update), with_optimizer=False)
+        return [self._numbered(update) for _, update in dropped]
+
+    def _keep_newest(self) -> list[Path]:
+        """Write a numbered checkpoint if more than the last is to be kept; return those to delete: older ones beyond
+        the number to keep, and ones with later numbers, which are left from a run that was killed."""
+        folder, trained = self.last_path.parent, self._trained
+        update, keep = trained.state.update, trained.config.training.keep_last_ckpts
+        if keep == 1:
+            return []
+        newest = numbered_checkpoint(folder, "last", update)
+        self._save(newest, with_optimizer=False)
+        if self._ranks.rank:
+            return []
+        found = numbered_checkpoints(folder, "last")
+        return [*found[: found.index(newest)], *found[found.index(newest) + keep :]]
+
+    def _numbered(self, update: int) -> Path:
+        return numbered_checkpoint(self.best_path.parent, "best", update)
+
+    def _save(self, path: Path, *, with_optimizer: bool) -> None:
+        """Write one checkpoint; a run can resume only from one with the optimizer."""
+        trained, average = self._trained, self._trained.average
+        carried = self._ranks.merged(trained.model.carried) if with_optimizer else {}
+        if self._ranks.rank:
+            return
+        arrays, numbers = trained.optimizer.state_dict()
+        download = trained.model.device.download
+        params = {name: download(array) for name, array in trained.model.params.items()}
+        of_model = params if average is None else {name: download(array) for name, array in average.arrays.items()}
+        save_checkpoint(
+            path,
+            params=of_model,
+            optimizer=arrays if with_optimizer else {},
+            carried=carried,
+            raw=params if with_optimizer and average is not None else {},
+            metadata={
+                "state": trained.state.to_dict(),
+                "schedule": trained.schedule.state_dict(),
+                "optimizer": numbers,
+                "average": {"steps": 0 if average is None else average.steps},
+                "subwords": self._digest,
+                "config": trained.config.to_dict(),
+                "cells": equations_of(trained.config),
+            },
+        )
+
+
+def _link(existing: Path, path: Path) -> None:
+    """Let `path` name the file `existing` (see `link_onto`). Raises CheckpointError."""
+    try:
+        link_onto(existing, path)
+    except OSError as error:
+        raise CheckpointError(
+            f"{path}: must be written, got {explain(error)}; the last checkpoint is intact: {remedy(error)}"
+        ) from error

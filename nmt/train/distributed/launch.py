@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from nmt.errors import DeviceError
-from nmt.system.compile_notice import stop_telling
-from nmt.system.extras import how_to_install
+from nmt.errors import DeviceError, how_to_install
+from nmt.system.notices import stop_telling
 from nmt.train.distributed.ranks import Ranks
 
 _LAUNCHED = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")

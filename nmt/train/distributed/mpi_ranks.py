@@ -17,10 +17,9 @@ from typing import Any, TypeVar
 import numpy as np
 from mpi4py import MPI
 
-from nmt.errors import DataError, DeviceError, NMTError
+from nmt.errors import DataError, DeviceError, NMTError, how_to_install
 from nmt.overriding import override
 from nmt.rnn.cores import granted_cores
-from nmt.system.extras import how_to_install
 from nmt.system.files import explain
 from nmt.train.distributed.interrupt import Interrupted
 from nmt.train.distributed.ranks import Ranks

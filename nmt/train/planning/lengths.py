@@ -8,15 +8,20 @@ give another one (`training.auto_epochs`), and the same proportions.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
 
 from nmt.config import FixedTraining
 from nmt.config.training_section import TO_ZERO
 from nmt.errors import ConfigError
+from nmt.train.updates.dealing import Dealing
+from nmt.train.updates.schedule import Schedule, make_schedule
 
 if TYPE_CHECKING:
     from nmt.config import Config, TrainingConfig
-    from nmt.train.updates.dealing import Dealing
+    from nmt.train.distributed.ranks import Ranks
+    from nmt.train.tasks.task import Task
+
 
 LEAST_UPDATES = 500
 """The least number of updates for `updates: auto`: even a small corpus needs that many to train a model."""
@@ -132,3 +137,23 @@ def _warmup(settings: TrainingConfig, updates: int) -> int:
         return settings.learning_rate_warmup
     least = 1 if settings.scheduling == "inverse_square_root" else 0
     return max(least, updates // WARMUP_SHARE)
+
+
+class Plan(NamedTuple):
+    """The numbers that depend on the corpus, the model and the machine."""
+
+    dealing: Dealing
+    """The corpus divided into updates, in each of which every rank computes the same number of batches."""
+    settings: FixedTraining
+    schedule: Schedule
+
+
+def make_plan(config: Config, task: Task, ranks: Ranks, notify: Callable[[str], None]) -> Plan:
+    """Return the plan of a run. `notify` receives a line about each number that replaces an auto."""
+    parts = ranks.size * config.training.batch_multiplier
+    batches = task.batches(config.training.batch_size, parts)
+    dealing = Dealing(batches, parts, config.seed, rank=ranks.rank, ranks=ranks.size)
+    settings = fixed_training(config.training, dealing)
+    if chosen := auto_lengths(config.training, settings, dealing):
+        notify(chosen)
+    return Plan(dealing, settings, make_schedule(settings))

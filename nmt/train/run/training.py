@@ -16,13 +16,12 @@ from nmt.config.loading import changed_values
 from nmt.data.corpora.sources import format_of
 from nmt.errors import ConfigError
 from nmt.storage.saved_model import load_saved_model
-from nmt.system.compile_notice import telling_of_compilation
-from nmt.system.notices import tell_nobody
+from nmt.system.notices import tell_nobody, telling_of_compilation
 from nmt.system.paths import is_file, named, shown
 from nmt.train.distributed.launch import join_ranks
 from nmt.train.log.progress import TrainingLog
 from nmt.train.planning.budget import seconds_of
-from nmt.train.run.limits import OVER
+from nmt.train.run.loop import OVER
 from nmt.train.run.trainer import Trainer, TrainingResult
 from nmt.train.tasks.named_texts import Texts
 from nmt.train.tasks.plain_texts import settings_of

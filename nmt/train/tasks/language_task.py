@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from nmt.data.batching.streams import StreamBatches
+from nmt.data.batching.batches import StreamBatches
 from nmt.data.corpora.prepare import training_filter
-from nmt.data.corpora.rows import TokenRows
+from nmt.data.corpora.readers import TokenRows
 from nmt.data.corpora.text import load_text
 from nmt.evaluate import Score
 from nmt.storage.model_folder import build_model
@@ -15,7 +15,7 @@ from nmt.train.tasks.validation import Validator
 
 if TYPE_CHECKING:
     from nmt.config import Config
-    from nmt.data.batching.streams import Segment
+    from nmt.data.batching.batches import Segment
     from nmt.data.corpora.corpus import Side
     from nmt.data.corpora.readers import Readers
     from nmt.data.corpora.text import TextCorpus

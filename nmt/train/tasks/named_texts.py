@@ -9,14 +9,13 @@ from glob import has_magic
 from itertools import islice
 from typing import Any
 
-from nmt.config.corpora import UNNAMED
+from nmt.config.data_section import UNNAMED
 from nmt.data.corpora.judged_texts import ending_of
-from nmt.data.corpora.language_by_text import language_by_text
-from nmt.data.corpora.language_names import language_of
+from nmt.data.corpora.language_names import language_by_text, language_of
 from nmt.data.corpora.looking import LOOKED_AT, Column, look
 from nmt.data.corpora.sources import Source, format_of, pair_chunks
 from nmt.data.tables.readers import GRIDS, RECORDS
-from nmt.data.tokens.features import features_column
+from nmt.data.tokens.factors import features_column
 from nmt.errors import DataError
 from nmt.system.lines import without_packing
 from nmt.system.notices import Show

@@ -14,12 +14,11 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from nmt.config.presets import OF_WORDS
-from nmt.config.presets.measured import expectation
+from nmt.config.presets import OF_WORDS, expectation
 from nmt.data.alignment.edits import MOST_SYMBOLS, gain_of_edits
 from nmt.data.corpora.looking import columns_advice
 from nmt.data.corpora.sources import format_of, name_of
-from nmt.data.tokens.features import is_word
+from nmt.data.tokens.factors import is_word
 from nmt.errors import CheckpointError, DataError
 from nmt.storage.model_folder import LAST_NAME, load_folder_config
 from nmt.system.files import write_bytes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 from collections.abc import Iterator, Set
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from nmt.config import dump_config, load_config
 from nmt.config.yaml_text import format_yaml, parse_yaml
-from nmt.errors import CheckpointError, ConfigError, NMTError
+from nmt.errors import CheckpointError, ConfigError, DataError, NMTError
 from nmt.model.parts.own_cells import named_cells
 from nmt.storage.model_folder import (
     BEGUN_NAME,
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.data.corpora.corpus import Side
     from nmt.data.tokens.subwords import Subwords
+    from nmt.doctor import Findings
+    from nmt.train.log.progress import TrainingLog
 
 
 _OF_A_START = re.compile(
@@ -284,3 +287,35 @@ def _check_no_model(folder: Path) -> None:
             f"{folder}: model_dir must contain {LAST_NAME} to resume its run, got only {there[0]}, a model that "
             "training would overwrite; choose another model_dir, or move the folder away"
         )
+
+
+DATA_CHECK_NAME = "data_check.json"
+
+
+def check_data(config: Config, show: Show = tell_nobody) -> Findings:
+    """Check all of the texts, without writing anything. If no run has left subwords, they are trained on the first
+    50,000 lines. Raises DataError if a file is missing or is not text in lines."""
+    from nmt.doctor import examine
+
+    check_files(config)
+    return examine(config, lambda sample: sides_of_sample(config, sample, tell_nobody), show=show, concurrently=True)
+
+
+def check_before_training(config: Config, folder: Path, log: TrainingLog) -> None:
+    """Check the texts of a new run: log each warning once, and save the findings in the folder. Raises DataError if
+    training cannot work with these texts, and CheckpointError if the folder cannot be written. `folder`: the model
+    folder; subwords are trained and saved there for the run."""
+    from nmt.doctor import PAIRS_AT_START, examine
+
+    check_files(config)
+    found = examine(
+        config, lambda sample: sides_of_run(config, folder, log.line, log.live), limit=PAIRS_AT_START, show=log.live
+    )
+    if found.errors:
+        raise DataError(found.errors[0].line())
+    log.line(found.summary())
+    for finding in found.warnings:
+        log.line(f"warning: {finding.line()}")
+    path = folder / DATA_CHECK_NAME
+    with writing(path):
+        write_bytes(path, (json.dumps(found.to_dict(), indent=1, ensure_ascii=False) + "\n").encode())

@@ -11,7 +11,7 @@ from nmt.train.log.memory import format_bytes
 if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.data.alignment.word_alignment import WordAlignments
-    from nmt.data.batching.epochs import Batches
+    from nmt.data.batching.batches import Batches
     from nmt.data.tokens.subwords import Subwords
     from nmt.evaluate import Score
     from nmt.model.network import Network

@@ -16,9 +16,9 @@ from nmt.data.batching.batches import Batch, TrainBatches, make_batch
 from nmt.data.calibration import Calibration, learn_known
 from nmt.data.corpora.corpus import ParallelCorpus, Side, load_parallel
 from nmt.data.corpora.prepare import training_filter
-from nmt.data.corpora.rows import TokenRows
+from nmt.data.corpora.readers import TokenRows
 from nmt.data.quality.seen_text import sketch_of
-from nmt.data.tokens.features import feature_ids
+from nmt.data.tokens.factors import feature_ids
 from nmt.errors import ConfigError
 from nmt.evaluate import Score, score_translations
 from nmt.inference.translation import MAX_SOURCE_SUBWORDS

@@ -10,7 +10,7 @@ from nmt.data.calibration import calibrated, least_of
 from nmt.evaluate import bleu_interval, score_translations
 from nmt.evaluate.scores import sentence_utility
 from nmt.inference.pipeline import source_ids
-from nmt.train.checkpoints.checkpoint_manager import HIGHER_IS_BETTER
+from nmt.train.checkpoints.checkpoint import HIGHER_IS_BETTER
 from nmt.train.distributed.ranks import Ranks, interleaved
 from nmt.train.log.progress import perplexity
 

@@ -16,7 +16,7 @@ import numpy as np
 from nmt.rnn.profile import operation
 
 if TYPE_CHECKING:
-    from nmt.data.batching.epochs import Batches
+    from nmt.data.batching.batches import Batches
     from nmt.train.updates.state import TrainingState
 
 SOURCE_WORK = 0.2

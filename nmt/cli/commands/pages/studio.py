@@ -9,8 +9,7 @@ import click
 from nmt.cli.lines.streams import tell
 from nmt.cli.options.command import Command
 from nmt.cli.options.path_types import OutputFolder
-from nmt.errors import NMTError
-from nmt.system.extras import how_to_install
+from nmt.errors import NMTError, how_to_install
 
 
 @click.command(cls=Command)

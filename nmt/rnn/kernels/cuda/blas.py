@@ -7,8 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from nmt.errors import DeviceError, ShapeError
-from nmt.system.extras import how_to_install
+from nmt.errors import DeviceError, ShapeError, how_to_install
 
 WORKSPACE = 32 << 20  # bytes: what cuBLAS's manual recommends for GPUs of capability 9.0
 

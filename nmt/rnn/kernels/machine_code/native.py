@@ -31,8 +31,8 @@ from nmt.rnn.kernels.machine_code.code_names import (
     sources_are_unchanged,
 )
 from nmt.rnn.kernels.machine_code.store import Record, shipped, store
-from nmt.system.compile_notice import making_code
 from nmt.system.interruption import forkable, uninterrupted
+from nmt.system.notices import making_code
 
 
 class Compilable:

@@ -21,11 +21,10 @@ from typing import Any
 
 import numpy as np
 
-from nmt.errors import DeviceError
+from nmt.errors import DeviceError, how_to_install
 from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel
 from nmt.rnn.kernels.machine_code.store import Record, store
-from nmt.system.compile_notice import making_code
-from nmt.system.extras import how_to_install
+from nmt.system.notices import making_code
 
 Capability = tuple[int, int]
 

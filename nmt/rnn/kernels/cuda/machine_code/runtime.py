@@ -16,12 +16,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nmt.errors import DeviceError
+from nmt.errors import DeviceError, how_to_install
 from nmt.rnn.kernels.cuda.blas import WORKSPACE, Blas, Matrix, load_library
 from nmt.rnn.kernels.cuda.machine_code.compile import CompiledKernel, compile_kernel
 from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel, Size, whole_size
 from nmt.rnn.kernels.cuda.machine_code.parameters import Packed, Parameters
-from nmt.system.extras import how_to_install
 from nmt.system.interruption import forkable
 
 
