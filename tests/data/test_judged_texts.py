@@ -13,6 +13,7 @@ from number_words import make_corpus
 import nmt
 import nmt.data.corpora.language_names as language_by_text
 from nmt.data.corpora.judged_texts import Named, judged, judged_corpus, judged_output
+from nmt.data.corpora.language_names import exchanged_rows
 from nmt.data.corpora.looking import contradicts, is_heading
 from nmt.data.corpora.sources import Source
 from nmt.data.tokens.factors import features_column
@@ -63,7 +64,7 @@ def test_headings_are_told_from_first_pairs(cells, langs, found):
 
 def test_a_heading_of_other_sides_contradicts():
     assert contradicts(("English", "German"), ("de", "en")) and contradicts(("tgt", "src"), ("de", "en"))
-    assert contradicts(("French", "German"), ("de", "en"))
+    assert contradicts(("French", "German"), ("de", "en")) and contradicts(("de", "fr"), ("de", "en"))
     assert not contradicts(("German", "English"), ("de", "en")) and not contradicts(("Source", "id"), ("de", "en"))
 
 
@@ -205,12 +206,21 @@ def test_swapped_texts_are_known_by_their_words(tmp_path):
     (line,) = judged_corpus(corpus(table, tmp_path / "t.tsv"), ("en", "de"))
     assert "are de and en by their words; swap the languages" in line
     assert judged_corpus(corpus(table[:60], tmp_path / "u.tsv"), ("en", "de")) == [], "few lines are no evidence"
-    mixed = [pair if number % 3 else pair[::-1] for number, pair in enumerate(table)]
-    assert judged_corpus(corpus(mixed, tmp_path / "v.tsv"), ("en", "de")) == []
+    mixed = [pair if number % 10 else pair[::-1] for number, pair in enumerate(table)]
+    (line,) = judged_corpus(corpus(mixed, tmp_path / "v.tsv"), ("de", "en"))
+    assert "of the first 600 rows have source and target the other way round" in line
+    (line,) = judged_corpus(corpus([(de, en.upper()[::-1]) for de, en in table], tmp_path / "w.tsv"), ("gsw", "de"))
+    assert "are de and gsw by their words" in line, "one side is certain, and of the other nothing is known"
     for text, side in ((texts[0], 0), (texts[1], 1)):
         (tmp_path / "one").write_text("\n".join(text) + "\n", encoding="utf-8")
         assert judged([Named(str(tmp_path / "one"), "INPUT", side)], ("de", "en")) == []
         assert "by its words" in judged([Named(str(tmp_path / "one"), "INPUT", side)], ("en", "de"))[0]
+
+
+def test_rows_with_exchanged_sides_are_known_by_their_scripts():
+    rows = [(f"привет мир {n}", f"hello world {n}") for n in range(40)]
+    assert exchanged_rows(rows, ("ru", "en")) == []
+    assert exchanged_rows([row[::-1] if n in (3, 7) else row for n, row in enumerate(rows)], ("ru", "en")) == [3, 7]
 
 
 def test_without_the_detector_nothing_is_said_of_words(tmp_path, monkeypatch):

@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from nmt.data.corpora.language_names import is_code, is_in, language_of, script_of
+from nmt.data.corpora.language_names import exchanged_rows, is_code, is_in, is_one_side_only, language_of, script_of
 from nmt.data.corpora.looking import FILLED, LEAST, LOOKED_AT, MOST_OF, columns_advice, contradicts
 from nmt.data.corpora.sources import Part, Source, are_one_file, check_two_files, format_of
 from nmt.data.tables.marked import usfm_doubts
@@ -261,7 +261,7 @@ _SENSES = re.compile(r"\s*[^;.?!]{1,40}((;| / )\s*[^;.?!]{1,40})+|\s*1[.)] .*\s2
 _MARKS = re.compile(r"(?i)nan|none|null|\\n|#?n/a|#[A-Z]+[!?]|true|false|[-?–—.x]")
 """Cells by which programs and people say that there is no text."""
 _MARKUP = re.compile(r"</?[A-Za-z][^<>]*>|&[a-z]{2,8};|&#\d+;")
-_FEW = 3
+_FEW, _FEW_EXCHANGED = 3, 0.01
 _MANY_SENSES = 0.05
 _QUOTED, _DOUBLED = re.compile(r'\s*"([^"]|"")*"\s*'), re.compile(r'\s*"([^"]|"")*""([^"]|"")*"\s*')
 
@@ -307,18 +307,27 @@ def _other(part: Part) -> str:
 
 
 def _by_words(part: Part, texts: Sequence[Sequence[str]], langs: Sequence[str]) -> list[str]:
-    """Return a doubt if each side is in the language of the other."""
+    """Return a doubt if the sides, or those of some rows, are in the language of the other."""
     if len(texts) != 2 or len(texts[0]) < LEAST:
         return []
     certain = [is_in(lines, langs[1 - side], langs[side]) for side, lines in enumerate(texts)]
     scripts = {script_of(lines) for lines in texts}
-    if not all(certain) and not (any(certain) and len(scripts - {""}) == 2):
-        return []
     names = ", ".join(dict.fromkeys(part.files))
-    where = "the two files" if part.form == "lines" else "the languages"
+    one = any(is_one_side_only(texts[side], texts[1 - side], langs[1 - side]) for side in (0, 1))
+    if all(certain) or one or any(certain) and len(scripts - {""}) == 2:
+        where = "the two files" if part.form == "lines" else "the languages"
+        return [
+            f"{names}: source and target must be {' and '.join(langs)}, and are {langs[1]} and {langs[0]} by their "
+            f"words; swap {where}"
+        ]
+    rows = list(zip(*texts, strict=True))
+    exchanged = exchanged_rows(rows, langs)
+    if len(exchanged) < max(_FEW, _FEW_EXCHANGED * len(rows)):
+        return []
+    src, tgt = rows[exchanged[0]]
     return [
-        f"{names}: source and target must be {' and '.join(langs)}, and are {langs[1]} and {langs[0]} by their words; "
-        f"swap {where}"
+        f"{names}: at least {len(exchanged):,} of the first {len(rows):,} rows have source and target the other way "
+        f"round, as {src[:40]!r} with {tgt[:40]!r}; exchange their sides"
     ]
 
 

@@ -142,6 +142,41 @@ def is_in(lines: Sequence[str], other: str, own: str) -> bool:
     return votes[str(other_code)] >= _SURE * votes.total()
 
 
+def is_one_side_only(lines: Sequence[str], others: Sequence[str], lang: str) -> bool:
+    """Return whether lines are beyond doubt in a language of wide use, and most of the others are not."""
+    mine, theirs, code = _votes(lines), _votes(others), str(language_of(lang))
+    return code in _GUESSED and 0 < _SURE * mine.total() <= mine[code] and 2 * theirs[code] < theirs.total()
+
+
+def exchanged_rows(rows: Sequence[Sequence[str]], langs: Sequence[str]) -> list[int]:
+    """Return the places of rows of source and target whose sides stand the other way round than those of most rows: by
+    scripts, or by a detector that knows both languages, or one of wide use."""
+    scripts = [(script_of([src]), script_of([tgt])) for src, tgt in rows]
+    counts = Counter(pair for pair in scripts if "" not in pair and pair[0] != pair[1])
+    if counts:
+        usual, count = counts.most_common(1)[0]
+        if count + counts[usual[::-1]] >= _SURE * len(rows):
+            return [place for place, pair in enumerate(scripts) if pair == usual[::-1]]
+    codes = list(map(language_of, langs))
+    long = [place for place, row in enumerate(rows) if min(map(len, row)) >= 2 * _TOGETHER][:_MOST]
+    identifier = _identifier() if len(long) >= _LEAST and codes[0] != codes[1] else None
+    if identifier is None:
+        return []
+    known = set(codes) & set(identifier.nb_classes)
+
+    def is_exchanged(row: Sequence[str]) -> bool:
+        if len(known) == 2:
+            ranks = [dict(identifier.rank(line)) for line in row]
+            return all(rank[other] > rank[own] for rank, own, other in zip(ranks, codes, codes[::-1], strict=True))
+        return [identifier.classify(line)[0] in known for line in row] == [code not in known for code in codes]
+
+    return (
+        [place for place in long if is_exchanged(rows[place])]
+        if known and (len(known) == 2 or known <= _GUESSED)
+        else []
+    )
+
+
 def _votes(lines: Sequence[str]) -> Counter[str]:
     """Return the languages that a detector finds in groups of different lines; none without one, or of few lines."""
     filled = list(dict.fromkeys(line for line in lines if line.strip()))[:_MOST]
