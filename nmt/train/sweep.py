@@ -27,7 +27,7 @@ from nmt.errors import CheckpointError, ConfigError
 from nmt.system.files import explain, lock_alone, read_small, remedy, write_bytes
 from nmt.system.paths import absent, exists
 from nmt.system.terminal import reason
-from nmt.train.tasks.prepare import made_folder
+from nmt.train.tasks.prepare import check_trainable, made_folder
 
 TABLE_NAME = "sweep.tsv"
 _MOST_RECORD_BYTES = 2**20
@@ -115,7 +115,9 @@ def plan(
     def checked(chosen: dict[str, str]) -> Config:
         """Return the settings of a combination. Without the grid, the config alone need not be valid."""
         try:
-            return load_config(config, [*overrides, *(f"{key}={value}" for key, value in chosen.items())])
+            found = load_config(config, [*overrides, *(f"{key}={value}" for key, value in chosen.items())])
+            check_trainable(found)
+            return found
         except ConfigError as error:
             for key, value in chosen.items():
                 if str(error).startswith(at := f"--set {key}={value}: "):

@@ -19,7 +19,7 @@ import yaml
 
 import nmt
 from nmt.errors import CheckpointError, ConfigError, DataError, DeviceError
-from nmt.storage.model_folder import read_checkpoint
+from nmt.storage.model_folder import load_folder_config, read_checkpoint
 from nmt.train.distributed.ranks import Ranks
 from nmt.train.planning import budget
 from tests.train import fake_model
@@ -180,7 +180,10 @@ def test_a_budget_sets_the_end(settings: dict[str, Any], monkeypatch: pytest.Mon
 def test_a_finished_run_says_which_changes_had_no_effect(settings, caplog):
     first = nmt.train(settings, progress=False)
     changes = {"training.learning_rate": 0.1, "decoding.beam_size": 3, "training.epochs": 3}
+    before = load_folder_config(first.folder)
     again = nmt.train(settings, changes=changes, progress=False)
+    kept = load_folder_config(first.folder)
+    assert (kept.training.learning_rate, kept.decoding.beam_size) == (before.training.learning_rate, 3)
     assert (again.update, first.reason) == (first.update, "4 epochs (training.epochs)")
     told = (
         "already finished, 3 epochs (training.epochs); changed settings had no effect (training.learning_rate): "

@@ -56,6 +56,11 @@ def test_grids_are_read_and_combined(config: str) -> None:
         (["seed=1,"], 1, "--grid seed=1,: must be KEY"),
         (["seed=1", "seed=2"], 1, "--grid seed=2: each key must be given once"),
         (["training.epoch=1,2"], 1, "--grid training.epoch=1: training.epoch is not a setting; did you mean"),
+        (
+            ["model.encoder.rnn_type=gru,no_such_cells.Cell"],
+            1,
+            "--grid: the combination model.encoder.rnn_type=no_such_cells.Cell must be possible, got",
+        ),
         (["seed=1,2"], 2, "--seeds: must not be given with a grid over seed"),
         (
             ["training.scheduling=plateau,linear", "training.epochs=1,2"],

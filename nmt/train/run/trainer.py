@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
+from nmt.config import config_from_dict
 from nmt.config.presets import settings_of_preset
 from nmt.data.corpora.sources import name_of
 from nmt.errors import CheckpointError, ConfigError, NMTError
@@ -26,6 +27,7 @@ from nmt.storage.model_folder import (
     CONFIG_NAME,
     LAST_NAME,
     PARAMS_PREFIX,
+    load_folder_config,
     read_checkpoint,
     set_params,
     subwords_digest,
@@ -151,6 +153,18 @@ def _restore_average(average: MovingAverage, content: Checkpoint) -> None:
     average.load(arrays, content.metadata.get("average", {}).get("steps", 0))
 
 
+def _with_former(config: Config, former: Config, keys: Sequence[str]) -> Config:
+    """Return settings whose values of these keys are the former ones."""
+    values, old = config.to_dict(), former.to_dict()
+    for key in keys:
+        *sections, name = key.split(".")
+        new, was = values, old
+        for section in sections:
+            new, was = new[section], was[section]
+        new[name] = was[name]
+    return config_from_dict(values, trained=True)
+
+
 _OF_USE = "decoding.", "data.test", "compute_dtype"
 """Settings that matter after training, too."""
 
@@ -243,13 +257,14 @@ class Trainer:
                     check_same_text(saved, task)
                 parts = self._set_up(task, saved, log, watch)
                 self._check_same_inputs(parts, task)
+                former = load_folder_config(self.folder) if saved is not None else None
                 if ranks.rank == 0:
                     save_config(self.folder, self.config)
                     log.line(f"settings: {self.folder / CONFIG_NAME}")
                 elapsed_before = saved.state.elapsed if saved else 0.0
                 with self._stop:
                     changed = saved.changes.keys if saved else []
-                    result = self._train(Loop(parts, elapsed_before, self._stop_after), log, task, changed)
+                    result = self._train(Loop(parts, elapsed_before, self._stop_after), log, task, changed, former)
                 ranks.end()
                 return result
             except NMTError as error:
@@ -356,9 +371,12 @@ class Trainer:
             state.validation_pairs,
         )
 
-    def _train(self, loop: Loop, log: TrainingLog, task: Task, changed: Sequence[str]) -> TrainingResult:
+    def _train(
+        self, loop: Loop, log: TrainingLog, task: Task, changed: Sequence[str], former: Config | None
+    ) -> TrainingResult:
         """Run the loop until it ends or a signal stops it; then score the test set, if there is one. `changed`: the
-        settings that differ from those of the run that is resumed."""
+        settings that differ from those of the run that is resumed. `former`: those in its folder, to which they go back
+        if nothing is trained."""
         state, begun_at = loop.state, loop.state.update
         test_scores: dict[str, Score] = {}
         # Only now, when a signal no longer ends the run at once: a program that waits for events may send one.
@@ -377,6 +395,8 @@ class Trainer:
                         f"already finished, {reason}; changed settings had no effect ({', '.join(keys)}): "
                         "start a new run with them in another folder"
                     )
+                    if former is not None and self._ranks.rank == 0:
+                        save_config(self.folder, _with_former(self.config, former, keys))
                     if self._terminal is None and self._ranks.rank == 0:
                         logging.getLogger("nmt").warning("warning: %s: %s", self.folder, reason)
                 else:
