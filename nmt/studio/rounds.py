@@ -171,7 +171,7 @@ class Round:
 
     @property
     def _seconds(self) -> float:
-        """Return the seconds that training may take: of the budget what timing has left."""
+        """Return the seconds that training may take."""
         record, config = self.record, self.folder / CONFIG_NAME
         total = float(record.get("finishing") or 60 * record["minutes"])
         found = _MINUTES.search(config.read_text(encoding="utf-8")) if config.is_file() else None

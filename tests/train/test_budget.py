@@ -11,7 +11,7 @@ import pytest
 from nmt.errors import ConfigError
 from nmt.storage.model_folder import LAST_NAME, read_checkpoint
 from nmt.train.log import progress
-from nmt.train.planning.budget import COOLDOWN, Pace, _kept_minutes, fit_to_budget, seconds_of
+from nmt.train.planning.budget import COOLDOWN, Pace, fit_to_budget, seconds_of
 from nmt.train.run import loop
 from nmt.train.run.loop import is_early_validation
 from nmt.train.run.trainer import Trainer
@@ -50,7 +50,7 @@ def test_the_settings_follow_the_pace(make_trainer):
     fitted = fit_to_budget(config, "10m", measure, said.append).training
     assert asked == [8.0] and "about 1,044 updates" in said[0]
     assert (fitted.updates, fitted.scheduling, fitted.cooldown) == (None, "constant", COOLDOWN)
-    assert fitted.max_minutes == pytest.approx(580 / 60)
+    assert fitted.max_minutes == 10
     assert (fitted.validation_freq, fitted.learning_rate_warmup) == (130, 74)
     assert fitted.stop_after is None and fitted.batch_size == config.training.batch_size
 
@@ -100,7 +100,7 @@ def test_a_run_ends_with_its_time_and_its_rate_at_zero(make_trainer, monkeypatch
     now = itertools.count(0, 0.05)
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
     fitted = fit_to_budget(make_trainer().config, "60s", lambda *_: Pace(0.25, 0.5, 40), lambda text: None)
-    result = Trainer(fitted).run()
+    result = Trainer(fitted, spent=0.5).run()
     assert "are over (training.max_minutes)" in result.reason
     events = [json.loads(line) for line in (Trainer(fitted).folder / "metrics.jsonl").read_text().splitlines()]
     rates = [event["learning_rate"] for event in events if "learning_rate" in event]
@@ -114,13 +114,14 @@ def test_a_run_that_is_over_is_not_trained_on(make_trainer, monkeypatch):
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
     config = make_trainer().config
     fitted = fit_to_budget(config, "60s", lambda *_: Pace(0.25, 0.5, 40), lambda text: None)
-    ended = Trainer(fitted).run()
+    ended = Trainer(fitted, spent=0.5).run()
     for _ in range(2):
         said = io.StringIO()
         again = Trainer(fit_to_budget(config, "60s", never, lambda text: None), terminal=said).run()
         assert (again.update, again.reason, again.best_update) == (ended.update, ended.reason, ended.best_update)
         assert "this run was finished before" in said.getvalue() and "cooldown" not in said.getvalue()
     assert fit_to_budget(config, "30m", never, lambda text: None).training.max_minutes == 30  # a longer one goes on
+    assert fit_to_budget(config, "70s", never, lambda text: None).training.max_minutes == 70 / 60  # one little longer
 
 
 def test_a_run_that_goes_on_measures_nothing(make_trainer):
@@ -142,12 +143,6 @@ def test_a_run_that_goes_on_measures_nothing(make_trainer):
     assert shorter.learning_rate_warmup == round(before.learning_rate_warmup / before.max_minutes) > 0
     assert shorter.validation_freq == round(before.validation_freq / before.max_minutes)
     assert [line.partition(",")[0] for line in said] == ["budget: 30m", "budget: 1m"]
-
-
-@pytest.mark.parametrize(("wanted", "before", "kept"), [(120, 1, 2), (60, 0.8, 0.8), (600, 9, 9), (60, 2, 1)])
-def test_another_budget_is_told_from_the_same(wanted, before, kept):
-    """That of a run is its own less the time for measuring: twice as much is another one."""
-    assert _kept_minutes(wanted, before) == kept
 
 
 def test_a_short_run_has_a_curve(make_trainer):
@@ -185,5 +180,5 @@ def test_a_run_shows_soon_what_it_learns_and_learns_the_same(make_trainer, monke
             (at, {name: array.tobytes() for name, array in read_checkpoint(trainer.folder / LAST_NAME)[0].items()})
         )
         shutil.rmtree(trainer.folder)
-    assert [round(seconds) for seconds in found[0][0]] == [20, 40, 80, 125, 250, 375, 500, 580]
+    assert [round(seconds) for seconds in found[0][0]] == [20, 40, 80, 125, 250, 375, 500, 600]
     assert found[0][0][3:] == found[1][0] and found[0][1] == found[1][1]

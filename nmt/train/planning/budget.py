@@ -69,8 +69,9 @@ def fit_to_budget(
     """Return the settings of a run of that duration: as many updates as it allows, a learning rate of zero at its end,
     eight validations, or one if that is short (and some early ones, see `is_early_validation`), and no other limit.
 
-    A resumed run keeps the measurements from its start; the time of earlier runs counts. With a different budget,
-    validation interval and warm-up change in proportion, but the warm-up, which may be over, never becomes longer.
+    The time that timing took counts (`Measurement.spent`). A resumed run keeps the measurements from its start; the
+    time of earlier runs counts. With a different budget, validation interval and warm-up change in proportion, but the
+    warm-up, which may be over, never becomes longer.
     Raises ConfigError if the budget is not a duration, or is too short for the updates of this machine.
 
     Args:
@@ -90,15 +91,14 @@ def fit_to_budget(
     if (folder / LAST_NAME).exists():
         before = load_folder_config(folder).training.to_dict()
         if before["max_minutes"] is not None and before["cooldown"] == COOLDOWN:
-            minutes = _kept_minutes(seconds, before["max_minutes"])
-            derived = _refitted(before, minutes / before["max_minutes"])
-            if minutes != before["max_minutes"]:
+            derived = _refitted(before, timed["max_minutes"] / before["max_minutes"])
+            if timed["max_minutes"] != before["max_minutes"]:
                 notify(
                     f"budget: {budget}, where the run had {before['max_minutes']:.3g} minutes: "
                     f"{derived['learning_rate_warmup']:,} updates to warm up, validated after each "
                     f"{derived['validation_freq']:,}; time that it took counts"
                 )
-            return _changed(config, {**timed, **derived, "max_minutes": minutes})
+            return _changed(config, {**timed, **derived})
     # Numbers, since the timing is too short for warm-up or validations, and auto would be reported as chosen.
     for_now = timed | {"learning_rate_warmup": 0, "validation_freq": 1}
     pace = measure(_changed(config, for_now), min(_MOST_MEASURED, _MEASURED_SHARE * seconds))
@@ -122,7 +122,7 @@ def fit_to_budget(
     )
     if line := _doubt(config, budget, pace, updates):
         notify(line)
-    return _changed(config, {**timed, **derived, "max_minutes": left / 60})
+    return _changed(config, {**timed, **derived})
 
 
 def _doubt(config: Config, budget: str, pace: Pace, updates: int) -> str | None:
@@ -141,13 +141,14 @@ def _doubt(config: Config, budget: str, pace: Pace, updates: int) -> str | None:
 
 @dataclass
 class Measurement:
-    """Times updates of a fresh model, which is discarded; its `task`, the text as it was read, is that of the run. A
-    DryRun takes the other arguments."""
+    """Times updates of a fresh model, which is discarded; its `task`, the text as it was read, is that of the run, and
+    `spent` are the seconds that it took. A DryRun takes the other arguments."""
 
     threads: int | None
     device: str | None
     notify: Callable[[str], None]
     task: Task | None = None
+    spent: float = 0.0
 
     def __call__(self, config: Config, seconds: float) -> Pace:
         """Return the pace of updates that are timed for about so many seconds."""
@@ -157,16 +158,8 @@ class Measurement:
         run = DryRun(config, self.threads, self.notify, self.device, keep=True)
         self.task = run.task
         timing = run.measure(_UPDATES, warm_up=_WARM_UP, seconds=seconds)
-        return Pace(timing.median, time.monotonic() - began, run.dealing.num_updates(1))
-
-
-def _kept_minutes(wanted: float, before: float) -> float:
-    """Return the minutes of a resumed run: those it already had (the same budget less the time for measuring), or those
-    of a new budget."""
-    minutes = wanted / 60
-    most_measured = min(max(_MEASURED_SHARE * minutes, 10.0) / 2, minutes / 3)
-    is_same = 0 <= minutes - before <= most_measured
-    return before if is_same else minutes
+        self.spent = time.monotonic() - began
+        return Pace(timing.median, self.spent, run.dealing.num_updates(1))
 
 
 def _refitted(before: dict[str, Any], times: float) -> dict[str, Any]:

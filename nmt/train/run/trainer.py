@@ -210,6 +210,7 @@ class Trainer:
             `run`; rank 0 writes files and shows progress.
         exits: Whether a second signal ends the process; see `StopRequest`.
         tried: The task of a dry run of these settings, whose training text is not read again.
+        spent: The seconds that such a dry run took, which count in the time of a new run.
     """
 
     def __init__(
@@ -223,6 +224,7 @@ class Trainer:
         ranks: Ranks | None = None,
         exits: bool = True,
         tried: Task | None = None,
+        spent: float = 0.0,
     ) -> None:
         config = with_model_of_start(config)
         check_trainable(config)
@@ -235,7 +237,7 @@ class Trainer:
         self._num_threads = resolve_threads(threads, config)
         self._terminal, self._stop_after = terminal, stop_after
         self._stop = StopRequest(self._ranks, exits=exits)
-        self._tried = tried
+        self._tried, self._spent = tried, spent
         self._facts: dict[str, Any] = {}
 
     def run(self) -> TrainingResult:
@@ -261,7 +263,7 @@ class Trainer:
                 if ranks.rank == 0:
                     save_config(self.folder, self.config)
                     log.line(f"settings: {self.folder / CONFIG_NAME}")
-                elapsed_before = saved.state.elapsed if saved else 0.0
+                elapsed_before = saved.state.elapsed if saved else self._spent
                 with self._stop:
                     changed = saved.changes.keys if saved else []
                     result = self._train(Loop(parts, elapsed_before, self._stop_after), log, task, changed, former)

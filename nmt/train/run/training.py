@@ -181,7 +181,7 @@ def run_training(
     exits: bool = True,
 ) -> TrainingResult:
     """Train with these settings, fitted to the time budget if there is one; see `Trainer`. Called by all ranks."""
-    tried = None
+    tried, spent = None, 0.0
     if budget is not None:
         from nmt.train.planning.budget import Measurement, fit_to_budget
 
@@ -189,13 +189,12 @@ def run_training(
             raise ConfigError("budget: must be omitted with several ranks, got one; set training.updates")
         measure = Measurement(threads, device, tell)
         config = fit_to_budget(config, budget, measure, tell)
-        tried = measure.task
+        tried, spent = measure.task, measure.spent
     result = Trainer(
-        config, threads=threads, device=device, terminal=terminal, ranks=ranks, exits=exits, tried=tried
+        config, threads=threads, device=device, terminal=terminal, ranks=ranks, exits=exits, tried=tried, spent=spent
     ).run()
     if budget is not None and result.reason.endswith(OVER):
-        left = f"{result.reason.removesuffix(OVER)} of it after the timing of updates"
-        result = replace(result, reason=f"the budget of {budget} is over, {left} (training.max_minutes)")
+        result = replace(result, reason=f"the budget of {budget} is over (training.max_minutes)")
     return result
 
 
