@@ -27,6 +27,7 @@ from nmt.cli.front import front
 from nmt.cli.lines.resume import RECORD_SUFFIX, continued_lines
 from nmt.cli.lines.streams import phrase_pairs
 from nmt.cli.options.command import Command
+from nmt.cli.options.foreign_options import resolved
 from nmt.errors import DataError
 from nmt.inference.translator import Translator
 from nmt.storage.tensor_file import map_tensors, write_tensors
@@ -65,6 +66,16 @@ def call(place, command, *words, code=0):
 )
 def test_an_option_given_twice_is_refused(command, words, place):
     assert "must be given once, got it twice" in call(place, command, *words, code=2).stderr
+
+
+@pytest.mark.parametrize("dash", ["-", "—", "–", "—-"])
+def test_long_options_may_have_another_dash(dash):
+    name = "beam_size" if dash == "-" else "beam-size"
+    assert resolved([f"{dash}{name}=3", f"{dash}no-such", "—"], {"--beam-size"}) == [
+        "--beam-size=3",
+        f"{dash}no-such",
+        "—",
+    ]
 
 
 def test_what_may_be_repeated_still_may(place):

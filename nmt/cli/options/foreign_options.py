@@ -22,13 +22,13 @@ _OF_LIBRETRANSLATE = {
     "batch-limit": "--max-texts",
     "api-keys": "--keys",
 }
-_ONE_DASH = re.compile(r"-[a-z][a-z_]+")
-"""A long option as OpenNMT-py writes it: `-beam_size`."""
+_ONE_DASH = re.compile(r"-[a-z][a-z_]+|[–—]-?[a-z][a-z_-]+")
+"""A long option as OpenNMT-py writes it, `-beam_size`, or with the dash of a word processor, `—beam-size`."""
 
 
 def resolved(args: list[str], known: Collection[str]) -> list[str]:
-    """Return the arguments with long options that have one dash, as OpenNMT-py writes them, as those with two. `known`:
-    the command's own options, such as `--beam-size`."""
+    """Return the arguments, whose `_ONE_DASH` options get two dashes. `known`: the command's own options, such as
+    `--beam-size`."""
     end = args.index("--") if "--" in args else len(args)
     return [_resolved(word, known) for word in args[:end]] + args[end:]
 
@@ -39,8 +39,9 @@ def _resolved(word: str, known: Collection[str]) -> str:
         return word
     from nmt.config.removed import ours  # imported late, since --help must be fast
 
-    long = "-" + name.replace("_", "-")
-    return long + equals + value if long in known or ours(name.lstrip("-")) else word
+    plain = name.lstrip("-–—")
+    long = f"--{plain.replace('_', '-')}"
+    return long + equals + value if long in known or ours(plain) else word
 
 
 def advice(name: str, command: click.Command, known: Collection[str]) -> str | None:
