@@ -80,8 +80,7 @@ def ready_for_nobody(*names: str) -> None:
 class GradientTarget:
     """A sink for a batch's gradients. `tokens`: the divisor of the loss, the real target tokens of the update that
     the batch belongs to. `ready` is called with names, or prefixes before a dot, of parameters whose gradients are
-    final, in the order of the backward pass; parameters that it is not called with are ready at the end.
-    """
+    final, in the order of the backward pass; parameters that it is not called with are ready at the end."""
 
     arrays: Group
     tokens: int

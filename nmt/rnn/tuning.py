@@ -80,8 +80,7 @@ KEPT_STEP_ROWS = 16
 
 SOURCE_STEP = 32
 """Source positions for which a step prepares memory are a multiple of this, so that longer sentences rarely need new
-memory. Not
-measured."""
+memory. Not measured."""
 
 ROWS_BETWEEN_LOOKS = 4096
 """Rows, in all steps, after which a compiled search returns to the interpreter, which checks whether it

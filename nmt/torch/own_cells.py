@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import PackedSequence
 from nmt.errors import NMTError, ShapeError
 from nmt.rnn.arrays.weights import initial_params
 from nmt.rnn.cell import Cell, Scope, State
-from nmt.rnn.cells.wrapping.wrappers import WrappedCell
+from nmt.rnn.cells.wrapping import WrappedCell
 from nmt.rnn.compiler.trace import trace_step
 from nmt.rnn.graph import Value
 from nmt.torch.stack import Call, Source, Stack

@@ -78,8 +78,7 @@ class ProcessorOperations(ABC):
     def best_candidates(
         self, outputs: Array, layer: OutputLayer, lists: CandidateLists, first: int, places: int, threads: int
     ) -> tuple[Array, Array]:
-        """Return `best_tokens` within the list of each row; the layer has the columns
-        `lists.ids`.
+        """Return `best_tokens` within the list of each row; the layer has the columns `lists.ids`.
 
         Log-probabilities are normalised over the list, and their bits depend only on the row and its list.
         """

@@ -1,7 +1,6 @@
 """Rules that change the numbers of arrays one by one, such as the step of an optimizer: each is written once, as a
 plain function of numbers. The kernel of the processor and that of a GPU are loops around it. It consists of arithmetic
-and functions of `math`; a comparison may be a factor, but no term, since NumPy does not subtract booleans.
-"""
+and functions of `math`; a comparison may be a factor, but no term, since NumPy does not subtract booleans."""
 
 from __future__ import annotations
 

@@ -9,8 +9,7 @@ from typing import Any
 class Group(dict[str, Any]):
     """Arrays by name. `whole` is one flat array that contains all of them in order, with zeros between them, so that
     one call can process all; None if there is none, or the group is a part of another. Groups of the same shapes on one
-    device have the same layout.
-    """
+    device have the same layout."""
 
     def __init__(self, arrays: Iterable[tuple[str, Any]], whole: Any = None) -> None:
         super().__init__(arrays)

@@ -11,7 +11,7 @@ from typing import Any
 from nmt.errors import ShapeError
 from nmt.overriding import override
 from nmt.rnn.cell import Captured, Cell, Param, Scope, State, under
-from nmt.rnn.cells.wrapping.wrappers import StackCell
+from nmt.rnn.cells.wrapping import StackCell
 from nmt.rnn.functions import concat, dot, sigmoid, softmax, split, tanh, weighted_sum
 from nmt.rnn.graph import Value
 
