@@ -8,19 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nmt.model.batch_pass import positions, rounded_up
 from nmt.model.copying import Copies
-from nmt.model.parts.padding import positions, rounded_up
 from nmt.overriding import override
 from nmt.rnn import tuning
 from nmt.rnn.arrays.device_operations import CandidateLists, OutputLayer
-from nmt.rnn.arrays.idle import Idle
-from nmt.rnn.arrays.quantised import Quantised
-from nmt.rnn.arrays.weights import Weights
-from nmt.rnn.arrays.workspace import Workspace
+from nmt.rnn.arrays.weights import Quantised, Weights
+from nmt.rnn.arrays.workspace import Idle, Workspace
 from nmt.rnn.cell import axes_of
 from nmt.rnn.cells import AttentionProbe
 from nmt.rnn.device import Device
-from nmt.rnn.kernels.memory.active_rows import distinct
+from nmt.rnn.kernels.memory.arrays import distinct
 from nmt.rnn.kernels.search.choose import top_tokens
 from nmt.rnn.profile import operation
 from nmt.rnn.stepping.search_steps import SearchSteps

@@ -9,13 +9,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from nmt.config import ModelConfig
-from nmt.model.batch_pass import BatchPass, Targets
+from nmt.model.batch_pass import BatchPass, Targets, pad_targets
 from nmt.model.decoders import BlockDecoder, LanguageDecoder, language_block, loop_obstacle
 from nmt.model.forced import token_log_probs
 from nmt.model.network import LossStats, Network
 from nmt.model.output_heads import PlainHead
 from nmt.model.parts.cells import language_cells
-from nmt.model.parts.padding import pad_targets
 from nmt.overriding import override
 from nmt.rnn.arrays.workspace import Fresh
 from nmt.rnn.cell import under
@@ -23,8 +22,8 @@ from nmt.rnn.compiler.keep import Recompute
 from nmt.rnn.cores import default_threads
 from nmt.rnn.device import Device
 from nmt.rnn.scan.layered import LayeredScan
+from nmt.rnn.scan.passes import Result
 from nmt.rnn.scan.scan import Scan
-from nmt.rnn.scan.tape import Result
 from nmt.special_tokens import EOS_ID
 
 States = dict[str, np.ndarray]

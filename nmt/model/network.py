@@ -1,10 +1,13 @@
-"""The base of all models: parameters by name, embeddings, the output layer, loss and gradients of a batch."""
+"""The base of all models: parameters by name, embeddings, the output layer, loss and gradients of a batch.
+
+Models that differ in few parameters and share the others.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -12,14 +15,11 @@ import numpy as np
 
 from nmt.config import ModelConfig
 from nmt.model.batch_pass import LIKELIHOOD, BatchPass, GradientTarget, Objective, Targets, ready_for_nobody
-from nmt.model.edit_actions import EditActions
-from nmt.model.parts.positions import NormalParam, embedding_deviation, make_positions
+from nmt.model.copying import EditActions
+from nmt.model.parts.encoder import NormalParam, embedding_deviation, make_positions
 from nmt.rnn.arrays.device_operations import OutputLayer
-from nmt.rnn.arrays.flat_arrays import Group, whole_of
-from nmt.rnn.arrays.idle import Idle
-from nmt.rnn.arrays.quantised import Quantised, quantise
-from nmt.rnn.arrays.weights import QUADS, Weights, initial_array
-from nmt.rnn.arrays.workspace import Workspace
+from nmt.rnn.arrays.weights import QUADS, Quantised, Weights, initial_array, quantise
+from nmt.rnn.arrays.workspace import Group, Idle, Workspace, whole_of
 from nmt.rnn.cell import Param
 from nmt.rnn.cores import default_threads
 from nmt.rnn.device import Device
@@ -298,3 +298,16 @@ class Network:
         table = gradients[self.table(side)]
         with operation(side, " embedding: gradient"):
             self.device.embedding_gradient(flat, d.reshape(-1, d.shape[-1]), table, self._scale(side), threads)
+
+
+def share(network: Network, base: Network, own: Mapping[str, np.ndarray]) -> None:
+    """Make a network compute with arrays of its own, float32 on the processor, as the parameters of these names, and
+    with those of `base` as all others. Both have the same settings and type of products. Packed forms are shared too
+    (see `Weights.over`), so that the network takes little more memory than `own`; `base` must not be written to."""
+    stored: dict[str, np.ndarray | Quantised] = {
+        name: quantise(array, by_rows=network.channels_are_rows(name)) if base.in_int8 and array.ndim == 2 else array
+        for name, array in own.items()
+    }
+    network.adopt({})  # the parameters are no longer one array
+    network.weights = base.weights.over(stored)
+    network.output_layer = replace(network.output_layer, weights=network.weights)

@@ -11,10 +11,8 @@ import numpy as np
 
 from nmt.model.batch_pass import BatchPass
 from nmt.model.network import Network
-from nmt.model.parts.encoder import Encoded, Encoder, States
-from nmt.model.parts.positions import NormalParam
-from nmt.rnn.arrays.flat_arrays import Group
-from nmt.rnn.arrays.workspace import Allocate
+from nmt.model.parts.encoder import Encoded, Encoder, NormalParam, States
+from nmt.rnn.arrays.workspace import Allocate, Group
 from nmt.rnn.profile import operation
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from nmt.rnn.cell import Cell, axes_of
 from nmt.rnn.compiler.program import Product, Program
 from nmt.rnn.kernels.machine_code.features import TARGET
 from nmt.rnn.own_code import make_cell
+from nmt.rnn.scan.passes import Tape
 from nmt.rnn.scan.scan import Scan
-from nmt.rnn.scan.tape import Tape
 from nmt.rnn.stepping.stepper import Stepper
 
 STEPS, ROWS, PLACES = 6, 5, 4

@@ -18,12 +18,17 @@ from typing import Any, TypeVar
 import numpy as np
 
 from nmt.rnn.arrays.array_names import ArrayKind, Arrays, parse
-from nmt.rnn.arrays.device_operations import Array, OutputGradients, OutputLayer, ProcessorOperations, SearchOperations
-from nmt.rnn.arrays.element_rules import ADD_SCALED, ElementRule
-from nmt.rnn.arrays.flat_arrays import Group
-from nmt.rnn.arrays.quantised import Quantised
-from nmt.rnn.arrays.weights import Weights
-from nmt.rnn.arrays.workspace import Allocate, zeros_of
+from nmt.rnn.arrays.device_operations import (
+    ADD_SCALED,
+    Array,
+    ElementRule,
+    OutputGradients,
+    OutputLayer,
+    ProcessorOperations,
+    SearchOperations,
+)
+from nmt.rnn.arrays.weights import Quantised, Weights
+from nmt.rnn.arrays.workspace import Allocate, Group, zeros_of
 from nmt.rnn.compiler.plan import PlacedSink, Plan
 from nmt.rnn.compiler.program import Place
 from nmt.rnn.profile import Clock, ProcessorClock
@@ -317,7 +322,7 @@ class Device(ABC):
 
     @abstractmethod
     def change(self, rule: ElementRule, arrays: Sequence[Array], factors: Sequence[float], threads: int) -> None:
-        """Apply a rule of element_rules.py to flat arrays, in place, and factors."""
+        """Apply a rule of device_operations.py to flat arrays, in place, and factors."""
 
     def add_scaled(self, total: Array, other: Array, factor: float, scale: float = 1.0, threads: int = 1) -> None:
         """Compute total = total * scale + factor * other on flat arrays, in place."""

@@ -357,7 +357,7 @@ def _slice(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any]
         return graph.apply("slice", x.args[0], start=x.attrs["start"] + start, size=size)
     if x.op == "expand":
         inner = x.args[0] if x.args[0].width is None else graph.apply("slice", x.args[0], start=start, size=size)
-        # Made directly: slices of a deliberate copy (see roots.py) must be copies too.
+        # Made directly: slices of a deliberate copy (see direction.py) must be copies too.
         return graph._make("expand", (inner,), x.axes, size, {})
     if x.kind is OpKind.ELEMENTWISE:
         cut = [a if a.width is None else graph.apply("slice", a, start=start, size=size) for a in x.args]

@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from nmt.rnn.arrays.array_names import ArrayKind, Arrays, parse
-from nmt.rnn.arrays.axes import flat, shaped
+from nmt.rnn.arrays.array_names import ArrayKind, Arrays, flat, parse, shaped
 from nmt.rnn.cell import Cell
 from nmt.rnn.compiler.differentiate import Sink, differentiate
 from nmt.rnn.compiler.trace import Trace, trace

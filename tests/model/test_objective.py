@@ -6,7 +6,7 @@ import pytest
 from nmt.data.batching.batches import make_batch
 from nmt.decode import force
 from nmt.model.batch_pass import Alignment, Objective
-from nmt.model.parts.attention_loss import attention_loss
+from nmt.model.output_heads import attention_loss
 from nmt.rnn.devices import cpu
 from tests import small_models
 from tests.finite_differences import check_gradients

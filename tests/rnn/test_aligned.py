@@ -5,7 +5,7 @@ import pytest
 
 from nmt.rnn.arrays.weights import PAIRS, Weights
 from nmt.rnn.arrays.workspace import LINE_BYTES, Workspace, aligned
-from nmt.rnn.kernels.products.packed_weights import packed_weight
+from nmt.rnn.kernels.products.packing import packed_weight
 
 
 def starts_line(array: np.ndarray) -> bool:

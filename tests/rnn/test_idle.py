@@ -3,7 +3,7 @@
 import threading
 import time
 
-from nmt.rnn.arrays.idle import Idle
+from nmt.rnn.arrays.workspace import Idle
 
 
 class TornList(list):

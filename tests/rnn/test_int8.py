@@ -5,8 +5,7 @@ import pytest
 
 from nmt.errors import NMTError, ShapeError
 from nmt.rnn import GRU, LSTM, LSTMCell, Scan, Weights
-from nmt.rnn.arrays.quantised import quantise
-from nmt.rnn.arrays.weights import check_device, packed_dtype
+from nmt.rnn.arrays.weights import check_device, packed_dtype, quantise
 from tests.oracle import compare
 from tests.rnn import scan_cases as cases
 

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from nmt.rnn.arrays.quantised import quantise
-from nmt.rnn.arrays.weights import PAIRS, Weights
-from nmt.rnn.kernels.products import packed_weights
-from nmt.rnn.kernels.products.packed_weights import packed_weight
+from nmt.rnn.arrays.weights import PAIRS, Weights, quantise
+from nmt.rnn.kernels.products import packing
+from nmt.rnn.kernels.products.packing import packed_weight
 
 DTYPES = [np.dtype("f4"), PAIRS]
 
@@ -19,10 +18,8 @@ def store(seed=0):
 @pytest.fixture
 def packings(monkeypatch):
     """How many forms each launch of packing after a change has filled."""
-    counts, run = [], packed_weights.run_calls
-    monkeypatch.setattr(
-        packed_weights, "run_calls", lambda parts, calls: (counts.append(len(calls)), run(parts, calls))
-    )
+    counts, run = [], packing.run_calls
+    monkeypatch.setattr(packing, "run_calls", lambda parts, calls: (counts.append(len(calls)), run(parts, calls)))
     return counts
 
 

@@ -15,7 +15,7 @@ from nmt.errors import NMTError, ShapeError
 from nmt.rnn import LSTM, Cell, GRUCell, LSTMCell, Param, ResidualCell, Scan, StackCell, State, Weights, sigmoid, tanh
 from nmt.rnn.kernels.loops import run_cpu
 from nmt.rnn.kernels.threads.pool import run_team
-from nmt.rnn.layers.row_ends import pack, unpack
+from nmt.rnn.layers.layer_stack import pack, unpack
 from tests.oracle import beam as brute_force
 from tests.rnn import scan_cases as cases
 from tests.rows.support import (

@@ -11,9 +11,19 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from nmt.rnn.arrays.array_names import ArrayKind, Numbered
-from nmt.rnn.compiler.apart import states_apart
 from nmt.rnn.compiler.differentiate import Sink
-from nmt.rnn.compiler.direction import Carried, Pass, carried_apart, make_pass, phases_of
+from nmt.rnn.compiler.direction import (
+    Carried,
+    Pass,
+    backward_roots,
+    carried_apart,
+    cotangent_places,
+    forward_roots,
+    leaf_places,
+    make_pass,
+    phases_of,
+    states_apart,
+)
 from nmt.rnn.compiler.fuse import build_program
 from nmt.rnn.compiler.keep import Keep, Recompute, choose_kept
 from nmt.rnn.compiler.phases import Phase
@@ -28,7 +38,6 @@ from nmt.rnn.compiler.program import (
     outlasting,
     with_places,
 )
-from nmt.rnn.compiler.roots import backward_roots, cotangent_places, forward_roots, leaf_places
 from nmt.rnn.compiler.trace import Trace
 from nmt.rnn.graph import Value
 from nmt.rnn.ops import OpKind
@@ -101,7 +110,7 @@ def make_plan(
     `training` adds the backward pass, for the initial states and for the inputs, captured arrays and parameters named
     in `needs`, from the outputs in `receives`; None is all. `single_step`: for inference one step at a time, all of it
     inside the loop's function. `recompute`, `keep`: see `keep.py`; the trace contains the values that `keep` names.
-    `loops_apart`: states may have loops of their own, as `apart.py` finds them.
+    `loops_apart`: states may have loops of their own (see direction.py).
     """
     apart = states_apart(trace) if loops_apart and not single_step else frozenset[str]()
     states, gradients = carried_apart(apart)

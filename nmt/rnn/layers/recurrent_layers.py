@@ -16,12 +16,10 @@ from nmt.errors import NMTError
 from nmt.rnn import tuning
 from nmt.rnn.arrays.array_names import Arrays
 from nmt.rnn.arrays.device_operations import Array
-from nmt.rnn.arrays.idle import Idle
-from nmt.rnn.arrays.workspace import Workspace, zeros_of
-from nmt.rnn.layers.layer_stack import LayerOptions, LayerStack, States, check_array
-from nmt.rnn.layers.row_ends import RowEnds
-from nmt.rnn.scan.short_runs import LayerSide
-from nmt.rnn.scan.tape import Result, Tape
+from nmt.rnn.arrays.workspace import Idle, Workspace, zeros_of
+from nmt.rnn.layers.layer_stack import LayerOptions, LayerStack, RowEnds, States, check_array
+from nmt.rnn.scan.layered import LayerSide
+from nmt.rnn.scan.passes import Result, Tape
 
 
 @dataclass(frozen=True)

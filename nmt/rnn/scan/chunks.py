@@ -17,8 +17,8 @@ from nmt.rnn.arrays.array_names import Arrays
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.arrays.workspace import zeros_of
 from nmt.rnn.cell import axes_of
+from nmt.rnn.scan.passes import Gradients, Tape
 from nmt.rnn.scan.scan import Scan
-from nmt.rnn.scan.tape import Gradients, Tape
 
 
 @dataclass

@@ -16,11 +16,8 @@ from nmt.rnn.arrays.array_names import ArrayKind, Arrays
 from nmt.rnn.arrays.weights import Weights, check_params
 from nmt.rnn.arrays.workspace import Allocate, Fresh
 from nmt.rnn.cell import Cell
-from nmt.rnn.scan.array_checks import pack_steps
-from nmt.rnn.scan.backward_pass import BackwardPass, add_present
-from nmt.rnn.scan.forward_pass import ForwardPass
-from nmt.rnn.scan.scan_setup import ScanSetup
-from nmt.rnn.scan.tape import Gradients, Prepared, Result, Tape
+from nmt.rnn.scan.passes import BackwardPass, ForwardPass, Gradients, Prepared, Result, Tape, add_present
+from nmt.rnn.scan.scan_setup import ScanSetup, pack_steps
 
 
 class Scan(ScanSetup):
@@ -66,7 +63,7 @@ class Scan(ScanSetup):
 
         initial: states [B, n] by name; missing ones start at the parameters the cell has for them, or at zero. lengths:
         steps of each row, all T where None; or mask, bool [T, B] of the host: the steps that exist, anywhere (see
-        array_checks.py). sequences: further inputs of each step, [T, B, n] by name. captured: arrays that are constant
+        scan_setup.py). sequences: further inputs of each step, [T, B, n] by name. captured: arrays that are constant
         over time, [S, B, n] or [B, n]; source_lengths: real source positions of each row. reverse: from each row's last
         step to its first. training: dropout from `seed`, and a tape for `backward`. allocate: memory, new for every
         call where None. outputs: memory of y if it is to last longer. single_step: for inference with a T of 1, the

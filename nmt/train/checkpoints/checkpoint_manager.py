@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt.errors import CheckpointError
-from nmt.model.parts.own_cells import equations_of
+from nmt.model.parts.cells import equations_of
 from nmt.storage.confidence_file import save_calibration
 from nmt.storage.model_folder import (
     BEGUN_NAME,

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from nmt.rnn.arrays.flat_arrays import whole_of
+from nmt.rnn.arrays.workspace import whole_of
 from nmt.rnn.profile import operation
 
 if TYPE_CHECKING:

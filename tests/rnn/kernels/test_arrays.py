@@ -50,12 +50,12 @@ def normal(*shape, dtype="f4"):
 PRODUCTS = """
 from nmt.rnn.kernels.products import product as products
 from nmt.rnn.kernels.products.gradients import weight_gradient, weight_gradient_bf16
-from nmt.rnn.kernels.products.packing import packed_size
+from nmt.rnn.kernels.products.packing import PACKING, pack, packed_size
 from nmt.rnn.arrays.device_operations import OutputGradients, OutputLayer
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.kernels.model.output import output_loss
 from nmt.rnn.kernels.threads.pool import run_parallel
-from nmt.rnn.arrays.quantised import quantise
+from nmt.rnn.arrays.weights import quantise
 K, N = 33, 70
 for kind in ("f4", "f8", "u4", "i4"):
     number = "f8" if kind == "f8" else "f4"
@@ -64,10 +64,10 @@ for kind in ("f4", "f8", "u4", "i4"):
     packed = np.empty(packed_size(K, N, kind), kind)
     turned = np.empty(packed_size(N, K, kind), kind)
     for parts in (1, 3):
-        run_parallel(products.PACKING[np.dtype(kind), False], parts, *given, 0, K, packed)
+        run_parallel(PACKING[np.dtype(kind), False], parts, *given, 0, K, packed)
         if kind == "i4":
             given = quantised.numbers, np.ones(K, "f4")
-        run_parallel(products.PACKING[np.dtype(kind), True], parts, *given, 0, K, turned)
+        run_parallel(PACKING[np.dtype(kind), True], parts, *given, 0, K, turned)
         print("packing", kind, (taken() > 0) == (kind in ("u4", "i4")))
         given = (quantised.numbers, quantised.scales) if kind == "i4" else (W,)
         for rows in (0, 1, 301):
@@ -86,13 +86,13 @@ for kind in ("f4", "f8", "u4", "i4"):
 SEARCH = """
 from nmt.rnn.arrays.device_operations import CandidateLists
 from nmt.rnn.kernels.products import product as products
-from nmt.rnn.kernels.products.packing import packed_size
+from nmt.rnn.kernels.products.packing import PACKING, pack, packed_size
 from nmt.rnn.kernels.search import best_tokens as search, candidates, choose
 H, V = 20, 700
 for number in ("f4", "f8"):
     W, bias = normal(H, V, dtype=number), normal(V, dtype=number)
     packed = np.empty(packed_size(H, V, number), number)
-    products.pack(0, 1, W, 0, H, packed)
+    pack(0, 1, W, 0, H, packed)
     lists = [np.arange(3), np.arange(0), np.arange(0, V, 2), np.arange(V)]
     starts, places = np.cumsum([0, *map(len, lists)]), np.concatenate(lists).astype("i4")
     for rows in (0, 1, 30):

@@ -12,7 +12,7 @@ import pytest
 
 from nmt.rnn.kernels.machine_code.features import TARGET
 from nmt.rnn.kernels.machine_code.jit import kernel
-from nmt.rnn.kernels.products import bfloat16
+from nmt.rnn.kernels.products import bfloat16, packing
 from nmt.rnn.kernels.products import product as products
 from nmt.rnn.kernels.products.gradients import weight_gradient_bf16
 from nmt.rnn.kernels.products.packing import packed_size, words_of
@@ -47,7 +47,7 @@ def paired(x):
 def packed_of(weights, row0=0, row1=None, parts=1):
     row1 = len(weights) if row1 is None else row1
     out = np.full(packed_size(row1 - row0, weights.shape[1], "u4"), 0xFFFFFFFF, "u4")
-    run_parallel(products.pack_bf16, parts, weights, row0, row1, out)
+    run_parallel(packing.pack_bf16, parts, weights, row0, row1, out)
     return out
 
 
@@ -106,7 +106,7 @@ def test_packing_is_panels_of_pairs_filled_with_zeros(K, N, parts):
     np.testing.assert_array_equal(packed_of(weights, 1, K + 1, parts), expected)
     transposed = np.ascontiguousarray(np.vstack([np.zeros((1, K), "f4"), weights[1 : K + 1].T]))
     out = np.full_like(expected, 0xFFFFFFFF)
-    run_parallel(products.pack_transposed_bf16, parts, transposed, 1, N + 1, out)
+    run_parallel(packing.pack_transposed_bf16, parts, transposed, 1, N + 1, out)
     np.testing.assert_array_equal(out, expected)
 
 

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 from numba.core.errors import TypingError
 
-from nmt.rnn.kernels.machine_code import code_names, features
+from nmt.rnn.kernels.machine_code import features, store
 from nmt.rnn.kernels.machine_code.jit import inner_kernel, kernel
 from nmt.rnn.kernels.machine_code.native import _BY_SYMBOL, Jitted
 from nmt.rnn.kernels.machine_code.recipes import generated_loop
-from nmt.rnn.kernels.model import embedding
+from nmt.rnn.kernels.model import update
 from nmt.rnn.kernels.products import packing
 from nmt.rnn.kernels.products import product as products
 from nmt.rnn.kernels.search import beam_loop, candidates
@@ -62,7 +62,7 @@ def natives():
     made += [products.product_task(number, packed) for number, packed in ((F4, F4), (F4, PAIRS), (F8, F8))]
     made += [candidates._candidates_task(F4, F4), pool._run_in_turn_task]
     made += [beam_loop.search_task(F4), beam_loop.search_task(F8)]
-    made += [embedding.embedding_task(F4, quantised=quantised) for quantised in (False, True)]
+    made += [update.embedding_task(F4, quantised=quantised) for quantised in (False, True)]
     made += [workers.run_all, workers.worker_loop]
     made += [packing.pack.native((f"{kind} 2", "int64", "int64", f"{kind} 1")) for kind in ("float32", "float64")]
     return [*made, *_BY_SYMBOL.values()]
@@ -74,7 +74,7 @@ def test_a_change_in_any_file_gives_other_names(tmp_path, monkeypatch):
     for path in sorted(SOURCES):
         text = (copied / path).read_text()
         (copied / path).write_text(text + "\n")
-        monkeypatch.setattr(code_names, "FINGERPRINT", features.fingerprint(copied))
+        monkeypatch.setattr(store, "FINGERPRINT", features.fingerprint(copied))
         names.append(names_of(closing_over(1)))
         (copied / path).write_text(text)
     assert_both_differ(*names)
@@ -89,7 +89,7 @@ def test_a_file_more_or_less_gives_other_names(tmp_path):
 def test_another_target_gives_other_names(monkeypatch):
     names = [names_of(closing_over(1))]
     for changed in ({"max_rows": 1}, {"cpu": "another"}, {"features": "+another"}):
-        monkeypatch.setattr(code_names, "TARGET", replace(features.TARGET, **changed))
+        monkeypatch.setattr(store, "TARGET", replace(features.TARGET, **changed))
         names.append(names_of(closing_over(1)))
     assert_both_differ(*names)
 
@@ -98,14 +98,14 @@ def test_whatever_compiles_gives_other_names_to_code_and_the_same_to_sources(mon
     sources, codes = set(), set()
     for name, value in (("NMT_NOTHING", "1"), ("NUMBA_OPT", "1"), ("NUMBA_OPT", "2"), ("NUMBA_CACHE_DIR", "x")):
         monkeypatch.setenv(name, value)
-        code_names.compiler.cache_clear()
+        store.compiler.cache_clear()
         source, code = names_of(closing_over(1))
         sources.add(source)
         codes.add(code)
-    monkeypatch.setattr(code_names, "version", lambda package: f"another {package}")
-    code_names.compiler.cache_clear()
+    monkeypatch.setattr(store, "version", lambda package: f"another {package}")
+    store.compiler.cache_clear()
     codes.add(names_of(closing_over(1))[1])
-    code_names.compiler.cache_clear()
+    store.compiler.cache_clear()
     assert (len(sources), len(codes)) == (1, 4)
 
 
@@ -221,11 +221,11 @@ def test_a_function_whose_source_nobody_knows_has_no_name():
 
 def test_nothing_is_kept_once_a_file_has_changed(monkeypatch, tmp_path):
     """What is compiled then may be made of the files before or after."""
-    assert code_names.sources_are_unchanged()
+    assert store.sources_are_unchanged()
     copied = shutil.copytree(KERNELS, tmp_path / "kernels")
     (copied / "machine_code" / "jit.py").write_text("")
-    monkeypatch.setattr(code_names, "fingerprint", lambda: features.fingerprint(copied))
-    assert not code_names.sources_are_unchanged()
+    monkeypatch.setattr(store, "fingerprint", lambda: features.fingerprint(copied))
+    assert not store.sources_are_unchanged()
 
 
 def test_two_functions_never_have_one_symbol():

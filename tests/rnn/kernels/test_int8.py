@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nmt.rnn.arrays.quantised import quantise
+from nmt.rnn.arrays.weights import quantise
 from nmt.rnn.kernels.machine_code.features import TARGET
 from nmt.rnn.kernels.machine_code.jit import kernel
-from nmt.rnn.kernels.products import int8
+from nmt.rnn.kernels.products import int8, packing
 from nmt.rnn.kernels.products import product as products
 from nmt.rnn.kernels.products.packing import packed_size, words_of
 from nmt.rnn.kernels.threads.pool import run_parallel
@@ -58,7 +58,7 @@ def packed_of(weights, row0=0, row1=None, parts=1):
     row1 = len(weights) if row1 is None else row1
     q = quantise(weights, by_rows=False)
     out = np.full(packed_size(row1 - row0, weights.shape[1], "i4"), -1, "i4")
-    run_parallel(products.pack_int8, parts, q.numbers, q.scales, row0, row1, out)
+    run_parallel(packing.pack_int8, parts, q.numbers, q.scales, row0, row1, out)
     return out
 
 
@@ -148,7 +148,7 @@ def test_packing_the_transpose(K, N, parts):
     rows = np.ascontiguousarray(np.vstack([np.ones((1, K), "f4"), weights.T]))
     q = quantise(rows, by_rows=True)
     out = np.full(packed_size(K, N, "i4"), -1, "i4")
-    run_parallel(products.pack_transposed_int8, parts, q.numbers, q.scales, 1, N + 1, out)
+    run_parallel(packing.pack_transposed_int8, parts, q.numbers, q.scales, 1, N + 1, out)
     np.testing.assert_array_equal(out, packed_of(weights))
 
 

@@ -8,14 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nmt.rnn.arrays.quantised import Quantised, quantise
-from nmt.rnn.arrays.weights import QUADS, Weights
+from nmt.rnn.arrays.weights import QUADS, Quantised, Weights, quantise
 from nmt.rnn.kernels.machine_code.features import TARGET
-from nmt.rnn.kernels.products import panels_of_4_bits
+from nmt.rnn.kernels.products import four_bits, packing
 from nmt.rnn.kernels.products import product as products
 from nmt.rnn.kernels.products.four_bits import quantise_to_4_bits
-from nmt.rnn.kernels.products.packed_weights import packed_weight
-from nmt.rnn.kernels.products.packing import packed_size
+from nmt.rnn.kernels.products.packing import PACKING, packed_size, packed_weight
 from nmt.rnn.kernels.threads.pool import run_parallel
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -24,7 +22,7 @@ FORCED = [
     pytest.param("avx2_vnni", marks=pytest.mark.skipif(TARGET.byte_sums != "vnni", reason="other machine")),
     "generic",
 ]
-reads_4_bits = pytest.mark.skipif(not panels_of_4_bits.MOST_ROWS, reason="without instructions for sums of bytes")
+reads_4_bits = pytest.mark.skipif(not four_bits.MOST_ROWS, reason="without instructions for sums of bytes")
 
 
 def matrix(K: int, N: int, transposed: bool) -> Quantised:
@@ -52,13 +50,13 @@ def check(K: int, N: int, transposed: bool) -> bool:
     numbers = found.numbers[start:].T if transposed else found.numbers[start:]
     out = packed(found, start, rows)
     plain = np.zeros(packed_size(inputs, N, "i4"), "i4")
-    run_parallel(products.PACKING[QUADS, transposed], 1, found.numbers, found.scales, start, start + rows, plain)
+    run_parallel(PACKING[QUADS, transposed], 1, found.numbers, found.scales, start, start + rows, plain)
     has_room = out.size > plain.size
     if has_room:  # a product of a few rows must read the panels in 4 bits alone
         width = TARGET.panel_width("f4")
         panels = out[: plain.size].reshape(-1, plain.size // (-(-N // width)))
         panels[:, : inputs // 4 * width] = 0x55555555
-    for M in range(1, panels_of_4_bits.MOST_ROWS + 1):
+    for M in range(1, four_bits.MOST_ROWS + 1):
         A = np.random.default_rng(M).standard_normal((M, inputs)).astype("f4")
         expected = product(A, plain, N)
         np.testing.assert_array_equal(product(A, out, N), expected)
@@ -90,7 +88,7 @@ def test_a_panel_that_does_not_fit_is_read_in_int8() -> None:
     found.numbers[40:42, 100] = 127, 126
     A = np.random.default_rng(1).standard_normal((2, 64)).astype("f4")
     plain = np.zeros(packed_size(64, 300, "i4"), "i4")
-    run_parallel(products.pack_int8, 1, found.numbers, found.scales, 0, 64, plain)
+    run_parallel(packing.pack_int8, 1, found.numbers, found.scales, 0, 64, plain)
     np.testing.assert_array_equal(product(A, packed(found, 0, 64), 300), product(A, plain, 300))
 
 

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from nmt.rnn.kernels.machine_code.features import TARGET
+from nmt.rnn.kernels.products import packing
 from nmt.rnn.kernels.products import product as products
 from nmt.rnn.kernels.products.gradients import weight_gradient
 from nmt.rnn.kernels.products.packing import packed_size
@@ -24,7 +25,7 @@ def _normal(rng, shape, dtype):
 def _packed(weights, row0=0, row1=None, parts=1):
     row1 = len(weights) if row1 is None else row1
     out = np.full(packed_size(row1 - row0, weights.shape[1], weights.dtype), np.nan, weights.dtype)
-    run_parallel(products.pack, parts, weights, row0, row1, out)
+    run_parallel(packing.pack, parts, weights, row0, row1, out)
     return out
 
 
@@ -48,7 +49,7 @@ def test_packing_is_panels_filled_with_zeros(dtype, K, N, parts):
     np.testing.assert_array_equal(_packed(weights, 1, K + 1, parts), expected)
     transposed = np.ascontiguousarray(np.vstack([np.zeros((1, K), dtype), weights[1 : K + 1].T]))
     out = np.full_like(expected, np.nan)
-    run_parallel(products.pack_transposed, parts, transposed, 1, N + 1, out)
+    run_parallel(packing.pack_transposed, parts, transposed, 1, N + 1, out)
     np.testing.assert_array_equal(out, expected)
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nmt.rnn.kernels.memory.active_rows import FEW, distinct, run_bounds
+from nmt.rnn.kernels.memory.arrays import FEW, distinct, run_bounds
 
 
 @pytest.mark.parametrize("numbers", [[], [3], [3, 3], [5, 2, 2, 2, 9, 9, 2], list(range(7)), [4] * 40])

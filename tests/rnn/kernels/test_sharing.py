@@ -5,8 +5,8 @@ from ctypes import c_int64
 import numpy as np
 import pytest
 
-from nmt.rnn.division import Sharing, split_rows
-from nmt.rnn.kernels.loops.loop_tables import divisions
+from nmt.rnn.kernels.loops.run_cpu import divisions
+from nmt.rnn.rows import Sharing, split_rows
 
 
 @pytest.mark.parametrize("division", [None, "rows", "units"])

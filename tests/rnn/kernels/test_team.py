@@ -11,12 +11,19 @@ import pytest
 from nmt.rnn import tuning
 from nmt.rnn.arrays.workspace import aligned
 from nmt.rnn.kernels.machine_code.jit import native_function, task
-from nmt.rnn.kernels.memory.active_rows import number_in
-from nmt.rnn.kernels.memory.arrays import array_at
+from nmt.rnn.kernels.memory.arrays import array_at, number_in
 from nmt.rnn.kernels.memory.table_layout import COUNTER_WORDS
 from nmt.rnn.kernels.threads import workers
-from nmt.rnn.kernels.threads.atomics import WORD, atomic_exchange, lock, make_condition, make_lock, unlock, wake
-from nmt.rnn.kernels.threads.barrier import barrier_wait
+from nmt.rnn.kernels.threads.atomics import (
+    WORD,
+    atomic_exchange,
+    barrier_wait,
+    lock,
+    make_condition,
+    make_lock,
+    unlock,
+    wake,
+)
 from nmt.rnn.kernels.threads.pool import (
     TaskSequence,
     address_of,

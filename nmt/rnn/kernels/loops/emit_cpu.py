@@ -21,8 +21,8 @@ from nmt.rnn.arrays.weights import PAIRS, QUADS
 from nmt.rnn.compiler.phases import Phase
 from nmt.rnn.compiler.plan import Pass
 from nmt.rnn.compiler.program import Place, PlaceKind, Product, Program, RowWork
-from nmt.rnn.kernels.loops.row_loops import CPURowWriter
-from nmt.rnn.kernels.loops.row_schedule import (
+from nmt.rnn.kernels.loops.row_loops import (
+    CPURowWriter,
     SlotState,
     parameters_alone,
     parts_of,

@@ -37,8 +37,8 @@ from nmt.rnn.kernels.memory.arrays import allocate, free
 from nmt.rnn.kernels.memory.table_layout import COUNTER_WORDS
 from nmt.rnn.kernels.products.bfloat16 import to_pairs
 from nmt.rnn.kernels.products.int8 import to_quads
-from nmt.rnn.kernels.products.row_products import product_rows_bf16, product_rows_f4, product_rows_f8, product_rows_int8
-from nmt.rnn.kernels.threads.barrier import barrier_wait
+from nmt.rnn.kernels.products.microkernel import product_rows_bf16, product_rows_f4, product_rows_f8, product_rows_int8
+from nmt.rnn.kernels.threads.atomics import barrier_wait
 
 MAX_SCOPES = 48
 """The number of alias scopes of a function. Each array has its own scope, which tells LLVM that it overlaps no other;

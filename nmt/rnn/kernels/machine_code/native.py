@@ -4,8 +4,7 @@ The object file in the store is what runs, both in the process that compiled it 
 others by symbols of the process. It lists these symbols, and they are defined before it is loaded.
 
 A kernel is such a function that Python calls with NumPy arrays and numbers: a call writes them into a table, each with
-as many words as its type takes. Threads can therefore share a kernel in the same way as a task (see pool.py).
-"""
+as many words as its type takes. Threads can therefore share a kernel in the same way as a task (see pool.py)."""
 
 from __future__ import annotations
 
@@ -23,14 +22,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nmt.rnn.kernels.machine_code import objects as machine_code
-from nmt.rnn.kernels.machine_code.code_names import (
+from nmt.rnn.kernels.machine_code.store import (
+    Record,
     code_name,
     content_of,
     python_code,
+    shipped,
     source_name,
     sources_are_unchanged,
+    store,
 )
-from nmt.rnn.kernels.machine_code.store import Record, shipped, store
 from nmt.system.compile_notice import making_code
 from nmt.system.interruption import forkable, uninterrupted
 
@@ -47,7 +48,7 @@ class Compilable:
 
     @cached_property
     def content(self) -> str | None:
-        """Return a text that describes the function and is the same in every process (see code_names.py); None if there
+        """Return a text that describes the function and is the same in every process (see store.py); None if there
         is none."""
         content = content_of(self.function)
         return None if content is None else f"{type(self).__name__} {content} {sorted(self.fastmath)}"
@@ -83,7 +84,7 @@ class Native(ABC):
     @property
     @abstractmethod
     def content(self) -> str | None:
-        """Return a text that describes the function and is the same in every process (see code_names.py); None if there
+        """Return a text that describes the function and is the same in every process (see store.py); None if there
         is none."""
 
     @property
@@ -199,7 +200,7 @@ class Jitted(Native):
 
     @cached_property
     def content(self) -> str | None:
-        """Return a text that describes the function and is the same in every process (see code_names.py); None if there
+        """Return a text that describes the function and is the same in every process (see store.py); None if there
         is none."""
         return content_of(self.function)
 
@@ -264,7 +265,7 @@ Words = array.array
 """A table: words of int64, of typecode "q"; Python makes one in half the time that NumPy takes."""
 
 LINE_BYTES = 64
-"""Bytes at the start of a table: the cache line for the barrier of its task (see barrier.py)."""
+"""Bytes at the start of a table: the cache line for the barrier of its task (see atomics.py)."""
 
 # For each class of numbers: the name of Numba's type, and the format in a table (see `struct`).
 _NUMBERS: dict[type, tuple[str, str]] = {

@@ -1,6 +1,6 @@
 """Tables that compiled code reads by the names of their fields; each table is declared once.
 
-A table consists of 8-byte words: the cache line for its task's barrier (see barrier.py), then one word for each field,
+A table consists of 8-byte words: the cache line for its task's barrier (see atomics.py), then one word for each field,
 a number or the address of an array. Python fills a `NamedTable`; compiled code reads and writes it as `search.working
 += 1` or `search.rows.token[r]` after `search = search_at(table)`, where `search_at` is the result of
 `TableLayout.reader`. On both sides the `TableLayout` defines positions, kinds and shapes.
@@ -90,7 +90,7 @@ class TableLayout:
         self.words = {field.name: (self.places[field.name], field.kind) for field in self.fields}
         if len(self.by_name) < len(self.fields):
             raise ValueError(f"{name}: two fields have one name")
-        self.content = repr((name, self.fields))  # see code_names.py
+        self.content = repr((name, self.fields))  # see store.py
 
     def extended(self, name: str, *fields: Fields) -> TableLayout:
         """Return a layout with the same fields in the same places, followed by others."""

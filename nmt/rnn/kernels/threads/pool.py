@@ -31,16 +31,19 @@ from nmt.rnn.arrays.workspace import aligned
 from nmt.rnn.cores import default_threads
 from nmt.rnn.kernels.machine_code.jit import inner_kernel, task
 from nmt.rnn.kernels.machine_code.native import Kernel, KernelCall, Words, address_of, start_of
-from nmt.rnn.kernels.memory.active_rows import number_in, pointers_after
+from nmt.rnn.kernels.memory.arrays import number_in, pointers_after
 from nmt.rnn.kernels.memory.moves import advance
 from nmt.rnn.kernels.memory.table_layout import COUNTER_WORDS
-from nmt.rnn.kernels.threads.atomics import LINE, WORD, make_condition, make_lock
-from nmt.rnn.kernels.threads.barrier import (
+from nmt.rnn.kernels.threads.atomics import (
     FLAT_BARRIER_THREADS,
     GROUP_COUNTER_BYTES,
     GROUPS_WORD,
+    LINE,
+    WORD,
     barrier_reset,
     barrier_wait,
+    make_condition,
+    make_lock,
 )
 from nmt.rnn.kernels.threads.workers import (
     HAS_FINISHED,
@@ -400,7 +403,7 @@ class TaskSequence:
 
 
 class GroupCounters:
-    """Counters of groups for the barriers of several tasks that are not started by `run_team` (see barrier.py)."""
+    """Counters of groups for the barriers of several tasks that are not started by `run_team` (see atomics.py)."""
 
     def __init__(self, count: int) -> None:
         self._memory = aligned((count, GROUP_COUNTER_BYTES // WORD), np.int64, zeros=True)

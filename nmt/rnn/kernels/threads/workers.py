@@ -16,18 +16,20 @@ from llvmlite import ir
 
 from nmt.rnn.kernels.machine_code.jit import inner_kernel, instruction, native_function
 from nmt.rnn.kernels.threads.atomics import (
+    GROUP_COUNTER_BYTES,
+    GROUPS_WORD,
     LINE,
     LOCK_BYTES,
     WORD,
     atomic_exchange,
     atomic_load,
     backoff,
+    barrier_reset,
     lock,
     unlock,
     wait,
     wake,
 )
-from nmt.rnn.kernels.threads.barrier import GROUP_COUNTER_BYTES, GROUPS_WORD, barrier_reset
 
 SPINS_BEFORE_WAIT = 5000
 """Spins before a waiting thread sleeps on a condition variable: a tenth of a millisecond if its core is free. Most are
