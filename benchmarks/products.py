@@ -19,14 +19,7 @@ from nmt.rnn.kernels.products.gradients import weight_gradient
 from nmt.rnn.kernels.products.packing import packed_size
 from nmt.rnn.kernels.threads.pool import run_parallel
 
-PRODUCTS = [
-    (1, 512, 2048),
-    (5, 512, 2048),
-    (20, 800, 3200),
-    (64, 512, 2048),
-    (1920, 512, 2048),
-    (1920, 2048, 512),
-]
+PRODUCTS = [(1, 512, 2048), (5, 512, 2048), (20, 800, 3200), (64, 512, 2048), (1920, 512, 2048), (1920, 2048, 512)]
 GRADIENTS = [(2000, 800, 3200), (6000, 800, 3200), (2000, 512, 2048), (2000, 256, 1024)]
 
 
@@ -47,12 +40,7 @@ def normal(shape: tuple[int, int]) -> np.ndarray:
 
 
 def report(
-    name: str,
-    run: Callable[[], None],
-    found: np.ndarray,
-    expected: np.ndarray,
-    flops: int,
-    peak: float,
+    name: str, run: Callable[[], None], found: np.ndarray, expected: np.ndarray, flops: int, peak: float
 ) -> None:
     """Check, time and print one line."""
     run()

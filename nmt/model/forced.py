@@ -27,13 +27,7 @@ _ROWS = 256
 
 
 def forced_log_probs(
-    model: Network,
-    source: Source,
-    tgt_ids: TokenIds,
-    probe: Callable[[int], Scan],
-    *,
-    attention: bool,
-    threads: int,
+    model: Network, source: Source, tgt_ids: TokenIds, probe: Callable[[int], Scan], *, attention: bool, threads: int
 ) -> ForcedScores:
     """Return the log-probabilities of target tokens, and the attention weights with which they were predicted.
 

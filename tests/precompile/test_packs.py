@@ -205,7 +205,7 @@ def test_another_process_makes_the_same_from_a_recipe():
     recipes = [json.loads(json.dumps(recipe_of(native))) for native in natives]
     assert [native_of(recipe).code_name for recipe in recipes] == [native.code_name for native in natives]
     code = (
-        "import json, sys; from nmt.rnn.kernels.machine_code.native import native_of\n"
+        "import json, sys; from nmt.rnn.kernels.machine_code.recipes import native_of\n"
         "print(*(native_of(recipe).code_name for recipe in json.load(sys.stdin)))"
     )
     command = [sys.executable, "-c", code]

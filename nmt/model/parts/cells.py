@@ -276,11 +276,7 @@ def decoder_layers(config: ModelConfig) -> list[Cell]:
     if decoder.type == "conv":
         encoder, hidden, embedded = config.encoder, decoder.hidden_size, decoder.embeddings.embedding_dim
         attention = Attention(
-            decoder.attention,
-            encoder.output_size,
-            embedded,
-            decoder.attention_size or embedded,
-            encoder.key_size,
+            decoder.attention, encoder.output_size, embedded, decoder.attention_size or embedded, encoder.key_size
         )
         return [
             ConvEntryCell(embedded, hidden, decoder.embeddings.dropout),

@@ -298,12 +298,7 @@ class ConditionalAttentionCell(AttentionCell):
     """
 
     def __init__(
-        self,
-        cells: list[Cell],
-        second: Callable[[int, int], Cell],
-        memory_size: int,
-        output_size: int,
-        **options: Any,
+        self, cells: list[Cell], second: Callable[[int, int], Cell], memory_size: int, output_size: int, **options: Any
     ) -> None:
         """Make the cell; `options` are those of `AttentionCell`. Raises ShapeError."""
         super().__init__(StackCell(cells), memory_size, output_size, **options)

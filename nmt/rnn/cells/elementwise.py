@@ -101,11 +101,7 @@ class RGLRUCell(EqualCell):
         H = self.hidden_size
         decays = ((0.9 + 0.099 * n / max(1, H - 1)) ** (1 / _POWER) for n in range(H))
         start = tuple(math.log(a / (1 - a)) for a in decays)
-        return {
-            "W_ri": Param((H, 2 * H), gates=2),
-            "b_ri": Param((2 * H,), gates=2),
-            "decay": Param((H,), start=start),
-        }
+        return {"W_ri": Param((H, 2 * H), gates=2), "b_ri": Param((2 * H,), gates=2), "decay": Param((H,), start=start)}
 
     def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
         r, i = split(sigmoid(x @ p.W_ri + p.b_ri), 2)

@@ -77,14 +77,7 @@ class ChunkedScan:
                 continue
             parts = {name: array[span] for name, array in (sequences or {}).items()}
             one = scan.forward(
-                weights,
-                x[span],
-                states,
-                mask=there[span],
-                sequences=parts,
-                reverse=reverse,
-                seed=seed + n,
-                **options,
+                weights, x[span], states, mask=there[span], sequences=parts, reverse=reverse, seed=seed + n, **options
             )
             there[span.stop :, one.stopped] = False
             result.stopped |= one.stopped

@@ -260,12 +260,7 @@ class PreparedLayers:
     """
 
     def __init__(
-        self,
-        layers: Sequence[Sequence[LayerSide]],
-        joins: Sequence[Join],
-        T: int,
-        B: int,
-        threads: int | None = None,
+        self, layers: Sequence[Sequence[LayerSide]], joins: Sequence[Join], T: int, B: int, threads: int | None = None
     ) -> None:
         """Prepare the layers. `joins` by state; threads: those of each scan where None."""
         scan = layers[0][0].scan

@@ -8,6 +8,7 @@ from nmt.rnn.compiler.plan import make_plan
 from nmt.rnn.compiler.trace import trace
 from nmt.rnn.devices import cpu
 from nmt.rnn.kernels.loops import loop_code
+from nmt.rnn.kernels.machine_code import recipes
 from nmt.rnn.scan import scan_setup as engine
 from tests.oracle import compare
 from tests.rnn import scan_cases as cases

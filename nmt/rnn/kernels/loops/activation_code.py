@@ -28,13 +28,7 @@ _FLOAT, _INT = ir.FloatType(), ir.IntType(32)
 # out.
 _FLAGS = ("contract",)
 # (exp(r) - 1 - r) / r**2 and (2*atanh(s) - 2*s) / s**3, in powers of r and of s**2.
-_EXPM1 = (
-    0.5000000065713237,
-    0.1666653801429574,
-    0.04166626653745784,
-    0.008367246913811608,
-    0.0013947598238694557,
-)
+_EXPM1 = (0.5000000065713237, 0.1666653801429574, 0.04166626653745784, 0.008367246913811608, 0.0013947598238694557)
 _ATANH = (0.6666678325905117, 0.3997660747872062, 0.29898793830642456)
 # Adding this constant pushes the fraction out of the mantissa: what remains in the low bits is the
 # rounded integer.

@@ -59,10 +59,7 @@ def _make_copy(num_bytes: int) -> Any:
 
 
 copy_panel_row = _make_copy(TARGET.lanes * TARGET.vectors * 4)
-copy_tile_row_f4, copy_tile_row_f8 = (
-    _make_copy(TARGET.max_rows * 4),
-    _make_copy(TARGET.max_rows * 8),
-)
+copy_tile_row_f4, copy_tile_row_f8 = (_make_copy(TARGET.max_rows * 4), _make_copy(TARGET.max_rows * 8))
 
 
 def prefetch(b: ir.IRBuilder, at: ir.Value) -> None:

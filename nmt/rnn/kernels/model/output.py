@@ -108,17 +108,7 @@ def chunk_rows(packed: np.dtype) -> int:
 
 @kernel
 def _loss_rows(  # type: ignore[no-untyped-def]
-    part,
-    parts,
-    logits,
-    bias,
-    targets,
-    label_smoothing,
-    scale,
-    want_gradient,
-    nll,
-    smoothed,
-    correct,
+    part, parts, logits, bias, targets, label_smoothing, scale, want_gradient, nll, smoothed, correct
 ):
     """Turn this part's rows of logits (without the bias) into losses and, with `want_gradient`, into gradients."""
     for r in range(targets.size * part // parts, targets.size * (part + 1) // parts):
@@ -130,18 +120,7 @@ def _loss_rows(  # type: ignore[no-untyped-def]
 
 @kernel
 def _loss_pairs(  # type: ignore[no-untyped-def]
-    part,
-    parts,
-    logits,
-    bias,
-    targets,
-    label_smoothing,
-    scale,
-    weight,
-    nll,
-    smoothed,
-    correct,
-    divergences,
+    part, parts, logits, bias, targets, label_smoothing, scale, weight, nll, smoothed, correct, divergences
 ):
     """Do the same as `_loss_rows` with gradients, and for rows 2 i and 2 i + 1 add `weight` times the divergence of
     their distributions P and Q: half of KL(P || Q) + KL(Q || P) (Liang et al., R-Drop (2021), equation 3)."""
@@ -295,11 +274,7 @@ def output_loss(
 
 
 def each_logits(
-    h: Array,
-    layer: OutputLayer,
-    fill: Callable[[Array, slice], None],
-    gradients: OutputGradients | None,
-    threads: int,
+    h: Array, layer: OutputLayer, fill: Callable[[Array, slice], None], gradients: OutputGradients | None, threads: int
 ) -> None:
     """Do `ProcessorOperations.each_logits`. Raises ShapeError."""
     output = _Output(h, layer, np.zeros(len(h), np.int32), gradients, threads).check()
