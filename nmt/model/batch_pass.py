@@ -20,12 +20,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Alignment:
-    """The source positions that the target tokens of a batch translate.
-
-    Entry i says that the token predicted at step `step[i]` of row `row[i]` is aligned to source position `position[i]`
-    with `share[i]`; the shares of a token add up to 1. int64 [N] and float64 [N], on the host. A token without entries
-    is not constrained.
-    """
+    """The source positions that the target tokens of a batch translate. Entry i says that the token predicted at step
+    `step[i]` of row `row[i]` is aligned to source position `position[i]` with `share[i]`; the shares of a token add up
+    to 1. int64 [N] and float64 [N], on the host. A token without entries is not constrained."""
 
     step: np.ndarray
     row: np.ndarray

@@ -173,11 +173,8 @@ def means_of_unseen(
 ) -> list[tuple[str, int, np.ndarray]]:
     """Return the rows of embeddings that no batch reads and that are the mean of others after each update, as the name
     of the parameter, the row and the others, given all source and target ids, those of features, and the id of the copy
-    of token 0.
-
-    An unknown letter and its copy are read as the mean of those that are copied, an unknown feature as that of all
-    features. Where training has unknown letters, they are learned instead.
-    """
+    of token 0. An unknown letter and its copy are read as the mean of those that are copied, an unknown feature as that
+    of all features. Where training has unknown letters, they are learned instead."""
     letters, known = np.setdiff1d(src, features), np.intersect1d(src, features)
     letters = np.intersect1d(letters[letters > EOS_ID], tgt - copy_of)
     means = [("src_embeddings", UNKNOWN_FEATURE_ID, known)]

@@ -36,11 +36,9 @@ if TYPE_CHECKING:
 
 @dataclass
 class NarrowOutput:
-    """An output layer over the union of the candidates of sentences that come and go.
-
-    Rows of the matrix are gathered when sentences are admitted. The probabilities of a sentence are normalised over its
-    candidates only: the other sentences do not change a bit of them.
-    """
+    """An output layer over the union of the candidates of sentences that come and go. Rows of the matrix are gathered
+    when sentences are admitted. The probabilities of a sentence are normalised over its candidates only: the other
+    sentences do not change a bit of them."""
 
     device: Device
     layer: OutputLayer

@@ -42,11 +42,9 @@ class StreamSegment(Targets, Protocol):
 
 
 class LanguageModel(Network):
-    """The decoder of the settings without an encoder: P(token | all previous tokens of its stream).
-
-    Training and `loss` process segments in order: each starts from the final states of the previous one, without a
-    gradient (truncated backpropagation; Mikolov et al. 2010, section 2). The options are those of `TranslationModel`.
-    """
+    """The decoder of the settings without an encoder: P(token | all previous tokens of its stream). Training and `loss`
+    process segments in order: each starts from the final states of the previous one, without a gradient (truncated
+    backpropagation; Mikolov et al. 2010, section 2). The options are those of `TranslationModel`."""
 
     def __init__(
         self,

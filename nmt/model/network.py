@@ -44,11 +44,9 @@ class LossStats:
 
 
 class Network:
-    """Settings and parameters. Arrays of `params` may be written in place; call `changed()` afterwards.
-
-    A subclass defines its `shapes` and `scans`, and runs a batch in `_run`. device: where parameters and all arrays are
-    stored and computed, None for the processor; batches, sentences and checkpoints are always on the host.
-    """
+    """Settings and parameters. Arrays of `params` may be written in place; call `changed()` afterwards. A subclass
+    defines its `shapes` and `scans`, and runs a batch in `_run`. device: where parameters and all arrays are stored and
+    computed, None for the processor; batches, sentences and checkpoints are always on the host."""
 
     decoder: Scan | LayeredScan
     """The decoder over known targets; its parameters are below `decoder.`."""
@@ -147,13 +145,10 @@ class Network:
         """Continue from the states that `carried` returned; start from zero if they are empty."""
 
     def initialize(self, seed: int, tgt_counts: np.ndarray | None = None) -> None:
-        """Initialize the parameters.
-
-        Embeddings are standard normal, or, if they are also the output layer, normal with variance 1 / embedding_dim,
-        like the output layer's rows; small ones leave the first updates without a signal, unless the layers above keep
-        their variance (see `embedding_deviation`). The output bias is the log frequency of each token if `tgt_counts`
-        [V] is given, so that it need not be learned. Other matrices follow the settings.
-        """
+        """Initialize the parameters. Embeddings are standard normal, or, if they are also the output layer, normal with
+        variance 1 / embedding_dim, like the output layer's rows; small ones leave the first updates without a signal,
+        unless the layers above keep their variance (see `embedding_deviation`). The output bias is the log frequency of
+        each token if `tgt_counts` [V] is given, so that it need not be learned. Other matrices follow the settings."""
         rng = np.random.default_rng(seed)
         for name, param in self.shapes.items():
             self._set(name, self._first_values(param, rng))
@@ -250,11 +245,9 @@ class Network:
         objective: Objective = LIKELIHOOD,
     ) -> tuple[LossStats, Group]:
         """Return the loss of a batch, and the gradients of smoothed loss / real target tokens for every parameter.
-
         `seed` determines the dropout. `into`: the arrays of an earlier call, to be overwritten. `tokens`: the total of
         all batches whose gradients are added up, None for a single batch. `ready`: see `GradientTarget`. `objective`:
-        other terms to minimise.
-        """
+        other terms to minimise."""
         gradients = into if into is not None else self.gradient_group()
         whole = whole_of(gradients)
         tokens = int(batch.tgt_lengths.sum()) if tokens is None else tokens

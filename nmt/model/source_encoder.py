@@ -105,11 +105,9 @@ class EncodedRows:
 
 
 class SourceEncoder:
-    """A network's encoder with the embeddings below it, including those of factors if there are any.
-
-    Scans take rows in any order, but a step costs less if the rows that have ended are the last ones. So this class
-    sorts the rows by length, longest first, and restores the order, in the forward and the backward pass.
-    """
+    """A network's encoder with the embeddings below it, including those of factors if there are any. Scans take rows in
+    any order, but a step costs less if the rows that have ended are the last ones. So this class sorts the rows by
+    length, longest first, and restores the order, in the forward and the backward pass."""
 
     def __init__(self, network: Network, encoder: Encoder, factors: SourceFactors | None = None) -> None:
         self._network: Network = weakref.proxy(network)  # which has this object, and is freed when it is replaced

@@ -59,12 +59,9 @@ class SentencePairs(Targets, Protocol):
 
 
 class TranslationModel(Network):
-    """An encoder, a bridge and an attention decoder.
-
-    compute_dtype: the type of products, "float32", "bfloat16" or "int8" (see `Scan`); None for `dtype`. recompute: what
-    the backward pass computes again, "attention" or "gates" as well (see `Scan`). src_factor_sizes: the number of
-    values of each source factor (see `SourceFactors`).
-    """
+    """An encoder, a bridge and an attention decoder. compute_dtype: the type of products, "float32", "bfloat16" or
+    "int8" (see `Scan`); None for `dtype`. recompute: what the backward pass computes again, "attention" or "gates" as
+    well (see `Scan`). src_factor_sizes: the number of values of each source factor (see `SourceFactors`)."""
 
     def __init__(
         self,

@@ -68,10 +68,7 @@ class _RandomRun:
 
 def check(cell: Cell | Callable[[int, int], Cell], *, input_size: int = 5, hidden_size: int = 7) -> bool:
     """Check a cell, or a class (or any function) that makes one of these sizes; print a table; return whether all
-    passed.
-
-    It compiles the cell four times, which takes some ten seconds the first time.
-    """
+    passed. It compiles the cell four times, which takes some ten seconds the first time."""
     name = getattr(cell, "__name__", type(cell).__name__)
     try:
         made = cell if isinstance(cell, Cell) else make_cell(f"{name}:", cell, input_size, hidden_size)

@@ -201,10 +201,8 @@ class Device(ABC):
         return ProcessorClock()
 
     def record(self, launch: Callable[[], None]) -> Callable[[], None]:
-        """Return a callable that repeats what `launch` does on the same arrays; `launch` must have run before.
-
-        On the processor it is `launch` itself.
-        """
+        """Return a callable that repeats what `launch` does on the same arrays; `launch` must have run before. On the
+        processor it is `launch` itself."""
         return launch
 
     # ------------------------------------------------------------ cells
@@ -236,19 +234,15 @@ class Device(ABC):
 
     @abstractmethod
     def dropout_mask(self, out: Array, keep_probability: float, seed: int, offset: int, threads: int) -> None:
-        """Fill the flat `out` with 0 or 1/keep_probability by a generator of (seed, offset + i).
-
-        The bits are the same on every device.
-        """
+        """Fill the flat `out` with 0 or 1/keep_probability by a generator of (seed, offset + i). The bits are the same
+        on every device."""
 
     # ------------------------------------------------------------ the rest of a model
 
     @abstractmethod
     def embedding_rows(self, ids: Array, table: Array | Quantised, out: Array, scale: float, threads: int) -> None:
-        """Compute out[i] = table[ids[i]] * scale; ids int32 or int64 [N], table [V, E], out [N, E].
-
-        On the processor the table may also be int8 by rows.
-        """
+        """Compute out[i] = table[ids[i]] * scale; ids int32 or int64 [N], table [V, E], out [N, E]. On the processor
+        the table may also be int8 by rows."""
 
     @abstractmethod
     def embedding_gradient(self, ids: np.ndarray, d_out: Array, d_table: Array, scale: float, threads: int) -> None:

@@ -292,10 +292,8 @@ def _over_s(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any
 
 
 def _matmul(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any]) -> Value:
-    """Return a product with a matrix parameter.
-
-    A product of a concatenation becomes a sum of products with the rows of the matrix that belong to each part.
-    """
+    """Return a product with a matrix parameter. A product of a concatenation becomes a sum of products with the rows of
+    the matrix that belong to each part."""
     x, w = args = graph.apply("flat", args[0]), args[1]
     transposed = attrs["transposed"]
     if not _is_matrix(w):

@@ -69,10 +69,8 @@ def team(
 
 
 def split_rows(lengths: np.ndarray, threads: int) -> np.ndarray:
-    """Return bounds, int64 [threads + 1], that give each thread about the same number of steps.
-
-    With fewer rows than threads some have none. lengths: int64 [B].
-    """
+    """Return bounds, int64 [threads + 1], that give each thread about the same number of steps. With fewer rows than
+    threads some have none. lengths: int64 [B]."""
     B = len(lengths)
     if B == 1 or threads == 1:  # the usual case: a single sentence
         return np.array([0, *(B,) * threads], np.int64)
@@ -131,13 +129,10 @@ class TimeBlock(NamedTuple):
 
 @dataclass
 class Rows:
-    """The rows of a run and how threads share them.
-
-    lengths: number of steps of each row. source_lengths: number of positions of each captured row. owner: index of the
-    captured row that each row reads. With `ragged`, captured arrays are [positions, n]: `owner` is the first position
-    of each row, and `source_lengths` is read there. Other captured arrays may be read by another index: the array named
-    `I_` and their name.
-    """
+    """The rows of a run and how threads share them. lengths: number of steps of each row. source_lengths: number of
+    positions of each captured row. owner: index of the captured row that each row reads. With `ragged`, captured arrays
+    are [positions, n]: `owner` is the first position of each row, and `source_lengths` is read there. Other captured
+    arrays may be read by another index: the array named `I_` and their name."""
 
     T: int
     B: int

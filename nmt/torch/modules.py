@@ -206,17 +206,13 @@ class RNN(_OnOurCore, nn.RNN):
 
 
 class CellModule(nn.Module):
-    """A cell over time; its parameters have the names and shapes that `Cell.params` declares.
-
-    It computes on the processor, in float32 or float64, and has no second derivatives. Dropout of the cell is active
-    while the module is training, with masks drawn from torch's generator.
-    """
+    """A cell over time; its parameters have the names and shapes that `Cell.params` declares. It computes on the
+    processor, in float32 or float64, and has no second derivatives. Dropout of the cell is active while the module is
+    training, with masks drawn from torch's generator."""
 
     def __init__(self, cell: Cell, *, batch_first: bool = False, reverse: bool = False, dtype: Any = None) -> None:
         """Make a module of a cell as it is now, with new parameters. Raises ShapeError: the cell does not fit together.
-
-        batch_first: x and y are [B, T, ...]; reverse: run from each row's last step to its first.
-        """
+        batch_first: x and y are [B, T, ...]; reverse: run from each row's last step to its first."""
         super().__init__()
         self._cell, self.batch_first, self.reverse = cell, batch_first, reverse
         self._drops = bool(trace_step(cell, training=True).masks)

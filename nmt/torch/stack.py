@@ -94,11 +94,9 @@ class Seen:
         self._numbers, self._copy = self._some.tobytes(), tensor.detach().clone()
 
     def is_same(self, tensor: Tensor) -> bool:
-        """Return whether this is that parameter, and unchanged.
-
-        What is written through `.data`, or an array of the same memory, counts no version: it is noticed if it changes
-        one of some of the numbers, as most of what does so will.
-        """
+        """Return whether this is that parameter, and unchanged. What is written through `.data`, or an array of the
+        same memory, counts no version: it is noticed if it changes one of some of the numbers, as most of what does so
+        will."""
         return (
             tensor is self._tensor
             and tensor.data_ptr() == self._place
@@ -163,10 +161,8 @@ class Stack:
     def __init__(
         self, cells: Sequence[Cell], sources: Mapping[str, Source], dtype: torch.dtype, ends: Sequence[str]
     ) -> None:
-        """Prepare layers.
-
-        sources: of the cells' parameters; ends: the directions, `forward`, `backward` or both, in this order.
-        """
+        """Prepare layers. sources: of the cells' parameters; ends: the directions, `forward`, `backward` or both, in
+        this order."""
         self.cells, self.sources, self.ends = cells, sources, tuple(ends)
         self.states = list(cells[0].states())
         self.dtype = torch.empty((), dtype=dtype).numpy().dtype
@@ -253,11 +249,9 @@ class Stack:
         return [LayerSide(scan, view, (), "", reverse=n == 1) for n, view in enumerate(views)]
 
     def __call__(self, call: Call, *tensors: Tensor) -> tuple[Tensor, ...]:
-        """Run one layer.
-
-        tensors: those of `call.inputs`, x [T, B, D], states [directions, B, n] and others as `Scan.forward` takes them;
-        then the parameters of each direction. Returns y [T, B, directions * n] and the final states.
-        """
+        """Run one layer. tensors: those of `call.inputs`, x [T, B, D], states [directions, B, n] and others as
+        `Scan.forward` takes them; then the parameters of each direction. Returns y [T, B, directions * n] and the final
+        states."""
         if self.records(tensors):
             return Pass.apply(self, call, *tensors)
         outputs, _ = self.forward(call, tensors, None)

@@ -3,8 +3,8 @@
 import numpy as np
 
 from nmt.rnn import cells
+from tests.oracle import more_cells
 from tests.oracle import more_cells as oracle
-from tests.oracle import recurrences
 from tests.rnn import scan_cases as cases
 
 D, H = cases.D, cases.H
@@ -48,47 +48,47 @@ INPUT_GATED = {
 MATRICES = {
     "gla": (
         lambda: cells.LinearAttentionCell(D, 6, heads=2, key_size=2, rank=2),
-        recurrences.linear_attention(2, 2, decay="key"),
+        more_cells.linear_attention(2, 2, decay="key"),
     ),
     "retnet": (
         lambda: cells.LinearAttentionCell(D, 6, heads=3, key_size=3, decay="constant"),
-        recurrences.linear_attention(3, 3, decay="constant"),
+        more_cells.linear_attention(3, 3, decay="constant"),
     ),
     "linear_attention": (
         lambda: cells.LinearAttentionCell(D, 6, heads=1, key_size=2, decay="none"),
-        recurrences.linear_attention(1, 2, decay="none"),
+        more_cells.linear_attention(1, 2, decay="none"),
     ),
     "head_decay": (
         lambda: cells.LinearAttentionCell(D, 6, heads=2, key_size=1, decay="head"),
-        recurrences.linear_attention(2, 1, decay="head"),
+        more_cells.linear_attention(2, 1, decay="head"),
     ),
     "hgrn2": (
         lambda: cells.LinearAttentionCell(D, 6, heads=2, key_size=2, decay="tied"),
-        recurrences.linear_attention(2, 2, decay="tied"),
+        more_cells.linear_attention(2, 2, decay="tied"),
     ),
     "gated_delta_net": (
         lambda: cells.LinearAttentionCell(D, 6, heads=2, key_size=2, decay="head", delta=True, window=3),
-        recurrences.linear_attention(2, 2, decay="head", delta=True, window=3),
+        more_cells.linear_attention(2, 2, decay="head", delta=True, window=3),
     ),
     "kda": (
         lambda: cells.NormedCell(cells.LinearAttentionCell(D, 6, heads=2, key_size=4, delta=True, window=2, rank=2)),
-        recurrences.normed(recurrences.linear_attention(2, 4, decay="key", delta=True, window=2)),
+        more_cells.normed(more_cells.linear_attention(2, 4, decay="key", delta=True, window=2)),
     ),
-    "mlstm": (lambda: cells.MLSTMCell(D, 6, heads=2, key_size=4), recurrences.mlstm(2, 4)),
+    "mlstm": (lambda: cells.MLSTMCell(D, 6, heads=2, key_size=4), more_cells.mlstm(2, 4)),
 }
 # Products read what their own states have left of earlier inputs.
 MIXING = {
     "hawk": (
         lambda: cells.BlockCell(D, cells.RGLRUCell(H, H), convolved=False, gate="gelu"),
-        recurrences.block(recurrences.rg_lru, 4, activation=lambda u: u, gate=recurrences.gelu),
+        more_cells.block(more_cells.rg_lru, 4, activation=lambda u: u, gate=more_cells.gelu),
     ),
     "mamba": (
         lambda: cells.NormedCell(cells.BlockCell(D, cells.S6Cell(H, H, size=3, rank=2), window=2)),
-        recurrences.normed(recurrences.block(recurrences.s6(3), 2, activation=recurrences.silu, gate=recurrences.silu)),
+        more_cells.normed(more_cells.block(more_cells.s6(3), 2, activation=more_cells.silu, gate=more_cells.silu)),
     ),
-    "rwkv7": (lambda: cells.RWKV7Cell(D, 6, heads=2, rank=2), recurrences.rwkv7(2)),
+    "rwkv7": (lambda: cells.RWKV7Cell(D, 6, heads=2, rank=2), more_cells.rwkv7(2)),
 }
-INPUT_GATED |= {"lrn": (lambda: cells.LRNCell(D, H), recurrences.lrn), **MATRICES}
+INPUT_GATED |= {"lrn": (lambda: cells.LRNCell(D, H), more_cells.lrn), **MATRICES}
 CELLS = {**STATE_GATED, **INPUT_GATED, **MIXING}
 # The others' programs are those of their neighbours with less in them.
 COMPILED = [name for name in CELLS if name not in ("mi_lstm", "sru_one_size", "qrnn_window1")]

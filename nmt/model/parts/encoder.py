@@ -84,11 +84,9 @@ def make_positions(config: ModelConfig, sides: Iterable[str], device: Device) ->
 
 
 def embedding_deviation(side: EncoderConfig | DecoderConfig) -> float:
-    """Return the initial standard deviation of the word embeddings of an encoder or decoder.
-
-    Convolutions keep the variance of their input. Large embeddings would sharpen attention before it has learned where
-    to attend, and the output with it.
-    """
+    """Return the initial standard deviation of the word embeddings of an encoder or decoder. Convolutions keep the
+    variance of their input. Large embeddings would sharpen attention before it has learned where to attend, and the
+    output with it."""
     return DEVIATION if side.type == "conv" else 1.0
 
 
@@ -107,10 +105,8 @@ class Encoded:
 
 class Encoder:
     """Recurrent layers with parameters `LAYER.forward.*` and `LAYER.backward.*`; or the convolutional layers of Gehring
-    et al. (2017) with parameters `LAYER.*`, which have no states.
-
-    The output of convolutional layer n is delayed by its context on the right; the scan corrects this.
-    """
+    et al. (2017) with parameters `LAYER.*`, which have no states. The output of convolutional layer n is delayed by its
+    context on the right; the scan corrects this."""
 
     def __init__(self, config: ModelConfig, **options: Any) -> None:
         """Make the layers; `options` are those of `Scan`."""

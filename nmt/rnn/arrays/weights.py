@@ -19,10 +19,8 @@ LARGEST = 127
 
 @dataclass(frozen=True)
 class Quantised:
-    """An int8 matrix: numbers [K, N], from -127 to 127, and scales float32.
-
-    scales is [K] where each row is an output channel (`by_rows`, an embedding table), else [N].
-    """
+    """An int8 matrix: numbers [K, N], from -127 to 127, and scales float32. scales is [K] where each row is an output
+    channel (`by_rows`, an embedding table), else [N]."""
 
     numbers: np.ndarray
     scales: np.ndarray
@@ -40,11 +38,8 @@ class Quantised:
 
 def quantise(matrix: np.ndarray, *, by_rows: bool) -> Quantised:
     """Quantise a float32 matrix [K, N] by rounding to nearest, ties to even; the largest magnitude in a channel becomes
-    127.
-
-    A channel that is all zero, or too small for float32 to divide by, becomes zero; one with an infinity or NaN gets
-    the scale NaN, so that it stays visible.
-    """
+    127. A channel that is all zero, or too small for float32 to divide by, becomes zero; one with an infinity or NaN
+    gets the scale NaN, so that it stays visible."""
     largest = np.abs(matrix).max(1 if by_rows else 0, initial=0)
     finite = np.isfinite(largest)
     plain = finite & (largest >= np.float32(2.0**-119))
@@ -81,10 +76,8 @@ PAIRS, QUADS = np.dtype(np.uint32), np.dtype(np.int32)
 
 def packed_dtype(where: str, dtype: Any, compute_dtype: str | None) -> np.dtype:
     """Return the dtype of packed weights for products in `compute_dtype`: "float32", "bfloat16", "int8", None for
-    `dtype`.
-
-    Raises NMTError: an unknown name, or one not supported with `dtype`; a `dtype` that is neither float32 nor float64.
-    """
+    `dtype`. Raises NMTError: an unknown name, or one not supported with `dtype`; a `dtype` that is neither float32 nor
+    float64."""
     dtype = np.dtype(dtype)
     if dtype not in (np.float32, np.float64):
         raise NMTError(f"{where}: dtype must be float32 or float64, got {dtype}")
@@ -226,10 +219,8 @@ class Weights(MutableMapping[str, np.ndarray]):
 
     @property
     def version(self) -> object:
-        """Return an object that is replaced after every change, including changes above the view.
-
-        Whatever was prepared for a former version is no longer valid.
-        """
+        """Return an object that is replaced after every change, including changes above the view. Whatever was prepared
+        for a former version is no longer valid."""
         return self._version[0]
 
     @property

@@ -116,11 +116,9 @@ class ConvEntryCell(Cell):
 
 
 class ConvEncoderLayer(Cell):
-    """(conv(x) + x) sqrt(0.5), the window centred on x: gated linear units and a residual (section 3.2).
-
-    The output is delayed by (window - 1) / 2 steps, when the inputs on the right are known. Before the sequence there
-    are zeros, and the caller must append as many zeros after it.
-    """
+    """(conv(x) + x) sqrt(0.5), the window centred on x: gated linear units and a residual (section 3.2). The output is
+    delayed by (window - 1) / 2 steps, when the inputs on the right are known. Before the sequence there are zeros, and
+    the caller must append as many zeros after it."""
 
     def __init__(self, hidden_size: int, embedding_size: int, window: int = 3, dropout: float = 0.0) -> None:
         if window % 2 == 0:

@@ -10,12 +10,10 @@ from nmt.rnn.graph import Value
 
 
 class GRUCell(Cell):
-    """Gates in the order r, z, n. z is the weight of the old state: h_t = (1 - z) * n + z * h_prev.
-
-    reset_after=True: the reset acts after the product, n = tanh(x W_n + r * (h W_hn + b_hn)), as in cuDNN and PyTorch.
-    reset_after=False: before it, n = tanh(x W_n + (r * h) W_hn + b_n + b_hn), as in the first paper and ONNX's default.
-    `clip` limits the activations' arguments to [-clip, clip]; `activations` names those of the gates and of n.
-    """
+    """Gates in the order r, z, n. z is the weight of the old state: h_t = (1 - z) * n + z * h_prev. reset_after=True:
+    the reset acts after the product, n = tanh(x W_n + r * (h W_hn + b_hn)), as in cuDNN and PyTorch. reset_after=False:
+    before it, n = tanh(x W_n + (r * h) W_hn + b_n + b_hn), as in the first paper and ONNX's default. `clip` limits the
+    activations' arguments to [-clip, clip]; `activations` names those of the gates and of n."""
 
     def __init__(
         self,

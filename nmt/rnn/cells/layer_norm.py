@@ -79,10 +79,7 @@ def slice_of(x: Value, start: int, size: int) -> Value:
 class MILSTMCell(EqualCell):
     """Multiplicative integration: a = alpha * (x W_x) * (h W_h) + beta_x * (x W_x) + beta_h * (h W_h) + b (Wu et al.
     2016, On Multiplicative Integration with Recurrent Neural Networks, equation 4), in an LSTM (appendix A); gates i,
-    f, g, o.
-
-    With `layer_norm` both products, and the c that the output reads, are normalised as by Ba et al. (2016).
-    """
+    f, g, o. With `layer_norm` both products, and the c that the output reads, are normalised as by Ba et al. (2016)."""
 
     memory = ("h", "c")
 

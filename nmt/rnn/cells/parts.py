@@ -83,10 +83,8 @@ _BY_NAME: dict[str, Callable[..., Value]] = {
 
 
 def activation(spec: ActivationSpec) -> Activation:
-    """Return the function of this name, with its numbers applied.
-
-    Raises ShapeError: the name is unknown, or it takes fewer numbers.
-    """
+    """Return the function of this name, with its numbers applied. Raises ShapeError: the name is unknown, or it takes
+    fewer numbers."""
     name, *numbers = (spec,) if isinstance(spec, str) else spec
     if name not in _BY_NAME:
         raise ShapeError(f"activation: must be one of {', '.join(_BY_NAME)}, got {name}")
@@ -132,10 +130,8 @@ def constants(like: Value, numbers: Sequence[float]) -> Value:
 
 
 def heads_of(name: str, width: int, heads: int | None, size: int = 64) -> int:
-    """Return how many heads share a width: `heads`, or if it is None as many as have at least `size` units each.
-
-    Raises ShapeError: they do not divide it.
-    """
+    """Return how many heads share a width: `heads`, or if it is None as many as have at least `size` units each. Raises
+    ShapeError: they do not divide it."""
     if heads is None:
         return next(h for h in range(max(1, width // size), 0, -1) if width % h == 0)
     if heads < 1 or width % heads:

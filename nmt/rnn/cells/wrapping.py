@@ -133,9 +133,8 @@ class LinearCell(Cell):
 class ZoneoutCell(WrappedCell):
     """A cell whose state units keep their old value at random: in training each with probability `rates[state]`, drawn
     at every step; else the expectation, rate * old + (1 - rate) * new (Krueger et al. 2017, Zoneout, section 3).
-
-    `rates`: a number for all states, or numbers by the states' names. An output that is a state is zoned out with it.
-    """
+    `rates`: a number for all states, or numbers by the states' names. An output that is a state is zoned out with
+    it."""
 
     def __init__(self, cell: Cell, rates: float | dict[str, float]) -> None:
         super().__init__(cell)
@@ -208,11 +207,9 @@ def _check_weights(where: str, cell: Cell, weights: tuple[str, ...]) -> None:
 
 
 class LearnedStartCell(WrappedCell):
-    """A cell whose states start at parameter vectors, `start_NAME`, unless initial states are given.
-
-    The vectors are the same for all rows, and their gradients are sums over the rows. The step itself is the inner
-    cell's and costs the same. `states`: names of these states, None for all that may be initialised.
-    """
+    """A cell whose states start at parameter vectors, `start_NAME`, unless initial states are given. The vectors are
+    the same for all rows, and their gradients are sums over the rows. The step itself is the inner cell's and costs the
+    same. `states`: names of these states, None for all that may be initialised."""
 
     def __init__(self, cell: Cell, states: tuple[str, ...] | None = None) -> None:
         super().__init__(cell)
@@ -238,11 +235,9 @@ class LearnedStartCell(WrappedCell):
 
 @dataclass(frozen=True)
 class Past:
-    """The last `lag` values of a signal of this width, for use within a cell.
-
-    The cell includes its `states` among its own; `read` returns what was `push`ed k steps ago, 1 <= k <= lag. State
-    `name` is the newest, `name.2` the one before it, and so on.
-    """
+    """The last `lag` values of a signal of this width, for use within a cell. The cell includes its `states` among its
+    own; `read` returns what was `push`ed k steps ago, 1 <= k <= lag. State `name` is the newest, `name.2` the one
+    before it, and so on."""
 
     name: str
     width: int
@@ -312,11 +307,9 @@ class NormedCell(WrappedCell):
 
 class BlockCell(Cell):
     """x W_in, a short convolution, the cell, times an activation of x W_gate, times W_out: the block of Mamba (Gu and
-    Dao 2023, figure 3) and of Griffin's recurrence (De et al. 2024, section 2.3).
-
-    The cell has as many inputs as outputs; its parameters and states are named `cell.*`. window: of the convolution,
-    with a bias; 0 is none. convolved: whether silu follows the convolution, as in Mamba. gate: `silu` or `gelu`.
-    """
+    Dao 2023, figure 3) and of Griffin's recurrence (De et al. 2024, section 2.3). The cell has as many inputs as
+    outputs; its parameters and states are named `cell.*`. window: of the convolution, with a bias; 0 is none.
+    convolved: whether silu follows the convolution, as in Mamba. gate: `silu` or `gelu`."""
 
     def __init__(
         self,
@@ -358,10 +351,8 @@ class BlockCell(Cell):
 
 class HeadsCell(SeveralCells):
     """`heads` cells that read the same input, each with its share of the hidden units: `HeadsCell(LSTMCell, D, H, 4)`.
-
     No head reads another's state, so a product with the state costs a quarter (Beck et al. 2024, section 2.2, for the
-    sLSTM).
-    """
+    sLSTM)."""
 
     def __init__(self, make: Callable[[int, int], Cell], input_size: int, hidden_size: int, heads: int) -> None:
         part = hidden_size // heads_of("HeadsCell", hidden_size, heads)
@@ -376,12 +367,10 @@ class HeadsCell(SeveralCells):
 
 
 class UnrolledCell(WrappedCell):
-    """`steps` steps of a cell as one step: x [B, steps, ...] -> y [B, steps, ...], states after the last of them.
-
-    The results are those of the cell itself; the cost depends on the compiler, which sees all steps in one graph. With
-    one outer step for the whole sequence there is more to compile and no loop; each step's products stay separate. Rows
-    end only at multiples of `steps`. Values that step k has noted are named `stepk.name`.
-    """
+    """`steps` steps of a cell as one step: x [B, steps, ...] -> y [B, steps, ...], states after the last of them. The
+    results are those of the cell itself; the cost depends on the compiler, which sees all steps in one graph. With one
+    outer step for the whole sequence there is more to compile and no loop; each step's products stay separate. Rows end
+    only at multiples of `steps`. Values that step k has noted are named `stepk.name`."""
 
     def __init__(self, cell: Cell, steps: int) -> None:
         super().__init__(cell)
@@ -457,12 +446,10 @@ def _features(x: Value, start: int, size: int) -> Value:
 
 
 class AttentionProbe(WrappedCell):
-    """Any attention cell with the weights of the step appended to its output: y = [inner y; weights].
-
-    The weights are read by an attention-like sum: `positions` [S, B, n] holds row s of the n x n unit matrix at source
-    position s, so that its weighted sum is the weights, zero beyond the source. The weights are found in the traced
-    step itself, so this works for every cell that normalises scores over S; of several weights the mean is returned.
-    """
+    """Any attention cell with the weights of the step appended to its output: y = [inner y; weights]. The weights are
+    read by an attention-like sum: `positions` [S, B, n] holds row s of the n x n unit matrix at source position s, so
+    that its weighted sum is the weights, zero beyond the source. The weights are found in the traced step itself, so
+    this works for every cell that normalises scores over S; of several weights the mean is returned."""
 
     def __init__(self, cell: Cell, positions: int) -> None:
         super().__init__(cell)
@@ -479,9 +466,7 @@ class AttentionProbe(WrappedCell):
 
 def _shown(y: Value, new: State, p: Scope) -> Value:
     """Return the mean over heads and layers of all attention weights in a step, spread over the source positions.
-
-    Raises ShapeError: there is none.
-    """
+    Raises ShapeError: there is none."""
     found = [v for v in topological([y, *new.values()]) if v.op == "softmax" and "S" in v.axes]
     if not found:
         raise ShapeError("AttentionProbe: the cell must attend to its source, got one without attention")

@@ -34,11 +34,8 @@ from nmt.rnn.ops import OpKind
 
 @dataclass(frozen=True)
 class Carried:
-    """Kinds of places in which a step reads and writes what is passed from step to step.
-
-    `apart`: the names of the arrays of states that have a time loop of their own, in the row work of another `phase`
-    (see `loops_apart`).
-    """
+    """Kinds of places in which a step reads and writes what is passed from step to step. `apart`: the names of the
+    arrays of states that have a time loop of their own, in the row work of another `phase` (see `loops_apart`)."""
 
     read: frozenset[PlaceKind]
     written: frozenset[PlaceKind]
@@ -69,12 +66,9 @@ def carried_apart(names: Iterable[str]) -> tuple[Carried, Carried]:
 @dataclass
 class Pass:
     """One direction: programs before, inside and after the time loop. `arrays` are the `seq`, `block` and `checkpoint`
-    arrays this pass fills.
-
-    `by_rows`: the loop has no product, so each row may run from its first step to its last before the next row begins,
-    and its states stay in the cache. `checkpoints`: the states kept before every few steps; `again` computes those in
-    between once more, step by step, for a backward pass.
-    """
+    arrays this pass fills. `by_rows`: the loop has no product, so each row may run from its first step to its last
+    before the next row begins, and its states stay in the cache. `checkpoints`: the states kept before every few steps;
+    `again` computes those in between once more, step by step, for a backward pass."""
 
     before: Program
     loop: Program
@@ -111,11 +105,8 @@ def phases_of(
 def make_pass(
     roots: list[StoredValue], known: dict[int, Place], trace: Trace, carried: Carried, *, leave_loop: bool = True
 ) -> Pass:
-    """Split roots into the three phases and build their programs.
-
-    known: places of values that are in memory before the pass. carried: what is passed from step to step, STATES or
-    GRADIENTS. leave_loop: see `assign_phases`.
-    """
+    """Split roots into the three phases and build their programs. known: places of values that are in memory before the
+    pass. carried: what is passed from step to step, STATES or GRADIENTS. leave_loop: see `assign_phases`."""
     phases = phases_of(roots, known, carried, leave_loop=leave_loop)
     by_phase: dict[Phase, list[StoredValue]] = {phase: [] for phase in Phase}
     for e in roots:  # what has two slots only is written in its loop, whenever it was computed
@@ -210,10 +201,8 @@ def _solid(v: Value, phases: dict[int, Phase], known: dict[int, Place]) -> list[
 
 
 def leaf_places(trace: Trace, *, slots: bool = False) -> dict[int, Place]:
-    """Return the places of a step's leaves, by value. Matrices have no place: only products read them, packed.
-
-    slots: states with named axes are in two slots instead of a stack.
-    """
+    """Return the places of a step's leaves, by value. Matrices have no place: only products read them, packed. slots:
+    states with named axes are in two slots instead of a stack."""
     places: dict[int, Place] = {}
     for name, v in trace.leaves.items():
         wide = "S" in v.axes
@@ -242,10 +231,8 @@ def cotangent_places(trace: Trace) -> dict[int, Place]:
 
 
 def forward_roots(trace: Trace, *, slots: bool = False) -> tuple[list[StoredValue], dict[str, Place]]:
-    """Return the roots of a step, and the places of its outputs by name; slots: see `leaf_places`.
-
-    New states go into the slot after the step, outputs into separate arrays; an output that is a state has its place.
-    """
+    """Return the roots of a step, and the places of its outputs by name; slots: see `leaf_places`. New states go into
+    the slot after the step, outputs into separate arrays; an output that is a state has its place."""
     roots = []
     for name, v in trace.new.items():
         kind = PlaceKind.CARRY_OUT if slots and v.dims else PlaceKind.AFTER
@@ -262,10 +249,8 @@ def forward_roots(trace: Trace, *, slots: bool = False) -> tuple[list[StoredValu
 
 
 def _written_by_row(v: Value) -> Value:
-    """Return the value, copied if it is a product.
-
-    A product writes all rows up to the last active one, but a state's slot may be written for active rows only.
-    """
+    """Return the value, copied if it is a product. A product writes all rows up to the last active one, but a state's
+    slot may be written for active rows only."""
     return v.graph._make("expand", (v,), v.axes, v.width, {}) if v.kind is OpKind.PRODUCT else v
 
 
@@ -290,11 +275,9 @@ def _cotangent(trace: Trace, name: str, v: Value) -> Value:
 def backward_roots(
     trace: Trace, needs: Collection[str] | None, receives: Collection[str], apart: Collection[str] = ()
 ) -> BackwardRoots:
-    """Differentiate a step, in its own graph.
-
-    Gradients of the states before it, and of the leaves named in `needs` (None: all but masks), from the outputs named
-    in `receives` and all new states. apart: states with a loop of their own, whose gradients row work writes.
-    """
+    """Differentiate a step, in its own graph. Gradients of the states before it, and of the leaves named in `needs`
+    (None: all but masks), from the outputs named in `receives` and all new states. apart: states with a loop of their
+    own, whose gradients row work writes."""
     graph = trace.graph
     masks = {m.array for m in trace.masks}
     outputs = [(v, _cotangent(trace, ArrayKind.GRADIENT.of(k), v)) for k, v in trace.outputs.items() if k in receives]

@@ -76,12 +76,9 @@ def trace(
 def ready(
     name: str, whole: Trace, *, cut: bool = True, record: Collection[str] = (), named: Collection[str] = ()
 ) -> Trace:
-    """Return `whole` prepared for the passes, with other outputs, in a new graph.
-
-    With `cut` False invariants stay in the graph, as the interpreter needs it. name: of the cell, for errors. record:
-    names of noted values that become outputs, `N_` before their names; named: those listed in `Trace.named`. Raises
-    ShapeError.
-    """
+    """Return `whole` prepared for the passes, with other outputs, in a new graph. With `cut` False invariants stay in
+    the graph, as the interpreter needs it. name: of the cell, for errors. record: names of noted values that become
+    outputs, `N_` before their names; named: those listed in `Trace.named`. Raises ShapeError."""
     _check_noted(name, "record", record, whole.noted)
     _check_noted(name, "keep", named, whole.noted)
     outputs = {**whole.outputs, **_recorded(whole.noted, record)}
@@ -91,11 +88,8 @@ def ready(
 
 
 def trace_step(cell: Cell, *, training: bool) -> Trace:
-    """Run `cell.step` once on symbolic values.
-
-    Raises ShapeError: the step or the cell's declarations do not fit, with the place in the author's file; or they
-    raise something themselves.
-    """
+    """Run `cell.step` once on symbolic values. Raises ShapeError: the step or the cell's declarations do not fit, with
+    the place in the author's file; or they raise something themselves."""
     graph = Graph()
     declared = Declared(cell)
     params = {name: _param(graph, name, param) for name, param in declared.params.items()}
@@ -185,10 +179,8 @@ def rebuild(roots: list[Value], graph: Graph, known: dict[int, Value]) -> list[V
 
 
 def _cut_invariants(whole: Trace) -> Trace:
-    """Return the step without the values that it computes from captured arrays only.
-
-    The values cut are those that a value changing over time reads, or that are outputs.
-    """
+    """Return the step without the values that it computes from captured arrays only. The values cut are those that a
+    value changing over time reads, or that are outputs."""
     roots = [*whole.outputs.values(), *whole.new.values()]
     order = topological(roots)
     moving: set[int] = set()
@@ -239,10 +231,8 @@ def cut_out(whole: Trace, values: Mapping[str, Value]) -> Trace:
 
 
 def small_step(whole: Trace, values: Mapping[str, Value], sources: Collection[str]) -> Trace:
-    """Return a step without states that computes these values.
-
-    The leaves of the kinds in `sources` that it reads are its inputs, under the names of their arrays.
-    """
+    """Return a step without states that computes these values. The leaves of the kinds in `sources` that it reads are
+    its inputs, under the names of their arrays."""
     graph, known, inputs, leaves = Graph(whole.graph.order), {}, {}, {}
     needed = {v.id for v in topological(list(values.values()))}
     for name, v in whole.leaves.items():
@@ -367,12 +357,10 @@ def _kind(found: Any) -> str:
 
 @dataclass(frozen=True)
 class Wanted:
-    """Selected gradients and recorded values of a run.
-
-    needs: leaves of the trace whose gradients are computed, by the names of their arrays, None for all; those of the
-    initial states always are. receives: which outputs have an incoming gradient, `y` and recorded values by name; the
-    final states always may. record: names of noted values (`Scope.note`) to store for every step.
-    """
+    """Selected gradients and recorded values of a run. needs: leaves of the trace whose gradients are computed, by the
+    names of their arrays, None for all; those of the initial states always are. receives: which outputs have an
+    incoming gradient, `y` and recorded values by name; the final states always may. record: names of noted values
+    (`Scope.note`) to store for every step."""
 
     needs: frozenset[str] | None = None
     receives: frozenset[str] = frozenset({"y"})

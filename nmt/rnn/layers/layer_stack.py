@@ -82,10 +82,8 @@ def reverse_sequence(
     array: np.ndarray, lengths: Any, *, time_axis: int = 0, batch_axis: int = 1, xp: Any = np
 ) -> np.ndarray:
     """Return the first lengths[row] steps of each row in reverse order, the others in place: ONNX's ReverseSequence.
-
     array: any dtype, at least 2 axes; lengths: [B] integers from 0 to T. Returns a new array. The map is its own
-    inverse and its own adjoint, so the same call maps the gradient back. Raises ShapeError.
-    """
+    inverse and its own adjoint, so the same call maps the gradient back. Raises ShapeError."""
     axes = time_axis, batch_axis
     if array.ndim < 2 or sorted(axes) != sorted({n % array.ndim for n in axes if -array.ndim <= n < array.ndim}):
         raise ShapeError(
@@ -108,11 +106,8 @@ Lengths = Sequence[int] | np.ndarray
 
 def pack(padded: Any, lengths: Lengths) -> Any:
     """Pack padded [T, B, ...] into values [sum of lengths, ...]: the real steps of row 0, then those of row 1, and so
-    on.
-
-    lengths: real steps of each row, from 0 to T. The result is a copy on the same device. The gradient of this is
-    `unpack`. Raises ShapeError.
-    """
+    on. lengths: real steps of each row, from 0 to T. The result is a copy on the same device. The gradient of this is
+    `unpack`. Raises ShapeError."""
     if padded.ndim < 2:
         raise ShapeError(f"pack: padded must be [T, B, ...], got {list(padded.shape)}")
     real = _real_steps("pack", lengths, padded.shape[1], padded.shape[0])
@@ -120,11 +115,9 @@ def pack(padded: Any, lengths: Lengths) -> Any:
 
 
 def unpack(values: Any, lengths: Lengths, steps: int | None = None) -> Any:
-    """Unpack values [sum of lengths, ...] into padded [T, B, ...], zero beyond each row's length.
-
-    T is `steps`, or the longest row. The result is contiguous, of the dtype and on the device of `values`. The gradient
-    of this is `pack`. Raises ShapeError.
-    """
+    """Unpack values [sum of lengths, ...] into padded [T, B, ...], zero beyond each row's length. T is `steps`, or the
+    longest row. The result is contiguous, of the dtype and on the device of `values`. The gradient of this is `pack`.
+    Raises ShapeError."""
     longest = max((int(n) for n in lengths), default=0)
     real = _real_steps("unpack", lengths, len(lengths), longest if steps is None else steps)
     if len(values) != real.sum():
@@ -241,11 +234,8 @@ class LayerParams:
 
     @property
     def flat(self) -> Array:
-        """Return all parameters as one vector, of which they are views.
-
-        Arrays that were put into `arrays` since then are copied into it and replaced by its views. Raises ShapeError:
-        one of them does not fit.
-        """
+        """Return all parameters as one vector, of which they are views. Arrays that were put into `arrays` since then
+        are copied into it and replaced by its views. Raises ShapeError: one of them does not fit."""
         strange = {name: a for name, a in self.arrays.items() if self._views.get(name) is not a}
         if strange or len(self.arrays) < len(self._views):
             self.check(self.arrays)
@@ -255,10 +245,8 @@ class LayerParams:
         return self._flat
 
     def check(self, arrays: Mapping[str, Array], *, exact: bool = False) -> None:
-        """Raise ShapeError unless exactly these parameters are there, with their shapes.
-
-        `exact`: with their dtype and device, too.
-        """
+        """Raise ShapeError unless exactly these parameters are there, with their shapes. `exact`: with their dtype and
+        device, too."""
         missing = [name for name in self.shapes if name not in arrays]
         if missing or len(arrays) > len(self.shapes):
             raise ShapeError(
@@ -285,10 +273,8 @@ class LayerParams:
         self.load({name: initial_array(param, rng, self.dtype) for name, param in self.shapes.items()})
 
     def set_writeable(self, writeable: bool) -> None:
-        """Make the host arrays writeable or read-only.
-
-        Arrays on a GPU cannot be made read-only; the caller must not write into them.
-        """
+        """Make the host arrays writeable or read-only. Arrays on a GPU cannot be made read-only; the caller must not
+        write into them."""
         if not isinstance(self._flat, np.ndarray):
             return
         self._flat.flags.writeable = writeable
@@ -322,11 +308,8 @@ class LayerOptions(TypedDict, total=False):
 
 
 class LayerStack:
-    """A stack of layers; subclasses make the cells and name their `states`.
-
-    `params` may be written into at any time; each pass reads the present numbers and packs them for the products again.
-    After `freeze` that is done once.
-    """
+    """A stack of layers; subclasses make the cells and name their `states`. `params` may be written into at any time;
+    each pass reads the present numbers and packs them for the products again. After `freeze` that is done once."""
 
     states: tuple[str, ...] = ("h",)
 
@@ -434,25 +417,18 @@ class LayerStack:
 
     @property
     def flat(self) -> Array:
-        """Return all parameters as one vector, without gaps, in the order of `params`.
-
-        Arrays that were put into `params` since then are copied into it and replaced by its views. Raises ShapeError.
-        """
+        """Return all parameters as one vector, without gaps, in the order of `params`. Arrays that were put into
+        `params` since then are copied into it and replaced by its views. Raises ShapeError."""
         return self._store.flat
 
     def views(self, flat: Array) -> Arrays:
         """Return the pieces, by parameter, of a vector laid out like `flat`, such as a gradient or an optimizer's
-        state.
-
-        Raises ShapeError.
-        """
+        state. Raises ShapeError."""
         return self._store.views(flat)
 
     def load(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Copy parameters from host arrays of any float type (for those of other systems see weight_layouts.py).
-
-        Raises ShapeError.
-        """
+        """Copy parameters from host arrays of any float type (for those of other systems see weight_layouts.py). Raises
+        ShapeError."""
         self._thaw({})
         self._store.load(arrays)
 
@@ -462,11 +438,9 @@ class LayerStack:
         self._store.initialize(seed)
 
     def freeze(self) -> None:
-        """Make the parameters read-only, so that passes after the first find them packed for the products.
-
-        For inference step by step, where packing would cost more than the step. `initialize`, `load`, and new arrays in
-        `params` followed by `freeze`, end the old state.
-        """
+        """Make the parameters read-only, so that passes after the first find them packed for the products. For
+        inference step by step, where packing would cost more than the step. `initialize`, `load`, and new arrays in
+        `params` followed by `freeze`, end the old state."""
         self._thaw({})
         _ = self.flat
         self._thaw(dict(self.params))

@@ -104,10 +104,7 @@ class LayeredScan:
         final: Collection[str] | None = None,
     ) -> Result:
         """Run the layers as `Scan.forward` runs a cell; `outputs`: memory of what is joined of two directions, if it is
-        to last longer. Raises ShapeError.
-
-        x must be zero beyond each row's length if the first layer has a delay.
-        """
+        to last longer. Raises ShapeError. x must be zero beyond each row's length if the first layer has a delay."""
         allocate = allocate or Fresh(self.device.xp)
         captured, threads = captured or {}, threads or self.scans[0].threads
         if set(captured) != set(self.captured):
@@ -253,11 +250,8 @@ class LayerSide:
 
 
 class PreparedLayers:
-    """Layers over T steps of B whole rows, in separate memory, with fixed weights.
-
-    For one thread at a time. A call copies the numbers in, runs the launches of all layers in a fixed order, and copies
-    the results out.
-    """
+    """Layers over T steps of B whole rows, in separate memory, with fixed weights. For one thread at a time. A call
+    copies the numbers in, runs the launches of all layers in a fixed order, and copies the results out."""
 
     def __init__(
         self, layers: Sequence[Sequence[LayerSide]], joins: Sequence[Join], T: int, B: int, threads: int | None = None
@@ -283,11 +277,8 @@ class PreparedLayers:
         self._joins = joins
 
     def __call__(self, x: np.ndarray, given: Sequence[Sequence[np.ndarray] | None]) -> tuple[Any, ...]:
-        """Run the layers over x [T, B, D]; return y [T, B, directions * n] and the final states.
-
-        given: of each state, the initial one of each layer and direction [B, n], checked already, or None for the
-        cell's own.
-        """
+        """Run the layers over x [T, B, D]; return y [T, B, directions * n] and the final states. given: of each state,
+        the initial one of each layer and direction [B, n], checked already, or None for the cell's own."""
         self.x[...] = x
         for array, start, slots in zip(given, self._start, self._first, strict=True):
             for slot, first in zip(slots, start if array is None else array, strict=True):

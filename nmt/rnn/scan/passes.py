@@ -40,13 +40,10 @@ class Gradients:
 
 @dataclass
 class Result:
-    """Outputs of a scan.
-
-    `y` [T, B, n] is zero where a row takes no step; `final` holds each row's state after its last step; `tape`, after
-    training, is the input of the backward pass: a `Tape`, or that of several layers; `recorded` are the recorded
-    values, [T, B, n] or [T, S, B, n]; lengths, int64 [B], the number of steps of each row; stopped, bool [B], whether
-    its stop condition was met.
-    """
+    """Outputs of a scan. `y` [T, B, n] is zero where a row takes no step; `final` holds each row's state after its last
+    step; `tape`, after training, is the input of the backward pass: a `Tape`, or that of several layers; `recorded` are
+    the recorded values, [T, B, n] or [T, S, B, n]; lengths, int64 [B], the number of steps of each row; stopped, bool
+    [B], whether its stop condition was met."""
 
     y: np.ndarray
     final: Arrays
@@ -118,10 +115,8 @@ class ForwardPass:
         self.constant_arrays = invariants.forward(self.arrays, self.weights, self.rows, self.allocate)
 
     def give_states(self, initial: Mapping[str, np.ndarray], outputs: Any = None) -> None:
-        """Allocate stacks of states that begin with `initial`; outputs: memory of y, which may be one of them.
-
-        Raises ShapeError.
-        """
+        """Allocate stacks of states that begin with `initial`; outputs: memory of y, which may be one of them. Raises
+        ShapeError."""
         rows, y = self.rows, self.plan.outputs["y"]
         self._start = self.setup.start(self.weights, initial, rows.B)
         for name, width in self.setup.states.items():
@@ -132,12 +127,10 @@ class ForwardPass:
             self.arrays[y.name] = outputs((rows.T, rows.B, self.setup.cell.output_size), self.setup.dtype)
 
     def _stack(self, name: str, width: int, allocate: Allocate) -> np.ndarray:
-        """Return the stack of a state [T + 1, B, n], with the initial states; zero where no step writes.
-
-        A row that runs forward has its initial state in slot 0 and writes the slots 1 to length. A reversed row has it
-        in slot `length` and writes the slots length - 1 down to 0. A state of `plan.slots` has two slots, which are
-        read and written in turn.
-        """
+        """Return the stack of a state [T + 1, B, n], with the initial states; zero where no step writes. A row that
+        runs forward has its initial state in slot 0 and writes the slots 1 to length. A reversed row has it in slot
+        `length` and writes the slots length - 1 down to 0. A state of `plan.slots` has two slots, which are read and
+        written in turn."""
         rows, device = self.rows, self.setup.device
         if name in self.plan.slots:  # a row that starts late finds its initial state in either slot
             slots = allocate((2, rows.B, width), self.setup.dtype)
@@ -159,10 +152,8 @@ class ForwardPass:
 
     def result(self, packing: Packing | None, wanted: Collection[str] | None = None) -> Result:
         """Return the caller's result, without a tape; `packing`: how steps were packed before; `wanted`: the names of
-        the final states in it, None for all.
-
-        Rows that met the stop condition are shorter from here on. Raises ShapeError: an invalid stop condition.
-        """
+        the final states in it, None for all. Rows that met the stop condition are shorter from here on. Raises
+        ShapeError: an invalid stop condition."""
         setup, stopped = self.setup, np.zeros(self.rows.B, bool)
         if setup.stop is not None:
             stopped = self._stop_rows(setup.stop)
@@ -319,12 +310,10 @@ class BackwardPass:
         return self._shaped({name: initial[name] for name in names}, captured)
 
     def _of_initial(self, names: Collection[str]) -> Arrays:
-        """Return gradients of these initial states [B, n], from the slot written last.
-
-        Two slots take turns, and every row has as many steps as its length. A row that runs forward in time has the
-        last steps of the backward loop, T - length to T - 1, so the slot written last is T % 2. A reversed row has the
-        first steps, 0 to length - 1, so it is length % 2.
-        """
+        """Return gradients of these initial states [B, n], from the slot written last. Two slots take turns, and every
+        row has as many steps as its length. A row that runs forward in time has the last steps of the backward loop, T
+        - length to T - 1, so the slot written last is T % 2. A reversed row has the first steps, 0 to length - 1, so it
+        is length % 2."""
         rows = self.rows
         slot = (rows.lengths if rows.reverse else np.where(rows.lengths > 0, rows.T, 0)) % 2
         carried = ((name, self.arrays[ArrayKind.STATE_GRADIENT.of(name)]) for name in names)

@@ -21,10 +21,8 @@ from nmt.rnn.scan.scan_setup import ScanSetup, pack_steps
 
 
 class Scan(ScanSetup):
-    """A cell over time, as the cell was when the scan was made: after a change of the cell, make another scan.
-
-    Its options: `ScanSetup`.
-    """
+    """A cell over time, as the cell was when the scan was made: after a change of the cell, make another scan. Its
+    options: `ScanSetup`."""
 
     def around(self, cell: Cell) -> Scan:
         """Return the same kind of scan of another cell, without `keep`, whose names belong to this cell."""
@@ -122,11 +120,8 @@ class Scan(ScanSetup):
         self, weights: Weights, x: np.ndarray, *, reverse: bool = False, threads: int | None = None
     ) -> Prepared:
         """Return a run for inference over whole rows of x [T, B, D], to be repeated with other numbers in the same
-        arrays.
-
-        For cells that read only their input and states, with fixed weights. The run must be used by one caller at a
-        time. Raises ShapeError.
-        """
+        arrays. For cells that read only their input and states, with fixed weights. The run must be used by one caller
+        at a time. Raises ShapeError."""
         T, B, _ = x.shape
         rows = self.rows(T, B, reverse=reverse, threads=threads)
         check_params(self.checks.name, self.params, weights, self.dtype)

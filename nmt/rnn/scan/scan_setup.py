@@ -104,11 +104,9 @@ class ArrayChecks:
 
 
 class Packing:
-    """Moves arrays between the `steps` of a mask and packed rows, of `T` steps at most.
-
-    A step that is masked out does not exist: the state before it is the state after it, its output is zero, and its
-    input is never read. A row with holes is packed into a row of its other steps, so a masked step costs nothing.
-    """
+    """Moves arrays between the `steps` of a mask and packed rows, of `T` steps at most. A step that is masked out does
+    not exist: the state before it is the state after it, its output is zero, and its input is never read. A row with
+    holes is packed into a row of its other steps, so a masked step costs nothing."""
 
     def __init__(self, mask: np.ndarray, device: Device) -> None:
         """Prepare the indices of a mask, bool [T, B], True where a step exists."""
@@ -178,9 +176,7 @@ class Invariants:
         gradients: Arrays,
     ) -> Arrays:
         """Return gradients of the captured arrays by the arrays' names; those of parameters are added to `gradients`.
-
-        `places` locate the step's own contribution among `arrays`.
-        """
+        `places` locate the step's own contribution among `arrays`."""
         direct = {name: arrays[place.name] for name, place in places.items()}
         if self.executable is None or self.executable.plan.backward is None:
             return direct

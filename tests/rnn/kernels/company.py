@@ -1,7 +1,14 @@
-"""What the products of every type promise of rows."""
+"""What the products of every type promise of rows.
+
+What machine code there is of a function, to be looked at.
+"""
+
+from unittest import mock
 
 import numpy as np
+from llvmlite import binding
 
+from nmt.rnn.kernels.machine_code import objects as machine_code
 from nmt.rnn.kernels.products import product as products
 
 
@@ -20,3 +27,18 @@ def segments_of(rows):
     """Two runs of rows out of order, one empty; and the rows themselves."""
     runs = np.array([[rows // 2, rows - rows // 2], [0, rows // 3], [rows // 3, 0]], np.int64)
     return runs, np.r_[rows // 2 : rows, 0 : rows // 3]
+
+
+def assembly_of(native):
+    """The instructions of a function, and of all that has become part of it, as the store's object has them."""
+    machine = machine_code._target_machine()
+    found = []
+
+    def emit(module: binding.ModuleRef) -> bytes:
+        found.append(machine.emit_assembly(module))
+        return b""
+
+    with mock.patch.object(machine, "emit_object", emit):
+        native.compile()
+    (text,) = found
+    return text

@@ -40,7 +40,7 @@ def tanh(x, y):
         y[i] = activation_code.tanh(x[i])
 tanh(A.ravel(), out := np.empty(A.size, "f4"))
 np.testing.assert_allclose(out, np.tanh(A.ravel()), atol=1e-6)
-from tests.rnn.kernels.assembly import assembly_of
+from tests.rnn.kernels.company import assembly_of
 code = assembly_of(tanh.native(("float32 1", "float32 1")))
 print(TARGET.name, "zmm" in code, "ymm" in code)
 """

@@ -1,5 +1,4 @@
-"""Products, weight gradients and sums on packed weights against NumPy in float64, at awkward
-sizes."""
+"""Products, weight gradients and sums on packed weights against NumPy in float64, at awkward sizes."""
 
 import numpy as np
 import pytest

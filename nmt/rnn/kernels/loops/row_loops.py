@@ -152,12 +152,10 @@ class AxisLoops(RowWriter):
 
 
 class CPURowWriter(AxisLoops):
-    """Write the loops of a CPU: source positions outside, features inside, in sequence.
-
-    Adjacent source positions of a row are B numbers apart in most places. LLVM compiles a loop over them twice, and
-    takes the vectorised version if B is 1. That version adds in another order, so a row would have other bits alone
-    than in a batch. Therefore these sums are added in order.
-    """
+    """Write the loops of a CPU: source positions outside, features inside, in sequence. Adjacent source positions of a
+    row are B numbers apart in most places. LLVM compiles a loop over them twice, and takes the vectorised version if B
+    is 1. That version adds in another order, so a row would have other bits alone than in a batch. Therefore these sums
+    are added in order."""
 
     def nests(self, nests: list[Nest]) -> None:
         """Write nests in order."""
@@ -242,11 +240,9 @@ class CPURowWriter(AxisLoops):
 
 def row_segments(rows: Rows, wide: bool, block: TimeBlock, *, exact: bool = False) -> np.ndarray:
     """Return the runs of rows that take part in a block of a [T, B, n] array, or with `wide` of a [1, S, B, n] array:
-    int64 [runs, 2], the first row and the number of rows of each.
-
-    A product may also run over inactive rows within a prefix. A sum over rows must be `exact`: padding might be NaN or
-    infinite, and additional rows would move the others to different blocks of the sum.
-    """
+    int64 [runs, 2], the first row and the number of rows of each. A product may also run over inactive rows within a
+    prefix. A sum over rows must be `exact`: padding might be NaN or infinite, and additional rows would move the others
+    to different blocks of the sum."""
     if rows.ordered and rows.threads == 1 and not wide:
         exact = False  # the prefixes are the active rows
     key = ("segments", wide, exact, block.low, block.high)
@@ -282,10 +278,8 @@ class SlotState:
 
 
 def steps_of_row(step: list[str], body: list[str], kept: list[SlotState]) -> list[str]:
-    """Return the loop of one row `n`: `step` begins a step, `body` is its work.
-
-    kept: states to be kept before the first step, and before every step that has a multiple of EVERY steps to go.
-    """
+    """Return the loop of one row `n`: `step` begins a step, `body` is its work. kept: states to be kept before the
+    first step, and before every step that has a multiple of EVERY steps to go."""
     save = []
     for one in kept:
         target = f"((T - 1 - step) // {EVERY} * B + n) * {one.size}"
@@ -297,9 +291,7 @@ def steps_of_row(step: list[str], body: list[str], kept: list[SlotState]) -> lis
 
 def replayed_steps(step: list[str], again: list[str], body: list[str], kept: list[SlotState]) -> list[str]:
     """Return the loop of one row `n` over its steps in the opposite order; a block of time has whole checkpoints.
-
-    again: the work that computes the states after a step from those before it, from slot to slot.
-    """
+    again: the work that computes the states after a step from those before it, from slot to slot."""
     load, stay = [], []
     for one in kept:
         load += _copy(one, f"{one.memory}[j]", f"{one.checkpoint}[(chunk * B + n) * {one.size} + j]")

@@ -61,9 +61,7 @@ def _divisions(sharing: Sharing, most: int, *limits: int) -> tuple[np.ndarray, l
 
 class Table:
     """The arguments of a generated function (see `emit_cpu`): numbers and addresses, and the arrays at these addresses.
-
-    `names` are the names of the arrays in the function; one array may have several.
-    """
+    `names` are the names of the arrays in the function; one array may have several."""
 
     def __init__(
         self, numbers: tuple[int, ...], names: list[str], arrays: list[np.ndarray], parts: int, sharing: Sharing
@@ -201,10 +199,8 @@ class CPUExecutable(Executable):
         return _PassRun(side, arrays, weights, rows, allocate)
 
     def prepare(self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate) -> list[Launch]:
-        """Return launches that repeat `forward` on these arrays after their contents have changed.
-
-        Raises RuntimeError: not every row has length T.
-        """
+        """Return launches that repeat `forward` on these arrays after their contents have changed. Raises RuntimeError:
+        not every row has length T."""
         if not rows.whole:
             raise RuntimeError("a run is prepared for whole rows only")
         run = self.run(arrays, weights, rows, allocate, backward=False)

@@ -37,10 +37,8 @@ from nmt.system.interruption import forkable, uninterrupted
 
 
 class Compilable:
-    """A function that compiled code calls; its machine code becomes part of each caller's.
-
-    fastmath: the fast-math flags that LLVM may use.
-    """
+    """A function that compiled code calls; its machine code becomes part of each caller's. fastmath: the fast-math
+    flags that LLVM may use."""
 
     def __init__(self, function: Callable[..., Any], fastmath: frozenset[str] = frozenset()) -> None:
         self.function, self.fastmath = function, fastmath
@@ -65,11 +63,9 @@ class Compilable:
 
 class Native(ABC):
     """A function that is called by its address and raises nothing; it is loaded or compiled when the address is first
-    used.
-
-    argument_types: names of Numba's types; an array type is written like "float32 2". result: the name of the result's
-    type, "void" for none. symbol: the name by which other compiled code calls it; without one, no compiled code does.
-    """
+    used. argument_types: names of Numba's types; an array type is written like "float32 2". result: the name of the
+    result's type, "void" for none. symbol: the name by which other compiled code calls it; without one, no compiled
+    code does."""
 
     def __init__(self, argument_types: tuple[str, ...], *, symbol: str | None = None, result: str = "void") -> None:
         self.argument_types, self.symbol, self.result = argument_types, symbol, result
@@ -169,11 +165,9 @@ class Native(ABC):
 
 
 class Jitted(Native):
-    """A native function that Numba compiles from a Python function.
-
-    by_table: its arguments are in a table, and it is called with (part, parts, table), where `table` is an address.
-    has_parts: the Python function takes (part, parts) first (see `Kernel`).
-    """
+    """A native function that Numba compiles from a Python function. by_table: its arguments are in a table, and it is
+    called with (part, parts, table), where `table` is an address. has_parts: the Python function takes (part, parts)
+    first (see `Kernel`)."""
 
     def __init__(
         self,
@@ -297,11 +291,9 @@ class KernelCall(NamedTuple):
 
 
 class Kernel(Compilable):
-    """A function that Python calls with C-contiguous arrays and numbers; it returns nothing and raises nothing.
-
-    If its first parameters are (part, parts), a call does one thread's share of the work, and `pool.run_parallel` does
-    all of it. In compiled code it behaves like an `inner_kernel`.
-    """
+    """A function that Python calls with C-contiguous arrays and numbers; it returns nothing and raises nothing. If its
+    first parameters are (part, parts), a call does one thread's share of the work, and `pool.run_parallel` does all of
+    it. In compiled code it behaves like an `inner_kernel`."""
 
     def __init__(self, function: Callable[..., Any], fastmath: frozenset[str]) -> None:
         super().__init__(function, fastmath)
@@ -316,11 +308,9 @@ class Kernel(Compilable):
         call.native.call(part, parts, call.table)
 
     def with_arguments(self, args: tuple[Any, ...]) -> KernelCall:
-        """Return a call with these arguments, which do not include (part, parts).
-
-        Raises TypeError: an argument is neither an array in the machine's byte order nor a number of a known type.
-        RuntimeError: an array is not contiguous.
-        """
+        """Return a call with these arguments, which do not include (part, parts). Raises TypeError: an argument is
+        neither an array in the machine's byte order nor a number of a known type. RuntimeError: an array is not
+        contiguous."""
         kinds: list[Any] = []
         words: list[Any] = []
         for value in args:
@@ -371,10 +361,8 @@ def start_of(words: Words[int]) -> int:
 
 
 def address_of(array: Any) -> int:
-    """Return the address of the first element of a contiguous NumPy array.
-
-    Raises RuntimeError: the array is not contiguous.
-    """
+    """Return the address of the first element of a contiguous NumPy array. Raises RuntimeError: the array is not
+    contiguous."""
     try:
         return addressof(c_char.from_buffer(array))  # takes a quarter of the time of __array_interface__
     except (TypeError, ValueError):  # not writable, empty, or not contiguous

@@ -103,10 +103,7 @@ def add_symbol(name: str, address: int) -> None:
 
 def load(code: bytes, entry: str) -> int:
     """Load an object file whose symbols the process defines, and return the address of its function `entry`. An entry
-    that is loaded already is not loaded again.
-
-    Raises RuntimeError: the file has no such function.
-    """
+    that is loaded already is not loaded again. Raises RuntimeError: the file has no such function."""
     with _loading:
         if entry not in _loaded:
             if not _engine:

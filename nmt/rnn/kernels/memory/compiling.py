@@ -67,11 +67,8 @@ def _type_of(value: Compilable, context: Any) -> Any:
 
 
 def dispatcher(function: Any, fastmath: frozenset[str]) -> Any:
-    """Return Numba's object for a function whose machine code becomes part of its callers.
-
-    It is compiled for the types of its arguments, and not again for every literal argument: constants are propagated
-    after it has been inlined.
-    """
+    """Return Numba's object for a function whose machine code becomes part of its callers. It is compiled for the types
+    of its arguments, and not again for every literal argument: constants are propagated after it has been inlined."""
     compiled: Any = numba.njit(**_OPTIONS, **_NO_ENTRANCES, fastmath=set(fastmath))(function)
     choose_it = compiled.get_call_template
 

@@ -103,10 +103,8 @@ class TableLayout:
     def reader(self, **elements: DTypeLike) -> Any:
         """Return `at(table)` for compiled code: given the address of a table, it returns an object with attributes for
         the fields. `elements`: the dtypes for the letters; an array of any other letter can only be used by its
-        address.
-
-        `x_address` is the address of array `x`, as a number that code may set when it prepares another table.
-        """
+        address. `x_address` is the address of array `x`, as a number that code may set when it prepares another
+        table."""
         return _reader(self, tuple(sorted((letter, np.dtype(kind).name) for letter, kind in elements.items())))
 
 

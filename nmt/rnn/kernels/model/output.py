@@ -64,11 +64,9 @@ def _contains(row, value):  # type: ignore[no-untyped-def]
 @inner_kernel
 def row_loss(row, target, label_smoothing, gradient_scale, want_gradient):  # type: ignore[no-untyped-def]
     """Return (nll, smoothed loss, 1 if `target` is the first largest entry, else 0); with `want_gradient` the row is
-    replaced by its gradient.
-
-    The smoothed loss is (1 - eps) * nll + eps * the mean of -log p over all classes (Szegedy et al., Rethinking the
-    Inception Architecture (2016), section 7). The gradient is that of the smoothed loss times gradient_scale.
-    """
+    replaced by its gradient. The smoothed loss is (1 - eps) * nll + eps * the mean of -log p over all classes (Szegedy
+    et al., Rethinking the Inception Architecture (2016), section 7). The gradient is that of the smoothed loss times
+    gradient_scale."""
     number = row.dtype.type
     best, mark = row_max(row), row[target]
     correct = 1 if mark == best and not _contains(row[:target], best) else 0

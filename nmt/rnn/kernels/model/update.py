@@ -104,11 +104,9 @@ def _mix(z):  # type: ignore[no-untyped-def]
 
 @kernel
 def dropout_mask(part, parts, out, keep_probability, seed, offset):  # type: ignore[no-untyped-def]
-    """Fill the flat `out` with 0 or 1/keep_probability, drawn for element i from (seed, offset + i) alone.
-
-    The random numbers are counter-based, so that neither the number nor the order of threads matters: the output
-    function of SplitMix64, in Steele, Lea and Flood, Fast Splittable Pseudorandom Number Generators (2014), section 6.
-    """
+    """Fill the flat `out` with 0 or 1/keep_probability, drawn for element i from (seed, offset + i) alone. The random
+    numbers are counter-based, so that neither the number nor the order of threads matters: the output function of
+    SplitMix64, in Steele, Lea and Flood, Fast Splittable Pseudorandom Number Generators (2014), section 6."""
     low, high = _bounds(part, parts, out.size)
     target = out[low:high]
     kept, dropped = out.dtype.type(1.0 / keep_probability), out.dtype.type(0.0)

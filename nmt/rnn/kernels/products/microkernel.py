@@ -92,12 +92,9 @@ class _Tile:
 
     def row_offsets(self) -> list[ir.Value]:
         """Return the byte offset of each row from the first row of A, as an odd multiple of the stride times 1, 2, 4 or
-        8.
-
-        An address can scale by these factors, so that five registers address ten rows. An empty assembly statement
+        8. An address can scale by these factors, so that five registers address ten rows. An empty assembly statement
         hides that the multiples are related: otherwise LLVM would step from row to row by a chain of additions, which
-        takes as long as the multiply-adds.
-        """
+        takes as long as the multiply-adds."""
         b = self.b
         stride = b.mul(self.row_stride, self.number(self.bytes))
         hide = ir.FunctionType(_INT64, [_INT64])

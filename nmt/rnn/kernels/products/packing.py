@@ -222,11 +222,8 @@ def packed_weight(
     threads: int = 1,
     dtype: np.dtype | None = None,
 ) -> Packed:
-    """Return rows [start, start + rows) of a matrix, or their transpose, packed for the products.
-
-    dtype: of the elements, see `weights.packed_dtype`; None for the dtype of the matrix. The result is cached with the
-    weights.
-    """
+    """Return rows [start, start + rows) of a matrix, or their transpose, packed for the products. dtype: of the
+    elements, see `weights.packed_dtype`; None for the dtype of the matrix. The result is cached with the weights."""
     elements = weights[name].dtype if dtype is None else dtype
     form = start, rows, transposed, elements
     ready = weights.ready(name, form)

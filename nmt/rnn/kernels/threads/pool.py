@@ -239,12 +239,9 @@ _waiting = _Waiting()
 
 def in_one_call() -> AbstractContextManager[None]:
     """Return a context in which the calls of `run_team` on this thread wait; its end runs them in order, without Python
-    in between.
-
-    Python's own code and data then stay in the cache, which compiled code would replace. Until then Python must neither
-    read nor write the arrays of a call but by `host`. After an error none of those that wait runs. A context inside
-    another is part of it; while a profile is recorded, nothing waits.
-    """
+    in between. Python's own code and data then stay in the cache, which compiled code would replace. Until then Python
+    must neither read nor write the arrays of a call but by `host`. After an error none of those that wait runs. A
+    context inside another is part of it; while a profile is recorded, nothing waits."""
     return nullcontext() if _waiting.calls is not None or is_recording() else _one_call()
 
 
@@ -282,12 +279,9 @@ def host(arrays: T) -> T:
 
 def run_parallel(function: Callable[..., Any], parts: int, *args: Any) -> None:
     """Call `function(part, parts, *args)` for every part below `parts` and wait for all; the parts of a kernel run at
-    once, as in `run_team`.
-
-    The calling thread does one part after another, and idle workers help: parts must not wait for one another. After an
-    error in any part no further one begins. The error is raised here once no thread is at work any more, so that none
-    still writes to the arrays when the caller continues.
-    """
+    once, as in `run_team`. The calling thread does one part after another, and idle workers help: parts must not wait
+    for one another. After an error in any part no further one begins. The error is raised here once no thread is at
+    work any more, so that none still writes to the arrays when the caller continues."""
     if isinstance(function, Kernel):
         call = function.with_arguments(args)
         run_team(call.native.address, max(1, parts), call.table, call.keep)

@@ -190,11 +190,9 @@ def return_worker(pool, worker):  # type: ignore[no-untyped-def]
 
 @inner_kernel
 def _fits(pool, needed):  # type: ignore[no-untyped-def]
-    """Return whether `needed` more workers may compute. The pool's lock must be held.
-
-    No more compute at a time than there are cores, unless one caller alone asks for more. Workers that run Python do
-    not count: one whose Python function starts a compiled task would otherwise wait for itself to become free.
-    """
+    """Return whether `needed` more workers may compute. The pool's lock must be held. No more compute at a time than
+    there are cores, unless one caller alone asks for more. Workers that run Python do not count: one whose Python
+    function starts a compiled task would otherwise wait for itself to become free."""
     busy = atomic_load(pool + _TOTAL) - atomic_load(pool + _IDLE_COUNT) - atomic_load(pool + _HELPING)
     return busy + needed <= max(atomic_load(pool + LIMIT), needed)
 
