@@ -114,7 +114,7 @@ def _reader(layout: TableLayout, elements: tuple[tuple[str, str], ...]) -> Any:
     type only once."""
 
     def at(typing_context: Any, table: Any) -> Any:
-        kind = import_module(f"{__package__}.table_types").TableType(layout, elements)
+        kind = import_module(f"{__package__}.compiling").TableType(layout, elements)
 
         def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
             place = ir.IntType(8).as_pointer()
