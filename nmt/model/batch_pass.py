@@ -1,7 +1,4 @@
-"""The interface of batches, and the settings of one pass over a batch.
-
-Padding of sentences, and rounded widths that need few compiled programs.
-"""
+"""The interface of batches, their padding, and the settings of one pass over a batch."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ the source positions of token v receive, and g the gate that the decoder compute
 sides share a vocabulary, so that a source token has the same id on the target side. Sums run over source positions in
 their order, so that they do not depend on padding.
 
-Edit actions: a decoder that writes its target by edits of the source (neural transducer, Makarov and Clematide
+And edit actions: a decoder that writes its target by edits of the source (neural transducer, Makarov and Clematide
 2018, "Neural Transition-based String Transduction for Limited-Resource Setting in Morphology", section 2).
 
 An action writes a target token or nothing, and then moves the pointer to the next source token or does not. Both sides

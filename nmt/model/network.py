@@ -1,7 +1,4 @@
-"""The base of all models: parameters by name, embeddings, the output layer, loss and gradients of a batch.
-
-Models that differ in few parameters and share the others.
-"""
+"""The base of all models: parameters by name, embeddings, the output layer, loss and gradients of a batch."""
 
 from __future__ import annotations
 

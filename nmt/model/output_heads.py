@@ -1,7 +1,4 @@
-"""Output heads: the loss of a decoder's outputs, and its gradient. A model chooses its head when it is made.
-
-The loss of attention that follows word alignments.
-"""
+"""Output heads: the loss of a decoder's outputs, and its gradient. A model chooses its head when it is made."""
 
 from __future__ import annotations
 

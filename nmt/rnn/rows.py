@@ -1,10 +1,9 @@
-"""Division of a run over time between threads: each computes its own rows of the batch, or its own hidden units, which
-are columns of the products (work on rows is divided by rows in both cases).
+"""The rows of one run: the length of each, what it reads, the blocks of time that the run is divided into, and its
+division between threads.
 
-The choice affects only speed: the results are bit-identical. Limits are in tuning.py, measured by
-12995ccb:benchmarks/schedules.py.
-
-The rows of one run: the length of each, what it reads, and the blocks of time that the run is divided into.
+Each thread computes its own rows of the batch, or its own hidden units, which are columns of the products (work on rows
+is divided by rows in both cases). The choice affects only speed: the results are bit-identical. Limits are in
+tuning.py, measured by 12995ccb:benchmarks/schedules.py.
 
 Every device runs its plans over `Rows`. All of it is host data: lengths decide what is launched.
 """

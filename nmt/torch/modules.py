@@ -1,9 +1,7 @@
-"""torch.nn.LSTM, GRU and RNN on our core: the same arguments, parameters and results.
+"""torch.nn.LSTM, GRU and RNN on our core, with the same arguments, parameters and results; and cells of one's own.
 
 Where the core has nothing to give (tensors on a GPU, half precision, compiled code) torch's own layers compute, which a
 warning says once; they also report errors in the arguments.
-
-A cell of one's own as a module of torch.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Tensors of torch as arrays of the core: which of them it can compute with, and whether one has changed.
-
-Layers of cells over the tensors of a torch module: their weights, runs with and without gradients.
-"""
+"""Layers of cells over the tensors of a torch module: their weights, runs with and without gradients."""
 
 from __future__ import annotations
 

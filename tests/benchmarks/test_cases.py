@@ -1,7 +1,4 @@
-"""The record: its time is that of all stages, whatever was interrupted.
-
-The scripts' modules are gone after a test: `translate` is also the name of a library that reads documents.
-"""
+"""What the scripts of benchmarks/ share: cases, the record, modules that are gone after a test."""
 
 import ast
 import json

@@ -1,9 +1,4 @@
-"""The benchmark of a GPU, its checks and tables, on the stand-in.
-
-What counts as the same on two devices.
-
-The first ten minutes on a GPU: each step on the stand-in, and that none keeps the others from running.
-"""
+"""The benchmarks of a GPU on the stand-in: checks, tables, the recipe, and each step of the first ten minutes."""
 
 import importlib
 import json

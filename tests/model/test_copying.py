@@ -1,8 +1,5 @@
-"""The pointer-generator: against See et al. 2017, equations 8 and 9, by loops, finite differences in float64, and
-forced scores against the search.
-
-The lexical output model: its formulas by loops, its search, and what it adds.
-"""
+"""Output heads against their papers' formulas by loops: the pointer-generator (See et al. 2017, equations 8 and 9) and
+the lexical output model; gradients by finite differences in float64, and forced scores against the search."""
 
 import math
 from dataclasses import replace

@@ -3,9 +3,7 @@
 The setups are few and chosen to cover every choice at least once, as each compiles its own plans; pairs that touch the
 same code (tied weights with the bridge, dropout with residuals and feeding) are put together.
 
-Whole translators with products in bfloat16: losses, gradients, learning and search beside float32.
-
-What training adds to the likelihood, against its papers' formulas and finite differences in float64.
+Then products in bfloat16 next to float32, and what training adds to the likelihood, against its papers' formulas.
 """
 
 import dataclasses

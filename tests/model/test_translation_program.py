@@ -1,7 +1,4 @@
-"""A translation as one program: the bits of the search for any threads, and no second text of a model's parts.
-
-What a model keeps between searches is never stale, and not too much.
-"""
+"""A translation as one program: the bits of the search for any threads; nothing prepared is stale, or too much."""
 
 import re
 import sys

@@ -1,7 +1,4 @@
-"""The one table of tolerances, and the one way arrays are compared.
-
-Log-probabilities, one token at a time.
-"""
+"""The one table of tolerances, and the one way arrays are compared; log-probabilities, one token at a time."""
 
 import numpy as np
 

@@ -3,11 +3,10 @@
 The conventions: y of a row beyond its length is 0, if `padding` says nothing else; the final state is that of the row's
 last valid step; the reversed direction reads the valid prefix backwards, so its final state belongs to time 0.
 
-One step of each recurrent cell for ONE row, written from the papers.
-
-Every function takes vectors, `x` [D] and `h` [H], and one dict of parameters in this project's layout: `W_x` [D, G*H],
-`W_h` [H, G*H] and optionally `b_x`, `b_h` [G*H]. Everything also works on complex numbers, so that a derivative can be
-taken by a step along the imaginary axis (see gradients.py).
+Each cell is one step for ONE row, written from the papers. Every such function takes vectors, `x` [D] and `h` [H], and
+one dict of parameters in this project's layout: `W_x` [D, G*H], `W_h` [H, G*H] and optionally `b_x`, `b_h` [G*H].
+Everything also works on complex numbers, so that a derivative can be taken by a step along the imaginary axis (see
+gradients.py).
 """
 
 import numpy as np

@@ -4,14 +4,8 @@
 output and the states after. Everything also works on complex numbers (see gradients.py): comparisons look at real
 parts.
 
-One step of the linear recurrences for ONE row, written from the papers by loops over heads and keys.
-
-As in more_cells.py: `step(p, x, s)` takes parameters under the cell's own names, x [D], and a dict of states, and
-returns the output and the states after; everything also works on complex numbers.
-
-The layers of Gehring et al. (2017), Convolutional Sequence to Sequence Learning, for ONE sentence, by loops.
-
-Everything is written over finished sequences, as the paper has it: no states, no delays. Works on complex numbers too.
+The layers of Gehring et al. (2017), Convolutional Sequence to Sequence Learning, are written for ONE sentence over
+finished sequences, as the paper has it: no states, no delays.
 `p` holds one layer's parameters by the cells' names; `W_0` belongs to the newest position of a window.
 """
 

@@ -1,14 +1,13 @@
 """What test_products.py multiplies: cells, programs made of them, schedules, steps that exist, directions, sizes.
 
-A run is a row of a covering array (covering.py) as numbers: what the compiled program gives, and what the two other
+A run is a row of a covering array as numbers: what the compiled program gives, and what the two other
 witnesses say, the interpreter and the oracles written by loops from the papers.
 
-Covering arrays: few rows in which every choice of some factors meets every choice of the others.
-
-All products of cells, schedules, types and lengths are too many to run; most mistakes show where two choices meet
-(Kuhn et al. 2004, Software Fault Interactions and Implications for Software Testing). Rows are built one at a time,
-each around something not yet met, the rest chosen to meet as much as possible (Cohen et al. 1997, The AETG System,
-section 4). `strength` is how many factors meet: 2 for all pairs, 3 for all triples.
+A covering array has few rows in which every choice of some factors meets every choice of the others. All products of
+cells, schedules, types and lengths are too many to run; most mistakes show where two choices meet (Kuhn et al. 2004,
+Software Fault Interactions and Implications for Software Testing). Rows are built one at a time, each around something
+not yet met, the rest chosen to meet as much as possible (Cohen et al. 1997, The AETG System, section 4). `strength` is
+how many factors meet: 2 for all pairs, 3 for all triples.
 """
 
 from dataclasses import dataclass, replace

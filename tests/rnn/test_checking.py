@@ -1,6 +1,6 @@
 """`nmt.rnn.check` says what is wrong; that it says what is right is shown by docs/add-a-cell.md and its test.
 
-A cell that is edited is another cell, however it was edited: what a notebook does to classes, methods, helpers and
+And a cell that is edited is another cell, however it was edited: what a notebook does to classes, methods, helpers and
 constants. Against the interpreter, which traces anew whenever it is asked.
 """
 

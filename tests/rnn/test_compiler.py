@@ -1,9 +1,4 @@
-"""What the passes promise, read off the plans: nothing is compiled here.
-
-What is kept for the way back and what is computed again there, decided value by value, by the names of a cell.
-
-What plans store is read.
-"""
+"""What the passes promise, read off the plans: what leaves the loop, what is kept, and that what is stored is read."""
 
 from collections import defaultdict
 

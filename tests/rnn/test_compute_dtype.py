@@ -1,7 +1,5 @@
-"""Whole scans with products in bfloat16: near the exact ones, but not them; nothing else changes.
-
-Forward and backward on smaller vector units: whole programs, in a process of their own.
-"""
+"""Whole scans with products in bfloat16, near the exact ones; and on smaller vector units, in processes of their
+own."""
 
 import os
 import platform

@@ -1,7 +1,4 @@
-"""States with named axes: what a step may write, two slots in place of a stack, checkpoints, and what is refused.
-
-Each operation of nmt/rnn/ops.py alone: the number that it means, and its gradient by differences.
-"""
+"""States with named axes: what a step may write, slots, checkpoints; and each operation of ops.py by differences."""
 
 import math
 

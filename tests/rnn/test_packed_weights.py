@@ -1,7 +1,4 @@
-"""Packed forms of weights: made when first used, and together after a change.
-
-Whole scans with products of int8: near the exact ones and nearer to rounded ones by hand; nothing else changes.
-"""
+"""Packed forms of weights: made when first used, and together after a change; whole scans with products of int8."""
 
 import numpy as np
 import pytest

@@ -1,7 +1,4 @@
-"""The compiler computes what a step means, whatever the step, or refuses it in one line.
-
-Random cells find a gradient that is wrong.
-"""
+"""The compiler computes what a step means, whatever the step, or refuses it in one line."""
 
 import dataclasses
 

@@ -1,9 +1,4 @@
-"""Three witnesses of every cell over time: the oracle, the interpreter and the compiled program.
-
-The interpreter on its own: against finite differences of itself.
-
-Threads that divide hidden units meet wherever one reads what another has written.
-"""
+"""Three witnesses of every cell over time: the oracle, the interpreter and the compiled program."""
 
 from dataclasses import replace
 

@@ -1,7 +1,4 @@
-"""What rows of results/engine-rows.md promise and no other test shows: the page names the tests of every row.
-
-results/engine-rows.md names tests that exist: every row of it has one, or a script that measures it, or a dash.
-"""
+"""What rows of results/engine-rows.md promise and no other test shows; every row names tests that exist."""
 
 import ast
 import re

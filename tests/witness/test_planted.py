@@ -1,7 +1,5 @@
-"""A planted access beyond an array ends the process behind a fence, and is not seen without one.
-
-Commands whose system calls fail: some of the calls, and planted flaws: a rename that is not whole, a file left.
-"""
+"""Planted faults are found: an access beyond an array by a fence, a rename that is not whole by system calls that
+fail."""
 
 import os
 import signal

@@ -1,11 +1,8 @@
-"""User-defined cells, named in the settings by a dotted path such as `my_cells.MyCell`: which code may run, and how it
-is imported.
+"""Make the cells that the settings describe, among them users' own, named by a dotted path such as `my_cells.MyCell`.
 
 The settings of a model may come from a stranger, and importing runs code: a module named by a model is imported only if
 its user has allowed it by name; before that it is not even searched for. The settings of a training run are written by
 its user, so their cells are imported without further permission.
-
-Make the cells that the settings describe.
 """
 
 from __future__ import annotations

@@ -1,10 +1,4 @@
-"""Learned position embeddings, added to word embeddings (Gehring et al. 2017, section 3.1).
-
-Encoders: layers of recurrent cells over the source, in one or both directions, or convolutional layers.
-
-The bridge: the initial states of the decoder, which are zero, copied from the encoder, or learned from its
-states.
-"""
+"""The source side: position embeddings, the encoder, and the bridge to the decoder's initial states."""
 
 from __future__ import annotations
 

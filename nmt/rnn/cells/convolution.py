@@ -4,12 +4,11 @@ y_t = x_t W_0 + x_{t-1} W_1 + ... is computed as y_t = x_t W_0 + s_1 with s_1' =
 (the transposed form of a filter). So every product reads the input only: over a finished sequence all products are
 computed at once, before the loop; step by step, each input is multiplied once. It is the same convolution.
 
-The layers of a convolutional translator (Gehring et al. 2017, Convolutional Sequence to Sequence Learning; ConvS2S).
-
-Every layer passes the embeddings on next to its own output, [B, H + E], since keys, values and queries all read them.
-No layer feeds a lower one, so over a finished sequence the layers run one after another (`nmt.rnn.scan.layered`), all
-products at once; in search they are one step whose state is each layer's window. Sums of two terms are scaled by
-sqrt(0.5), which preserves their variance (section 3.5).
+And the layers of a convolutional translator (Gehring et al. 2017, Convolutional Sequence to Sequence Learning;
+ConvS2S). Every layer passes the embeddings on next to its own output, [B, H + E], since keys, values and queries all
+read them. No layer feeds a lower one, so over a finished sequence the layers run one after another
+(`nmt.rnn.scan.layered`), all products at once; in search they are one step whose state is each layer's window. Sums of
+two terms are scaled by sqrt(0.5), which preserves their variance (section 3.5).
 """
 
 from nmt.errors import ShapeError

@@ -1,11 +1,8 @@
 """One direction of a plan: its roots split into the three phases, each phase a program.
 
+A root is a value and the place it is written to. Everything else is computed only because a root needs it.
 A value that one phase computes and a later one reads must be stored in between: it crosses. Phases run one after the
 other over all steps, so a crossing value is an array with one entry per step.
-
-The roots of each direction of a step, and the values that it finds in memory.
-
-A root is a value and the place it is written to. Everything else is computed only because a root needs it.
 
 Pass 3b, loops apart: states whose recurrence has no product and reads no other state, as a short convolution's.
 

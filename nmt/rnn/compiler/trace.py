@@ -4,11 +4,8 @@ Values that depend only on captured arrays and parameters (an attention's keys) 
 per sequence. The step reads its results as arrays named `K_invariant0`, ... With this split the backward loop sums the
 gradient of the keys over time first and goes through the product behind them once.
 
-Checks of a cell's declarations and of its step's results, made once: they are an author's code, and may be wrong.
-
-Results that a run must compute besides its output: selected gradients, and recorded values.
-
-A value that is not requested is never built: a pass that needs no gradient of a matrix has no product for it, and
+A cell's declarations and its step's results are checked here once: they are an author's code, and may be wrong. A value
+that is not requested is never built: a pass that needs no gradient of a matrix has no product for it, and
 stores nothing for it.
 """
 

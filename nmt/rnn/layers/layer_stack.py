@@ -1,12 +1,9 @@
-"""Outputs and final states of rows that end early: systems differ, and each convention is an option.
+"""The parts of a stack of recurrent layers: cells, scans, parameters by name, options, and rows that end early.
 
-The engine's own convention is that of PyTorch, cuDNN and MXNet: y is zero beyond a row's length, and the final state of
-a row without steps is its initial state. `pack`, `unpack` and `reverse_sequence` are what frameworks call so.
-
-The parts of a stack of recurrent layers: cells, scans, parameters by name, and the options they share.
-
-`recurrent_layers.py` runs it.
-"""
+Systems differ in outputs and final states of such rows. The engine's own convention is that of PyTorch, cuDNN and
+MXNet: y is zero beyond a row's length, and the final state of a row without steps is its initial state; each other one
+is an option. `pack`, `unpack` and `reverse_sequence` are what frameworks call so. `recurrent_layers.py` runs the
+stack."""
 
 from __future__ import annotations
 

@@ -4,8 +4,7 @@ A stack is one step of all its layers. Over a known sequence, if no layer feeds 
 end before the next begins. A product that waits for a state of a lower layer, inside the loop of the whole step, then
 reads a finished sequence: it leaves the loop.
 
-Short runs of layers, repeated many times: everything a run needs besides its numbers is prepared once for each
-size.
+For short runs that are repeated, everything besides the numbers is prepared once for each size.
 """
 
 from __future__ import annotations

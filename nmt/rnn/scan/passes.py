@@ -1,11 +1,7 @@
-"""Data exchanged by runs of a scan: results, what the backward pass needs, gradients.
+"""The forward and the backward pass of one run, and what they exchange: results, tapes, gradients.
 
-One run of a scan's plan: the arrays that it reads and fills, and its result.
-
-The caller gives inputs, masks, captured arrays and states, in this order, then runs; memory is allocated in that order.
-
-The backward pass of one run: it takes gradients of the outputs and computes gradients of the inputs.
-"""
+The caller gives inputs, masks, captured arrays and states, in this order, then runs; memory is allocated in that
+order."""
 
 from __future__ import annotations
 

@@ -1,11 +1,7 @@
-"""Checks of arrays given to a scan: shapes, dtypes and lengths are checked once, here; and masks, by which rows are
-packed.
-
-Values of a step that are constant over time: computed once per sequence, and their gradients once as well.
-
-The configuration of a scan: a cell, how and where its numbers are computed, what must be computed; and the plans
+"""The configuration of a scan: a cell, how and where its numbers are computed, what must be computed; and the plans
 that are compiled for it, once in a process.
-"""
+
+Shapes, dtypes, lengths and masks are checked once, here; values constant over time are computed once per sequence."""
 
 from __future__ import annotations
 

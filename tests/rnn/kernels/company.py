@@ -1,7 +1,4 @@
-"""What the products of every type promise of rows.
-
-What machine code there is of a function, to be looked at.
-"""
+"""What the products of every type promise of rows; and what machine code there is of a function."""
 
 from unittest import mock
 

@@ -1,7 +1,4 @@
-"""Quads of int8: rounding, packing and products against whole-number arithmetic, on every kind of row.
-
-Panels in 4 bits: products of few rows read them, and have the bits of products in int8.
-"""
+"""Quads of int8 against whole-number arithmetic, on every kind of row; panels in 4 bits have the same bits."""
 
 import os
 import platform

@@ -1,7 +1,5 @@
-"""The fused output layer and loss against log-softmax written out in NumPy, in float64.
-
-Optimizer steps, norms, embedding rows and dropout masks against NumPy.
-"""
+"""The fused output layer and loss against log-softmax in float64; optimizer steps, norms, embeddings and dropout masks
+against NumPy."""
 
 import numpy as np
 import pytest

@@ -1,7 +1,4 @@
-"""The pool of threads: every part once, the caller works too, errors arrive, callers do not meet, nothing hangs.
-
-Teams: every part once, all at once, awake or asleep, in any process and for several callers.
-"""
+"""The pool of threads and its teams: every part once, errors arrive, callers do not meet, nothing hangs."""
 
 import os
 import random

@@ -1,9 +1,4 @@
-"""The best tokens of a row and the best continuations of a sentence, against sorting.
-
-Log-probabilities of all tokens, the best of a row, and tokens drawn from it, against NumPy.
-
-The rules of search are the same for numbers, in compiled code, on a GPU, and for arrays.
-"""
+"""Best tokens, continuations, log-probabilities and draws against NumPy; the rules of search for numbers and arrays."""
 
 import inspect
 from types import SimpleNamespace

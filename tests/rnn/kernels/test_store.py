@@ -1,7 +1,4 @@
-"""The store of machine code: what is read is what was written, by us; all else is compiled again.
-
-Machine code is named by all that it is made of.
-"""
+"""The store of machine code: named by all that it is made of, read as it was written, by us; else compiled again."""
 
 import importlib
 import json

@@ -1,18 +1,14 @@
-"""The loops of one row over named axes, one in the other, in the order of the axes in memory.
+"""The loops of one row: over source positions, features and named axes, and softmax.
 
-Their sizes are constants in the code: the compiler unrolls the innermost loops, and keeps rows of sums in registers.
-Such sums are added in order, so that every program gives the same bits. Nests that follow each other share the loop
-over their first axis where each of its positions is independent of the others: the state of one head is then read
-again while it is in the first cache.
+Loops over named axes are one in the other, in the order of the axes in memory. Their sizes are constants in the code:
+the compiler unrolls the innermost loops, and keeps rows of sums in registers. Such sums are added in order, so that
+every program gives the same bits. Nests that follow each other share the loop over their first axis where each of its
+positions is independent of the others: the state of one head is then read again while it is in the first cache.
 
-The loops of one row on a CPU: over source positions and features, and softmax.
-
-The lines of a time loop that runs each row from its first step to its last before the next row begins.
-
-A loop without products allows it. States with named axes are large: those of one row stay in the cache, those of all
-rows would not. A forward pass in training keeps them before every few steps; the backward pass computes those in
-between once more, in memory of one row, and goes through them in the opposite order (Chen et al. 2016, Training Deep
-Nets with Sublinear Memory Cost, section 4).
+A time loop without products may run each row from its first step to its last before the next row begins. States with
+named axes are large: those of one row stay in the cache, those of all rows would not. A forward pass in training keeps
+them before every few steps; the backward pass computes those in between once more, in memory of one row, and goes
+through them in the opposite order (Chen et al. 2016, Training Deep Nets with Sublinear Memory Cost, section 4).
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The tables that generated functions read, with numbers and addresses of arrays; and how threads share single
-steps.
-
-Run plans on the CPU: allocate memory, launch products and generated functions, sum gradients.
-"""
+"""Run plans on the CPU: allocate memory, fill the tables that generated functions read, launch, and sum gradients."""
 
 from __future__ import annotations
 

@@ -1,11 +1,10 @@
-"""Store machine code on disk: a folder of files, each named by everything that its code depends on. Imports no Numba.
+"""Store machine code on disk: a folder of files, each named by a digest of everything that its code
+depends on, so that stored code is never stale. Imports no Numba.
 
 A file is written under a temporary name and renamed, so that it is complete even if two processes compile the same
 function at once. It is read only if no other user may write to the folder or the file, and only if its bytes are those
 that were written: a damaged file counts as missing. Files that have not been read for a month are removed: their
 sources have changed since. If nothing can be read or written, every process compiles its own code.
-
-Name machine code by a digest of everything that determines it, so that stored code is never stale. Imports no Numba.
 
 The following may become part of a kernel's machine code: all source files of the kernels; the file of the kernel itself
 and the functions it uses, if they are in other files; the values it closes over; the types it is compiled for; the

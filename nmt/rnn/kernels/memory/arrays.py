@@ -1,9 +1,6 @@
-"""Arrays inside compiled code: views of memory at an address, and temporary memory.
+"""Arrays inside compiled code: views of memory at an address, temporary memory, and the rows that are active at a step.
 
-There is no reference counting: the function that allocates an array with `scratch` frees it once with `release`.
-
-Read numbers and addresses from tables, and find the rows that are active at a step, in runs and segments.
-"""
+There is no reference counting: the function that allocates an array with `scratch` frees it once with `release`."""
 
 from functools import lru_cache, reduce
 from importlib import import_module

@@ -3,8 +3,7 @@
 An object file has one symbol, its entry point; all other names are private. It contains none of the counters that Numba
 uses while compiling, so two processes produce the same bytes.
 
-Numba's type of a table with named fields (see table_layout.py): a pointer with attributes. Imported only to compile
-something.
+A table with named fields (see table_layout.py) has a type of its own here: a pointer with attributes.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
-"""Addresses, and moves of whole vectors between them, from which packing is built.
+"""Addresses, moves of whole vectors between them, from which packing is built, and copies of rows and columns.
 
-Copies of rows and columns, shared by threads; NumPy would use only one.
-
-Every function does one thread's share on contiguous arrays: see pool.run_parallel.
-"""
+Every copy does one thread's share of contiguous arrays (see pool.run_parallel); NumPy would use only one thread."""
 
 from importlib import import_module
 from typing import Any

@@ -1,8 +1,5 @@
-"""Log-softmax of one row of logits: largest entry, logarithm of the sum, loss and gradient.
-
-The output layer and its cross entropy as one operation, which stores the logits of only one chunk of rows at a
-time.
-"""
+"""The output layer and its cross entropy as one operation, which stores the logits of only one chunk of rows at a
+time."""
 
 from __future__ import annotations
 

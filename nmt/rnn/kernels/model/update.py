@@ -1,9 +1,6 @@
 """Operations on parameters and gradients: optimizer steps (see device_operations.py), norms, embedding rows, dropout.
 
-Every function does one thread's share of flat arrays: see pool.run_parallel.
-
-Look up rows of an embedding, as a task that a compiled search runs before a step.
-"""
+Every function does one thread's share of flat arrays: see pool.run_parallel."""
 
 from typing import Any
 

@@ -6,13 +6,12 @@ to even; numbers too small for a normal float32 become zero, as in the processor
 Set Reference, VCVTNE2PS2BF16 and VDPBF16PS). On processors without them, integer and float32 vectors compute the same;
 Arm's BFDOT adds both products before it rounds.
 
-Products of bfloat16 on the processor's matrix unit: Intel's Advanced Matrix Extensions.
-
-The unit has eight tiles of 16 rows of 64 bytes. Here four of them accumulate a block of 32 rows and 32 columns of C,
-two contain 32 rows of A with 16 pairs each, and two contain 16 rows of a panel. One instruction multiplies 16 rows of
-16 pairs with 16 columns, where a vector instruction handles one row (Intel, Instruction Set Reference, TDPBF16PS).
-Operands have the same layout as for vectors (see packing.py), except for their length: rows of A and panels are padded
-with zeros to a multiple of 16 pairs (`bfloat16.pair_words`).
+Intel's Advanced Matrix Extensions multiply them on a matrix unit, which has eight tiles of 16 rows of 64 bytes. Here
+four of them accumulate a block of 32 rows and 32 columns of C, two contain 32 rows of A with 16 pairs each, and two
+contain 16 rows of a panel. One instruction multiplies 16 rows of 16 pairs with 16 columns, where a vector instruction
+handles one row (Intel, Instruction Set Reference, TDPBF16PS). Operands have the same layout as for vectors (see
+packing.py), except for their length: rows of A and panels are padded with zeros to a multiple of 16 pairs
+(`bfloat16.pair_words`).
 
 Over 16 pairs the unit sums the products of the earlier numbers of the pairs, and separately those of the later numbers,
 and adds both sums to C. So the last digits of its results differ from those of vectors, but they do not depend on how

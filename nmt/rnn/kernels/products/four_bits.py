@@ -1,6 +1,5 @@
-"""Round matrices to 4 bits: the search for the factor of each block, in compiled code (see arrays/weights.py).
-
-Panels in 4 bits, next to those in int8, for products of few rows, which take the time of reading the weights.
+"""Matrices in 4 bits (see arrays/weights.py): the search for the factor of each block, and panels next to those in
+int8, for products of few rows, which take the time of reading the weights.
 
 A matrix fits if each block of BLOCK inputs of each column is a factor times integers from -7 to 7, as
 `quantise_to_4_bits` makes them. Its panels in 4 bits follow those in int8, whose tails contain the distance (see

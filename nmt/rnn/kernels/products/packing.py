@@ -5,7 +5,7 @@ bfloat16 an element is a pair along K, a uint32 (see bfloat16.py); an odd last r
 zeros follow up to a multiple of the pairs that products take at a time. In int8 an element is a quad, an int32, and a
 panel ends with the start values and the scales of its columns (see int8.py).
 
-Parameters in the form that the CPU's products read: packed when first used, and again after a change.
+`packed_weight` packs a parameter when it is first used, and again after a change.
 """
 
 from __future__ import annotations

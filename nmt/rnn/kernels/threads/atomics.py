@@ -5,10 +5,9 @@ no later load overtakes, which an exchange is on every processor; numbers that a
 Locks and conditions are those of the system's own threads, so a sleeping thread needs neither the interpreter nor its
 lock.
 
-The barrier at which the threads of one task wait for one another, inside compiled code.
-
-A step of a recurrent layer takes a fraction of a millisecond and has a few barriers, so a waiting thread spins; it
-yields its core in time, since there may be more threads than cores (`atomics.backoff`).
+The threads of one task wait for one another at a barrier. A step of a recurrent layer takes a fraction of a millisecond
+and has a few barriers, so a waiting thread spins; it yields its core in time, since there may be more threads than
+cores (`atomics.backoff`).
 
 A task's table begins with the cache line of its barrier: the count of arrivals, and the address of more counters. Up to
 FLAT_BARRIER_THREADS threads count in one place. With more, each increment would take the line away from all the others,
