@@ -159,7 +159,7 @@ class StepDecoder:
             self._narrow.release(sentence_ids)
 
     def begin_loop(self, settings: BeamSettings) -> CompiledBeam:
-        """Return the search of this decoder as one compiled computation; see `loop_obstacle`."""
+        """Return the search of this decoder as one compiled computation; see `Network.loop_obstacle`."""
         if self._steps.loop is None:
             from nmt.rnn.stepping.compiled_beam import CompiledBeam
 
@@ -213,15 +213,6 @@ class StepDecoder:
             if self._narrow is not None:
                 return self._narrow.log_probs(outputs, self._sentence_ids)
             return self.network.device.log_probs(outputs, self.network.output_layer, self.threads)
-
-
-def loop_obstacle(network: Network) -> str:
-    """Return why a network's steps cannot be one compiled loop, in words; an empty string if they can."""
-    if network.positions.get("tgt"):
-        return "the decoder reads an embedding of each position"
-    if network.config.decoder.copy_source or network.config.decoder.edit_actions:
-        return "the decoder copies source tokens"
-    return "a cell of the decoder reads sequences" if network.step_decoder.checks.sequences else ""
 
 
 class ModelDecoder(StepDecoder):

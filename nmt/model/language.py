@@ -10,7 +10,7 @@ import numpy as np
 
 from nmt.config import ModelConfig
 from nmt.model.batch_pass import BatchPass, Targets, pad_targets
-from nmt.model.decoders import BlockDecoder, LanguageDecoder, language_block, loop_obstacle
+from nmt.model.decoders import BlockDecoder, LanguageDecoder, language_block
 from nmt.model.forced import token_log_probs
 from nmt.model.network import LossStats, Network
 from nmt.model.output_heads import PlainHead
@@ -123,11 +123,6 @@ class LanguageModel(Network):
         """Return the log-probabilities [T] of the tokens of each line, scored independently of the other lines; a final
         EOS is scored too."""
         return self.log_probs(*pad_targets(lines, first=EOS_ID), {}, threads)[0]
-
-    @property
-    def loop_obstacle(self) -> str:
-        """Return why a search cannot be one compiled loop; see `SearchModel`."""
-        return loop_obstacle(self)
 
     def search_decoder(self, threads: int | None = None, longest: int = 0) -> LanguageDecoder:
         """Return a decoder for the search; the sources are texts to continue."""

@@ -87,6 +87,15 @@ class Network:
         """Return zeros in the shapes of the parameters, for gradients."""
         return self.device.group({name: p.shape for name, p in self.shapes.items()}, self.dtype)
 
+    @property
+    def loop_obstacle(self) -> str:
+        """Return why a search cannot be one compiled loop, in words; an empty string if it can. See `SearchModel`."""
+        if self.positions.get("tgt"):
+            return "the decoder reads an embedding of each position"
+        if self.config.decoder.copy_source or self.config.decoder.edit_actions:
+            return "the decoder copies source tokens"
+        return "a cell of the decoder reads sequences" if self.step_decoder.checks.sequences else ""
+
     def search_short(self, *_: Any) -> list[Any] | None:
         """Return hypotheses of short sentences in one call; see `SearchModel`. Most models do not."""
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,9 +14,6 @@ from nmt.model.network import Network
 from nmt.model.parts.encoder import Encoded, Encoder, NormalParam, States
 from nmt.rnn.arrays.workspace import Allocate, Group
 from nmt.rnn.profile import operation
-
-if TYPE_CHECKING:
-    from nmt.model.network import Network
 
 
 class SourceFactors:

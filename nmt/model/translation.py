@@ -14,7 +14,7 @@ from nmt.config import ModelConfig
 from nmt.errors import ConfigError
 from nmt.model.batch_pass import BatchPass, Objective, Targets, pad_sources, positions, rounded_up
 from nmt.model.copying import EditActions, check_actions, check_copying
-from nmt.model.decoders import BlockDecoder, ModelDecoder, loop_obstacle, translation_block
+from nmt.model.decoders import BlockDecoder, ModelDecoder, translation_block
 from nmt.model.forced import ForcedScores, TokenIds, forced_log_probs
 from nmt.model.network import LossStats, Network
 from nmt.model.output_heads import AttentionLossHead, CopyingHead, EditsHead, PlainHead
@@ -182,11 +182,6 @@ class TranslationModel(Network):
         d_words = how.allocate(rows.words.shape, rows.words.dtype)
         self.device.take_columns(d_memory, d_outputs.shape[2], d_words, how.threads)
         return d_outputs, d_words
-
-    @property
-    def loop_obstacle(self) -> str:
-        """Return why a search cannot be one compiled loop; see `SearchModel`."""
-        return loop_obstacle(self)
 
     def search_decoder(self, threads: int | None = None, longest: int = 0) -> ModelDecoder:
         """Return a decoder for the search; see `SearchModel`."""

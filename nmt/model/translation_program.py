@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nmt.model.decoders import loop_obstacle
 from nmt.model.network import Network
 from nmt.model.parts.encoder import Bridge, Encoder
 from nmt.rnn.arrays.array_names import ArrayKind
@@ -40,7 +39,7 @@ MOST_POSITIONS = -(-(MAX_SOURCE_SUBWORDS + 2) // 64) * 64
 
 def program_obstacle(network: Network, encoder: Encoder) -> str:
     """Return why a translation model has no program, in words; an empty string if it has one."""
-    if why := loop_obstacle(network):
+    if why := network.loop_obstacle:
         return why
     if not network.device.is_cpu or network.dtype != FLOAT:
         return "it is not of float32 on the processor"
