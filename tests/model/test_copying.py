@@ -31,6 +31,7 @@ from tests import small_models
 from tests.decode import test_model_options as options_of_search
 from tests.finite_differences import check_gradients
 from tests.oracle import attention, compare
+from tests.oracle.layers import sigmoid
 from tests.saved_models import sentences, write_folder
 from tests.settings import settings_with
 
@@ -261,10 +262,6 @@ def log_probs_by_loops(model, source, target):
         logits = (fed + lexical @ w["decoder.W_o"]) @ matrix + w["output.b"]
         scores.append(compare.log_softmax(logits)[token])
     return np.array(scores)
-
-
-def sigmoid(x):
-    return 1 / (1 + np.exp(-x))
 
 
 @pytest.mark.parametrize("kind", KINDS)

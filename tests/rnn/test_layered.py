@@ -10,7 +10,6 @@ from nmt.rnn import LSTMCell, Scan, Weights, interpreter
 from nmt.rnn.arrays.weights import initial_params
 from nmt.rnn.cells import Attention, ConvDecoderLayer, ConvEncoderLayer, ConvEntryCell, ConvMemoryCell, ConvOutputCell
 from nmt.rnn.compiler.plan import make_plan
-from nmt.rnn.compiler.program import Product
 from nmt.rnn.compiler.trace import trace
 from nmt.rnn.scan.layered import LayeredScan
 from tests.oracle import compare, more_cells
@@ -120,7 +119,7 @@ def test_one_step_of_all_decoder_layers_is_the_same_decoder():
 
 def products(program):
     """Names of the weights a program multiplies by, once for each product."""
-    return sorted(step.weight.attrs["name"] for step in program.steps if isinstance(step, Product))
+    return sorted(step.weight.attrs["name"] for step in cases.products(program))
 
 
 @pytest.mark.parametrize("name", STACKS)

@@ -1,5 +1,9 @@
 """What the products of every type promise of rows; and what machine code there is of a function."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from unittest import mock
 
 import numpy as np
@@ -18,6 +22,20 @@ def assert_same_bits_in_any_company(A, packed):
         products.product(0, 1, A, 0, packed, some, 0, 77, 70, np.array(runs), 0)
         for start, count in runs:
             np.testing.assert_array_equal(some[start : start + count], whole[start : start + count])
+
+
+def results_on(target, module, changed="", **environment):
+    """What the `results` of a module of tests are on another target, in a process of its own; `changed`: statements
+    before."""
+    code = (
+        f"{changed}from nmt.rnn.kernels.machine_code.features import TARGET; "
+        f"from tests.rnn.kernels.{module} import results; print(TARGET.name, results(2))"
+    )
+    environment |= {"NMT_CPU": target, "PYTHONPATH": str(Path(__file__).resolve().parents[3])}
+    command = [sys.executable, "-c", code]
+    found = subprocess.run(command, capture_output=True, text=True, env=os.environ | environment, check=False)
+    assert found.stdout.split()[:1] == [target], found.stderr
+    return found.stdout.split()[1]
 
 
 def segments_of(rows):
