@@ -4,10 +4,13 @@ Everything is exchanged as dictionaries with this project's names (`W_x_l0`, see
 and from `layer.params`. Systems differ in the order of the gates, in which axis of a matrix is the input's, and in how
 many biases there are. In all of them z is the weight of the old state, as in ours: h_t = (1 - z) * n + z * h_prev.
 
-| system | LSTM | GRU | matrices | biases | |---|---|---|---|---| | ours | i f g o | r z n | [in, G*H] | two | |
-PyTorch, cuDNN, MXNet | i f g o | r z n | [G*H, in] | two | | ONNX | i o f g, peepholes i o f | z r n | [directions,
-G*H, in] | two, side by side | | Keras | i f g o | z r n | [in, G*H] | one; two of a GRU with reset_after | | Haste | i
-g f o | z r n | [in, G*H] | one; two of a GRU |
+| system | LSTM | GRU | matrices | biases |
+|---|---|---|---|---|
+| ours | i f g o | r z n | [in, G*H] | two |
+| PyTorch, cuDNN, MXNet | i f g o | r z n | [G*H, in] | two |
+| ONNX | i o f g, peepholes i o f | z r n | [directions, G*H, in] | two, side by side |
+| Keras | i f g o | z r n | [in, G*H] | one; two of a GRU with reset_after |
+| Haste | i g f o | z r n | [in, G*H] | one; two of a GRU |
 
 Where a system has one bias, it becomes `b_x` and `b_h` is zero; in the other direction their sum is returned.
 """
