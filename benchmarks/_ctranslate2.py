@@ -14,11 +14,7 @@ def main() -> None:
     # One translator with all threads, or one thread each for as many batches at a time.
     parallel = int(threads) if int(batch) > 1 else 1
     translator = ctranslate2.Translator(
-        model,
-        device="cpu",
-        compute_type="int8",
-        inter_threads=parallel,
-        intra_threads=max(1, int(threads) // parallel),
+        model, device="cpu", compute_type="int8", inter_threads=parallel, intra_threads=max(1, int(threads) // parallel)
     )
 
     def run(lines: list[str]) -> list[str]:

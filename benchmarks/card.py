@@ -248,7 +248,7 @@ def _factor(x: np.ndarray, kind: str) -> np.ndarray:
 
 def recordings(place: Place) -> None:
     """A kernel and a product, recorded as a graph and repeated."""
-    from nmt.rnn.arrays.element_rules import ADD_SCALED
+    from nmt.rnn.arrays.device_operations import ADD_SCALED
     from nmt.rnn.kernels.cuda import optimizer
     from nmt.rnn.kernels.cuda.blas import Matrix
 

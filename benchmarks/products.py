@@ -11,21 +11,15 @@ from collections.abc import Callable
 import numpy as np
 from peak import measure_byte_peak, measure_peak
 
-from nmt.rnn.arrays.quantised import quantise
+from nmt.rnn.arrays.weights import quantise
 from nmt.rnn.cores import default_threads
+from nmt.rnn.kernels.products import packing
 from nmt.rnn.kernels.products import product as products
 from nmt.rnn.kernels.products.gradients import weight_gradient
 from nmt.rnn.kernels.products.packing import packed_size
 from nmt.rnn.kernels.threads.pool import run_parallel
 
-PRODUCTS = [
-    (1, 512, 2048),
-    (5, 512, 2048),
-    (20, 800, 3200),
-    (64, 512, 2048),
-    (1920, 512, 2048),
-    (1920, 2048, 512),
-]
+PRODUCTS = [(1, 512, 2048), (5, 512, 2048), (20, 800, 3200), (64, 512, 2048), (1920, 512, 2048), (1920, 2048, 512)]
 GRADIENTS = [(2000, 800, 3200), (6000, 800, 3200), (2000, 512, 2048), (2000, 256, 1024)]
 
 
@@ -46,12 +40,7 @@ def normal(shape: tuple[int, int]) -> np.ndarray:
 
 
 def report(
-    name: str,
-    run: Callable[[], None],
-    found: np.ndarray,
-    expected: np.ndarray,
-    flops: int,
-    peak: float,
+    name: str, run: Callable[[], None], found: np.ndarray, expected: np.ndarray, flops: int, peak: float
 ) -> None:
     """Check, time and print one line."""
     run()
@@ -66,7 +55,7 @@ def product_line(M: int, K: int, N: int, threads: int, peak: float) -> None:
     """[M, K] x [K, N] on packed weights."""
     A, W = normal((M, K)), normal((K, N))
     C, packed = np.empty((M, N), "f4"), np.empty(packed_size(K, N, "f4"), "f4")
-    run_parallel(products.pack, threads, W, 0, K, packed)
+    run_parallel(packing.pack, threads, W, 0, K, packed)
     rows = np.array([[0, M]])
 
     def run() -> None:
@@ -82,7 +71,7 @@ def int8_line(M: int, K: int, N: int, threads: int, peak: float) -> None:
     sums = (rows_of_a.numbers.astype("f8") @ weights.numbers.astype("f8")).astype("f4")  # whole numbers below 2**53
     expected = sums * weights.scales * rows_of_a.scales[:, None]
     C, packed = np.empty((M, N), "f4"), np.empty(packed_size(K, N, "i4"), "i4")
-    run_parallel(products.pack_int8, threads, weights.numbers, weights.scales, 0, K, packed)
+    run_parallel(packing.pack_int8, threads, weights.numbers, weights.scales, 0, K, packed)
     rows = np.array([[0, M]])
 
     def run() -> None:

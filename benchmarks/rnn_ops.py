@@ -99,10 +99,7 @@ class Ours(_Here):
         frozen.freeze()
         self.given = [arrays["x"], *(arrays[name] for name in ("hx", "cx") if name in arrays)]
         self.layer, self.frozen, self.d_y, self.lengths = layer, frozen, arrays["d_y"], shape.lengths()
-        self.calls = {
-            "inference": lambda: self.frozen(*self.given, lengths=self.lengths),
-            "training": self._train,
-        }
+        self.calls = {"inference": lambda: self.frozen(*self.given, lengths=self.lengths), "training": self._train}
 
     def _train(self) -> None:
         self._forward()

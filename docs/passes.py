@@ -13,11 +13,10 @@ from docs.show.reading import Work, works
 from docs.show.text import RUNS
 from nmt.rnn.arrays.array_names import ArrayKind, Numbered, parse
 from nmt.rnn.cells import LSTMCell
-from nmt.rnn.compiler.direction import GRADIENTS, STATES, phases_of
+from nmt.rnn.compiler.direction import GRADIENTS, STATES, cotangent_places, forward_roots, leaf_places, phases_of
 from nmt.rnn.compiler.phases import Phase
 from nmt.rnn.compiler.plan import Plan, make_plan
 from nmt.rnn.compiler.program import Place, PlaceKind, StoredValue
-from nmt.rnn.compiler.roots import cotangent_places, forward_roots, leaf_places
 from nmt.rnn.compiler.share import cut_shared
 from nmt.rnn.compiler.trace import Trace, trace, trace_step
 from nmt.rnn.graph import Value, topological

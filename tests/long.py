@@ -22,7 +22,7 @@ LONG = {
     "cuda/test_search.py::test_a_step_is_recorded_and_done_again": "options1",
     "model/test_gradients.py::test_gradients_equal_a_finite_difference_on_a_gpu": "conv|conditional|dropout|lexical|"
     "gru|projected|multi_head",
-    "benchmarks/test_card.py::test_a_dry_run_of_all_steps": "",
+    "benchmarks/test_gpu.py::test_a_dry_run_of_all_steps": "",
     # Levels of processors and formats that other cases compile as well.
     "exporting/c/test_library.py::test_translations_and_scores_are_those_of_python_to_the_last_bit": "lstm|gru|atten",
     "exporting/c/test_text.py::test_all_kinds_of_models_give_the_ids_and_the_text": "nfkc|pieces|none|nfc-False",
@@ -31,14 +31,14 @@ LONG = {
     "rnn/kernels/test_bfloat16.py::test_every_target_without_a_matrix_unit_gives_the_same_bits": "avx512",
     "rnn/kernels/test_int8.py::test_every_target_gives_the_same_bits": "avx512-|vnni|bytes",
     "rnn/kernels/test_features.py::test_a_forced_target_computes_the_same_with_smaller_vectors": "generic",
-    "rnn/test_portable.py::test_scans_on_a_smaller_vector_unit": "generic",
+    "rnn/test_compute_dtype.py::test_scans_on_a_smaller_vector_unit": "generic",
     "precompile/test_packs.py::test_a_damaged_pack_is_compiled_anew_and_said_once": "",
     "precompile/test_packs.py::test_two_builds_give_the_same_bytes": "",
     "cli/test_cli_cache.py::test_a_command_tells_of_compilation_once_on_a_machine": "",
     "learning/test_learning.py::test_other_types_of_products_follow": "bfloat16",
     "learning/test_learning.py::test_other_models_learn_the_same_twice": "tied|dropout",
     "decode/test_matrix_states.py::test_every_search_finds_what_it_finds_with_copies": "bfloat16|int8",
-    "rnn/test_edited_cells.py::test_a_cell_edited_five_times_in_a_notebook_has_its_own_results_each_time": "",
+    "rnn/test_checking.py::test_a_cell_edited_five_times_in_a_notebook_has_its_own_results_each_time": "",
     # Products and gradients of cells whose parts other cells have as well.
     "rnn/test_products.py::test_products": "no_bias|general|dot|dropout|layer_norm|clip|one_size|window1|head_decay|"
     "linear_attention|hgrn2|kda",
@@ -62,7 +62,7 @@ LONG = {
     "train/test_ranks.py::test_a_signal_stops_all_ranks_after_the_same_update": "15",
     "train/test_ranks.py::test_four_ranks_start_from_another_model_and_go_on": "",
     "train/test_ranks.py::test_ranks_are_one_process_with_as_many_batches": "3",
-    "witness/test_faults.py::test_commands_end_well_whatever_call_fails": "bundle|reload",
+    "witness/test_planted.py::test_commands_end_well_whatever_call_fails": "bundle|reload",
     # Texts of megabytes.
     "documents/test_growth.py::test_readers_of_markup_grow_in_line": "snippet|vtt|xml",
     "serve/test_attacks.py::test_no_file_keeps_others_waiting_or_takes_the_memory": "A10",

@@ -251,9 +251,8 @@ def page_files(page, folder):
 
 def test_a_new_cell_as_the_page_says(tmp_path, monkeypatch):
     from nmt.config import load_config
-    from nmt.model.parts.bridge import Bridge
-    from nmt.model.parts.cells import decoder_layers, encoder_cells
-    from nmt.model.parts.own_cells import import_cells
+    from nmt.model.parts.cells import decoder_layers, encoder_cells, import_cells
+    from nmt.model.parts.encoder import Bridge
     from nmt.rnn import ZoneoutCell
 
     page = ROOT / "docs" / "add-a-cell.md"

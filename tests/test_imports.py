@@ -15,7 +15,7 @@ Graph = dict[str, set[str]]
 ALLOWED = [["nmt.rnn.graph", "nmt.rnn.ops"]]
 COMPILER = [
     *(f"nmt.rnn.kernels.machine_code.{name}" for name in ("jit", "native")),
-    *(f"nmt.rnn.kernels.memory.{name}" for name in ("arrays", "compiling", "table_layout", "table_types")),
+    *(f"nmt.rnn.kernels.memory.{name}" for name in ("arrays", "compiling", "table_layout")),
 ]
 """Circles that there are: see ARCHITECTURE.md."""
 

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from tests.oracle import beam, gradients, loss
+from tests.oracle import beam, compare, gradients
 
 
 def bigram(rng, size):
     """A random table of log p(next | last)."""
-    return np.stack([loss.log_softmax(row) for row in rng.normal(size=(size, size)) * 2.0])
+    return np.stack([compare.log_softmax(row) for row in rng.normal(size=(size, size)) * 2.0])
 
 
 def test_brute_force_finds_everything_and_sums_to_one():

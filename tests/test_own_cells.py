@@ -21,9 +21,9 @@ from nmt.cli.commands.shortlist import shortlist
 from nmt.cli.commands.translate import translate
 from nmt.config import config_from_dict, dump_config, load_config
 from nmt.errors import ConfigError, NMTError, ShapeError
+from nmt.model.parts import cells
 from nmt.model.parts import cells as model_cells
-from nmt.model.parts import own_cells
-from nmt.model.parts.own_cells import check_allowed, import_allowed_cells, import_cell
+from nmt.model.parts.cells import check_allowed, import_allowed_cells, import_cell
 from nmt.rnn import Cell, LSTMCell, Scan, State, check, graph, tanh
 from nmt.storage.model_folder import read_checkpoint
 from nmt.storage.quantised_model import save_quantised
@@ -71,7 +71,7 @@ def folder(tmp_path, monkeypatch):
     under names of this file."""
     for name in ("my_cells", "his_cells", "evil"):
         monkeypatch.delitem(sys.modules, name, raising=False)
-    monkeypatch.setattr(own_cells, "_versions", {})
+    monkeypatch.setattr(cells, "_versions", {})
     known = set(sys.modules)
     elsewhere = [place for place in sys.path if Path(place or ".").resolve() != ROOT]  # a user's own my_cells.py
     monkeypatch.setattr(sys, "path", elsewhere)

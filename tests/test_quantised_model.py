@@ -14,7 +14,7 @@ from nmt.errors import CheckpointError, NMTError
 from nmt.inference.pipeline import source_ids
 from nmt.inference.translator import Translator
 from nmt.model.decoders import narrowed
-from nmt.rnn.arrays.quantised import blocks_of, quantise
+from nmt.rnn.arrays.weights import blocks_of, quantise
 from nmt.rnn.kernels.products.four_bits import quantise_to_4_bits
 from nmt.special_tokens import EOS_ID
 from nmt.storage import four_bits

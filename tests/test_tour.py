@@ -224,9 +224,7 @@ def test_a_wrong_promise_and_a_wrong_order_are_found(trained):
         "`result[0]` int32 [S, B + 1]",
         "`nothing` int",
     ):
-        wrong = tour.stops(
-            f"## {SENTENCE}\n\n### 19. [`pad_sources`](../nmt/model/parts/padding.py#L1)\n\nOut: {text}.\n"
-        )
+        wrong = tour.stops(f"## {SENTENCE}\n\n### 19. [`pad_sources`](../nmt/model/batch_pass.py#L1)\n\nOut: {text}.\n")
         with pytest.raises(AssertionError, match="pad_sources"):
             translated(trained[0], wrong)[0].check(wrong)
 

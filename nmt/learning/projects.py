@@ -20,7 +20,7 @@ from nmt.learning import guard
 from nmt.learning.memory import Memory, Pair, Use
 from nmt.learning.trainer import Arrays, Trainer, loss_of
 from nmt.overriding import override
-from nmt.rnn.arrays.quantised import quantise
+from nmt.rnn.arrays.weights import quantise
 from nmt.storage.model_folder import PARAMS_PREFIX, SCALES_SUFFIX, quantised_tensors
 from nmt.storage.saved_model import LoadedModel, SavedModel
 

@@ -12,7 +12,7 @@ import numpy as np
 from nmt.data.batching.batches import Batch, make_batch
 from nmt.inference.pipeline import source_ids, target_ids
 from nmt.learning.memory import Pair
-from nmt.model.sharing import share
+from nmt.model.network import share
 from nmt.storage.model_folder import build_model
 from nmt.train.updates.optimizer import make_optimizer
 from nmt.train.updates.update import Updater

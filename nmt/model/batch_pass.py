@@ -1,15 +1,15 @@
-"""The interface of batches, and the settings of one pass over a batch."""
+"""The interface of batches, their padding, and the settings of one pass over a batch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from nmt.rnn.arrays.flat_arrays import Group
-from nmt.rnn.arrays.workspace import Allocate
+from nmt.rnn.arrays.workspace import Allocate, Group
+from nmt.special_tokens import BOS_ID, PAD_ID, boundary_ids
 
 if TYPE_CHECKING:
     from nmt.rnn.device import Device
@@ -17,12 +17,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Alignment:
-    """The source positions that the target tokens of a batch translate.
-
-    Entry i says that the token predicted at step `step[i]` of row `row[i]` is aligned to source position `position[i]`
-    with `share[i]`; the shares of a token add up to 1. int64 [N] and float64 [N], on the host. A token without entries
-    is not constrained.
-    """
+    """The source positions that the target tokens of a batch translate. Entry i says that the token predicted at step
+    `step[i]` of row `row[i]` is aligned to source position `position[i]` with `share[i]`; the shares of a token add up
+    to 1. int64 [N] and float64 [N], on the host. A token without entries is not constrained."""
 
     step: np.ndarray
     row: np.ndarray
@@ -36,7 +33,7 @@ class Objective:
 
     r_drop: of the divergence between adjacent rows of the batch, which then contains every sentence twice (see
     Device.output_loss). guided_alignment: of the cross entropy between attention and `alignment`
-    (see attention_loss.py). widest_source: the number of source positions for which attention is recorded; a wider
+    (see output_heads.py). widest_source: the number of source positions for which attention is recorded; a wider
     batch compiles again. copied: the source tokens [S, B] that a decoder copies, None for those of the batch.
     """
 
@@ -80,8 +77,7 @@ def ready_for_nobody(*names: str) -> None:
 class GradientTarget:
     """A sink for a batch's gradients. `tokens`: the divisor of the loss, the real target tokens of the update that
     the batch belongs to. `ready` is called with names, or prefixes before a dot, of parameters whose gradients are
-    final, in the order of the backward pass; parameters that it is not called with are ready at the end.
-    """
+    final, in the order of the backward pass; parameters that it is not called with are ready at the end."""
 
     arrays: Group
     tokens: int
@@ -119,3 +115,43 @@ def real_positions(batch: Targets) -> np.ndarray:
     """Return the sorted positions of real tokens in arrays [T * B, ...]."""
     real = np.arange(len(batch.tgt_out))[:, None] < batch.tgt_lengths[None, :]
     return np.flatnonzero(real.reshape(-1))
+
+
+_WIDTH = 32
+"""Widths at which attention is recorded are multiples of this, so that few compiled programs serve all."""
+
+
+def positions(device: Device, memory: Any, count: int) -> Any:
+    """Return the input of `AttentionProbe` for memory [S, B, M]: [S, B, count]."""
+    S, B, _ = memory.shape
+    unit = np.broadcast_to(np.eye(S, count, dtype=memory.dtype)[:, None], (S, B, count))
+    return device.upload(np.ascontiguousarray(unit))
+
+
+def rounded_up(count: int) -> int:
+    """Return the width at which attention over `count` positions is recorded."""
+    return -(-count // _WIDTH) * _WIDTH
+
+
+def pad_sources(sentences: Sequence[Sequence[int]], boundaries: str = "eos") -> tuple[np.ndarray, np.ndarray]:
+    """Return source ids with their boundary tokens (see `boundary_ids`), time-major and padded: [S, B], and lengths
+    [B]."""
+    before, after = boundary_ids(boundaries)
+    more = len(before) + len(after)
+    lengths = np.array([len(s) + more for s in sentences], np.int64)
+    src = np.full((max(1, int(lengths.max(initial=1))), len(sentences)), PAD_ID, np.int32)
+    for b, sentence in enumerate(sentences):
+        src[: lengths[b], b] = [*before, *sentence, *after]
+    return src, lengths
+
+
+def pad_targets(sentences: Sequence[Sequence[int]], first: int = BOS_ID) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the decoder's input tokens, which begin with `first`, and the tokens to predict, [T, B] each, and lengths
+    [B]."""
+    lengths = np.array([len(s) for s in sentences], np.int64)
+    tgt_in = np.full((int(lengths.max(initial=0)), len(sentences)), PAD_ID, np.int32)
+    tgt_out = tgt_in.copy()
+    for b, sentence in enumerate(sentences):
+        tgt_out[: len(sentence), b] = sentence
+        tgt_in[: len(sentence), b] = [first, *sentence][: len(sentence)]
+    return tgt_in, tgt_out, lengths

@@ -5,6 +5,18 @@ The probability of token v is g P(v) + (1 - g) C(v): P is the distribution of th
 the source positions of token v receive, and g the gate that the decoder computes (`AttentionCell`, `generates`). Both
 sides share a vocabulary, so that a source token has the same id on the target side. Sums run over source positions in
 their order, so that they do not depend on padding.
+
+And edit actions: a decoder that writes its target by edits of the source (neural transducer, Makarov and Clematide
+2018, "Neural Transition-based String Transduction for Limited-Resource Setting in Morphology", section 2).
+
+An action writes a target token or nothing, and then moves the pointer to the next source token or does not. Both sides
+share a vocabulary of V tokens. The action t writes the token t before the pointer (insertion), and V + t writes t and
+moves (replacement); V + PAD writes nothing and moves (deletion). The model also predicts V + UNK, copying: its
+probability is added to that of the replacement by the source token itself, so that the search and the decoder's input
+know nothing of it, and actions can be read without the source. A target ends at the end token of the source.
+
+A token that was never seen is copied like any other (see `means_of_unseen`), and the text of a translation has what the
+source has in the place of the copy.
 """
 
 from __future__ import annotations
@@ -18,10 +30,11 @@ import numpy as np
 from nmt.errors import DeviceError
 from nmt.rnn.arrays.device_operations import OutputGradients, OutputLayer
 from nmt.rnn.device import Device
-from nmt.special_tokens import EOS_ID, PAD_ID, UNK_ID, UNKNOWN_FEATURE_ID
+from nmt.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID, UNKNOWN_FEATURE_ID
 
 if TYPE_CHECKING:
     from nmt.config import ModelConfig
+
 
 _LEAST = 1e-30
 """The least probability: smaller ones are raised to it, so that their logarithm is finite."""
@@ -160,11 +173,8 @@ def means_of_unseen(
 ) -> list[tuple[str, int, np.ndarray]]:
     """Return the rows of embeddings that no batch reads and that are the mean of others after each update, as the name
     of the parameter, the row and the others, given all source and target ids, those of features, and the id of the copy
-    of token 0.
-
-    An unknown letter and its copy are read as the mean of those that are copied, an unknown feature as that of all
-    features. Where training has unknown letters, they are learned instead.
-    """
+    of token 0. An unknown letter and its copy are read as the mean of those that are copied, an unknown feature as that
+    of all features. Where training has unknown letters, they are learned instead."""
     letters, known = np.setdiff1d(src, features), np.intersect1d(src, features)
     letters = np.intersect1d(letters[letters > EOS_ID], tgt - copy_of)
     means = [("src_embeddings", UNKNOWN_FEATURE_ID, known)]
@@ -185,3 +195,64 @@ def check_copying(config: ModelConfig, device: Device) -> None:
 def source_rows(src: Any, sentence: np.ndarray) -> np.ndarray:
     """Return the source tokens of rows that read these sentences: [R, S], of src [S, B]."""
     return np.ascontiguousarray(np.asarray(src).T[sentence])
+
+
+@dataclass(frozen=True)
+class EditActions:
+    """The actions over a vocabulary of `tokens` tokens."""
+
+    tokens: int
+
+    @property
+    def count(self) -> int:
+        """Return the number of actions."""
+        return 2 * self.tokens
+
+    def ids(self, written: np.ndarray, moves: np.ndarray) -> np.ndarray:
+        """Return actions, given what they write, PAD for nothing, and whether they move."""
+        return written + moves.astype(written.dtype) * written.dtype.type(self.tokens)
+
+    def written(self, ids: Sequence[int]) -> list[int]:
+        """Return the tokens that actions write; -1 - n for a copy of an unknown token at source position n."""
+        found, place = [], 0
+        for action in ids:
+            if (token := action % self.tokens) != PAD_ID:
+                found.append(token if token != UNK_ID else -1 - place)
+            place += action >= self.tokens
+        return found
+
+    def moves(self) -> np.ndarray:
+        """Return 1 for each action that moves and -1 for the others [count], the last feature of their embeddings."""
+        return np.where(np.arange(self.count) < self.tokens, -1.0, 1.0)
+
+    def targets(self, actions: np.ndarray, source: np.ndarray) -> np.ndarray:
+        """Return what is to be predicted for actions, given the source token at the pointer, in the same shape: copying
+        for a replacement by the same token."""
+        copies = actions == self.tokens + source
+        return np.where(copies, actions.dtype.type(self.tokens + UNK_ID), actions)
+
+    def possible(self, log_probs: np.ndarray, source: np.ndarray) -> np.ndarray:
+        """Return the log-probabilities [R, count] of rows whose pointers are at the source tokens [R], in the same
+        array: copying is added to its replacement, an unknown token is written by copying only, a target ends at the
+        end of the source only, and there it does not move."""
+        row, copy = np.arange(len(source)), self.tokens + UNK_ID
+        same = self.tokens + source
+        log_probs[row, same] = np.where(
+            source == UNK_ID, log_probs[:, copy], np.logaddexp(log_probs[row, same], log_probs[:, copy])
+        )
+        log_probs[source != UNK_ID, copy] = -np.inf
+        log_probs[:, UNK_ID] = -np.inf
+        log_probs[:, self.tokens + BOS_ID : self.tokens + EOS_ID + 1] = -np.inf
+        at_end = source == EOS_ID
+        log_probs[at_end, self.tokens :] = -np.inf
+        log_probs[~at_end, EOS_ID] = -np.inf
+        return log_probs
+
+
+def check_actions(config: ModelConfig, device: Device) -> None:
+    """Raise DeviceError if a decoder is to write edit actions on a GPU."""
+    if config.decoder.edit_actions and not device.is_cpu:
+        raise DeviceError(
+            f"model.decoder.edit_actions: must be false on a GPU, got true on the device {device.name}; use --device "
+            "cpu"
+        )

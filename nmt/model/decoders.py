@@ -8,19 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nmt.model.batch_pass import positions, rounded_up
 from nmt.model.copying import Copies
-from nmt.model.parts.padding import positions, rounded_up
 from nmt.overriding import override
 from nmt.rnn import tuning
 from nmt.rnn.arrays.device_operations import CandidateLists, OutputLayer
-from nmt.rnn.arrays.idle import Idle
-from nmt.rnn.arrays.quantised import Quantised
-from nmt.rnn.arrays.weights import Weights
-from nmt.rnn.arrays.workspace import Workspace
+from nmt.rnn.arrays.weights import Quantised, Weights
+from nmt.rnn.arrays.workspace import Idle, Workspace
 from nmt.rnn.cell import axes_of
 from nmt.rnn.cells import AttentionProbe
 from nmt.rnn.device import Device
-from nmt.rnn.kernels.memory.active_rows import distinct
+from nmt.rnn.kernels.memory.arrays import distinct
 from nmt.rnn.kernels.search.choose import top_tokens
 from nmt.rnn.profile import operation
 from nmt.rnn.stepping.search_steps import SearchSteps
@@ -38,11 +36,9 @@ if TYPE_CHECKING:
 
 @dataclass
 class NarrowOutput:
-    """An output layer over the union of the candidates of sentences that come and go.
-
-    Rows of the matrix are gathered when sentences are admitted. The probabilities of a sentence are normalised over its
-    candidates only: the other sentences do not change a bit of them.
-    """
+    """An output layer over the union of the candidates of sentences that come and go. Rows of the matrix are gathered
+    when sentences are admitted. The probabilities of a sentence are normalised over its candidates only: the other
+    sentences do not change a bit of them."""
 
     device: Device
     layer: OutputLayer
@@ -163,7 +159,7 @@ class StepDecoder:
             self._narrow.release(sentence_ids)
 
     def begin_loop(self, settings: BeamSettings) -> CompiledBeam:
-        """Return the search of this decoder as one compiled computation; see `loop_obstacle`."""
+        """Return the search of this decoder as one compiled computation; see `Network.loop_obstacle`."""
         if self._steps.loop is None:
             from nmt.rnn.stepping.compiled_beam import CompiledBeam
 
@@ -217,15 +213,6 @@ class StepDecoder:
             if self._narrow is not None:
                 return self._narrow.log_probs(outputs, self._sentence_ids)
             return self.network.device.log_probs(outputs, self.network.output_layer, self.threads)
-
-
-def loop_obstacle(network: Network) -> str:
-    """Return why a network's steps cannot be one compiled loop, in words; an empty string if they can."""
-    if network.positions.get("tgt"):
-        return "the decoder reads an embedding of each position"
-    if network.config.decoder.copy_source or network.config.decoder.edit_actions:
-        return "the decoder copies source tokens"
-    return "a cell of the decoder reads sequences" if network.step_decoder.checks.sequences else ""
 
 
 class ModelDecoder(StepDecoder):

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nmt.model.batch_pass import pad_targets, positions, rounded_up
 from nmt.model.copying import Copies, source_rows
-from nmt.model.parts.padding import pad_targets, positions, rounded_up
 from nmt.rnn.arrays.workspace import Fresh
 from nmt.special_tokens import boundary_ids
 
@@ -27,13 +27,7 @@ _ROWS = 256
 
 
 def forced_log_probs(
-    model: Network,
-    source: Source,
-    tgt_ids: TokenIds,
-    probe: Callable[[int], Scan],
-    *,
-    attention: bool,
-    threads: int,
+    model: Network, source: Source, tgt_ids: TokenIds, probe: Callable[[int], Scan], *, attention: bool, threads: int
 ) -> ForcedScores:
     """Return the log-probabilities of target tokens, and the attention weights with which they were predicted.
 

@@ -9,13 +9,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from nmt.config import ModelConfig
-from nmt.model.batch_pass import BatchPass, Targets
-from nmt.model.decoders import BlockDecoder, LanguageDecoder, language_block, loop_obstacle
+from nmt.model.batch_pass import BatchPass, Targets, pad_targets
+from nmt.model.decoders import BlockDecoder, LanguageDecoder, language_block
 from nmt.model.forced import token_log_probs
 from nmt.model.network import LossStats, Network
 from nmt.model.output_heads import PlainHead
 from nmt.model.parts.cells import language_cells
-from nmt.model.parts.padding import pad_targets
 from nmt.overriding import override
 from nmt.rnn.arrays.workspace import Fresh
 from nmt.rnn.cell import under
@@ -23,8 +22,8 @@ from nmt.rnn.compiler.keep import Recompute
 from nmt.rnn.cores import default_threads
 from nmt.rnn.device import Device
 from nmt.rnn.scan.layered import LayeredScan
+from nmt.rnn.scan.passes import Result
 from nmt.rnn.scan.scan import Scan
-from nmt.rnn.scan.tape import Result
 from nmt.special_tokens import EOS_ID
 
 States = dict[str, np.ndarray]
@@ -43,11 +42,9 @@ class StreamSegment(Targets, Protocol):
 
 
 class LanguageModel(Network):
-    """The decoder of the settings without an encoder: P(token | all previous tokens of its stream).
-
-    Training and `loss` process segments in order: each starts from the final states of the previous one, without a
-    gradient (truncated backpropagation; Mikolov et al. 2010, section 2). The options are those of `TranslationModel`.
-    """
+    """The decoder of the settings without an encoder: P(token | all previous tokens of its stream). Training and `loss`
+    process segments in order: each starts from the final states of the previous one, without a gradient (truncated
+    backpropagation; Mikolov et al. 2010, section 2). The options are those of `TranslationModel`."""
 
     def __init__(
         self,
@@ -126,11 +123,6 @@ class LanguageModel(Network):
         """Return the log-probabilities [T] of the tokens of each line, scored independently of the other lines; a final
         EOS is scored too."""
         return self.log_probs(*pad_targets(lines, first=EOS_ID), {}, threads)[0]
-
-    @property
-    def loop_obstacle(self) -> str:
-        """Return why a search cannot be one compiled loop; see `SearchModel`."""
-        return loop_obstacle(self)
 
     def search_decoder(self, threads: int | None = None, longest: int = 0) -> LanguageDecoder:
         """Return a decoder for the search; the sources are texts to continue."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -12,14 +12,11 @@ import numpy as np
 
 from nmt.config import ModelConfig
 from nmt.model.batch_pass import LIKELIHOOD, BatchPass, GradientTarget, Objective, Targets, ready_for_nobody
-from nmt.model.edit_actions import EditActions
-from nmt.model.parts.positions import NormalParam, embedding_deviation, make_positions
+from nmt.model.copying import EditActions
+from nmt.model.parts.encoder import NormalParam, embedding_deviation, make_positions
 from nmt.rnn.arrays.device_operations import OutputLayer
-from nmt.rnn.arrays.flat_arrays import Group, whole_of
-from nmt.rnn.arrays.idle import Idle
-from nmt.rnn.arrays.quantised import Quantised, quantise
-from nmt.rnn.arrays.weights import QUADS, Weights, initial_array
-from nmt.rnn.arrays.workspace import Workspace
+from nmt.rnn.arrays.weights import QUADS, Quantised, Weights, initial_array, quantise
+from nmt.rnn.arrays.workspace import Group, Idle, Workspace, whole_of
 from nmt.rnn.cell import Param
 from nmt.rnn.cores import default_threads
 from nmt.rnn.device import Device
@@ -44,11 +41,9 @@ class LossStats:
 
 
 class Network:
-    """Settings and parameters. Arrays of `params` may be written in place; call `changed()` afterwards.
-
-    A subclass defines its `shapes` and `scans`, and runs a batch in `_run`. device: where parameters and all arrays are
-    stored and computed, None for the processor; batches, sentences and checkpoints are always on the host.
-    """
+    """Settings and parameters. Arrays of `params` may be written in place; call `changed()` afterwards. A subclass
+    defines its `shapes` and `scans`, and runs a batch in `_run`. device: where parameters and all arrays are stored and
+    computed, None for the processor; batches, sentences and checkpoints are always on the host."""
 
     decoder: Scan | LayeredScan
     """The decoder over known targets; its parameters are below `decoder.`."""
@@ -91,6 +86,15 @@ class Network:
     def gradient_group(self) -> Group:
         """Return zeros in the shapes of the parameters, for gradients."""
         return self.device.group({name: p.shape for name, p in self.shapes.items()}, self.dtype)
+
+    @property
+    def loop_obstacle(self) -> str:
+        """Return why a search cannot be one compiled loop, in words; an empty string if it can. See `SearchModel`."""
+        if self.positions.get("tgt"):
+            return "the decoder reads an embedding of each position"
+        if self.config.decoder.copy_source or self.config.decoder.edit_actions:
+            return "the decoder copies source tokens"
+        return "a cell of the decoder reads sequences" if self.step_decoder.checks.sequences else ""
 
     def search_short(self, *_: Any) -> list[Any] | None:
         """Return hypotheses of short sentences in one call; see `SearchModel`. Most models do not."""
@@ -147,13 +151,10 @@ class Network:
         """Continue from the states that `carried` returned; start from zero if they are empty."""
 
     def initialize(self, seed: int, tgt_counts: np.ndarray | None = None) -> None:
-        """Initialize the parameters.
-
-        Embeddings are standard normal, or, if they are also the output layer, normal with variance 1 / embedding_dim,
-        like the output layer's rows; small ones leave the first updates without a signal, unless the layers above keep
-        their variance (see `embedding_deviation`). The output bias is the log frequency of each token if `tgt_counts`
-        [V] is given, so that it need not be learned. Other matrices follow the settings.
-        """
+        """Initialize the parameters. Embeddings are standard normal, or, if they are also the output layer, normal with
+        variance 1 / embedding_dim, like the output layer's rows; small ones leave the first updates without a signal,
+        unless the layers above keep their variance (see `embedding_deviation`). The output bias is the log frequency of
+        each token if `tgt_counts` [V] is given, so that it need not be learned. Other matrices follow the settings."""
         rng = np.random.default_rng(seed)
         for name, param in self.shapes.items():
             self._set(name, self._first_values(param, rng))
@@ -250,11 +251,9 @@ class Network:
         objective: Objective = LIKELIHOOD,
     ) -> tuple[LossStats, Group]:
         """Return the loss of a batch, and the gradients of smoothed loss / real target tokens for every parameter.
-
         `seed` determines the dropout. `into`: the arrays of an earlier call, to be overwritten. `tokens`: the total of
         all batches whose gradients are added up, None for a single batch. `ready`: see `GradientTarget`. `objective`:
-        other terms to minimise.
-        """
+        other terms to minimise."""
         gradients = into if into is not None else self.gradient_group()
         whole = whole_of(gradients)
         tokens = int(batch.tgt_lengths.sum()) if tokens is None else tokens
@@ -298,3 +297,16 @@ class Network:
         table = gradients[self.table(side)]
         with operation(side, " embedding: gradient"):
             self.device.embedding_gradient(flat, d.reshape(-1, d.shape[-1]), table, self._scale(side), threads)
+
+
+def share(network: Network, base: Network, own: Mapping[str, np.ndarray]) -> None:
+    """Make a network compute with arrays of its own, float32 on the processor, as the parameters of these names, and
+    with those of `base` as all others. Both have the same settings and type of products. Packed forms are shared too
+    (see `Weights.over`), so that the network takes little more memory than `own`; `base` must not be written to."""
+    stored: dict[str, np.ndarray | Quantised] = {
+        name: quantise(array, by_rows=network.channels_are_rows(name)) if base.in_int8 and array.ndim == 2 else array
+        for name, array in own.items()
+    }
+    network.adopt({})  # the parameters are no longer one array
+    network.weights = base.weights.over(stored)
+    network.output_layer = replace(network.output_layer, weights=network.weights)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nmt.model.batch_pass import BatchPass, Targets, real_positions
+from nmt.model.batch_pass import BatchPass, Objective, Targets, real_positions
 from nmt.model.copying import Copies, copy_loss, source_rows
-from nmt.model.parts.attention_loss import attention_loss
 from nmt.rnn.arrays.device_operations import OutputGradients
+from nmt.rnn.device import Device
 from nmt.rnn.profile import operation
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class EditsHead(PlainHead):
 
 
 class AttentionLossHead:
-    """Another head, whose loss has terms of the attention weights as well (see attention_loss.py)."""
+    """Another head, whose loss has terms of the attention weights as well."""
 
     shows_attention = True
 
@@ -129,3 +129,27 @@ class AttentionLossHead:
             return sums, device.xp.concatenate([d_y, found[1]], axis=2)
         d_y[..., H:] += found[1]
         return sums, d_y
+
+
+_LEAST = 1e-8
+"""The least attention: smaller values are raised to it, so that their logarithm is finite."""
+
+
+def attention_loss(device: Device, weights: Any, objective: Objective, scale: float) -> tuple[Any, Any]:
+    """Return the cross entropy between the alignment's shares and attention (Chen et al. 2016, section 3.1, equation 5)
+    that is added to the loss, and its gradient with respect to the weights, which `scale` multiplies.
+
+    Args:
+        device: The device of the weights.
+        weights: Attention [T, B, n].
+        objective: The weight of the loss, and the alignment.
+    """
+    xp = device.xp
+    gradient, total = xp.zeros_like(weights), xp.zeros((), "float64")
+    if (found := objective.alignment) is not None:
+        at = device.index(found.step), device.index(found.row), device.index(found.position)
+        share = device.upload(found.share.astype(weights.dtype))
+        there = xp.maximum(weights[at], weights.dtype.type(_LEAST))
+        total -= objective.guided_alignment * (share * xp.log(there)).astype("float64").sum()
+        gradient[at] -= weights.dtype.type(objective.guided_alignment * scale) * share / there
+    return total, gradient

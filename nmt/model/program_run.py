@@ -12,7 +12,7 @@ from nmt.rnn import tuning
 from nmt.rnn.arrays.beam_state import BeamSettings, TokenRules
 from nmt.rnn.arrays.workspace import aligned
 from nmt.rnn.kernels.memory.table_layout import NamedTable
-from nmt.rnn.kernels.products.packed_weights import packed_weight
+from nmt.rnn.kernels.products.packing import packed_weight
 from nmt.rnn.kernels.program.run_program import PROGRAM, Phase, run_program
 from nmt.rnn.kernels.search.beam_loop import search_task
 from nmt.rnn.kernels.search.beam_table import SEARCH, Status

@@ -5,20 +5,15 @@ from __future__ import annotations
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from nmt.model.batch_pass import BatchPass
 from nmt.model.network import Network
-from nmt.model.parts.encoder import Encoded, Encoder, States
-from nmt.model.parts.positions import NormalParam
-from nmt.rnn.arrays.flat_arrays import Group
-from nmt.rnn.arrays.workspace import Allocate
+from nmt.model.parts.encoder import Encoded, Encoder, NormalParam, States
+from nmt.rnn.arrays.workspace import Allocate, Group
 from nmt.rnn.profile import operation
-
-if TYPE_CHECKING:
-    from nmt.model.network import Network
 
 
 class SourceFactors:
@@ -107,11 +102,9 @@ class EncodedRows:
 
 
 class SourceEncoder:
-    """A network's encoder with the embeddings below it, including those of factors if there are any.
-
-    Scans take rows in any order, but a step costs less if the rows that have ended are the last ones. So this class
-    sorts the rows by length, longest first, and restores the order, in the forward and the backward pass.
-    """
+    """A network's encoder with the embeddings below it, including those of factors if there are any. Scans take rows in
+    any order, but a step costs less if the rows that have ended are the last ones. So this class sorts the rows by
+    length, longest first, and restores the order, in the forward and the backward pass."""
 
     def __init__(self, network: Network, encoder: Encoder, factors: SourceFactors | None = None) -> None:
         self._network: Network = weakref.proxy(network)  # which has this object, and is freed when it is replaced

@@ -12,36 +12,32 @@ import numpy as np
 
 from nmt.config import ModelConfig
 from nmt.errors import ConfigError
-from nmt.model.batch_pass import BatchPass, Objective, Targets
-from nmt.model.copying import check_copying
-from nmt.model.decoders import BlockDecoder, ModelDecoder, loop_obstacle, translation_block
-from nmt.model.edit_actions import EditActions, check_actions
+from nmt.model.batch_pass import BatchPass, Objective, Targets, pad_sources, positions, rounded_up
+from nmt.model.copying import EditActions, check_actions, check_copying
+from nmt.model.decoders import BlockDecoder, ModelDecoder, translation_block
 from nmt.model.forced import ForcedScores, TokenIds, forced_log_probs
 from nmt.model.network import LossStats, Network
 from nmt.model.output_heads import AttentionLossHead, CopyingHead, EditsHead, PlainHead
-from nmt.model.parts.bridge import Bridge
 from nmt.model.parts.cells import decoder_cell, decoder_layers
-from nmt.model.parts.encoder import Encoder
-from nmt.model.parts.padding import pad_sources, positions, rounded_up
+from nmt.model.parts.encoder import Bridge, Encoder
 from nmt.model.program_run import Found, ProgramRun
 from nmt.model.source_encoder import EncodedRows, Source, SourceEncoder, SourceFactors
 from nmt.model.translation_program import TranslationProgram, program_obstacle
 from nmt.overriding import override
 from nmt.rnn import tuning
 from nmt.rnn.arrays.beam_state import BeamSettings, TokenRules
-from nmt.rnn.arrays.idle import Idle
-from nmt.rnn.arrays.workspace import Workspace
+from nmt.rnn.arrays.workspace import Idle, Workspace
 from nmt.rnn.cell import Param, under
 from nmt.rnn.cells import AttentionProbe
 from nmt.rnn.compiler.keep import Recompute
 from nmt.rnn.cores import default_threads
 from nmt.rnn.device import Device
 from nmt.rnn.kernels.program.run_program import MOST_ROWS
-from nmt.rnn.kernels.threads.barrier import FLAT_BARRIER_THREADS
+from nmt.rnn.kernels.threads.atomics import FLAT_BARRIER_THREADS
 from nmt.rnn.profile import is_recording
 from nmt.rnn.scan.layered import LayeredScan
+from nmt.rnn.scan.passes import Tape
 from nmt.rnn.scan.scan import Scan
-from nmt.rnn.scan.tape import Tape
 from nmt.special_tokens import boundary_ids
 
 States = dict[str, np.ndarray]
@@ -63,12 +59,9 @@ class SentencePairs(Targets, Protocol):
 
 
 class TranslationModel(Network):
-    """An encoder, a bridge and an attention decoder.
-
-    compute_dtype: the type of products, "float32", "bfloat16" or "int8" (see `Scan`); None for `dtype`. recompute: what
-    the backward pass computes again, "attention" or "gates" as well (see `Scan`). src_factor_sizes: the number of
-    values of each source factor (see `SourceFactors`).
-    """
+    """An encoder, a bridge and an attention decoder. compute_dtype: the type of products, "float32", "bfloat16" or
+    "int8" (see `Scan`); None for `dtype`. recompute: what the backward pass computes again, "attention" or "gates" as
+    well (see `Scan`). src_factor_sizes: the number of values of each source factor (see `SourceFactors`)."""
 
     def __init__(
         self,
@@ -189,11 +182,6 @@ class TranslationModel(Network):
         d_words = how.allocate(rows.words.shape, rows.words.dtype)
         self.device.take_columns(d_memory, d_outputs.shape[2], d_words, how.threads)
         return d_outputs, d_words
-
-    @property
-    def loop_obstacle(self) -> str:
-        """Return why a search cannot be one compiled loop; see `SearchModel`."""
-        return loop_obstacle(self)
 
     def search_decoder(self, threads: int | None = None, longest: int = 0) -> ModelDecoder:
         """Return a decoder for the search; see `SearchModel`."""

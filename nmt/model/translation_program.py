@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nmt.model.decoders import loop_obstacle
 from nmt.model.network import Network
-from nmt.model.parts.bridge import Bridge
-from nmt.model.parts.encoder import Encoder
+from nmt.model.parts.encoder import Bridge, Encoder
 from nmt.rnn.arrays.array_names import ArrayKind
-from nmt.rnn.arrays.quantised import Quantised
+from nmt.rnn.arrays.weights import Quantised
 from nmt.rnn.cell import axes_of
 from nmt.rnn.cells import AttentionProbe
 from nmt.rnn.compiler.program import PlaceKind
-from nmt.rnn.kernels.memory.copies import add, copy_columns
-from nmt.rnn.kernels.model import embedding
+from nmt.rnn.kernels.memory.moves import add, copy_columns
+from nmt.rnn.kernels.model import update
 from nmt.rnn.kernels.products.packing import words_of
 from nmt.rnn.kernels.program.run_program import Section, Step
 from nmt.rnn.kernels.program.small_tasks import add_places, digits, mean, read_sources, store_rows, unit_rows
@@ -41,7 +39,7 @@ MOST_POSITIONS = -(-(MAX_SOURCE_SUBWORDS + 2) // 64) * 64
 
 def program_obstacle(network: Network, encoder: Encoder) -> str:
     """Return why a translation model has no program, in words; an empty string if it has one."""
-    if why := loop_obstacle(network):
+    if why := network.loop_obstacle:
         return why
     if not network.device.is_cpu or network.dtype != FLOAT:
         return "it is not of float32 on the processor"
@@ -97,8 +95,8 @@ class TranslationProgram(Plans):
         if quantised:
             held["scales"] = self.model_array(f"{name}.scales", table.scales)
         values = {"rows": rows, "width": table.shape[1], "vocab_size": table.shape[0], "ids": ids, "out": out}
-        layout = embedding.QUANTISED if quantised else embedding.PLAIN
-        task = embedding.embedding_task(FLOAT, quantised=quantised)
+        layout = update.QUANTISED if quantised else update.PLAIN
+        task = update.embedding_task(FLOAT, quantised=quantised)
         return {"code": self.function(task), "table": self.table(layout, {**values, **held, "scale": scale})}
 
     def _embedded(self, side: str, ids: Word, rows: Number) -> Word:

@@ -72,8 +72,8 @@ if TYPE_CHECKING:
         transposed_matmul,
         weighted_sum,
     )
+    from nmt.rnn.layers.layer_stack import reverse_sequence
     from nmt.rnn.layers.operators import GRU, LSTM, RNN
-    from nmt.rnn.layers.row_ends import reverse_sequence
     from nmt.rnn.scan.chunks import ChunkedScan
     from nmt.rnn.scan.scan import Scan
 
@@ -94,13 +94,13 @@ _HOMES = {
         transposed_matmul weighted_sum
     """,
     "layers.operators": "GRU LSTM RNN",
-    "layers.row_ends": "reverse_sequence",
+    "layers.layer_stack": "reverse_sequence",
     "scan.chunks": "ChunkedScan",
     "scan.scan": "Scan",
 }
 _MODULES = {name: module for module, names in _HOMES.items() for name in names.split()}
 # Modules that can be imported under these names, wherever their files are.
-_ALIASES = {"layouts": "layers.weight_layouts", "operators": "layers.operators", "sequences": "layers.row_ends"}
+_ALIASES = {"layouts": "layers.weight_layouts", "operators": "layers.operators", "sequences": "layers.layer_stack"}
 
 __all__ = sorted(_MODULES)  # noqa: PLE0605
 

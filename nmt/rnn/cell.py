@@ -50,12 +50,10 @@ class Captured:
 
 
 class Shape(int):
-    """A width with several axes: `Shape(3, 4)` is 12 numbers that the caller's arrays show as [..., 3, 4].
-
-    It can stand for any width: of inputs, outputs, states and captured arrays. The step and everything derived from it
-    see one feature axis, and `split` divides it along the first of these axes. Arrays are reshaped, without a copy,
-    where they enter and leave the engine, so a cell that knows nothing of axes may be wrapped around one that has them.
-    """
+    """A width with several axes: `Shape(3, 4)` is 12 numbers that the caller's arrays show as [..., 3, 4]. It can stand
+    for any width: of inputs, outputs, states and captured arrays. The step and everything derived from it see one
+    feature axis, and `split` divides it along the first of these axes. Arrays are reshaped, without a copy, where they
+    enter and leave the engine, so a cell that knows nothing of axes may be wrapped around one that has them."""
 
     axes: tuple[int, ...]
 
@@ -69,12 +67,10 @@ class Shape(int):
 
 
 class Axes(Shape):
-    """A state's width as named axes: `Axes(h=8, k=64, v=64)` is a matrix of 64 x 64 numbers for each of 8 heads.
-
-    Unlike those of a `Shape`, the step sees these axes by name: see `nmt.rnn.axes`. Operations between values with
-    different axes broadcast each over the axes it lacks. Named axes have one order in all of a step, that of the
-    states, which is also their order in memory.
-    """
+    """A state's width as named axes: `Axes(h=8, k=64, v=64)` is a matrix of 64 x 64 numbers for each of 8 heads. Unlike
+    those of a `Shape`, the step sees these axes by name: see `nmt.rnn.axes`. Operations between values with different
+    axes broadcast each over the axes it lacks. Named axes have one order in all of a step, that of the states, which is
+    also their order in memory."""
 
     dims: tuple[tuple[str, int], ...]
 
@@ -116,10 +112,8 @@ class State(dict[str, Value]):
 
 
 class Scope:
-    """The names that a step reads besides its input and states: parameters, captured arrays and further sequences.
-
-    It also provides dropout, and `note`, which makes intermediate values visible.
-    """
+    """The names that a step reads besides its input and states: parameters, captured arrays and further sequences. It
+    also provides dropout, and `note`, which makes intermediate values visible."""
 
     def __init__(
         self,
@@ -166,19 +160,15 @@ class Scope:
         return Scope(self._values, self._dropout, lambda name, v: self._note(f"{prefix}.{name}", v), self._prefix)
 
     def note(self, **values: Value) -> None:
-        """Name intermediate values of the step, so that a scan with `record` can return them for every step.
-
-        This costs nothing otherwise.
-        """
+        """Name intermediate values of the step, so that a scan with `record` can return them for every step. This costs
+        nothing otherwise."""
         for name, value in values.items():
             self._note(self._prefix + name, value)
 
     def dropout(self, x: Value, rate: float, *, variational: bool = False) -> Value:
         """Return x with each unit set to zero at `rate` and the rest scaled by 1 / (1 - rate) in training, else x
-        unchanged.
-
-        `variational` keeps one mask for all steps of a sequence (Gal and Ghahramani 2016, section 4). Raises NMTError.
-        """
+        unchanged. `variational` keeps one mask for all steps of a sequence (Gal and Ghahramani 2016, section 4). Raises
+        NMTError."""
         rate = share("dropout", "rate", rate)
         return self._dropout(x, rate, variational) if rate > 0 else x
 

@@ -21,8 +21,8 @@ from nmt.rnn.cell import Cell, axes_of
 from nmt.rnn.compiler.program import Product, Program
 from nmt.rnn.kernels.machine_code.features import TARGET
 from nmt.rnn.own_code import make_cell
+from nmt.rnn.scan.passes import Tape
 from nmt.rnn.scan.scan import Scan
-from nmt.rnn.scan.tape import Tape
 from nmt.rnn.stepping.stepper import Stepper
 
 STEPS, ROWS, PLACES = 6, 5, 4
@@ -68,10 +68,7 @@ class _RandomRun:
 
 def check(cell: Cell | Callable[[int, int], Cell], *, input_size: int = 5, hidden_size: int = 7) -> bool:
     """Check a cell, or a class (or any function) that makes one of these sizes; print a table; return whether all
-    passed.
-
-    It compiles the cell four times, which takes some ten seconds the first time.
-    """
+    passed. It compiles the cell four times, which takes some ten seconds the first time."""
     name = getattr(cell, "__name__", type(cell).__name__)
     try:
         made = cell if isinstance(cell, Cell) else make_cell(f"{name}:", cell, input_size, hidden_size)

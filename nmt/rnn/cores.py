@@ -11,10 +11,8 @@ _PROCESS, _MOUNTED = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 
 
 def default_threads() -> int:
-    """Return the number of cores this process may use: those of its affinity, at most a container's CPU quota.
-
-    It is read at each call, since both may change while a process runs; that takes some tens of microseconds.
-    """
+    """Return the number of cores this process may use: those of its affinity, at most a container's CPU quota. It is
+    read at each call, since both may change while a process runs; that takes some tens of microseconds."""
     if hasattr(os, "sched_getaffinity"):
         cores = len(os.sched_getaffinity(0))
     elif sys.platform == "win32":
@@ -28,19 +26,15 @@ def default_threads() -> int:
 
 
 def usable_threads(wanted: int | None) -> int:
-    """Return `wanted` threads, or all where None, but at most the number of cores.
-
-    More threads would only take turns. Their number changes no result but the last bits of the gradient norm.
-    """
+    """Return `wanted` threads, or all where None, but at most the number of cores. More threads would only take turns.
+    Their number changes no result but the last bits of the gradient norm."""
     cores = default_threads()
     return cores if wanted is None else max(1, min(wanted, cores))
 
 
 def granted_cores(process: Path = _PROCESS, mounted: Path = _MOUNTED) -> int | None:
-    """Return the tightest CPU quota of the process's control groups in cores, rounded up; None without one.
-
-    Both Linux interfaces are read: `cpu.max` (version 2), `cpu.cfs_quota_us` and `cpu.cfs_period_us` (version 1).
-    """
+    """Return the tightest CPU quota of the process's control groups in cores, rounded up; None without one. Both Linux
+    interfaces are read: `cpu.max` (version 2), `cpu.cfs_quota_us` and `cpu.cfs_period_us` (version 1)."""
     quotas = [cores for folder in control_groups("cpu", process, mounted) if (cores := _quota(folder)) is not None]
     return min(quotas, default=None)
 

@@ -18,12 +18,17 @@ from typing import Any, TypeVar
 import numpy as np
 
 from nmt.rnn.arrays.array_names import ArrayKind, Arrays, parse
-from nmt.rnn.arrays.device_operations import Array, OutputGradients, OutputLayer, ProcessorOperations, SearchOperations
-from nmt.rnn.arrays.element_rules import ADD_SCALED, ElementRule
-from nmt.rnn.arrays.flat_arrays import Group
-from nmt.rnn.arrays.quantised import Quantised
-from nmt.rnn.arrays.weights import Weights
-from nmt.rnn.arrays.workspace import Allocate, zeros_of
+from nmt.rnn.arrays.device_operations import (
+    ADD_SCALED,
+    Array,
+    ElementRule,
+    OutputGradients,
+    OutputLayer,
+    ProcessorOperations,
+    SearchOperations,
+)
+from nmt.rnn.arrays.weights import Quantised, Weights
+from nmt.rnn.arrays.workspace import Allocate, Group, zeros_of
 from nmt.rnn.compiler.plan import PlacedSink, Plan
 from nmt.rnn.compiler.program import Place
 from nmt.rnn.profile import Clock, ProcessorClock
@@ -196,10 +201,8 @@ class Device(ABC):
         return ProcessorClock()
 
     def record(self, launch: Callable[[], None]) -> Callable[[], None]:
-        """Return a callable that repeats what `launch` does on the same arrays; `launch` must have run before.
-
-        On the processor it is `launch` itself.
-        """
+        """Return a callable that repeats what `launch` does on the same arrays; `launch` must have run before. On the
+        processor it is `launch` itself."""
         return launch
 
     # ------------------------------------------------------------ cells
@@ -231,19 +234,15 @@ class Device(ABC):
 
     @abstractmethod
     def dropout_mask(self, out: Array, keep_probability: float, seed: int, offset: int, threads: int) -> None:
-        """Fill the flat `out` with 0 or 1/keep_probability by a generator of (seed, offset + i).
-
-        The bits are the same on every device.
-        """
+        """Fill the flat `out` with 0 or 1/keep_probability by a generator of (seed, offset + i). The bits are the same
+        on every device."""
 
     # ------------------------------------------------------------ the rest of a model
 
     @abstractmethod
     def embedding_rows(self, ids: Array, table: Array | Quantised, out: Array, scale: float, threads: int) -> None:
-        """Compute out[i] = table[ids[i]] * scale; ids int32 or int64 [N], table [V, E], out [N, E].
-
-        On the processor the table may also be int8 by rows.
-        """
+        """Compute out[i] = table[ids[i]] * scale; ids int32 or int64 [N], table [V, E], out [N, E]. On the processor
+        the table may also be int8 by rows."""
 
     @abstractmethod
     def embedding_gradient(self, ids: np.ndarray, d_out: Array, d_table: Array, scale: float, threads: int) -> None:
@@ -317,7 +316,7 @@ class Device(ABC):
 
     @abstractmethod
     def change(self, rule: ElementRule, arrays: Sequence[Array], factors: Sequence[float], threads: int) -> None:
-        """Apply a rule of element_rules.py to flat arrays, in place, and factors."""
+        """Apply a rule of device_operations.py to flat arrays, in place, and factors."""
 
     def add_scaled(self, total: Array, other: Array, factor: float, scale: float = 1.0, threads: int = 1) -> None:
         """Compute total = total * scale + factor * other on flat arrays, in place."""

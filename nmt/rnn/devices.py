@@ -46,10 +46,7 @@ def resolved_dtype(name: str, device: Device | None = None) -> str:
 
 def choose_device(name: str) -> Device:
     """Return the device called `cpu` or `cuda`; `auto` is the GPU if there is one, else the processor with a message
-    why.
-
-    Raises DeviceError: `cuda` was requested and there is no usable GPU, or the name is unknown.
-    """
+    why. Raises DeviceError: `cuda` was requested and there is no usable GPU, or the name is unknown."""
     if name not in ("cpu", "cuda", "auto"):
         raise DeviceError(f"device must be cpu, cuda or auto, got {name!r}")
     if name == "cpu":

@@ -292,10 +292,8 @@ def _over_s(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any
 
 
 def _matmul(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any]) -> Value:
-    """Return a product with a matrix parameter.
-
-    A product of a concatenation becomes a sum of products with the rows of the matrix that belong to each part.
-    """
+    """Return a product with a matrix parameter. A product of a concatenation becomes a sum of products with the rows of
+    the matrix that belong to each part."""
     x, w = args = graph.apply("flat", args[0]), args[1]
     transposed = attrs["transposed"]
     if not _is_matrix(w):
@@ -357,7 +355,7 @@ def _slice(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any]
         return graph.apply("slice", x.args[0], start=x.attrs["start"] + start, size=size)
     if x.op == "expand":
         inner = x.args[0] if x.args[0].width is None else graph.apply("slice", x.args[0], start=start, size=size)
-        # Made directly: slices of a deliberate copy (see roots.py) must be copies too.
+        # Made directly: slices of a deliberate copy (see direction.py) must be copies too.
         return graph._make("expand", (inner,), x.axes, size, {})
     if x.kind is OpKind.ELEMENTWISE:
         cut = [a if a.width is None else graph.apply("slice", a, start=start, size=size) for a in x.args]

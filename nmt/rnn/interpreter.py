@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from nmt.rnn.arrays.array_names import ArrayKind, Arrays, parse
-from nmt.rnn.arrays.axes import flat, shaped
+from nmt.rnn.arrays.array_names import ArrayKind, Arrays, flat, parse, shaped
 from nmt.rnn.cell import Cell
 from nmt.rnn.compiler.differentiate import Sink, differentiate
 from nmt.rnn.compiler.trace import Trace, trace
@@ -62,11 +61,9 @@ def forward(
     masks: Mapping[str, np.ndarray] | None = None,
     record: Sequence[str] = (),
 ) -> Interpretation:
-    """Run the cell as `nmt.rnn.scan.scan.Scan.forward` does, in NumPy; shapes as there, unchecked.
-
-    masks: the dropout masks by their names in the trace, [T, B, n] per step, [B, n] per sequence;
-    None is a run without dropout. record: names of noted values.
-    """
+    """Run the cell as `nmt.rnn.scan.scan.Scan.forward` does, in NumPy; shapes as there, unchecked. masks: the dropout
+    masks by their names in the trace, [T, B, n] per step, [B, n] per sequence; None is a run without dropout. record:
+    names of noted values."""
     there = np.arange(len(x))[:, None] < (len(x) if lengths is None else np.asarray(lengths)) if mask is None else mask
     there = np.broadcast_to(there, x.shape[:2])
     x = flat(x, 2, cell.input_size)
@@ -260,10 +257,8 @@ class _Evaluation:
         return array if array.ndim == 3 else array[None]
 
     def _apply(self, v: Value, args: list[np.ndarray]) -> np.ndarray:
-        """Compute an operation on these arguments.
-
-        Raises RuntimeError: it has no meaning, or the result's shape differs from its rule.
-        """
+        """Compute an operation on these arguments. Raises RuntimeError: it has no meaning, or the result's shape
+        differs from its rule."""
         if v.rule.meaning is None:
             raise RuntimeError(f"the operation {v.op} has no NumPy meaning")
         attrs = {k: a for k, a in v.attrs.items() if k not in ("name", "dims")}

@@ -29,10 +29,8 @@ def shown(dims: Dims) -> str:
 
 
 def elementwise(graph: Graph, op: str, args: tuple[Value, ...]) -> Value:
-    """Return an elementwise operation of values of which some have named axes; the result has all of them.
-
-    Raises ShapeError: an axis has two sizes, or a value has features without names.
-    """
+    """Return an elementwise operation of values of which some have named axes; the result has all of them. Raises
+    ShapeError: an axis has two sizes, or a value has features without names."""
     sizes: dict[str, int] = {}
     for a in args:
         if a.width is not None and not a.dims:

@@ -1,12 +1,11 @@
 """The operations a cell may use: shape rule, NumPy meaning, gradient rule and scalar code, side by side.
 
-A value of a step has symbolic axes (a subset of `S`, `B`, in this order) and at most one feature axis of known
-`width` (always last), which may be several named ones (`Value.dims`). `meaning` takes NumPy arrays [S, B, width], each
-axis of size 1 where the value lacks it (named axes each as one; matrix parameters are [rows, columns]), and the
-operation's attributes by name. An operation over S also receives `real`, bool [S, B, 1], which is False at padding;
-compiled loops stop at the length instead.
-`gradient(g, v)` yields `(argument, gradient)` pairs, written with the same operators a cell's author uses. `code` is
-the scalar expression of an elementwise operation.
+A value of a step has symbolic axes (a subset of `S`, `B`, in this order) and at most one feature axis of known `width`
+(always last), which may be several named ones (`Value.dims`). `meaning` takes NumPy arrays [S, B, width], each axis of
+size 1 where the value lacks it (named axes each as one; matrix parameters are [rows, columns]), and the operation's
+attributes by name. An operation over S also receives `real`, bool [S, B, 1], which is False at padding; compiled loops
+stop at the length instead. `gradient(g, v)` yields `(argument, gradient)` pairs, written with the same operators a
+cell's author uses. `code` is the scalar expression of an elementwise operation.
 
 Adding an operation means adding one entry here (and, unless it is elementwise, its emission in the emitters).
 """

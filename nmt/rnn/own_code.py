@@ -67,10 +67,8 @@ class own_code:  # noqa: N801  (read as a function: `with own_code(...)`)
 
 
 def make_cell(name: str, make: Callable[[int, int], Cell], input_size: int, hidden_size: int) -> Cell:
-    """Make a cell of two sizes by an author's class or function.
-
-    Raises NMTError: it raises, or returns something else.
-    """
+    """Make a cell of two sizes by an author's class or function. Raises NMTError: it raises, or returns something
+    else."""
     with own_code(name, "must make a cell of (input_size, hidden_size)", of=make):
         cell = make(input_size, hidden_size)
     if not isinstance(cell, Cell):
@@ -79,10 +77,8 @@ def make_cell(name: str, make: Callable[[int, int], Cell], input_size: int, hidd
 
 
 def not_a_maker(found: Any, module: str) -> str | None:
-    """Return None for something that can make cells, else a description of what it is, for an error.
-
-    A class of cells can, or a function written in that module or one below it.
-    """
+    """Return None for something that can make cells, else a description of what it is, for an error. A class of cells
+    can, or a function written in that module or one below it."""
     made = found.func if isinstance(found, partial) else found
     if inspect.isclass(made):
         return None if issubclass(made, Cell) else made.__name__
@@ -127,12 +123,10 @@ def _place_in_syntax(error: BaseException) -> str | None:
 
 
 def _place_in(frames: list[tuple[CodeType, int]], *, on_purpose: bool) -> str | None:
-    """Return where the author's code was when an error was raised; None if the error comes from our own code.
-
-    `frames` are those of the traceback without the first, which is ours. An error that our code raises on purpose
-    (`on_purpose`) counts as the author's. Installed packages count as the author's code only if no other frame does: a
-    cell may be installed, and it may have called NumPy.
-    """
+    """Return where the author's code was when an error was raised; None if the error comes from our own code. `frames`
+    are those of the traceback without the first, which is ours. An error that our code raises on purpose (`on_purpose`)
+    counts as the author's. Installed packages count as the author's code only if no other frame does: a cell may be
+    installed, and it may have called NumPy."""
     theirs = [n for n, (code, _) in enumerate(frames) if _is_own(code.co_filename)]
     ours = [n for n, (code, _) in enumerate(frames) if _is_ours(code)]
     if not theirs or (ours and ours[-1] > theirs[-1] and not on_purpose):

@@ -83,10 +83,8 @@ _OFF = nullcontext()
 
 @contextmanager
 def recording(clock: Clock | None = None) -> Iterator[Profile]:
-    """Record the operations of this thread during the block; clock: None for the processor's.
-
-    Recordings do not nest: the inner one receives everything.
-    """
+    """Record the operations of this thread during the block; clock: None for the processor's. Recordings do not nest:
+    the inner one receives everything."""
     global _active
     former, _active = _active, Profile(clock=clock or ProcessorClock())
     profile = _active
@@ -141,10 +139,8 @@ def moment() -> Any:
 
 
 def record_parts(began: Any, parts: Sequence[tuple[str, float, int]]) -> None:
-    """Record that the processor alone has run these operations, interleaved, since `began`.
-
-    parts: name, time in any common unit, and multiply-adds of each; the elapsed time is divided in proportion.
-    """
+    """Record that the processor alone has run these operations, interleaved, since `began`. parts: name, time in any
+    common unit, and multiply-adds of each; the elapsed time is divided in proportion."""
     profile = _active
     if profile is None:
         return

@@ -8,7 +8,7 @@ value. Those of a GPU are in kernels/cuda/tuning.py; those that only compiled co
 
 from __future__ import annotations
 
-# ------------------------------------------------------------ how threads share a run (division.py, run_cpu.py)
+# ------------------------------------------------------------ how threads share a run (rows.py, run_cpu.py)
 
 UNITS_BELOW = {False: 6, True: 16}
 """Rows per thread below which the threads divide hidden units, by whether the weights are large (`LARGE_WEIGHTS`).
@@ -60,7 +60,7 @@ itself. Not measured."""
 KEPT_SOURCE_BYTES = 1 << 25
 """Bytes that a search keeps to encode its next block in: those of 64 captions. Other sizes were not measured."""
 
-# ------------------------------------------------------------ short runs, prepared once (short_runs.py)
+# ------------------------------------------------------------ short runs, prepared once (layered.py)
 
 SHORT_ROWS = 128
 """Rows, in all steps, up to which preparing memory and arguments takes longer than copying the numbers, and up to which
@@ -80,8 +80,7 @@ KEPT_STEP_ROWS = 16
 
 SOURCE_STEP = 32
 """Source positions for which a step prepares memory are a multiple of this, so that longer sentences rarely need new
-memory. Not
-measured."""
+memory. Not measured."""
 
 ROWS_BETWEEN_LOOKS = 4096
 """Rows, in all steps, after which a compiled search returns to the interpreter, which checks whether it

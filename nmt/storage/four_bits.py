@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nmt.rnn.arrays.quantised import BLOCK, LARGEST_OF_4_BITS, blocks_of
+from nmt.rnn.arrays.weights import BLOCK, LARGEST_OF_4_BITS, blocks_of
 
 _ZERO = 8
 """The code of the number 0."""

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nmt.errors import CheckpointError, DataError
-from nmt.rnn.arrays.quantised import Quantised
+from nmt.rnn.arrays.weights import Quantised
 from nmt.storage.tensor_file import map_tensors
 from nmt.system.files import explain, remedy, write_bytes
 from nmt.system.paths import absent, exists, is_file, is_folder, kind, shown

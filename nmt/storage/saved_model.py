@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from nmt.errors import CheckpointError, DataError, NMTWarning
-from nmt.model.parts.own_cells import AFTER_AN_EDIT, check_allowed, edited_cells, import_allowed_cells
+from nmt.model.parts.cells import AFTER_AN_EDIT, check_allowed, edited_cells, import_allowed_cells
 from nmt.storage.confidence_file import (
     calibration_from,
     confidence_tensors,

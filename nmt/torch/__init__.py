@@ -12,7 +12,6 @@ except ModuleNotFoundError as error:
         raise
     raise ImportError(f"nmt.torch: must have the package torch, got none; {how_to_install('torch')}") from None
 
-from nmt.torch.modules import GRU, LSTM, RNN
-from nmt.torch.own_cells import CellModule, cell
+from nmt.torch.modules import GRU, LSTM, RNN, CellModule, cell
 
 __all__ = ["GRU", "LSTM", "RNN", "CellModule", "cell"]

@@ -1,3 +1,14 @@
+"""What the scripts of benchmarks/ share: cases, the record, modules that are gone after a test."""
+
+import ast
+import json
+import subprocess
+import sys
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+
 import numpy as np
 import pytest
 
@@ -53,3 +64,108 @@ def test_shapes_are_those_of_the_tables_of_others(name, sizes) -> None:
 
     shape = SHAPES[name]
     assert (shape.T, shape.N, shape.I, shape.H, shape.layers, shape.bidirectional) == sizes
+
+
+EVENTS = [
+    {"event": "start", "time": 1010.0},
+    {"event": "train", "time": 1100.0},
+    {"event": "start", "time": 5000.0},  # the run was interrupted and resumed much later
+    {"event": "end", "time": 5300.0, "elapsed": 360.0},
+    {"event": "test", "time": 5320.0, "bleu": 40.5, "signatures": {"bleu": "tok:13a"}},
+]
+
+
+def test_minutes_are_of_training_and_scoring():
+    from record import figures_of
+
+    assert figures_of(EVENTS) == (pytest.approx(380 / 60), 40.5, "tok:13a")
+    assert figures_of(EVENTS[:-1]) is None
+
+
+def test_an_unfinished_line_of_the_log_is_left_out(tmp_path):
+    from record import events_of
+
+    assert events_of(tmp_path) == []
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(one) + "\n" for one in EVENTS) + '{"event": "tr')
+    assert events_of(tmp_path) == EVENTS
+
+
+def test_a_row_belongs_to_a_commit(tmp_path):
+    from record import Figures, commit_of, row_of
+
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
+    (tmp_path / "file").write_text("one")
+    for words in (["init", "-q"], ["add", "file"], ["commit", "-qm", "first"]):
+        subprocess.run([*git, *words], cwd=tmp_path, check=True)
+    commit = commit_of(tmp_path)
+    assert f" | {commit} | 7.0 | 40.50 | a=1 | " in row_of(Figures(7.0, 40.5, ""), commit, ["a=1"])
+    assert row_of(Figures(7.0, 40.5, "case:lc|tok:13a"), commit, []).endswith(r" | case:lc\|tok:13a |")
+    (tmp_path / "file").write_text("two")
+    with pytest.raises(SystemExit, match="without changes"):
+        commit_of(tmp_path)
+
+
+def test_the_code_of_a_command_that_fails_is_passed_on(tmp_path, monkeypatch):
+    import record
+
+    monkeypatch.setattr(sys, "executable", "false")
+    with pytest.raises(SystemExit, match="1"):
+        record.train(tmp_path / "config.yaml", tmp_path, [])
+
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+_OPTIONAL = {"ctranslate2", "cupy", "matplotlib", "onmt", "torch", "yoyodyne"}
+
+
+def test_a_library_of_the_same_name_is_left_alone(importable, monkeypatch):
+    library = ModuleType("translate")
+    monkeypatch.setitem(sys.modules, "translate", library)
+    with importable():
+        from translate import main
+
+        assert callable(main)
+    assert sys.modules["translate"] is library
+
+
+def test_nothing_stays_loaded(importable):
+    before = list(sys.path)
+    with importable():
+        import peak
+
+        assert peak.__doc__
+    assert "peak" not in sys.modules and sys.path == before
+
+
+def test_what_the_scripts_import_of_nmt_is_there():
+    """One of them asked for names that were gone, and nobody had run it since."""
+    gone = []
+
+    def is_there(module, name):
+        return hasattr(module, name) or (hasattr(module, "__path__") and find_spec(f"{module.__name__}.{name}"))
+
+    for path in sorted(BENCHMARKS.glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "nmt":
+                module = import_module(node.module)
+                gone += [f"{path.name}: {module.__name__}.{a.name}" for a in node.names if not is_there(module, a.name)]
+    assert gone == []
+
+
+def test_what_the_scripts_import_of_one_another_is_there():
+    """One of them asked for a script that had been removed."""
+    names = {path.stem for path in BENCHMARKS.glob("*.py")}
+    asked = {
+        (path.name, name)
+        for path in sorted(BENCHMARKS.glob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        for name in imported(node)
+    }
+    gone = {(path, name) for path, name in asked if name not in names | _OPTIONAL and find_spec(name) is None}
+    assert gone == set()
+
+
+def imported(node):
+    """Return the modules that a statement imports, without what is below them."""
+    if isinstance(node, ast.Import):
+        return [one.name.split(".")[0] for one in node.names]
+    return [node.module.split(".")[0]] if isinstance(node, ast.ImportFrom) and node.module and not node.level else []

@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("greenlet", reason="the emulator needs greenlet, of the extra [dev]")
 
 from nmt.errors import DeviceError  # noqa: E402
-from nmt.rnn.arrays.element_rules import ADD_SCALED  # noqa: E402
+from nmt.rnn.arrays.device_operations import ADD_SCALED  # noqa: E402
 from nmt.rnn.kernels.cuda import optimizer  # noqa: E402
 from nmt.rnn.kernels.cuda.blas import Matrix  # noqa: E402
 from tests import gpu_fence  # noqa: E402

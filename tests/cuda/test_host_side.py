@@ -15,7 +15,7 @@ from nmt.config import TrainingConfig  # noqa: E402
 from nmt.decode import force, search  # noqa: E402
 from nmt.errors import DeviceError, NMTError, ShapeError  # noqa: E402
 from nmt.rnn import LSTM, LSTMCell, Scan, Weights  # noqa: E402
-from nmt.rnn.arrays.element_rules import ADD_SCALED  # noqa: E402
+from nmt.rnn.arrays.device_operations import ADD_SCALED  # noqa: E402
 from nmt.rnn.arrays.workspace import Workspace  # noqa: E402
 from nmt.rnn.kernels.cuda import optimizer  # noqa: E402
 from nmt.rnn.kernels.cuda.blas import WORKSPACE, Matrix  # noqa: E402

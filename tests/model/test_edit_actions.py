@@ -18,8 +18,7 @@ from nmt.decode.plan import SearchPath, search_plan
 from nmt.decode.rules.options import SearchOptions
 from nmt.decode.session import Session
 from nmt.errors import ConfigError, DataError, DeviceError
-from nmt.model.copying import means_of_unseen
-from nmt.model.edit_actions import EditActions, check_actions
+from nmt.model.copying import EditActions, check_actions, means_of_unseen
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.arrays.workspace import Fresh
 from nmt.rnn.cells import LinearCell, PointerCell

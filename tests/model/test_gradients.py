@@ -1,19 +1,33 @@
 """Gradients of whole small translators against finite differences, in float64.
 
-The setups are few and chosen to cover every choice at least once, as each compiles its own plans;
-pairs that touch the same code (tied weights with the bridge, dropout with residuals and feeding)
-are put together.
+The setups are few and chosen to cover every choice at least once, as each compiles its own plans; pairs that touch the
+same code (tied weights with the bridge, dropout with residuals and feeding) are put together.
+
+Then products in bfloat16 next to float32, and what training adds to the likelihood, against its papers' formulas.
 """
 
 import dataclasses
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from nmt.data.tokens.subwords import EOS_ID, PAD_ID
+from nmt.config import TrainingConfig, config_from_dict
+from nmt.data.batching.batches import make_batch
+from nmt.data.tokens.subwords import PAD_ID
+from nmt.decode import force, search
+from nmt.model.batch_pass import Alignment, Objective
+from nmt.model.output_heads import attention_loss
+from nmt.rnn.devices import cpu, resolved_dtype
+from nmt.rnn.kernels.machine_code import features
+from nmt.special_tokens import EOS_ID
+from nmt.storage.model_folder import build_model
+from nmt.train.updates.optimizer import make_optimizer
 from tests import small_models
 from tests.devices import AT_FULL_SIZE, device_at
+from tests.finite_differences import check_gradients
 from tests.oracle import compare, gradients
+from tests.train import fake_model
 
 VOCAB = 9
 SEED = 5
@@ -308,3 +322,193 @@ def test_label_smoothing_mixes_in_the_mean_over_all_classes():
         stats, _ = model.loss_and_gradients(batch, seed=0, label_smoothing=smoothing, threads=1)
         assert stats.nll == pytest.approx(nll[EOS_ID], rel=1e-10)
         assert stats.loss == pytest.approx((1 - smoothing) * nll[EOS_ID] + smoothing * mean, rel=1e-10)
+
+
+WIDE = 23
+OPTIONS = {"decoder": {"attention": "general", "embeddings": {"embedding_dim": 6}}, "tied": "softmax"}
+
+
+def build(compute_dtype, **more):
+    return small_models.build(WIDE, compute_dtype=compute_dtype, scale=0.3, **OPTIONS, **more)
+
+
+def some_batch():
+    rng = np.random.default_rng(2)
+    sources = small_models.random_sentences(rng, 12, WIDE, 7)
+    return small_models.batch_of([(src, src[::-1]) for src in sources])
+
+
+def test_loss_and_gradients_are_near_and_do_not_depend_on_threads():
+    batch, exact, near = some_batch(), build("float32"), build("bfloat16")
+    wanted, gradients = exact.loss_and_gradients(batch, seed=0, threads=1)
+    stats, found = near.loss_and_gradients(batch, seed=0, threads=1)
+    assert stats.loss != wanted.loss
+    assert stats.loss == pytest.approx(wanted.loss, rel=1e-3)
+    for name, g in gradients.items():
+        assert 1e-5 < compare.norm_error(found[name], g) < compare.BFLOAT16_TOLERANCE, name
+        assert found[name].dtype == near.params[name].dtype == np.float32
+    again, others = near.loss_and_gradients(batch, seed=0, threads=2)
+    assert again == stats
+    for name, g in found.items():
+        np.testing.assert_array_equal(others[name], g, name)
+    assert near.loss(batch, threads=2).nll == pytest.approx(exact.loss(batch, threads=1).nll, rel=1e-3)
+
+
+def losses_of_training(compute_dtype, updates=100):
+    """Nats a token before, and after some updates on one batch."""
+    model, batch = build(compute_dtype), some_batch()
+    optimizer = make_optimizer(TrainingConfig(), model.params, 1)
+    losses = []
+    for update in range(updates):
+        stats, gradients = model.loss_and_gradients(batch, seed=update, threads=1)
+        losses.append(stats.loss / stats.tokens)
+        optimizer.step(model.params, gradients, 0.01)
+        model.changed()
+    return losses
+
+
+def test_a_model_learns_as_in_float32():
+    exact, near = losses_of_training("float32"), losses_of_training("bfloat16")
+    assert near == losses_of_training("bfloat16")
+    assert exact != near
+    assert near[-1] < 0.5 * near[0]
+    assert near[-1] == pytest.approx(exact[-1], rel=0.05)
+
+
+def test_search_runs_in_bfloat16_and_its_score_is_its_loss():
+    model, exact = build("bfloat16"), build("float32")
+    for one in (model, exact):
+        one.params["output.b"][EOS_ID] += 2  # sentences end before their limit
+    sources = small_models.random_sentences(np.random.default_rng(4), 5, WIDE, 6)
+    options = {"beam_size": 3, "length_penalty": "none", "n_best": 1, "max_length_ratio": 2.0, "max_length_extra": 20}
+    found = [hypotheses[0] for hypotheses in search(model, sources, threads=1, **options)]
+    for source, best, other in zip(sources, found, search(exact, sources, threads=1, **options), strict=True):
+        alone = search(model, [source], threads=2, **options)[0][0]
+        assert (alone.ids, alone.log_prob) == (best.ids, best.log_prob)
+        nll = model.loss(small_models.batch_of([(source, list(best.ids))]), threads=1).nll
+        assert best.log_prob == pytest.approx(-nll, rel=1e-5)
+        assert best.log_prob == pytest.approx(other[0].log_prob, rel=2e-2)
+
+
+@pytest.mark.parametrize(("fast", "expected"), [(True, "bfloat16"), (False, "float32")])
+def test_auto_is_what_is_faster_on_this_machine(monkeypatch, tmp_path, fast, expected):
+    monkeypatch.setattr(features, "multiplies_pairs_fast", lambda: fast)
+    assert resolved_dtype("auto") == resolved_dtype("auto", cpu()) == expected
+    assert resolved_dtype("int8") == "int8"
+    settings = fake_model.write_setup(tmp_path) | {"compute_dtype": "auto"}
+    model = build_model(config_from_dict(settings), 9, 9)
+    assert model.step_decoder.compute_dtype == expected
+
+
+def test_only_amx_and_amd_multiply_pairs_fast(monkeypatch):
+    """78 GFLOP/s of pairs and 170 of float32 is what Intel's vector instruction has (results/layers.md)."""
+    kinds = {(True, "sapphirerapids"): True, (False, "sapphirerapids"): False, (False, "znver4"): True}
+    for (has_amx, name), expected in kinds.items():
+        monkeypatch.setattr(features, "TARGET", replace(features.TARGET, has_bf16=True, has_amx=has_amx))
+        monkeypatch.setattr(features.binding, "get_host_cpu_name", lambda name=name: name)
+        assert features.multiplies_pairs_fast() == expected
+    monkeypatch.setattr(features, "TARGET", replace(features.TARGET, has_bf16=False, has_amx=False))
+    assert not features.multiplies_pairs_fast()
+
+
+DROPPED_PAIRS = [([4, 5, 6, 7, 8], [5, 4, 6]), ([8, 4], [7, 7, 5, 8, 4]), ([6], [4]), ([5, 8, 7], [])]
+ALIGNMENT = Alignment(
+    np.array([0, 0, 1, 2, 0]), np.array([0, 0, 0, 1, 3]), np.array([1, 0, 1, 2, 0]), np.array([0.5, 0.5, 1.0, 1.0, 1.0])
+)
+OBJECTIVES = {
+    "r_drop": Objective(r_drop=2.0),
+    "guided": Objective(guided_alignment=1.5, alignment=ALIGNMENT),
+    "all": Objective(r_drop=0.5, guided_alignment=0.3, alignment=ALIGNMENT, widest_source=40),
+}
+
+
+def batch_of(pairs):
+    return make_batch([src for src, _ in pairs], [tgt for _, tgt in pairs], range(len(pairs)))
+
+
+def dropped_model(**changes):
+    side = {"dropout": 0.3, "num_layers": 2}
+    return small_models.build(VOCAB, dtype=np.float64, encoder=side, decoder={**side, "hidden_dropout": 0.2}, **changes)
+
+
+@pytest.mark.parametrize("tied", ["none", "softmax"])
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_gradients_are_those_of_the_loss(name, tied):
+    if tied == "softmax" and name != "r_drop":
+        pytest.skip("the output layer is in the divergence alone")
+    model = small_models.build(
+        VOCAB,
+        dtype=np.float64,
+        tied=tied,
+        encoder={"dropout": 0.3, "num_layers": 2},
+        decoder={"hidden_dropout": 0.2, "embeddings": {"embedding_dim": 6}},
+    )
+    batch = batch_of(DROPPED_PAIRS).doubled() if "r_drop" in name or name == "all" else batch_of(DROPPED_PAIRS)
+    options = {"seed": SEED, "threads": 1, "objective": OBJECTIVES[name], "label_smoothing": 0.1}
+
+    def loss():
+        stats, _ = model.loss_and_gradients(batch, **options)
+        return stats.loss / stats.tokens
+
+    stats, gradients = model.loss_and_gradients(batch, **options)
+    plain, _ = model.loss_and_gradients(batch, **{**options, "objective": Objective()})
+    assert stats.nll == plain.nll
+    assert stats.loss > plain.loss, "something is added"
+    check_gradients(model, gradients, loss, smallest=1e-8)
+
+
+def test_the_divergence_is_that_of_the_two_distributions():
+    model = dropped_model()
+    batch = batch_of(DROPPED_PAIRS).doubled()
+    options = {"seed": SEED, "threads": 1}
+    seen = []
+    whole = model.device.output_loss
+    computed = model.device.download
+    model.device.output_loss = lambda h, layer, *rest: (
+        seen.append((computed(h).copy(), layer)) or whole(h, layer, *rest)
+    )
+    try:
+        stats, _ = model.loss_and_gradients(batch, objective=Objective(r_drop=3.0), **options)
+    finally:
+        del model.device.output_loss
+    plain, _ = model.loss_and_gradients(batch, **options)
+    log_probs = model.device.log_probs(*seen[0], 1)
+    one, other = log_probs[::2], log_probs[1::2]
+    expected = sum(0.5 * (np.exp(p) @ (p - q) + np.exp(q) @ (q - p)) for p, q in zip(one, other, strict=True))
+    assert stats.loss - plain.loss == pytest.approx(3.0 * expected)
+    without = small_models.build(VOCAB, dtype=np.float64)  # without dropout both passes are one
+    same, _ = without.loss_and_gradients(batch, objective=Objective(r_drop=3.0), **options)
+    assert same.loss == pytest.approx(same.nll, rel=1e-12)
+
+
+def test_guided_alignment_by_hand():
+    rng = np.random.default_rng(2)
+    lengths = np.array([4, 2, 3])
+    weights = rng.dirichlet(np.ones(5), (4, 3))
+    weights[np.arange(4)[:, None] >= lengths] = 0
+    rows = Alignment(np.array([0, 1]), np.array([2, 0]), np.array([4, 3]), np.array([1.0, 0.25]))
+    guided = -np.log(weights[0, 2, 4]) - 0.25 * np.log(weights[1, 0, 3])
+    total, _ = attention_loss(cpu(), weights, Objective(guided_alignment=2.0, alignment=rows), 1.0)
+    assert float(total) == pytest.approx(2.0 * guided)
+
+
+def test_attention_of_nothing_is_finite():
+    rows = Alignment(np.array([0]), np.array([0]), np.array([2]), np.array([1.0]))
+    objective = Objective(guided_alignment=1.0, alignment=rows)
+    total, gradient = attention_loss(cpu(), np.zeros((2, 1, 3)), objective, 1.0)
+    assert np.isfinite(total) and np.isfinite(gradient).all()
+
+
+def test_guided_alignment_is_of_the_attention_that_translates():
+    """The mean cross entropy under the attention that `force` shows, without dropout."""
+    model = small_models.build(VOCAB, dtype=np.float64)
+    batch = batch_of(DROPPED_PAIRS[:2])
+    order = batch.indices.tolist()
+    shown = force(model, [DROPPED_PAIRS[n][0] for n in order], [[*DROPPED_PAIRS[n][1]] for n in order], attention=True)
+    found = Alignment(np.array([0, 2, 1]), np.array([0, 0, 1]), np.array([1, 0, 2]), np.array([1.0, 1.0, 0.5]))
+    expected = 0.0
+    for t, b, s, share in zip(found.step, found.row, found.position, found.share, strict=True):
+        expected -= share * np.log(shown[b].attention[t, s])
+    objective = Objective(guided_alignment=1.0, alignment=found)
+    stats, _ = model.loss_and_gradients(batch, seed=1, threads=1, objective=objective)
+    assert stats.loss - stats.nll == pytest.approx(expected, rel=1e-6)

@@ -1,7 +1,6 @@
 """Attention for ONE query, and a decoder with input feeding, by loops over rows and time.
 
-`memory` is [S, M]: the encoder's outputs of one sentence, of which the first `length` rows are
-real.
+`memory` is [S, M]: the encoder's outputs of one sentence, of which the first `length` rows are real.
 """
 
 import numpy as np
@@ -12,9 +11,8 @@ from tests.oracle import layers
 def score(kind, query, key, p):
     """How well one key [M] answers one query [H]; a number.
 
-    additive: v . tanh(query W_query + key W_key + b) (Bahdanau et al., 2015); dot, general: query .
-    key and query W . key (Luong et al., 2015); scaled_dot: query . key / sqrt(M) (Vaswani et al.,
-    2017).
+    additive: v . tanh(query W_query + key W_key + b) (Bahdanau et al., 2015); dot, general: query . key and query W .
+    key (Luong et al., 2015); scaled_dot: query . key / sqrt(M) (Vaswani et al., 2017).
     """
     if kind in ("additive", "bahdanau"):
         a = query @ p["W_query"] + key @ p["W_key"]
@@ -74,8 +72,7 @@ def decode(
 
     Takes embedded [T, B, E], states hx and cx [L, B, H], memory [S, B, M].
 
-    Rows beyond their target's length are 0; the first step is fed zeros unless `fed` [B, A] says
-    otherwise.
+    Rows beyond their target's length are 0; the first step is fed zeros unless `fed` [B, A] says otherwise.
     """
     T, B, _ = embedded.shape
     S, A = memory.shape[0], p["W_c"].shape[1]

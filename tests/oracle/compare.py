@@ -1,4 +1,4 @@
-"""The one table of tolerances, and the one way arrays are compared."""
+"""The one table of tolerances, and the one way arrays are compared; log-probabilities, one token at a time."""
 
 import numpy as np
 
@@ -55,3 +55,9 @@ def assert_same_bits(found, expected, what=""):
     assert set(found) == set(expected)
     for name, value in expected.items():
         np.testing.assert_array_equal(found[name], value, f"{what} {name}")
+
+
+def log_softmax(logits):
+    """Log probabilities of one row of logits [V]."""
+    top = np.max(np.real(logits))
+    return logits - top - np.log(np.sum(np.exp(logits - top)))

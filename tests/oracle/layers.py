@@ -2,11 +2,14 @@
 
 The conventions: y of a row beyond its length is 0, if `padding` says nothing else; the final state is that of the row's
 last valid step; the reversed direction reads the valid prefix backwards, so its final state belongs to time 0.
+
+Each cell is one step for ONE row, written from the papers. Every such function takes vectors, `x` [D] and `h` [H], and
+one dict of parameters in this project's layout: `W_x` [D, G*H], `W_h` [H, G*H] and optionally `b_x`, `b_h` [G*H].
+Everything also works on complex numbers, so that a derivative can be taken by a step along the imaginary axis (see
+gradients.py).
 """
 
 import numpy as np
-
-from tests.oracle import cells
 
 
 def exact(array):
@@ -26,7 +29,7 @@ def layer_params(params, layer, suffix=""):
 
 def random_params(rng, kind, input_size, hidden_size, *, num_layers=1, bidirectional=False, bias=True, scale=0.4):
     """Parameters of every layer and direction, drawn so that float32 holds them exactly."""
-    wide = cells.GATES[kind] * hidden_size
+    wide = GATES[kind] * hidden_size
     params = {}
     for layer in range(num_layers):
         below = input_size if layer == 0 else hidden_size * (2 if bidirectional else 1)
@@ -55,7 +58,7 @@ def run_direction(kind, p, x, h, c, lengths, *, reverse=False, padding="zero", e
         h_t, c_t = h[row], c[row]
         times = range(lengths[row])
         for t in reversed(times) if reverse else times:
-            h_t, c_t = cells.step(kind, p, x[t, row], h_t, c_t)
+            h_t, c_t = step(kind, p, x[t, row], h_t, c_t)
             y[t, row] = h_t
         if empty == "zero" and not lengths[row]:
             h_t, c_t = np.zeros_like(h_t), np.zeros_like(c_t)
@@ -85,8 +88,7 @@ def run(
 ):
     """A stack: x [T, B, D], states [L*dirs, B, H] -> y [T, B, H*dirs], h and c [L*dirs, B, H].
 
-    Residual: from the second layer on, a layer's input is added to its output (Wu et al., 2016,
-    section 3.1).
+    Residual: from the second layer on, a layer's input is added to its output (Wu et al., 2016, section 3.1).
     """
     T, B, _ = x.shape
     H = next(p.shape[0] for name, p in params.items() if name.startswith("W_h"))
@@ -109,3 +111,72 @@ def run(
         y = np.concatenate(sides, axis=-1)
         below = below + y if residual and layer > 0 else y
     return below, np.stack(h_all), np.stack(c_all)
+
+
+GATES = {"lstm": 4, "gru": 3, "gru_reset_before": 3, "rnn_tanh": 1, "rnn_relu": 1}
+
+
+def sigmoid(a):
+    """The logistic function."""
+    return 1.0 / (1.0 + np.exp(-a))
+
+
+def relu(a):
+    """max(a, 0), decided by the real part."""
+    return np.where(np.real(a) > 0.0, a, 0.0)
+
+
+def gate(p, which, index, vector):
+    """Gate number `index` of `vector @ W_which + b_which`, [H]."""
+    width = p["W_h"].shape[0]
+    columns = slice(index * width, (index + 1) * width)
+    a = vector @ p[f"W_{which}"][:, columns]
+    if f"b_{which}" in p:
+        a = a + p[f"b_{which}"][columns]
+    return a
+
+
+def lstm_step(p, x, h, c):
+    """Hochreiter & Schmidhuber (1997) with the forget gate of Gers et al. (2000); gates i f g o."""
+    i = sigmoid(gate(p, "x", 0, x) + gate(p, "h", 0, h))
+    f = sigmoid(gate(p, "x", 1, x) + gate(p, "h", 1, h))
+    g = np.tanh(gate(p, "x", 2, x) + gate(p, "h", 2, h))
+    o = sigmoid(gate(p, "x", 3, x) + gate(p, "h", 3, h))
+    c_new = f * c + i * g
+    return o * np.tanh(c_new), c_new
+
+
+def gru_step(p, x, h):
+    """Gates r z n; the reset acts AFTER the product (cuDNN's form); z = 1 keeps the old state."""
+    r = sigmoid(gate(p, "x", 0, x) + gate(p, "h", 0, h))
+    z = sigmoid(gate(p, "x", 1, x) + gate(p, "h", 1, h))
+    n = np.tanh(gate(p, "x", 2, x) + r * gate(p, "h", 2, h))
+    return (1.0 - z) * n + z * h
+
+
+def gru_reset_before_step(p, x, h):
+    """Cho et al. (2014): gates r z n; the reset acts BEFORE the product; z = 1 keeps the state."""
+    r = sigmoid(gate(p, "x", 0, x) + gate(p, "h", 0, h))
+    z = sigmoid(gate(p, "x", 1, x) + gate(p, "h", 1, h))
+    n = np.tanh(gate(p, "x", 2, x) + gate(p, "h", 2, r * h))
+    return (1.0 - z) * n + z * h
+
+
+def elman_step(p, x, h, nonlinearity):
+    """Elman (1990): one tanh (or relu) of the input and the old state."""
+    return nonlinearity(gate(p, "x", 0, x) + gate(p, "h", 0, h))
+
+
+def step(kind, p, x, h, c):
+    """One step of the cell called `kind`: (h, c) -> (h, c); cells without a c hand it on."""
+    if kind == "lstm":
+        return lstm_step(p, x, h, c)
+    if kind == "gru":
+        return gru_step(p, x, h), c
+    if kind == "gru_reset_before":
+        return gru_reset_before_step(p, x, h), c
+    if kind == "rnn_tanh":
+        return elman_step(p, x, h, np.tanh), c
+    if kind == "rnn_relu":
+        return elman_step(p, x, h, relu), c
+    raise ValueError(f"no such cell: {kind}")

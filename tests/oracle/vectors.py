@@ -1,7 +1,6 @@
 """The shared reference vectors (PyTorch, ONNX) read into this project's layout.
 
-They lie in `shared/vectors`, a sibling of the repository; where that is absent, the tests on them
-skip.
+They lie in `shared/vectors`, a sibling of the repository; where that is absent, the tests on them skip.
 """
 
 import json
@@ -24,9 +23,8 @@ DEFAULT_ACTIVATIONS = {"LSTM": ["Sigmoid", "Tanh", "Tanh"], "GRU": ["Sigmoid", "
 class LayerCase:
     """One call of a stack of layers and what must come out; time-major unless batch_first.
 
-    `direction` is "forward", "reverse" or "bidirectional"; a reverse case's parameters carry the
-    suffix `_reverse`. Expected arrays that the file does not hold are absent from `expected` and
-    `gradients`.
+    `direction` is "forward", "reverse" or "bidirectional"; a reverse case's parameters carry the suffix `_reverse`.
+    Expected arrays that the file does not hold are absent from `expected` and `gradients`.
     """
 
     kind: str
@@ -123,8 +121,7 @@ def onnx_attributes(name):
 
 
 def onnx_is_plain(name):
-    """Whether an ONNX file is of a cell that the oracle knows: no peepholes, clip, coupled gates, other
-    activations."""
+    """Whether an ONNX file is of a cell that the oracle knows: no peepholes, clip, coupled gates, other activations."""
     file, attributes = arrays("onnx", name), onnx_attributes(name)
     op = str(file["op"])
     given = set(attributes.get("activations", []))

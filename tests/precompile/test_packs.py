@@ -16,7 +16,7 @@ from nmt.rnn.kernels.machine_code.features import LEVELS, TARGET
 from nmt.rnn.kernels.machine_code.recipes import generated_loop, native_of, recipe_of
 from nmt.rnn.kernels.machine_code.store import Pack, Record, write_pack
 from nmt.rnn.kernels.model import update
-from nmt.rnn.kernels.products import microkernel
+from nmt.rnn.kernels.products import microkernel, packing
 from nmt.rnn.kernels.products import product as products
 from nmt.rnn.kernels.threads.workers import close_job
 
@@ -32,12 +32,13 @@ from pathlib import Path
 from nmt.rnn.kernels.machine_code import store
 store.PACKS = Path(sys.argv[1])
 import numpy as np
+from nmt.rnn.kernels.products import packing
 from nmt.rnn.kernels.products import product as products
 from nmt.rnn.kernels.products.packing import packed_size
 rng = np.random.default_rng(0)
 A, W = rng.standard_normal((37, 45)).astype("f4"), rng.standard_normal((45, 70)).astype("f4")
 packed, C = np.empty(packed_size(45, 70, "f4"), "f4"), np.empty((37, 70), "f4")
-products.pack(0, 1, W, 0, 45, packed)
+packing.pack(0, 1, W, 0, 45, packed)
 products.product(0, 1, A, 0, packed, C, 0, 45, 70, np.array([[0, 37]]), 0)
 np.testing.assert_allclose(C, A @ W, atol=1e-4)
 print("numba" in sys.modules)
@@ -47,7 +48,7 @@ print("numba" in sys.modules)
 def needed():
     """Recipes of what the work above runs."""
     kernels = (
-        (products.pack, ("float32 2", "int64", "int64", "float32 1")),
+        (packing.pack, ("float32 2", "int64", "int64", "float32 1")),
         (
             products.product,
             ("float32 2", "int64", "float32 1", "float32 2", "int64", "int64", "int64", "int64 2", "int64"),

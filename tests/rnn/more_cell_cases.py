@@ -4,7 +4,6 @@ import numpy as np
 
 from nmt.rnn import cells
 from tests.oracle import more_cells as oracle
-from tests.oracle import recurrences
 from tests.rnn import scan_cases as cases
 
 D, H = cases.D, cases.H
@@ -45,50 +44,38 @@ INPUT_GATED = {
     "convolution": (lambda: cells.ConvolutionCell(D, H, window=3), oracle.convolution),
 }
 # Odd sizes of heads, keys and values; these states are matrices.
-MATRICES = {
-    "gla": (
-        lambda: cells.LinearAttentionCell(D, 6, heads=2, key_size=2, rank=2),
-        recurrences.linear_attention(2, 2, decay="key"),
-    ),
-    "retnet": (
-        lambda: cells.LinearAttentionCell(D, 6, heads=3, key_size=3, decay="constant"),
-        recurrences.linear_attention(3, 3, decay="constant"),
-    ),
-    "linear_attention": (
-        lambda: cells.LinearAttentionCell(D, 6, heads=1, key_size=2, decay="none"),
-        recurrences.linear_attention(1, 2, decay="none"),
-    ),
-    "head_decay": (
-        lambda: cells.LinearAttentionCell(D, 6, heads=2, key_size=1, decay="head"),
-        recurrences.linear_attention(2, 1, decay="head"),
-    ),
-    "hgrn2": (
-        lambda: cells.LinearAttentionCell(D, 6, heads=2, key_size=2, decay="tied"),
-        recurrences.linear_attention(2, 2, decay="tied"),
-    ),
-    "gated_delta_net": (
-        lambda: cells.LinearAttentionCell(D, 6, heads=2, key_size=2, decay="head", delta=True, window=3),
-        recurrences.linear_attention(2, 2, decay="head", delta=True, window=3),
-    ),
-    "kda": (
-        lambda: cells.NormedCell(cells.LinearAttentionCell(D, 6, heads=2, key_size=4, delta=True, window=2, rank=2)),
-        recurrences.normed(recurrences.linear_attention(2, 4, decay="key", delta=True, window=2)),
-    ),
-    "mlstm": (lambda: cells.MLSTMCell(D, 6, heads=2, key_size=4), recurrences.mlstm(2, 4)),
+LINEAR = {
+    "gla": (2, 2, {"decay": "key"}),
+    "retnet": (3, 3, {"decay": "constant"}),
+    "linear_attention": (1, 2, {"decay": "none"}),
+    "head_decay": (2, 1, {"decay": "head"}),
+    "hgrn2": (2, 2, {"decay": "tied"}),
+    "gated_delta_net": (2, 2, {"decay": "head", "delta": True, "window": 3}),
+    "kda": (2, 4, {"decay": "key", "delta": True, "window": 2}),
 }
+
+
+def linear(heads, keys, options):
+    return lambda: cells.LinearAttentionCell(D, 6, heads=heads, key_size=keys, rank=2, **options)
+
+
+MATRICES = {name: (linear(*given), oracle.linear_attention(*given[:2], **given[2])) for name, given in LINEAR.items()}
+kda, of_kda = MATRICES["kda"]
+MATRICES["kda"] = lambda: cells.NormedCell(kda()), oracle.normed(of_kda)
+MATRICES["mlstm"] = lambda: cells.MLSTMCell(D, 6, heads=2, key_size=4), oracle.mlstm(2, 4)
 # Products read what their own states have left of earlier inputs.
 MIXING = {
     "hawk": (
         lambda: cells.BlockCell(D, cells.RGLRUCell(H, H), convolved=False, gate="gelu"),
-        recurrences.block(recurrences.rg_lru, 4, activation=lambda u: u, gate=recurrences.gelu),
+        oracle.block(oracle.rg_lru, 4, activation=lambda u: u, gate=oracle.gelu),
     ),
     "mamba": (
         lambda: cells.NormedCell(cells.BlockCell(D, cells.S6Cell(H, H, size=3, rank=2), window=2)),
-        recurrences.normed(recurrences.block(recurrences.s6(3), 2, activation=recurrences.silu, gate=recurrences.silu)),
+        oracle.normed(oracle.block(oracle.s6(3), 2, activation=oracle.silu, gate=oracle.silu)),
     ),
-    "rwkv7": (lambda: cells.RWKV7Cell(D, 6, heads=2, rank=2), recurrences.rwkv7(2)),
+    "rwkv7": (lambda: cells.RWKV7Cell(D, 6, heads=2, rank=2), oracle.rwkv7(2)),
 }
-INPUT_GATED |= {"lrn": (lambda: cells.LRNCell(D, H), recurrences.lrn), **MATRICES}
+INPUT_GATED |= {"lrn": (lambda: cells.LRNCell(D, H), oracle.lrn), **MATRICES}
 CELLS = {**STATE_GATED, **INPUT_GATED, **MIXING}
 # The others' programs are those of their neighbours with less in them.
 COMPILED = [name for name in CELLS if name not in ("mi_lstm", "sru_one_size", "qrnn_window1")]

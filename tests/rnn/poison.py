@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nmt.rnn.kernels.loops.loop_tables import Table
+from nmt.rnn.kernels.loops.run_cpu import Table
 from nmt.rnn.kernels.threads import pool
 
 

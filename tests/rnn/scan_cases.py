@@ -22,6 +22,7 @@ from nmt.rnn import (
     interpreter,
 )
 from nmt.rnn.cell import axes_of
+from nmt.rnn.compiler.program import Product
 from nmt.rnn.compiler.trace import trace
 
 D, H, M, A, OUT = 5, 7, 6, 4, 11
@@ -34,6 +35,11 @@ RECURRENT = {
     "rnn_tanh": lambda: ElmanCell(D, H),
     "rnn_relu": lambda: ElmanCell(D, H, nonlinearity="relu"),
 }
+
+
+def products(program):
+    """The products of a program."""
+    return [step for step in program.steps if isinstance(step, Product)]
 
 
 def dropped(cell, rate, variational=False):

@@ -7,7 +7,7 @@ import pytest
 
 from nmt.errors import ShapeError
 from nmt.rnn import AttentionCell, ChunkedScan, GRUCell, LSTMCell, Scan, StackCell, Weights
-from nmt.rnn.compiler.program import PlaceKind, Product
+from nmt.rnn.compiler.program import PlaceKind
 from tests.rnn import interface_cases as cases
 from tests.rnn import scan_cases
 
@@ -15,7 +15,7 @@ from tests.rnn import scan_cases
 def products(plan):
     """Weights of the products of the backward pass, and of the sums behind it."""
     back = plan.backward
-    found = [s for program in back.programs.values() for s in program.steps if isinstance(s, Product)]
+    found = [s for program in back.programs.values() for s in scan_cases.products(program)]
     return sorted(s.weight.attrs["name"] for s in found), sorted(s.sink.name for s in plan.sinks)
 
 

@@ -1,10 +1,24 @@
-"""`nmt.rnn.check` says what is wrong; that it says what is right is shown by docs/add-a-cell.md and its test."""
+"""`nmt.rnn.check` says what is wrong; that it says what is right is shown by docs/add-a-cell.md and its test.
+
+And a cell that is edited is another cell, however it was edited: what a notebook does to classes, methods, helpers and
+constants. Against the interpreter, which traces anew whenever it is asked.
+"""
+
+import functools
+import gc
+import weakref
 
 import numpy as np
 import pytest
 
-from nmt.rnn import Cell, Param, State, check, check_cell, exp, tanh
+from nmt.rnn import Cell, Param, Scan, State, check, check_cell, exp, interpreter, tanh
+from nmt.rnn.arrays.weights import Weights
+from nmt.rnn.cells import DropoutCell, ResidualCell, StackCell
+from nmt.rnn.compiler import identity
+from nmt.rnn.graph import Graph
 from nmt.rnn.kernels.loops import emit_cpu
+from nmt.rnn.scan.scan_setup import compile_step
+from nmt.rnn.stepping.stepper import Stepper
 
 
 class Fickle(Cell):
@@ -136,3 +150,245 @@ def test_nan_never_passes():
     found, expected = {"y": np.array([np.nan])}, {"y": np.ones(1)}
     error = check_cell._difference(found, expected)
     assert not check_cell.Finding("x", error, 1e9).passed
+
+
+D, H, T, B = 3, 4, 3, 2
+
+SOURCE = """
+from nmt.rnn import Cell, Param, State, exp, relu, sigmoid, tanh
+
+class MyCell(Cell):
+    def __init__(self, input_size, hidden_size):
+        self.input_size, self.hidden_size, self.output_size = input_size, hidden_size, hidden_size
+
+    def params(self):
+        return {"W": Param((self.input_size, self.hidden_size)), "U": Param((self.hidden_size, self.hidden_size))}
+
+    def states(self):
+        return {"h": self.hidden_size}
+
+    def step(self, p, x, s):
+        h = STEP
+        return h, State(h=h)
+"""
+STEPS = [
+    "tanh(x @ p.W + s.h @ p.U)",
+    "tanh(x @ p.W + 0.5 * s.h @ p.U)",
+    "sigmoid(x @ p.W + s.h @ p.U)",
+    "tanh(x @ p.W) + 0.25 * s.h",
+    "tanh(x @ p.W + s.h @ p.U) * s.h + x @ p.W",
+]
+
+
+def defined(step, namespace=None):
+    """Define the cell as a notebook's cell does, in a namespace that stays."""
+    namespace = {} if namespace is None else namespace
+    namespace.setdefault("__name__", "__main__")
+    exec(SOURCE.replace("STEP", step), namespace)
+    return namespace["MyCell"]
+
+
+def draw(cell):
+    rng = np.random.default_rng(3)
+    params = {name: rng.normal(size=p.shape) for name, p in cell.params().items()}
+    return params, rng.normal(size=(T, B, cell.input_size)), rng.normal(size=(T, B, cell.output_size))
+
+
+def outputs(cell):
+    """The output, and the gradients of input and parameters."""
+    params, x, d_y = draw(cell)
+    scan, shares = Scan(cell, dtype="float64", threads=1), {name: np.zeros_like(p) for name, p in params.items()}
+    result = scan.forward(Weights(params), x, training=True)
+    found = scan.backward(result.tape, d_y, gradients=shares)
+    return {"y": result.y, "x": found.x, **shares}
+
+
+def meaning(cell):
+    params, x, d_y = draw(cell)
+    run = interpreter.forward(cell, params, x)
+    found = interpreter.backward(run, d_y, {name: np.zeros((B, n)) for name, n in cell.states().items()})
+    return {"y": run.y, "x": found.x, **found.params}
+
+
+def stepped(cell):
+    params, x, _ = draw(cell)
+    stepper = Stepper(Scan(cell, dtype="float64", threads=1), Weights(params))
+    states, y = {name: np.zeros((B, n)) for name, n in cell.states().items()}, []
+    for row in x:
+        one, new = stepper.step(row, states)
+        y.append(one.copy())
+        states = {name: value.copy() for name, value in new.items()}
+    return np.stack(y)
+
+
+def assert_means_itself(cell):
+    expected = meaning(cell)
+    for name, array in outputs(cell).items():
+        np.testing.assert_allclose(array, expected[name], rtol=1e-9, atol=1e-12, err_msg=name)
+    np.testing.assert_allclose(stepped(cell), expected["y"], rtol=1e-9, atol=1e-12)
+
+
+def test_a_cell_edited_five_times_in_a_notebook_has_its_own_results_each_time(capsys):
+    namespace, seen = {}, []
+    for step in STEPS:
+        cell = defined(step, namespace)(D, H)
+        assert_means_itself(cell)
+        seen.append(meaning(cell)["y"])
+    assert all(np.abs(one - other).max() > 1e-3 for n, one in enumerate(seen) for other in seen[:n])
+    assert check(namespace["MyCell"]), capsys.readouterr().out
+    assert "MyCell: all 13 hold" in capsys.readouterr().out
+
+
+def test_a_method_patched_in_its_class():
+    """As IPython's autoreload does: class and instances stay the same objects."""
+    kind = defined(STEPS[0])
+    cell = kind(D, H)
+    before = outputs(cell)
+    kind.step = defined(STEPS[2]).step
+    assert_means_itself(cell)
+    assert np.abs(outputs(cell)["y"] - before["y"]).max() > 1e-3
+
+
+def test_a_scan_stays_what_it_was_made_of():
+    """Its passes belong together: those of training are not made from another step than those before."""
+    kind = defined(STEPS[0])
+    cell = kind(D, H)
+    params, x, _ = draw(cell)
+    expected = meaning(cell)["y"]
+    scan = Scan(cell, dtype="float64", threads=1)
+    kind.step = defined(STEPS[3]).step
+    for training in (False, True):
+        y = scan.forward(Weights(params), x, training=training).y
+        np.testing.assert_allclose(y, expected, rtol=1e-9, atol=1e-12)
+    state = {"h": np.zeros((B, H))}
+    one, _ = Stepper(scan, Weights(params)).step(x[0], state)
+    np.testing.assert_allclose(one, expected[0], rtol=1e-9, atol=1e-12)
+
+
+def edited_helper():
+    namespace = {"squash": tanh}
+    kind = defined("squash(x @ p.W + s.h @ p.U)", namespace)
+    yield kind
+    namespace["squash"] = lambda value: 2 * tanh(value)
+    yield kind
+
+
+def edited_constant():
+    namespace = {"SHARE": 0.5}
+    kind = defined("tanh(x @ p.W + SHARE * s.h)", namespace)
+    yield kind
+    namespace["SHARE"] = 0.25
+    yield kind
+
+
+def edited_parent():
+    namespace = {"__name__": "__main__"}
+    parent = defined("self.squashed(x @ p.W + s.h @ p.U)", namespace)
+    parent.squashed = lambda self, value: tanh(value)
+    kind = type("Child", (parent,), {})
+    yield kind
+    parent.squashed = lambda self, value: tanh(value) * 0.5
+    yield kind
+
+
+def captured_values():
+    """Two classes of one name in one module, which differ by what their function has captured alone."""
+
+    def made(share):
+        class Local(defined(STEPS[0])):
+            def step(self, p, x, s):
+                h = tanh(x @ p.W + share * s.h)
+                return h, State(h=h)
+
+        return Local
+
+    yield from map(made, (0.5, 0.25))
+
+
+def partial_functions():
+    kind = defined("self.squash(x @ p.W + s.h @ p.U)")
+
+    def made(share):
+        cell = kind(D, H)
+        cell.squash = functools.partial(lambda share, value: share * tanh(value), share)
+        return cell
+
+    yield from (lambda *sizes, share=share: made(share) for share in (0.5, 0.25))
+
+
+def mutable_attribute():
+    kind = defined("tanh(x @ p.W + self.shares['h'] * s.h)")
+    cell = kind(D, H)
+    for share in (0.5, 0.25):
+        cell.shares = {"h": share}
+        yield lambda *sizes: cell
+
+
+def wrapped():
+    """The edited cell is within others."""
+    for step in (STEPS[0], STEPS[1]):
+        kind = defined(step)
+        yield lambda D, H, kind=kind: StackCell([kind(D, H), DropoutCell(ResidualCell(kind(H, H)), 0.0)])
+
+
+EDITS = [edited_helper, edited_constant, edited_parent, captured_values, partial_functions, mutable_attribute, wrapped]
+
+
+@pytest.mark.parametrize("edit", EDITS, ids=lambda edit: edit.__name__)
+def test_whatever_is_edited_the_program_follows(edit):
+    found = []
+    for make in edit():
+        cell = make(D, H)
+        assert_means_itself(cell)
+        found.append(meaning(cell)["y"])
+    assert len(found) == 2 and np.abs(found[0] - found[1]).max() > 1e-3
+
+
+def test_cells_made_alike_share_one_program():
+    one, other = (Scan(defined(STEPS[0])(D, H), dtype="float64") for _ in range(2))
+    assert one.cell is not other.cell and type(one.cell) is not type(other.cell)
+    assert one.plan(training=True) is other.plan(training=True)
+    misses = compile_step.cache_info().misses
+    assert Scan(defined(STEPS[0])(D, H), dtype="float64").plan(training=True) is one.plan(training=True)
+    assert compile_step.cache_info().misses == misses
+    assert Scan(defined(STEPS[0])(D, H + 1), dtype="float64").plan(training=True) is not one.plan(training=True)
+
+
+def test_dropout_of_another_rate_is_another_program():
+    inner = defined(STEPS[0])
+    plans = {id(Scan(DropoutCell(inner(D, H), rate)).plan(training=True)): rate for rate in (0.0, 0.25, 0.5, 0.25)}
+    assert len(plans) == 3
+
+
+def test_numbers_are_told_apart_by_their_bits():
+    class Plus(Cell):
+        input_size = output_size = D
+
+        def __init__(self, number):
+            self.number = number
+
+        def step(self, p, x, s):
+            return x.graph.apply("maximum", x, self.number), State()
+
+    steps = [identity.traced(Plus(number)) for number in (0.0, -0.0, float("nan"), float("nan"), 0)]
+    assert steps[0] is not steps[1] and steps[2] is steps[3] and steps[4] is steps[0]
+
+
+def test_steps_that_nobody_uses_are_forgotten():
+    steps = [weakref.ref(identity.traced(defined(f"tanh(x @ p.W + {n} * s.h)")(D, H))) for n in range(20)]
+    gc.collect()
+    assert not any(step() for step in steps)
+    assert compile_step.cache_info().maxsize is not None
+
+
+def test_a_copied_graph_grows_alone_and_alike():
+    graph = Graph()
+    x = graph.leaf("input", "x", ("B",), 4)
+    y = tanh(x * 0.5 + x)
+    copied = graph.copied()
+    assert identity.computed(copied.values) == identity.computed(graph.values) and repr(copied.values) == repr(
+        graph.values
+    )
+    again = copied.values[x.id] * 0.5 + copied.values[x.id]
+    assert again.graph is copied and again.id < y.id, "what was computed before is found again"
+    assert copied.apply("tanh", copied.values[y.id]).id == y.id + 1 == len(graph.values)

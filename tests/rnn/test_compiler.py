@@ -1,9 +1,11 @@
-"""What the passes promise, read off the plans: nothing is compiled here."""
+"""What the passes promise, read off the plans: what leaves the loop, what is kept, and that what is stored is read."""
+
+from collections import defaultdict
 
 import numpy as np
 import pytest
 
-from nmt.errors import ShapeError
+from nmt.errors import NMTError, ShapeError
 from nmt.rnn import (
     AttentionCell,
     Captured,
@@ -11,8 +13,10 @@ from nmt.rnn import (
     GRUCell,
     LSTMCell,
     Param,
+    Scan,
     StackCell,
     State,
+    Weights,
     concat,
     dot,
     softmax,
@@ -20,13 +24,18 @@ from nmt.rnn import (
     tanh,
     weighted_sum,
 )
+from nmt.rnn.arrays.workspace import LINE_BYTES, Workspace
+from nmt.rnn.compiler.fuse import is_wide
 from nmt.rnn.compiler.plan import make_plan
-from nmt.rnn.compiler.program import PlaceKind, Product
+from nmt.rnn.compiler.program import PlaceKind, Product, memory_of
 from nmt.rnn.compiler.trace import trace
 from nmt.rnn.graph import topological
 from nmt.rnn.ops import OpKind
+from tests.oracle import compare
+from tests.rnn import more_cell_cases as more
 from tests.rnn import scan_cases as cases
-from tests.rnn.scan_cases import CELLS, DECODERS, H
+from tests.rnn.random_cells import random_cell
+from tests.rnn.scan_cases import CELLS, DECODERS
 
 
 def plan_of(cell, *, needs=None, training=True):
@@ -35,7 +44,7 @@ def plan_of(cell, *, needs=None, training=True):
 
 def products(program):
     """(parameter, first row, transposed) of every product of a program."""
-    found = [s for s in program.steps if isinstance(s, Product)]
+    found = cases.products(program)
     return [(s.weight.attrs["name"], s.weight.attrs.get("start", 0), s.transposed) for s in found]
 
 
@@ -320,3 +329,164 @@ def test_cells_that_do_not_fit_are_one_line(build):
     with pytest.raises(ShapeError, match="must") as caught:
         build()
     assert "\n" not in str(caught.value)
+
+
+H, T, B = cases.H, cases.T, cases.B
+# Cell, policy, what is decided by name, and how many numbers a row and step more are stored for it.
+CHOICES = [
+    ("lstm", "attention", {"o": False}, -H),
+    ("lstm", "attention", {"i": False, "f": False, "g": False, "o": False}, -4 * H),
+    ("lstm", "gates", {"i": True, "o": True}, 2 * H),
+    ("gru_reset_before", "attention", {"r": True, "n": False}, -H),
+    ("lstm_bahdanau_feed", "attention", {"cell.g": False, "weights": True}, -H),
+]
+
+
+def kept_numbers(scan):
+    """Numbers a row and step that a training run stores besides its states, without source positions."""
+    places = scan.plan(True).forward.arrays.values()
+    return sum(place.width or 1 for place in places if place.kind is PlaceKind.SEQUENCE and not place.source_axis)
+
+
+@pytest.mark.parametrize(("name", "recompute", "keep", "more"), CHOICES)
+def test_gradients_stay_and_memory_changes(name, recompute, keep, more):
+    case = cases.draw(cases.CELLS[name](), "float64", cases.LENGTHS["zeros"])
+    outputs, found, masks = cases.compiled(case, recompute=recompute, keep=keep, reverse=True)
+    expected, slopes = cases.interpreted(case, masks, reverse=True)
+    for what, value in (expected | slopes).items():
+        compare.assert_close((outputs | found)[what], value, 1e-9, what)
+    usual, chosen = (Scan(case.cell, recompute=recompute, keep=k) for k in (None, keep))
+    assert kept_numbers(chosen) - kept_numbers(usual) == more
+
+
+def test_a_run_takes_less_memory():
+    case, taken = cases.draw(LSTMCell(cases.D, H), "float64"), []
+    for keep in ({}, {"o": False}):
+        scan, memory = Scan(case.cell, dtype="float64", threads=1, keep=keep), Workspace()
+        scan.forward(Weights(case.params), case.x, training=True, allocate=memory)
+        taken.append(memory.taken)
+    assert taken[0] - taken[1] == -(-T * B * H * 8 // LINE_BYTES) * LINE_BYTES
+
+
+def test_names_are_those_of_the_cell_and_of_cells_inside_it():
+    scan = Scan(StackCell([LSTMCell(5, H), LSTMCell(H, H)]), keep={"1.o": False})
+    assert kept_numbers(Scan(scan.cell)) - kept_numbers(scan) == H
+    with pytest.raises(NMTError) as caught:
+        Scan(LSTMCell(5, H), keep={"o": False, "out": True})
+    assert str(caught.value) == "LSTMCell: keep must name values that the step notes, i, f, g, o, got out"
+
+
+def test_what_cannot_be_computed_again_is_one_line():
+    scan = Scan(cases.CELLS["lstm_bahdanau_feed"](), keep={"weights": False})
+    with pytest.raises(NMTError, match=r"^keep: weights must be True, for it reads a sum .*, got False; leave it out$"):
+        scan.plan(True)
+
+
+def test_inference_keeps_nothing_whatever_is_named():
+    plain, named = (Scan(LSTMCell(5, H), keep=keep) for keep in (None, {"o": False}))
+    assert plain.compiled(False) is named.compiled(False)
+    assert plain.compiled(True) is not named.compiled(True)
+    assert named.compiled(True) is Scan(LSTMCell(5, H), keep={"o": False}).compiled(True)
+
+
+ALL_CELLS = {
+    **cases.CELLS,
+    **{f"more_{name}": case[0] for name, case in more.CELLS.items()},
+    **{f"random_{seed}": lambda seed=seed: random_cell(seed) for seed in range(30)},
+}
+
+
+def read_by(values, places, written=None):
+    """Return the places that are read to compute values; `written`: where a value itself is written, if anywhere."""
+    found, pending = set(), []
+    for v in values:
+        base, _ = memory_of(v, places)
+        if base.id in places and places[base.id] != written:
+            found.add(places[base.id])
+        elif v.op == "flat":
+            pending.append(v)
+        else:
+            pending += v.args
+    while pending:
+        v = pending.pop()
+        base, _ = memory_of(v, places)
+        if base.id in places:
+            found.add(places[base.id])
+        else:
+            pending += v.args
+    return found
+
+
+def units_of(program):
+    """Yield what each product and nest of a program reads, and what it writes."""
+    for step in program.steps:
+        if isinstance(step, Product):
+            yield read_by([step.x], program.places), {program.places[step.out.id]}
+            continue
+        for nest in step.nests:
+            reads = [read_by([e.value], program.places, e.place) for e in nest.entries]
+            yield set().union(*reads), {e.place for e in nest.entries}
+
+
+def programs(one):
+    return [*one.programs.values(), *([one.again] if one.again else [])]
+
+
+def named_plan(name, training):
+    return make_plan(trace(ALL_CELLS[name](), training=training), training=training)
+
+
+@pytest.mark.parametrize("name", ALL_CELLS)
+def test_every_array_of_a_pass_is_read_or_a_result(name):
+    for training in (False, True):
+        plan = named_plan(name, training)
+        reads = defaultdict(set)
+        passes = {"forward": plan.forward} | ({"backward": plan.backward} if plan.backward else {})
+        for key, one in passes.items():
+            for program in programs(one):
+                for read, _ in units_of(program):
+                    reads[key] |= {place.name for place in read}
+        sinks = {place.name for sink in plan.sinks for place in (sink.left, sink.right) if place is not None}
+        results = {place.name for place in plan.outputs.values()}
+        checkpoints = {place.name for place in plan.forward.checkpoints}
+        assert set(plan.forward.arrays) <= results | reads["forward"] | reads["backward"] | sinks | checkpoints
+        if plan.backward:
+            gradients = {place.name for place in plan.d_inputs.values()}
+            assert set(plan.backward.arrays) <= gradients | reads["backward"] | sinks | checkpoints
+
+
+@pytest.mark.parametrize("name", ALL_CELLS)
+def test_scratch_of_a_program_is_read_there(name):
+    for training in (False, True):
+        plan = named_plan(name, training)
+        for program in [*programs(plan.forward), *(programs(plan.backward) if plan.backward else [])]:
+            units = list(units_of(program))
+            for at, (_, written) in enumerate(units):
+                later = set().union(*(read for read, _ in units[at:]))
+                scratch = {place for place in written if place.kind in (PlaceKind.ROWS, PlaceKind.ROW, PlaceKind.LOCAL)}
+                assert scratch <= later
+
+
+def expensive(entry, places):
+    """Return the ids of the expensive values that are computed for an entry, without those of source positions."""
+    found, pending = set(), [entry.value]
+    while pending:
+        v = pending.pop()
+        base, _ = memory_of(v, places)
+        if v.kind in (OpKind.LEAF, OpKind.PRODUCT) or base.id in places and (v is not entry.value or base is not v):
+            continue
+        if v is entry.value and places.get(v.id, entry.place) != entry.place:
+            continue  # a copy
+        found |= {v.id} if v.rule.expensive and not is_wide(v) else set()
+        pending += v.args
+    return found
+
+
+@pytest.mark.parametrize("name", ALL_CELLS)
+def test_no_two_nests_compute_the_same_expensive_value(name):
+    for training in (False, True):
+        plan = named_plan(name, training)
+        for program in [*programs(plan.forward), *(programs(plan.backward) if plan.backward else [])]:
+            nests = [nest for step in program.steps if not isinstance(step, Product) for nest in step.nests]
+            found = [set().union(*(expensive(e, program.places) for e in nest.entries)) for nest in nests]
+            assert sum(map(len, found)) == len(set().union(*found)), name

@@ -18,7 +18,6 @@ from nmt.rnn import (
     Weights,
     check,
 )
-from nmt.rnn.compiler.program import Product
 from nmt.rnn.stepping.stepper import Stepper
 from tests.rnn import interface_cases as cases
 from tests.rnn import scan_cases
@@ -193,7 +192,7 @@ def test_what_unrolling_costs():
     """Products grow with the steps, those of inputs leave the loop all the same, and weights stay those of one cell."""
 
     def products(program):
-        return sum(isinstance(step, Product) for step in program.steps)
+        return len(scan_cases.products(program))
 
     plans = {n: Scan(UnrolledCell(GRUCell(3, 4), n)).plan(True) for n in (1, 4)}
     for n, plan in plans.items():

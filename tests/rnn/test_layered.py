@@ -10,10 +10,9 @@ from nmt.rnn import LSTMCell, Scan, Weights, interpreter
 from nmt.rnn.arrays.weights import initial_params
 from nmt.rnn.cells import Attention, ConvDecoderLayer, ConvEncoderLayer, ConvEntryCell, ConvMemoryCell, ConvOutputCell
 from nmt.rnn.compiler.plan import make_plan
-from nmt.rnn.compiler.program import Product
 from nmt.rnn.compiler.trace import trace
 from nmt.rnn.scan.layered import LayeredScan
-from tests.oracle import compare, conv_s2s
+from tests.oracle import compare, more_cells
 from tests.oracle import gradients as slopes
 from tests.rnn import scan_cases as cases
 
@@ -39,19 +38,19 @@ def of_layer(leaves, n):
 def encode(leaves, row, length):
     """The oracle's encoder of one row."""
     e = leaves["x"][:length, row]
-    h = conv_s2s.entry(of_layer(leaves, 0), e)
+    h = more_cells.entry(of_layer(leaves, 0), e)
     for n, window in enumerate(ENCODER, 1):
-        h = conv_s2s.encoder_layer(of_layer(leaves, n), h, window)
-    return conv_s2s.memory(of_layer(leaves, len(ENCODER) + 1), h, e)
+        h = more_cells.encoder_layer(of_layer(leaves, n), h, window)
+    return more_cells.memory(of_layer(leaves, len(ENCODER) + 1), h, e)
 
 
 def decode(leaves, row, length):
     """The oracle's decoder of one row."""
     g, source = leaves["x"][:length, row], leaves["memory"][: SOURCES[row], row]
-    h = conv_s2s.entry(of_layer(leaves, 0), g)
+    h = more_cells.entry(of_layer(leaves, 0), g)
     for n, (kind, _) in enumerate(DECODER, 1):
-        h = conv_s2s.decoder_layer(of_layer(leaves, n), h, g, source, kind)
-    return conv_s2s.output(of_layer(leaves, len(DECODER) + 1), h)
+        h = more_cells.decoder_layer(of_layer(leaves, n), h, g, source, kind)
+    return more_cells.output(of_layer(leaves, len(DECODER) + 1), h)
 
 
 @dataclass
@@ -120,7 +119,7 @@ def test_one_step_of_all_decoder_layers_is_the_same_decoder():
 
 def products(program):
     """Names of the weights a program multiplies by, once for each product."""
-    return sorted(step.weight.attrs["name"] for step in program.steps if isinstance(step, Product))
+    return sorted(step.weight.attrs["name"] for step in cases.products(program))
 
 
 @pytest.mark.parametrize("name", STACKS)

@@ -6,12 +6,9 @@ import pytest
 from nmt.errors import ShapeError
 from nmt.rnn import GRU, LSTM, RNN, layouts
 from tests.oracle import compare, vectors
+from tests.oracle.layers import sigmoid
 
 D, H, T, B = 3, 4, 5, 2
-
-
-def sigmoid(a):
-    return 1 / (1 + np.exp(-a))
 
 
 def draw(*shape, seed=0):

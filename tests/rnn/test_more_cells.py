@@ -11,7 +11,6 @@ import pytest
 from nmt.errors import ShapeError
 from nmt.rnn import Scan, Weights, cells, interpreter
 from nmt.rnn.compiler.plan import make_plan
-from nmt.rnn.compiler.program import Product
 from nmt.rnn.compiler.trace import trace
 from tests.oracle import compare, more_cells
 from tests.oracle import gradients as slopes
@@ -66,20 +65,16 @@ def test_inference_equals_the_interpreter(name):
 # ------------------------------------------------------------ what leaves the loop
 
 
-def products(program):
-    return [step for step in program.steps if isinstance(step, Product)]
-
-
 @pytest.mark.parametrize("name", more.INPUT_GATED)
 def test_products_of_inputs_leave_the_loop(name):
     """The cell's author has written one step; the compiler sees that nothing carried reaches a product."""
     cell = more.CELLS[name][0]()
     matrices = [k for k, p in cell.params().items() if len(p.shape) == 2]
     for plan in (Scan(cell).plan(training) for training in (False, True)):
-        assert products(plan.forward.loop) == []
-        assert len(products(plan.forward.before) + products(plan.forward.after)) == len(matrices)
-    assert products(plan.backward.loop) == []
-    outside = products(plan.backward.before) + products(plan.backward.after)
+        assert cases.products(plan.forward.loop) == []
+        assert len(cases.products(plan.forward.before) + cases.products(plan.forward.after)) == len(matrices)
+    assert cases.products(plan.backward.loop) == []
+    outside = cases.products(plan.backward.before) + cases.products(plan.backward.after)
     assert len(outside) == len(matrices)  # shares of d_x; the weights' gradients are sums of their own
 
 
@@ -88,16 +83,16 @@ def test_products_of_what_is_left_of_inputs_leave_the_loop(name):
     """The windows and shifts that they read have loops of their own; not in the plan for a GPU."""
     cell = more.CELLS[name][0]()
     plan = Scan(cell).plan(True)
-    assert products(plan.forward.loop) == products(plan.backward.loop) == []
+    assert cases.products(plan.forward.loop) == cases.products(plan.backward.loop) == []
     together = make_plan(trace(cell, training=True), training=True, loops_apart=False)
-    assert products(together.forward.loop) and products(together.backward.loop)
+    assert cases.products(together.forward.loop) and cases.products(together.backward.loop)
 
 
 @pytest.mark.parametrize("name", more.STATE_GATED)
 def test_products_of_states_stay(name):
     plan = make_plan(trace(more.CELLS[name][0](), training=False), training=False)
-    assert products(plan.forward.loop)
-    assert len(products(plan.forward.before)) == 1
+    assert cases.products(plan.forward.loop)
+    assert len(cases.products(plan.forward.before)) == 1
 
 
 # ------------------------------------------------------------ convolutions, sLSTM

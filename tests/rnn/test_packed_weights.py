@@ -1,12 +1,15 @@
-"""Packed forms of weights: made when first used, and together after a change."""
+"""Packed forms of weights: made when first used, and together after a change; whole scans with products of int8."""
 
 import numpy as np
 import pytest
 
-from nmt.rnn.arrays.quantised import quantise
-from nmt.rnn.arrays.weights import PAIRS, Weights
-from nmt.rnn.kernels.products import packed_weights
-from nmt.rnn.kernels.products.packed_weights import packed_weight
+from nmt.errors import NMTError, ShapeError
+from nmt.rnn import GRU, LSTM, LSTMCell, Scan, Weights
+from nmt.rnn.arrays.weights import PAIRS, check_device, packed_dtype, quantise
+from nmt.rnn.kernels.products import packing
+from nmt.rnn.kernels.products.packing import packed_weight
+from tests.oracle import compare
+from tests.rnn import scan_cases as cases
 
 DTYPES = [np.dtype("f4"), PAIRS]
 
@@ -19,10 +22,8 @@ def store(seed=0):
 @pytest.fixture
 def packings(monkeypatch):
     """How many forms each launch of packing after a change has filled."""
-    counts, run = [], packed_weights.run_calls
-    monkeypatch.setattr(
-        packed_weights, "run_calls", lambda parts, calls: (counts.append(len(calls)), run(parts, calls))
-    )
+    counts, run = [], packing.run_calls
+    monkeypatch.setattr(packing, "run_calls", lambda parts, calls: (counts.append(len(calls)), run(parts, calls)))
     return counts
 
 
@@ -103,3 +104,111 @@ def test_views_share_what_is_packed(packings):
     weights.changed()
     assert packed_weight(weights, "cell.a", 0, 40, False) is packed_weight(view, "a", 0, 40, False)
     assert packings == [4]
+
+
+CELLS = ["lstm", "gru", "gru_reset_before", "rnn_tanh", "stack", "lstm_bahdanau_feed"]
+# Half a step of 1/127 of the largest number on both sides, a few products after one another.
+TOLERANCE = 0.03
+
+
+def draw(name, lengths="mixed", **sizes):
+    return cases.draw(cases.CELLS[name](), "float32", cases.LENGTHS[lengths], **sizes)
+
+
+@pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
+@pytest.mark.parametrize("name", CELLS)
+def test_a_scan_is_near_the_exact_one(name, reverse):
+    case = draw(name)
+    found = cases.inferred(case, reverse=reverse, compute_dtype="int8")
+    expected, _ = cases.interpreted(case, None, reverse=reverse)
+    for key, value in expected.items():
+        assert 1e-5 < compare.norm_error(found[key], value) < TOLERANCE, key
+        assert found[key].dtype == np.float32
+
+
+def rounded_product(x, W):
+    """x [B, K] @ W [K, N] with both sides rounded to whole numbers, in float64."""
+    W = W.astype("f8")
+    rows, columns = np.abs(x).max(1, keepdims=True) / 127, np.abs(W).max(0) / 127
+    return np.rint(x / rows) @ np.rint(W / columns) * rows * columns
+
+
+def test_an_lstm_is_that_of_rounded_products():
+    """Step by step from the equations; where a number lies between two whole ones, float32 may round it otherwise."""
+    case = cases.draw(LSTMCell(37, 50), "float32", rows=6, steps=9)
+    p, h, c = case.params, case.initial["h"].astype("f8"), case.initial["c"].astype("f8")
+    expected = []
+    for x in case.x.astype("f8"):
+        a = rounded_product(x, p["W_x"]) + rounded_product(h, p["W_h"]) + p["b"]
+        i, f, g, o = (a[:, n * 50 : n * 50 + 50] for n in range(4))
+        c = c / (1 + np.exp(-f)) + np.tanh(g) / (1 + np.exp(-i))
+        h = np.tanh(c) / (1 + np.exp(-o))
+        expected.append(h)
+    found = cases.inferred(case, compute_dtype="int8")["y"]
+    assert compare.norm_error(found, np.array(expected)) < 1e-3
+    exact, _ = cases.interpreted(case, None)
+    assert compare.norm_error(np.array(expected), exact["y"]) > 2e-3
+
+
+@pytest.mark.parametrize("K", [35, 64])
+def test_threads_that_divide_units_find_their_panels(K):
+    case = cases.draw(LSTMCell(5, K), "float32", rows=3, places=4)
+    found = []
+    for threads in (1, 2, 3):
+        scan = Scan(case.cell, compute_dtype="int8", threads=threads, division="units")
+        found.append(cases.named(scan.forward(Weights(case.params), case.x, case.initial)))
+        compare.assert_same_bits(found[-1], found[0])
+
+
+def test_weights_held_in_int8_give_the_bits_of_those_rounded_on_the_way():
+    case = draw("lstm_bahdanau_feed")
+    expected = cases.inferred(case, compute_dtype="int8")
+    weights = Weights({"below.other": np.zeros(3, "f4"), **{f"cell.{k}": a for k, a in case.params.items()}})
+    for name, array in case.params.items():
+        if array.ndim == 2:
+            weights.hold_quantised(f"cell.{name}", quantise(array, by_rows=False))
+    scan = Scan(case.cell, compute_dtype="int8", threads=1)
+    found = cases.named(scan.forward(weights.view("cell"), case.x, case.initial, **case.options))
+    compare.assert_same_bits(found, expected)
+    # Nobody restored a matrix on the way.
+    assert not [key for key in weights._packed if "restored" in key]
+    # All else may, and another product too.
+    exact = Scan(case.cell, threads=1).forward(weights.view("cell"), case.x, case.initial, **case.options).y
+    assert 1e-5 < compare.norm_error(found["y"], exact) < TOLERANCE
+
+
+def test_a_change_of_the_parameters_is_seen():
+    case = draw("lstm")
+    weights, scan = Weights(case.params), Scan(case.cell, compute_dtype="int8", threads=1)
+    before = scan.forward(weights, case.x).y
+    case.params["W_h"] *= 2
+    weights.changed()
+    assert compare.norm_error(scan.forward(weights, case.x).y, before) > TOLERANCE
+    weights.hold_quantised("W_h", quantise(case.params["W_h"] / 2, by_rows=False))
+    np.testing.assert_array_equal(scan.forward(weights, case.x).y, before)
+
+
+def test_a_quantised_matrix_of_another_shape_is_refused():
+    case = draw("lstm")
+    weights = Weights(case.params)
+    weights.hold_quantised("W_h", quantise(case.params["W_h"][:-1], by_rows=False))
+    with pytest.raises(ShapeError, match="parameter W_h must be float32"):
+        Scan(case.cell, compute_dtype="int8").forward(weights, case.x)
+
+
+@pytest.mark.parametrize("kind", [LSTM, GRU])
+def test_layers_for_inference(kind):
+    x = np.random.default_rng(0).standard_normal((6, 4, 5)).astype("f4")
+    exact, near = (kind(5, 7, 2, bidirectional=True, threads=1, compute_dtype=name) for name in (None, "int8"))
+    assert 1e-5 < compare.norm_error(near(x)[0], exact(x)[0]) < TOLERANCE
+    with pytest.raises(NMTError, match="must be float32 or bfloat16 to train, got int8"):
+        near.forward(x)
+
+
+def test_int8_is_refused_where_it_is_not():
+    with pytest.raises(NMTError) as caught:
+        packed_dtype("X", "float64", "int8")
+    assert str(caught.value) == "X: compute_dtype must be float64 with float64, got int8"
+    with pytest.raises(NMTError) as caught:
+        check_device("X", packed_dtype("X", "float32", "int8"), "cuda")
+    assert str(caught.value) == "X: compute_dtype int8 must be with device cpu, got cuda; use bfloat16 there"

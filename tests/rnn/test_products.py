@@ -17,7 +17,7 @@ from nmt.rnn import tuning
 from tests.oracle import compare
 from tests.rnn import product_cases as products
 from tests.rnn import scan_cases as cases
-from tests.rnn.covering import all_meetings, covering_array, meetings
+from tests.rnn.product_cases import all_meetings, covering_array, meetings
 
 ASKED = os.environ.get("NMT_TEST_PRODUCTS", "")
 SHORT, STRENGTH = not ASKED, int(ASKED or 2)

@@ -1,5 +1,7 @@
 """The compiler computes what a step means, whatever the step, or refuses it in one line."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -16,13 +18,14 @@ from nmt.rnn import (
     dot,
     flat,
     mean,
+    ops,
     sigmoid,
     softmax,
     split,
     tanh,
     total,
     weighted_sum,
-)  # fmt: skip
+)
 from nmt.rnn.scan.layered import LayeredScan
 from nmt.rnn.stepping.stepper import Stepper
 from tests.rnn.random_cells import Made, check, random_axes_cell, random_cell
@@ -242,3 +245,12 @@ def test_normalised_rows_have_the_same_bits_in_any_batch(width):
         assert alone.tobytes() == np.ascontiguousarray(whole[:, :rows]).tobytes()
         y, _ = stepper.step(x[0][:rows], {k: a[:rows] for k, a in states.items()})
         assert y.tobytes() == stepped[:rows].tobytes()
+
+
+def test_a_planted_gradient_is_found_by_differences(monkeypatch):
+    right = ops.OPS["tanh"]
+    wrong = dataclasses.replace(right, gradient=lambda g, v: iter([(v.args[0], g * (1 - v))]))
+    monkeypatch.setitem(ops.OPS, "tanh", wrong)
+    with pytest.raises(AssertionError, match="gradients by differences"):
+        for seed in range(990_001, 990_005):  # no other test's: compiled programs are kept
+            check(random_cell(seed))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from nmt.errors import ShapeError
-from nmt.rnn import AttentionCell, LSTMCell, Scan, Weights, tuning
+from nmt.rnn import AttentionCell, LSTMCell, Scan, State, Weights, interpreter, tanh, tuning
 from nmt.rnn.arrays.workspace import Fresh
 from nmt.rnn.compiler.program import PlaceKind
 from nmt.rnn.kernels.loops import emit_cpu, run_cpu
@@ -14,8 +14,9 @@ from nmt.rnn.kernels.machine_code import objects as machine_code
 from nmt.rnn.kernels.memory.table_layout import COUNTER_WORDS
 from nmt.rnn.kernels.threads.pool import run_team
 from nmt.rnn.scan import scan_setup as compiled_cells
-from tests.oracle import attention, compare, layers
+from tests.oracle import attention, compare, gradients, layers
 from tests.rnn import scan_cases as cases
+from tests.rnn.random_cells import Made
 
 # Compiling costs seconds per cell and dtype: float32 takes a choice.
 FLOAT32 = [*cases.RECURRENT, "stack", "lstm_bahdanau_feed", "gru_general_feed_dropout"]
@@ -370,3 +371,89 @@ def test_gradients_of_weights_may_come_later(name, recompute):
     scan.backward_weights(tape, zeros)
     compare.assert_same_bits(zeros, whole, "weights")
     assert all(g.any() for g in whole.values())
+
+
+@pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
+@pytest.mark.parametrize("name", ["stack", "lstm_bahdanau_feed", "gru_general_feed_dropout"])
+def test_gradients_are_finite_differences(name, reverse):
+    case = cases.draw(cases.CELLS[name](), "float64", cases.LENGTHS["zeros"])
+    rng = np.random.default_rng(0)
+    masks = {
+        m.name: rng.integers(0, 2, (*((cases.T,) * (not m.variational)), cases.B, m.width)) / 0.5
+        for m in cases.masks_of(case.cell)
+    }
+
+    def run():
+        return interpreter.forward(
+            case.cell, case.params, case.x, case.initial, **case.options,
+            reverse=reverse, masks=masks,
+        )  # fmt: skip
+
+    def loss():
+        result = run()
+        final = (np.sum(a * case.d_final[k]) for k, a in result.final.items())
+        return np.sum(result.y * case.d_y) + sum(final)
+
+    found = interpreter.backward(run(), case.d_y, case.d_final)
+    leaves = {
+        "x": (case.x, found.x),
+        **{f"initial {k}": (a, found.initial[k]) for k, a in case.initial.items()},
+        **{f"captured {k}": (a, found.captured[k]) for k, a in case.captured.items()},
+        **{k: (a, found.params[k]) for k, a in case.params.items()},
+    }
+    for key, (array, gradient) in leaves.items():
+        direction = gradients.random_direction({key: array}, rng)
+        expected = gradients.along(loss, {key: array}, direction)
+        got = gradients.inner({key: gradient}, direction)
+        # Central differences of step 1e-5 are good to about 1e-10 times the loss.
+        assert abs(got - expected) <= 1e-7 * max(1.0, abs(expected)), key
+
+
+N, R, B, T = 96, 40, 3, 30
+
+
+def low_rank():
+    """A recurrent product in two factors: the second reads all columns of the first."""
+    params = {"W": (N, N), "U": (N, R), "V": (R, N)}
+
+    def step(p, x, s):
+        h = tanh(x @ p.W + s.h @ p.U @ p.V)
+        return h, State(h=h)
+
+    return Made(step, params=params, states={"h": N}, input_size=N, output_size=N)
+
+
+def products_alone():
+    """A loop of products, without any work on rows; each step reads all columns of the one before."""
+
+    def step(p, x, s):
+        h = s.h @ p.U @ p.V
+        return h, State(h=h)
+
+    return Made(step, params={"U": (N, R), "V": (R, N)}, states={"h": N}, input_size=N, output_size=N)
+
+
+CELLS = {"low_rank": low_rank, "products_alone": products_alone}
+
+
+def run(cell, threads):
+    rng = np.random.default_rng(7)
+    params = {
+        name: rng.normal(0, N**-0.5, param.shape).astype(np.float32) for name, param in sorted(cell.params().items())
+    }
+    x, h, d_y = (rng.normal(size=size).astype(np.float32) for size in ((T, B, N), (B, N), (T, B, N)))
+    scan = Scan(cell, threads=threads, division="units")
+    result = scan.forward(Weights(params), x, {"h": h}, training=True)
+    slopes = {name: np.zeros_like(value) for name, value in params.items()}
+    gradients = scan.backward(result.tape, d_y, gradients=slopes)
+    found = {"y": result.y, "x": gradients.x, "h": gradients.initial["h"], **slopes}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_products_that_read_products_have_the_bits_of_one_thread(name):
+    cell = CELLS[name]()
+    expected = run(cell, 1)
+    for _ in range(30):
+        for key, value in run(cell, 2).items():
+            np.testing.assert_array_equal(value, expected[key], err_msg=key)

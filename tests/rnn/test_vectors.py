@@ -14,7 +14,7 @@ if not vectors.PRESENT:
 
 from nmt.rnn import layouts
 from nmt.rnn.layers import operators
-from nmt.rnn.layers.row_ends import reverse_sequence
+from nmt.rnn.layers.layer_stack import reverse_sequence
 from tests.devices import AT_FULL_SIZE, device_at
 from tests.rnn import operator_calls
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from nmt.rnn import Captured, Cell, Param, Scan, State, Weights, tanh
 from nmt.rnn.compiler.plan import make_plan
-from nmt.rnn.compiler.program import PlaceKind, Product
+from nmt.rnn.compiler.program import PlaceKind
 from nmt.rnn.compiler.trace import trace
 from nmt.rnn.scan import scan_setup as engine
 from tests.oracle import compare, gradients
@@ -57,8 +57,7 @@ def plan_of(cell, *, training=True, **options):
 
 def products(program):
     """(parameter, width of the result) of every product of a program."""
-    found = [step for step in program.steps if isinstance(step, Product)]
-    return [(step.weight.attrs["name"], step.out.width) for step in found]
+    return [(step.weight.attrs["name"], step.out.width) for step in cases.products(program)]
 
 
 def kept(plan):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nmt.decode import search
-from nmt.rnn import GRU, LSTM, RNN, AttentionCell, Cell, GRUCell, LSTMCell, Scan, StackCell, Weights
+from nmt.rnn import GRU, LSTM, RNN, AttentionCell, GRUCell, LSTMCell, Scan, StackCell, Weights
 from nmt.rnn.arrays.workspace import Workspace
 from tests import small_models
 from tests.oracle import compare
@@ -19,31 +19,15 @@ from tests.rows.support import MEGABYTE, MIXED, B, D, H, M, T, count_plans, draw
 # ------------------------------------------------------------ Caffe2: gradients
 
 
-class TwoReadersCell(Cell):
+def two_readers():
     """Two attentions over one memory, one above the other."""
-
-    def __init__(self):
-        self.one = AttentionCell(GRUCell(D, H), M, H, attention="general", input_feeding=False)
-        self.two = AttentionCell(GRUCell(H, 4), M, 4, attention="general", input_feeding=False)
-        self.stack = StackCell([self.one, self.two])
-        self.input_size, self.output_size = D, 4
-
-    def params(self):
-        return self.stack.params()
-
-    def states(self):
-        return self.stack.states()
-
-    def captured(self):
-        return self.stack.captured()
-
-    def step(self, p, x, s):
-        return self.stack.step(p, x, s)
+    options = {"attention": "general", "input_feeding": False}
+    return StackCell([AttentionCell(GRUCell(D, H), M, H, **options), AttentionCell(GRUCell(H, 4), M, 4, **options)])
 
 
 def test_gradients_of_what_several_cells_read_are_added_not_overwritten():
     """Caffe2 417f7450: in a MultiRNNCell the gradient of a shared blob was that of its last reader."""
-    hold_to_quotients(cases.draw(TwoReadersCell(), "float64", MIXED))
+    hold_to_quotients(cases.draw(two_readers(), "float64", MIXED))
 
 
 # ------------------------------------------------------------ Caffe2: options that got lost on the way
@@ -109,12 +93,6 @@ def test_memory_of_a_long_run_is_not_given_up_for_a_short_one():
     for size in (100, 8 << 20, 1):
         take.reset()
         assert np.shares_memory(take((size,), np.uint8), first)
-
-
-# ------------------------------------------------------------ Caffe2: search
-
-
-# ------------------------------------------------------------ MXNet
 
 
 # ------------------------------------------------------------ oneDNN, cuDNN, Haste, Keras, Theano

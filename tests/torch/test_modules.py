@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed; make test
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence  # noqa: E402
 
 import nmt.torch  # noqa: E402
-from nmt.torch import modules, tensors  # noqa: E402
+from nmt.torch import modules, stack  # noqa: E402
 
 KINDS = {"LSTM": {}, "LSTMP": {"proj_size": 3}, "GRU": {}, "RNN": {}, "RNN relu": {"nonlinearity": "relu"}}
 T, B, D, H = 6, 3, 4, 5
@@ -163,7 +163,7 @@ def test_memory_is_shared_and_modules_can_be_copied_and_stored():
 
 
 def test_what_the_core_does_not_compute_is_left_to_torch_and_said_once(monkeypatch):
-    monkeypatch.setattr(tensors, "_said", set())
+    monkeypatch.setattr(stack, "_said", set())
     theirs, ours = pair("GRU", torch.float32)
     x = torch.randn(T, B, D)
 

@@ -99,7 +99,7 @@ ELSEWHERE = {
     "task": "tests/train/test_language_training.py",
     "threads": "tests/train/test_optimizer.py",
     "device": "tests/cuda/test_training.py",
-    "compute_dtype": "tests/model/test_compute_dtype.py",
+    "compute_dtype": "tests/model/test_gradients.py",
     "model_dir": "tests/train/test_trainer.py",
     "data.alignment": "tests/test_methods.py",
     "data.src_factors": "tests/test_factors.py",

@@ -81,7 +81,7 @@ def _allocate_apart() -> None:
     """Give each array that the package aligns, or cuts from a workspace, memory of its own."""
     from nmt.rnn.arrays import workspace
     from nmt.rnn.kernels.model import output
-    from nmt.rnn.kernels.products import packed_weights
+    from nmt.rnn.kernels.products import packing
     from nmt.rnn.kernels.threads import pool
     from nmt.rnn.stepping import compiled_beam
 
@@ -89,7 +89,7 @@ def _allocate_apart() -> None:
         size = math.prod(shape) * np.dtype(dtype).itemsize
         return (np.zeros if zeros else np.empty)(size, np.uint8).view(dtype).reshape(shape)
 
-    for module in (workspace, output, packed_weights, pool, compiled_beam):
+    for module in (workspace, output, packing, pool, compiled_beam):
         module.aligned = apart
     workspace.Workspace.__call__ = lambda self, shape, dtype: workspace.zeros_of(self._xp, shape, dtype)
 

@@ -10,7 +10,7 @@ import numpy as np
 from nmt.decode.hypotheses import Beam, Search
 from nmt.decode.rules.score_rules import Rule
 from nmt.overriding import override
-from nmt.rnn.kernels.memory.active_rows import identity
+from nmt.rnn.kernels.memory.arrays import identity
 from nmt.rnn.kernels.search.best_tokens import best_continuations
 from nmt.rnn.kernels.search.choose import draw_tokens, top_tokens
 from nmt.rnn.kernels.search.search_rules import may_come, mix, tokens_wanted

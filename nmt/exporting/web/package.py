@@ -19,7 +19,7 @@ from nmt.exporting.checks import OPTIONS, bounds
 from nmt.exporting.elsewhere import compiled, run_for_level
 from nmt.exporting.subword_tables import tables_of
 from nmt.exporting.web.wasm_module import Module, Part, link
-from nmt.rnn.arrays.quantised import BLOCK
+from nmt.rnn.arrays.weights import BLOCK
 from nmt.rnn.kernels.program.run_program import PROGRAM, Phase, run_program
 from nmt.rnn.kernels.search.beam_table import SEARCH, Status
 from nmt.search_settings import MAX_SOURCE_SUBWORDS

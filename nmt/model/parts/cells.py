@@ -1,10 +1,27 @@
-"""Make the cells that the settings describe."""
+"""Make the cells that the settings describe, among them users' own, named by a dotted path such as `my_cells.MyCell`.
 
+The settings of a model may come from a stranger, and importing runs code: a module named by a model is imported only if
+its user has allowed it by name; before that it is not even searched for. The settings of a training run are written by
+its user, so their cells are imported without further permission.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from functools import partial
+from importlib import import_module, reload
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from nmt.config import Config, DecoderConfig, EncoderConfig, ModelConfig
-from nmt.model.parts.own_cells import import_cells, own_cell
-from nmt.rnn.cell import Cell
+from nmt.errors import ConfigError, NMTError
+from nmt.rnn.cell import LOADED_AT, Cell, belongs
 from nmt.rnn.cells import (
     Attention,
     AttentionCell,
@@ -22,6 +39,188 @@ from nmt.rnn.cells import (
     ZoneoutCell,
 )
 from nmt.rnn.cells.by_name import CELLS_BY_NAME
+from nmt.rnn.compiler.identity import content_of
+from nmt.rnn.compiler.trace import trace_step
+from nmt.rnn.own_code import make_cell, not_a_maker, own_code
+
+if TYPE_CHECKING:
+    from nmt.config import Config
+
+
+_imported: dict[str, tuple[str, Callable[[int, int], Cell]]] = {}
+"""Imported cells by dotted path, with the setting that names each; no other code finds cells by path."""
+_equations: dict[str, str] = {}
+"""A digest of what the step of each cell that was made computes, by path and sizes."""
+_versions: dict[str, tuple[int, int]] = {}
+"""The version of the file that each module of cells was imported from, as `_version` returns it."""
+
+_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+_PAGE = "see docs/add-a-cell.md"
+AFTER_AN_EDIT = "what was learned belongs to the former equations: give the edited cell another name and train it"
+
+
+def named_cells(config: Config) -> dict[str, str]:
+    """Return the dotted paths that the settings name, by their keys."""
+    parts = {"encoder": config.model.encoder, "decoder": config.model.decoder}
+    if config.task == "lm":
+        del parts["encoder"]  # a language model has none, whatever its settings
+    return {f"model.{name}.rnn_type": part.rnn_type for name, part in parts.items() if "." in part.rnn_type}
+
+
+def check_allowed(cells: Any) -> tuple[str, ...]:
+    """Return the names of modules that may be imported for a model. Raises ConfigError if `cells` is no list of module
+    names."""
+    is_list = isinstance(cells, list | tuple)
+    wrong = [name for name in cells if not isinstance(name, str) or not _NAME.fullmatch(name)] if is_list else [cells]
+    if wrong:
+        got = f"{wrong[0]!r:.60}"
+        raise ConfigError(f"cells: must be a list of names of modules, as my_cells, got {got}; {_PAGE}")
+    return tuple(name.removesuffix(".py") for name in cells)
+
+
+def import_allowed_cells(config: Config, allowed: Sequence[str], where: str) -> None:
+    """Import the cells that a model's settings name.
+
+    Args:
+        config: The settings.
+        allowed: Names of modules whose cells may be imported, including their submodules.
+        where: The file of the settings, for the error message.
+
+    Raises:
+        ConfigError: A module is not allowed, or cannot be imported.
+    """
+    allowed = check_allowed(allowed)
+    for key, path in named_cells(config).items():
+        if not belongs(path, allowed):
+            module = path.rpartition(".")[0]
+            raise ConfigError(
+                f"{where}: {key} must be a cell of nmt or one whose module you allow ({', '.join(allowed) or 'none'} "
+                f"now), got {path}, whose code would run; if you trust {module}, allow it: --cells {module}, in Python "
+                f'cells=["{module}"]'
+            )
+    import_cells(config)
+
+
+def import_cells(config: Config) -> None:
+    """Import the cells that the settings of a training run name. Raises ConfigError if one cannot be imported."""
+    for path, key in {path: key for key, path in reversed(named_cells(config).items())}.items():
+        import_cell(path, key)
+
+
+def import_cell(path: str, key: str = "rnn_type") -> None:
+    """Import the object at a path such as `my_cells.MyCell` from an installed module or, if there is none, from a file
+    in the current folder; a module whose file has changed since it was imported is loaded again. Raises
+    ConfigError, which names the setting `key`."""
+    module, _, name = path.rpartition(".")
+    where, promise = f"{key}: {path}", "must be a cell of a module in the current folder or installed"
+    if module == "__main__":
+        raise ConfigError(
+            f"{where} {promise}, got one of __main__, which no other program can import; write it to a file such as "
+            f"my_cells.py, {_PAGE}"
+        )
+    with _current_folder(), own_code(where, promise, _PAGE, ConfigError):
+        is_known, imported = module in sys.modules, import_module(module)
+        if is_known and _is_outdated(imported):
+            vars(imported).pop(name, None)  # a cell that the file no longer contains must not be found
+            imported = reload(imported)
+        if (version := _version(imported)) is not None:
+            _versions[module] = version
+        close = [] if hasattr(imported, name) else _nearest(imported, name)
+        found: Any = None if close else getattr(imported, name)
+    if close:
+        raise ConfigError(
+            f"{where} {promise}, got AttributeError: module {module!r} has no attribute {name!r}; did you mean "
+            f"{module}.{close[0]}?"
+        )
+    if (got := not_a_maker(found, module)) is not None:  # the module's own imports are no cells of it
+        raise ConfigError(f"{where} must be a class of cells or a function of its module, got {got}; {_PAGE}")
+    _imported[path] = key, found
+
+
+def _nearest(module: ModuleType, name: str) -> list[str]:
+    """Return the name of the cell of a module that is most like this one, if one is."""
+    own = [key for key, one in vars(module).items() if getattr(one, "__module__", None) == module.__name__]
+    makers = [key for key in own if not_a_maker(vars(module)[key], module.__name__) is None]
+    return get_close_matches(name, makers, n=1, cutoff=0.7)
+
+
+def _is_outdated(module: ModuleType) -> bool:
+    """Return whether a module's file has changed since it was imported, as in a notebook after an edit; perhaps also
+    True the first time for one that its user imported and whose file is younger than the class Cell in this process."""
+    now, loaded = _version(module), _versions.get(module.__name__)
+    if now is None or (now == loaded if loaded else now[0] <= LOADED_AT):
+        return False
+    # Python takes the compiled code for that of the new file if both files are as long and of the same second.
+    with contextlib.suppress(OSError, TypeError):
+        os.unlink(getattr(module, "__cached__", ""))
+    return True
+
+
+def _version(module: ModuleType) -> tuple[int, int] | None:
+    """Return the time of change of a module's file and its size; None if it has no file."""
+    try:
+        found = os.stat(str(getattr(module, "__file__", None)))
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
+
+
+def own_cell(path: str, input_size: int, hidden_size: int) -> Cell:
+    """Return the cell that an imported class or function makes, after tracing its step once. Raises ConfigError if it
+    was not imported, makes no cell, one of other sizes, or its step does not fit."""
+    if path not in _imported:
+        raise ConfigError(f"rnn_type: {path} must be imported before it is used, it was not; call import_cells first")
+    key, maker = _imported[path]
+    where = f"{key}: {path}"
+    try:
+        cell = make_cell(where, maker, input_size, hidden_size)
+    except NMTError as error:
+        raise ConfigError(f"{error}; {_PAGE}") from error
+    try:
+        content = content_of(trace_step(cell, training=True))
+    except NMTError as error:
+        raise ConfigError(f"{where}: {error}") from error
+    _equations[f"{path} {input_size} {hidden_size}"] = hashlib.sha256(repr(content).encode()).hexdigest()[:16]
+    sizes = cell.input_size, cell.output_size
+    if sizes != (input_size, hidden_size):
+        raise ConfigError(
+            f"{where} must make a cell of input_size {input_size} and output_size {hidden_size}, got {sizes[0]} and "
+            f"{sizes[1]}"
+        )
+    return cell
+
+
+def equations_of(config: Config) -> dict[str, str]:
+    """Return digests of what the cells that the settings name compute, for a checkpoint; of those made so far."""
+    named = set(named_cells(config).values())
+    return {key: digest for key, digest in _equations.items() if key.split()[0] in named}
+
+
+def edited_cells(config: Config, saved: Mapping[str, str]) -> list[str]:
+    """Return the paths of cells whose equations differ from those `saved` with a model by `equations_of`."""
+    now = equations_of(config)
+    return sorted({key.split()[0] for key, digest in saved.items() if now.get(key, digest) != digest})
+
+
+@contextlib.contextmanager
+def _current_folder() -> Iterator[None]:
+    """Make modules of the current folder importable inside the context, after all others: a file in the current folder,
+    perhaps the folder of a model, never replaces a module of Python or an installed one."""
+    try:
+        folder = os.getcwd()
+    except OSError:  # it was deleted
+        yield
+        return
+    added = "" not in sys.path and folder not in sys.path
+    if added:
+        sys.path.append(folder)
+    try:
+        yield
+    finally:
+        if added and folder in sys.path:
+            sys.path.reverse()  # so that the last entry, which is ours, is removed
+            sys.path.remove(folder)
+            sys.path.reverse()
 
 
 def recurrent_cell(rnn_type: str, input_size: int, hidden_size: int) -> Cell:
@@ -74,11 +273,7 @@ def decoder_layers(config: ModelConfig) -> list[Cell]:
     if decoder.type == "conv":
         encoder, hidden, embedded = config.encoder, decoder.hidden_size, decoder.embeddings.embedding_dim
         attention = Attention(
-            decoder.attention,
-            encoder.output_size,
-            embedded,
-            decoder.attention_size or embedded,
-            encoder.key_size,
+            decoder.attention, encoder.output_size, embedded, decoder.attention_size or embedded, encoder.key_size
         )
         return [
             ConvEntryCell(embedded, hidden, decoder.embeddings.dropout),

@@ -11,9 +11,11 @@ step, and the inputs of the small steps split from it, have the names of their a
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+
+from nmt.rnn.cell import axes_of
 
 Arrays = dict[str, np.ndarray]
 """Arrays by name; those of a device if the run is on one."""
@@ -97,3 +99,14 @@ def parse(array: str) -> Name:
 def output(name: str) -> str:
     """Return the name of an output's array from the caller's name: `y`, or a noted value."""
     return name if name == "y" else ArrayKind.NOTED.of(name)
+
+
+def flat(array: Any, lead: int, width: int) -> Any:
+    """Return a caller's array with one axis for its features, after the first `lead` axes."""
+    return array if array.ndim == lead + 1 else array.reshape(*array.shape[:lead], int(width))
+
+
+def shaped(array: Any, width: int) -> Any:
+    """Return an array with one feature axis in the caller's shape."""
+    axes = axes_of(width)
+    return array if len(axes) == 1 else array.reshape(*array.shape[:-1], *axes)

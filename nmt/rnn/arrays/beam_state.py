@@ -28,12 +28,10 @@ class TokenRules:
 
 @dataclass(frozen=True)
 class BeamSettings:
-    """Settings of a search on the processor.
-
-    size: maximum number of sentences in progress; beam_size: hypotheses per sentence; n_best: translations wanted.
-    eos_id ends a hypothesis; the token `never` and tokens below first_token are not produced. divisors: float64, the
-    divisor of a sum over 0, 1, ... tokens; word_reward: added for each token. A program also follows rules.
-    """
+    """Settings of a search on the processor. size: maximum number of sentences in progress; beam_size: hypotheses per
+    sentence; n_best: translations wanted. eos_id ends a hypothesis; the token `never` and tokens below first_token are
+    not produced. divisors: float64, the divisor of a sum over 0, 1, ... tokens; word_reward: added for each token. A
+    program also follows rules."""
 
     size: int
     beam_size: int
@@ -47,11 +45,8 @@ class BeamSettings:
 
 @dataclass(frozen=True)
 class Drawing:
-    """Settings for drawing tokens instead of searching.
-
-    keys: uint64 [N] of the device, which determine each sentence's random numbers; temperature, top_k and top_p as in
-    `kernels.search.choose.draw_tokens`.
-    """
+    """Settings for drawing tokens instead of searching. keys: uint64 [N] of the device, which determine each sentence's
+    random numbers; temperature, top_k and top_p as in `kernels.search.choose.draw_tokens`."""
 
     keys: Any
     temperature: float
@@ -61,11 +56,8 @@ class Drawing:
 
 @dataclass(frozen=True)
 class BeamChoice:
-    """The settings by which a step on a GPU keeps continuations.
-
-    The token `never` is skipped, eos_id ends a hypothesis, n_best hypotheses are wanted per sentence; word_reward is
-    added to scores for each token.
-    """
+    """The settings by which a step on a GPU keeps continuations. The token `never` is skipped, eos_id ends a
+    hypothesis, n_best hypotheses are wanted per sentence; word_reward is added to scores for each token."""
 
     eos_id: int
     never: int
@@ -183,9 +175,7 @@ class BeamState:
         cls, xp: Any, *, limits: np.ndarray, K: int, token: int | np.ndarray, divisors: np.ndarray, live: int = 1
     ) -> BeamState:
         """Return `live` empty hypotheses per sentence, after `token`, one for all or [N]; none where the limit is 0.
-
-        xp: of the device. limits: [N], of the host. divisors: for 0, 1, ... max(limits) tokens.
-        """
+        xp: of the device. limits: [N], of the host. divisors: for 0, 1, ... max(limits) tokens."""
         N, T = len(limits), max(1, int(limits.max(initial=0)))
         R, most = N * K, xp.asarray(limits.astype(np.int32))
         names = ("end_steps", "end_tokens", "end_parents", "end_finished")

@@ -1,17 +1,73 @@
-"""Parameters by name, and their packed forms, which are made at first use and again after a change."""
+"""Parameters by name, matrices of 8-bit integers among them, and their packed forms."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from dataclasses import dataclass
 from threading import RLock
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from nmt.errors import NMTError, ShapeError
-from nmt.rnn.arrays.quantised import Quantised
 from nmt.rnn.cell import Cell, Param
 from nmt.system.interruption import forkable
+
+LARGEST = 127
+"""The largest integer; the range is symmetric around zero."""
+
+
+@dataclass(frozen=True)
+class Quantised:
+    """An int8 matrix: numbers [K, N], from -127 to 127, and scales float32. scales is [K] where each row is an output
+    channel (`by_rows`, an embedding table), else [N]."""
+
+    numbers: np.ndarray
+    scales: np.ndarray
+    by_rows: bool
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Return the shape of the matrix."""
+        return self.numbers.shape
+
+    def restored(self) -> np.ndarray:
+        """Return the dequantised matrix in float32."""
+        return self.numbers * (self.scales[:, None] if self.by_rows else self.scales)
+
+
+def quantise(matrix: np.ndarray, *, by_rows: bool) -> Quantised:
+    """Quantise a float32 matrix [K, N] by rounding to nearest, ties to even; the largest magnitude in a channel becomes
+    127. A channel that is all zero, or too small for float32 to divide by, becomes zero; one with an infinity or NaN
+    gets the scale NaN, so that it stays visible."""
+    largest = np.abs(matrix).max(1 if by_rows else 0, initial=0)
+    finite = np.isfinite(largest)
+    plain = finite & (largest >= np.float32(2.0**-119))
+    scales = np.where(plain, largest / np.float32(LARGEST), np.where(finite, np.float32(0), np.float32(np.nan)))
+    inverse = np.divide(np.float32(LARGEST), largest, out=np.zeros_like(largest), where=plain)
+    kept = plain[:, None] if by_rows else plain
+    scaled = np.where(kept, matrix, np.float32(0)) * (inverse[:, None] if by_rows else inverse)
+    return Quantised(np.rint(scaled, out=scaled).astype(np.int8), scales, by_rows)
+
+
+BLOCK = 32
+"""The numbers along the input of a channel that share a factor in 4 bits."""
+LARGEST_OF_4_BITS = 7
+MOST_FACTOR = LARGEST // LARGEST_OF_4_BITS
+
+
+def scales_of_4_bits(matrix: np.ndarray, *, by_rows: bool) -> np.ndarray:
+    """Return the scales of a matrix in 4 bits: the largest magnitude in a channel becomes 126, the largest integer
+    times the largest factor."""
+    largest = np.abs(matrix).max(1 if by_rows else 0, initial=0)
+    scales = quantise(largest[:, None], by_rows=True).scales
+    return scales * np.float32(LARGEST / (LARGEST_OF_4_BITS * MOST_FACTOR))
+
+
+def blocks_of(channels: np.ndarray) -> np.ndarray:
+    """Return a matrix [channels, inputs] as [channels, blocks, 32], with zeros after the last input."""
+    return np.pad(channels, ((0, 0), (0, -channels.shape[1] % BLOCK))).reshape(len(channels), -1, BLOCK)
+
 
 Packed = np.ndarray
 # An element of a packed weight in bfloat16: two numbers (kernels/products/bfloat16.py); in int8: four (int8.py there).
@@ -20,10 +76,8 @@ PAIRS, QUADS = np.dtype(np.uint32), np.dtype(np.int32)
 
 def packed_dtype(where: str, dtype: Any, compute_dtype: str | None) -> np.dtype:
     """Return the dtype of packed weights for products in `compute_dtype`: "float32", "bfloat16", "int8", None for
-    `dtype`.
-
-    Raises NMTError: an unknown name, or one not supported with `dtype`; a `dtype` that is neither float32 nor float64.
-    """
+    `dtype`. Raises NMTError: an unknown name, or one not supported with `dtype`; a `dtype` that is neither float32 nor
+    float64."""
     dtype = np.dtype(dtype)
     if dtype not in (np.float32, np.float64):
         raise NMTError(f"{where}: dtype must be float32 or float64, got {dtype}")
@@ -165,10 +219,8 @@ class Weights(MutableMapping[str, np.ndarray]):
 
     @property
     def version(self) -> object:
-        """Return an object that is replaced after every change, including changes above the view.
-
-        Whatever was prepared for a former version is no longer valid.
-        """
+        """Return an object that is replaced after every change, including changes above the view. Whatever was prepared
+        for a former version is no longer valid."""
         return self._version[0]
 
     @property

@@ -1,15 +1,17 @@
-"""Memory for a run's arrays: separate memory for each, or pieces of a workspace that is reused."""
+"""Memory for a run's arrays: new for each, pieces of a workspace that is reused, side by side, or idle between runs."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, Protocol
+from threading import Lock
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
 from nmt.rnn import tuning
+from nmt.system.interruption import forkable
 
 LINE_BYTES = 64
 
@@ -119,3 +121,52 @@ class Workspace:
             self._chunks = [zeros_of(self._xp, (self.taken * 5 // 4,), np.uint8)]
             self._pieces.clear()
         self._at = self._used = self._held = self._most = 0
+
+
+class Group(dict[str, Any]):
+    """Arrays by name. `whole` is one flat array that contains all of them in order, with zeros between them, so that
+    one call can process all; None if there is none, or the group is a part of another. Groups of the same shapes on one
+    device have the same layout."""
+
+    def __init__(self, arrays: Iterable[tuple[str, Any]], whole: Any = None) -> None:
+        super().__init__(arrays)
+        self.whole = whole
+        self._views: dict[str, Group] = {}
+
+    def view(self, prefix: str) -> Group:
+        """Return the arrays below `prefix.`, named without it; they share memory."""
+        if prefix not in self._views:
+            start = f"{prefix}."
+            below = ((name[len(start) :], array) for name, array in self.items() if name.startswith(start))
+            self._views[prefix] = Group(below)
+        return self._views[prefix]
+
+
+def whole_of(arrays: dict[str, Any]) -> Any:
+    """Return the array that contains all of them, or None."""
+    return arrays.whole if isinstance(arrays, Group) else None
+
+
+T = TypeVar("T")
+
+
+class Idle(Generic[T]):
+    """A pool for any number of threads: `take` lends an object to one caller alone, until `give`."""
+
+    def __init__(self, make: Callable[[], T], most: int = 1 << 30) -> None:
+        """Make an empty pool, which keeps at most `most` objects and calls `make` for what it lacks."""
+        self.kept: list[T] = []
+        self._make, self._most, self._lock = make, most, forkable(Lock())
+
+    def take(self) -> T:
+        """Return the object that was given back last, or a new one."""
+        with self._lock:
+            if self.kept:
+                return self.kept.pop()
+        return self._make()
+
+    def give(self, one: T) -> None:
+        """Keep an object for the next caller. One that is not given back, as after an error, is forgotten."""
+        with self._lock:
+            if len(self.kept) < self._most:
+                self.kept.append(one)

@@ -11,7 +11,7 @@ from typing import Any
 from nmt.errors import ShapeError
 from nmt.overriding import override
 from nmt.rnn.cell import Captured, Cell, Param, Scope, State, under
-from nmt.rnn.cells.wrapping.wrappers import StackCell
+from nmt.rnn.cells.wrapping import StackCell
 from nmt.rnn.functions import concat, dot, sigmoid, softmax, split, tanh, weighted_sum
 from nmt.rnn.graph import Value
 
@@ -46,11 +46,8 @@ class Attention:
     words: int = 0
 
     def __post_init__(self) -> None:
-        """Check the sizes.
-
-        Raises ShapeError: factors of a product differ in size, keys without values, or a size not divisible by the
-        heads.
-        """
+        """Check the sizes. Raises ShapeError: factors of a product differ in size, keys without values, or a size not
+        divisible by the heads."""
         if self.projection is not None and self.key_size is not None:
             raise ShapeError("Attention: key_size must be None with a projection, which makes keys and values in one")
         if self.attention_size % self.heads:
@@ -188,11 +185,9 @@ class AttentionCell(Cell):
         words: int = 0,
         generates: bool = False,
     ) -> None:
-        """Make an attention cell around a decoder cell.
-
-        output_size: of y. attention: `none`, or a kind of `Attention`, which has heads, bias, projection and key_size.
-        readout: a cell is given as a function of its input and output size that makes it. Raises ShapeError.
-        """
+        """Make an attention cell around a decoder cell. output_size: of y. attention: `none`, or a kind of `Attention`,
+        which has heads, bias, projection and key_size. readout: a cell is given as a function of its input and output
+        size that makes it. Raises ShapeError."""
         self.cell, self.memory_size, self.readout_size, self.generates = cell, memory_size, output_size, generates
         self.output_size = output_size + generates
         self.input_feeding, self.dropout = input_feeding, dropout
@@ -298,12 +293,7 @@ class ConditionalAttentionCell(AttentionCell):
     """
 
     def __init__(
-        self,
-        cells: list[Cell],
-        second: Callable[[int, int], Cell],
-        memory_size: int,
-        output_size: int,
-        **options: Any,
+        self, cells: list[Cell], second: Callable[[int, int], Cell], memory_size: int, output_size: int, **options: Any
     ) -> None:
         """Make the cell; `options` are those of `AttentionCell`. Raises ShapeError."""
         super().__init__(StackCell(cells), memory_size, output_size, **options)

@@ -6,25 +6,14 @@ from typing import Any
 
 from nmt.rnn.cell import Cell
 from nmt.rnn.cells.convolution import ConvolutionCell, QRNNCell
-from nmt.rnn.cells.elementwise.ind_rnn import IndRNNCell
-from nmt.rnn.cells.elementwise.lrn import LRNCell
-from nmt.rnn.cells.elementwise.min_rnn import MinGRUCell, MinLSTMCell
-from nmt.rnn.cells.elementwise.rg_lru import RGLRUCell
-from nmt.rnn.cells.elementwise.sru import SRUCell
-from nmt.rnn.cells.elementwise.ssru import SSRUCell
+from nmt.rnn.cells.elementwise import IndRNNCell, LRNCell, MinGRUCell, MinLSTMCell, RGLRUCell, SRUCell, SSRUCell
 from nmt.rnn.cells.elman import ElmanCell
-from nmt.rnn.cells.gru import GRUCell
-from nmt.rnn.cells.layer_norm import LayerNormGRUCell, LayerNormLSTMCell
+from nmt.rnn.cells.gru import DeepTransitionGRUCell, GRUCell
+from nmt.rnn.cells.layer_norm import LayerNormGRUCell, LayerNormLSTMCell, MILSTMCell
 from nmt.rnn.cells.lstm import LSTMCell
-from nmt.rnn.cells.lstm_variants import CoupledLSTMCell, PeepholeLSTMCell, ProjectedLSTMCell
-from nmt.rnn.cells.matrix_states.linear_attention import LinearAttentionCell
-from nmt.rnn.cells.matrix_states.mamba import S6Cell
-from nmt.rnn.cells.matrix_states.mlstm import MLSTMCell
-from nmt.rnn.cells.matrix_states.rwkv7 import RWKV7Cell
-from nmt.rnn.cells.multiplicative import MILSTMCell
-from nmt.rnn.cells.slstm import SLSTMCell
-from nmt.rnn.cells.wrapping.block import BlockCell, NormedCell
-from nmt.rnn.cells.wrapping.deep_transition import DeepTransitionGRUCell
+from nmt.rnn.cells.lstm_variants import CoupledLSTMCell, PeepholeLSTMCell, ProjectedLSTMCell, SLSTMCell
+from nmt.rnn.cells.matrix_states import LinearAttentionCell, MLSTMCell, RWKV7Cell, S6Cell
+from nmt.rnn.cells.wrapping import BlockCell, NormedCell
 
 
 def _attention(**options: Any) -> Callable[[int, int], Cell]:

@@ -2,7 +2,7 @@
 
 from nmt.rnn.arguments import limit
 from nmt.rnn.cell import Cell, Param, Scope, State
-from nmt.rnn.cells.activations import ActivationSpec, activation, clip
+from nmt.rnn.cells.parts import ActivationSpec, activation, clip
 from nmt.rnn.graph import Value
 
 

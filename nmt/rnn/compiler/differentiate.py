@@ -13,11 +13,8 @@ from nmt.rnn.graph import Graph, Value, topological
 
 @dataclass(frozen=True)
 class Sink:
-    """A contribution to a parameter's gradient, summed over all rows and steps.
-
-    Rows [start, start + rows) of the matrix `name` receive the sum of outer(left, right); a vector receives the sum
-    of `right`.
-    """
+    """A contribution to a parameter's gradient, summed over all rows and steps. Rows [start, start + rows) of the
+    matrix `name` receive the sum of outer(left, right); a vector receives the sum of `right`."""
 
     name: str
     start: int
@@ -28,11 +25,9 @@ class Sink:
 
 def differentiate(outputs: list[tuple[Value, Value]], wanted: set[int]) -> tuple[dict[int, Value], list[Sink]]:
     """Return gradients of sum(output * cotangent) by id, for the wanted leaves and every value on the way to one of
-    them; and the sinks of wanted parameters.
-
-    A gradient has the axes of its value, except that a value without rows (a parameter, or arithmetic on parameters)
-    keeps one row per sentence until its leaf is reached, where the sink sums them.
-    """
+    them; and the sinks of wanted parameters. A gradient has the axes of its value, except that a value without rows (a
+    parameter, or arithmetic on parameters) keeps one row per sentence until its leaf is reached, where the sink sums
+    them."""
     order = topological([o for o, _ in outputs])
     active = set(wanted)
     for v in order:

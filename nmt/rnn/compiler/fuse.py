@@ -44,13 +44,10 @@ def build_program(
     allow_wide: bool = False,
     own_loops: Mapping[int, Value] | None = None,
 ) -> Program:
-    """Schedule `roots`.
-
-    `places` holds the values in memory before; new buffers are of kind `scratch` (ROWS or SEQUENCE). `allow_wide`
-    permits buffers with both a source and a feature axis, which is acceptable for values computed once, not for every
-    step. `own_loops`: leaves that this program carries from step to step, by id, and the values they become: whatever
-    reads one comes with what computes the value, or later.
-    """
+    """Schedule `roots`. `places` holds the values in memory before; new buffers are of kind `scratch` (ROWS or
+    SEQUENCE). `allow_wide` permits buffers with both a source and a feature axis, which is acceptable for values
+    computed once, not for every step. `own_loops`: leaves that this program carries from step to step, by id, and the
+    values they become: whatever reads one comes with what computes the value, or later."""
     return _Builder(dict(places), scratch, allow_wide, own_loops or {}).build(roots)
 
 
@@ -174,10 +171,8 @@ class _Builder:
         self._root(StoredValue(v, self.places[v.id]))
 
     def _walk(self, v: Value, level: int, top: bool = False, loops: Dims = ()) -> None:
-        """Visit the operands of an expression of `level`; those that cannot be inlined become roots.
-
-        loops: those over named axes around the expression.
-        """
+        """Visit the operands of an expression of `level`; those that cannot be inlined become roots. loops: those over
+        named axes around the expression."""
         if v.id in self.outside or v.kind is OpKind.LEAF:
             return
         if not top:
@@ -202,10 +197,8 @@ class _Builder:
             self._walk(a, level, loops=loops)
 
     def _outlive(self, level: int) -> None:
-        """Move values from scratch of one row to memory of all rows where they are needed longer.
-
-        These are read by products, which take all rows at once, or by this level after the level that computed them.
-        """
+        """Move values from scratch of one row to memory of all rows where they are needed longer. These are read by
+        products, which take all rows at once, or by this level after the level that computed them."""
         pending = [v for e in self.entries[level] for v in self._operands(e)]
         for product in self.products[level]:
             base, _ = product.x.span

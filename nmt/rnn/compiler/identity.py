@@ -41,10 +41,8 @@ class TracedStep:
 
 
 def traced(cell: Cell) -> TracedStep:
-    """Trace a cell's step as it is now.
-
-    Cells that compute the same get the same object, as long as a reference to it exists. Raises ShapeError.
-    """
+    """Trace a cell's step as it is now. Cells that compute the same get the same object, as long as a reference to it
+    exists. Raises ShapeError."""
     name = type(cell).__name__
     training = trace_step(cell, training=True)
     # Kinds of run differ only by dropout.

@@ -35,11 +35,9 @@ def choose_kept(
     recompute: Recompute,
     named: Mapping[str, tuple[Value, bool]],
 ) -> list[Value]:
-    """Return the forward values (ids below `num_forward`) to store.
-
-    `operands` are the values that products over all steps read, so they must be in memory as they are. `named`: values
-    with an explicit decision, and that decision. Raises NMTError where one of them cannot be recomputed.
-    """
+    """Return the forward values (ids below `num_forward`) to store. `operands` are the values that products over all
+    steps read, so they must be in memory as they are. `named`: values with an explicit decision, and that decision.
+    Raises NMTError where one of them cannot be recomputed."""
     kept = {v.id: v for v, keep in named.values() if keep and v.kind is not OpKind.LEAF and v.id not in available}
     recomputed = {v.id: name for name, (v, keep) in named.items() if not keep}
 
@@ -101,10 +99,8 @@ def _is_spread(v: Value) -> bool:
 
 
 def _read_backward(backward_roots: list[Value], num_forward: int, available: set[int]) -> list[Value]:
-    """Return the forward values that the backward direction reads or returns unchanged, each once.
-
-    It does not look beyond available values.
-    """
+    """Return the forward values that the backward direction reads or returns unchanged, each once. It does not look
+    beyond available values."""
     needed: dict[int, Value] = {}
     for v in topological(backward_roots, stop=available):
         for a in v.args if v.id >= num_forward and v.id not in available else ():

@@ -40,11 +40,8 @@ def assign_phases(
     leave_loop: bool = True,
 ) -> dict[int, Phase]:
     """Return the phase of every value the roots need; values with `known` ids are in memory and are not traversed.
-
-    late: ids of leaves that exist only after the loop.
-
-    A single step has no other steps to combine with: without `leave_loop` all of it is one function.
-    """
+    late: ids of leaves that exist only after the loop. A single step has no other steps to combine with: without
+    `leave_loop` all of it is one function."""
     order = topological([*roots, *carried_out], stop=known)
     moving: set[int] = set()
     for v in order:

@@ -11,9 +11,19 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from nmt.rnn.arrays.array_names import ArrayKind, Numbered
-from nmt.rnn.compiler.apart import states_apart
 from nmt.rnn.compiler.differentiate import Sink
-from nmt.rnn.compiler.direction import Carried, Pass, carried_apart, make_pass, phases_of
+from nmt.rnn.compiler.direction import (
+    Carried,
+    Pass,
+    backward_roots,
+    carried_apart,
+    cotangent_places,
+    forward_roots,
+    leaf_places,
+    make_pass,
+    phases_of,
+    states_apart,
+)
 from nmt.rnn.compiler.fuse import build_program
 from nmt.rnn.compiler.keep import Keep, Recompute, choose_kept
 from nmt.rnn.compiler.phases import Phase
@@ -28,7 +38,6 @@ from nmt.rnn.compiler.program import (
     outlasting,
     with_places,
 )
-from nmt.rnn.compiler.roots import backward_roots, cotangent_places, forward_roots, leaf_places
 from nmt.rnn.compiler.trace import Trace
 from nmt.rnn.graph import Value
 from nmt.rnn.ops import OpKind
@@ -65,12 +74,10 @@ class Memory:
 
 @dataclass
 class Plan:
-    """Programs of a traced step; `backward` is None for inference.
-
-    Places of outputs and gradients are by the names of their arrays. `receives` are the outputs that the backward pass
-    takes a gradient of, `memory` describes what is stored for it, and `gradients` maps the id of a value to its
-    gradient. `slots`: the names of states that are in two slots instead of a stack of all steps.
-    """
+    """Programs of a traced step; `backward` is None for inference. Places of outputs and gradients are by the names of
+    their arrays. `receives` are the outputs that the backward pass takes a gradient of, `memory` describes what is
+    stored for it, and `gradients` maps the id of a value to its gradient. `slots`: the names of states that are in two
+    slots instead of a stack of all steps."""
 
     trace: Trace
     forward: Pass
@@ -96,13 +103,10 @@ def make_plan(
     keep: Keep = (),
     loops_apart: bool = True,
 ) -> Plan:
-    """Compile a trace.
-
-    `training` adds the backward pass, for the initial states and for the inputs, captured arrays and parameters named
-    in `needs`, from the outputs in `receives`; None is all. `single_step`: for inference one step at a time, all of it
-    inside the loop's function. `recompute`, `keep`: see `keep.py`; the trace contains the values that `keep` names.
-    `loops_apart`: states may have loops of their own, as `apart.py` finds them.
-    """
+    """Compile a trace. `training` adds the backward pass, for the initial states and for the inputs, captured arrays
+    and parameters named in `needs`, from the outputs in `receives`; None is all. `single_step`: for inference one step
+    at a time, all of it inside the loop's function. `recompute`, `keep`: see `keep.py`; the trace contains the values
+    that `keep` names. `loops_apart`: states may have loops of their own (see direction.py)."""
     apart = states_apart(trace) if loops_apart and not single_step else frozenset[str]()
     states, gradients = carried_apart(apart)
     # Recomputed values must not read what a pass stores only for itself.
@@ -146,11 +150,9 @@ def make_plan(
 
 
 def _slots(trace: Trace, training: bool, lasting_alone: bool, states: Carried) -> frozenset[str]:
-    """Return the states that need not be kept for every step: those with named axes.
-
-    In training only if the loop has no product, so that a row can run once more from a checkpoint, no product reads all
-    of such a state, whose gradient would, and what the step needs is there (not with `lasting_alone`).
-    """
+    """Return the states that need not be kept for every step: those with named axes. In training only if the loop has
+    no product, so that a row can run once more from a checkpoint, no product reads all of such a state, whose gradient
+    would, and what the step needs is there (not with `lasting_alone`)."""
     names = frozenset(name for name, v in trace.states.items() if v.dims)
     if not training or not names:
         return names
@@ -186,11 +188,8 @@ def _again(trace: Trace, slots: frozenset[str], found: dict[int, Place]) -> tupl
 
 
 def _operands(sinks: list[Sink]) -> list[Value]:
-    """Return the operands of the sums that are gradients of parameters.
-
-    The sums run over whole arrays, after the loop, so these values must be in memory for every step; a slice is read
-    from its whole.
-    """
+    """Return the operands of the sums that are gradients of parameters. The sums run over whole arrays, after the loop,
+    so these values must be in memory for every step; a slice is read from its whole."""
     values = [v for s in sinks for v in (s.left, s.right) if v is not None]
     return list({v.span[0].id: v.span[0] for v in values}.values())
 
@@ -278,10 +277,8 @@ def _read(one: Pass, sinks: list[PlacedSink], before: dict[int, Place]) -> set[s
 
 
 def with_operands(plan: Plan) -> Plan:
-    """Return the same plan with the operands of its sinks kept after the backward pass.
-
-    Gradients of weights may then be summed later.
-    """
+    """Return the same plan with the operands of its sinks kept after the backward pass. Gradients of weights may then
+    be summed later."""
     if plan.backward is None:
         return plan
     names = {p.name for s in plan.sinks for p in (s.left, s.right) if p is not None}

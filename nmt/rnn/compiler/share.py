@@ -75,11 +75,8 @@ def _with_outputs(step: Trace, indexed: dict[str, str]) -> Trace:
 
 def _frontier(roots: list[Value]) -> list[tuple[Value, str]]:
     """Return values computed by a product from inputs or states only and read by a value that needs more, or not at
-    all.
-
-    So no product of the step itself reads a shared value: a product reads rows in order, not by an index. For a view
-    the whole is returned: a product's result in memory need not be copied in pieces.
-    """
+    all. So no product of the step itself reads a shared value: a product reads rows in order, not by an index. For a
+    view the whole is returned: a product's result in memory need not be copied in pieces."""
     sources: dict[int, set[str]] = {}
     multiplied: set[int] = set()
     found: dict[int, tuple[Value, str]] = {}

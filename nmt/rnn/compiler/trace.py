@@ -3,19 +3,27 @@
 Values that depend only on captured arrays and parameters (an attention's keys) become a second, small graph, run once
 per sequence. The step reads its results as arrays named `K_invariant0`, ... With this split the backward loop sums the
 gradient of the keys over time first and goes through the product behind them once.
+
+A cell's declarations and its step's results are checked here once: they are an author's code, and may be wrong. A value
+that is not requested is never built: a pass that needs no gradient of a matrix has no product for it, and
+stores nothing for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from numbers import Integral
+from typing import Any
 
 from nmt.errors import ShapeError
-from nmt.rnn.arrays.array_names import ArrayKind, Numbered
+from nmt.rnn.arrays.array_names import ArrayKind, Numbered, output
 from nmt.rnn.cell import Captured, Cell, Param, Scope, State, dims_of
-from nmt.rnn.compiler.declared import Declared
 from nmt.rnn.graph import Graph, Value, topological
+from nmt.rnn.named_axes import shown as axes_shown
 from nmt.rnn.ops import OpKind
+from nmt.rnn.own_code import own_code, place_of, shown
 
 
 @dataclass(frozen=True)
@@ -65,12 +73,9 @@ def trace(
 def ready(
     name: str, whole: Trace, *, cut: bool = True, record: Collection[str] = (), named: Collection[str] = ()
 ) -> Trace:
-    """Return `whole` prepared for the passes, with other outputs, in a new graph.
-
-    With `cut` False invariants stay in the graph, as the interpreter needs it. name: of the cell, for errors. record:
-    names of noted values that become outputs, `N_` before their names; named: those listed in `Trace.named`. Raises
-    ShapeError.
-    """
+    """Return `whole` prepared for the passes, with other outputs, in a new graph. With `cut` False invariants stay in
+    the graph, as the interpreter needs it. name: of the cell, for errors. record: names of noted values that become
+    outputs, `N_` before their names; named: those listed in `Trace.named`. Raises ShapeError."""
     _check_noted(name, "record", record, whole.noted)
     _check_noted(name, "keep", named, whole.noted)
     outputs = {**whole.outputs, **_recorded(whole.noted, record)}
@@ -80,11 +85,8 @@ def ready(
 
 
 def trace_step(cell: Cell, *, training: bool) -> Trace:
-    """Run `cell.step` once on symbolic values.
-
-    Raises ShapeError: the step or the cell's declarations do not fit, with the place in the author's file; or they
-    raise something themselves.
-    """
+    """Run `cell.step` once on symbolic values. Raises ShapeError: the step or the cell's declarations do not fit, with
+    the place in the author's file; or they raise something themselves."""
     graph = Graph()
     declared = Declared(cell)
     params = {name: _param(graph, name, param) for name, param in declared.params.items()}
@@ -174,10 +176,8 @@ def rebuild(roots: list[Value], graph: Graph, known: dict[int, Value]) -> list[V
 
 
 def _cut_invariants(whole: Trace) -> Trace:
-    """Return the step without the values that it computes from captured arrays only.
-
-    The values cut are those that a value changing over time reads, or that are outputs.
-    """
+    """Return the step without the values that it computes from captured arrays only. The values cut are those that a
+    value changing over time reads, or that are outputs."""
     roots = [*whole.outputs.values(), *whole.new.values()]
     order = topological(roots)
     moving: set[int] = set()
@@ -228,10 +228,8 @@ def cut_out(whole: Trace, values: Mapping[str, Value]) -> Trace:
 
 
 def small_step(whole: Trace, values: Mapping[str, Value], sources: Collection[str]) -> Trace:
-    """Return a step without states that computes these values.
-
-    The leaves of the kinds in `sources` that it reads are its inputs, under the names of their arrays.
-    """
+    """Return a step without states that computes these values. The leaves of the kinds in `sources` that it reads are
+    its inputs, under the names of their arrays."""
     graph, known, inputs, leaves = Graph(whole.graph.order), {}, {}, {}
     needed = {v.id for v in topological(list(values.values()))}
     for name, v in whole.leaves.items():
@@ -242,3 +240,164 @@ def small_step(whole: Trace, values: Mapping[str, Value], sources: Collection[st
         if v.id in needed and v.op == "param":
             leaves[name] = known[v.id]
     return Trace(graph, inputs, {}, outputs, {}, leaves)
+
+
+class Declared:
+    """A cell's sizes and names. Raises ShapeError: they have wrong types, or its methods raise."""
+
+    def __init__(self, cell: Cell) -> None:
+        self.name = type(cell).__name__
+        self.input_size = self._size(cell, "input_size")
+        self.output_size = self._size(cell, "output_size")
+        self.params: dict[str, Param] = self._named(cell.params, Param, "a Param")
+        self.states: dict[str, int] = self._named(cell.states, int, "a width")
+        self.captured: dict[str, Captured] = self._named(cell.captured, Captured, "a Captured")
+        self.sequences: dict[str, int] = self._named(cell.sequences, int, "a width")
+        self._check_names()
+        self._check_starts(cell)
+
+    def results(self, graph: Graph, step: Callable[..., Any], *given: Any) -> tuple[Value, dict[str, Value]]:
+        """Run the step; return its output and new states, checked."""
+        where = f"{self.name}.step"
+        with own_code(f"{where}:", "must compute with the operations of nmt.rnn", kind=ShapeError, of=step):
+            found = step(*given)
+        place = place_of(step)
+        at = f" ({place})" if place else ""
+        if not isinstance(found, tuple | list) or len(found) != 2 or not isinstance(found[1], Mapping):
+            raise ShapeError(f"{where}: must return its output and a State, got {_kind(found)}{at}")
+        y, new = found
+        for name, value in {"output": y, **{f"state {k}": v for k, v in new.items()}}.items():
+            if not isinstance(value, Value) or value.graph is not graph:
+                got = "one of another call" if isinstance(value, Value) else type(value).__name__
+                raise ShapeError(f"{where}: {name} must be a value computed from x, s and p, got {got}{at}")
+        self._check(where, y, new, at)
+        return y, dict(new)
+
+    def _check(self, where: str, y: Value, new: Mapping[str, Value], at: str) -> None:
+        if set(new) != set(self.states):
+            promise = f"the State that it returns must have {', '.join(self.states)}"
+            raise ShapeError(f"{where}: {promise}, got {', '.join(new) or 'none'}{at}")
+        for name, value in new.items():
+            width = self.states[name]
+            if value.width != width or "S" in value.axes or value.dims != dims_of(width):
+                wanted = axes_shown(dims_of(width)) or width
+                raise ShapeError(f"{where}: state {name} must be [B, {wanted}], got {_shape(value)}{at}")
+        if y.width != self.output_size or "S" in y.axes or y.dims:
+            advice = "; use flat" if y.dims else ""
+            raise ShapeError(f"{where}: output must be [B, {self.output_size}], got {_shape(y)}{advice}{at}")
+
+    def _size(self, cell: Cell, what: str) -> int:
+        size = getattr(cell, what, None)
+        if not _is_size(size):
+            raise ShapeError(
+                f"{self.name}: {what} must be a whole number of at least 1, got {shown(size)}; set it in __init__"
+            )
+        return size  # type: ignore[return-value]
+
+    def _check_names(self) -> None:
+        """Check that everything a step reads from its scope, and a scan names in `needs`, has a distinct name."""
+        names = Counter(["x", *self.params, *self.captured, *self.sequences])
+        if twice := sorted(name for name, n in names.items() if n > 1):
+            promise = "parameters, captured arrays, sequences and the input x must have different names"
+            raise ShapeError(f"{self.name}: {promise}, got {shown(twice[0])} twice")
+
+    def _check_starts(self, cell: Cell) -> None:
+        """Check that initial values belong to existing states and vectors of the same width."""
+        promise = "must return a tuple of names of its states"
+        found, at = self._called(cell.starts, promise)
+        if not isinstance(found, tuple | list) or not all(isinstance(k, str) and k in self.states for k in found):
+            raise ShapeError(f"{self.name}.starts: {promise}, got {shown(found)}{at}")
+        promise = "must return a dict with a parameter as wide for names of its states"
+        found, at = self._called(cell.learned, promise)
+        vectors = {name: param.shape for name, param in self.params.items()}
+        fits = isinstance(found, dict) and found.keys() <= self.states.keys()
+        if not fits or any(vectors.get(str(param)) != (self.states[name],) for name, param in found.items()):
+            raise ShapeError(f"{self.name}.learned: {promise}, got {shown(found)}{at}")
+
+    def _called(self, method: Callable[[], Any], promise: str) -> tuple[Any, str]:
+        """Call a method; return its result, and its place in the source for an error."""
+        with own_code(f"{self.name}.{method.__name__}:", promise, kind=ShapeError, of=method):
+            found = method()
+        place = place_of(method)
+        return found, f" ({place})" if place else ""
+
+    def _named(self, method: Callable[[], Any], kind: type, words: str) -> Any:
+        """Return a method's declarations by name, checked."""
+        where, promise = f"{self.name}.{method.__name__}:", f"must return a dict with {words} for each name"
+        found, at = self._called(method, promise)
+        if not isinstance(found, dict):
+            raise ShapeError(f"{where} {promise}, got {type(found).__name__}{at}")
+        for name, value in found.items():
+            fits = _is_size(value) if kind is int else isinstance(value, kind)
+            if isinstance(value, Param):
+                fits = isinstance(value.shape, tuple) and 0 < len(value.shape) < 3 and all(map(_is_size, value.shape))
+            if not isinstance(name, str) or not fits:
+                raise ShapeError(f"{where} {promise}, got {shown(value)} for {shown(name)}{at}")
+        return found
+
+
+def _shape(value: Value) -> str:
+    """Return a value's shape as documents write it: `[B, 14]`, `[S, B, 7]`, `[B, h=2 k=4]`, `[B]`."""
+    features = axes_shown(value.dims) or value.width
+    return f"[{', '.join([*value.axes, *([str(features)] if features else [])])}]"
+
+
+def _is_size(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1
+
+
+def _kind(found: Any) -> str:
+    if not isinstance(found, tuple | list):
+        return type(found).__name__
+    return f"{len(found)} things: {', '.join(type(one).__name__ for one in found[:4])}" if found else "nothing"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Selected gradients and recorded values of a run. needs: leaves of the trace whose gradients are computed, by the
+    names of their arrays, None for all; those of the initial states always are. receives: which outputs have an
+    incoming gradient, `y` and recorded values by name; the final states always may. record: names of noted values
+    (`Scope.note`) to store for every step."""
+
+    needs: frozenset[str] | None = None
+    receives: frozenset[str] = frozenset({"y"})
+    record: tuple[str, ...] = ()
+
+    @property
+    def cotangents(self) -> frozenset[str]:
+        """Return `receives` by the names of a trace's outputs."""
+        return frozenset(map(output, self.receives))
+
+    def through(self, invariants: Trace) -> frozenset[str]:
+        """Return the values of the small step through which a wanted gradient flows."""
+        needed = {v.id for name, v in invariants.leaves.items() if self.needs is None or name in self.needs}
+        outputs = invariants.outputs.items()
+        return frozenset(name for name, value in outputs if any(v.id in needed for v in topological([value])))
+
+
+def wanted(
+    cell: Cell, needs: Collection[str] | None, receives: Collection[str] | None, record: Iterable[str]
+) -> Wanted:
+    """Return what a scan of a cell must compute; `receives` None is `y`. Raises ShapeError: an unknown name."""
+    where, record = type(cell).__name__, tuple(record)
+    known = {"x": "x"} | {name: ArrayKind.SEQUENCE.of(name) for name in cell.sequences()}
+    known |= {name: ArrayKind.CAPTURED.of(name) for name in cell.captured()}
+    known |= {name: ArrayKind.PARAMETER.of(name) for name in cell.params()}
+    _check(f"{where}: needs", needs, {*known})
+    if "y" in record:
+        raise ShapeError(
+            f"{where}: record must name noted values other than the output y, got y; note it by another name"
+        )
+    _check(f"{where}: receives", receives, {"y", *record})
+    return Wanted(
+        None if needs is None else frozenset(known[name] for name in needs),
+        frozenset({"y"} if receives is None else receives),
+        record,
+    )
+
+
+def _check(where: str, names: Collection[str] | None, known: set[str]) -> None:
+    unknown = set(names or ()) - known
+    if isinstance(names, str) or unknown:
+        got = names if isinstance(names, str) else ", ".join(sorted(unknown))
+        raise ShapeError(f"{where} must be a collection of names among {', '.join(sorted(known))}, got {got}")

@@ -1,2 +1,1 @@
-"""Compiled arithmetic on arrays: products, activations, losses and parameter updates. The only home
-of Numba."""
+"""Compiled arithmetic on arrays: products, activations, losses and parameter updates. The only home of Numba."""

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nmt.rnn import tuning
-from nmt.rnn.arrays.device_operations import CandidateLists, OutputLayer, ProcessorOperations
-from nmt.rnn.arrays.element_rules import ElementRule
-from nmt.rnn.arrays.quantised import Quantised
+from nmt.rnn.arrays.device_operations import CandidateLists, ElementRule, OutputLayer, ProcessorOperations
+from nmt.rnn.arrays.weights import Quantised
 from nmt.rnn.compiler.plan import Plan
 from nmt.rnn.device import Device, T
-from nmt.rnn.kernels.memory import copies
+from nmt.rnn.kernels.memory import moves
 from nmt.rnn.kernels.model import update
 from nmt.rnn.kernels.threads.pool import host, in_one_call, run_parallel
 
@@ -58,7 +57,7 @@ class CPUDevice(Device, ProcessorOperations):
         return CPUExecutable(plan, dtype, packed)
 
     def clear(self, array: np.ndarray, threads: int) -> None:
-        run_parallel(copies.clear_all, _useful_threads(threads, array), array.reshape(-1))
+        run_parallel(moves.clear_all, _useful_threads(threads, array), array.reshape(-1))
 
     def clear_ended(self, array: np.ndarray, lengths: np.ndarray, threads: int) -> None:
         from nmt.rnn.kernels.loops.run_cpu import clear_ended
@@ -69,14 +68,14 @@ class CPUDevice(Device, ProcessorOperations):
         self, stack: np.ndarray, first: np.ndarray, ends: np.ndarray, start: np.ndarray | None, threads: int
     ) -> None:
         given = stack[0] if start is None else self.contiguous(start)
-        run_parallel(copies.begin_stack, _useful_threads(threads, stack), stack, first, ends, given, start is not None)
+        run_parallel(moves.begin_stack, _useful_threads(threads, stack), stack, first, ends, given, start is not None)
 
     def fill_slots(self, slots: np.ndarray, start: np.ndarray | None, threads: int) -> None:
         given = slots[0] if start is None else self.contiguous(start)
-        run_parallel(copies.fill_slots, _useful_threads(threads, slots), slots, given, start is not None)
+        run_parallel(moves.fill_slots, _useful_threads(threads, slots), slots, given, start is not None)
 
     def add(self, total: np.ndarray, other: np.ndarray, threads: int) -> None:
-        run_parallel(copies.add, _useful_threads(threads, total), total.reshape(-1), other.reshape(-1))
+        run_parallel(moves.add, _useful_threads(threads, total), total.reshape(-1), other.reshape(-1))
 
     def dropout_mask(self, out: np.ndarray, keep_probability: float, seed: int, offset: int, threads: int) -> None:
         run_parallel(update.dropout_mask, threads, out, keep_probability, np.uint64(seed % 2**64), np.uint64(offset))
@@ -104,13 +103,13 @@ class CPUDevice(Device, ProcessorOperations):
         if out.size:
             blocks = math.prod(outer)
             flat = array.reshape(blocks, before, width), index, out.reshape(blocks, len(index), width)
-            run_parallel(copies.take_rows, _useful_threads(threads, out), *flat)
+            run_parallel(moves.take_rows, _useful_threads(threads, out), *flat)
         return out
 
     def take_columns(self, array: np.ndarray, first: int, out: np.ndarray, threads: int) -> None:
         n, m = array.shape[-1], out.shape[-1]
         run_parallel(
-            copies.copy_columns, _useful_threads(threads, out), array.reshape(-1, n), first, out.reshape(-1, m), 0, m
+            moves.copy_columns, _useful_threads(threads, out), array.reshape(-1, n), first, out.reshape(-1, m), 0, m
         )
 
     def join_columns(self, parts: Sequence[np.ndarray], out: np.ndarray, threads: int) -> None:
@@ -118,7 +117,7 @@ class CPUDevice(Device, ProcessorOperations):
         for part in parts:
             width = part.shape[-1]
             run_parallel(
-                copies.copy_columns, _useful_threads(threads, part), part.reshape(-1, width), 0, flat, into, width
+                moves.copy_columns, _useful_threads(threads, part), part.reshape(-1, width), 0, flat, into, width
             )
             into += width
 
@@ -133,25 +132,25 @@ class CPUDevice(Device, ProcessorOperations):
         each_logits(*args)
 
     def best_tokens(self, outputs: Any, layer: OutputLayer, first: int, places: int, threads: int, *_: Any) -> Any:
-        from nmt.rnn.kernels.products.packed_weights import packed_output
+        from nmt.rnn.kernels.products.packing import packed_output
         from nmt.rnn.kernels.search.best_tokens import best_tokens
 
         return best_tokens(outputs, packed_output(layer, threads), layer.weights[layer.bias], first, places, threads)
 
     def log_probs(self, outputs: Any, layer: OutputLayer, threads: int, *_: Any) -> np.ndarray:
-        from nmt.rnn.kernels.products.packed_weights import packed_output
+        from nmt.rnn.kernels.products.packing import packed_output
         from nmt.rnn.kernels.search.best_tokens import log_probs
 
         return log_probs(outputs, packed_output(layer, threads), layer.weights[layer.bias], threads)
 
     def best_candidates(self, outputs: Any, layer: OutputLayer, lists: CandidateLists, *sizes: int) -> Any:
-        from nmt.rnn.kernels.products.packed_weights import packed_output
+        from nmt.rnn.kernels.products.packing import packed_output
         from nmt.rnn.kernels.search.candidates import best_candidates
 
         return best_candidates(outputs, packed_output(layer, sizes[-1]), lists, *sizes)
 
     def candidate_log_probs(self, outputs: Any, layer: OutputLayer, lists: CandidateLists, *sizes: int) -> np.ndarray:
-        from nmt.rnn.kernels.products.packed_weights import packed_output
+        from nmt.rnn.kernels.products.packing import packed_output
         from nmt.rnn.kernels.search.candidates import candidate_log_probs
 
         return candidate_log_probs(outputs, packed_output(layer, sizes[-1]), lists, *sizes)

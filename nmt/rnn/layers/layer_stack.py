@@ -1,7 +1,9 @@
-"""The parts of a stack of recurrent layers: cells, scans, parameters by name, and the options they share.
+"""The parts of a stack of recurrent layers: cells, scans, parameters by name, options, and rows that end early.
 
-`recurrent_layers.py` runs it.
-"""
+Systems differ in outputs and final states of such rows. The engine's own convention is that of PyTorch, cuDNN and
+MXNet: y is zero beyond a row's length, and the final state of a row without steps is its initial state; each other one
+is an option. `pack`, `unpack` and `reverse_sequence` are what frameworks call so. `recurrent_layers.py` runs the
+stack."""
 
 from __future__ import annotations
 
@@ -24,9 +26,118 @@ from nmt.rnn.compiler.keep import Recompute
 from nmt.rnn.cores import default_threads
 from nmt.rnn.device import Device
 from nmt.rnn.devices import cpu
-from nmt.rnn.layers.row_ends import Empty, Padding
+from nmt.rnn.scan.layered import LayersBySize, LayerSide, PreparedLayers
 from nmt.rnn.scan.scan import Scan
-from nmt.rnn.scan.short_runs import LayersBySize, LayerSide, PreparedLayers
+
+Padding = Literal["zero", "repeat", "carry"]
+"""y beyond a row's length.
+
+`zero`    zero: PyTorch, cuDNN, MXNet, ONNX Runtime
+`repeat`  the output of the previous step: Keras without zero_output_for_mask. In a direction that runs backwards no
+          step precedes the padding, nor is there one in a row without steps: zero there
+`carry`   the row's final state, in both directions, and in a row without steps its initial state: Caffe2
+"""
+
+Empty = Literal["initial", "zero"]
+"""The final state of a row without steps: the initial one (Caffe2, Keras, Flax), or zero (ONNX Runtime)."""
+
+
+class RowEnds:
+    """The rows of one batch that end before T; converts the engine's results to the caller's convention, and gradients
+    back."""
+
+    def __init__(self, device: Device, lengths: np.ndarray, T: int, padding: Padding, empty: Empty) -> None:
+        """Describe the rows of a batch. lengths [B], checked already."""
+        self._xp, self._padding, self._empty = device.xp, padding, empty
+        has_steps = lengths > 0
+        ended = np.arange(T)[:, None] >= lengths
+        if padding == "repeat":
+            ended &= has_steps
+        self._has_steps = device.upload(has_steps[:, None])
+        self._ended = device.upload(np.ascontiguousarray(ended)[:, :, None])
+
+    def final(self, state: Array) -> Array:
+        """Return the final state [B, n] in the caller's convention; the same function converts its gradient back."""
+        return self._chosen(self._has_steps, state) if self._empty == "zero" else state
+
+    def output(self, y: Array, final: Array, reverse: bool) -> Array:
+        """Return y [T, B, n] of one direction, padded from its final output [B, n]."""
+        return self._xp.where(self._ended, final, y) if self._fills(reverse) else y
+
+    def output_gradient(self, d_y: Array, reverse: bool) -> Array | None:
+        """Return the part of the final output's gradient [B, n] that comes from `output`; None for none."""
+        return self._chosen(self._ended, d_y).sum(axis=0) if self._fills(reverse) else None
+
+    def _fills(self, reverse: bool) -> bool:
+        return self._padding == "carry" or (self._padding == "repeat" and not reverse)
+
+    def _chosen(self, where: Array, array: Array) -> Array:
+        return self._xp.where(where, array, self._xp.zeros((), array.dtype))
+
+
+def reverse_sequence(
+    array: np.ndarray, lengths: Any, *, time_axis: int = 0, batch_axis: int = 1, xp: Any = np
+) -> np.ndarray:
+    """Return the first lengths[row] steps of each row in reverse order, the others in place: ONNX's ReverseSequence.
+    array: any dtype, at least 2 axes; lengths: [B] integers from 0 to T. Returns a new array. The map is its own
+    inverse and its own adjoint, so the same call maps the gradient back. Raises ShapeError."""
+    axes = time_axis, batch_axis
+    if array.ndim < 2 or sorted(axes) != sorted({n % array.ndim for n in axes if -array.ndim <= n < array.ndim}):
+        raise ShapeError(
+            f"reverse_sequence: time_axis and batch_axis must be two axes of the array, counted from 0, got {axes} for "
+            f"an array of {array.ndim} axes"
+        )
+    T, B = array.shape[time_axis], array.shape[batch_axis]
+    steps = np.asarray(lengths)
+    if steps.shape != (B,) or (B and (steps.dtype.kind not in "iu" or steps.min() < 0 or steps.max() > T)):
+        raise ShapeError(f"reverse_sequence: lengths must be {B} integers from 0 to {T}, got {steps.tolist()}")
+    t = np.arange(T)[:, None]
+    source = np.where(t < steps, steps - 1 - t, t)
+    moved = xp.moveaxis(array, axes, (0, 1))
+    result = moved[xp.asarray(source), xp.arange(B)]
+    return xp.ascontiguousarray(xp.moveaxis(result, (0, 1), axes))
+
+
+Lengths = Sequence[int] | np.ndarray
+
+
+def pack(padded: Any, lengths: Lengths) -> Any:
+    """Pack padded [T, B, ...] into values [sum of lengths, ...]: the real steps of row 0, then those of row 1, and so
+    on. lengths: real steps of each row, from 0 to T. The result is a copy on the same device. The gradient of this is
+    `unpack`. Raises ShapeError."""
+    if padded.ndim < 2:
+        raise ShapeError(f"pack: padded must be [T, B, ...], got {list(padded.shape)}")
+    real = _real_steps("pack", lengths, padded.shape[1], padded.shape[0])
+    return padded.swapaxes(0, 1)[real]
+
+
+def unpack(values: Any, lengths: Lengths, steps: int | None = None) -> Any:
+    """Unpack values [sum of lengths, ...] into padded [T, B, ...], zero beyond each row's length. T is `steps`, or the
+    longest row. The result is contiguous, of the dtype and on the device of `values`. The gradient of this is `pack`.
+    Raises ShapeError."""
+    longest = max((int(n) for n in lengths), default=0)
+    real = _real_steps("unpack", lengths, len(lengths), longest if steps is None else steps)
+    if len(values) != real.sum():
+        raise ShapeError(f"unpack: values must be as many as the sum of all lengths, {real.sum()}, got {len(values)}")
+    rows, T = real.shape
+    padded = _zeros_like(values, (T, rows, *values.shape[1:]))
+    padded.swapaxes(0, 1)[real] = values
+    return padded
+
+
+def _real_steps(where: str, lengths: Lengths, rows: int, steps: int) -> np.ndarray:
+    """Return which steps of each row are real, bool [B, T]."""
+    array = np.asarray(lengths)
+    whole = array.dtype.kind in "iu" or not array.size
+    if array.shape != (rows,) or not whole or (rows and (array.min() < 0 or array.max() > steps)):
+        raise ShapeError(f"{where}: lengths must be {rows} integers from 0 to {steps}, got {array.tolist()}")
+    return np.arange(steps) < array[:, None]
+
+
+def _zeros_like(array: Any, shape: tuple[int, ...]) -> Any:
+    """Return zeros on the device of `array`."""
+    return np.zeros_like(array, shape=shape)  # other devices' arrays implement NumPy's functions themselves
+
 
 States = Array | tuple[Array, ...]
 """One state of all layers."""
@@ -120,11 +231,8 @@ class LayerParams:
 
     @property
     def flat(self) -> Array:
-        """Return all parameters as one vector, of which they are views.
-
-        Arrays that were put into `arrays` since then are copied into it and replaced by its views. Raises ShapeError:
-        one of them does not fit.
-        """
+        """Return all parameters as one vector, of which they are views. Arrays that were put into `arrays` since then
+        are copied into it and replaced by its views. Raises ShapeError: one of them does not fit."""
         strange = {name: a for name, a in self.arrays.items() if self._views.get(name) is not a}
         if strange or len(self.arrays) < len(self._views):
             self.check(self.arrays)
@@ -134,10 +242,8 @@ class LayerParams:
         return self._flat
 
     def check(self, arrays: Mapping[str, Array], *, exact: bool = False) -> None:
-        """Raise ShapeError unless exactly these parameters are there, with their shapes.
-
-        `exact`: with their dtype and device, too.
-        """
+        """Raise ShapeError unless exactly these parameters are there, with their shapes. `exact`: with their dtype and
+        device, too."""
         missing = [name for name in self.shapes if name not in arrays]
         if missing or len(arrays) > len(self.shapes):
             raise ShapeError(
@@ -164,10 +270,8 @@ class LayerParams:
         self.load({name: initial_array(param, rng, self.dtype) for name, param in self.shapes.items()})
 
     def set_writeable(self, writeable: bool) -> None:
-        """Make the host arrays writeable or read-only.
-
-        Arrays on a GPU cannot be made read-only; the caller must not write into them.
-        """
+        """Make the host arrays writeable or read-only. Arrays on a GPU cannot be made read-only; the caller must not
+        write into them."""
         if not isinstance(self._flat, np.ndarray):
             return
         self._flat.flags.writeable = writeable
@@ -201,11 +305,8 @@ class LayerOptions(TypedDict, total=False):
 
 
 class LayerStack:
-    """A stack of layers; subclasses make the cells and name their `states`.
-
-    `params` may be written into at any time; each pass reads the present numbers and packs them for the products again.
-    After `freeze` that is done once.
-    """
+    """A stack of layers; subclasses make the cells and name their `states`. `params` may be written into at any time;
+    each pass reads the present numbers and packs them for the products again. After `freeze` that is done once."""
 
     states: tuple[str, ...] = ("h",)
 
@@ -238,7 +339,7 @@ class LayerStack:
         first. dropout: of the output of every layer but the last, in `forward` only. batch_first: x, y and their
         gradients are [B, T, ...], states are not. learn_initial: states not given are parameters `start_h_l0` [n],
         `start_c_l0` [n], ..., the same for all rows, initially zero. padding: what y is beyond a row's length; empty:
-        what the final state of a row without steps is (see row_ends.py). needs: which gradients backward computes;
+        what the final state of a row without steps is. needs: which gradients backward computes;
         without "x" the first layer's plan has no product for it, without "params" no plan has a sum over time.
         compute_dtype: of the products; recompute: with "gates" forward stores only states (see `Scan`). device: where
         all arrays are, including `params`; None for the processor. Raises ShapeError, NMTError.
@@ -313,25 +414,18 @@ class LayerStack:
 
     @property
     def flat(self) -> Array:
-        """Return all parameters as one vector, without gaps, in the order of `params`.
-
-        Arrays that were put into `params` since then are copied into it and replaced by its views. Raises ShapeError.
-        """
+        """Return all parameters as one vector, without gaps, in the order of `params`. Arrays that were put into
+        `params` since then are copied into it and replaced by its views. Raises ShapeError."""
         return self._store.flat
 
     def views(self, flat: Array) -> Arrays:
         """Return the pieces, by parameter, of a vector laid out like `flat`, such as a gradient or an optimizer's
-        state.
-
-        Raises ShapeError.
-        """
+        state. Raises ShapeError."""
         return self._store.views(flat)
 
     def load(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Copy parameters from host arrays of any float type (for those of other systems see weight_layouts.py).
-
-        Raises ShapeError.
-        """
+        """Copy parameters from host arrays of any float type (for those of other systems see weight_layouts.py). Raises
+        ShapeError."""
         self._thaw({})
         self._store.load(arrays)
 
@@ -341,11 +435,9 @@ class LayerStack:
         self._store.initialize(seed)
 
     def freeze(self) -> None:
-        """Make the parameters read-only, so that passes after the first find them packed for the products.
-
-        For inference step by step, where packing would cost more than the step. `initialize`, `load`, and new arrays in
-        `params` followed by `freeze`, end the old state.
-        """
+        """Make the parameters read-only, so that passes after the first find them packed for the products. For
+        inference step by step, where packing would cost more than the step. `initialize`, `load`, and new arrays in
+        `params` followed by `freeze`, end the old state."""
         self._thaw({})
         _ = self.flat
         self._thaw(dict(self.params))

@@ -16,7 +16,7 @@ from nmt.rnn.arrays.array_names import Arrays
 from nmt.rnn.arrays.device_operations import Array
 from nmt.rnn.cell import Cell, Param
 from nmt.rnn.cells import ElmanCell, GRUCell, LSTMCell, LSTMVariantCell
-from nmt.rnn.cells.activations import ActivationSpec
+from nmt.rnn.cells.parts import ActivationSpec
 from nmt.rnn.layers.layer_stack import LayerOptions, States
 from nmt.rnn.layers.recurrent_layers import Into, LayerGradients, Lengths, RecurrentLayers, Reserve
 
@@ -40,22 +40,18 @@ class _OneState(RecurrentLayers):
     def forward(
         self, x: Array, hx: States | None = None, lengths: Lengths = None, *, reserve: Reserve | None = None
     ) -> tuple[Array, States]:
-        """Run the layers as a call does, with dropout, keeping what `backward` needs.
-
-        That includes x and y: do not change them before. It is kept in the layers' own reserve, or in another one if
-        several passes are to wait at a time.
-        """
+        """Run the layers as a call does, with dropout, keeping what `backward` needs. That includes x and y: do not
+        change them before. It is kept in the layers' own reserve, or in another one if several passes are to wait at a
+        time."""
         y, hy = self._run(x, (hx,), lengths, reserve or self._reserve)
         return y, hy
 
     def backward(
         self, d_y: Array | None, d_hy: States | None = None, *, into: Into = None, reserve: Reserve | None = None
     ) -> LayerGradients:
-        """Return gradients of sum(d_y * y) + sum(d_hy * hy) of the last `forward`; None is zero.
-
-        Those of parameters are added to `into`, if given. One backward for each forward. Raises ShapeError, and
-        NMTError without a preceding forward.
-        """
+        """Return gradients of sum(d_y * y) + sum(d_hy * hy) of the last `forward`; None is zero. Those of parameters
+        are added to `into`, if given. One backward for each forward. Raises ShapeError, and NMTError without a
+        preceding forward."""
         return self._backward(d_y, (d_hy,), into, reserve)
 
     def backward_data(
@@ -91,7 +87,7 @@ class LSTM(RecurrentLayers):
         proj_size: width of h and y, which are then a product of the hidden units with `W_p`. peepholes: gates read the
         memory. input_forget: f = 1 - i, and the gates are i, g, o. clip: the activations' arguments are limited to
         [-clip, clip]; cell_clip: so is the memory. activations: of the gates, the candidate g and the memory in the
-        output, by name or as (name, alpha, beta), see cells/activations.py. options: see `LayerStack`.
+        output, by name or as (name, alpha, beta), see cells/parts.py. options: see `LayerStack`.
         """
         self.proj_size, self.peepholes, self.input_forget = proj_size, peepholes, input_forget
         self.clip, self.cell_clip, self.activations = clip, cell_clip, activations
@@ -174,11 +170,8 @@ class GRU(_OneState):
         activations: tuple[ActivationSpec, ActivationSpec] = ("sigmoid", "tanh"),
         **options: Unpack[LayerOptions],
     ) -> None:
-        """Make GRU layers.
-
-        reset_after: ONNX's linear_before_reset. clip: the activations' arguments are limited to [-clip, clip];
-        activations: of the gates and of n, see cells/activations.py. options: see `LayerStack`.
-        """
+        """Make GRU layers. reset_after: ONNX's linear_before_reset. clip: the activations' arguments are limited to
+        [-clip, clip]; activations: of the gates and of n, see cells/parts.py. options: see `LayerStack`."""
         self.reset_after, self.clip, self.activations = reset_after, clip, activations
         super().__init__(input_size, hidden_size, num_layers, **options)
 
@@ -229,11 +222,8 @@ class RNN(_OneState):
         clip: float | None = None,
         **options: Unpack[LayerOptions],
     ) -> None:
-        """Make RNN layers.
-
-        nonlinearity: see cells/activations.py; clip: its argument is limited to [-clip, clip]. options: see
-        `LayerStack`.
-        """
+        """Make RNN layers. nonlinearity: see cells/parts.py; clip: its argument is limited to [-clip, clip]. options:
+        see `LayerStack`."""
         self.nonlinearity, self.clip = nonlinearity, clip
         super().__init__(input_size, hidden_size, num_layers, **options)
 

@@ -16,12 +16,10 @@ from nmt.errors import NMTError
 from nmt.rnn import tuning
 from nmt.rnn.arrays.array_names import Arrays
 from nmt.rnn.arrays.device_operations import Array
-from nmt.rnn.arrays.idle import Idle
-from nmt.rnn.arrays.workspace import Workspace, zeros_of
-from nmt.rnn.layers.layer_stack import LayerOptions, LayerStack, States, check_array
-from nmt.rnn.layers.row_ends import RowEnds
-from nmt.rnn.scan.short_runs import LayerSide
-from nmt.rnn.scan.tape import Result, Tape
+from nmt.rnn.arrays.workspace import Idle, Workspace, zeros_of
+from nmt.rnn.layers.layer_stack import LayerOptions, LayerStack, RowEnds, States, check_array
+from nmt.rnn.scan.layered import LayerSide
+from nmt.rnn.scan.passes import Result, Tape
 
 
 @dataclass(frozen=True)
@@ -43,11 +41,9 @@ class KeptPass:
 
 
 class Reserve:
-    """The data that one forward pass keeps for its backward pass, and the memory for it (cuDNN's reserve space).
-
-    The next forward with the same reserve reuses the memory, and forgets the pass before. Layers have one by default;
-    with several, made by their `reserve()`, several forward passes can wait for their backward at a time.
-    """
+    """The data that one forward pass keeps for its backward pass, and the memory for it (cuDNN's reserve space). The
+    next forward with the same reserve reuses the memory, and forgets the pass before. Layers have one by default; with
+    several, made by their `reserve()`, several forward passes can wait for their backward at a time."""
 
     def __init__(self, xp: Any = np) -> None:
         """Create an empty reserve. `xp`: of the device whose memory it uses."""
@@ -97,11 +93,8 @@ arrays."""
 
 @dataclass(frozen=True)
 class LayerGradients:
-    """Gradients of one pass, shaped like x, hx, cx and `params`.
-
-    A field is None if the cell has no c or `needs` omits it. `params` is empty if `needs` omits "params", and after
-    `backward_data`.
-    """
+    """Gradients of one pass, shaped like x, hx, cx and `params`. A field is None if the cell has no c or `needs` omits
+    it. `params` is empty if `needs` omits "params", and after `backward_data`."""
 
     d_x: Array | None
     d_hx: States | None
@@ -134,10 +127,8 @@ class RecurrentLayers(LayerStack):
 
     @property
     def workspace_bytes(self) -> int:
-        """Return the bytes kept between passes for reuse, which the largest pass determines.
-
-        Reserves of `reserve()` and packed weights are not included.
-        """
+        """Return the bytes kept between passes for reuse, which the largest pass determines. Reserves of `reserve()`
+        and packed weights are not included."""
         return self._reserve.nbytes + sum(one.nbytes for pair in (self._scratch, *self._idle.kept) for one in pair)
 
     def release(self) -> None:
@@ -151,10 +142,7 @@ class RecurrentLayers(LayerStack):
 
     def _begin(self, reserve: Reserve | None) -> tuple[Workspace, Workspace]:
         """Return memory for a pass, except for the caller's results; allocating large memory again takes a tenth of a
-        pass.
-
-        In inference a layer reads only the layer below, so two workspaces take turns.
-        """
+        pass. In inference a layer reads only the layer below, so two workspaces take turns."""
         if reserve is not None:
             reserve.begin()
             return reserve.memory, reserve.memory
@@ -300,9 +288,7 @@ class RecurrentLayers(LayerStack):
 
     def backward_weights(self, into: Into = None, *, reserve: Reserve | None = None) -> Arrays:
         """Return gradients of the parameters after `backward_data`, added to `into` if given; may be called repeatedly.
-
-        Raises ShapeError, and NMTError without a preceding `backward_data`.
-        """
+        Raises ShapeError, and NMTError without a preceding `backward_data`."""
         kept = (reserve or self._reserve).waiting(f"{self.name}.backward_weights", after_data=True)
         params = self._targets(into)
         if params is None:
@@ -324,10 +310,8 @@ class RecurrentLayers(LayerStack):
         params: Arrays | None,
         weights_later: bool,
     ) -> tuple[Array | None, list[Arrays]]:
-        """Return gradients of one layer's input and initial states.
-
-        Those of its parameters are added to `params`, or their operands are kept for later.
-        """
+        """Return gradients of one layer's input and initial states. Those of its parameters are added to `params`, or
+        their operands are kept for later."""
         xp, d_inputs, initial = self.device.xp, [], []
         for n, (side, tape) in enumerate(zip(self._layers[layer], kept.layers[layer].tapes, strict=True)):
             width = side.scan.cell.output_size

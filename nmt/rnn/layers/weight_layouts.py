@@ -4,10 +4,13 @@ Everything is exchanged as dictionaries with this project's names (`W_x_l0`, see
 and from `layer.params`. Systems differ in the order of the gates, in which axis of a matrix is the input's, and in how
 many biases there are. In all of them z is the weight of the old state, as in ours: h_t = (1 - z) * n + z * h_prev.
 
-| system | LSTM | GRU | matrices | biases | |---|---|---|---|---| | ours | i f g o | r z n | [in, G*H] | two | |
-PyTorch, cuDNN, MXNet | i f g o | r z n | [G*H, in] | two | | ONNX | i o f g, peepholes i o f | z r n | [directions,
-G*H, in] | two, side by side | | Keras | i f g o | z r n | [in, G*H] | one; two of a GRU with reset_after | | Haste | i
-g f o | z r n | [in, G*H] | one; two of a GRU |
+| system | LSTM | GRU | matrices | biases |
+|---|---|---|---|---|
+| ours | i f g o | r z n | [in, G*H] | two |
+| PyTorch, cuDNN, MXNet | i f g o | r z n | [G*H, in] | two |
+| ONNX | i o f g, peepholes i o f | z r n | [directions, G*H, in] | two, side by side |
+| Keras | i f g o | z r n | [in, G*H] | one; two of a GRU with reset_after |
+| Haste | i g f o | z r n | [in, G*H] | one; two of a GRU |
 
 Where a system has one bias, it becomes `b_x` and `b_h` is zero; in the other direction their sum is returned.
 """
@@ -50,10 +53,8 @@ def reorder_gates(array: np.ndarray, have: str, want: str) -> np.ndarray:
 
 
 def from_torch(state: Mapping[str, Any], prefix: str = "") -> Arrays:
-    """Convert the entries below `prefix` of a state_dict, as NumPy arrays: `weight_ih_l0` [G*H, D] and so on.
-
-    Raises ShapeError: a name that is not one of a layer's parameters.
-    """
+    """Convert the entries below `prefix` of a state_dict, as NumPy arrays: `weight_ih_l0` [G*H, D] and so on. Raises
+    ShapeError: a name that is not one of a layer's parameters."""
     below = {name[len(prefix) :]: array for name, array in state.items() if name.startswith(prefix)}
     return _transposed(below, _NAME, _TORCH, lambda what, layer, end: f"{what}_l{layer}{end}")
 
@@ -67,10 +68,7 @@ def to_torch(params: Mapping[str, np.ndarray], prefix: str = "") -> Arrays:
 
 def from_mxnet(arrays: Mapping[str, Any]) -> Arrays:
     """Convert the parameters of mxnet.gluon.rnn.LSTM, GRU or RNN: `l0_i2h_weight` [G*H, D], `r0_...` for the reverse
-    direction.
-
-    Raises ShapeError: a name that is not one of a layer's parameters.
-    """
+    direction. Raises ShapeError: a name that is not one of a layer's parameters."""
     pattern = r"(?P<side>[lr])(?P<layer>\d+)_(?P<what>.+)"
     return _transposed(
         arrays, pattern, _MXNET, lambda what, layer, side: f"{what}_l{layer}{'_reverse' if side == 'r' else ''}"
@@ -84,12 +82,9 @@ def to_mxnet(params: Mapping[str, np.ndarray]) -> Arrays:
 
 
 def from_flat(vector: np.ndarray, like: Mapping[str, np.ndarray]) -> Arrays:
-    """Convert the one vector of cuDNN and of MXNet's RNN operator.
-
-    It contains all matrices layer by layer and direction by direction (input, hidden, projection), then all biases in
-    the same order. `like`: arrays of the right shapes, as `layer.params`. Raises ShapeError: the number of entries
-    differs.
-    """
+    """Convert the one vector of cuDNN and of MXNet's RNN operator. It contains all matrices layer by layer and
+    direction by direction (input, hidden, projection), then all biases in the same order. `like`: arrays of the right
+    shapes, as `layer.params`. Raises ShapeError: the number of entries differs."""
     size = sum(array.size for array in like.values())
     if vector.shape != (size,):
         raise ShapeError(f"from_flat: the vector must be [{size}], got {list(vector.shape)}")
@@ -119,10 +114,8 @@ def _flat_order(names: Mapping[str, Any]) -> list[str]:
 def _transposed(
     arrays: Mapping[str, Any], pattern: str, known: Mapping[str, str], name_of: Callable[[str, str, str], str]
 ) -> Arrays:
-    """Return matrices transposed, under the names that `name_of` makes of the parameter, layer and direction.
-
-    `known` translates the parameter; see `_split`.
-    """
+    """Return matrices transposed, under the names that `name_of` makes of the parameter, layer and direction. `known`
+    translates the parameter; see `_split`."""
     found: Arrays = {}
     for name, array in arrays.items():
         what, layer, side = _split(name, pattern, known)
@@ -153,10 +146,8 @@ def from_onnx(
     layer: int = 0,
 ) -> Arrays:
     """Convert the inputs of a node LSTM, GRU or RNN: W [directions, G*H, D], R [directions, G*H, H], B [directions,
-    2*G*H], P [directions, 3*H].
-
-    `direction` and `input_forget` are the node's, `layer` is the layer's number in our stack.
-    """
+    2*G*H], P [directions, 3*H]. `direction` and `input_forget` are the node's, `layer` is the layer's number in our
+    stack."""
     have, want = ONNX[op], COUPLED if op == "LSTM" and input_forget else OURS[op]
     found: Arrays = {}
     for n, end in enumerate(_ends(direction, layer)):
@@ -173,11 +164,8 @@ def from_onnx(
 
 def to_onnx(op: str, params: Mapping[str, np.ndarray], *, layer: int = 0) -> Arrays:
     """Return the inputs W, R, and B and P if there are such parameters, of a node for one layer, with all its
-    directions.
-
-    The gate f with input_forget, which ONNX requires but does not read, is zero. Raises ShapeError: a projection, which
-    ONNX does not have.
-    """
+    directions. The gate f with input_forget, which ONNX requires but does not read, is zero. Raises ShapeError: a
+    projection, which ONNX does not have."""
     ends = [end for end in (f"_l{layer}", f"_l{layer}_reverse") if f"W_x{end}" in params]
     if f"W_p{ends[0]}" in params:
         raise ShapeError("to_onnx: parameters must be without a projection, got W_p; ONNX has no such operator")
@@ -198,11 +186,9 @@ def to_onnx(op: str, params: Mapping[str, np.ndarray], *, layer: int = 0) -> Arr
 
 
 def onnx_options(op: str, attributes: Mapping[str, Any], inputs: Collection[str] = ("B",)) -> dict[str, Any]:
-    """Return our operator's keywords for a node's attributes and its inputs, of which B and P matter.
-
-    `empty` is zero, as in ONNX Runtime. `layout` 1 is left to the caller: ONNX then has its states batch first too,
-    which ours never are. Raises ShapeError: directions that differ in their activations.
-    """
+    """Return our operator's keywords for a node's attributes and its inputs, of which B and P matter. `empty` is zero,
+    as in ONNX Runtime. `layout` 1 is left to the caller: ONNX then has its states batch first too, which ours never
+    are. Raises ShapeError: directions that differ in their activations."""
     direction = attributes.get("direction", "forward")
     options: dict[str, Any] = {"bidirectional": direction == "bidirectional", "reverse": direction == "reverse"}
     options |= {"clip": attributes.get("clip"), "empty": "zero", "bias": "B" in inputs}
@@ -251,11 +237,9 @@ def _ends(direction: str, layer: int) -> list[str]:
 
 
 def from_keras(kind: str, weights: Sequence[np.ndarray], *, layer: int = 0, reverse: bool = False) -> Arrays:
-    """Convert `get_weights()` of one layer SimpleRNN ("RNN"), LSTM or GRU.
-
-    They are a kernel [D, G*H], a recurrent kernel [H, G*H], and a bias [G*H], or [2, G*H] of a GRU with reset_after;
-    for a Bidirectional layer call it for each half.
-    """
+    """Convert `get_weights()` of one layer SimpleRNN ("RNN"), LSTM or GRU. They are a kernel [D, G*H], a recurrent
+    kernel [H, G*H], and a bias [G*H], or [2, G*H] of a GRU with reset_after; for a Bidirectional layer call it for each
+    half."""
     kernel, recurrent, *rest = weights
     biases: tuple[np.ndarray, ...] = ()
     if rest:

@@ -10,21 +10,19 @@ import numpy as np
 
 from nmt.rnn import tuning
 from nmt.rnn.arrays.array_names import ArrayKind, parse
-from nmt.rnn.arrays.quantised import quantise
-from nmt.rnn.arrays.weights import QUADS, Weights
+from nmt.rnn.arrays.weights import QUADS, Weights, quantise
 from nmt.rnn.compiler.program import Place, PlaceKind, Product
-from nmt.rnn.division import Sharing
 from nmt.rnn.kernels.loops.row_writer import Function, Weight, weight_key
 from nmt.rnn.kernels.loops.run_cpu import CPUExecutable
-from nmt.rnn.kernels.machine_code.native import Kernel
 from nmt.rnn.kernels.machine_code.recipes import generated_loop
-from nmt.rnn.kernels.memory.copies import copy_columns, fill_slots
-from nmt.rnn.kernels.products.packing import PANEL_BYTES, packed_size, words_of
-from nmt.rnn.kernels.products.product import PACKING, product_task
-from nmt.rnn.kernels.products.row_products import ROW_BLOCK
+from nmt.rnn.kernels.memory.moves import copy_columns, fill_slots
+from nmt.rnn.kernels.products.microkernel import ROW_BLOCK
+from nmt.rnn.kernels.products.packing import PACKING, PANEL_BYTES, packed_size, words_of
+from nmt.rnn.kernels.products.product import product_task
 from nmt.rnn.kernels.program.run_program import Section, Step
 from nmt.rnn.kernels.program.small_tasks import divide
 from nmt.rnn.program.program import Array, Number, Program, Value, Word, pieces, product
+from nmt.rnn.rows import Sharing
 from nmt.rnn.scan.scan import Scan
 
 FLOAT = np.dtype(np.float32)
@@ -90,7 +88,7 @@ class Plans(Program):
             given += [("float32", one, extents[0 if transposed else 1]) for one in scales]
             size, K = self._packed_bytes(name, rows, transposed), extents[1] if transposed else rows
             out = str(self.packed_kind), self.buffer(size, into=word), size // 4
-            packing: Kernel = PACKING[self.packed_kind, transposed]
+            packing = PACKING[self.packed_kind, transposed]
             self.kernel(packing, *given, start, start + rows, out, temporary=pieces(4 * K + PANEL_BYTES))
 
     # ------------------------------------------------------------ plans

@@ -17,8 +17,8 @@ from nmt.rnn.arrays.array_names import Arrays
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.arrays.workspace import zeros_of
 from nmt.rnn.cell import axes_of
+from nmt.rnn.scan.passes import Gradients, Tape
 from nmt.rnn.scan.scan import Scan
-from nmt.rnn.scan.tape import Gradients, Tape
 
 
 @dataclass
@@ -35,10 +35,8 @@ class ChunkedResult:
 
 
 class ChunkedScan:
-    """A scan in chunks of `steps` steps.
-
-    The results are those of one long call, except for dropout, which uses a separate seed for each chunk.
-    """
+    """A scan in chunks of `steps` steps. The results are those of one long call, except for dropout, which uses a
+    separate seed for each chunk."""
 
     def __init__(self, scan: Scan, steps: int) -> None:
         if steps < 1:
@@ -58,11 +56,8 @@ class ChunkedScan:
         seed: int = 0,
         **options: Any,
     ) -> ChunkedResult:
-        """Run the cell as `Scan.forward` does, whose other `options` it takes.
-
-        A row that meets the scan's stop condition leaves after that chunk; when no row is left, no further chunk is
-        run. Raises ShapeError.
-        """
+        """Run the cell as `Scan.forward` does, whose other `options` it takes. A row that meets the scan's stop
+        condition leaves after that chunk; when no row is left, no further chunk is run. Raises ShapeError."""
         scan = self.scan
         T, B, _ = scan.checks.array("x", x, (None, None), scan.cell.input_size).shape
         there = scan.checks.steps_of(lengths, mask, T, B)
@@ -77,14 +72,7 @@ class ChunkedScan:
                 continue
             parts = {name: array[span] for name, array in (sequences or {}).items()}
             one = scan.forward(
-                weights,
-                x[span],
-                states,
-                mask=there[span],
-                sequences=parts,
-                reverse=reverse,
-                seed=seed + n,
-                **options,
+                weights, x[span], states, mask=there[span], sequences=parts, reverse=reverse, seed=seed + n, **options
             )
             there[span.stop :, one.stopped] = False
             result.stopped |= one.stopped
@@ -107,11 +95,8 @@ class ChunkedScan:
         *,
         truncate: bool = False,
     ) -> Gradients:
-        """Return gradients as `Scan.backward` does.
-
-        truncate: no gradient passes from one chunk to the one that ran before it; that of the initial states is then of
-        the first chunk only.
-        """
+        """Return gradients as `Scan.backward` does. truncate: no gradient passes from one chunk to the one that ran
+        before it; that of the initial states is then of the first chunk only."""
         scan, (T, B) = self.scan, result.y.shape[:2]
         if not result.tapes:
             raise ShapeError(f"{scan.checks.name}: result must come from a forward with training=True, got no tapes")

@@ -3,26 +3,30 @@
 A stack is one step of all its layers. Over a known sequence, if no layer feeds a lower one, every layer can run to the
 end before the next begins. A product that waits for a state of a lower layer, inside the loop of the whole step, then
 reads a finished sequence: it leaves the loop.
+
+For short runs that are repeated, everything besides the numbers is prepared once for each size.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from nmt.errors import NMTError, ShapeError
+from nmt.rnn import tuning
 from nmt.rnn.arrays.array_names import Arrays
 from nmt.rnn.arrays.weights import Weights
-from nmt.rnn.arrays.workspace import Allocate, Fresh
+from nmt.rnn.arrays.workspace import Allocate, Fresh, Idle
 from nmt.rnn.cell import Captured, Cell, Param, strip, under
 from nmt.rnn.cells import StackCell
 from nmt.rnn.devices import cpu
 from nmt.rnn.profile import operation
+from nmt.rnn.scan.passes import Gradients, Result, Tape
 from nmt.rnn.scan.scan import Scan
-from nmt.rnn.scan.tape import Gradients, Result, Tape
 
 _SEED_STEP = 0x9E3779B97F4A7C15
 """The distance between the seeds of two groups of 64 runs: far from the seeds of other batches."""
@@ -99,10 +103,7 @@ class LayeredScan:
         final: Collection[str] | None = None,
     ) -> Result:
         """Run the layers as `Scan.forward` runs a cell; `outputs`: memory of what is joined of two directions, if it is
-        to last longer. Raises ShapeError.
-
-        x must be zero beyond each row's length if the first layer has a delay.
-        """
+        to last longer. Raises ShapeError. x must be zero beyond each row's length if the first layer has a delay."""
         allocate = allocate or Fresh(self.device.xp)
         captured, threads = captured or {}, threads or self.scans[0].threads
         if set(captured) != set(self.captured):
@@ -229,3 +230,79 @@ class LayeredScan:
 def _of_layer(names: Collection[str] | None, layer: str) -> Collection[str] | None:
     """Return the names of a layer or one of its directions, without its prefix; None is all."""
     return None if names is None else strip(dict.fromkeys(names), layer)
+
+
+Join = Callable[[Sequence[np.ndarray]], Any]
+"""A function that makes one state of all layers from [1, B, n] of each layer and direction, in new memory."""
+
+
+@dataclass(frozen=True)
+class LayerSide:
+    """One direction of one layer."""
+
+    scan: Scan
+    weights: Weights
+    params: tuple[str, ...]
+    """Names of its parameters in the stack, without their `end`."""
+    end: str
+    reverse: bool
+
+
+class PreparedLayers:
+    """Layers over T steps of B whole rows, in separate memory, with fixed weights. For one thread at a time. A call
+    copies the numbers in, runs the launches of all layers in a fixed order, and copies the results out."""
+
+    def __init__(
+        self, layers: Sequence[Sequence[LayerSide]], joins: Sequence[Join], T: int, B: int, threads: int | None = None
+    ) -> None:
+        """Prepare the layers. `joins` by state; threads: those of each scan where None."""
+        scan = layers[0][0].scan
+        self.x = below = np.zeros((T, B, scan.cell.input_size), scan.dtype)
+        self._steps: list[Callable[[], Any]] = []
+        runs = []
+        for sides in layers:
+            found = [side.scan.prepare(side.weights, below, reverse=side.reverse, threads=threads) for side in sides]
+            self._steps += [launch for run in found for launch in run.launches]
+            below = found[0].y
+            if len(found) > 1:
+                parts = [run.y for run in found]
+                below = np.concatenate(parts, axis=-1)
+                self._steps.append(partial(np.concatenate, parts, axis=-1, out=below))
+            runs += found
+        self.y = below
+        self._first = [[run.initial[name] for run in runs] for name in scan.states]
+        self._start = [[slot.copy() for slot in slots] for slots in self._first]  # zero, or learned initial states
+        self._last = [[run.final[name][None] for run in runs] for name in scan.states]
+        self._joins = joins
+
+    def __call__(self, x: np.ndarray, given: Sequence[Sequence[np.ndarray] | None]) -> tuple[Any, ...]:
+        """Run the layers over x [T, B, D]; return y [T, B, directions * n] and the final states. given: of each state,
+        the initial one of each layer and direction [B, n], checked already, or None for the cell's own."""
+        self.x[...] = x
+        for array, start, slots in zip(given, self._start, self._first, strict=True):
+            for slot, first in zip(slots, start if array is None else array, strict=True):
+                slot[...] = first
+        for step in self._steps:
+            step()
+        return (self.y.copy(), *[join(last) for join, last in zip(self._joins, self._last, strict=True)])
+
+
+class LayersBySize:
+    """`PreparedLayers` by size, made at first use; several threads may call at once."""
+
+    def __init__(self, make: Callable[[int, int], PreparedLayers], most: int = tuning.LAYER_SIZES) -> None:
+        self._make, self._most = make, most
+        self._idle: dict[tuple[int, int], Idle[PreparedLayers]] = {}
+
+    def __call__(self, x: np.ndarray, given: Sequence[Sequence[np.ndarray] | None]) -> tuple[Any, ...]:
+        """Run the layers prepared for this size; see `PreparedLayers`."""
+        size = x.shape[0], x.shape[1]
+        idle = self._idle.get(size)
+        if idle is None:
+            if len(self._idle) >= self._most:
+                self._idle = {}
+            idle = self._idle.setdefault(size, Idle(partial(self._make, *size)))
+        run = idle.take()
+        results = run(x, given)
+        idle.give(run)
+        return results

@@ -16,18 +16,13 @@ from nmt.rnn.arrays.array_names import ArrayKind, Arrays
 from nmt.rnn.arrays.weights import Weights, check_params
 from nmt.rnn.arrays.workspace import Allocate, Fresh
 from nmt.rnn.cell import Cell
-from nmt.rnn.scan.array_checks import pack_steps
-from nmt.rnn.scan.backward_pass import BackwardPass, add_present
-from nmt.rnn.scan.forward_pass import ForwardPass
-from nmt.rnn.scan.scan_setup import ScanSetup
-from nmt.rnn.scan.tape import Gradients, Prepared, Result, Tape
+from nmt.rnn.scan.passes import BackwardPass, ForwardPass, Gradients, Prepared, Result, Tape, add_present
+from nmt.rnn.scan.scan_setup import ScanSetup, pack_steps
 
 
 class Scan(ScanSetup):
-    """A cell over time, as the cell was when the scan was made: after a change of the cell, make another scan.
-
-    Its options: `ScanSetup`.
-    """
+    """A cell over time, as the cell was when the scan was made: after a change of the cell, make another scan. Its
+    options: `ScanSetup`."""
 
     def around(self, cell: Cell) -> Scan:
         """Return the same kind of scan of another cell, without `keep`, whose names belong to this cell."""
@@ -66,7 +61,7 @@ class Scan(ScanSetup):
 
         initial: states [B, n] by name; missing ones start at the parameters the cell has for them, or at zero. lengths:
         steps of each row, all T where None; or mask, bool [T, B] of the host: the steps that exist, anywhere (see
-        array_checks.py). sequences: further inputs of each step, [T, B, n] by name. captured: arrays that are constant
+        scan_setup.py). sequences: further inputs of each step, [T, B, n] by name. captured: arrays that are constant
         over time, [S, B, n] or [B, n]; source_lengths: real source positions of each row. reverse: from each row's last
         step to its first. training: dropout from `seed`, and a tape for `backward`. allocate: memory, new for every
         call where None. outputs: memory of y if it is to last longer. single_step: for inference with a T of 1, the
@@ -125,11 +120,8 @@ class Scan(ScanSetup):
         self, weights: Weights, x: np.ndarray, *, reverse: bool = False, threads: int | None = None
     ) -> Prepared:
         """Return a run for inference over whole rows of x [T, B, D], to be repeated with other numbers in the same
-        arrays.
-
-        For cells that read only their input and states, with fixed weights. The run must be used by one caller at a
-        time. Raises ShapeError.
-        """
+        arrays. For cells that read only their input and states, with fixed weights. The run must be used by one caller
+        at a time. Raises ShapeError."""
         T, B, _ = x.shape
         rows = self.rows(T, B, reverse=reverse, threads=threads)
         check_params(self.checks.name, self.params, weights, self.dtype)

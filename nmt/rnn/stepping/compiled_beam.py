@@ -16,19 +16,19 @@ from nmt.rnn import tuning
 from nmt.rnn.arrays.array_names import ArrayKind
 from nmt.rnn.arrays.beam_state import BeamSettings
 from nmt.rnn.arrays.device_operations import CandidateLists, OutputLayer
-from nmt.rnn.arrays.quantised import Quantised
+from nmt.rnn.arrays.weights import Quantised
 from nmt.rnn.arrays.workspace import aligned
 from nmt.rnn.compiler.program import PlaceKind
-from nmt.rnn.kernels.loops.loop_tables import divisions
+from nmt.rnn.kernels.loops.run_cpu import divisions
 from nmt.rnn.kernels.memory.table_layout import NamedTable
-from nmt.rnn.kernels.model.embedding import embedding_table, embedding_task
-from nmt.rnn.kernels.products.packed_weights import packed_output
+from nmt.rnn.kernels.model.update import embedding_table, embedding_task
+from nmt.rnn.kernels.products.packing import packed_output
 from nmt.rnn.kernels.search.beam_loop import search_task
 from nmt.rnn.kernels.search.beam_table import ALLOCATED, PARTS, RUNS, SEARCH, STEP_PART, TIMES, Status
 from nmt.rnn.kernels.search.best_tokens import BestTokens, OutputTask
 from nmt.rnn.kernels.search.candidates import BestCandidates
 from nmt.rnn.kernels.search.search_rules import tokens_wanted
-from nmt.rnn.kernels.threads.barrier import FLAT_BARRIER_THREADS, GROUPS_WORD
+from nmt.rnn.kernels.threads.atomics import FLAT_BARRIER_THREADS, GROUPS_WORD
 from nmt.rnn.kernels.threads.pool import GroupCounters, address_of, run_team
 from nmt.rnn.profile import moment, record_parts
 from nmt.rnn.stepping.prepared_step import StepCall, StepCalls, StepInputs

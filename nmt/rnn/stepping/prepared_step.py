@@ -23,12 +23,11 @@ from nmt.rnn.compiler.program import Place
 from nmt.rnn.compiler.share import Shared, cut_shared
 from nmt.rnn.compiler.trace import Trace
 from nmt.rnn.device import Device, Executable
-from nmt.rnn.division import single_steps
-from nmt.rnn.kernels.loops.loop_tables import Table
-from nmt.rnn.kernels.memory.active_rows import identity
+from nmt.rnn.kernels.loops.run_cpu import Table
+from nmt.rnn.kernels.memory.arrays import identity
 from nmt.rnn.kernels.threads.pool import TaskSequence
 from nmt.rnn.profile import operation
-from nmt.rnn.rows import Rows
+from nmt.rnn.rows import Rows, single_steps
 from nmt.rnn.scan.scan import Scan
 from nmt.rnn.stepping.source_store import Sources
 

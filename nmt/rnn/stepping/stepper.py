@@ -8,16 +8,14 @@ from typing import Any
 import numpy as np
 
 from nmt.errors import ShapeError
-from nmt.rnn.arrays.array_names import ArrayKind, Arrays
-from nmt.rnn.arrays.axes import shaped
+from nmt.rnn.arrays.array_names import ArrayKind, Arrays, shaped
 from nmt.rnn.arrays.weights import Weights, check_params
 from nmt.rnn.arrays.workspace import Fresh, Workspace
 from nmt.rnn.cell import axes_of
 from nmt.rnn.compiler.program import PlaceKind
 from nmt.rnn.device import Executable
-from nmt.rnn.division import single_steps, split_rows
-from nmt.rnn.kernels.memory.active_rows import identity
-from nmt.rnn.rows import Rows
+from nmt.rnn.kernels.memory.arrays import identity
+from nmt.rnn.rows import Rows, single_steps, split_rows
 from nmt.rnn.scan.scan import Scan
 from nmt.rnn.stepping.prepared_step import CompiledStep, PreparedStep, StepInputs, compile_step
 from nmt.rnn.stepping.source_store import Sources, SourceStore

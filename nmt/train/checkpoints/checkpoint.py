@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from nmt.errors import CheckpointError
-from nmt.model.parts.own_cells import equations_of
+from nmt.model.parts.cells import equations_of
 from nmt.storage.confidence_file import save_calibration
 from nmt.storage.model_folder import (
     BEGUN_NAME,

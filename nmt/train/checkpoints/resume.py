@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nmt.errors import CheckpointError
-from nmt.model.parts.own_cells import AFTER_AN_EDIT, edited_cells
+from nmt.model.parts.cells import AFTER_AN_EDIT, edited_cells
 from nmt.storage.model_folder import FORMER_NAME, LAST_NAME
 from nmt.storage.trained_settings import differences
 from nmt.system.paths import exists

@@ -19,7 +19,7 @@ from nmt.errors import CheckpointError, ConfigError, NMTError
 from nmt.inference.generator import Generator
 from nmt.inference.loading import resolve_threads
 from nmt.inference.translator import Translator
-from nmt.model.parts.own_cells import named_cells
+from nmt.model.parts.cells import named_cells
 from nmt.rnn.cores import default_threads
 from nmt.rnn.devices import choose_device, resolved_dtype
 from nmt.storage.model_folder import (

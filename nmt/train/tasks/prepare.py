@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from nmt.config import dump_config, load_config
 from nmt.config.yaml_text import format_yaml, parse_yaml
 from nmt.errors import CheckpointError, ConfigError, DataError, NMTError
-from nmt.model.parts.own_cells import named_cells
+from nmt.model.parts.cells import named_cells
 from nmt.storage.model_folder import (
     BEGUN_NAME,
     BEST_NAME,

@@ -23,8 +23,7 @@ from nmt.errors import ConfigError
 from nmt.evaluate import Score, score_translations
 from nmt.inference.translation import MAX_SOURCE_SUBWORDS
 from nmt.inference.translator import Translator
-from nmt.model.copying import means_of_unseen
-from nmt.model.edit_actions import EditActions
+from nmt.model.copying import EditActions, means_of_unseen
 from nmt.storage.model_folder import build_model
 from nmt.train.tasks.validation import TranslationValidator, translations
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nmt.errors import ConfigError
-from nmt.rnn.arrays.element_rules import ADAM, DESCEND, ROLL, adam_factors
-from nmt.rnn.arrays.flat_arrays import whole_of
+from nmt.rnn.arrays.device_operations import ADAM, DESCEND, ROLL, adam_factors
+from nmt.rnn.arrays.workspace import whole_of
 from nmt.rnn.device import Device
 from nmt.rnn.devices import cpu
 from nmt.rnn.profile import operation

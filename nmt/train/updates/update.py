@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.data.alignment.word_alignment import WordAlignments
     from nmt.model.network import Network
-    from nmt.rnn.arrays.flat_arrays import Group
+    from nmt.rnn.arrays.workspace import Group
     from nmt.train.distributed.reduction import Reduction
     from nmt.train.updates.dealing import UpdateBatches
     from nmt.train.updates.optimizer import Optimizer

@@ -5,7 +5,7 @@ import pytest
 
 from nmt.rnn.kernels.loops import activation_code
 from nmt.rnn.kernels.machine_code.jit import kernel
-from tests.rnn.kernels.assembly import assembly_of
+from tests.rnn.kernels.company import assembly_of
 
 NAMES = ("exp", "log", "sigmoid", "tanh", "relu", "softplus", "sqrt")
 REFERENCE = {

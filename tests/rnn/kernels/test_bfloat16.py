@@ -1,9 +1,6 @@
 """bfloat16 pairs: rounding, layouts, products and weight gradients, against NumPy on rounded numbers."""
 
-import os
 import platform
-import subprocess
-import sys
 from hashlib import sha256
 from pathlib import Path
 
@@ -12,12 +9,12 @@ import pytest
 
 from nmt.rnn.kernels.machine_code.features import TARGET
 from nmt.rnn.kernels.machine_code.jit import kernel
-from nmt.rnn.kernels.products import bfloat16
+from nmt.rnn.kernels.products import bfloat16, packing
 from nmt.rnn.kernels.products import product as products
 from nmt.rnn.kernels.products.gradients import weight_gradient_bf16
 from nmt.rnn.kernels.products.packing import packed_size, words_of
 from nmt.rnn.kernels.threads.pool import run_parallel
-from tests.rnn.kernels.company import assert_same_bits_in_any_company, segments_of
+from tests.rnn.kernels.company import results_on, segments_of
 
 ROOT = Path(__file__).resolve().parents[3]
 WIDTH = TARGET.panel_width("f4")
@@ -47,7 +44,7 @@ def paired(x):
 def packed_of(weights, row0=0, row1=None, parts=1):
     row1 = len(weights) if row1 is None else row1
     out = np.full(packed_size(row1 - row0, weights.shape[1], "u4"), 0xFFFFFFFF, "u4")
-    run_parallel(products.pack_bf16, parts, weights, row0, row1, out)
+    run_parallel(packing.pack_bf16, parts, weights, row0, row1, out)
     return out
 
 
@@ -106,7 +103,7 @@ def test_packing_is_panels_of_pairs_filled_with_zeros(K, N, parts):
     np.testing.assert_array_equal(packed_of(weights, 1, K + 1, parts), expected)
     transposed = np.ascontiguousarray(np.vstack([np.zeros((1, K), "f4"), weights[1 : K + 1].T]))
     out = np.full_like(expected, 0xFFFFFFFF)
-    run_parallel(products.pack_transposed_bf16, parts, transposed, 1, N + 1, out)
+    run_parallel(packing.pack_transposed_bf16, parts, transposed, 1, N + 1, out)
     np.testing.assert_array_equal(out, expected)
 
 
@@ -163,12 +160,6 @@ def test_what_is_no_number_stays_in_its_row_and_is_seen(special):
     assert np.isfinite(dW[1:32]).all()
 
 
-def test_a_row_has_the_same_bits_in_any_company():
-    rng = np.random.default_rng(3)
-    A, packed = normal(rng, 29, 77), packed_of(normal(rng, 77, 70))
-    assert_same_bits_in_any_company(A, packed)
-
-
 def results(parts):
     """Bytes of a product and a gradient whose order of sums could show."""
     rng = np.random.default_rng(4)
@@ -177,10 +168,6 @@ def results(parts):
     run_parallel(products.product, parts, X, 0, packed_of(W), C, 0, 131, 300, segments, 0)
     run_parallel(weight_gradient_bf16, parts, X, 0, 131, G, 0, 300, segments, dW, 0)
     return sha256(C.tobytes() + dW.tobytes()).hexdigest()
-
-
-def test_results_have_the_same_bits_for_any_number_of_parts():
-    assert len({results(parts) for parts in (1, 2, 3, 5)}) == 1
 
 
 def test_the_division_of_rows_into_segments_does_not_show_in_a_gradient():
@@ -200,20 +187,7 @@ def test_every_target_without_a_matrix_unit_gives_the_same_bits(name):
     """Products of bfloat16 are exact in float32, so that only the order of the sums could differ."""
     if {"avx2": 8}.get(name, 16) > TARGET.lanes or (name == "avx512_bf16" and not TARGET.has_bf16):
         pytest.skip(f"this machine has no {name}")
-    assert _results_of(name) == _results_of("generic")
-
-
-def _results_of(name):
-    """Of a process for this target: what `results` says."""
-    code = (
-        "from nmt.rnn.kernels.machine_code.features import TARGET; "
-        "from tests.rnn.kernels.test_bfloat16 import results; "
-        "print(TARGET.name, results(2))"
-    )
-    environment = {**os.environ, "NMT_CPU": name, "PYTHONPATH": str(ROOT)}
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
-    assert found.stdout.split()[:1] == [name], found.stderr
-    return found.stdout.split()[1]
+    assert results_on(name, "test_bfloat16") == results_on("generic", "test_bfloat16")
 
 
 @pytest.mark.parametrize("accumulate", [0, 1])

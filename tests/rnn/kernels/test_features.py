@@ -20,13 +20,14 @@ import numpy as np
 from nmt.rnn.kernels.machine_code.features import TARGET
 from nmt.rnn.kernels.machine_code.jit import kernel
 from nmt.rnn.kernels.loops import activation_code
+from nmt.rnn.kernels.products import packing
 from nmt.rnn.kernels.products import product as products
 from nmt.rnn.kernels.products.gradients import weight_gradient
 from nmt.rnn.kernels.products.packing import packed_size
 rng = np.random.default_rng(0)
 A, W, B = (rng.standard_normal(s).astype("f4") for s in ((37, 45), (45, 70), (37, 70)))
 packed = np.empty(packed_size(45, 70, "f4"), "f4")
-products.pack(0, 1, W, 0, 45, packed)
+packing.pack(0, 1, W, 0, 45, packed)
 C, dW, rows = np.full((37, 72), 7, "f4"), np.empty((45, 70), "f4"), np.array([[0, 37]])
 products.product(0, 1, A, 0, packed, C, 0, 45, 70, rows, 0)
 weight_gradient(0, 1, A, 0, 45, B, 0, 70, rows, dW, 0)
@@ -39,7 +40,7 @@ def tanh(x, y):
         y[i] = activation_code.tanh(x[i])
 tanh(A.ravel(), out := np.empty(A.size, "f4"))
 np.testing.assert_allclose(out, np.tanh(A.ravel()), atol=1e-6)
-from tests.rnn.kernels.assembly import assembly_of
+from tests.rnn.kernels.company import assembly_of
 code = assembly_of(tanh.native(("float32 1", "float32 1")))
 print(TARGET.name, "zmm" in code, "ymm" in code)
 """

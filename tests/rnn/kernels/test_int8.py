@@ -1,4 +1,4 @@
-"""Quads of int8: rounding, packing and products against whole-number arithmetic, on every kind of row."""
+"""Quads of int8 against whole-number arithmetic, on every kind of row; panels in 4 bits have the same bits."""
 
 import os
 import platform
@@ -10,14 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nmt.rnn.arrays.quantised import quantise
+from nmt.rnn.arrays.weights import QUADS, Quantised, Weights, quantise
 from nmt.rnn.kernels.machine_code.features import TARGET
 from nmt.rnn.kernels.machine_code.jit import kernel
-from nmt.rnn.kernels.products import int8
+from nmt.rnn.kernels.products import four_bits, int8, packing
 from nmt.rnn.kernels.products import product as products
-from nmt.rnn.kernels.products.packing import packed_size, words_of
+from nmt.rnn.kernels.products.four_bits import quantise_to_4_bits
+from nmt.rnn.kernels.products.packing import PACKING, packed_size, packed_weight, words_of
 from nmt.rnn.kernels.threads.pool import run_parallel
-from tests.rnn.kernels.company import assert_same_bits_in_any_company, segments_of
+from tests.rnn.kernels.company import results_on, segments_of
 
 ROOT = Path(__file__).resolve().parents[3]
 WIDTH = TARGET.panel_width("f4")
@@ -58,7 +59,7 @@ def packed_of(weights, row0=0, row1=None, parts=1):
     row1 = len(weights) if row1 is None else row1
     q = quantise(weights, by_rows=False)
     out = np.full(packed_size(row1 - row0, weights.shape[1], "i4"), -1, "i4")
-    run_parallel(products.pack_int8, parts, q.numbers, q.scales, row0, row1, out)
+    run_parallel(packing.pack_int8, parts, q.numbers, q.scales, row0, row1, out)
     return out
 
 
@@ -148,7 +149,7 @@ def test_packing_the_transpose(K, N, parts):
     rows = np.ascontiguousarray(np.vstack([np.ones((1, K), "f4"), weights.T]))
     q = quantise(rows, by_rows=True)
     out = np.full(packed_size(K, N, "i4"), -1, "i4")
-    run_parallel(products.pack_transposed_int8, parts, q.numbers, q.scales, 1, N + 1, out)
+    run_parallel(packing.pack_transposed_int8, parts, q.numbers, q.scales, 1, N + 1, out)
     np.testing.assert_array_equal(out, packed_of(weights))
 
 
@@ -200,13 +201,6 @@ def test_what_is_not_finite_stays_visible_and_in_its_row_and_column(special):
     assert np.isfinite(np.delete(np.delete(C, [7, 9], axis=0), 3, axis=1)).all()
 
 
-def test_a_row_has_the_same_bits_in_any_company():
-    rng = np.random.default_rng(3)
-    A, packed = normal(rng, 29, 77) * np.float32(10) ** rng.integers(-9, 9, (29, 1)), packed_of(normal(rng, 77, 70))
-    A = A.astype("f4")
-    assert_same_bits_in_any_company(A, packed)
-
-
 def results(parts):
     """Bytes of products of ordinary and of hostile rows."""
     rng = np.random.default_rng(4)
@@ -215,10 +209,6 @@ def results(parts):
     C = np.empty((len(A), 300), "f4")
     run_parallel(products.product, parts, A, 0, packed_of(W), C, 0, 131, 300, np.array([[7, len(A) - 7], [0, 7]]), 0)
     return sha256(C.tobytes()).hexdigest()
-
-
-def test_results_have_the_same_bits_for_any_number_of_parts():
-    assert len({results(parts) for parts in (1, 2, 3, 5)}) == 1
 
 
 @pytest.mark.skipif(platform.machine().lower() not in ("x86_64", "amd64"), reason="names of x86 targets")
@@ -237,17 +227,106 @@ def test_every_target_gives_the_same_bits(name, sums, tmp_path):
     lanes = {"avx512_vnni": 16, "avx512": 16, "avx2_vnni": 8, "avx2": 8}.get(name, 0)
     if lanes > TARGET.lanes or (sums == "vnni" and TARGET.byte_sums != "vnni"):
         pytest.skip(f"this machine has no {name}")
-    code = (
-        "from dataclasses import replace; from nmt.rnn.kernels.machine_code import features; "
-        f"features.TARGET = replace(features.TARGET, byte_sums={sums!r}); "
-        "from tests.rnn.kernels.test_int8 import results; print(features.TARGET.name, results(2))"
-        if sums == "bytes"
-        else "from nmt.rnn.kernels.machine_code.features import TARGET; "
-        "from tests.rnn.kernels.test_int8 import results; "
-        f"assert TARGET.byte_sums == {sums!r}; print(TARGET.name, results(2))"
+    changed, environment = (
+        f"from nmt.rnn.kernels.machine_code.features import TARGET; assert TARGET.byte_sums == {sums!r}; ",
+        {},
     )
-    environment = {**os.environ, "NMT_CPU": name, "PYTHONPATH": str(ROOT)}
     if sums == "bytes":
-        environment["NUMBA_CACHE_DIR"] = str(tmp_path)  # the target's name stands for other code there
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
-    assert found.stdout.split() == [name, results(1)], found.stderr
+        changed = (
+            "from dataclasses import replace; from nmt.rnn.kernels.machine_code import features; "
+            f"features.TARGET = replace(features.TARGET, byte_sums={sums!r}); "
+        )
+        environment = {"NUMBA_CACHE_DIR": str(tmp_path)}  # the target's name stands for other code there
+    assert results_on(name, "test_int8", changed, **environment) == results(1)
+
+
+FORCED = [
+    pytest.param("avx512_vnni", marks=pytest.mark.skipif(not TARGET.name.startswith("avx512"), reason="other machine")),
+    pytest.param("avx2_vnni", marks=pytest.mark.skipif(TARGET.byte_sums != "vnni", reason="other machine")),
+    "generic",
+]
+reads_4_bits = pytest.mark.skipif(not four_bits.MOST_ROWS, reason="without instructions for sums of bytes")
+
+
+def matrix(K: int, N: int, transposed: bool) -> Quantised:
+    numbers = np.random.default_rng(K + N).standard_t(3, (N, K) if transposed else (K, N)).astype("f4")
+    return quantise_to_4_bits(numbers, by_rows=transposed)
+
+
+def packed(found: Quantised, start: int, rows: int, threads: int = 1) -> np.ndarray:
+    weights = Weights()
+    weights.hold_quantised("W", found)
+    return packed_weight(weights, "W", start, rows, found.by_rows, threads=threads, dtype=QUADS)
+
+
+def product(A: np.ndarray, weights: np.ndarray, N: int) -> np.ndarray:
+    C = np.zeros((len(A), N), "f4")
+    run_parallel(products.product, 1, A, 0, weights, C, 0, A.shape[1], N, np.array([[0, len(A)]]), 0)
+    return C
+
+
+def check(K: int, N: int, transposed: bool) -> bool:
+    """Compare products; return whether there were panels in 4 bits."""
+    found, start = matrix(K, N, transposed), 0 if transposed else 32 * (K > 32)
+    rows = found.shape[0] - start
+    inputs = K - start
+    numbers = found.numbers[start:].T if transposed else found.numbers[start:]
+    out = packed(found, start, rows)
+    plain = np.zeros(packed_size(inputs, N, "i4"), "i4")
+    run_parallel(PACKING[QUADS, transposed], 1, found.numbers, found.scales, start, start + rows, plain)
+    has_room = out.size > plain.size
+    if has_room:  # a product of a few rows must read the panels in 4 bits alone
+        width = TARGET.panel_width("f4")
+        panels = out[: plain.size].reshape(-1, plain.size // (-(-N // width)))
+        panels[:, : inputs // 4 * width] = 0x55555555
+    for M in range(1, four_bits.MOST_ROWS + 1):
+        A = np.random.default_rng(M).standard_normal((M, inputs)).astype("f4")
+        expected = product(A, plain, N)
+        np.testing.assert_array_equal(product(A, out, N), expected)
+        exact = A.astype("f8") @ (numbers * found.scales.astype("f8"))
+        assert np.abs(expected - exact).max() < 0.05 * np.abs(exact).max()
+    return has_room
+
+
+SIZES_OF_4_BITS = [(32, 1, False), (64, 70, False), (256, 65, True), (96, 513, False), (544, 33, True)]
+
+
+@reads_4_bits
+@pytest.mark.parametrize(("K", "N", "transposed"), SIZES_OF_4_BITS)
+def test_products_of_few_rows_have_the_bits_of_int8(K: int, N: int, transposed: bool) -> None:
+    assert check(K, N, transposed)
+
+
+@reads_4_bits
+def test_any_number_of_threads_packs_the_same() -> None:
+    found = matrix(128, 300, False)
+    for threads in (2, 3):
+        np.testing.assert_array_equal(packed(found, 0, 128, threads), packed(found, 0, 128))
+
+
+@reads_4_bits
+def test_a_panel_that_does_not_fit_is_read_in_int8() -> None:
+    """The first block of each channel fits, the second one of one channel does not."""
+    found = matrix(64, 300, False)
+    found.numbers[40:42, 100] = 127, 126
+    A = np.random.default_rng(1).standard_normal((2, 64)).astype("f4")
+    plain = np.zeros(packed_size(64, 300, "i4"), "i4")
+    run_parallel(packing.pack_int8, 1, found.numbers, found.scales, 0, 64, plain)
+    np.testing.assert_array_equal(product(A, packed(found, 0, 64), 300), product(A, plain, 300))
+
+
+@pytest.mark.parametrize(("K", "is_rounded"), [(64, False), (33, True)])
+def test_other_matrices_have_no_room_for_it(K: int, is_rounded: bool) -> None:
+    found = matrix(K, 40, False)
+    if not is_rounded:
+        found = quantise(found.restored() + np.random.default_rng(0).random((K, 40), "f4"), by_rows=False)
+    assert packed(found, 0, K).size == packed_size(K, 40, "i4")
+
+
+@pytest.mark.parametrize("forced", FORCED)
+def test_every_level_has_the_bits_of_int8(forced: str) -> None:
+    code = "from tests.rnn.kernels.test_int8 import *; print([check(*size) for size in SIZES_OF_4_BITS])"
+    environment = {**os.environ, "NMT_CPU": forced, "PYTHONPATH": str(ROOT)}
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.split() == str([forced != "generic"] * len(SIZES_OF_4_BITS)).split()

@@ -1,15 +1,16 @@
-"""Products, weight gradients and sums on packed weights against NumPy in float64, at awkward
-sizes."""
+"""Products, weight gradients and sums on packed weights against NumPy in float64, at awkward sizes."""
 
 import numpy as np
 import pytest
 
 from nmt.rnn.kernels.machine_code.features import TARGET
+from nmt.rnn.kernels.products import packing
 from nmt.rnn.kernels.products import product as products
 from nmt.rnn.kernels.products.gradients import weight_gradient
 from nmt.rnn.kernels.products.packing import packed_size
 from nmt.rnn.kernels.threads.pool import run_parallel
-from tests.rnn.kernels.company import assert_same_bits_in_any_company
+from tests.rnn.kernels import test_bfloat16, test_int8
+from tests.rnn.kernels.company import assert_same_bits_in_any_company, segments_of
 
 # Sums of K products of standard normal numbers: a few roundings of size eps * sqrt(K) each.
 EPSILON = {"f4": 3e-6, "f8": 5e-15}
@@ -24,16 +25,8 @@ def _normal(rng, shape, dtype):
 def _packed(weights, row0=0, row1=None, parts=1):
     row1 = len(weights) if row1 is None else row1
     out = np.full(packed_size(row1 - row0, weights.shape[1], weights.dtype), np.nan, weights.dtype)
-    run_parallel(products.pack, parts, weights, row0, row1, out)
+    run_parallel(packing.pack, parts, weights, row0, row1, out)
     return out
-
-
-def _segments(rows):
-    return np.array([[rows // 2, rows - rows // 2], [0, rows // 3], [rows // 3, 0]], np.int64)
-
-
-def _taking_part(rows):
-    return np.r_[0 : rows // 3, rows // 2 : rows]
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
@@ -48,7 +41,7 @@ def test_packing_is_panels_filled_with_zeros(dtype, K, N, parts):
     np.testing.assert_array_equal(_packed(weights, 1, K + 1, parts), expected)
     transposed = np.ascontiguousarray(np.vstack([np.zeros((1, K), dtype), weights[1 : K + 1].T]))
     out = np.full_like(expected, np.nan)
-    run_parallel(products.pack_transposed, parts, transposed, 1, N + 1, out)
+    run_parallel(packing.pack_transposed, parts, transposed, 1, N + 1, out)
     np.testing.assert_array_equal(out, expected)
 
 
@@ -59,12 +52,12 @@ def test_packing_is_panels_filled_with_zeros(dtype, K, N, parts):
 def test_product_on_segments_and_column_offsets(dtype, K, N, rows, parts, accumulate):
     rng = np.random.default_rng(rows)
     A, W, C = (_normal(rng, (rows, K + 3), dtype), _normal(rng, (K, N), dtype), _normal(rng, (rows, N + 5), dtype))
-    active = _taking_part(rows)
+    segments, active = segments_of(rows)
     expected = C.astype("f8")
     product = A[active, 2 : 2 + K].astype("f8") @ W
     expected[active, 3 : 3 + N] = product + accumulate * expected[active, 3 : 3 + N]
     untouched = C.copy()
-    run_parallel(products.product, parts, A, 2, _packed(W), C, 3, K, N, _segments(rows), accumulate)
+    run_parallel(products.product, parts, A, 2, _packed(W), C, 3, K, N, segments, accumulate)
     np.testing.assert_allclose(C, expected, rtol=0, atol=EPSILON[dtype] * K**0.5)
     untouched[active, 3 : 3 + N] = C[active, 3 : 3 + N]
     np.testing.assert_array_equal(C, untouched)
@@ -78,11 +71,10 @@ def test_weight_gradient_and_row_sums(dtype, K, N, rows, parts, accumulate):
     rng = np.random.default_rng(rows)
     X, G, dW = (_normal(rng, (rows, K + 3), dtype), _normal(rng, (rows, N + 5), dtype), _normal(rng, (K, N), dtype))
     sums = _normal(rng, N, dtype)
-    active = _taking_part(rows)
+    segments, active = segments_of(rows)
     gradient = G[active, 3 : 3 + N].astype("f8")
     expected = accumulate * dW.astype("f8") + X[active, 2 : 2 + K].astype("f8").T @ gradient
     expected_sums = accumulate * sums.astype("f8") + gradient.sum(axis=0)
-    segments = _segments(rows)
     run_parallel(weight_gradient, parts, X, 2, K, G, 3, N, segments, dW, accumulate)
     run_parallel(products.sum_rows, parts, G, 3, N, segments, sums, accumulate)
     tolerance = EPSILON[dtype] * (1 + rows) ** 0.5
@@ -114,21 +106,26 @@ def test_a_lone_row_over_any_number_of_panels_has_the_bits_that_it_has_among_oth
         np.testing.assert_array_equal(np.delete(alone[0], np.s_[3 : 3 + columns]), before[1, [0, 1, 2, -4, -3, -2, -1]])
 
 
-def test_results_have_the_same_bits_for_any_number_of_parts():
+def results(parts):
+    """Bytes of a product and a gradient in float32."""
     rng = np.random.default_rng(4)
     X, G = _normal(rng, (500, 130), "f4"), _normal(rng, (500, 300), "f4")
     packed, segments = _packed(_normal(rng, (130, 300), "f4")), np.array([[0, 500]])
-    results = []
-    for parts in (1, 2, 3, 5):
-        C, dW = np.empty((500, 300), "f4"), np.empty((130, 300), "f4")
-        run_parallel(products.product, parts, X, 0, packed, C, 0, 130, 300, segments, 0)
-        run_parallel(weight_gradient, parts, X, 0, 130, G, 0, 300, segments, dW, 0)
-        results.append((C, dW))
-    for C, dW in results[1:]:
-        np.testing.assert_array_equal(C, results[0][0])
-        np.testing.assert_array_equal(dW, results[0][1])
+    C, dW = np.empty((500, 300), "f4"), np.empty((130, 300), "f4")
+    run_parallel(products.product, parts, X, 0, packed, C, 0, 130, 300, segments, 0)
+    run_parallel(weight_gradient, parts, X, 0, 130, G, 0, 300, segments, dW, 0)
+    return C.tobytes() + dW.tobytes()
 
 
-def test_a_row_has_the_same_bits_in_any_company():
+@pytest.mark.parametrize("of_type", [results, test_bfloat16.results, test_int8.results], ids=["f4", "bf16", "int8"])
+def test_results_have_the_same_bits_for_any_number_of_parts(of_type):
+    assert len({of_type(parts) for parts in (1, 2, 3, 5)}) == 1
+
+
+@pytest.mark.parametrize("pack", [_packed, test_bfloat16.packed_of, test_int8.packed_of], ids=["f4", "bf16", "int8"])
+@pytest.mark.parametrize("spread", [0, 9])
+def test_a_row_has_the_same_bits_in_any_company(pack, spread):
+    """Of numbers of one size, and of rows whose sizes differ."""
     rng = np.random.default_rng(3)
-    assert_same_bits_in_any_company(_normal(rng, (29, 77), "f4"), _packed(_normal(rng, (77, 70), "f4")))
+    A = _normal(rng, (29, 77), "f4") * np.float32(10) ** rng.integers(-spread, spread + 1, (29, 1))
+    assert_same_bits_in_any_company(A.astype("f4"), pack(_normal(rng, (77, 70), "f4")))

@@ -1,4 +1,4 @@
-"""The gradient's norm, and the rules by which parameters change (nmt/rnn/arrays/element_rules.py), on a GPU."""
+"""The gradient's norm, and the rules by which parameters change (nmt/rnn/arrays/device_operations.py), on a GPU."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numba import cuda, float64, int64
 
-from nmt.rnn.arrays.element_rules import RULES, ElementRule
+from nmt.rnn.arrays.device_operations import RULES, ElementRule
 from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel, Runtime, device_function
 from nmt.rnn.kernels.cuda.rows.blocks import THREADS, WARPS, block_sum, registers_for, row_threads
 from nmt.rnn.kernels.cuda.rows.row_operations import NUMBERS, blocks_for

@@ -26,7 +26,7 @@ from nmt.rnn.kernels.cuda.gpu_base import GPUBase
 from nmt.rnn.kernels.cuda.matrices import Matrices, taking_part
 from nmt.rnn.kernels.cuda.run_persistent import SUMS, TAPE, PersistentRun, recognise
 from nmt.rnn.kernels.loops.row_writer import weight_key
-from nmt.rnn.kernels.memory.active_rows import identity
+from nmt.rnn.kernels.memory.arrays import identity
 from nmt.rnn.profile import operation
 from nmt.rnn.rows import Rows, TimeBlock, shape_of_step
 

@@ -27,7 +27,7 @@ from nmt.rnn.kernels.cuda.gpu_base import GPUBase
 from nmt.rnn.kernels.cuda.matrices import Matrices, taking_part
 from nmt.rnn.kernels.cuda.persistent.layer import PersistentLayer, plan_layer
 from nmt.rnn.kernels.cuda.rows import row_operations
-from nmt.rnn.kernels.memory.active_rows import identity
+from nmt.rnn.kernels.memory.arrays import identity
 from nmt.rnn.rows import Rows
 
 Arrays = dict[str, Array]

@@ -1,19 +1,17 @@
 """Scalar sigmoid, tanh, exp, log, softplus, sqrt, relu and maximum for compiled loops, in float32 and float64.
 
-Call them inside Numba code only. For float32 each is a short straight line of vector instructions,
-so that LLVM turns a plain loop over contiguous memory into full-width vector code; float64 goes
-through the C library and is exact to its last digits. The type of the argument chooses. NaN stays
-NaN; infinities give the limits.
+Call them inside Numba code only. For float32 each is a short straight line of vector instructions, so that LLVM turns a
+plain loop over contiguous memory into full-width vector code; float64 goes through the C library and is exact to its
+last digits. The type of the argument chooses. NaN stays NaN; infinities give the limits.
 
 float32 errors: sigmoid and tanh below 1e-6 (tanh also relative to its value, so that small inputs
 keep their gradient), exp and log below 2e-6 relative, softplus below 1e-6 (relative to its value
 above 1), sqrt as exact as a float. exp is 0 below -87.33, where only subnormal
 numbers would remain, and infinite above 88.37, a factor of 1.4 before the largest float.
 
-Method: the argument is split as n*ln2 + r with |r| <= ln2/2 and exp(r) - 1 is a polynomial, as in
-Cody and Waite, Software Manual for the Elementary Functions (1980), chapters 6 and 13. The
-coefficients were fitted for this file (weighted least squares driven to the smallest maximum error,
-Lawson's algorithm).
+Method: the argument is split as n*ln2 + r with |r| <= ln2/2 and exp(r) - 1 is a polynomial, as in Cody and Waite,
+Software Manual for the Elementary Functions (1980), chapters 6 and 13. The coefficients were fitted for this file
+(weighted least squares driven to the smallest maximum error, Lawson's algorithm).
 """
 
 import math
@@ -30,13 +28,7 @@ _FLOAT, _INT = ir.FloatType(), ir.IntType(32)
 # out.
 _FLAGS = ("contract",)
 # (exp(r) - 1 - r) / r**2 and (2*atanh(s) - 2*s) / s**3, in powers of r and of s**2.
-_EXPM1 = (
-    0.5000000065713237,
-    0.1666653801429574,
-    0.04166626653745784,
-    0.008367246913811608,
-    0.0013947598238694557,
-)
+_EXPM1 = (0.5000000065713237, 0.1666653801429574, 0.04166626653745784, 0.008367246913811608, 0.0013947598238694557)
 _ATANH = (0.6666678325905117, 0.3997660747872062, 0.29898793830642456)
 # Adding this constant pushes the fraction out of the mantissa: what remains in the low bits is the
 # rounded integer.

@@ -21,8 +21,8 @@ from nmt.rnn.arrays.weights import PAIRS, QUADS
 from nmt.rnn.compiler.phases import Phase
 from nmt.rnn.compiler.plan import Pass
 from nmt.rnn.compiler.program import Place, PlaceKind, Product, Program, RowWork
-from nmt.rnn.kernels.loops.row_loops import CPURowWriter
-from nmt.rnn.kernels.loops.row_schedule import (
+from nmt.rnn.kernels.loops.row_loops import (
+    CPURowWriter,
     SlotState,
     parameters_alone,
     parts_of,
@@ -216,11 +216,9 @@ class _FunctionWriter(Names):
         return lines + [f"    {slot} = {whole}" for whole, slot in self.written.items()]
 
     def step(self, indent: int) -> list[str]:
-        """Return the lines that begin a step: its time and the slots of its states.
-
-        backwards: the loop runs from T - 1 down, for reversed rows in the forward pass and for the others in the
-        backward pass. flip: the rows are reversed, so step t reads slot t + 1 and writes slot t.
-        """
+        """Return the lines that begin a step: its time and the slots of its states. backwards: the loop runs from T - 1
+        down, for reversed rows in the forward pass and for the others in the backward pass. flip: the rows are
+        reversed, so step t reads slot t + 1 and writes slot t."""
         lines = [
             "t = T - 1 - step if backwards else step",
             "before = t + flip",

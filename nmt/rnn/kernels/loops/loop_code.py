@@ -37,8 +37,8 @@ from nmt.rnn.kernels.memory.arrays import allocate, free
 from nmt.rnn.kernels.memory.table_layout import COUNTER_WORDS
 from nmt.rnn.kernels.products.bfloat16 import to_pairs
 from nmt.rnn.kernels.products.int8 import to_quads
-from nmt.rnn.kernels.products.row_products import product_rows_bf16, product_rows_f4, product_rows_f8, product_rows_int8
-from nmt.rnn.kernels.threads.barrier import barrier_wait
+from nmt.rnn.kernels.products.microkernel import product_rows_bf16, product_rows_f4, product_rows_f8, product_rows_int8
+from nmt.rnn.kernels.threads.atomics import barrier_wait
 
 MAX_SCOPES = 48
 """The number of alias scopes of a function. Each array has its own scope, which tells LLVM that it overlaps no other;
@@ -67,10 +67,8 @@ def _called() -> dict[str, Native]:
 
 
 def module_of(source: str, entry: str) -> ir.Module:
-    """Return the LLVM module for a source; its function is named `entry`.
-
-    Raises SyntaxError: the source is not in the language above.
-    """
+    """Return the LLVM module for a source; its function is named `entry`. Raises SyntaxError: the source is not in the
+    language above."""
     first, function = ast.parse(source).body
     if not isinstance(first, ast.Assign) or not isinstance(function, ast.FunctionDef):
         raise SyntaxError(f"{ast.unparse(first)}: a loop begins with its number type, and is one function")
@@ -80,10 +78,8 @@ def module_of(source: str, entry: str) -> ir.Module:
 
 
 class _LoopWriter:
-    """Write one function.
-
-    Each name that is assigned to has stack memory, which LLVM turns into registers; parameters are values.
-    """
+    """Write one function. Each name that is assigned to has stack memory, which LLVM turns into registers; parameters
+    are values."""
 
     def __init__(self, function: ast.FunctionDef, number: str, entry: str) -> None:
         self.number = number

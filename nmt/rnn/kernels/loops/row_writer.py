@@ -40,11 +40,8 @@ def weight_key(step: Product) -> Weight:
 @dataclass
 class Function:
     """A generated function and the arguments that follow the fixed ones: arrays by name (`scratch`: those that start as
-    finite numbers and last for one call), then packed weights. `source` is its text, if it has one.
-
-    temporary: the bytes of each array that it takes for itself, and whether these are for each source position, and for
-    each row.
-    """
+    finite numbers and last for one call), then packed weights. `source` is its text, if it has one. temporary: the
+    bytes of each array that it takes for itself, and whether these are for each source position, and for each row."""
 
     name: str
     arrays: list[str] = field(default_factory=list)
@@ -148,11 +145,9 @@ class Names:
 
 
 class RowWriter:
-    """Write the loop nests of one row into `row`.
-
-    Each line goes to the block of the indices on which it depends: `row`, `s_block` (source position), `j_block`
-    (feature), or `inner` (both); in loops over named axes to that of the innermost axis it depends on, `axis_blocks`.
-    """
+    """Write the loop nests of one row into `row`. Each line goes to the block of the indices on which it depends:
+    `row`, `s_block` (source position), `j_block` (feature), or `inner` (both); in loops over named axes to that of the
+    innermost axis it depends on, `axis_blocks`."""
 
     row: Lines
     axis_blocks: dict[str, Lines]

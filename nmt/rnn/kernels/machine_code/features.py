@@ -35,7 +35,7 @@ class Target:
 
     `lanes`: float32 numbers in a register. `vectors`: registers across a panel. `max_rows`: the largest number of rows
     in a register tile. `has_bf16`: there are instructions for pairs of bfloat16; without them pairs are computed as
-    float32. `has_amx`: there is a matrix unit for them (see amx.py) and the system lets this process use it.
+    float32. `has_amx`: there is a matrix unit for them (see bfloat16.py) and the system lets this process use it.
     `byte_sums`: how products of int8 are added. `cpu` and `features`: what LLVM compiles for, no more than every
     processor of this level has, so that the code runs on all of them and gives the same bits. `triple`: LLVM's name of
     the machine, if the code runs on another one than this. `is_linked`: the code is for a library, which may be placed

@@ -122,12 +122,9 @@ def holds(elements: str) -> Any:
 
 def task(function: Callable[..., Any]) -> Jitted:
     """Make a task: a function (part, parts, table) that is compiled when first used. `.address` is the address of its
-    code, for `pool.run_team`.
-
-    The table is given by its address. It holds int64 numbers and addresses in an order that the function knows: a call
-    with three numbers costs a fraction of a call with twenty arrays. The function must return nothing and raise
-    nothing.
-    """
+    code, for `pool.run_team`. The table is given by its address. It holds int64 numbers and addresses in an order that
+    the function knows: a call with three numbers costs a fraction of a call with twenty arrays. The function must
+    return nothing and raise nothing."""
     return Jitted(function, ("int64", "int64", "voidptr"), FAST)
 
 

@@ -4,8 +4,7 @@ The object file in the store is what runs, both in the process that compiled it 
 others by symbols of the process. It lists these symbols, and they are defined before it is loaded.
 
 A kernel is such a function that Python calls with NumPy arrays and numbers: a call writes them into a table, each with
-as many words as its type takes. Threads can therefore share a kernel in the same way as a task (see pool.py).
-"""
+as many words as its type takes. Threads can therefore share a kernel in the same way as a task (see pool.py)."""
 
 from __future__ import annotations
 
@@ -23,23 +22,23 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nmt.rnn.kernels.machine_code import objects as machine_code
-from nmt.rnn.kernels.machine_code.code_names import (
+from nmt.rnn.kernels.machine_code.store import (
+    Record,
     code_name,
     content_of,
     python_code,
+    shipped,
     source_name,
     sources_are_unchanged,
+    store,
 )
-from nmt.rnn.kernels.machine_code.store import Record, shipped, store
 from nmt.system.interruption import forkable, uninterrupted
 from nmt.system.notices import making_code
 
 
 class Compilable:
-    """A function that compiled code calls; its machine code becomes part of each caller's.
-
-    fastmath: the fast-math flags that LLVM may use.
-    """
+    """A function that compiled code calls; its machine code becomes part of each caller's. fastmath: the fast-math
+    flags that LLVM may use."""
 
     def __init__(self, function: Callable[..., Any], fastmath: frozenset[str] = frozenset()) -> None:
         self.function, self.fastmath = function, fastmath
@@ -47,7 +46,7 @@ class Compilable:
 
     @cached_property
     def content(self) -> str | None:
-        """Return a text that describes the function and is the same in every process (see code_names.py); None if there
+        """Return a text that describes the function and is the same in every process (see store.py); None if there
         is none."""
         content = content_of(self.function)
         return None if content is None else f"{type(self).__name__} {content} {sorted(self.fastmath)}"
@@ -64,11 +63,9 @@ class Compilable:
 
 class Native(ABC):
     """A function that is called by its address and raises nothing; it is loaded or compiled when the address is first
-    used.
-
-    argument_types: names of Numba's types; an array type is written like "float32 2". result: the name of the result's
-    type, "void" for none. symbol: the name by which other compiled code calls it; without one, no compiled code does.
-    """
+    used. argument_types: names of Numba's types; an array type is written like "float32 2". result: the name of the
+    result's type, "void" for none. symbol: the name by which other compiled code calls it; without one, no compiled
+    code does."""
 
     def __init__(self, argument_types: tuple[str, ...], *, symbol: str | None = None, result: str = "void") -> None:
         self.argument_types, self.symbol, self.result = argument_types, symbol, result
@@ -83,7 +80,7 @@ class Native(ABC):
     @property
     @abstractmethod
     def content(self) -> str | None:
-        """Return a text that describes the function and is the same in every process (see code_names.py); None if there
+        """Return a text that describes the function and is the same in every process (see store.py); None if there
         is none."""
 
     @property
@@ -168,11 +165,9 @@ class Native(ABC):
 
 
 class Jitted(Native):
-    """A native function that Numba compiles from a Python function.
-
-    by_table: its arguments are in a table, and it is called with (part, parts, table), where `table` is an address.
-    has_parts: the Python function takes (part, parts) first (see `Kernel`).
-    """
+    """A native function that Numba compiles from a Python function. by_table: its arguments are in a table, and it is
+    called with (part, parts, table), where `table` is an address. has_parts: the Python function takes (part, parts)
+    first (see `Kernel`)."""
 
     def __init__(
         self,
@@ -199,7 +194,7 @@ class Jitted(Native):
 
     @cached_property
     def content(self) -> str | None:
-        """Return a text that describes the function and is the same in every process (see code_names.py); None if there
+        """Return a text that describes the function and is the same in every process (see store.py); None if there
         is none."""
         return content_of(self.function)
 
@@ -264,7 +259,7 @@ Words = array.array
 """A table: words of int64, of typecode "q"; Python makes one in half the time that NumPy takes."""
 
 LINE_BYTES = 64
-"""Bytes at the start of a table: the cache line for the barrier of its task (see barrier.py)."""
+"""Bytes at the start of a table: the cache line for the barrier of its task (see atomics.py)."""
 
 # For each class of numbers: the name of Numba's type, and the format in a table (see `struct`).
 _NUMBERS: dict[type, tuple[str, str]] = {
@@ -296,11 +291,9 @@ class KernelCall(NamedTuple):
 
 
 class Kernel(Compilable):
-    """A function that Python calls with C-contiguous arrays and numbers; it returns nothing and raises nothing.
-
-    If its first parameters are (part, parts), a call does one thread's share of the work, and `pool.run_parallel` does
-    all of it. In compiled code it behaves like an `inner_kernel`.
-    """
+    """A function that Python calls with C-contiguous arrays and numbers; it returns nothing and raises nothing. If its
+    first parameters are (part, parts), a call does one thread's share of the work, and `pool.run_parallel` does all of
+    it. In compiled code it behaves like an `inner_kernel`."""
 
     def __init__(self, function: Callable[..., Any], fastmath: frozenset[str]) -> None:
         super().__init__(function, fastmath)
@@ -315,11 +308,9 @@ class Kernel(Compilable):
         call.native.call(part, parts, call.table)
 
     def with_arguments(self, args: tuple[Any, ...]) -> KernelCall:
-        """Return a call with these arguments, which do not include (part, parts).
-
-        Raises TypeError: an argument is neither an array in the machine's byte order nor a number of a known type.
-        RuntimeError: an array is not contiguous.
-        """
+        """Return a call with these arguments, which do not include (part, parts). Raises TypeError: an argument is
+        neither an array in the machine's byte order nor a number of a known type. RuntimeError: an array is not
+        contiguous."""
         kinds: list[Any] = []
         words: list[Any] = []
         for value in args:
@@ -370,10 +361,8 @@ def start_of(words: Words[int]) -> int:
 
 
 def address_of(array: Any) -> int:
-    """Return the address of the first element of a contiguous NumPy array.
-
-    Raises RuntimeError: the array is not contiguous.
-    """
+    """Return the address of the first element of a contiguous NumPy array. Raises RuntimeError: the array is not
+    contiguous."""
     try:
         return addressof(c_char.from_buffer(array))  # takes a quarter of the time of __array_interface__
     except (TypeError, ValueError):  # not writable, empty, or not contiguous

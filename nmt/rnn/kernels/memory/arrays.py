@@ -1,17 +1,17 @@
-"""Arrays inside compiled code: views of memory at an address, and temporary memory.
+"""Arrays inside compiled code: views of memory at an address, temporary memory, and the rows that are active at a step.
 
-There is no reference counting: the function that allocates an array with `scratch` frees it once with `release`.
-"""
+There is no reference counting: the function that allocates an array with `scratch` frees it once with `release`."""
 
-from functools import reduce
+from functools import lru_cache, reduce
 from importlib import import_module
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 
-from nmt.rnn.kernels.machine_code.jit import inner_kernel, intrinsic, numba_types
+from nmt.rnn.kernels.machine_code.jit import inner_kernel, instruction, intrinsic, kernel, numba_types
 from nmt.rnn.kernels.machine_code.native import LINE_BYTES
-from nmt.rnn.kernels.machine_code.operating_system import ON_WINDOWS, call_system
+from nmt.rnn.kernels.machine_code.objects import ON_WINDOWS, call_system
 
 _INT64, _BYTES = ir.IntType(64), ir.IntType(8).as_pointer()
 
@@ -99,3 +99,169 @@ def clear(array):  # type: ignore[no-untyped-def]
     """Zero an array [n]."""
     for i in range(array.shape[0]):
         array[i] = 0
+
+
+FEW = 6
+"""The number of rows that take a product as long as a single one, because loading the weights dominates. So few rows
+gain nothing from sharing equal inputs."""
+
+
+@kernel
+def _run_bounds(numbers, bounds, found):  # type: ignore[no-untyped-def]
+    count = 0
+    for r in range(len(numbers)):
+        if r == 0 or numbers[r] != numbers[r - 1]:
+            bounds[count] = r
+            count += 1
+    bounds[count] = len(numbers)
+    found[0] = count + 1
+
+
+def run_bounds(numbers: np.ndarray) -> np.ndarray:
+    """Return the positions at which runs of equal numbers [R] start, followed by R: int64 [runs + 1]."""
+    bounds, found = np.empty(len(numbers) + 1, np.int64), np.zeros(1, np.int64)
+    _run_bounds(numbers, bounds, found)
+    return bounds[: found[0]]
+
+
+@lru_cache(maxsize=64)
+def identity(size: int) -> np.ndarray:
+    """Return 0, 1, ... size - 1 as int64, where every row has its own captured row. The array is cached and must not be
+    modified."""
+    return np.arange(size, dtype=np.int64)
+
+
+def distinct(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the distinct numbers among these [R], and the index of each among them, int64 [R]. If there are at most
+    FEW numbers, they are returned unchanged, as nothing would be gained."""
+    if len(numbers) <= FEW:
+        return numbers, identity(len(numbers))
+    different, place = np.unique(numbers, return_inverse=True)
+    return different, place
+
+
+@inner_kernel
+def share(segments, low, high, size):  # type: ignore[no-untyped-def]
+    """Return rows number low to high - 1 of those in `segments`, with adjacent rows joined, in pieces of at most `size`
+    rows: an array [pieces, 2] from `scratch`, and the number of its rows in use."""
+    pieces = scratch((segments.shape[0] + (high - low) // size + 1, 2), np.int64)
+    n, seen = 0, 0
+    for s in range(segments.shape[0]):
+        first, last = max(low - seen, 0), min(high - seen, segments[s, 1])
+        seen += segments[s, 1]
+        start = segments[s, 0] + first
+        while first < last:
+            if n > 0 and pieces[n - 1, 1] < size and pieces[n - 1, 0] + pieces[n - 1, 1] == start:
+                count = min(last - first, size - pieces[n - 1, 1])
+                pieces[n - 1, 1] += count
+            else:
+                count = min(last - first, size)
+                pieces[n, 0], pieces[n, 1] = start, count
+                n += 1
+            first += count
+            start += count
+    return pieces, n
+
+
+@inner_kernel
+def rows_in(segments):  # type: ignore[no-untyped-def]
+    """Return the number of rows in the segments."""
+    total = 0
+    for s in range(segments.shape[0]):
+        total += segments[s, 1]
+    return total
+
+
+@inner_kernel
+def by_panels(panels, parts):  # type: ignore[no-untyped-def]
+    """Return whether dividing the panels gives every part about the same amount of work."""
+    return parts == 1 or panels % parts == 0 or panels >= 12 * parts
+
+
+@instruction("voidptr", "int64", result="int64")
+def number_in(builder: ir.IRBuilder, table: ir.Value, index: ir.Value) -> ir.Value:
+    """Return the int64 at an index of a table (see `jit.task`)."""
+    numbers = builder.bitcast(table, ir.IntType(64).as_pointer())
+    return builder.load(builder.gep(numbers, [index]))
+
+
+def pointers_after(words: int) -> Any:
+    """Return an intrinsic `get(table, index)`, which returns an address from a table; index 0 is the word that follows
+    the first `words` words."""
+
+    @instruction("voidptr", "int64", result="voidptr")
+    def get(builder: ir.IRBuilder, table: ir.Value, index: ir.Value) -> ir.Value:
+        numbers = builder.bitcast(table, ir.IntType(64).as_pointer())
+        place = builder.add(index, ir.Constant(ir.IntType(64), words))
+        word = builder.load(builder.gep(numbers, [place]))  # 8 bytes, also where a pointer has 4
+        return builder.inttoptr(word, ir.IntType(8).as_pointer())
+
+    return get
+
+
+@kernel
+def zero_inactive(part, parts, array, lengths):  # type: ignore[no-untyped-def]
+    """Zero the rows of [T, B, n] beyond each length."""
+    T, B, _ = array.shape
+    for b in range(B * part // parts, B * (part + 1) // parts):
+        for t in range(lengths[b], T):
+            array[t, b, :] = 0
+
+
+@inner_kernel
+def active_prefix(lengths, first, last, t):  # type: ignore[no-untyped-def]
+    """Return the length of the shortest prefix of rows [first, last) that contains all rows still active at step t."""
+    for n in range(last - 1, first - 1, -1):
+        if lengths[n] > t:
+            return n - first + 1
+    return 0
+
+
+@kernel
+def _prefix_rows(lengths, bounds, T, runs, found):  # type: ignore[no-untyped-def]
+    B = lengths.shape[0]
+    parts = bounds.shape[0] - 1
+    count = 0
+    for t in range(T):
+        for part in range(parts):
+            rows = active_prefix(lengths, bounds[part], bounds[part + 1], t)
+            if rows > 0:
+                start = t * B + bounds[part]
+                if count > 0 and runs[count - 1, 0] + runs[count - 1, 1] == start:
+                    runs[count - 1, 1] += rows
+                else:
+                    runs[count, 0], runs[count, 1] = start, rows
+                    count += 1
+    found[0] = count
+
+
+def prefix_rows(lengths: np.ndarray, bounds: np.ndarray, T: int) -> np.ndarray:
+    """Return the runs of rows [n, 2] of a [T * B] array that form, for every step and part, the shortest prefix with
+    all its active rows. lengths [B] and bounds [parts + 1] are int64."""
+    runs, found = np.empty((T * (len(bounds) - 1), 2), np.int64), np.zeros(1, np.int64)
+    _prefix_rows(lengths, bounds, T, runs, found)
+    return runs[: found[0]]
+
+
+@kernel
+def _active_rows(lengths, T, runs, found):  # type: ignore[no-untyped-def]
+    B = lengths.shape[0]
+    count = 0
+    for t in range(T):
+        for n in range(B):
+            if lengths[n] > t:
+                row = t * B + n
+                if count > 0 and runs[count - 1, 0] + runs[count - 1, 1] == row:
+                    runs[count - 1, 1] += 1
+                else:
+                    runs[count, 0], runs[count, 1] = row, 1
+                    count += 1
+    found[0] = count
+
+
+def active_rows(lengths: np.ndarray, T: int) -> np.ndarray:
+    """Return the runs of rows [n, 2] of a [T * B] array that contain exactly the active rows, step by step. lengths [B]
+    are int64."""
+    runs, found = np.empty((T * ((len(lengths) + 1) // 2), 2), np.int64), np.zeros(1, np.int64)
+    _active_rows(lengths, T, runs, found)
+    return runs[: found[0]]

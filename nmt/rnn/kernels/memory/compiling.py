@@ -2,18 +2,33 @@
 
 An object file has one symbol, its entry point; all other names are private. It contains none of the counters that Numba
 uses while compiling, so two processes produce the same bytes.
+
+A table with named fields (see table_layout.py) has a type of its own here: a pointer with attributes.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import wraps
 from itertools import count
 from typing import Any
 
+from llvmlite import ir
+from numba import types
+from numba.core import errors
+from numba.core.typing.templates import AttributeTemplate, infer_getattr
+from numba.extending import lower_getattr_generic, lower_setattr_generic, models, register_model
+
 from nmt.errors import DeviceError
-from nmt.rnn.kernels.machine_code import features as features  # must come before Numba: it makes Numba's settings
+from nmt.rnn.kernels.machine_code import features as features
+from nmt.rnn.kernels.machine_code.features import TARGET
+from nmt.rnn.kernels.machine_code.native import LINE_BYTES, Compilable, Jitted
+from nmt.rnn.kernels.machine_code.objects import object_of
+from nmt.rnn.kernels.machine_code.store import Record
+from nmt.rnn.kernels.memory.arrays import array_value
+from nmt.rnn.kernels.memory.table_layout import Field, TableLayout, is_letter
 from nmt.system.interruption import forkable, uninterrupted
 
 with uninterrupted():  # an interrupted import of compiled modules cannot be repeated
@@ -27,12 +42,6 @@ with uninterrupted():  # an interrupted import of compiled modules cannot be rep
     from numba.core.types import unliteral
     from numba.extending import typeof_impl
 
-from nmt.rnn.kernels.machine_code.features import TARGET
-from nmt.rnn.kernels.machine_code.native import LINE_BYTES, Compilable, Jitted
-from nmt.rnn.kernels.machine_code.objects import object_of
-from nmt.rnn.kernels.machine_code.store import Record
-from nmt.rnn.kernels.memory import table_types as table_types  # registers the types of tables with Numba
-from nmt.rnn.kernels.memory.arrays import array_value
 
 if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
     raise DeviceError("NUMBA_DISABLE_JIT: must be 0 or unset, got 1, with which nothing is compiled; unset it")
@@ -57,11 +66,8 @@ def _type_of(value: Compilable, context: Any) -> Any:
 
 
 def dispatcher(function: Any, fastmath: frozenset[str]) -> Any:
-    """Return Numba's object for a function whose machine code becomes part of its callers.
-
-    It is compiled for the types of its arguments, and not again for every literal argument: constants are propagated
-    after it has been inlined.
-    """
+    """Return Numba's object for a function whose machine code becomes part of its callers. It is compiled for the types
+    of its arguments, and not again for every literal argument: constants are propagated after it has been inlined."""
     compiled: Any = numba.njit(**_OPTIONS, **_NO_ENTRANCES, fastmath=set(fastmath))(function)
     choose_it = compiled.get_call_template
 
@@ -188,3 +194,92 @@ def _from_table(builder: ir.IRBuilder, kinds: Any, given: Any, native: Jitted) -
             values.append(builder.load(builder.bitcast(word(at), context.get_value_type(kind).as_pointer())))
         at += 1
     return values
+
+
+_ADDRESS = "_address"
+
+
+class TableType(types.Type):
+    """A table, or a group of its fields: the same pointer, with the fields that have a certain prefix as attributes."""
+
+    def __init__(self, layout: TableLayout, elements: tuple[tuple[str, str], ...], prefix: str = "") -> None:
+        self.layout, self.elements, self.prefix = layout, elements, prefix
+        digest = hashlib.sha256(repr((layout.content, elements)).encode()).hexdigest()[:12]
+        super().__init__(f"{layout.name}_{digest}.{prefix}")
+
+    def field(self, name: str) -> Field | None:
+        """Return the field of an attribute; None for a group, or if there is none."""
+        found = self.layout.by_name.get(self.prefix + name)
+        if found is None and name.endswith(_ADDRESS):
+            array = self.layout.by_name.get(self.prefix + name.removesuffix(_ADDRESS))
+            return None if array is None else Field(array.name, "number")
+        return found
+
+    def type_of(self, name: str) -> Any:
+        """Return the type of an attribute; None if there is none of that name."""
+        field = self.field(name)
+        if field is None:
+            inside = f"{self.prefix}{name}."
+            is_group = any(other.startswith(inside) for other in self.layout.by_name)
+            return TableType(self.layout, self.elements, inside) if is_group else None
+        if field.kind == "array":
+            element = dict(self.elements).get(field.element, field.element)
+            if is_letter(element):
+                raise errors.TypingError(f"{self.layout.name}: the reader must be given the dtype {element} of {name}")
+            return types.Array(getattr(types, element), len(field.shape), "C")
+        return types.float64 if field.kind == "real" else types.int64
+
+
+register_model(TableType)(models.OpaqueModel)
+
+
+@infer_getattr
+class _Attributes(AttributeTemplate):
+    key = TableType
+
+    def generic_resolve(self, table: TableType, name: str) -> Any:  # type: ignore[override]
+        return table.type_of(name)
+
+
+def _word(builder: ir.IRBuilder, table: TableType, pointer: ir.Value, field: Field) -> ir.Value:
+    """Return a pointer to the word of a field."""
+    words = builder.bitcast(pointer, _INT64.as_pointer())
+    return builder.gep(words, [ir.Constant(_INT64, table.layout.places[field.name])], inbounds=True)
+
+
+def _constant(builder: ir.IRBuilder, place: ir.Value) -> ir.Value:
+    """Load a word that does not change: LLVM need not reload it after stores elsewhere."""
+    load = builder.load(place)
+    load.set_metadata("invariant.load", builder.module.add_metadata([]))
+    return load
+
+
+@lower_getattr_generic(TableType)
+def _get(context: Any, builder: ir.IRBuilder, table: TableType, pointer: ir.Value, name: str) -> ir.Value:
+    field = table.field(name)
+    if field is None:
+        return pointer
+    place = _word(builder, table, pointer, field)
+    if field.kind == "number":
+        return builder.load(place)
+    if field.kind == "real":
+        return _constant(builder, builder.bitcast(place, ir.DoubleType().as_pointer()))
+    found = _constant(builder, place)
+    if field.kind == "constant":
+        return found
+    shape = []
+    for extent in field.shape:
+        if isinstance(extent, str):
+            shape.append(_constant(builder, _word(builder, table, pointer, table.layout.by_name[extent])))
+        else:
+            shape.append(ir.Constant(_INT64, 1 if extent is None else extent))
+    return array_value(context, builder, table.type_of(name), found, shape)
+
+
+@lower_setattr_generic(TableType)
+def _set(context: Any, builder: ir.IRBuilder, signature: Any, args: Any, name: str) -> None:
+    table: TableType = signature.args[0]
+    field = table.field(name)
+    if field is None or field.kind not in ("number", "constant"):
+        raise errors.TypingError(f"{table.layout.name}: {name} must be an integer number to be set")
+    builder.store(args[1], _word(builder, table, args[0], field))

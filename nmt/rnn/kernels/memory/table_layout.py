@@ -1,6 +1,6 @@
 """Tables that compiled code reads by the names of their fields; each table is declared once.
 
-A table consists of 8-byte words: the cache line for its task's barrier (see barrier.py), then one word for each field,
+A table consists of 8-byte words: the cache line for its task's barrier (see atomics.py), then one word for each field,
 a number or the address of an array. Python fills a `NamedTable`; compiled code reads and writes it as `search.working
 += 1` or `search.rows.token[r]` after `search = search_at(table)`, where `search_at` is the result of
 `TableLayout.reader`. On both sides the `TableLayout` defines positions, kinds and shapes.
@@ -90,7 +90,7 @@ class TableLayout:
         self.words = {field.name: (self.places[field.name], field.kind) for field in self.fields}
         if len(self.by_name) < len(self.fields):
             raise ValueError(f"{name}: two fields have one name")
-        self.content = repr((name, self.fields))  # see code_names.py
+        self.content = repr((name, self.fields))  # see store.py
 
     def extended(self, name: str, *fields: Fields) -> TableLayout:
         """Return a layout with the same fields in the same places, followed by others."""
@@ -103,10 +103,8 @@ class TableLayout:
     def reader(self, **elements: DTypeLike) -> Any:
         """Return `at(table)` for compiled code: given the address of a table, it returns an object with attributes for
         the fields. `elements`: the dtypes for the letters; an array of any other letter can only be used by its
-        address.
-
-        `x_address` is the address of array `x`, as a number that code may set when it prepares another table.
-        """
+        address. `x_address` is the address of array `x`, as a number that code may set when it prepares another
+        table."""
         return _reader(self, tuple(sorted((letter, np.dtype(kind).name) for letter, kind in elements.items())))
 
 
@@ -116,7 +114,7 @@ def _reader(layout: TableLayout, elements: tuple[tuple[str, str], ...]) -> Any:
     type only once."""
 
     def at(typing_context: Any, table: Any) -> Any:
-        kind = import_module(f"{__package__}.table_types").TableType(layout, elements)
+        kind = import_module(f"{__package__}.compiling").TableType(layout, elements)
 
         def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
             place = ir.IntType(8).as_pointer()

@@ -1,13 +1,17 @@
-"""Operations on parameters and gradients: optimizer steps (see element_rules.py), norms, embedding rows, dropout.
+"""Operations on parameters and gradients: optimizer steps (see device_operations.py), norms, embedding rows, dropout.
 
-Every function does one thread's share of flat arrays: see pool.run_parallel.
-"""
+Every function does one thread's share of flat arrays: see pool.run_parallel."""
+
+from typing import Any
 
 import numpy as np
 
-from nmt.rnn.arrays.element_rules import RULES, ElementRule
-from nmt.rnn.kernels.machine_code.jit import FAST, inlined, inner_kernel, kernel
+from nmt.rnn.arrays.device_operations import RULES, ElementRule
+from nmt.rnn.arrays.weights import Quantised
+from nmt.rnn.kernels.machine_code.jit import FAST, inlined, inner_kernel, kernel, task
 from nmt.rnn.kernels.machine_code.native import Kernel
+from nmt.rnn.kernels.machine_code.recipes import family
+from nmt.rnn.kernels.memory.table_layout import NamedTable, TableLayout, arrays, constants, reals
 
 # A share starts on a cache line, so that no two threads write to the same one.
 _ALIGN = 64
@@ -84,11 +88,7 @@ def embedding_gradient(part, parts, ids, d_out, d_table, scale):  # type: ignore
             target[j] += source[j] * factor
 
 
-_GAMMA, _MIX_1, _MIX_2 = (
-    np.uint64(0x9E3779B97F4A7C15),
-    np.uint64(0xBF58476D1CE4E5B9),
-    np.uint64(0x94D049BB133111EB),
-)
+_GAMMA, _MIX_1, _MIX_2 = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 _S27, _S30, _S31, _S32 = np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(32)
 
 
@@ -101,11 +101,9 @@ def _mix(z):  # type: ignore[no-untyped-def]
 
 @kernel
 def dropout_mask(part, parts, out, keep_probability, seed, offset):  # type: ignore[no-untyped-def]
-    """Fill the flat `out` with 0 or 1/keep_probability, drawn for element i from (seed, offset + i) alone.
-
-    The random numbers are counter-based, so that neither the number nor the order of threads matters: the output
-    function of SplitMix64, in Steele, Lea and Flood, Fast Splittable Pseudorandom Number Generators (2014), section 6.
-    """
+    """Fill the flat `out` with 0 or 1/keep_probability, drawn for element i from (seed, offset + i) alone. The random
+    numbers are counter-based, so that neither the number nor the order of threads matters: the output function of
+    SplitMix64, in Steele, Lea and Flood, Fast Splittable Pseudorandom Number Generators (2014), section 6."""
     low, high = _bounds(part, parts, out.size)
     target = out[low:high]
     kept, dropped = out.dtype.type(1.0 / keep_probability), out.dtype.type(0.0)
@@ -115,3 +113,42 @@ def dropout_mask(part, parts, out, keep_probability, seed, offset):  # type: ign
     for i in range(target.size):
         bits = _mix(start + np.uint64(i) * _GAMMA) >> _S32
         target[i] = kept if bits < threshold else dropped
+
+
+EMBEDDING = TableLayout(
+    "embedding",
+    constants("rows", "width", "vocab_size"),
+    reals("scale"),
+    arrays(np.int64, ("rows",), "ids"),
+    arrays("F", ("rows", "width"), "out"),
+)
+PLAIN = EMBEDDING.extended("embedding_plain", arrays("F", ("vocab_size", "width"), "numbers"))
+QUANTISED = EMBEDDING.extended(
+    "embedding_quantised",
+    arrays(np.int8, ("vocab_size", "width"), "numbers"),
+    arrays(np.float32, ("vocab_size",), "scales"),
+)
+
+
+def embedding_table(ids: np.ndarray, table: np.ndarray | Quantised, scale: float, out: np.ndarray) -> NamedTable:
+    """Return the table of a task that fills out [R, E] with rows of an embedding times `scale`, for the first `rows` of
+    the ids, int64 [R]; `rows` is a number in the table."""
+    quantised = isinstance(table, Quantised)
+    given = {"numbers": table.numbers, "scales": table.scales} if isinstance(table, Quantised) else {"numbers": table}
+    values = {"width": out.shape[1], "vocab_size": len(given["numbers"]), "scale": scale, "ids": ids, "out": out}
+    return NamedTable(QUANTISED if quantised else PLAIN, values | given, F=out.dtype)
+
+
+@family
+def embedding_task(number: np.dtype, *, quantised: bool) -> Any:
+    """Return the task of an `embedding_table` for an array of this dtype."""
+    embedding_at = (QUANTISED if quantised else PLAIN).reader(F=number)
+
+    def embed(part, parts, table):  # type: ignore[no-untyped-def]
+        given = embedding_at(table)
+        if quantised:
+            embedding_rows_int8(part, parts, given.ids, given.numbers, given.scales, given.out, given.scale)
+        else:
+            embedding_rows(part, parts, given.ids, given.numbers, given.out, given.scale)
+
+    return task(embed)

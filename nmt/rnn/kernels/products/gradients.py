@@ -5,13 +5,11 @@ import numpy as np
 
 from nmt.rnn.kernels.machine_code.features import TARGET
 from nmt.rnn.kernels.machine_code.jit import external_by_elements, inner_kernel, kernel
-from nmt.rnn.kernels.memory.active_rows import by_panels, rows_in, share
-from nmt.rnn.kernels.memory.arrays import clear, release, scratch
+from nmt.rnn.kernels.memory.arrays import by_panels, clear, release, rows_in, scratch, share
 from nmt.rnn.kernels.memory.moves import address, copy_panel_row, copy_tile_row_f4, copy_tile_row_f8, transpose_f4
 from nmt.rnn.kernels.products.bfloat16 import PAIR_LANES, holds_pairs, pair_rows, pair_words
-from nmt.rnn.kernels.products.microkernel import tile_bf16, tile_f4, tile_f8
+from nmt.rnn.kernels.products.microkernel import product_rows_bf16, tile_bf16, tile_f4, tile_f8
 from nmt.rnn.kernels.products.packing import PANEL_BYTES
-from nmt.rnn.kernels.products.row_products import product_rows_bf16
 
 _MAX_ROWS = TARGET.max_rows
 # Rows, or pairs of rows, that are summed each time a tile is loaded: a panel of their gradients fills the L1 cache.

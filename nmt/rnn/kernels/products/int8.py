@@ -11,7 +11,7 @@ A quad is four adjacent numbers along k as bytes of one int32, the first one low
 The bytes of a row contain q + OFFSET, because x86 multiplies unsigned by signed bytes; a product starts at minus OFFSET
 times the sum of its column, which cancels the offset. The quads are followed by a tail of TAIL words: in a row its
 scale and unused words, in a panel (see packing.py) a row of those start values, a row of scales, and a row that begins
-with the distance in bytes to the same panel in 4 bits (see panels_of_4_bits.py), an int64, 0 if there is none.
+with the distance in bytes to the same panel in 4 bits (see four_bits.py), an int64, 0 if there is none.
 
 A row with an infinity or NaN gives NaN everywhere. A row whose largest magnitude is below 2**-119 counts as zero.
 """
@@ -31,7 +31,7 @@ OFFSET = 0 if TARGET.byte_sums == "sdot" else 128
 _INT64, _INT32, _INT16, _INT8 = (ir.IntType(n) for n in (64, 32, 16, 8))
 _FLOAT = ir.FloatType()
 _POINTER, _SIZE = "voidptr", "int64"
-# Adding this to a float leaves the rounded integer in the lowest bits, see activations.py.
+# Adding this to a float leaves the rounded integer in the lowest bits, see parts.py.
 _ROUND = 12582912.0
 _MAGNITUDE, _INFINITY, _LEAST = 0x7FFFFFFF, 0x7F800000, 0x04000000
 

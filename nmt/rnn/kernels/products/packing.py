@@ -4,17 +4,28 @@ The last panel is padded with zeros, so that the tiles can always read whole vec
 bfloat16 an element is a pair along K, a uint32 (see bfloat16.py); an odd last row is paired with zeros, and rows of
 zeros follow up to a multiple of the pairs that products take at a time. In int8 an element is a quad, an int32, and a
 panel ends with the start values and the scales of its columns (see int8.py).
+
+`packed_weight` packs a parameter when it is first used, and again after a change.
 """
+
+from __future__ import annotations
 
 import numpy as np
 from numpy.typing import DTypeLike
 
+from nmt.rnn.arrays.device_operations import OutputLayer
+from nmt.rnn.arrays.weights import QUADS, Again, Packed, Weights, quantise
+from nmt.rnn.arrays.workspace import aligned
 from nmt.rnn.kernels.machine_code.features import TARGET
 from nmt.rnn.kernels.machine_code.jit import inner_kernel, kernel
+from nmt.rnn.kernels.machine_code.native import Kernel, KernelCall
 from nmt.rnn.kernels.memory.arrays import array_at, clear, release, scratch
 from nmt.rnn.kernels.memory.moves import address, copy_panel_row, transpose_f4, transpose_f8
+from nmt.rnn.kernels.products import four_bits
 from nmt.rnn.kernels.products.bfloat16 import PAIR_LANES, pair_block, pair_columns, pair_rows, pair_words
 from nmt.rnn.kernels.products.int8 import OFFSET, TAIL, quad_words
+from nmt.rnn.kernels.threads.pool import host, run_calls, run_parallel
+from nmt.rnn.profile import operation
 
 PANEL_BYTES = TARGET.panel_width(np.float32) * 4
 _VECTORS = TARGET.vectors
@@ -186,3 +197,80 @@ def pack_transposed_int8(part, parts, numbers, scales, row0, row1, out):  # type
             sums[j] = total
         _finish_panel(out, at + quads * width, scales[start:], sums, columns)
     release(sums)
+
+
+PACKING: dict[tuple[np.dtype, bool], Kernel] = {
+    (np.dtype(kind), transposed): kernel
+    for kind, plain, turned in (
+        ("float32", pack, pack_transposed),
+        ("float64", pack, pack_transposed),
+        ("uint32", pack_bf16, pack_transposed_bf16),
+        ("int32", pack_int8, pack_transposed_int8),
+    )
+    for transposed, kernel in ((False, plain), (True, turned))
+}
+"""By the dtype of packed weights, and whether the transpose is packed."""
+
+
+def packed_weight(
+    weights: Weights,
+    name: str,
+    start: int,
+    rows: int,
+    transposed: bool,
+    *,
+    threads: int = 1,
+    dtype: np.dtype | None = None,
+) -> Packed:
+    """Return rows [start, start + rows) of a matrix, or their transpose, packed for the products. dtype: of the
+    elements, see `weights.packed_dtype`; None for the dtype of the matrix. The result is cached with the weights."""
+    elements = weights[name].dtype if dtype is None else dtype
+    form = start, rows, transposed, elements
+    ready = weights.ready(name, form)
+    if ready is not None:
+        return ready
+
+    def make(out: Packed | None) -> Packed:
+        columns = weights.shape(name)[1]
+        K, N = (columns, rows) if transposed else (rows, columns)
+        with operation("packing"):
+            source, size = _to_pack(weights, name, transposed, elements), packed_size(K, N, elements)
+            in_4_bits = elements == QUADS and four_bits.fits(source[0], start, start + rows, transposed)
+            if in_4_bits:
+                size += four_bits.size_of_4_bits(K, N)
+            out = aligned((size,), elements) if out is None or out.size != size else out
+            run_parallel(packing, threads, *source, start, start + rows, out)
+            if in_4_bits:
+                more = source[0], start, start + rows, transposed, out
+                run_parallel(four_bits.pack_4_bits, threads, *more)
+            return host(out)  # before another thread may read it
+
+    def job(out: Packed) -> KernelCall:
+        return packing.with_arguments((weights[name], start, start + rows, out))
+
+    def run(calls: list[KernelCall]) -> None:
+        with operation("packing"):
+            run_calls(threads, calls)
+            host(calls)
+
+    packing = PACKING[elements, transposed]
+    again = Again(job, run) if elements != QUADS and weights.quantised(name) is None else None
+    return weights.derived(name, form, make, again)
+
+
+def _to_pack(weights: Weights, name: str, transposed: bool, dtype: np.dtype) -> tuple[np.ndarray, ...]:
+    """Return the arrays that packing reads: the matrix, or numbers and scales of int8, which are computed here unless
+    the weights already contain them."""
+    if dtype != QUADS:
+        return (weights[name],)
+    held = weights.quantised(name)
+    if held is None or held.by_rows != transposed:
+        held = quantise(weights[name], by_rows=transposed)
+    return held.numbers, held.scales
+
+
+def packed_output(layer: OutputLayer, threads: int, *, transposed: bool = False) -> Packed:
+    """Return the matrix [H, V] of an output layer, or its transpose, packed for the products."""
+    rows = layer.weights.shape(layer.matrix)[0]
+    as_transposed = layer.tied != transposed
+    return packed_weight(layer.weights, layer.matrix, 0, rows, as_transposed, threads=threads, dtype=layer.packed)

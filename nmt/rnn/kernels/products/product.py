@@ -16,21 +16,11 @@ import numpy as np
 from nmt.rnn.kernels.machine_code.features import TARGET
 from nmt.rnn.kernels.machine_code.jit import external_by_elements, kernel, task
 from nmt.rnn.kernels.machine_code.recipes import family
-from nmt.rnn.kernels.memory.active_rows import by_panels, rows_in, share
-from nmt.rnn.kernels.memory.arrays import array_at, release, scratch
+from nmt.rnn.kernels.memory.arrays import array_at, by_panels, release, rows_in, scratch, share
 from nmt.rnn.kernels.memory.moves import address
 from nmt.rnn.kernels.products.bfloat16 import holds_pairs, pair_words, to_pairs
 from nmt.rnn.kernels.products.int8 import TAIL, holds_quads, to_quads
-from nmt.rnn.kernels.products.packing import (
-    PANEL_BYTES,
-    pack,
-    pack_bf16,
-    pack_int8,
-    pack_transposed,
-    pack_transposed_bf16,
-    pack_transposed_int8,
-)
-from nmt.rnn.kernels.products.row_products import (
+from nmt.rnn.kernels.products.microkernel import (
     PAIR_BLOCK,
     ROW_BLOCK,
     product_rows_bf16,
@@ -38,21 +28,10 @@ from nmt.rnn.kernels.products.row_products import (
     product_rows_f8,
     product_rows_int8,
 )
+from nmt.rnn.kernels.products.packing import PANEL_BYTES
 from nmt.rnn.kernels.threads.pool import Words, given_array, numbers_of, run_team, start_of, task_table
 
 _MAX_ROWS = TARGET.max_rows
-# By the dtype of packed weights, and whether the transpose is packed.
-PACKING: dict[tuple[np.dtype, bool], Any] = {
-    (np.dtype(np.float32), False): pack,
-    (np.dtype(np.float32), True): pack_transposed,
-    (np.dtype(np.float64), False): pack,
-    (np.dtype(np.float64), True): pack_transposed,
-    (np.dtype(np.uint32), False): pack_bf16,
-    (np.dtype(np.uint32), True): pack_transposed_bf16,
-    (np.dtype(np.int32), False): pack_int8,
-    (np.dtype(np.int32), True): pack_transposed_int8,
-}
-
 
 _OF_ELEMENTS = {
     "float32": product_rows_f4,

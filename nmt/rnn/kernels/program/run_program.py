@@ -18,7 +18,7 @@ from nmt.rnn.kernels.machine_code.jit import external, inner_kernel, task
 from nmt.rnn.kernels.memory.arrays import array_at
 from nmt.rnn.kernels.memory.table_layout import TableLayout, arrays, constants, numbers, reals
 from nmt.rnn.kernels.search.beam_table import SEARCH, Status
-from nmt.rnn.kernels.threads.barrier import barrier_reset, barrier_wait
+from nmt.rnn.kernels.threads.atomics import barrier_reset, barrier_wait
 from nmt.rnn.kernels.threads.pool import run_share
 from nmt.rnn.kernels.threads.workers import call_task
 

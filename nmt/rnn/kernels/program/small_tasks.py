@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from nmt.rnn import division
+from nmt.rnn import rows
 from nmt.rnn.kernels.machine_code.jit import exact_kernel, inlined, kernel
 
-_team = inlined(division.team)
+_team = inlined(rows.team)
 
 
 @kernel

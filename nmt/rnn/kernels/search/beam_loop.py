@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from nmt.rnn.kernels.loops.loop_tables import resize_table
+from nmt.rnn.kernels.loops.run_cpu import resize_table
 from nmt.rnn.kernels.machine_code.jit import inner_kernel, task
 from nmt.rnn.kernels.machine_code.recipes import family
 from nmt.rnn.kernels.memory.moves import address
-from nmt.rnn.kernels.model.embedding import EMBEDDING
+from nmt.rnn.kernels.model.update import EMBEDDING
 from nmt.rnn.kernels.search.beam_steps import (
     choose,
     extend,
@@ -26,8 +26,7 @@ from nmt.rnn.kernels.search.beam_steps import (
 )
 from nmt.rnn.kernels.search.beam_table import SEARCH, Status
 from nmt.rnn.kernels.search.best_tokens import OUTPUT
-from nmt.rnn.kernels.threads.atomics import read_clock
-from nmt.rnn.kernels.threads.barrier import barrier_reset, barrier_wait
+from nmt.rnn.kernels.threads.atomics import barrier_reset, barrier_wait, read_clock
 from nmt.rnn.kernels.threads.pool import run_share
 from nmt.rnn.kernels.threads.workers import call_task
 

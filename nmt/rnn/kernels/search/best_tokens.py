@@ -12,11 +12,11 @@ from nmt.rnn.kernels.machine_code.recipes import family
 from nmt.rnn.kernels.memory.arrays import array_at, release, scratch
 from nmt.rnn.kernels.memory.moves import address
 from nmt.rnn.kernels.memory.table_layout import NamedTable, TableLayout, arrays, constants
-from nmt.rnn.kernels.model.softmax import row_max
+from nmt.rnn.kernels.model.output import row_max
 from nmt.rnn.kernels.products.packing import PANEL_BYTES, words_of
 from nmt.rnn.kernels.products.product import round_rows, rows_product
 from nmt.rnn.kernels.search import search_rules
-from nmt.rnn.kernels.threads.barrier import barrier_wait
+from nmt.rnn.kernels.threads.atomics import barrier_wait
 from nmt.rnn.kernels.threads.pool import run_parallel, run_team
 
 OUTPUT = TableLayout(

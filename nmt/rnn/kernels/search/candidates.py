@@ -26,7 +26,7 @@ from nmt.rnn.kernels.search.best_tokens import (
     output_sizes,
     rows_to_multiply,
 )
-from nmt.rnn.kernels.threads.barrier import barrier_wait
+from nmt.rnn.kernels.threads.atomics import barrier_wait
 from nmt.rnn.kernels.threads.pool import run_parallel
 
 _ROWS = 240

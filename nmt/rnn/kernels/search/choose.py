@@ -6,7 +6,7 @@ import numpy as np
 
 from nmt.rnn.kernels.machine_code.jit import inner_kernel, kernel
 from nmt.rnn.kernels.memory.arrays import release, scratch
-from nmt.rnn.kernels.model.softmax import row_max
+from nmt.rnn.kernels.model.output import row_max
 from nmt.rnn.kernels.search.best_tokens import _insert
 
 BUCKETS, _A_NAT = 2048, 64

@@ -14,7 +14,7 @@ from nmt.rnn.kernels.search import search_rules
 from nmt.rnn.kernels.search.beam_table import SEARCH
 from nmt.rnn.kernels.search.best_tokens import OUTPUT, normalise, rows_to_multiply, store_chunks
 from nmt.rnn.kernels.search.choose import BUCKETS, best_of_row, draw_token
-from nmt.rnn.kernels.threads.barrier import barrier_wait
+from nmt.rnn.kernels.threads.atomics import barrier_wait
 
 RULED = OUTPUT.extended(
     "ruled_tokens",

@@ -31,16 +31,19 @@ from nmt.rnn.arrays.workspace import aligned
 from nmt.rnn.cores import default_threads
 from nmt.rnn.kernels.machine_code.jit import inner_kernel, task
 from nmt.rnn.kernels.machine_code.native import Kernel, KernelCall, Words, address_of, start_of
-from nmt.rnn.kernels.memory.active_rows import number_in, pointers_after
+from nmt.rnn.kernels.memory.arrays import number_in, pointers_after
 from nmt.rnn.kernels.memory.moves import advance
 from nmt.rnn.kernels.memory.table_layout import COUNTER_WORDS
-from nmt.rnn.kernels.threads.atomics import LINE, WORD, make_condition, make_lock
-from nmt.rnn.kernels.threads.barrier import (
+from nmt.rnn.kernels.threads.atomics import (
     FLAT_BARRIER_THREADS,
     GROUP_COUNTER_BYTES,
     GROUPS_WORD,
+    LINE,
+    WORD,
     barrier_reset,
     barrier_wait,
+    make_condition,
+    make_lock,
 )
 from nmt.rnn.kernels.threads.workers import (
     HAS_FINISHED,
@@ -236,12 +239,9 @@ _waiting = _Waiting()
 
 def in_one_call() -> AbstractContextManager[None]:
     """Return a context in which the calls of `run_team` on this thread wait; its end runs them in order, without Python
-    in between.
-
-    Python's own code and data then stay in the cache, which compiled code would replace. Until then Python must neither
-    read nor write the arrays of a call but by `host`. After an error none of those that wait runs. A context inside
-    another is part of it; while a profile is recorded, nothing waits.
-    """
+    in between. Python's own code and data then stay in the cache, which compiled code would replace. Until then Python
+    must neither read nor write the arrays of a call but by `host`. After an error none of those that wait runs. A
+    context inside another is part of it; while a profile is recorded, nothing waits."""
     return nullcontext() if _waiting.calls is not None or is_recording() else _one_call()
 
 
@@ -279,12 +279,9 @@ def host(arrays: T) -> T:
 
 def run_parallel(function: Callable[..., Any], parts: int, *args: Any) -> None:
     """Call `function(part, parts, *args)` for every part below `parts` and wait for all; the parts of a kernel run at
-    once, as in `run_team`.
-
-    The calling thread does one part after another, and idle workers help: parts must not wait for one another. After an
-    error in any part no further one begins. The error is raised here once no thread is at work any more, so that none
-    still writes to the arrays when the caller continues.
-    """
+    once, as in `run_team`. The calling thread does one part after another, and idle workers help: parts must not wait
+    for one another. After an error in any part no further one begins. The error is raised here once no thread is at
+    work any more, so that none still writes to the arrays when the caller continues."""
     if isinstance(function, Kernel):
         call = function.with_arguments(args)
         run_team(call.native.address, max(1, parts), call.table, call.keep)
@@ -400,7 +397,7 @@ class TaskSequence:
 
 
 class GroupCounters:
-    """Counters of groups for the barriers of several tasks that are not started by `run_team` (see barrier.py)."""
+    """Counters of groups for the barriers of several tasks that are not started by `run_team` (see atomics.py)."""
 
     def __init__(self, count: int) -> None:
         self._memory = aligned((count, GROUP_COUNTER_BYTES // WORD), np.int64, zeros=True)

@@ -16,18 +16,20 @@ from llvmlite import ir
 
 from nmt.rnn.kernels.machine_code.jit import inner_kernel, instruction, native_function
 from nmt.rnn.kernels.threads.atomics import (
+    GROUP_COUNTER_BYTES,
+    GROUPS_WORD,
     LINE,
     LOCK_BYTES,
     WORD,
     atomic_exchange,
     atomic_load,
     backoff,
+    barrier_reset,
     lock,
     unlock,
     wait,
     wake,
 )
-from nmt.rnn.kernels.threads.barrier import GROUP_COUNTER_BYTES, GROUPS_WORD, barrier_reset
 
 SPINS_BEFORE_WAIT = 5000
 """Spins before a waiting thread sleeps on a condition variable: a tenth of a millisecond if its core is free. Most are
@@ -188,11 +190,9 @@ def return_worker(pool, worker):  # type: ignore[no-untyped-def]
 
 @inner_kernel
 def _fits(pool, needed):  # type: ignore[no-untyped-def]
-    """Return whether `needed` more workers may compute. The pool's lock must be held.
-
-    No more compute at a time than there are cores, unless one caller alone asks for more. Workers that run Python do
-    not count: one whose Python function starts a compiled task would otherwise wait for itself to become free.
-    """
+    """Return whether `needed` more workers may compute. The pool's lock must be held. No more compute at a time than
+    there are cores, unless one caller alone asks for more. Workers that run Python do not count: one whose Python
+    function starts a compiled task would otherwise wait for itself to become free."""
     busy = atomic_load(pool + _TOTAL) - atomic_load(pool + _IDLE_COUNT) - atomic_load(pool + _HELPING)
     return busy + needed <= max(atomic_load(pool + LIMIT), needed)
 

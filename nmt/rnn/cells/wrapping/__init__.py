@@ -1,1 +1,0 @@
-"""Cells that wrap other cells."""
