@@ -16,7 +16,7 @@ import numpy as np
 
 from nmt.decode.hypotheses import Beam, Block, Decoder, Hypothesis, States, best_of
 from nmt.decode.rules.options import SearchOptions
-from nmt.decode.rules.penalty import LengthPenalty, best_possible, final_scores, nth_best
+from nmt.decode.rules.score_rules import LengthPenalty, best_possible, final_scores, nth_best
 from nmt.decode.rules.selectors import BestSelector, CandidateSelector
 from nmt.rnn.kernels.memory.active_rows import distinct, identity, run_bounds
 from nmt.rnn.kernels.search.search_rules import can_improve, ends, room_left

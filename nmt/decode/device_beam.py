@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nmt.decode.ensemble import Ensemble
-from nmt.decode.fusion import Fusion
+from nmt.decode.ensemble import Ensemble, Fusion
 from nmt.decode.hypotheses import Hypothesis, SearchModel, best_of, length_blocks
 from nmt.decode.rules.options import SearchOptions
-from nmt.decode.rules.penalty import length_divisors
+from nmt.decode.rules.score_rules import length_divisors
 from nmt.decode.rules.selectors import sample_keys
 from nmt.rnn.arrays.beam_state import BeamChoice, BeamRules, BeamState
 from nmt.rnn.kernels.search.search_rules import tokens_wanted

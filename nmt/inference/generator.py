@@ -14,16 +14,18 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 from nmt.errors import ConfigError
-from nmt.inference.loading import NotPickled, check_loading, resolve_threads
 from nmt.inference.translation import (
     UNSAYABLE,
+    NotPickled,
     Translation,
+    check_loading,
     checked_count,
     checked_texts,
     chosen_settings,
     distinct,
     lacking,
     number_warnings,
+    resolve_threads,
     search_options,
 )
 from nmt.rnn.devices import choose_device

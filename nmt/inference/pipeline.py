@@ -12,19 +12,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 from nmt.data.tokens.features import featured_ids, featured_lines
 from nmt.data.tokens.letter_case import lowered
 from nmt.errors import ConfigError
-from nmt.inference.loading import NotPickled
 from nmt.inference.terms import Terms
-from nmt.inference.translation import MAX_SOURCE_SUBWORDS, Novelty, Translation, chosen_settings, lacking
+from nmt.inference.translation import MAX_SOURCE_SUBWORDS, NotPickled, Novelty, Translation, chosen_settings, lacking
 from nmt.special_tokens import SPACE, UNK_ID
 
 if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.data.calibration import Calibration
     from nmt.data.tokens.subwords import Subwords
-    from nmt.decode.ensemble import Ensemble
-    from nmt.decode.fusion import Fusion
+    from nmt.decode.ensemble import Ensemble, Fusion
     from nmt.decode.hypotheses import Hypothesis
-    from nmt.decode.shortlist import Shortlist
+    from nmt.decode.rules.options import Shortlist
     from nmt.model.language import LanguageModel
     from nmt.model.translation import TranslationModel
     from nmt.storage.saved_model import LoadedModel

@@ -21,16 +21,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nmt.errors import NMTError, lacking_resource
 from nmt.serve.errors import RequestError
-from nmt.serve.log import LoopErrors, log_request
-from nmt.serve.measures import TALLY
+from nmt.serve.log import TALLY, LoopErrors, log_request
 from nmt.serve.origins import Headers
 from nmt.serve.protocols import (
     cat_tools,
     deepl,
-    deepl_documents,
     learning_routes,
     libretranslate,
-    moses,
     own_routes,
 )
 from nmt.serve.service import Service
@@ -81,9 +78,7 @@ ROUTES = [
     Route("/metrics", metrics, methods=["GET"]),
     *libretranslate.ROUTES,
     *deepl.ROUTES,
-    *deepl_documents.ROUTES,
     *cat_tools.ROUTES,
-    *moses.ROUTES,
     *own_routes.ROUTES,
     *learning_routes.ROUTES,
 ]
@@ -229,7 +224,7 @@ def make_app(service: Service) -> Starlette:
     app.add_middleware(RequestMiddleware, service=service)
     state: Any = app.state
     state.service, state.glossaries = service, deepl.Glossaries()
-    state.documents = deepl_documents.Documents()
+    state.documents = deepl.Documents()
     return app
 
 

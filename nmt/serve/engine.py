@@ -28,7 +28,7 @@ from nmt.inference.translation import (
     search_options,
     with_warnings,
 )
-from nmt.serve.limits.fair_queue import FairQueue
+from nmt.serve.limits import FairQueue
 
 if TYPE_CHECKING:
     from nmt.decode.live_search import Found

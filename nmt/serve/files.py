@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from nmt.documents.forms import SUFFIXES
 from nmt.serve.errors import RequestError
-from nmt.serve.limits.shelf import Shelf
+from nmt.serve.limits import Shelf
 
 SECONDS_KEPT = 600
 _MOST = 1000

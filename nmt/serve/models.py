@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import Thread
 
 from nmt.data.tokens.features import feature_ids
-from nmt.documents.sentences import Splitter, sentence_splitter
+from nmt.documents.passage import Splitter, sentence_splitter
 from nmt.errors import ConfigError, NMTError
 from nmt.inference.pipeline import check_no_factors
 from nmt.inference.pivot import Pivot, base, through

@@ -18,7 +18,7 @@ import uvicorn
 
 from nmt.errors import DeviceError
 from nmt.serve.app import make_app
-from nmt.serve.limits.http_protocol import GuardedProtocol, bound_connections
+from nmt.serve.http_protocol import GuardedProtocol, bound_connections
 from nmt.serve.log import begin_log
 from nmt.serve.models import WARM_UP
 from nmt.serve.origins import is_of_this_machine

@@ -1,16 +1,18 @@
-"""The service behind all protocols: translate texts within the limits."""
+"""The service behind all protocols: translate texts within the limits, and sessions kept between keystrokes."""
 
 from __future__ import annotations
 
 import asyncio
 import pickle
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from nmt.documents.passage import Markup, Passage, Rules
-from nmt.documents.reading import read_passage
+from nmt.documents.tagged_text import read_passage
 from nmt.errors import ConfigError, NMTError
 from nmt.inference.translation import Translation
 from nmt.serve.box.box import Box, Job
@@ -19,17 +21,14 @@ from nmt.serve.detection import Detector
 from nmt.serve.engine import BULK, Admission, Ask
 from nmt.serve.errors import RequestError
 from nmt.serve.files import Files
-from nmt.serve.limits.bodies import Bodies
-from nmt.serve.limits.fair_queue import ClosedError, FullError
-from nmt.serve.limits.gate import Gate
-from nmt.serve.limits.sentence_cache import SentenceCache
-from nmt.serve.measures import Measures
+from nmt.serve.limits import Bodies, ClosedError, FullError, Gate, SentenceCache, Shelf, Turns
+from nmt.serve.log import Measures
 from nmt.serve.models import Models, ServedModel, load_models
-from nmt.serve.sessions import Sessions
 from nmt.serve.settings import ServerSettings
 from nmt.system.heap import keep_for_good
 
 if TYPE_CHECKING:
+    from nmt.inference.typing_session import TypingSession
     from nmt.serve.learning import Learning
 
 _PIECE = 256
@@ -65,6 +64,48 @@ class Cut:
     rows: list[tuple[bool, str]]
     passages: list[Passage] | bytes
     characters: int
+
+
+_MOST_KEPT = 64
+_AT_A_TIME = 2
+"""Completions that run at a time; more wait, so that the search keeps the rest of the CPU."""
+
+
+class Sessions:
+    """The most recently used sessions, separate for each client."""
+
+    def __init__(self) -> None:
+        self._kept: Shelf[tuple[TypingSession, Lock]] = Shelf(_MOST_KEPT, _MOST_KEPT)
+        self._lock = Lock()
+        self._generations: set[int] | None = None
+        self._turns = Turns(_AT_A_TIME, _AT_A_TIME - 1)
+        self._threads = ThreadPoolExecutor(_AT_A_TIME, "nmt-serve-complete")
+
+    def renew(self, generations: set[int]) -> None:
+        """Drop all sessions, since the models have been replaced by those of these generations."""
+        with self._lock:
+            self._generations = generations
+            self._kept.clear()
+
+    async def complete(
+        self, model: ServedModel, client: str, sentence: str, typed: str, count: int
+    ) -> list[Translation]:
+        """Return translations that begin with `typed`. Clients take turns."""
+        async with self._turns.of(client):
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._threads, self._complete, model, client, sentence, typed, count)
+
+    def _complete(self, model: ServedModel, client: str, sentence: str, typed: str, count: int) -> list[Translation]:
+        name = f"{model.generation} {client} {sentence}"
+        with self._lock:
+            kept = self._kept.pop(name)
+        if kept is None:
+            kept = model.engine.translator.session(sentence), Lock()
+        with self._lock:
+            if self._generations is None or model.generation in self._generations:
+                self._kept.put(client, name, kept)
+        with kept[1]:
+            return kept[0].complete(typed, n_best=count, beam_size=max(5, count))
 
 
 @dataclass

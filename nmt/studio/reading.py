@@ -23,8 +23,7 @@ from nmt.data.tables.readers import ENDINGS, GRIDS, RECORDS, form_of, paired
 from nmt.data.tables.sheets import book_of
 from nmt.data.tables.subtitles import at_once, cues
 from nmt.data.tokens.features import features_column, with_features
-from nmt.doctor.repeats import Duplicates
-from nmt.doctor.texts import Text
+from nmt.doctor.texts import Duplicates, Text
 from nmt.errors import NMTError
 from nmt.studio.errors import Refused
 from nmt.studio.projects import write_json

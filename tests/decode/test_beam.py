@@ -8,7 +8,7 @@ import pytest
 from nmt.decode import Hypothesis
 from nmt.decode.beam import BeamCell, run
 from nmt.decode.hypotheses import Block
-from nmt.decode.rules.penalty import best_possible, final_scores, length_divisor
+from nmt.decode.rules.score_rules import best_possible, final_scores, length_divisor
 
 EOS = 3
 

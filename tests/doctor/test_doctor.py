@@ -10,8 +10,7 @@ import pytest
 from nmt.config import config_from_dict
 from nmt.data.quality.overlap import Likeness, OverlapIndex
 from nmt.doctor import examine
-from nmt.doctor.repeats import Duplicates
-from nmt.doctor.texts import Block, Text
+from nmt.doctor.texts import Block, Duplicates, Text
 from nmt.errors import DataError
 from nmt.train.tasks.data_check import check_data
 from tests.data.corpora import WORDS, sentences

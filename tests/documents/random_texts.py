@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from pyicumessageformat import Parser
 
-from nmt.documents.reading import read_passage
+from nmt.documents.tagged_text import read_passage
 from nmt.inference.translation import Detail, Translation
 
 SPACED = (

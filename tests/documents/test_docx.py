@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import pytest
 
 from nmt.documents.document import read_document
-from nmt.documents.limits import Limits
+from nmt.documents.forms import Limits
 from nmt.errors import DataError
 from tests.documents.growth import grows_in_line
 from tests.documents.test_passages import backward, by_words, forward

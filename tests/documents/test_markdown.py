@@ -10,7 +10,7 @@ import pytest
 
 import nmt
 from nmt.documents.document import read_document
-from nmt.documents.limits import Limits
+from nmt.documents.forms import Limits
 from nmt.documents.placeholders import placeholders_of
 from nmt.documents.tagged_text import html_passage
 from nmt.errors import DataError, NMTError

@@ -8,7 +8,7 @@ import pytest
 
 from nmt.documents.document import read_document
 from nmt.documents.formats.po import plural_forms, plural_rule
-from nmt.documents.limits import Limits
+from nmt.documents.forms import Limits
 from nmt.errors import DataError
 from nmt.inference.translation import Translation
 from tests.documents.details import detail_of

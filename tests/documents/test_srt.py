@@ -5,7 +5,7 @@
 import pytest
 
 from nmt.documents.document import read_document
-from nmt.documents.limits import Limits
+from nmt.documents.forms import Limits
 from nmt.errors import DataError
 from tests.documents.growth import grows_in_line
 from tests.documents.test_passages import backward, by_words, forward
@@ -60,7 +60,7 @@ def test_each_speaker_keeps_the_own_words_and_line(text, expected):
     ],
 )
 def test_codes_music_and_tags_stay(text):
-    from nmt.documents.formats.loose_tags import _TAG
+    from nmt.documents.tagged_text import _TAG
 
     assert translated(text, forward, lambda word: word.replace("one", "uno")) == text.replace("one", "uno")
     assert all(tag in translated(text, backward) for tag in _TAG.findall(text))

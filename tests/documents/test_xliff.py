@@ -7,7 +7,7 @@ import re
 import pytest
 
 from nmt.documents.document import read_document
-from nmt.documents.limits import Limits
+from nmt.documents.forms import Limits
 from nmt.errors import DataError
 from nmt.inference.translation import Translation
 from tests.documents.growth import grows_in_line

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nmt import LearningTranslator, NMTError, Translator
-from nmt.learning import guard
+from nmt.learning import projects
 from nmt.learning.memory import State
 from nmt.learning.trainer import Recipe
 from tests import saved_models
@@ -272,7 +272,7 @@ def test_a_quantised_model_learns_and_is_saved_quantised(tmp_path, pairs):
 
 
 def test_shortlists_follow(folder, learning, pairs):
-    from nmt.decode.shortlist import Shortlist
+    from nmt.decode.rules.options import Shortlist
 
     one = learning(recipe=MUCH)
     size = one.base.src_subwords.vocab_size
@@ -309,14 +309,14 @@ def test_a_kill_loses_nothing_that_was_acknowledged(folder, learning, tmp_path):
 
 
 def test_the_rule_slows_stops_and_recovers():
-    assert guard.decide(0.0, 1.0) == guard.Decision(1.0, "")
-    assert guard.decide(guard.SLOWS + 0.01, 1.0).rate == 0.5
-    assert guard.decide(guard.SLOWS + 0.01, 1 / 16).rate == 1 / 16
-    assert guard.decide(0.0, 0.5).rate == 1.0
-    assert guard.decide(guard.SLOWS * 0.9, 0.5) == guard.Decision(0.5, "")
-    for much in (guard.STOPS + 0.01, float("nan"), float("inf")):
-        assert guard.decide(much, 1.0).goes_back and guard.decide(much, 1.0).rate == 0.0
-    assert guard.decide(9.0, 0.0) == guard.Decision(0.0, "stopped")
+    assert projects.decide(0.0, 1.0) == projects.Decision(1.0, "")
+    assert projects.decide(projects.SLOWS + 0.01, 1.0).rate == 0.5
+    assert projects.decide(projects.SLOWS + 0.01, 1 / 16).rate == 1 / 16
+    assert projects.decide(0.0, 0.5).rate == 1.0
+    assert projects.decide(projects.SLOWS * 0.9, 0.5) == projects.Decision(0.5, "")
+    for much in (projects.STOPS + 0.01, float("nan"), float("inf")):
+        assert projects.decide(much, 1.0).goes_back and projects.decide(much, 1.0).rate == 0.0
+    assert projects.decide(9.0, 0.0) == projects.Decision(0.0, "stopped")
 
 
 def test_learning_that_harms_goes_back_and_stops(learning, pairs, monkeypatch):
@@ -325,7 +325,7 @@ def test_learning_that_harms_goes_back_and_stops(learning, pairs, monkeypatch):
         one.learn(*pair)
     one.wait()
     good = parameters(one.translator())
-    assert one.progress().checks[0].rise <= guard.SLOWS
+    assert one.progress().checks[0].rise <= projects.SLOWS
     one._projects._base_loss -= 2.0  # as if the held-out text had suffered
     for pair in pairs[10:20]:
         one.learn(*pair)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nmt import Translator
-from nmt.learning import guard
+from nmt.learning import projects
 from nmt.learning.learning_translator import IDLE
 from nmt.learning.trainer import SHARE, Recipe
 from tests.saved_models import write_folder
@@ -27,9 +27,9 @@ def test_the_page_of_learning(tmp_path, monkeypatch, capsys):
 
 def test_its_numbers_are_those_of_the_code():
     recipe = Recipe()
-    assert f"more than {guard.SLOWS:g} |" in PAGE and f"more than {guard.STOPS:g}, or no number" in PAGE
-    assert f"less than {guard.SLOWS / 2:g} again" in PAGE
-    assert (guard.EVERY, guard.HELD_OUT) == (10, 100) and "every ten pairs, 100 held-out pairs" in PAGE
+    assert f"more than {projects.SLOWS:g} |" in PAGE and f"more than {projects.STOPS:g}, or no number" in PAGE
+    assert f"less than {projects.SLOWS / 2:g} again" in PAGE
+    assert (projects.EVERY, projects.HELD_OUT) == (10, 100) and "every ten pairs, 100 held-out pairs" in PAGE
     assert (recipe.updates, recipe.neighbours, recipe.replayed) == (2, 2, 4)
     assert "Two updates" in PAGE and "up to two similar" in PAGE and "four pairs of the training text" in PAGE
     assert (recipe.passes, IDLE, SHARE) == (6, 60, 1)

@@ -3,8 +3,7 @@
 import pytest
 
 from nmt.errors import DataError
-from nmt.learning.memory import Pair, State
-from nmt.learning.tmx import read_tmx, write_tmx
+from nmt.learning.memory import Pair, State, read_tmx, write_tmx
 
 TEXTS = [
     ("Guten Morgen!", "Good morning!"),

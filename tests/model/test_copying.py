@@ -12,8 +12,8 @@ from nmt.data.batching.batches import make_batch
 from nmt.decode import force, search
 from nmt.decode.ensemble import Ensemble
 from nmt.decode.hypotheses import Hypothesis
-from nmt.decode.plan import SearchPath, search_plan
 from nmt.decode.rules.options import SearchOptions
+from nmt.decode.search import SearchPath, search_plan
 from nmt.decode.session import Session
 from nmt.errors import DeviceError
 from nmt.inference.details import with_details

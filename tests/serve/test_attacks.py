@@ -484,7 +484,7 @@ def test_sessions_end_with_their_model(tmp_path):
     """A kept session was found by the id of an engine, which another one may have after a reload."""
     from types import SimpleNamespace
 
-    from nmt.serve.sessions import Sessions
+    from nmt.serve.service import Sessions
 
     class Session:
         def complete(self, typed, **more):

@@ -16,9 +16,7 @@ from nmt.serve.box import box as box_module
 from nmt.serve.box import text_work
 from nmt.serve.box.box import Box, Job
 from nmt.serve.errors import RequestError
-from nmt.serve.limits.bodies import Bodies
-from nmt.serve.limits.shelf import Shelf
-from nmt.serve.limits.turns import Turns
+from nmt.serve.limits import Bodies, Shelf, Turns
 from nmt.serve.settings import Limits
 from tests.waiting import until
 
@@ -307,7 +305,7 @@ def test_bodies_are_bounded_together_and_by_client():
 
 
 def test_ranks_are_those_of_the_translations():
-    from nmt.documents.reading import read_passage
+    from nmt.documents.tagged_text import read_passage
     from nmt.inference.translation import Translation
 
     passages = [read_passage("one\ntwo"), read_passage("  ")]

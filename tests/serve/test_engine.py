@@ -15,7 +15,7 @@ from nmt.serve import engine, models
 from nmt.serve.engine import Ask, Engine
 from nmt.serve.errors import RequestError
 from nmt.serve.protocols import own_routes
-from nmt.serve.sessions import Sessions
+from nmt.serve.service import Sessions
 from tests.saved_models import sentences, write_folder
 
 LINES = sentences(3, seed=6)

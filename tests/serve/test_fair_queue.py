@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from nmt.serve.limits.fair_queue import ClosedError, FairQueue, FullError
+from nmt.serve.limits import ClosedError, FairQueue, FullError
 
 
 @dataclass(eq=False)

@@ -13,8 +13,7 @@ from nmt.inference.translator import Translator
 from nmt.serve import service as service_module
 from nmt.serve.engine import Ask, Engine
 from nmt.serve.errors import RequestError
-from nmt.serve.limits.fair_queue import FullError
-from nmt.serve.limits.sentence_cache import SentenceCache
+from nmt.serve.limits import FullError, SentenceCache
 from tests.saved_models import sentences, write_folder
 from tests.serve.servers import asked, model_folder, running
 from tests.serve.test_service import served, service_of

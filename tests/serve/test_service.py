@@ -22,8 +22,7 @@ from nmt.serve import service as service_module
 from nmt.serve.detection import Detector
 from nmt.serve.engine import Ask
 from nmt.serve.errors import RequestError
-from nmt.serve.limits.fair_queue import ClosedError, FullError
-from nmt.serve.limits.gate import Gate
+from nmt.serve.limits import ClosedError, FullError, Gate
 from nmt.serve.models import Models, ServedModel
 from nmt.serve.service import Service, TextOptions
 from nmt.serve.settings import Limits, ServerSettings

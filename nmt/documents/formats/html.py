@@ -6,11 +6,9 @@ import re
 from collections.abc import Callable, Sequence
 
 from nmt.documents.document import Document, File
-from nmt.documents.elements import whole_elements
 from nmt.documents.encodings import declared_text
-from nmt.documents.markup import Piece, scan
-from nmt.documents.passage import Passage
-from nmt.documents.sentences import Splitter
+from nmt.documents.markup import Piece, scan, whole_elements
+from nmt.documents.passage import Passage, Splitter
 from nmt.documents.tagged_text import Token, html_passage, is_marked, kept_starts, tagged_passage, value
 
 _SHOWN: dict[str, frozenset[str]] = {

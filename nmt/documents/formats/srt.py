@@ -10,10 +10,9 @@ from itertools import pairwise
 
 from nmt.documents.document import Document, File
 from nmt.documents.encodings import utf8_text
-from nmt.documents.formats.loose_tags import as_loose, loose_passage
-from nmt.documents.passage import Passage
+from nmt.documents.passage import Passage, Splitter
 from nmt.documents.placeholders import WIDE
-from nmt.documents.sentences import Splitter
+from nmt.documents.tagged_text import as_loose, loose_passage
 from nmt.errors import DataError
 
 _TIME = r"(?:\d{1,3}\s?:\s?)?\d{1,3}\s?:\s?\d{1,2}(?:\s?[,.:]\s?\d{1,9})?"

@@ -26,7 +26,7 @@ import psutil
 
 from nmt.serve.box.home import LENGTH, frame
 from nmt.serve.errors import RequestError
-from nmt.serve.limits.turns import Turns
+from nmt.serve.limits import Turns
 
 _logger = logging.getLogger("nmt.serve")
 

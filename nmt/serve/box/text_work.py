@@ -15,10 +15,9 @@ import numpy as np
 
 from nmt.data.alignment.attention_alignment import soft_alignment, words_of
 from nmt.documents.document import Document, left_text, read_document
-from nmt.documents.limits import Limits
-from nmt.documents.passage import MENDED, RULES, Markup, Passage, Rules, Sentence
-from nmt.documents.reading import read_passage
-from nmt.documents.sentences import Splitter, sentence_splitter
+from nmt.documents.forms import Limits
+from nmt.documents.passage import MENDED, RULES, Markup, Passage, Rules, Sentence, Splitter, sentence_splitter
+from nmt.documents.tagged_text import read_passage
 from nmt.errors import DataError
 from nmt.inference.translation import Detail, Translation, confidence_in
 

@@ -13,9 +13,8 @@ from nmt.learning.learning_translator import LearningTranslator
 from nmt.learning.memory import Pair
 from nmt.serve.errors import RequestError
 from nmt.serve.learning import MARK, check_room
-from nmt.serve.protocols.requests import learn_pair, learning_of, read_request, requested_model
 from nmt.serve.service import Service
-from nmt.serve.web import CompactJSON, count_field, text_field
+from nmt.serve.web import CompactJSON, count_field, learn_pair, learning_of, read_request, requested_model, text_field
 
 _MOST_MATCHES, _LEAST = 5, 0.7
 _RECENT, _CHECKS = 20, 5

@@ -15,17 +15,22 @@ from nmt.inference.pivot import base
 from nmt.serve.detection import language_name
 from nmt.serve.errors import RequestError
 from nmt.serve.files import attachment
-from nmt.serve.protocols.requests import learn_pair, left_of, public_address, read_request, service_of, translated_file
 from nmt.serve.service import Service, TextOptions
 from nmt.serve.web import (
     CompactJSON,
     count_field,
     flag_field,
     glossary_field,
+    learn_pair,
+    left_of,
     name_field,
+    public_address,
     read_multipart,
+    read_request,
+    service_of,
     text_field,
     texts_field,
+    translated_file,
     while_connected,
 )
 

@@ -20,21 +20,19 @@ from nmt.serve.errors import RequestError
 from nmt.serve.files import SECONDS_KEPT
 from nmt.serve.models import bleu_signature
 from nmt.serve.protocols.openapi import openapi
-from nmt.serve.protocols.requests import (
-    left_of,
-    public_address,
-    read_request,
-    requested_model,
-    service_of,
-    translated_file,
-)
 from nmt.serve.service import TextOptions
 from nmt.serve.web import (
     CompactJSON,
     count_field,
     glossary_field,
+    left_of,
+    public_address,
     read_multipart,
+    read_request,
+    requested_model,
+    service_of,
     text_field,
+    translated_file,
     while_connected,
 )
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from nmt.inference.loading import resolve_threads
+from nmt.inference.translation import resolve_threads
 from nmt.rnn.devices import choose_device
 from nmt.rnn.profile import Profile, recording
 from nmt.storage.model_folder import LAST_NAME
