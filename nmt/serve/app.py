@@ -9,7 +9,7 @@ import random
 import re
 import signal
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -23,13 +23,8 @@ from nmt.errors import NMTError, lacking_resource
 from nmt.serve.errors import RequestError
 from nmt.serve.log import TALLY, LoopErrors, log_request
 from nmt.serve.origins import Headers
-from nmt.serve.protocols import (
-    cat_tools,
-    deepl,
-    learning_routes,
-    libretranslate,
-    own_routes,
-)
+from nmt.serve.protocols import cat_tools, deepl, learning_routes, libretranslate, own_routes
+from nmt.serve.routes import Row, by_path
 from nmt.serve.service import Service
 from nmt.serve.web import CompactJSON
 from nmt.system.heap import give_back
@@ -51,39 +46,18 @@ _WHILE_ENDING = ("/health", "/ready", "/metrics")
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,80}")
 
 
-async def health(request: Request) -> Response:
-    """Answer GET /health: the process is running."""
-    return CompactJSON({"status": "ok"})
+_PROTOCOLS: dict[str, Any] = {
+    one.__name__.rpartition(".")[2]: one for one in (cat_tools, deepl, learning_routes, libretranslate, own_routes)
+}
 
 
-async def ready(request: Request) -> Response:
-    """Answer GET /ready: the server accepts requests."""
-    service: Service = request.app.state.service
-    if service.is_ending:
-        return CompactJSON({"status": "ending"}, status_code=503, headers={"Retry-After": "5"})
-    if service.models.waiting > service.settings.limits.waiting // 2:
-        return CompactJSON({"status": "busy"}, status_code=503, headers={"Retry-After": "5"})
-    return CompactJSON({"status": "ready", "models": [one.name for one in service.models.loaded]})
+def _route(path: str, rows: Sequence[Row]) -> Route:
+    """Return the route of a path, which the function that the table names answers."""
+    protocol, _, name = rows[0].handler.partition(".")
+    return Route(path, getattr(_PROTOCOLS[protocol], name), methods=[one for row in rows for one in row.methods])
 
 
-async def metrics(request: Request) -> Response:
-    """Answer GET /metrics, for Prometheus."""
-    service: Service = request.app.state.service
-    return Response(service.measures.text(), media_type="text/plain; version=0.0.4")
-
-
-ROUTES = [
-    Route("/health", health, methods=["GET"]),
-    Route("/ready", ready, methods=["GET"]),
-    Route("/metrics", metrics, methods=["GET"]),
-    *libretranslate.ROUTES,
-    *deepl.ROUTES,
-    *cat_tools.ROUTES,
-    *own_routes.ROUTES,
-    *learning_routes.ROUTES,
-]
-
-
+ROUTES = [_route(path, rows) for path, rows in by_path().items()]
 # Most requests are for a fixed path, which is looked up here: a router tries one regular expression after another, and
 # wraps each handler in two more functions.
 _BY_PATH = {(route.path, method): route for route in ROUTES if "{" not in route.path for method in route.methods or ()}

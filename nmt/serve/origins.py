@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from nmt.errors import ConfigError
 from nmt.serve.errors import RequestError
+from nmt.serve.routes import paths_with
 
 if TYPE_CHECKING:
     from starlette.types import Scope
@@ -17,13 +18,6 @@ if TYPE_CHECKING:
 _ORIGIN = re.compile(r"([a-z][a-z0-9+.-]{0,30})://(\[[0-9a-f:.]+\]|[^\s:/?#@\[\]]+)(?::(\d{1,5}))?")
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^\s:/?#@\[\]]+)(?::(\d{0,5}))?")
 _PORTS = {"http": "80", "https": "443"}
-_LINKED = frozenset("/ /page.css /page.js /learn.js /spec /openapi.json /health /ready /metrics".split())
-_PLAIN = frozenset(
-    "/translate /detect /languages /frontend/settings /v2/translate /v2/languages /v2/usage /RPC2 /api/models "
-    "/api/sentences /api/complete /MTRestService/TranslateJson /MTRestService/ListSupportedLanguagePairs "
-    "/MTRestService/GetLanguagePairModelTags /MTRestService/Login".split()
-)
-"""Paths of plain translation, which teach nothing, read no file and keep nothing: for pages of allowed origins."""
 _CORS = [
     (b"access-control-allow-headers", b"Authorization, Content-Type, X-Request-Id"),
     (b"access-control-allow-methods", b"GET, POST, DELETE, OPTIONS"),
@@ -66,11 +60,11 @@ class Origins:
                 sites.append(value)
         self._check_host(host.decode("latin-1"), scope)
         headers, is_allowed = self._headers(origins, has_keys)
-        is_linked = scope["path"] in _LINKED or scope["path"].startswith("/download_file/")
+        is_linked = scope["path"] in paths_with("linked") or scope["path"].startswith("/download_file/")
         if not (
             has_keys
             or _is_own(host.decode("latin-1").lower(), origins, sites)
-            or (is_allowed and scope["path"] in _PLAIN)
+            or (is_allowed and scope["path"] in paths_with("plain"))
             or (is_linked and scope["method"] in ("GET", "HEAD"))
         ):
             got = " ".join(origins) or f"a page of another ({b' '.join(sites).decode('latin-1')})"

@@ -224,7 +224,7 @@ def test_a_head_that_does_not_come_is_not_waited_for(folder, monkeypatch):
 
     import uvicorn
 
-    from nmt.serve.limits import http_protocol
+    from nmt.serve import http_protocol
 
     async def app(scope, receive, send):
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})

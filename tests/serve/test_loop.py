@@ -17,9 +17,8 @@ import uvicorn
 from starlette.requests import Request
 
 from nmt.documents import placeholders
-from nmt.serve import app, engine, web
+from nmt.serve import app, engine, http_protocol, web
 from nmt.serve.errors import RequestError
-from nmt.serve.limits import http_protocol
 from nmt.serve.log import log_handler
 
 

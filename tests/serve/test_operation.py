@@ -211,6 +211,7 @@ def test_the_description_is_of_this_server(server, folder, tmp_path):
     """Its address, its keys, and what each route may answer."""
     validator = pytest.importorskip("openapi_spec_validator", reason="needs openapi-spec-validator")
     spec = json.loads(server.ask("/spec", headers={"X-Forwarded-Prefix": "/mt"})[2])
+    validator.validate(spec)
     assert spec["servers"] == [{"url": f"{server.url}/mt"}] and "components" not in spec
     assert "403" not in spec["paths"]["/translate"]["post"]["responses"]
     keys = tmp_path / "keys"

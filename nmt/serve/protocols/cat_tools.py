@@ -9,7 +9,6 @@ from xml.parsers.expat import ExpatError
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from nmt.inference.pivot import base
 from nmt.serve.errors import RequestError
@@ -131,12 +130,3 @@ def _parsed(text: str) -> tuple[str | None, tuple[Any, ...]]:
     except (ExpatError, xmlrpc.client.Error, ValueError, TypeError, LookupError, AttributeError, ArithmeticError):
         raise RequestError(400, "body: must be a call of XML-RPC, got something else; send one") from None
     return method, params
-
-
-ROUTES = [
-    Route("/MTRestService/TranslateJson", opus_cat, methods=["GET", "POST"]),
-    Route("/MTRestService/ListSupportedLanguagePairs", opus_cat_pairs, methods=["GET"]),
-    Route("/MTRestService/GetLanguagePairModelTags", opus_cat_tags, methods=["GET"]),
-    Route("/MTRestService/Login", opus_cat_login, methods=["GET"]),
-    Route("/RPC2", xml_rpc, methods=["POST"]),
-]

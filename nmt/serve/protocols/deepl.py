@@ -15,7 +15,6 @@ from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from nmt.documents.forms import format_of
 from nmt.documents.passage import Markup
@@ -367,17 +366,3 @@ async def result(request: Request) -> Response:
         raise RequestError(503 if found.error is None else 404, found.error or "document: is not done yet; wait", 2)
     file = service_of(request).files.get(found.name)
     return Response(file.content, media_type=file.media_type, headers=attachment(file.name))
-
-
-ROUTES = [
-    Route("/v2/translate", translate, methods=["POST", "GET"]),
-    Route("/v2/languages", languages, methods=["GET", "POST"]),
-    Route("/v2/usage", usage, methods=["GET", "POST"]),
-    Route("/v2/glossary-language-pairs", glossary_pairs, methods=["GET"]),
-    Route("/v2/glossaries", glossaries, methods=["GET", "POST"]),
-    Route("/v2/glossaries/{name}", glossary, methods=["GET", "DELETE"]),
-    Route("/v2/glossaries/{name}/entries", glossary_entries, methods=["GET"]),
-    Route("/v2/document", send, methods=["POST"]),
-    Route("/v2/document/{name}", status, methods=["POST", "GET"]),
-    Route("/v2/document/{name}/result", result, methods=["POST", "GET"]),
-]

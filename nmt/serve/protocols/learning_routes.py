@@ -7,7 +7,6 @@ from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from nmt.learning.learning_translator import LearningTranslator
 from nmt.learning.memory import Pair
@@ -118,12 +117,3 @@ def _shown(pair: Pair) -> dict[str, Any]:
         "at": pair.at,
         "state": pair.state.value,
     }
-
-
-ROUTES = [
-    Route("/api/learn", learn, methods=["POST"]),
-    Route("/api/undo", undo, methods=["POST"]),
-    Route("/api/resume", resume, methods=["POST"]),
-    Route("/api/learning", state, methods=["GET"]),
-    Route("/api/matches", matches, methods=["POST"]),
-]

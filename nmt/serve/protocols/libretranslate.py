@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from nmt.documents.passage import Markup
 from nmt.inference.pivot import base
@@ -165,14 +164,3 @@ async def download_file(request: Request) -> Response:
     """Answer GET /download_file/NAME."""
     file = service_of(request).files.get(request.path_params["name"])
     return Response(file.content, media_type=file.media_type, headers=attachment(file.name))
-
-
-ROUTES = [
-    Route("/translate", translate, methods=["POST"]),
-    Route("/detect", detect, methods=["POST"]),
-    Route("/languages", languages, methods=["GET"]),
-    Route("/frontend/settings", frontend_settings, methods=["GET"]),
-    Route("/suggest", suggest, methods=["POST"]),
-    Route("/translate_file", translate_file, methods=["POST"]),
-    Route("/download_file/{name}", download_file, methods=["GET"]),
-]

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from nmt.errors import NMTError
 from nmt.inference.pipeline import entries_for, phrases_missing
@@ -19,7 +18,7 @@ from nmt.serve.engine import Ask
 from nmt.serve.errors import RequestError
 from nmt.serve.files import SECONDS_KEPT
 from nmt.serve.models import bleu_signature
-from nmt.serve.protocols.openapi import openapi
+from nmt.serve.routes import openapi
 from nmt.serve.service import TextOptions
 from nmt.serve.web import (
     CompactJSON,
@@ -162,13 +161,18 @@ _HEADERS = {
 }
 
 
-def _file(name: str, media_type: str) -> Route:
-    content = (_FOLDER / name).read_bytes()
+_PAGES = {
+    "/": ((_FOLDER / "page.html").read_bytes(), "text/html"),
+    "/page.css": ((_FOLDER / "page.css").read_bytes(), "text/css"),
+    "/page.js": ((_FOLDER / "page.js").read_bytes(), "text/javascript"),
+    "/learn.js": ((_FOLDER / "learn.js").read_bytes(), "text/javascript"),
+}
 
-    async def answer(request: Request) -> Response:
-        return Response(content, media_type=media_type, headers=_HEADERS)
 
-    return Route("/" if name == "page.html" else f"/{name}", answer, methods=["GET"])
+async def page(request: Request) -> Response:
+    """Answer GET of the page and of the files that it loads."""
+    content, media_type = _PAGES[request.scope["path"]]
+    return Response(content, media_type=media_type, headers=_HEADERS)
 
 
 async def specification(request: Request) -> Response:
@@ -176,16 +180,21 @@ async def specification(request: Request) -> Response:
     return CompactJSON(openapi(public_address(request), service_of(request).gate.wants_keys))
 
 
-ROUTES = [
-    _file("page.html", "text/html"),
-    _file("page.css", "text/css"),
-    _file("page.js", "text/javascript"),
-    _file("learn.js", "text/javascript"),
-    Route("/spec", specification, methods=["GET"]),
-    Route("/openapi.json", specification, methods=["GET"]),
-    Route("/api/models", models, methods=["GET"]),
-    Route("/api/sentences", sentences, methods=["POST"]),
-    Route("/api/complete", complete, methods=["POST"]),
-    Route("/api/file", file, methods=["POST"]),
-    Route("/api/progress", progress, methods=["GET"]),
-]
+async def health(request: Request) -> Response:
+    """Answer GET /health: the process is running."""
+    return CompactJSON({"status": "ok"})
+
+
+async def ready(request: Request) -> Response:
+    """Answer GET /ready: the server accepts requests."""
+    service = service_of(request)
+    if service.is_ending:
+        return CompactJSON({"status": "ending"}, status_code=503, headers={"Retry-After": "5"})
+    if service.models.waiting > service.settings.limits.waiting // 2:
+        return CompactJSON({"status": "busy"}, status_code=503, headers={"Retry-After": "5"})
+    return CompactJSON({"status": "ready", "models": [one.name for one in service.models.loaded]})
+
+
+async def metrics(request: Request) -> Response:
+    """Answer GET /metrics, for Prometheus."""
+    return Response(service_of(request).measures.text(), media_type="text/plain; version=0.0.4")
