@@ -20,12 +20,11 @@ from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nmt.errors import NMTError, lacking_resource
-from nmt.serve.errors import RequestError
 from nmt.serve.log import TALLY, LoopErrors, log_request
-from nmt.serve.origins import Headers
-from nmt.serve.protocols import cat_tools, deepl, learning_routes, libretranslate, own_routes
+from nmt.serve.protocols import cat_tools, deepl, libretranslate, own_routes
 from nmt.serve.routes import Row, by_path
 from nmt.serve.service import Service
+from nmt.serve.settings import Headers, RequestError
 from nmt.serve.web import CompactJSON
 from nmt.system.heap import give_back
 
@@ -47,7 +46,7 @@ _REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,80}")
 
 
 _PROTOCOLS: dict[str, Any] = {
-    one.__name__.rpartition(".")[2]: one for one in (cat_tools, deepl, learning_routes, libretranslate, own_routes)
+    one.__name__.rpartition(".")[2]: one for one in (cat_tools, deepl, libretranslate, own_routes)
 }
 
 

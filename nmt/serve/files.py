@@ -11,8 +11,8 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from nmt.documents.forms import SUFFIXES
-from nmt.serve.errors import RequestError
 from nmt.serve.limits import Shelf
+from nmt.serve.settings import RequestError
 
 SECONDS_KEPT = 600
 _MOST = 1000

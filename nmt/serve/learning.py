@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from nmt.errors import NMTError
 from nmt.learning.learning_translator import LearningTranslator
 from nmt.serve.engine import Engine
-from nmt.serve.errors import RequestError
 from nmt.serve.models import Models, ServedModel, replaced
+from nmt.serve.settings import RequestError
 
 if TYPE_CHECKING:
     from nmt.inference.translator import Translator

@@ -14,8 +14,7 @@ from threading import Condition
 from typing import Generic, Protocol, TypeVar
 
 from nmt.inference.translation import Translation
-from nmt.serve.errors import RequestError
-from nmt.serve.settings import Limits, hash_of
+from nmt.serve.settings import Limits, RequestError, hash_of
 
 _WRONG_KEYS = 60
 """Wrong keys that one address may send per minute; beyond that it gets a 429."""

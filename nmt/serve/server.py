@@ -21,9 +21,8 @@ from nmt.serve.app import make_app
 from nmt.serve.http_protocol import GuardedProtocol, bound_connections
 from nmt.serve.log import begin_log
 from nmt.serve.models import WARM_UP
-from nmt.serve.origins import is_of_this_machine
 from nmt.serve.service import Service
-from nmt.serve.settings import ServerSettings
+from nmt.serve.settings import ServerSettings, is_of_this_machine
 from nmt.system.compile_notice import telling_of_compilation
 from nmt.system.files import explain
 from nmt.system.heap import keep_little

@@ -17,14 +17,12 @@ from nmt.errors import ConfigError, NMTError
 from nmt.inference.translation import Translation
 from nmt.serve.box.box import Box, Job
 from nmt.serve.box.text_work import Answer, joined
-from nmt.serve.detection import Detector
 from nmt.serve.engine import BULK, Admission, Ask
-from nmt.serve.errors import RequestError
 from nmt.serve.files import Files
 from nmt.serve.limits import Bodies, ClosedError, FullError, Gate, SentenceCache, Shelf, Turns
 from nmt.serve.log import Measures
-from nmt.serve.models import Models, ServedModel, load_models
-from nmt.serve.settings import ServerSettings
+from nmt.serve.models import Detector, Models, ServedModel, load_models
+from nmt.serve.settings import RequestError, ServerSettings
 from nmt.system.heap import keep_for_good
 
 if TYPE_CHECKING:

@@ -15,9 +15,8 @@ pytest.importorskip("starlette", reason="needs the extra [serve]")
 from nmt.serve.box import box as box_module
 from nmt.serve.box import text_work
 from nmt.serve.box.box import Box, Job
-from nmt.serve.errors import RequestError
 from nmt.serve.limits import Bodies, Shelf, Turns
-from nmt.serve.settings import Limits
+from nmt.serve.settings import Limits, RequestError
 from tests.waiting import until
 
 

@@ -13,9 +13,9 @@ from nmt.inference.translation import LENGTHENED
 from nmt.inference.translator import Translator
 from nmt.serve import engine, models
 from nmt.serve.engine import Ask, Engine
-from nmt.serve.errors import RequestError
 from nmt.serve.protocols import own_routes
 from nmt.serve.service import Sessions
+from nmt.serve.settings import RequestError
 from tests.saved_models import sentences, write_folder
 
 LINES = sentences(3, seed=6)

@@ -197,8 +197,7 @@ def test_a_body_that_does_not_come_is_not_waited_for():
 
     from starlette.requests import Request
 
-    from nmt.serve.errors import RequestError
-    from nmt.serve.settings import Limits
+    from nmt.serve.settings import Limits, RequestError
     from nmt.serve.web import read_body
 
     async def receive():

@@ -18,8 +18,8 @@ from starlette.requests import Request
 
 from nmt.documents import placeholders
 from nmt.serve import app, engine, http_protocol, web
-from nmt.serve.errors import RequestError
 from nmt.serve.log import log_handler
+from nmt.serve.settings import RequestError
 
 
 class Transport:

@@ -258,8 +258,7 @@ def test_an_option_that_is_wrong_ends_before_models_are_loaded():
 
 
 def test_a_listed_name_guards_other_addresses(folder):
-    from nmt.serve.errors import RequestError
-    from nmt.serve.origins import Origins
+    from nmt.serve.settings import Origins, RequestError
 
     def status(origins, host):
         scope = {"headers": [(b"host", host.encode())], "path": "/translate", "method": "POST", "http_version": "1.1"}

@@ -12,8 +12,8 @@ from nmt.inference.translation import Detail, Translation
 from nmt.inference.translator import Translator
 from nmt.serve import service as service_module
 from nmt.serve.engine import Ask, Engine
-from nmt.serve.errors import RequestError
 from nmt.serve.limits import FullError, SentenceCache
+from nmt.serve.settings import RequestError
 from tests.saved_models import sentences, write_folder
 from tests.serve.servers import asked, model_folder, running
 from tests.serve.test_service import served, service_of

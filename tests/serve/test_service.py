@@ -19,13 +19,11 @@ from nmt.inference.translation import Translation
 from nmt.serve import app
 from nmt.serve import models as models_module
 from nmt.serve import service as service_module
-from nmt.serve.detection import Detector
 from nmt.serve.engine import Ask
-from nmt.serve.errors import RequestError
 from nmt.serve.limits import ClosedError, FullError, Gate
-from nmt.serve.models import Models, ServedModel
+from nmt.serve.models import Detector, Models, ServedModel
 from nmt.serve.service import Service, TextOptions
-from nmt.serve.settings import Limits, ServerSettings
+from nmt.serve.settings import Limits, RequestError, ServerSettings
 from tests.serve.servers import model_folder
 
 

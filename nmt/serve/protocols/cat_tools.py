@@ -11,8 +11,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from nmt.inference.pivot import base
-from nmt.serve.errors import RequestError
 from nmt.serve.service import TextOptions
+from nmt.serve.settings import RequestError
 from nmt.serve.web import (
     CompactJSON,
     admit_client,

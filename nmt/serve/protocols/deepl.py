@@ -20,14 +20,14 @@ from nmt.documents.forms import format_of
 from nmt.documents.passage import Markup
 from nmt.errors import NMTError
 from nmt.inference.pivot import base
-from nmt.serve.detection import language_name
-from nmt.serve.errors import RequestError
-from nmt.serve.file_translation import FileWish, translate_file
 from nmt.serve.files import attachment
 from nmt.serve.limits import Room, Shelf
+from nmt.serve.models import language_name
 from nmt.serve.service import Service, TextOptions
+from nmt.serve.settings import RequestError
 from nmt.serve.web import (
     CompactJSON,
+    FileWish,
     admit_client,
     file_field,
     flag_field,
@@ -37,6 +37,7 @@ from nmt.serve.web import (
     service_of,
     text_field,
     texts_field,
+    translate_file,
     while_connected,
 )
 

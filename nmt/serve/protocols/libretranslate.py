@@ -11,10 +11,10 @@ from starlette.responses import Response
 
 from nmt.documents.passage import Markup
 from nmt.inference.pivot import base
-from nmt.serve.detection import language_name
-from nmt.serve.errors import RequestError
 from nmt.serve.files import attachment
+from nmt.serve.models import language_name
 from nmt.serve.service import Service, TextOptions
+from nmt.serve.settings import RequestError
 from nmt.serve.web import (
     CompactJSON,
     count_field,
