@@ -11,58 +11,45 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from nmt.inference.pivot import base
+from nmt.serve import web
 from nmt.serve.service import TextOptions
 from nmt.serve.settings import RequestError
-from nmt.serve.web import (
-    CompactJSON,
-    admit_client,
-    decoded,
-    flag_field,
-    name_field,
-    parse_pairs,
-    read_body,
-    read_fields,
-    read_request,
-    service_of,
-    text_field,
-    while_connected,
-)
 
 
 async def opus_cat(request: Request) -> Response:
     """Answer GET /MTRestService/TranslateJson for one segment. modelTag may name a model."""
-    service, fields, client = await read_request(request, "tokenCode")
-    text = text_field(fields, "input")
+    service, fields, client = await web.read_request(request, "tokenCode")
+    text = web.text_field(fields, "input")
     service.check([text])
-    source, target = text_field(fields, "srcLangCode"), text_field(fields, "trgLangCode")
+    source, target = web.text_field(fields, "srcLangCode"), web.text_field(fields, "trgLangCode")
     names = {one.name for one in service.models.all}
-    tag, wants_confidence = name_field(fields, "modelTag"), flag_field(fields, "confidence")
+    tag, wants_confidence = web.name_field(fields, "modelTag"), web.flag_field(fields, "confidence")
     model, _ = await service.pair(source, target, [text], tag if tag in names else None)
-    found = await while_connected(request, service.translate(model, [text], TextOptions(), client))
+    found = await web.while_connected(request, service.translate(model, [text], TextOptions(), client))
     request.scope["nmt.texts"] = [text]
     translation, confidence = found[0][0]
-    return CompactJSON({"translation": translation} | ({"confidence": confidence} if wants_confidence else {}))
+    return web.CompactJSON({"translation": translation} | ({"confidence": confidence} if wants_confidence else {}))
 
 
 async def opus_cat_pairs(request: Request) -> Response:
     """Answer GET /MTRestService/ListSupportedLanguagePairs."""
-    service, _, _ = await read_request(request, "tokenCode")
+    service, _, _ = await web.read_request(request, "tokenCode")
     targets = service.models.targets
-    return CompactJSON([f"{source}-{target}" for source, to in targets.items() for target in to])
+    return web.CompactJSON([f"{source}-{target}" for source, to in targets.items() for target in to])
 
 
 async def opus_cat_tags(request: Request) -> Response:
     """Answer GET /MTRestService/GetLanguagePairModelTags with the names of a pair's models, each of which may be a
     modelTag."""
-    service, fields, _ = await read_request(request, "tokenCode")
-    pair = base(text_field(fields, "srcLangCode")), base(text_field(fields, "trgLangCode"))
-    return CompactJSON([one.name for one in service.models.all if (base(one.source), base(one.target)) == pair])
+    service, fields, _ = await web.read_request(request, "tokenCode")
+    pair = base(web.text_field(fields, "srcLangCode")), base(web.text_field(fields, "trgLangCode"))
+    return web.CompactJSON([one.name for one in service.models.all if (base(one.source), base(one.target)) == pair])
 
 
 async def opus_cat_login(request: Request) -> Response:
     """Answer GET /MTRestService/Login: the token is the key, and no session is created."""
-    fields = await read_fields(request, service_of(request))
-    return CompactJSON(text_field(fields, "tokenCode", "0"))
+    fields = await web.read_fields(request, web.service_of(request))
+    return web.CompactJSON(web.text_field(fields, "tokenCode", "0"))
 
 
 _METHODS = ["system.listMethods", "translate"]
@@ -76,14 +63,14 @@ async def xml_rpc(request: Request) -> Response:
     The query string may contain source, target, model and api_key; without languages the first model is used. Errors
     are returned as faults, as XML-RPC clients expect.
     """
-    service = service_of(request)
+    service = web.service_of(request)
     try:
-        query = decoded(request.scope.get("query_string", b""), "query string")
-        fields = dict(parse_pairs(query, "query string"))
-        client = admit_client(request, fields.get("api_key"))  # before the body is read
+        query = web.decoded(request.scope.get("query_string", b""), "query string")
+        fields = dict(web.parse_pairs(query, "query string"))
+        client = web.admit_client(request, fields.get("api_key"))  # before the body is read
     except RequestError as error:
         return _answer(xmlrpc.client.Fault(error.status, error.message))
-    body = await read_body(request, service)
+    body = await web.read_body(request, service)
     try:
         found = await _call(request, fields, client, body)
     except RequestError as error:
@@ -99,22 +86,22 @@ def _answer(found: Any) -> Response:
 
 async def _call(request: Request, fields: dict[str, str], client: str, body: bytes) -> Any:
     """Return the result of a method. Raises RequestError."""
-    service = service_of(request)
-    method, params = _parsed(decoded(body))
+    service = web.service_of(request)
+    method, params = _parsed(web.decoded(body))
     if method == "system.listMethods":
         return _METHODS
     if method != "translate":
         raise RequestError(404, f"method: must be one of {', '.join(_METHODS)}, got another")
     if len(params) != 1 or not isinstance(params[0], dict):
         raise RequestError(400, "translate: must be given a struct with text, got another")
-    text = text_field(params[0], "text")
+    text = web.text_field(params[0], "text")
     service.check([text])
-    wants_confidence = flag_field(params[0], "confidence")
+    wants_confidence = web.flag_field(params[0], "confidence")
     first = service.models.all[0]
     source, target = fields.get("source", first.source), fields.get("target", first.target)
-    model, _ = await service.pair(source, target, [text], name_field(fields, "model"))
+    model, _ = await service.pair(source, target, [text], web.name_field(fields, "model"))
     request.scope["nmt.texts"] = [text]
-    answers = await while_connected(request, service.translate(model, [text], TextOptions(), client))
+    answers = await web.while_connected(request, service.translate(model, [text], TextOptions(), client))
     translated, confidence = answers[0][0]
     answer = {"text": _NOT_IN_XML.sub("\ufffd", translated)}
     return answer | {"confidence": confidence} if wants_confidence else answer

@@ -20,26 +20,12 @@ from nmt.documents.forms import format_of
 from nmt.documents.passage import Markup
 from nmt.errors import NMTError
 from nmt.inference.pivot import base
+from nmt.serve import web
 from nmt.serve.files import attachment
 from nmt.serve.limits import Room, Shelf
 from nmt.serve.models import language_name
 from nmt.serve.service import Service, TextOptions
 from nmt.serve.settings import RequestError
-from nmt.serve.web import (
-    CompactJSON,
-    FileWish,
-    admit_client,
-    file_field,
-    flag_field,
-    name_field,
-    read_multipart,
-    read_request,
-    service_of,
-    text_field,
-    texts_field,
-    translate_file,
-    while_connected,
-)
 
 _MOST_ENTRIES = 10_000
 _MOST_OF_CLIENT, _MOST_BYTES_OF_CLIENT = 100, 8 * 2**20
@@ -124,23 +110,23 @@ KEY = "auth_key"
 
 async def translate(request: Request) -> Response:
     """Answer POST /v2/translate, and GET, which some clients use."""
-    service, fields, client = await read_request(request, KEY)
-    texts = texts_field(fields, "text")
-    target = text_field(fields, "target_lang")
-    source = text_field(fields, "source_lang", "auto") or "auto"
+    service, fields, client = await web.read_request(request, KEY)
+    texts = web.texts_field(fields, "text")
+    target = web.text_field(fields, "target_lang")
+    source = web.text_field(fields, "source_lang", "auto") or "auto"
     service.check(texts)
-    markup = text_field(fields, "tag_handling", "") or "text"
+    markup = web.text_field(fields, "tag_handling", "") or "text"
     if markup not in ("text", "html", "xml"):
         raise RequestError(400, f"tag_handling: must be html or xml, got {markup[:40]!r}")
-    model, _ = await service.pair(source, target, texts, name_field(fields, "model"))
+    model, _ = await service.pair(source, target, texts, web.name_field(fields, "model"))
     entries: Entries = ()
     if name := fields.get("glossary_id"):
         entries = request.app.state.glossaries.get(client, str(name)).entries_for(model.source, model.target)
     split = str(fields.get("split_sentences", "1")).lower() not in ("0", "none")
     kinds: dict[str, Markup] = {"html": "html", "xml": "xml"}
-    wants_confidence = flag_field(fields, "confidence")
+    wants_confidence = web.flag_field(fields, "confidence")
     wanted = TextOptions(kinds.get(markup, "text"), split, glossary=entries, ignored=_names(fields.get("ignore_tags")))
-    found = await while_connected(request, service.translate(model, texts, wanted, client))
+    found = await web.while_connected(request, service.translate(model, texts, wanted, client))
     request.scope["nmt.texts"] = texts
     language = model.source.upper()
     content = [
@@ -148,7 +134,7 @@ async def translate(request: Request) -> Response:
         | ({"confidence": one[0][1]} if wants_confidence else {})
         for text, one in zip(texts, found, strict=True)
     ]
-    return CompactJSON({"translations": content})
+    return web.CompactJSON({"translations": content})
 
 
 def _names(given: Any) -> frozenset[str]:
@@ -159,41 +145,43 @@ def _names(given: Any) -> frozenset[str]:
 
 async def languages(request: Request) -> Response:
     """Answer GET /v2/languages."""
-    service, fields, _ = await read_request(request, KEY)
+    service, fields, _ = await web.read_request(request, KEY)
     targets = service.models.targets
     if fields.get("type", "source") != "target":
-        return CompactJSON([{"language": c.upper(), "name": language_name(c)} for c in targets])
+        return web.CompactJSON([{"language": c.upper(), "name": language_name(c)} for c in targets])
     codes = list(dict.fromkeys(code for to in targets.values() for code in to))
-    return CompactJSON([{"language": c.upper(), "name": language_name(c), "supports_formality": False} for c in codes])
+    return web.CompactJSON(
+        [{"language": c.upper(), "name": language_name(c), "supports_formality": False} for c in codes]
+    )
 
 
 async def usage(request: Request) -> Response:
     """Answer GET /v2/usage: characters since the server started, and a limit that is never reached."""
-    service, _, client = await read_request(request, KEY)
+    service, _, client = await web.read_request(request, KEY)
     used = service.gate.used(client)
-    return CompactJSON({"character_count": used, "character_limit": 10**12})
+    return web.CompactJSON({"character_count": used, "character_limit": 10**12})
 
 
 async def glossary_pairs(request: Request) -> Response:
     """Answer GET /v2/glossary-language-pairs."""
-    service, _, _ = await read_request(request, KEY)
+    service, _, _ = await web.read_request(request, KEY)
     pairs = [(source, target) for source, to in service.models.targets.items() for target in to]
-    return CompactJSON({"supported_languages": [{"source_lang": s, "target_lang": t} for s, t in pairs]})
+    return web.CompactJSON({"supported_languages": [{"source_lang": s, "target_lang": t} for s, t in pairs]})
 
 
 async def glossaries(request: Request) -> Response:
     """Answer GET and POST /v2/glossaries."""
-    service, fields, client = await read_request(request, KEY)
+    service, fields, client = await web.read_request(request, KEY)
     kept: Glossaries = request.app.state.glossaries
     if request.method == "GET":
-        return CompactJSON({"glossaries": [one.about for one in kept.of(client)]})
-    source, target = base(text_field(fields, "source_lang")), base(text_field(fields, "target_lang"))
+        return web.CompactJSON({"glossaries": [one.about for one in kept.of(client)]})
+    source, target = base(web.text_field(fields, "source_lang")), base(web.text_field(fields, "target_lang"))
     service.models.find(source, target)
-    entries = _entries(text_field(fields, "entries"), text_field(fields, "entries_format", "tsv"))
+    entries = _entries(web.text_field(fields, "entries"), web.text_field(fields, "entries_format", "tsv"))
     now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    one = Glossary(secrets.token_hex(16), client, text_field(fields, "name"), now, source, target, entries)
+    one = Glossary(secrets.token_hex(16), client, web.text_field(fields, "name"), now, source, target, entries)
     kept.add(one)
-    return CompactJSON(one.about, status_code=201)
+    return web.CompactJSON(one.about, status_code=201)
 
 
 def _entries(text: str, form: str) -> Entries:
@@ -218,18 +206,18 @@ def _entries(text: str, form: str) -> Entries:
 
 async def glossary(request: Request) -> Response:
     """Answer GET and DELETE /v2/glossaries/ID."""
-    _, _, client = await read_request(request, KEY)
+    _, _, client = await web.read_request(request, KEY)
     kept: Glossaries = request.app.state.glossaries
     name = request.path_params["name"]
     if request.method == "DELETE":
         kept.remove(client, name)
         return Response(status_code=204)
-    return CompactJSON(kept.get(client, name).about)
+    return web.CompactJSON(kept.get(client, name).about)
 
 
 async def glossary_entries(request: Request) -> Response:
     """Answer GET /v2/glossaries/ID/entries."""
-    _, _, client = await read_request(request, KEY)
+    _, _, client = await web.read_request(request, KEY)
     found = request.app.state.glossaries.get(client, request.path_params["name"])
     text = "\n".join("\t".join(pair) for pair in found.entries)
     return Response(text, media_type="text/tab-separated-values")
@@ -266,7 +254,7 @@ class Documents:
         self._all: Shelf[_Document] = Shelf(_MOST_KEPT, _MOST_KEPT, lambda one: one.is_over)
         self._in_work: Counter[str] = Counter()
 
-    def begin(self, service: Service, wish: FileWish, client: str, room: Room) -> tuple[str, str]:
+    def begin(self, service: Service, wish: web.FileWish, client: str, room: Room) -> tuple[str, str]:
         """Start translating a document; return its id and key. `room` is the memory account of its bytes, released at
         the end. Raises RequestError: 429 if the client has too many in progress, 503 if there are too many in total."""
         if self._in_work[client] >= _MOST_OF_CLIENT_IN_WORK:
@@ -282,12 +270,12 @@ class Documents:
         self._all.put(client, name, found)
         return name, found.key
 
-    async def _work(self, found: _Document, service: Service, wish: FileWish, room: Room) -> None:
+    async def _work(self, found: _Document, service: Service, wish: web.FileWish, room: Room) -> None:
         """Translate a document; an error is stored for the status request."""
         client = found.client
         before = service.gate.used(client)
         try:
-            found.name = await translate_file(service, wish, client)
+            found.name = await web.translate_file(service, wish, client)
         except RequestError as error:
             found.error = error.message
         except BaseException:
@@ -316,48 +304,48 @@ class Documents:
 
 async def send(request: Request) -> Response:
     """Answer POST /v2/document."""
-    service = service_of(request)
-    fields = await read_multipart(request, service)
-    client = admit_client(request, fields.get(KEY))
-    name, content = file_field(fields)
-    name = text_field(fields, "filename", name)
+    service = web.service_of(request)
+    fields = await web.read_multipart(request, service)
+    client = web.admit_client(request, fields.get(KEY))
+    name, content = web.file_field(fields)
+    name = web.text_field(fields, "filename", name)
     try:
         format_of(name)
     except NMTError as error:
         raise RequestError(400, str(error)) from None
-    wanted = text_field(fields, "output_format", "").lower().lstrip(".")
+    wanted = web.text_field(fields, "output_format", "").lower().lstrip(".")
     if wanted and wanted != PurePath(name).suffix.lower().lstrip("."):
         raise RequestError(400, f"output_format: must be that of the file, got {wanted[:40]!r}; leave it out")
-    source, target = text_field(fields, "source_lang", "auto") or "auto", text_field(fields, "target_lang")
+    source, target = web.text_field(fields, "source_lang", "auto") or "auto", web.text_field(fields, "target_lang")
     glossary: tuple[tuple[str, str], ...] = ()
-    if given := text_field(fields, "glossary_id", ""):
+    if given := web.text_field(fields, "glossary_id", ""):
         glossary = request.app.state.glossaries.get(client, given).entries_for(source, target)
     if source != "auto":
         service.models.find(source, target)
-    wish = FileWish(name, content, source, target, None, glossary, secrets.token_hex(8))
+    wish = web.FileWish(name, content, source, target, None, glossary, secrets.token_hex(8))
     document, key = request.app.state.documents.begin(service, wish, client, request.scope["nmt.room"])
     request.scope["nmt.room"] = None  # now owned by the document
-    return CompactJSON({"document_id": document, "document_key": key})
+    return web.CompactJSON({"document_id": document, "document_key": key})
 
 
 async def _found(request: Request) -> _Document:
-    _, fields, _ = await read_request(request, KEY)
+    _, fields, _ = await web.read_request(request, KEY)
     kept: Documents = request.app.state.documents
-    return kept.get(request.path_params["name"], text_field(fields, "document_key"))
+    return kept.get(request.path_params["name"], web.text_field(fields, "document_key"))
 
 
 async def status(request: Request) -> Response:
     """Answer POST /v2/document/ID: the progress of a document."""
     found, name = await _found(request), request.path_params["name"]
     if found.error is not None:
-        return CompactJSON({"document_id": name, "status": "error", "error_message": found.error})
+        return web.CompactJSON({"document_id": name, "status": "error", "error_message": found.error})
     if found.name is not None:
-        return CompactJSON({"document_id": name, "status": "done", "billed_characters": found.characters})
-    done, count = service_of(request).files.progress(found.ticket)
+        return web.CompactJSON({"document_id": name, "status": "done", "billed_characters": found.characters})
+    done, count = web.service_of(request).files.progress(found.ticket)
     content: dict[str, Any] = {"document_id": name, "status": "translating" if count else "queued"}
     if done:
         content["seconds_remaining"] = round((time.monotonic() - found.began) * (count - done) / done)
-    return CompactJSON(content)
+    return web.CompactJSON(content)
 
 
 async def result(request: Request) -> Response:
@@ -365,5 +353,5 @@ async def result(request: Request) -> Response:
     found = await _found(request)
     if found.name is None:
         raise RequestError(503 if found.error is None else 404, found.error or "document: is not done yet; wait", 2)
-    file = service_of(request).files.get(found.name)
+    file = web.service_of(request).files.get(found.name)
     return Response(file.content, media_type=file.media_type, headers=attachment(file.name))
