@@ -125,8 +125,8 @@ def test_completions_that_a_model_cannot_give_are_refused_in_one_line(decoding, 
         settings=settings,
         in_time=lambda seconds: asyncio.timeout(seconds),
     )
-    monkeypatch.setattr(own_routes, "read_request", asked)
-    monkeypatch.setattr(own_routes, "while_connected", connected)
+    monkeypatch.setattr(own_routes.web, "read_request", asked)
+    monkeypatch.setattr(own_routes.web, "while_connected", connected)
 
     async def ask():
         await own_routes.complete(SimpleNamespace())
