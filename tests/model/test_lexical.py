@@ -13,7 +13,7 @@ from nmt.inference.translator import Translator
 from nmt.special_tokens import BOS_ID, EOS_ID
 from nmt.storage.saved_model import load_saved_model
 from tests import small_models
-from tests.decode import test_model_options as options_of_search
+from tests.decode import test_options as options_of_search
 from tests.oracle import attention, loss
 from tests.saved_models import sentences, write_folder
 
