@@ -9,8 +9,7 @@ from nmt import Pivot, Translator
 from nmt.serve.engine import Ask
 from nmt.serve.models import Models, ServedModel
 from nmt.serve.settings import RequestError
-from tests.serve.servers import model_folder, running
-from tests.serve.test_protocols import multipart
+from tests.serve.servers import model_folder, multipart, running
 from tests.serve.test_service import FakeEngine, service_of
 
 
