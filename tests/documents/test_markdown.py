@@ -16,7 +16,7 @@ from nmt.documents.tagged_text import html_passage
 from nmt.errors import DataError, NMTError
 from nmt.inference.translation import Translation
 from tests.documents.details import detail_of
-from tests.documents.growth import grows_in_line
+from tests.documents.growth import grows_in_line, rewritten
 from tests.documents.test_passages import backward, by_stops, by_words, forward
 
 markdown_it = pytest.importorskip("markdown_it", reason="needs the extra [documents]")
@@ -245,11 +245,6 @@ def test_control_characters_and_limits_are_a_line(monkeypatch):
         read_document(b"a", "markdown")
 
 
-def both(content):
-    document = read_document(content, "markdown")
-    document.write(["a" + p.source for p in document.passages])
-
-
 @pytest.mark.parametrize(
     "piece",
     [
@@ -259,7 +254,7 @@ def both(content):
     ],
 )  # fmt: skip
 def test_time_grows_in_line(piece):
-    assert grows_in_line(lambda n: (piece * n).encode(), both, 300)
+    assert grows_in_line(lambda n: (piece * n).encode(), rewritten("markdown"), 300)
 
 
 @pytest.mark.parametrize(

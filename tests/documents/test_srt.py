@@ -7,7 +7,7 @@ import pytest
 from nmt.documents.document import read_document
 from nmt.documents.forms import Limits
 from nmt.errors import DataError
-from tests.documents.growth import grows_in_line
+from tests.documents.growth import grows_in_line, rewritten
 from tests.documents.test_passages import backward, by_words, forward
 
 TIMES = "00:00:01,000 --> 00:00:02,000"
@@ -83,11 +83,6 @@ def test_limits_are_told_in_a_line():
             read_document(cue * 10, "srt", "some", None, None, limits)
 
 
-def both(content):
-    document = read_document(content, "srt")
-    document.write(["a" + p.source for p in document.passages])
-
-
 @pytest.mark.parametrize(
     "make, size",
     [
@@ -103,7 +98,7 @@ def both(content):
     ids=["cues", "speakers", "lines", "brackets", "codes", "tags", "blanks", "digits"],
 )
 def test_time_grows_in_line(make, size):
-    assert grows_in_line(lambda n: make(n).encode(), both, size)
+    assert grows_in_line(lambda n: make(n).encode(), rewritten("srt"), size)
 
 
 def whole(text, form="srt"):
