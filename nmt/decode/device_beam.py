@@ -54,8 +54,7 @@ class BlockSearch:
         batch_size: int,
         on_ended: Callable[[int], None] | None,
     ) -> list[list[Hypothesis]]:
-        """Return the n best translations of each sentence; see `search.search`. limits [N]: the maximum length of a
-        translation."""
+        """Return the n best translations of sentences, of at most limits [N] tokens; see `search.search`."""
         found: list[list[Hypothesis]] = [[] for _ in src_ids]
         for block in length_blocks(src_ids, batch_size):
             hypotheses = self._block(src_ids, block, limits[block])

@@ -180,8 +180,7 @@ class LineModel(SearchModel, Protocol):
     """A language model as the search uses it in fusion."""
 
     def line_log_probs(self, lines: TokenIds, threads: int | None = None) -> list[np.ndarray]:
-        """Return the log-probabilities [T] of the tokens of each line, scored independently of the other lines; a final
-        EOS is scored too."""
+        """Return the log-probabilities [T] of the tokens of each line by itself; a final EOS is scored too."""
 
 
 class Fusion:
@@ -278,8 +277,7 @@ class _LineBlockDecoder:
 
 
 def weighted_sum(parts: Sequence[np.ndarray], weight: float) -> np.ndarray:
-    """Return the first array plus `weight` times the second, computed in place in the first; -inf stays -inf for any
-    weight."""
+    """Return the first array plus `weight` times the second, in place in the first; -inf stays -inf."""
     score, prior = parts
     if weight:  # 0 times -inf is not a number
         score += prior.dtype.type(weight) * prior

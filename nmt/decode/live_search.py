@@ -57,8 +57,7 @@ class Waiting(Protocol):
     """A source of sentences for any number of concurrent searches."""
 
     def take(self, most: int, most_bulk: int, *, wait: bool) -> Sequence[Asked] | None:
-        """Return at most `most` waiting sentences and `most_bulk` sentences of long texts; with `wait`, at least one;
-        None when no more will come."""
+        """Return at most so many waiting sentences of each kind; with `wait`, one at least; None at the end."""
 
 
 Found = list[tuple[Any, list[Hypothesis]]]
@@ -141,8 +140,7 @@ class LiveSearch:
 
 
 class _Lane:
-    """The sentences of one kind that a thread processes: those of long texts, or all others. `last`: the duration of
-    its last steps in seconds."""
+    """The sentences of one kind that a thread processes. `last`: the seconds that its last steps took."""
 
     def __init__(self, search: LiveSearch, threads: int, *, is_bulk: bool) -> None:
         self._search, self._threads, self._is_bulk = search, threads, is_bulk

@@ -89,8 +89,7 @@ def check_session(options: SearchOptions) -> None:
 
 
 def beam_settings(options: SearchOptions, size: int, longest: int) -> BeamSettings:
-    """Return the settings of a compiled loop that processes `size` sentences at a time, whose translations have at most
-    `longest` tokens."""
+    """Return the settings of a compiled loop of `size` sentences whose translations have `longest` tokens."""
     return BeamSettings(
         size=size,
         beam_size=options.beam_size,
@@ -250,8 +249,7 @@ def _short(
     path: SearchPath,
     on_ended: Callable[[int], None] | None,
 ) -> list[list[Hypothesis]]:
-    """Return the translations of sentences that a model without a `loop_obstacle` translates in one call; none of
-    others."""
+    """Return the translations of sentences that a model translates in one call; none of others."""
     if path is SearchPath.DEVICE or model.loop_obstacle or beyond(Place.PROGRAM, options):
         return []
     rules = None if path is SearchPath.COMPILED else options.token_rules(range(len(src_ids)))

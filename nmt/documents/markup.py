@@ -29,8 +29,7 @@ _RAW_TEXT = frozenset("script style xmp iframe noembed noframes textarea title p
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A piece [start, end) of the text. name: in lower case; attributes: the ranges of their values, empty ranges for
-    attributes without a value."""
+    """A piece [start, end) of the text; its name in lower case; ranges of attributes' values, empty if none."""
 
     kind: PieceKind
     start: int

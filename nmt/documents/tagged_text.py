@@ -102,8 +102,7 @@ def _html_kind(piece: Piece) -> Kind:
 def tokens_of(
     text: str, pieces: list[Piece], kept: set[int], kind_of: Callable[[int], Kind], *, is_xml: bool
 ) -> list[Token]:
-    """Return the tokens of pieces, whose kinds `kind_of` returns by their number; the elements that begin at the pieces
-    `kept` become a single token each."""
+    """Return the tokens of pieces, of kind `kind_of(n)`; an element that begins at `kept` is a single token."""
     found: list[Token] = []
     at = 0
     for first, last in [*whole_elements(pieces, kept, is_xml=is_xml), (len(pieces), len(pieces))]:
@@ -252,8 +251,7 @@ def _escaped_tags(tokens: Iterable[Token]) -> Iterator[Token]:
 
 
 def plain_passage(text: str, splitter: Splitter | None = None) -> Passage:
-    """Return the passage of a text without tags: each line is a paragraph, except in the syntax of ICU messages and of
-    templates."""
+    """Return the passage of a text without tags, each line a paragraph but in ICU messages and templates."""
     if not (may_have_messages(text) or has_templates(text) or ("\n" in text and wraps(LINES.split(text)))):
         return text_passage(text, splitter)
     return tagged_passage([Token("text", text, text, is_lines=True)], splitter, escape={})

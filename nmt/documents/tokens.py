@@ -75,8 +75,7 @@ _RAISED_TO = frozenset(
 
 
 def notes_whole(tokens: Sequence[Token], is_raised: Callable[[Token], bool]) -> list[Token]:
-    """Return the tokens with each mark of a note merged to one token, which stays next to its word. is_raised: whether
-    an opening token begins superscript text."""
+    """Return the tokens with each mark of a note as one; is_raised: whether a token begins superscript text."""
     found: list[Token] = []
     n = 0
     while n < len(tokens):
@@ -197,8 +196,7 @@ def with_messages(tokens: Sequence[Token]) -> Sequence[Token]:
 
 
 def _spans(text: str, walls: list[int]) -> Iterator[_Span]:
-    """Yield the spans of all messages. walls: where the paragraphs of the text begin and end: one with a message that
-    cannot be read is left."""
+    """Yield the spans of messages; a paragraph, between two `walls`, with one that cannot be read is left."""
     ends = _ends_of_braces(text)
     at, paragraph = 0, 0
     while found := _START.search(text, at):

@@ -190,8 +190,7 @@ class Generator(NotPickled):
     def _read(
         self, rows: list[list[int]], states: dict[str, np.ndarray], last: int
     ) -> tuple[list[np.ndarray], dict[str, np.ndarray], int]:
-        """Return the log-probabilities of consecutive rows, read after `states` and the token `last`; also the final
-        states and the last token."""
+        """Return the log-probabilities of rows read after `states` and `last`, and what is read last."""
         tokens = np.array([last, *(token for row in rows for token in row)], np.int32)
         found = [np.zeros(0)]
         for start in range(0, len(tokens) - 1, _STEPS):

@@ -121,8 +121,7 @@ def check_no_factors(translator: ReadsSource, what: str) -> None:
 
 
 def source_ids(translator: ReadsSource, sentences: Sequence[str], cut: set[int] | None = None) -> list[list[int]]:
-    """Return the subword ids of each sentence, cleaned as in training; very long ones are truncated, and their
-    indices are added to `cut`."""
+    """Return the ids of sentences, cleaned as in training; indices of truncated ones are added to `cut`."""
     lines, subwords = _cleaned(translator, sentences), translator.src_subwords
     data, decoder = translator.config.data, translator.config.model.decoder
     of_letters = data.subwords.type == "word" and (decoder.edit_actions or decoder.copy_source)
@@ -137,8 +136,7 @@ def source_ids(translator: ReadsSource, sentences: Sequence[str], cut: set[int] 
 
 
 def target_ids(translator: TranslationPipeline, texts: Sequence[str]) -> list[list[int]]:
-    """Return the subword ids of text in the target language, cleaned as in training. Raises ConfigError for a model
-    that writes edit actions."""
+    """Return the ids of target text, cleaned as in training. Raises ConfigError for edit actions."""
     check_writes_tokens(translator, "text of the target (scores, prefixes, constraints, learning)")
     return translator.tgt_subwords.encode(_cleaned_target(translator, texts))
 

@@ -231,8 +231,7 @@ def chosen_settings(decoding: DecodingConfig, settings: SearchSettings) -> Decod
 
 
 def checked_count(path: str, count: int, name: str) -> int:
-    """Return an argument `name` that counts translations, tokens or threads: what the schema has at `path`. Raises
-    ConfigError."""
+    """Return a count of translations, tokens or threads that the schema allows at `path`. Raises ConfigError."""
     from nmt.config import checked_value
 
     return int(checked_value(path, count, name))

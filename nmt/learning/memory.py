@@ -315,8 +315,7 @@ class Memory:
                     file.execute("DELETE FROM snapshots WHERE project = ? AND number = ?", (project, one))
 
     def snapshot(self, project: str, most: int | None = None) -> tuple[int, bytes | None]:
-        """Return the newest snapshot of a project, at most after pair `most`: the number of its last pair and its
-        parameters; 0 and None if there is none."""
+        """Return the newest snapshot of a project up to pair `most`: its last pair and parameters; else 0, None."""
         rows = self._rows(
             "SELECT number, parameters FROM snapshots WHERE project = ? AND number <= ? ORDER BY number DESC LIMIT 1",
             project,

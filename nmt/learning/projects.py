@@ -39,8 +39,7 @@ _LEAST_RATE = 1 / 16
 
 @dataclass(frozen=True)
 class Decision:
-    """The factor of the learning rate from now on, what is done, in words, and whether the model goes back to its last
-    state that was within SLOWS."""
+    """The learning rate's factor from now on, what is done, and whether the model goes back within SLOWS."""
 
     rate: float
     action: str

@@ -1,5 +1,4 @@
-"""The ASGI application: routes, and for every request an id, metrics, a log line, and errors in its protocol's
-format."""
+"""The ASGI application: routes; for every request an id, metrics, a log line, and errors as its protocol has them."""
 
 from __future__ import annotations
 

@@ -143,8 +143,7 @@ class _Job:
 
 @dataclass
 class _Sentence:
-    """A sentence of a job, as a ticket for the live search and the side thread. `terms_in`: the text that contains its
-    glossary's phrases."""
+    """A sentence of a job, as a ticket. `terms_in`: the text that contains its glossary's phrases."""
 
     job: _Job
     index: int
@@ -275,8 +274,7 @@ class Engine:
     # ------------------------------------------------------------ the live search
 
     def _live_search(self, size: int) -> LiveSearch | None:
-        """Return this model's live search, which sentences enter and leave at any time; None if the model cannot have
-        one, which is logged with the reason."""
+        """Return this model's live search, None if it cannot have one; the log says why."""
         model, name = model_with(self.translator, None), self.translator.config.name
         options = search_options(self._chosen, 1, **learnt_for(self.translator, self._shortlist))
         plan = search_plan(model, options)
@@ -319,8 +317,7 @@ class Engine:
 
     @property
     def _side_translator(self) -> Translator:
-        """Return the translator for the side thread: with all its threads while the live search is idle, else with
-        one."""
+        """Return the translator of the side thread: with all threads while the live search is idle, else one."""
         return self._single_threaded if self._live is not None and self._live.is_at_work else self.translator
 
     def _run_side(self) -> None:

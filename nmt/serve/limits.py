@@ -35,8 +35,7 @@ class Gate:
         self._keys = keys
 
     def used(self, client: str, characters: int = 0) -> int:
-        """Add `characters` to a client's usage; return how many characters it has had translated since the server
-        started."""
+        """Add to a client's usage; return the characters that it has had translated since the start."""
         self._used[client] = total = self._used.pop(client, 0) + characters
         while len(self._used) > _MOST_CLIENTS:
             self._used.popitem(last=False)
@@ -158,8 +157,7 @@ class ClosedError(Exception):
 
 @dataclass
 class _Lane(Generic[TicketT]):
-    """Tickets by client and request. The client whose turn it is comes first, and so does the request whose turn it is
-    among that client's requests."""
+    """Tickets by client and request; the client, and its request, whose turn it is come first."""
 
     clients: OrderedDict[str, deque[deque[TicketT]]] = field(default_factory=OrderedDict)
     count: int = 0
@@ -287,8 +285,7 @@ T = TypeVar("T")
 
 
 class Shelf(Generic[T]):
-    """Stores clients' objects by name, at most `most` of them and `most_bytes` in total. `may_go` tells whether an
-    object may be evicted."""
+    """Stores clients' objects by name within limits; `may_go` tells whether one may be evicted."""
 
     def __init__(self, most_bytes: int, most: int, may_go: Callable[[T], bool] = lambda one: True) -> None:
         self._most_bytes, self._most, self._may_go = most_bytes, most, may_go
@@ -364,8 +361,7 @@ class SentenceCache:
         return len(self._kept)
 
     def get(self, options: Hashable, sentence: str) -> list[Translation] | None:
-        """Return the translations of a sentence, None if they are not kept. `options`: all that they depend on besides
-        the sentence."""
+        """Return what is kept for a sentence and all else that it depends on, `options`; None if nothing is."""
         entry = self._kept.get((options, sentence))
         if entry is None:
             return None

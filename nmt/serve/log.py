@@ -76,8 +76,7 @@ class _Writer(logging.StreamHandler[TextIO]):
 
 
 def log_handler(stream: TextIO) -> tuple[logging.Handler, QueueListener]:
-    """Return a handler whose records a thread writes to `stream`, so that no caller waits for it, and that thread,
-    whose `stop` writes what is queued."""
+    """Return a handler whose records a thread writes to `stream`, and that thread; `stop` writes the rest."""
     records: SimpleQueue[logging.LogRecord] = SimpleQueue()
     writer = _Writer(stream)
     writer.setFormatter(PlainFormatter() if is_live(stream) else JSONFormatter())

@@ -60,8 +60,7 @@ class PivotEngine:
         is_bulk: bool = False,
         terms_in: Sequence[str] | None = None,
     ) -> list[list[Translation]]:
-        """Return the translations of each sentence; see `Engine.translate`. Glossary phrases are those in the source,
-        and preferred by the last model."""
+        """Translate; see `Engine.translate`. Glossary phrases are in the source, for the last model."""
         ask, terms_in = ask or Ask(), sentences if terms_in is None else terms_in
         found = await self._first.translate(
             sentences, Ask(details=ask.details), client, admission=admission, is_bulk=is_bulk
@@ -146,8 +145,7 @@ class Models:
         return sum(one.engine.waiting for one in self.loaded)
 
     def find(self, source: str, target: str, name: str | None = None) -> ServedModel:
-        """Return the model of a language pair, the one named `name` if given. Codes may have regions: de-AT. Raises
-        RequestError."""
+        """Return the model of a language pair, of this name if given; regions may differ. Raises RequestError."""
         pairs = (source.lower(), target.lower()), (base(source), base(target))
         for wanted in pairs:
             for one in self.all:
@@ -178,8 +176,7 @@ def replaced(models: Models, base: str, name: str, engine: Engine) -> tuple[Engi
 
 
 def _pivots(models: Sequence[ServedModel]) -> Iterator[ServedModel]:
-    """Yield two models in a row for each language pair that no model translates: the first ones in the given order
-    that lead from one language to the other."""
+    """Yield two models in a row, the first in order, for each language pair that no model translates."""
     taken = {(base(one.source), base(one.target)) for one in models}
     for first, last in product(models, repeat=2):
         pair = base(first.source), base(last.target)
@@ -210,8 +207,7 @@ def bleu_signature() -> str:
 
 
 def load_models(settings: ServerSettings) -> Models:
-    """Load all models and translate a line with each, so that the first request is as fast as later ones. Raises
-    NMTError."""
+    """Load all models and translate a line with each, so that no request waits for code. Raises NMTError."""
     for path in settings.models:  # a wrong path is an error before work begins
         if not is_file(path):
             check_folder(path)

@@ -42,8 +42,7 @@ waits for it. Python's default of 0.005 is as long as some decoder steps."""
 
 
 class _Server(uvicorn.Server):
-    """A uvicorn server that reports its address, listens until current requests are answered, and does not re-raise
-    signals."""
+    """A uvicorn server that reports its address, listens while requests go on, and re-raises no signals."""
 
     def __init__(self, config: uvicorn.Config, service: Service, address: str) -> None:
         super().__init__(config)

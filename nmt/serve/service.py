@@ -162,8 +162,7 @@ class Service:
         self.box.close()
 
     async def reload(self) -> None:
-        """Reload all models and the keys; running requests finish with the old models. Raises NMTError, and then keeps
-        the old ones."""
+        """Reload models and keys while requests end with the old ones, which stay on an error. Raises NMTError."""
         keys = await asyncio.to_thread(self.settings.read_keys)
         if self.learning is not None:  # a memory belongs to the model that was loaded, and is open once
             self.gate.renew(keys)
@@ -181,8 +180,7 @@ class Service:
     async def pair(
         self, source: str, target: str, texts: Sequence[str], name: str | None = None
     ) -> tuple[ServedModel, float]:
-        """Return the model for texts in language `source`, which may be auto, and the confidence in that language, 0 to
-        1. Raises RequestError."""
+        """Return the model for a language, or auto, and the confidence in it, 0 to 1. Raises RequestError."""
         if source.lower() != "auto":
             return self.models.find(source, target, name), 1.0
         # At most 5,000 characters: a few milliseconds, which do not hold up other requests in a thread.
@@ -198,8 +196,7 @@ class Service:
     async def translate(
         self, model: ServedModel, texts: Sequence[str], wanted: TextOptions, client: str
     ) -> list[list[Answer]]:
-        """Return for each text its translation with its confidence, followed by up to `alternatives` others, best
-        first. Raises RequestError."""
+        """Return each text's translation with its confidence, then alternatives. Raises RequestError."""
         self.check(texts, wanted.alternatives)
         count = wanted.alternatives + 1
         async with self.in_time(self.settings.limits.seconds):
@@ -245,8 +242,7 @@ class Service:
     async def sentences(
         self, model: ServedModel, rows: Sequence[tuple[bool, str]], ask: Ask, client: str
     ) -> list[list[Translation]]:
-        """Return a model's translations for the rows of a `Cut`, with details for those that need them. Raises
-        RequestError."""
+        """Return translations for the rows of a `Cut`, some with details. Raises RequestError."""
         found: list[list[Translation]] = [[]] * len(rows)
         admission = Admission()
         for details in (False, True):
@@ -311,8 +307,7 @@ class Service:
     async def _translate(
         self, model: ServedModel, sentences: list[str], ask: Ask, client: str, admission: Admission, is_bulk: bool
     ) -> list[list[Translation]]:
-        """Return the translations of the current model: from the cache, or of its engine, which gets equal sentences
-        once. Raises RequestError."""
+        """Return translations of the current model, from the cache or its engine. Raises RequestError."""
         try:
             while True:
                 current = self._current(model)

@@ -220,8 +220,7 @@ class ServerSettings:
         object.__setattr__(self, "origins", Origins(self.host, self.allow_origin, self.allow_host))
 
     def read_keys(self) -> dict[str, int]:
-        """Return the requests per minute by the hash of each key, from the file's current contents. Raises
-        DataError."""
+        """Return the requests per minute by the hash of each key, as the file has them now. Raises DataError."""
         return {} if self.keys is None else read_keys(self.keys, self.limits.requests_per_minute)
 
 

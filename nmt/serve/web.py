@@ -187,8 +187,7 @@ def decoded(body: bytes, where: str = "body") -> str:
 
 
 def parse_json(body: bytes) -> Any:
-    """Return the value of a JSON body. Raises RequestError if it is not JSON, nested too deeply, or has too many
-    values."""
+    """Return the value of a JSON body. Raises RequestError: no JSON, nested too deeply, too many values."""
     if _separators(body) > _MOST_VALUES:  # most are in texts
         outside, strings = _STRING.subn(b"", body, _MOST_VALUES + 1)
         if max(strings, _separators(outside)) > _MOST_VALUES:
@@ -268,8 +267,7 @@ def count_field(fields: Mapping[str, Any], name: str, default: int = 0) -> int:
 
 
 def flag_field(fields: Mapping[str, Any], name: str) -> bool:
-    """Return a field that is true or false, also written as a text or as 1 or 0; false if it is missing. Raises
-    RequestError."""
+    """Return a field that is true or false, also as text, 1 or 0; false by default. Raises RequestError."""
     value = fields.get(name)
     if value is None or str(value).lower() in ("false", "0", ""):
         return False
@@ -357,16 +355,14 @@ def service_of(request: Request) -> Service:
 
 
 async def read_request(request: Request, key: str = "api_key") -> tuple[Service, dict[str, Any], str]:
-    """Return the service, the fields of a request, and its client; `key` is the field for the key of this protocol.
-    Raises RequestError."""
+    """Return the service, a request's fields, and its client; `key`: the field of keys. Raises RequestError."""
     service = service_of(request)
     fields = await read_fields(request, service)
     return service, fields, admit_client(request, fields.get(key))
 
 
 def admit_client(request: Request, key: object) -> str:
-    """Return the client of a request, by the key in its headers or this one. Raises RequestError if it has no
-    access."""
+    """Return the client of a request, by a key in its headers or this one. Raises RequestError."""
     service = service_of(request)
     arrive(request, service)
     if "nmt.client" not in request.scope:  # no key in the headers
@@ -386,8 +382,7 @@ async def requested_model(
 
 
 def public_address(request: Request) -> str:
-    """Return the address of this server as the client sees it, without a trailing slash: with the path prefix that a
-    proxy sends (X-Forwarded-Prefix)."""
+    """Return this server's address as the client sees it: behind the prefix of a proxy (X-Forwarded-Prefix)."""
     prefix = request.headers.get("x-forwarded-prefix", "").rstrip("/")
     return str(request.base_url).rstrip("/") + (prefix if _PREFIX.fullmatch(prefix) else "")
 
@@ -486,8 +481,7 @@ async def _model_of(service: Service, wish: FileWish, form: str, client: str) ->
 async def _answers(
     service: Service, model: ServedModel, wish: FileWish, rows: list[tuple[str, bytes]], client: str
 ) -> list[tuple[bool, str]]:
-    """Return for each row whether its text is final, and its translation. Details of translations are freed as soon as
-    their piece is done."""
+    """Return for each row whether its text is final, and its text; details are freed piece by piece."""
     answers: list[tuple[bool, str]] = [(False, "")] * len(rows)
     done = 0
 

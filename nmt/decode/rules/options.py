@@ -149,8 +149,7 @@ class SearchOptions(SearchValues):
         return RuledSelector(rules) if rules else BestSelector()
 
     def candidates(self, n: int, src_ids: Sequence[int]) -> np.ndarray:
-        """Return the shortlist candidates of sentence n, whose source tokens are `src_ids`. Raises ValueError without a
-        shortlist."""
+        """Return the shortlist candidates of sentence n with this source. Raises ValueError without a shortlist."""
         if self.shortlist is None:
             raise ValueError("SearchOptions: without a shortlist there are no candidates")
         needed = list(self.prefixes[n]) if self.prefixes is not None else []

@@ -37,8 +37,7 @@ def length_divisor(penalty: LengthPenalty, length: np.ndarray | int) -> np.ndarr
 
 
 def _power(base: float, exponent: float) -> float:
-    """Return the power of the C library, which an exported library takes too: that of NumPy's arrays depends on the
-    processor."""
+    """Return the power of the C library, as exported libraries do: NumPy's depends on the processor."""
     try:
         return math.pow(base, exponent)
     except OverflowError:
@@ -170,8 +169,7 @@ class RepetitionPenalty(Rule):
 
 
 class Prefix(Rule):
-    """Translations begin with given tokens, whatever the rules before this one say of them; prefixes[n] are those of
-    sentence n."""
+    """Translations begin with given tokens, whatever rules before this one say; prefixes[n] for sentence n."""
 
     def __init__(self, prefixes: Sequence[Sequence[int]]) -> None:
         self.lengths = np.array([len(p) for p in prefixes], np.int64)

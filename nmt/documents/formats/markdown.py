@@ -54,8 +54,7 @@ _FORMULA_END = re.compile(r"(\$\$|\\\]|\\end\{\w+\*?\})\s*$")
 
 
 def _as_common_mark(lines: Sequence[str]) -> list[str]:
-    """Return as many lines, in which admonitions, tabs, definitions and footnotes are items of lists, formulas are
-    code, and lines that are kept are blank."""
+    """Return as many lines: CommonMark's lists, code and blank lines stand for what it does not know."""
     found = list(lines)
     closings = _closings(lines)
     fence, kept_upto, is_term = "", 0, False
@@ -181,8 +180,7 @@ def read(file: File) -> Document:
 
 
 def _blocks(text: str) -> tuple[list[Block], Callable[[str], bool]]:
-    """Return the blocks of a text, and a function that says whether a reference has a definition. Raises NMTError
-    without the library."""
+    """Return the blocks, and whether a reference has a definition. Raises NMTError without the library."""
     try:
         from markdown_it import MarkdownIt
         from markdown_it.common.utils import normalizeReference
@@ -267,8 +265,7 @@ def _paragraph(
     splitter: Splitter | None,
     is_label: Callable[[str], bool],
 ) -> _Unit:
-    """Return a paragraph. bounds: where its lines begin in the file; starts, ends: where their texts begin and end;
-    kind: the block that contains it."""
+    """Return a paragraph of a block `kind`, given where its lines, and the texts in them, begin and end."""
     between, parts = "\n", [text[starts[0] : ends[0]]]
     for n in range(1, len(starts)):
         gap = text[ends[n - 1] : bounds[n]]
@@ -362,8 +359,7 @@ def _restored(text: str, atoms: list[str]) -> str:
 
 
 def _without_atoms(text: str, atoms: list[str], is_label: Callable[[str], bool]) -> str:
-    """Return the text with code, addresses and the ends of links replaced by their numbers between control characters;
-    add them to `atoms`."""
+    """Replace code, addresses and ends of links by their numbers between control characters; fill `atoms`."""
 
     def number(raw: str, kind: str) -> str:
         atoms.append(_restored(raw, atoms))  # a label may contain code

@@ -58,8 +58,7 @@ _KEPT = ("tracked-changes", "docAuthor")
 
 
 def is_paragraph(one: Element) -> bool:
-    """Return whether an element is a paragraph to translate. Cells of OpenDocument that contain a number or a formula
-    are not: their text is computed."""
+    """Return whether an element is a paragraph to translate; text that OpenDocument computes is not."""
     if one.name not in _PARAGRAPHS.get(one.space, ()):
         return False
     above = one.parent

@@ -95,8 +95,7 @@ def _passage(text: str, splitter: Splitter | None) -> Passage:
 
 
 def _end_of_text(lines: Sequence[str], first: int, after: int) -> int:
-    """Return where the text of a cue ends, given the first line behind its times and the next line of times: before the
-    number of the next cue."""
+    """Return where a cue's text ends, between two lines: before the number of the next cue."""
     last = after
     if after < len(lines):
         while last > first and not lines[last - 1].strip():

@@ -69,8 +69,7 @@ def read(file: File) -> Document:
 
 
 def _passage(text: str, splitter: Splitter | None) -> Passage:
-    """Return the passage of an XML file. Elements divide the text, except inline ones: those next to text of their
-    parent, or known by name."""
+    """Return the passage of an XML file, divided by elements that are neither next to text nor inline by name."""
     pieces = scan(text, is_xml=True)
     elements, owners = _elements(pieces, text)
     root = _local(elements[1].name) if len(elements) > 1 else ""

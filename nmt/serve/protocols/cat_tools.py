@@ -39,8 +39,7 @@ async def opus_cat_pairs(request: Request) -> Response:
 
 
 async def opus_cat_tags(request: Request) -> Response:
-    """Answer GET /MTRestService/GetLanguagePairModelTags with the names of a pair's models, each of which may be a
-    modelTag."""
+    """Answer GET /MTRestService/GetLanguagePairModelTags with the names of a pair's models, for modelTag."""
     service, fields, _ = await web.read_request(request, "tokenCode")
     pair = base(web.text_field(fields, "srcLangCode")), base(web.text_field(fields, "trgLangCode"))
     return web.CompactJSON([one.name for one in service.models.all if (base(one.source), base(one.target)) == pair])
@@ -108,8 +107,7 @@ async def _call(request: Request, fields: dict[str, str], client: str, body: byt
 
 
 def _parsed(text: str) -> tuple[str | None, tuple[Any, ...]]:
-    """Return method and arguments of a call. Documents with declarations, such as entities, are rejected before
-    parsing. Raises RequestError."""
+    """Return method and arguments of a call without declarations, such as entities. Raises RequestError."""
     if "<!DOCTYPE" in text:
         raise RequestError(400, "body: must be XML-RPC without a document type, got one; leave it out")
     try:

@@ -85,8 +85,7 @@ def _is_unchanged(service: Service, source: str, target: str) -> bool:
 
 
 async def detect(request: Request) -> Response:
-    """Answer POST /detect: the languages of this server, most probable first, with probabilities among all languages
-    that the detector knows."""
+    """Answer POST /detect: this server's languages by their probabilities among all known ones."""
     service, fields, _ = await web.read_request(request)
     texts = web.texts_field(fields, "q")
     service.check(texts)
