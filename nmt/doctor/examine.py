@@ -28,7 +28,6 @@ from nmt.system.notices import Show, tell_nobody
 
 if TYPE_CHECKING:
     from nmt.config import Config
-    from nmt.config.data_section import FilterConfig
     from nmt.data.corpora.corpus import Side
 
 _RARE = 5
@@ -204,7 +203,7 @@ def _examine(
         before += train.total
         result.complete &= most is None or train.total < most
         of_train = [*train.findings(), *found([duplicates.finding(train)])]
-        result.findings += [one for one in of_train if not _is_filtered(one.name, data.filter)]
+        result.findings += [one for one in of_train if not getattr(data.filter, FILTERS.get(one.name, one.name), False)]
         met += overlap.findings(train)
     for text in held_out.values():
         result.findings += text.findings()
@@ -230,11 +229,6 @@ def _judged(texts: list[Text]) -> list[Finding]:
     langs = [side.lang for side in texts[0].sides]
     lines = [line for text in texts for line in judged_corpus(text.source, langs)] if len(langs) == 2 else []
     return [Finding("names", "warning", line, 1, 0, "") for line in dict.fromkeys(lines)]
-
-
-def _is_filtered(name: str, rules: FilterConfig) -> bool:
-    """Return whether a rule removes from training what a finding of this name is about."""
-    return bool(getattr(rules, FILTERS.get(name, name), False))
 
 
 class _Sample:

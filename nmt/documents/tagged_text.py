@@ -166,16 +166,6 @@ def _is_symbols(raw: str) -> bool:
     return bool(text.strip()) and all(c.isspace() or c in _SYMBOLS or category(c).startswith("S") for c in text)
 
 
-def html_passage(text: str, splitter: Splitter | None = None, ignored: frozenset[str] = frozenset()) -> Passage:
-    """Return the passage of a piece or page of HTML."""
-    return tagged_passage(html_tokens(text, ignored), splitter)
-
-
-def xml_passage(text: str, splitter: Splitter | None = None, ignored: frozenset[str] = frozenset()) -> Passage:
-    """Return the passage of a piece of XML in which any element may be inline."""
-    return tagged_passage(html_tokens(text, ignored, is_xml=True), splitter)
-
-
 def tagged_passage(
     tokens: Sequence[Token],
     splitter: Splitter | None = None,
@@ -200,7 +190,8 @@ def tagged_passage(
             parts += _written(paragraph.parts(splitter), own)
             parts.append(Left(token.raw, token.left) if token.left else token.raw)
             own = token.syntax or syntax
-            paragraph = Paragraph(_quotes_doubled(escape) if own == "quoted message" else escape)
+            quote = {ord("'"): escape.get(ord("'"), "'") * 2} if own == "quoted message" else {}
+            paragraph = Paragraph(escape | quote if quote else escape)
     parts += _written(paragraph.parts(splitter), own)
     return Passage(tuple(part for part in parts if part != ""))
 
@@ -375,11 +366,6 @@ def _written(parts: list[str | Sentence], syntax: Syntax) -> list[str | Sentence
     return [one if isinstance(one, str) else replace(one, syntax=syntax) for one in parts]
 
 
-def _quotes_doubled(escape: dict[int, str]) -> dict[int, str]:
-    """Return how characters are written in a message that doubles its apostrophes."""
-    return {**escape, ord("'"): escape.get(ord("'"), "'") * 2}
-
-
 def read_passage(
     text: str,
     markup: Markup = "text",
@@ -392,4 +378,4 @@ def read_passage(
     rules: of all sentences."""
     if markup == "text":
         return plain_passage(text, splitter).ruled(rules)
-    return (html_passage if markup == "html" else xml_passage)(text, splitter, ignored).ruled(rules)
+    return tagged_passage(html_tokens(text, ignored, is_xml=markup == "xml"), splitter).ruled(rules)

@@ -139,7 +139,7 @@ class Generator(NotPickled):
             own["beam_size"] = max(chosen.beam_size, samples)
         chosen = with_values(chosen, "decoding", {**_NEUTRAL, **own})
         options = replace(search_options(chosen, samples), max_length_ratio=0.0)
-        ids = self._encode(prompts)
+        ids = self.subwords.encode(self._clean(prompts))
         found = search(self.model, ids, options=options, threads=self.num_threads, on_ended=on_batch)
         lines = [self._lines_of(prompt, hypotheses) for prompt, hypotheses in zip(ids, found, strict=True)]
         if not chosen.sampling:
@@ -219,9 +219,6 @@ class Generator(NotPickled):
 
         side = self.config.data.tgt
         return [clean_line(line, side.lowercase, side.normalize) for line in lines]
-
-    def _encode(self, lines: Sequence[str]) -> list[list[int]]:
-        return self.subwords.encode(self._clean(lines))
 
 
 def generator_of(

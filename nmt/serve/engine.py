@@ -77,13 +77,9 @@ class _Outbox:
     ended together are there: each wake-up is a system call, and lets the loop take the interpreter from a search."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+        self.loop = loop
         self._done: deque[tuple[_Job, BaseException | None]] = deque()
         self._is_woken = False
-
-    def is_of(self, loop: asyncio.AbstractEventLoop) -> bool:
-        """Return whether it belongs to this loop."""
-        return self._loop is loop
 
     def put(self, job: _Job, error: BaseException | None) -> None:
         """Add a finished request, for the next `wake`. May be called from any thread."""
@@ -95,7 +91,7 @@ class _Outbox:
         if not self._is_woken:
             self._is_woken = True
             try:
-                self._loop.call_soon_threadsafe(self._empty)
+                self.loop.call_soon_threadsafe(self._empty)
             except RuntimeError:
                 pass  # the loop is closed, so no caller waits
 
@@ -103,7 +99,8 @@ class _Outbox:
         self._is_woken = False  # cleared first, so that a later request wakes the loop again
         while self._done:
             job, error = self._done.popleft()
-            job.settle(error)
+            if not job.future.done():
+                job.future.set_exception(error) if error is not None else job.future.set_result(None)
 
 
 @dataclass
@@ -134,11 +131,6 @@ class _Job:
         self.gone = True
         self.outbox.put(self, error)
         self.outbox.wake()
-
-    def settle(self, error: BaseException | None) -> None:
-        """Complete the future. Runs in the caller's event loop."""
-        if not self.future.done():
-            self.future.set_exception(error) if error is not None else self.future.set_result(None)
 
 
 @dataclass
@@ -247,7 +239,7 @@ class Engine:
         found = [[Translation("", 0.0, 0.0)] for _ in sentences]
         if not there:
             return found
-        if self._outbox is None or not self._outbox.is_of(loop):
+        if self._outbox is None or self._outbox.loop is not loop:
             self._outbox = _Outbox(loop)
         job = _Job(ask, is_bulk or len(there) >= BULK, self._outbox, loop.create_future(), found, len(there))
         live = self._live is not None and ask.is_plain

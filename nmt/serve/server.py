@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 
 import uvicorn
 
@@ -129,7 +130,7 @@ def serve(settings: ServerSettings, warnings: Iterable[str] = ()) -> None:
     sys.setswitchinterval(_SWITCH_SECONDS)
     # It listens first, so that a second server started by mistake fails before models are loaded.
     backlog = bound_connections()
-    with listen_on(settings.host, settings.port, backlog) as place, telling_of_compilation(_log_notice):
+    with listen_on(settings.host, settings.port, backlog) as place, telling_of_compilation(partial(_logger.info, "%s")):
         service = Service.begin(settings)
         config = uvicorn.Config(
             make_app(service),
@@ -148,7 +149,3 @@ def serve(settings: ServerSettings, warnings: Iterable[str] = ()) -> None:
     if any(thread.name == WARM_UP for thread in threading.enumerate()):
         listener.stop()
         os._exit(0)  # the thread may be in LLVM, which aborts when the interpreter ends
-
-
-def _log_notice(text: str) -> None:
-    _logger.info("%s", text)

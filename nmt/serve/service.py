@@ -184,14 +184,10 @@ class Service:
         if source.lower() != "auto":
             return self.models.find(source, target, name), 1.0
         # At most 5,000 characters: a few milliseconds, which do not hold up other requests in a thread.
-        text, among = " ".join(texts)[:5000], self._sources_of(target)
+        text, targets = " ".join(texts)[:5000], self.models.targets
+        among = [one for one, to in targets.items() if any(t.lower() == target.lower() for t in to)] or list(targets)
         code, confidence = await asyncio.to_thread(self.detector.best, text, among)
         return self.models.find(code, target, name), confidence
-
-    def _sources_of(self, target: str) -> list[str]:
-        targets = self.models.targets
-        found = [source for source, to in targets.items() if any(t.lower() == target.lower() for t in to)]
-        return found or list(targets)
 
     async def translate(
         self, model: ServedModel, texts: Sequence[str], wanted: TextOptions, client: str

@@ -12,7 +12,7 @@ import nmt
 from nmt.documents.document import read_document
 from nmt.documents.forms import Limits
 from nmt.documents.placeholders import placeholders_of
-from nmt.documents.tagged_text import html_passage
+from nmt.documents.tagged_text import read_passage
 from nmt.errors import DataError, NMTError
 from nmt.inference.translation import Translation
 from tests.documents.details import detail_of
@@ -117,7 +117,7 @@ def test_space_before_code_at_the_end_of_emphasis_stays_there(text, expected):
 
 
 def test_space_after_code_at_the_beginning_of_an_element_stays_there():
-    passage = html_passage("(see<b><code>x</code> here</b>) now")
+    passage = read_passage("(see<b><code>x</code> here</b>) now", "html")
     found = passage.joined([by_words(one.asked, forward, other_case) for one in passage.sentences])
     assert found == "(SEE<b><code>x</code> HERE</b>) NOW"
 
