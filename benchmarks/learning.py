@@ -29,7 +29,7 @@ import numpy as np
 from _machine import describe
 
 from nmt import LearningTranslator, Translator, evaluate
-from nmt.learning import guard
+from nmt.learning import projects
 from nmt.learning.trainer import Recipe
 from nmt.system.lines import read_lines
 
@@ -194,7 +194,7 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=kind)
     arguments = parser.parse_args()
     if arguments.unguarded:
-        guard.SLOWS = guard.STOPS = float("inf")
+        projects.SLOWS = projects.STOPS = float("inf")
     base = Translator.load(arguments.model, threads=1)
     langs = base.config.data.src.lang, base.config.data.tgt.lang
     texts, dev = read(arguments.stream, langs, 2 * arguments.count), read(arguments.dev, langs, 500)

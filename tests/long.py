@@ -46,9 +46,9 @@ LONG = {
     "above_projection|no_input|variational|hawk",
     "model/test_copying.py::test_gradients_are_those_of_the_loss": "decoder[1234]",
     # Convolutions take a search of many compiled shapes.
-    "decode/test_brute_force.py::test_batches_and_threads_do_not_change_a_translation": "^conv|^lstm_to_conv|^gru",
-    "decode/test_brute_force.py::test_a_score_is_minus_the_training_loss": "conv_|_conv",
-    "decode/test_brute_force.py::test_a_wide_beam_finds_what_brute_force_finds": "^conv-[1-9]",
+    "decode/test_beam.py::test_batches_and_threads_do_not_change_a_translation": "^conv|^lstm_to_conv|^gru",
+    "decode/test_beam.py::test_a_score_is_minus_the_training_loss": "conv_|_conv",
+    "decode/test_beam.py::test_a_wide_beam_finds_what_brute_force_finds": "^conv-[1-9]",
     # Trainings from texts to translations, and pages that have some.
     "model/test_language.py::test_the_toy_of_cudnn_converges": "",
     "recipes/test_recipes.py::test_a_recipe_from_texts_to_files_and_once_only": "",

@@ -384,7 +384,7 @@ RUN_HERE = {
 # Page -> the test that runs its blocks, or holds them to the code.
 RUN_ELSEWHERE = {
     "docs/add-a-cell.md": "tests/test_docs.py::test_a_new_cell_as_the_page_says",
-    "docs/learning.md": "tests/learning/test_page.py::test_the_page_of_learning",
+    "docs/learning.md": "tests/learning/test_learning.py::test_the_page_of_learning",
     "docs/extending.md": "tests/test_docs.py::test_code_that_the_page_of_settings_shows_stands_where_it_says",
     "docs/compiler.md": "tests/test_docs.py::test_the_compiler_as_its_page_shows_it",
     "docs/python.md": "tests/test_docs.py::test_the_page_of_python",

@@ -14,8 +14,8 @@ from nmt.cli.commands.translate import translate
 from nmt.cli.options.search_options import words_of
 from nmt.config import DecodingConfig
 from nmt.decode import Ensemble, LiveSearch, SearchOptions, SearchPath, search, search_plan
-from nmt.decode.plan import check_served, check_session
 from nmt.decode.rules.selectors import BestSelector
+from nmt.decode.search import check_served, check_session
 from nmt.errors import CheckpointError, ConfigError, DeviceError
 from nmt.exporting.checks import EXPORTED, check_exported
 from nmt.inference import translator as translator_module

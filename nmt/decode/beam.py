@@ -16,7 +16,7 @@ import numpy as np
 
 from nmt.decode.hypotheses import Beam, Block, Decoder, Hypothesis, States, best_of
 from nmt.decode.rules.options import SearchOptions
-from nmt.decode.rules.penalty import LengthPenalty, best_possible, final_scores, nth_best
+from nmt.decode.rules.score_rules import LengthPenalty, best_possible, final_scores, nth_best
 from nmt.decode.rules.selectors import BestSelector, CandidateSelector
 from nmt.rnn.kernels.memory.arrays import distinct, identity, run_bounds
 from nmt.rnn.kernels.search.search_rules import can_improve, ends, room_left
@@ -147,16 +147,14 @@ class BeamCell:
         self._ended += sentence.tolist()
 
     def ended(self) -> list[tuple[int, list[Hypothesis]]]:
-        """Return the sentences that have ended since the last call, each with its n best hypotheses: finished ones
-        first, then by score."""
+        """Return the sentences ended since the last call with their n best: finished ones first, then by score."""
         ended, self._ended = self._ended, []
         found = [(n, self._hypotheses.pop(n)) for n in ended]
         return [(n, best_of(hypotheses, self.n_best)) for n, hypotheses in found]
 
 
 def _append(history: np.ndarray, steps: np.ndarray, tokens: np.ndarray) -> np.ndarray:
-    """Append a token to each row of history [R, W], at position steps[r] - 1, and return the array, widened if
-    necessary."""
+    """Write a token to each row of history [R, W] at steps[r] - 1; return the array, widened if necessary."""
     if steps.max(initial=0) > history.shape[1]:
         history = np.pad(history, ((0, 0), (0, max(16, history.shape[1]))))
     history[identity(len(history)), steps - 1] = tokens

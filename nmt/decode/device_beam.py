@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nmt.decode.ensemble import Ensemble
-from nmt.decode.fusion import Fusion
+from nmt.decode.ensemble import Ensemble, Fusion
 from nmt.decode.hypotheses import Hypothesis, SearchModel, best_of, length_blocks
 from nmt.decode.rules.options import SearchOptions
-from nmt.decode.rules.penalty import length_divisors
+from nmt.decode.rules.score_rules import length_divisors
 from nmt.decode.rules.selectors import sample_keys
 from nmt.rnn.arrays.beam_state import BeamChoice, BeamRules, BeamState
 from nmt.rnn.kernels.search.search_rules import tokens_wanted
@@ -55,8 +54,7 @@ class BlockSearch:
         batch_size: int,
         on_ended: Callable[[int], None] | None,
     ) -> list[list[Hypothesis]]:
-        """Return the n best translations of each sentence; see `search.search`. limits [N]: the maximum length of a
-        translation."""
+        """Return the n best translations of sentences, of at most limits [N] tokens; see `search.search`."""
         found: list[list[Hypothesis]] = [[] for _ in src_ids]
         for block in length_blocks(src_ids, batch_size):
             hypotheses = self._block(src_ids, block, limits[block])

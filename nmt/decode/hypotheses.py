@@ -41,8 +41,7 @@ class Hypothesis:
 
 
 def best_of(hypotheses: list[Hypothesis], n_best: int) -> list[Hypothesis]:
-    """Return the n best hypotheses of a sentence: finished ones first, then by score; ties keep the order in which they
-    ended."""
+    """Return the n best hypotheses: finished ones first, then by score; ties keep their order."""
     return sorted(hypotheses, key=lambda h: (not h.finished, -h.score))[:n_best]
 
 
@@ -80,8 +79,7 @@ class Decoder(Protocol):
         the outputs of the last step; missing tokens are -1."""
 
     def log_probs(self, outputs: np.ndarray) -> np.ndarray:
-        """Return the log-probabilities of all tokens of each row [R, V], for the outputs of the last step. The caller
-        may write to the array."""
+        """Return the log-probabilities [R, V] of all tokens for the last outputs; the caller may write to them."""
 
 
 class LoopDecoder(Decoder, Protocol):
@@ -110,8 +108,7 @@ class SearchModel(Protocol):
         """Return the tokens of the target that the ids of a hypothesis write: the same, unless they are edits."""
 
     def search_decoder(self, threads: int | None = None, longest: int = 0) -> Decoder:
-        """Return a decoder of the model that runs step by step, for sources of at most `longest` tokens, including
-        EOS."""
+        """Return a decoder that runs step by step, for sources of at most `longest` tokens with EOS."""
 
     def block_decoder(self, src_ids: TokenIds, K: int) -> Any:
         """Encode these sentences and return a GPU decoder for them, with K rows per sentence."""
@@ -158,8 +155,7 @@ class Beam:
 
 @dataclass(frozen=True)
 class Block:
-    """Sentences that are admitted together: their indices [B], their source ids and, if there is a shortlist, their
-    candidates."""
+    """Sentences that are admitted together: indices [B], source ids and candidates, if there is a shortlist."""
 
     sentences: np.ndarray
     src_ids: list[list[int]]
@@ -167,8 +163,7 @@ class Block:
 
 
 class Search(Protocol):
-    """The part of a search that candidate selectors see. Tokens below `first_token` and the token `never` are not
-    produced."""
+    """The part of a search that selectors see. Tokens below `first_token`, and `never`, are not produced."""
 
     decoder: Decoder
     first_token: int

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import numpy as np
 
 from nmt.decode.hypotheses import Block, Hypothesis, LoopDecoder, SearchModel
-from nmt.decode.plain_search import admit_block, beam_settings, translations
 from nmt.decode.rules.options import SearchOptions
+from nmt.decode.search import admit_block, beam_settings, translations
 
 if TYPE_CHECKING:
     from nmt.rnn.stepping.compiled_beam import CompiledBeam
@@ -57,8 +57,7 @@ class Waiting(Protocol):
     """A source of sentences for any number of concurrent searches."""
 
     def take(self, most: int, most_bulk: int, *, wait: bool) -> Sequence[Asked] | None:
-        """Return at most `most` waiting sentences and `most_bulk` sentences of long texts; with `wait`, at least one;
-        None when no more will come."""
+        """Return at most so many waiting sentences of each kind; with `wait`, one at least; None at the end."""
 
 
 Found = list[tuple[Any, list[Hypothesis]]]
@@ -114,7 +113,7 @@ class LiveSearch:
                     turns.admit(came or ())
                 turns.run_steps()
         except BaseException as error:
-            for asked in single.sentences() + bulk.sentences():
+            for asked in single.places.sentences() + bulk.places.sentences():
                 asked.failed(error)
             raise
         finally:
@@ -134,28 +133,22 @@ class LiveSearch:
             candidates = [self._options.shortlist.candidates(source, []) for source in sources]
         return Block(np.array(numbers), sources, candidates)
 
-    def _begin(self, threads: int) -> tuple[LoopDecoder, CompiledBeam]:
-        """Return a decoder and a loop without sentences."""
-        decoder = cast(LoopDecoder, self._model.search_decoder(threads))
-        return decoder, decoder.begin_loop(self._settings)
-
 
 class _Lane:
-    """The sentences of one kind that a thread processes: those of long texts, or all others. `last`: the duration of
-    its last steps in seconds."""
+    """The sentences of one kind that a thread processes. `last`: the seconds that its last steps took."""
 
     def __init__(self, search: LiveSearch, threads: int, *, is_bulk: bool) -> None:
         self._search, self._threads, self._is_bulk = search, threads, is_bulk
         self._steps = _BULK_STEPS if is_bulk else _STEPS
         # One place per slot of the loop: ended sentences keep theirs until they are read.
-        self._places = _Places(2 * search.size)
+        self.places = _Places(2 * search.size)
         self._loop: tuple[LoopDecoder, CompiledBeam] | None = None  # created for the first sentence
         self.last = 0.0
 
     @property
     def taken(self) -> int:
         """Return how many sentences are being processed."""
-        return self._places.taken
+        return self.places.taken
 
     @property
     def room(self) -> int:
@@ -164,18 +157,15 @@ class _Lane:
             return 0
         return max(0, self._search.size - self.taken)
 
-    def sentences(self) -> list[Asked]:
-        """Return all sentences that are being processed."""
-        return self._places.sentences()
-
     def admit(self, came: Sequence[Asked]) -> float:
         """Admit sentences; return the seconds that it took."""
         if not came:
             return 0.0
         began = moment()
         if self._loop is None:
-            self._loop = self._search._begin(self._threads)
-        places, block = self._places, self._search._block(self._places, came)
+            decoder = cast(LoopDecoder, self._search._model.search_decoder(self._threads))
+            self._loop = decoder, decoder.begin_loop(self._search._settings)
+        places, block = self.places, self._search._block(self.places, came)
         ended = admit_block(*self._loop, block, places.limits)
         self._deliver([(places.free(place), hypotheses) for place, hypotheses in ended])
         return moment() - began
@@ -185,7 +175,7 @@ class _Lane:
         if self._loop is None or not self.taken:
             return 0.0
         began = moment()
-        (decoder, loop), places = self._loop, self._places
+        (decoder, loop), places = self._loop, self.places
         loop.abandon(places.gone())
         loop.run(more=False, most_steps=max(self._steps, 0 if self._is_bulk else self.taken // _SENTENCES_PER_STEP))
         ended = loop.ended()

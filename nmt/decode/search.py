@@ -1,24 +1,156 @@
-"""Translate token ids with a model."""
+"""Translate token ids with a model, or score given ones; how a search runs, and the plain search as a compiled loop.
+
+The compiled loop (see `rnn.stepping.compiled_beam`) keeps the best continuations and does nothing else, with the same
+results as `beam.BeamCell`, which runs step by step and supports all options.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from enum import Enum
 from threading import Lock, get_ident
-from typing import Unpack, cast
+from typing import TYPE_CHECKING, Unpack, cast
 from weakref import ref
 
 import numpy as np
 
 from nmt.decode.beam import BeamCell, run
 from nmt.decode.device_beam import BlockSearch
-from nmt.decode.hypotheses import Block, Hypothesis, LoopDecoder, LoopModel, SearchModel, length_blocks
-from nmt.decode.plain_search import beam_settings, run_loop, translations
-from nmt.decode.plan import SearchPath, search_plan
+from nmt.decode.hypotheses import (
+    Block,
+    Hypothesis,
+    LoopDecoder,
+    LoopModel,
+    ScoringModel,
+    SearchModel,
+    best_of,
+    length_blocks,
+)
 from nmt.decode.rules.options import SearchOptions, Settings
+from nmt.decode.rules.score_rules import length_divisors
+from nmt.errors import ConfigError, DeviceError
+from nmt.rnn.arrays.beam_state import BeamSettings
 from nmt.rnn.cores import default_threads
+from nmt.rnn.device import Device
 from nmt.rnn.kernels.threads.pool import run_parallel
 from nmt.search_settings import Place, beyond
+from nmt.special_tokens import BOS_ID, EOS_ID
+
+if TYPE_CHECKING:
+    from nmt.rnn.stepping.compiled_beam import CompiledBeam
+
+
+class SearchPath(Enum):
+    """The ways to run a search; all find the same translations."""
+
+    COMPILED = "compiled loop"  # run_loop
+    STEPS = "step by step"  # beam.py
+    DEVICE = "on the device"  # device_beam.py
+
+
+@dataclass(frozen=True)
+class SearchPlan:
+    """A way to run a search, and why it is taken, in words."""
+
+    path: SearchPath
+    why: str
+
+
+def search_plan(model: SearchModel, options: SearchOptions) -> SearchPlan:
+    """Return how a search runs. Raises DeviceError for options that the model's device does not support."""
+    device = model.device
+    if not device.is_cpu:
+        check_served(options, device)
+        return SearchPlan(SearchPath.DEVICE, f"the model is on {device.name}")
+    asked = beyond(Place.LOOP, options)
+    why = f"a compiled loop lacks {' and '.join(asked)}" if asked else model.loop_obstacle
+    return SearchPlan(SearchPath.STEPS, why) if why else SearchPlan(SearchPath.COMPILED, "model and settings allow it")
+
+
+def check_served(options: SearchOptions, device: Device) -> None:
+    """Raise DeviceError if these options need the processor, not a GPU."""
+    if refused := sorted(beyond(Place.GPU, options)):
+        raise DeviceError(
+            f"search: {' and '.join(refused)} must be omitted or run on the CPU, got the device "
+            f"{device.name}; use --device cpu"
+        )
+
+
+def check_session(options: SearchOptions) -> None:
+    """Raise ConfigError for options that a session cannot have: it searches step by step, from states that it keeps."""
+    for name in beyond(Place.SESSION, options):
+        default, value = getattr(SearchOptions, name), getattr(options, name)
+        raise ConfigError(
+            f"decoding.{name}: must be {json.dumps(default)} for a session, got {json.dumps(value)}; give complete "
+            f"{name}={default}, or translate without a session"
+        )
+
+
+def beam_settings(options: SearchOptions, size: int, longest: int) -> BeamSettings:
+    """Return the settings of a compiled loop of `size` sentences whose translations have `longest` tokens."""
+    return BeamSettings(
+        size=size,
+        beam_size=options.beam_size,
+        n_best=options.n_best,
+        eos_id=EOS_ID,
+        never=BOS_ID,
+        first_token=options.first_token,
+        divisors=length_divisors(options.length_penalty, longest + 2),
+        word_reward=options.word_reward,
+    )
+
+
+def run_loop(
+    decoder: LoopDecoder, blocks: Iterator[Block], options: SearchOptions, size: int, limits: np.ndarray
+) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
+    """Translate all blocks, `size` sentences at a time, and yield the sentences as they end, each with its hypotheses.
+
+    limits [N]: the maximum length (including EOS) of the translations of each sentence.
+
+    A block is encoded as a whole, when all sentences of the previous block have entered the beam.
+    """
+    loop = decoder.begin_loop(beam_settings(options, size, limits.max(initial=0)))
+    more, working = True, False
+    while True:
+        while more and loop.wants_more:
+            block = next(blocks, None)
+            more = block is not None
+            if block is not None:
+                yield admit_block(decoder, loop, block, limits)
+        if not working and loop.wants_more:
+            return
+        working = loop.run(more=more)
+        ended = loop.ended()
+        decoder.release(np.array([one.sentence_id for one in ended], np.int64))
+        yield [(one.sentence, translations(one.hypotheses, options.n_best)) for one in ended]
+
+
+def admit_block(
+    decoder: LoopDecoder, loop: CompiledBeam, block: Block, limits: np.ndarray
+) -> list[tuple[int, list[Hypothesis]]]:
+    """Encode a block and queue its sentences in the loop. Returns the sentences whose maximum length is 0, which have
+    ended already, with their hypotheses. limits [N]: the maximum length of the translations of each sentence."""
+    sentences = block.sentences
+    sentence_ids, states, tokens = decoder.admit(block.src_ids, block.candidates)
+    there = limits[sentences] > 0
+    decoder.release(sentence_ids[~there])
+    chosen = sentences[there]
+    if len(chosen):
+        kept = {name: state[there] for name, state in states.items()}
+        loop.wait(chosen, sentence_ids[there], kept, tokens[there], limits[chosen])
+        if (narrowed := decoder.narrowed()) is not None:
+            layer, lists, owners = narrowed
+            loop.narrow(layer, lists, owners)
+    return [(n, [Hypothesis([], 0.0, 0.0, False)]) for n in sentences[~there].tolist()]
+
+
+def translations(hypotheses: list[tuple[list[int], float, float, bool]], n_best: int) -> list[Hypothesis]:
+    """Return the n best hypotheses as `Hypothesis` objects."""
+    found = [Hypothesis(ids[: len(ids) - done], total, score, done) for ids, total, score, done in hypotheses]
+    return best_of(found, n_best)
+
 
 _LEAST_WORK = 8
 """Each thread runs a separate search only if there are at least this many sentences for each; with fewer, reading all
@@ -117,8 +249,7 @@ def _short(
     path: SearchPath,
     on_ended: Callable[[int], None] | None,
 ) -> list[list[Hypothesis]]:
-    """Return the translations of sentences that a model without a `loop_obstacle` translates in one call; none of
-    others."""
+    """Return the translations of sentences that a model translates in one call; none of others."""
     if path is SearchPath.DEVICE or model.loop_obstacle or beyond(Place.PROGRAM, options):
         return []
     rules = None if path is SearchPath.COMPILED else options.token_rules(range(len(src_ids)))
@@ -165,3 +296,40 @@ class _Queue(Iterator[Block]):
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         self.failed |= error is not None
+
+
+@dataclass(frozen=True)
+class Forced:
+    """log_probs [T] of the tokens of a translation, with EOS last if it has ended; attention [T, S] to the source
+    tokens and EOS, None if it was not requested or the model has none."""
+
+    log_probs: np.ndarray
+    attention: np.ndarray | None
+
+
+def force(
+    model: ScoringModel,
+    src_ids: Sequence[Sequence[int]],
+    tgt_ids: Sequence[Sequence[int]],
+    *,
+    attention: bool = False,
+    batch_size: int = 64,
+    threads: int | None = None,
+) -> list[Forced]:
+    """Return the scores of given tokens (with EOS if it is to be scored) for each source (without EOS)."""
+    found: list[Forced | None] = [None] * len(src_ids)
+    lengths = [range(max(len(s), len(t))) for s, t in zip(src_ids, tgt_ids, strict=True)]
+    for block in length_blocks(lengths, batch_size):
+        there = [n for n in block if len(tgt_ids[n])]
+        for n in block:
+            if not len(tgt_ids[n]):
+                empty = np.zeros((0, len(src_ids[n]) + 1), np.float32)
+                found[n] = Forced(np.zeros(0, np.float32), empty if attention else None)
+        if not there:
+            continue
+        scores, weights = model.forced_log_probs(
+            [src_ids[n] for n in there], [tgt_ids[n] for n in there], attention=attention, threads=threads
+        )
+        for i, n in enumerate(there):
+            found[n] = Forced(scores[i], weights[i] if weights else None)
+    return [f for f in found if f is not None]

@@ -10,8 +10,8 @@ import numpy as np
 
 from nmt.decode.beam import BeamCell
 from nmt.decode.hypotheses import Beam, Decoder, Hypothesis, SearchModel, States
-from nmt.decode.plan import check_session
 from nmt.decode.rules.options import SearchOptions, Settings
+from nmt.decode.search import check_session
 from nmt.errors import DeviceError
 
 _PLACES = 32

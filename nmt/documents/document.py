@@ -7,11 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 
-from nmt.documents.forms import FORMATS
-from nmt.documents.limits import Limits
-from nmt.documents.passage import Passage, Rules
-from nmt.documents.sentences import Splitter
-from nmt.documents.tokens.token import reasons_of
+from nmt.documents.forms import FORMATS, Limits
+from nmt.documents.passage import Passage, Rules, Splitter
+from nmt.documents.tokens import reasons_of
 
 
 @dataclass(frozen=True)

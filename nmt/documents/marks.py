@@ -77,8 +77,7 @@ def with_marks(
 
 
 def _put_together(words: Sequence[TargetWord], glued: Mapping[int, str]) -> tuple[str, list[Span]]:
-    """Return the words as a text, and where they are in it; no-break spaces of the source are kept between words that
-    are still adjacent."""
+    """Return the words as a text, with no-break spaces of the source between neighbours, and where they are."""
     parts: list[str] = []
     spans = []
     at, before = 0, NOWHERE
@@ -167,8 +166,7 @@ class _Layout:
         return found
 
     def _cut_at(self, at: int) -> int:
-        """Return the target word at which to split: most words before it come from source words before `at`, most
-        others from words after it."""
+        """Return the target word that best divides the words from source words before `at` and after it."""
         upto = bisect_left(self._spans, (at, 0))  # the number of source words that begin before it
         sides = [0 if s == NOWHERE else 1 if s < upto else -1 for s in self._sources]
         scores = list(accumulate(sides, initial=0))

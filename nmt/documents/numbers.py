@@ -199,8 +199,7 @@ def _are_groups(sizes: Sequence[int], signs: Sequence[str]) -> bool:
 
 
 def _is_excused(source: Figure, target: Figure, texts: tuple[str, str], powers: Sequence[int]) -> bool:
-    """Return whether a number of the translation may stand for another one of the source, by a scale word, an hour, a
-    calendar, or another unit."""
+    """Return whether a number may stand for another by a scale word, an hour, a calendar or another unit."""
     has_half = any(map(_HALVES.search, texts))
     has_measure = any(_METRIC.search(one) and _IMPERIAL.search(other) for one, other in (texts, texts[::-1]))
     for a in _numbers(source.values):

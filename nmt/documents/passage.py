@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Literal
@@ -12,10 +12,74 @@ from typing import Literal
 from nmt.data.tokens.letter_case import capitals_of, is_in_capitals, lowered, titled
 from nmt.documents.marks import Mark, with_marks
 from nmt.documents.placeholders import WIDE, Placeholder, has_words, scanned
-from nmt.documents.sentences import Splitter, pieces
-from nmt.documents.tokens.accelerators import Accelerator, behind_words
+from nmt.documents.tokens import Accelerator, Syntax, behind_words
 from nmt.documents.words import keep_placeholders, target_words, word_at
+from nmt.errors import NMTError, how_to_install
 from nmt.inference.translation import Translation
+
+Splitter = Callable[[str], list[str]]
+"""Splits a text into sentences, including white space: together they are the text."""
+
+LONGEST = 100_000
+"""The maximum size of a window in characters, so that memory and time stay bounded."""
+
+
+_SIGNS = re.compile("[«»‹›“”„‘’\"'.!?…]")
+_SHORT = 4000
+
+LONGEST_SENTENCE = 1000
+"""The maximum length of a sentence in characters: longer ones are split between words, or anywhere if there are none,
+as a model would read only their beginning."""
+
+
+def pieces(text: str, splitter: Splitter | None) -> list[str]:
+    """Return the sentences of a text, or the text without a splitter, none longer than LONGEST_SENTENCE."""
+    found: list[str] = []
+    for one in splitter(text) if splitter is not None else [text]:
+        at = 0
+        while len(one) - at > LONGEST_SENTENCE:
+            end = one.rfind(" ", at + LONGEST_SENTENCE // 2, at + LONGEST_SENTENCE) + 1 or at + LONGEST_SENTENCE
+            found.append(one[at:end])
+            at = end
+        if at < len(one):
+            found.append(one[at:] if at else one)
+    return found
+
+
+def windows(text: str) -> list[str]:
+    """Split a text into windows for the sentence splitter. At each quotation mark and full stop the library scans the
+    rest of its input: if a text has more of them than people write, windows are short."""
+    found: list[str] = []
+    for start in range(0, len(text), LONGEST):
+        block = text[start : start + LONGEST]
+        size = LONGEST if len(_SIGNS.findall(block)) * 10 <= len(block) else _SHORT
+        found += [block[at : at + size] for at in range(0, len(block), size)]
+    return found
+
+
+def sentence_splitter(language: str) -> Splitter:
+    """Return a splitter with the rules of a language, or with those of English if there are none for it.
+
+    The library is sentencex, by Wikimedia, with rules and abbreviations for some 250 languages.
+
+    Raises NMTError if the library is not installed.
+    """
+    try:
+        from sentencex import segment
+    except ImportError:
+        raise NMTError(
+            f"sentences: must be found by the library sentencex, got none; {how_to_install('documents')}, or take "
+            "each line as a sentence"
+        ) from None
+    code = language.replace("_", "-").split("-")[0].lower()
+
+    def split(text: str) -> list[str]:
+        parts = [part for window in windows(text) for part in segment(code, window)]
+        # Callers rely on the parts being the text: if they are not, the text is not split.
+        return parts if "".join(parts) == text else [text]
+
+    return split
+
 
 Markup = Literal["text", "html", "xml"]
 
@@ -38,6 +102,8 @@ ITEM = re.compile(
 """The mark at the beginning of an item of a list."""
 LINES = re.compile(r"(\r\n|[\t\n\r\v\f\x1c-\x1e\x85\u2028\u2029])")
 """Line breaks of plain text, and tabs."""
+_QUOTING = re.compile(r"'(?!\w)")
+"""An apostrophe that may quote the sign behind it in an ICU message; within a word it never does."""
 _PLAIN_SPACES = str.maketrans(dict.fromkeys(NO_BREAK, " "))
 
 
@@ -59,7 +125,7 @@ class Sentence:
     """One sentence of a passage. text: what the model reads; before, after: white space and marks that stay where they
     are; raw: text and marks as written; marks: those within the text; escape: how characters of the translation are
     written; head, tail: white space of raw before and after all words; glued: positions of no-break spaces in the
-    text, and the spaces."""
+    text, and the spaces; syntax: that of the text around it."""
 
     text: str
     before: str = ""
@@ -71,6 +137,7 @@ class Sentence:
     tail: str = ""
     glued: tuple[tuple[int, str], ...] = ()
     rules: Rules = RULES
+    syntax: Syntax = ""
     read: list[Placeholder] | None = field(default=None, compare=False, repr=False)
 
     @cached_property
@@ -120,14 +187,21 @@ class Sentence:
         return bool(self.marks or self.glued or self.placeholders)
 
     def translated(self, translation: Translation) -> str:
-        """Return the translated sentence with its marks and white space; as written if nothing has changed."""
+        """Return the translated sentence with its marks and white space, as its syntax demands it: in a message, an
+        apostrophe that would quote becomes a typographic one; for Android, what looks like a reference is escaped; a
+        CDATA section does not end. As written if nothing has changed."""
+        if self.syntax == "message" and translation.text != self.asked:
+            translation = replace(translation, text=_QUOTING.sub("\u2019", translation.text))
         if translation.text == self.asked:
             return self.before + self.raw + self.after
         if not self.needs_detail:
             body = self._in_case(translation.text).translate(self.escape)
         else:
             body = self._with_details(translation)[0]
-        return self.before + self.head + body + self.tail + self.after
+        start, found = self.before + self.head, self.before + self.head + body + self.tail + self.after
+        if self.syntax == "android" and found[len(start) : len(start) + 1] in ("@", "?"):
+            return f"{start}\\{found[len(start) :]}"
+        return found.replace("]]>", "]]]]><![CDATA[>") if self.syntax == "cdata" else found
 
     def changes(self, translation: Translation) -> list[tuple[str, str]]:
         """Return the numbers that `translated` corrects: as the model wrote them, and as they are now."""

@@ -35,7 +35,7 @@ _ARGUMENTS = (
     r"\{\s*+\w++\s*+,\s*+(?:number|date|time|spellout|ordinal|duration|list)\s*+(?:,[^{}\n]{0,80}+)?+\}",
     r"\{\s*+\w++\s*+,\s*+(?:plural|select(?:ordinal)?)\s*+,(?:[^{}]++|\{(?:[^{}]++|\{[^{}]*+\})*+\})*+\}",
     r"\{\{\{[^{}]{1,200}+\}\}\}|\{\{(?:[^{}]|\{[^{}]{0,80}+\}){1,200}+\}\}",  # {{ x }}: Jinja, Angular, Vue, Hugo
-    r"<%=(?:[^%]|%(?!>)){1,200}+%>",  # ERB; for other tags of templates see tokens/templates.py
+    r"<%=(?:[^%]|%(?!>)){1,200}+%>",  # ERB; for other tags of templates see tokens.py
     r"\{ ?[A-Z]{2,20}+\([^{}()\n]{0,80}+\) ?\}",  # Fluent: { NUMBER($x) }
     r"[$#%@]\{[^{}\n]{1,80}+\}",  # ${x}, #{x}, %{x}
     r"\{ ?[\w.$@\[\]!:,-]{0,80}+ ?\}",  # {x}, {}, {0}, { $x }

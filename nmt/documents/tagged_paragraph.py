@@ -9,10 +9,9 @@ from html.entities import html5
 from typing import Literal, NamedTuple
 
 from nmt.documents.marks import Mark
-from nmt.documents.passage import NO_BREAK, SOFT_HYPHEN, Sentence
+from nmt.documents.passage import NO_BREAK, SOFT_HYPHEN, Sentence, Splitter, pieces
 from nmt.documents.placeholders import Placeholder, has_words, scanned
-from nmt.documents.sentences import Splitter, pieces
-from nmt.documents.tokens.accelerators import Accelerator
+from nmt.documents.tokens import Accelerator
 
 _SEEN = re.compile(
     r"[^&\s]++|(?P<blank>\s++)"

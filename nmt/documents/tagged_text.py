@@ -10,16 +10,32 @@ from html.entities import html5
 from typing import Literal
 from unicodedata import category
 
-from nmt.documents.elements import BLOCKS, INLINE, OPAQUE, OPAQUE_INLINE, RUBY, VOID, whole_elements
-from nmt.documents.markup import Piece, scan
-from nmt.documents.passage import HTML_ESCAPES, ITEM, LINES, Passage, Sentence, text_passage
-from nmt.documents.sentences import Splitter
+from nmt.documents.markup import BLOCKS, INLINE, OPAQUE, OPAQUE_INLINE, RUBY, VOID, Piece, scan, whole_elements
+from nmt.documents.passage import (
+    HTML_ESCAPES,
+    ITEM,
+    LINES,
+    RULES,
+    Markup,
+    Passage,
+    Rules,
+    Sentence,
+    Splitter,
+    text_passage,
+)
 from nmt.documents.tagged_paragraph import Paragraph
-from nmt.documents.tokens.icu_messages import may_have_messages, with_messages
-from nmt.documents.tokens.notes import notes_whole
-from nmt.documents.tokens.templates import has_templates, with_templates
-from nmt.documents.tokens.token import Kind, Left, Syntax, Token
-from nmt.documents.written import quotes_doubled, written
+from nmt.documents.tokens import (
+    Kind,
+    Left,
+    Syntax,
+    Token,
+    has_templates,
+    may_have_messages,
+    notes_whole,
+    with_accelerators,
+    with_messages,
+    with_templates,
+)
 
 _SYMBOLS = "¶§†‡•·#*"
 _MOST_SYMBOLS = 20
@@ -86,8 +102,7 @@ def _html_kind(piece: Piece) -> Kind:
 def tokens_of(
     text: str, pieces: list[Piece], kept: set[int], kind_of: Callable[[int], Kind], *, is_xml: bool
 ) -> list[Token]:
-    """Return the tokens of pieces, whose kinds `kind_of` returns by their number; the elements that begin at the pieces
-    `kept` become a single token each."""
+    """Return the tokens of pieces, of kind `kind_of(n)`; an element that begins at `kept` is a single token."""
     found: list[Token] = []
     at = 0
     for first, last in [*whole_elements(pieces, kept, is_xml=is_xml), (len(pieces), len(pieces))]:
@@ -151,16 +166,6 @@ def _is_symbols(raw: str) -> bool:
     return bool(text.strip()) and all(c.isspace() or c in _SYMBOLS or category(c).startswith("S") for c in text)
 
 
-def html_passage(text: str, splitter: Splitter | None = None, ignored: frozenset[str] = frozenset()) -> Passage:
-    """Return the passage of a piece or page of HTML."""
-    return tagged_passage(html_tokens(text, ignored), splitter)
-
-
-def xml_passage(text: str, splitter: Splitter | None = None, ignored: frozenset[str] = frozenset()) -> Passage:
-    """Return the passage of a piece of XML in which any element may be inline."""
-    return tagged_passage(html_tokens(text, ignored, is_xml=True), splitter)
-
-
 def tagged_passage(
     tokens: Sequence[Token],
     splitter: Splitter | None = None,
@@ -182,11 +187,12 @@ def tagged_passage(
         elif token.kind != "wall":
             paragraph.add_tag(token.raw, token.kind, token.name)
         else:
-            parts += written(paragraph.parts(splitter), own)
+            parts += _written(paragraph.parts(splitter), own)
             parts.append(Left(token.raw, token.left) if token.left else token.raw)
             own = token.syntax or syntax
-            paragraph = Paragraph(quotes_doubled(escape) if own == "quoted message" else escape)
-    parts += written(paragraph.parts(splitter), own)
+            quote = {ord("'"): escape.get(ord("'"), "'") * 2} if own == "quoted message" else {}
+            paragraph = Paragraph(escape | quote if quote else escape)
+    parts += _written(paragraph.parts(splitter), own)
     return Passage(tuple(part for part in parts if part != ""))
 
 
@@ -236,8 +242,7 @@ def _escaped_tags(tokens: Iterable[Token]) -> Iterator[Token]:
 
 
 def plain_passage(text: str, splitter: Splitter | None = None) -> Passage:
-    """Return the passage of a text without tags: each line is a paragraph, except in the syntax of ICU messages and of
-    templates."""
+    """Return the passage of a text without tags, each line a paragraph but in ICU messages and templates."""
     if not (may_have_messages(text) or has_templates(text) or ("\n" in text and wraps(LINES.split(text)))):
         return text_passage(text, splitter)
     return tagged_passage([Token("text", text, text, is_lines=True)], splitter, escape={})
@@ -298,3 +303,79 @@ def _add_text(paragraph: Paragraph, raw: str, entities: str) -> None:
             paragraph.add_tag(found[0], "alone", "")
             at = found.end()
     paragraph.add_text(raw[at:] if at else raw)
+
+
+_TAG = re.compile(r"</?[A-Za-z][^<>]*>")
+_REFERENCE = re.compile(r"&(?:#\d{1,7}|#[xX][\da-fA-F]{1,6}|[A-Za-z]\w{1,31});")
+
+
+def loose_passage(text: str, splitter: Splitter | None, *, is_lines: bool, marks: str = "") -> Passage:
+    """Return the passage of a text; its tags, if any, follow their words. `is_lines`: whether line breaks and tabs
+    divide it; otherwise they are white space; `marks`: a regular expression, without groups, of what is copied next to
+    its word."""
+    if is_lines and not has_markup(text):
+        found = with_accelerators([Token("text", text, text, is_lines=True)])
+        return tagged_passage(found, splitter, escape={}) if len(found) > 1 else plain_passage(text, splitter)
+    cuts = re.compile(f"({marks or '(?!)'})")
+    tokens: list[Token] = []
+    for token in with_accelerators(inline_tokens(text)) if is_lines else inline_tokens(text):
+        pieces = cuts.split(token.raw) if token.kind == "text" else [token.raw]
+        if len(pieces) == 1:
+            tokens.append(replace(token, is_lines=is_lines))
+            continue
+        for n, piece in enumerate(pieces):
+            tokens += [Token("alone" if n % 2 else "text", piece, is_lines=is_lines)] if piece else []
+    return tagged_passage(tokens, splitter)
+
+
+def has_markup(text: str) -> bool:
+    """Return whether a text has tags or character references."""
+    return _TAG.search(text) is not None or has_references(text)
+
+
+def has_references(text: str) -> bool:
+    """Return whether a text has character references."""
+    return _REFERENCE.search(text) is not None
+
+
+def inline_tokens(text: str) -> list[Token]:
+    """Return the tokens of a text, in which unknown elements are inline."""
+    tokens = html_tokens(text)
+    return unclosed_alone([_inline(one) if one.kind == "wall" and one.name not in BLOCKS else one for one in tokens])
+
+
+def _inline(token: Token) -> Token:
+    """Return the token as inline."""
+    tag = token.raw.startswith("<") and bool(token.name)
+    if not tag or token.raw.endswith("/>"):
+        return replace(token, kind="alone")
+    return replace(token, kind="close" if token.raw.startswith("</") else "open")
+
+
+def as_loose(source: str, new: str) -> str:
+    """Return a translation without character references if its source has none."""
+    if new == source or has_references(source):
+        return new
+    return new.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+
+
+def _written(parts: list[str | Sentence], syntax: Syntax) -> list[str | Sentence]:
+    """Return the parts of a paragraph with sentences of a syntax; in a quoted message, escapes are enough."""
+    if syntax in ("", "quoted message"):
+        return parts
+    return [one if isinstance(one, str) else replace(one, syntax=syntax) for one in parts]
+
+
+def read_passage(
+    text: str,
+    markup: Markup = "text",
+    splitter: Splitter | None = None,
+    ignored: frozenset[str] = frozenset(),
+    rules: Rules = RULES,
+) -> Passage:
+    """Split a text into sentences. markup: the kind of tags and entities in it; splitter: splits paragraphs into
+    sentences, if None each paragraph is one sentence; ignored: names of elements whose content is not translated;
+    rules: of all sentences."""
+    if markup == "text":
+        return plain_passage(text, splitter).ruled(rules)
+    return tagged_passage(html_tokens(text, ignored, is_xml=markup == "xml"), splitter).ruled(rules)

@@ -115,8 +115,7 @@ def one_numbers(words: Sequence[TargetWord]) -> list[int]:
 
 
 def target_words(source: str, placeholders: list[Placeholder], translation: Translation) -> TargetWords:
-    """Return the words of a translation, aligned to those of a source, whose placeholders are given. Without details
-    they are aligned by their order."""
+    """Return the words of a translation, aligned to those of a source by attention, or else by their order."""
     text, detail = translation.text, translation.detail
     found = _scanned_target(text, placeholders)
     is_aligned = detail is not None and bool(detail.attention.any())
@@ -176,8 +175,7 @@ def _core(token: str) -> str:
 
 
 def _places(text: str, tokens: Sequence[str]) -> list[Span]:
-    """Return the range of characters of each subword of a text, which subwords may spell otherwise. Where they differ,
-    the characters are divided evenly."""
+    """Return the characters of each subword of a text; where they are spelt otherwise, divided evenly."""
     whole, places = _folded(text)
     cores = [_core(token) for token in _decoded(tokens)]
     ends = list(accumulate(map(len, cores)))
@@ -338,8 +336,7 @@ class _Keeper:
     def _taken(
         self, numbers: list[int], groups: dict[int, list[Placeholder]], copies: _Copies, found: Sequence[_Copy]
     ) -> list[int]:
-        """Take copies, of which more are found, for the placeholders of source words: first those aligned to them.
-        Return the words that lack any."""
+        """Take copies for the placeholders of source words, aligned ones first; return the words that lack any."""
         for one in found:
             for number in (one.word.source, None):
                 copies.setdefault((one.text, number), deque()).append(one)
@@ -380,8 +377,7 @@ class _Keeper:
         return found
 
     def _take(self, group: list[Placeholder], copies: _Copies, number: int | None) -> bool:
-        """Take a copy of each placeholder of a source word: in words aligned to the word `number`, or in any. Return
-        whether all are there."""
+        """Take copies for all placeholders of a source word, in words aligned to `number`; return whether all are."""
         taken: list[tuple[deque[_Copy], _Copy]] = []
         for one in group:
             waiting = copies.get((one.text, number), deque())
@@ -434,8 +430,7 @@ class _Keeper:
         self._found.changes.append((self._text[start:end], text))
 
     def _put(self, number: int, group: list[Placeholder]) -> None:
-        """Put a source word with its placeholders into the translation: in place of the words aligned to it, or next
-        to the translation of its neighbour."""
+        """Put a source word with its placeholders in place of the words aligned to it, or next to a neighbour."""
         start, end = self._found.spans[number]
         if len(group) == 1 and group[0].is_number:
             group = [with_sign(group[0], self._source)]
@@ -500,8 +495,7 @@ class _Keeper:
         self._behind.setdefault(anchor, []).append(new)
 
     def _gap(self, sign: str, at: int) -> str:
-        """Return the white space between a new word and a neighbour, whose sign at that side is given; `at`: the
-        position of the same place in the source."""
+        """Return the white space between a new word and a neighbour's `sign`; `at`: the place in the source."""
         around = self._source[max(0, at - 1) : at], self._source[at : at + 1]
         is_apart = any(one.isspace() or (_BORDER.match(one) and sign.isalnum()) for one in around)
         return " " if is_apart and not _UNSPACED.match(sign) else ""

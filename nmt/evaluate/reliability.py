@@ -64,8 +64,7 @@ class Reliability:
 
 
 def reliability(confidences: Sequence[float], scores: Sequence[float], least: float) -> Reliability:
-    """Return how confidences, 0 to 1, fit the sentence chrF of translations, one of each at least; those of `least` and
-    more are kept."""
+    """Return how confidences, 0 to 1, fit the sentence chrF of lines, of which those of `least` are kept."""
     import numpy as np
 
     sure, chrf = np.asarray(confidences, np.float64), np.asarray(scores, np.float64)

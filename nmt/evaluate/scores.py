@@ -125,8 +125,7 @@ def _checked(references: References, metrics: Sequence[str], tokenize: str) -> t
 
 
 def _tokenizer_for(lines: Sequence[str | None]) -> str | None:
-    """Return the tokenizer for lines in a script that is written without spaces, by the first of them; None if most
-    words stand apart."""
+    """Return the tokenizer for lines in a script without spaces; None if most words stand apart."""
     text = " ".join(line for line in lines[:200] if line)
     found = Counter(name for name, signs in _WITHOUT_SPACES.items() for _ in signs.finditer(text))
     if 2 * found.total() < sum(map(str.isalpha, text)) or found.total() < _LONG_WORD * len(text.split()):
@@ -142,8 +141,7 @@ def reference_texts(references: References) -> list[list[str | None]]:
 
 
 def split_references(texts: Sequence[Sequence[str | None]], separator: str) -> list[list[str | None]]:
-    """Return texts with one reference per line, or None, from texts whose lines may have several references between
-    separators."""
+    """Return texts with one reference per line, or None, of texts that have several between separators."""
     rows = [
         [part.strip() for line in lines if line is not None for part in line.split(separator)]
         for lines in zip(*texts, strict=True)
@@ -170,8 +168,7 @@ def bleu_interval(hypotheses: Sequence[str], references: Sequence[str], resample
 
 
 def sentence_utility(name: str) -> Utility:
-    """Return a function that scores one sentence against another, in percent: `chrf`, `chrf++`, or `bleu` with
-    effective order."""
+    """Return a function that scores a sentence against another in %: `chrf`, `chrf++`, `bleu` (effective order)."""
     from sacrebleu.metrics import BLEU
 
     metric = BLEU(effective_order=True) if name == "bleu" else make_metric(name, lowercase=False, tokenize="")
@@ -229,8 +226,7 @@ def format_table(scores: Sequence[Score]) -> str:
 
 
 def make_metric(name: str, lowercase: bool, tokenize: str) -> Any:
-    """Return sacrebleu's object for one of ALL_METRICS. Raises DataError for an unknown name, or if what a tokenizer
-    needs is not there."""
+    """Return sacrebleu's object for one of ALL_METRICS. Raises DataError: unknown, or its tokenizer lacks a part."""
     from sacrebleu.metrics import (  # slow to import, and training may end before it scores
         BLEU,
         CHRF,

@@ -70,8 +70,7 @@ def detail_through(first: Detail, last: Detail) -> Detail:
 def text_without_unknown(
     tgt_subwords: Subwords, ids: Sequence[int], detail: Detail, source: str, dictionary: Mapping[str, str]
 ) -> str:
-    """Return the text of a translation in which unknown subwords are replaced by words of the cleaned source, or by
-    their entries in the dictionary."""
+    """Return a translation's text with source words, or their entries in the dictionary, for unknown ones."""
     unknown = [i == UNK_ID for i in ids]
     if not any(unknown):
         return tgt_subwords.decode([list(ids)])[0]

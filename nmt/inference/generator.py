@@ -14,16 +14,18 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 from nmt.errors import ConfigError
-from nmt.inference.loading import NotPickled, check_loading, resolve_threads
 from nmt.inference.translation import (
     UNSAYABLE,
+    NotPickled,
     Translation,
+    check_loading,
     checked_count,
     checked_texts,
     chosen_settings,
     distinct,
     lacking,
     number_warnings,
+    resolve_threads,
     search_options,
 )
 from nmt.rnn.devices import choose_device
@@ -137,7 +139,7 @@ class Generator(NotPickled):
             own["beam_size"] = max(chosen.beam_size, samples)
         chosen = with_values(chosen, "decoding", {**_NEUTRAL, **own})
         options = replace(search_options(chosen, samples), max_length_ratio=0.0)
-        ids = self._encode(prompts)
+        ids = self.subwords.encode(self._clean(prompts))
         found = search(self.model, ids, options=options, threads=self.num_threads, on_ended=on_batch)
         lines = [self._lines_of(prompt, hypotheses) for prompt, hypotheses in zip(ids, found, strict=True)]
         if not chosen.sampling:
@@ -188,8 +190,7 @@ class Generator(NotPickled):
     def _read(
         self, rows: list[list[int]], states: dict[str, np.ndarray], last: int
     ) -> tuple[list[np.ndarray], dict[str, np.ndarray], int]:
-        """Return the log-probabilities of consecutive rows, read after `states` and the token `last`; also the final
-        states and the last token."""
+        """Return the log-probabilities of rows read after `states` and `last`, and what is read last."""
         tokens = np.array([last, *(token for row in rows for token in row)], np.int32)
         found = [np.zeros(0)]
         for start in range(0, len(tokens) - 1, _STEPS):
@@ -218,9 +219,6 @@ class Generator(NotPickled):
 
         side = self.config.data.tgt
         return [clean_line(line, side.lowercase, side.normalize) for line in lines]
-
-    def _encode(self, lines: Sequence[str]) -> list[list[int]]:
-        return self.subwords.encode(self._clean(lines))
 
 
 def generator_of(

@@ -12,19 +12,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 from nmt.data.tokens.factors import featured_ids, featured_lines
 from nmt.data.tokens.letter_case import lowered
 from nmt.errors import ConfigError
-from nmt.inference.loading import NotPickled
 from nmt.inference.terms import Terms
-from nmt.inference.translation import MAX_SOURCE_SUBWORDS, Novelty, Translation, chosen_settings, lacking
+from nmt.inference.translation import MAX_SOURCE_SUBWORDS, NotPickled, Novelty, Translation, chosen_settings, lacking
 from nmt.special_tokens import SPACE, UNK_ID
 
 if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.data.calibration import Calibration
     from nmt.data.tokens.subwords import Subwords
-    from nmt.decode.ensemble import Ensemble
-    from nmt.decode.fusion import Fusion
+    from nmt.decode.ensemble import Ensemble, Fusion
     from nmt.decode.hypotheses import Hypothesis
-    from nmt.decode.shortlist import Shortlist
+    from nmt.decode.rules.options import Shortlist
     from nmt.model.language import LanguageModel
     from nmt.model.translation import TranslationModel
     from nmt.storage.saved_model import LoadedModel
@@ -123,8 +121,7 @@ def check_no_factors(translator: ReadsSource, what: str) -> None:
 
 
 def source_ids(translator: ReadsSource, sentences: Sequence[str], cut: set[int] | None = None) -> list[list[int]]:
-    """Return the subword ids of each sentence, cleaned as in training; very long ones are truncated, and their
-    indices are added to `cut`."""
+    """Return the ids of sentences, cleaned as in training; indices of truncated ones are added to `cut`."""
     lines, subwords = _cleaned(translator, sentences), translator.src_subwords
     data, decoder = translator.config.data, translator.config.model.decoder
     of_letters = data.subwords.type == "word" and (decoder.edit_actions or decoder.copy_source)
@@ -139,8 +136,7 @@ def source_ids(translator: ReadsSource, sentences: Sequence[str], cut: set[int] 
 
 
 def target_ids(translator: TranslationPipeline, texts: Sequence[str]) -> list[list[int]]:
-    """Return the subword ids of text in the target language, cleaned as in training. Raises ConfigError for a model
-    that writes edit actions."""
+    """Return the ids of target text, cleaned as in training. Raises ConfigError for edit actions."""
     check_writes_tokens(translator, "text of the target (scores, prefixes, constraints, learning)")
     return translator.tgt_subwords.encode(_cleaned_target(translator, texts))
 

@@ -17,8 +17,7 @@ _CHUNK_BATCHES = 32
 
 @dataclass(frozen=True)
 class Rows:
-    """Results of rows, one entry each: an error is empty where there is none, and the translation where there is
-    one."""
+    """Results of rows, one entry each: an error is empty if there is none, and the translation if there is."""
 
     texts: list[str]
     scores: list[float]

@@ -90,8 +90,7 @@ class ShortlistLearner:
 
 @dataclass(frozen=True)
 class Misses:
-    """Misses among `tokens` target subwords, including EOS, that are not candidates of their sentence; the mean number
-    of candidates."""
+    """Misses among `tokens` target subwords with EOS: not candidates of their sentence; mean number of those."""
 
     tokens: int
     missing: int

@@ -1,4 +1,4 @@
-"""Translations and requests for them: the values that `Translator` takes and returns."""
+"""Translations and requests for them: the values that `Translator` takes and returns, and checks of its arguments."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from nmt.search_settings import MAX_SOURCE_SUBWORDS, ROWS, SearchSettings, Searc
 from nmt.system.notices import Notices
 
 if TYPE_CHECKING:
-    from nmt.config import DecodingConfig
+    from nmt.config import Config, DecodingConfig
     from nmt.decode import SearchOptions
 
 Found = TypeVar("Found")
@@ -230,8 +230,7 @@ def chosen_settings(decoding: DecodingConfig, settings: SearchSettings) -> Decod
 
 
 def checked_count(path: str, count: int, name: str) -> int:
-    """Return an argument `name` that counts translations, tokens or threads: what the schema has at `path`. Raises
-    ConfigError."""
+    """Return a count of translations, tokens or threads that the schema allows at `path`. Raises ConfigError."""
     from nmt.config import checked_value
 
     return int(checked_value(path, count, name))
@@ -291,3 +290,48 @@ def distinct(found: Sequence[Found], texts: Sequence[str], count: int) -> list[F
     for one, text in zip(found, texts, strict=True):
         first.setdefault(" ".join(text.split()), one)
     return list(first.values())[:count]
+
+
+_logger = logging.getLogger("nmt")
+
+
+def check_loading(threads: int | None, checkpoint: str | None, compute_dtype: str | None, device: str | None) -> None:
+    """Raise ConfigError if an argument of `load` is invalid."""
+    from nmt.config import checked_value
+
+    for name, value in {"threads": threads, "compute_dtype": compute_dtype, "device": device}.items():
+        if value is not None:
+            checked_value(name, value)
+    if checkpoint is not None and not isinstance(checkpoint, str):
+        raise ConfigError(f"checkpoint must be a name such as best, last or best-600, or None, got {checkpoint!r}")
+
+
+def resolve_threads(threads: int | None, config: Config) -> int:
+    """Return the number of threads: the argument, the configured number, or the number of cores. More threads than
+    cores are reduced to the cores, with a warning to the logger `nmt`. Raises ConfigError."""
+    from nmt.rnn.cores import usable_threads
+
+    wanted = config.threads if threads is None else checked_count("threads", threads, "threads")
+    usable = usable_threads(wanted)
+    if wanted is not None and wanted > usable:
+        _logger.warning(
+            "warning: threads: %d were asked for, got %d, one for each core; more would only take turns", wanted, usable
+        )
+    return usable
+
+
+class NotPickled:
+    """A model in use: its memory and locks belong to this process. Shallow copies share them."""
+
+    def __copy__(self) -> Self:
+        """Return a copy that shares the model, with its own attributes."""
+        found = object.__new__(type(self))
+        vars(found).update(vars(self))
+        return found
+
+    def __reduce__(self) -> NoReturn:
+        """Raise TypeError: it cannot be pickled or deep-copied."""
+        raise TypeError(
+            f"{type(self).__name__}: must be made in the process that uses it, got asked for a pickle or a deep copy; "
+            "give processes the path of the model (docs/threads.md)"
+        )

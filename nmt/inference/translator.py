@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 from nmt.data.tokens.factors import has_features
 from nmt.errors import CheckpointError, ConfigError
 from nmt.inference.details import detail_of, ranked_by_agreement, with_details
-from nmt.inference.loading import check_loading, resolve_threads
 from nmt.inference.pipeline import (
     TranslationPipeline,
     attends,
@@ -42,6 +41,7 @@ from nmt.inference.translation import (
     Novelty,
     Translation,
     best_texts,
+    check_loading,
     checked_count,
     checked_pairs,
     checked_texts,
@@ -49,6 +49,7 @@ from nmt.inference.translation import (
     distinct,
     length_warnings,
     number_warnings,
+    resolve_threads,
     search_options,
     with_warnings,
 )

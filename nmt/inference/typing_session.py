@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Unpack
 
 from nmt.errors import ConfigError
 from nmt.inference.details import ranked_by_agreement
-from nmt.inference.loading import NotPickled
 from nmt.inference.pipeline import (
     lacking_in_target,
     learnt_for,
@@ -19,6 +18,7 @@ from nmt.inference.pipeline import (
     with_chances,
 )
 from nmt.inference.translation import (
+    NotPickled,
     Translation,
     checked_count,
     checked_text,
@@ -126,7 +126,7 @@ class TypingSession(NotPickled):
 
     def _options(self, chosen: SearchValues, n_best: int, shortlist: bool, settings: SearchSettings) -> SearchOptions:
         """Return the options of a search in this session. Raises ConfigError if it does not support them."""
-        from nmt.decode.plan import check_session
+        from nmt.decode.search import check_session
 
         if settings.get("lm_weight") is not None:
             raise ValueError("TypingSession.complete: must have no lm_weight, got it; give it to Translator.session")

@@ -24,10 +24,8 @@ from nmt.errors import ConfigError, DataError
 from nmt.inference.pipeline import check_no_factors, lacking_in_target
 from nmt.inference.translation import checked_text
 from nmt.inference.translator import Translator
-from nmt.learning.guard import HELD_OUT
-from nmt.learning.memory import Check, Match, Memory, Pair, State, Use
-from nmt.learning.projects import Projects
-from nmt.learning.tmx import read_tmx, write_tmx
+from nmt.learning.memory import Check, Match, Memory, Pair, State, Use, read_tmx, write_tmx
+from nmt.learning.projects import HELD_OUT, Projects
 from nmt.learning.trainer import SHARE, Recipe, Trainer, own_names
 from nmt.rnn.devices import resolved_dtype
 from nmt.system.paths import named

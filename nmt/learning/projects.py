@@ -1,4 +1,5 @@
-"""The models of all projects: what each has learnt, and the work in the background."""
+"""The models of all projects: what each has learnt, the work in the background, and the rule by which learning slows,
+goes back and stops when the general text suffers."""
 
 from __future__ import annotations
 
@@ -14,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nmt.decode.shortlist import Shortlist
+from nmt.decode.rules.options import Shortlist
 from nmt.inference.translator import Translator
-from nmt.learning import guard
 from nmt.learning.memory import Memory, Pair, Use
 from nmt.learning.trainer import Arrays, Trainer, loss_of
 from nmt.overriding import override
@@ -25,8 +25,42 @@ from nmt.storage.model_folder import PARAMS_PREFIX, SCALES_SUFFIX, quantised_ten
 from nmt.storage.saved_model import LoadedModel, SavedModel
 
 if TYPE_CHECKING:
-    from nmt.decode.shortlist import Shortlist
     from nmt.model.network import Network
+
+EVERY = 10
+"""Pairs learnt between two scores of the held-out text."""
+HELD_OUT = 100
+"""Pairs of the validation text that are scored."""
+SLOWS, STOPS = 0.02, 0.1
+"""The rise of the held-out loss above the base model's, in nats a token, from which learning is slowed, and from which
+it goes back and stops."""
+_LEAST_RATE = 1 / 16
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The learning rate's factor from now on, what is done, and whether the model goes back within SLOWS."""
+
+    rate: float
+    action: str
+    goes_back: bool = False
+
+
+def decide(rise: float, rate: float) -> Decision:
+    """Return what follows from a rise of the held-out loss, at the present rate."""
+    if rate == 0:
+        return Decision(0.0, "stopped")
+    if not rise <= STOPS:  # also if it is no number
+        return Decision(
+            0.0, f"stopped: {rise:.2f} above the base model; went back to where it was within {SLOWS}", True
+        )
+    if rise > SLOWS:
+        slower = max(_LEAST_RATE, rate / 2)
+        return Decision(slower, f"slowed to 1/{round(1 / slower)}: {rise:.2f} above the base model")
+    if rate < 1 and rise <= SLOWS / 2:
+        return Decision(min(1.0, 2 * rate), "faster again")
+    return Decision(rate, "")
+
 
 _logger = logging.getLogger("nmt")
 
@@ -145,17 +179,17 @@ class Projects:
         for share in _SHARES:
             own = self.trainer.mixed(found, share)
             rise = self._rise(own)
-            if rise <= guard.SLOWS:
+            if rise <= SLOWS:
                 break
         return own, rise
 
     def _adopt(self, name: str, known: Project, own: Arrays | None, rise: float) -> bool:
         """Replace the parameters of a project by consolidated ones if other texts are well with them."""
         known.unconsolidated = 0
-        if own is None or rise > guard.SLOWS or not known.last:
+        if own is None or rise > SLOWS or not known.last:
             return False
         known.is_whole = False
-        known.rate = guard.decide(rise, known.rate).rate
+        known.rate = decide(rise, known.rate).rate
         self.memory.add_consolidation(name, known.last, self.trainer.packed(own))
         self.memory.add_check(name, known.last, rise, known.rate, "consolidated", None)
         known.own, known.unchecked, known.unsaved = own, 0, 0
@@ -231,7 +265,7 @@ class Projects:
 
     def _is_due(self, known: Project) -> bool:
         return known.unsaved >= _SNAPSHOT_EVERY or (
-            known.unchecked >= guard.EVERY and known.rate > 0 and bool(self._held_out)
+            known.unchecked >= EVERY and known.rate > 0 and bool(self._held_out)
         )
 
     def _is_loose(self, known: Project) -> bool:
@@ -278,7 +312,7 @@ class Projects:
     def _care_for(self, project: str, now: Project, known: Project) -> None:
         """Score the held-out text with `known`, a former state of the project `now`, and save that state, if either is
         due. Meanwhile the project may learn more pairs."""
-        is_scored = known.unchecked >= guard.EVERY and known.rate > 0 and bool(self._held_out)
+        is_scored = known.unchecked >= EVERY and known.rate > 0 and bool(self._held_out)
         rise = self._rise(known.own) if is_scored else 0.0  # takes most of the time, and no turn
         packed = self.trainer.packed(known.own)
         with self.turn:
@@ -300,10 +334,10 @@ class Projects:
 
     def _decide(self, project: str, now: Project, number: int, rise: float) -> None:
         """Write a score, and do what follows from it."""
-        decision = guard.decide(rise, now.rate)
+        decision = decide(rise, now.rate)
         back_to = None
         if decision.goes_back:
-            good = (one.number for one in self.memory.checks(project, 10_000) if one.rise <= guard.SLOWS)
+            good = (one.number for one in self.memory.checks(project, 10_000) if one.rise <= SLOWS)
             back_to = next(good, 0)
         self.memory.add_check(project, number, rise, decision.rate, decision.action, back_to)
         if decision.action:

@@ -120,8 +120,7 @@ class Trainer:
         return network, Updater(config, network, make_optimizer(config.training, network.params, 1), 1)
 
     def network(self, own: Mapping[str, np.ndarray], base: Network | None = None) -> Network:
-        """Return a model with these parameters; all others are those of `base`, by default the one in floating
-        point."""
+        """Return a model with these parameters; others are those of `base`, or of the one in floating point."""
         base = base or self._base
         config, src = self._translator.config, self._translator.src_subwords
         sizes = base.vocab_sizes["src"], base.vocab_sizes["tgt"]

@@ -74,8 +74,7 @@ def _run(work: str, argument: Sequence[object], environment: dict[str, str]) -> 
 
 
 def compile_here(recipes: Sequence[Recipe]) -> None:
-    """Compile all functions in this process, which stores them and does not load them: they may be for another
-    machine."""
+    """Compile and store functions in this process, which loads none: they may be for another machine."""
     for recipe in recipes:
         native_of(recipe).made()
 

@@ -123,7 +123,8 @@ def read_run(folder: Path) -> Run:
                 ]
     if exists(folder / "config.yaml"):
         run.settings = dict(flat_settings(load_folder_config(folder).to_dict()))
-    run.findings = _findings(folder / _DATA_CHECK_NAME)
+    found = read_json(folder / _DATA_CHECK_NAME)
+    run.findings = found if found is not None and isinstance(found.get("findings"), list) else None
     return run
 
 
@@ -199,9 +200,3 @@ def _note_samples(run: Run, update: int, event: Mapping[str, Any]) -> None:
             changes.pop()
         if not changes or changes[-1][1] != row.get("hypothesis"):
             changes.append([update, row.get("hypothesis")])
-
-
-def _findings(path: Path) -> dict[str, Any] | None:
-    """Return the findings of the corpus check; None if they are missing or unreadable."""
-    found = read_json(path)
-    return found if found is not None and isinstance(found.get("findings"), list) else None

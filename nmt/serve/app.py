@@ -1,5 +1,4 @@
-"""The ASGI application: routes, and for every request an id, metrics, a log line, and errors in its protocol's
-format."""
+"""The ASGI application: routes; for every request an id, metrics, a log line, and errors as its protocol has them."""
 
 from __future__ import annotations
 
@@ -9,7 +8,7 @@ import random
 import re
 import signal
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -20,20 +19,11 @@ from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nmt.errors import NMTError, lacking_resource
-from nmt.serve.errors import RequestError
-from nmt.serve.log import LoopErrors, log_request
-from nmt.serve.measures import TALLY
-from nmt.serve.origins import Headers
-from nmt.serve.protocols import (
-    cat_tools,
-    deepl,
-    deepl_documents,
-    learning_routes,
-    libretranslate,
-    moses,
-    own_routes,
-)
+from nmt.serve.log import TALLY, LoopErrors, log_request
+from nmt.serve.protocols import cat_tools, deepl, libretranslate, own_routes
+from nmt.serve.routes import Row, by_path
 from nmt.serve.service import Service
+from nmt.serve.settings import Headers, RequestError
 from nmt.serve.web import CompactJSON
 from nmt.system.heap import give_back
 
@@ -54,41 +44,18 @@ _WHILE_ENDING = ("/health", "/ready", "/metrics")
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,80}")
 
 
-async def health(request: Request) -> Response:
-    """Answer GET /health: the process is running."""
-    return CompactJSON({"status": "ok"})
+_PROTOCOLS: dict[str, Any] = {
+    one.__name__.rpartition(".")[2]: one for one in (cat_tools, deepl, libretranslate, own_routes)
+}
 
 
-async def ready(request: Request) -> Response:
-    """Answer GET /ready: the server accepts requests."""
-    service: Service = request.app.state.service
-    if service.is_ending:
-        return CompactJSON({"status": "ending"}, status_code=503, headers={"Retry-After": "5"})
-    if service.models.waiting > service.settings.limits.waiting // 2:
-        return CompactJSON({"status": "busy"}, status_code=503, headers={"Retry-After": "5"})
-    return CompactJSON({"status": "ready", "models": [one.name for one in service.models.loaded]})
+def _route(path: str, rows: Sequence[Row]) -> Route:
+    """Return the route of a path, which the function that the table names answers."""
+    protocol, _, name = rows[0].handler.partition(".")
+    return Route(path, getattr(_PROTOCOLS[protocol], name), methods=[one for row in rows for one in row.methods])
 
 
-async def metrics(request: Request) -> Response:
-    """Answer GET /metrics, for Prometheus."""
-    service: Service = request.app.state.service
-    return Response(service.measures.text(), media_type="text/plain; version=0.0.4")
-
-
-ROUTES = [
-    Route("/health", health, methods=["GET"]),
-    Route("/ready", ready, methods=["GET"]),
-    Route("/metrics", metrics, methods=["GET"]),
-    *libretranslate.ROUTES,
-    *deepl.ROUTES,
-    *deepl_documents.ROUTES,
-    *cat_tools.ROUTES,
-    *moses.ROUTES,
-    *own_routes.ROUTES,
-    *learning_routes.ROUTES,
-]
-
-
+ROUTES = [_route(path, rows) for path, rows in by_path().items()]
 # Most requests are for a fixed path, which is looked up here: a router tries one regular expression after another, and
 # wraps each handler in two more functions.
 _BY_PATH = {(route.path, method): route for route in ROUTES if "{" not in route.path for method in route.methods or ()}
@@ -229,7 +196,7 @@ def make_app(service: Service) -> Starlette:
     app.add_middleware(RequestMiddleware, service=service)
     state: Any = app.state
     state.service, state.glossaries = service, deepl.Glossaries()
-    state.documents = deepl_documents.Documents()
+    state.documents = deepl.Documents()
     return app
 
 

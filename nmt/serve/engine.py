@@ -28,7 +28,7 @@ from nmt.inference.translation import (
     search_options,
     with_warnings,
 )
-from nmt.serve.limits.fair_queue import FairQueue
+from nmt.serve.limits import FairQueue
 
 if TYPE_CHECKING:
     from nmt.decode.live_search import Found
@@ -77,13 +77,9 @@ class _Outbox:
     ended together are there: each wake-up is a system call, and lets the loop take the interpreter from a search."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+        self.loop = loop
         self._done: deque[tuple[_Job, BaseException | None]] = deque()
         self._is_woken = False
-
-    def is_of(self, loop: asyncio.AbstractEventLoop) -> bool:
-        """Return whether it belongs to this loop."""
-        return self._loop is loop
 
     def put(self, job: _Job, error: BaseException | None) -> None:
         """Add a finished request, for the next `wake`. May be called from any thread."""
@@ -95,7 +91,7 @@ class _Outbox:
         if not self._is_woken:
             self._is_woken = True
             try:
-                self._loop.call_soon_threadsafe(self._empty)
+                self.loop.call_soon_threadsafe(self._empty)
             except RuntimeError:
                 pass  # the loop is closed, so no caller waits
 
@@ -103,7 +99,8 @@ class _Outbox:
         self._is_woken = False  # cleared first, so that a later request wakes the loop again
         while self._done:
             job, error = self._done.popleft()
-            job.settle(error)
+            if not job.future.done():
+                job.future.set_exception(error) if error is not None else job.future.set_result(None)
 
 
 @dataclass
@@ -135,16 +132,10 @@ class _Job:
         self.outbox.put(self, error)
         self.outbox.wake()
 
-    def settle(self, error: BaseException | None) -> None:
-        """Complete the future. Runs in the caller's event loop."""
-        if not self.future.done():
-            self.future.set_exception(error) if error is not None else self.future.set_result(None)
-
 
 @dataclass
 class _Sentence:
-    """A sentence of a job, as a ticket for the live search and the side thread. `terms_in`: the text that contains its
-    glossary's phrases."""
+    """A sentence of a job, as a ticket. `terms_in`: the text that contains its glossary's phrases."""
 
     job: _Job
     index: int
@@ -248,7 +239,7 @@ class Engine:
         found = [[Translation("", 0.0, 0.0)] for _ in sentences]
         if not there:
             return found
-        if self._outbox is None or not self._outbox.is_of(loop):
+        if self._outbox is None or self._outbox.loop is not loop:
             self._outbox = _Outbox(loop)
         job = _Job(ask, is_bulk or len(there) >= BULK, self._outbox, loop.create_future(), found, len(there))
         live = self._live is not None and ask.is_plain
@@ -275,8 +266,7 @@ class Engine:
     # ------------------------------------------------------------ the live search
 
     def _live_search(self, size: int) -> LiveSearch | None:
-        """Return this model's live search, which sentences enter and leave at any time; None if the model cannot have
-        one, which is logged with the reason."""
+        """Return this model's live search, None if it cannot have one; the log says why."""
         model, name = model_with(self.translator, None), self.translator.config.name
         options = search_options(self._chosen, 1, **learnt_for(self.translator, self._shortlist))
         plan = search_plan(model, options)
@@ -319,8 +309,7 @@ class Engine:
 
     @property
     def _side_translator(self) -> Translator:
-        """Return the translator for the side thread: with all its threads while the live search is idle, else with
-        one."""
+        """Return the translator of the side thread: with all threads while the live search is idle, else one."""
         return self._single_threaded if self._live is not None and self._live.is_at_work else self.translator
 
     def _run_side(self) -> None:

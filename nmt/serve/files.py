@@ -11,8 +11,8 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from nmt.documents.forms import SUFFIXES
-from nmt.serve.errors import RequestError
-from nmt.serve.limits.shelf import Shelf
+from nmt.serve.limits import Shelf
+from nmt.serve.settings import RequestError
 
 SECONDS_KEPT = 600
 _MOST = 1000
@@ -79,8 +79,7 @@ def translated_name(name: str, target: str) -> str:
 
 
 def attachment(name: str) -> dict[str, str]:
-    """Return the headers of an answer that a browser saves under `name` (RFC 6266): an ASCII name for old clients, and
-    the full name."""
+    """Return the headers of a file to save as `name` (RFC 6266): an ASCII name, and the full one."""
     plain = re.sub("^_+", "file_", re.sub(r"[^A-Za-z0-9._-]+", "_", name))
     more = "" if plain == name else f"; filename*=UTF-8''{quote(name, safe='')}"
     return {"Content-Disposition": f'attachment; filename="{plain}"{more}', "X-Content-Type-Options": "nosniff"}

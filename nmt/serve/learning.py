@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from nmt.errors import NMTError
 from nmt.learning.learning_translator import LearningTranslator
 from nmt.serve.engine import Engine
-from nmt.serve.errors import RequestError
 from nmt.serve.models import Models, ServedModel, replaced
+from nmt.serve.settings import RequestError
 
 if TYPE_CHECKING:
     from nmt.inference.translator import Translator
@@ -59,8 +59,7 @@ class Learning:
             one.close()
 
     def place(self, model: ServedModel, project: str) -> tuple[LearningTranslator, str]:
-        """Return the learning translator and the project that a model, or a model with the name of a project, stands
-        for. Raises RequestError."""
+        """Return the learning translator and project that a model's name stands for. Raises RequestError."""
         name, mark, of_model = model.name.partition(MARK)
         if name not in self._of:
             raise RequestError(400, f"model: must be one that was loaded, got {model.name:.80}, two in a row")

@@ -1,19 +1,26 @@
-"""The models of a server: their language pairs and names, and how they are loaded and replaced."""
+"""The models of a server: their language pairs and names, and how they are loaded and replaced; the language of a text,
+by py3langid, a classifier of 97 languages; names of languages in English, by Unicode's locale data (CLDR)."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
+import unicodedata
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
+from importlib.util import find_spec
 from itertools import count, product
 from pathlib import Path
-from threading import Thread
+from threading import Lock, Thread
+from typing import Any
 
+from nmt.config.data_section import UNNAMED
 from nmt.data.tokens.factors import feature_ids
-from nmt.documents.sentences import Splitter, sentence_splitter
+from nmt.documents.passage import Splitter, sentence_splitter
 from nmt.errors import ConfigError, NMTError
 from nmt.inference.pipeline import check_no_factors
 from nmt.inference.pivot import Pivot, base, through
@@ -21,8 +28,7 @@ from nmt.inference.translation import Translation
 from nmt.inference.translator import Translator
 from nmt.rnn.devices import resolved_dtype
 from nmt.serve.engine import Admission, Ask, Engine
-from nmt.serve.errors import RequestError
-from nmt.serve.settings import ServerSettings
+from nmt.serve.settings import RequestError, ServerSettings
 from nmt.storage.model_folder import check_folder
 from nmt.system.paths import is_file
 
@@ -54,8 +60,7 @@ class PivotEngine:
         is_bulk: bool = False,
         terms_in: Sequence[str] | None = None,
     ) -> list[list[Translation]]:
-        """Return the translations of each sentence; see `Engine.translate`. Glossary phrases are those in the source,
-        and preferred by the last model."""
+        """Translate; see `Engine.translate`. Glossary phrases are in the source, for the last model."""
         ask, terms_in = ask or Ask(), sentences if terms_in is None else terms_in
         found = await self._first.translate(
             sentences, Ask(details=ask.details), client, admission=admission, is_bulk=is_bulk
@@ -140,8 +145,7 @@ class Models:
         return sum(one.engine.waiting for one in self.loaded)
 
     def find(self, source: str, target: str, name: str | None = None) -> ServedModel:
-        """Return the model of a language pair, the one named `name` if given. Codes may have regions: de-AT. Raises
-        RequestError."""
+        """Return the model of a language pair, of this name if given; regions may differ. Raises RequestError."""
         pairs = (source.lower(), target.lower()), (base(source), base(target))
         for wanted in pairs:
             for one in self.all:
@@ -172,8 +176,7 @@ def replaced(models: Models, base: str, name: str, engine: Engine) -> tuple[Engi
 
 
 def _pivots(models: Sequence[ServedModel]) -> Iterator[ServedModel]:
-    """Yield two models in a row for each language pair that no model translates: the first ones in the given order
-    that lead from one language to the other."""
+    """Yield two models in a row, the first in order, for each language pair that no model translates."""
     taken = {(base(one.source), base(one.target)) for one in models}
     for first, last in product(models, repeat=2):
         pair = base(first.source), base(last.target)
@@ -204,8 +207,7 @@ def bleu_signature() -> str:
 
 
 def load_models(settings: ServerSettings) -> Models:
-    """Load all models and translate a line with each, so that the first request is as fast as later ones. Raises
-    NMTError."""
+    """Load all models and translate a line with each, so that no request waits for code. Raises NMTError."""
     for path in settings.models:  # a wrong path is an error before work begins
         if not is_file(path):
             check_folder(path)
@@ -273,3 +275,81 @@ def _load(path: Path, settings: ServerSettings, taken: set[str]) -> ServedModel:
         compute_dtype=resolved_dtype(settings.compute_dtype or config.compute_dtype),
         fingerprint=loaded.digest[:_FINGERPRINT],
     )
+
+
+class Detector:
+    """A language detector, loaded on first use; one thread at a time runs it."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._identifier: Any = None
+
+    @property
+    def is_there(self) -> bool:
+        """Return whether the library is installed."""
+        return find_spec("py3langid") is not None
+
+    def ranked(self, text: str, among: Sequence[str]) -> list[tuple[str, float]]:
+        """Return the languages `among` with their probabilities, most probable first. The probabilities are over all
+        languages, so a text in another language gets low ones. A language that the detector does not know has 0: it
+        comes first if its script is the text's, and no language of that script and of `among` is the most probable of
+        all. Raises RequestError: 501 without the library.
+        """
+        if not self.is_there:
+            raise RequestError(501, "source: must be a language, got auto and no py3langid to detect it; name one")
+        with self._lock:
+            if self._identifier is None:
+                from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+                self._identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+            scores = {code: float(score) for code, score in self._identifier.rank(text)}
+        codes = {base(one): one for one in among}
+        known = [(codes[code], score) for code, score in scores.items() if code in codes]
+        unknown = [(one, 0.0) for code, one in codes.items() if code not in scores]
+        script = _script_of(text) if unknown else ""
+        first = [one for one in unknown if _is_written_in(one[0], script)]
+        if known and next(iter(scores)) == base(known[0][0]) and _is_written_in(known[0][0], script):
+            first = []
+        return [*first, *known, *(one for one in unknown if one not in first)]
+
+    def best(self, text: str, among: Sequence[str]) -> tuple[str, float]:
+        """Return the most probable of the languages `among`, and its probability."""
+        if len(among) == 1 and not self.is_there:
+            return among[0], 0.0
+        return self.ranked(text, among)[0]
+
+
+def _script_of(text: str) -> str:
+    """Return the script of most letters of a text: the first word of their Unicode names, in lower case."""
+    names = Counter(unicodedata.name(one, "").split(" ", 1)[0].lower() for one in text if one.isalpha())
+    return max(names, key=names.__getitem__, default="")
+
+
+def _is_written_in(code: str, script: str) -> bool:
+    """Return whether a language is mostly written in a script, as Unicode's locale data (CLDR) has it."""
+    language = _language(code)
+    name = "" if language is None else language.maximize().script_name()
+    return bool(script) and script in re.findall(r"\w+", name.replace("’", "").lower())
+
+
+@lru_cache(maxsize=512)
+def language_name(code: str) -> str:
+    """Return the name of a language; the code itself if it has no name, or the library is missing."""
+    if code in UNNAMED:
+        return UNNAMED[code]
+    language = _language(code)
+    found = "Unknown language" if language is None else str(language.display_name())
+    return code if found.startswith("Unknown language") else found
+
+
+def _language(code: str) -> Any:
+    """Return what langcodes knows of a language; None if the code is none, or the library is missing."""
+    try:
+        from langcodes import Language
+        from langcodes.tag_parser import LanguageTagError
+    except ImportError:
+        return None
+    try:
+        return Language.get(code)
+    except LanguageTagError:
+        return None

@@ -13,17 +13,17 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 
 import uvicorn
 
 from nmt.errors import DeviceError
 from nmt.serve.app import make_app
-from nmt.serve.limits.http_protocol import GuardedProtocol, bound_connections
+from nmt.serve.http_protocol import GuardedProtocol, bound_connections
 from nmt.serve.log import begin_log
 from nmt.serve.models import WARM_UP
-from nmt.serve.origins import is_of_this_machine
 from nmt.serve.service import Service
-from nmt.serve.settings import ServerSettings
+from nmt.serve.settings import ServerSettings, is_of_this_machine
 from nmt.system.files import explain
 from nmt.system.heap import keep_little
 from nmt.system.notices import telling_of_compilation
@@ -43,8 +43,7 @@ waits for it. Python's default of 0.005 is as long as some decoder steps."""
 
 
 class _Server(uvicorn.Server):
-    """A uvicorn server that reports its address, listens until current requests are answered, and does not re-raise
-    signals."""
+    """A uvicorn server that reports its address, listens while requests go on, and re-raises no signals."""
 
     def __init__(self, config: uvicorn.Config, service: Service, address: str) -> None:
         super().__init__(config)
@@ -131,7 +130,7 @@ def serve(settings: ServerSettings, warnings: Iterable[str] = ()) -> None:
     sys.setswitchinterval(_SWITCH_SECONDS)
     # It listens first, so that a second server started by mistake fails before models are loaded.
     backlog = bound_connections()
-    with listen_on(settings.host, settings.port, backlog) as place, telling_of_compilation(_log_notice):
+    with listen_on(settings.host, settings.port, backlog) as place, telling_of_compilation(partial(_logger.info, "%s")):
         service = Service.begin(settings)
         config = uvicorn.Config(
             make_app(service),
@@ -150,7 +149,3 @@ def serve(settings: ServerSettings, warnings: Iterable[str] = ()) -> None:
     if any(thread.name == WARM_UP for thread in threading.enumerate()):
         listener.stop()
         os._exit(0)  # the thread may be in LLVM, which aborts when the interpreter ends
-
-
-def _log_notice(text: str) -> None:
-    _logger.info("%s", text)

@@ -1,35 +1,32 @@
-"""The service behind all protocols: translate texts within the limits."""
+"""The service behind all protocols: translate texts within the limits, and sessions kept between keystrokes."""
 
 from __future__ import annotations
 
 import asyncio
 import pickle
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from nmt.documents.passage import Markup, Passage, Rules
-from nmt.documents.reading import read_passage
+from nmt.documents.tagged_text import read_passage
 from nmt.errors import ConfigError, NMTError
 from nmt.inference.translation import Translation
 from nmt.serve.box.box import Box, Job
 from nmt.serve.box.text_work import Answer, joined
-from nmt.serve.detection import Detector
 from nmt.serve.engine import BULK, Admission, Ask
-from nmt.serve.errors import RequestError
 from nmt.serve.files import Files
-from nmt.serve.limits.bodies import Bodies
-from nmt.serve.limits.fair_queue import ClosedError, FullError
-from nmt.serve.limits.gate import Gate
-from nmt.serve.limits.sentence_cache import SentenceCache
-from nmt.serve.measures import Measures
-from nmt.serve.models import Models, ServedModel, load_models
-from nmt.serve.sessions import Sessions
-from nmt.serve.settings import ServerSettings
+from nmt.serve.limits import Bodies, ClosedError, FullError, Gate, SentenceCache, Shelf, Turns
+from nmt.serve.log import Measures
+from nmt.serve.models import Detector, Models, ServedModel, load_models
+from nmt.serve.settings import RequestError, ServerSettings
 from nmt.system.heap import keep_for_good
 
 if TYPE_CHECKING:
+    from nmt.inference.typing_session import TypingSession
     from nmt.serve.learning import Learning
 
 _PIECE = 256
@@ -65,6 +62,48 @@ class Cut:
     rows: list[tuple[bool, str]]
     passages: list[Passage] | bytes
     characters: int
+
+
+_MOST_KEPT = 64
+_AT_A_TIME = 2
+"""Completions that run at a time; more wait, so that the search keeps the rest of the CPU."""
+
+
+class Sessions:
+    """The most recently used sessions, separate for each client."""
+
+    def __init__(self) -> None:
+        self._kept: Shelf[tuple[TypingSession, Lock]] = Shelf(_MOST_KEPT, _MOST_KEPT)
+        self._lock = Lock()
+        self._generations: set[int] | None = None
+        self._turns = Turns(_AT_A_TIME, _AT_A_TIME - 1)
+        self._threads = ThreadPoolExecutor(_AT_A_TIME, "nmt-serve-complete")
+
+    def renew(self, generations: set[int]) -> None:
+        """Drop all sessions, since the models have been replaced by those of these generations."""
+        with self._lock:
+            self._generations = generations
+            self._kept.clear()
+
+    async def complete(
+        self, model: ServedModel, client: str, sentence: str, typed: str, count: int
+    ) -> list[Translation]:
+        """Return translations that begin with `typed`. Clients take turns."""
+        async with self._turns.of(client):
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._threads, self._complete, model, client, sentence, typed, count)
+
+    def _complete(self, model: ServedModel, client: str, sentence: str, typed: str, count: int) -> list[Translation]:
+        name = f"{model.generation} {client} {sentence}"
+        with self._lock:
+            kept = self._kept.pop(name)
+        if kept is None:
+            kept = model.engine.translator.session(sentence), Lock()
+        with self._lock:
+            if self._generations is None or model.generation in self._generations:
+                self._kept.put(client, name, kept)
+        with kept[1]:
+            return kept[0].complete(typed, n_best=count, beam_size=max(5, count))
 
 
 @dataclass
@@ -123,8 +162,7 @@ class Service:
         self.box.close()
 
     async def reload(self) -> None:
-        """Reload all models and the keys; running requests finish with the old models. Raises NMTError, and then keeps
-        the old ones."""
+        """Reload models and keys while requests end with the old ones, which stay on an error. Raises NMTError."""
         keys = await asyncio.to_thread(self.settings.read_keys)
         if self.learning is not None:  # a memory belongs to the model that was loaded, and is open once
             self.gate.renew(keys)
@@ -142,25 +180,19 @@ class Service:
     async def pair(
         self, source: str, target: str, texts: Sequence[str], name: str | None = None
     ) -> tuple[ServedModel, float]:
-        """Return the model for texts in language `source`, which may be auto, and the confidence in that language, 0 to
-        1. Raises RequestError."""
+        """Return the model for a language, or auto, and the confidence in it, 0 to 1. Raises RequestError."""
         if source.lower() != "auto":
             return self.models.find(source, target, name), 1.0
         # At most 5,000 characters: a few milliseconds, which do not hold up other requests in a thread.
-        text, among = " ".join(texts)[:5000], self._sources_of(target)
+        text, targets = " ".join(texts)[:5000], self.models.targets
+        among = [one for one, to in targets.items() if any(t.lower() == target.lower() for t in to)] or list(targets)
         code, confidence = await asyncio.to_thread(self.detector.best, text, among)
         return self.models.find(code, target, name), confidence
-
-    def _sources_of(self, target: str) -> list[str]:
-        targets = self.models.targets
-        found = [source for source, to in targets.items() if any(t.lower() == target.lower() for t in to)]
-        return found or list(targets)
 
     async def translate(
         self, model: ServedModel, texts: Sequence[str], wanted: TextOptions, client: str
     ) -> list[list[Answer]]:
-        """Return for each text its translation with its confidence, followed by up to `alternatives` others, best
-        first. Raises RequestError."""
+        """Return each text's translation with its confidence, then alternatives. Raises RequestError."""
         self.check(texts, wanted.alternatives)
         count = wanted.alternatives + 1
         async with self.in_time(self.settings.limits.seconds):
@@ -206,8 +238,7 @@ class Service:
     async def sentences(
         self, model: ServedModel, rows: Sequence[tuple[bool, str]], ask: Ask, client: str
     ) -> list[list[Translation]]:
-        """Return a model's translations for the rows of a `Cut`, with details for those that need them. Raises
-        RequestError."""
+        """Return translations for the rows of a `Cut`, some with details. Raises RequestError."""
         found: list[list[Translation]] = [[]] * len(rows)
         admission = Admission()
         for details in (False, True):
@@ -272,8 +303,7 @@ class Service:
     async def _translate(
         self, model: ServedModel, sentences: list[str], ask: Ask, client: str, admission: Admission, is_bulk: bool
     ) -> list[list[Translation]]:
-        """Return the translations of the current model: from the cache, or of its engine, which gets equal sentences
-        once. Raises RequestError."""
+        """Return translations of the current model, from the cache or its engine. Raises RequestError."""
         try:
             while True:
                 current = self._current(model)

@@ -1,22 +1,34 @@
-"""Read request bodies within the limits, and stop work when a client disconnects."""
+"""Read requests: bodies within the limits, fields, client, model and files; stop work when a client disconnects."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping
-from typing import Any, TypeVar
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl
 
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 from starlette.responses import Response
 
-from nmt.serve.errors import RequestError
-from nmt.serve.limits.bodies import Room
-from nmt.serve.limits.http_protocol import Departures
+from nmt.documents.forms import MEDIA_TYPES, format_of
+from nmt.errors import NMTError
+from nmt.inference.translation import Translation
+from nmt.serve.box.box import Job
+from nmt.serve.engine import Admission, Ask
+from nmt.serve.files import TranslatedFile, translated_name
+from nmt.serve.http_protocol import Departures
+from nmt.serve.learning import Learning, check_room
+from nmt.serve.limits import Room
+from nmt.serve.models import ServedModel
 from nmt.serve.service import Service
+from nmt.serve.settings import RequestError
+
+if TYPE_CHECKING:
+    from nmt.learning.learning_translator import Learnt
 
 T = TypeVar("T")
 
@@ -175,8 +187,7 @@ def decoded(body: bytes, where: str = "body") -> str:
 
 
 def parse_json(body: bytes) -> Any:
-    """Return the value of a JSON body. Raises RequestError if it is not JSON, nested too deeply, or has too many
-    values."""
+    """Return the value of a JSON body. Raises RequestError: no JSON, nested too deeply, too many values."""
     if _separators(body) > _MOST_VALUES:  # most are in texts
         outside, strings = _STRING.subn(b"", body, _MOST_VALUES + 1)
         if max(strings, _separators(outside)) > _MOST_VALUES:
@@ -256,8 +267,7 @@ def count_field(fields: Mapping[str, Any], name: str, default: int = 0) -> int:
 
 
 def flag_field(fields: Mapping[str, Any], name: str) -> bool:
-    """Return a field that is true or false, also written as a text or as 1 or 0; false if it is missing. Raises
-    RequestError."""
+    """Return a field that is true or false, also as text, 1 or 0; false by default. Raises RequestError."""
     value = fields.get(name)
     if value is None or str(value).lower() in ("false", "0", ""):
         return False
@@ -333,3 +343,170 @@ async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
         departures.remove(leave)
         if has_gone:
             task.uncancel()
+
+
+_PREFIX = re.compile(r"(/[A-Za-z0-9._~-]{1,80}){1,8}")
+
+
+def service_of(request: Request) -> Service:
+    """Return the service of the server."""
+    found: Service = request.app.state.service
+    return found
+
+
+async def read_request(request: Request, key: str = "api_key") -> tuple[Service, dict[str, Any], str]:
+    """Return the service, a request's fields, and its client; `key`: the field of keys. Raises RequestError."""
+    service = service_of(request)
+    fields = await read_fields(request, service)
+    return service, fields, admit_client(request, fields.get(key))
+
+
+def admit_client(request: Request, key: object) -> str:
+    """Return the client of a request, by a key in its headers or this one. Raises RequestError."""
+    service = service_of(request)
+    arrive(request, service)
+    if "nmt.client" not in request.scope:  # no key in the headers
+        address = request.client.host if request.client is not None else ""
+        request.scope["nmt.client"] = service.gate.enter(key if isinstance(key, str) else None, address)
+    client: str = request.scope["nmt.client"]
+    return client
+
+
+async def requested_model(
+    service: Service, fields: Mapping[str, Any], texts: Sequence[str], source: str | None = None
+) -> ServedModel:
+    """Return the model that a request names by its languages, and by its name if it gives one. `source`: the language
+    of the texts if none is given; None requires one. Raises RequestError."""
+    languages = text_field(fields, "source", source), text_field(fields, "target")
+    return (await service.pair(*languages, texts, name_field(fields, "model")))[0]
+
+
+def public_address(request: Request) -> str:
+    """Return this server's address as the client sees it: behind the prefix of a proxy (X-Forwarded-Prefix)."""
+    prefix = request.headers.get("x-forwarded-prefix", "").rstrip("/")
+    return str(request.base_url).rstrip("/") + (prefix if _PREFIX.fullmatch(prefix) else "")
+
+
+def learning_of(service: Service) -> Learning:
+    """Return what learns. Raises RequestError (403) if the server does not."""
+    if service.learning is None:
+        raise RequestError(403, "learning: is not offered by this server; its operator starts it with --learn")
+    return service.learning
+
+
+async def learn_pair(service: Service, fields: Mapping[str, Any], pair: tuple[str, str]) -> tuple[ServedModel, Learnt]:
+    """Let the model of a request's languages learn a pair; return it and what became of the pair. `project` names a
+    project, `who` the person. Raises RequestError."""
+    learning = learning_of(service)
+    model = await requested_model(service, fields, [pair[0]], "auto")
+    who = text_field(fields, "who", "")
+    translator, project = learning.place(model, text_field(fields, "project", ""))
+
+    def work() -> Learnt:
+        check_room(translator, project)
+        return translator.learn(*pair, project=project, who=who)
+
+    return model, await learning.run(work)
+
+
+def left_of(request: Request, name: str) -> dict[str, str]:
+    """Return the field that says what of a translated file is left untranslated; none if nothing is."""
+    left = service_of(request).files.get(name).left
+    return {"untranslated": left} if left else {}
+
+
+async def translated_file(
+    request: Request, fields: Mapping[str, Any], source: str | None = None, ticket: str = ""
+) -> str:
+    """Translate the file of a request; return the key by which it is fetched. `source`: as for `requested_model`;
+    `ticket`: as in `FileWish`. Raises RequestError."""
+    client = admit_client(request, fields.get("api_key"))
+    languages = text_field(fields, "source", source), text_field(fields, "target")
+    model = text_field(fields, "model", "") or None
+    wish = FileWish(*file_field(fields), *languages, model, glossary_field(fields), ticket)
+    return await while_connected(request, translate_file(service_of(request), wish, client))
+
+
+_SECONDS, _BYTES_A_SECOND = 15.0, 2**18
+"""CPU time for any file in seconds, and the bytes that allow one second more."""
+_MEMORY = 512 * 2**20
+
+
+@dataclass(frozen=True)
+class FileWish:
+    """A request to translate a file. `source` may be auto; `model` is a model's name, None for the first model of the
+    pair; `ticket` is the key under which progress is reported."""
+
+    name: str
+    content: bytes
+    source: str
+    target: str
+    model: str | None = None
+    glossary: tuple[tuple[str, str], ...] = ()
+    ticket: str = ""
+
+
+async def translate_file(service: Service, wish: FileWish, client: str) -> str:
+    """Translate a file; return the key by which it is fetched. Raises RequestError."""
+    try:
+        form = format_of(wish.name)
+    except NMTError as error:
+        raise RequestError(400, str(error)) from None
+    async with service.in_time(service.settings.limits.file_seconds):
+        model = await _model_of(service, wish, form, client)
+        language, pair = None if model.splitter is None else model.source, (model.source, model.target)
+        read = _job("read_file", wish, (wish.content, form, wish.name, language, pair))
+        rows = [(asked, packed) for piece in await service.box.run(read, client) for asked, packed in piece]
+        answers = await _answers(service, model, wish, rows, client)
+        write = _job("write_file", wish, (wish.content, form, wish.name, language, pair, answers))
+        left, *pieces = await service.box.run(write, client)
+    name = translated_name(wish.name, model.target)
+    return service.files.keep(client, TranslatedFile(name, b"".join(pieces), MEDIA_TYPES[form], left))
+
+
+def _job(name: str, wish: FileWish, args: tuple[Any, ...]) -> Job:
+    """Return a job on a file for the box, with limits that grow with the file's size."""
+    size = len(wish.content)
+    seconds = _SECONDS + size / _BYTES_A_SECOND
+    return Job(name, args, wish.name[:80], seconds, _MEMORY, _MEMORY + 4 * size, is_long=True)
+
+
+async def _model_of(service: Service, wish: FileWish, form: str, client: str) -> ServedModel:
+    sample = ""
+    if wish.source.lower() == "auto":
+        (sample,) = await service.box.run(_job("sample", wish, (wish.content, form, wish.name)), client)
+    return (await service.pair(wish.source, wish.target, [sample], wish.model))[0]
+
+
+async def _answers(
+    service: Service, model: ServedModel, wish: FileWish, rows: list[tuple[str, bytes]], client: str
+) -> list[tuple[bool, str]]:
+    """Return for each row whether its text is final, and its text; details are freed piece by piece."""
+    answers: list[tuple[bool, str]] = [(False, "")] * len(rows)
+    done = 0
+
+    def note(more: int) -> None:
+        nonlocal done
+        done += more
+        service.files.note(client, wish.ticket, done, len(rows))
+
+    note(0)
+    admission = Admission(waits=True)
+    for details in (False, True):
+        chosen = [n for n, (_, packed) in enumerate(rows) if bool(packed) == details]
+
+        async def take(at: int, found: list[list[Translation]], own: list[int] = chosen, full: bool = details) -> None:
+            texts = [translations[0].text for translations in found]
+            if full:
+                packed = [rows[n][1] for n in own[at : at + len(found)]]
+                job = _job("finish", wish, (packed, [translations[0] for translations in found]))
+                (texts,) = await service.box.run(job, client)
+            for n, text in zip(own[at : at + len(found)], texts, strict=True):
+                answers[n] = full, text
+            note(len(found))
+
+        if chosen:
+            ask = Ask(details=details, glossary=wish.glossary)
+            await service.in_pieces(model, [rows[n][0] for n in chosen], ask, client, admission, take)
+    service.count(model, rows, client, sum(len(asked) for asked, _ in rows))
+    return answers

@@ -12,7 +12,7 @@ from nmt.storage.tensor_file import tensors_made_with, write_tensors
 from nmt.system.files import writing
 
 if TYPE_CHECKING:
-    from nmt.decode.shortlist import Shortlist
+    from nmt.decode.rules.options import Shortlist
 
 PREFIX = "shortlist/"
 
@@ -28,7 +28,7 @@ def shortlist_from(tensors: dict[str, np.ndarray], vocab_size: int, where: Path)
     CheckpointError, which names `where`."""
     if not any(name.startswith(PREFIX) for name in tensors):
         return None
-    from nmt.decode.shortlist import Shortlist
+    from nmt.decode.rules.options import Shortlist
 
     try:
         starts, tokens, always = (tensors[PREFIX + name] for name in ("starts", "tokens", "always"))

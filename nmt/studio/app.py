@@ -19,8 +19,8 @@ from starlette.routing import Mount, Route
 
 import nmt
 from nmt.rnn.cores import default_threads
-from nmt.serve.errors import RequestError
 from nmt.serve.files import attachment
+from nmt.serve.settings import RequestError
 from nmt.serve.web import parse_json
 from nmt.studio.errors import Refused, checked, number, one_of, text
 from nmt.studio.projects import PURPOSES, SHARED, TEXTS, Project, safe_name

@@ -21,8 +21,7 @@ from nmt.data.tables.marked import is_usfm, usfm_rows
 from nmt.data.tables.readers import ENDINGS, GRIDS, RECORDS, at_once, cues, form_of, paired
 from nmt.data.tables.sheets import book_of
 from nmt.data.tokens.factors import features_column, with_features
-from nmt.doctor.repeats import Duplicates
-from nmt.doctor.texts import Text
+from nmt.doctor.texts import Duplicates, Text
 from nmt.errors import NMTError
 from nmt.studio.errors import Refused
 from nmt.studio.projects import write_json

@@ -13,7 +13,7 @@ from pathlib import Path
 import uvicorn
 
 from nmt.errors import PathError
-from nmt.serve.limits.http_protocol import GuardedProtocol
+from nmt.serve.http_protocol import GuardedProtocol
 from nmt.serve.server import listen_on
 from nmt.studio.app import make_app
 from nmt.studio.guard import Guard

@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nmt.learning.memory import Pair, State
-from nmt.learning.tmx import write_tmx
+from nmt.learning.memory import Pair, State, write_tmx
 from nmt.studio.held import read_pairs
 from nmt.studio.preparing import CORRECTIONS
 from nmt.studio.projects import SHARED, TEXTS, Project, safe_name

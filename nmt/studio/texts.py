@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from nmt.serve.detection import language_name
+from nmt.serve.models import language_name
 from nmt.studio.errors import Refused
 from nmt.studio.projects import TEXTS, Project
 from nmt.system.files import read_json

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from nmt.decode import Ensemble, SearchOptions, force, search
-from nmt.decode.rules.penalty import length_divisor
+from nmt.decode.rules.score_rules import length_divisor
 from nmt.errors import DeviceError
 from nmt.rnn.arrays.beam_state import BeamChoice, BeamState
 from nmt.rnn.arrays.device_operations import OutputLayer

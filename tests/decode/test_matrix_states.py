@@ -12,8 +12,7 @@ from nmt.rnn.compiler import share
 from nmt.rnn.stepping import prepared_step
 from nmt.rnn.stepping.stepper import Stepper
 from tests import small_models
-from tests.decode.test_live_search import Queue, Sentence, live
-from tests.decode.test_plain_search import MODELS, SOURCES, step_by_step
+from tests.decode.test_plain_search import MODELS, SOURCES, Queue, Sentence, live, step_by_step
 from tests.decode.test_shortlist import VOCAB
 
 

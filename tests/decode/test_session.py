@@ -5,7 +5,7 @@ import pytest
 
 from nmt.decode import Ensemble, Fusion, SearchOptions, Session, search
 from nmt.errors import ConfigError
-from tests.decode.test_model_options import VOCAB, build
+from tests.decode.test_options import VOCAB, build
 from tests.decode.test_shortlist import SOME
 from tests.model import test_language
 

@@ -12,7 +12,7 @@ from nmt.rnn.devices import cpu
 from nmt.rnn.kernels.search import candidates
 from nmt.special_tokens import EOS_ID, UNK_ID
 from tests import small_models
-from tests.decode.test_model_options import build, find, sentences  # noqa: F401 - a fixture
+from tests.decode.test_options import build, find, sentences  # noqa: F401 - a fixture
 
 VOCAB = 12
 

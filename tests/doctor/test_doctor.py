@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from nmt.config import config_from_dict
+from nmt.data.corpora.sources import Source
 from nmt.data.quality.overlap import Likeness, OverlapIndex
 from nmt.doctor import examine
-from nmt.doctor.repeats import Duplicates
-from nmt.doctor.texts import Block, Text
+from nmt.doctor.texts import Block, Duplicates, Text
 from nmt.errors import DataError
 from nmt.train.tasks.prepare import check_data
 from tests.data.corpora import WORDS, sentences
@@ -301,3 +301,29 @@ def test_what_a_rule_leaves_out_of_training_is_no_warning(corpus):
     assert {"same", "duplicates", "overlap"} <= names(examine(config(folder)))
     for name, rule in (("same", True), ("duplicates", True), ("overlap", "near")):
         assert names(examine(config(folder, filter={name: rule}))) == names(examine(config(folder))) - {name}
+
+
+def write_table(tmp_path, lines):
+    (tmp_path / "t.tsv").write_text("".join(f"{line}\n" for line in lines))
+    return {"path": str(tmp_path / "t.tsv")}
+
+
+def test_warnings_of_a_table_say_which_side(tmp_path):
+    corpus = write_table(
+        tmp_path, [f"one number {n}\teine Zahl {n}" for n in range(50)] + ["<b>x</b>\ty", "x\t<i>y</i>"]
+    )
+    sides = {"src": {"lang": "en"}, "tgt": {"lang": "de"}}
+    config = config_from_dict({"model_dir": str(tmp_path / "m"), "data": {"train": [corpus], "dev": [corpus], **sides}})
+    where = [finding.where for finding in check_data(config).findings if "tags" in finding.what]
+    assert sorted(set(where)) == [f"{corpus['path']} (de)", f"{corpus['path']} (en)"]
+
+
+def test_a_blank_line_of_a_table_is_a_pair_of_nothing_as_in_two_files(tmp_path):
+    corpus = write_table(tmp_path, ["one\teins", "", "   ", "two\tzwei"])
+    (part,) = Source(corpus["path"]).parts(["en", "de"])
+    assert list(part.rows()) == [("one", "eins"), ("", ""), ("", ""), ("two", "zwei")]
+    config = config_from_dict(
+        {"model_dir": "m", "data": {"train": "x", "dev": "x", "src": {"lang": "en"}, "tgt": {"lang": "de"}}}
+    )
+    text = Text(Source(corpus["path"]), [config.data.src, config.data.tgt])
+    assert [len(block) for block in text.blocks()] == [4]

@@ -3,6 +3,8 @@
 import sys
 import time
 
+from nmt.documents.document import read_document
+
 
 def calls(run):
     """How many functions `run` calls."""
@@ -39,3 +41,13 @@ def grows_in_line(make, run, size):
     if counts[2] - counts[1] > 2.4 * (counts[1] - counts[0]) + 200:
         return False
     return seconds(lambda: run(contents[2])) <= 10 * seconds(lambda: run(contents[0])) + 0.05
+
+
+def rewritten(form):
+    """A function that reads a document of this format and writes it with other texts."""
+
+    def both(content):
+        document = read_document(content, form)
+        document.write(["a" + p.source for p in document.passages])
+
+    return both

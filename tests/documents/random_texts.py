@@ -4,8 +4,7 @@
 
 Tags and placeholders come out once and nested as before, numbers denote the source's, text without letters stays, no
 word of the translator is lost, white space and the syntax of messages stay. Prints the first cases that break a rule,
-and how many there were.
-"""
+and how many there were."""
 
 import html
 import random
@@ -18,7 +17,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from pyicumessageformat import Parser
 
-from nmt.documents.reading import read_passage
+from nmt.documents.tagged_text import read_passage
 from nmt.inference.translation import Detail, Translation
 
 SPACED = (

@@ -12,12 +12,11 @@ import time
 import pytest
 
 import nmt.documents
-from nmt.documents import sentences
+from nmt.documents import passage as passages
 from nmt.documents.document import read_document
-from nmt.documents.passage import Sentence
+from nmt.documents.passage import Sentence, pieces, windows
 from nmt.documents.placeholders import placeholders_of
-from nmt.documents.reading import read_passage
-from nmt.documents.sentences import pieces, windows
+from nmt.documents.tagged_text import read_passage
 from nmt.inference.translation import Translation
 from tests.documents.growth import grows_in_line
 from tests.documents.test_passages import by_words, forward
@@ -108,7 +107,7 @@ def test_readers_of_text_grow_in_line(name):
 
 def test_sentences_grow_in_line():
     pytest.importorskip("sentencex", reason="needs the extra [documents]")
-    split = sentences.sentence_splitter("en")
+    split = passages.sentence_splitter("en")
     for family in ("«", "?! ", "“a ", "<?"):
         texts = [family * (n // len(family)) for n in (20_000, 160_000)]
         ratios = (seconds(split, texts[1]) / max(seconds(split, texts[0]), 0.001) for _ in range(6))

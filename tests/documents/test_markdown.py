@@ -10,13 +10,13 @@ import pytest
 
 import nmt
 from nmt.documents.document import read_document
-from nmt.documents.limits import Limits
+from nmt.documents.forms import Limits
 from nmt.documents.placeholders import placeholders_of
-from nmt.documents.tagged_text import html_passage
+from nmt.documents.tagged_text import read_passage
 from nmt.errors import DataError, NMTError
 from nmt.inference.translation import Translation
 from tests.documents.details import detail_of
-from tests.documents.growth import grows_in_line
+from tests.documents.growth import grows_in_line, rewritten
 from tests.documents.test_passages import backward, by_stops, by_words, forward
 
 markdown_it = pytest.importorskip("markdown_it", reason="needs the extra [documents]")
@@ -117,7 +117,7 @@ def test_space_before_code_at_the_end_of_emphasis_stays_there(text, expected):
 
 
 def test_space_after_code_at_the_beginning_of_an_element_stays_there():
-    passage = html_passage("(see<b><code>x</code> here</b>) now")
+    passage = read_passage("(see<b><code>x</code> here</b>) now", "html")
     found = passage.joined([by_words(one.asked, forward, other_case) for one in passage.sentences])
     assert found == "(SEE<b><code>x</code> HERE</b>) NOW"
 
@@ -245,11 +245,6 @@ def test_control_characters_and_limits_are_a_line(monkeypatch):
         read_document(b"a", "markdown")
 
 
-def both(content):
-    document = read_document(content, "markdown")
-    document.write(["a" + p.source for p in document.passages])
-
-
 @pytest.mark.parametrize(
     "piece",
     [
@@ -259,7 +254,7 @@ def both(content):
     ],
 )  # fmt: skip
 def test_time_grows_in_line(piece):
-    assert grows_in_line(lambda n: (piece * n).encode(), both, 300)
+    assert grows_in_line(lambda n: (piece * n).encode(), rewritten("markdown"), 300)
 
 
 @pytest.mark.parametrize(

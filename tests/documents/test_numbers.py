@@ -3,7 +3,7 @@
 import pytest
 
 from nmt.documents.passage import RULES, Rules
-from nmt.documents.reading import read_passage
+from nmt.documents.tagged_text import read_passage
 from nmt.inference.translation import Translation
 from tests.documents.details import detail_of
 from tests.documents.test_passages import translated

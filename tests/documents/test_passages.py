@@ -9,8 +9,7 @@ import pytest
 
 from nmt.documents.passage import Rules
 from nmt.documents.placeholders import placeholders_of
-from nmt.documents.reading import read_passage
-from nmt.documents.tagged_text import html_tokens
+from nmt.documents.tagged_text import html_tokens, read_passage
 from nmt.inference.translation import Detail, Translation
 from tests.documents.details import detail_of
 

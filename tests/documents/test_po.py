@@ -8,11 +8,11 @@ import pytest
 
 from nmt.documents.document import read_document
 from nmt.documents.formats.po import plural_forms, plural_rule
-from nmt.documents.limits import Limits
+from nmt.documents.forms import Limits
 from nmt.errors import DataError
 from nmt.inference.translation import Translation
 from tests.documents.details import detail_of
-from tests.documents.growth import grows_in_line
+from tests.documents.growth import grows_in_line, rewritten
 
 RU = "nplurals=3; plural=(n%10==1 && n%100!=11 ? 0 : n%10>=2 && n%10<=4 && (n%100<10 || n%100>=20) ? 1 : 2);"
 
@@ -145,11 +145,6 @@ def test_what_is_no_po_file_is_refused_in_a_line(text, said):
     assert "\n" not in str(caught.value)
 
 
-def both(content):
-    document = read_document(content, "po")
-    document.write(["a" + p.source for p in document.passages])
-
-
 @pytest.mark.parametrize(
     "make, size",
     [
@@ -165,7 +160,7 @@ def both(content):
     ids=["entries", "lines", "breaks", "comments", "flags", "blanks", "brackets", "strings"],
 )
 def test_time_grows_in_line(make, size):
-    assert grows_in_line(lambda n: (header() + make(n)).encode(), both, size)
+    assert grows_in_line(lambda n: (header() + make(n)).encode(), rewritten("po"), size)
 
 
 def test_messages_and_tabs_beside_tags_keep_their_syntax(tmp_path):

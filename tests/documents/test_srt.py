@@ -5,9 +5,9 @@
 import pytest
 
 from nmt.documents.document import read_document
-from nmt.documents.limits import Limits
+from nmt.documents.forms import Limits
 from nmt.errors import DataError
-from tests.documents.growth import grows_in_line
+from tests.documents.growth import grows_in_line, rewritten
 from tests.documents.test_passages import backward, by_words, forward
 
 TIMES = "00:00:01,000 --> 00:00:02,000"
@@ -60,7 +60,7 @@ def test_each_speaker_keeps_the_own_words_and_line(text, expected):
     ],
 )
 def test_codes_music_and_tags_stay(text):
-    from nmt.documents.formats.loose_tags import _TAG
+    from nmt.documents.tagged_text import _TAG
 
     assert translated(text, forward, lambda word: word.replace("one", "uno")) == text.replace("one", "uno")
     assert all(tag in translated(text, backward) for tag in _TAG.findall(text))
@@ -83,11 +83,6 @@ def test_limits_are_told_in_a_line():
             read_document(cue * 10, "srt", "some", None, None, limits)
 
 
-def both(content):
-    document = read_document(content, "srt")
-    document.write(["a" + p.source for p in document.passages])
-
-
 @pytest.mark.parametrize(
     "make, size",
     [
@@ -103,7 +98,7 @@ def both(content):
     ids=["cues", "speakers", "lines", "brackets", "codes", "tags", "blanks", "digits"],
 )
 def test_time_grows_in_line(make, size):
-    assert grows_in_line(lambda n: make(n).encode(), both, size)
+    assert grows_in_line(lambda n: make(n).encode(), rewritten("srt"), size)
 
 
 def whole(text, form="srt"):

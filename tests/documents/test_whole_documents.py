@@ -11,7 +11,7 @@ from xml.parsers import expat
 import pytest
 
 from nmt.documents.document import read_document
-from nmt.documents.reading import read_passage
+from nmt.documents.tagged_text import read_passage
 from nmt.inference.translation import Translation
 from tests.documents.test_passages import backward, by_stops, by_words, forward, translated
 

@@ -7,10 +7,10 @@ import re
 import pytest
 
 from nmt.documents.document import read_document
-from nmt.documents.limits import Limits
+from nmt.documents.forms import Limits
 from nmt.errors import DataError
 from nmt.inference.translation import Translation
-from tests.documents.growth import grows_in_line
+from tests.documents.growth import grows_in_line, rewritten
 from tests.documents.test_passages import backward, by_words
 
 
@@ -127,11 +127,6 @@ def test_what_is_beyond_the_limits_is_refused_in_a_line(text, said):
     assert "\n" not in str(caught.value)
 
 
-def both(content):
-    document = read_document(content, "xliff")
-    document.write(["a" + p.source for p in document.passages])
-
-
 @pytest.mark.parametrize(
     "make, size",
     [
@@ -150,7 +145,7 @@ def both(content):
     ids=["sources", "open", "one-line", "deep", "attributes", "cdata"],
 )
 def test_time_grows_in_line(make, size):
-    assert grows_in_line(lambda n: make(n).encode(), both, size)
+    assert grows_in_line(lambda n: make(n).encode(), rewritten("xliff"), size)
 
 
 def test_the_command_refuses_a_file_of_other_languages(tmp_path):

@@ -1,14 +1,15 @@
 """A few hundred odd inputs and broken models; `python -m tests.fuzz.run` does a hundred thousand and ten thousand."""
 
 import shutil
+import subprocess
+import sys
 
 import pytest
 
 from nmt.storage.saved_model import load_saved_model, save_bundle
 from nmt.storage.tensor_file import map_tensors
-from tests.fuzz.check import check_inputs, check_models, run_translate
-from tests.fuzz.inputs import is_text, line_bytes
-from tests.fuzz.run import make_model
+from tests.fuzz.imports import KINDS, check_imports
+from tests.fuzz.run import check_inputs, check_models, is_text, line_bytes, make_model, run_translate
 
 
 @pytest.fixture(scope="module")
@@ -52,3 +53,40 @@ def test_the_model_of_these_tests_has_everything(model):
     assert content == same and {k: a.tobytes() for k, a in tensors.items()} == {
         k: a.tobytes() for k, a in again.items()
     }
+
+
+READER = """
+import sys
+from nmt.errors import DataError
+
+def endless(*given):
+    try:
+        while True:
+            pass
+    except OSError as error:
+        raise DataError("a: cannot be read") from error
+"""
+BY_SYSTEM = """
+from tests.fuzz import imports
+
+imports.import_model, imports._SECONDS = endless, 2
+sys.argv = ["imports", "--share", "marian", "0", "1", sys.argv[1]]
+sys.exit(imports.main())
+"""
+
+
+def outcome(script, folder):
+    """Return the exit code of a fuzzer with the planted reader, and what it reported."""
+    done = subprocess.run([sys.executable, "-c", READER + script, str(folder)], capture_output=True, text=True)
+    return done.returncode, done.stderr
+
+
+def test_an_endless_reader_of_models_is_found(tmp_path):
+    code, report = outcome(BY_SYSTEM, tmp_path)
+    assert code and "no end after 2 seconds" in report
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_broken_models_are_refused_in_a_line_or_written(tmp_path, kind):
+    done = check_imports(kind, tmp_path / "models", 0, 25)
+    assert sum(done.values()) == 25 and done.get("refused", 0) >= 5

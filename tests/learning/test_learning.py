@@ -1,25 +1,30 @@
 """A translator that learns: at once, apart from other projects, and so that it can be taken back bit for bit."""
 
 import gc
+import re
 import threading
 import time
 import weakref
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from nmt import LearningTranslator, NMTError, Translator
-from nmt.learning import guard
-from nmt.learning.memory import State
-from nmt.learning.trainer import Recipe
+from nmt.errors import DataError
+from nmt.learning import projects
+from nmt.learning.learning_translator import IDLE
+from nmt.learning.memory import Pair, State, read_tmx, write_tmx
+from nmt.learning.trainer import SHARE, Recipe
 from tests import saved_models
 from tests.learning.conftest import parameters
+from tests.saved_models import write_folder
 
 pytest.importorskip("rapidfuzz", reason="needs the extra [learn]")
 
 MUCH = Recipe(rate=1.0, updates=100, replayed=0, neighbours=0)
 """Enough for models of six units that know nothing."""
-SHARE = 0.2
+OWN_SHARE = 0.2
 
 
 def log_prob(translator, source, target):
@@ -233,13 +238,13 @@ def test_projects_never_see_one_another(learning, pairs):
 
 
 def test_a_project_takes_no_more_of_the_model_than_its_share(learning, pairs):
-    one = learning(share=SHARE)
+    one = learning(share=OWN_SHARE)
     one.learn(*pairs[0], project="a")
     one.learn(*pairs[1], project="b")
     one.translate("kara", project="a")
     a, base = one.translator("a").model, one.base.model
     own = [name for name in a.params if not np.shares_memory(a.params[name], base.params[name])]
-    assert own and sum(a.params[name].size for name in own) <= SHARE * base.num_params
+    assert own and sum(a.params[name].size for name in own) <= OWN_SHARE * base.num_params
     assert a.weights.packed_bytes < base.weights.packed_bytes  # forms of shared parameters are the base model's
     assert {key[0] for key in a.weights._packed} <= set(own)
 
@@ -272,7 +277,7 @@ def test_a_quantised_model_learns_and_is_saved_quantised(tmp_path, pairs):
 
 
 def test_shortlists_follow(folder, learning, pairs):
-    from nmt.decode.shortlist import Shortlist
+    from nmt.decode.rules.options import Shortlist
 
     one = learning(recipe=MUCH)
     size = one.base.src_subwords.vocab_size
@@ -309,14 +314,14 @@ def test_a_kill_loses_nothing_that_was_acknowledged(folder, learning, tmp_path):
 
 
 def test_the_rule_slows_stops_and_recovers():
-    assert guard.decide(0.0, 1.0) == guard.Decision(1.0, "")
-    assert guard.decide(guard.SLOWS + 0.01, 1.0).rate == 0.5
-    assert guard.decide(guard.SLOWS + 0.01, 1 / 16).rate == 1 / 16
-    assert guard.decide(0.0, 0.5).rate == 1.0
-    assert guard.decide(guard.SLOWS * 0.9, 0.5) == guard.Decision(0.5, "")
-    for much in (guard.STOPS + 0.01, float("nan"), float("inf")):
-        assert guard.decide(much, 1.0).goes_back and guard.decide(much, 1.0).rate == 0.0
-    assert guard.decide(9.0, 0.0) == guard.Decision(0.0, "stopped")
+    assert projects.decide(0.0, 1.0) == projects.Decision(1.0, "")
+    assert projects.decide(projects.SLOWS + 0.01, 1.0).rate == 0.5
+    assert projects.decide(projects.SLOWS + 0.01, 1 / 16).rate == 1 / 16
+    assert projects.decide(0.0, 0.5).rate == 1.0
+    assert projects.decide(projects.SLOWS * 0.9, 0.5) == projects.Decision(0.5, "")
+    for much in (projects.STOPS + 0.01, float("nan"), float("inf")):
+        assert projects.decide(much, 1.0).goes_back and projects.decide(much, 1.0).rate == 0.0
+    assert projects.decide(9.0, 0.0) == projects.Decision(0.0, "stopped")
 
 
 def test_learning_that_harms_goes_back_and_stops(learning, pairs, monkeypatch):
@@ -325,7 +330,7 @@ def test_learning_that_harms_goes_back_and_stops(learning, pairs, monkeypatch):
         one.learn(*pair)
     one.wait()
     good = parameters(one.translator())
-    assert one.progress().checks[0].rise <= guard.SLOWS
+    assert one.progress().checks[0].rise <= projects.SLOWS
     one._projects._base_loss -= 2.0  # as if the held-out text had suffered
     for pair in pairs[10:20]:
         one.learn(*pair)
@@ -428,3 +433,109 @@ def test_other_models_learn_the_same_twice(tmp_path, pairs, changes):
             assert found[-1] != parameters(one.base)
     assert (tmp_path / "one.nmt.learning.sqlite").is_file()
     assert found[0] == found[1]
+
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "learning.md").read_text("utf-8")
+
+
+def test_the_page_of_learning(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("rapidfuzz", reason="needs the extra [learn]")
+    write_folder(tmp_path / "runs" / "de-en")
+    monkeypatch.chdir(tmp_path)
+    (block,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S)
+    exec(compile(block, "docs/learning.md", "exec"), {})
+    assert "Good morning!" in capsys.readouterr().out
+    assert Translator.load("runs/de-en-letters").translate("kara") is not None
+    assert "Hi!" in Path("letters.tmx").read_text("utf-8")
+
+
+def test_its_numbers_are_those_of_the_code():
+    recipe = Recipe()
+    assert f"more than {projects.SLOWS:g} |" in PAGE and f"more than {projects.STOPS:g}, or no number" in PAGE
+    assert f"less than {projects.SLOWS / 2:g} again" in PAGE
+    assert (projects.EVERY, projects.HELD_OUT) == (10, 100) and "every ten pairs, 100 held-out pairs" in PAGE
+    assert (recipe.updates, recipe.neighbours, recipe.replayed) == (2, 2, 4)
+    assert "Two updates" in PAGE and "up to two similar" in PAGE and "four pairs of the training text" in PAGE
+    assert (recipe.passes, IDLE, SHARE) == (6, 60, 1)
+    assert "six passes" in PAGE and "a minute without a new pair" in PAGE and "all parameters" in PAGE
+
+
+TEXTS = [
+    ("Guten Morgen!", "Good morning!"),
+    ("a < b & c > d \"q\" 'r'", "x ]]> y"),
+    ("<b>fett</b>", "&amp; stays"),
+    ("日本語 עברית 😀", "café\u0301"),
+]
+
+OTHER = """<?xml version="1.0" encoding="utf-16"?>
+<!DOCTYPE tmx SYSTEM "tmx14.dtd">
+<tmx version="1.4"><header creationtool="x" srclang="de-DE" datatype="xml"/>
+<body>
+<tu><tuv xml:lang="de-AT"><seg>Ein <bpt i="1">&lt;b&gt;</bpt>Haus<ept i="1">&lt;/b&gt;</ept>
+ am <hi>See</hi></seg></tuv>
+<tuv xml:lang="EN-US"><seg>A house <ph>{0}</ph>by the <![CDATA[<lake>]]></seg></tuv>
+<tuv xml:lang="fr"><seg>Une maison</seg></tuv></tu>
+<tu><tuv lang="de"><seg>nur Deutsch</seg></tuv></tu>
+<tu><tuv lang="de"><prop type="n">1</prop><seg>alt</seg></tuv><tuv lang="en"><seg>old</seg></tuv></tu>
+</body></tmx>"""
+
+
+def pairs():
+    return [
+        Pair(n, "p", source, target, 'A & "B"', "2026-11-25T10:00:00+00:00", State.LEARNT, 1.0)
+        for n, (source, target) in enumerate(TEXTS, start=1)
+    ]
+
+
+def test_what_is_written_is_read_again(tmp_path):
+    write_tmx(tmp_path / "a.tmx", pairs(), "de", "en")
+    assert read_tmx(tmp_path / "a.tmx", "de", "en") == TEXTS
+    assert read_tmx(tmp_path / "a.tmx", "en", "de-CH") == [(target, source) for source, target in TEXTS]
+    assert 'creationdate="20261125T100000Z"' in (tmp_path / "a.tmx").read_text("utf-8")
+
+
+def test_characters_that_xml_cannot_hold_are_left_out(tmp_path):
+    odd = Pair(1, "", "a\x00b\x1b", "\uffffc", "", "2026-11-25T10:00:00+00:00", State.LEARNT, 1.0)
+    write_tmx(tmp_path / "a.tmx", [odd], "de", "en")
+    assert read_tmx(tmp_path / "a.tmx", "de", "en") == [("ab", "c")]
+
+
+def test_a_file_of_another_tool(tmp_path):
+    (tmp_path / "o.tmx").write_bytes(OTHER.encode("utf-16"))
+    assert read_tmx(tmp_path / "o.tmx", "de", "en") == [("Ein Haus am See", "A house by the <lake>"), ("alt", "old")]
+
+
+@pytest.mark.parametrize(
+    ("content", "match"),
+    [
+        (b"", "must be"),
+        (b"not XML", "must be"),
+        (b"<html><tu/></html>", "must be XML whose first element is tmx"),
+        (b"<tmx><body/></tmx>", "no translation unit"),
+        (b'<tmx><tu><tuv lang="fr"><seg>x</seg></tuv></tu></tmx>', "got fr"),
+        (b'<!DOCTYPE t [<!ENTITY a "b">]><tmx><tu><tuv lang="de"><seg>&a;</seg></tuv></tu></tmx>', "entities"),
+        (b"<tmx>" + b"<a>" * 500 + b"</a>" * 500 + b"</tmx>", "deep"),
+        (b'<tmx><tu><tuv lang="de"><seg>x</seg>', "must be"),
+    ],
+)
+def test_other_files_are_one_line(tmp_path, content, match):
+    (tmp_path / "o.tmx").write_bytes(content)
+    with pytest.raises(DataError, match=match) as caught:
+        read_tmx(tmp_path / "o.tmx", "de", "en")
+    assert "\n" not in str(caught.value)
+
+
+def test_no_other_file_is_replaced(tmp_path):
+    (tmp_path / "a.txt").write_text("a text of mine\n")
+    with pytest.raises(DataError, match="a.txt: must be a new file or a TMX file, got another file"):
+        write_tmx(tmp_path / "a.txt", [], "de", "en")
+    assert (tmp_path / "a.txt").read_text() == "a text of mine\n"
+    for _ in range(2):
+        write_tmx(tmp_path / "a.tmx", [], "de", "en")
+
+
+def test_a_missing_file_is_one_line(tmp_path):
+    with pytest.raises(DataError, match="no such file"):
+        read_tmx(tmp_path / "no.tmx", "de", "en")
+    with pytest.raises(DataError, match="must be written"):
+        write_tmx(tmp_path / "no" / "a.tmx", [], "de", "en")

@@ -13,8 +13,8 @@ from nmt.data.batching.batches import make_batch
 from nmt.decode import force, search
 from nmt.decode.ensemble import Ensemble
 from nmt.decode.hypotheses import Hypothesis
-from nmt.decode.plan import SearchPath, search_plan
 from nmt.decode.rules.options import SearchOptions
+from nmt.decode.search import SearchPath, search_plan
 from nmt.decode.session import Session
 from nmt.errors import DeviceError
 from nmt.exporting import plain_numpy
@@ -28,7 +28,7 @@ from nmt.special_tokens import BOS_ID, EOS_ID, UNK_ID
 from nmt.storage.saved_model import load_saved_model
 from nmt.train.updates.methods import Methods
 from tests import small_models
-from tests.decode import test_model_options as options_of_search
+from tests.decode import test_options as options_of_search
 from tests.finite_differences import check_gradients
 from tests.oracle import attention, compare
 from tests.oracle.layers import sigmoid

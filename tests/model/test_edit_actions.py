@@ -14,8 +14,8 @@ from nmt.data.batching.batches import make_batch
 from nmt.data.corpora.readers import TokenRows
 from nmt.decode import search
 from nmt.decode.ensemble import Ensemble
-from nmt.decode.plan import SearchPath, search_plan
 from nmt.decode.rules.options import SearchOptions
+from nmt.decode.search import SearchPath, search_plan
 from nmt.decode.session import Session
 from nmt.errors import ConfigError, DataError, DeviceError
 from nmt.model.copying import EditActions, check_actions, means_of_unseen

@@ -126,3 +126,13 @@ def running(*arguments):
 def asked(text, **more):
     """The fields of a request for a translation."""
     return {"q": text, "source": "en", "target": "de"} | more
+
+
+def multipart(name, content, **fields):
+    """A form with a file, and its headers."""
+    rows = [(key, "", value.encode()) for key, value in fields.items()] + [("file", f'; filename="{name}"', content)]
+    body = b"".join(
+        b'--bb\r\nContent-Disposition: form-data; name="%s"%s\r\n\r\n%s\r\n' % (key.encode(), more.encode(), value)
+        for key, more, value in rows
+    )
+    return body + b"--bb--\r\n", {"Content-Type": "multipart/form-data; boundary=bb"}

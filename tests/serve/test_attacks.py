@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.documents import test_packages
-from tests.serve.servers import model_folder, running
+from tests.serve.servers import model_folder, multipart, running
 from tests.waiting import until
 
 TIMES_AS_LONG = 5
@@ -72,17 +72,6 @@ def descendants(process):
 def memory(process):
     """MiB that a process holds."""
     return int(re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{process}/status").read_text())[1]) / 1024
-
-
-def multipart(name, content, **fields):
-    boundary = "----a"
-    body = b""
-    for field, value in fields.items():
-        body += f'--{boundary}\r\nContent-Disposition: form-data; name="{field}"\r\n\r\n{value}\r\n'.encode()
-    body += f'--{boundary}\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n\r\n'.encode()
-    return body + content + f"\r\n--{boundary}--\r\n".encode(), {
-        "Content-Type": f"multipart/form-data; boundary={boundary}"
-    }
 
 
 def docx(document):
@@ -484,7 +473,7 @@ def test_sessions_end_with_their_model(tmp_path):
     """A kept session was found by the id of an engine, which another one may have after a reload."""
     from types import SimpleNamespace
 
-    from nmt.serve.sessions import Sessions
+    from nmt.serve.service import Sessions
 
     class Session:
         def complete(self, typed, **more):

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from nmt.serve.detection import Detector, language_name
+from nmt.serve.models import Detector, language_name
 from tests.serve.servers import model_folder, running
 
 WORDS = ["ᎣᏏᏲ", "ᏙᎯᏧ", "ᎤᏪᏥ", "ᎠᎴ", "ᎾᏍᎩ", "ᎨᏎ", "ᎠᏂᏴᏫ", "ᏧᏂᎳᏫᏍᏗ"]

@@ -1,13 +1,19 @@
 """Which web pages may use a server, and by which names: what a browser sends of a page, and what clients send that are
 no browsers."""
 
+import json
+import re
+import shutil
+import socket
+import subprocess
+from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 
 from nmt.errors import ConfigError
-from tests.serve.servers import model_folder, running
-from tests.serve.test_protocols import multipart
+from tests.serve.servers import model_folder, multipart, running
+from tests.waiting import until
 
 EVIL = "http://evil.example"
 PAIR = {"source": "en", "target": "de"}
@@ -258,8 +264,7 @@ def test_an_option_that_is_wrong_ends_before_models_are_loaded():
 
 
 def test_a_listed_name_guards_other_addresses(folder):
-    from nmt.serve.errors import RequestError
-    from nmt.serve.origins import Origins
+    from nmt.serve.settings import Origins, RequestError
 
     def status(origins, host):
         scope = {"headers": [(b"host", host.encode())], "path": "/translate", "method": "POST", "http_version": "1.1"}
@@ -279,3 +284,62 @@ def test_a_listed_name_guards_other_addresses(folder):
     ]
     for host in ("::1", "localhost", "127.0.0.9", "LOCALHOST"):
         assert status(Origins(host), "evil") == 421 and status(Origins(host), "localhost:1") == 200
+
+
+NGINX = shutil.which("nginx")
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "operating.md"
+HEAD = """
+daemon off; master_process off; pid {0}/pid; error_log {0}/error; events {{}}
+http {{ access_log off; client_body_temp_path {0}/a; proxy_temp_path {0}/b; fastcgi_temp_path {0}/c;
+uwsgi_temp_path {0}/d; scgi_temp_path {0}/e; server {{ listen 127.0.0.1:{1};
+"""
+
+
+def blocks():
+    return re.findall(r"```nginx\n(.*?)```", PAGE.read_text("utf-8"), re.S)
+
+
+def test_there_is_one_block_and_it_names_the_port_of_the_server():
+    (block,) = blocks()
+    assert "http://127.0.0.1:5000/;" in block
+
+
+@pytest.mark.skipif(NGINX is None, reason="needs nginx")
+def test_the_block_passes_on_what_the_server_needs(server, lines, expected, tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    block = blocks()[0].replace(":5000/", f":{server.port}/")
+    path = tmp_path / "nginx.conf"
+    path.write_text(HEAD.format(tmp_path, port) + block + "}}\n")
+    proxy = subprocess.Popen([NGINX, "-c", path, "-p", tmp_path, "-e", tmp_path / "error"])
+    there = f"http://127.0.0.1:{port}"
+
+    def ask(*arguments):
+        done = subprocess.run(["curl", "-s", *arguments], capture_output=True, check=False, timeout=60)
+        return done.stdout
+
+    try:
+        until(lambda: ask(f"{there}/mt/health") == b'{"status":"ok"}')
+        assert b"<html" in ask(f"{there}/mt/") and b"308" in ask("-w", "%{http_code}", f"{there}/mt")
+        fields = {"q": lines[0], "source": "en", "target": "de"}
+        kind = "Content-Type: application/json"
+        answer = json.loads(ask("-H", kind, "-d", json.dumps(fields), f"{there}/mt/translate"))
+        assert answer["translatedText"] == expected[lines[0]]
+        assert json.loads(ask(f"{there}/mt/spec"))["servers"] == [{"url": f"{there}/mt"}]
+        form, headers = multipart(
+            "a.txt", b"x " * 2_000_000, source="en", target="xx"
+        )  # more than nginx takes of itself
+        (tmp_path / "form").write_bytes(form)
+        kind = f"Content-Type: {headers['Content-Type']}"
+        answer = ask("-H", kind, "--data-binary", f"@{tmp_path / 'form'}", f"{there}/mt/translate_file")
+        assert "xx is not supported" in json.loads(answer)["error"]
+        form, headers = multipart("a.txt", lines[0].encode(), source="en", target="de")
+        (tmp_path / "form").write_bytes(form)
+        answer = ask("-H", kind, "--data-binary", f"@{tmp_path / 'form'}", f"{there}/mt/translate_file")
+        address = json.loads(answer)["translatedFileUrl"]
+        assert address.startswith(f"{there}/mt/download_file/")
+        assert ask(address).decode().strip() == expected[lines[0]].strip()
+    finally:
+        proxy.terminate()
+        proxy.wait(30)

@@ -7,10 +7,9 @@ import pytest
 
 from nmt import Pivot, Translator
 from nmt.serve.engine import Ask
-from nmt.serve.errors import RequestError
 from nmt.serve.models import Models, ServedModel
-from tests.serve.servers import model_folder, running
-from tests.serve.test_protocols import multipart
+from nmt.serve.settings import RequestError
+from tests.serve.servers import model_folder, multipart, running
 from tests.serve.test_service import FakeEngine, service_of
 
 

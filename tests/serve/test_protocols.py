@@ -1,15 +1,21 @@
 """What clients of today's servers send, and what they get."""
 
+import io
 import json
 import re
+import shutil
+import subprocess
+import time
 import urllib.parse
 import xmlrpc.client
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from nmt import Translator
+from nmt.inference.translation import confidence_in
 from tests.documents import test_packages
-from tests.serve.servers import asked
+from tests.serve.servers import asked, multipart
 
 
 def test_every_answer_is_the_translators(server, lines, expected):
@@ -218,19 +224,6 @@ def test_who_runs_it_is_told(server):
     assert status == 200 and "default-src 'none'" in headers["Content-Security-Policy"] and b"<html" in content
 
 
-def test_every_route_is_described(server):
-    validator = pytest.importorskip("openapi_spec_validator", reason="needs openapi-spec-validator")
-    from nmt.serve.app import ROUTES
-
-    spec = server.json("/spec")
-    validator.validate(spec)
-    described = {(method.upper(), path) for path, methods in spec["paths"].items() for method in methods}
-    routes = {
-        (method, re.sub(r":\w+}", "}", route.path)) for route in ROUTES for method in route.methods if method != "HEAD"
-    }
-    assert described == routes
-
-
 def test_what_the_page_loads_is_its_own(server):
     headers, content = server.ask("/")[1:]
     policy, text = headers["Content-Security-Policy"], content.decode()
@@ -240,16 +233,6 @@ def test_what_the_page_loads_is_its_own(server):
         status, headers, content = server.ask(f"/{name}")
         assert status == 200 and headers["X-Content-Type-Options"] == "nosniff" and content
     assert b"innerHTML" not in server.ask("/page.js")[2]
-
-
-def multipart(name, content, **fields):
-    """A form with a file, and its headers."""
-    rows = [(key, "", value.encode()) for key, value in fields.items()] + [("file", f'; filename="{name}"', content)]
-    body = b"".join(
-        b'--bb\r\nContent-Disposition: form-data; name="%s"%s\r\n\r\n%s\r\n' % (key.encode(), more.encode(), value)
-        for key, more, value in rows
-    )
-    return body + b"--bb--\r\n", {"Content-Type": "multipart/form-data; boundary=bb"}
 
 
 @pytest.mark.parametrize(
@@ -318,27 +301,20 @@ def test_terms_that_were_not_followed_are_told(server, expected, lines):
 
 
 def test_files(server, lines, expected):
-    content = "\r\n".join(lines[:3]).encode()
-    parts = [("source", b"en", ""), ("target", b"de", ""), ("file", content, '; filename="../a b.txt"')]
-    body = b"".join(
-        b'--bb\r\nContent-Disposition: form-data; name="%s"%s\r\n\r\n%s\r\n' % (n.encode(), f.encode(), c)
-        for n, c, f in parts
-    )
-    kind = {"Content-Type": "multipart/form-data; boundary=bb"}
-    answer = server.json("/translate_file", body + b"--bb--\r\n", headers=kind)
+    form, kind = multipart("../a b.txt", "\r\n".join(lines[:3]).encode(), source="en", target="de")
+    answer = server.json("/translate_file", form, headers=kind)
     path = urllib.parse.urlsplit(answer["translatedFileUrl"]).path
     status, headers, found = server.ask(path)
     assert found.decode() == "\r\n".join(expected[line] for line in lines[:3])
     assert headers["Content-Disposition"].startswith('attachment; filename="a_b_de.txt"')
     assert server.refused("/download_file/other.txt")[0] == 404
-    assert server.refused("/translate_file", body, headers=kind)[0] == 400
-    of_other = (
-        body.replace(b"\r\nen\r\n", b"\r\nfr\r\n") + b'--bb\r\nContent-Disposition: form-data; name="model"\r\n\r\n'
-    )
-    assert server.ask("/translate_file", of_other + b"other\r\n--bb--\r\n", headers=kind)[0] == 200
-    assert "by small" in server.refused("/translate_file", of_other + b"small\r\n--bb--\r\n", headers=kind)[1]
-    bad = body.replace(b"a b.txt", b"a.exe") + b"--bb--\r\n"
-    assert "must end in one of" in server.refused("/translate_file", bad, headers=kind)[1]
+    assert server.refused("/translate_file", form.removesuffix(b"--bb--\r\n"), headers=kind)[0] == 400
+    for model, status in (("other", 200), ("small", 400)):
+        form, _ = multipart("a.txt", lines[0].encode(), source="fr", target="de", model=model)
+        found, _, content = server.ask("/translate_file", form, headers=kind)
+        assert found == status and (b"by small" in content) == (status == 400)
+    form, _ = multipart("a.exe", lines[0].encode(), source="en", target="de")
+    assert "must end in one of" in server.refused("/translate_file", form, headers=kind)[1]
 
 
 def test_what_of_a_file_is_left_untranslated_is_told(server, lines):
@@ -364,16 +340,171 @@ def test_files_of_each_format(server, lines, expected, suffix):
     line = next(one for one in lines if " ".join(expected[one].split()) == expected[one])
     text = inside.format(line)
     content = test_packages.packed(suffix, text) if is_packed else text.encode()
-    parts = [("source", b"en", ""), ("target", b"de", ""), ("file", content, f'; filename="a.{suffix}"')]
-    body = b"".join(
-        b'--bb\r\nContent-Disposition: form-data; name="%s"%s\r\n\r\n%s\r\n' % (n.encode(), f.encode(), c)
-        for n, c, f in parts
-    )
-    kind = {"Content-Type": "multipart/form-data; boundary=bb"}
-    answer = server.json("/translate_file", body + b"--bb--\r\n", headers=kind)
+    form, kind = multipart(f"a.{suffix}", content, source="en", target="de")
+    answer = server.json("/translate_file", form, headers=kind)
     status, headers, found = server.ask(urllib.parse.urlsplit(answer["translatedFileUrl"]).path)
     assert status == 200 and headers["Content-Disposition"].endswith(f'"a_de.{suffix}"')
     if is_packed:
         found = test_packages.part_of(found, test_packages.MAIN.get(suffix, "content.xml")).encode()
     assert inside.format(expected[line]) in found.decode()
     assert f".{suffix}" in server.json("/frontend/settings")["supportedFilesFormat"]
+
+
+@pytest.fixture(scope="module")
+def sure(folder, lines):
+    """The confidence in each line, as Python has it."""
+    found = Translator.load(folder).translate_nbest(lines)
+    return {line: one[0] for line, one in zip(lines, found, strict=True)}
+
+
+def near(number):
+    return pytest.approx(number, abs=1e-4)
+
+
+def test_confidence_of_libretranslate(server, lines, sure):
+    few = lines[:4]
+    plain = server.json("/translate", asked(few))
+    found = server.json("/translate", asked(few, confidence=True))
+    assert plain == {"translatedText": found["translatedText"]}
+    assert found["confidence"] == [near(sure[line].confidence) for line in few]
+    single = server.json("/translate", asked(few[0], confidence="1", alternatives=2))
+    assert single["confidence"] == near(sure[few[0]].confidence)
+    others = single["alternativesConfidence"]
+    assert len(others) == len(single["alternatives"]) == 2 and all(0 < one < 1 for one in others)
+    assert server.json("/translate", asked(few[0], confidence=False)) == server.json("/translate", asked(few[0]))
+
+
+def test_a_text_of_several_sentences_and_markup(server, lines, sure):
+    text = f"{lines[0]}\n\n{lines[1]} \n"
+    expected = near(confidence_in([sure[lines[0]], sure[lines[1]]]))
+    assert server.json("/translate", asked(text, confidence=True))["confidence"] == expected
+    html = f"<p>{lines[0]}</p><p><b>{lines[1]}</b></p>"
+    assert server.json("/translate", asked(html, format="html", confidence=True))["confidence"] == expected
+    long = "\n".join(lines)
+    found = server.json("/translate", asked(long, confidence=True))["confidence"]  # joined by a worker
+    assert found == near(confidence_in(sure[line] for line in lines))
+    assert server.json("/translate", asked(" \n", confidence=True))["confidence"] == 1.0
+    assert server.json("/translate", asked("a", source="de", confidence=True))["confidence"] == 1.0  # unchanged
+
+
+def test_confidence_of_deepl(server, lines, sure):
+    body = {"text": lines[:2], "source_lang": "EN", "target_lang": "DE"}
+    plain = server.json("/v2/translate", body)["translations"]
+    found = server.json("/v2/translate", body | {"confidence": True})["translations"]
+    assert [one["confidence"] for one in found] == [near(sure[line].confidence) for line in lines[:2]]
+    assert plain == [{name: value for name, value in one.items() if name != "confidence"} for one in found]
+
+
+def test_confidence_of_cat_tools(server, lines, sure):
+    line = lines[0]
+    query = f"/MTRestService/TranslateJson?input={line.replace(' ', '%20')}&srcLangCode=en&trgLangCode=de"
+    query = query.replace("é", "%C3%A9").replace("ß", "%C3%9F")
+    assert server.json(query).keys() == {"translation"}
+    assert server.json(f"{query}&confidence=true")["confidence"] == near(sure[line].confidence)
+
+
+def test_confidence_of_moses(server, lines, sure):
+    proxy = xmlrpc.client.ServerProxy(server.url + "/RPC2?source=en&target=de")
+    assert proxy.translate({"text": lines[0]}).keys() == {"text"}
+    assert proxy.translate({"text": lines[0], "confidence": True})["confidence"] == near(sure[lines[0]].confidence)
+
+
+def test_the_pages_routes(server, lines, sure):
+    found = server.json("/api/sentences", asked(f"{lines[0]}\n{lines[1]}", alternatives=1))["parts"]
+    sentences = [one for one in found if "source" in one]
+    assert [one["confidence"] for one in sentences] == [near(sure[line].confidence) for line in lines[:2]]
+    assert all(0 < other["confidence"] < 1 for one in sentences for other in one["alternatives"])
+    done = server.json("/api/complete", asked(lines[0], typed="", count=2))
+    assert len(done["confidence"]) == len(done["completions"]) and all(0 < one < 1 for one in done["confidence"])
+
+
+@pytest.mark.parametrize("wrong", ["maybe", 2, [], {"a": 1}, "yes\n"])
+def test_what_is_neither_true_nor_false_is_refused(server, wrong):
+    assert server.refused("/translate", asked("a", confidence=wrong))[0] == 400
+    status, message = server.refused("/v2/translate", {"text": "a", "target_lang": "DE", "confidence": wrong})
+    assert status == 400 and message.startswith("confidence: must be true or false, got ")
+
+
+def test_libretranslatepy(server, lines, expected):
+    library = pytest.importorskip("libretranslatepy")
+    client = library.LibreTranslateAPI(server.url + "/")
+    assert client.translate(lines[0], "en", "de") == expected[lines[0]]
+    assert {one["code"] for one in client.languages()} == {"en", "fr", "de"}
+    assert client.detect("Das ist ein Haus, und das ist ein Baum.")[0]["language"] == "de"
+
+
+def test_deep_translator(server, lines, expected):
+    library = pytest.importorskip("deep_translator")
+    client = library.LibreTranslator(source="en", target="de", custom_url=server.url + "/", api_key="any")
+    assert client.translate(lines[0]) == expected[lines[0]]
+    assert client.translate_batch(lines[:3]) == [expected[line] for line in lines[:3]]
+
+
+def test_the_library_deepl(server, lines, expected):
+    library = pytest.importorskip("deepl")
+    client = library.Translator("any", server_url=server.url, send_platform_info=False)
+    found = client.translate_text(lines[:3], source_lang="EN", target_lang="DE")
+    assert [one.text for one in found] == [expected[line] for line in lines[:3]]
+    assert [one.code for one in client.get_target_languages()] == ["DE"]
+    assert not client.get_usage().any_limit_reached
+    glossary = client.create_glossary("mine", "EN", "DE", {"kara": "losu"})
+    found = client.translate_text("kara kara miti", source_lang="EN", target_lang="DE", glossary=glossary)
+    assert "losu" in found.text
+    assert client.get_glossary_entries(glossary) == {"kara": "losu"}
+    client.delete_glossary(glossary)
+    assert client.get_usage().character.count > 0
+    with pytest.raises(library.DeepLException):
+        client.translate_text("a", target_lang="JA")
+
+
+def test_what_takes_the_place_of_glossaries_of_several_languages_reaches_the_client(server):
+    library = pytest.importorskip("deepl", minversion="1.24")
+    client = library.DeepLClient("any", server_url=server.url, send_platform_info=False)
+    with pytest.raises(library.DeepLException, match="for each pair of languages by /v2/glossaries"):
+        client.list_multilingual_glossaries()
+
+
+def test_documents_of_the_library_deepl(server, lines, expected, monkeypatch):
+    library = pytest.importorskip("deepl")
+    client = library.Translator("any", server_url=server.url, send_platform_info=False)
+    monkeypatch.setattr("time.sleep", lambda seconds, sleep=time.sleep: sleep(0.02))  # the client waits for 5 s
+    out, text = io.BytesIO(), "\n".join(lines[:20])
+    status = client.translate_document(text.encode(), out, source_lang="EN", target_lang="DE", filename="a.txt")
+    assert out.getvalue().decode() == "\n".join(expected[line] for line in lines[:20])
+    assert status.done and status.billed_characters == sum(map(len, lines[:20]))
+    out, book = io.BytesIO(), test_packages.packed("epub", f"<p>{lines[0]}</p>")
+    client.translate_document(book, out, source_lang="EN", target_lang="DE", filename="a.epub")
+    assert f"<p>{expected[lines[0]]}</p>" in test_packages.part_of(out.getvalue(), "EPUB/a.xhtml")
+    with pytest.raises(library.DeepLException, match="must end in one of"):
+        client.translate_document(b"a", io.BytesIO(), target_lang="DE", filename="a.exe")
+    with pytest.raises(library.DocumentTranslationException, match="must be a DOCX file"):
+        client.translate_document(b"a", io.BytesIO(), source_lang="EN", target_lang="DE", filename="a.docx")
+    with pytest.raises(library.DeepLException):
+        client.translate_document_get_status(library.DocumentHandle("0" * 32, "0" * 64))
+
+
+def test_curl(server, lines, expected):
+    curl = shutil.which("curl")
+    if curl is None:
+        pytest.skip("needs curl")
+    fields = [f"-d{name}={value}" for name, value in (("source", "en"), ("target", "de"))]
+    command = [curl, "-sS", "--fail", f"{server.url}/translate", *fields, "--data-urlencode", f"q={lines[0]}"]
+    answer = subprocess.run(command, capture_output=True, check=True, text=True).stdout
+    assert json.loads(answer) == {"translatedText": expected[lines[0]]}
+
+
+def test_npm_client(server, lines, expected):
+    """Where node is there, and `npm install --global libretranslate` or NODE_PATH has brought the client."""
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("needs node")
+    asked = json.dumps({"query": lines[0], "source": "en", "target": "de", "apiurl": server.url})
+    script = f"""
+        let library; try {{ library = require("libretranslate"); }} catch (e) {{ process.exit(3); }}
+        library.translate({asked}).then(found => console.log(JSON.stringify(found)));
+    """
+    answer = subprocess.run([node, "-e", script], capture_output=True, text=True, timeout=60)
+    if answer.returncode == 3:
+        pytest.skip("needs the npm package libretranslate")
+    assert answer.returncode == 0, answer.stderr
+    assert json.loads(answer.stdout) == expected[lines[0]]

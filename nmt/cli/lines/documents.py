@@ -46,8 +46,7 @@ def translate_document(
     DataError."""
     from nmt.documents.document import left_text, read_document
     from nmt.documents.forms import format_of
-    from nmt.documents.passage import MENDED
-    from nmt.documents.sentences import sentence_splitter
+    from nmt.documents.passage import MENDED, sentence_splitter
     from nmt.inference.pipeline import check_no_factors
 
     check_no_factors(translator, "--format")

@@ -29,12 +29,10 @@ class CandidateSelector:
         return first
 
     def follow(self, extra: Extra, tokens: np.ndarray) -> None:
-        """Update the extra state of rows in place: `extra` is a copy of that of their parents, `tokens` continue
-        them."""
+        """Update the extra state of rows, a copy of their parents', in place by `tokens`, which continue them."""
 
     def follow_given(self, extra: Extra, token: int, log_prob: np.floating) -> float:
-        """Update the extra state of a single row by a given token, and return what the token adds to the sum of the
-        row."""
+        """Update the extra state of a single row by a given token; return what the token adds to its sum."""
         return float(log_prob)
 
     def choose(self, search: Search, beam: Beam, outputs: np.ndarray, live: np.ndarray, bounds: np.ndarray) -> Choice:
@@ -110,8 +108,7 @@ class RuledSelector(CandidateSelector):
     def select(
         self, search: Search, beam: Beam, scores: np.ndarray, live: np.ndarray, bounds: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return parent rows and the tokens that continue them, by scores [R, V], which are -inf for forbidden
-        tokens."""
+        """Return parent rows and the tokens that continue them, by scores [R, V]; forbidden ones are -inf."""
         room = search.room(live)
         tokens, best = top_tokens(scores, int(room.max()))
         return continuations(tokens, best, beam.sums, bounds, room, -1)[:2]
@@ -125,8 +122,7 @@ class RuledSelector(CandidateSelector):
 def continuations(
     tokens: np.ndarray, scores: np.ndarray, sums: np.ndarray, bounds: np.ndarray, room: np.ndarray, never: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the parents, tokens and sums of the `room[n]` best continuations of each sentence (see
-    `best_continuations`)."""
+    """Return parents, tokens and sums of the `room[n]` best continuations; see `best_continuations`."""
     width = int(room.max())
     size = len(room) * width
     parents, chosen, totals = np.empty(size, np.int64), np.empty(size, np.int32), np.empty(size)

@@ -6,12 +6,10 @@ import re
 from collections.abc import Callable, Sequence
 
 from nmt.documents.document import Document, File
-from nmt.documents.elements import whole_elements
 from nmt.documents.encodings import declared_text
-from nmt.documents.markup import Piece, scan
-from nmt.documents.passage import Passage
-from nmt.documents.sentences import Splitter
-from nmt.documents.tagged_text import Token, html_passage, is_marked, kept_starts, tagged_passage, value
+from nmt.documents.markup import Piece, scan, whole_elements
+from nmt.documents.passage import Passage, Splitter
+from nmt.documents.tagged_text import Token, html_tokens, is_marked, kept_starts, tagged_passage, value
 
 _SHOWN: dict[str, frozenset[str]] = {
     **dict.fromkeys("title aria-label aria-description aria-roledescription aria-valuetext".split(), frozenset()),
@@ -57,7 +55,7 @@ def html_passages(text: str, splitter: Splitter | None) -> tuple[list[Passage], 
             at = end
             ranges.append((start, end))
             values.append(found)
-    page = html_passage("".join([*parts, text[at:]]), splitter)
+    page = tagged_passage(html_tokens("".join([*parts, text[at:]])), splitter)
 
     def written(n: int, new: str) -> str:
         start, end = ranges[n]

@@ -2,11 +2,17 @@
 
 markdown-it finds the blocks of text. Their inline syntax is split here: code, addresses and references are marks,
 emphasis and links are elements around their words.
+
+Blocks that CommonMark does not know become blocks that it knows, line by line. MkDocs and Python-Markdown have
+admonitions and tabs (`!!! note "Title"` around indented lines, `/// note | Title` around others), definition lists,
+footnotes and `[TOC]`; Hugo, Jekyll and others have shortcodes; many have formulas between lines of `$$`. The result is
+only for finding where text stands: a line of text is the end of its line in the file.
 """
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -15,15 +21,84 @@ from typing import TYPE_CHECKING
 from nmt.documents.document import Document, File
 from nmt.documents.encodings import utf8_text
 from nmt.documents.formats.html import html_passages
-from nmt.documents.formats.loose_tags import inline_tokens
-from nmt.documents.formats.markdown_dialects import TITLE, UNSEEN, as_common_mark
-from nmt.documents.passage import Passage
-from nmt.documents.sentences import Splitter
-from nmt.documents.tagged_text import Token, tagged_passage
+from nmt.documents.passage import Passage, Splitter
+from nmt.documents.tagged_text import Token, inline_tokens, tagged_passage
 from nmt.errors import DataError, NMTError, how_to_install
 
 if TYPE_CHECKING:
     from markdown_it.token import Token as Block
+
+_UNSEEN = "\x02"
+"""A sign in place of the title of a block, which no text contains."""
+_TITLE = re.compile(
+    r'\A[ \t]*(?:(?:!!!|\?\?\?\+?|===[!+]?)[ \t][^"\n]*+"([^"\n]++)"'
+    r"|/{3,}[ \t]*[\w-]++[ \t]*\|[ \t]*(.*\S))[ \t]*+\r?\n?$"
+)
+"""The line of an admonition, a tab or another block with a title."""
+_ADMONITION = re.compile(
+    r"\A([ \t]*)(?:(?:!!!|\?\?\?\+?)[ \t]+[A-Za-z][\w-]*+(?:[ \t]++[\w-]++)*+(?:[ \t]*+\"[^\"\n]*+\")?+"
+    r"|===[!+]?[ \t]+\"[^\"\n]++\"|/{3,}[ \t]*[\w-]++[ \t]*\|[^\n]*\S)[ \t]*+\r?\n?$"
+)
+_DEFINITION = re.compile(r"\A([ \t]*)[:~](?=[ \t]{1,3}\S)")
+_FOOTNOTE = re.compile(r"\A( {0,3})\[\^[^\s\[\]]{1,80}\]:")
+_FENCE = re.compile(r"\A[ \t>]*(?:[-+*][ \t]+|\d+[.)][ \t]+)?(`{3,}(?=[^`]*$)|~{3,})")
+_KEPT = re.compile(
+    r"\A(?:[ \t]*(?:(?:\{\{[<%#][^{}\n]*\}\}|\{%[^{}\n]*%\}|\{\*[^{}\n]*\*\}|\{![^{}\n]*!\})[ \t]*)+\r?\n?$"
+    r"|[ \t]*(?:\[\[?_?TOC_?\]\]?|\{:?toc\}|/{3,}[ \t]*[\w-]*)[ \t]*\r?\n?$)",
+    re.IGNORECASE,
+)
+"""Lines of shortcodes, tags of templates, places of tables of contents, and blocks without a title."""
+_FORMULA = re.compile(r"\A[ \t]*(\$\$|\\\[|\\begin\{\w+\*?\})")
+_FORMULA_END = re.compile(r"(\$\$|\\\]|\\end\{\w+\*?\})\s*$")
+
+
+def _as_common_mark(lines: Sequence[str]) -> list[str]:
+    """Return as many lines: CommonMark's lists, code and blank lines stand for what it does not know."""
+    found = list(lines)
+    closings = _closings(lines)
+    fence, kept_upto, is_term = "", 0, False
+    for n, line in enumerate(lines):
+        own = _FENCE.match(line)
+        if fence:
+            if own and own[1].startswith(fence) and not line[own.end() :].strip():
+                fence = ""
+            continue
+        if n < kept_upto or _KEPT.match(line):
+            found[n] = "\n"
+        elif own:
+            fence = own[1]
+        elif end := _end_of_formula(line, n, closings):
+            found[n], kept_upto = "\n", end + 1
+        elif one := _ADMONITION.match(line):
+            found[n] = f"{one[1]}-   # {_UNSEEN}\n"
+        elif one := _FOOTNOTE.match(line) or (_DEFINITION.match(line) if is_term else None):
+            found[n] = f"{one[1]}-{line[one.end() :]}"
+        if line.strip():
+            is_term = found[n] == line or found[n].lstrip().startswith("-")
+    return found
+
+
+def _closings(lines: Sequence[str]) -> dict[str, list[int]]:
+    """Return the numbers of the lines that may end a formula, by what they end with."""
+    found: dict[str, list[int]] = {}
+    for n, line in enumerate(lines):
+        if one := _FORMULA_END.search(line):
+            found.setdefault(one[1], []).append(n)
+    return found
+
+
+def _end_of_formula(line: str, n: int, closings: dict[str, list[int]]) -> int:
+    """Return the last line of the formula that begins at line n; 0 if none does, or if it ends there."""
+    one = _FORMULA.match(line)
+    if one is None:
+        return 0
+    end = {"$$": "$$", "\\[": "\\]"}.get(one[1]) or one[1].replace("begin", "end", 1)
+    if end in line[one.end() :] or (one[1] in ("$$", "\\[") and line[one.end() :].strip()[:1] not in ("", "\\")):
+        return 0
+    later = closings.get(end, [])
+    k = bisect_right(later, n)
+    return later[k] if k < len(later) else 0
+
 
 _ALONE, _CLOSE, _END = "\x02", "\x04", "\x03"
 """Control characters around the number of a mark: what it begins with says its kind."""
@@ -104,8 +179,7 @@ def read(file: File) -> Document:
 
 
 def _blocks(text: str) -> tuple[list[Block], Callable[[str], bool]]:
-    """Return the blocks of a text, and a function that says whether a reference has a definition. Raises NMTError
-    without the library."""
+    """Return the blocks, and whether a reference has a definition. Raises NMTError without the library."""
     try:
         from markdown_it import MarkdownIt
         from markdown_it.common.utils import normalizeReference
@@ -126,7 +200,7 @@ def _units(text: str, file: File) -> Iterator[_Unit]:
     at = front.end() if front else 0
     bounds = [at, *(found.end() for found in _BREAK.finditer(text, at)), len(text)]
     lines = [text[a:b] for a, b in zip(bounds, bounds[1:], strict=False)]
-    blocks, is_label = _blocks("".join(as_common_mark(lines)))
+    blocks, is_label = _blocks("".join(_as_common_mark(lines)))
     file.limits.check_elements(len(blocks), file.name)
     row = column = 0  # where to look for the next cell of a table
     for before, block in zip([None, *blocks], blocks, strict=False):
@@ -140,7 +214,7 @@ def _units(text: str, file: File) -> Iterator[_Unit]:
             continue
         pieces = block.content.split("\n")
         kind = before.type if before is not None else ""
-        if block.content == UNSEEN and (title := TITLE.match(lines[first])):
+        if block.content == _UNSEEN and (title := _TITLE.match(lines[first])):
             start, (a, b) = bounds[first], title.span(title.lastindex or 0)
             yield _paragraph(text, [start], [start + a], [start + b], kind, file.splitter, is_label)
             continue
@@ -190,8 +264,7 @@ def _paragraph(
     splitter: Splitter | None,
     is_label: Callable[[str], bool],
 ) -> _Unit:
-    """Return a paragraph. bounds: where its lines begin in the file; starts, ends: where their texts begin and end;
-    kind: the block that contains it."""
+    """Return a paragraph of a block `kind`, given where its lines, and the texts in them, begin and end."""
     between, parts = "\n", [text[starts[0] : ends[0]]]
     for n in range(1, len(starts)):
         gap = text[ends[n - 1] : bounds[n]]
@@ -285,8 +358,7 @@ def _restored(text: str, atoms: list[str]) -> str:
 
 
 def _without_atoms(text: str, atoms: list[str], is_label: Callable[[str], bool]) -> str:
-    """Return the text with code, addresses and the ends of links replaced by their numbers between control characters;
-    add them to `atoms`."""
+    """Replace code, addresses and ends of links by their numbers between control characters; fill `atoms`."""
 
     def number(raw: str, kind: str) -> str:
         atoms.append(_restored(raw, atoms))  # a label may contain code

@@ -9,10 +9,10 @@ from gettext import c2py
 
 from nmt.documents.document import Document, File
 from nmt.documents.encodings import MARK, decoded, is_utf8
-from nmt.documents.formats.loose_tags import as_loose, loose_passage
-from nmt.documents.limits import Limits
+from nmt.documents.forms import Limits
 from nmt.documents.placeholders import placeholders_of
-from nmt.documents.tokens.token import reasons_of
+from nmt.documents.tagged_text import as_loose, loose_passage
+from nmt.documents.tokens import reasons_of
 from nmt.errors import DataError
 
 _LINE = re.compile(

@@ -64,8 +64,7 @@ class Piece:
 
 @dataclass(slots=True)
 class _Field:
-    """A complex field being read. depth: the number of nested fields; instruction: its instruction text, up to the
-    beginning of its result."""
+    """A complex field being read, with `depth` nested ones, and its instruction up to its result."""
 
     piece: Piece
     levels: int

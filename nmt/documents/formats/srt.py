@@ -10,10 +10,9 @@ from itertools import pairwise
 
 from nmt.documents.document import Document, File
 from nmt.documents.encodings import utf8_text
-from nmt.documents.formats.loose_tags import as_loose, loose_passage
-from nmt.documents.passage import Passage
+from nmt.documents.passage import Passage, Splitter
 from nmt.documents.placeholders import WIDE
-from nmt.documents.sentences import Splitter
+from nmt.documents.tagged_text import as_loose, loose_passage
 from nmt.errors import DataError
 
 _TIME = r"(?:\d{1,3}\s?:\s?)?\d{1,3}\s?:\s?\d{1,2}(?:\s?[,.:]\s?\d{1,9})?"
@@ -96,8 +95,7 @@ def _passage(text: str, splitter: Splitter | None) -> Passage:
 
 
 def _end_of_text(lines: Sequence[str], first: int, after: int) -> int:
-    """Return where the text of a cue ends, given the first line behind its times and the next line of times: before the
-    number of the next cue."""
+    """Return where a cue's text ends, between two lines: before the number of the next cue."""
     last = after
     if after < len(lines):
         while last > first and not lines[last - 1].strip():

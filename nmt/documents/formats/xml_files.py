@@ -1,23 +1,25 @@
-"""XML files: which elements are inline, and which are not translated."""
+"""XML files: which elements are inline, and which are not translated; escapes of Android's string resources."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from nmt.documents.document import Document, File
-from nmt.documents.elements import RUBY
 from nmt.documents.encodings import declared_text
-from nmt.documents.formats.android import ESCAPES, android_tokens
-from nmt.documents.formats.loose_tags import has_markup, has_references, inline_tokens
-from nmt.documents.markup import Piece, scan
-from nmt.documents.passage import HTML_ESCAPES, Passage, Sentence
-from nmt.documents.sentences import Splitter
-from nmt.documents.tagged_text import tagged_passage, tokens_of, value, with_escaped_tags
-from nmt.documents.tokens.accelerators import with_accelerators
-from nmt.documents.tokens.icu_messages import with_messages
-from nmt.documents.tokens.notes import notes_whole
-from nmt.documents.tokens.token import Kind, Syntax, Token
+from nmt.documents.markup import RUBY, Piece, scan
+from nmt.documents.passage import HTML_ESCAPES, Passage, Sentence, Splitter
+from nmt.documents.tagged_text import (
+    has_markup,
+    has_references,
+    inline_tokens,
+    tagged_passage,
+    tokens_of,
+    value,
+    with_escaped_tags,
+)
+from nmt.documents.tokens import Kind, Syntax, Token, notes_whole, with_accelerators, with_messages
 
 _INLINE = frozenset(
     "a abbr acronym b bdi bdo big cite del dfn em font i img ins mark q rb rp rt rtc ruby s small span strike strong "
@@ -67,8 +69,7 @@ def read(file: File) -> Document:
 
 
 def _passage(text: str, splitter: Splitter | None) -> Passage:
-    """Return the passage of an XML file. Elements divide the text, except inline ones: those next to text of their
-    parent, or known by name."""
+    """Return the passage of an XML file, divided by elements that are neither next to text nor inline by name."""
     pieces = scan(text, is_xml=True)
     elements, owners = _elements(pieces, text)
     root = _local(elements[1].name) if len(elements) > 1 else ""
@@ -183,3 +184,54 @@ def _kind(piece: Piece, elements: list[_Element], owner: int) -> Kind:
         return "wall"
     kinds: dict[str, Kind] = {"start": "open", "end": "close", "single": "alone"}
     return kinds[piece.kind]
+
+
+_PIECE = re.compile(
+    r"(\\u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|\\u[\da-fA-F]{4}|\\&(?:quot|apos|#3[49]);|\\.|\"|&quot;|&#34;|&#10;)",
+    re.DOTALL,
+)
+_BREAKS = ("\\n", "\\t", "\\r", "&#10;", "\\u000a", "\\u000d", "\\u0009")
+_REFERENCE = re.compile(r"@(?:[+*]?(?:[\w.]++:)?\w++/[\w.]++|null|empty)|\?(?:[\w.]++:)?(?:\w++/)?[\w.]++")
+_QUOTES = ('"', "&quot;", "&#34;")
+_ENTITIES = {"\\&quot;": '"', "\\&#34;": '"', "\\&apos;": "'", "\\&#39;": "'"}
+ESCAPES = str.maketrans({"'": "\\'", '"': '\\"', "\\": "\\\\"})
+"""The escapes of characters in a translation."""
+
+
+def android_tokens(tokens: Iterable[Token]) -> Iterator[Token]:
+    """Yield the tokens of resources with their texts as Android reads them: `\\'` is an apostrophe, `\\n` divides,
+    quotes around a text are marks, and texts that are references such as `@string/ok` are kept."""
+    syntax: Syntax = ""
+    is_quoted = False
+    former = "wall"
+    rest = [*tokens]
+    for n, token in enumerate(rest):
+        is_alone = former == "wall" and (n + 1 == len(rest) or rest[n + 1].kind == "wall")
+        former = token.kind
+        if token.kind == "wall":
+            syntax, is_quoted = token.syntax, False
+        if token.kind != "text" or token.name:
+            yield token
+            continue
+        if is_alone and _REFERENCE.fullmatch(token.raw.strip()):
+            yield Token("wall", token.raw, syntax=syntax)
+            continue
+        for k, raw in enumerate(_PIECE.split(token.raw)):
+            if k % 2 == 0:
+                yield Token("text", raw, is_lines=token.is_lines)
+            elif raw.lower() in _BREAKS:
+                yield Token("wall", raw, syntax=syntax)
+            elif raw in _QUOTES:
+                yield Token("close" if is_quoted else "open", raw, '"')
+                is_quoted = not is_quoted
+            else:
+                shown = _shown(raw)
+                yield Token("text", raw, shown) if shown else Token("alone", raw)
+
+
+def _shown(raw: str) -> str:
+    """Return the character of an escape sequence, empty if it is none."""
+    if not raw.startswith("\\u") or len(raw) < 6:
+        return _ENTITIES.get(raw, raw[1:])
+    codes = [int(code, 16) for code in raw.split("\\u")[1:]]
+    return b"".join(code.to_bytes(2, "big") for code in codes).decode("utf-16-be", "ignore").replace("\0", "")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from html import escape
 from xml.parsers import expat
 
-from nmt.documents.limits import Limits
+from nmt.documents.forms import Limits
 from nmt.errors import DataError
 
 _CHUNK = 2**14

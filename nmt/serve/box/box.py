@@ -25,8 +25,8 @@ from typing import Any
 import psutil
 
 from nmt.serve.box.home import LENGTH, frame
-from nmt.serve.errors import RequestError
-from nmt.serve.limits.turns import Turns
+from nmt.serve.limits import Turns
+from nmt.serve.settings import RequestError
 
 _logger = logging.getLogger("nmt.serve")
 

@@ -15,10 +15,9 @@ import numpy as np
 
 from nmt.data.alignment.word_alignment import soft_alignment, words_of
 from nmt.documents.document import Document, left_text, read_document
-from nmt.documents.limits import Limits
-from nmt.documents.passage import MENDED, RULES, Markup, Passage, Rules, Sentence
-from nmt.documents.reading import read_passage
-from nmt.documents.sentences import Splitter, sentence_splitter
+from nmt.documents.forms import Limits
+from nmt.documents.passage import MENDED, RULES, Markup, Passage, Rules, Sentence, Splitter, sentence_splitter
+from nmt.documents.tagged_text import read_passage
 from nmt.errors import DataError
 from nmt.inference.translation import Detail, Translation, confidence_in
 
@@ -47,8 +46,7 @@ def splitter_of(language: str | None) -> Splitter | None:
 def cut(
     texts: Sequence[str], markup: Markup, language: str | None, ignored: frozenset[str], rules: Rules = RULES
 ) -> Iterator[Any]:
-    """Yield rows (needs details, text to translate) for the sentences of `texts`, then the passages as bytes for `join`
-    and `shown`."""
+    """Yield rows (needs details, text to translate) of sentences, then the passages as bytes for `join`."""
     splitter = splitter_of(language)
     passages = [read_passage(text, markup, splitter, ignored, rules) for text in texts]
     yield from _rows([[one.needs_detail, one.asked] for passage in passages for one in passage.sentences])
@@ -61,8 +59,7 @@ def join(passages: bytes, found: Found, count: int) -> Iterator[Any]:
 
 
 def joined(passages: Sequence[Passage], found: Found, count: int) -> list[list[Answer]]:
-    """Return each text's translations by rank, with their confidence, without duplicates. A sentence with fewer
-    translations than others repeats its best one."""
+    """Return each text's different translations by rank, with confidence; a sentence of fewer repeats its best."""
     results, at = [], 0
     for passage in passages:
         own = found[at : at + len(passage.sentences)]

@@ -8,26 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from nmt.documents.passage import Markup
 from nmt.inference.pivot import base
-from nmt.serve.detection import language_name
-from nmt.serve.errors import RequestError
+from nmt.serve import web
 from nmt.serve.files import attachment
-from nmt.serve.protocols.requests import learn_pair, left_of, public_address, read_request, service_of, translated_file
+from nmt.serve.models import language_name
 from nmt.serve.service import Service, TextOptions
-from nmt.serve.web import (
-    CompactJSON,
-    count_field,
-    flag_field,
-    glossary_field,
-    name_field,
-    read_multipart,
-    text_field,
-    texts_field,
-    while_connected,
-)
+from nmt.serve.settings import RequestError
 
 if TYPE_CHECKING:
     pass
@@ -40,25 +28,25 @@ _CERTAIN = 0.9
 
 async def translate(request: Request) -> Response:
     """Answer POST /translate."""
-    service, fields, client = await read_request(request)
-    texts = texts_field(fields, "q")
-    source, target = text_field(fields, "source", "auto"), text_field(fields, "target")
-    markup = text_field(fields, "format", "text") or "text"
+    service, fields, client = await web.read_request(request)
+    texts = web.texts_field(fields, "q")
+    source, target = web.text_field(fields, "source", "auto"), web.text_field(fields, "target")
+    markup = web.text_field(fields, "format", "text") or "text"
     if markup not in ("text", "html"):
         raise RequestError(400, f"format: must be text or html, got {markup[:40]!r}")
-    alternatives = count_field(fields, "alternatives")
+    alternatives = web.count_field(fields, "alternatives")
     service.check(texts, alternatives)
-    glossary, wants_confidence = glossary_field(fields), flag_field(fields, "confidence")
+    glossary, wants_confidence = web.glossary_field(fields), web.flag_field(fields, "confidence")
     certainty = 1.0
     if is_auto := source.lower() == "auto":
         source, certainty = await _language_of(service, texts, target)
     if _is_unchanged(service, source, target):
         found = [[(text, 1.0)] for text in texts]
     else:
-        model, _ = await service.pair(source, target, texts, name_field(fields, "model"))
+        model, _ = await service.pair(source, target, texts, web.name_field(fields, "model"))
         kind: Markup = "html" if markup == "html" else "text"
         wanted = TextOptions(kind, alternatives=0 if markup == "html" else alternatives, glossary=glossary)
-        found = await while_connected(request, service.translate(model, texts, wanted, client))
+        found = await web.while_connected(request, service.translate(model, texts, wanted, client))
         source = model.source
     is_list = isinstance(fields["q"], list)
     content: dict[str, list[Any]] = {"translatedText": [one[0][0] for one in found]}
@@ -73,7 +61,7 @@ async def translate(request: Request) -> Response:
         detected = {"confidence": round(100 * certainty, 1), "language": source}
         answer["detectedLanguage"] = [detected] * len(texts) if is_list else detected
     request.scope["nmt.texts"] = texts
-    return CompactJSON(answer)
+    return web.CompactJSON(answer)
 
 
 async def _language_of(service: Service, texts: Sequence[str], target: str) -> tuple[str, float]:
@@ -97,37 +85,36 @@ def _is_unchanged(service: Service, source: str, target: str) -> bool:
 
 
 async def detect(request: Request) -> Response:
-    """Answer POST /detect: the languages of this server, most probable first, with probabilities among all languages
-    that the detector knows."""
-    service, fields, _ = await read_request(request)
-    texts = texts_field(fields, "q")
+    """Answer POST /detect: this server's languages by their probabilities among all known ones."""
+    service, fields, _ = await web.read_request(request)
+    texts = web.texts_field(fields, "q")
     service.check(texts)
     targets = service.models.targets
     own = list(dict.fromkeys([*targets, *(one for to in targets.values() for one in to)]))
     ranked = await asyncio.to_thread(service.detector.ranked, " ".join(texts)[:_SAMPLE], own)
     best = [*ranked[:1], *(one for one in ranked[1:5] if one[1] >= 0.01)]
-    return CompactJSON([{"confidence": round(100 * score, 1), "language": code} for code, score in best])
+    return web.CompactJSON([{"confidence": round(100 * score, 1), "language": code} for code, score in best])
 
 
 async def languages(request: Request) -> Response:
     """Answer GET /languages."""
-    targets = service_of(request).models.targets
+    targets = web.service_of(request).models.targets
     sources = [{"code": code, "name": language_name(code), "targets": to} for code, to in targets.items()]
     # Languages that are only targets are listed too, without targets, since clients look up names here.
     only = {code for to in targets.values() for code in to} - targets.keys()
-    return CompactJSON(sources + [{"code": c, "name": language_name(c), "targets": []} for c in sorted(only)])
+    return web.CompactJSON(sources + [{"code": c, "name": language_name(c), "targets": []} for c in sorted(only)])
 
 
 async def frontend_settings(request: Request) -> Response:
     """Answer GET /frontend/settings."""
-    service = service_of(request)
+    service = web.service_of(request)
     limits, models = service.settings.limits, service.models
     first = models.all[0]
     pair = {
         "source": {"code": first.source, "name": language_name(first.source)},
         "target": {"code": first.target, "name": language_name(first.target)},
     }
-    return CompactJSON(
+    return web.CompactJSON(
         {
             "apiKeys": service.gate.wants_keys,
             "charLimit": limits.characters or -1,
@@ -143,31 +130,20 @@ async def frontend_settings(request: Request) -> Response:
 
 async def suggest(request: Request) -> Response:
     """Answer POST /suggest: `s` is a better translation of `q`, and is learnt; see `learn_pair`."""
-    service, fields, _ = await read_request(request)
-    await learn_pair(service, fields, (text_field(fields, "q"), text_field(fields, "s")))
-    return CompactJSON({"success": True})
+    service, fields, _ = await web.read_request(request)
+    await web.learn_pair(service, fields, (web.text_field(fields, "q"), web.text_field(fields, "s")))
+    return web.CompactJSON({"success": True})
 
 
 async def translate_file(request: Request) -> Response:
     """Answer POST /translate_file."""
-    fields = await read_multipart(request, service_of(request))
-    name = await translated_file(request, fields, "auto")
-    answer = {"translatedFileUrl": f"{public_address(request)}/download_file/{name}"}
-    return CompactJSON(answer | left_of(request, name))
+    fields = await web.read_multipart(request, web.service_of(request))
+    name = await web.translated_file(request, fields, "auto")
+    answer = {"translatedFileUrl": f"{web.public_address(request)}/download_file/{name}"}
+    return web.CompactJSON(answer | web.left_of(request, name))
 
 
 async def download_file(request: Request) -> Response:
     """Answer GET /download_file/NAME."""
-    file = service_of(request).files.get(request.path_params["name"])
+    file = web.service_of(request).files.get(request.path_params["name"])
     return Response(file.content, media_type=file.media_type, headers=attachment(file.name))
-
-
-ROUTES = [
-    Route("/translate", translate, methods=["POST"]),
-    Route("/detect", detect, methods=["POST"]),
-    Route("/languages", languages, methods=["GET"]),
-    Route("/frontend/settings", frontend_settings, methods=["GET"]),
-    Route("/suggest", suggest, methods=["POST"]),
-    Route("/translate_file", translate_file, methods=["POST"]),
-    Route("/download_file/{name}", download_file, methods=["GET"]),
-]

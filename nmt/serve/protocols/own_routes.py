@@ -1,42 +1,30 @@
-"""Routes of the web page: its files, sentences with their words, completions while typing, the API description."""
+"""Routes of the web page, of models that learn (docs/learning.md), and of operation: files of the page, sentences with
+their words, completions while typing, confirmed pairs, health and metrics, the API description."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from nmt.errors import NMTError
 from nmt.inference.pipeline import entries_for, phrases_missing
 from nmt.inference.translation import Translation
+from nmt.learning.learning_translator import LearningTranslator
+from nmt.learning.memory import Pair
+from nmt.serve import web
 from nmt.serve.box.box import Job
-from nmt.serve.detection import language_name
 from nmt.serve.engine import Ask
-from nmt.serve.errors import RequestError
 from nmt.serve.files import SECONDS_KEPT
-from nmt.serve.models import bleu_signature
-from nmt.serve.protocols.openapi import openapi
-from nmt.serve.protocols.requests import (
-    left_of,
-    public_address,
-    read_request,
-    requested_model,
-    service_of,
-    translated_file,
-)
-from nmt.serve.service import TextOptions
-from nmt.serve.web import (
-    CompactJSON,
-    count_field,
-    glossary_field,
-    read_multipart,
-    text_field,
-    while_connected,
-)
+from nmt.serve.learning import MARK, check_room
+from nmt.serve.models import bleu_signature, language_name
+from nmt.serve.routes import openapi
+from nmt.serve.service import Service, TextOptions
+from nmt.serve.settings import RequestError
 
 if TYPE_CHECKING:
     from nmt.inference.pivot import Pivot
@@ -51,17 +39,17 @@ async def models(request: Request) -> Response:
     """Answer GET /api/models."""
     found = []
     await asyncio.to_thread(bleu_signature)  # loads a library, once
-    for one in service_of(request).models.all:
+    for one in web.service_of(request).models.all:
         names = {"source_name": language_name(one.source), "target_name": language_name(one.target)}
         found.append(one.about | names)
-    limits = service_of(request).settings.limits
-    return CompactJSON(
+    limits = web.service_of(request).settings.limits
+    return web.CompactJSON(
         {
             "models": found,
-            "key_required": service_of(request).gate.wants_keys,
+            "key_required": web.service_of(request).gate.wants_keys,
             "limits": {"characters": limits.characters, "alternatives": limits.alternatives},
-            "formats": service_of(request).files.formats,
-            "learns": service_of(request).learning is not None,
+            "formats": web.service_of(request).files.formats,
+            "learns": web.service_of(request).learning is not None,
         }
     )
 
@@ -69,12 +57,12 @@ async def models(request: Request) -> Response:
 async def sentences(request: Request) -> Response:
     """Answer POST /api/sentences: a text's translation, sentence by sentence, with words, probabilities and attention,
     and with the glossary terms that the model has not followed."""
-    service, fields, client = await read_request(request)
-    text = text_field(fields, "q")
-    count = count_field(fields, "alternatives")
+    service, fields, client = await web.read_request(request)
+    text = web.text_field(fields, "q")
+    count = web.count_field(fields, "alternatives")
     service.check([text], count)
-    glossary = glossary_field(fields)
-    model = await requested_model(service, fields, [text])
+    glossary = web.glossary_field(fields)
+    model = await web.requested_model(service, fields, [text])
 
     async def work() -> list[dict[str, Any]]:
         async with service.in_time(service.settings.limits.seconds):
@@ -90,21 +78,21 @@ async def sentences(request: Request) -> Response:
                 await asyncio.to_thread(note_terms, model.engine.translator, parts, asked, glossary)
             return parts
 
-    return CompactJSON({"parts": await while_connected(request, work()), "model": model.name})
+    return web.CompactJSON({"parts": await web.while_connected(request, work()), "model": model.name})
 
 
 async def complete(request: Request) -> Response:
     """Answer POST /api/complete: translations of a sentence that begin with the typed text."""
-    service, fields, client = await read_request(request)
-    text, typed = text_field(fields, "q"), text_field(fields, "typed", "")
-    count = max(1, count_field(fields, "count", 3))
+    service, fields, client = await web.read_request(request)
+    text, typed = web.text_field(fields, "q"), web.text_field(fields, "typed", "")
+    count = max(1, web.count_field(fields, "count", 3))
     service.check([text, typed], min(count, 10) - 1)
     for name, one in (("q", text), ("typed", typed)):
         if len(one) > _MOST_TYPED:
             raise RequestError(
                 400, f"{name}: must be a sentence of at most {_MOST_TYPED:,} characters, got {len(one):,}"
             )
-    model = await requested_model(service, fields, [text])
+    model = await web.requested_model(service, fields, [text])
 
     async def work() -> list[Translation]:
         async with service.in_time(service.settings.limits.seconds):
@@ -113,27 +101,27 @@ async def complete(request: Request) -> Response:
             except NMTError as error:  # the model's settings do not allow completions
                 raise RequestError(400, str(error)) from None
 
-    found = await while_connected(request, work())
+    found = await web.while_connected(request, work())
     sure = [round(one.confidence, 4) for one in found]
-    return CompactJSON({"completions": [one.text for one in found], "confidence": sure})
+    return web.CompactJSON({"completions": [one.text for one in found], "confidence": sure})
 
 
 async def file(request: Request) -> Response:
     """Answer POST /api/file, like /translate_file; `ticket` is a key under which /api/progress reports progress."""
-    service = service_of(request)
-    fields = await read_multipart(request, service)
-    ticket = text_field(fields, "ticket", "")
+    service = web.service_of(request)
+    fields = await web.read_multipart(request, service)
+    ticket = web.text_field(fields, "ticket", "")
     if len(ticket) > _MOST_TICKET:
         raise RequestError(400, f"ticket: must have at most {_MOST_TICKET} characters, got {len(ticket):,}")
-    name = await translated_file(request, fields, ticket=ticket)
+    name = await web.translated_file(request, fields, ticket=ticket)
     content = {"url": f"download_file/{name}", "name": service.files.get(name).name, "seconds": SECONDS_KEPT}
-    return CompactJSON(content | left_of(request, name))
+    return web.CompactJSON(content | web.left_of(request, name))
 
 
 async def progress(request: Request) -> Response:
     """Answer GET /api/progress?ticket=...: the number of a file's sentences that are done, and of all."""
-    done, count = service_of(request).files.progress(request.query_params.get("ticket", ""))
-    return CompactJSON({"done": done, "count": count})
+    done, count = web.service_of(request).files.progress(request.query_params.get("ticket", ""))
+    return web.CompactJSON({"done": done, "count": count})
 
 
 def note_terms(
@@ -164,30 +152,146 @@ _HEADERS = {
 }
 
 
-def _file(name: str, media_type: str) -> Route:
-    content = (_FOLDER / name).read_bytes()
+_PAGES = {
+    "/": ((_FOLDER / "page.html").read_bytes(), "text/html"),
+    "/page.css": ((_FOLDER / "page.css").read_bytes(), "text/css"),
+    "/page.js": ((_FOLDER / "page.js").read_bytes(), "text/javascript"),
+    "/learn.js": ((_FOLDER / "learn.js").read_bytes(), "text/javascript"),
+}
 
-    async def answer(request: Request) -> Response:
-        return Response(content, media_type=media_type, headers=_HEADERS)
 
-    return Route("/" if name == "page.html" else f"/{name}", answer, methods=["GET"])
+async def page(request: Request) -> Response:
+    """Answer GET of the page and of the files that it loads."""
+    content, media_type = _PAGES[request.scope["path"]]
+    return Response(content, media_type=media_type, headers=_HEADERS)
 
 
 async def specification(request: Request) -> Response:
     """Answer GET /spec: the OpenAPI description."""
-    return CompactJSON(openapi(public_address(request), service_of(request).gate.wants_keys))
+    return web.CompactJSON(openapi(web.public_address(request), web.service_of(request).gate.wants_keys))
 
 
-ROUTES = [
-    _file("page.html", "text/html"),
-    _file("page.css", "text/css"),
-    _file("page.js", "text/javascript"),
-    _file("learn.js", "text/javascript"),
-    Route("/spec", specification, methods=["GET"]),
-    Route("/openapi.json", specification, methods=["GET"]),
-    Route("/api/models", models, methods=["GET"]),
-    Route("/api/sentences", sentences, methods=["POST"]),
-    Route("/api/complete", complete, methods=["POST"]),
-    Route("/api/file", file, methods=["POST"]),
-    Route("/api/progress", progress, methods=["GET"]),
-]
+async def health(request: Request) -> Response:
+    """Answer GET /health: the process is running."""
+    return web.CompactJSON({"status": "ok"})
+
+
+async def ready(request: Request) -> Response:
+    """Answer GET /ready: the server accepts requests."""
+    service = web.service_of(request)
+    if service.is_ending:
+        return web.CompactJSON({"status": "ending"}, status_code=503, headers={"Retry-After": "5"})
+    if service.models.waiting > service.settings.limits.waiting // 2:
+        return web.CompactJSON({"status": "busy"}, status_code=503, headers={"Retry-After": "5"})
+    return web.CompactJSON({"status": "ready", "models": [one.name for one in service.models.loaded]})
+
+
+async def metrics(request: Request) -> Response:
+    """Answer GET /metrics, for Prometheus."""
+    return Response(web.service_of(request).measures.text(), media_type="text/plain; version=0.0.4")
+
+
+_MOST_MATCHES, _LEAST = 5, 0.7
+_RECENT, _CHECKS = 20, 5
+
+
+async def learn(request: Request) -> Response:
+    """Answer POST /api/learn: learn that `translation` is a good one of `q`."""
+    service, fields, _ = await web.read_request(request)
+    pair = web.text_field(fields, "q"), web.text_field(fields, "translation")
+    model, found = await web.learn_pair(service, fields, pair)
+    name = model.name.partition(MARK)[0]
+    return web.CompactJSON(
+        _shown(found.pair)
+        | {
+            "model": f"{name}{MARK}{found.pair.project}" if found.pair.project else name,
+            "note": found.note,
+            "seconds": round(found.seconds, 4),
+        }
+    )
+
+
+async def undo(request: Request) -> Response:
+    """Answer POST /api/undo: the model forgets the pair of this number."""
+    service, fields, _ = await web.read_request(request)
+    learning, number = web.learning_of(service), web.count_field(fields, "number")
+    translator, project = await _place(service, fields)
+
+    def work() -> Pair:
+        if translator.memory.pair(number).project != project:
+            raise RequestError(400, f"number: must be that of a pair of this project, got {number}; see /api/learning")
+        return translator.undo(number)
+
+    return web.CompactJSON(_shown(await learning.run(work)))
+
+
+async def resume(request: Request) -> Response:
+    """Answer POST /api/resume: learn again at the full rate."""
+    service, fields, _ = await web.read_request(request)
+    learning = web.learning_of(service)
+    translator, project = await _place(service, fields)
+
+    def work() -> dict[str, Any]:
+        check_room(translator, project)
+        translator.resume(project)
+        return _state(translator, project)
+
+    return web.CompactJSON(await learning.run(work))
+
+
+async def state(request: Request) -> Response:
+    """Answer GET /api/learning: what a project has learnt, and whether it still does."""
+    service, fields, _ = await web.read_request(request)
+    learning = web.learning_of(service)
+    translator, project = await _place(service, fields)
+    return web.CompactJSON(await learning.run(lambda: _state(translator, project)))
+
+
+async def matches(request: Request) -> Response:
+    """Answer POST /api/matches: pairs of the memory whose sources are like `q`."""
+    service, fields, _ = await web.read_request(request)
+    text, learning = web.text_field(fields, "q"), web.learning_of(service)
+    service.check([text])
+    translator, project = await _place(service, fields)
+    found = await learning.run(lambda: translator.matches(text, project=project, least=_LEAST, most=_MOST_MATCHES))
+    return web.CompactJSON({"matches": [_shown(one.pair) | {"similarity": one.similarity} for one in found]})
+
+
+async def _place(service: Service, fields: Mapping[str, Any]) -> tuple[LearningTranslator, str]:
+    """Return the learning translator of a request's languages, and its project. Raises RequestError."""
+    return web.learning_of(service).place(
+        await web.requested_model(service, fields, []), web.text_field(fields, "project", "")
+    )
+
+
+def _state(translator: LearningTranslator, project: str) -> dict[str, Any]:
+    """Return the state of a project for programs and for the page."""
+    found = translator.progress(project)
+    word = "stopped" if not found.rate else "slowed" if found.rate < 1 else "learning"
+    recent = translator.memory.pairs(project, newest=_RECENT)[::-1]
+    checks = [
+        {"number": one.number, "at": one.at, "rise": round(one.rise, 4), "rate": one.rate, "action": one.action}
+        for one in found.checks[:_CHECKS]
+    ]
+    return {
+        "project": project,
+        "projects": translator.projects,
+        "state": word,
+        "rate": found.rate,
+        "pairs": found.pairs,
+        "learnt": found.learnt,
+        "checks": checks,
+        "recent": [_shown(one) for one in recent],
+    }
+
+
+def _shown(pair: Pair) -> dict[str, Any]:
+    return {
+        "number": pair.number,
+        "project": pair.project,
+        "source": pair.source,
+        "target": pair.target,
+        "who": pair.who,
+        "at": pair.at,
+        "state": pair.state.value,
+    }

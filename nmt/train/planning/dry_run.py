@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from nmt.inference.loading import resolve_threads
+from nmt.inference.translation import resolve_threads
 from nmt.rnn.devices import choose_device
 from nmt.rnn.kernels.machine_code.features import TARGET
 from nmt.rnn.profile import Profile, recording

@@ -17,7 +17,7 @@ from nmt.config.presets import settings_of_preset
 from nmt.data.corpora.sources import name_of
 from nmt.errors import CheckpointError, ConfigError, NMTError
 from nmt.inference.generator import Generator
-from nmt.inference.loading import resolve_threads
+from nmt.inference.translation import resolve_threads
 from nmt.inference.translator import Translator
 from nmt.model.parts.cells import named_cells
 from nmt.rnn.cores import default_threads

@@ -13,7 +13,7 @@ from nmt import Constraints, Translator
 from nmt.cli.commands.export import export
 from nmt.data.tokens.letter_case import capitals_of, is_in_capitals, lowered
 from nmt.data.tokens.vocabulary import Vocabulary
-from nmt.documents.reading import read_passage
+from nmt.documents.tagged_text import read_passage
 from nmt.errors import CheckpointError
 from nmt.exporting.c.library import save_library
 from nmt.exporting.checks import OPTIONS

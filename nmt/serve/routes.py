@@ -1,9 +1,8 @@
-"""The API description in OpenAPI 3.1; the routes are listed in routes.txt."""
+"""The routes of the server, as routes.txt lists them, and their description in OpenAPI 3.1."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -44,15 +43,6 @@ _ERRORS = {
     "503": "Too much waits, or the server is ending; see Retry-After",
     "504": "It took too long",
 }
-_OPEN = frozenset(
-    "/ /page.css /page.js /learn.js /api/models /api/progress /languages /download_file/{name} "
-    "/frontend/settings /MTRestService/Login".split()
-)
-"""Paths that need no key, besides the group Operation."""
-_TRANSLATES = frozenset(
-    "/translate /translate_file /v2/translate /MTRestService/TranslateJson /RPC2 /api/sentences "
-    "/api/complete /api/file".split()
-)
 _KEYS = {
     "bearer": {"type": "http", "scheme": "bearer"},
     "deepl": {
@@ -66,11 +56,13 @@ _KEYS = {
 
 
 @dataclass(frozen=True)
-class _Route:
-    """A path with its methods, and its required (`needed`) and optional (`more`) fields."""
+class Row:
+    """A row of the table: a path with its methods, and its required (`needed`) and optional (`more`) fields."""
 
     methods: tuple[str, ...]
     path: str
+    handler: str
+    flags: frozenset[str]
     needed: tuple[str, ...]
     more: tuple[str, ...]
     does: str
@@ -85,7 +77,7 @@ class _Route:
     @property
     def wants_key(self) -> bool:
         """Return whether it answers 403 without a key, on a server with keys."""
-        return self.group != "Operation" and self.path not in _OPEN
+        return self.group != "Operation" and "open" not in self.flags
 
     def errors(self, method: str, with_keys: bool) -> list[str]:
         """Return the statuses of errors that a method of it may answer."""
@@ -97,42 +89,48 @@ class _Route:
             "413": method in ("post", "put", "patch"),
             "429": self.wants_key,
             "503": self.path not in ("/health", "/metrics"),
-            "504": self.path in _TRANSLATES,
+            "504": "timed" in self.flags,
         }
         return [status for status, holds in may.items() if holds]
 
 
 @cache
-def _routes() -> tuple[_Route, ...]:
-    """Return all routes."""
-    return tuple(_read(Path(__file__).with_name("routes.txt").read_text("utf-8")))
-
-
-def _read(text: str) -> Iterator[_Route]:
+def by_path() -> dict[str, list[Row]]:
+    """Return all routes by their paths, which have a row for each of some methods."""
+    found: dict[str, list[Row]] = {}
     group = ""
-    for line in text.splitlines():
+    for line in Path(__file__).with_name("routes.txt").read_text("utf-8").splitlines():
         if line.startswith("# "):
             group = line[2:]
         elif line:
-            where, needed, more, does, answer = line.split(" | ")
+            where, handler, *lists, does, answer = line.split(" | ")
             methods, path = where.split()
-            given, other = (() if names == "-" else tuple(names.split()) for names in (needed, more))
-            yield _Route(tuple(methods.split(",")), re.sub(r":\w+}", "}", path), given, other, does, answer, group)
+            flags, needed, more = (() if names == "-" else tuple(names.split()) for names in lists)
+            row = Row(tuple(methods.split(",")), path, handler, frozenset(flags), needed, more, does, answer, group)
+            found.setdefault(path, []).append(row)
+    return found
+
+
+@cache
+def paths_with(flag: str) -> frozenset[str]:
+    """Return the paths that have a flag."""
+    return frozenset(path for path, rows in by_path().items() if flag in rows[0].flags)
 
 
 def openapi(address: str, with_keys: bool) -> dict[str, Any]:
     """Return the OpenAPI description of the server at an address, with or without keys."""
     from nmt import __version__
 
-    paths: dict[str, Any] = {}
-    for one in _routes():
-        paths.setdefault(one.path, {}).update({method: _described(one, method, with_keys) for method in one.methods})
+    paths = {
+        path: {method: _described(row, method, with_keys) for row in rows for method in row.methods}
+        for path, rows in by_path().items()
+    }
     about = {"title": "nmt-serve", "version": __version__}
     keys = {"components": {"securitySchemes": _KEYS}} if with_keys else {}
     return {"openapi": "3.1.0", "info": about, "servers": [{"url": address}], "paths": paths, **keys}
 
 
-def _described(one: _Route, method: str, with_keys: bool) -> dict[str, Any]:
+def _described(one: Row, method: str, with_keys: bool) -> dict[str, Any]:
     """Return the description of one method of a path."""
     in_path = re.findall(r"{(\w+)}", one.path)
     parameters = [{"name": name, "in": "path", "required": True, "schema": _TEXT} for name in in_path]

@@ -1,0 +1,392 @@
+"""Limits of the server: keys and rates, request bodies in memory, fair turns for clients, and stored results."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import sys
+import time
+from collections import Counter, OrderedDict, deque
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from threading import Condition
+from typing import Generic, Protocol, TypeVar
+
+from nmt.inference.translation import Translation
+from nmt.serve.settings import Limits, RequestError, hash_of
+
+_WRONG_KEYS = 60
+"""Wrong keys that one address may send per minute; beyond that it gets a 429."""
+_MOST_CLIENTS = 10_000
+"""Clients whose rates and usage are kept; the least recently active one is dropped first."""
+
+
+class Gate:
+    """Checks keys and rates. A client is identified by its key, or by its address if the server has no keys."""
+
+    def __init__(self, keys: Mapping[str, int], limits: Limits) -> None:
+        self._keys, self._default = keys, limits.requests_per_minute
+        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()  # requests left, and the time of that count
+        self._used: OrderedDict[str, int] = OrderedDict()
+
+    def renew(self, keys: Mapping[str, int]) -> None:
+        """Replace the keys; usage counts of clients are kept."""
+        self._keys = keys
+
+    def used(self, client: str, characters: int = 0) -> int:
+        """Add to a client's usage; return the characters that it has had translated since the start."""
+        self._used[client] = total = self._used.pop(client, 0) + characters
+        while len(self._used) > _MOST_CLIENTS:
+            self._used.popitem(last=False)
+        return total
+
+    @property
+    def wants_keys(self) -> bool:
+        """Return whether a key is required."""
+        return bool(self._keys)
+
+    def enter(self, key: str | None, address: str) -> str:
+        """Return the client's identity. Raises RequestError: 403 without a known key, 429 for too many requests."""
+        if not self._keys:
+            self._count(address, self._default)
+            return address
+        if not key:
+            raise RequestError(403, "api_key: must be a key of this server, got none; ask its operator for one")
+        digest = hash_of(key)
+        if digest not in self._keys:
+            self._count(f"wrong keys {address}", _WRONG_KEYS)
+            raise RequestError(403, "api_key: must be a key of this server, got another; ask its operator for one")
+        self._count(digest, self._keys[digest])
+        return digest
+
+    def _count(self, client: str, per_minute: int) -> None:
+        """Take one request from a client's token bucket, which holds one minute's requests and refills continuously."""
+        if not per_minute:
+            return
+        now = time.monotonic()
+        left, since = self._left.pop(client, (float(per_minute), now))
+        left = min(float(per_minute), left + (now - since) * per_minute / 60)
+        if left >= 1:
+            self._left[client] = left - 1, now
+        else:
+            self._left[client] = left, now
+            wait = int((1 - left) * 60 / per_minute) + 1
+            raise RequestError(
+                429, f"requests: must be at most {per_minute} a minute, got more; try again in {wait} s", wait
+            )
+        while len(self._left) > _MOST_CLIENTS:
+            self._left.popitem(last=False)
+
+
+class Bodies:
+    """Counts the bytes of all requests that have been received and are not finished."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._most = limits.all_bytes
+        self._share = max(limits.all_bytes // 4, limits.file_bytes, limits.body_bytes)
+        self._total = self._peak = 0
+        self._of: Counter[str] = Counter()
+
+    @property
+    def total(self) -> int:
+        """Return the current number of bytes."""
+        return self._total
+
+    def most_since(self) -> int:
+        """Return the maximum number of bytes since the last call."""
+        found, self._peak = self._peak, self._total
+        return found
+
+    def room(self, client: str) -> Room:
+        """Return an empty account for one request of a client."""
+        return Room(self, client)
+
+    def add(self, client: str, size: int) -> None:
+        """Count `size` more bytes. Raises RequestError: 429 beyond a client's share, 503 beyond the total limit."""
+        if size > 0 and self._of[client] + size > self._share:
+            raise RequestError(429, f"bodies: must be at most {self._share:,} bytes at a time, got more; send later", 5)
+        if size > 0 and self._total + size > self._most:
+            raise RequestError(503, "server: has more to read than fits in its memory; try again later", 5)
+        self._total += size
+        self._peak = max(self._peak, self._total)
+        self._of[client] += size
+        if not self._of[client]:
+            del self._of[client]
+
+
+class Room:
+    """The bytes that one request has taken from `Bodies`, until it returns them."""
+
+    def __init__(self, bodies: Bodies, client: str) -> None:
+        self._bodies, self._client, self._size = bodies, client, 0
+
+    def add(self, size: int) -> None:
+        """Take `size` more bytes. Raises RequestError."""
+        self._bodies.add(self._client, size)
+        self._size += size
+
+    def leave(self) -> None:
+        """Return all bytes."""
+        size, self._size = self._size, 0
+        self._bodies.add(self._client, -size)
+
+
+class Ticket(Protocol):
+    """A waiting sentence."""
+
+    @property
+    def gone(self) -> bool:
+        """Return whether its request has been cancelled or has failed."""
+
+    @property
+    def is_bulk(self) -> bool:
+        """Return whether it belongs to a long text."""
+
+
+TicketT = TypeVar("TicketT", bound=Ticket)
+
+
+class FullError(Exception):
+    """The queue has no room for these sentences."""
+
+
+class ClosedError(Exception):
+    """The queue is closed."""
+
+
+@dataclass
+class _Lane(Generic[TicketT]):
+    """Tickets by client and request; the client, and its request, whose turn it is come first."""
+
+    clients: OrderedDict[str, deque[deque[TicketT]]] = field(default_factory=OrderedDict)
+    count: int = 0
+
+    def put(self, client: str, tickets: list[TicketT]) -> None:
+        self.clients.setdefault(client, deque()).append(deque(tickets))
+        self.count += len(tickets)
+
+    def next(self) -> TicketT:
+        """Remove and return one ticket of the client whose turn it is, and pass the turn to the next client."""
+        client, requests = next(iter(self.clients.items()))
+        tickets = requests.popleft()
+        ticket = tickets.popleft()
+        if tickets:
+            requests.append(tickets)
+        if requests:
+            self.clients.move_to_end(client)
+        else:
+            del self.clients[client]
+        self.count -= 1
+        return ticket
+
+    def taken(self, most: int) -> list[TicketT]:
+        """Remove and return up to `most` tickets; cancelled ones are dropped."""
+        found: list[TicketT] = []
+        while self.count and len(found) < most:
+            ticket = self.next()
+            if not ticket.gone:
+                found.append(ticket)
+        return found
+
+
+class FairQueue(Generic[TicketT]):
+    """A queue of sentences for any number of consumer threads.
+
+    Clients take turns, and so do the requests of one client: one sentence each. Bulk sentences have a separate lane;
+    the consumer says how many of each kind it has room for. At most `most` sentences may wait.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._single: _Lane[TicketT] = _Lane()
+        self._bulk: _Lane[TicketT] = _Lane()
+        self._closed = False
+        self._changed = Condition()
+
+    def __len__(self) -> int:
+        """Return how many sentences wait."""
+        return self._single.count + self._bulk.count
+
+    def put(self, client: str, tickets: list[TicketT], *, accepted: bool = False) -> None:
+        """Add the sentences of a request. With `accepted` the request has already started, and is not rejected because
+        the queue is full. Raises FullError or ClosedError."""
+        if not tickets:
+            return
+        with self._changed:
+            if self._closed:
+                raise ClosedError
+            # An empty queue takes a request of any length: the limit counts the sentences already waiting.
+            if not accepted and len(self) and len(self) + len(tickets) > self._most:
+                raise FullError
+            (self._bulk if tickets[0].is_bulk else self._single).put(client, tickets)
+            self._changed.notify_all()
+
+    def take(self, most: int, most_bulk: int, *, wait: bool) -> list[TicketT] | None:
+        """Remove and return up to `most` sentences that are not bulk and up to `most_bulk` that are; with `wait`, block
+        until there is at least one. Return None when the queue is closed and empty."""
+        with self._changed:
+            while True:
+                found = self._single.taken(most) + self._bulk.taken(most_bulk)
+                if found:
+                    return found
+                if self._closed and not len(self):
+                    return None
+                if not wait:
+                    return []
+                self._changed.wait()
+
+    def close(self) -> None:
+        """Accept nothing more; waiting sentences can still be taken."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+
+class Turns:
+    """A semaphore of `places` slots, of which one client holds at most `each`; waiting clients take turns."""
+
+    def __init__(self, places: int, each: int) -> None:
+        self._free, self._each = places, each
+        self._taken: Counter[str] = Counter()
+        self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+
+    @asynccontextmanager
+    async def of(self, client: str) -> AsyncIterator[None]:
+        """Wait for a slot, and hold it for the duration of the block."""
+        mine = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(client, deque()).append(mine)
+        self._give()
+        try:
+            await mine
+            yield
+        finally:
+            if mine.done() and not mine.cancelled():
+                self._free += 1
+                self._taken[client] -= 1
+                self._taken += Counter()  # drops clients with none
+            self._give()
+
+    def _give(self) -> None:
+        for client in list(self._waiting) if self._free else []:
+            line = self._waiting[client]
+            while line and line[0].done():
+                line.popleft()
+            if line and self._free and self._taken[client] < self._each:
+                line.popleft().set_result(None)
+                self._free -= 1
+                self._taken[client] += 1
+                self._waiting.move_to_end(client)
+            if not line:
+                del self._waiting[client]
+
+
+T = TypeVar("T")
+
+
+class Shelf(Generic[T]):
+    """Stores clients' objects by name within limits; `may_go` tells whether one may be evicted."""
+
+    def __init__(self, most_bytes: int, most: int, may_go: Callable[[T], bool] = lambda one: True) -> None:
+        self._most_bytes, self._most, self._may_go = most_bytes, most, may_go
+        self._bytes = 0
+        self._all: dict[str, tuple[str, T, int]] = {}
+        self._of: dict[str, OrderedDict[str, int]] = {}  # bytes by client and name, the oldest first
+
+    def __iter__(self) -> Iterator[T]:
+        return (one for _, one, _ in list(self._all.values()))
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def put(self, client: str, name: str, one: T, size: int = 1) -> None:
+        """Store an object. Beyond the limits, evict the oldest object of the client with most bytes."""
+        self.pop(name)
+        self._all[name] = client, one, size
+        self._of.setdefault(client, OrderedDict())[name] = size
+        self._bytes += size
+        while len(self._all) > 1 and (self._bytes > self._most_bytes or len(self._all) > self._most):
+            largest = max(self._of, key=lambda c: sum(self._of[c].values()))
+            going = next((n for n in self._of[largest] if n != name and self._may_go(self._all[n][1])), None)
+            going = going or next((n for n in self._all if n != name and self._may_go(self._all[n][1])), None)
+            if going is None:
+                return
+            self.pop(going)
+
+    def get(self, name: str) -> T | None:
+        """Return the object of that name, or None."""
+        return self._all[name][1] if name in self._all else None
+
+    def of(self, client: str) -> list[T]:
+        """Return a client's objects, oldest first."""
+        return [self._all[name][1] for name in self._of.get(client, ())]
+
+    def bytes_of(self, client: str) -> int:
+        """Return how many bytes a client stores."""
+        return sum(self._of.get(client, {}).values())
+
+    def pop(self, name: str) -> T | None:
+        """Remove and return the object of that name, or None."""
+        if name not in self._all:
+            return None
+        client, one, size = self._all.pop(name)
+        self._bytes -= size
+        del self._of[client][name]
+        if not self._of[client]:
+            del self._of[client]
+        return one
+
+    def clear(self) -> None:
+        """Remove all objects."""
+        self._all.clear()
+        self._of.clear()
+        self._bytes = 0
+
+
+_ENTRY = 320
+"""Bytes that an entry takes in addition to its sentence and its translations."""
+
+
+class SentenceCache:
+    """Keeps the translations that were used last, in at most `most` bytes; 0 keeps none. Only the thread of the event
+    loop may use it. Entries are pickled: their size is known, and no caller can change them."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._kept: OrderedDict[tuple[Hashable, str], bytes] = OrderedDict()
+        self.size = 0
+        """The bytes of all entries."""
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def get(self, options: Hashable, sentence: str) -> list[Translation] | None:
+        """Return what is kept for a sentence and all else that it depends on, `options`; None if nothing is."""
+        entry = self._kept.get((options, sentence))
+        if entry is None:
+            return None
+        self._kept.move_to_end((options, sentence))
+        found: list[Translation] = pickle.loads(entry)
+        return found
+
+    def put(self, options: Hashable, sentence: str, translations: list[Translation]) -> None:
+        """Keep the translations of a sentence; those that were not used for the longest time make room for them."""
+        if not self._most:
+            return
+        key, entry = (options, sentence), pickle.dumps(translations, pickle.HIGHEST_PROTOCOL)
+        if (former := self._kept.pop(key, None)) is not None:
+            self.size -= _size_of(sentence, former)
+        self._kept[key] = entry
+        self.size += _size_of(sentence, entry)
+        while self.size > self._most:
+            (_, oldest), dropped = self._kept.popitem(last=False)
+            self.size -= _size_of(oldest, dropped)
+
+    def clear(self) -> None:
+        """Drop all entries."""
+        self._kept.clear()
+        self.size = 0
+
+
+def _size_of(sentence: str, entry: bytes) -> int:
+    return _ENTRY + sys.getsizeof(sentence) + sys.getsizeof(entry)

@@ -1,1 +1,0 @@
-"""Limits of the server: keys and rates, request bodies in memory, fair turns for clients, and stored results."""
