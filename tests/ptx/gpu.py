@@ -22,6 +22,9 @@ from tests.ptx.program import PtxError, read_program
 
 APART = 40  # bits of the addresses of an array
 PAGE = 4096  # arrays keep their alignment
+# What a kernel is given as the length of an array. Numba adds it to an index below zero, which would then be one from
+# the end, as in Python; no kernel means that.
+LENGTH = 1 << 34
 
 __all__ = ["PtxGpu", "ptx_runtime"]
 
@@ -79,7 +82,7 @@ class PtxGpu(Gpu):
             if isinstance(argument, np.ndarray):
                 # Far from all others: an access beyond an array must not land in another one of the launch.
                 arrays.append((len(arrays) + 1 << APART | argument.ctypes.data % PAGE, argument))
-                value = (*value[:4], arrays[-1][0], *value[5:])  # noqa: PLW2901
+                value = (*value[:4], arrays[-1][0], LENGTH, *value[6:])  # noqa: PLW2901
             words += _words(kind, value)
         seed = self.seed * 1_000_003 + self.runs if self.seed else 0
         try:
