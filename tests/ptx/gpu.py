@@ -49,7 +49,7 @@ class PtxGpu(Gpu):
     is done to the text of a kernel before it runs, for planted mistakes."""
 
     def __init__(self, seed: int = 1, change: Callable[[GPUKernel, str], str] = lambda kernel, text: text) -> None:
-        super().__init__(None)
+        super().__init__()
         self.seed, self.change, self.runs = seed, change, 0
         self.codes: list[Code] = []
 

@@ -75,20 +75,6 @@ def test_one_number_beyond_an_array_is_found(word, first, gap):
         embedding_rows(ptx_runtime_with(seed=1, change=change), first, gap)
 
 
-def test_an_index_below_zero_is_found():
-    """Numba adds the length of the array to it, as Python does."""
-    from numba import cuda, float32
-
-    from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel
-
-    def before(x):
-        x[cuda.threadIdx.x - 1] = 1.0
-
-    runtime = ptx_runtime_with(seed=1)
-    with pytest.raises(AssertionError, match="writes outside of every array"):
-        runtime.launch(GPUKernel(before, (float32[::1],), 32), 1, runtime.xp.zeros(32, np.float32))
-
-
 def changed(old, new, ptx, within=""):
     """The text with every match that contains `within` replaced; there must be one."""
     made = re.sub(old, lambda m: m.expand(new) if within in m[0] else m[0], ptx)

@@ -30,7 +30,7 @@ def grid_of(kernel: GPUKernel, count: int) -> int:
 
 
 def threads_for(count: int) -> int:
-    """Return the block size for work on `count` numbers: small for few numbers, which makes emulation faster."""
+    """Return the block size for work on `count` numbers: small for few numbers, which tests without a GPU have."""
     return _FEW if count <= _FEW else _THREADS
 
 
