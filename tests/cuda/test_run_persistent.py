@@ -123,8 +123,6 @@ def test_a_layer_with_dropout_means_what_the_interpreter_says(wide_device, launc
 )
 def test_a_recording_serves_all_lengths(runtime, name, compute_dtype, reverse, dropout):
     """The whole pass and its sums, by other numbers and lengths each time; bits are those of launches."""
-    if ON_GPU:
-        pytest.skip("a GPU does not count replays")
     cell = CELLS[name](D, H)
     cell = DropoutCell(cell, dropout) if dropout else cell
     devices = [CudaDevice(runtime_with(multiprocessors=8, seed=1)) for _ in range(2)]
@@ -136,6 +134,8 @@ def test_a_recording_serves_all_lengths(runtime, name, compute_dtype, reverse, d
         case = replace(cases.draw(cell, "float32", rows=4, steps=4, seed=number), lengths=lengths)
         found, launched = (place.run(case, reverse) for place in places)
         compare.assert_same_bits(found, launched, f"{lengths}")
+    if ON_GPU:
+        return  # a GPU does not count replays
     counts = [device.runtime.gpu.counts for device in devices]
     # Whole rows are of a kind of their own; of the others the second is recorded, or the third where memory has grown.
     assert counts[0]["graph"] >= 2 * 3 and not counts[1]["graph"]

@@ -83,6 +83,8 @@ class Stream:
         self.gpu.report()
 
     def begin_capture(self) -> None:
+        if self is self.gpu.null:
+            raise RuntimeError("cannot capture on the default (legacy) stream")
         if self.captured is not None:
             raise CUDARuntimeError("cudaErrorIllegalState: the stream is capturing already")
         self.captured = []
