@@ -17,6 +17,7 @@ from nmt.rnn.arrays.workspace import Allocate
 from nmt.rnn.kernels.cuda import tuning
 from nmt.rnn.kernels.cuda.gpu_base import GPUBase
 from nmt.rnn.kernels.cuda.rows import row_kernels
+from nmt.rnn.kernels.memory.active_rows import identity
 from nmt.rnn.rows import Rows
 
 
@@ -38,7 +39,9 @@ def row_numbers(device: GPUBase, rows: Rows, allocate: Allocate) -> RowNumbers:
         given = rows.lengths, rows.source_lengths, rows.owner
         ends = np.cumsum([len(one) for one in given]).tolist()
         whole = device.index(np.concatenate(given))
-        if rows.T > 1:  # a single step is part of a larger recording, which allows no copy
+        sources = bool((rows.source_lengths == rows.S).all()) and np.array_equal(rows.owner, identity(rows.B))
+        # Of whole rows the numbers are always the same; a single step is part of a larger recording, without a copy.
+        if rows.T > 1 and not (rows.whole and sources):
             place = allocate(whole.shape, whole.dtype)
             place[...] = whole
             whole = place
