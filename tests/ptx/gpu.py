@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import inspect
 import re
 import struct
+import sys
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -12,6 +15,7 @@ import numpy as np
 from numba.core import types
 
 from nmt.rnn.kernels.cuda.machine_code import compile as compiler
+from nmt.rnn.kernels.cuda.machine_code import ptx
 from nmt.rnn.kernels.cuda.machine_code.compile import CompiledKernel, Resources
 from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel
 from nmt.rnn.kernels.cuda.machine_code.runtime import CupyRuntime
@@ -30,8 +34,11 @@ __all__ = ["PtxGpu", "ptx_runtime"]
 
 
 def ptx_of(kernel: GPUKernel, capability: tuple[int, int]) -> str:
-    """What NVVM makes of a kernel; kept on disk."""
-    path = cache_folder() / f"{compiler._key(kernel, capability)}.ptx"
+    """What NVVM makes of a kernel; kept on disk, by the kernel's own code."""
+    parts = [*compiler._describe(kernel.function, set()), str(kernel.signature), str(kernel.block_threads)]
+    parts += [str(capability), sys.version, inspect.getsource(ptx)]
+    parts += map(compiler._version, ("numba", "numba-cuda", "nvidia-nvvm", "llvmlite"))
+    path = cache_folder() / f"{hashlib.sha256(chr(10).join(parts).encode()).hexdigest()[:24]}.ptx"
     if not path.exists():
         made = path.with_suffix(f".{id(kernel)}")
         made.write_text(compiler.to_ptx(kernel, capability))
@@ -40,8 +47,8 @@ def ptx_of(kernel: GPUKernel, capability: tuple[int, int]) -> str:
 
 
 @cache
-def _code(ptx: str) -> Code:
-    return Code(read_program(ptx))
+def _code(text: str) -> Code:
+    return Code(read_program(text))
 
 
 class PtxGpu(Gpu):
@@ -62,12 +69,12 @@ class PtxGpu(Gpu):
         super().remove(start)
 
     def compile(self, kernel: GPUKernel, capability: tuple[int, int]) -> CompiledKernel:
-        ptx = self.change(kernel, ptx_of(kernel, capability))
-        code = _code(ptx)
+        text = self.change(kernel, ptx_of(kernel, capability))
+        code = _code(text)
         self.kernels.append(kernel)
         self.entries.append(code.program.name)
         self.codes.append(code)
-        threads = re.search(r"\.maxntid (\d+)", ptx)
+        threads = re.search(r"\.maxntid (\d+)", text)
         if threads and int(threads[1]) != kernel.block_threads:
             raise StandInError(f"{kernel.name}: compiled for {threads[1]} threads")
         program = code.program

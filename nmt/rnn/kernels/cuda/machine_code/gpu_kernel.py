@@ -135,7 +135,7 @@ class Runtime(Protocol):
         """Wait for all submitted work; raises DeviceError for errors in it."""
 
     def record(self, function: Callable[[], None]) -> Callable[[], None]:
-        """Return a callable that repeats the launches of `function`, without calling it; nothing is launched yet.
+        """Return a callable that replays the launches of `function`, without calling it; nothing is launched yet.
 
         `function` may launch kernels and products on arrays at fixed addresses, each of them launched at least once
         before, and nothing else: no allocation, no copy to or from the host. The recording exists as long as it is
