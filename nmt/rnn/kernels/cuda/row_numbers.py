@@ -69,9 +69,9 @@ def active_rows(device: GPUBase, rows: Rows, numbers: RowNumbers, memory: Array,
     """Return the index of each row of steps [low, high) among all of them, -1 for those that have ended, in
     `memory`."""
     out = memory[: (high - low) * rows.B]
-    kernel = row_kernels.active_rows(row_kernels.threads_for(out.size))
-    grid = row_kernels.grid_of(kernel, out.size)
-    device.runtime.launch(kernel, grid, out, high - low, rows.B, numbers.lengths, low)
+    kernel = row_kernels.active_rows(out.dtype, row_kernels.threads_for(out.size))
+    given = out, high - low, rows.B, numbers.lengths, low
+    device.runtime.launch(kernel, row_kernels.grid_of(kernel, out.size), *given)
     return out
 
 

@@ -39,7 +39,6 @@ class CudaExecutable(Executable):
         self.in_bfloat16 = packed == PAIRS
         self.forward_module = emit_cuda(plan.forward, dtype, "forward")
         self.backward_module = emit_cuda(plan.backward, dtype, "backward") if plan.backward else None
-        self.has_sources = [one is not None and _has_sources(plan, one) for one in (plan.forward, plan.backward)]
         cell = recognise(plan) if dtype == np.float32 else None
         self.persistent = PersistentRun(device, cell, plan, self.in_bfloat16) if cell else None
 
@@ -94,7 +93,6 @@ class _GPURun(PlanRun):
         self.device, self.dtype = executable.device, executable.dtype
         self.runtime = executable.device.runtime
         self.one, self.module, self.loop = one, module, module.steps[Phase.LOOP]
-        self.may_be_one = not executable.has_sources[backward]
         self.arrays, self.weights, self.rows, self.allocate, self.backward = arrays, weights, rows, allocate, backward
         self.label = f"{rows.label} gradients" if backward else rows.label
         self.matrices = Matrices(self.device, self.dtype, executable.in_bfloat16, weights)
@@ -122,7 +120,7 @@ class _GPURun(PlanRun):
         """Run all blocks of time, and add to `gradients` where they are present. Where sizes and memory come again,
         a block is one recording and its sums are another, since callers often have new memory for gradients alone."""
         with self.block_memory():
-            self.is_one = self.may_be_one and self.numbers.dense and self.rows.T > 1 and not is_recording()
+            self.is_one = self.numbers.dense and self.rows.T > 1 and not is_recording()
             arrays = self._reserve() if self.is_one else []
             for block in self.rows.blocks(backward=self.backward):
                 self._replay("block", block, arrays, partial(self.block, block))
@@ -332,16 +330,6 @@ class _GPURun(PlanRun):
         if self.numbers.dense and rows.T > 1:  # few have ended, and sums have `taking`
             return None
         return taking_part(self.device, rows, "steps", rows.lengths, low, high)
-
-
-def _has_sources(plan: Plan, one: Pass) -> bool:
-    """Return whether there are products of rows with source positions."""
-    found = [placed.right for placed in plan.sinks if one is plan.backward]
-    for program in one.programs.values():
-        for step in program.steps:
-            if isinstance(step, Product):
-                found += [program.places[step.x.span[0].id], program.places[step.out.id]]
-    return any(place.source_axis for place in found)
 
 
 def _most_blocks(rows: Rows, multiprocessors: int) -> int:

@@ -141,15 +141,11 @@ def clear_ended(array, steps, B, width, lengths, low):  # type: ignore[no-untype
             array[i] = 0
 
 
-@lru_cache
-def active_rows(threads: int) -> GPUKernel:
-    """Return a kernel: out [steps, B] = the number of each row among those of all steps, or -1 where it has ended."""
-
-    def active_rows(out, steps, B, lengths, low):  # type: ignore[no-untyped-def]
-        for i in range(cuda.grid(1), steps * B, cuda.gridsize(1)):
-            out[i] = i if low + i // B < lengths[i % B] else -1
-
-    return GPUKernel(active_rows, (_INDEX, _I, _I, _INDEX, _I), threads)
+@_kernel(_INDEX, _I, _I, _INDEX, _I)
+def active_rows(out, steps, B, lengths, low):  # type: ignore[no-untyped-def]
+    """Set out [steps, B] to the number of each row among those of all steps, or -1 where it has ended."""
+    for i in range(cuda.grid(1), steps * B, cuda.gridsize(1)):
+        out[i] = i if low + i // B < lengths[i % B] else -1
 
 
 @_kernel(_NUMBERS, _I, _I, _INDEX, _I, _NUMBERS)
@@ -243,15 +239,11 @@ def times_repeated(out, count, given, size, x):  # type: ignore[no-untyped-def]
         out[i] = x[i] * given[i % size]
 
 
-@lru_cache
-def clear_words(threads: int) -> GPUKernel:
-    """Return a kernel: zero `count` words."""
-
-    def clear_words(words, count):  # type: ignore[no-untyped-def]
-        for i in range(cuda.grid(1), count, cuda.gridsize(1)):
-            words[i] = 0
-
-    return GPUKernel(clear_words, (_BITS, _I), threads)
+@_kernel(_BITS, _I)
+def clear_words(words, count):  # type: ignore[no-untyped-def]
+    """Zero words of 32 bits."""
+    for i in range(cuda.grid(1), count, cuda.gridsize(1)):
+        words[i] = 0
 
 
 # ---------------------------------------------------------------- dropout
@@ -278,6 +270,6 @@ def dropout_mask(out, count, kept, dropped, threshold, seed, offset):  # type: i
 
 def example_kernels() -> dict[str, GPUKernel]:
     """Return one kernel of each kind, for the tests that compile and measure them."""
-    found = [make(_THREADS) for make in (round_rows, round_gathered, active_rows, clear_words)]
+    found = [round_rows(_THREADS), round_gathered(_THREADS)]
     found += [make(np.dtype(np.float32), _THREADS) for make in _makers]
     return {kernel.name: kernel for kernel in found}
