@@ -19,10 +19,10 @@ GPU_WORKERS ?= $(shell $(GPU_PYTHON) -c 'import xdist; print(8)' 2> /dev/null ||
 GPU_LIMIT ?= 30m
 # Nothing is installed on such a machine: the checkout is what is imported.
 GPU_PATH = PYTHONPATH=$(CURDIR)$${PYTHONPATH:+:$$PYTHONPATH}
-# What a GPU is tested with: its own tests, and of the others the cases that name it. Compilation for other GPUs, the
-# emulator and the stand-in are tested without one. A module that lacks a package does not keep the others from running.
+# What a GPU is tested with: its own tests, and of the others the cases that name it. Compilation for other GPUs
+# and the stand-in are tested without one. A module that lacks a package does not keep the others from running.
 GPU_TESTS = tests/cuda tests/rnn/test_vectors.py tests/model/test_gradients.py tests/rows/test_device_rows.py \
-  -k "cuda or on_a_gpu or device_rows" $(addprefix --ignore=tests/cuda/test_,compile.py emulator.py host_side.py \
+  -k "cuda or on_a_gpu or device_rows" $(addprefix --ignore=tests/cuda/test_,compile.py host_side.py \
   runtime.py contract.py gpu_fence.py) --continue-on-collection-errors -m ""
 GPU_MANY = $(patsubst %,-n %,$(filter-out 0,$(GPU_WORKERS)))
 # PyTorch is larger than everything else together: its tests have an environment of their own.

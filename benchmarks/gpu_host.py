@@ -54,10 +54,9 @@ def updater_of(name: str, compute_dtype: str, runtime: CupyRuntime) -> Updater:
 
 def updates(name: str, compute_dtype: str, count: int) -> list[str]:
     """Return a row of the table for each update."""
-    from tests.cuda_standin.runtime import standin_runtime
+    from tests.cuda_standin.runtime import idle_runtime
 
-    runtime = standin_runtime(multiprocessors=132)
-    runtime.gpu.idle = True
+    runtime = idle_runtime(multiprocessors=132)
     updater = updater_of(name, compute_dtype, runtime)
     rows = []
     for number in range(count):

@@ -1,8 +1,8 @@
 """The devices that a test may be parametrised over: the processor, and a GPU, or what stands for one.
 
 `place` is a name, `cpu` or `cuda`. The GPU is that of this machine where NMT_TEST_DEVICE is `cuda`, else a stand-in:
-the package's own runtime on `tests/cuda_standin`, kernels by the emulator, or where NMT_TEST_DEVICE is `ptx`, by
-the PTX that NVVM makes of them (`tests/ptx`).
+the package's own runtime on `tests/cuda_standin`, kernels by the PTX that NVVM makes of them (`tests/ptx`), with few
+sizes unless NMT_TEST_DEVICE is `ptx`.
 """
 
 import os
@@ -13,7 +13,7 @@ import pytest
 ON_GPU = os.environ.get("NMT_TEST_DEVICE") == "cuda"
 ON_PTX = os.environ.get("NMT_TEST_DEVICE") == "ptx"
 AT_FULL_SIZE = ON_GPU or ON_PTX
-"""Whether the place `cuda` is asked for what a GPU is used for; the emulator would take hours for it."""
+"""Whether the place `cuda` is asked for what a GPU is used for; without one that takes half an hour."""
 
 
 @lru_cache(maxsize=1)
@@ -35,12 +35,7 @@ def runtime_with(multiprocessors=None, seed=None):
     """A runtime; the stand-in with this many multiprocessors, its threads in the order of `seed`."""
     if ON_GPU:
         return _first_gpu()
-    if ON_PTX:
-        return ptx_runtime_with(multiprocessors, seed)
-    pytest.importorskip("greenlet", reason="the emulator needs greenlet, of the extra [dev]")
-    from tests.cuda_standin.runtime import standin_runtime
-
-    return standin_runtime(seed, multiprocessors)
+    return ptx_runtime_with(multiprocessors, seed)
 
 
 def ptx_runtime_with(multiprocessors=None, seed=None, **given):
@@ -58,8 +53,8 @@ def ptx_runtime_with(multiprocessors=None, seed=None, **given):
 
 @lru_cache(maxsize=2)
 def device_at(place):
-    """The device of a place; None is the processor. The emulator's threads take turns in a random order, another in
-    every launch. On PTX there are as many multiprocessors as a GPU has."""
+    """The device of a place; None is the processor. The stand-in's threads take turns in a random order, another in
+    every launch. At full size there are as many multiprocessors as a GPU has."""
     if place == "cpu":
         return None
     runtime = runtime_with(132 if ON_PTX else None, seed=1)

@@ -128,7 +128,7 @@ class Executable(ABC):
             run.add_gradients(self.plan, gradients, block)
 
     def prepare(self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate) -> list[Any]:
-        """Return launches that repeat `forward` on these arrays after their contents have changed. Raises RuntimeError:
+        """Return launches that replay `forward` on these arrays after their contents have changed. Raises RuntimeError:
         not every row has length T, or the device is not the processor."""
         raise RuntimeError("runs are prepared for the processor only")
 
@@ -201,7 +201,7 @@ class Device(ABC):
         return ProcessorClock()
 
     def record(self, launch: Callable[[], None]) -> Callable[[], None]:
-        """Return a callable that repeats what `launch` does on the same arrays; `launch` must have run before. On the
+        """Return a callable that replays what `launch` does, on the same arrays; `launch` must have run before. On the
         processor it is `launch` itself."""
         return launch
 

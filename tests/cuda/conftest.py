@@ -1,4 +1,4 @@
-"""The device of these tests: the emulator, or the GPU of this machine (see `tests.devices`)."""
+"""The device of these tests: a stand-in, or the GPU of this machine (see `tests.devices`)."""
 
 import pytest
 

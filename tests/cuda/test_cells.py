@@ -19,7 +19,7 @@ from tests.rnn import scan_cases as cases
 from tests.rnn import test_operators_oracle, test_random_cells, test_scan, test_stepper
 
 # Every cell is met, in both directions and with all kinds of lengths, but not every combination of them: the
-# emulator takes its time.
+# stand-in takes its time.
 LENGTHS = list(cases.LENGTHS)
 PROGRAMS = [(name, "float64", LENGTHS[(n + 1) % len(LENGTHS)], n % 2 == 1) for n, name in enumerate(cases.CELLS)] + [
     ("lstm", "float64", "mixed", True),
@@ -30,7 +30,7 @@ PROGRAMS = [(name, "float64", LENGTHS[(n + 1) % len(LENGTHS)], n % 2 == 1) for n
 
 
 def shortened(case):
-    """Return a case for the emulator, which is slow: three rows and at most four steps of it."""
+    """Return a case for the stand-in, which is slow: three rows and at most four steps of it."""
     if AT_FULL_SIZE:
         return case
     few, lengths = case.rows(range(3)), None if case.lengths is None else tuple(min(n, 4) for n in case.lengths[:3])
@@ -247,18 +247,20 @@ def test_loops_that_come_again_are_recorded(name, compute_dtype):
 
 @pytest.mark.parametrize(("name", "reverse"), [("gru_reset_before", True), ("lstm_bahdanau_feed", False)])
 def test_a_recording_serves_all_lengths(name, reverse):
-    """Where most rows are active: lengths are read on the GPU, of rows and of sources."""
-    device, replays = recording_device()
+    """Where most rows are active: lengths are read on the GPU, of rows and of sources. Bits are those of launches."""
+    (device, replays), (plain, _) = recording_device(), recording_device()
+    plain.replay = lambda key, arrays, launch: launch()
     full = [(6, 5, 6, 4, 6), (6, 6, 5, 6, 5), (5, 6, 6, 6, 6), (6, 5, 5, 5, 6), (6, 6, 6, 4, 5)]
     sources = [
         np.array(s) for s in ([4, 3, 2, 4, 1], [1, 4, 4, 4, 2], [4, 4, 4, 3, 4], [2, 2, 4, 4, 4], [4, 1, 4, 4, 4])
     ]
-    place = Place(draw_again(name, 0), device, None)
+    place, launched = (Place(draw_again(name, 0), one, None) for one in (device, plain))
     for number, lengths in enumerate(full):
         case = replace(draw_again(name, number), lengths=lengths)
         if case.captured:
             case = replace(case, source_lengths=sources[number])
         found = place.run(case, reverse)
+        compare.assert_same_bits(found, launched.run(case, reverse), f"{number}")
         expected = cases.compiled(case, reverse=reverse)
         for key, value in {**expected[0], **expected[1]}.items():
             assert compare.norm_error(found[key], value) < 1e-5, (number, key)

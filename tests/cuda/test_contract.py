@@ -7,7 +7,9 @@ stand-in has what the table has. The others compare the table with the real pack
 import ast
 import ctypes
 import inspect
+import os
 import re
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,6 +18,9 @@ import pytest
 
 import nmt
 from tests.cuda_standin import contract
+from tests.cuda_standin.cupy import make_cupy
+from tests.cuda_standin.gpu import Gpu, StandInError
+from tests.cuda_standin.runtime import idle_runtime
 
 SOURCES = sorted(Path(nmt.__file__).parent.rglob("*.py"))
 MODULES = {"xp", "cupy", "_cupy"}  # names of the array module in the source
@@ -41,10 +46,7 @@ def test_every_name_of_the_array_module_is_in_the_table():
 
 
 def test_the_stand_in_has_what_the_table_has():
-    pytest.importorskip("greenlet", reason="the emulator needs greenlet, of the extra [dev]")
-    from tests.cuda_standin.runtime import standin_runtime
-
-    packages = standin_runtime().packages
+    packages = idle_runtime().packages
     drivers = {*contract.DRIVER, *(name.split(".")[0] for name in contract.DRIVER_NAMES)}
     assert set(vars(packages.driver)) == drivers
     of_instances = {"Stream.ptr", "function.Function.ptr", "Graph.launch"}  # what other calls return
@@ -62,6 +64,150 @@ def names_in(namespace, before=""):
         if isinstance(value, type) and not issubclass(value, Exception):
             methods = {key for kind in value.__mro__[:-1] for key, one in vars(kind).items() if callable(one)}
             yield from (f"{before}{name}.{method}" for method in methods if not method.startswith("_"))
+
+
+# ------------------------------------------------------------ what the stand-in does as CuPy does
+
+
+def left_by_a_with(cupy, stream, x):
+    stream.use()
+    with cupy.cuda.Stream():
+        pass
+    assert cupy.cuda.get_current_stream().name == "null"
+
+
+def a_new_thread(cupy, stream, x):
+    found = []
+    stream.__enter__()
+    thread = threading.Thread(target=lambda: found.append(cupy.cuda.get_current_stream().name))
+    thread.start()
+    thread.join()
+    assert found == ["null"]
+
+
+def made_current(cupy, stream, x):
+    stream.use()
+    assert cupy.cuda.get_current_stream() is stream
+
+
+def apart(cupy, stream, x):
+    cupy.asnumpy(x, stream=stream)
+    assert cupy.cuda.get_current_stream() is stream
+    cupy.asnumpy(x.T, stream=stream)
+    assert cupy.cuda.get_current_stream().name == "null"
+
+
+def to_the_host(cupy, stream, x):
+    before = cupy.gpu.waits
+    cupy.asnumpy(x, stream=stream)
+    assert cupy.gpu.waits == before + 1
+
+
+def changed_after(cupy, stream, x):
+    here = np.ones(3)
+    there = cupy.array(here)
+    here[...] = 2
+    assert cupy.asnumpy(there).tolist() == [1] * 3
+
+
+def converted(cupy, stream, x):
+    with pytest.raises(TypeError, match="Implicit conversion to a NumPy array is not allowed"):
+        np.asarray(x)
+
+
+def of_another_stream(cupy, stream, x):
+    with cupy.cuda.Stream(), pytest.raises(StandInError, match="is used in"):
+        x += 1
+
+
+def aligned(cupy, stream, x):
+    assert {cupy.empty(n).data.ptr % 512 for n in (1, 7, 1000)} == {0}
+
+
+def empty(cupy, stream, x):
+    assert cupy.empty(0).data.ptr == 0
+
+
+def allocator(cupy, stream, x):
+    seen = []
+    cupy.cuda.set_allocator(lambda size: seen.append(size) or cupy.cuda.MemoryPool().malloc(size))
+    thread = threading.Thread(target=lambda: cupy.empty(3))
+    thread.start()
+    thread.join()
+    assert seen == [24]
+
+
+def too_much(cupy, stream, x):
+    with pytest.raises(MemoryError):
+        cupy.empty(1 << 40)
+    assert issubclass(cupy.cuda.memory.OutOfMemoryError, MemoryError)
+
+
+def null_stream(cupy, stream, x):
+    with pytest.raises(RuntimeError):
+        cupy.cuda.get_current_stream().gpu.null.begin_capture()
+
+
+def recorded(cupy, stream, x):
+    """Where its object says, as often as it is launched, and not before."""
+    done = []
+    stream.begin_capture()
+    stream._do(done.append)
+    graph = stream.end_capture()
+    assert not done
+    other = cupy.cuda.Stream()
+    graph.launch(other)
+    graph.launch(stream)
+    assert done == [other, stream]
+
+
+SHOWN = {
+    "the end of a with goes back to the stream that was entered": left_by_a_with,
+    "each thread begins in the null stream": a_new_thread,
+    "the current stream is the object that was made so": made_current,
+    "what lies apart is copied to the host inside a with": apart,
+    "a copy to the host waits for its stream": to_the_host,
+    "an array of the host may change after its upload": changed_after,
+    "no array becomes one of the host by itself": converted,
+    "memory is of the stream in which it was taken": of_another_stream,
+    "memory begins at a multiple of 512 bytes": aligned,
+    "an empty array has the address 0": empty,
+    "an allocator is that of all threads": allocator,
+    "a lack of memory is a MemoryError": too_much,
+    "the null stream is not recorded": null_stream,
+    "a recording is made ready once, at its end": recorded,
+    "a recording is launched in the stream that is named": recorded,
+}
+# Those that the stand-in cannot show: it does work at once, frees nothing but memory, and is stricter: nothing of CuPy
+# may be recorded, and no time passes.
+NOT_SHOWN = {
+    "a recording disturbs no other stream",
+    "a recording ends with its object",
+    "code ends with its module",
+    "an event is of the stream that is named",
+}
+
+
+@pytest.mark.parametrize("name", contract.BEHAVIOURS)
+def test_behaviour_of_the_stand_in(name):
+    assert (name in SHOWN) != (name in NOT_SHOWN)
+    cupy = make_cupy(Gpu())
+    stream = cupy.cuda.Stream(non_blocking=True)
+    stream.use()
+    SHOWN.get(name, lambda *given: None)(cupy, stream, cupy.zeros((2, 3)))
+
+
+@pytest.mark.parametrize("name", contract.BEHAVIOURS)
+def test_behaviour_in_the_source_of_cupy(name):
+    folder = os.environ.get("NMT_CUPY_SOURCE")
+    if folder is None:
+        pytest.skip(f"its wheels have no source: set NMT_CUPY_SOURCE to a checkout of v{contract.READ}")
+    path, words = contract.BEHAVIOURS[name]
+    assert words in " ".join((Path(folder) / path).read_text(encoding="utf-8").split())
+
+
+def test_behaviours_were_read_in_this_version(cupy):
+    assert cupy.__version__.split(".")[0] == contract.READ.split(".")[0], "read contract.BEHAVIOURS in it"
 
 
 # ------------------------------------------------------------ the real packages

@@ -11,16 +11,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-pytest.importorskip("greenlet", reason="the emulator needs greenlet, of the extra [dev]")
-
-from nmt.errors import DeviceError  # noqa: E402
-from nmt.rnn.arrays.device_operations import ADD_SCALED  # noqa: E402
-from nmt.rnn.kernels.cuda import optimizer  # noqa: E402
-from nmt.rnn.kernels.cuda.blas import Matrix  # noqa: E402
-from tests import gpu_fence  # noqa: E402
-from tests.cuda_standin.gpu import CUDARuntimeError, Gpu  # noqa: E402
-from tests.cuda_standin.runtime import packages_of  # noqa: E402
-from tests.gpu_fence import POISON, Fence, Flight, WatchedRuntime  # noqa: E402
+from nmt.errors import DeviceError
+from nmt.rnn.arrays.device_operations import ADD_SCALED
+from nmt.rnn.kernels.cuda import optimizer
+from nmt.rnn.kernels.cuda.blas import Matrix
+from tests import gpu_fence
+from tests.cuda_standin.gpu import CUDARuntimeError
+from tests.cuda_standin.runtime import packages_of
+from tests.devices import ptx_runtime_with
+from tests.gpu_fence import POISON, Fence, Flight, WatchedRuntime
 
 PAGE = 1 << 21
 ROOT = Path(__file__).parents[2]
@@ -143,9 +142,7 @@ def test_the_names_of_the_driver_are_there():
 @pytest.fixture
 def runtime(tmp_path, monkeypatch):
     """The watched runtime on the stand-in."""
-    from tests.cuda_emulator import EmulatedRuntime
-
-    gpu = Gpu(EmulatedRuntime(1))
+    gpu = ptx_runtime_with(seed=1).gpu
     monkeypatch.setenv("NMT_GPU_WAIT", "1")
     monkeypatch.setattr(WatchedRuntime, "flight", Flight(str(tmp_path)))
     found = WatchedRuntime(packages=packages_of(gpu))

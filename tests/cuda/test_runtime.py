@@ -4,13 +4,10 @@ import sys
 
 import pytest
 
-pytest.importorskip("greenlet", reason="the emulator needs greenlet, of the extra [dev]")
-
-from nmt.errors import DeviceError  # noqa: E402
-from nmt.rnn.kernels.cuda.machine_code import runtime  # noqa: E402
-from tests.cuda_emulator import EmulatedRuntime  # noqa: E402
-from tests.cuda_standin.gpu import CUDARuntimeError, Gpu  # noqa: E402
-from tests.cuda_standin.runtime import packages_of  # noqa: E402
+from nmt.errors import DeviceError
+from nmt.rnn.kernels.cuda.machine_code import runtime
+from tests.cuda_standin.gpu import CUDARuntimeError, Gpu
+from tests.cuda_standin.runtime import packages_of
 
 
 def no_driver():
@@ -27,7 +24,7 @@ def no_driver():
     ],
 )
 def test_what_a_gpu_lacks(facts, calls, message):
-    gpu = Gpu(EmulatedRuntime())
+    gpu = Gpu()
     vars(gpu).update({"name": b"GPU", **facts})
     packages = packages_of(gpu)
     vars(packages.cupy.cuda.runtime).update(calls)

@@ -1,6 +1,7 @@
 """Divisions of a layer among blocks and warps: their choice, and a table of what each takes, compiled offline."""
 
 import json
+import re
 from importlib import import_module, metadata
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from nmt.rnn.kernels.cuda.persistent.layer import plan_layer
-from nmt.rnn.kernels.cuda.persistent.tiles import Tile, choose_tile
+from nmt.rnn.kernels.cuda.persistent.tiles import Tile, choose_tile, fitting_tiles, shortest
 from tests.benchmarks.conftest import scripts_importable
 
 TABLE = json.loads(Path(__file__).with_name("tiles.json").read_text())
@@ -105,6 +106,45 @@ def test_weights_lie_in_shared_memory_where_that_was_faster_or_registers_do_not_
     assert shared(800, 20, False) == shared(512, 128, True) == [False, True]
     assert shared(512, 128, False) == shared(800, 20, True) == shared(1024, 20, True, gates=3) == [True, True]
     assert shared(1024, 64, True) == [True, None], "256 KiB for a block"
+
+
+def timed():
+    """The tables of results/gpu.md of both places of weights: cell, float32 products, hidden size, rows, whether back;
+    microseconds of registers and of shared memory, and whether the slower one is marked as what is chosen."""
+    text = (Path(__file__).parents[2] / "results" / "gpu.md").read_text(encoding="utf-8")
+    for match in re.finditer(r"^\| (LSTM|GRU) (\d+), (\d+)(, float32)? ((?:\| [^|]+ ){4})\|$", text, re.MULTILINE):
+        cell, hidden, rows, exact, cells = match.groups()
+        cells = cells.strip("| ").split(" | ")
+        if "registers" not in heading(text, match.start()):
+            continue
+        for back in (False, True):
+            pair = cells[2 * back : 2 * back + 2]
+            if "does not fit" not in pair:
+                numbers = [float(one.rstrip("*")) for one in pair]
+                yield (
+                    (cell.lower(), bool(exact), int(hidden), int(rows), back),
+                    numbers,
+                    [one[-1] == "*" for one in pair],
+                )
+
+
+def heading(text, place):
+    """The first line of the table there."""
+    return text[text.rindex("\n\n", 0, place) :].strip().partition("\n")[0]
+
+
+@pytest.mark.parametrize(("cell", "count", "most"), [("gru", 60, 0.05), ("lstm", 38, 0.1)])
+def test_weights_lie_where_they_were_faster(cell, count, most):
+    """As timed on an H200 and an H100; what is chosen though it was slower has a star there, and was little slower."""
+    found = [one for one in timed() if one[0][0] == cell]
+    assert len(found) == count
+    for (_, exact, hidden, rows, back), times, stars in found:
+        tiles = fitting_tiles(hidden, {"lstm": 4, "gru": 3}[cell], 132, (9, 0), backward=back, exact=exact)
+        in_shared = shortest(tiles, rows, 132).in_shared
+        chosen, other = times[in_shared], times[not in_shared]
+        what = f"{cell} {hidden}, {rows}, float32 {exact}, back {back}"
+        assert stars == [chosen > other and place == in_shared for place in (False, True)], what
+        assert chosen <= other * (1 + most), what
 
 
 def test_inference_of_many_rows_runs_step_by_step():

@@ -1,11 +1,10 @@
-"""The package's runtime on the stand-in; needs greenlet, for the emulator."""
+"""The package's runtime on the stand-in, without kernels."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from nmt.rnn.kernels.cuda.machine_code.runtime import CupyRuntime, Packages
-from tests.cuda_emulator import EmulatedRuntime
 from tests.cuda_standin.cublas import ByColumns
 from tests.cuda_standin.cupy import make_cupy
 from tests.cuda_standin.gpu import Gpu
@@ -20,11 +19,11 @@ def packages_of(gpu: Gpu) -> Packages:
     return Packages(make_cupy(gpu), gpu.driver(), lambda: library, gpu.compile)
 
 
-def standin_runtime(seed: int | None = None, multiprocessors: int | None = None) -> CupyRuntime:
-    """The package's runtime on the stand-in; `gpu` is its attribute for tests."""
-    gpu = Gpu(EmulatedRuntime(seed))
-    if multiprocessors:
-        gpu.multiprocessors = multiprocessors
+def idle_runtime(multiprocessors: int | None = None) -> CupyRuntime:
+    """A runtime that counts launches and does none; `gpu` is its attribute for tests."""
+    gpu = Gpu()
+    gpu.idle = True
+    gpu.multiprocessors = multiprocessors or gpu.multiprocessors
     runtime = CupyRuntime(packages=packages_of(gpu))
     runtime.gpu = gpu
     return runtime

@@ -222,7 +222,7 @@ ON_A_GPU = (
     *("lstm_bahdanau_bridge", "gru_reset_before_dot_last_tied_all", "multi_head_recurrent_readout", "lexical_tied_all"),
     *("conditional_gru_deep_from_mean", "projected_lstm_to_qrnn", "conv", "variational_dropout_residual_gru"),
 )
-"""What the emulator, which is slow, takes of the setups."""
+"""What the stand-in, which is slow, takes of the setups."""
 
 
 @pytest.mark.parametrize("name", [name for name in SETUPS if name not in MATRICES] if AT_FULL_SIZE else ON_A_GPU)

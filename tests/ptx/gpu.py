@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import inspect
 import re
 import struct
+import sys
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -12,6 +15,7 @@ import numpy as np
 from numba.core import types
 
 from nmt.rnn.kernels.cuda.machine_code import compile as compiler
+from nmt.rnn.kernels.cuda.machine_code import ptx
 from nmt.rnn.kernels.cuda.machine_code.compile import CompiledKernel, Resources
 from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel
 from nmt.rnn.kernels.cuda.machine_code.runtime import CupyRuntime
@@ -22,13 +26,19 @@ from tests.ptx.program import PtxError, read_program
 
 APART = 40  # bits of the addresses of an array
 PAGE = 4096  # arrays keep their alignment
+# What a kernel is given as the length of an array. Numba adds it to an index below zero, which would then be one from
+# the end, as in Python; no kernel means that.
+LENGTH = 1 << 34
 
 __all__ = ["PtxGpu", "ptx_runtime"]
 
 
 def ptx_of(kernel: GPUKernel, capability: tuple[int, int]) -> str:
-    """What NVVM makes of a kernel; kept on disk."""
-    path = cache_folder() / f"{compiler._key(kernel, capability)}.ptx"
+    """What NVVM makes of a kernel; kept on disk, by the kernel's own code."""
+    parts = [*compiler._describe(kernel.function, set()), str(kernel.signature), str(kernel.block_threads)]
+    parts += [str(capability), sys.version, inspect.getsource(ptx)]
+    parts += map(compiler._version, ("numba", "numba-cuda", "nvidia-nvvm", "llvmlite"))
+    path = cache_folder() / f"{hashlib.sha256(chr(10).join(parts).encode()).hexdigest()[:24]}.ptx"
     if not path.exists():
         made = path.with_suffix(f".{id(kernel)}")
         made.write_text(compiler.to_ptx(kernel, capability))
@@ -37,8 +47,8 @@ def ptx_of(kernel: GPUKernel, capability: tuple[int, int]) -> str:
 
 
 @cache
-def _code(ptx: str) -> Code:
-    return Code(read_program(ptx))
+def _code(text: str) -> Code:
+    return Code(read_program(text))
 
 
 class PtxGpu(Gpu):
@@ -46,7 +56,7 @@ class PtxGpu(Gpu):
     is done to the text of a kernel before it runs, for planted mistakes."""
 
     def __init__(self, seed: int = 1, change: Callable[[GPUKernel, str], str] = lambda kernel, text: text) -> None:
-        super().__init__(None)
+        super().__init__()
         self.seed, self.change, self.runs = seed, change, 0
         self.codes: list[Code] = []
 
@@ -59,12 +69,12 @@ class PtxGpu(Gpu):
         super().remove(start)
 
     def compile(self, kernel: GPUKernel, capability: tuple[int, int]) -> CompiledKernel:
-        ptx = self.change(kernel, ptx_of(kernel, capability))
-        code = _code(ptx)
+        text = self.change(kernel, ptx_of(kernel, capability))
+        code = _code(text)
         self.kernels.append(kernel)
         self.entries.append(code.program.name)
         self.codes.append(code)
-        threads = re.search(r"\.maxntid (\d+)", ptx)
+        threads = re.search(r"\.maxntid (\d+)", text)
         if threads and int(threads[1]) != kernel.block_threads:
             raise StandInError(f"{kernel.name}: compiled for {threads[1]} threads")
         program = code.program
@@ -79,7 +89,7 @@ class PtxGpu(Gpu):
             if isinstance(argument, np.ndarray):
                 # Far from all others: an access beyond an array must not land in another one of the launch.
                 arrays.append((len(arrays) + 1 << APART | argument.ctypes.data % PAGE, argument))
-                value = (*value[:4], arrays[-1][0], *value[5:])  # noqa: PLW2901
+                value = (*value[:4], arrays[-1][0], LENGTH, *value[6:])  # noqa: PLW2901
             words += _words(kind, value)
         seed = self.seed * 1_000_003 + self.runs if self.seed else 0
         try:

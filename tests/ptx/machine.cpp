@@ -549,7 +549,7 @@ void finish(Thread& t, const Instruction& i) {
 
 void fill_table() {
     integers<s32>(".s32"), integers<u32>(".u32"), integers<s64>(".s64"), integers<u64>(".u64");
-    bits<u32>(".b32"), bits<u64>(".b64"), bits<u16>(".b16"), values<bool>(".pred");
+    bits<u32>(".b32"), bits<u64>(".b64"), bits<u16>(".b16"), values<u16>(".u16"), values<bool>(".pred");
     op<bool, bool>("not.pred", [](bool a) { return !a; });
     op<bool, bool>("and.pred", [](bool a, bool b) { return a && b; });
     op<bool, bool>("or.pred", [](bool a, bool b) { return a || b; });

@@ -1,6 +1,6 @@
 """The operators against PyTorch's and ONNX's vectors: outputs, every gradient, both dtypes, on every device.
 
-Every file is read on the processor and on a GPU. The emulator of a GPU is slow: it reads the smallest files in which
+Every file is read on the processor and on a GPU. What stands for a GPU is slow: it reads the smallest files in which
 every kind of layer meets every option.
 """
 
@@ -19,7 +19,7 @@ from tests.devices import AT_FULL_SIZE, device_at
 from tests.rnn import operator_calls
 
 KINDS = ("lstm", "gru", "rnn_tanh", "rnn_relu")
-# The emulator takes its time: one dtype there, the exact one.
+# The stand-in takes its time: one dtype there, the exact one.
 RUNS = [("float64", "cpu"), ("float32", "cpu"), ("float64", "cuda"), *([("float32", "cuda")] if AT_FULL_SIZE else [])]
 # ONNX's expected numbers are themselves float32: this is how exact they can be.
 ONNX_TOLERANCE = {"float64": 2e-6, "float32": compare.TOLERANCE["float32"]}
@@ -66,7 +66,7 @@ LAYERS = [
 ]
 
 
-def test_the_emulator_meets_every_option_of_every_kind():
+def test_the_stand_in_meets_every_option_of_every_kind():
     met = set().union(*(options_of(vectors.torch_layer(name)) for name, _, device in LAYERS if device == "cuda"))
     for kind in KINDS:
         assert {(kind, "layers", n) for n in (1, 2, 3)} <= met

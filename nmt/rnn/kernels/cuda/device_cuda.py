@@ -90,22 +90,23 @@ class CudaDevice(ModelOperations):
             views[key] = buffers[role][:size].view(dtype).reshape(shape)
         return views[key]
 
-    def repeat(self, key: tuple[Any, ...], arrays: Sequence[Array], launch: Callable[[], None]) -> None:
+    def replay(self, key: tuple[Any, ...], arrays: Sequence[Array], launch: Callable[[], None]) -> None:
         if self._of_thread.recording:  # part of a larger recording
             launch()
             return
-        whole = (*key, *(array.data.ptr for array in arrays))
+        buffers = [(memory.data.ptr, memory.size) for memory in self._of_thread.buffers.values()]
+        whole = (*key, *(array.data.ptr for array in arrays), *buffers)
         with self._lock:
-            again, seen = self._recorded.get(whole), whole in self._seen
-            if again is not None:
+            recording, seen = self._recorded.get(whole), whole in self._seen
+            if recording is not None:
                 self._recorded.move_to_end(whole)
             elif not seen:
                 _keep(self._seen, whole, None)
-        if again is None and seen:
-            again = self.record(launch)
+        if recording is None and seen:
+            recording = self.record(launch)
             with self._lock:
-                _keep(self._recorded, whole, again)
-        (again or launch)()
+                _keep(self._recorded, whole, recording)
+        (recording or launch)()
 
     def clock(self) -> Clock:
         return self.runtime
@@ -129,13 +130,8 @@ class CudaDevice(ModelOperations):
         super().clear(array, threads)
 
     def clear_ended(self, array: Array, lengths: np.ndarray, threads: int) -> None:
-        if not len(lengths) or lengths.min() >= len(array):
-            return
-        steps, B = array.shape[:2]
-        width = array.size // max(1, steps * B)
-        kernel = row_kernels.clear_ended(array.dtype, row_kernels.threads_for(array.size))
-        grid = row_kernels.grid_of(kernel, array.size)
-        self.runtime.launch(kernel, grid, array, steps, B, width, self.index(lengths), 0.0)
+        if len(lengths) and lengths.min() < len(array):
+            self.clear_from(array, self.index(lengths))
 
     def begin_stack(self, stack: Array, first: np.ndarray, ends: np.ndarray, start: Array | None, threads: int) -> None:
         if not stack.size:

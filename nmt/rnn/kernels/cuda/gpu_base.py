@@ -11,6 +11,7 @@ import numpy as np
 from nmt.rnn.arrays.device_operations import Array
 from nmt.rnn.device import Device
 from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import Runtime
+from nmt.rnn.kernels.cuda.rows import row_kernels
 
 
 class GPUBase(Device):
@@ -23,8 +24,18 @@ class GPUBase(Device):
         """Return an array of stale elements, valid until the next request for the same role."""
 
     @abstractmethod
-    def repeat(self, key: tuple[Any, ...], arrays: Sequence[Array], launch: Callable[[], None]) -> None:
-        """Do what `launch` does, replaying a recording if the same key and addresses of arrays occur again.
+    def replay(self, key: tuple[Any, ...], arrays: Sequence[Array], launch: Callable[[], None]) -> None:
+        """Do what `launch` does: replay its recording if the same key and addresses of arrays occur again.
 
-        The key must contain everything else that decides what is launched; the arrays' contents may change.
+        The key must contain everything else that decides what is launched, and the arrays all memory that it uses,
+        besides buffers; their contents may change. It is recorded when the key occurs for the second time.
         """
+
+    def clear_from(self, array: Array, lengths: Array, low: int = 0) -> None:
+        """Zero the steps of each row of [steps, B, n] from its length on (int64 [B], on the GPU); the first step is
+        number `low`."""
+        if array.size:
+            steps, B = array.shape[:2]
+            kernel = row_kernels.clear_ended(array.dtype, row_kernels.threads_for(array.size))
+            width = array.size // (steps * B)
+            self.runtime.launch(kernel, row_kernels.grid_of(kernel, array.size), array, steps, B, width, lengths, low)

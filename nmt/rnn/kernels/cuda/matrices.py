@@ -15,7 +15,6 @@ from nmt.rnn.kernels.cuda.blas import Matrix
 from nmt.rnn.kernels.cuda.gpu_base import GPUBase
 from nmt.rnn.kernels.cuda.rows import row_kernels
 from nmt.rnn.kernels.loops.row_writer import Weight
-from nmt.rnn.rows import Rows
 
 BITS = np.dtype(np.uint32)
 BFLOAT16 = np.dtype(np.uint16)
@@ -47,7 +46,7 @@ class Matrices:
         index: the rows whose results are needed, on the GPU; the others' are arbitrary, or not written.
         """
         name, start, rows, transposed = key
-        weight = rounded(self.device, self.weights, name) if self.in_bfloat16 else self.weights[name]
+        weight = self.weight(name)
         if index is not None and len(index) >= tuning.GATHER_BELOW * left.rows:
             index = None
         a = self._factor(left, index, "left")
@@ -58,10 +57,12 @@ class Matrices:
 
     def reserve(self, count: int, width: int, key: Weight) -> list[Array]:
         """Allocate the memory of a product of `count` rows in advance; return the arrays it reads and rounds into."""
-        if not self.in_bfloat16:
-            return [self.weights[key[0]]]
-        weight = rounded(self.device, self.weights, key[0])
-        return [weight, self.device.buffer("left", (count * width,), BFLOAT16)]
+        left = [self.device.buffer("left", (count * width,), BFLOAT16)] if self.in_bfloat16 else []
+        return [self.weight(key[0]), *left]
+
+    def weight(self, name: str) -> Array:
+        """Return a whole parameter as products read it."""
+        return rounded(self.device, self.weights, name) if self.in_bfloat16 else self.weights[name]
 
     def keep(self, array: Array, old: int, t: int, lengths: Array, count: int) -> None:
         """Copy slot `old` of [2, B, n] to the other slot, for rows below `count` that ended before step t."""
@@ -143,17 +144,6 @@ class Matrices:
     def _launch(self, make: Any, count: int, *arguments: Any) -> None:
         kernel = make(self.dtype, row_kernels.threads_for(count))
         self.runtime.launch(kernel, row_kernels.grid_of(kernel, count), *arguments)
-
-
-def taking_part(device: GPUBase, rows: Rows, what: str, lengths: np.ndarray, low: int, high: int) -> Array | None:
-    """Return the indices of the active rows among all of steps [low, high), on the GPU; None for all. `what`: what
-    `lengths` [B] count."""
-
-    def find() -> Array | None:
-        there = np.arange(low, high)[:, None] < lengths
-        return None if there.all() else device.index(np.flatnonzero(there))
-
-    return rows.derived((what, low, high), find)
 
 
 def rounded(device: GPUBase, weights: Weights, name: str) -> Array:

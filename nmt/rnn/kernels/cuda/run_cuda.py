@@ -1,12 +1,13 @@
 """Running plans on a GPU: allocate memory, launch kernels and products in order, sum gradients.
 
-Nothing here waits for the GPU. Kernels read the rows' lengths on the GPU, in the same memory in every run of the same
-sizes, so that one recording of a loop serves all batches of T steps, B rows and S positions. Only where few rows are
-active are launches as large as the lengths require, and the recording is for those lengths.
+Nothing here waits for the GPU. A pass whose sizes and memory come again is one recording, or its loop is, where few
+rows are active (see `row_numbers`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,15 +20,14 @@ from nmt.rnn.compiler.phases import Phase
 from nmt.rnn.compiler.plan import Pass, PlacedSink, Plan
 from nmt.rnn.compiler.program import Place, PlaceKind, Product, Program
 from nmt.rnn.device import Executable, PlanRun
-from nmt.rnn.kernels.cuda import tuning
 from nmt.rnn.kernels.cuda.blas import Matrix
 from nmt.rnn.kernels.cuda.emit_cuda import CudaModule, RowKernel, emit_cuda
 from nmt.rnn.kernels.cuda.gpu_base import GPUBase
-from nmt.rnn.kernels.cuda.matrices import Matrices, taking_part
+from nmt.rnn.kernels.cuda.matrices import Matrices
+from nmt.rnn.kernels.cuda.row_numbers import active_rows, row_numbers, sum_memory, taking_part
 from nmt.rnn.kernels.cuda.run_persistent import SUMS, TAPE, PersistentRun, recognise
 from nmt.rnn.kernels.loops.row_writer import weight_key
-from nmt.rnn.kernels.memory.arrays import identity
-from nmt.rnn.profile import operation
+from nmt.rnn.profile import is_recording, operation
 from nmt.rnn.rows import Rows, TimeBlock, shape_of_step
 
 
@@ -46,21 +46,16 @@ class CudaExecutable(Executable):
         """Fill the forward arrays; see `device.Executable`."""
         layer = self.persistent.layer(rows) if self.persistent else None
         if self.persistent and layer:
-            with operation(rows.label, ": persistent"):
-                self.persistent.forward(layer, arrays, weights, rows)
+            self.persistent.forward(layer, arrays, weights, rows, allocate)
             return
-        super().forward(arrays, weights, rows, allocate)
+        self.run(arrays, weights, rows, allocate, backward=False).whole(self.plan, {})
 
     def backward(self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate, gradients: Arrays) -> None:
         """Fill the backward arrays and add to the parameters' `gradients`."""
         if self.persistent and TAPE in arrays:
-            with operation(rows.label, " gradients: persistent"):
-                self.persistent.backward(arrays, weights, rows)
-                if gradients:
-                    self.persistent.add_gradients(arrays, gradients)
-                    del arrays[SUMS]
+            self.persistent.backward(arrays, weights, rows, allocate, gradients)
             return
-        super().backward(arrays, weights, rows, allocate, gradients)
+        self.run(arrays, weights, rows, allocate, backward=True).whole(self.plan, gradients)
 
     def weight_gradients(
         self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate, gradients: Arrays
@@ -101,47 +96,63 @@ class _GPURun(PlanRun):
         self.arrays, self.weights, self.rows, self.allocate, self.backward = arrays, weights, rows, allocate, backward
         self.label = f"{rows.label} gradients" if backward else rows.label
         self.matrices = Matrices(self.device, self.dtype, executable.in_bfloat16, weights)
-        self.row_numbers = rows.derived("row numbers", self._numbers)
-        self.dense, self.prefix = rows.derived("prefixes", lambda: _prefixes(rows))
+        self.numbers = row_numbers(self.device, rows, allocate)
+        self.active = sum_memory(rows, self.numbers, allocate) if backward else None
+        self.taking: Array | None = None
+        self.is_one = False
         self.scratch: Arrays = {}
         self.tails: dict[str, tuple[Any, ...]] = {}
         self.packed: dict[str, Any] = {}
         self.local = {name: place for name, place in one.arrays.items() if place.kind is PlaceKind.BLOCK}
+        self.unwritten = []  # arrays whose ended steps no kernel writes
         for name, place in one.arrays.items():
             if name not in arrays and name not in self.local:
                 arrays[name] = allocate((rows.T, *shape_of_step(place, rows)), self.dtype)
                 if self._cleared(place):
-                    self.device.clear_ended(arrays[name], rows.lengths, 1)
-
-    def _numbers(self) -> tuple[Array, Array, Array]:
-        """Return lengths, source lengths and owners on the GPU."""
-        rows = self.rows
-        return (
-            self._in_place(rows.lengths, rows.whole),
-            self._in_place(rows.source_lengths, bool((rows.source_lengths == rows.S).all())),
-            self._in_place(rows.owner, np.array_equal(rows.owner, identity(rows.B))),
-        )
-
-    def _in_place(self, numbers: np.ndarray, same: bool) -> Array:
-        """Return integers on the GPU where a later run of the same sizes has its own; `same` where they are equal."""
-        given = self.device.index(numbers)
-        if same or self.rows.T == 1:  # a single step is part of a larger recording, which allows no copy
-            return given
-        place = self.allocate(given.shape, given.dtype)
-        place[...] = given
-        return place
+                    self.unwritten.append(arrays[name])
 
     def _cleared(self, place: Place) -> bool:
-        return self.backward and not place.source_axis
+        return self.backward and not place.source_axis and not self.rows.whole
+
+    # ------------------------------------------------------------ the whole pass
+
+    def whole(self, plan: Plan, gradients: Arrays) -> None:
+        """Run all blocks of time, and add to `gradients` where they are present. Where sizes and memory come again,
+        a block is one recording and its sums are another, since callers often have new memory for gradients alone."""
+        with self.block_memory():
+            self.is_one = self.numbers.dense and self.rows.T > 1 and not is_recording()
+            arrays = self._reserve() if self.is_one else []
+            for block in self.rows.blocks(backward=self.backward):
+                self._replay("block", block, arrays, partial(self.block, block))
+                if gradients:
+                    self._replay(
+                        ("sums", *gradients),
+                        block,
+                        [*arrays, *gradients.values()],
+                        partial(self.add_gradients, plan, gradients, block),
+                    )
+
+    def _replay(self, what: Any, block: TimeBlock, arrays: list[Array], launch: Callable[[], None]) -> None:
+        if self.is_one:
+            self.device.replay((*self._sizes(), block, what), arrays, launch)
+        else:
+            launch()
+
+    def _sizes(self) -> tuple[Any, ...]:
+        """Return what decides about launches of these steps, where all rows are computed."""
+        rows = self.rows
+        sizes = rows.T, rows.B, rows.S, len(rows.source_lengths), rows.block_steps, rows.ragged, rows.reverse
+        return self.module.number, *sizes, rows.whole
 
     # ------------------------------------------------------------ a block of time
 
     def block(self, block: TimeBlock) -> None:
         """Run the programs for one block of time."""
+        for array in self.unwritten if not block.start else ():
+            self.device.clear_from(array, self.numbers.lengths)
         for name, place in self.local.items():
             if self._cleared(place):
-                left = np.clip(self.rows.lengths - block.low, 0, None)
-                self.device.clear_ended(self.arrays[name][: block.high - block.low], left, 1)
+                self.device.clear_from(self.arrays[name][: block.high - block.low], self.numbers.lengths, block.low)
         B = self.rows.B
         whole = block.low * B, block.high * B
         self._outside(Phase.BEFORE, block, whole)
@@ -160,40 +171,46 @@ class _GPURun(PlanRun):
                     self._product_of_all(step, self.one.programs[phase], block)
 
     def _loop(self, block: TimeBlock) -> None:
-        """Run the steps of a block, replaying a recording if the same sizes and memory occur again."""
-        arrays = self._reserve()
+        """Run the steps of a block, as a recording where the same sizes and memory occur again."""
+        rows = self.rows
 
         def launch() -> None:
             for step in range(block.start, block.stop):
                 t = self._time(step)
-                if self.prefix[t]:
+                if self.numbers.prefix[t]:
                     self._step(t, step % 2, block)
 
-        rows = self.rows
-        sizes = block, rows.T, rows.B, rows.S, len(rows.source_lengths), rows.ragged, rows.reverse
-        lengths = rows.whole if self.dense else rows.lengths.tobytes()
-        self.device.repeat((self.module.number, *sizes, lengths), arrays, launch)
+        if self.is_one:
+            launch()
+            return
+        lengths = rows.whole if self.numbers.dense else rows.lengths.tobytes()
+        self.device.replay((*self._sizes(), block, lengths), self._reserve(Phase.LOOP), launch)
 
     def _time(self, step: int) -> int:
         """Return the step of the sequence for a step of the loop."""
         return self.rows.T - 1 - step if self.rows.reverse != self.backward else step
 
-    def _reserve(self) -> list[Array]:
-        """Allocate all memory of the loop in advance, since a recording must not allocate; return it."""
-        arrays = list(self.row_numbers)
-        for step in self.loop:
-            if isinstance(step, RowKernel):
-                arrays += self._tail(step)[-len(step.arrays) - len(step.scratch) :]
-                continue
-            x, _ = step.x.span
-            places = self.one.loop.places
-            arrays += [self._memory(places[x.id]), self._memory(places[step.out.id])]
-            arrays += self.matrices.reserve(self.rows.B, step.x.width or 0, weight_key(step))
+    def _reserve(self, *phases: Phase) -> list[Array]:
+        """Allocate all memory of these phases in advance, or of the pass, since a recording must not allocate; return
+        it."""
+        arrays = list(self.numbers[:3])
+        if not phases:
+            arrays += [array for array in self.arrays.values() if not isinstance(array, tuple)]
+            arrays += [] if self.active is None else [self.active]
+        for phase in phases or Phase:
+            places = self.one.programs[phase].places
+            for step in self.module.steps[phase]:
+                if isinstance(step, RowKernel):
+                    arrays += self._tail(step)[-len(step.arrays) - len(step.scratch) :]
+                    continue
+                x, _ = step.x.span
+                arrays += [self._memory(places[x.id]), self._memory(places[step.out.id])]
+                arrays += self.matrices.reserve(self.rows.B, step.x.width or 0, weight_key(step))
         return arrays
 
     def _step(self, t: int, old: int, block: TimeBlock) -> None:
         """Run one step of the time loop, over all rows, or the shortest prefix that contains all active ones."""
-        count, B = self.prefix[t], self.rows.B
+        count, B = self.numbers.prefix[t], self.rows.B
         for step in self.loop:
             if isinstance(step, RowKernel):
                 self._launch(step, t * B, t * B + count, old, block)
@@ -216,9 +233,9 @@ class _GPURun(PlanRun):
         if step.name not in self.tails:
             rows = self.rows
             sizes = rows.B, 1 if rows.ragged else len(rows.source_lengths), rows.S, int(rows.reverse)
-            arrays = [self.argument(name, self.row_numbers[2]) for name in step.arrays]
+            arrays = [self.argument(name, self.numbers.owner) for name in step.arrays]
             scratch = [self._scratch(place) for place in step.scratch.values()]
-            self.tails[step.name] = (*sizes, *self.row_numbers, *step.dims, *arrays, *scratch)
+            self.tails[step.name] = (*sizes, *self.numbers[:3], *step.dims, *arrays, *scratch)
         return self.tails[step.name]
 
     def _scratch(self, place: Place) -> Array:
@@ -247,10 +264,10 @@ class _GPURun(PlanRun):
         self.matrices.multiply(left.columns(offset, step.x.width or 0), weight_key(step), out)
         if target.kind is PlaceKind.CARRY_OUT and self._some_have_ended(t, count):
             # The product also ran over inactive rows of the prefix, whose values must not change.
-            self.matrices.keep(self._memory(target), old, t, self.row_numbers[0], count)
+            self.matrices.keep(self._memory(target), old, t, self.numbers.lengths, count)
 
     def _some_have_ended(self, t: int, count: int) -> bool:
-        return not self.rows.whole if self.dense else bool((self.rows.lengths[:count] <= t).any())
+        return not self.rows.whole if self.numbers.dense else bool((self.rows.lengths[:count] <= t).any())
 
     def _memory(self, place: Place) -> Array:
         return self._scratch(place) if place.kind is PlaceKind.ROWS else self.arrays[place.name]
@@ -286,13 +303,15 @@ class _GPURun(PlanRun):
 
     def add_gradients(self, plan: Plan, gradients: Arrays, block: TimeBlock) -> None:
         """Add to all gradients that are present, for one block of time."""
+        if self.active is not None:
+            self.taking = active_rows(self.device, self.rows, self.numbers, self.active, block.low, block.high)
         with self.matrices.keeping_factors():
             super().add_gradients(plan, gradients, block)
 
     def add_gradient(self, placed: PlacedSink, target: Array, block: TimeBlock) -> None:
         """Add one sink's share; see `PlanRun.add_gradient`."""
         sink = placed.sink
-        index = self._taking_part(placed.right.source_axis, block)
+        index = self._taking_part(placed.right.source_axis, block) if self.taking is None else self.taking
         right = self._rows_of(placed.right, block).columns(placed.right_offset, sink.right.width or 0)
         if placed.left is None:
             with operation(self.label, ": sums for ", sink.name):
@@ -308,6 +327,8 @@ class _GPURun(PlanRun):
         rows, low, high = self.rows, block.low, block.high
         if wide:
             return taking_part(self.device, rows, "source positions", rows.source_lengths, 0, rows.S)
+        if self.numbers.dense and rows.T > 1:  # few have ended, and sums have `taking`
+            return None
         return taking_part(self.device, rows, "steps", rows.lengths, low, high)
 
 
@@ -321,12 +342,3 @@ def _scratch_shape(place: Place, rows: Rows, multiprocessors: int) -> tuple[int,
     if place.kind is PlaceKind.ROW:
         return (_most_blocks(rows, multiprocessors), *(rows.S,) * place.source_axis, place.width or 1)
     return shape_of_step(place, rows)
-
-
-def _prefixes(rows: Rows) -> tuple[bool, list[int]]:
-    """Return whether all rows are computed at every step, and for every step the length of the shortest prefix of rows
-    that contains all that are computed."""
-    if rows.lengths.sum() >= tuning.FULL_STEPS_ABOVE * rows.T * rows.B:
-        return True, [rows.B] * rows.T
-    there = np.arange(rows.T)[:, None] < rows.lengths
-    return False, (there * np.arange(1, rows.B + 1)).max(axis=1, initial=0).tolist()

@@ -8,7 +8,9 @@ around the launch, as in `run_cuda`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import lru_cache
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ import numpy as np
 from nmt.rnn.arrays.array_names import ArrayKind
 from nmt.rnn.arrays.device_operations import Array
 from nmt.rnn.arrays.weights import Weights
+from nmt.rnn.arrays.workspace import Allocate, Fresh
 from nmt.rnn.cell import Cell
 from nmt.rnn.cells import DropoutCell, GRUCell, LSTMCell
 from nmt.rnn.compiler.identity import computed
@@ -24,10 +27,11 @@ from nmt.rnn.compiler.trace import Trace, trace
 from nmt.rnn.graph import topological
 from nmt.rnn.kernels.cuda.blas import Matrix
 from nmt.rnn.kernels.cuda.gpu_base import GPUBase
-from nmt.rnn.kernels.cuda.matrices import Matrices, taking_part
+from nmt.rnn.kernels.cuda.matrices import Matrices
 from nmt.rnn.kernels.cuda.persistent.layer import PersistentLayer, plan_layer
-from nmt.rnn.kernels.cuda.rows import row_operations
-from nmt.rnn.kernels.memory.arrays import identity
+from nmt.rnn.kernels.cuda.row_numbers import active_rows, row_numbers, sum_memory, taking_part
+from nmt.rnn.kernels.cuda.rows import row_kernels
+from nmt.rnn.profile import is_recording, operation
 from nmt.rnn.rows import Rows
 
 Arrays = dict[str, Array]
@@ -37,6 +41,7 @@ SUMS = "persistent sums"
 """The name under which a backward run keeps the operands of the weights' gradients."""
 
 
+_numbers = count()
 _CELLS: dict[str, Callable[[int, int], Cell]] = {"lstm": LSTMCell, "gru": GRUCell}
 
 
@@ -76,6 +81,8 @@ class PersistentRun:
         self.wants_inputs, self.training = "x" in plan.d_inputs, plan.backward is not None
         self.states = list(plan.trace.states)
         self.mask = plan.trace.masks[0].array if plan.trace.masks else None
+        self.number = next(_numbers)
+        self.read_whole = ["W_h", "b", *(["b_h"] if cell == "gru" else [])]
         self.dtype = np.dtype(np.float32)
 
     def layer(self, rows: Rows) -> PersistentLayer | None:
@@ -88,56 +95,102 @@ class PersistentRun:
 
     # ------------------------------------------------------------ forward
 
-    def forward(self, layer: PersistentLayer, arrays: Arrays, weights: Weights, rows: Rows) -> None:
+    def forward(self, layer: PersistentLayer, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate) -> None:
         """Fill the stacks of states; keep the rest for the backward pass."""
-        index, xp = self.device.index, self.device.xp
-        T, B, H = rows.T, rows.B, self.hidden
-        matrices = Matrices(self.device, self.dtype, self.in_bfloat16, weights)
-        a = xp.empty((T, B, weights["b"].shape[0]), self.dtype)
-        key = ("W_x", 0, self.inputs, False)
-        taking, x = taking_part(self.device, rows, "steps", rows.lengths, 0, T), arrays["x"]
-        if self.mask is not None:
-            x = x * arrays[self.mask]
-        matrices.multiply(Matrix.whole(x), key, Matrix.whole(a), taking)
-        a += weights["b"]
-        stacks = {name: arrays[ArrayKind.STATE.of(name)] for name in self.states}
-        first = index((rows.lengths * B if rows.reverse else 0) + identity(B))
-        states = xp.empty((len(stacks), B, H), self.dtype)
-        for stack, state in zip(stacks.values(), states, strict=True):
-            row_operations.take_rows(self.device.runtime, stack.reshape(-1, H), first, state)
-        W_h, b_h = weights["W_h"], weights["b_h"] if self.cell == "gru" else None
-        y = stacks["h"][:T] if rows.reverse else stacks["h"][1:]
-        run = layer.forward(W_h, a, index(rows.lengths), states, y, b_h=b_h, reverse=rows.reverse)
-        for name, last in zip(stacks, run.last, strict=True):
+        with nullcontext() if self.training else allocate.temporary():
+            call = _Call(self, weights, rows, allocate)
+            x, mask = arrays["x"], arrays[self.mask] if self.mask else None
+            given, x = x, x if mask is None else call.empty(x.shape, self.dtype)
+            a = call.empty((rows.T, rows.B, weights["b"].shape[0]), self.dtype)
+            stacks = [arrays[ArrayKind.STATE.of(name)] for name in self.states]
+            states = call.empty((len(stacks), rows.B, self.hidden), self.dtype)
+            y = stacks[self.states.index("h")][: rows.T] if rows.reverse else stacks[self.states.index("h")][1:]
+            b_h = weights["b_h"] if self.cell == "gru" else None
+            options: dict[str, Any] = {"reverse": rows.reverse, "allocate": call.empty}
+            run, launch_loop = layer.forward_launch(
+                weights["W_h"], a, call.numbers.lengths, states, y, b_h=b_h, **options
+            )
             # The last h is among y already, except of a row without steps.
-            if name != "h" or not rows.lengths.all():
-                ends = index((0 if rows.reverse else rows.lengths * B) + identity(B))
-                matrices.put_rows(last, ends, Matrix.whole(stacks[name]))
-        arrays[TAPE] = (layer, run, states, matrices, taking, x)
+            missing = [name != "h" or not rows.lengths.all() for name in self.states]
+            taking = None if call.numbers.dense else taking_part(self.device, rows, "steps", rows.lengths, 0, rows.T)
+
+            def launch() -> None:
+                if mask is not None:
+                    call.each(row_kernels.times_repeated, x, mask, given)
+                call.matrices.multiply(Matrix.whole(x), ("W_x", 0, self.inputs, False), Matrix.whole(a), taking)
+                call.each(row_kernels.add_repeated, a, weights["b"])
+                for stack, state in zip(stacks, states, strict=True):
+                    call.slots(row_kernels.take_slots, stack, state, at_end=rows.reverse)
+                launch_loop()
+                for stack, last, is_missing in zip(stacks, run.last, missing, strict=True):
+                    if is_missing:
+                        call.slots(row_kernels.put_slots, stack, last, at_end=not rows.reverse)
+
+            memory = [given, *([] if mask is None else [mask]), *stacks]
+            call.run(": persistent", tuple(missing), memory, launch)
+        if self.training:
+            arrays[TAPE] = layer, run, states, x
 
     # ------------------------------------------------------------ backward
 
-    def backward(self, arrays: Arrays, weights: Weights, rows: Rows) -> None:
-        """Compute gradients of input and initial states; `add_gradients` may follow."""
-        layer, run, states, matrices, taking, x = arrays.pop(TAPE)
-        d_last = self.device.xp.stack([arrays[ArrayKind.STATE_GRADIENT.of(name)][0] for name in self.states])
-        lengths = self.device.index(rows.lengths)
-        found = layer.backward(weights["W_h"], run, lengths, states, arrays["d_y"], d_last, reverse=rows.reverse)
-        for name, first in zip(self.states, found.first, strict=True):
-            arrays[ArrayKind.STATE_GRADIENT.of(name)][...] = first  # into both slots, since either may be read
-        d_a, d_product = Matrix.whole(found.d_a), Matrix.whole(found.d_product)
-        of_input = d_a if found.d_inner is not None else d_product  # an LSTM's are the same numbers, rounded already
-        arrays[SUMS] = x, d_a, of_input, Matrix.whole(run.before), d_product, found.d_inner, matrices, taking
-        if self.wants_inputs:
-            arrays["d_x"] = self.device.xp.empty((rows.T, rows.B, self.inputs), self.dtype)
-            matrices.multiply(of_input, ("W_x", 0, self.inputs, True), Matrix.whole(arrays["d_x"]), taking)
-            if self.mask is not None:
-                arrays["d_x"] *= arrays[self.mask]
-            self.device.clear_ended(arrays["d_x"], rows.lengths, 1)
+    def backward(self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate, gradients: Arrays) -> None:
+        """Compute gradients of input and initial states, and add to those of the parameters; if there are none,
+        `add_gradients` may follow."""
+        layer, run, states, x = arrays.pop(TAPE)
+        if self.wants_inputs and "d_x" not in arrays:
+            arrays["d_x"] = allocate((rows.T, rows.B, self.inputs), self.dtype)
+        with allocate.temporary() if gradients else nullcontext():
+            call = _Call(self, weights, rows, allocate)
+            carries = [arrays[ArrayKind.STATE_GRADIENT.of(name)] for name in self.states]
+            d_last = call.empty((len(carries), rows.B, self.hidden), self.dtype)
+            options = {"reverse": rows.reverse, "allocate": call.empty}
+            found, launch_loop = layer.backward_launch(
+                weights["W_h"], run, call.numbers.lengths, states, arrays["d_y"], d_last, **options
+            )
+            active = sum_memory(rows, call.numbers, call.empty)
+            taking = active
+            if not call.numbers.dense:
+                taking = taking_part(self.device, rows, "steps", rows.lengths, 0, rows.T)
+            d_a, d_product = Matrix.whole(found.d_a), Matrix.whole(found.d_product)
+            # An LSTM's are the same numbers, rounded already.
+            of_input = d_a if found.d_inner is not None else d_product
+            sums = x, d_a, of_input, Matrix.whole(run.before), d_product, found.d_inner, call.matrices, taking
+
+            def launch() -> None:
+                for carry, last in zip(carries, d_last, strict=True):
+                    call.each(row_kernels.repeat, last, carry[0])
+                launch_loop()
+                for carry, first in zip(carries, found.first, strict=True):
+                    call.each(row_kernels.repeat, carry, first)  # into both slots, since either may be read
+                if self.wants_inputs:
+                    self._input_gradient(call, arrays, of_input, None if call.numbers.dense else taking)
+                if active is not None:
+                    active_rows(self.device, rows, call.numbers, active, 0, rows.T)
+
+            memory = [array for array in arrays.values() if not isinstance(array, tuple)]
+            memory += [states, x, run.gates, run.inner, run.before, run.y]
+            call.run(" gradients: persistent", (), memory, launch)
+            if gradients:  # another recording, since callers often have new memory for gradients alone
+                memory += gradients.values()
+                call.run(" gradients: sums", tuple(gradients), memory, lambda: self._add(sums, gradients))
+        if not gradients:
+            arrays[SUMS] = sums
+
+    def _input_gradient(self, call: _Call, arrays: Arrays, d: Matrix, taking: Array | None) -> None:
+        """Compute the gradient of x, zero where a row has ended."""
+        d_x = arrays["d_x"]
+        call.matrices.multiply(d, ("W_x", 0, self.inputs, True), Matrix.whole(d_x), taking)
+        if self.mask is not None:
+            call.each(row_kernels.times_repeated, d_x, arrays[self.mask], d_x)
+        if not call.rows.whole:
+            self.device.clear_from(d_x, call.numbers.lengths)
 
     def add_gradients(self, arrays: Arrays, gradients: Arrays) -> None:
         """Add to the gradients of the parameters, after `backward`."""
-        x, d_a, of_input, before, d_product, d_inner, matrices, taking = arrays[SUMS]
+        self._add(arrays[SUMS], gradients)
+
+    def _add(self, sums: tuple[Any, ...], gradients: Arrays) -> None:
+        x, d_a, of_input, before, d_product, d_inner, matrices, taking = sums
         with matrices.keeping_factors():
             if "W_x" in gradients:
                 matrices.add_outer(Matrix.whole(x), of_input, taking, Matrix.whole(gradients["W_x"]))
@@ -149,3 +202,44 @@ class PersistentRun:
                 shared = len(gradients["b_h"]) - self.hidden  # r and z; for n the gradient after the reset
                 matrices.add_sum(d_a.columns(0, shared), taking, gradients["b_h"][:shared])
                 matrices.add_sum(Matrix.whole(d_inner), taking, gradients["b_h"][shared:])
+
+
+class _Call:
+    """The memory of one pass over one batch, and its launches: a recording where sizes and memory come again."""
+
+    def __init__(self, owner: PersistentRun, weights: Weights, rows: Rows, allocate: Allocate) -> None:
+        self.owner, self.device, self.rows, self.weights = owner, owner.device, rows, weights
+        self.taken: list[Array] = []
+        self._allocate = self.device.xp.empty if isinstance(allocate, Fresh) else allocate
+        self.numbers = row_numbers(self.device, rows, allocate)
+        self.matrices = Matrices(self.device, owner.dtype, owner.in_bfloat16, weights)
+
+    def empty(self, shape: tuple[int, ...], dtype: Any) -> Array:
+        """Return memory for the pass."""
+        self.taken.append(self._allocate(shape, dtype))
+        return self.taken[-1]
+
+    def run(self, what: str, key: tuple[Any, ...], memory: list[Array], launch: Callable[[], None]) -> None:
+        """Do what `launch` does to this memory, that of `empty`, and the weights."""
+        rows, names = self.rows, self.owner.read_whole
+        weights = [self.matrices.weight("W_x"), *(self.weights[name] for name in names)]
+        with operation(rows.label, what):
+            if self.numbers.dense and not is_recording():
+                sizes = rows.T, rows.B, rows.reverse, rows.whole
+                arrays = [*self.numbers[:3], *memory, *self.taken, *weights]
+                self.device.replay((self.owner.number, what, *sizes, *key), arrays, launch)
+            else:
+                launch()
+
+    def each(self, make: Any, out: Array, given: Array, *more: Array) -> None:
+        """Launch a kernel of all numbers of `out` and a repeated array."""
+        kernel = make(self.owner.dtype, row_kernels.threads_for(out.size))
+        grid = row_kernels.grid_of(kernel, out.size)
+        self.device.runtime.launch(kernel, grid, out, out.size, given, given.size, *more)
+
+    def slots(self, make: Any, stack: Array, rows: Array, *, at_end: bool) -> None:
+        """Launch a kernel of rows [B, n] and the slots of a stack, the one after each row's last step or the first."""
+        B, width = rows.shape
+        kernel = make(self.owner.dtype, row_kernels.threads_for(rows.size))
+        given = stack, B, width, self.numbers.lengths, int(at_end), rows
+        self.device.runtime.launch(kernel, row_kernels.grid_of(kernel, rows.size), *given)

@@ -1,10 +1,8 @@
-"""The definition of a CUDA kernel, and the interface that runs it: a GPU (`runtime.CupyRuntime`) or the tests'
-emulator.
+"""The definition of a CUDA kernel, and the interface that runs it: a GPU (`runtime.CupyRuntime`) or its substitute.
 
-A kernel is a plain Python function over flat arrays and numbers that refers to `numba.cuda` as `cuda`. It is compiled
-unchanged, or run unchanged on NumPy arrays by the emulator, which replaces `cuda`. So a kernel uses only `cuda`, the
-modules `math` and `ptx`, numba's number types, module constants and `device_function`s, and it reads no shape of an
-array: sizes are arguments.
+A kernel is a plain Python function over flat arrays and numbers that refers to `numba.cuda` as `cuda`. It uses only
+`cuda`, the modules `math` and `ptx`, numba's number types, module constants and `device_function`s, and it reads no
+shape of an array: sizes are arguments. No index is negative: tests give a kernel arrays whose length is none.
 
 Every `GPUKernel` that is a global name of a module in this package, and every one that a function `example_kernels()`
 of such a module returns by name, or `chosen_kernels(capability)` for a GPU, is compiled by the tests, which check its
@@ -137,7 +135,7 @@ class Runtime(Protocol):
         """Wait for all submitted work; raises DeviceError for errors in it."""
 
     def record(self, function: Callable[[], None]) -> Callable[[], None]:
-        """Return a callable that repeats the launches of `function`, without calling it; nothing is launched yet.
+        """Return a callable that replays the launches of `function`, without calling it; nothing is launched yet.
 
         `function` may launch kernels and products on arrays at fixed addresses, each of them launched at least once
         before, and nothing else: no allocation, no copy to or from the host. The recording exists as long as it is

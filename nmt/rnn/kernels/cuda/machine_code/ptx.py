@@ -1,7 +1,7 @@
 """PTX instructions for which Numba has no function, by inline assembly, which is used only here.
 
-They are described in the PTX manual (Parallel Thread Execution ISA, version 9.0) under the instruction's name. The
-emulator has its own implementation of each, by the function's name. Values that kernels exchange as bits are uint32.
+They are described in the PTX manual (Parallel Thread Execution ISA, version 9.0) under the instruction's name. Values
+that kernels exchange as bits are uint32.
 """
 
 from collections.abc import Callable

@@ -198,12 +198,12 @@ class CupyRuntime:
             finally:
                 self._of_thread.queue = self._main
 
-        def again() -> None:
+        def replay() -> None:
             self._main.last.append(operation)
             graph.launch(self.stream)
             self._wait(self._main)
 
-        return again
+        return replay
 
     def _allocate(self, size: int) -> Any:
         try:

@@ -16,6 +16,7 @@ from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel, Runtime
 from nmt.rnn.kernels.cuda.persistent.cell_steps import CELLS
 from nmt.rnn.kernels.cuda.persistent.tiles import Tile, choose_tile
 from nmt.rnn.kernels.cuda.persistent.time_loop import backward_kernel, forward_kernel
+from nmt.rnn.kernels.cuda.rows import row_kernels
 
 Cell = Literal["lstm", "gru"]
 
@@ -60,44 +61,76 @@ class PersistentLayer:
     forward_tile: Tile
     backward_tile: Tile | None = None
 
-    def forward(
-        self, W_h: Any, a: Any, lengths: Any, states: Any, y: Any = None, *, b_h: Any = None, reverse: bool = False
-    ) -> LayerForward:
-        """Run the layer forward.
+    def forward(self, *given: Any, **options: Any) -> LayerForward:
+        """Do what `forward_launch` describes."""
+        found, launch = self.forward_launch(*given, **options)
+        launch()
+        return found
+
+    def forward_launch(
+        self,
+        W_h: Any,
+        a: Any,
+        lengths: Any,
+        states: Any,
+        y: Any = None,
+        *,
+        b_h: Any = None,
+        reverse: bool = False,
+        allocate: Any = None,
+    ) -> tuple[LayerForward, Callable[[], None]]:
+        """Return the memory of a forward run, and what launches it.
 
         W_h [H, G*H]; a [T, B, G*H] = x W_x + b, overwritten; lengths [B] int64; states [n, B, H]: h_0, and c_0 of an
-        LSTM; y: memory for it, or None; b_h [3H] of a GRU. y is zero beyond a row's length; with `reverse`, rows start
-        at their last step.
+        LSTM; y: memory for it, or None; b_h [3H] of a GRU; allocate: memory, of the runtime where None. y is zero
+        beyond a row's length; with `reverse`, rows start at their last step.
         """
-        tile, xp, H = self.forward_tile, self.runtime.xp, self.forward_tile.hidden
+        tile, H = self.forward_tile, self.forward_tile.hidden
+        empty = allocate or self.runtime.xp.empty
         T, B = a.shape[:2]
-        y = xp.empty((T, B, H), np.float32) if y is None else y
-        inner = xp.empty((T, B, H), np.float32)
-        handed = xp.empty((T + 1, B, H), _handed_type(tile))
-        last = xp.empty(states.shape, np.float32)
-        bias = xp.empty(0, np.float32) if b_h is None else b_h
+        y = empty((T, B, H), np.float32) if y is None else y
+        inner = empty((T, B, H), np.float32)
+        handed = empty((T + 1, B, H), _handed_type(tile))
+        last = empty(states.shape, np.float32)
+        bias = self.runtime.xp.empty(0, np.float32) if b_h is None else b_h
         given = (W_h, bias, a, lengths, states, y, inner, handed, handed.view(np.uint32), last)
-        self._launch(forward_kernel, tile, given, (T, B, int(reverse)))
         before = handed[1:] if reverse else handed[:-1]
-        return LayerForward(y, a, inner, before if not tile.exact else before.view(np.float32), last)
+        found = LayerForward(y, a, inner, before if not tile.exact else before.view(np.float32), last)
+        return found, self._launch(forward_kernel, tile, given, (T, B, int(reverse)), empty)
 
-    def backward(
-        self, W_h: Any, run: LayerForward, lengths: Any, states: Any, d_y: Any, d_last: Any, *, reverse: bool = False
-    ) -> LayerBackward:
-        """Return the gradients of sum(d_y * y) + sum(d_last * last); overwrites run.gates, run.inner of a GRU, and
-        d_last [n, B, H]."""
+    def backward(self, *given: Any, **options: Any) -> LayerBackward:
+        """Do what `backward_launch` describes."""
+        found, launch = self.backward_launch(*given, **options)
+        launch()
+        return found
+
+    def backward_launch(
+        self,
+        W_h: Any,
+        run: LayerForward,
+        lengths: Any,
+        states: Any,
+        d_y: Any,
+        d_last: Any,
+        *,
+        reverse: bool = False,
+        allocate: Any = None,
+    ) -> tuple[LayerBackward, Callable[[], None]]:
+        """Return the memory of the gradients of sum(d_y * y) + sum(d_last * last), and what launches their computation;
+        it overwrites run.gates, run.inner of a GRU, and d_last [n, B, H]."""
         tile = self.backward_tile
         if tile is None:
             raise RuntimeError("a layer for inference has no backward pass")
         T, B = run.gates.shape[:2]
-        d_product = self.runtime.xp.empty(run.gates.shape, _handed_type(tile))
+        empty = allocate or self.runtime.xp.empty
+        d_product = empty(run.gates.shape, _handed_type(tile))
         is_lstm = self.cell == "lstm"
         kept = run.inner if is_lstm else run.y
         words = d_product.view(np.uint32)
         given = (W_h, run.gates, run.inner, lengths, kept, states[-1], d_y, d_last, d_product, words)
-        self._launch(backward_kernel, tile, given, (T, B, int(reverse)))
         handed = d_product if not tile.exact else d_product.view(np.float32)
-        return LayerBackward(run.gates, handed, None if is_lstm else run.inner, d_last)
+        found = LayerBackward(run.gates, handed, None if is_lstm else run.inner, d_last)
+        return found, self._launch(backward_kernel, tile, given, (T, B, int(reverse)), empty)
 
     def _launch(
         self,
@@ -105,14 +138,21 @@ class PersistentLayer:
         tile: Tile,
         given: tuple[Any, ...],
         sizes: tuple[int, int, int],
-    ) -> None:
-        """Launch a kernel, one block per multiprocessor, each of which takes turns at several groups of rows where
-        there are more than the GPU holds at once."""
+        empty: Any,
+    ) -> Callable[[], None]:
+        """Return what launches a kernel, one block per multiprocessor, each of which takes turns at several groups of
+        rows where there are more than the GPU holds at once."""
         slices, together = tile.slices(sizes[1]), tile.together(self.runtime.multiprocessors)
         turns = tile.turns(sizes[1], self.runtime.multiprocessors)
-        kernel, flags = make(self.cell, tile, turns), self.runtime.xp.zeros(slices * tile.blocks, np.uint32)
-        for first in range(0, slices, together * turns):
-            self.runtime.launch(kernel, (tile.blocks, min(together, slices - first)), *given, flags, *sizes, first)
+        kernel, flags = make(self.cell, tile, turns), empty((slices * tile.blocks,), np.uint32)
+        clear = row_kernels.clear_words(flags.dtype, row_kernels.threads_for(flags.size))
+
+        def launch() -> None:
+            self.runtime.launch(clear, row_kernels.grid_of(clear, flags.size), flags, flags.size)
+            for first in range(0, slices, together * turns):
+                self.runtime.launch(kernel, (tile.blocks, min(together, slices - first)), *given, flags, *sizes, first)
+
+        return launch
 
 
 def _handed_type(tile: Tile) -> Any:

@@ -30,7 +30,7 @@ def grid_of(kernel: GPUKernel, count: int) -> int:
 
 
 def threads_for(count: int) -> int:
-    """Return the block size for work on `count` numbers: small for few numbers, which makes emulation faster."""
+    """Return the block size for work on `count` numbers: small for few numbers, which tests without a GPU have."""
     return _FEW if count <= _FEW else _THREADS
 
 
@@ -83,7 +83,10 @@ def _round_rows(source, start, stride, columns, count, out):  # type: ignore[no-
 def _round_gathered(source, start, stride, columns, count, index, out):  # type: ignore[no-untyped-def]
     for i in range(cuda.grid(1), count * columns, cuda.gridsize(1)):
         row = i // columns
-        out[i] = _upper_half(source[start + index[row] * stride + i - row * columns])
+        if index[row] < 0:
+            out[i] = 0
+        else:
+            out[i] = _upper_half(source[start + index[row] * stride + i - row * columns])
 
 
 @lru_cache
@@ -94,7 +97,7 @@ def round_rows(threads: int) -> GPUKernel:
 
 @lru_cache
 def round_gathered(threads: int) -> GPUKernel:
-    """Return the same kernel for the rows in `index`."""
+    """Return the same kernel for the rows in `index`, zero where that is negative."""
     return GPUKernel(_round_gathered, (_BITS, _I, _I, _I, _I, _INDEX, _HALVES), threads)
 
 
@@ -103,10 +106,13 @@ def round_gathered(threads: int) -> GPUKernel:
 
 @_kernel(_NUMBERS, _I, _I, _I, _I, _INDEX, _NUMBERS)
 def gather(source, start, stride, columns, count, index, out):  # type: ignore[no-untyped-def]
-    """Set out [count, columns] to the rows in `index` of a matrix."""
+    """Set out [count, columns] to the rows in `index` of a matrix, zero where that is negative."""
     for i in range(cuda.grid(1), count * columns, cuda.gridsize(1)):
         row = i // columns
-        out[i] = source[start + index[row] * stride + i - row * columns]
+        if index[row] < 0:
+            out[i] = 0
+        else:
+            out[i] = source[start + index[row] * stride + i - row * columns]
 
 
 @_kernel(_NUMBERS, _I, _I, _I, _I, _INDEX, _NUMBERS)
@@ -125,14 +131,35 @@ def keep_rows(array, old, B, width, t, lengths, count):  # type: ignore[no-untyp
             array[(1 - old) * B * width + i] = array[old * B * width + i]
 
 
-@_kernel(_NUMBERS, _I, _I, _I, _INDEX, _NUMBER)
-def clear_ended(array, steps, B, width, lengths, zero):  # type: ignore[no-untyped-def]
-    """Zero each row of [steps, B, width] from its length on."""
+@_kernel(_NUMBERS, _I, _I, _I, _INDEX, _I)
+def clear_ended(array, steps, B, width, lengths, low):  # type: ignore[no-untyped-def]
+    """Zero each row of [steps, B, width] from its length on; the first step is number `low`."""
     for i in range(cuda.grid(1), steps * B * width, cuda.gridsize(1)):
         row = i // width
         t = row // B
-        if lengths[row - t * B] <= t:
-            array[i] = zero
+        if lengths[row - t * B] <= low + t:
+            array[i] = 0
+
+
+@_kernel(_INDEX, _I, _I, _INDEX, _I)
+def active_rows(out, steps, B, lengths, low):  # type: ignore[no-untyped-def]
+    """Set out [steps, B] to the number of each row among those of all steps, or -1 where it has ended."""
+    for i in range(cuda.grid(1), steps * B, cuda.gridsize(1)):
+        out[i] = i if low + i // B < lengths[i % B] else -1
+
+
+@_kernel(_NUMBERS, _I, _I, _INDEX, _I, _NUMBERS)
+def take_slots(stack, B, width, lengths, at_end, out):  # type: ignore[no-untyped-def]
+    """Set out [B, width] to the slot lengths[b] of each row of a stack [slots, B, width], or to slot 0."""
+    for i in range(cuda.grid(1), B * width, cuda.gridsize(1)):
+        out[i] = stack[lengths[i // width] * at_end * B * width + i]
+
+
+@_kernel(_NUMBERS, _I, _I, _INDEX, _I, _NUMBERS)
+def put_slots(stack, B, width, lengths, at_end, given):  # type: ignore[no-untyped-def]
+    """Set these slots to `given` [B, width]."""
+    for i in range(cuda.grid(1), B * width, cuda.gridsize(1)):
+        stack[lengths[i // width] * at_end * B * width + i] = given[i]
 
 
 @_kernel(_NUMBERS, _I, _I, _I, _INDEX, _INDEX, _NUMBERS, _I, _NUMBER)
@@ -166,13 +193,14 @@ def sum_columns(source, start, stride, columns, count, chunk, zero, out):  # typ
 
 @_kernel(_NUMBERS, _I, _I, _I, _I, _I, _NUMBER, _INDEX, _NUMBERS)
 def sum_gathered(source, start, stride, columns, count, chunk, zero, index, out):  # type: ignore[no-untyped-def]
-    """Do the same for the rows in `index`."""
+    """Do the same for the rows in `index`, without negative ones."""
     j = cuda.grid(1)
     if j < columns:
         first = cuda.blockIdx.y * chunk
         total = zero
         for row in range(first, min(first + chunk, count)):
-            total += source[start + index[row] * stride + j]
+            if index[row] >= 0:
+                total += source[start + index[row] * stride + j]
         out[cuda.blockIdx.y * columns + j] = total
 
 
@@ -185,6 +213,37 @@ def add_columns(parts, columns, count, out):  # type: ignore[no-untyped-def]
         for row in range(1, count):
             total += parts[row * columns + j]
         out[j] += total
+
+
+# ---------------------------------------------------------------- element by element
+
+
+@_kernel(_NUMBERS, _I, _NUMBERS, _I)
+def repeat(out, count, given, size):  # type: ignore[no-untyped-def]
+    """Set `out` to the `size` numbers given, as often as it holds them."""
+    for i in range(cuda.grid(1), count, cuda.gridsize(1)):
+        out[i] = given[i % size]
+
+
+@_kernel(_NUMBERS, _I, _NUMBERS, _I)
+def add_repeated(out, count, given, size):  # type: ignore[no-untyped-def]
+    """Add them to `out`."""
+    for i in range(cuda.grid(1), count, cuda.gridsize(1)):
+        out[i] += given[i % size]
+
+
+@_kernel(_NUMBERS, _I, _NUMBERS, _I, _NUMBERS)
+def times_repeated(out, count, given, size, x):  # type: ignore[no-untyped-def]
+    """Set `out` to x times them."""
+    for i in range(cuda.grid(1), count, cuda.gridsize(1)):
+        out[i] = x[i] * given[i % size]
+
+
+@_kernel(_BITS, _I)
+def clear_words(words, count):  # type: ignore[no-untyped-def]
+    """Zero words of 32 bits."""
+    for i in range(cuda.grid(1), count, cuda.gridsize(1)):
+        words[i] = 0
 
 
 # ---------------------------------------------------------------- dropout
