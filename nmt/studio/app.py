@@ -351,7 +351,7 @@ def _page(state: State, asked: Asked) -> Any:
 
 def _announced(request: Request, most: int) -> int:
     """Return the announced length of a body. Raises Refused."""
-    length = request.headers.get("content-length", "0")
+    length = request.headers.get("content-length", "")
     if not length.isdecimal() or int(length[:18]) > most:
         raise Refused("too-large", most=most)
     return int(length)
@@ -359,12 +359,10 @@ def _announced(request: Request, most: int) -> int:
 
 async def _body(request: Request) -> dict[str, Any]:
     """Return the JSON of a request. Raises Refused."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json" or "content-length" not in request.headers:
-        raise Refused("not-json")
     _announced(request, _MOST_BODY)
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     try:
-        found = parse_json(await request.body() or b"{}")
+        found = parse_json(await request.body() or b"{}") if kind == "application/json" else None
     except RequestError:
         found = None
     if not isinstance(found, dict):

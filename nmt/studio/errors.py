@@ -29,7 +29,10 @@ _ERRORS = {
     "binary": (400, "{name}: must be a table or a text, got {what}; {advice}"),
     "empty-file": (400, "{name}: must have text, got an empty file; choose another"),
     "too-slow": (400, "{name}: must be read in {seconds:g} s and {memory:,} bytes of memory, got more; split it"),
-    "unequal": (400, "{name}: must have as many lines as its other half, got {lines:,} and {others:,}"),
+    "unequal": (
+        400,
+        "{name}: must be its other half in another language, got {lines:,} and {others:,} lines",
+    ),
     "failed": (500, "{why}"),
 }
 """Status and line of each code."""

@@ -163,19 +163,6 @@ def short_and_long(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {"short": short["near"], "long": long["near"], "longs": min(short["count"], long["count"])}
 
 
-def calibration(confidences: Sequence[float], buckets: Sequence[str], bins: int = 5) -> list[dict[str, Any]]:
-    """Return confidence against the share nearly the same, in bins of confidence."""
-    found = []
-    for number in range(bins):
-        here = [n for n, one in enumerate(confidences) if min(bins - 1, int(one * bins)) == number]
-        if here:
-            mean, near = (
-                sum(of) / len(here) for of in ([confidences[n] for n in here], [buckets[n] == "near" for n in here])
-            )
-            found.append({"confidence": mean, "near": near, "count": len(here)})
-    return found
-
-
 def compared(own: dict[str, str], former: dict[str, str]) -> dict[str, Any] | None:
     """Return how a round compares with a former one on the sentences of both tests, by the buckets of their sentences:
     McNemar's difference of shares with its 95 % interval. None without common sentences."""

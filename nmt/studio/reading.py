@@ -26,6 +26,7 @@ from nmt.data.tokens.features import features_column, with_features
 from nmt.doctor.repeats import Duplicates
 from nmt.doctor.texts import Text
 from nmt.errors import NMTError
+from nmt.studio.aligning import SURE, align
 from nmt.studio.errors import Refused
 from nmt.studio.projects import write_json
 from nmt.studio.quality import FITS, fit
@@ -211,7 +212,7 @@ def _language(name: str, lines: list[str]) -> str | None:
 
 
 def _two(files: tuple[str, str], given: Facts) -> Facts:
-    """Read a text in two files. Raises Refused if they do not have as many lines, and are no subtitles of one film."""
+    """Read a text in two files. Raises Refused if they are no subtitles of one film, and their lines do not fit."""
     if all(form_of(file) == "sfm" and is_usfm(file) for file in files):
         verses = ((number, str(one), str(other)) for number, (one, other) in enumerate(usfm_rows(files), 1))
         return _finished(given, verses, {"form": "lines", "langs": given["langs"]})
@@ -221,9 +222,31 @@ def _two(files: tuple[str, str], given: Facts) -> Facts:
     rows = list(at_once(*shown))
     if not rows or 2 * len(rows) < min(map(len, shown)):
         if len(one) != len(other):
-            raise Refused("unequal", name=given["name"], lines=len(one), others=len(other))
+            return _finished(given, *_aligned(one, other, langs, given["name"]))
         rows = [(number, *pair) for number, pair in enumerate(zip(one, other, strict=True), 1)]
     return _finished(given, iter(rows), {"form": "lines", "langs": langs})
+
+
+def _aligned(one: list[str], other: list[str], langs: list[str | None], name: str) -> tuple[Iterator[Row], Facts]:
+    """Return the rows of two texts of unequal numbers of lines, and their facts with a finding: the rows that are not
+    one line of each, or follow a line without counterpart. Raises Refused for texts that do not fit."""
+    near = min(len(one), len(other)) >= SURE * max(len(one), len(other))
+    groups = align(one, other) if near else []
+    words = {"lines": len(one), "others": len(other)}
+    rows: list[Row] = []
+    doubtful, alone = [], 0
+    is_plain = True
+    for (a, a_end), (b, b_end) in groups:
+        if a < a_end and b < b_end:
+            rows.append((a + 1, " ".join(one[a:a_end]), " ".join(other[b:b_end])))
+            doubtful += [] if is_plain and a_end - a == 1 == b_end - b else [a + 1]
+        is_plain = a < a_end and b < b_end
+        alone += not is_plain
+    if not near or len(groups) - len(doubtful) - alone < SURE * len(groups):
+        raise Refused("unequal", name=name, **words)
+    found = {"name": "aligned", "level": "warning", "count": len(doubtful), "rows": doubtful, "total": len(rows)}
+    found |= {"message": "were paired by lengths", "actions": [LEAVE_OUT, KEEP], "words": words | {"alone": alone}}
+    return iter(rows), {"form": "lines", "langs": langs, "findings": [found]}
 
 
 def _finished(given: Facts, rows: Iterator[Row], facts: Facts) -> Facts:
@@ -252,14 +275,9 @@ def _finished(given: Facts, rows: Iterator[Row], facts: Facts) -> Facts:
     doubts.append(("shifted", "fit the row before or after", is_shifted))
     for value in filter(None, map(valueless, (first, last))):
         doubts.append(("constant" if value[1] else "numbers", "have numbers, or one text, on a side", True))
-    facts_of_all = {
-        "level": "warning",
-        "count": len(numbers),
-        "total": len(numbers),
-        "rows": numbers[:1],
-        "actions": [],
-    }
-    found[:0] = [{"name": name, "message": what, **facts_of_all} for name, what, holds in doubts if holds]
+    of_all = {"level": "warning", "count": len(numbers), "total": len(numbers), "rows": numbers[:1], "actions": []}
+    found[:0] = [{"name": name, "message": what, **of_all} for name, what, holds in doubts if holds]
+    found[:0] = facts.get("findings", [])
     first_rows = [{"row": row, "cells": pair} for row, pair in zip(numbers[:_PREVIEW], starts, strict=False)]
     shown = {"preview": first_rows} | facts
     return shown | {"state": "ready", "asks": None, "rows": len(numbers), "langs": langs, "findings": found}

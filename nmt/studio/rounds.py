@@ -6,14 +6,12 @@ import json
 import os
 import re
 import time
-from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 from nmt.report.runs import event_of
 from nmt.storage.model_folder import BEST_NAME, CONFIG_NAME, LAST_NAME, METRICS_NAME
 from nmt.studio.errors import Refused
-from nmt.studio.projects import ROUNDS, Project, safe_name, write_json
+from nmt.studio.projects import ROUNDS, Project, kept_json, safe_name, write_json
 from nmt.system.files import lock_alone, open_folder, read_json
 
 _PHASES = {"data: ": "checking", "budget: ": "checking", "alignment: ": "timing", "compiling ": "timing"}
@@ -70,8 +68,12 @@ class Round:
     @property
     def quality(self) -> dict[str, Any] | None:
         """Return how good it is, if it was tested; must not be changed."""
-        path = self.project.round_file(self.number, REPORT)
-        return _quality(path, path.stat().st_mtime_ns) if path.is_file() else None
+        return (self.result or {}).get("quality")
+
+    @property
+    def result(self) -> dict[str, Any] | None:
+        """Return how good it is, and how it compares with earlier ones, if it was tested; must not be changed."""
+        return kept_json(self.project.round_file(self.number, REPORT), "quality", "before")
 
     @property
     def has_begun(self) -> bool:
@@ -206,12 +208,6 @@ class Round:
             return b""
 
 
-@lru_cache(maxsize=256)
-def _quality(path: Path, stamp: int) -> dict[str, Any] | None:
-    found = read_json(path)
-    return None if found is None else found["quality"]
-
-
 def _events(data: bytes) -> list[dict[str, Any]]:
     """Return the events of whole lines; others are skipped."""
     lines = data.decode("utf-8", "replace").split("\n")
@@ -223,9 +219,8 @@ def best_round(project: Project) -> int | None:
     best = None
     for number in project.rounds():
         one = Round(project, number)
-        report = one.report
-        if report is not None and one.record.get("direction") == project.values["direction"]:
-            before = report.get("before") or {}
-            if best is None or before.get("better") != "worse":
+        found = one.result
+        if found is not None and one.record.get("direction") == project.values["direction"]:
+            if best is None or (found["before"] or {}).get("better") != "worse":
                 best = number
     return best

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from nmt.learning.memory import Pair, State
 from nmt.learning.tmx import write_tmx
-from nmt.studio.held import read_pairs
-from nmt.studio.preparing import CORRECTIONS
+from nmt.studio.preparing import CORRECTIONS, read_pairs
 from nmt.studio.projects import SHARED, TEXTS, Project, safe_name
 from nmt.studio.rounds import Round
 from nmt.studio.texts import Rows

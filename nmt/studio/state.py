@@ -13,8 +13,7 @@ from nmt.config.presets.measured import near
 from nmt.report import read_run, report_page
 from nmt.studio.children import Children
 from nmt.studio.errors import Refused
-from nmt.studio.held import HeldOut, write_pairs
-from nmt.studio.preparing import CORRECTIONS, LEAST_PAIRS, corrections
+from nmt.studio.preparing import CORRECTIONS, LEAST_PAIRS, HeldOut, corrections, write_pairs
 from nmt.studio.projects import HELD, TEXTS, Project, Projects, write_json
 from nmt.studio.quality import LEAST_JUDGED, judged
 from nmt.studio.rounds import Round, best_round

@@ -153,7 +153,7 @@ REPORT: dict[str, Any] = {
     "groups": [{"code": code, "near": 30, "count": 30} for code in ("short", "middle", "long", "unseen")],
     "unseen": [{"word": "ᎠᎹ", "count": 3, "examples": [EVIL]}],
     "help": [{"code": "more", "words": {}}, {"code": "correct", "words": {}}],
-    "calibration": [{"confidence": 0.1 * n, "near": 0.09 * n, "count": 14} for n in range(10)],
+    "calibration": [{"confidence": 0.1 * n, "kept": 0.09 * n, "lines": 14} for n in range(10)],
     "experts": {
         "runs": ["rounds/2"],
         "warnings": ["careful"],

@@ -274,3 +274,12 @@ def test_missing_words_are_english_and_plurals_those_of_the_language(opened):
         window.said = [t("pairs", 2), t("pairs", 5), t("pairs", 1), t("home.title"), t("no.such")]; }"""
     )
     assert page.evaluate("said") == ["2 páry", "5 párů", "1 párů", "Yours", "no.such"]
+
+
+def test_the_steps_keep_the_focus_while_a_text_is_read(opened):
+    """They were drawn anew each second, which took the focus from them."""
+    page = opened()
+    go(page, "asks", "text")
+    page.locator("#steps a").first.focus()
+    page.wait_for_timeout(2500)
+    assert page.evaluate("document.activeElement.closest('#steps') !== null")

@@ -92,7 +92,7 @@ export function share(main, page) {
   const make = kind => button("share.make." + kind, event => page.act(event.target, async () => {
     await post(`${at}/share`, { kind, language: document.documentElement.lang });
     page.tell(t("share.working"), true);
-    watch();
+    page.watch(draw);
   }), { strong: kind === "page" });
   const room = el("div"), kinds = KINDS.map(kind =>
     card(t("share." + kind), el("p", t(`share.${kind}.what`)), el("div.row", make(kind))));
@@ -126,16 +126,5 @@ export function share(main, page) {
         draw();
       }))));
   }
-
-  let watched = false;
-  async function watch() {
-    if (watched) return;
-    watched = true;
-    await page.every(async () => {
-      await page.renew();
-      return draw();
-    });
-    watched = false;
-  }
-  if (draw()) watch();
+  if (draw()) page.watch(draw);
 }
