@@ -44,12 +44,6 @@ def key_of(text: str) -> str:
     return plain or text.strip()
 
 
-def place_of(key: str) -> tuple[str, float]:
-    """Return the kind that a sentence belongs to if it is held out, and its rank, 0 to 1: the lowest are held out."""
-    digest = blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return KINDS[digest[0] & 1], int.from_bytes(digest[1:], "big") / 2**56
-
-
 def read_pairs(path: Path) -> list[Pair]:
     """Return the pairs of a table of two columns; none if it is missing."""
     if not path.is_file():
@@ -64,27 +58,6 @@ def write_pairs(path: Path, pairs: Iterable[Sequence[str]]) -> None:
     write_bytes(path, "".join("\t".join(pair) + "\n" for pair in pairs).encode("utf-8", "replace"), sync=True)
 
 
-def grown(held: dict[str, list[Pair]], pairs: Sequence[Pair]) -> dict[str, list[Pair]]:
-    """Return the held-out pairs of both kinds with those that the pairs of a new round add. What is there stays, first
-    and in its order; nothing that an earlier round was trained on is added, since the highest rank never rises."""
-    first: dict[str, Pair] = {}
-    for pair in pairs:
-        first.setdefault(key_of(pair[0]), pair)
-    there = {key_of(one[0]) for kind in KINDS for one in held[kind]}
-    ranked: dict[str, list[tuple[float, str]]] = {kind: [] for kind in KINDS}
-    for key in first.keys() - there:
-        kind, rank = place_of(key)
-        ranked[kind].append((rank, key))
-    found = {}
-    for kind in KINDS:
-        order = sorted(ranked[kind])
-        count = min(MOST - len(held[kind]), sum(rank < SHARE * len(KINDS) for rank, _ in order))
-        if kind == "test":  # of few pairs, more
-            count = max(count, min(LEAST, len(first) // 4) - len(held[kind]))
-        found[kind] = [*held[kind], *(first[key] for _, key in order[: max(0, count)])]
-    return found
-
-
 class HeldOut:
     """The held-out texts of a project, in `held/`."""
 
@@ -93,9 +66,21 @@ class HeldOut:
         self.pairs = {kind: read_pairs(file) for kind, file in self._files.items()}
 
     def grow(self, pairs: Sequence[Pair]) -> None:
-        """Add what the pairs of a new round add, and write it."""
-        self.pairs = grown(self.pairs, pairs)
+        """Add what the pairs of a new round add, and write it. What is there stays, first and in order; nothing that
+        an earlier round was trained on is added, since the highest rank never rises."""
+        first: dict[str, Pair] = {}
+        for pair in pairs:
+            first.setdefault(key_of(pair[0]), pair)
+        ranked: dict[str, list[tuple[float, str]]] = {kind: [] for kind in KINDS}
+        for key in first.keys() - self.keys().keys():
+            digest = blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+            ranked[KINDS[digest[0] & 1]].append((int.from_bytes(digest[1:], "big") / 2**56, key))
         for kind, file in self._files.items():
+            order, there = sorted(ranked[kind]), len(self.pairs[kind])
+            count = min(MOST - there, sum(rank < SHARE * len(KINDS) for rank, _ in order))
+            if kind == "test":  # of few pairs, more
+                count = max(count, min(LEAST, len(first) // 4) - there)
+            self.pairs[kind] += [first[key] for _, key in order[: max(0, count)]]
             write_pairs(file, self.pairs[kind])
 
     def keys(self) -> dict[str, str]:

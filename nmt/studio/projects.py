@@ -35,7 +35,7 @@ def safe_name(given: str, otherwise: str = "file") -> str:
     """Return a name for a file that any system takes, made of the letters, digits and marks of a given one."""
     last = unicodedata.normalize("NFC", re.split(r"[/\\]", given)[-1])
     kept = "".join(
-        one if one.isalnum() or unicodedata.category(one)[0] == "M" or one in "-_. " else "_" for one in last
+        one if one.isalnum() or unicodedata.category(one)[0] == "M" or one in "-_. ()" else "_" for one in last
     )
     kept = re.sub(r"\.{2,}", ".", kept).strip(" .")
     stem, dot, ending = kept.rpartition(".")

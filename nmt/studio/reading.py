@@ -75,10 +75,8 @@ def _readable(path: Path, name: str, aside: Path) -> str:
     form = ENDINGS.get(suffix)
     if form in ("sheet", "parquet", "tmx", "lift", "flextext") or start.startswith(b"PK\x03\x04"):
         return str(path)
-    kind = kind_of_bytes(start, name)
-    if not is_wide and (kind is not None or b"\0" in start):
-        what, advice = (kind.what, kind.advice) if kind is not None else ("another file", "")
-        raise Refused("binary", name=name, what=what, advice=advice or "save it as a table or a text")
+    if not is_wide and (kind_of_bytes(start, name) is not None or b"\0" in start):
+        raise Refused("binary", name=name)
     content = path.read_bytes()
     text = _decoded(content, is_wide)
     if suffix in _PLAIN:

@@ -103,7 +103,7 @@ def test_a_bad_result_says_its_reason_first(tmp_path, code, monkeypatch):
 
 def test_too_few_pairs_are_refused(tmp_path):
     made, one = project(tmp_path, [("a b", "c d")] * 50)
-    with pytest.raises(Refused, match="at least 30 pairs, got 1"):
+    with pytest.raises(Refused, match="only 1 pairs; it needs 30"):
         prepare(made.folder, one.number)
 
 
