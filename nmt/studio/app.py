@@ -232,6 +232,7 @@ async def _train(state: State, asked: Asked) -> Any:
         if code in STOPS:
             raise Refused(code, **words)
     preset = "tiny" if project.values["purpose"] == "lesson" and on is None else None
+    state.children.be_free()  # another browser may have begun one meanwhile
     made = Round.make(project, minutes=minutes, direction=project.values["direction"], on=on, preset=preset)
     state.children.train(project, made)
     return made.view("train")
@@ -263,6 +264,7 @@ async def _act(state: State, asked: Asked) -> Any:
     if act in ("pause", "stop", "longer") and doing not in ("", "test"):
         state.children.wish(act, minutes)
     elif act in ("resume", "longer") and not doing and not one.has_ended:
+        state.children.be_free()
         one.note(error=None, minutes=one.record["minutes"] + (minutes if act == "longer" else 0))
         state.children.train(project, one)
     elif act == "stop" and not doing and one.has_model:

@@ -85,7 +85,7 @@ STATES: dict[str, dict[str, Any]] = {
     "text": {},
     "asks": {"texts": _ASKS},
     "starting": {"rounds": [_round(1, "starting", phase="pieces", left=None)], "state": "training"},
-    "training": {"rounds": [_round(1, "training")], "state": "training"},
+    "training": {"rounds": [_round(1, "training", phase="validating")], "state": "training"},
     "paused": {"rounds": [_round(1, "paused")], "state": "paused"},
     "failed": {"rounds": [_round(1, "failed", error=ERROR)], "state": "paused"},
     "done": _DONE | {"permission": "agreed", "shared": [{"name": "translator.html", "bytes": 7123456}]},
