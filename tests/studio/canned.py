@@ -145,7 +145,7 @@ REPORT: dict[str, Any] = {
     "headline": "letters",
     "lines": _LINES,
     "sentences": [
-        {"code": "few-passes", "words": {"passes": 4, "usual": 40, "minutes": 18}, "do": "train"},
+        {"code": "few-passes", "words": {"n": 4, "usual": 40, "minutes": 18}, "do": "train"},
         {"code": "unseen", "words": {"n": 62, "count": 120}, "do": "add"},
     ],
     "useful": ["suggestions"],

@@ -143,7 +143,7 @@ def test_shares_and_rules():
     for code, change in rules.items():
         assert [one["code"] for one in sentences(Facts(**good | change))] == [code]
     assert sentences(Facts(**good | rules["few-passes"] | rules["high"]))[0]["code"] == "high"
-    assert sentences(Facts(**good | rules["few-passes"]))[0]["words"] == {"passes": 4, "usual": 40, "minutes": 18}
+    assert sentences(Facts(**good | rules["few-passes"]))[0]["words"] == {"n": 4, "usual": 40, "minutes": 18}
 
 
 @pytest.mark.parametrize("shorts", [1, 10])
