@@ -254,29 +254,7 @@ def _report_file(state: State, asked: Asked) -> Any:
     return Response(page, headers=attachment(name), media_type="text/html")
 
 
-@_route("POST", R + "/{act}")
-async def _act(state: State, asked: Asked) -> Any:
-    """Pause, go on with, stop or prolong a round; judge a sentence; share it; open it to the room."""
-    project, one, act = asked.project, asked.round, asked.request.path_params["act"]
-    if act in _ACTS:
-        return await _ACTS[act](state, asked)
-    doing, minutes = state.doing(project, one.number), asked.value("minutes", number(1, _LONGEST), 10)
-    if act in ("pause", "stop", "longer") and doing not in ("", "test"):
-        state.children.wish(act, minutes)
-    elif act in ("resume", "longer") and not doing and not one.has_ended:
-        state.children.be_free()
-        one.note(error=None, minutes=one.record["minutes"] + (minutes if act == "longer" else 0))
-        state.children.train(project, one)
-    elif act == "stop" and not doing and one.has_model:
-        one.note(ended=True, error=None)
-        state.children.test(project, one)
-    elif act in ("pause", "resume", "stop", "longer"):
-        raise Refused("busy", state=one.view(doing)["state"])
-    else:
-        raise Refused("no-such-address")
-    return one.view(state.doing(project, one.number))
-
-
+@_route("POST", f"{R}/judge")
 async def _judge(state: State, asked: Asked) -> Any:
     one = asked.round
     line = asked.value("line", one_of(row["line"] for row in (one.report or {}).get("lines", ())))
@@ -289,6 +267,7 @@ async def _judge(state: State, asked: Asked) -> Any:
     return {"judged": judged(list(own.values()))}
 
 
+@_route("POST", f"{R}/share")
 async def _share(state: State, asked: Asked) -> Any:
     project, one, kind = asked.project, asked.round, asked.value("kind", one_of(KINDS))
     if kind in OF_MODELS and not project.values["permission"]:
@@ -304,11 +283,30 @@ async def _share(state: State, asked: Asked) -> Any:
     return state.children.run(project, kind, work, round=one.number)
 
 
+@_route("POST", f"{R}/room")
 async def _room(state: State, asked: Asked) -> Any:
     return await state.trying.room(asked.project, asked.round, open=asked.value("open", one_of((True, False))))
 
 
-_ACTS: dict[str, Callable[[State, Asked], Awaitable[Any]]] = {"judge": _judge, "share": _share, "room": _room}
+@_route("POST", R + "/{act}")
+async def _act(state: State, asked: Asked) -> Any:
+    """Pause, go on with, stop or prolong a round."""
+    project, one, act = asked.project, asked.round, asked.request.path_params["act"]
+    doing, minutes = state.doing(project, one.number), asked.value("minutes", number(1, _LONGEST), 10)
+    if act in ("pause", "stop", "longer") and doing not in ("", "test"):
+        state.children.wish(act, minutes)
+    elif act in ("resume", "longer") and not doing and not one.has_ended:
+        state.children.be_free()
+        one.note(error=None, minutes=one.record["minutes"] + (minutes if act == "longer" else 0))
+        state.children.train(project, one)
+    elif act == "stop" and not doing and one.has_model:
+        one.note(ended=True, error=None)
+        state.children.test(project, one)
+    elif act in ("pause", "resume", "stop", "longer"):
+        raise Refused("busy", state=one.view(doing)["state"])
+    else:
+        raise Refused("no-such-address")
+    return one.view(state.doing(project, one.number))
 
 
 @_route("GET", f"{P}/shared/{{name}}")
