@@ -154,23 +154,21 @@ def _one(path: str, given: Facts) -> Facts:
     return _finished(given, _rows(path, found, facts, given["sheet"]), facts)
 
 
-def _shown(path: str, found: Look, sheet: str | None) -> Facts:
-    """Return what a look has found, for JSON, with the first rows below the heading."""
-    columns = [
-        {"column": one.column, "heading": one.heading, "language": one.language, "text": one.is_text}
-        | {"examples": [text[:_SHOWN] for text in one.examples]}
-        for one in found.columns[:_SHOWN]
-    ]
+def _cells(path: str, found: Look, sheet: str | None) -> Iterator[tuple[int, list[str]]]:
+    """Yield number and cells of the rows below the heading that have some; the fields of a record are its cells."""
     form, names = form_of(path), [str(one.column) for one in found.columns]
     if form in GRIDS:
-        rows = ((number, cells) for number, cells in GRIDS[form](path, sheet, True) if number > found.heading)
+        rows = ((number, list(cells)) for number, cells in GRIDS[form](path, sheet, True))
     else:
         rows = ((number, [dict(one).get(name, "") for name in names]) for number, one in RECORDS[form](path))
-    filled = (row for row in rows if any(map(str.strip, row[1])))
-    preview = [
-        {"row": number, "cells": [cell[:_SHOWN] for cell in cells[:_SHOWN]]}
-        for number, cells in islice(filled, _PREVIEW)
-    ]
+    return ((number, cells) for number, cells in rows if number > found.heading and any(map(str.strip, cells)))
+
+
+def _shown(path: str, found: Look, sheet: str | None) -> Facts:
+    """Return what a look has found, for JSON, with the first rows below the heading."""
+    columns = [{"column": one.column, "heading": one.heading} for one in found.columns[:_SHOWN]]
+    first = islice(_cells(path, found, sheet), _PREVIEW)
+    preview = [{"row": number, "cells": [cell[:_SHOWN] for cell in cells[:_SHOWN]]} for number, cells in first]
     kinds = [list(one) for one in found.kinds]
     return {"heading": found.heading, "columns": columns, "kinds": kinds, "preview": preview}
 
@@ -183,10 +181,9 @@ def _rows(path: str, found: Look, facts: Facts, sheet: str | None) -> Iterator[R
             for one, other in paired(fields, [str(name) for name in chosen]):
                 yield number, one, other
         return
-    for number, cells in GRIDS[form](path, sheet, True):
-        if number > found.heading and any(map(str.strip, cells)):
-            one, other = (cells[int(place) - 1] if int(place) <= len(cells) else "" for place in chosen)
-            yield number, with_features(one, cells[features - 1]) if features else one, other
+    for number, cells in _cells(path, found, sheet):
+        one, other = (cells[int(place) - 1] if int(place) <= len(cells) else "" for place in chosen)
+        yield number, with_features(one, cells[features - 1]) if features else one, other
 
 
 def _sentences(path: str) -> list[str]:
