@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import time
 from typing import Any
 
@@ -19,12 +20,14 @@ _PHASES["subwords: "] = "pieces"
 """Phases before the first update, by the beginning of the last line of the log."""
 _MOST_READ = 2**20
 REPORT = ".report.json"
+FREE = 700 * 2**20
+"""Bytes that a training needs on the disk."""
 _ALIVE = 60.0
 """Seconds after its last sign of life for which a training is taken to go on."""
 _MINUTES = re.compile(r"^ *max_minutes: ([\d.]+)$", re.MULTILINE)
 _WEIGHT = 5.0
 """Times that a corrected pair is read for each time that another is."""
-_SHOWN = "minutes began pairs new corrections direction preset on held words error".split()
+_SHOWN = "minutes began pairs new corrections direction preset on held words".split()
 """The parts of the record that the page is shown."""
 
 
@@ -138,6 +141,9 @@ class Round:
         elif doing or (state == "paused" and self.is_locked):
             state = "training" if has_started else "starting"
             state = state if doing in ("train", "longer") else "stopping"
+        error, free = record.get("error"), shutil.disk_usage(self.project.folder).free
+        if state == "paused" and free < FREE:  # the reason of its end could not be written
+            error = Refused("disk-full", need=FREE, free=free).to_dict()
         phase = "testing" if state == "testing" else None
         if doing and state != "testing":
             phase = "saving" if state == "stopping" else "training" if has_started else self._phase(record)
@@ -147,6 +153,7 @@ class Round:
         return {
             "n": self.number,
             **{name: record.get(name) for name in _SHOWN},
+            "error": error,
             "state": state,
             "phase": phase,
             "elapsed": elapsed,
