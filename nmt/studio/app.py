@@ -38,6 +38,9 @@ _LONGEST = 7 * 24 * 60
 """Minutes of a training at most."""
 
 
+_COUNT = lambda value: value.isascii() and value.isdecimal() and len(value) <= 18, "a whole number"
+
+
 class Asked:
     """A request: the `project`, and the number of the `text` or the `round`, that its address names, and its JSON,
     `given`. Raises Refused."""
@@ -51,10 +54,9 @@ class Asked:
         if "project" in names:
             self.project = state.projects.get(names["project"])
         if "text" in names:
-            self.text = _count(names["text"], "no-such-text")
-            self.project.text(self.text)
+            self.text = self.project.text(names["text"])["id"]
         if "round" in names:
-            self.round = Round(self.project, _count(names["round"], "no-such-round"))
+            self.round = Round(self.project, next((n for n in self.project.rounds() if str(n) == names["round"]), 0))
 
     def value(self, name: str, *check: Any) -> Any:
         """Return a value that was sent, checked as by `checked`. Raises Refused."""
@@ -62,14 +64,7 @@ class Asked:
 
     def count(self, name: str, default: int, most: int) -> int:
         """Return a number of the query. Raises Refused."""
-        words = {"what": name, "wanted": "a whole number"}
-        return min(_count(self.request.query_params.get(name, str(default)), "bad-request", **words), most)
-
-
-def _count(text: str, code: str, **words: str) -> int:
-    if not text.isascii() or not text.isdecimal() or len(text) > 18:
-        raise Refused(code, **words)
-    return int(text)
+        return min(int(checked({name: self.request.query_params.get(name, str(default))}, name, _COUNT)), most)
 
 
 Handler = Callable[[State, Asked], Any]

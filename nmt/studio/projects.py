@@ -99,9 +99,9 @@ class Project:
             values["changed"] = time.time()
             write_json(self.folder / NAME, values)
 
-    def text(self, number: int) -> dict[str, Any]:
+    def text(self, number: int | str) -> dict[str, Any]:
         """Return the entry of a text. Raises Refused."""
-        found = next((one for one in self.values["texts"] if one["id"] == number), None)
+        found = next((one for one in self.values["texts"] if str(one["id"]) == str(number)), None)
         if found is None:
             raise Refused("no-such-text")
         return dict(found)
