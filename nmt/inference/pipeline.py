@@ -207,7 +207,7 @@ def with_chances(
     if known is None:
         return [list(row) for row in found]
     there = [n for n, row in enumerate(src_ids) if row]
-    words = _unseen_words(translator, known, [sentences[n] for n in there], [src_ids[n] for n in there])
+    words = unseen_words(translator, known, [sentences[n] for n in there], [src_ids[n] for n in there])
     unseen = dict(zip(there, words, strict=True))
     flat = [(n, one) for n in there for one in found[n]]
     sums = [one.log_prob for _, one in flat], [one.length for _, one in flat]
@@ -218,7 +218,7 @@ def with_chances(
     ]
 
 
-def _unseen_words(
+def unseen_words(
     translator: TranslationPipeline, known: Calibration, sentences: Sequence[str], src_ids: Sequence[Sequence[int]]
 ) -> list[tuple[str, ...]]:
     """Return the words of each sentence, whose ids are `src_ids`, that the training text does not have, in order."""
@@ -237,7 +237,7 @@ def novelty_of(translator: TranslationPipeline, sentences: Sequence[str]) -> Nov
     if known is None:
         return None
     src_ids = source_ids(translator, sentences)
-    new = Counter(word for words in _unseen_words(translator, known, sentences, src_ids) for word in words)
+    new = Counter(word for words in unseen_words(translator, known, sentences, src_ids) for word in words)
     share = known.share_unseen(src_ids)
     return Novelty(share, known.usual, [word for word, _ in new.most_common()])
 

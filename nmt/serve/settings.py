@@ -36,6 +36,7 @@ class RequestError(Exception):
 
 _ORIGIN = re.compile(r"([a-z][a-z0-9+.-]{0,30})://(\[[0-9a-f:.]+\]|[^\s:/?#@\[\]]+)(?::(\d{1,5}))?")
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^\s:/?#@\[\]]+)(?::(\d{0,5}))?")
+OWN_SITES = ("same-origin", "none")
 _PORTS = {"http": "80", "https": "443"}
 _CORS = [
     (b"access-control-allow-headers", b"Authorization, Content-Type, X-Request-Id"),
@@ -69,24 +70,18 @@ class Origins:
         """Return the headers by which a browser lets the page that asks read the answer. Raises RequestError: 421 for
         another's name of the server, 403 for another's page. A server with keys leaves it to them: a page without one
         gets nothing."""
-        host, origins, sites = b"", [], []
-        for name, value in scope["headers"]:
-            if name == b"host":
-                host = value
-            elif name == b"origin":
-                origins.append(value.decode("latin-1").lower())
-            elif name == b"sec-fetch-site":
-                sites.append(value)
-        self._check_host(host.decode("latin-1"), scope)
+        hosts, origins, sites = sender_of(scope)
+        host = hosts[-1] if hosts else ""
+        self._check_host(host, scope)
         headers, is_allowed = self._headers(origins, has_keys)
         is_linked = scope["path"] in paths_with("linked") or scope["path"].startswith("/download_file/")
         if not (
             has_keys
-            or _is_own(host.decode("latin-1").lower(), origins, sites)
+            or _is_own(host, origins, sites)
             or (is_allowed and scope["path"] in paths_with("plain"))
             or (is_linked and scope["method"] in ("GET", "HEAD"))
         ):
-            got = " ".join(origins) or f"a page of another ({b' '.join(sites).decode('latin-1')})"
+            got = " ".join(origins) or f"a page of another ({' '.join(sites)})"
             way = (
                 "a server with --keys lets others do it" if is_allowed else "--allow-origin allows others to translate"
             )
@@ -116,11 +111,21 @@ class Origins:
         return [(b"access-control-allow-origin", origins[0].encode("latin-1")), *_CORS, *varies], True
 
 
-def _is_own(host: str, origins: list[str], sites: list[bytes]) -> bool:
+def sender_of(scope: Scope) -> tuple[list[str], list[str], list[str]]:
+    """Return the headers that say by which name a server was asked, and by whose page: Host, Origin and
+    Sec-Fetch-Site, in lower case."""
+    names = (b"host", b"origin", b"sec-fetch-site")
+    host, origin, site = (
+        [value.decode("latin-1").lower() for name, value in scope["headers"] if name == wanted] for wanted in names
+    )
+    return host, origin, site
+
+
+def _is_own(host: str, origins: list[str], sites: list[str]) -> bool:
     """Return whether a request is of the server's own page, or of no page. Scripts cannot set these headers. Browsers
     tell the site to servers with TLS and on their own machine alone."""
     if sites:
-        return len(sites) == 1 and sites[0] in (b"same-origin", b"none")
+        return len(sites) == 1 and sites[0] in OWN_SITES
     if not origins:
         return True
     own, there = _ORIGIN.fullmatch(origins[0]), _HOST.fullmatch(host)

@@ -38,6 +38,9 @@ _LONGEST = 7 * 24 * 60
 """Minutes of a training at most."""
 
 
+_COUNT = lambda value: value.isascii() and value.isdecimal() and len(value) <= 18, "a whole number"
+
+
 class Asked:
     """A request: the `project`, and the number of the `text` or the `round`, that its address names, and its JSON,
     `given`. Raises Refused."""
@@ -51,10 +54,9 @@ class Asked:
         if "project" in names:
             self.project = state.projects.get(names["project"])
         if "text" in names:
-            self.text = _count(names["text"], "no-such-text")
-            self.project.text(self.text)
+            self.text = self.project.text(names["text"])["id"]
         if "round" in names:
-            self.round = Round(self.project, _count(names["round"], "no-such-round"))
+            self.round = Round(self.project, next((n for n in self.project.rounds() if str(n) == names["round"]), 0))
 
     def value(self, name: str, *check: Any) -> Any:
         """Return a value that was sent, checked as by `checked`. Raises Refused."""
@@ -62,14 +64,7 @@ class Asked:
 
     def count(self, name: str, default: int, most: int) -> int:
         """Return a number of the query. Raises Refused."""
-        words = {"what": name, "wanted": "a whole number"}
-        return min(_count(self.request.query_params.get(name, str(default)), "bad-request", **words), most)
-
-
-def _count(text: str, code: str, **words: str) -> int:
-    if not text.isascii() or not text.isdecimal() or len(text) > 18:
-        raise Refused(code, **words)
-    return int(text)
+        return min(int(checked({name: self.request.query_params.get(name, str(default))}, name, _COUNT)), most)
 
 
 Handler = Callable[[State, Asked], Any]
@@ -232,6 +227,7 @@ async def _train(state: State, asked: Asked) -> Any:
         if code in STOPS:
             raise Refused(code, **words)
     preset = "tiny" if project.values["purpose"] == "lesson" and on is None else None
+    state.children.be_free()  # another browser may have begun one meanwhile
     made = Round.make(project, minutes=minutes, direction=project.values["direction"], on=on, preset=preset)
     state.children.train(project, made)
     return made.view("train")
@@ -253,28 +249,7 @@ def _report_file(state: State, asked: Asked) -> Any:
     return Response(page, headers=attachment(name), media_type="text/html")
 
 
-@_route("POST", R + "/{act}")
-async def _act(state: State, asked: Asked) -> Any:
-    """Pause, go on with, stop or prolong a round; judge a sentence; share it; open it to the room."""
-    project, one, act = asked.project, asked.round, asked.request.path_params["act"]
-    if act in _ACTS:
-        return await _ACTS[act](state, asked)
-    doing, minutes = state.doing(project, one.number), asked.value("minutes", number(1, _LONGEST), 10)
-    if act in ("pause", "stop", "longer") and doing not in ("", "test"):
-        state.children.wish(act, minutes)
-    elif act in ("resume", "longer") and not doing and not one.has_ended:
-        one.note(error=None, minutes=one.record["minutes"] + (minutes if act == "longer" else 0))
-        state.children.train(project, one)
-    elif act == "stop" and not doing and one.has_model:
-        one.note(ended=True, error=None)
-        state.children.test(project, one)
-    elif act in ("pause", "resume", "stop", "longer"):
-        raise Refused("busy", state=one.view(doing)["state"])
-    else:
-        raise Refused("no-such-address")
-    return one.view(state.doing(project, one.number))
-
-
+@_route("POST", f"{R}/judge")
 async def _judge(state: State, asked: Asked) -> Any:
     one = asked.round
     line = asked.value("line", one_of(row["line"] for row in (one.report or {}).get("lines", ())))
@@ -287,6 +262,7 @@ async def _judge(state: State, asked: Asked) -> Any:
     return {"judged": judged(list(own.values()))}
 
 
+@_route("POST", f"{R}/share")
 async def _share(state: State, asked: Asked) -> Any:
     project, one, kind = asked.project, asked.round, asked.value("kind", one_of(KINDS))
     if kind in OF_MODELS and not project.values["permission"]:
@@ -302,11 +278,30 @@ async def _share(state: State, asked: Asked) -> Any:
     return state.children.run(project, kind, work, round=one.number)
 
 
+@_route("POST", f"{R}/room")
 async def _room(state: State, asked: Asked) -> Any:
     return await state.trying.room(asked.project, asked.round, open=asked.value("open", one_of((True, False))))
 
 
-_ACTS: dict[str, Callable[[State, Asked], Awaitable[Any]]] = {"judge": _judge, "share": _share, "room": _room}
+@_route("POST", R + "/{act}")
+async def _act(state: State, asked: Asked) -> Any:
+    """Pause, go on with, stop or prolong a round."""
+    project, one, act = asked.project, asked.round, asked.request.path_params["act"]
+    doing, minutes = state.doing(project, one.number), asked.value("minutes", number(1, _LONGEST), 10)
+    if act in ("pause", "stop", "longer") and doing not in ("", "test"):
+        state.children.wish(act, minutes)
+    elif act in ("resume", "longer") and not doing and not one.has_ended:
+        state.children.be_free()
+        one.note(error=None, minutes=one.record["minutes"] + (minutes if act == "longer" else 0))
+        state.children.train(project, one)
+    elif act == "stop" and not doing and one.has_model:
+        one.note(ended=True, error=None)
+        state.children.test(project, one)
+    elif act in ("pause", "resume", "stop", "longer"):
+        raise Refused("busy", state=one.view(doing)["state"])
+    else:
+        raise Refused("no-such-address")
+    return one.view(state.doing(project, one.number))
 
 
 @_route("GET", f"{P}/shared/{{name}}")
@@ -351,7 +346,7 @@ def _page(state: State, asked: Asked) -> Any:
 
 def _announced(request: Request, most: int) -> int:
     """Return the announced length of a body. Raises Refused."""
-    length = request.headers.get("content-length", "0")
+    length = request.headers.get("content-length", "")
     if not length.isdecimal() or int(length[:18]) > most:
         raise Refused("too-large", most=most)
     return int(length)
@@ -359,12 +354,10 @@ def _announced(request: Request, most: int) -> int:
 
 async def _body(request: Request) -> dict[str, Any]:
     """Return the JSON of a request. Raises Refused."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json" or "content-length" not in request.headers:
-        raise Refused("not-json")
     _announced(request, _MOST_BODY)
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     try:
-        found = parse_json(await request.body() or b"{}")
+        found = parse_json(await request.body() or b"{}") if kind == "application/json" else None
     except RequestError:
         found = None
     if not isinstance(found, dict):

@@ -114,10 +114,14 @@ class Children:
 
     # ------------------------------------------------------------ training
 
-    def train(self, project: Project, one: Round) -> None:
-        """Begin or go on with a round. Raises Refused if another one is trained."""
+    def be_free(self) -> None:
+        """Raise Refused if a round is trained."""
         if self.training is not None:
             raise Refused("running", project=self.training.project.values["name"])
+
+    def train(self, project: Project, one: Round) -> None:
+        """Begin or go on with a round. Raises Refused if another one is trained."""
+        self.be_free()
         now = self.training = Training(project, one)
 
         async def run() -> None:

@@ -1,38 +1,24 @@
-"""The errors of the studio: a code that the page has words for, and a line for programs."""
+"""The errors of the studio: codes, which the page has words for; programs get the English ones."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
-_ERRORS = {
-    "no-such-project": (404, "project: must be one of the studio's folder, got another; reload the page"),
-    "no-such-text": (404, "text: must be one of the project, got another; reload the page"),
-    "no-such-round": (404, "round: must be one of the project, got another; reload the page"),
-    "no-such-file": (404, "file: must be one of the page or the project, got another"),
-    "no-such-address": (404, "address: must be one of the studio, got another"),
-    "no-model": (404, "try: must have a round in use, got none; choose one"),
-    "bad-request": (400, "{what}: must be {wanted}, got another"),
-    "not-json": (415, "body: must be JSON, sent as application/json, got another"),
-    "too-large": (413, "file: must have at most {most:,} bytes, got more; split it"),
-    "disk-full": (507, "disk: must have {need:,} bytes free, got {free:,}; free some space"),
-    "not-written": (507, "project: must be written, got {why}; free some space, or choose another place"),
-    "running": (409, "training: must wait until another has ended, that of {project}"),
-    "busy": (409, "round: must be idle, got one that is {state}; wait for it"),
-    "loading": (409, "try: must be loaded first, got another request meanwhile; wait"),
-    "ask-first": (409, "share: must have the permission of those who wrote the texts; say which it is"),
-    "undecided": (409, "text: must be ready, got one with a question; answer it, or remove it"),
-    "too-few": (409, "texts: must have at least {least} pairs, got {pairs}; add some"),
-    "newer": (409, "project: must be of this version or an older one, got a newer one; get a newer studio"),
-    "broken": (409, "project.json: must be that of a project, got {why}; restore a copy"),
-    "unreadable": (400, "{why}"),
-    "binary": (400, "{name}: must be a table or a text, got {what}; {advice}"),
-    "empty-file": (400, "{name}: must have text, got an empty file; choose another"),
-    "too-slow": (400, "{name}: must be read in {seconds:g} s and {memory:,} bytes of memory, got more; split it"),
-    "unequal": (400, "{name}: must have as many lines as its other half, got {lines:,} and {others:,}"),
-    "failed": (500, "{why}"),
+STATUSES = {
+    400: "bad-request unreadable binary empty-file too-slow unequal",
+    404: "no-such-project no-such-text no-such-round no-such-file no-such-address no-model",
+    409: "running busy ask-first undecided too-few newer broken",
+    413: "too-large",
+    415: "not-json",
+    500: "failed",
+    507: "disk-full not-written",
 }
-"""Status and line of each code."""
+"""The codes of errors, by the status of an answer. The page has words for them in each of its languages."""
+_WORDS = json.loads((Path(__file__).parent / "page" / "strings" / "en.json").read_text("utf-8"))
 
 Check = tuple[Callable[[Any], bool], str]
 """The check of a value: a function that judges it, and what it must be in words."""
@@ -43,8 +29,8 @@ class Refused(Exception):  # noqa: N818 - an answer, not a fault of the studio
 
     def __init__(self, code: str, **words: Any) -> None:
         self.code, self.words = code, words
-        self.status, line = _ERRORS[code]
-        super().__init__(line.format(**words))
+        self.status = next(status for status, codes in STATUSES.items() if code in codes.split())
+        super().__init__(re.sub(r"\{(\w+)[:\w]*\}", lambda slot: str(words[slot[1]]), _WORDS[f"error.{code}"]))
 
     def to_dict(self) -> dict[str, Any]:
         """Return it for JSON."""

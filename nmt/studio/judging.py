@@ -3,28 +3,31 @@
 
 from __future__ import annotations
 
-import random
 import sys
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from nmt.data.calibration import learn_known
 from nmt.data.corpora.corpus import clean_line
 from nmt.data.corpora.language_names import is_in
+from nmt.data.corpora.readers import TokenRows
 from nmt.evaluate import score_translations
+from nmt.evaluate.reliability import reliability
 from nmt.evaluate.scores import sentence_utility
+from nmt.inference.pipeline import source_ids, unseen_words
 from nmt.inference.translator import Translator
 from nmt.report import Run, read_run, report_data
 from nmt.storage.model_folder import find_checkpoint, load_folder_config
-from nmt.studio.preparing import lines_of, unseen_words
+from nmt.studio.preparing import lines_of
 from nmt.studio.projects import Project, write_json
-from nmt.studio.quality import Facts, bucket, calibration, compared, fit, groups, quality_of, sentences, short_and_long
+from nmt.studio.quality import NEAR, Facts, bucket, compared, fit, groups, quality_of, sentences, short_and_long
 from nmt.studio.rounds import REPORT
 from nmt.studio.texts import texts_of
 from nmt.system.files import read_json, write_bytes
 from nmt.train.planning.lengths import usual_updates
 
-_SHUFFLED = 50
 _MOST_WORDS, _MOST_EXAMPLES = 200, 3
 OUTPUT = ".test.out"
 
@@ -32,9 +35,9 @@ OUTPUT = ".test.out"
 def judge(folder: Path, number: int, threads: int | None = None) -> dict[str, Any]:
     """Return the report of a round, and write the translations of its test."""
     project = Project(folder)
-    record = project.record(number)
+    record, run = project.record(number), read_run(project.round_file(number))
     source, target = record["direction"]
-    words = bool(record.get("words"))
+    words, train = bool(record.get("words")), lines_of(project, number, "train")
     sources, references = (lines_of(project, number, "test")[side] for side in (source, target))
     translator = Translator.load(project.round_file(number), threads=threads)
     found = [row[0] for row in translator.translate_nbest(sources, n_best=1)]
@@ -42,31 +45,27 @@ def judge(folder: Path, number: int, threads: int | None = None) -> dict[str, An
     write_bytes(project.round_file(number, OUTPUT), "".join(f"{line}\n" for line in outputs).encode(), sync=True)
     side = translator.config.data.tgt
     references = [clean_line(line, side.lowercase, side.normalize) for line in references]
-    utility = sentence_utility("chrf")
-    chrf = [utility(one, other) for one, other in zip(outputs, references, strict=True)]
-    same = [one == other for one, other in zip(outputs, references, strict=True)]
-    buckets = [bucket(score, words=words, same=one) for score, one in zip(chrf, same, strict=True)]
-    train = lines_of(project, number, "train")
-    # A word that is held out is new by intention, and features are no words.
-    unseen = [[] for _ in sources] if words else unseen_words(train[source], sources)
+    utility, pairs = sentence_utility("chrf"), list(zip(outputs, references, strict=True))
+    chrf = [utility(*pair) for pair in pairs]
+    buckets = [bucket(score, words=words, same=a == b) for score, (a, b) in zip(chrf, pairs, strict=True)]
+    unseen = _unseen(translator, train[source], sources, words=words)
     confidences = [min(1.0, max(0.0, one.confidence)) for one in found]
-    lengths = [len(line.split()) for line in sources]
-    by_length = [] if words else groups(lengths, [bool(one) for one in unseen], buckets)
+    by_length = [] if words else groups([len(line.split()) for line in sources], list(map(bool, unseen)), buckets)
     scores = score_translations(outputs, references, metrics=("bleu", "chrf"), confidence=len(outputs) > 1)
-    run = read_run(project.round_file(number))
-    facts, own = _facts(project, number, run, record), dict(zip(sources, buckets, strict=True))
-    before = _before(project, number, own)
+    before = _before(project, number, dict(zip(sources, buckets, strict=True)))
     codes, known = [str(code) for code in record["codes"]], set(train[source])
-    facts |= {"count": len(sources), "chrf": scores["chrf"].score, "shuffled": _shuffled(outputs, references)}
-    facts |= {"unseen": sum(map(bool, unseen)), "overlap": sum(line in known for line in sources), "words": words}
-    facts |= short_and_long(by_length)
+    facts = _facts(project, number, run, record) | short_and_long(by_length)
+    facts |= {"count": len(sources), "chrf": scores["chrf"].score, "words": words, "fit": fit(*train)}
+    facts |= {"unseen": sum(map(bool, unseen)), "overlap": sum(line in known for line in sources)}
     facts |= {"worse": before["n"] if before is not None and before["better"] == "worse" else 0}
-    facts["fit"] = fit(*train)
     facts["swapped"] = is_in(train[0][:1000], codes[1], codes[0]) or is_in(train[1][:1000], codes[0], codes[1])
+    others = [*references[1:], *references[:1]]  # of other sentences: what chance gives
+    facts["shuffled"] = score_translations(outputs, others, metrics=("chrf",))["chrf"].score if outputs[1:] else 0.0
     told = sentences(Facts(**facts))
     names = ("source", "reference", "translation", "chrf", "bucket", "confidence", "unseen")
     columns = (sources, references, outputs, chrf, buckets, confidences, unseen)
     lines = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+    bins = reliability(confidences, chrf, 100 if words else NEAR).bins if lines else []
     return {
         "version": 1,
         "quality": quality_of(buckets, words=words),
@@ -76,9 +75,19 @@ def judge(folder: Path, number: int, threads: int | None = None) -> dict[str, An
         "unseen": _words(sources, unseen),
         "help": _help(told, facts),
         "lines": [{"line": n, **line} for n, line in enumerate(lines, start=1)],
-        "calibration": calibration(confidences, buckets),
+        "calibration": [asdict(one) for one in bins],
         "experts": _experts(run, scores, record, project.round_file(number)),
     }
+
+
+def _unseen(translator: Translator, train: list[str], lines: list[str], *, words: bool) -> list[tuple[str, ...]]:
+    """Return for each line the words that training never had; none of single words, which are new by intention."""
+    if words:
+        return [()] * len(lines)
+    known = translator.calibration
+    if known is None:
+        known = learn_known(translator.src_subwords, TokenRows.from_lists(source_ids(translator, train)))
+    return unseen_words(translator, known, lines, source_ids(translator, lines))
 
 
 def _facts(project: Project, number: int, run: Run, record: dict[str, Any]) -> dict[str, Any]:
@@ -117,18 +126,7 @@ def _before(project: Project, number: int, own: dict[str, str]) -> dict[str, Any
     return None if found is None else {"n": best[0], "quality": best[1]["quality"], **found}
 
 
-def _shuffled(outputs: list[str], references: list[str]) -> float:
-    """Return the chrF of translations against references of other sentences."""
-    places = list(range(len(outputs)))
-    random.Random(0).shuffle(places)
-    places = places[:_SHUFFLED]
-    if len(places) < 2:
-        return 0.0
-    others = [references[place] for place in [*places[1:], places[0]]]
-    return score_translations([outputs[place] for place in places], others, metrics=("chrf",))["chrf"].score
-
-
-def _words(sources: list[str], unseen: list[list[str]]) -> list[dict[str, Any]]:
+def _words(sources: list[str], unseen: list[tuple[str, ...]]) -> list[dict[str, Any]]:
     """Return the words never met, the most frequent first, with sentences that have them."""
     counts = Counter(word for words in unseen for word in words).most_common(_MOST_WORDS)
     lines = {word: [line for line, words in zip(sources, unseen, strict=True) if word in words] for word, _ in counts}

@@ -11,6 +11,7 @@ import time
 import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ def safe_name(given: str, otherwise: str = "file") -> str:
     """Return a name for a file that any system takes, made of the letters, digits and marks of a given one."""
     last = unicodedata.normalize("NFC", re.split(r"[/\\]", given)[-1])
     kept = "".join(
-        one if one.isalnum() or unicodedata.category(one)[0] == "M" or one in "-_. " else "_" for one in last
+        one if one.isalnum() or unicodedata.category(one)[0] == "M" or one in "-_. ()" else "_" for one in last
     )
     kept = re.sub(r"\.{2,}", ".", kept).strip(" .")
     stem, dot, ending = kept.rpartition(".")
@@ -55,6 +56,22 @@ def write_json(path: Path, values: Any) -> None:
         raise Refused("not-written", why=explain(error)) from None
 
 
+def kept_json(path: Path, *names: str) -> dict[str, Any] | None:
+    """Return what a file of JSON says, or of that these values alone, read again where it has changed; None if there is
+    none. It must not be changed."""
+    try:
+        facts = path.stat()
+    except OSError:
+        return None
+    return _kept_json(path, (facts.st_mtime_ns, facts.st_size), names)
+
+
+@lru_cache(maxsize=512)
+def _kept_json(path: Path, stamp: tuple[int, int], names: tuple[str, ...]) -> dict[str, Any] | None:
+    found = read_json(path)
+    return {name: found.get(name) for name in names} if found and names else found
+
+
 class Project:
     """A project by its folder; `values` is what project.json says."""
 
@@ -62,26 +79,16 @@ class Project:
         self.folder = folder
         self.id = blake2b(folder.name.encode("utf-8", "surrogateescape"), digest_size=6).hexdigest()
         self.lock = threading.RLock()
-        self._known: tuple[tuple[int, int], dict[str, Any]] | None = None
 
     @property
     def values(self) -> dict[str, Any]:
         """Return the values, read again where the file has changed. Raises Refused for a file that is no project's."""
-        with self.lock:
-            path = self.folder / NAME
-            try:
-                facts = path.stat()
-            except OSError as error:
-                raise Refused("broken", why=explain(error)) from None
-            stamp = facts.st_mtime_ns, facts.st_size
-            if self._known is None or self._known[0] != stamp:
-                found = read_json(path)
-                if found is None or not isinstance(found.get("texts"), list) or len(found.get("sides", ())) != 2:
-                    raise Refused("broken", why="another file")
-                if found.get("version", VERSION) > VERSION:
-                    raise Refused("newer")
-                self._known = stamp, found
-            return self._known[1]
+        found = kept_json(self.folder / NAME)
+        if found is None or not isinstance(found.get("texts"), list) or len(found.get("sides", ())) != 2:
+            raise Refused("broken", why="another file, or none")
+        if found.get("version", VERSION) > VERSION:
+            raise Refused("newer")
+        return found
 
     @contextmanager
     def changing(self) -> Iterator[dict[str, Any]]:
@@ -92,9 +99,9 @@ class Project:
             values["changed"] = time.time()
             write_json(self.folder / NAME, values)
 
-    def text(self, number: int) -> dict[str, Any]:
+    def text(self, number: int | str) -> dict[str, Any]:
         """Return the entry of a text. Raises Refused."""
-        found = next((one for one in self.values["texts"] if one["id"] == number), None)
+        found = next((one for one in self.values["texts"] if str(one["id"]) == str(number)), None)
         if found is None:
             raise Refused("no-such-text")
         return dict(found)

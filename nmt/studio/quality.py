@@ -108,7 +108,7 @@ _ABOVE_CHANCE = 4.0
 """Points of chrF by which translations must be nearer to their own references than to others'."""
 _MUCH_REPEATED, _RISING, _MANY_UNSEEN, _FEW_PAIRS, _TINY, _HIGH = 20.0, 1.0, 0.4, 2_000, 200, 60.0
 
-_PASSES = ("passes", "usual", "minutes")
+_PASSES = {"n": "passes", "usual": "usual", "minutes": "minutes"}
 
 Rule = tuple[str, Callable[[Facts], bool], str, dict[str, str]]
 RULES: list[Rule] = [
@@ -119,7 +119,7 @@ RULES: list[Rule] = [
     ("worse", lambda f: f.worse > 0, "add", {"round": "worse"}),
     ("duplicates", lambda f: f.repeated >= _MUCH_REPEATED, "see", {"percent": "repeated"}),
     ("high", lambda f: f.chrf > _HIGH and not f.words, "see", {"chrf": "chrf"}),
-    ("few-passes", lambda f: f.passes < 0.5 * f.usual, "train", {name: name for name in _PASSES}),
+    ("few-passes", lambda f: f.passes < 0.5 * f.usual, "train", _PASSES),
     ("rising", lambda f: f.rise >= _RISING, "train", {"points": "rise"}),
     ("unseen", lambda f: f.unseen >= _MANY_UNSEEN * f.count, "add", {"n": "unseen", "count": "count"}),
     ("long", lambda f: f.longs >= 10 and f.short - f.long >= 20, "add", {"short": "short", "long": "long"}),
@@ -161,19 +161,6 @@ def short_and_long(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
     known = {one["code"]: one for one in found}
     short, long = (known.get(code, {"near": 0, "count": 0}) for code in ("short", "long"))
     return {"short": short["near"], "long": long["near"], "longs": min(short["count"], long["count"])}
-
-
-def calibration(confidences: Sequence[float], buckets: Sequence[str], bins: int = 5) -> list[dict[str, Any]]:
-    """Return confidence against the share nearly the same, in bins of confidence."""
-    found = []
-    for number in range(bins):
-        here = [n for n, one in enumerate(confidences) if min(bins - 1, int(one * bins)) == number]
-        if here:
-            mean, near = (
-                sum(of) / len(here) for of in ([confidences[n] for n in here], [buckets[n] == "near" for n in here])
-            )
-            found.append({"confidence": mean, "near": near, "count": len(here)})
-    return found
 
 
 def compared(own: dict[str, str], former: dict[str, str]) -> dict[str, Any] | None:

@@ -23,6 +23,7 @@ from nmt.data.tables.sheets import book_of
 from nmt.data.tokens.factors import features_column, with_features
 from nmt.doctor.texts import Duplicates, Text
 from nmt.errors import NMTError
+from nmt.studio.aligning import SURE, align
 from nmt.studio.errors import Refused
 from nmt.studio.projects import write_json
 from nmt.studio.quality import FITS, fit
@@ -71,10 +72,8 @@ def _readable(path: Path, name: str, aside: Path) -> str:
     form = ENDINGS.get(suffix)
     if form in ("sheet", "parquet", "tmx", "lift", "flextext") or start.startswith(b"PK\x03\x04"):
         return str(path)
-    kind = kind_of_bytes(start, name)
-    if not is_wide and (kind is not None or b"\0" in start):
-        what, advice = (kind.what, kind.advice) if kind is not None else ("another file", "")
-        raise Refused("binary", name=name, what=what, advice=advice or "save it as a table or a text")
+    if not is_wide and (kind_of_bytes(start, name) is not None or b"\0" in start):
+        raise Refused("binary", name=name)
     content = path.read_bytes()
     text = _decoded(content, is_wide)
     if suffix in _PLAIN:
@@ -152,23 +151,21 @@ def _one(path: str, given: Facts) -> Facts:
     return _finished(given, _rows(path, found, facts, given["sheet"]), facts)
 
 
-def _shown(path: str, found: Look, sheet: str | None) -> Facts:
-    """Return what a look has found, for JSON, with the first rows below the heading."""
-    columns = [
-        {"column": one.column, "heading": one.heading, "language": one.language, "text": one.is_text}
-        | {"examples": [text[:_SHOWN] for text in one.examples]}
-        for one in found.columns[:_SHOWN]
-    ]
+def _cells(path: str, found: Look, sheet: str | None) -> Iterator[tuple[int, list[str]]]:
+    """Yield number and cells of the rows below the heading that have some; the fields of a record are its cells."""
     form, names = form_of(path), [str(one.column) for one in found.columns]
     if form in GRIDS:
-        rows = ((number, cells) for number, cells in GRIDS[form](path, sheet, True) if number > found.heading)
+        rows = ((number, list(cells)) for number, cells in GRIDS[form](path, sheet, True))
     else:
         rows = ((number, [dict(one).get(name, "") for name in names]) for number, one in RECORDS[form](path))
-    filled = (row for row in rows if any(map(str.strip, row[1])))
-    preview = [
-        {"row": number, "cells": [cell[:_SHOWN] for cell in cells[:_SHOWN]]}
-        for number, cells in islice(filled, _PREVIEW)
-    ]
+    return ((number, cells) for number, cells in rows if number > found.heading and any(map(str.strip, cells)))
+
+
+def _shown(path: str, found: Look, sheet: str | None) -> Facts:
+    """Return what a look has found, for JSON, with the first rows below the heading."""
+    columns = [{"column": one.column, "heading": one.heading} for one in found.columns[:_SHOWN]]
+    first = islice(_cells(path, found, sheet), _PREVIEW)
+    preview = [{"row": number, "cells": [cell[:_SHOWN] for cell in cells[:_SHOWN]]} for number, cells in first]
     kinds = [list(one) for one in found.kinds]
     return {"heading": found.heading, "columns": columns, "kinds": kinds, "preview": preview}
 
@@ -181,10 +178,9 @@ def _rows(path: str, found: Look, facts: Facts, sheet: str | None) -> Iterator[R
             for one, other in paired(fields, [str(name) for name in chosen]):
                 yield number, one, other
         return
-    for number, cells in GRIDS[form](path, sheet, True):
-        if number > found.heading and any(map(str.strip, cells)):
-            one, other = (cells[int(place) - 1] if int(place) <= len(cells) else "" for place in chosen)
-            yield number, with_features(one, cells[features - 1]) if features else one, other
+    for number, cells in _cells(path, found, sheet):
+        one, other = (cells[int(place) - 1] if int(place) <= len(cells) else "" for place in chosen)
+        yield number, with_features(one, cells[features - 1]) if features else one, other
 
 
 def _sentences(path: str) -> list[str]:
@@ -208,7 +204,7 @@ def _language(name: str, lines: list[str]) -> str | None:
 
 
 def _two(files: tuple[str, str], given: Facts) -> Facts:
-    """Read a text in two files. Raises Refused if they do not have as many lines, and are no subtitles of one film."""
+    """Read a text in two files. Raises Refused if they are no subtitles of one film, and their lines do not fit."""
     if all(form_of(file) == "sfm" and is_usfm(file) for file in files):
         verses = ((number, str(one), str(other)) for number, (one, other) in enumerate(usfm_rows(files), 1))
         return _finished(given, verses, {"form": "lines", "langs": given["langs"]})
@@ -218,9 +214,31 @@ def _two(files: tuple[str, str], given: Facts) -> Facts:
     rows = list(at_once(*shown))
     if not rows or 2 * len(rows) < min(map(len, shown)):
         if len(one) != len(other):
-            raise Refused("unequal", name=given["name"], lines=len(one), others=len(other))
+            return _finished(given, *_aligned(one, other, langs, given["name"]))
         rows = [(number, *pair) for number, pair in enumerate(zip(one, other, strict=True), 1)]
     return _finished(given, iter(rows), {"form": "lines", "langs": langs})
+
+
+def _aligned(one: list[str], other: list[str], langs: list[str | None], name: str) -> tuple[Iterator[Row], Facts]:
+    """Return the rows of two texts of unequal numbers of lines, and their facts with a finding: the rows that are not
+    one line of each, or follow a line without counterpart. Raises Refused for texts that do not fit."""
+    near = min(len(one), len(other)) >= SURE * max(len(one), len(other))
+    groups = align(one, other) if near else []
+    words = {"lines": len(one), "others": len(other)}
+    rows: list[Row] = []
+    doubtful, alone = [], 0
+    is_plain = True
+    for (a, a_end), (b, b_end) in groups:
+        if a < a_end and b < b_end:
+            rows.append((a + 1, " ".join(one[a:a_end]), " ".join(other[b:b_end])))
+            doubtful += [] if is_plain and a_end - a == 1 == b_end - b else [a + 1]
+        is_plain = a < a_end and b < b_end
+        alone += not is_plain
+    if not near or len(groups) - len(doubtful) - alone < SURE * len(groups):
+        raise Refused("unequal", name=name, **words)
+    found = {"name": "aligned", "level": "warning", "count": len(doubtful), "rows": doubtful, "total": len(rows)}
+    found |= {"message": "were paired by lengths", "actions": [LEAVE_OUT, KEEP], "words": words | {"alone": alone}}
+    return iter(rows), {"form": "lines", "langs": langs, "findings": [found]}
 
 
 def _finished(given: Facts, rows: Iterator[Row], facts: Facts) -> Facts:
@@ -249,14 +267,9 @@ def _finished(given: Facts, rows: Iterator[Row], facts: Facts) -> Facts:
     doubts.append(("shifted", "fit the row before or after", is_shifted))
     for value in filter(None, map(valueless, (first, last))):
         doubts.append(("constant" if value[1] else "numbers", "have numbers, or one text, on a side", True))
-    facts_of_all = {
-        "level": "warning",
-        "count": len(numbers),
-        "total": len(numbers),
-        "rows": numbers[:1],
-        "actions": [],
-    }
-    found[:0] = [{"name": name, "message": what, **facts_of_all} for name, what, holds in doubts if holds]
+    of_all = {"level": "warning", "count": len(numbers), "total": len(numbers), "rows": numbers[:1], "actions": []}
+    found[:0] = [{"name": name, "message": what, **of_all} for name, what, holds in doubts if holds]
+    found[:0] = facts.get("findings", [])
     first_rows = [{"row": row, "cells": pair} for row, pair in zip(numbers[:_PREVIEW], starts, strict=False)]
     shown = {"preview": first_rows} | facts
     return shown | {"state": "ready", "asks": None, "rows": len(numbers), "langs": langs, "findings": found}

@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import time
-from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 from nmt.report.runs import event_of
 from nmt.storage.model_folder import BEST_NAME, CONFIG_NAME, LAST_NAME, METRICS_NAME
 from nmt.studio.errors import Refused
-from nmt.studio.projects import ROUNDS, Project, safe_name, write_json
+from nmt.studio.projects import ROUNDS, Project, kept_json, safe_name, write_json
 from nmt.system.files import lock_alone, open_folder, read_json
 
 _PHASES = {"data: ": "checking", "budget: ": "checking", "alignment: ": "timing", "compiling ": "timing"}
@@ -21,12 +20,14 @@ _PHASES["subwords: "] = "pieces"
 """Phases before the first update, by the beginning of the last line of the log."""
 _MOST_READ = 2**20
 REPORT = ".report.json"
+FREE = 700 * 2**20
+"""Bytes that a training needs on the disk."""
 _ALIVE = 60.0
 """Seconds after its last sign of life for which a training is taken to go on."""
 _MINUTES = re.compile(r"^ *max_minutes: ([\d.]+)$", re.MULTILINE)
 _WEIGHT = 5.0
 """Times that a corrected pair is read for each time that another is."""
-_SHOWN = "minutes began pairs new corrections direction preset on held words error".split()
+_SHOWN = "minutes began pairs new corrections direction preset on held words".split()
 """The parts of the record that the page is shown."""
 
 
@@ -70,8 +71,12 @@ class Round:
     @property
     def quality(self) -> dict[str, Any] | None:
         """Return how good it is, if it was tested; must not be changed."""
-        path = self.project.round_file(self.number, REPORT)
-        return _quality(path, path.stat().st_mtime_ns) if path.is_file() else None
+        return (self.result or {}).get("quality")
+
+    @property
+    def result(self) -> dict[str, Any] | None:
+        """Return how good it is, and how it compares with earlier ones, if it was tested; must not be changed."""
+        return kept_json(self.project.round_file(self.number, REPORT), "quality", "before")
 
     @property
     def has_begun(self) -> bool:
@@ -136,6 +141,9 @@ class Round:
         elif doing or (state == "paused" and self.is_locked):
             state = "training" if has_started else "starting"
             state = state if doing in ("train", "longer") else "stopping"
+        error, free = record.get("error"), shutil.disk_usage(self.project.folder).free
+        if state == "paused" and free < FREE:  # the reason of its end could not be written
+            error = Refused("disk-full", need=FREE, free=free).to_dict()
         phase = "testing" if state == "testing" else None
         if doing and state != "testing":
             phase = "saving" if state == "stopping" else "training" if has_started else self._phase(record)
@@ -145,6 +153,7 @@ class Round:
         return {
             "n": self.number,
             **{name: record.get(name) for name in _SHOWN},
+            "error": error,
             "state": state,
             "phase": phase,
             "elapsed": elapsed,
@@ -206,12 +215,6 @@ class Round:
             return b""
 
 
-@lru_cache(maxsize=256)
-def _quality(path: Path, stamp: int) -> dict[str, Any] | None:
-    found = read_json(path)
-    return None if found is None else found["quality"]
-
-
 def _events(data: bytes) -> list[dict[str, Any]]:
     """Return the events of whole lines; others are skipped."""
     lines = data.decode("utf-8", "replace").split("\n")
@@ -223,9 +226,8 @@ def best_round(project: Project) -> int | None:
     best = None
     for number in project.rounds():
         one = Round(project, number)
-        report = one.report
-        if report is not None and one.record.get("direction") == project.values["direction"]:
-            before = report.get("before") or {}
-            if best is None or before.get("better") != "worse":
+        found = one.result
+        if found is not None and one.record.get("direction") == project.values["direction"]:
+            if best is None or (found["before"] or {}).get("better") != "worse":
                 best = number
     return best

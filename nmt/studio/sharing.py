@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt.learning.memory import Pair, State, write_tmx
-from nmt.studio.held import read_pairs
-from nmt.studio.preparing import CORRECTIONS
+from nmt.studio.preparing import CORRECTIONS, read_pairs
 from nmt.studio.projects import SHARED, TEXTS, Project, safe_name
 from nmt.studio.rounds import Round
 from nmt.studio.texts import Rows

@@ -13,18 +13,17 @@ from nmt.config.presets import near
 from nmt.report import read_run, report_page
 from nmt.studio.children import Children
 from nmt.studio.errors import Refused
-from nmt.studio.held import HeldOut, write_pairs
-from nmt.studio.preparing import CORRECTIONS, LEAST_PAIRS, corrections
+from nmt.studio.preparing import CORRECTIONS, LEAST_PAIRS, HeldOut, corrections, write_pairs
 from nmt.studio.projects import HELD, TEXTS, Project, Projects, write_json
 from nmt.studio.quality import LEAST_JUDGED, judged
-from nmt.studio.rounds import Round, best_round
+from nmt.studio.rounds import FREE, Round, best_round
 from nmt.studio.texts import Rows, alone, counts, facts_of, join, name_sides, reading
 from nmt.studio.trying import Trying
 from nmt.system.files import read_json
 
 PAGE = Path(__file__).parent / "page"
-_FREE, _MEMORY = 700 * 2**20, 1500 * 2**20
-"""Bytes that a training needs on the disk, and in memory."""
+_MEMORY = 1500 * 2**20
+"""Bytes of memory that a training needs."""
 _MINUTES = (5, 30, 480)
 ENOUGH = (("lesson", 500), ("few", 2_000), ("some", 10_000))
 STOPS = ("disk-full", "too-few", "undecided", "running")
@@ -129,7 +128,7 @@ class State:
         """Yield what a user should know before a training."""
         values, pairs = project.values, self.brief(project)["pairs"]
         memory = psutil.virtual_memory().available
-        for code, need, free in (("disk-full", _FREE, self.projects.free()), ("memory", _MEMORY, memory)):
+        for code, need, free in (("disk-full", FREE, self.projects.free()), ("memory", _MEMORY, memory)):
             if free < need:
                 yield code, {"need": need, "free": free}
         battery = psutil.sensors_battery() if hasattr(psutil, "sensors_battery") else None

@@ -10,13 +10,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 from nmt.serve.models import language_name
 from nmt.studio.errors import Refused
-from nmt.studio.projects import TEXTS, Project
-from nmt.system.files import read_json
+from nmt.studio.projects import TEXTS, Project, kept_json
 
 _SPACES = re.compile(r"\s+")
 LEAVE_OUT, KEEP, MEND = "leave_out", "keep", "mend"
@@ -182,17 +180,7 @@ def reading(project: Project, number: int) -> dict[str, Any]:
 
 def facts_of(project: Project, number: int) -> dict[str, Any]:
     """Return what was read of a text, which must not be changed."""
-    path = project.text_file(number, ".json")
-    try:
-        facts = path.stat()
-    except OSError:
-        return {}
-    return _facts(path, (facts.st_mtime_ns, facts.st_size))
-
-
-@lru_cache(maxsize=256)
-def _facts(path: Path, stamp: tuple[int, int]) -> dict[str, Any]:
-    return read_json(path) or {}
+    return kept_json(project.text_file(number, ".json")) or {}
 
 
 def name_sides(project: Project, number: int) -> None:

@@ -52,8 +52,6 @@ class Trying:
 
     async def load(self, project: Project, one: Round, threads: int) -> None:
         """Use a round as it is now; it learns what is confirmed once its training has ended. Raises Refused."""
-        if self._lock.locked():
-            raise Refused("loading")
         async with self._lock:
             try:
                 stamp = find_checkpoint(one.folder).stat().st_mtime_ns, one.has_ended

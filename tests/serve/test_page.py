@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from tests.pages import mistakes, page_in
 from tests.serve.servers import model_folder, running
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs the extra [browser]")
@@ -20,13 +21,8 @@ ARABIC = "القطار يغادر يوم الاثنين. القبعة تكلف �
 
 @pytest.fixture
 def page(browser, request):
-    context = browser.new_context(**getattr(request, "param", SIZES["light"]), bypass_csp=False)
-    one = context.new_page()
-    one.errors, one.hosts = [], set()
-    one.on("pageerror", lambda error: one.errors.append(str(error)))
-    one.on("request", lambda request: one.hosts.add(request.url.split("/")[2]))
-    yield one
-    context.close()
+    with page_in(browser, **getattr(request, "param", SIZES["light"])) as one:
+        yield one
 
 
 @pytest.fixture(scope="module")
@@ -344,12 +340,6 @@ def test_the_server_goes_and_comes_back(page, lines, tmp_path):
         assert "cannot be reached" in page.inner_text("#status")
     with running(folder, "--port", port):
         wait(page, "#status", "^Translated", 40_000)
-
-
-def mistakes(page):
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs the extra [browser]")
-    found = axe.Axe().run(page).response["violations"]
-    return [(one["id"], one["impact"], one["nodes"][0]["html"]) for one in found]
 
 
 @pytest.mark.parametrize("page", SIZES.values(), ids=SIZES, indirect=True)

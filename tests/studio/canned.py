@@ -85,7 +85,7 @@ STATES: dict[str, dict[str, Any]] = {
     "text": {},
     "asks": {"texts": _ASKS},
     "starting": {"rounds": [_round(1, "starting", phase="pieces", left=None)], "state": "training"},
-    "training": {"rounds": [_round(1, "training")], "state": "training"},
+    "training": {"rounds": [_round(1, "training", phase="validating")], "state": "training"},
     "paused": {"rounds": [_round(1, "paused")], "state": "paused"},
     "failed": {"rounds": [_round(1, "failed", error=ERROR)], "state": "paused"},
     "done": _DONE | {"permission": "agreed", "shared": [{"name": "translator.html", "bytes": 7123456}]},
@@ -145,7 +145,7 @@ REPORT: dict[str, Any] = {
     "headline": "letters",
     "lines": _LINES,
     "sentences": [
-        {"code": "few-passes", "words": {"passes": 4, "usual": 40, "minutes": 18}, "do": "train"},
+        {"code": "few-passes", "words": {"n": 4, "usual": 40, "minutes": 18}, "do": "train"},
         {"code": "unseen", "words": {"n": 62, "count": 120}, "do": "add"},
     ],
     "useful": ["suggestions"],
@@ -153,7 +153,7 @@ REPORT: dict[str, Any] = {
     "groups": [{"code": code, "near": 30, "count": 30} for code in ("short", "middle", "long", "unseen")],
     "unseen": [{"word": "ᎠᎹ", "count": 3, "examples": [EVIL]}],
     "help": [{"code": "more", "words": {}}, {"code": "correct", "words": {}}],
-    "calibration": [{"confidence": 0.1 * n, "near": 0.09 * n, "count": 14} for n in range(10)],
+    "calibration": [{"confidence": 0.1 * n, "kept": 0.09 * n, "lines": 14} for n in range(10)],
     "experts": {
         "runs": ["rounds/2"],
         "warnings": ["careful"],

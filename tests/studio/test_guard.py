@@ -10,8 +10,8 @@ import pytest
 pytest.importorskip("starlette", reason="needs the extra [studio]")
 
 from nmt.studio.app import ROUTES
-from nmt.studio.guard import Guard
 from nmt.studio.projects import Projects, safe_name
+from nmt.studio.server import Guard
 from nmt.studio.texts import reading, remove
 from tests.studio.studios import pairs, read_here, table
 

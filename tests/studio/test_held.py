@@ -2,7 +2,7 @@
 
 import random
 
-from nmt.studio.held import KINDS, MOST, HeldOut, key_of
+from nmt.studio.preparing import KINDS, MOST, HeldOut, key_of
 from tests.studio.studios import pairs
 
 

@@ -2,10 +2,12 @@
 
 import json
 import re
+from contextlib import ExitStack
 
 import pytest
 
 from nmt.report import read_run, report_page
+from tests.pages import mistakes, page_in
 from tests.report.test_report import write
 from tests.studio.canned import ADDRESS, EVIL, PAGE, REPORT, SCREENS, project, serve
 
@@ -20,23 +22,15 @@ ENGLISH = json.loads((PAGE / "strings" / "en.json").read_text("utf-8"))
 PSEUDO = {key: f"⟦{text}{' ذذ' * (len(text) // 9)}⟧" for key, text in ENGLISH.items()} | {"direction": "rtl"}
 
 
-def is_wrong(message):
-    return message.type == "error" and "404" not in message.text
-
-
 @pytest.fixture
 def opened(browser):
     """A function that opens the page, by default wide and in English."""
-    contexts = []
+    pages = ExitStack()
 
     def make(options=SIZES["wide"][0], language="en"):
-        context = browser.new_context(**options)
-        contexts.append(context)
-        one = context.new_page()
-        one.errors, one.sent = [], []
-        serve(context, PSEUDO, one.sent)
-        one.on("pageerror", lambda error: one.errors.append(str(error)))
-        one.on("console", lambda message: one.errors.append(message.text) if is_wrong(message) else None)
+        one = pages.enter_context(page_in(browser, **options))
+        one.sent = []
+        serve(one.context, PSEUDO, one.sent)
         one.goto(ADDRESS + "/")
         one.wait_for_selector("#main h2")
         if language != "en":
@@ -44,9 +38,8 @@ def opened(browser):
             one.wait_for_selector(f"html[lang={language}]")
         return one
 
-    yield make
-    for context in contexts:
-        context.close()
+    with pages:
+        yield make
 
 
 def go(page, project, step):
@@ -56,12 +49,6 @@ def go(page, project, step):
     page.evaluate("to => { location.hash = '#/'; location.hash = to; }", to)
     page.wait_for_selector("#main h2")
     page.wait_for_timeout(250)
-
-
-def mistakes(page):
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs the extra [browser]")
-    found = axe.Axe().run(page).response["violations"]
-    return [(one["id"], one["impact"], one["nodes"][0]["html"]) for one in found]
 
 
 SMALL = """[...document.querySelectorAll('button, select, input:not([type=radio], [type=checkbox], [hidden])')].filter(
@@ -228,25 +215,22 @@ def test_a_person_judges(opened):
 def test_a_report_is_a_file_of_its_own(browser, tmp_path):
     runs = [read_run(write(tmp_path / name)) for name in "ab"]
     studio = {"project": project("done"), "round": project("done")["rounds"][1], "report": REPORT}
-    page, errors = browser.new_page(), []
-    page.on("console", lambda message: errors.append(message.text))
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    for given in (None, studio):
-        (tmp_path / "report.html").write_text(report_page(runs, {"a": ["<svg/>"]}, EVIL, given), "utf-8")
-        page.goto(f"file://{tmp_path}/report.html")
-        page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
-        assert page.locator("svg.chart").count() == 9 and EVIL in page.inner_text("h1")
-        page.select_option("select", "1")
-        page.locator("svg.chart").first.scroll_into_view_if_needed()
-        box = page.locator("svg.chart").first.bounding_box()
-        before = page.locator("svg.chart circle").count()
-        page.mouse.move(box["x"] + 0.3 * box["width"], box["y"] + 20)
-        page.mouse.down()
-        page.mouse.move(box["x"] + 0.6 * box["width"], box["y"] + 20)
-        page.mouse.up()
-        assert 0 < page.locator("svg.chart circle").count() < before
-        assert mistakes(page) == [] and errors == []
-    page.close()
+    with page_in(browser) as page:
+        for given in (None, studio):
+            (tmp_path / "report.html").write_text(report_page(runs, {"a": ["<svg/>"]}, EVIL, given), "utf-8")
+            page.goto(f"file://{tmp_path}/report.html")
+            page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
+            assert page.locator("svg.chart").count() == 9 and EVIL in page.inner_text("h1")
+            page.select_option("select", "1")
+            page.locator("svg.chart").first.scroll_into_view_if_needed()
+            box = page.locator("svg.chart").first.bounding_box()
+            before = page.locator("svg.chart circle").count()
+            page.mouse.move(box["x"] + 0.3 * box["width"], box["y"] + 20)
+            page.mouse.down()
+            page.mouse.move(box["x"] + 0.6 * box["width"], box["y"] + 20)
+            page.mouse.up()
+            assert 0 < page.locator("svg.chart circle").count() < before
+            assert mistakes(page) == [] and page.errors == []
 
 
 def test_nothing_is_shared_unasked(opened):
@@ -271,6 +255,18 @@ def test_missing_words_are_english_and_plurals_those_of_the_language(opened):
         """async () => { const { use_words, t } = await import("/page/words.js");
         const english = { "home.title": "Yours", "pairs.one": "{n} pair", "pairs.other": "{n} pairs" };
         use_words({ "pairs.few": "{n} páry", "pairs.other": "{n} párů" }, english, "cs");
-        window.said = [t("pairs", 2), t("pairs", 5), t("pairs", 1), t("home.title"), t("no.such")]; }"""
+        window.said = [t("pairs", 2), t("pairs", 5), t("pairs", 1), t("home.title"), t("no.such")];
+        use_words({ direction: "rtl" }, english, "ar");
+        said.push(t("home.title"), t("no.such")); }"""
     )
-    assert page.evaluate("said") == ["2 páry", "5 párů", "1 párů", "Yours", "no.such"]
+    # Among words from right to left English is an island: else its full stop would stand before it.
+    assert page.evaluate("said") == ["2 páry", "5 párů", "1 párů", "Yours", "no.such", "\u2066Yours\u2069", "no.such"]
+
+
+def test_the_steps_keep_the_focus_while_a_text_is_read(opened):
+    """They were drawn anew each second, which took the focus from them."""
+    page = opened()
+    go(page, "asks", "text")
+    page.locator("#steps a").first.focus()
+    page.wait_for_timeout(2500)
+    assert page.evaluate("document.activeElement.closest('#steps') !== null")

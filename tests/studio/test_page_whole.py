@@ -2,15 +2,21 @@
 
 import json
 
+import pytest
+
+from tests.pages import page_in
 from tests.studio.studios import pairs, table
 
 
-def test_five_clicks_from_a_table_to_a_translation(studio, browser):
-    page, errors, hosts, choosers = browser.new_page(), [], set(), []
+@pytest.fixture
+def page(browser):
+    with page_in(browser) as one:
+        yield one
+
+
+def test_five_clicks_from_a_table_to_a_translation(studio, page):
+    choosers = []
     page.set_default_timeout(240_000)
-    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    page.on("request", lambda request: hosts.add(request.url.split("/")[2]))
     page.on("filechooser", lambda one: choosers.append(one))
     # What a person may choose is five minutes; a test has half a one.
     page.route("**/rounds", lambda route: route.continue_(post_data=json.dumps({"minutes": 0.5, "on": None})))
@@ -26,7 +32,7 @@ def test_five_clicks_from_a_table_to_a_translation(studio, browser):
     page.get_by_role("link", name="Try it", exact=True).click()  # 5
     frame = page.frame_locator("iframe")
     frame.locator("#result .w").first.wait_for()
-    assert frame.locator("#text").input_value() and errors == [] and len(hosts) == 1
+    assert frame.locator("#text").input_value() and page.errors == [] and len(page.hosts) == 1
     page.click("text=3 Look")
     page.wait_for_selector(".bars")
     before = page.inner_text("#main")
@@ -42,5 +48,4 @@ def test_five_clicks_from_a_table_to_a_translation(studio, browser):
     page.click("text=Save the table")
     with page.expect_download() as download:
         page.click("a[download]")
-    assert "\t".join(pairs(1)[0]) in download.value.path().read_text("utf-8") and errors == []
-    page.close()
+    assert "\t".join(pairs(1)[0]) in download.value.path().read_text("utf-8") and page.errors == []

@@ -43,13 +43,12 @@ def test_scripts_ask_for_words_that_are_there():
 
 def test_what_the_studio_says_by_codes_has_words():
     from nmt.data.quality.faults import FAULTS
-    from nmt.studio.errors import _ERRORS
+    from nmt.studio.errors import STATUSES
     from nmt.studio.quality import RULES
     from nmt.studio.sharing import KINDS
     from nmt.studio.state import ENOUGH, STOPS
 
-    programs = {"bad-request", "not-json", "no-such-address", "unreadable", "failed"}  # said in the line of the error
-    codes = [f"error.{code}" for code in _ERRORS if code not in programs]
+    codes = [f"error.{code}" for codes in STATUSES.values() for code in codes.split()]
     codes += [f"why.{rule[0]}" for rule in RULES] + [f"act.{rule[2]}" for rule in RULES]
     codes += [f"finding.{name}" for name in FAULTS] + [f"enough.{name}" for name, _ in ENOUGH]
     codes += [f"warning.{name}" for name in STOPS] + [f"share.{kind}" for kind in KINDS]

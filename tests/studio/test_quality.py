@@ -101,9 +101,18 @@ def test_a_bad_result_says_its_reason_first(tmp_path, code, monkeypatch):
     assert reported(made, one, changes)["sentences"][0]["code"] == code
 
 
+def test_a_training_that_a_full_disk_has_ended_says_so(tmp_path, monkeypatch):
+    """The reason could not be written on the full disk, and the page said only that it was paused."""
+    made, one = project(tmp_path, pairs(40))
+    one.note(prepared=True, corrections=0, codes=["en", "el"], held={"dev": 0, "test": 9})
+    assert one.view()["error"] is None
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=10))
+    assert (one.view()["state"], one.view()["error"]["code"]) == ("paused", "disk-full")
+
+
 def test_too_few_pairs_are_refused(tmp_path):
     made, one = project(tmp_path, [("a b", "c d")] * 50)
-    with pytest.raises(Refused, match="at least 30 pairs, got 1"):
+    with pytest.raises(Refused, match="only 1 pairs; it needs 30"):
         prepare(made.folder, one.number)
 
 
@@ -136,14 +145,11 @@ def test_shares_and_rules():
         "unseen": {"unseen": 100},
         "worse": {"worse": 1},
     }
-    rules |= {
-        "few-passes": {"passes": 4.0, "per_pass": 0.5},
-        "long": {"longs": 20, "short": 60.0, "long": 5.0},
-    }
+    rules |= {"few-passes": {"passes": 4.0, "per_pass": 0.5}, "long": {"longs": 20, "short": 60.0, "long": 5.0}}
     for code, change in rules.items():
         assert [one["code"] for one in sentences(Facts(**good | change))] == [code]
     assert sentences(Facts(**good | rules["few-passes"] | rules["high"]))[0]["code"] == "high"
-    assert sentences(Facts(**good | rules["few-passes"]))[0]["words"] == {"passes": 4, "usual": 40, "minutes": 18}
+    assert sentences(Facts(**good | rules["few-passes"]))[0]["words"] == {"n": 4, "usual": 40, "minutes": 18}
 
 
 @pytest.mark.parametrize("shorts", [1, 10])

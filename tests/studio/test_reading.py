@@ -148,6 +148,24 @@ def test_two_texts_become_one_and_unequal_ones_are_told(studio):
     assert error["code"] == "unequal" and error["words"]["lines"] == 30
 
 
+def test_texts_with_different_numbers_of_lines_are_paired_by_lengths(studio):
+    more = [n * n % 13 for n in range(200)]
+    rows = [(f"{a}{' und mehr' * n}", f"{b}{' and more' * n}") for (a, b), n in zip(pairs(200), more, strict=True)]
+    one, other = [a for a, _ in rows], [b for _, b in rows]
+    del one[150], other[60]  # the first loses row 151, the other row 61, and joins rows 101 and 102
+    other[99:101] = [" ".join(other[99:101])]
+    project = studio.make("Lengths", **{"a.txt": "\n".join(one).encode()})
+    studio.add(project, "b.txt", "\n".join(other).encode())
+    studio("POST", f"projects/{project}/texts/1", {"with": 2})
+    text = studio.rest(project)["texts"][0]
+    assert text["state"] == "ready", text
+    found = text["findings"][0]
+    assert found["name"] == "aligned" and found["words"].items() >= {"lines": 199, "others": 198}.items()
+    assert found["count"] == len(found["rows"]) <= 5
+    got = studio("GET", f"projects/{project}/texts/1/rows?count=500")["rows"]
+    assert len({(row["source"], row["target"]) for row in got} & set(rows)) >= 190
+
+
 def test_two_texts_name_the_languages(studio):
     """The languages of two plain texts were found, and forgotten when they were joined."""
     project = studio.make(

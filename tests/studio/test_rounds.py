@@ -6,6 +6,8 @@ import random
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from tests.studio.studios import Studio, pairs, table
 
@@ -81,6 +83,18 @@ def test_a_round_is_trained_stopped_for_a_while_tested_used_and_shared(studio):
         "GET", f"/studio/projects/{project}/shared/{whole['shared'][0]['name'].replace(' ', '%20')}"
     )
     assert status == 200 and content
+
+
+def test_two_browsers_that_begin_at_once_make_one_round(studio):
+    """The second one had left a round that had never begun, which the page then showed instead of the first."""
+    project = ready(studio, "Two browsers")
+    with ThreadPoolExecutor(4) as pool:
+        ask = partial(studio.ask, "POST", f"/studio/projects/{project}/rounds", {"minutes": 1})
+        answers = [one.result()[0] for one in [pool.submit(ask) for _ in range(4)]]
+    assert sorted(answers) == [200, 409, 409, 409]
+    assert len(studio("GET", f"projects/{project}")["rounds"]) == 1
+    studio("POST", f"projects/{project}/rounds/1/pause", {})
+    until(studio, project, ("paused",))
 
 
 def test_what_is_killed_at_any_moment_leaves_whole_projects(tmp_path):

@@ -47,7 +47,7 @@ export function chart({ label, curves, span, low, high, log, unit = "", on_zoom 
     box.append(svg("path", { class: "grid", d: `M${AREA.left} ${place}H${width - AREA.right}` }));
     box.append(svg("text", { x: AREA.left - 6, y: place + 4, "text-anchor": "end" }, shown(scale(at))));
   }
-  const across = ticks(from, right, 4), room = 6 * (shown(across.at(-1)) + unit).length + 12;
+  const across = ticks(from, right, 4), room = 7 * (shown(across.at(-1)) + unit).length + 12;
   across.forEach((at, n) => {
     const is_last = n === across.length - 1, is_late = x(at) > width - room;
     if (is_late && !is_last) return;

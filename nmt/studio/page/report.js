@@ -47,7 +47,7 @@ export function report({ project, round, report: found }, act, between = "") {
     side_by_side(found.lines, a.lang, b.lang),
     details(t("sure.title"), found.calibration.length && [el("p.soft", t("sure.what")), table(t("sure.title"),
       [t("sure.says"), t("sure.is"), t("sure.count")],
-      found.calibration.map(one => [100 * one.confidence, 100 * one.near, one.count].map(n => number(n))))]),
+      found.calibration.map(one => [100 * one.confidence, 100 * one.kept, one.lines].map(n => number(n))))]),
     details(t("experts.title"), found.experts && el("div.experts",
       round.command ? el("p", el("code", round.command)) : "", experts(found.experts))),
   ];

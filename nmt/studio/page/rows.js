@@ -9,7 +9,8 @@ const ROWS = 20; // at a time
 // `send` does what a button asks and draws the text anew; rows that are shown are shown again then.
 export function finding(found, one, at, page, send) {
   const { actions = [], count, level, message, name, rows = [], total } = found, key = "finding." + name;
-  const decided = one.decided && one.decided[name], words = t(key, { n: count, total }), box = el("div");
+  const decided = one.decided && one.decided[name], box = el("div");
+  const words = t(key, { ...found.words, n: count, total });
   const kind = level === "done" || decided ? "done" : level === "error" ? "bad" : "warn";
   const opened = page.opened ||= new Set(), mark = `${one.id} ${name}`;
   const draw = () => {

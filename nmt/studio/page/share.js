@@ -5,7 +5,6 @@ import { choices } from "./train.js";
 import { button, card, el, size_of, t, words_by_english } from "./words.js";
 
 const KINDS = ["page", "model", "card", "tmx", "table", "folder"], PERMISSIONS = ["mine", "agreed", "public", "unsure"];
-const MOST_TRIES = 60; // seconds, while the translator is being loaded
 
 // The round to use: the best that is tested, or what one has learnt so far.
 export const in_use = ({ best, rounds }) => best || rounds.findLast(one => one.model)?.n;
@@ -20,24 +19,18 @@ export async function use(main, page) {
   main.append(el("p.soft", t(best ? "use.what" : "use.early")), note);
   if (corrections) note.before(el("p", t("use.corrections", corrections), " ",
     el("a", { href: page.url("train") }, t("use.learn"))));
-  for (let tries = 0; page.is_shown; tries++) {
-    try {
-      const { at } = await post("/studio/use", { project: id, round: n });
-      const { samples } = await get(`${page.at}/rounds/${n}/progress?from=0`);
-      if (!page.is_shown) return;
-      const example = new URLSearchParams({ text: samples.length ? samples[0].lines[0].source : "" });
-      const frame = el("iframe", { src: `${at}#${example}`, title: t("use.frame"), onload: () => [translated, grow].forEach(work => work(frame)) });
-      note.textContent = t("use.round", n);
-      main.append(frame);
-      page.tell(t("use.ready"));
-      return;
-    } catch (error) {
-      if (error.code !== "loading" || tries > MOST_TRIES) {
-        note.replaceWith(el("p.refused", { role: "alert" }, error.message));
-        return;
-      }
-      await new Promise(done => setTimeout(done, 1000));
-    }
+  try {
+    const { at } = await post("/studio/use", { project: id, round: n });
+    const { samples } = await get(`${page.at}/rounds/${n}/progress?from=0`);
+    if (!page.is_shown) return;
+    const example = new URLSearchParams({ text: samples.length ? samples[0].lines[0].source : "" });
+    const onload = () => [translated, grow].forEach(work => work(frame));
+    const frame = el("iframe", { src: `${at}#${example}`, title: t("use.frame"), onload });
+    note.textContent = t("use.round", n);
+    main.append(frame);
+    page.tell(t("use.ready"));
+  } catch (error) {
+    note.replaceWith(el("p.refused", { role: "alert" }, error.message));
   }
 }
 
@@ -92,7 +85,7 @@ export function share(main, page) {
   const make = kind => button("share.make." + kind, event => page.act(event.target, async () => {
     await post(`${at}/share`, { kind, language: document.documentElement.lang });
     page.tell(t("share.working"), true);
-    watch();
+    page.watch(draw);
   }), { strong: kind === "page" });
   const room = el("div"), kinds = KINDS.map(kind =>
     card(t("share." + kind), el("p", t(`share.${kind}.what`)), el("div.row", make(kind))));
@@ -126,16 +119,5 @@ export function share(main, page) {
         draw();
       }))));
   }
-
-  let watched = false;
-  async function watch() {
-    if (watched) return;
-    watched = true;
-    await page.every(async () => {
-      await page.renew();
-      return draw();
-    });
-    watched = false;
-  }
-  if (draw()) watch();
+  if (draw()) page.watch(draw);
 }

@@ -58,6 +58,16 @@ class Page {
       });
     }
   }
+  // Ask for the project again, and draw, each second until `draw` says that nothing is done any more; once at a time.
+  async watch(draw) {
+    if (this.watched) return;
+    this.watched = true;
+    await this.every(async () => {
+      await this.renew();
+      return draw();
+    });
+    this.watched = false;
+  }
   // Do what a button asks, once at a time, and say beside it what was refused.
   async act(control, work) {
     const beside = control.closest(".row") || control, old = beside.nextElementSibling;
@@ -83,11 +93,12 @@ function draw_steps({ project, step, url }) {
   $("nav").setAttribute("aria-label", t("steps"));
   const is_open = name => project && (name === "text"
     || { train: project.pairs, use: in_use(project) }[name] || project.best && name !== "train");
-  $("steps").replaceChildren(...STEPS.map((name, n) => {
+  const made = el("ol", STEPS.map((name, n) => {
     const words = `${n + 1} ${t("step." + name)}`, current = name === step ? "step" : null;
     return el("li", is_open(name) ? el("a", { href: url(name, project.id), "aria-current": current }, words)
       : el("span", { "aria-current": current, "aria-disabled": current ? null : "true" }, words));
   }));
+  if (made.innerHTML !== $("steps").innerHTML) $("steps").replaceChildren(...made.childNodes); // else the focus is lost
 }
 
 // The first step that is not done: where a project opens.

@@ -67,17 +67,11 @@ export function text(main, page) {
   }
 
   // Draw the texts that have changed; go on while one is being read.
-  let watched = false;
-  async function watch() {
-    if (watched) return;
-    watched = true;
-    await page.every(async () => {
-      const { texts, jobs } = await page.renew();
-      draw_texts(texts.filter(one => !one.part_of));
-      return texts.some(is_read_now) || jobs.some(one => one.kind === "read" && one.state === "running");
-    });
-    watched = false;
-  }
+  const watch = () => page.watch(() => {
+    const { texts, jobs } = page.project;
+    draw_texts(texts.filter(one => !one.part_of));
+    return texts.some(is_read_now) || jobs.some(one => one.kind === "read" && one.state === "running");
+  });
 
   function draw_texts(texts) {
     const halves = texts.filter(one => one.asks === "other");

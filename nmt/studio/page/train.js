@@ -101,7 +101,7 @@ function live(main, page, first, head) {
     bar.hidden = done;
     const whole = left === null ? 60 * minutes : elapsed + left;
     bar.value = round.state === "testing" ? 1 : Math.min(1, elapsed / (whole || 1));
-    const counts = round.state === "training" && phase === "training" && left !== null;
+    const counts = round.state === "training" && left !== null;
     const end = counts && { n: Math.max(1, Math.ceil(left / 60)), time: clock(Date.now() / 1000 + left) };
     const words = counts ? t("train.left", end)
       : t("round." + round.state, { n: Math.round(elapsed / 60) });

@@ -20,7 +20,8 @@ export const day = seconds => new Date(1000 * seconds).toLocaleDateString(langua
 export function t(key, slots = {}) {
   const n = typeof slots === "number" ? slots : slots.n, given = typeof slots === "number" ? { n } : slots;
   const keys = n === undefined ? [key] : [`${key}.${plurals.select(n)}`, `${key}.other`, key];
-  const text = keys.map(one => words[one]).find(Boolean) ?? keys.map(one => fallback[one]).find(Boolean) ?? key;
+  const own = keys.map(one => words[one]).find(Boolean), english = keys.map(one => fallback[one]).find(Boolean) ?? key;
+  const text = own ?? (words.direction === "rtl" && english !== key ? `\u2066${english}\u2069` : english); // set apart
   return text.replace(/\{(\w+)(:size)?\}/g, (whole, name, size) => {
     const value = given[name];
     return value === undefined ? whole : typeof value !== "number" ? value : size ? size_of(value) : number(value, 1);

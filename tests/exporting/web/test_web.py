@@ -22,6 +22,7 @@ from nmt.exporting.web.saving import WORKER, bundled, check_web, compressed_pack
 from nmt.storage.quantised_model import save_quantised
 from nmt.storage.saved_model import load_saved_model
 from tests.exporting.web.hosts import NODE, needs_node, run_script
+from tests.pages import page_in
 from tests.saved_models import calibrate, sentences, write_folder
 
 BREAKS = ["kara\nlo", "ka\r\nra lo", "\x1ckara lo\x85", "kara\u2028 \n", "\ufeff\nkara lo", "ka\x1fra", "ka\x85\tlo"]
@@ -325,24 +326,20 @@ def test_a_page_translates_from_a_file_without_a_network(browser, tmp_path):
     done = CliRunner().invoke(export, [str(folder), "--to", "web", "-o", str(out)], catch_exceptions=False)
     assert done.exit_code == 0
     translator = Translator.load(folder, threads=1, compute_dtype="int8")
-    page = browser.new_context(offline=True).new_page()
-    errors, hosts = [], set()
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    page.on("request", lambda request: hosts.add(request.url.partition(":")[0]))
-    page.goto(out.as_uri())
-    page.fill("#text", "kara losu\n\nmiti")
-    page.wait_for_selector("#result .w")
-    first, last = (translator.translate(one) for one in ("kara losu", "miti"))
-    assert " ".join(page.inner_text("#result").split()) == " ".join(f"{first} {last}".split())
-    page.hover("#result .w >> nth=0")
-    assert page.inner_text("#where") == "kara losu" and "% sure" in page.inner_text("#sure")
-    page.click("#result .w >> nth=0")
-    page.wait_for_selector("#alternatives li >> nth=1")
-    assert page.locator("[role=tab]:visible").all_inner_texts() == ["Alternatives", "Word by word"]
-    found = page.evaluate("lines => translator.translate(lines, { beam_size: 3 })", LINES)
-    assert [line[0]["text"] for line in found] == translator.translate(LINES, beam_size=3)
-    page.context.close()
-    assert not errors and hosts == {"file", "blob"}
+    with page_in(browser, offline=True) as page:
+        page.goto(out.as_uri())
+        page.fill("#text", "kara losu\n\nmiti")
+        page.wait_for_selector("#result .w")
+        first, last = (translator.translate(one) for one in ("kara losu", "miti"))
+        assert " ".join(page.inner_text("#result").split()) == " ".join(f"{first} {last}".split())
+        page.hover("#result .w >> nth=0")
+        assert page.inner_text("#where") == "kara losu" and "% sure" in page.inner_text("#sure")
+        page.click("#result .w >> nth=0")
+        page.wait_for_selector("#alternatives li >> nth=1")
+        assert page.locator("[role=tab]:visible").all_inner_texts() == ["Alternatives", "Word by word"]
+        found = page.evaluate("lines => translator.translate(lines, { beam_size: 3 })", LINES)
+        assert [line[0]["text"] for line in found] == translator.translate(LINES, beam_size=3)
+    assert not page.errors and page.hosts == {"file", "blob"}
 
 
 def test_types_name_all_options():
