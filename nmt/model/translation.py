@@ -28,10 +28,11 @@ from nmt.model.source_encoder import EncodedRows, Source, SourceEncoder, SourceF
 from nmt.model.translation_program import TranslationProgram, program_obstacle
 from nmt.overriding import override
 from nmt.rnn import tuning
-from nmt.rnn.arrays.beam_state import BeamSettings, TokenRules
+from nmt.rnn.arrays.beam_state import BeamSettings
 from nmt.rnn.arrays.idle import Idle
 from nmt.rnn.arrays.workspace import Workspace
 from nmt.rnn.cell import Param, under
+from nmt.rnn.kernels.search.token_rules import TokenRules
 from nmt.rnn.cells import AttentionProbe
 from nmt.rnn.compiler.keep import Recompute
 from nmt.rnn.cores import default_threads

@@ -151,11 +151,8 @@ def test_a_long_text_at_most_doubles_what_others_wait(model, monkeypatch):
     assert done > len(sources)  # and the long text goes on
 
 
-@pytest.mark.parametrize(
-    "options", [SearchOptions(shortlist=SOME), SearchOptions(generate_unk=False), SearchOptions(word_reward=0.9)]
-)
-def test_with_what_a_plain_search_may_be_told(model, options):
-    asked = [Sentence(ids) for ids in SOURCES]
+def test_with_a_shortlist(model):
+    asked, options = [Sentence(ids) for ids in SOURCES], SearchOptions(shortlist=SOME)
     live(model, options=options).run(Queue(asked))
     assert [one.hypotheses for one in asked] == found_by_search(model, options)
 

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from nmt.decode.rules.options import SearchOptions
 from nmt.decode.rules.penalty import best_possible, final_scores, length_divisor, nth_best
-from nmt.decode.rules.score_rules import Forbidden, MinLength, NoRepeat, RepetitionPenalty
 from nmt.rnn.kernels.machine_code.jit import exact_kernel, inlined, kernel
 from nmt.rnn.kernels.search import search_rules
 
@@ -100,17 +100,18 @@ def rows_of_tokens(seed, V):
     return rng.integers(0, V, (40, 8)).astype(np.int32), rng.integers(0, 9, 40)
 
 
-def scores_by(rule, history, steps, V):
-    """The scores of all tokens, 1 before the rule."""
+def scores_by(history, steps, V, **options):
+    """The scores of all tokens, 1 before the rules of options."""
     scores = np.ones((len(history), V))
-    rule.apply(scores, SimpleNamespace(history=history), steps)
+    for rule in SearchOptions(**options).rules(eos_id=2):
+        rule.apply(scores, SimpleNamespace(history=history), steps)
     return scores
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_no_repeat_for_arrays(size):
     history, steps = rows_of_tokens(size, 3)
-    scores = scores_by(NoRepeat(size), history, steps, 3)
+    scores = scores_by(history, steps, 3, no_repeat_ngram_size=size)
     for row, count, found in zip(history, steps.tolist(), scores, strict=True):
         starts = range(count - size + 1)
         again = {row[i + size - 1] for i in starts if search_rules.ends_with(row, 0, count, row, i, size - 1)}
@@ -120,7 +121,7 @@ def test_no_repeat_for_arrays(size):
 def test_forbidden_phrases_for_arrays():
     history, steps = rows_of_tokens(7, 3)
     phrases = [(0,), (1, 2), (2, 1, 2), (1, 1, 0, 2)]
-    scores = scores_by(Forbidden(phrases), history, steps, 3)
+    scores = scores_by(history, steps, 3, forbidden=phrases)
     for row, count, found in zip(history, steps.tolist(), scores, strict=True):
         hit = {p[-1] for p in phrases if search_rules.ends_with(row, 0, count, np.array(p), 0, len(p) - 1)}
         assert set(np.flatnonzero(found == -np.inf).tolist()) == hit
@@ -128,7 +129,8 @@ def test_forbidden_phrases_for_arrays():
 
 def test_repetition_and_least_length_for_arrays():
     history, steps = rows_of_tokens(8, 5)
-    penalty, least = scores_by(RepetitionPenalty(1.5), history, steps, 5), scores_by(MinLength(4, 2), history, steps, 5)
+    penalty = scores_by(history, steps, 5, repetition_penalty=1.5)
+    least = scores_by(history, steps, 5, min_length=4)
     for r, count in enumerate(steps.tolist()):
         for token in range(5):
             again = search_rules.occurs(token, history[r], 0, count)
