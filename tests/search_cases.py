@@ -2,6 +2,7 @@
 for C, a page."""
 
 from itertools import cycle, islice
+from typing import Any
 
 from nmt.decode import SearchOptions
 from nmt.search_settings import ROWS, Place
@@ -33,12 +34,16 @@ ELSEWHERE = {
 """Settings without a case here, and what tests them."""
 
 
-def options_for(name: str, sentences: int) -> SearchOptions:
+def given_for(name: str, sentences: int) -> dict[str, Any]:
     """The options of a case, for so many sentences."""
-    given = {**RULES, **LISTS}[name]
+    given: dict[str, Any] = {**RULES, **LISTS}[name]
     each = ("prefixes", "constraints", "glossary")
-    lists = {key: [*islice(cycle(given[key]), sentences)] for key in each if key in given}
-    return SearchOptions(**{**given, **lists})
+    return given | {key: [*islice(cycle(given[key]), sentences)] for key in each if key in given}
+
+
+def options_for(name: str, sentences: int) -> SearchOptions:
+    """The same as options."""
+    return SearchOptions(**given_for(name, sentences))
 
 
 def test_every_setting_has_a_case_or_is_tested_elsewhere() -> None:

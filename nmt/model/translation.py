@@ -32,12 +32,12 @@ from nmt.rnn.arrays.beam_state import BeamSettings
 from nmt.rnn.arrays.idle import Idle
 from nmt.rnn.arrays.workspace import Workspace
 from nmt.rnn.cell import Param, under
-from nmt.rnn.kernels.search.token_rules import TokenRules
 from nmt.rnn.cells import AttentionProbe
 from nmt.rnn.compiler.keep import Recompute
 from nmt.rnn.cores import default_threads
 from nmt.rnn.device import Device
 from nmt.rnn.kernels.program.run_program import MOST_ROWS
+from nmt.rnn.kernels.search.token_rules import TokenRules
 from nmt.rnn.kernels.threads.barrier import FLAT_BARRIER_THREADS
 from nmt.rnn.profile import is_recording
 from nmt.rnn.scan.layered import LayeredScan

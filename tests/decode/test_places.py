@@ -22,18 +22,20 @@ def model(request):
     return small_models.build(VOCAB, scale=0.7, compute_dtype=request.param)
 
 
+def own(options, n):
+    """The options of sentence n alone."""
+    lists = {name: getattr(options, name) for name in ("prefixes", "constraints", "glossary")}
+    return replace(options, **{name: value and [value[n]] for name, value in lists.items()})
+
+
 def alone(model, options, threads):
     """By a program, where it has these options."""
-    found = []
-    for n, source in enumerate(SOME):
-        own = {name: getattr(options, name) for name in ("prefixes", "constraints", "glossary")}
-        one = replace(options, **{name: value and [value[n]] for name, value in own.items()})
-        found += search(model, [source], threads=threads, options=one, **COMMON)
-    return found
+    found = (search(model, [one], threads=threads, options=own(options, n), **COMMON) for n, one in enumerate(SOME))
+    return [hypotheses for (hypotheses,) in found]
 
 
 def in_sessions(model, options):
-    return [Session(model, source).complete(options=options, **COMMON) for source in SOME]
+    return [Session(model, one).complete(options=own(options, n), **COMMON) for n, one in enumerate(SOME)]
 
 
 def lively(model, options):

@@ -30,6 +30,7 @@ from nmt.rnn.kernels.machine_code.code_names import (
     source_name,
     sources_are_unchanged,
 )
+from nmt.rnn.kernels.machine_code.operating_system import spare_memory
 from nmt.rnn.kernels.machine_code.store import Record, shipped, store
 from nmt.system.compile_notice import making_code
 from nmt.system.interruption import forkable, uninterrupted
@@ -313,6 +314,8 @@ class Kernel(Compilable):
         part, parts, args = (args[0], args[1], args[2:]) if self.has_parts else (0, 1, args)
         call = self.with_arguments(args)
         call.native.call(part, parts, call.table)
+        if spare_memory.lacked:
+            spare_memory.fail()
 
     def with_arguments(self, args: tuple[Any, ...]) -> KernelCall:
         """Return a call with these arguments, which do not include (part, parts).
