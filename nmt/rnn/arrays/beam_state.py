@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from nmt.rnn.kernels.search.token_rules import TokenRules
 
 
 @dataclass(frozen=True)
@@ -82,7 +79,7 @@ class BeamRules:
     def make(
         cls,
         device: Any,
-        rules: TokenRules,
+        rules: Any,
         *,
         N: int,
         K: int,
@@ -92,7 +89,7 @@ class BeamRules:
         eos: int,
         keys: np.ndarray | None = None,
     ) -> BeamRules:
-        """Make rules from those of the host; T: the maximum length of a translation. The prefixes are one per sentence,
+        """Make rules from a `TokenRules`; T: the maximum length of a translation. The prefixes are one per sentence,
         or none. keys: those of samples, on the host."""
         begin = np.full((N, max(map(len, rules.prefixes), default=0)), -1, np.int32)
         for row, prefix in zip(begin, rules.prefixes, strict=False):
