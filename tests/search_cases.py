@@ -18,6 +18,7 @@ RULES = {
 }
 """Settings that all these places follow."""
 LISTS = {
+    "nothing": {},
     "forbidden": {"forbidden": [[5], [4, 4], [7, 7, 7], [7, 8]], "length_penalty": "average"},
     "forbidden without effect": {"forbidden": [[4] * 60]},
     "prefixes": {"prefixes": [[4, 7], [], [1, 4, 4]], "forbidden": [[4]], "min_length": 2},
