@@ -28,20 +28,6 @@ class BeamSettings:
 
 
 @dataclass(frozen=True)
-class Drawing:
-    """Settings for drawing tokens instead of searching.
-
-    keys: uint64 [N] of the device, which determine each sentence's random numbers; temperature, top_k and top_p as in
-    `kernels.search.choose.draw_tokens`.
-    """
-
-    keys: Any
-    temperature: float
-    top_k: int
-    top_p: float
-
-
-@dataclass(frozen=True)
 class BeamChoice:
     """The settings by which a step on a GPU keeps continuations.
 
@@ -61,7 +47,8 @@ class BeamRules:
 
     Tokens below first_token, and `never`, are not produced. reweights: whether a rule changes scores. prefixes: int32
     [N, P], -1 after the end of each. history: int32 [2, N * K, 1 + T], by parity of the step: the row's sample number,
-    then its tokens so far. drawing: None to search.
+    then its tokens so far. drawing: None to search; or the key uint64 [N] of each sentence's random numbers, and the
+    temperature, top_k and top_p of `kernels.search.choose.draw_tokens`.
     """
 
     first_token: int
@@ -73,7 +60,7 @@ class BeamRules:
     lists: Any
     prefixes: Any
     history: Any
-    drawing: Drawing | None
+    drawing: tuple[Any, float, int, float] | None
 
     @classmethod
     def make(
@@ -104,7 +91,7 @@ class BeamRules:
             **{name: device.upload(getattr(rules, name)) for name in ("numbers", "reals", "lists")},
             prefixes=device.upload(begin),
             history=device.upload(history),
-            drawing=None if keys is None else Drawing(device.upload(keys), *rules.drawing),
+            drawing=None if keys is None else (device.upload(keys), *rules.drawing),
         )
 
 

@@ -232,9 +232,8 @@ def choose_tokens(
     if drawing is None:
         top_tokens(runtime, scores, tokens, found)
     else:
-        settings = drawing.temperature, drawing.top_k, drawing.top_p
-        kernel = draw_kernel(kind, threads)
-        runtime.launch(kernel, R, scores, drawing.keys, *given[:2], K, V, width, *settings, tokens, found)
+        keys, *settings = drawing
+        runtime.launch(draw_kernel(kind, threads), R, scores, keys, *given[:2], K, V, width, *settings, tokens, found)
     if not rules.reweights:
         return tokens, found, found
     plain = allocate((R, places), kind)
