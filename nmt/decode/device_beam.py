@@ -120,8 +120,7 @@ class BlockSearch:
             first_token=options.first_token,
             never=BOS_ID,
             eos=EOS_ID,
-            forbidden=options.forbidden,
-            keys=sample_keys([src_ids[n] for n in block], rules.seed) if rules.sampling else None,
+            keys=sample_keys([src_ids[n] for n in block], options.sampling_seed) if options.sampling else None,
         )
 
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 if TYPE_CHECKING:
-    from nmt.rnn.arrays.beam_state import BeamSettings, TokenRules
+    from nmt.rnn.arrays.beam_state import BeamSettings
     from nmt.rnn.arrays.device_operations import CandidateLists, OutputLayer
     from nmt.rnn.device import Device
+    from nmt.rnn.kernels.search.token_rules import TokenRules
     from nmt.rnn.stepping.compiled_beam import CompiledBeam
 
 States = dict[str, np.ndarray]

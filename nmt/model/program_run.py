@@ -9,13 +9,14 @@ import numpy as np
 
 from nmt.model.translation_program import TranslationProgram
 from nmt.rnn import tuning
-from nmt.rnn.arrays.beam_state import BeamSettings, TokenRules
+from nmt.rnn.arrays.beam_state import BeamSettings
 from nmt.rnn.arrays.workspace import aligned
 from nmt.rnn.kernels.memory.table_layout import NamedTable
 from nmt.rnn.kernels.products.packing import packed_weight
 from nmt.rnn.kernels.program.run_program import PROGRAM, Phase, run_program
 from nmt.rnn.kernels.search.beam_loop import search_task
 from nmt.rnn.kernels.search.beam_table import SEARCH, Status
+from nmt.rnn.kernels.search.token_rules import TokenRules
 from nmt.rnn.kernels.threads.atomics import WORD
 from nmt.rnn.kernels.threads.pool import address_of, run_team
 from nmt.rnn.program.plans import FLOAT
@@ -84,8 +85,8 @@ class ProgramRun:
         if rules is None:
             self._table.words[_RULES] = 0
             return
-        fields = {name: value for name, value in vars(rules).items() if name != "prefixes"}
-        self._table.update(fields)
+        for name in ("numbers", "reals", "lists"):
+            self._table[f"rule_{name}"] = getattr(rules, name)
         self._table["prefix_starts"] = np.cumsum([0, *map(len, rules.prefixes)])
         self._table["prefixes"] = np.array([token for one in rules.prefixes for token in one], np.int32)
         if not rules.prefixes:
@@ -132,7 +133,7 @@ class ProgramRun:
 _NUMBERS = PROGRAM.places_of(
     ["sentences", "size", "beam_size", "n_best", "first_token", "budget", "sizes", "limits", "ids", "divisors"]
 )
-_RULES = PROGRAM.places_of(["min_length", "no_repeat", "sampling", "repetition", "prefix_starts"])
+_RULES = PROGRAM.places_of(["rule_numbers", "prefix_starts"])
 _BOUNDARIES = ("before", "after", "boundaries")
 _ENDS = PROGRAM.places_of(_BOUNDARIES)
 _PHASE, _STATUS = PROGRAM.places["phase"], PROGRAM.places["status"]

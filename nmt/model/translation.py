@@ -25,7 +25,7 @@ from nmt.model.source_encoder import EncodedRows, Source, SourceEncoder, SourceF
 from nmt.model.translation_program import TranslationProgram, program_obstacle
 from nmt.overriding import override
 from nmt.rnn import tuning
-from nmt.rnn.arrays.beam_state import BeamSettings, TokenRules
+from nmt.rnn.arrays.beam_state import BeamSettings
 from nmt.rnn.arrays.workspace import Idle, Workspace
 from nmt.rnn.cell import Param, under
 from nmt.rnn.cells import AttentionProbe
@@ -33,6 +33,7 @@ from nmt.rnn.compiler.keep import Recompute
 from nmt.rnn.cores import default_threads
 from nmt.rnn.device import Device
 from nmt.rnn.kernels.program.run_program import MOST_ROWS
+from nmt.rnn.kernels.search.token_rules import TokenRules
 from nmt.rnn.kernels.threads.atomics import FLAT_BARRIER_THREADS
 from nmt.rnn.profile import is_recording
 from nmt.rnn.scan.layered import LayeredScan

@@ -19,7 +19,7 @@ from nmt.rnn.kernels.program.run_program import Section, Step
 from nmt.rnn.kernels.program.small_tasks import add_places, digits, mean, read_sources, store_rows, unit_rows
 from nmt.rnn.kernels.search import best_tokens
 from nmt.rnn.kernels.search.beam_loop import search_task
-from nmt.rnn.kernels.search.beam_table import ALLOCATED, SEARCH, STEP_PART
+from nmt.rnn.kernels.search.beam_table import ALLOCATED, RULES, SEARCH, STEP_PART
 from nmt.rnn.kernels.search.choose import BUCKETS
 from nmt.rnn.kernels.search.ruled_tokens import RULED, RULED_OWN, ruled_task, sample_keys
 from nmt.rnn.program.plans import FLOAT, Named, Plans, RowsOf, on_processor
@@ -28,11 +28,6 @@ from nmt.rnn.stepping.stepper import Stepper
 from nmt.search_settings import MAX_SOURCE_SUBWORDS
 from nmt.special_tokens import BOS_ID, EOS_ID, boundary_ids
 
-RULES = (
-    *("min_length", "no_repeat", "sampling", "top_k", "repetition", "temperature", "top_p"),
-    *("prefix_starts", "prefixes"),
-)
-"""The rules of a search, by their names in both tables."""
 MOST_POSITIONS = -(-(MAX_SOURCE_SUBWORDS + 2) // 64) * 64
 """Source positions for which attention can be shown: those of the longest source, with its boundary tokens."""
 
@@ -198,8 +193,8 @@ class TranslationProgram(Plans):
         model, decoder = self.model, self.model.step_decoder
         N, K, positions = self.field("sentences"), self.field("beam_size"), self.field("positions")
         C, V = product(self.field("size"), K), len(model.weights[model.output_layer.bias])
-        settings = ("size", "beam_size", "n_best", "first_token", "word_reward", "width", "ruled", *RULES)
-        values: dict[str, Any] = {name: self.field(name) for name in settings}
+        settings = ("size", "beam_size", "n_best", "first_token", "word_reward", "width", "ruled", "sampling")
+        values: dict[str, Any] = {name: self.field(name) for name in (*settings, *(one.name for one in RULES))}
         values |= {"room": C, "num_slots": N, "num_free": N, "num_waiting": N, "vocab_size": V}
         values |= {"eos_id": EOS_ID, "never": BOS_ID, "divisors": self.field("divisors")}
         values |= self.arrays_of(SEARCH, values, ALLOCATED)

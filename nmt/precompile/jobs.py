@@ -163,7 +163,7 @@ def _translate(
         translator.translate_nbest(lines, n_best=3, details=True)
         translator.translate_nbest(lines, sampling=True, sampling_topk=5)
         translator.translate_nbest(lines, sampling=True, sampling_topp=0.9)
-        translator.translate_nbest(lines, no_repeat_ngram_size=2)
+        translator.translate_nbest(lines, no_repeat_ngram_size=2, repetition_penalty=1.1)
         translator.session(lines[3]).complete("")
 
 

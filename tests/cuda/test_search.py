@@ -9,9 +9,9 @@ from nmt.errors import DeviceError
 from nmt.rnn.arrays.beam_state import BeamChoice, BeamState
 from nmt.rnn.arrays.device_operations import OutputLayer
 from nmt.rnn.arrays.weights import Weights
-from nmt.search_settings import ROWS, Place
 from nmt.special_tokens import EOS_ID
 from tests.cuda.test_cells import recording_device
+from tests.search_cases import RULES, options_for
 from tests.small_models import build, on_device, random_sentences
 
 
@@ -141,64 +141,15 @@ def assert_same(device, models, options, *, average=None, sentences=3, **setting
     return found[0]
 
 
-OPTIONS = {
-    "forbidden": (
-        {"forbidden": [[5], [4, 4], [7, 7, 7], [7, 8]], "generate_unk": False},
-        {"length_penalty": "average"},
-    ),
-    "reward": ({"word_reward": 0.4}, {"n_best": 3}),
-    "prefixes": ({"prefixes": [[4, 7], [], [1, 4, 4]], "forbidden": [[4]], "min_length": 2}, {}),
-    "all": (
-        {"min_length": 2, "no_repeat_ngram_size": 2, "repetition_penalty": 1.2}
-        | {"word_reward": 0.1, "prefixes": [[4], [5, 6], []], "generate_unk": False},
-        {},
-    ),
-}
-
-
-OTHERWISE = {
-    **dict.fromkeys(("beam_size", "n_best", "batch_size", "max_length_ratio", "max_length_extra"), "in all cases"),
-    **dict.fromkeys((name for name in ROWS if name.startswith("sampling")), "test_samples_are_those_of_the_processor"),
-    **dict.fromkeys(("lm", "lm_weight"), "tests/cuda/test_language.py"),
-    **dict.fromkeys(("mbr", "mbr_samples", "glossary_bonus"), "outside of the beam"),
-}
-"""Settings without a case in OPTIONS, and what tests them."""
-
-
-def test_every_setting_has_a_case_here():
-    """A GPU that ignored a setting would be noticed by no other test."""
-    cases = [options | settings for options, settings in OPTIONS.values()]
-    for row in ROWS.values():
-        if Place.GPU not in row.lacks and row.name not in OTHERWISE:
-            assert any(row.name in case for case in cases), f"{row.name}: add a case to OPTIONS"
-
-
-@pytest.mark.parametrize("name", OPTIONS)
-def test_options_are_those_of_the_processor(device, name):
-    options, settings = OPTIONS[name]
-    model = lively()
-    found = assert_same(device, [model], SearchOptions(**options), **settings)
-    plain = plainly(model, settings)
-    assert found != plain, "the option would not be missed"
-
-
-def plainly(model, settings):
-    sources = random_sentences(np.random.default_rng(0), 3, 14, 4)
-    usual = {"beam_size": 3, "n_best": 2, "batch_size": 2, "max_length_ratio": 1.0, "max_length_extra": 4}
-    return search(model, sources, **(usual | settings))
-
-
 @pytest.mark.parametrize(
-    "sampling",
-    [
-        {"sampling": True, "sampling_seed": 7, "sampling_temperature": 1.3, "sampling_topk": 4},
-        {"sampling": True, "sampling_seed": 9, "sampling_topp": 0.8},
-    ],
+    "name", ["forbidden", "reward", "prefixes", "all", *(name for name in RULES if "samples" in name)]
 )
-def test_samples_are_those_of_the_processor(device, sampling):
-    rules = {"no_repeat_ngram_size": 2} if "sampling_topk" in sampling else {"repetition_penalty": 1.5}
-    found = assert_same(device, [lively()], SearchOptions(**sampling, **rules), n_best=3)
-    assert len({tuple(h.ids) for some in found for h in some}) > 3
+def test_options_are_those_of_the_processor(device, name):
+    model, options = lively(), options_for(name, 3)
+    found = assert_same(device, [model], options, n_best=3)
+    usual = {"beam_size": 3, "n_best": 3, "batch_size": 2, "max_length_ratio": 1.0, "max_length_extra": 4}
+    sources = random_sentences(np.random.default_rng(0), 3, 14, 4)
+    assert found != search(model, sources, **usual), "the option would not be missed"
 
 
 @pytest.mark.parametrize("options", [{}, {"no_repeat_ngram_size": 2}])

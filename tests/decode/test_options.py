@@ -18,6 +18,7 @@ from tests import small_models
 from tests.decode.test_beam import EOS, TableDecoder
 from tests.model import test_language
 from tests.oracle import beam
+from tests.search_cases import LISTS, RULES, given_for
 
 V, BOS, LONGEST = 7, 2, 4
 WORDS = (1, 4, 5, 6)
@@ -368,19 +369,7 @@ def sources_of(found, sentences):
 
 
 N = 24
-EVERY = {
-    "nothing": {},
-    "a rule without effect": {"forbidden": [[4] * 60]},
-    "min length": {"min_length": 6},
-    "no repeat": {"no_repeat_ngram_size": 2},
-    "repetition": {"repetition_penalty": 1.5},
-    "reward": {"word_reward": 0.3},
-    "sampling": {"sampling": True, "sampling_seed": 3, "sampling_topk": 5},
-    "prefixes": {"prefixes": [[4, 7]] * N},
-    "constraints": {"constraints": [[[5], [6, 7]], []] * (N // 2)},
-    "glossary": {"glossary": [[[8, 9]], []] * (N // 2)},
-    "all but selectors": {"min_length": 2, "no_repeat_ngram_size": 2, "generate_unk": False},
-}
+EVERY = {name: given_for(name, N) for name in (*RULES, *LISTS)}
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -401,7 +390,7 @@ def compare_with_forced(name, model, sentences):
 
 
 def test_a_rule_without_effect_changes_no_bit(model, sentences):
-    assert found_by(model, sentences, **EVERY["a rule without effect"]) == found_by(model, sentences)
+    assert found_by(model, sentences, **EVERY["forbidden without effect"]) == found_by(model, sentences)
 
 
 def test_forced_log_probs_are_minus_the_training_loss(model, sentences):

@@ -337,11 +337,8 @@ def test_a_long_text_at_most_doubles_what_others_wait(one_model, monkeypatch):
     assert done > len(sources)  # and the long text goes on
 
 
-@pytest.mark.parametrize(
-    "options", [SearchOptions(shortlist=SOME), SearchOptions(generate_unk=False), SearchOptions(word_reward=0.9)]
-)
-def test_with_what_a_plain_search_may_be_told(one_model, options):
-    asked = [Sentence(ids) for ids in SOURCES]
+def test_with_a_shortlist(one_model):
+    asked, options = [Sentence(ids) for ids in SOURCES], SearchOptions(shortlist=SOME)
     live(one_model, options=options).run(Queue(asked))
     assert [one.hypotheses for one in asked] == found_by_search(one_model, options)
 

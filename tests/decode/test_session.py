@@ -8,6 +8,7 @@ from nmt.errors import ConfigError
 from tests.decode.test_options import VOCAB, build
 from tests.decode.test_shortlist import SOME
 from tests.model import test_language
+from tests.search_cases import LISTS, RULES, given_for
 
 SOURCE = [4, 9, 6, 6, 11, 5]
 COMMON = {"beam_size": 4, "n_best": 3, "length_penalty": "average", "max_length_ratio": 1.5, "max_length_extra": 4}
@@ -22,12 +23,8 @@ def from_scratch(model, prefix, **options):
     return search(model, [SOURCE], threads=1, options=SearchOptions(prefixes=[prefix], **options), **COMMON)[0]
 
 
-OPTIONS = {
-    "plain": {},
-    "rules": {"min_length": 3, "no_repeat_ngram_size": 2, "generate_unk": False, "forbidden": [[5], [4, 6]]},
-    "reweighting": {"repetition_penalty": 1.4, "word_reward": 0.2},
-    "constraints": {"constraints": [[[7, 8], [10]]]},
-    "glossary": {"glossary": [[[8, 9], [4]]]},
+OPTIONS = {name: given_for(name, 1) for name in (*RULES, *LISTS) if "samples" not in name and name != "prefixes"}
+OPTIONS |= {
     "glossary and more": {"glossary": [[[4, 7, 8], [5, 6]]], "repetition_penalty": 1.4, "shortlist": SOME},
     "shortlist": {"shortlist": SOME},
     "shortlist and more": {"shortlist": SOME, "constraints": [[[7, 8], [10]]], "repetition_penalty": 1.4},

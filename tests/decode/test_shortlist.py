@@ -13,6 +13,7 @@ from nmt.rnn.kernels.search import candidates
 from nmt.special_tokens import EOS_ID, UNK_ID
 from tests import small_models
 from tests.decode.test_options import build, find, sentences  # noqa: F401 - a fixture
+from tests.search_cases import LISTS, RULES, given_for
 
 VOCAB = 12
 
@@ -108,22 +109,10 @@ def test_bits_do_not_depend_on_other_sentences(compute_dtype):
         assert (one[0][0] == tokens[n]).all() and (one[1][0] == scores[n]).all()
 
 
-N = 24
-OPTIONS = {
-    "plain": {},
-    "min length": {"min_length": 6},
-    "no unk": {"generate_unk": False},
-    "sampling": {"sampling": True, "sampling_seed": 3, "sampling_topk": 5},
-    "prefixes": {"prefixes": [[4, 7]] * N},
-    "constraints": {"constraints": [[[5], [6, 7]], []] * (N // 2)},
-    "glossary": {"glossary": [[[8, 9]], []] * (N // 2)},
-    "repetition": {"repetition_penalty": 1.5, "no_repeat_ngram_size": 2},
-}
-
-
-@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("name", [*RULES, *LISTS])
 def test_translations_hold_candidates_alone_and_do_not_depend_on_the_batch(name, model, sentences):  # noqa: F811
-    options = {"shortlist": SOME, **OPTIONS[name]}
+    given = given_for(name, len(sentences))
+    options = {"shortlist": SOME, **given}
     found = find(model, sentences, **options)
     search_options = SearchOptions(**options)
     for n, hypotheses in enumerate(found):
@@ -131,14 +120,14 @@ def test_translations_hold_candidates_alone_and_do_not_depend_on_the_batch(name,
         allowed = set(search_options.candidates(n, sentences[n]).tolist())
         for h in hypotheses:
             assert set(h.ids) <= allowed
-            assert name != "no unk" or UNK_ID not in h.ids
+            assert given.get("generate_unk", True) or UNK_ID not in h.ids
             if name == "prefixes":
-                assert h.ids[:2] == [4, 7], "forced though no candidate of the source"
+                assert h.ids[: len(given[name][n])] == given[name][n], "forced though no candidate of the source"
             if name == "constraints" and h.finished and n % 2 == 0:
                 assert 5 in h.ids and "6, 7" in str(h.ids)
     assert find(model, sentences, batch_size=5, **options) == found
     assert find(model, sentences, threads=2, batch_size=16, **options) == found
-    if not any(isinstance(value, list) for value in OPTIONS[name].values()):
+    if not any(isinstance(value, list) for value in given.values()):
         for n in (0, 7, 23):
             assert find(model, sentences[n : n + 1], **options)[0] == found[n]
 

@@ -83,32 +83,6 @@ def test_other_models_are_searched_as_before(changes):
     assert not model._programs
 
 
-RULES = [
-    {"min_length": 6},
-    {"no_repeat_ngram_size": 1, "generate_unk": False},
-    {"no_repeat_ngram_size": 1, "min_length": 5},
-    {"repetition_penalty": 1.4, "word_reward": 0.2},
-    {"prefixes": [[5, 6], [7]], "min_length": 4},
-    {"sampling": True, "sampling_seed": 7},
-    {"sampling": True, "sampling_topk": 3, "sampling_temperature": 0.7},
-    {"sampling": True, "sampling_topk": 200, "sampling_topp": 0.9},
-    {"sampling": True, "sampling_topp": 0.7, "repetition_penalty": 0.8, "sampling_seed": 2**63 - 1},
-]
-
-
-@pytest.mark.parametrize("compute_dtype", [None, "int8"])
-@pytest.mark.parametrize("rules", RULES, ids=str)
-def test_rules_and_samples_are_those_of_the_search_in_steps(rules, compute_dtype, monkeypatch):
-    model, pair = build(V, compute_dtype=compute_dtype), [[5, 6, 7], [7, 6, 5]]
-    options = {"beam_size": 4, "n_best": 4, **rules}
-    found = [search(model, pair, threads=threads, **options) for threads in (1, 2)]
-    assert model._programs.keys() == {1, 2}
-    monkeypatch.setattr(tuning, "SHORT_ROWS", 0)
-    expected = search(model, pair, **options)
-    assert found == [expected, expected]
-    assert expected != search(model, pair, beam_size=4, n_best=4)
-
-
 @pytest.mark.parametrize("size", [1, 2, 31, 32, 33, 64, 65, 100])
 def test_keys_of_samples_are_those_of_python(size):
     ids = np.arange(3, 3 + 7 * size, 7, dtype=np.int32)

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from nmt.decode.rules.constraints import ConstrainedSelector, Glossary
-from nmt.decode.rules.score_rules import Forbidden, MinLength, NoRepeat, Prefix, RepetitionPenalty, Rule
+from nmt.decode.rules.score_rules import Forbidding, Prefix, Reweighting, Rule
 from nmt.decode.rules.selectors import BestSelector, CandidateSelector, RuledSelector, SamplingSelector
 from nmt.errors import ShapeError
-from nmt.rnn.arrays.beam_state import TokenRules
+from nmt.rnn.kernels.search.token_rules import TokenRules
 from nmt.search_settings import Place, SearchSettings, SearchValues, setting
 from nmt.special_tokens import BOS_ID, EOS_ID, UNK_ID
 
@@ -79,7 +79,7 @@ class SearchOptions(SearchValues):
     applied before those that forbid tokens. Sampling and constraints cannot be combined.
     """
 
-    forbidden: Sequence[Sequence[int]] = setting((), lacks=_STEPPED)
+    forbidden: Sequence[Sequence[int]] = setting((), lacks=(Place.LOOP,))
     prefixes: Sequence[Sequence[int]] | None = setting(None, lacks=(Place.LOOP, Place.SESSION))
     constraints: Sequence[Sequence[Sequence[int]]] | None = setting(None, lacks=_PROCESSOR_ONLY)
     glossary: Sequence[Sequence[Sequence[int]]] | None = setting(None, lacks=_PROCESSOR_ONLY)
@@ -100,17 +100,13 @@ class SearchOptions(SearchValues):
     def rules(self, eos_id: int) -> list[Rule]:
         """Return the active rules. Rules that forbid tokens come after those that change scores, so that no forbidden
         token comes back. A glossary only adds to scores and comes last: tokens of a prefix earn their share, too."""
-        rules: list[Rule] = []
-        if self.repetition_penalty != 1.0:
-            rules.append(RepetitionPenalty(self.repetition_penalty))
+        rules, given = list[Rule](), TokenRules.of(self)
+        if given.reweights:
+            rules.append(Reweighting(given))
         if self.more_rules is not None:
             rules.extend(self.more_rules())
-        if self.no_repeat_ngram_size:
-            rules.append(NoRepeat(self.no_repeat_ngram_size))
-        if self.forbidden:
-            rules.append(Forbidden(self.forbidden))
-        if self.min_length:
-            rules.append(MinLength(self.min_length, eos_id))
+        if given.forbids:
+            rules.append(Forbidding(given, eos_id))
         if self.prefixes is not None and any(self.prefixes):
             rules.append(Prefix(self.prefixes))
         if self.glossary is not None and any(self.glossary):
@@ -119,17 +115,7 @@ class SearchOptions(SearchValues):
 
     def token_rules(self, sentences: Sequence[int]) -> TokenRules:
         """Return the rules on single tokens for these sentences, as a program or a GPU follows them."""
-        return TokenRules(
-            min_length=self.min_length,
-            no_repeat=self.no_repeat_ngram_size,
-            repetition=0.0 if self.repetition_penalty == 1.0 else self.repetition_penalty,
-            sampling=self.sampling,
-            temperature=self.sampling_temperature,
-            top_k=self.sampling_topk,
-            top_p=self.sampling_topp,
-            seed=self.sampling_seed,
-            prefixes=[] if self.prefixes is None else [self.prefixes[n] for n in sentences],
-        )
+        return TokenRules.of(self, [] if self.prefixes is None else [self.prefixes[n] for n in sentences])
 
     def selector(self, src_ids: Sequence[Sequence[int]], eos_id: int) -> CandidateSelector:
         """Return a new selector for these options; each thread needs its own."""

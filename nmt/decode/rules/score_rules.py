@@ -12,6 +12,7 @@ import numpy as np
 from nmt.decode.hypotheses import Beam
 from nmt.overriding import override
 from nmt.rnn.kernels.search.search_rules import best_length, score
+from nmt.rnn.kernels.search.token_rules import TokenRules, forbid_rows, reweight_rows
 from nmt.search_settings import LengthPenalty
 
 
@@ -109,63 +110,30 @@ class Rule:
         return 0.0
 
 
-class MinLength(Rule):
-    """No end of sentence before `least` tokens, EOS not counted."""
-
-    def __init__(self, least: int, eos_id: int) -> None:
-        self.least, self.eos_id = least, eos_id
-
-    @override
-    def apply(self, scores: np.ndarray, beam: Beam, steps: np.ndarray) -> None:
-        scores[steps < self.least, self.eos_id] = -np.inf
-
-
-class Forbidden(Rule):
-    """Sequences of tokens that are never produced; a sequence of one forbids that token (the avoid list of Sockeye)."""
-
-    def __init__(self, sequences: Sequence[Sequence[int]]) -> None:
-        self.single = np.array(sorted({s[0] for s in sequences if len(s) == 1}), np.int64)
-        self.longer = [np.array(s, np.int32) for s in sorted({tuple(s) for s in sequences}) if len(s) > 1]
-
-    @override
-    def apply(self, scores: np.ndarray, beam: Beam, steps: np.ndarray) -> None:
-        scores[:, self.single] = -np.inf
-        for sequence in self.longer:
-            before = last_tokens(beam.history, steps, len(sequence) - 1)
-            scores[(before == sequence[:-1]).all(1), sequence[-1]] = -np.inf
-
-
-class NoRepeat(Rule):
-    """No sequence of `size` tokens twice in a translation (Paulus et al. 2018, section 2.5)."""
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-
-    @override
-    def apply(self, scores: np.ndarray, beam: Beam, steps: np.ndarray) -> None:
-        if beam.history.shape[1] < self.size:
-            return
-        last = last_tokens(beam.history, steps, self.size - 1)
-        windows = np.lib.stride_tricks.sliding_window_view(beam.history, self.size, axis=1)  # [R, W - size + 1, size]
-        there = np.arange(windows.shape[1])[None] + self.size <= steps[:, None]
-        rows, at = np.nonzero((windows[:, :, :-1] == last[:, None]).all(2) & there)
-        scores[rows, windows[rows, at, -1]] = -np.inf
-
-
-class RepetitionPenalty(Rule):
-    """The log-probability of a token that the translation holds already is multiplied by `factor` (after Keskar et
-    al. 2019, section 4.1); above 1 it makes repetition less likely."""
+class Reweighting(Rule):
+    """Rules that change scores, such as a penalty of repetition: the log-probability of a token that the translation
+    holds already is multiplied by a factor (after Keskar et al. 2019, section 4.1)."""
 
     reweights = True
 
-    def __init__(self, factor: float) -> None:
-        self.factor = factor
+    def __init__(self, rules: TokenRules) -> None:
+        self.rules = rules
 
     @override
     def apply(self, scores: np.ndarray, beam: Beam, steps: np.ndarray) -> None:
-        rows, at = np.nonzero(np.arange(beam.history.shape[1])[None] < steps[:, None])
-        tokens = beam.history[rows, at]
-        scores[rows, tokens] = scores[rows, tokens] * self.factor
+        reweight_rows(scores, beam.history, steps, self.rules.reals)
+
+
+class Forbidding(Rule):
+    """Rules that forbid tokens: no sequence of some tokens twice (Paulus et al. 2018, section 2.5), none of a list (the
+    avoid list of Sockeye), and no EOS before so many tokens."""
+
+    def __init__(self, rules: TokenRules, eos_id: int) -> None:
+        self.rules, self.eos_id = rules, eos_id
+
+    @override
+    def apply(self, scores: np.ndarray, beam: Beam, steps: np.ndarray) -> None:
+        forbid_rows(scores, beam.history, steps, self.rules.numbers, self.rules.lists, self.eos_id)
 
 
 class Prefix(Rule):
@@ -191,10 +159,3 @@ class Prefix(Rule):
     def _forced(self, beam: Beam, steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         rows = np.flatnonzero(steps < self.lengths[beam.sentence])
         return rows, self.tokens[beam.sentence[rows], steps[rows]]
-
-
-def last_tokens(history: np.ndarray, steps: np.ndarray, count: int) -> np.ndarray:
-    """Return the last `count` of the first steps[r] entries of each row [R, count]; -1 where there are fewer."""
-    at = steps[:, None] + np.arange(-count, 0)[None]
-    found = np.take_along_axis(history, np.maximum(at, 0), axis=1) if history.shape[1] else np.full(at.shape, -1)
-    return np.where(at < 0, -1, found)

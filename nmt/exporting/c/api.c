@@ -282,11 +282,8 @@ static void translate(made *out, const nmt_model *model, const char *const *line
     if (size > (int64_t)(next - first)) size = (int64_t)(next - first);
     request asked = {
         .size = size, .beam_size = options->sampling ? options->n_best : options->beam_size, .n_best = wanted(options),
-        .first_token = options->generate_unk ? UNK_ID : BOS_ID, .min_length = options->min_length,
-        .no_repeat = options->no_repeat_ngram_size, .sampling = options->sampling, .top_k = options->sampling_topk,
-        .seed = options->sampling_seed, .word_reward = options->word_reward, .length_penalty = options->length_penalty,
-        .repetition = options->repetition_penalty == 1 ? 0 : options->repetition_penalty,
-        .temperature = options->sampling_temperature, .top_p = options->sampling_topp};
+        .first_token = options->generate_unk ? UNK_ID : BOS_ID, .word_reward = options->word_reward,
+        .length_penalty = options->length_penalty, .rule_numbers = RULE_NUMBERS(options), .rule_reals = RULE_REALS(options)};
     model->level->search(&out->work, model->words, chunk, (int64_t)(next - first), &asked);
     for (size_t n = first; n < next; n++) {
       all[n].sentence = chunk[n - first];

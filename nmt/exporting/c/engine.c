@@ -81,10 +81,8 @@ static void give(arena *memory, int64_t *words, const sentence *sentences, int64
   words[PROGRAM_sizes] = ADDRESS(sizes), words[PROGRAM_limits] = ADDRESS(limits), words[PROGRAM_ids] = ADDRESS(ids);
   words[PROGRAM_beam_size] = asked->beam_size, words[PROGRAM_n_best] = asked->n_best;
   words[PROGRAM_first_token] = asked->first_token, words[PROGRAM_divisors] = ADDRESS(divisors);
-  words[PROGRAM_min_length] = asked->min_length, words[PROGRAM_no_repeat] = asked->no_repeat;
-  words[PROGRAM_sampling] = asked->sampling, words[PROGRAM_top_k] = asked->top_k, words[PROGRAM_seed] = asked->seed;
-  memcpy(words + PROGRAM_word_reward, &asked->word_reward, 8), memcpy(words + PROGRAM_repetition, &asked->repetition, 8);
-  memcpy(words + PROGRAM_temperature, &asked->temperature, 8), memcpy(words + PROGRAM_top_p, &asked->top_p, 8);
+  words[PROGRAM_rule_numbers] = ADDRESS(asked->rule_numbers), words[PROGRAM_rule_reals] = ADDRESS(asked->rule_reals);
+  memcpy(words + PROGRAM_word_reward, &asked->word_reward, 8);
 }
 
 /* Set the prefixes of translations, if there are any. */

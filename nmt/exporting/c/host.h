@@ -56,10 +56,12 @@ typedef struct {
   int count;
 } sentence;
 
-/* Settings of a search by the names of its program, 0 for no rule. */
+/* Settings of a search by the names of its program; the rules are those of token_rules.py. */
 typedef struct {
-  int64_t size, beam_size, n_best, first_token, min_length, no_repeat, sampling, top_k, seed;
-  double word_reward, length_penalty, repetition, temperature, top_p;
+  int64_t size, beam_size, n_best, first_token;
+  double word_reward, length_penalty;
+  const int64_t *rule_numbers;
+  const double *rule_reals;
 } request;
 
 /* A level of processors: packs the weights of a model; searches translations of sentences, the longest first; and sets

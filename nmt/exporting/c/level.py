@@ -17,6 +17,7 @@ from nmt.exporting.c.plan_writer import braced, plan_text
 from nmt.exporting.c.text_writer import subword_tables, text_tables
 from nmt.exporting.checks import OPTIONS, bounds
 from nmt.exporting.elsewhere import write_objects
+from nmt.rnn.kernels.search.token_rules import NUMBERS, REALS
 from nmt.search_settings import MAX_SOURCE_SUBWORDS
 from nmt.system.files import write_bytes
 
@@ -81,6 +82,7 @@ def _model(config: Config, content: bytes, subwords: list[str]) -> str:
     values = {row.name: getattr(decoding, row.name) for row in OPTIONS}
     values["length_penalty"] = _PENALTIES.get(str(decoding.length_penalty), decoding.length_penalty)
     rules = [f"X({', '.join([row.name, *map(_number, bounds(row))])})" for row in OPTIONS]
+    given = dict.fromkeys((*NUMBERS, *REALS), "0") | {name: f"o->{name}" for name in values}
     sides = [(side.lowercase, side.normalize) for side in (config.data.src, config.data.tgt)]
     both = zip(("source", "target"), subwords, strict=True)
     return "".join(
@@ -88,6 +90,8 @@ def _model(config: Config, content: bytes, subwords: list[str]) -> str:
             f'#define MODEL_ID "{content[: _LINE - 1].decode()}"\n#define MODEL_BYTES {len(content)}\n',
             f"#define DEFAULTS {braced(f'.{name} = {_number(value)}' for name, value in values.items())}\n",
             f"#define OPTIONS(X) {' '.join(rules)}\n",
+            f"#define RULE_NUMBERS(o) (const int64_t[]){braced(given[name] for name in NUMBERS)}\n",
+            f"#define RULE_REALS(o) (const double[]){braced(given[name] for name in REALS)}\n",
             f"enum {{MOST_SOURCE = {MAX_SOURCE_SUBWORDS}, SAME_CLEANING = {int(sides[0] == sides[1])}}};\n",
             *(f"static const subwords {name}_subwords = {one};\n" for name, one in both),
         ]

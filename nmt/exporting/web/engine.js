@@ -140,14 +140,16 @@ export class Engine {
 
   // Set what a search reads: sentences (ids), the most tokens of each translation, settings and rules by the names of the
   // program; `prefixes` are ids with which translations begin.
-  give(sentences, limits, { beam_size, divisor, prefixes = [], reals = {}, ...numbers }) {
-    const { memory, table } = this, count = sentences.length, divisors = Array.from({ length: Math.max(...limits) + 2 }, (_, n) => divisor(n));
+  give(sentences, limits, { beam_size, divisor, prefixes = [], word_reward = 0, rules = {}, ...numbers }) {
+    const { memory, table, program } = this, count = sentences.length, divisors = Array.from({ length: Math.max(...limits) + 2 }, (_, n) => divisor(n));
     table.set({
       sentences: count, size: count, sizes: memory.with(sentences.map(ids => ids.length)), limits: memory.with(limits),
       ids: memory.with(sentences.flat(), "ints"), beam_size, ...numbers, divisors: memory.with(divisors, "reals"),
       budget: Math.max(1, Math.floor(2000 / (count * beam_size))),
     });
-    for (const name in reals) memory.reals(table.address + 8 * table.places[name], 1)[0] = reals[name];
+    memory.reals(table.address + 8 * table.places.word_reward, 1)[0] = word_reward;
+    const values = names => names.map(name => rules[name] || 0);
+    table.set({ rule_numbers: memory.with(values(program.rules.numbers)), rule_reals: memory.with(values(program.rules.reals), "reals") });
     const starts = [0], given = prefixes.some(ids => ids.length);
     for (const ids of prefixes) starts.push(starts[starts.length - 1] + ids.length);
     table.set({ prefix_starts: given ? memory.with(starts) : 0, prefixes: given ? memory.with(prefixes.flat(), "ints") : 0 });

@@ -22,6 +22,7 @@ from nmt.exporting.web.wasm_module import Module, Part, link
 from nmt.rnn.arrays.weights import BLOCK
 from nmt.rnn.kernels.program.run_program import PROGRAM, Phase, run_program
 from nmt.rnn.kernels.search.beam_table import SEARCH, Status
+from nmt.rnn.kernels.search.token_rules import NUMBERS, REALS
 from nmt.search_settings import MAX_SOURCE_SUBWORDS
 from nmt.storage import four_bits
 from nmt.storage.confidence_file import confidence_tensors
@@ -83,6 +84,7 @@ def _program(program: TranslationProgram, module: Module) -> dict[str, Any]:
         "before": int(program.boundaries["before"] >= 0),
         "after": int(program.boundaries["after"] >= 0),
         "forced": program.forced,
+        "rules": {"numbers": NUMBERS, "reals": REALS},
     }
 
 

@@ -220,12 +220,7 @@ export class Translator {
     if (!there.length) return found;
     const settings = {
       beam_size: options.sampling ? n_best : options.beam_size, n_best, divisor: divisor(options.length_penalty),
-      first_token: options.generate_unk ? UNK_ID : BOS_ID, min_length: options.min_length, no_repeat: options.no_repeat_ngram_size,
-      sampling: options.sampling ? 1 : 0, top_k: options.sampling_topk, seed: options.sampling_seed, prefixes: there.map(n => prefixes[n]),
-      reals: {
-        word_reward: options.word_reward, repetition: options.repetition_penalty === 1 ? 0 : options.repetition_penalty,
-        temperature: options.sampling_temperature, top_p: options.sampling_topp,
-      },
+      first_token: options.generate_unk ? UNK_ID : BOS_ID, word_reward: options.word_reward, rules: options, prefixes: there.map(n => prefixes[n]),
     };
     const searched = await this.engine.search(there.map(n => sources[n]), there.map(n => limits[n]), settings, step);
     searched.forEach((hypotheses, b) => {

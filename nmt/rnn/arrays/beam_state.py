@@ -2,28 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
-
-
-@dataclass(frozen=True)
-class TokenRules:
-    """Rules of a program's search on single tokens, 0 for none (see decode/rules): no EOS before min_length tokens; no
-    phrase of no_repeat tokens twice; the factor `repetition`; `sampling`, whether tokens are drawn by temperature,
-    top_k, top_p and seed; the first tokens of each sentence, an empty list for no prefixes at all."""
-
-    min_length: int = 0
-    no_repeat: int = 0
-    repetition: float = 0.0
-    sampling: bool = False
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
-    seed: int = 0
-    prefixes: Sequence[Sequence[int]] = ()
 
 
 @dataclass(frozen=True)
@@ -44,17 +26,6 @@ class BeamSettings:
 
 
 @dataclass(frozen=True)
-class Drawing:
-    """Settings for drawing tokens instead of searching. keys: uint64 [N] of the device, which determine each sentence's
-    random numbers; temperature, top_k and top_p as in `kernels.search.choose.draw_tokens`."""
-
-    keys: Any
-    temperature: float
-    top_k: int
-    top_p: float
-
-
-@dataclass(frozen=True)
 class BeamChoice:
     """The settings by which a step on a GPU keeps continuations. The token `never` is skipped, eos_id ends a
     hypothesis, n_best hypotheses are wanted per sentence; word_reward is added to scores for each token."""
@@ -67,32 +38,30 @@ class BeamChoice:
 
 @dataclass(frozen=True)
 class BeamRules:
-    """Rules for the beams of N sentences with K rows each (their meaning: decode/rules/score_rules.py).
+    """Rules for the beams of N sentences with K rows each (see `TokenRules`).
 
-    Tokens below first_token, and `never`, are not produced; nor is `eos` before min_length tokens. repetition_penalty
-    is 1 and no_repeat is 0 when off. forbidden: int32 [n], tokens. phrases: int32, longer forbidden sequences one after
-    another, number p from starts[p] to starts[p + 1]. prefixes: int32 [N, P], -1 after the end of each. history: int32
-    [2, N * K, 1 + T], by parity of the step: the row's sample number, then its tokens so far. drawing: None to search.
+    Tokens below first_token, and `never`, are not produced. reweights: whether a rule changes scores. prefixes: int32
+    [N, P], -1 after the end of each. history: int32 [2, N * K, 1 + T], by parity of the step: the row's sample number,
+    then its tokens so far. drawing: None to search; or the key uint64 [N] of each sentence's random numbers, and the
+    temperature, top_k and top_p of `kernels.search.choose.draw_tokens`.
     """
 
     first_token: int
     never: int
     eos: int
-    min_length: int
-    repetition_penalty: float
-    no_repeat: int
-    forbidden: Any
-    phrases: Any
-    starts: Any
+    reweights: bool
+    numbers: Any
+    reals: Any
+    lists: Any
     prefixes: Any
     history: Any
-    drawing: Drawing | None
+    drawing: tuple[Any, float, int, float] | None
 
     @classmethod
     def make(
         cls,
         device: Any,
-        rules: TokenRules,
+        rules: Any,
         *,
         N: int,
         K: int,
@@ -100,35 +69,24 @@ class BeamRules:
         first_token: int,
         never: int,
         eos: int,
-        forbidden: Sequence[Sequence[int]] = (),
         keys: np.ndarray | None = None,
     ) -> BeamRules:
-        """Make rules from lists of the host; T: the maximum length of a translation. The prefixes are one per sentence,
+        """Make rules from a `TokenRules`; T: the maximum length of a translation. The prefixes are one per sentence,
         or none. keys: those of samples, on the host."""
-        longer = [tuple(s) for s in forbidden if len(s) > 1]
-        starts = np.cumsum([0, *(len(s) for s in longer)])
         begin = np.full((N, max(map(len, rules.prefixes), default=0)), -1, np.int32)
         for row, prefix in zip(begin, rules.prefixes, strict=False):
             row[: len(prefix)] = prefix
         history = np.zeros((2, N * K, 1 + T), np.int32)
         history[:, :, 0] = np.tile(np.arange(K), N)
-
-        def whole(numbers: Sequence[int] | np.ndarray) -> Any:
-            return device.upload(np.asarray(numbers, np.int32).reshape(-1))
-
         return cls(
             first_token=first_token,
             never=never,
             eos=eos,
-            min_length=rules.min_length,
-            repetition_penalty=rules.repetition or 1.0,
-            no_repeat=rules.no_repeat,
-            forbidden=whole(sorted({s[0] for s in forbidden if len(s) == 1})),
-            phrases=whole([token for phrase in longer for token in phrase]),
-            starts=whole(starts),
+            reweights=rules.reweights,
+            **{name: device.upload(getattr(rules, name)) for name in ("numbers", "reals", "lists")},
             prefixes=device.upload(begin),
             history=device.upload(history),
-            drawing=None if keys is None else Drawing(device.upload(keys), rules.temperature, rules.top_k, rules.top_p),
+            drawing=None if keys is None else (device.upload(keys), *rules.drawing),
         )
 
 

@@ -20,8 +20,9 @@ from nmt.exporting.c import building
 from nmt.exporting.c.library import check_library, save_library
 from nmt.storage.saved_model import load_saved_model
 from tests.exporting.c.test_text import CC, HERE, needs_cc, wild
-from tests.exporting.web.test_web import LINES, MODELS, RULES, small
+from tests.exporting.web.test_web import LINES, MODELS, small
 from tests.saved_models import sentences, write_folder
+from tests.search_cases import RULES
 
 ARM, EMULATOR = shutil.which("aarch64-linux-gnu-gcc"), shutil.which("qemu-aarch64-static")
 MINGW = shutil.which("x86_64-w64-mingw32-gcc")
@@ -102,7 +103,7 @@ def test_translations_and_scores_are_those_of_python_to_the_last_bit(tmp_path, n
 
 
 @needs_cc
-@pytest.mark.parametrize("rules", RULES, ids=str)
+@pytest.mark.parametrize("rules", RULES.values(), ids=RULES)
 def test_rules_and_samples_are_those_of_python_to_the_last_bit(plain, rules):
     found = run_driver(plain / "driver", SENTENCES, threads=2, **rules)
     assert found == of_python(plain.parent / "model", "int8", SENTENCES, n_best=4, beam_size=4, **rules)

@@ -24,6 +24,7 @@ from nmt.storage.saved_model import load_saved_model
 from tests.exporting.web.hosts import NODE, needs_node, run_script
 from tests.pages import page_in
 from tests.saved_models import calibrate, sentences, write_folder
+from tests.search_cases import RULES
 
 BREAKS = ["kara\nlo", "ka\r\nra lo", "\x1ckara lo\x85", "kara\u2028 \n", "\ufeff\nkara lo", "ka\x1fra", "ka\x85\tlo"]
 LINES = [*sentences(40, seed=3), "", "   ", "ka  ra ☃ lo", "x" * 40, "kara " * 60, *BREAKS]
@@ -39,12 +40,6 @@ MODELS = {
     "convolutions": ("int8", {"encoder": {"type": "conv", "kernel_size": 3, "hidden_size": 4}}),
     "no attention": ("int8", {"encoder": {"bidirectional": False}, "decoder": {"attention": "none"}}),
 }
-RULES = [
-    {"min_length": 9, "no_repeat_ngram_size": 2, "generate_unk": False},
-    {"repetition_penalty": 1.3, "length_penalty": 0.6},
-    {"sampling": True, "sampling_topk": 3, "sampling_temperature": 0.7},
-    {"sampling": True, "sampling_topp": 0.8, "sampling_seed": 5, "min_length": 3},
-]
 GROWING = "no product and no attention"
 """A model whose states grow with each word, and with them differences of rounding; a library has the same bits."""
 TRANSLATE = """
@@ -118,9 +113,9 @@ for (let failing = 1; ; failing++) {
 memory.grow = grow;
 found.after = await translator.translate(lines, { prefixes: lines.map(() => "miti lo") });
 found.few = await translator.translate(lines, { prefixes: ["miti"] }).catch(e => e.message);"""
-    found = run_script(tmp_path, script, LINES, RULES)
+    found = run_script(tmp_path, script, LINES, [*RULES.values()])
     translator = Translator.load(folder, threads=1, compute_dtype="int8")
-    expected = [translator.translate_nbest(LINES, n_best=4, beam_size=4, **rules) for rules in RULES]
+    expected = [translator.translate_nbest(LINES, n_best=4, beam_size=4, **rules) for rules in RULES.values()]
     expected.append(translator.translate_nbest(LINES, constraints=Constraints(prefixes="miti lo")))
     for ours, theirs in zip([*found["ruled"], found["begun"]], expected, strict=True):
         assert [[one["text"] for one in line] for line in ours] == [[one.text for one in line] for line in theirs]

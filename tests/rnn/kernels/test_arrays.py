@@ -266,3 +266,32 @@ def test_each_thread_has_about_as_many_steps(threads, lengths):
     ]
     bounds = split_rows(np.array(lengths, np.int64), threads)
     assert bounds.dtype == np.int64 and bounds.tolist() == [*ends, len(lengths)]
+
+
+LACK = """
+import resource
+from pathlib import Path
+import numpy as np
+from nmt.rnn.kernels.search.choose import draw_tokens
+
+few, many = np.zeros((1, 9), np.float32), np.zeros((1, 1 << 22), np.float32)
+half, settings = np.array([0.5]), {"temperature": 1.0, "top_k": 0, "top_p": 0.5}
+first = draw_tokens(few, half, **settings)
+pages = int(Path("/proc/self/statm").read_text().split()[0])
+for _ in range(2):
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + (1 << 20), -1))
+    try:
+        print(draw_tokens(many, half, **settings))
+    except MemoryError as error:
+        print(error)
+    resource.setrlimit(resource.RLIMIT_AS, (-1, -1))
+    draw_tokens(few, half, **settings)
+assert draw_tokens(few, half, **settings) == first
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs limits of memory")
+def test_a_lack_of_memory_within_compiled_code_is_an_error_after_which_it_runs():
+    done = subprocess.run([sys.executable, "-c", LACK], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == ["no memory for a step of the computation; use a smaller batch or beam"] * 2

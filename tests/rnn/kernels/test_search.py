@@ -6,11 +6,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from nmt.decode.rules.options import SearchOptions
 from nmt.decode.rules.score_rules import (
-    Forbidden,
-    MinLength,
-    NoRepeat,
-    RepetitionPenalty,
     best_possible,
     final_scores,
     length_divisor,
@@ -21,6 +18,7 @@ from nmt.rnn.kernels.products.packing import pack, packed_size
 from nmt.rnn.kernels.search import search_rules
 from nmt.rnn.kernels.search.best_tokens import best_continuations, best_tokens, log_probs
 from nmt.rnn.kernels.search.choose import draw_tokens, top_tokens
+from nmt.rnn.kernels.search.token_rules import TokenRules, rules_of_rows
 
 
 def packed(W):
@@ -265,40 +263,26 @@ def rows_of_tokens(seed, V):
     return rng.integers(0, V, (40, 8)).astype(np.int32), rng.integers(0, 9, 40)
 
 
-def scores_by(rule, history, steps, V):
-    """The scores of all tokens, 1 before the rule."""
-    scores = np.ones((len(history), V))
-    rule.apply(scores, SimpleNamespace(history=history), steps)
-    return scores
-
-
-@pytest.mark.parametrize("size", [1, 2, 3])
-def test_no_repeat_for_arrays(size):
-    history, steps = rows_of_tokens(size, 3)
-    scores = scores_by(NoRepeat(size), history, steps, 3)
-    for row, count, found in zip(history, steps.tolist(), scores, strict=True):
-        starts = range(count - size + 1)
-        again = {row[i + size - 1] for i in starts if search_rules.ends_with(row, 0, count, row, i, size - 1)}
-        assert {int(token) for token in np.flatnonzero(found == -np.inf)} == again
-
-
-def test_forbidden_phrases_for_arrays():
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({"no_repeat_ngram_size": size} for size in (1, 2, 3)),
+        {"forbidden": [(0,), (1, 2), (2, 1, 2), (1, 1, 0, 2)]},
+        {"repetition_penalty": 1.5, "min_length": 4},
+    ],
+    ids=str,
+)
+def test_rules_of_rows_are_those_of_python(options):
     history, steps = rows_of_tokens(7, 3)
-    phrases = [(0,), (1, 2), (2, 1, 2), (1, 1, 0, 2)]
-    scores = scores_by(Forbidden(phrases), history, steps, 3)
-    for row, count, found in zip(history, steps.tolist(), scores, strict=True):
-        hit = {p[-1] for p in phrases if search_rules.ends_with(row, 0, count, np.array(p), 0, len(p) - 1)}
-        assert set(np.flatnonzero(found == -np.inf).tolist()) == hit
-
-
-def test_repetition_and_least_length_for_arrays():
-    history, steps = rows_of_tokens(8, 5)
-    penalty, least = scores_by(RepetitionPenalty(1.5), history, steps, 5), scores_by(MinLength(4, 2), history, steps, 5)
-    for r, count in enumerate(steps.tolist()):
-        for token in range(5):
-            again = search_rules.occurs(token, history[r], 0, count)
-            assert penalty[r, token] == (search_rules.penalised(1.0, 1.5) if again else 1.0)
-            assert (least[r, token] == -np.inf) == search_rules.too_early(token, 2, count, 4)
+    found, expected = np.ones((2, len(history), 3))
+    given = TokenRules.of(SearchOptions(**options))
+    reweight, forbid = rules_of_rows(lambda rule: rule, lambda: None, lambda scores, number: number)
+    for n, (row, count) in enumerate(zip(history, steps.tolist(), strict=True)):
+        reweight(expected[n], 0, row, 0, count, given.reals, 0, 1)
+        forbid(expected[n], 0, row, 0, count, given.numbers, given.lists, 2, 0, 1)
+    for rule in SearchOptions(**options).rules(eos_id=2):
+        rule.apply(found, SimpleNamespace(history=history), steps)
+    assert (found == expected).all() and not (found == 1).all()
 
 
 def test_all_rules_are_here():

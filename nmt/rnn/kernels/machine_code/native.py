@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nmt.rnn.kernels.machine_code import objects as machine_code
+from nmt.rnn.kernels.machine_code.objects import spare_memory
 from nmt.rnn.kernels.machine_code.store import (
     Record,
     code_name,
@@ -306,6 +307,8 @@ class Kernel(Compilable):
         part, parts, args = (args[0], args[1], args[2:]) if self.has_parts else (0, 1, args)
         call = self.with_arguments(args)
         call.native.call(part, parts, call.table)
+        if spare_memory.lacked:
+            spare_memory.fail()
 
     def with_arguments(self, args: tuple[Any, ...]) -> KernelCall:
         """Return a call with these arguments, which do not include (part, parts). Raises TypeError: an argument is

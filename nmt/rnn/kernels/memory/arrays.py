@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
+from nmt.rnn.kernels.machine_code.features import TARGET
 from nmt.rnn.kernels.machine_code.jit import inner_kernel, instruction, intrinsic, kernel, numba_types
 from nmt.rnn.kernels.machine_code.native import LINE_BYTES
 from nmt.rnn.kernels.machine_code.objects import ON_WINDOWS, call_system
@@ -22,7 +23,17 @@ def allocate(builder: ir.IRBuilder, count: ir.Value, size: int) -> ir.Value:
     line = ir.Constant(_INT64, LINE_BYTES)
     lines = builder.udiv(builder.mul(count, ir.Constant(_INT64, size)), line)
     total = builder.mul(builder.add(lines, ir.Constant(_INT64, 1)), line)  # whole lines, and at least one
-    return call_system(builder, "nmt_allocate", *((total, line) if ON_WINDOWS else (line, total)))
+    wanted = (total, line) if ON_WINDOWS else (line, total)
+    found = call_system(builder, "nmt_allocate", *wanted)
+    if TARGET.is_linked or TARGET.is_small:
+        return found  # of memory that a program has planned
+    before, nothing = builder.block, ir.Constant(_BYTES, None)
+    with builder.if_then(builder.icmp_unsigned("==", found, nothing), likely=False):
+        spare, after = call_system(builder, "nmt_spare", *wanted), builder.block
+    result = builder.phi(_BYTES)
+    result.add_incoming(found, before)
+    result.add_incoming(spare, after)
+    return result
 
 
 def free(builder: ir.IRBuilder, pointer: ir.Value) -> None:

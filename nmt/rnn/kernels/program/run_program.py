@@ -17,7 +17,8 @@ import numpy as np
 from nmt.rnn.kernels.machine_code.jit import external, inner_kernel, task
 from nmt.rnn.kernels.memory.arrays import array_at
 from nmt.rnn.kernels.memory.table_layout import TableLayout, arrays, constants, numbers, reals
-from nmt.rnn.kernels.search.beam_table import SEARCH, Status
+from nmt.rnn.kernels.search.beam_table import RULES, SEARCH, Status
+from nmt.rnn.kernels.search.token_rules import SAMPLING, SEED, has_rules
 from nmt.rnn.kernels.threads.atomics import barrier_reset, barrier_wait
 from nmt.rnn.kernels.threads.pool import run_share
 from nmt.rnn.kernels.threads.workers import call_task
@@ -76,12 +77,8 @@ PROGRAM = TableLayout(
     constants("beam_size", "n_best", "first_token"),
     reals("word_reward"),
     arrays(np.float64, (None,), "divisors"),
-    # Rules of the search, by the names of SEARCH, all 0 for none; and the seed of random numbers.
-    constants("min_length", "no_repeat", "sampling", "top_k"),
-    reals("repetition", "temperature", "top_p"),
-    arrays(np.int64, (None,), "prefix_starts"),
-    arrays(np.int32, (None,), "prefixes"),
-    constants("seed"),
+    # Rules of the search, as in SEARCH.
+    RULES,
     # A known translation: how many tokens; BOS and the tokens.
     constants("targets"),
     arrays(np.int64, (None,), "target_ids"),
@@ -94,8 +91,8 @@ PROGRAM = TableLayout(
     numbers("most", "temporary", "status", "search", "outputs", "log_probs"),
     # Whether it is more than a plan; the bytes in use, and those that stay in use while sentences are encoded; of all
     # sources, the number of positions and the length of the longest; places for the tokens of a hypothesis; whether
-    # there are rules.
-    numbers("real", "top", "base", "positions", "longest", "width", "ruled"),
+    # there are rules, whether tokens are drawn, and the seed of their random numbers.
+    numbers("real", "top", "base", "positions", "longest", "width", "ruled", "sampling", "seed"),
     # The sentences that are encoded together: the first one, their number, their length, the first of their positions.
     numbers("first", "rows", "steps", "start"),
     # What the threads share: a function, its table, how many take part; the goal of their next barrier.
@@ -214,8 +211,11 @@ def _measure(given):  # type: ignore[no-untyped-def]
         given.longest = max(given.longest, length)
         given.width = max(given.width, given.limits[n] + 1)
     given.first, given.rows, given.steps, given.start = 0, 0, 0, 0
-    counts = given.min_length | given.no_repeat | given.sampling | given.prefix_starts_address
-    given.ruled = 1 if counts != 0 or given.repetition != 0.0 else 0
+    given.ruled, given.sampling = 1 if given.prefix_starts_address != 0 else 0, 0
+    if given.rule_numbers_address != 0:
+        given.sampling, given.seed = given.rule_numbers[SAMPLING], given.rule_numbers[SEED]
+        if has_rules(given.rule_numbers, given.rule_reals):
+            given.ruled = 1
 
 
 @inner_kernel

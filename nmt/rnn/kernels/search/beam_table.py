@@ -36,6 +36,13 @@ _SLOTS = ("num_slots",)
 _HYPOTHESES = ("num_slots", "beam_size")
 _WAITING = ("num_waiting",)
 
+RULES = (
+    *arrays(np.int64, (None,), "rule_numbers", "prefix_starts"),
+    *arrays(np.float64, (None,), "rule_reals"),
+    *arrays(np.int32, (None,), "rule_lists", "prefixes"),
+)
+"""Fields of the rules of a search, which its caller gives, address 0 for none."""
+
 SEARCH = TableLayout(
     "search",
     # Sizes of the memory: rows, slots, tokens of a hypothesis, waiting sentences.
@@ -44,13 +51,10 @@ SEARCH = TableLayout(
     # when some have ended.
     constants("size", "beam_size", "n_best", "eos_id", "never", "first_token", "vocab_size", "more"),
     reals("word_reward"),
-    # Rules on single tokens, 0 for none (see ruled_tokens.py): whether there are any; the least tokens of a translation
-    # and those of a repeated phrase; whether tokens are drawn, and from how many; the factor of repetition. By
+    # Rules on single tokens: whether there are any; whether tokens are drawn; settings (see token_rules.py). By
     # sentence, where its prefix begins, address 0 if there are none; all prefixes; and the key of its random numbers.
-    constants("ruled", "min_length", "no_repeat", "sampling", "top_k"),
-    reals("repetition", "temperature", "top_p"),
-    arrays(np.int64, (None,), "prefix_starts"),
-    arrays(np.int32, (None,), "prefixes"),
+    constants("ruled", "sampling"),
+    RULES,
     arrays(np.uint64, (None,), "keys"),
     # State of the search: the status, and the steps that may still be taken; the numbers of rows, of distinct tokens
     # among them and of states they continue; the numbers of sentences in slots, of waiting sentences taken and of live

@@ -1,5 +1,5 @@
 """The output layer of a search with rules on single tokens: it stores the log-probabilities of all tokens, and chooses
-the best ones that the rules allow, or draws one (see `decode.rules.score_rules` and `selectors.SamplingSelector`)."""
+the best ones that the rules allow, or draws one (see token_rules.py and `selectors.SamplingSelector`)."""
 
 import math
 from typing import Any
@@ -14,6 +14,7 @@ from nmt.rnn.kernels.search import search_rules
 from nmt.rnn.kernels.search.beam_table import SEARCH
 from nmt.rnn.kernels.search.best_tokens import OUTPUT, normalise, rows_to_multiply, store_chunks
 from nmt.rnn.kernels.search.choose import BUCKETS, best_of_row, draw_token
+from nmt.rnn.kernels.search.token_rules import TEMPERATURE, TOP_K, TOP_P, forbid, reweight
 from nmt.rnn.kernels.threads.atomics import barrier_wait
 
 RULED = OUTPUT.extended(
@@ -27,12 +28,8 @@ RULED = OUTPUT.extended(
 )
 RULED_OWN = ("rounded", "tops", "totals", "log_probs", "changed")
 
-_ends_with = inlined(search_rules.ends_with)
 _may_come = inlined(search_rules.may_come)
 _mix = inlined(search_rules.mix)
-_occurs = inlined(search_rules.occurs)
-_penalised = inlined(search_rules.penalised)
-_too_early = inlined(search_rules.too_early)
 
 
 @inner_kernel
@@ -49,33 +46,25 @@ def _forced(search, s):  # type: ignore[no-untyped-def]
 def _apply_rules(search, r, log_probs, scores):  # type: ignore[no-untyped-def]
     """Set the scores of the tokens that may follow row r."""
     s, history = search.rows.slot[r], search.history[search.parity, r]
-    steps, size, forced = search.slots.steps[s], search.no_repeat, _forced(search, s)
+    steps, forced = search.slots.steps[s], _forced(search, s)
     for v in range(scores.shape[0]):
         allowed = forced < 0 and _may_come(v, search.first_token, search.never)
         scores[v] = log_probs[v] if allowed else -math.inf
     if forced >= 0:
         scores[forced] = log_probs[forced]
         return
-    if search.repetition != 0.0:
-        for i in range(steps):
-            if not _occurs(history[i], history, 0, i):
-                scores[history[i]] = _penalised(scores[history[i]], scores.dtype.type(search.repetition))
-    if size > 0:
-        for i in range(steps - size + 1):
-            if _ends_with(history, 0, steps, history, i, size - 1):
-                scores[history[i + size - 1]] = -math.inf
-    if _too_early(search.eos_id, search.eos_id, steps, search.min_length):
-        scores[search.eos_id] = -math.inf
+    reweight(scores, 0, history, 0, steps, search.rule_reals, 0, 1)
+    forbid(scores, 0, history, 0, steps, search.rule_numbers, search.rule_lists, search.eos_id, 0, 1)
 
 
 @inner_kernel
 def _drawn(search, r, scores, ends, spare, sorted_scores):  # type: ignore[no-untyped-def]
     """Return a token drawn for row r."""
-    s = search.rows.slot[r]
+    s, numbers, reals = search.rows.slot[r], search.rule_numbers, search.rule_reals
     key = search.keys[search.slots.sentence[s]] + np.uint64(search.rows.sample[r])
     number = _mix(_mix(key) + np.uint64(search.slots.steps[s]))
     uniform = np.float64(number >> np.uint64(11)) * 2.0**-53
-    return draw_token(scores, search.temperature, search.top_k, search.top_p, uniform, ends, spare, sorted_scores)
+    return draw_token(scores, reals[TEMPERATURE], numbers[TOP_K], reals[TOP_P], uniform, ends, spare, sorted_scores)
 
 
 @inner_kernel

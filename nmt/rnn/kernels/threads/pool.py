@@ -31,6 +31,7 @@ from nmt.rnn.arrays.workspace import aligned
 from nmt.rnn.cores import default_threads
 from nmt.rnn.kernels.machine_code.jit import inner_kernel, task
 from nmt.rnn.kernels.machine_code.native import Kernel, KernelCall, Words, address_of, start_of
+from nmt.rnn.kernels.machine_code.objects import spare_memory
 from nmt.rnn.kernels.memory.arrays import number_in, pointers_after
 from nmt.rnn.kernels.memory.moves import advance
 from nmt.rnn.kernels.memory.table_layout import COUNTER_WORDS
@@ -219,10 +220,12 @@ def _run_now(function: int, parts: int, table: int) -> None:
     """Run a call and wait for it."""
     if parts == 1:
         run_alone.call(function, table)
-        return
-    pool = _pool()
-    while missing := run_all.call(pool.address, function, parts, table):
-        pool.make_workers(missing)
+    else:
+        pool = _pool()
+        while missing := run_all.call(pool.address, function, parts, table):
+            pool.make_workers(missing)
+    if spare_memory.lacked:
+        spare_memory.fail()
 
 
 class _Waiting(local):
@@ -265,6 +268,8 @@ def run_waiting() -> None:
     pool, done, count = _pool(), 0, len(kept)
     while True:
         done = run_list.call(pool.address, start_of(calls), done, count)
+        if spare_memory.lacked:
+            spare_memory.fail()
         if done == count:
             return
         _run_now(*calls[3 * done : 3 * done + 3])

@@ -1,6 +1,6 @@
 """Search rules on a GPU: forbidden tokens, penalties, and tokens drawn at random.
 
-The rules are those of `search_rules`, the random numbers those of `kernels.search.choose.draw_tokens` and
+The rules are those of `token_rules`, the random numbers those of `kernels.search.choose.draw_tokens` and
 `decode.rules.sampling`; a sum over all tokens is computed in another order here.
 """
 
@@ -20,48 +20,40 @@ from nmt.rnn.kernels.cuda.rows.blocks import THREADS, WARPS, block_first_max, bl
 from nmt.rnn.kernels.cuda.rows.row_operations import NUMBERS, blocks_for
 from nmt.rnn.kernels.cuda.search.best import LOWEST, NO_TOKEN, top_tokens
 from nmt.rnn.kernels.search import search_rules
+from nmt.rnn.kernels.search.token_rules import rules_of_rows
 
-_ends_with = device_function(search_rules.ends_with)
 _may_come = device_function(search_rules.may_come)
 _mix = device_function(search_rules.mix)
-_occurs = device_function(search_rules.occurs)
-_penalised = device_function(search_rules.penalised)
-_too_early = device_function(search_rules.too_early)
 
 _NEVER = -math.inf
 _UNIT = 2.0**-53
 
 
+@device_function
+def _meet() -> None:
+    """Wait for the threads of a block."""
+    cuda.syncthreads()
+
+
+def _rounded_to(number: Any) -> Any:
+    def rounded(scores, x):  # type: ignore[no-untyped-def]
+        return number(x)
+
+    return rounded
+
+
 @lru_cache
 def rules_kernel(dtype: np.dtype, threads: int = THREADS) -> GPUKernel:
-    """Return a kernel with a block per row: scores [V] from log-probabilities [V], in the order of
-    `SearchOptions.rules`.
+    """Return a kernel with a block per row: scores [V] from log-probabilities [V] by the rules of token_rules.py.
 
     Both may be the same memory.
     """
     number = NUMBERS[dtype]
 
+    reweight, forbid = map(device_function, rules_of_rows(device_function, _meet, device_function(_rounded_to(number))))
+
     def apply_rules(  # type: ignore[no-untyped-def]
-        log_probs,
-        scores,
-        history,
-        steps,
-        forbidden,
-        phrases,
-        starts,
-        prefixes,
-        K,
-        V,
-        width,
-        first,
-        never,
-        eos,
-        least,
-        factor,
-        size,
-        count,
-        num_phrases,
-        longest,
+        log_probs, scores, history, steps, numbers, reals, lists, prefixes, K, V, width, first, never, eos, longest
     ):
         thread, num_threads = int64(cuda.threadIdx.x), int64(cuda.blockDim.x)
         row = int64(cuda.blockIdx.x)
@@ -85,29 +77,12 @@ def rules_kernel(dtype: np.dtype, threads: int = THREADS) -> GPUKernel:
             if thread == 0:
                 scores[base + forced] = kept
             return
-        if factor != number(1):
-            for i in range(thread, step, num_threads):
-                token = int64(history[line + i])
-                if not _occurs(token, history, line, i):  # once for each token
-                    scores[base + token] = _penalised(scores[base + token], factor)
-            cuda.syncthreads()
-        if size > 0:
-            for i in range(thread, step - size + 1, num_threads):
-                if _ends_with(history, line, step, history, line + i, size - 1):
-                    scores[base + int64(history[line + i + size - 1])] = number(_NEVER)
-        for i in range(thread, count, num_threads):
-            scores[base + int64(forbidden[i])] = number(_NEVER)
-        for p in range(thread, num_phrases, num_threads):
-            start = int64(starts[p])
-            before = int64(starts[p + 1]) - start - 1
-            if _ends_with(history, line, step, phrases, start, before):
-                scores[base + int64(phrases[start + before])] = number(_NEVER)
-        if thread == 0 and _too_early(eos, eos, step, least):
-            scores[base + eos] = number(_NEVER)
+        reweight(scores, base, history, line, step, reals, thread, num_threads)
+        forbid(scores, base, history, line, step, numbers, lists, eos, thread, num_threads)
 
     whole = int32[::1]
-    numbers = (*[int64] * 7, number, *[int64] * 4)
-    signature = (number[::1], number[::1], *[whole] * 6, *numbers)
+    settings = int64[::1], float64[::1], whole, whole
+    signature = (number[::1], number[::1], whole, whole, *settings, *[int64] * 7)
     return GPUKernel(apply_rules, signature, threads, registers=registers_for(4))
 
 
@@ -247,22 +222,19 @@ def choose_tokens(
     R, V = log_probs.shape
     kind, (N, width) = log_probs.dtype, (len(state.live), rules.history.shape[-1])
     K, threads = R // N, row_threads(V)
-    reweights = rules.repetition_penalty != 1.0
-    scores = allocate((R, V), kind) if reweights else log_probs
-    given = rules.history, state.steps, rules.forbidden, rules.phrases, rules.starts, rules.prefixes
-    fixed = rules.first_token, rules.never, rules.eos, rules.min_length, rules.repetition_penalty, rules.no_repeat
-    counts = rules.forbidden.size, rules.starts.size - 1, rules.prefixes.shape[1]
-    runtime.launch(rules_kernel(kind, threads), R, log_probs, scores, *given, K, V, width, *fixed, *counts)
+    scores = allocate((R, V), kind) if rules.reweights else log_probs
+    given = rules.history, state.steps, rules.numbers, rules.reals, rules.lists, rules.prefixes
+    fixed = K, V, width, rules.first_token, rules.never, rules.eos, rules.prefixes.shape[1]
+    runtime.launch(rules_kernel(kind, threads), R, log_probs, scores, *given, *fixed)
     drawing = rules.drawing
     places = places if drawing is None else 1
     tokens, found = allocate((R, places), np.int32), allocate((R, places), kind)
     if drawing is None:
         top_tokens(runtime, scores, tokens, found)
     else:
-        settings = drawing.temperature, drawing.top_k, drawing.top_p
-        kernel = draw_kernel(kind, threads)
-        runtime.launch(kernel, R, scores, drawing.keys, *given[:2], K, V, width, *settings, tokens, found)
-    if not reweights:
+        keys, *settings = drawing
+        runtime.launch(draw_kernel(kind, threads), R, scores, keys, *given[:2], K, V, width, *settings, tokens, found)
+    if not rules.reweights:
         return tokens, found, found
     plain = allocate((R, places), kind)
     pick = pick_kernel(kind, row_threads(R * places))
