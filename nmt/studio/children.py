@@ -129,11 +129,12 @@ class Children:
             self.training = None
             if self._ends:
                 return
-            if error:
-                one.note(error=one.record.get("error") or error)
-            elif one.has_ended or (now.wish == "stop" and one.has_model):
-                one.note(ended=True)
-                self.test(project, one)
+            with contextlib.suppress(Refused):  # on a full disk nothing can be noted; see Round.view
+                if error:
+                    one.note(error=one.record.get("error") or error)
+                elif one.has_ended or (now.wish == "stop" and one.has_model):
+                    one.note(ended=True)
+                    self.test(project, one)
 
         self._begin(run())
 
