@@ -22,6 +22,7 @@ from nmt.rnn.kernels.search.beam_loop import search_task
 from nmt.rnn.kernels.search.beam_table import ALLOCATED, RULES, SEARCH, STEP_PART
 from nmt.rnn.kernels.search.choose import BUCKETS
 from nmt.rnn.kernels.search.ruled_tokens import RULED, RULED_OWN, ruled_task, sample_keys
+from nmt.rnn.kernels.search.search_rules import tokens_wanted
 from nmt.rnn.program.plans import FLOAT, Named, Plans, RowsOf, on_processor
 from nmt.rnn.program.program import Array, Number, Value, Word, pieces, product
 from nmt.rnn.stepping.stepper import Stepper
@@ -210,7 +211,7 @@ class TranslationProgram(Plans):
         values |= {"waiting.limit": self.field("limits"), "starts": self.starts}
         values |= {"num_ids": N if decoder.captured else 0, "live.first_row": self.buffer(8 * (C + 1), zeros=True)}
         for name in ("tokens", "scores", "plain"):
-            values[name] = self.floats(C, K + 1, zeros=True)
+            values[name] = self.floats(C, tokens_wanted(K), zeros=True)
         values["keys"] = self.buffer(product(8, N, self.field("sampling")))
         keys = "uint64", values["keys"], product(N, self.field("sampling"))
         given = ("int64", self.field("sizes"), N), ("int32", self.field("ids"), 1)

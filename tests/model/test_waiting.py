@@ -10,6 +10,7 @@ from nmt.model.translation import TranslationModel
 from nmt.rnn import GRU, LSTM, GRUCell, LSTMCell, Scan
 from nmt.rnn.arrays.weights import Weights, initial_params
 from nmt.rnn.kernels.device_cpu import CPUDevice
+from nmt.rnn.kernels.products.packing import packed_weight
 from nmt.rnn.kernels.threads import pool
 from nmt.rnn.scan.layered import LayeredScan
 from tests import small_models
@@ -131,6 +132,20 @@ def twice(scan, given, spoilt):
         return [result.y, *result.final.values(), back.x, *back.initial.values(), *found.values()]
 
     return run(), spoilt(run)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+def test_packed_weights_are_whole_before_another_thread_may_read_them(spoilt, dtype):
+    def pack_all():
+        weights = Weights({str(n): np.arange(12, dtype=np.float32).reshape(3, 4) + n for n in range(5)})
+        packed = [packed_weight(weights, str(n), 0, 3, False, dtype=np.dtype(dtype)) for n in range(5)]
+        return [one.tobytes() for one in packed]
+
+    def within_one_call():
+        with CPUDevice().in_one_call():
+            return pack_all()
+
+    assert spoilt(within_one_call) == pack_all()
 
 
 def test_a_norm_is_of_what_waits():

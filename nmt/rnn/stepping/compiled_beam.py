@@ -185,7 +185,8 @@ class CompiledBeam:
         memory.update({name: part.address for name, part in zip(PARTS, self._parts, strict=True)})
         memory["numbering"][:] = -1
         memory["live.first_row"] = np.zeros(C + 1, np.int64)
-        memory["tokens"], memory["scores"] = np.zeros(C * (K + 1), np.int32), np.zeros(C * (K + 1), scan.dtype)
+        most = C * tokens_wanted(K)
+        memory["tokens"], memory["scores"] = np.zeros(most, np.int32), np.zeros(most, scan.dtype)
         self._x = aligned((C, scan.cell.input_size), scan.dtype, zeros=True)
         widths = {ArrayKind.STATE.of(name): int(width) for name, width in scan.states.items()}
         indexed, places = self._stepper.prepared.shared.indexed, C + slots // 2
