@@ -1,8 +1,6 @@
-"""The operators against PyTorch's and ONNX's vectors: outputs, every gradient, both dtypes, on every device.
-
-Every file is read on the processor and on a GPU. The emulator of a GPU is slow: it reads the smallest files in which
-every kind of layer meets every option.
-"""
+"""The operators against PyTorch's and ONNX's vectors: outputs, every gradient, both dtypes, on every device. Every file
+is read on the processor and on a GPU. The emulator of a GPU is slow: it reads the smallest files in which every kind of
+layer meets every option."""
 
 import numpy as np
 import pytest
