@@ -4,7 +4,7 @@ docs/python.md, manual pages and shell completion, and the public interface, doc
 `pictures`, draw docs/pictures by Graphviz instead.
 
 Run by `make docs` and `make pictures`. tests/test_docs.py, tests/test_tour.py, tests/test_interface.py,
-tests/cli/test_cli_front.py and tests/rows/test_rows.py fail when something is missing from these files.
+tests/cli/test_cli_front.py and tests/rows/test_page.py fail when something is missing from these files.
 """
 
 import subprocess
