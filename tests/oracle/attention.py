@@ -1,7 +1,5 @@
-"""Attention for ONE query, and a decoder with input feeding, by loops over rows and time.
-
-`memory` is [S, M]: the encoder's outputs of one sentence, of which the first `length` rows are real.
-"""
+"""Attention for ONE query, and a decoder with input feeding, by loops over rows and time. `memory` is [S, M]: the
+encoder's outputs of one sentence, of which the first `length` rows are real."""
 
 import numpy as np
 
@@ -9,11 +7,9 @@ from tests.oracle import layers
 
 
 def score(kind, query, key, p):
-    """How well one key [M] answers one query [H]; a number.
-
-    additive: v . tanh(query W_query + key W_key + b) (Bahdanau et al., 2015); dot, general: query . key and query W .
-    key (Luong et al., 2015); scaled_dot: query . key / sqrt(M) (Vaswani et al., 2017).
-    """
+    """How well one key [M] answers one query [H]; a number. additive: v . tanh(query W_query + key W_key + b) (Bahdanau
+    et al., 2015); dot, general: query . key and query W . key (Luong et al., 2015); scaled_dot: query . key / sqrt(M)
+    (Vaswani et al., 2017)."""
     if kind in ("additive", "bahdanau"):
         a = query @ p["W_query"] + key @ p["W_key"]
         if "b" in p:
@@ -46,11 +42,9 @@ def attend(kind, query, memory, length, p):
 
 
 def decode_row(kind, attention, p, embedded, h, c, fed, memory, src_length, tgt_length, *, input_feeding):
-    """One sentence: embedded [T, E], states [L, H], fed [A] -> vectors [T, A], h, c, weights.
-
-    Luong et al. (2015), sections 3.1 and 3.3: the cell reads [embedding; fed]; the attentional
-    vector is h~ = tanh([context; h] W_c + b_c); with input feeding it is what the next step is fed.
-    """
+    """One sentence: embedded [T, E], states [L, H], fed [A] -> vectors [T, A], h, c, weights. Luong et al. (2015),
+    sections 3.1 and 3.3: the cell reads [embedding; fed]; the attentional vector is h~ = tanh([context; h] W_c + b_c);
+    with input feeding it is what the next step is fed."""
     num_layers = len(h)
     outputs, all_weights = [], []
     for t in range(tgt_length):
@@ -68,12 +62,9 @@ def decode_row(kind, attention, p, embedded, h, c, fed, memory, src_length, tgt_
 def decode(
     kind, attention, p, embedded, hx, cx, memory, src_lengths, tgt_lengths=None, *, input_feeding=True, fed=None
 ):
-    """A batch; returns the attentional vectors [T, B, A], h, c [L, B, H] and weights [T, B, S].
-
-    Takes embedded [T, B, E], states hx and cx [L, B, H], memory [S, B, M].
-
-    Rows beyond their target's length are 0; the first step is fed zeros unless `fed` [B, A] says otherwise.
-    """
+    """A batch; returns the attentional vectors [T, B, A], h, c [L, B, H] and weights [T, B, S]. Takes embedded [T, B,
+    E], states hx and cx [L, B, H], memory [S, B, M]. Rows beyond their target's length are 0; the first step is fed
+    zeros unless `fed` [B, A] says otherwise."""
     T, B, _ = embedded.shape
     S, A = memory.shape[0], p["W_c"].shape[1]
     tgt_lengths = [T] * B if tgt_lengths is None else tgt_lengths

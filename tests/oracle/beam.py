@@ -1,8 +1,6 @@
-"""Search by brute force: every sequence of a tiny vocabulary is scored and sorted.
-
-The model is a callback, `log_probs(prefix: tuple[int, ...]) -> vector [V]`: the log probability of
-each next token after the given words (without BOS). Tokens in `forbidden` are never produced.
-"""
+"""Search by brute force: every sequence of a tiny vocabulary is scored and sorted. The model is a callback,
+`log_probs(prefix: tuple[int, ...]) -> vector [V]`: the log probability of each next token after the given words
+(without BOS). Tokens in `forbidden` are never produced."""
 
 from dataclasses import dataclass
 
@@ -20,11 +18,8 @@ class Sequence:
 
 
 def penalised(log_prob, length, length_penalty):
-    """The score that ranks: `length` counts every produced token, EOS too.
-
-    "none": the sum itself; "average": sum / length; a number alpha: sum / ((5 + length) / 6) **
-    alpha (Wu et al., 2016, equation 14).
-    """
+    """The score that ranks: `length` counts every produced token, EOS too. "none": the sum itself; "average": sum /
+    length; a number alpha: sum / ((5 + length) / 6) ** alpha (Wu et al., 2016, equation 14)."""
     if length_penalty == "none":
         return log_prob
     if length_penalty == "average":
@@ -33,10 +28,8 @@ def penalised(log_prob, length, length_penalty):
 
 
 def all_sequences(log_probs, *, eos, max_length, length_penalty="none", forbidden=()):
-    """Every sequence of at most `max_length` tokens (EOS counted), best score first.
-
-    Those that used all their tokens without EOS are in the list too, with finished = False.
-    """
+    """Every sequence of at most `max_length` tokens (EOS counted), best score first. Those that used all their tokens
+    without EOS are in the list too, with finished = False."""
     found = []
 
     def visit(prefix, log_prob):

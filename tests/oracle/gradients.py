@@ -1,8 +1,6 @@
-"""Derivatives by perturbation: central differences in place, complex steps for our own code.
-
-Arrays come as dicts name -> array. Central differences perturb the arrays themselves and put the
-very same bits back, so that they also serve a model which is asked to look at its parameters again.
-"""
+"""Derivatives by perturbation: central differences in place, complex steps for our own code. Arrays come as dicts name
+-> array. Central differences perturb the arrays themselves and put the very same bits back, so that they also serve a
+model which is asked to look at its parameters again."""
 
 import numpy as np
 
@@ -51,10 +49,8 @@ def elementwise(loss, array, step=1e-5):
 
 
 def complex_step(loss_of, arrays, direction, step=1e-40):
-    """Derivative of loss_of(arrays) along `direction`, exact to rounding: imag(f(a + i s d)) / s.
-
-    `loss_of` must be analytic code (no abs, no comparison of complex numbers), as the oracles here are.
-    """
+    """Derivative of loss_of(arrays) along `direction`, exact to rounding: imag(f(a + i s d)) / s. `loss_of` must be
+    analytic code (no abs, no comparison of complex numbers), as the oracles here are."""
     shifted = dict(arrays)
     for name, d in direction.items():
         shifted[name] = arrays[name] + 1j * step * d
@@ -62,11 +58,9 @@ def complex_step(loss_of, arrays, direction, step=1e-40):
 
 
 def check(loss, arrays, gradients, rng, *, step=1e-5, rtol=1e-5, atol=1e-8, elements=1):
-    """Hold `gradients` to central differences: each array along a direction and in a few elements.
-
-    Returns the complaints, one line each; an empty list means that everything agrees. One element is always the one of
-    the largest gradient, so that a comparison of zeros with zeros cannot be all there is.
-    """
+    """Hold `gradients` to central differences: each array along a direction and in a few elements. Returns the
+    complaints, one line each; an empty list means that everything agrees. One element is always the one of the largest
+    gradient, so that a comparison of zeros with zeros cannot be all there is."""
     complaints = []
 
     def compare(what, expected, got):

@@ -10,7 +10,6 @@ import numpy as np
 
 def run(step, p, inputs, initial, there, *, reverse=False, stop=None):
     """inputs [T, B, ...] and initial [B, ...] by name, there bool [T, B] -> results by name, `taken` [B] among them.
-
     stop: the name of a noted value that ends a row once it is positive."""
     T, B = there.shape
     dtype = np.result_type(*inputs.values(), *p.values(), *initial.values(), np.float64)

@@ -44,11 +44,9 @@ def random_params(rng, kind, input_size, hidden_size, *, num_layers=1, bidirecti
 
 
 def run_direction(kind, p, x, h, c, lengths, *, reverse=False, padding="zero", empty="initial"):
-    """One layer in one direction: x [T, B, D], h and c [B, H] -> y [T, B, H], h, c [B, H].
-
-    padding: "repeat" is written as Keras runs masked rows, "carry" as Caffe2 reverses and runs them; empty: "zero" is
-    ONNX Runtime's final state of a row without steps.
-    """
+    """One layer in one direction: x [T, B, D], h and c [B, H] -> y [T, B, H], h, c [B, H]. padding: "repeat" is written
+    as Keras runs masked rows, "carry" as Caffe2 reverses and runs them; empty: "zero" is ONNX Runtime's final state of
+    a row without steps."""
     T, B, _ = x.shape
     H = p["W_h"].shape[0]
     dtype = np.result_type(x, h, c, *p.values(), np.float64)
@@ -86,10 +84,8 @@ def run(
     padding="zero",
     empty="initial",
 ):
-    """A stack: x [T, B, D], states [L*dirs, B, H] -> y [T, B, H*dirs], h and c [L*dirs, B, H].
-
-    Residual: from the second layer on, a layer's input is added to its output (Wu et al., 2016, section 3.1).
-    """
+    """A stack: x [T, B, D], states [L*dirs, B, H] -> y [T, B, H*dirs], h and c [L*dirs, B, H]. Residual: from the
+    second layer on, a layer's input is added to its output (Wu et al., 2016, section 3.1)."""
     T, B, _ = x.shape
     H = next(p.shape[0] for name, p in params.items() if name.startswith("W_h"))
     suffixes = ("", "_reverse") if bidirectional else ("_reverse",) if reverse else ("",)

@@ -1,7 +1,5 @@
-"""The shared reference vectors (PyTorch, ONNX) read into this project's layout.
-
-They lie in `shared/vectors`, a sibling of the repository; where that is absent, the tests on them skip.
-"""
+"""The shared reference vectors (PyTorch, ONNX) read into this project's layout. They lie in `shared/vectors`, a sibling
+of the repository; where that is absent, the tests on them skip."""
 
 import json
 from dataclasses import dataclass, field
@@ -21,11 +19,9 @@ DEFAULT_ACTIVATIONS = {"LSTM": ["Sigmoid", "Tanh", "Tanh"], "GRU": ["Sigmoid", "
 
 @dataclass(frozen=True)
 class LayerCase:
-    """One call of a stack of layers and what must come out; time-major unless batch_first.
-
-    `direction` is "forward", "reverse" or "bidirectional"; a reverse case's parameters carry the suffix `_reverse`.
-    Expected arrays that the file does not hold are absent from `expected` and `gradients`.
-    """
+    """One call of a stack of layers and what must come out; time-major unless batch_first. `direction` is "forward",
+    "reverse" or "bidirectional"; a reverse case's parameters carry the suffix `_reverse`. Expected arrays that the file
+    does not hold are absent from `expected` and `gradients`."""
 
     kind: str
     direction: str

@@ -1,8 +1,5 @@
-"""Cells, inputs and runs that the tests of the scan share.
-
-Sizes differ from one another wherever they may: equal sizes are another program, and would hide an
-exchange of two of them.
-"""
+"""Cells, inputs and runs that the tests of the scan share. Sizes differ from one another wherever they may: equal sizes
+are another program, and would hide an exchange of two of them."""
 
 from dataclasses import dataclass, replace
 

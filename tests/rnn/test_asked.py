@@ -1,6 +1,5 @@
-"""What a scan is asked for: gradients of some things alone, values to look at, rows that stop, steps that exist.
-
-Held against plain loops (gradients by complex steps of these) and the interpreter."""
+"""What a scan is asked for: gradients of some things alone, values to look at, rows that stop, steps that exist. Held
+against plain loops (gradients by complex steps of these) and the interpreter."""
 
 import numpy as np
 import pytest

@@ -1,8 +1,6 @@
-"""`nmt.rnn.check` says what is wrong; that it says what is right is shown by docs/add-a-cell.md and its test.
-
-And a cell that is edited is another cell, however it was edited: what a notebook does to classes, methods, helpers and
-constants. Against the interpreter, which traces anew whenever it is asked.
-"""
+"""`nmt.rnn.check` says what is wrong; that it says what is right is shown by docs/add-a-cell.md and its test. And a
+cell that is edited is another cell, however it was edited: what a notebook does to classes, methods, helpers and
+constants. Against the interpreter, which traces anew whenever it is asked."""
 
 import functools
 import gc

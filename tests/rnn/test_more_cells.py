@@ -1,7 +1,5 @@
 """The cells beyond LSTM, GRU and Elman's: oracle, interpreter and compiled program; what leaves the loop; dropout.
-
-test_products.py compares their programs with interpreter and oracle.
-"""
+test_products.py compares their programs with interpreter and oracle."""
 
 from dataclasses import replace
 

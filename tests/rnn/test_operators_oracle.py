@@ -1,8 +1,6 @@
-"""The operators against the oracle on awkward sizes: outputs and slopes of the gradients.
-
-The oracle's derivatives are complex steps, exact to rounding, so float64 is held to the same 1e-9 as the outputs.
-Padding is filled with large numbers, in the input and in the cotangents: nobody may read it.
-"""
+"""The operators against the oracle on awkward sizes: outputs and slopes of the gradients. The oracle's derivatives are
+complex steps, exact to rounding, so float64 is held to the same 1e-9 as the outputs. Padding is filled with large
+numbers, in the input and in the cotangents: nobody may read it."""
 
 from dataclasses import dataclass
 from functools import cache

@@ -1,7 +1,5 @@
-"""What went wrong in the engines before this one: each bug of theirs that this one could have, as a test.
-
-Every test names the system and its commit or file.
-"""
+"""What went wrong in the engines before this one: each bug of theirs that this one could have, as a test. Every test
+names the system and its commit or file."""
 
 import tracemalloc
 

@@ -84,11 +84,9 @@ def _command(words: list[str], at: Path, child: Child) -> None:
 @dataclass(frozen=True)
 class Scenario:
     """A command in a folder: what is there before, its words, and the results that are compared, as patterns of files.
-
-    run: Runs the words in a process of its own, and arms the faults.
-    fake: Whether the model is that of tests.train.fake_model, which learns and translates in no time.
-    slow: Whether a run takes so long that the check makes only a few.
-    """
+    run: Runs the words in a process of its own, and arms the faults. fake: Whether the model is that of
+    tests.train.fake_model, which learns and translates in no time. slow: Whether a run takes so long that the check
+    makes only a few."""
 
     prepare: Callable[[Path], None]
     words: Callable[[Path], list[str]]

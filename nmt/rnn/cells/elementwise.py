@@ -119,7 +119,7 @@ class SRUCell(EqualCell):
     Where the sizes of input and state differ, the last x is x W_s. `W_x` holds W, W_f, W_r and, if need be, W_s.
     """
 
-    memory = ("c",)
+    _memory = ("c",)
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
         super().__init__(input_size, hidden_size)
@@ -146,7 +146,7 @@ class SSRUCell(EqualCell):
     f = sigmoid(x W_f + b_f),  c_t = f * c_prev + (1 - f) * (x W),  h_t = relu(c_t). `W_x` holds W, W_f.
     """
 
-    memory = ("c",)
+    _memory = ("c",)
 
     def params(self) -> dict[str, Param]:
         D, H = self.input_size, self.hidden_size

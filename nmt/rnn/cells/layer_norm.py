@@ -33,7 +33,7 @@ class LayerNormLSTMCell(EqualCell):
     """a = LN(x W_x) + LN(h W_h) + b, gates i, f, g, o;
     c_t = sigmoid(f) * c_prev + sigmoid(i) * tanh(g),  h_t = sigmoid(o) * tanh(LN(c_t))."""
 
-    memory = ("h", "c")
+    _memory = ("h", "c")
 
     def params(self) -> dict[str, Param]:
         D, H = self.input_size, self.hidden_size
@@ -81,7 +81,7 @@ class MILSTMCell(EqualCell):
     2016, On Multiplicative Integration with Recurrent Neural Networks, equation 4), in an LSTM (appendix A); gates i,
     f, g, o. With `layer_norm` both products, and the c that the output reads, are normalised as by Ba et al. (2016)."""
 
-    memory = ("h", "c")
+    _memory = ("h", "c")
 
     def __init__(self, input_size: int, hidden_size: int, layer_norm: bool = False) -> None:
         super().__init__(input_size, hidden_size)

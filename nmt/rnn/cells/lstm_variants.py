@@ -114,7 +114,7 @@ class SLSTMCell(EqualCell):
     parts, and each part of the gates reads its own (the paper's memory mixing); `R_0`, ... are their matrices.
     """
 
-    memory = ("h", "c", "n", "m")
+    _memory = ("h", "c", "n", "m")
 
     def __init__(self, input_size: int, hidden_size: int, heads: int = 1) -> None:
         if heads < 1 or hidden_size % heads:

@@ -16,15 +16,15 @@ ActivationSpec = str | tuple[str, float] | tuple[str, float, float]
 
 
 class EqualCell(Cell):
-    """A base of cells whose output and states, named by `memory`, have hidden_size numbers each."""
+    """A base of cells whose output and states, named by `_memory`, have hidden_size numbers each."""
 
-    memory: tuple[str, ...] = ("h",)
+    _memory: tuple[str, ...] = ("h",)
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
         self.input_size, self.hidden_size, self.output_size = input_size, hidden_size, hidden_size
 
     def states(self) -> dict[str, int]:
-        return dict.fromkeys(self.memory, self.hidden_size)
+        return dict.fromkeys(self._memory, self.hidden_size)
 
 
 def clip(x: Value, limit: float | None) -> Value:
