@@ -65,10 +65,6 @@ def compare_with_forced(name, model, sentences):
     assert find(model, sentences, batch_size=5, **EVERY[name]) == found
 
 
-def test_a_rule_without_effect_changes_no_bit(model, sentences):
-    assert find(model, sentences, **EVERY["forbidden without effect"]) == find(model, sentences)
-
-
 def test_forced_log_probs_are_minus_the_training_loss(model, sentences):
     targets = small_models.random_sentences(np.random.default_rng(4), len(sentences), VOCAB, longest=7)
     forced = force(model, sentences, [[*t, EOS_ID] for t in targets], threads=1, attention=True)

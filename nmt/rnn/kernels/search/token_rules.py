@@ -54,7 +54,7 @@ class TokenRules:
     @property
     def reweights(self) -> bool:
         """Return whether a rule changes scores."""
-        return bool(self.reals[REPETITION] != 1.0)
+        return bool((self.reals[:TEMPERATURE] != 1.0).any())
 
     @property
     def drawing(self) -> tuple[float, int, float]:
@@ -70,7 +70,9 @@ class TokenRules:
 @inlined
 def has_rules(numbers: Any, reals: Any) -> Any:
     """Return whether there is a rule, or tokens are drawn."""
-    found = reals[REPETITION] != 1.0
+    found = False
+    for n in range(TEMPERATURE):
+        found = found or reals[n] != 1.0
     for n in range(SAMPLING + 1):
         found = found or numbers[n] != 0
     return found
