@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from nmt.decode import Ensemble, Fusion, SearchOptions, force, search
+from nmt.errors import ShapeError
 from nmt.special_tokens import EOS_ID
 from tests import small_models
 from tests.model import test_language
@@ -152,6 +153,15 @@ def test_nothing_to_score_is_an_empty_array_in_its_place(model):
 def test_a_least_length_beyond_the_limit_moves_the_limit(model, sentences):
     for hypotheses in find(model, sentences[:3], min_length=40):
         assert all(len(h.ids) >= 40 for h in hypotheses)
+
+
+@pytest.mark.parametrize("tokens", [[VOCAB], [4, -1]])
+def test_tokens_beyond_the_vocabulary_are_one_line(tokens, model, sentences):
+    with pytest.raises(ShapeError, match=f"^search: tokens .* must be from 0 to {VOCAB - 1}, got {tokens[-1]}$"):
+        find(model, sentences, forbidden=[tokens])
+    for options in ({"forbidden": [tokens]}, {"prefixes": [tokens]}):
+        with pytest.raises(ShapeError, match="^search: tokens of forbidden and prefixes must be"):
+            find(model, sentences[:1], **options)
 
 
 def test_in_bfloat16(sentences):

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from nmt.errors import ShapeError
 from nmt.rnn.kernels.machine_code.jit import exact_kernel, inlined, kernel
 from nmt.rnn.kernels.search import search_rules
 
@@ -50,6 +51,16 @@ class TokenRules:
             np.array([*starts, *(token for one in sequences for token in one)], np.int32),
             prefixes,
         )
+
+    def check(self, vocab_size: int) -> None:
+        """Raise ShapeError: a token is none of so many; compiled code would write beyond its row."""
+        tokens = self.lists[int(self.numbers[FORBIDDEN]) + 1 :]
+        every = [*tokens.tolist(), *(token for one in self.prefixes for token in one)]
+        if every and not 0 <= min(every) <= max(every) < vocab_size:
+            wrong = min(every) if min(every) < 0 else max(every)
+            raise ShapeError(
+                f"search: tokens of forbidden and prefixes must be from 0 to {vocab_size - 1}, got {wrong}"
+            )
 
     @property
     def reweights(self) -> bool:
