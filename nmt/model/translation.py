@@ -202,6 +202,8 @@ class TranslationModel(Network):
         is_alike = length > 0 and limits[0] > 0 and [*map(len, src_ids)] == [length] * count
         if not is_alike or not self._is_short(length, count):
             return None
+        if rules is not None:
+            rules.check(self.vocab_sizes["tgt"])
         idle = self._runs(threads)
         run = idle.take()
         found = run.search(src_ids, limits, settings, rules)

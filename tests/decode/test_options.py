@@ -13,6 +13,7 @@ from nmt.decode.hypotheses import Block
 from nmt.decode.rules import constraints, selectors
 from nmt.decode.rules.constraints import Glossary, Progress, advance
 from nmt.decode.rules.score_rules import Rule
+from nmt.errors import ShapeError
 from nmt.special_tokens import EOS_ID
 from tests import small_models
 from tests.decode.test_beam import EOS, TableDecoder
@@ -389,8 +390,13 @@ def compare_with_forced(name, model, sentences):
     assert found_by(model, sentences, batch_size=5, **EVERY[name]) == found
 
 
-def test_a_rule_without_effect_changes_no_bit(model, sentences):
-    assert found_by(model, sentences, **EVERY["forbidden without effect"]) == found_by(model, sentences)
+@pytest.mark.parametrize("tokens", [[VOCAB], [4, -1]])
+def test_tokens_beyond_the_vocabulary_are_one_line(tokens, model, sentences):
+    with pytest.raises(ShapeError, match=f"^search: tokens .* must be from 0 to {VOCAB - 1}, got {tokens[-1]}$"):
+        found_by(model, sentences, forbidden=[tokens])
+    for options in ({"forbidden": [tokens]}, {"prefixes": [tokens]}):
+        with pytest.raises(ShapeError, match="^search: tokens of forbidden and prefixes must be"):
+            found_by(model, sentences[:1], **options)
 
 
 def test_forced_log_probs_are_minus_the_training_loss(model, sentences):

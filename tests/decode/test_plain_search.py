@@ -54,9 +54,7 @@ CASES = {
     "a beam wider than the vocabulary": {"beam_size": VOCAB + 3, "n_best": 9},
     "longer than memory at first": {"beam_size": 2, "max_length_extra": 300, "length_penalty": 3.0, "threads": 1},
     "none may say anything": {"beam_size": 2, "max_length_ratio": 0.0, "max_length_extra": 0},
-    "word reward": {"beam_size": 4, "options": SearchOptions(word_reward=0.4)},
     "word penalty": {"beam_size": 4, "n_best": 3, "options": SearchOptions(word_reward=-0.3)},
-    "no unknown token": {"beam_size": 3, "options": SearchOptions(generate_unk=False)},
     "shortlist": {"beam_size": 3, "n_best": 2, "batch_size": 4, "options": SearchOptions(shortlist=SOME)},
 }
 

@@ -129,10 +129,13 @@ class Forbidding(Rule):
     avoid list of Sockeye), and no EOS before so many tokens."""
 
     def __init__(self, rules: TokenRules, eos_id: int) -> None:
-        self.rules, self.eos_id = rules, eos_id
+        self.rules, self.eos_id, self._vocab_size = rules, eos_id, -1
 
     @override
     def apply(self, scores: np.ndarray, beam: Beam, steps: np.ndarray) -> None:
+        if scores.shape[1] != self._vocab_size:
+            self._vocab_size = scores.shape[1]
+            self.rules.check(self._vocab_size)
         forbid_rows(scores, beam.history, steps, self.rules.numbers, self.rules.lists, self.eos_id)
 
 

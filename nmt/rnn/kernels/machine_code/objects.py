@@ -181,10 +181,12 @@ class SpareMemory:
 
     def __init__(self) -> None:
         self.lacked = False
+        self._held: mmap | None = None
+        if ON_WINDOWS != (os.name == "nt"):
+            return  # the code is for another system, and is not run
         self._allocate = system_function(_FUNCTIONS["nmt_allocate"][1], _FUNCTIONS["nmt_allocate"][0])
         self._allocate.restype, self._allocate.argtypes = ctypes.c_void_p, [ctypes.c_size_t] * 2
         self._give = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t)(self.give)
-        self._held: mmap | None = None
         add_symbol("nmt_spare", ctypes.cast(self._give, ctypes.c_void_p).value or 0)
         self.hold()
 

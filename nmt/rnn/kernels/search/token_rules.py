@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from nmt.errors import ShapeError
 from nmt.rnn.kernels.machine_code.jit import exact_kernel, inlined, kernel
 from nmt.rnn.kernels.search import search_rules
 
@@ -51,10 +52,20 @@ class TokenRules:
             prefixes,
         )
 
+    def check(self, vocab_size: int) -> None:
+        """Raise ShapeError: a token is none of so many; compiled code would write beyond its row."""
+        tokens = self.lists[int(self.numbers[FORBIDDEN]) + 1 :]
+        every = [*tokens.tolist(), *(token for one in self.prefixes for token in one)]
+        if every and not 0 <= min(every) <= max(every) < vocab_size:
+            wrong = min(every) if min(every) < 0 else max(every)
+            raise ShapeError(
+                f"search: tokens of forbidden and prefixes must be from 0 to {vocab_size - 1}, got {wrong}"
+            )
+
     @property
     def reweights(self) -> bool:
         """Return whether a rule changes scores."""
-        return bool(self.reals[REPETITION] != 1.0)
+        return bool((self.reals[:TEMPERATURE] != 1.0).any())
 
     @property
     def drawing(self) -> tuple[float, int, float]:
@@ -70,7 +81,9 @@ class TokenRules:
 @inlined
 def has_rules(numbers: Any, reals: Any) -> Any:
     """Return whether there is a rule, or tokens are drawn."""
-    found = reals[REPETITION] != 1.0
+    found = False
+    for n in range(TEMPERATURE):
+        found = found or reals[n] != 1.0
     for n in range(SAMPLING + 1):
         found = found or numbers[n] != 0
     return found
