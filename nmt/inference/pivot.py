@@ -20,7 +20,7 @@ from nmt.search_settings import SearchSettings
 if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.data.tokens.subwords import Subwords
-    from nmt.inference.typing_session import TypingSession
+    from nmt.inference.translator import TypingSession
 
 
 class Pivot(NotPickled):

@@ -26,8 +26,8 @@ from nmt.serve.settings import RequestError, ServerSettings
 from nmt.system.heap import keep_for_good
 
 if TYPE_CHECKING:
-    from nmt.inference.typing_session import TypingSession
-    from nmt.serve.learning import Learning
+    from nmt.inference.translator import TypingSession
+    from nmt.serve.models import Learning
 
 _PIECE = 256
 """Sentences in a piece of a long text; two pieces wait at a time, and take at most half of the queue."""
@@ -138,7 +138,7 @@ class Service:
         try:
             found = cls(settings, load_models(settings), gate, Detector(), box=box)
             if settings.learn:
-                from nmt.serve.learning import Learning
+                from nmt.serve.models import Learning
 
                 found.learning = Learning(found.models, settings, found.publish)
         except BaseException:

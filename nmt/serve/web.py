@@ -21,9 +21,8 @@ from nmt.serve.box.box import Job
 from nmt.serve.engine import Admission, Ask
 from nmt.serve.files import TranslatedFile, translated_name
 from nmt.serve.http_protocol import Departures
-from nmt.serve.learning import Learning, check_room
 from nmt.serve.limits import Room
-from nmt.serve.models import ServedModel
+from nmt.serve.models import Learning, ServedModel, check_room
 from nmt.serve.service import Service
 from nmt.serve.settings import RequestError
 

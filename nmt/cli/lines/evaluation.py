@@ -73,7 +73,7 @@ class Evaluation:
 
     def judge(self, confidences: Sequence[float], hypotheses: Sequence[str], least: float) -> None:
         """Compare the confidence of a model in its translations with their best chrF, and write --plot-confidence."""
-        from nmt.report.plots import reliability_svg
+        from nmt.report.page import reliability_svg
 
         utility = sentence_utility("chrf")
         rows = zip(hypotheses, zip(*self.references, strict=True), strict=True)

@@ -20,8 +20,7 @@ from nmt.serve import web
 from nmt.serve.box.box import Job
 from nmt.serve.engine import Ask
 from nmt.serve.files import SECONDS_KEPT
-from nmt.serve.learning import MARK, check_room
-from nmt.serve.models import bleu_signature, language_name
+from nmt.serve.models import MARK, bleu_signature, check_room, language_name
 from nmt.serve.routes import openapi
 from nmt.serve.service import Service, TextOptions
 from nmt.serve.settings import RequestError
