@@ -6,8 +6,8 @@ import pytest
 
 from nmt.errors import DataError
 from nmt.evaluate import format_table, score_translations
-from nmt.evaluate.reliability import reliability
-from nmt.report.plots import reliability_svg
+from nmt.evaluate.scores import reliability
+from nmt.report.page import reliability_svg
 
 
 def test_bleu_by_hand() -> None:

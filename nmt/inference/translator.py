@@ -14,21 +14,23 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from nmt.data.tokens.features import has_features
 from nmt.errors import CheckpointError, ConfigError
-from nmt.inference.details import detail_of, ranked_by_agreement, with_details
 from nmt.inference.pipeline import (
     TranslationPipeline,
     attends,
+    detail_of,
     lacking_in_target,
     learnt_for,
     model_with,
     novelty_of,
     phrases_missing,
+    ranked_by_agreement,
     source_ids,
     source_tokens,
     target_ids,
     texts_of,
     translations_of,
     with_chances,
+    with_details,
 )
 from nmt.inference.translation import (
     BROKEN,

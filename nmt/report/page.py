@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from nmt.evaluate.reliability import Reliability
+from nmt.evaluate.scores import Reliability
 from nmt.report.runs import Run, as_number
 
 _CELL = 24

@@ -18,8 +18,7 @@ from nmt.inference.translation import Translation
 from nmt.serve.box.box import Box, Job
 from nmt.serve.box.text_work import Answer, joined
 from nmt.serve.engine import BULK, Admission, Ask
-from nmt.serve.files import Files
-from nmt.serve.limits import Bodies, ClosedError, FullError, Gate, SentenceCache, Shelf, Turns
+from nmt.serve.limits import Bodies, ClosedError, Files, FullError, Gate, SentenceCache, Shelf, Turns
 from nmt.serve.log import Measures
 from nmt.serve.models import Detector, Models, ServedModel, load_models
 from nmt.serve.settings import RequestError, ServerSettings

@@ -19,9 +19,8 @@ from nmt.errors import NMTError
 from nmt.inference.translation import Translation
 from nmt.serve.box.box import Job
 from nmt.serve.engine import Admission, Ask
-from nmt.serve.files import TranslatedFile, translated_name
 from nmt.serve.http_protocol import Departures
-from nmt.serve.limits import Room
+from nmt.serve.limits import Room, TranslatedFile, translated_name
 from nmt.serve.models import Learning, ServedModel, check_room
 from nmt.serve.service import Service
 from nmt.serve.settings import RequestError

@@ -16,8 +16,7 @@ from nmt.decode.rules.options import SearchOptions
 from nmt.decode.search import SearchPath, search_plan
 from nmt.decode.session import Session
 from nmt.errors import DeviceError
-from nmt.inference.details import with_details
-from nmt.inference.pipeline import source_ids, texts_of
+from nmt.inference.pipeline import source_ids, texts_of, with_details
 from nmt.inference.translator import Translator
 from nmt.model.batch_pass import Objective
 from nmt.model.copying import Copies, check_copying, copy_loss

@@ -13,8 +13,7 @@ from nmt.cli.lines.streams import output_lines, write_errors
 from nmt.data.corpora.sources import format_of, side_lines
 from nmt.errors import DataError
 from nmt.evaluate import format_table, score_translations, split_references
-from nmt.evaluate.reliability import Reliability, reliability
-from nmt.evaluate.scores import sentence_utility
+from nmt.evaluate.scores import Reliability, reliability, sentence_utility
 from nmt.system.files import write_bytes
 from nmt.system.lines import read_text
 

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from nmt.documents.passage import Markup
 from nmt.inference.pivot import base
 from nmt.serve import web
-from nmt.serve.files import attachment
+from nmt.serve.limits import attachment
 from nmt.serve.models import language_name
 from nmt.serve.service import Service, TextOptions
 from nmt.serve.settings import RequestError

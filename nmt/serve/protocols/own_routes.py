@@ -19,7 +19,7 @@ from nmt.learning.memory import Pair
 from nmt.serve import web
 from nmt.serve.box.box import Job
 from nmt.serve.engine import Ask
-from nmt.serve.files import SECONDS_KEPT
+from nmt.serve.limits import SECONDS_KEPT
 from nmt.serve.models import MARK, bleu_signature, check_room, language_name
 from nmt.serve.routes import openapi
 from nmt.serve.service import Service, TextOptions
