@@ -53,11 +53,10 @@ class CompactJSON(Response):
         return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
 
-async def body_parts(request: Request, service: Service, most: int | None = None) -> AsyncIterator[bytes]:
+async def body_parts(request: Request, service: Service, most: int) -> AsyncIterator[bytes]:
     """Yield the body as it arrives, and count it towards the bytes of all requests. Raises RequestError: 413 beyond
     `most` bytes, 408 if it arrives too slowly, 429 and 503 if too much is in memory."""
     limits = service.settings.limits
-    most = limits.body_bytes if most is None else most
     check_length(request, most)
     room: Room | None = request.scope.get("nmt.room")
     size, more = 0, True
@@ -94,9 +93,9 @@ def _too_much(most: int) -> RequestError:
     return RequestError(413, f"body: must have at most {most:,} bytes, got more; send less at a time")
 
 
-async def read_body(request: Request, service: Service, most: int | None = None) -> bytes:
+async def read_body(request: Request, service: Service) -> bytes:
     """Return the body. Raises RequestError, as `body_parts`."""
-    return b"".join([part async for part in body_parts(request, service, most)])
+    return b"".join([part async for part in body_parts(request, service, service.settings.limits.body_bytes)])
 
 
 async def read_fields(request: Request, service: Service) -> dict[str, Any]:
