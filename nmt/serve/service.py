@@ -349,18 +349,13 @@ class Service:
 
     def check(self, texts: Sequence[str], alternatives: int = 0) -> None:
         """Raise RequestError for texts beyond the limits or with invalid Unicode."""
-        limits = self.settings.limits
-        checks: list[tuple[str, int, int]] = [
-            (
-                "q: must have at most {} characters, got {:,}; send less at a time",
-                limits.characters,
-                sum(map(len, texts)),
-            ),
-            ("q: must be at most {} texts, got {:,}; send fewer at a time", limits.texts, len(texts)),
-        ]
-        for message, most, got in checks:
+        limits, characters = self.settings.limits, sum(map(len, texts))
+        for what, most, got, less in (
+            ("have at most {:,} characters", limits.characters, characters, "less"),
+            ("be at most {:,} texts", limits.texts, len(texts), "fewer"),
+        ):
             if most and got > most:
-                raise RequestError(400, message.format(f"{most:,}", got))
+                raise RequestError(400, f"q: must {what.format(most)}, got {got:,}; send {less} at a time")
         if not 0 <= alternatives <= limits.alternatives:
             raise RequestError(400, f"alternatives: must be 0 to {limits.alternatives}, got {alternatives}")
         for text in texts:

@@ -218,15 +218,10 @@ def parse_pairs(text: str, where: str) -> list[tuple[str, str]]:
 
 
 def _gathered(pairs: list[tuple[str, str]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    found: dict[str, list[str]] = {}
     for name, value in pairs:
-        if name not in found:
-            found[name] = value
-        elif isinstance(found[name], list):
-            found[name].append(value)
-        else:
-            found[name] = [found[name], value]
-    return found
+        found.setdefault(name, []).append(value)
+    return {name: values if len(values) > 1 else values[0] for name, values in found.items()}
 
 
 def text_field(fields: Mapping[str, Any], name: str, default: str | None = None) -> str:

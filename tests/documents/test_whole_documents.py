@@ -117,8 +117,7 @@ def test_elements_that_end_behind_a_space_or_in_another_sentence_stay_a_tree(tex
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["at %d/%d and at %d", "{0}-{1} euros for {0} coats", "%1$s/%2$s %1$s", "{{ y }} and {{ y }} {z}"],
+    "text", ["at %d/%d and at %d", "{0}-{1} euros for {0} coats", "%1$s/%2$s %1$s", "{{ y }} and {{ y }} {z}"]
 )
 def test_a_placeholder_that_comes_again_beside_several_is_kept(text):
     for change in (lambda word: "xx", lambda word: word):

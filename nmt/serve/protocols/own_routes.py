@@ -124,10 +124,7 @@ async def progress(request: Request) -> Response:
 
 
 def note_terms(
-    translator: Translator | Pivot,
-    parts: list[dict[str, Any]],
-    asked: list[str],
-    glossary: tuple[tuple[str, str], ...],
+    translator: Translator | Pivot, parts: list[dict[str, Any]], asked: list[str], glossary: tuple[tuple[str, str], ...]
 ) -> None:
     """Add to each sentence, under not_followed, the glossary terms whose translations are missing from its translation.
     `asked`: the texts of the sentences that were translated, in which the search has found the terms."""
