@@ -73,10 +73,10 @@ class Session:
             beam = cell.step(beam)
         return [replace(one, ids=self._model.written(one.ids)) for one in ended[0][1]]
 
-    def greedy(self, *, options: SearchOptions) -> Iterator[list[int]]:
+    def greedy(self, prefix: Sequence[int] = (), *, options: SearchOptions) -> Iterator[list[int]]:
         """Yield the tokens of the greedy translation after each step, and at the end those that `complete` returns with
         the same options, whose beam size must be 1."""
-        cell, beam = self._begin_search((), options)
+        cell, beam = self._begin_search(prefix, options)
         while not (ended := cell.ended()):
             beam = cell.step(beam)
             if len(beam):

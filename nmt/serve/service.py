@@ -350,12 +350,12 @@ class Service:
     def check(self, texts: Sequence[str], alternatives: int = 0) -> None:
         """Raise RequestError for texts beyond the limits or with invalid Unicode."""
         limits, characters = self.settings.limits, sum(map(len, texts))
-        for what, most, got, less in (
-            ("have at most {:,} characters", limits.characters, characters, "less"),
-            ("be at most {:,} texts", limits.texts, len(texts), "fewer"),
+        for message, most, got in (
+            ("q: must have at most {:,} characters, got {:,}; send less at a time", limits.characters, characters),
+            ("q: must be at most {:,} texts, got {:,}; send fewer at a time", limits.texts, len(texts)),
         ):
             if most and got > most:
-                raise RequestError(400, f"q: must {what.format(most)}, got {got:,}; send {less} at a time")
+                raise RequestError(400, message.format(most, got))
         if not 0 <= alternatives <= limits.alternatives:
             raise RequestError(400, f"alternatives: must be 0 to {limits.alternatives}, got {alternatives}")
         for text in texts:
