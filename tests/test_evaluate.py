@@ -7,8 +7,8 @@ import pytest
 from nmt.errors import DataError
 from nmt.evaluate import expected_utilities, format_table, score_translations, sentence_utility, split_references
 from nmt.evaluate.error_rates import edit_distance
-from nmt.evaluate.reliability import reliability
-from nmt.report.plots import reliability_svg
+from nmt.evaluate.scores import reliability
+from nmt.report.page import reliability_svg
 
 
 def test_bleu_by_hand() -> None:

@@ -12,9 +12,8 @@ import pytest
 from nmt import Pivot, Translator
 from nmt.data.alignment.word_alignment import words_of
 from nmt.errors import ConfigError, DataError
-from nmt.inference.details import detail_through
 from nmt.inference.generator import Generator
-from nmt.inference.pipeline import phrases_for
+from nmt.inference.pipeline import detail_through, phrases_for
 from nmt.inference.translation import CUT, Constraints, Detail, Translation, confidence_in
 from tests.saved_models import sentences, write_folder, write_language_folder
 

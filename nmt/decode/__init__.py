@@ -8,19 +8,5 @@ from nmt.decode.search import Forced, SearchPath, SearchPlan, force, search, sea
 from nmt.decode.session import Session
 from nmt.search_settings import LengthPenalty
 
-__all__ = [
-    "Ensemble",
-    "Forced",
-    "Fusion",
-    "Hypothesis",
-    "LengthPenalty",
-    "LiveSearch",
-    "SearchOptions",
-    "SearchPath",
-    "SearchPlan",
-    "Session",
-    "Shortlist",
-    "force",
-    "search",
-    "search_plan",
-]
+__all__ = ["Ensemble", "Forced", "Fusion", "Hypothesis", "LengthPenalty", "LiveSearch", "SearchOptions", "SearchPath"]
+__all__ += ["SearchPlan", "Session", "Shortlist", "force", "search", "search_plan"]

@@ -78,13 +78,7 @@ class LiveSearch:
     """
 
     def __init__(
-        self,
-        model: SearchModel,
-        options: SearchOptions,
-        *,
-        size: int,
-        longest: int,
-        deliver: Callable[[Found], None],
+        self, model: SearchModel, options: SearchOptions, *, size: int, longest: int, deliver: Callable[[Found], None]
     ) -> None:
         self._model, self._options, self.size, self.n_best = model, options, size, options.n_best
         self.deliver = deliver

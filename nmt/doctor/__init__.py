@@ -1,6 +1,6 @@
 """Check a corpus before training: report what cannot work, and what may be wrong."""
 
 from nmt.doctor.examine import PAIRS_AT_START, examine
-from nmt.doctor.findings import Example, Finding, Findings
+from nmt.doctor.texts import Example, Finding, Findings
 
 __all__ = ["PAIRS_AT_START", "Example", "Finding", "Findings", "examine"]

@@ -20,8 +20,7 @@ import numpy as np
 from nmt.data.corpora.judged_texts import judged_corpus
 from nmt.data.corpora.sources import sources_of
 from nmt.data.tokens.factors import FactorError
-from nmt.doctor.findings import Finding, Findings, Tally, found
-from nmt.doctor.texts import CUT, FILTERS, Block, Duplicates, Overlap, Text
+from nmt.doctor.texts import CUT, FILTERS, Block, Duplicates, Finding, Findings, Overlap, Tally, Text, found
 from nmt.errors import DataError
 from nmt.special_tokens import EOS_ID, UNK_ID
 from nmt.system.notices import Show, tell_nobody

@@ -11,8 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from nmt.errors import ConfigError
-from nmt.inference.details import detail_through
-from nmt.inference.pipeline import check_no_factors
+from nmt.inference.pipeline import check_no_factors, detail_through
 from nmt.inference.translation import Constraints, NotPickled, Novelty, Translation, best_texts
 from nmt.inference.translator import Translator
 from nmt.search_settings import SearchSettings
@@ -20,7 +19,7 @@ from nmt.search_settings import SearchSettings
 if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.data.tokens.subwords import Subwords
-    from nmt.inference.typing_session import TypingSession
+    from nmt.inference.translator import TypingSession
 
 
 class Pivot(NotPickled):

@@ -160,14 +160,12 @@ def lacking(whose: str, unknown: Sequence[str]) -> tuple[str, ...]:
     return (f"{whose} is incomplete: the vocabulary lacks {shown}",)
 
 
-def with_warnings(
-    found: Sequence[Translation], text: str = "", *, cut: bool = False, more: tuple[str, ...] = ()
-) -> list[Translation]:
-    """Translations of a sentence that is not blank with what may be wrong with each; one of `text` where none was
-    found. cut: Whether the source was too long. more: What else may be wrong with all of them."""
+def with_warnings(found: Sequence[Translation], *, cut: bool, more: tuple[str, ...] = ()) -> list[Translation]:
+    """Translations of a sentence that is not blank with what may be wrong with each; an empty one where none was found.
+    cut: Whether the source was too long. more: What else may be wrong with all of them."""
     general = (*((CUT,) if cut else ()), *more)
     if not found:
-        return [Translation(text, 0.0, 0.0, warnings=(*general, UNSAYABLE))]
+        return [Translation("", 0.0, 0.0, warnings=(*general, UNSAYABLE))]
     warned = []
     for one in found:
         own = [*general, *((EMPTY,) if not one.text else ()), *number_warnings((one.score, one.log_prob))]

@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from random import Random
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 
 from nmt.data.corpora.sources import sources_of
@@ -131,9 +130,7 @@ class LearningTranslator:
         """Return the translator, which the block closes."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Close it."""
         self.close()
 

@@ -45,6 +45,7 @@ CREATE TABLE checks (
 );
 """
 
+_FIELDS = "number, project, source, target, who, at, state, rate"
 _ADVICE = "move it away to begin a new one, or put a good copy in its place"
 _DAMAGE = re.compile("decode|no such|malformed")
 """Operational errors of SQLite that the content causes, not the disk or another process."""
@@ -217,16 +218,12 @@ class Memory:
         rate: float = 1.0,
     ) -> list[Pair]:
         """Write pairs; return them when they are on the disk."""
-        at = datetime.now(UTC).isoformat(timespec="seconds")
-        found = []
+        at, found = datetime.now(UTC).isoformat(timespec="seconds"), []
+        query = f"INSERT INTO pairs ({_FIELDS}) VALUES (NULL, ?, ?, ?, ?, ?, ?, ?)"
         with self._change() as file:
             for source, target in pairs:
                 row = project, source, target, who, at, state, rate
-                number = file.execute(
-                    "INSERT INTO pairs (project, source, target, who, at, state, rate) VALUES (?, ?, ?, ?, ?, ?, ?)",
-                    row,
-                ).lastrowid
-                found.append(Pair(int(number or 0), project, source, target, who, at, state, rate))
+                found.append(Pair(int(file.execute(query, row).lastrowid or 0), *row))
         if project in self._sources:
             for one in found:
                 self._sources[project][0].append(one.number)
@@ -246,9 +243,9 @@ class Memory:
             return self._pairs("project = ? AND state != 'undone' ORDER BY number DESC LIMIT ?", project, newest)[::-1]
         return self._pairs("project = ? AND state != 'undone' AND number > ? ORDER BY number", project, after)
 
-    def learnt(self, project: str, after: int = 0) -> list[Pair]:
-        """Return the learnt pairs of a project after a number, in order."""
-        return self._pairs("project = ? AND state = 'learnt' AND number > ? ORDER BY number", project, after)
+    def learnt(self, project: str) -> list[Pair]:
+        """Return the learnt pairs of a project, in order."""
+        return self._pairs("project = ? AND state = 'learnt' ORDER BY number", project)
 
     def counts(self, project: str) -> tuple[int, int]:
         """Return the numbers of pairs in the memory of a project, and of those that were learnt."""
@@ -262,8 +259,7 @@ class Memory:
         return [name for (name,) in self._rows("SELECT project FROM pairs GROUP BY project ORDER BY min(number)")]
 
     def _pairs(self, where: str, *values: Any) -> list[Pair]:
-        fields = "number, project, source, target, who, at, state, rate"
-        rows = self._rows(f"SELECT {fields} FROM pairs WHERE {where}", *values)
+        rows = self._rows(f"SELECT {_FIELDS} FROM pairs WHERE {where}", *values)
         return [Pair(n, p, src, tgt, who, at, State(state), rate) for n, p, src, tgt, who, at, state, rate in rows]
 
     def undo(self, pair: Pair) -> None:
@@ -313,13 +309,10 @@ class Memory:
                 else:
                     file.execute("DELETE FROM snapshots WHERE project = ? AND number = ?", (project, one))
 
-    def snapshot(self, project: str, most: int | None = None) -> tuple[int, bytes | None]:
-        """Return the newest snapshot of a project up to pair `most`: its last pair and parameters; else 0, None."""
-        rows = self._rows(
-            "SELECT number, parameters FROM snapshots WHERE project = ? AND number <= ? ORDER BY number DESC LIMIT 1",
-            project,
-            2**62 if most is None else most,
-        )
+    def snapshot(self, project: str) -> tuple[int, bytes | None]:
+        """Return the newest snapshot of a project: its last pair and parameters; 0 and None if there is none."""
+        query = "SELECT number, parameters FROM snapshots WHERE project = ? ORDER BY number DESC LIMIT 1"
+        rows = self._rows(query, project)
         return rows[0] if rows else (0, None)
 
     def add_consolidation(self, project: str, number: int, parameters: bytes) -> None:
@@ -350,14 +343,8 @@ class Memory:
 
     def checks(self, project: str, most: int = 20) -> list[Check]:
         """Return the last checks of a project, the newest first."""
-        return [
-            Check(*row)
-            for row in self._rows(
-                "SELECT number, at, rise, rate, action FROM checks WHERE project = ? ORDER BY id DESC LIMIT ?",
-                project,
-                most,
-            )
-        ]
+        query = "SELECT number, at, rise, rate, action FROM checks WHERE project = ? ORDER BY id DESC LIMIT ?"
+        return [Check(*row) for row in self._rows(query, project, most)]
 
 
 def read_tmx(path: Path, source: str, target: str) -> list[tuple[str, str]]:

@@ -6,8 +6,7 @@ import json
 import sys
 from pathlib import Path
 
-from nmt.precompile.jobs import standard_jobs
-from nmt.precompile.packs import compile_here, make_packs, pack_here, recipes_of
+from nmt.precompile.jobs import compile_here, make_packs, pack_here, recipes_of, standard_jobs
 from nmt.rnn.kernels.machine_code.features import LEVELS
 
 

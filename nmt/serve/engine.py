@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING
 
 from nmt.decode import Hypothesis, LiveSearch, SearchPath, search_plan
 from nmt.errors import NMTError
-from nmt.inference.details import with_details
-from nmt.inference.pipeline import learnt_for, model_with, phrases_for, source_ids, translations_of
+from nmt.inference.pipeline import learnt_for, model_with, phrases_for, source_ids, translations_of, with_details
 from nmt.inference.translation import (
     MAX_SOURCE_SUBWORDS,
     Constraints,

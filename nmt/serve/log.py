@@ -16,7 +16,6 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from logging.handlers import QueueHandler, QueueListener
 from queue import SimpleQueue
-from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, TextIO
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
@@ -110,45 +109,34 @@ class LoopErrors:
         _logger.error("event loop: %s", what, extra={"fields": fields})
 
 
-def _tell_uncaught(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
-    if error is None or isinstance(error, SystemExit):
-        return
-    _logger.error("not caught: %s", kind.__name__, exc_info=(kind, error, trace))
+def _tell_uncaught(given: Any) -> None:
+    """Log an error of a thread or a finaliser, as their hooks give it."""
+    if given.exc_value is not None and not isinstance(given.exc_value, SystemExit):
+        what = given.exc_type, given.exc_value, given.exc_traceback
+        _logger.error("not caught: %s", given.exc_type.__name__, exc_info=what)
 
 
-def begin_log(*, requests: bool = True) -> QueueListener:
+def begin_log() -> QueueListener:
     """Set up the log on stderr for the server and its libraries, including Python's warnings and uncaught errors of
     threads; every line is JSON, except on a terminal. Return the thread that writes it."""
     handler, listener = log_handler(sys.stderr)
     atexit.register(listener.stop)
     for name in ("nmt", "uvicorn", "uvicorn.error"):
-        logger = logging.getLogger(name)
-        logger.handlers, logger.propagate = [], name != "nmt"
+        logger, is_below = logging.getLogger(name), name == "uvicorn.error"
+        logger.handlers, logger.propagate = [] if is_below else [handler], is_below
         logger.setLevel(logging.INFO if name == "nmt" else logging.WARNING)
-    for name in ("nmt", "uvicorn"):
-        logging.getLogger(name).handlers = [handler]
-        logging.getLogger(name).propagate = False
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(logging.WARNING)
     logging.captureWarnings(True)
-    threading.excepthook = lambda given: _tell_uncaught(given.exc_type, given.exc_value, given.exc_traceback)
-    sys.unraisablehook = lambda given: _tell_uncaught(given.exc_type, given.exc_value, given.exc_traceback)
-    _access.disabled = not requests
+    threading.excepthook = sys.unraisablehook = _tell_uncaught
     return listener
 
 
 def log_request(
-    scope: Any,
-    request_id: str,
-    status: int,
-    seconds: float,
-    texts: Sequence[str] | None,
-    counts: Mapping[str, int] = MappingProxyType({}),
+    scope: Any, request_id: str, status: int, seconds: float, texts: Sequence[str] | None, counts: Mapping[str, int]
 ) -> None:
     """Log one request; `counts` are further fields."""
-    if _access.disabled:
-        return
     fields: dict[str, Any] = {
         "request": request_id,
         "method": scope["method"],

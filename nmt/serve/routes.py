@@ -31,7 +31,7 @@ _BODIES = {
         "text/xml",
         '<?xml version="1.0"?><methodCall><methodName>translate</methodName><params><param><value><struct><member>'
         "<name>text</name><value>Good morning.</value></member></struct></value></param></params></methodCall>",
-    ),
+    )
 }
 _ERRORS = {
     "400": "A mistake in the request",

@@ -18,16 +18,15 @@ from nmt.inference.translation import Translation
 from nmt.serve.box.box import Box, Job
 from nmt.serve.box.text_work import Answer, joined
 from nmt.serve.engine import BULK, Admission, Ask
-from nmt.serve.files import Files
-from nmt.serve.limits import Bodies, ClosedError, FullError, Gate, SentenceCache, Shelf, Turns
+from nmt.serve.limits import Bodies, ClosedError, Files, FullError, Gate, SentenceCache, Shelf, Turns
 from nmt.serve.log import Measures
 from nmt.serve.models import Detector, Models, ServedModel, load_models
 from nmt.serve.settings import RequestError, ServerSettings
 from nmt.system.heap import keep_for_good
 
 if TYPE_CHECKING:
-    from nmt.inference.typing_session import TypingSession
-    from nmt.serve.learning import Learning
+    from nmt.inference.translator import TypingSession
+    from nmt.serve.models import Learning
 
 _PIECE = 256
 """Sentences in a piece of a long text; two pieces wait at a time, and take at most half of the queue."""
@@ -138,7 +137,7 @@ class Service:
         try:
             found = cls(settings, load_models(settings), gate, Detector(), box=box)
             if settings.learn:
-                from nmt.serve.learning import Learning
+                from nmt.serve.models import Learning
 
                 found.learning = Learning(found.models, settings, found.publish)
         except BaseException:
@@ -350,18 +349,13 @@ class Service:
 
     def check(self, texts: Sequence[str], alternatives: int = 0) -> None:
         """Raise RequestError for texts beyond the limits or with invalid Unicode."""
-        limits = self.settings.limits
-        checks: list[tuple[str, int, int]] = [
-            (
-                "q: must have at most {} characters, got {:,}; send less at a time",
-                limits.characters,
-                sum(map(len, texts)),
-            ),
-            ("q: must be at most {} texts, got {:,}; send fewer at a time", limits.texts, len(texts)),
-        ]
-        for message, most, got in checks:
+        limits, characters = self.settings.limits, sum(map(len, texts))
+        for message, most, got in (
+            ("q: must have at most {:,} characters, got {:,}; send less at a time", limits.characters, characters),
+            ("q: must be at most {:,} texts, got {:,}; send fewer at a time", limits.texts, len(texts)),
+        ):
             if most and got > most:
-                raise RequestError(400, message.format(f"{most:,}", got))
+                raise RequestError(400, message.format(most, got))
         if not 0 <= alternatives <= limits.alternatives:
             raise RequestError(400, f"alternatives: must be 0 to {limits.alternatives}, got {alternatives}")
         for text in texts:

@@ -19,11 +19,9 @@ from nmt.errors import NMTError
 from nmt.inference.translation import Translation
 from nmt.serve.box.box import Job
 from nmt.serve.engine import Admission, Ask
-from nmt.serve.files import TranslatedFile, translated_name
 from nmt.serve.http_protocol import Departures
-from nmt.serve.learning import Learning, check_room
-from nmt.serve.limits import Room
-from nmt.serve.models import ServedModel
+from nmt.serve.limits import Room, TranslatedFile, translated_name
+from nmt.serve.models import Learning, ServedModel, check_room
 from nmt.serve.service import Service
 from nmt.serve.settings import RequestError
 
@@ -55,11 +53,10 @@ class CompactJSON(Response):
         return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
 
-async def body_parts(request: Request, service: Service, most: int | None = None) -> AsyncIterator[bytes]:
+async def body_parts(request: Request, service: Service, most: int) -> AsyncIterator[bytes]:
     """Yield the body as it arrives, and count it towards the bytes of all requests. Raises RequestError: 413 beyond
     `most` bytes, 408 if it arrives too slowly, 429 and 503 if too much is in memory."""
     limits = service.settings.limits
-    most = limits.body_bytes if most is None else most
     check_length(request, most)
     room: Room | None = request.scope.get("nmt.room")
     size, more = 0, True
@@ -96,9 +93,9 @@ def _too_much(most: int) -> RequestError:
     return RequestError(413, f"body: must have at most {most:,} bytes, got more; send less at a time")
 
 
-async def read_body(request: Request, service: Service, most: int | None = None) -> bytes:
+async def read_body(request: Request, service: Service) -> bytes:
     """Return the body. Raises RequestError, as `body_parts`."""
-    return b"".join([part async for part in body_parts(request, service, most)])
+    return b"".join([part async for part in body_parts(request, service, service.settings.limits.body_bytes)])
 
 
 async def read_fields(request: Request, service: Service) -> dict[str, Any]:
@@ -221,15 +218,10 @@ def parse_pairs(text: str, where: str) -> list[tuple[str, str]]:
 
 
 def _gathered(pairs: list[tuple[str, str]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    found: dict[str, list[str]] = {}
     for name, value in pairs:
-        if name not in found:
-            found[name] = value
-        elif isinstance(found[name], list):
-            found[name].append(value)
-        else:
-            found[name] = [found[name], value]
-    return found
+        found.setdefault(name, []).append(value)
+    return {name: values if len(values) > 1 else values[0] for name, values in found.items()}
 
 
 def text_field(fields: Mapping[str, Any], name: str, default: str | None = None) -> str:

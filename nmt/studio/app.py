@@ -19,7 +19,7 @@ from starlette.routing import Mount, Route
 
 import nmt
 from nmt.rnn.cores import default_threads
-from nmt.serve.files import attachment
+from nmt.serve.limits import attachment
 from nmt.serve.settings import RequestError
 from nmt.serve.web import parse_json
 from nmt.studio.errors import Refused, checked, number, one_of, text

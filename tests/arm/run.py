@@ -115,7 +115,7 @@ def check_instructions(arm: Arm) -> None:
 MAKE_PACK = """
 import sys
 from pathlib import Path
-from nmt.precompile.packs import make_packs
+from nmt.precompile.jobs import make_packs
 from tests.precompile.test_packs import WORK, needed
 make_packs(needed(), Path(sys.argv[1]), sys.argv[2:], lambda line: None)
 print(WORK)

@@ -8,7 +8,7 @@ from nmt.data.tokens.subwords import EOS_ID
 from nmt.decode import Ensemble, Fusion, SearchOptions, force, search
 from tests.decode import test_beam, test_options
 from tests.decode.test_beam import SOURCES, ForcedModel, compare_with_everything
-from tests.decode.test_options import EVERY, compare_with_forced, forced_targets, found_by, sources_of
+from tests.decode.test_options import EVERY, compare_with_forced, find, forced_targets, sources_of
 from tests.decode.test_shortlist import SOME
 from tests.model import test_language
 
@@ -63,16 +63,14 @@ def test_log_probs_are_those_of_forced_decoding_for_every_batch(name, fused, sen
 @pytest.mark.parametrize("with_shortlist", [False, True])
 def test_a_weight_of_nothing_changes_no_bit(with_shortlist, model, sentences):
     options = {"shortlist": SOME} if with_shortlist else {}
-    assert found_by(Fusion(model, language_model(VOCAB), 0), sentences, **options) == found_by(
-        model, sentences, **options
-    )
+    assert find(Fusion(model, language_model(VOCAB), 0), sentences, **options) == find(model, sentences, **options)
 
 
 @pytest.mark.parametrize("average", ["log_prob", "prob"])
 def test_an_ensemble_with_a_language_model(average, model, sentences):
     pair = Ensemble([model, test_options.build(2, decoder={"hidden_size": 7})], average)
     prior = language_model(VOCAB)
-    found = found_by(Fusion(pair, prior, WEIGHT), sentences)
+    found = find(Fusion(pair, prior, WEIGHT), sentences)
     targets, sources = forced_targets(found), sources_of(found, sentences)
     plain = force(pair, sources, targets, attention=True, threads=1)
     forced = force(Fusion(pair, prior, WEIGHT), sources, targets, attention=True, threads=1)
@@ -81,11 +79,11 @@ def test_an_ensemble_with_a_language_model(average, model, sentences):
         assert both.log_probs == pytest.approx(expected, abs=1e-5)
         assert h.log_prob == pytest.approx(float(expected.sum()), abs=1e-4)
         assert (both.attention == one.attention).all()
-    assert [h.ids for some in found for h in some] != [h.ids for some in found_by(pair, sentences) for h in some]
+    assert [h.ids for some in found for h in some] != [h.ids for some in find(pair, sentences) for h in some]
 
 
 def test_with_a_shortlist_both_models_choose_among_the_candidates(model, fused, sentences):
-    found = found_by(fused, sentences, shortlist=SOME)
+    found = find(fused, sentences, shortlist=SOME)
     for source, hypotheses in zip(sentences[:8], found, strict=False):
         own = SOME.candidates(source)
         witnesses = ForcedModel(model, source, VOCAB), FusedWitness(model, source, fused.language_model, 1.0, VOCAB)
@@ -98,8 +96,8 @@ def test_with_a_shortlist_both_models_choose_among_the_candidates(model, fused, 
                     place = np.flatnonzero(own == token)[0]
                     expected += share * (log_probs[place] - np.log(np.exp(log_probs).sum()))
             assert h.log_prob == pytest.approx(expected, abs=1e-4)
-    assert found_by(fused, sentences, shortlist=SOME, threads=2, batch_size=16) == found
-    assert found_by(fused, sentences, shortlist=SOME, batch_size=5) == found
+    assert find(fused, sentences, shortlist=SOME, threads=2, batch_size=16) == found
+    assert find(fused, sentences, shortlist=SOME, batch_size=5) == found
 
 
 def test_a_weight_below_nothing_is_refused(model):

@@ -31,7 +31,7 @@ def tables(count=3, seed=5):
     return chances / chances.sum(-1, keepdims=True)
 
 
-def find(options, *, beam_size=EVERYTHING, limit=LONGEST, penalty="none", n_best=4, size=9, order=(0, 1, 2)):
+def tried(options, *, beam_size=EVERYTHING, limit=LONGEST, penalty="none", n_best=4, size=9, order=(0, 1, 2)):
     """Hypotheses of each of three sentences, by their number."""
     decoder = TableDecoder(tables())
     sources = [[n] for n in order]
@@ -79,7 +79,7 @@ LEGAL = {
 @pytest.mark.parametrize("name", LEGAL)
 def test_what_is_forbidden_is_not_found_and_all_else_is(name, size):
     options, legal = LEGAL[name]
-    for n, hypotheses in find(options, size=size).items():
+    for n, hypotheses in tried(options, size=size).items():
         expected = everything(plain(n), legal=legal)
         assert expected != everything(plain(n)), "the option would not be missed"
         found = [(tuple(h.ids), h.score) for h in hypotheses if h.finished]
@@ -94,14 +94,14 @@ def test_what_is_forbidden_may_not_begin_a_translation(size):
     for n in range(3):
         phrase = next(ids[:size] for ids, _ in everything(plain(n)) if len(ids) >= size)
         expected = everything(plain(n), legal=lambda ids, _, p=phrase: not has(ids, p))
-        found = [tuple(h.ids) for h in find(SearchOptions(forbidden=[phrase]), n_best=50)[n] if h.finished]
+        found = [tuple(h.ids) for h in tried(SearchOptions(forbidden=[phrase]), n_best=50)[n] if h.finished]
         assert len(found) > 20 and found == [ids for ids, _ in expected[: len(found)]]
 
 
 @pytest.mark.parametrize("prefix", [(4,), (5, 5, 6)])
 def test_prefixes(prefix):
     options = SearchOptions(prefixes=[prefix, (), prefix])
-    found = find(options)
+    found = tried(options)
     for n, given in ((0, prefix), (1, ()), (2, prefix)):
         expected = everything(plain(n), legal=lambda ids, _, p=given: ids[: len(p)] == p, limit=LONGEST + len(given))
         assert [tuple(h.ids) for h in found[n] if h.finished][:3] == [ids for ids, _ in expected[:3]]
@@ -110,7 +110,7 @@ def test_prefixes(prefix):
 
 def test_a_prefix_comes_before_all_that_is_forbidden():
     rules = {"generate_unk": False, "forbidden": [[5]], "no_repeat_ngram_size": 1, "min_length": 2}
-    for n, hypotheses in find(SearchOptions(prefixes=[[1, 5, 5]] * 3, **rules), limit=2).items():
+    for n, hypotheses in tried(SearchOptions(prefixes=[[1, 5, 5]] * 3, **rules), limit=2).items():
         assert hypotheses
         for h in hypotheses:
             assert h.ids[:3] == [1, 5, 5] and not set(h.ids[3:]) & {1, 5}
@@ -121,7 +121,7 @@ def test_a_prefix_comes_before_all_that_is_forbidden():
 @pytest.mark.parametrize("penalty", ["none", 1.0])
 @pytest.mark.parametrize("reward", [0.7, -0.7])
 def test_word_reward(reward, penalty):
-    for n, hypotheses in find(SearchOptions(word_reward=reward), penalty=penalty).items():
+    for n, hypotheses in tried(SearchOptions(word_reward=reward), penalty=penalty).items():
         expected = everything(plain(n), penalty=penalty, reward=reward)
         for h, (ids, score) in zip([h for h in hypotheses if h.finished], expected, strict=False):
             assert (tuple(h.ids), h.score) == (ids, pytest.approx(score))
@@ -146,7 +146,7 @@ def test_rules_of_others_take_part():
     def fused(n):
         return lambda prefix: plain(n)(prefix) + BONUS
 
-    for n, hypotheses in find(SearchOptions(more_rules=lambda: [Favour()])).items():
+    for n, hypotheses in tried(SearchOptions(more_rules=lambda: [Favour()])).items():
         for h, (ids, score) in zip([h for h in hypotheses if h.finished], everything(fused(n)), strict=False):
             assert (tuple(h.ids), h.score) == (ids, pytest.approx(score))
             assert h.log_prob == pytest.approx(true_log_prob(n, h.ids))
@@ -166,7 +166,7 @@ def test_repetition_penalty():
 
         return log_probs
 
-    for n, hypotheses in find(SearchOptions(repetition_penalty=2.5)).items():
+    for n, hypotheses in tried(SearchOptions(repetition_penalty=2.5)).items():
         expected = everything(penalised(n))
         for h, (ids, score) in zip([h for h in hypotheses if h.finished], expected, strict=False):
             assert (tuple(h.ids), h.score) == (ids, pytest.approx(score))
@@ -179,7 +179,7 @@ CONSTRAINTS = [[[5], [6, 4]], [], [[4, 4, 6]]]
 @pytest.mark.parametrize("size", [1, 9])
 def test_constraints_are_in_every_finished_translation(size):
     options = SearchOptions(constraints=CONSTRAINTS)
-    for n, hypotheses in find(options, size=size).items():
+    for n, hypotheses in tried(options, size=size).items():
         limit = LONGEST + sum(map(len, CONSTRAINTS[n]))
         legal = lambda ids, _, n=n: all(has(ids, p) for p in CONSTRAINTS[n])  # noqa: E731
         expected = everything(plain(n), legal=legal, limit=limit)
@@ -189,7 +189,7 @@ def test_constraints_are_in_every_finished_translation(size):
 
 
 def test_constraints_in_a_narrow_beam():
-    for n, hypotheses in find(SearchOptions(constraints=CONSTRAINTS), beam_size=3, n_best=1, limit=8).items():
+    for n, hypotheses in tried(SearchOptions(constraints=CONSTRAINTS), beam_size=3, n_best=1, limit=8).items():
         (h,) = hypotheses
         assert all(has(tuple(h.ids), p) for p in CONSTRAINTS[n])
         if h.finished:
@@ -215,7 +215,7 @@ def test_glossary_bonus():
     """A bonus for each phrase, once, however many tokens it has, and nothing for a phrase half said."""
     glossary, bonus = [[[5, 6]], [[4]], []], 3.0
     options = SearchOptions(glossary=glossary, glossary_bonus=bonus)
-    for n, hypotheses in find(options).items():
+    for n, hypotheses in tried(options).items():
         scored = [
             (ids, score + bonus * sum(has(ids, p) for p in glossary[n]))
             for ids, score in everything(plain(n))
@@ -233,7 +233,7 @@ def test_a_prefix_earns_of_the_glossary_what_other_tokens_earn(prefix):
     """Also the phrase that it begins; what it begins and nobody ends costs nothing."""
     glossary, bonus = [[5, 6], [4]], 3.0
     options = SearchOptions(prefixes=[prefix] * 3, glossary=[glossary] * 3, glossary_bonus=bonus)
-    for n, hypotheses in find(options, n_best=EVERYTHING, penalty="average").items():
+    for n, hypotheses in tried(options, n_best=EVERYTHING, penalty="average").items():
         legal = lambda ids, _: ids[: len(prefix)] == prefix  # noqa: E731
         expected = {
             ids: score + bonus * sum(has(ids, p) for p in glossary) / (len(ids) + 1)
@@ -280,7 +280,7 @@ def test_a_glossary_can_still_add_the_bonus_of_what_was_not_said():
 
 def sampled(size=9, order=(0, 1, 2), count=400, **settings):
     options = SearchOptions(sampling=True, **{f"sampling_{name}": value for name, value in settings.items()})
-    return find(options, beam_size=count, n_best=count, limit=3, size=size, order=order)
+    return tried(options, beam_size=count, n_best=count, limit=3, size=size, order=order)
 
 
 def test_the_numbers_of_samples_are_hashes_of_seed_source_sample_and_step(monkeypatch):
@@ -356,7 +356,7 @@ def sentences():
     return small_models.random_sentences(np.random.default_rng(3), 24, VOCAB, longest=9)
 
 
-def found_by(model, sentences, *, threads=1, batch_size=None, **options):
+def find(model, sentences, *, threads=1, batch_size=None, **options):
     common = {"beam_size": 4, "n_best": 2, "length_penalty": "average", "max_length_ratio": 1.5, "max_length_extra": 4}
     return search(model, sentences, threads=threads, batch_size=batch_size, options=SearchOptions(**options), **common)
 
@@ -380,23 +380,23 @@ def test_log_probs_are_those_of_forced_decoding_for_every_batch(name, model, sen
 
 def compare_with_forced(name, model, sentences):
     """What the search with these options finds, against forced decoding, batches and threads."""
-    found = found_by(model, sentences, **EVERY[name])
+    found = find(model, sentences, **EVERY[name])
     forced = force(model, sources_of(found, sentences), forced_targets(found), threads=1, batch_size=7)
     if name not in ("min length", "prefixes"):  # these leave hardly any within the limits
         assert sum(h.finished for hypotheses in found for h in hypotheses) >= 10
     for h, one in zip((h for hypotheses in found for h in hypotheses), forced, strict=True):
         assert h.log_prob == pytest.approx(float(one.log_probs.sum(dtype=np.float64)), abs=1e-4)
-    assert found_by(model, sentences, threads=2, batch_size=16, **EVERY[name]) == found
-    assert found_by(model, sentences, batch_size=5, **EVERY[name]) == found
+    assert find(model, sentences, threads=2, batch_size=16, **EVERY[name]) == found
+    assert find(model, sentences, batch_size=5, **EVERY[name]) == found
 
 
 @pytest.mark.parametrize("tokens", [[VOCAB], [4, -1]])
 def test_tokens_beyond_the_vocabulary_are_one_line(tokens, model, sentences):
     with pytest.raises(ShapeError, match=f"^search: tokens .* must be from 0 to {VOCAB - 1}, got {tokens[-1]}$"):
-        found_by(model, sentences, forbidden=[tokens])
+        find(model, sentences, forbidden=[tokens])
     for options in ({"forbidden": [tokens]}, {"prefixes": [tokens]}):
         with pytest.raises(ShapeError, match="^search: tokens of forbidden and prefixes must be"):
-            found_by(model, sentences[:1], **options)
+            find(model, sentences[:1], **options)
 
 
 def test_forced_log_probs_are_minus_the_training_loss(model, sentences):
@@ -441,13 +441,13 @@ def test_attention_is_what_the_context_is_made_of():
 def test_ensembles(average, model, sentences):
     other = build(2, decoder={"hidden_size": 7})
     settings = {"min_length": 1}
-    twice = found_by(Ensemble([model, model], average), sentences, **settings)
-    for one, expected in zip(twice, found_by(model, sentences, **settings), strict=True):
+    twice = find(Ensemble([model, model], average), sentences, **settings)
+    for one, expected in zip(twice, find(model, sentences, **settings), strict=True):
         assert [h.ids for h in one] == [h.ids for h in expected]
         assert [h.score for h in one] == pytest.approx([h.score for h in expected], abs=1e-5)
     pair = Ensemble([model, other], average)
-    found = found_by(pair, sentences)
-    assert found_by(pair, sentences, threads=2, batch_size=16) == found
+    found = find(pair, sentences)
+    assert find(pair, sentences, threads=2, batch_size=16) == found
     targets, sources = forced_targets(found), sources_of(found, sentences)
     own = [force(m, sources, targets, threads=1) for m in (model, other)]
     forced = force(pair, sources, targets, attention=True, threads=1)
@@ -456,12 +456,12 @@ def test_ensembles(average, model, sentences):
         mean = parts.mean(0) if average == "log_prob" else np.log(np.exp(parts).mean(0))
         assert h.log_prob == pytest.approx(mean.sum(), abs=1e-4)
         assert forced[n].log_probs == pytest.approx(mean, abs=1e-5)
-    assert [h.ids for some in found for h in some] != [h.ids for some in found_by(model, sentences) for h in some]
+    assert [h.ids for some in found for h in some] != [h.ids for some in find(model, sentences) for h in some]
 
 
 def test_an_ensemble_of_one_is_the_model(model, sentences):
     alone = Ensemble([model])
-    assert found_by(alone, sentences) == found_by(model, sentences)
+    assert find(alone, sentences) == find(model, sentences)
     assert alone.device is model.device and alone.written([4, 5]) == [4, 5]
     targets = [[4, EOS_ID]] * len(sentences)
     log_probs, attention = alone.forced_log_probs(sentences, targets)
@@ -484,13 +484,13 @@ def test_nothing_to_score_is_an_empty_array_in_its_place(model):
 
 
 def test_a_least_length_beyond_the_limit_moves_the_limit(model, sentences):
-    for hypotheses in found_by(model, sentences[:3], min_length=40):
+    for hypotheses in find(model, sentences[:3], min_length=40):
         assert all(len(h.ids) >= 40 for h in hypotheses)
 
 
 def test_in_bfloat16(sentences):
     model = build(4, compute_dtype="bfloat16")
-    found = found_by(model, sentences[:5])
+    found = find(model, sentences[:5])
     forced = force(model, sources_of(found, sentences), forced_targets(found), attention=True, threads=1)
     for h, one in zip((h for some in found for h in some), forced, strict=True):
         assert h.log_prob == pytest.approx(float(one.log_probs.sum()), abs=1e-4)

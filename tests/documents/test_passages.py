@@ -114,10 +114,7 @@ def test_a_translation_into_a_script_of_one_case_has_no_capitals():
             "%n %L1 %'d %*d %p %% %lld %-5.2f %#@files@",
             ["%n", "%L1", "%'d", "%*d", "%p", "%%", "%lld", "%-5.2f", "%#@files@"],
         ),
-        (
-            "{{ u.x | upper }} {{{ raw }}}",
-            ["{{ u.x | upper }}", "{{{ raw }}}"],
-        ),
+        ("{{ u.x | upper }} {{{ raw }}}", ["{{ u.x | upper }}", "{{{ raw }}}"]),
         ('{{< figure src="a.png" >}} <%= x %>', ['{{< figure src="a.png" >}}', "<%= x %>"]),
         ("{n, plural, one {# file} other {# files}} left", ["{n, plural, one {# file} other {# files}}"]),
         (

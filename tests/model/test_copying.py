@@ -19,8 +19,7 @@ from nmt.decode.session import Session
 from nmt.errors import DeviceError
 from nmt.exporting import plain_numpy
 from nmt.exporting.to_numpy import save_numpy
-from nmt.inference.details import with_details
-from nmt.inference.pipeline import source_ids, target_ids, texts_of
+from nmt.inference.pipeline import source_ids, target_ids, texts_of, with_details
 from nmt.inference.translator import Translator
 from nmt.model.batch_pass import Objective
 from nmt.model.copying import Copies, check_copying, copy_loss

@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nmt.precompile.jobs import standard_jobs
-from nmt.precompile.packs import make_packs
+from nmt.precompile.jobs import make_packs, standard_jobs
 from nmt.rnn.kernels.machine_code.features import LEVELS, TARGET
 from nmt.rnn.kernels.machine_code.recipes import generated_loop, native_of, recipe_of
 from nmt.rnn.kernels.machine_code.store import Pack, Record, write_pack
@@ -229,12 +228,12 @@ def test_jobs_have_names_of_their_own():
 
 def test_all_that_a_job_runs_can_be_made_elsewhere(monkeypatch):
     """Else the wheel would lack it."""
-    from nmt.precompile.packs import recipes_of
+    from nmt.precompile.jobs import recipes_of
     from nmt.rnn.kernels.machine_code import native
 
     asked = []
     monkeypatch.setattr(native, "when_used", [*native.when_used, asked.append])
-    monkeypatch.setattr("nmt.precompile.packs.when_used", native.when_used)
+    monkeypatch.setattr("nmt.precompile.jobs.when_used", native.when_used)
     jobs = [job for job in standard_jobs() if job.name in ("gru float32", "language model of 1 float32")]
     said = []
     recipes = recipes_of(jobs, said.append)

@@ -78,7 +78,7 @@ def test_a_model_in_a_row_uses_what_its_parts_have_learnt(learns):
 def test_projects_are_limited_in_number():
     from types import SimpleNamespace
 
-    from nmt.serve.learning import check_room
+    from nmt.serve.models import check_room
     from nmt.serve.settings import RequestError
 
     full = SimpleNamespace(projects=[str(number) for number in range(50)])

@@ -186,14 +186,7 @@ def test_answers_do_not_wait_for_acknowledgements():
 
 def test_a_wrong_path_is_the_only_thing_said(tmp_path):
     """It was "loading 1 models" first."""
-    command = [
-        sys.executable,
-        "-c",
-        "from nmt.cli.entry import serve; serve()",
-        str(tmp_path / "gone"),
-        "--port",
-        "0",
-    ]
+    command = [sys.executable, "-c", "from nmt.cli.entry import serve; serve()", str(tmp_path / "gone"), "--port", "0"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert ended.returncode == 1 and ended.stdout == ""
     assert ended.stderr == f"Error: {tmp_path}/gone: no such folder; check the path\n"

@@ -13,8 +13,7 @@ from nmt.cli.lines.streams import output_lines, write_errors
 from nmt.data.corpora.sources import format_of, side_lines
 from nmt.errors import DataError
 from nmt.evaluate import format_table, score_translations, split_references
-from nmt.evaluate.reliability import Reliability, reliability
-from nmt.evaluate.scores import sentence_utility
+from nmt.evaluate.scores import Reliability, reliability, sentence_utility
 from nmt.system.files import write_bytes
 from nmt.system.lines import read_text
 
@@ -76,7 +75,7 @@ class Evaluation:
 
     def judge(self, confidences: Sequence[float], hypotheses: Sequence[str], least: float) -> None:
         """Compare the confidence of a model in its translations with their best chrF, and write --plot-confidence."""
-        from nmt.report.plots import reliability_svg
+        from nmt.report.page import reliability_svg
 
         utility = sentence_utility("chrf")
         rows = zip(hypotheses, zip(*self.references, strict=True), strict=True)

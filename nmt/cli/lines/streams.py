@@ -455,7 +455,7 @@ def soft_alignment_line(found: list[Translation]) -> str:
 
 def write_plot(path: Path, detail: Detail) -> None:
     """Write the attention of a translation as an SVG file."""
-    from nmt.report.plots import attention_svg
+    from nmt.report.page import attention_svg
 
     svg = attention_svg(detail.attention, [*detail.src_tokens, "</s>"], detail.tokens)
     with write_errors(str(path)):

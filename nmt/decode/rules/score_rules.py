@@ -45,12 +45,7 @@ def _power(base: float, exponent: float) -> float:
         return math.inf
 
 
-def final_scores(
-    penalty: LengthPenalty,
-    sums: np.ndarray,
-    lengths: np.ndarray,
-    word_reward: float = 0.0,
-) -> np.ndarray:
+def final_scores(penalty: LengthPenalty, sums: np.ndarray, lengths: np.ndarray, word_reward: float = 0.0) -> np.ndarray:
     """Return the scores of ended hypotheses [R].
 
     sums [R]: sums of log-probabilities over lengths [R] tokens, including EOS. word_reward: added for each token (He et
@@ -60,11 +55,7 @@ def final_scores(
 
 
 def best_possible(
-    penalty: LengthPenalty,
-    sums: np.ndarray,
-    lengths: np.ndarray,
-    limits: np.ndarray,
-    word_reward: float = 0.0,
+    penalty: LengthPenalty, sums: np.ndarray, lengths: np.ndarray, limits: np.ndarray, word_reward: float = 0.0
 ) -> np.ndarray:
     """Return an upper bound on the final scores of hypotheses that have `lengths` tokens, may grow up to `limits`, and
     whose sums do not increase: `search_rules.best_score` for arrays."""

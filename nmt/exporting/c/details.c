@@ -1,4 +1,4 @@
-/* What is known of translations besides their text: see nmt/inference/details.py. */
+/* What is known of translations besides their text: see nmt/inference/pipeline.py. */
 #include "details.h"
 
 #include <math.h>

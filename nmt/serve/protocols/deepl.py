@@ -21,8 +21,7 @@ from nmt.documents.passage import Markup
 from nmt.errors import NMTError
 from nmt.inference.pivot import base
 from nmt.serve import web
-from nmt.serve.files import attachment
-from nmt.serve.limits import Room, Shelf
+from nmt.serve.limits import Room, Shelf, attachment
 from nmt.serve.models import language_name
 from nmt.serve.service import Service, TextOptions
 from nmt.serve.settings import RequestError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -12,13 +12,10 @@ from starlette.responses import Response
 from nmt.documents.passage import Markup
 from nmt.inference.pivot import base
 from nmt.serve import web
-from nmt.serve.files import attachment
+from nmt.serve.limits import attachment
 from nmt.serve.models import language_name
 from nmt.serve.service import Service, TextOptions
 from nmt.serve.settings import RequestError
-
-if TYPE_CHECKING:
-    pass
 
 _SAMPLE = 5000
 """Characters of a text used to detect its language."""

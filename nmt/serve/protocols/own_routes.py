@@ -19,9 +19,8 @@ from nmt.learning.memory import Pair
 from nmt.serve import web
 from nmt.serve.box.box import Job
 from nmt.serve.engine import Ask
-from nmt.serve.files import SECONDS_KEPT
-from nmt.serve.learning import MARK, check_room
-from nmt.serve.models import bleu_signature, language_name
+from nmt.serve.limits import SECONDS_KEPT
+from nmt.serve.models import MARK, bleu_signature, check_room, language_name
 from nmt.serve.routes import openapi
 from nmt.serve.service import Service, TextOptions
 from nmt.serve.settings import RequestError
@@ -125,10 +124,7 @@ async def progress(request: Request) -> Response:
 
 
 def note_terms(
-    translator: Translator | Pivot,
-    parts: list[dict[str, Any]],
-    asked: list[str],
-    glossary: tuple[tuple[str, str], ...],
+    translator: Translator | Pivot, parts: list[dict[str, Any]], asked: list[str], glossary: tuple[tuple[str, str], ...]
 ) -> None:
     """Add to each sentence, under not_followed, the glossary terms whose translations are missing from its translation.
     `asked`: the texts of the sentences that were translated, in which the search has found the terms."""

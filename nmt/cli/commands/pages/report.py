@@ -58,7 +58,7 @@ def _pictures(run: Run, most: int, cells: tuple[str, ...]) -> list[str]:
     """Return plots of the best model's attention on its first sample sentences; none, with a warning, if that is
     impossible."""
     from nmt.inference.translator import Translator
-    from nmt.report.plots import attention_svg
+    from nmt.report.page import attention_svg
 
     sources = [str(sample["source"]) for sample in run.samples[:most]]
     if not sources or run.settings.get("task") == "lm":
