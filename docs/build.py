@@ -3,8 +3,8 @@ results/engine-rows.md, the files that docs/tour.md links to, the listings of do
 docs/python.md, manual pages and shell completion, and the public interface, docs/interface.txt. With the argument
 `pictures`, draw docs/pictures by Graphviz instead.
 
-Run by `make docs` and `make pictures`. tests/test_docs.py, tests/test_tour.py, tests/test_tour.py,
-tests/cli/test_cli_front.py and tests/rows/test_page.py fail when something is missing from these files.
+Run by `make docs` and `make pictures`. tests/test_docs.py, tests/test_tour.py, tests/cli/test_cli_front.py and
+tests/rows/test_page.py fail when something is missing from these files.
 """
 
 import subprocess

@@ -359,7 +359,6 @@ def test_the_home_folder_may_be_written_as_in_a_shell(monkeypatch):
             {"training.scheduling": "cosine"},
             "training.updates must be a number or auto with scheduling: cosine, got null",
         ),
-        ({"data.alignment": "x"}, "training.guided_alignment must be positive with data.alignment, got 0; set it to"),
         (
             {"model.decoder.copy_source": True, "data.subwords.joint": False},
             "data.subwords.joint must be true with model.decoder.copy_source: true, got false; set it so",

@@ -146,7 +146,7 @@ class Settings(Section):
     @model_validator(mode="after")
     def _check_methods(self) -> "Settings":
         """Raise ValueError if training methods do not fit the model or the texts."""
-        training, data, decoder = self.training, self.data, self.model.decoder
+        training, decoder = self.training, self.model.decoder
         of_pairs = {
             "training.src_word_dropout": training.src_word_dropout,
             "training.guided_alignment": training.guided_alignment,
@@ -164,11 +164,6 @@ class Settings(Section):
             raise ValueError(
                 "training.guided_alignment must be 0 for a decoder without attention or of convolutions, got "
                 f"{training.guided_alignment:g}; set it so"
-            )
-        if data.alignment is not None and not training.guided_alignment:
-            raise ValueError(
-                "training.guided_alignment must be positive with data.alignment, got 0; set it to 0.5, or "
-                "data.alignment: null"
             )
         return self
 

@@ -101,15 +101,11 @@ class TranslationTask:
         line when they have been learned."""
         if not self.config.training.guided_alignment:
             return None
-        path, around = self.config.data.alignment, self.config.model.encoder.boundaries
-        corpus = self.corpus
-        if path is None:
-            if self._alignments is None:
-                began = time.monotonic()
-                self._alignments = WordAlignments.learn(corpus, self.subwords, around)
-                notify(f"alignment: learned from the training pairs in {time.monotonic() - began:.0f} s")
-            return self._alignments
-        return WordAlignments.read(path, corpus, self.subwords, around)
+        if self._alignments is None:
+            began = time.monotonic()
+            self._alignments = WordAlignments.learn(self.corpus, self.subwords, self.config.model.encoder.boundaries)
+            notify(f"alignment: learned from the training pairs in {time.monotonic() - began:.0f} s")
+        return self._alignments
 
     def build_model(self, device: Device) -> TranslationModel:
         """Return a new translation model."""
