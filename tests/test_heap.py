@@ -54,7 +54,7 @@ def test_threads_share_a_heap(tmp_path, way):
 _BLOCKS = """
 import sys
 from nmt.system.heap import keep_little
-from nmt.train.log.memory import resident_bytes
+from nmt.train.log.progress import resident_bytes
 
 if sys.argv[1] == "little":
     keep_little()

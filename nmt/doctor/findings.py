@@ -33,7 +33,7 @@ class Finding:
     """One kind of problem in one file or pair of files."""
 
     name: str
-    """A name from `nmt.data.quality.faults.FAULTS`, or one of a few others."""
+    """A name from `nmt.data.quality.filter.FAULTS`, or one of a few others."""
     level: Literal["error", "warning"]
     """With an error, training cannot work or learns nonsense."""
     where: str

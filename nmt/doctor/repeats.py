@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from nmt.data.quality.faults import pair_hashes
+from nmt.data.quality.filter import pair_hashes
 from nmt.data.quality.overlap import Likeness, OverlapIndex
 from nmt.doctor.findings import SHOWN, Example, Finding
 from nmt.doctor.texts import Block, Text

@@ -9,8 +9,8 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
+from nmt.data.tokens.characters import lowered
 from nmt.data.tokens.factors import featured_ids, featured_lines
-from nmt.data.tokens.letter_case import lowered
 from nmt.errors import ConfigError
 from nmt.inference.loading import NotPickled
 from nmt.inference.terms import Terms

@@ -14,12 +14,6 @@ import numpy as np
 
 from nmt.errors import CheckpointError, DataError, NMTWarning
 from nmt.model.parts.own_cells import AFTER_AN_EDIT, check_allowed, edited_cells, import_allowed_cells
-from nmt.storage.confidence_file import (
-    calibration_from,
-    confidence_tensors,
-    load_calibration,
-    save_calibration,
-)
 from nmt.storage.model_folder import (
     BEST_NAME,
     CONFIDENCE_NAME,
@@ -28,14 +22,21 @@ from nmt.storage.model_folder import (
     SCALES_SUFFIX,
     SHORTLIST_NAME,
     build_model,
+    calibration_from,
+    confidence_tensors,
     find_checkpoint,
+    load_calibration,
     load_folder_config,
+    load_shortlist,
     load_subwords,
+    save_calibration,
+    save_shortlist,
     save_subwords,
     set_params,
+    shortlist_from,
+    shortlist_tensors,
     subwords_digest,
 )
-from nmt.storage.shortlist_file import load_shortlist, save_shortlist, shortlist_from, shortlist_tensors
 from nmt.storage.tensor_file import MappedFile, map_tensors, mapped_file, tensor_checksum, write_tensors
 from nmt.storage.trained_settings import check_settings
 from nmt.system.files import new_folder, write_bytes, writing

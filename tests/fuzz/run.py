@@ -19,9 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from nmt.decode import Shortlist
-from nmt.storage.model_folder import SHORTLIST_NAME, load_subwords, subwords_digest
+from nmt.storage.model_folder import SHORTLIST_NAME, load_subwords, save_shortlist, subwords_digest
 from nmt.storage.saved_model import load_saved_model, save_bundle
-from nmt.storage.shortlist_file import save_shortlist
 from tests.fuzz.check import check_inputs, check_models
 from tests.saved_models import write_folder
 

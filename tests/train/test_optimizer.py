@@ -13,12 +13,11 @@ import pytest
 from nmt.config import FixedTraining, TrainingConfig
 from nmt.rnn.profile import recording
 from nmt.storage.model_folder import PARAMS_PREFIX, RAW_PREFIX, read_checkpoint
-from nmt.train.log.memory import format_bytes, peak_bytes, reset_peak, resident_bytes
+from nmt.train.log.progress import format_bytes, peak_bytes, reset_peak, resident_bytes
 from nmt.train.run.loop import progress, stop_reason
 from nmt.train.run.trainer import Trainer
 from nmt.train.updates.optimizer import OPTIMIZERS, Adam, MovingAverage, clip_scale, gradient_norm, make_optimizer
-from nmt.train.updates.schedule import cooldown_factor, make_schedule
-from nmt.train.updates.state import TrainingState
+from nmt.train.updates.schedule import TrainingState, cooldown_factor, make_schedule
 from nmt.train.updates.update import LossLimit
 from tests import small_models
 from tests.train.fake_model import TranslationModel

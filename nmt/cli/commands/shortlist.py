@@ -89,8 +89,7 @@ def shortlist(model_dir: str, **options: Any) -> None:
     from nmt.inference.pipeline import check_no_factors
     from nmt.inference.shortlist_learning import ShortlistLearner, candidates_together, count_misses
     from nmt.inference.translator import Translator
-    from nmt.storage.model_folder import SHORTLIST_NAME, subwords_digest
-    from nmt.storage.shortlist_file import save_shortlist
+    from nmt.storage.model_folder import SHORTLIST_NAME, save_shortlist, subwords_digest
 
     for one, other in (("src", "tgt"), ("dev_src", "dev_tgt")):
         if (options[one] is None) != (options[other] is None):

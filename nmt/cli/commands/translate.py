@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nmt.cli.lines.corpora import FORMATS as TABLE_FORMATS
-from nmt.cli.lines.corpora import Shard, Work, check_no_models, is_corpus, translate_all
 from nmt.cli.lines.judging import check_forms, langs_of, tell_doubts, tell_if_strange
 from nmt.cli.lines.streams import (
     FORMATS,
@@ -30,7 +28,8 @@ from nmt.cli.lines.streams import (
     telling_notices,
     write_plot,
 )
-from nmt.cli.lines.tables import Columns
+from nmt.cli.lines.tables import FORMATS as TABLE_FORMATS
+from nmt.cli.lines.tables import Columns, Shard, Work, check_no_models, is_corpus, translate_all
 from nmt.cli.options.command import Command, running_options
 from nmt.cli.options.path_types import InputPath, OutputFolder, OutputPlace, reads, writes
 from nmt.cli.options.search_options import (

@@ -26,7 +26,7 @@ from nmt.storage.tensor_file import map_tensors, write_tensors
 from nmt.storage.trained_settings import check_settings
 from nmt.system.files import new_folder, writing
 from nmt.system.paths import check_new_folder, is_file
-from nmt.train.updates.state import TrainingState
+from nmt.train.updates.schedule import TrainingState
 
 _BESIDE = (CONFIG_NAME, *SUBWORD_NAMES.values(), SHORTLIST_NAME, CONFIDENCE_NAME)
 

@@ -13,7 +13,6 @@ import numpy as np
 
 from nmt.errors import CheckpointError
 from nmt.model.parts.own_cells import equations_of
-from nmt.storage.confidence_file import save_calibration
 from nmt.storage.model_folder import (
     BEGUN_NAME,
     BEST_NAME,
@@ -29,6 +28,7 @@ from nmt.storage.model_folder import (
     numbered_checkpoint,
     numbered_checkpoints,
     read_checkpoint,
+    save_calibration,
 )
 from nmt.storage.tensor_file import write_tensors
 from nmt.system.files import explain, link_onto, remedy
@@ -39,8 +39,7 @@ if TYPE_CHECKING:
     from nmt.data.calibration import Calibration
     from nmt.model.network import Network
     from nmt.train.updates.optimizer import MovingAverage, Optimizer
-    from nmt.train.updates.schedule import Schedule
-    from nmt.train.updates.state import TrainingState
+    from nmt.train.updates.schedule import Schedule, TrainingState
 
 
 def save_checkpoint(

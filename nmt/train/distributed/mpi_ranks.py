@@ -24,7 +24,7 @@ from nmt.system.files import explain
 from nmt.train.distributed.interrupt import Interrupted
 from nmt.train.distributed.ranks import Ranks
 from nmt.train.distributed.reduction import Reduction
-from nmt.train.log.memory import format_bytes
+from nmt.train.log.progress import format_bytes
 
 T = TypeVar("T")
 

@@ -35,15 +35,13 @@ from nmt.train.checkpoints.resume import SavedRun, load_saved_run
 from nmt.train.checkpoints.start import check_start, start_from, with_model_of_start
 from nmt.train.distributed.interrupt import Interrupted, StopRequest
 from nmt.train.distributed.ranks import Ranks
-from nmt.train.log.memory import format_bytes, peak_bytes
-from nmt.train.log.progress import Stopwatch, TrainingLog, format_seconds
+from nmt.train.log.progress import Stopwatch, TrainingLog, format_bytes, format_seconds, peak_bytes
 from nmt.train.planning.lengths import doubts, make_plan, validation_pairs
-from nmt.train.run.loop import OVER, Loop, Parts, stop_reason
-from nmt.train.run.report import Reporter, format_scores
+from nmt.train.run.loop import OVER, Loop, Parts, Reporter, format_scores, stop_reason
 from nmt.train.tasks.prepare import check_before_training, check_settings_file, check_trainable, own_folder, save_config
 from nmt.train.tasks.task import load_task
 from nmt.train.updates.optimizer import MovingAverage, averaged, make_optimizer
-from nmt.train.updates.state import TrainingState
+from nmt.train.updates.schedule import TrainingState
 from nmt.train.updates.update import LossLimit
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from nmt.train.log.memory import format_bytes
+from nmt.train.log.progress import format_bytes
 
 if TYPE_CHECKING:
     from nmt.config import Config

@@ -17,7 +17,7 @@ from nmt.data.calibration import Calibration, learn_known
 from nmt.data.corpora.corpus import ParallelCorpus, Side, load_parallel
 from nmt.data.corpora.prepare import training_filter
 from nmt.data.corpora.readers import TokenRows
-from nmt.data.quality.seen_text import sketch_of
+from nmt.data.quality.overlap import sketch_of
 from nmt.data.tokens.factors import feature_ids
 from nmt.errors import ConfigError
 from nmt.evaluate import Score, score_translations

@@ -17,7 +17,7 @@ from nmt.rnn.profile import operation
 
 if TYPE_CHECKING:
     from nmt.data.batching.batches import Batches
-    from nmt.train.updates.state import TrainingState
+    from nmt.train.updates.schedule import TrainingState
 
 SOURCE_WORK = 0.2
 """Work of a source token relative to a target token; measured with configs/quickstart.yaml by

@@ -17,7 +17,7 @@ from nmt.train.distributed.ranks import Ranks
 from nmt.train.updates.dealing import SingleBatch
 from nmt.train.updates.methods import Methods
 from nmt.train.updates.optimizer import clip_scale, gradient_norm
-from nmt.train.updates.state import batch_seed
+from nmt.train.updates.schedule import batch_seed
 
 if TYPE_CHECKING:
     from nmt.config import Config

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from nmt import Constraints, Translator
 from nmt.cli.commands.export import export
-from nmt.data.tokens.letter_case import capitals_of, is_in_capitals, lowered
+from nmt.data.tokens.characters import capitals_of, is_in_capitals, lowered
 from nmt.data.tokens.vocabulary import Vocabulary
 from nmt.documents.reading import read_passage
 from nmt.errors import CheckpointError
