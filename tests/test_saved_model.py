@@ -119,11 +119,7 @@ def config_with(bundle, keys, value):
     return {"config": config}
 
 
-CONTENT = {
-    "no config": {"config": None},
-    "a list for a config": {"config": [1]},
-    "no bundle": {"kind": "x"},
-}
+CONTENT = {"no config": {"config": None}, "a list for a config": {"config": [1]}, "no bundle": {"kind": "x"}}
 CONFIG = {
     "code of others": ("model.encoder.rnn_type", "os.system"),
     "far too many layers": ("model.decoder.num_layers", 10**9),

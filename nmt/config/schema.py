@@ -170,12 +170,7 @@ class Settings(Section):
     @model_validator(mode="after")
     def _check_copying(self) -> "Settings":
         """Raise ValueError if settings do not fit a decoder that copies or writes edit actions."""
-        needs = {
-            "data.subwords.joint": True,
-            "task": "translation",
-            "data.src_factors": (),
-            "training.r_drop": 0,
-        }
+        needs = {"data.subwords.joint": True, "task": "translation", "data.src_factors": (), "training.r_drop": 0}
         of_actions = needs | {
             "model.decoder.copy_source": False,
             "model.encoder.boundaries": "eos",

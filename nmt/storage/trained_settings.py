@@ -29,12 +29,7 @@ if TYPE_CHECKING:
 
 MEANING = ("task", "model.*", "data.*.lowercase", "data.*.normalize", "data.*factor*", "data.subwords.joint")
 """Settings that must be as in training, or parameters mean something else. Subwords are compared by their bytes."""
-TRAINING_ONLY = (
-    "model.*dropout",
-    "model.initializer",
-    "model.init_weight",
-    "model.forget_bias",
-)
+TRAINING_ONLY = ("model.*dropout", "model.initializer", "model.init_weight", "model.forget_bias")
 """Exceptions: settings that only training reads."""
 _SOURCE = ("model.encoder.*", "data.src.*")
 """Settings of the source, which a language model does not have, whatever its settings say."""

@@ -225,10 +225,7 @@ def test_show_config_writes_nothing(run: Run, tmp_path: Path) -> None:
             "got 3 files and 1 --dev; give --dev twice, once for each",
         ),
         (["c.yaml", "--dev", "d"], "--dev goes with SRC TGT or a table"),
-        (
-            ["t.chr.gz", "-o", "m"],
-            "one file must be settings (CONFIG.yaml) or a table (.tsv .csv .xlsx",
-        ),
+        (["t.chr.gz", "-o", "m"], "one file must be settings (CONFIG.yaml) or a table (.tsv .csv .xlsx"),
         (["t.txt", "-o", "m"], "give the files of SRC and TGT"),
         (["bible.chr", "-o", "m"], "give the files of SRC and TGT"),
         (["a.de", "a.en", "-o", "m", "--dev", __file__], "--dev must be given twice with SRC TGT"),
@@ -267,11 +264,7 @@ def test_validation_text_that_is_missing_ends_it_before_anything_is_written(tmp_
 
 
 @pytest.mark.parametrize(
-    ("command", "wrong"),
-    [
-        ("nmt-train", ["--set", "training.max_steps=5"]),
-        ("nmt-train", ["--budget", "soon"]),
-    ],
+    ("command", "wrong"), [("nmt-train", ["--set", "training.max_steps=5"]), ("nmt-train", ["--budget", "soon"])]
 )
 def test_a_refused_command_writes_nothing(run: Run, tmp_path: Path, command: str, wrong: list[str]) -> None:
     result = run(command, *_pair(tmp_path, 40), "-o", tmp_path / "m", *wrong)

@@ -289,11 +289,7 @@ def test_weights_of_one_are_the_plan_of_one_corpus(tmp_path, sides):
             "training.shuffle must be true with weights of corpora",
         ),
         (
-            {
-                "data": {"train": [{"path": "a", "tag": "x"}]},
-                "task": "lm",
-                "training": {"metric": "ppl"},
-            },
+            {"data": {"train": [{"path": "a", "tag": "x"}]}, "task": "lm", "training": {"metric": "ppl"}},
             r"data.train\[0\] must have no tag and weight: 1 with task: lm",
         ),
     ],

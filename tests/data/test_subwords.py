@@ -225,11 +225,7 @@ def test_files_and_bytes(tmp_path):
 def foreign_model(**settings):
     result = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(sentences(400)),
-        model_writer=result,
-        minloglevel=5,
-        vocab_size=45,
-        **settings,
+        sentence_iterator=iter(sentences(400)), model_writer=result, minloglevel=5, vocab_size=45, **settings
     )
     return result.getvalue()
 

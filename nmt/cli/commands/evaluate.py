@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nmt.cli.lines.judging import (
-    Given,
-    check_lines_output,
-    langs_by_names,
-    langs_of,
-    tell_doubts,
-    tell_if_seen,
-)
+from nmt.cli.lines.judging import Given, check_lines_output, langs_by_names, langs_of, tell_doubts, tell_if_seen
 from nmt.cli.lines.streams import Meter, check_apart, output_lines, say, tell, telling_notices
 from nmt.cli.options.command import Command, running_options, table_of, table_options
 from nmt.cli.options.path_types import InputPath, OutputFile, writes
@@ -147,11 +140,7 @@ def evaluate(
 
 
 def _check_usage(
-    model_dir: str | None,
-    src: str | None,
-    hyp: str | None,
-    ref: tuple[str, ...],
-    options: dict[str, Any],
+    model_dir: str | None, src: str | None, hyp: str | None, ref: tuple[str, ...], options: dict[str, Any]
 ) -> None:
     """Raise click.UsageError for options that cannot be combined."""
     if hyp is not None and (model_dir or options["output"]):

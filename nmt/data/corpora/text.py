@@ -82,9 +82,7 @@ def _lines(corpora: str | Sequence[CorpusConfig], lang: str) -> Iterator[str]:
 
 
 def training_text(
-    corpora: str | Sequence[CorpusConfig],
-    sides: Sequence[SideConfig],
-    every_side: Sequence[SideConfig] | None = None,
+    corpora: str | Sequence[CorpusConfig], sides: Sequence[SideConfig], every_side: Sequence[SideConfig] | None = None
 ) -> Iterator[str]:
     """Yield the cleaned lines of one or both sides without tags, for training subwords. Files of lines are read one
     after the other; a table has the columns of `every_side`, if those are more than `sides`."""

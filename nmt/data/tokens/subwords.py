@@ -316,14 +316,7 @@ def _own_special_ids(processor: sentencepiece.SentencePieceProcessor) -> dict[in
     return {ours: own for ours, own in theirs.items() if own >= 0}
 
 
-VOCAB_SIZES = (
-    (0, 1000),
-    (100_000, 2000),
-    (250_000, 4000),
-    (500_000, 8000),
-    (4_000_000, 16_000),
-    (40_000_000, 32_000),
-)
+VOCAB_SIZES = ((0, 1000), (100_000, 2000), (250_000, 4000), (500_000, 8000), (4_000_000, 16_000), (40_000_000, 32_000))
 """Pairs of a number of running words and the vocabulary size used from there on. An embedding is learned from the
 occurrences of its subword and needs tens of them: with few sentences 1,000 to 4,000 are better than the tens of
 thousands of large corpora (Sennrich and Zhang 2019; Ding et al. 2019). 8,000 is what Multi30k, of 667,000 words, was

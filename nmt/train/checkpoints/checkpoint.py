@@ -173,9 +173,7 @@ class CheckpointManager:
             return []
         former = [entry for entry in state.kept if entry[1] != state.update]
         ranked = sorted(
-            [*former, (score, state.update)],
-            key=lambda entry: entry[0],
-            reverse=HIGHER_IS_BETTER[settings.metric],
+            [*former, (score, state.update)], key=lambda entry: entry[0], reverse=HIGHER_IS_BETTER[settings.metric]
         )
         state.kept, dropped = ranked[:keep], ranked[keep:]
         if (score, state.update) in state.kept:

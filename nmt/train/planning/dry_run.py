@@ -86,11 +86,7 @@ class DryRun:
         self.dealing, self.settings, self.schedule = make_plan(config, self.task, Ranks(), notify)
         self.batches = self.dealing.batches
         self._updater = Updater(
-            config,
-            self.model,
-            self.optimizer,
-            self.num_threads,
-            alignments=self.task.alignments(notify),
+            config, self.model, self.optimizer, self.num_threads, alignments=self.task.alignments(notify)
         )
         self._number = 0
 

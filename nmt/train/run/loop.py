@@ -140,12 +140,7 @@ class Loop:
         self._is_cooling = False
         self._broken_in_row = 0
         self._updater = Updater(
-            parts.config,
-            parts.model,
-            parts.optimizer,
-            parts.num_threads,
-            parts.ranks,
-            alignments=parts.alignments,
+            parts.config, parts.model, parts.optimizer, parts.num_threads, parts.ranks, alignments=parts.alignments
         )
         self._validation_seconds = parts.state.validation_seconds
         self._validated_at = elapsed_before

@@ -46,12 +46,7 @@ class Methods:
         alignments: Word alignments of the training pairs, if attention is guided by them.
     """
 
-    def __init__(
-        self,
-        config: Config,
-        model: Network,
-        alignments: WordAlignments | None = None,
-    ) -> None:
+    def __init__(self, config: Config, model: Network, alignments: WordAlignments | None = None) -> None:
         settings, source = config.training, config.data.src
         self._settings, self._model = settings, model
         self._alignments, self._has_factors = alignments, bool(config.model.encoder.factors)
