@@ -184,24 +184,6 @@ def schema_paths(node, schema, prefix=""):
             yield from schema_paths(part, schema, f"{prefix}{key}.")
 
 
-def dictionary_paths(settings, prefix=""):
-    for key, value in settings.items():
-        yield prefix + key
-        if isinstance(value, dict):
-            yield from dictionary_paths(value, f"{prefix}{key}.")
-
-
-def test_reference_lists_every_setting_and_no_other():
-    yaml = pytest.importorskip("yaml")
-    from nmt.config import config_schema
-
-    schema = config_schema()
-    reference = yaml.safe_load((ROOT / "configs" / "reference.yaml").read_text("utf-8"))
-    known = set(schema_paths(schema, schema))
-    assert len(known) > 50
-    assert set(dictionary_paths(reference)) == known
-
-
 @cache
 def anchors(path):
     """The anchors of a page's headings, as the repository's host makes them."""

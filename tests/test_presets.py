@@ -21,6 +21,7 @@ from nmt.exporting.c.cell import export_cell
 from nmt.importing.sources import import_model
 from tests.saved_models import write_folder
 from tests.test_config import MINIMAL
+from tests.test_docs import schema_paths
 
 TEXTS: dict[str, Any] = {
     "model_dir": "unused",
@@ -223,18 +224,9 @@ data: {train: a, dev: b, src: {lang: de}, tgt: {lang: en}}
 """
 
 
-def paths(node, schema, prefix=""):
-    for key, child in node.get("properties", {}).items():
-        yield prefix + key
-        for part in [child, *child.get("anyOf", []), *child.get("allOf", [])]:
-            if "$ref" in part:
-                part = schema["$defs"][part["$ref"].rsplit("/", 1)[-1]]
-            yield from paths(part, schema, f"{prefix}{key}.")
-
-
 def test_every_name_leads_to_settings_that_exist_and_is_listed_once():
     schema = config_schema()
-    known = set(paths(schema, schema))
+    known = set(schema_paths(schema, schema))
     for name, meant in FOREIGN.items():
         for path in meant.split(" or "):
             assert path in known or (name, path) == ("trg", "tgt"), name
