@@ -103,8 +103,7 @@ def load_subwords(
     digest: The expected `subwords_digest`, checked before the bytes are parsed. of: The checkpoint that contains this
     digest.
 
-    Raises:
-        CheckpointError: A file is missing, not a subword model, or a different one.
+    Raises CheckpointError: A file is missing, not a subword model, or a different one.
     """
     from nmt.data.tokens.factors import read_subwords
 
@@ -266,8 +265,7 @@ def set_params(model: Network, tensors: dict[str, np.ndarray], path: Path, *, ad
 
     adopt: The model uses the arrays themselves where it can; they must not be changed any more.
 
-    Raises:
-        CheckpointError: The model has other parameters or shapes than the checkpoint.
+    Raises CheckpointError: The model has other parameters or shapes than the checkpoint.
     """
     params = model.params
     saved = _joined(model, tensors, path)

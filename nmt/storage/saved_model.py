@@ -153,9 +153,8 @@ class SavedModel(ModelFacts):
 
         This method alone imports the cells that the model names by dotted path, if `cells` allows it.
 
-        Raises:
-            CheckpointError: Parameters and settings do not fit one another.
-            ConfigError: A cell's module is not allowed, or its code does not do what a cell must.
+        Raises CheckpointError: Parameters and settings do not fit one another. Raises ConfigError: A cell's module is
+        not allowed, or its code does not do what a cell must.
         """
         import_allowed_cells(self.config, self.cells, str(self.settings_path))
         try:

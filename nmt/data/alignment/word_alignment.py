@@ -15,13 +15,9 @@ from nmt.special_tokens import EOS_ID, PAD_ID, SPACE, boundary_ids
 
 
 class WordAlignments:
-    """The word alignments of the pairs of a corpus.
-
-    Args:
-        pairs: For each line of the training text, its links: source and target words, counted from 0, alternate.
-        subwords: Those of both sides; they show which tokens begin a word.
-        boundaries: The tokens placed around a source (see `boundary_ids`).
-    """
+    """The word alignments of the pairs of a corpus. `pairs`: for each line of the training text, its links: source and
+    target words, counted from 0, alternate; `subwords`: those of both sides; they show which tokens begin a word;
+    `boundaries`: the tokens placed around a source (see `boundary_ids`)."""
 
     def __init__(self, pairs: TokenRows, subwords: tuple[Subwords, Subwords], boundaries: str = "eos") -> None:
         self._starts = [_word_starts(side) for side in subwords]
@@ -47,17 +43,10 @@ class WordAlignments:
     def of_batch(
         self, src: np.ndarray, src_lengths: np.ndarray, tgt_out: np.ndarray, tgt_lengths: np.ndarray, lines: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Return the alignment of a batch's subwords.
-
-        Args:
-            src, src_lengths: int [S, B] and [B], with the boundary tokens.
-            tgt_out, tgt_lengths: int [T, B] and [B], with EOS.
-            lines: Line numbers of the pairs [B].
-
-        Returns:
-            Steps, rows, source positions (int64 [N]) and weights (float64 [N]): each subword of a target word is
-                aligned with every subword of the source words that its word is aligned with, with equal weights.
-        """
+        """Return the alignment of a batch's subwords. `src`, `src_lengths`: int [S, B] and [B], with the boundary
+        tokens; `tgt_out`, `tgt_lengths`: int [T, B] and [B], with EOS; `lines`: line numbers of the pairs [B]. Returns
+        steps, rows, source positions (int64 [N]) and weights (float64 [N]): each subword of a target word is aligned
+        with every subword of the source words that its word is aligned with, with equal weights."""
         found: list[tuple[np.ndarray, ...]] = []
         for row, line in enumerate(lines.tolist()):
             pairs = self._pairs[line].reshape(-1, 2)

@@ -54,9 +54,7 @@ class FactoredSubwords(Subwords):
     factor. So code that passes on, sorts or hashes ids need not know of factors; the model decodes them. Raises
     DataError if there are more ids than 31 bits can represent.
 
-    Args:
-        words: The subwords for words without factors.
-        values: The known values of each factor, the most frequent first.
+    `words`: the subwords for words without factors; `values`: the known values of each factor, the most frequent first.
     """
 
     def __init__(self, words: Subwords, values: Sequence[Sequence[str]], separator: str) -> None:

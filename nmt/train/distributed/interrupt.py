@@ -26,9 +26,8 @@ class StopRequest:
     Signal handlers run in the main thread; in any other thread the context does nothing. If signals reach only some of
     several ranks, `agree` makes all stop after the same update.
 
-    Args:
-        ranks: The ranks that must agree; None for this process alone.
-        exits: Whether the second signal ends the process. If not, it has its former effect.
+    `ranks`: the ranks that must agree; None for this process alone; `exits`: whether the second signal ends the
+    process. If not, it has its former effect.
     """
 
     def __init__(self, ranks: Ranks | None = None, *, exits: bool = True) -> None:

@@ -200,8 +200,7 @@ class Machines:
     vanishes with them, however they end. Unlike shared memory (/dev/shm), which containers often keep small, it may be
     larger than main memory.
 
-    Args:
-        machine: The name of this rank's machine; it must be the same for all ranks on it and for no others.
+    `machine`: the name of this rank's machine; it must be the same for all ranks on it and for no others.
     """
 
     def __init__(self, world: Any, machine: str) -> None:

@@ -21,12 +21,8 @@ from nmt.system.terminal import coloured, is_live, live
 
 
 class TrainingLog:
-    """Writes lines to terminal and model folder. A failure to write never ends a run.
-
-    Args:
-        folder: The model folder; None to write no files.
-        terminal: The stream for the user; None for no output.
-    """
+    """Writes lines to terminal and model folder. A failure to write never ends a run. `folder`: the model folder; None
+    to write no files; `terminal`: the stream for the user; None for no output."""
 
     def __init__(self, folder: Path | None, terminal: TextIO | None = None) -> None:
         self._terminal: TextIO | None = terminal

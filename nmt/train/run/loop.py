@@ -83,10 +83,9 @@ def progress(
     The limit that will be reached first at the pace so far determines it. It is 1 only past that limit: before the last
     update it is less. Without `max_minutes` it depends on the state alone, so that a resumed run computes the same.
 
-    Args:
-        num_batches: Batches in the current epoch; other epochs are assumed to have the same number.
-        validation_seconds: Duration of the last validation; there is one more after the last update.
-        of_update: Batches of the current update.
+    `num_batches`: batches in the current epoch; other epochs are assumed to have the same number; `validation_seconds`:
+    duration of the last validation; there is one more after the last update; `of_update`: batches of the current
+    update.
     """
     shares = [(state.epoch - 1 + (state.position - of_update) / num_batches) / settings.epochs]
     if settings.updates is not None:

@@ -40,11 +40,8 @@ class Prepared:
 
 
 class Methods:
-    """The training methods that the settings enable; without any, a batch is unchanged.
-
-    Args:
-        alignments: Word alignments of the training pairs, if attention is guided by them.
-    """
+    """The training methods that the settings enable; without any, a batch is unchanged. `alignments`: word alignments
+    of the training pairs, if attention is guided by them."""
 
     def __init__(self, config: Config, model: Network, alignments: WordAlignments | None = None) -> None:
         settings, source = config.training, config.data.src

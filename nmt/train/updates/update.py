@@ -39,13 +39,9 @@ class Outcome:
 
 
 class Updater:
-    """Updates a model; the gradient arrays are allocated once.
-
-    Args:
-        model, optimizer: Changed in place.
-        ranks: The processes that compute batches of each update; None for this one alone.
-        alignments: Word alignments of the training pairs, if attention is guided by them.
-    """
+    """Updates a model; the gradient arrays are allocated once. `model`, `optimizer`: changed in place; `ranks`: the
+    processes that compute batches of each update; None for this one alone; `alignments`: word alignments of the
+    training pairs, if attention is guided by them."""
 
     def __init__(
         self,
