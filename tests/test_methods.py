@@ -17,8 +17,7 @@ from nmt.cli.commands.translate import translate
 from nmt.config import config_from_dict
 from nmt.errors import CheckpointError, ConfigError
 from nmt.storage.model_folder import load_folder_config, load_subwords, read_checkpoint
-from nmt.storage.quantised_model import save_quantised
-from nmt.storage.saved_model import load_saved_model
+from nmt.storage.saved_model import load_saved_model, save_quantised
 from nmt.train.run.trainer import Trainer
 from tests.saved_models import sentences, write_folder
 from tests.small_models import DECODER, ENCODER

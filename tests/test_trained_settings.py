@@ -19,11 +19,10 @@ from nmt.cli.commands.translate import translate
 from nmt.config import config_from_dict, dump_config, load_config
 from nmt.errors import CheckpointError
 from nmt.storage.model_folder import build_model, load_folder_config, read_checkpoint, set_params
-from nmt.storage.quantised_model import save_quantised
-from nmt.storage.saved_model import load_saved_model, save_bundle
+from nmt.storage.saved_model import load_saved_model, save_bundle, save_quantised
 from nmt.storage.tensor_file import write_tensors
 from nmt.storage.trained_settings import Difference, differences, model_card, write_card
-from nmt.train.checkpoints.average import save_average
+from nmt.train.checkpoints.checkpoint import save_average
 from nmt.train.checkpoints.resume import compare_settings
 from tests.saved_models import sentences, write_folder, write_language_folder
 

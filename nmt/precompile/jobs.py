@@ -112,8 +112,7 @@ def run_job_aside(job: Job, threads: int) -> None:
 
 def run_job(job: Job, folder: Path, threads: int) -> None:
     """Train for two updates, then translate, in `folder`. Raises NMTError if the settings are wrong."""
-    from nmt.storage.quantised_model import save_quantised
-    from nmt.storage.saved_model import load_saved_model
+    from nmt.storage.saved_model import load_saved_model, save_quantised
     from nmt.train.run.trainer import Trainer
 
     settings = deepcopy(job.settings)

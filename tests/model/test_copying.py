@@ -22,7 +22,7 @@ from nmt.inference.translator import Translator
 from nmt.model.batch_pass import Objective
 from nmt.model.copying import Copies, check_copying, copy_loss
 from nmt.special_tokens import EOS_ID, UNK_ID
-from nmt.train.updates.methods import Methods
+from nmt.train.updates.update import Methods
 from tests import small_models
 from tests.finite_differences import check_gradients
 from tests.saved_models import write_folder

@@ -15,7 +15,7 @@ from nmt.model.batch_pass import LIKELIHOOD
 from nmt.special_tokens import EOS_ID, UNK_ID
 from nmt.train.tasks.translation_task import TranslationTask
 from nmt.train.tasks.validation import is_better
-from nmt.train.updates.methods import Methods
+from nmt.train.updates.update import Methods
 from tests.settings import settings_with
 from tests.train import fake_model
 

@@ -105,7 +105,7 @@ def given_subwords(config: Config) -> tuple[Subwords, Subwords] | None:
 
 def _extended(config: Config, subwords: tuple[Subwords, Subwords], kind: str) -> tuple[Subwords, Subwords]:
     """Return the subwords, extended by tokens for the training text; the same object twice if both sides share them."""
-    from nmt.data.corpora.text import training_text
+    from nmt.data.corpora.prepare import training_text
     from nmt.data.tokens.extension import extended
 
     data, most = config.data, config.training.extend_vocabulary

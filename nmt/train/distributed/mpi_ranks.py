@@ -21,8 +21,7 @@ from nmt.errors import DataError, DeviceError, NMTError, how_to_install
 from nmt.overriding import override
 from nmt.rnn.cores import granted_cores
 from nmt.system.files import explain
-from nmt.train.distributed.interrupt import Interrupted
-from nmt.train.distributed.ranks import Ranks
+from nmt.train.distributed.ranks import Interrupted, Ranks
 from nmt.train.distributed.reduction import Reduction
 from nmt.train.log.progress import format_bytes
 

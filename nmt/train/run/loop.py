@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from nmt.system.terminal import BEST
 from nmt.train.checkpoints.checkpoint import CheckpointManager, Trained
-from nmt.train.distributed.interrupt import Interrupted
+from nmt.train.distributed.ranks import Interrupted
 from nmt.train.log.progress import TrainingLog, format_seconds, perplexity
 from nmt.train.tasks.validation import is_better
 from nmt.train.updates.optimizer import averaged
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from nmt.config import FixedTraining
     from nmt.data.alignment.word_alignment import WordAlignments
     from nmt.model.network import LossStats
-    from nmt.train.distributed.interrupt import StopRequest
-    from nmt.train.distributed.ranks import Ranks
+    from nmt.train.distributed.ranks import Ranks, StopRequest
     from nmt.train.log.progress import Stopwatch
     from nmt.train.tasks.task import Task
     from nmt.train.tasks.validation import Validator

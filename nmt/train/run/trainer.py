@@ -33,8 +33,7 @@ from nmt.storage.model_folder import (
 from nmt.train.checkpoints.checkpoint import CheckpointManager, Trained
 from nmt.train.checkpoints.resume import SavedRun, load_saved_run
 from nmt.train.checkpoints.start import check_start, start_from, with_model_of_start
-from nmt.train.distributed.interrupt import Interrupted, StopRequest
-from nmt.train.distributed.ranks import Ranks
+from nmt.train.distributed.ranks import Interrupted, Ranks, StopRequest
 from nmt.train.log.progress import Stopwatch, TrainingLog, format_bytes, format_seconds, peak_bytes
 from nmt.train.planning.lengths import doubts, make_plan, validation_pairs
 from nmt.train.run.loop import OVER, Loop, Parts, Reporter, format_scores, stop_reason

@@ -19,8 +19,7 @@ from nmt.exporting.c.library import save_library
 from nmt.exporting.checks import OPTIONS
 from nmt.exporting.web.package import make_package
 from nmt.exporting.web.saving import WORKER, bundled, check_web, compressed_package, page_of, save_page
-from nmt.storage.quantised_model import save_quantised
-from nmt.storage.saved_model import load_saved_model
+from nmt.storage.saved_model import load_saved_model, save_quantised
 from tests.exporting.web.hosts import NODE, needs_node, run_script
 from tests.saved_models import calibrate, sentences, write_folder
 
