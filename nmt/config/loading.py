@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from nmt.config.complaints import complain, complaint, lookup, shorten
-from nmt.config.presets import NAMES, over_preset, preset_values
+from nmt.config.presets import NAMES, merged, preset_values
 from nmt.config.removed import drop_removed, instead
 from nmt.config.schema import Settings, config_schema
 from nmt.config.section import Section
@@ -220,7 +220,7 @@ def _build(values: dict[str, Any], where: str, changed: dict[tuple[str, ...], st
     keys to overrides."""
     name = values.get("preset")
     if name in NAMES:
-        values = over_preset(values, preset_values(name))
+        values = merged(preset_values(name), values)
     folder = values.get("model_dir")
     if "name" not in values and isinstance(folder, str) and PurePath(folder).name:
         values = {"name": PurePath(folder).name, **values}

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nmt.config import config_from_dict
+from nmt.config.presets import merged
 from nmt.errors import CheckpointError, ConfigError
 from nmt.model.network import OUTPUT_BIAS, OUTPUT_MATRIX
 from nmt.storage.model_folder import CONFIG_NAME, LAST_NAME, PARAMS_PREFIX, load_folder_config, set_params
@@ -39,16 +40,7 @@ def with_model_of_start(config: Config) -> Config:
     sides = {name: {key: getattr(getattr(theirs.data, name), key) for key in _INHERITED} for name in names}
     inherited = {"model": theirs.model.to_dict(), "data": {**sides, "subwords": {"joint": theirs.data.subwords.joint}}}
     own = config.model_dump(mode="json", exclude_unset=True)
-    return config_from_dict(merge(inherited, own), "config, with the model of training.load_model")
-
-
-def merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings of `below` overridden by those of `above`, section by section."""
-    merged = {**below, **above}
-    for key in below.keys() & above.keys():
-        if isinstance(below[key], dict) and isinstance(above[key], dict):
-            merged[key] = merge(below[key], above[key])
-    return merged
+    return config_from_dict(merged(inherited, own), "config, with the model of training.load_model")
 
 
 def _model_of(config: Config) -> SavedModel:

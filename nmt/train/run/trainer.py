@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from nmt.evaluate import Score
     from nmt.model.network import Network
     from nmt.rnn.device import Device
-    from nmt.train.checkpoints.checkpoint import Checkpoint
     from nmt.train.planning.lengths import Plan
     from nmt.train.tasks.task import Task
     from nmt.train.tasks.validation import Validator
@@ -83,10 +82,17 @@ def _are_same(before: list[int], now: list[int]) -> bool:
 
 def restore(parts: Parts, saved: SavedRun, log: TrainingLog) -> None:
     """Restore the parts of this run from a saved run that `check_same_text` accepts, and log what has changed."""
-    _restore_arrays(parts, saved)
-    parts.model.carry(saved.content.carried)
+    content = saved.content
+    set_params(parts.model, content.raw or content.params, saved.path)
+    if parts.average is not None and content.raw:
+        arrays = {key.removeprefix(PARAMS_PREFIX): array for key, array in content.params.items()}
+        parts.average.load(arrays, content.metadata.get("average", {}).get("steps", 0))
+    elif parts.average is not None:
+        parts.average.restart()
+    parts.optimizer.load_state_dict(content.optimizer, content.metadata["optimizer"])
+    parts.model.carry(content.carried)
     if not saved.changes.schedule:
-        parts.schedule.load_state_dict(saved.content.metadata["schedule"])
+        parts.schedule.load_state_dict(content.metadata["schedule"])
     state, metric = parts.state, parts.config.training.metric
     if saved.damage is not None:
         parts.checkpoints.last_is_good = False
@@ -128,24 +134,6 @@ def _check_new_validation(parts: Parts, saved: SavedRun) -> None:
             f"{folder}: must go on with the validation text that it began with, {name}, got another text there; is "
             "this another folder? Give the path of the same text, or another text another name"
         )
-
-
-def _restore_arrays(parts: Parts, saved: SavedRun) -> None:
-    """Restore parameters, their average and the optimizer."""
-    content = saved.content
-    set_params(parts.model, content.raw or content.params, saved.path)
-    if parts.average is not None:
-        _restore_average(parts.average, content)
-    parts.optimizer.load_state_dict(content.optimizer, content.metadata["optimizer"])
-
-
-def _restore_average(average: MovingAverage, content: Checkpoint) -> None:
-    """Restore the average of a saved run; without one, start it from the restored parameters."""
-    if not content.raw:
-        average.restart()
-        return
-    arrays = {key.removeprefix(PARAMS_PREFIX): array for key, array in content.params.items()}
-    average.load(arrays, content.metadata.get("average", {}).get("steps", 0))
 
 
 _OF_USE = "decoding.", "data.test", "compute_dtype"
