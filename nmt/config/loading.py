@@ -230,16 +230,12 @@ def _build(values: dict[str, Any], where: str, changed: dict[tuple[str, ...], st
         path, line = complain(error, config_schema())
     # The path of an unknown key may be shorter than the override's (data.trg.lang): compare what both have.
     # A conflict between keys has the path of a whole section: name the file.
-    if not _is_section(path):
+    if path and "properties" not in lookup(config_schema(), path):
         for keys, text in changed.items():
             shorter = min(len(path), len(keys))
             if path[:shorter] == keys[:shorter]:
                 where = text
     raise ConfigError(f"{where}: {line}")
-
-
-def _is_section(path: tuple[str | int, ...]) -> bool:
-    return not path or "properties" in lookup(config_schema(), path)
 
 
 def _each(overrides: Changes) -> Iterator[tuple[str, Any, str]]:

@@ -104,7 +104,9 @@ def translate_part(part: Part, form: str, target: Path, columns: Columns, transl
         if form == "parquet":
             _translate_parquet(part, temporary, columns, translate, size, errors)
         else:
-            with _packing(temporary, target.suffix == ".gz") as stream:
+            packs = target.suffix == ".gz"  # without a time, so that the same rows give the same bytes
+            opened = gzip.GzipFile(temporary, "wb", mtime=0) if packs else temporary.open("wb")
+            with cast(BinaryIO, opened) as stream:
                 work = _translate_text if form == "text" else _translate_json
                 work(part, stream, columns, translate, size, errors)
         if errors.count and errors.count == errors.rows:
@@ -264,11 +266,6 @@ def _raw_lines(path: Path) -> Iterator[bytes]:
                 yield line.rstrip(b"\r\n")
     except (OSError, EOFError) as error:  # a damaged archive is one of them
         raise DataError(f"{path}: must be readable, got {explain(error)}; give a file that is whole") from None
-
-
-def _packing(path: Path, packed: bool) -> BinaryIO:
-    """Return a writer through gzip without a timestamp, so that the same rows give the same bytes."""
-    return cast(BinaryIO, gzip.GzipFile(path, "wb", mtime=0) if packed else path.open("wb"))
 
 
 RECORD_NAME = ".nmt-translate.json"
