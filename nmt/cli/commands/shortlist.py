@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nmt.cli.lines.judging import langs_of, tell_doubts
-from nmt.cli.lines.streams import Meter, check_apart, in_step, say, tell, telling_notices
+from nmt.cli.lines.streams import check_apart, in_step, say, tell, telling_notices
 from nmt.cli.options.command import Command, FiniteRange, cells_option, compute_dtype_option, threads_option
 from nmt.cli.options.path_types import InputPath, reads
 from nmt.errors import CheckpointError, DataError
@@ -143,6 +143,7 @@ def _tell_doubts(translator: Translator, options: dict[str, Any]) -> None:
 
 def _learn(translator: Translator, learner: ShortlistLearner, options: dict[str, Any]) -> None:
     """Run the model on the training text, and on its own translations of the first lines."""
+    from nmt.cli.lines.meter import Meter
     from nmt.inference.shortlist_learning import learn_from, translated
 
     left = options["translated"]
@@ -157,6 +158,7 @@ def _learn(translator: Translator, learner: ShortlistLearner, options: dict[str,
 
 def _held_out(translator: Translator, options: dict[str, Any]) -> dict[str, list[list[int]]]:
     """Return a text on which the model was not trained: `source`, `reference`, and the model's `translation`."""
+    from nmt.cli.lines.meter import Meter
     from nmt.inference.shortlist_learning import translated
 
     texts: dict[str, list[list[int]]] = {"source": [], "reference": []}
