@@ -14,7 +14,6 @@ import numpy as np
 
 from nmt.errors import CheckpointError, DataError, NMTWarning
 from nmt.model.parts.own_cells import AFTER_AN_EDIT, check_allowed, edited_cells, import_allowed_cells
-from nmt.rnn.kernels.products.four_bits import quantise_to_4_bits
 from nmt.storage.model_folder import (
     BEST_NAME,
     CONFIDENCE_NAME,
@@ -389,6 +388,8 @@ def save_quantised(out: Path, saved: SavedModel, bits: int = 8) -> None:
 
 def _tensors(saved: SavedModel, bits: int) -> dict[str, np.ndarray]:
     """Return all parameters as an int8 checkpoint stores them; parameters that are not matrices are unchanged."""
+    from nmt.rnn.kernels.products.four_bits import quantise_to_4_bits
+
     weights = saved.build("int8").weights
     tensors: dict[str, np.ndarray] = {}
     for name in weights:

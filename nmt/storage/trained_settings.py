@@ -16,8 +16,6 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 import nmt
-from nmt.config.data_section import UNNAMED
-from nmt.data.corpora.sources import sources_of
 from nmt.errors import CheckpointError
 from nmt.system.files import write_bytes, writing
 from nmt.system.paths import exists, shown
@@ -188,6 +186,8 @@ def _purpose(saved: SavedModel) -> str:
 def _languages(saved: SavedModel) -> list[str]:
     """Return the sides that are named by language codes as in BCP 47, without sides such as letters and sounds, or
     without a name."""
+    from nmt.config.data_section import UNNAMED
+
     data = saved.config.data
     sides = [data.src.lang, data.tgt.lang] if saved.config.task == "translation" else [data.tgt.lang]
     codes = [side for side in sides if re.fullmatch(r"[a-z]{2,3}(?:[-_][A-Za-z]{2,4})?", side)]
@@ -196,6 +196,8 @@ def _languages(saved: SavedModel) -> list[str]:
 
 def _front(saved: SavedModel) -> dict[str, Any]:
     """Return the machine-readable front matter."""
+    from nmt.data.corpora.sources import sources_of
+
     config, translates = saved.config, saved.config.task == "translation"
     task = "translation" if translates else "text-generation"
     metrics = [{"type": name, "value": round(value, 2), "name": _METRICS[name]} for name, value in _scores(saved)]
