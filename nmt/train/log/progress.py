@@ -190,12 +190,6 @@ _STATUS = Path("/proc/self/status")
 _CLEAR_REFS = Path("/proc/self/clear_refs")
 
 
-def resident_bytes() -> int:
-    """Return the resident memory of the process."""
-    resident: int = psutil.Process().memory_info().rss
-    return resident
-
-
 def peak_bytes() -> int:
     """Return the peak resident memory since `reset_peak`, or since the process started if that had no effect."""
     try:
