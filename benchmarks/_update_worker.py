@@ -13,7 +13,7 @@ from nmt.config import load_config
 from nmt.rnn.kernels.machine_code.native import Native
 from nmt.rnn.profile import recording
 from nmt.train.planning.dry_run import DryRun
-from nmt.train.updates.state import TrainingState
+from nmt.train.updates.schedule import TrainingState
 from nmt.train.updates.update import Updater
 
 Arrays = dict[str, np.ndarray]

@@ -25,7 +25,7 @@ from peak import measure_peak
 
 from nmt.config import Config, ModelConfig, load_config
 from nmt.data.corpora.corpus import Side
-from nmt.data.corpora.text import training_text
+from nmt.data.corpora.prepare import training_text
 from nmt.data.tokens.subwords import Subwords, train_subwords
 from nmt.rnn.cores import default_threads
 from nmt.system.lines import read_lines

@@ -102,10 +102,7 @@ class SearchValues:
         lacks=(Place.CALL, Place.LANGUAGE_MODEL),
     )
     lm_weight: float = setting(
-        0.1,
-        "Weight of the language model's log-probabilities; 0 turns it off.",
-        least=0,
-        lacks=(Place.LANGUAGE_MODEL,),
+        0.1, "Weight of the language model's log-probabilities; 0 turns it off.", least=0, lacks=(Place.LANGUAGE_MODEL,)
     )
     min_length: int = setting(
         0, "Minimum length of a translation in subwords, without EOS.", least=0, most=100_000, lacks=(Place.LOOP,)
@@ -118,11 +115,7 @@ class SearchValues:
         lacks=(Place.LANGUAGE_MODEL,),
     )
     no_repeat_ngram_size: int = setting(
-        0,
-        "Never repeat an n-gram of this many subwords; 0 allows repeats.",
-        least=0,
-        most=100_000,
-        lacks=(Place.LOOP,),
+        0, "Never repeat an n-gram of this many subwords; 0 allows repeats.", least=0, most=100_000, lacks=(Place.LOOP,)
     )
     repetition_penalty: float = setting(
         1.0,

@@ -10,8 +10,14 @@ from nmt.data.calibration import calibrated, learn_known
 from nmt.data.corpora.readers import TokenRows
 from nmt.data.tokens.subwords import Subwords, train_subwords
 from nmt.special_tokens import EOS_ID
-from nmt.storage.confidence_file import save_calibration
-from nmt.storage.model_folder import BEST_NAME, CONFIDENCE_NAME, build_model, save_subwords, subwords_digest
+from nmt.storage.model_folder import (
+    BEST_NAME,
+    CONFIDENCE_NAME,
+    build_model,
+    save_calibration,
+    save_subwords,
+    subwords_digest,
+)
 from nmt.storage.saved_model import load_saved_model
 from nmt.train.checkpoints.checkpoint import save_checkpoint
 from tests.small_models import model_settings

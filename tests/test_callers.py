@@ -1,32 +1,20 @@
 """Shared models and many callers: serial answers; and each race that there was, made certain."""
 
-import sys
 import threading
-from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from nmt.cli.commands.generate import generate
-from nmt.cli.commands.score import score
-from nmt.cli.commands.translate import translate
 from nmt.decode import SearchOptions, search
-from nmt.errors import CheckpointError
-from nmt.inference.translator import Translator
 from nmt.model.translation import TranslationModel
 from nmt.rnn import tuning
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.kernels.cuda.machine_code import runtime as gpu_runtime
 from nmt.rnn.profile import operation, recording
-from nmt.serve.models import load_models
-from nmt.serve.settings import ServerSettings
-from nmt.storage.saved_model import load_saved_model, save_bundle
 from tests import small_models
 from tests.callers import Callers, kinds, random_model, switching_often, translators
-from tests.cli.test_cli_models import call
 from tests.interrupts import Interrupts
-from tests.saved_models import sentences, write_folder, write_language_folder
+from tests.saved_models import sentences
 
 VOCAB = 31
 SOURCES = [[4 + (7 * n + k * n) % (VOCAB - 4) for k in range(1 + n * 5 % 11)] for n in range(23)]
@@ -267,99 +255,3 @@ _OF_CHILDREN = []
 
 def _translate_in_a_child(line):
     return _OF_CHILDREN[0].translate([line])[0]
-
-
-MODEL_FILES = {"config.yaml", "best.safetensors", "src.spm", "tgt.spm", "joint.spm"}
-
-
-class Opens:
-    """Counts the opens of files by this process while `where` is a folder that they lie in."""
-
-    def __init__(self):
-        self.where, self.counts = None, Counter()
-        sys.addaudithook(self._hear)
-
-    def _hear(self, event, arguments):
-        if self.where is not None and event == "open" and str(arguments[0]).startswith(str(self.where)):
-            self.counts[Path(str(arguments[0])).relative_to(self.where)] += 1
-
-    def during(self, where, action):
-        """Return how often each file under `where` was opened while `action` ran, without its outputs."""
-        self.where, self.counts = where, Counter()
-        try:
-            action()
-        finally:
-            self.where = None
-        return {str(path): n for path, n in self.counts.items() if path.name in MODEL_FILES or path.suffix == ".nmt"}
-
-
-OPENS = Opens()  # a hook of the interpreter cannot be removed: there is one for all tests
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory):
-    """Return a folder with two translators of the same subwords, a language model, and a bundle."""
-    where = tmp_path_factory.mktemp("once")
-    first = write_folder(where / "first")
-    write_folder(where / "second", seed=1)
-    write_language_folder(where / "lm", load_saved_model(first).tgt_subwords)
-    save_bundle(where / "bundle.nmt", load_saved_model(first))
-    (where / "text").write_text("kara losu\n")
-    return where
-
-
-def test_translate_with_every_kind_of_model(models, tmp_path):
-    options = ["--ensemble", models / "second", "--lm", models / "lm", "--lm-weight", "0.5", "--threads", "1"]
-    for resumed in range(2):
-        found = OPENS.during(
-            models,
-            lambda: call(translate, models / "first", models / "text", "-o", tmp_path / "out", "--resume", *options),
-        )
-        assert set(found.values()) == {1}, (resumed, found)
-        assert {str(Path(path).parent) for path in found} == {"first", "second", "lm"}
-
-
-def test_translate_a_folder_with_a_bundle(models, tmp_path):
-    (tmp_path / "texts").mkdir()
-    (tmp_path / "texts" / "a").write_text("kara\n")
-    out = tmp_path / "out"
-    found = OPENS.during(models, lambda: call(translate, models / "bundle.nmt", tmp_path / "texts", "-o", out))
-    assert found == {"bundle.nmt": 1}
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        lambda where: call(generate, where / "lm", "-n", "2", "--max-length", "3", "--threads", "1"),
-        lambda where: call(score, where / "lm", "--tgt", where / "text", "--threads", "1"),
-        lambda where: call(score, where / "first", "--src", where / "text", "--tgt", where / "text", "--threads", "1"),
-    ],
-    ids=["generate", "score text", "score pairs"],
-)
-def test_generate_and_score(command, models):
-    found = OPENS.during(models, lambda: command(models))
-    assert found and set(found.values()) == {1}, found
-
-
-def test_a_server_loading_and_reloading(models):
-    settings = ServerSettings((models / "first",), threads=1)
-    for _ in range(2):
-        found = OPENS.during(models, lambda: load_models(settings).close())
-        assert found and set(found.values()) == {1}, found
-
-
-@pytest.mark.parametrize("changed", ["second", "lm"])
-def test_every_model_in_use_is_checked_for_changes(changed, tmp_path):
-    first = write_folder(tmp_path / "first")
-    write_folder(tmp_path / "second", seed=1)
-    write_language_folder(tmp_path / "lm", load_saved_model(first).tgt_subwords)
-    one = Translator.load(first, threads=1, lm=tmp_path / "lm")
-    both = one.together_with([Translator.load(tmp_path / "second", threads=1)], "log_prob")
-    both.translate(["kara"], lm_weight=0.5)
-    path = tmp_path / changed / "best.safetensors"
-    whole = path.read_bytes()
-    with path.open("r+b") as file:
-        file.write(whole)
-        file.write(b"\0")
-    with pytest.raises(CheckpointError, match=f"{changed}/best.safetensors: must not change"):
-        both.translate(["kara"], lm_weight=0.5)

@@ -184,24 +184,6 @@ def schema_paths(node, schema, prefix=""):
             yield from schema_paths(part, schema, f"{prefix}{key}.")
 
 
-def dictionary_paths(settings, prefix=""):
-    for key, value in settings.items():
-        yield prefix + key
-        if isinstance(value, dict):
-            yield from dictionary_paths(value, f"{prefix}{key}.")
-
-
-def test_reference_lists_every_setting_and_no_other():
-    yaml = pytest.importorskip("yaml")
-    from nmt.config import config_schema
-
-    schema = config_schema()
-    reference = yaml.safe_load((ROOT / "configs" / "reference.yaml").read_text("utf-8"))
-    known = set(schema_paths(schema, schema))
-    assert len(known) > 50
-    assert set(dictionary_paths(reference)) == known
-
-
 @cache
 def anchors(path):
     """The anchors of a page's headings, as the repository's host makes them."""
@@ -374,13 +356,7 @@ def test_the_compiler_as_its_page_shows_it(capsys):
 
 
 # Page -> how many of its blocks are run, with a small model under every name that they load.
-RUN_HERE = {
-    "README.md": 2,
-    "docs/decoding.md": 1,
-    "docs/presets.md": 1,
-    "docs/migration.md": 1,
-    "docs/threads.md": 1,
-}
+RUN_HERE = {"README.md": 2, "docs/decoding.md": 1, "docs/presets.md": 1, "docs/migration.md": 1, "docs/threads.md": 1}
 # Page -> the test that runs its blocks, or holds them to the code.
 RUN_ELSEWHERE = {
     "docs/add-a-cell.md": "tests/test_docs.py::test_a_new_cell_as_the_page_says",

@@ -24,7 +24,7 @@ from nmt.errors import ConfigError, DataError
 from nmt.model.translation import TranslationModel
 from nmt.serve.models import load_models
 from nmt.train.run.trainer import Trainer
-from nmt.train.updates.methods import Methods
+from nmt.train.updates.update import Methods
 from tests import small_models
 from tests.finite_differences import check_gradients
 from tests.train.resumed import difference

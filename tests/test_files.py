@@ -17,8 +17,7 @@ from nmt.errors import CheckpointError, DataError, NMTError, PathError
 from nmt.exporting.to_numpy import save_numpy
 from nmt.importing.sources import import_model
 from nmt.inference.generator import Generator
-from nmt.storage.quantised_model import save_quantised
-from nmt.storage.saved_model import load_saved_model
+from nmt.storage.saved_model import load_saved_model, save_quantised
 from nmt.system import files
 from nmt.system.files import TEMPORARY_SUFFIX, new_folder, replacing, write_bytes, write_private
 from nmt.system.lines import MAX_LINE_BYTES, Lines, chunks, open_lines, read_lines, read_text, text_file

@@ -53,13 +53,13 @@ def test_threads_share_a_heap(tmp_path, way):
 
 _BLOCKS = """
 import sys
+import psutil
 from nmt.system.heap import keep_little
-from nmt.train.log.memory import resident_bytes
 
 if sys.argv[1] == "little":
     keep_little()
 del (first := [bytearray(30_000_000)])[0]  # by its own rules the library now takes what is smaller from the heap
-before, pins = resident_bytes(), []
+before, pins = psutil.Process().memory_info().rss, []
 for _ in range(10):
     block = bytearray(20_000_000)
     pins.append([bytes(5000) for _ in range(20)])  # what lives on above it
@@ -71,7 +71,7 @@ for _ in range(10):
     blocks.append(bytearray(10_000_000))
     pins.append([bytes(5000) for _ in range(20)])
 del blocks
-print(resident_bytes() - before)
+print(psutil.Process().memory_info().rss - before)
 """
 
 

@@ -11,8 +11,7 @@ from nmt.cli.commands.score import score
 from nmt.cli.commands.translate import translate
 from nmt.errors import CheckpointError, ConfigError
 from nmt.inference.translation import Constraints
-from nmt.storage.quantised_model import save_quantised
-from nmt.storage.saved_model import load_saved_model, save_bundle
+from nmt.storage.saved_model import load_saved_model, save_bundle, save_quantised
 from tests.cli.test_cli_models import call
 from tests.saved_models import sentences, write_folder, write_language_folder
 

@@ -43,7 +43,7 @@ def opened(path, *given, **named):
 builtins.__import__, builtins.open, io.open = imported, opened, opened
 usage = psutil.Process().memory_info()
 psutil.Process.memory_info = lambda self: type("pmem", (), {"rss": usage.rss, "peak_wset": usage.rss})
-from nmt.train.log import memory
+import nmt.train.log.progress as memory
 memory.sys = type("sys", (), {"platform": "win32"})
 """
 WORK = """

@@ -26,8 +26,7 @@ from nmt.model.parts import cells as model_cells
 from nmt.model.parts.cells import check_allowed, import_allowed_cells, import_cell
 from nmt.rnn import Cell, LSTMCell, Scan, State, check, graph, tanh
 from nmt.storage.model_folder import read_checkpoint
-from nmt.storage.quantised_model import save_quantised
-from nmt.storage.saved_model import load_saved_model, save_bundle
+from nmt.storage.saved_model import load_saved_model, save_bundle, save_quantised
 from nmt.storage.tensor_file import write_tensors
 from tests.saved_models import sentences, write_folder, write_language_folder
 from tests.settings import settings_with

@@ -13,7 +13,7 @@ from nmt.cli.commands.train import train
 from nmt.cli.front import load_command
 from nmt.cli.options.foreign_options import _ARGUMENTS, _SHORT, resolved
 from nmt.config import config_from_dict, config_schema, dump_config, load_config
-from nmt.config.presets import NAMES, over_preset, preset_values, settings_of_preset
+from nmt.config.presets import NAMES, merged, preset_values, settings_of_preset
 from nmt.config.removed import _NAMES, _OFF, FOREIGN, REMOVED, RENAMED
 from nmt.config.yaml_text import format_yaml, parse_yaml
 from nmt.errors import CheckpointError, ConfigError, NMTError
@@ -21,6 +21,7 @@ from nmt.exporting.c.cell import export_cell
 from nmt.importing.sources import import_model
 from tests.saved_models import write_folder
 from tests.test_config import MINIMAL
+from tests.test_docs import schema_paths
 
 TEXTS: dict[str, Any] = {
     "model_dir": "unused",
@@ -73,8 +74,8 @@ def test_what_a_file_says_stands_above_it(tmp_path: Path) -> None:
 
 def test_merging() -> None:
     preset = {"a": {"b": 1, "c": {"d": 2}}, "e": 3}
-    assert over_preset({"a": {"c": {"f": 4}}, "e": None}, preset) == {"a": {"b": 1, "c": {"d": 2, "f": 4}}, "e": None}
-    assert over_preset({"a": 5}, preset) == {"a": 5, "e": 3}
+    assert merged(preset, {"a": {"c": {"f": 4}}, "e": None}) == {"a": {"b": 1, "c": {"d": 2, "f": 4}}, "e": None}
+    assert merged(preset, {"a": 5}) == {"a": 5, "e": 3}
     assert preset == {"a": {"b": 1, "c": {"d": 2}}, "e": 3}
 
 
@@ -223,18 +224,9 @@ data: {train: a, dev: b, src: {lang: de}, tgt: {lang: en}}
 """
 
 
-def paths(node, schema, prefix=""):
-    for key, child in node.get("properties", {}).items():
-        yield prefix + key
-        for part in [child, *child.get("anyOf", []), *child.get("allOf", [])]:
-            if "$ref" in part:
-                part = schema["$defs"][part["$ref"].rsplit("/", 1)[-1]]
-            yield from paths(part, schema, f"{prefix}{key}.")
-
-
 def test_every_name_leads_to_settings_that_exist_and_is_listed_once():
     schema = config_schema()
-    known = set(paths(schema, schema))
+    known = set(schema_paths(schema, schema))
     for name, meant in FOREIGN.items():
         for path in meant.split(" or "):
             assert path in known or (name, path) == ("trg", "tgt"), name

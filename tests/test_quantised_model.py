@@ -18,8 +18,7 @@ from nmt.rnn.arrays.weights import blocks_of, quantise
 from nmt.rnn.kernels.products.four_bits import quantise_to_4_bits
 from nmt.special_tokens import EOS_ID
 from nmt.storage import four_bits
-from nmt.storage.quantised_model import save_quantised
-from nmt.storage.saved_model import load_saved_model, save_bundle
+from nmt.storage.saved_model import load_saved_model, save_bundle, save_quantised
 from nmt.storage.tensor_file import map_tensors, read_foreign_tensors, write_tensors
 from tests import small_models
 from tests.saved_models import sentences, write_folder

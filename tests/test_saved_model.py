@@ -23,11 +23,11 @@ from nmt.storage.model_folder import (
     load_subwords,
     model_files,
     numbered_checkpoint,
+    save_shortlist,
     set_params,
     subwords_digest,
 )
 from nmt.storage.saved_model import load_language_model, load_saved_model, save_bundle, save_folder
-from nmt.storage.shortlist_file import save_shortlist
 from nmt.storage.tensor_file import map_tensors, write_tensors
 from tests.saved_models import WORDS, calibrate, sentences, write_folder, write_language_folder
 from tests.small_models import batch_of
@@ -119,11 +119,7 @@ def config_with(bundle, keys, value):
     return {"config": config}
 
 
-CONTENT = {
-    "no config": {"config": None},
-    "a list for a config": {"config": [1]},
-    "no bundle": {"kind": "x"},
-}
+CONTENT = {"no config": {"config": None}, "a list for a config": {"config": [1]}, "no bundle": {"kind": "x"}}
 CONFIG = {
     "code of others": ("model.encoder.rnn_type", "os.system"),
     "far too many layers": ("model.decoder.num_layers", 10**9),

@@ -5,7 +5,7 @@ import pytest
 
 from nmt.errors import CheckpointError
 from nmt.inference.shortlist_learning import ShortlistLearner, candidates_together, count_misses
-from nmt.storage.shortlist_file import load_shortlist, save_shortlist
+from nmt.storage.model_folder import load_shortlist, save_shortlist
 
 
 def learner():

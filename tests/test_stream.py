@@ -14,8 +14,7 @@ from nmt.decode import Session
 from nmt.errors import CheckpointError, ConfigError, DeviceError, PathError
 from nmt.inference.translation import MAX_SOURCE_SUBWORDS, UNSAYABLE
 from nmt.inference.translator import TypingSession
-from nmt.storage.quantised_model import save_quantised
-from nmt.storage.saved_model import load_saved_model
+from nmt.storage.saved_model import load_saved_model, save_quantised
 from tests.saved_models import sentences, write_folder, write_language_folder
 
 LINES = sentences(12, seed=8)

@@ -10,10 +10,11 @@ from contextlib import closing, contextmanager
 import pytest
 from click.testing import CliRunner
 
-import nmt.cli.lines.streams as meter_module
+import nmt.cli.lines.meter as meter_module
 import nmt.system.notices as compile_notice
 from nmt.cli.commands.translate import translate
-from nmt.cli.lines.streams import Meter, quietly, showing, tell
+from nmt.cli.lines.meter import Meter, showing
+from nmt.cli.lines.streams import quietly, tell
 from nmt.system.notices import making_code, stop_telling, telling_of_compilation
 from nmt.system.terminal import BEST, coloured, is_live, live
 from nmt.train.log.progress import TrainingLog
@@ -45,7 +46,7 @@ def in_place_of_stderr(stream):
     """Not by a fixture: pytest captures the streams anew between a fixture and its test."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sys.stderr", stream)
-        patch.setattr("nmt.cli.lines.streams._LIVE_SECONDS", 1e-9)
+        patch.setattr("nmt.cli.lines.meter._LIVE_SECONDS", 1e-9)
         yield
 
 
@@ -99,7 +100,7 @@ def write_text(path, lines):
 
 def without_terminal(monkeypatch, work, seconds=1e-9, **options):
     """What a meter writes to a file."""
-    monkeypatch.setattr("nmt.cli.lines.streams._LINE_SECONDS", seconds)
+    monkeypatch.setattr("nmt.cli.lines.meter._LINE_SECONDS", seconds)
     stream = io.StringIO()
     with in_place_of_stderr(stream), closing(Meter(**options)) as meter:
         work(meter)

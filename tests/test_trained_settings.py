@@ -18,12 +18,12 @@ from nmt.cli.commands.quantize import quantize
 from nmt.cli.commands.translate import translate
 from nmt.config import config_from_dict, dump_config, load_config
 from nmt.errors import CheckpointError
+from nmt.storage.model_card import model_card, write_card
 from nmt.storage.model_folder import build_model, load_folder_config, read_checkpoint, set_params
-from nmt.storage.quantised_model import save_quantised
-from nmt.storage.saved_model import load_saved_model, save_bundle
+from nmt.storage.saved_model import load_saved_model, save_bundle, save_quantised
 from nmt.storage.tensor_file import write_tensors
-from nmt.storage.trained_settings import Difference, differences, model_card, write_card
-from nmt.train.checkpoints.average import save_average
+from nmt.storage.trained_settings import Difference, differences
+from nmt.train.checkpoints.checkpoint import save_average
 from nmt.train.checkpoints.resume import compare_settings
 from tests.saved_models import sentences, write_folder, write_language_folder
 
@@ -380,7 +380,7 @@ def test_a_card_that_cannot_be_written_leaves_no_bundle(card_folder, tmp_path, m
     def full(path, data):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("nmt.storage.trained_settings.write_bytes", full)
+    monkeypatch.setattr("nmt.storage.model_card.write_bytes", full)
     result = call(card_folder, tmp_path / "m.nmt", "--card")
     assert result.exit_code == 1 and "m.md" in result.output and "Traceback" not in result.output
     assert not list(tmp_path.glob("m.*"))

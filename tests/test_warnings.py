@@ -41,16 +41,11 @@ from nmt.storage.saved_model import load_saved_model
 from nmt.storage.tensor_file import map_tensors, write_tensors
 from nmt.system.notices import Notices
 from nmt.train.log.progress import LOG_NAME, TrainingLog
+from tests.cli.test_cli_models import call
 from tests.saved_models import write_folder, write_language_folder
 
 LONG = "kara " * 1200
 TEXT = f"kara losu\n\n{LONG}\nmiti\n\u200b\n"
-
-
-def call(command, *arguments, given=None):
-    result = CliRunner().invoke(command, [str(a) for a in arguments], input=given)
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-    return result
 
 
 @pytest.fixture(scope="module")

@@ -12,18 +12,8 @@ from nmt.cli.options.command import Command
 
 
 def load_command(name: str) -> click.Command:
-    """Import a command.
-
-    Args:
-        name: The name as typed, such as `train`.
-
-    Returns:
-        The click command that `nmt-NAME` runs.
-
-    Raises:
-        KeyError: There is no command of that name.
-        TypeError: Its module defines something else under that name.
-    """
+    """Return the click command that `nmt-NAME` runs. Raises KeyError: There is no command of that name. Raises
+    TypeError: Its module defines something else under that name."""
     module = COMMANDS[name]
     command = getattr(import_module(f"nmt.cli.commands.{module}"), module.rpartition(".")[2])
     if not isinstance(command, click.Command):

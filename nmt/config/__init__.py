@@ -3,8 +3,8 @@
     config = load_config("configs/quickstart.yaml", ["training.batch_size=2048"])
     config.model.decoder.hidden_size
 
-Sections: `data_section`, `model_section`, `training_section`, `decoding_section`; `complaints` formats the error
-messages.
+Sections: `data_section`, `model_section`, `training_section`, and `schema` with `decoding` and the whole; `complaints`
+formats the error messages.
 """
 
 from nmt.config.data_section import CorpusConfig, DataConfig, FilterConfig, SideConfig, SubwordsConfig

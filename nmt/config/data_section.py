@@ -210,10 +210,6 @@ class DataConfig(Section):
     """The language to translate from: required with task: translation, ignored with task: lm."""
     tgt: SideConfig = Field(examples=[{"lang": "en"}])
     """The language to translate into; with task: lm the language of the text."""
-    alignment: FilePath | None = None
-    """File of word alignments of the training pairs, for training.guided_alignment: line n for pair n, in the format of
-    fast_align (0-0 1-2: source word, target word, from 0). Words are separated by spaces. Without a file
-    they are learned from the pairs."""
     src_factors: tuple[Text, ...] = Field(default=(), strict=False)
     """Names of the factors that follow each source word, such as [pos, number] for house|NOUN|sg, in the whole corpus
     and in the input of translation (Sennrich & Haddow 2016). model.encoder.factors has the sizes of their vectors."""

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from nmt.config.complaints import complain, complaint, lookup, shorten
-from nmt.config.presets import NAMES, over_preset, preset_values
+from nmt.config.presets import NAMES, merged, preset_values
 from nmt.config.removed import drop_removed, instead
 from nmt.config.schema import Settings, config_schema
 from nmt.config.section import Section
@@ -223,7 +223,7 @@ def _build(values: dict[str, Any], where: str, changed: dict[tuple[str, ...], st
     keys to overrides."""
     name = values.get("preset")
     if name in NAMES:
-        values = over_preset(values, preset_values(name))
+        values = merged(preset_values(name), values)
     folder = values.get("model_dir")
     if "name" not in values and isinstance(folder, str) and PurePath(folder).name:
         values = {"name": PurePath(folder).name, **values}
@@ -233,16 +233,12 @@ def _build(values: dict[str, Any], where: str, changed: dict[tuple[str, ...], st
         path, line = complain(error, config_schema())
     # The path of an unknown key may be shorter than the override's (data.trg.lang): compare what both have.
     # A conflict between keys has the path of a whole section: name the file.
-    if not _is_section(path):
+    if path and "properties" not in lookup(config_schema(), path):
         for keys, text in changed.items():
             shorter = min(len(path), len(keys))
             if path[:shorter] == keys[:shorter]:
                 where = text
     raise ConfigError(f"{where}: {line}")
-
-
-def _is_section(path: tuple[str | int, ...]) -> bool:
-    return not path or "properties" in lookup(config_schema(), path)
 
 
 def _each(overrides: Changes) -> Iterator[tuple[str, Any, str]]:

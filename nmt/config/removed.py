@@ -28,6 +28,7 @@ _SETTINGS: dict[str, tuple[Any, str]] = {
     "model.decoder.drop_connect": (0.0, _CONNECT),
     "model.decoder.stack": (None, _STACK),
     "model.decoder.stack_sizes": ({}, _STACK),
+    "data.alignment": (None, "remove it: training.guided_alignment learns the alignments from the pairs"),
     "data.index": (None, "remove it: the ids of a large text lie in a mapped file of the temporary folder (TMPDIR)"),
     "training.quantization_aware": (0, "train without it and round the result by nmt-quantize"),
     "training.scheduled_sampling": (0.0, _SAMPLED),

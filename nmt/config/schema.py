@@ -146,7 +146,7 @@ class Settings(Section):
     @model_validator(mode="after")
     def _check_methods(self) -> "Settings":
         """Raise ValueError if training methods do not fit the model or the texts."""
-        training, data, decoder = self.training, self.data, self.model.decoder
+        training, decoder = self.training, self.model.decoder
         of_pairs = {
             "training.src_word_dropout": training.src_word_dropout,
             "training.guided_alignment": training.guided_alignment,
@@ -165,22 +165,12 @@ class Settings(Section):
                 "training.guided_alignment must be 0 for a decoder without attention or of convolutions, got "
                 f"{training.guided_alignment:g}; set it so"
             )
-        if data.alignment is not None and not training.guided_alignment:
-            raise ValueError(
-                "training.guided_alignment must be positive with data.alignment, got 0; set it to 0.5, or "
-                "data.alignment: null"
-            )
         return self
 
     @model_validator(mode="after")
     def _check_copying(self) -> "Settings":
         """Raise ValueError if settings do not fit a decoder that copies or writes edit actions."""
-        needs = {
-            "data.subwords.joint": True,
-            "task": "translation",
-            "data.src_factors": (),
-            "training.r_drop": 0,
-        }
+        needs = {"data.subwords.joint": True, "task": "translation", "data.src_factors": (), "training.r_drop": 0}
         of_actions = needs | {
             "model.decoder.copy_source": False,
             "model.encoder.boundaries": "eos",

@@ -187,7 +187,7 @@ class TrainingConfig(TrainingBasics):
     predictions is added to the loss (Liang et al. 2021: 5 for translation). Doubles the time of an update."""
     guided_alignment: NonNegativeFloat = 0.0
     """Weight of the cross entropy between attention and word alignments in the loss (Chen et al. 2016). The alignments
-    are those of data.alignment, or are learned from the pairs themselves before the first update."""
+    are learned from the pairs themselves before the first update."""
 
     @property
     def adds_to_loss(self) -> bool:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nmt.data.corpora.readers import TokenRows
-from nmt.data.tokens.letter_case import lowered
+from nmt.data.tokens.characters import lowered
 from nmt.special_tokens import EOS_ID, PAD_ID, SPACE, UNK_ID, UNKNOWN_FEATURE_ID
 
 if TYPE_CHECKING:

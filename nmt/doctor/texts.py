@@ -14,7 +14,7 @@ import numpy as np
 from nmt.data.corpora.corpus import clean_lines
 from nmt.data.corpora.looking import columns_advice
 from nmt.data.corpora.sources import Source, format_of
-from nmt.data.quality.faults import FaultFinder, has_bad_bytes, pair_hashes
+from nmt.data.quality.filter import FaultFinder, has_bad_bytes, pair_hashes
 from nmt.data.quality.overlap import Likeness, OverlapIndex
 from nmt.data.tokens.characters import TextBlock
 

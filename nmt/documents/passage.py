@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Literal
 
-from nmt.data.tokens.letter_case import capitals_of, is_in_capitals, lowered, titled
+from nmt.data.tokens.characters import capitals_of, is_in_capitals, lowered, titled
 from nmt.documents.marks import Mark, with_marks
 from nmt.documents.placeholders import WIDE, Placeholder, has_words, scanned
 from nmt.documents.tokens import Accelerator, Syntax, behind_words

@@ -14,8 +14,7 @@ import numpy as np
 
 from nmt.data.tokens.vocabulary import Vocabulary
 from nmt.errors import CheckpointError
-from nmt.importing.imported import NEVER, Imported, Params, Tensors, our_order, rows_of
-from nmt.importing.settings_text import read_settings
+from nmt.importing.imported import NEVER, Imported, Params, Tensors, our_order, read_settings, rows_of
 from nmt.importing.writing import units_of
 from nmt.system.files import explain, read_small
 

@@ -14,8 +14,7 @@ import numpy as np
 
 from nmt.data.tokens.vocabulary import Vocabulary
 from nmt.errors import CheckpointError
-from nmt.importing.imported import Imported, Params, Tensors, our_order
-from nmt.importing.settings_text import check_settings, read_settings
+from nmt.importing.imported import Imported, Params, Tensors, check_settings, our_order, read_settings
 from nmt.importing.writing import read_units
 
 KIND = "joeynmt"

@@ -21,8 +21,7 @@ import numpy as np
 from nmt.data.tokens.subwords import Subwords
 from nmt.data.tokens.vocabulary import Vocabulary
 from nmt.errors import CheckpointError
-from nmt.importing.imported import Imported, Params, Tensors, our_order
-from nmt.importing.settings_text import check_settings, parse_settings, read_settings
+from nmt.importing.imported import Imported, Params, Tensors, check_settings, our_order, parse_settings, read_settings
 from nmt.importing.writing import next_to, read_sentencepiece, read_units
 from nmt.system.files import explain
 

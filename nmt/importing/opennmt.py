@@ -14,8 +14,7 @@ from typing import Any
 
 from nmt.data.tokens.vocabulary import Vocabulary
 from nmt.errors import CheckpointError
-from nmt.importing.imported import Imported, Params, Tensors, our_order
-from nmt.importing.settings_text import check_settings
+from nmt.importing.imported import Imported, Params, Tensors, check_settings, our_order
 from nmt.importing.torch_file import Inert
 
 KIND = "opennmt-py"

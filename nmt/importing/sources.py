@@ -5,7 +5,7 @@ from __future__ import annotations
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -109,7 +109,7 @@ def _shown(content: Content) -> str:
 def _file_of(source: Path, member: str | None) -> Path:
     """Return the one file of a source that contains a model. Raises CheckpointError."""
     if is_folder(source):
-        there = {str(p.relative_to(source)): p for p in listed(source) if _may_be_model(p)}
+        there = {str(p.relative_to(source)): p for p in listed(source) if p.suffix in SUFFIXES}
         return there[_chosen(source, list(there), member)]
     if not is_file(source):
         raise CheckpointError(absent(source, "file or folder"))
@@ -118,11 +118,6 @@ def _file_of(source: Path, member: str | None) -> Path:
     if member is not None:
         raise CheckpointError(f"{source}: must be a folder for a member, got one file; leave it out")
     return source
-
-
-def _may_be_model(path: PurePath) -> bool:
-    """Return whether a file may be a model, judged by its name."""
-    return path.suffix in SUFFIXES
 
 
 def _chosen(source: Path, names: list[str], member: str | None) -> str:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from nmt.data.alignment.word_alignment import hard_alignment, never_attended, with_unknown_replaced, words_of
+from nmt.data.tokens.characters import lowered
 from nmt.data.tokens.factors import featured_ids, featured_lines
-from nmt.data.tokens.letter_case import lowered
 from nmt.errors import ConfigError
 from nmt.inference.terms import Terms
 from nmt.inference.translation import (

@@ -19,7 +19,7 @@ from threading import Lock
 from typing import Any
 from unicodedata import category, normalize
 
-from nmt.data.tokens.letter_case import is_in_capitals, lowered
+from nmt.data.tokens.characters import is_in_capitals, lowered
 
 _ALGORITHMS = dict(
     one.split(":")

@@ -19,11 +19,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from nmt.config import config_from_dict
+from nmt.config.presets import merged
 from nmt.rnn.cores import default_threads
 from nmt.rnn.kernels.machine_code.native import Native, when_used
 from nmt.rnn.kernels.machine_code.recipes import Recipe, native_of, recipe_of
 from nmt.rnn.kernels.machine_code.store import Record, write_pack
-from nmt.train.checkpoints.start import merge
 
 _WORDS = "a the red blue big small house dog cat tree man sees finds has one two three and or with".split()
 _LINES = 64
@@ -49,10 +49,10 @@ def standard_jobs() -> Iterator[Job]:
     for cell in _USUAL:
         yield from _typed(cell, _translation(cell), thorough=True)
         for name, change in _CHANGES.items():
-            yield from _typed(f"{cell}, {name}", merge(_translation(cell), {"model": change}))
+            yield from _typed(f"{cell}, {name}", merged(_translation(cell), {"model": change}))
     for cell in _OTHERS:
         yield from _typed(cell, _translation(cell))
-    yield from _typed("few sentences", merge(_translation("deep_transition_gru"), {"model": _FEW_SENTENCES}))
+    yield from _typed("few sentences", merged(_translation("deep_transition_gru"), {"model": _FEW_SENTENCES}))
     for layers in (1, 2):
         yield from _typed(f"language model of {layers}", _language_model(layers))
 
@@ -77,11 +77,11 @@ _DROPOUT = {
     "decoder": {"embeddings": {"dropout": 0.2}, "hidden_dropout": 0.2},
 }
 _LAYERS = {"num_layers": 2, "dropout": 0.2}
-_FEW_SENTENCES = merge(_DROPOUT, {"decoder": {"lexical": True}})
+_FEW_SENTENCES = merged(_DROPOUT, {"decoder": {"lexical": True}})
 """As in the preset low-resource."""
 _CHANGES: dict[str, dict[str, Any]] = {
     "dropout": _DROPOUT,
-    "deep": merge(_DROPOUT, {"encoder": _LAYERS, "decoder": _LAYERS}),
+    "deep": merged(_DROPOUT, {"encoder": _LAYERS, "decoder": _LAYERS}),
     "no feeding": {"decoder": {"input_feeding": False}},
     "general": {"decoder": {"attention": "general"}},
     "dot": {"decoder": {"attention": "dot"}},
@@ -120,8 +120,7 @@ def run_job_aside(job: Job, threads: int) -> None:
 
 def run_job(job: Job, folder: Path, threads: int) -> None:
     """Train for two updates, then translate, in `folder`. Raises NMTError if the settings are wrong."""
-    from nmt.storage.quantised_model import save_quantised
-    from nmt.storage.saved_model import load_saved_model
+    from nmt.storage.saved_model import load_saved_model, save_quantised
     from nmt.train.run.trainer import Trainer
 
     settings = deepcopy(job.settings)

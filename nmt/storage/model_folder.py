@@ -29,17 +29,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nmt.errors import CheckpointError, DataError
+from nmt.errors import CheckpointError, DataError, ShapeError
 from nmt.rnn.arrays.weights import Quantised
-from nmt.storage.tensor_file import map_tensors
-from nmt.system.files import explain, remedy, write_bytes
+from nmt.storage.tensor_file import map_tensors, tensors_made_with, write_tensors
+from nmt.system.files import explain, remedy, write_bytes, writing
 from nmt.system.paths import absent, exists, is_file, is_folder, kind, shown
 
 if TYPE_CHECKING:
     from nmt.config import Config
+    from nmt.data.calibration import Calibration
     from nmt.data.tokens.subwords import Subwords
+    from nmt.decode.rules.options import Shortlist
     from nmt.model.network import Network
     from nmt.rnn.device import Device
+
 
 CONFIG_NAME = "config.yaml"
 CHECKPOINT_SUFFIX = ".safetensors"
@@ -100,8 +103,7 @@ def load_subwords(
     digest: The expected `subwords_digest`, checked before the bytes are parsed. of: The checkpoint that contains this
     digest.
 
-    Raises:
-        CheckpointError: A file is missing, not a subword model, or a different one.
+    Raises CheckpointError: A file is missing, not a subword model, or a different one.
     """
     from nmt.data.tokens.factors import read_subwords
 
@@ -263,8 +265,7 @@ def set_params(model: Network, tensors: dict[str, np.ndarray], path: Path, *, ad
 
     adopt: The model uses the arrays themselves where it can; they must not be changed any more.
 
-    Raises:
-        CheckpointError: The model has other parameters or shapes than the checkpoint.
+    Raises CheckpointError: The model has other parameters or shapes than the checkpoint.
     """
     params = model.params
     saved = _joined(model, tensors, path)
@@ -299,3 +300,89 @@ def _read_subwords(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise CheckpointError(f"{path}: must be readable, got {explain(error)}; restore a copy") from error
+
+
+_CONFIDENCE_PREFIX = "confidence/"
+_TYPES: dict[str, Any] = dict.fromkeys(("units", "words", "pairs"), np.uint32)
+_TYPES |= {"sizes": np.uint8, "weights": np.float64, "about": np.float64}
+
+
+def confidence_tensors(calibration: Calibration) -> dict[str, np.ndarray]:
+    """Return the arrays of a calibration by their names in a file."""
+    arrays = {name: getattr(calibration, name) for name in _TYPES if name != "about"}
+    arrays["about"] = np.array([calibration.usual, calibration.least])
+    return {_CONFIDENCE_PREFIX + name: array for name, array in arrays.items()}
+
+
+def calibration_from(tensors: dict[str, np.ndarray], where: Path) -> Calibration | None:
+    """Return the calibration whose arrays `confidence_tensors` returned, or None if they are missing. Raises
+    CheckpointError, which names `where`."""
+    from nmt.data.calibration import FEATURES, Calibration
+
+    own = {
+        name.removeprefix(_CONFIDENCE_PREFIX): array
+        for name, array in tensors.items()
+        if name.startswith(_CONFIDENCE_PREFIX)
+    }
+    if not own:
+        return None
+    fit = {name: array.dtype for name, array in own.items()} == _TYPES and len(own["units"]) == len(own["sizes"]) > 0
+    numbers = np.concatenate([own.get(name, np.full(1, np.nan)).reshape(-1) for name in ("weights", "about")])
+    if not fit or not np.isfinite(numbers).all() or len(own["weights"]) != FEATURES or len(numbers) != FEATURES + 2:
+        raise CheckpointError(
+            f"{where}: must contain a calibration of confidence, got other arrays; restore a copy, or remove it"
+        )
+    usual, least = own.pop("about").tolist()
+    return Calibration(**own, usual=usual, least=least)
+
+
+def save_calibration(path: Path, calibration: Calibration, content: dict[str, Any]) -> None:
+    """Write a calibration with its metadata, which include the digest of its subwords. Raises CheckpointError."""
+    with writing(path):
+        write_tensors(path, confidence_tensors(calibration), content)
+
+
+def load_calibration(path: Path, digest: str) -> Calibration | None:
+    """Return the calibration made with these subwords, or None if there is no file. Raises CheckpointError."""
+    tensors = tensors_made_with(path, digest, "restore a copy, or remove it")
+    return None if tensors is None else calibration_from(tensors, path)
+
+
+_SHORTLIST_PREFIX = "shortlist/"
+
+
+def shortlist_tensors(shortlist: Shortlist) -> dict[str, np.ndarray]:
+    """Return the arrays of a shortlist by their names in a file."""
+    arrays = {"starts": shortlist.starts.astype(np.int64), "tokens": shortlist.tokens, "always": shortlist.always}
+    return {_SHORTLIST_PREFIX + name: array for name, array in arrays.items()}
+
+
+def shortlist_from(tensors: dict[str, np.ndarray], vocab_size: int, where: Path) -> Shortlist | None:
+    """Return the shortlist whose arrays `shortlist_tensors` returned, or None if they are missing. Raises
+    CheckpointError, which names `where`."""
+    if not any(name.startswith(_SHORTLIST_PREFIX) for name in tensors):
+        return None
+    from nmt.decode.rules.options import Shortlist
+
+    try:
+        starts, tokens, always = (tensors[_SHORTLIST_PREFIX + name] for name in ("starts", "tokens", "always"))
+        if [a.dtype for a in (starts, tokens, always)] != [np.int64, np.int32, np.int32] or starts.ndim != 1:
+            raise ShapeError("other arrays")
+        return Shortlist(starts, tokens.reshape(-1), always.reshape(-1), vocab_size)
+    except (KeyError, ShapeError) as error:
+        raise CheckpointError(
+            f"{where}: must contain a shortlist for a vocabulary of {vocab_size}, got another one; make it again with "
+            "nmt-shortlist"
+        ) from error
+
+
+def save_shortlist(path: Path, shortlist: Shortlist, content: dict[str, Any]) -> None:
+    """Write a shortlist with its metadata, which include the digest of its subwords. Raises CheckpointError."""
+    with writing(path):
+        write_tensors(path, shortlist_tensors(shortlist), content)
+
+
+def load_shortlist(path: Path, vocab_size: int, digest: str) -> Shortlist | None:
+    """Return the shortlist made for these subwords, or None if there is no file. Raises CheckpointError."""
+    tensors = tensors_made_with(path, digest, "make it again with nmt-shortlist, or remove it")
+    return None if tensors is None else shortlist_from(tensors, vocab_size, path)

@@ -14,12 +14,6 @@ import numpy as np
 
 from nmt.errors import CheckpointError, DataError, NMTWarning
 from nmt.model.parts.cells import AFTER_AN_EDIT, check_allowed, edited_cells, import_allowed_cells
-from nmt.storage.confidence_file import (
-    calibration_from,
-    confidence_tensors,
-    load_calibration,
-    save_calibration,
-)
 from nmt.storage.model_folder import (
     BEST_NAME,
     CONFIDENCE_NAME,
@@ -28,14 +22,22 @@ from nmt.storage.model_folder import (
     SCALES_SUFFIX,
     SHORTLIST_NAME,
     build_model,
+    calibration_from,
+    confidence_tensors,
     find_checkpoint,
+    load_calibration,
     load_folder_config,
+    load_shortlist,
     load_subwords,
+    quantised_tensors,
+    save_calibration,
+    save_shortlist,
     save_subwords,
     set_params,
+    shortlist_from,
+    shortlist_tensors,
     subwords_digest,
 )
-from nmt.storage.shortlist_file import load_shortlist, save_shortlist, shortlist_from, shortlist_tensors
 from nmt.storage.tensor_file import MappedFile, map_tensors, mapped_file, tensor_checksum, write_tensors
 from nmt.storage.trained_settings import check_settings
 from nmt.system.files import new_folder, write_bytes, writing
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from nmt.data.tokens.subwords import Subwords
     from nmt.decode import Shortlist
     from nmt.rnn.device import Device
+
 
 BUNDLE_SUFFIX = ".nmt"
 _KIND = "bundle"
@@ -152,9 +155,8 @@ class SavedModel(ModelFacts):
 
         This method alone imports the cells that the model names by dotted path, if `cells` allows it.
 
-        Raises:
-            CheckpointError: Parameters and settings do not fit one another.
-            ConfigError: A cell's module is not allowed, or its code does not do what a cell must.
+        Raises CheckpointError: Parameters and settings do not fit one another. Raises ConfigError: A cell's module is
+        not allowed, or its code does not do what a cell must.
         """
         import_allowed_cells(self.config, self.cells, str(self.settings_path))
         try:
@@ -366,3 +368,35 @@ def _check_sizes(saved: SavedModel) -> None:
     if saved.config.task == "lm":
         del model["encoder"]  # a language model has none, whatever the settings say
     look(model, "model")
+
+
+def save_quantised(out: Path, saved: SavedModel, bits: int = 8) -> None:
+    """Write a model as a new folder with its matrices quantised and `compute_dtype: int8` in its settings.
+
+    Args:
+        out: The folder, which must be missing or empty. It appears only when it is complete.
+        saved: A model in any dtype; one that is in int8 already gives the same numbers again.
+        bits: Of each number, 8 or 4.
+
+    Raises:
+        CheckpointError: `out` contains something already, or cannot be written.
+    """
+    check_new_folder(out)
+    content = {**saved.content, "quantization": QUANTIZATION[bits]}
+    save_folder(out, replace(saved, params=_tensors(saved, bits), content=content), compute_dtype="int8")
+
+
+def _tensors(saved: SavedModel, bits: int) -> dict[str, np.ndarray]:
+    """Return all parameters as an int8 checkpoint stores them; parameters that are not matrices are unchanged."""
+    from nmt.rnn.kernels.products.four_bits import quantise_to_4_bits
+
+    weights = saved.build("int8").weights
+    tensors: dict[str, np.ndarray] = {}
+    for name in weights:
+        held = weights.quantised(name)
+        if held is not None and bits == 4:
+            stored = saved.params[PARAMS_PREFIX + name]
+            matrix = stored if stored.dtype.kind == "f" else held.restored()
+            held = quantise_to_4_bits(matrix, by_rows=held.by_rows)
+        tensors |= {PARAMS_PREFIX + name: weights[name]} if held is None else quantised_tensors(name, held)
+    return tensors

@@ -123,16 +123,11 @@ def _unpack(path: Path, tensors: dict[str, np.ndarray], packed: Any) -> None:
 
 
 def map_tensors(path: Path, prefix: str = "") -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Map the tensors whose names start with `prefix` into memory, and read the content.
-
-    Returns:
-        Views of a private map of the file by their name in it: pages are read when first used and shared with other
-            processes; writing into a view changes neither the file nor other processes. Within `reading_whole`, and of
-            matrices in 4 bits, arrays that were read. And the content that `write_tensors` was given.
-
-    Raises:
-        CheckpointError: The file is missing, truncated, damaged, or not one of ours.
-    """
+    """Map the tensors whose names start with `prefix` into memory, and read the content. Returns views of a private map
+    of the file by their name in it: pages are read when first used and shared with other processes; writing into a view
+    changes neither the file nor other processes. Within `reading_whole`, and of matrices in 4 bits, arrays that were
+    read. And the content that `write_tensors` was given. Raises CheckpointError: The file is missing, truncated,
+    damaged, or not one of ours."""
     if not is_file(path):
         raise CheckpointError(absent(path, advice="it is a checkpoint of nmt-train"))
     try:

@@ -40,12 +40,8 @@ def replacing(path: Path, *, sync: bool = False) -> Iterator[Path]:
     it, its owner. Anything but a plain file (a pipe, /dev/null) is written to directly, since a rename would destroy
     it.
 
-    Args:
-        path: The file to create or replace.
-        sync: Wait until the bytes are on the disk, so that a power cut cannot undo the rename.
-
-    Raises:
-        OSError: The disk is full, the folder is missing or not writable, or the file is write-protected.
+    `path`: the file to create or replace; `sync`: wait until the bytes are on the disk, so that a power cut cannot undo
+    the rename. Raises OSError: The disk is full, the folder is missing or not writable, or the file is write-protected.
     """
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
@@ -85,9 +81,8 @@ def new_folder(path: Path) -> Iterator[Path]:
     folder is kept, with its mode and owner: the content is written to a folder within it and, when complete, moved up
     in the order in which it was written.
 
-    Raises:
-        OSError: `path` exists and is not an empty folder, another process is filling it, the disk is full, or the
-            parent folder is not writable.
+    Raises OSError: `path` exists and is not an empty folder, another process is filling it, the disk is full, or the
+    parent folder is not writable.
     """
     target = Path(os.path.realpath(path))
     if target.exists():

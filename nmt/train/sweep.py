@@ -101,13 +101,9 @@ def plan(
     config: str, overrides: Sequence[str], grid: Grid, seeds: int, folder: Path | None
 ) -> tuple[Path, list[SweepRun]]:
     """Return the folder of the sweep and its runs: every combination of the grid's values, with each of `seeds` seeds,
-    all checked. Raises ConfigError if a combination is not valid.
-
-    Args:
-        config: The file of the settings.
-        seeds: Number of runs of each combination, with the config's seed and those that follow it.
-        folder: The folder for the runs' folders; None uses the config's model_dir.
-    """
+    all checked. Raises ConfigError if a combination is not valid. `config`: the file of the settings; `seeds`: number
+    of runs of each combination, with the config's seed and those that follow it; `folder`: the folder for the runs'
+    folders; None uses the config's model_dir."""
 
     if not exists(Path(config)):
         raise ConfigError(absent(config))
@@ -159,15 +155,9 @@ def run_sweep(
     command: Sequence[str], folder: Path, runs: list[SweepRun], processes: int, notify: Callable[[str], None]
 ) -> int | None:
     """Run what has not ended yet, `processes` at a time; a failed run does not end the others. Raises CheckpointError
-    if the folder cannot be written, or another sweep is using it.
-
-    Args:
-        command: nmt-train with the config and the options of every run; its own settings are added.
-        notify: Receives a line when a run begins or ends.
-
-    Returns:
-        The signal that ended the sweep, after the active runs have saved; None if all runs have ended.
-    """
+    if the folder cannot be written, or another sweep is using it. `command`: nmt-train with the config and the options
+    of every run; its own settings are added; `notify`: receives a line when a run begins or ends. Returns the signal
+    that ended the sweep, after the active runs have saved; None if all runs have ended."""
     active: dict[subprocess.Popen[bytes], SweepRun] = {}
     got: list[int] = []
 

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from nmt.cli.commands.translate import translate
-from nmt.cli.lines.corpora import tasks_of
+from nmt.cli.lines.tables import tasks_of
 from tests.saved_models import sentences, write_folder
 
 LINES = [*sentences(20, seed=4), "", *sentences(6, seed=5)]

@@ -168,7 +168,7 @@ def test_a_folder_that_cannot_be_finished_is_not_there(command, folder, tmp_path
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr("nmt.storage.saved_model.write_tensors", fail)
-    monkeypatch.setattr("nmt.train.checkpoints.average.write_tensors", fail)
+    monkeypatch.setattr("nmt.train.checkpoints.checkpoint.write_tensors", fail)
     kept = ["--checkpoint", "best"] if command is average else []
     result = call(command, folder, *kept, "-o", tmp_path / "new")
     assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
@@ -180,7 +180,7 @@ def test_what_may_not_be_written_needs_leave_and_not_room(folder, monkeypatch, t
     def fail(*arguments, **options):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
-    monkeypatch.setattr("nmt.storage.shortlist_file.write_tensors", fail)
+    monkeypatch.setattr("nmt.storage.model_folder.write_tensors", fail)
     monkeypatch.setattr("nmt.storage.saved_model.write_tensors", fail)
     for result in (call(shortlist, folder, "--pairs", "9"), call(bundle, folder, "-o", tmp_path / "x.nmt")):
         assert result.exit_code == 1

@@ -290,11 +290,7 @@ MISTAKES = {
     "no temperature": (["--sampling", "--sampling-temperature", "nan"], 2, "got 'nan'"),
     "no penalty": (["--repetition-penalty", ".nan"], 2, "it must be a number above 0, got nan"),
     "no ratio": (["--max-length-ratio", "nan"], 2, "got 'nan'"),
-    "huge": (
-        ["--beam-size", "1" + 30 * "0"],
-        2,
-        "it must be a whole number of at least 1 and of at most 1,000, got 1",
-    ),
+    "huge": (["--beam-size", "1" + 30 * "0"], 2, "it must be a whole number of at least 1 and of at most 1,000, got 1"),
     "threads": (["--threads", "100000"], 2, "it must be a whole number of at least 1 and of at most 1,024, or null"),
 }
 

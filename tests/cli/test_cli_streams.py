@@ -243,11 +243,7 @@ def test_model(model: Path, setup: Path, run: Run, tmp_path: Path) -> None:
     result = run("nmt-evaluate", model, *files, "-o", tmp_path / "out")
     assert result.code == 0, result.err
     assert result.lines[0].split() == ["metric", "score", "signature"]
-    assert [line.split()[:2] for line in result.lines[1:]] == [
-        ["BLEU", "100.00"],
-        ["chrF2", "100.00"],
-        ["TER", "0.00"],
-    ]
+    assert [line.split()[:2] for line in result.lines[1:]] == [["BLEU", "100.00"], ["chrF2", "100.00"], ["TER", "0.00"]]
     assert "note: references are read with single spaces, in Unicode form NFC" in result.err
     assert (tmp_path / "out").read_text() == (setup / "test.yy").read_text()
 

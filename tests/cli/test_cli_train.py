@@ -18,11 +18,7 @@ def test_output_is_results_only(trained: Result, setup: Path) -> None:
     assert trained.code == 0, trained.err
     best, *test = trained.lines
     assert best.startswith(f"best\t{setup / 'model' / 'best.safetensors'}\tupdate ")
-    assert [line.split("\t")[:2] for line in test] == [
-        ["test", "BLEU"],
-        ["test", "chrF2"],
-        ["test", "TER"],
-    ]
+    assert [line.split("\t")[:2] for line in test] == [["test", "BLEU"], ["test", "chrF2"], ["test", "TER"]]
     assert "epoch   1" in trained.err
     assert "\r" not in trained.err, "no live line without a terminal"
 
@@ -69,11 +65,7 @@ MISTAKES = {
 @pytest.mark.parametrize("case", MISTAKES)
 def test_mistakes_are_one_line(case: str, model: Path, setup: Path, run: Run, tmp_path: Path) -> None:
     options, code, message = MISTAKES[case]
-    contents = {
-        "unequal": (b"a\nb\n", b"a\n"),
-        "latin": ("é\n".encode("latin-1"), b"a\n"),
-        "empty": (b"", b""),
-    }
+    contents = {"unequal": (b"a\nb\n", b"a\n"), "latin": ("é\n".encode("latin-1"), b"a\n"), "empty": (b"", b"")}
     for prefix, sides in contents.items():
         for lang, content in zip(("xx", "yy"), sides, strict=True):
             (tmp_path / f"{prefix}.{lang}").write_bytes(content)
@@ -114,9 +106,7 @@ def test_exit_code_of_a_signal(number: signal.Signals, setup: Path, tmp_path: Pa
 def test_a_reader_that_leaves_does_not_end_the_training(setup: Path, tmp_path: Path) -> None:
     command = [sys.executable, fake_model.__file__, "nmt-train", str(setup / "c.yaml")]
     process = subprocess.Popen(
-        [*command, "--set", f"model_dir={tmp_path}"],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
+        [*command, "--set", f"model_dir={tmp_path}"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     )
     assert process.stderr is not None
     process.stderr.readline()

@@ -19,16 +19,7 @@ def test_lines_stay_in_their_places(model: Path, run: Run) -> None:
     text = "w1 w2\n\n   \nw3\r\n\u2028\nw4\u2028w5\nw6\x0cw7\nw8 w9 w10".encode()
     result = run("nmt-translate", model, stdin=text)
     assert result.code == 0, result.err
-    assert result.lines == [
-        "z1 z2",
-        "",
-        "",
-        "z3",
-        "",
-        "z4 z5",
-        "z6 z7",
-        "z8 z9 z10",
-    ]
+    assert result.lines == ["z1 z2", "", "", "z3", "", "z4 z5", "z6 z7", "z8 z9 z10"]
     assert result.err.count("\n") == 1 and "a line break in the text is a space to the model" in result.err
     assert result.err.endswith("(2 lines: 6, 7)\n")
 
@@ -124,11 +115,7 @@ MISTAKES = {
     "a folder": (["{model}", "{setup}"], 2, "Tables, folders and shards need -o"),
     "a model as text": (["{model}", "{model}"], 2, "must be a text to translate, got the model"),
     "no output folder": (["{model}", "-o", "nowhere/out"], 1, "nowhere/out: no such folder nowhere; make it"),
-    "n-best over beam": (
-        ["{model}", "--n-best", "3", "--beam-size", "2"],
-        2,
-        "needs --beam",
-    ),
+    "n-best over beam": (["{model}", "--n-best", "3", "--beam-size", "2"], 2, "needs --beam"),
     "option": (["{model}", "--beamsize", "3"], 2, "--beam-size"),
     "value": (
         ["{model}", "--beam-size", "0"],

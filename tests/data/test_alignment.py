@@ -23,7 +23,6 @@ from nmt.data.alignment.word_alignment import (
 from nmt.data.batching.batches import TrainBatches
 from nmt.data.corpora.corpus import load_parallel
 from nmt.data.corpora.readers import TokenRows
-from nmt.errors import DataError
 from tests.data.corpora import sentences, side, small_subwords, write_pair
 
 
@@ -102,11 +101,9 @@ LINES = ["0-2 0-3 1-1 2-0", "", "0-0 1-0"]
 
 def setup(tmp_path, lines=LINES, type="bpe", boundaries="eos"):
     subwords = small_subwords(type, 52)
-    prefix = write_pair(tmp_path, SRC, TGT)
-    (tmp_path / "align").write_text("".join(f"{line}\n" for line in lines))
-    corpus = load_parallel(prefix, side("de", subwords), side("en", subwords))
-    pair = subwords, subwords
-    return corpus, subwords, WordAlignments.read(str(tmp_path / "align"), corpus, pair, boundaries)
+    corpus = load_parallel(write_pair(tmp_path, SRC, TGT), side("de", subwords), side("en", subwords))
+    links = TokenRows.from_lists([list(map(int, line.replace("-", " ").split())) for line in lines])
+    return corpus, subwords, WordAlignments(links, (subwords, subwords), boundaries)
 
 
 @pytest.mark.parametrize("boundaries", ["eos", "bos_eos", "none"])
@@ -136,29 +133,6 @@ def test_every_subword_has_those_of_its_word(tmp_path, type, boundaries):
         for key in [tuple(key)]
     } == pytest.approx(expected)
     assert len(expected) >= 6
-
-
-@pytest.mark.parametrize(
-    ("lines", "message"),
-    [
-        (LINES[:2], r"align: must have a line for each of the 3 pairs of data.train, got 2"),
-        (["0-0", "0 0", ""], r"align:2: must be pairs of words such as 0-0 1-2, got '0 0'"),
-        (["0-0", "0-x", ""], r"align:2: must be pairs of words"),
-        (["0-0", "", "0-1"], r"align:3: must align words that the pair has, 3 and 1, from 0 on, got 0-1"),
-        (["0-0", "1-0", ""], r"align:2: must align words that the pair has, 1 and 2, from 0 on, got 1-0"),
-        (["0-99999999999999999999", "", ""], r"align:1: must be pairs"),
-    ],
-)
-def test_a_wrong_file_is_one_line(tmp_path, lines, message):
-    with pytest.raises(DataError, match=message) as caught:
-        setup(tmp_path, lines)
-    assert "\n" not in str(caught.value)
-
-
-def test_a_missing_file_is_one_line(tmp_path):
-    corpus, subwords, _ = setup(tmp_path)
-    with pytest.raises(DataError, match="nothing"):
-        WordAlignments.read(str(tmp_path / "nothing"), corpus, (subwords, subwords))
 
 
 def test_a_batch_without_any(tmp_path):
@@ -311,10 +285,6 @@ def test_words_of_a_corpus_in_reversed_order(tmp_path, type, vocab_size):
     assert len(found._pairs[7]) == 0
     assert total > 300
     assert right / total > 0.85  # words that occur twice cannot be told from each other
-    lines = [" ".join(f"{i}-{j}" for i, j in found._pairs[n].reshape(-1, 2)) for n in range(len(src))]
-    (tmp_path / "align").write_text("".join(f"{line}\n" for line in lines))
-    read = WordAlignments.read(str(tmp_path / "align"), corpus, (subwords, subwords))
-    assert np.array_equal(read._pairs.tokens, found._pairs.tokens)
 
 
 def test_many_pairs_are_learned_from_some(monkeypatch):

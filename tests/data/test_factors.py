@@ -9,8 +9,8 @@ import pytest
 from nmt.config import config_from_dict
 from nmt.data.corpora.corpus import clean_line, clean_lines
 from nmt.data.corpora.prepare import load_sides
+from nmt.data.tokens.characters import capitals_of, lowered, titled
 from nmt.data.tokens.factors import FactoredSubwords, FactorError, learn_factors, read_subwords
-from nmt.data.tokens.letter_case import capitals_of, lowered, titled
 from nmt.data.tokens.subwords import SPECIAL_PIECES, Subwords, train_subwords
 from nmt.data.tokens.vocabulary import Vocabulary
 from nmt.errors import ConfigError, DataError

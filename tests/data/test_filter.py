@@ -4,10 +4,8 @@ import pytest
 
 from nmt.config import FilterConfig, SideConfig, config_from_dict
 from nmt.data.corpora.corpus import load_parallel
-from nmt.data.corpora.prepare import load_sides, training_filter
-from nmt.data.corpora.text import load_text
-from nmt.data.quality.faults import has_broken_letters
-from nmt.data.quality.filter import LineFilter
+from nmt.data.corpora.prepare import load_sides, load_text, training_filter
+from nmt.data.quality.filter import LineFilter, has_broken_letters
 from nmt.data.tokens.characters import TextBlock
 from nmt.errors import DataError
 from tests.data.corpora import sentences, side, write_pair

@@ -13,16 +13,16 @@ import numpy as np
 import pytest
 
 import nmt.data.corpora.corpus as reading_meter
+import nmt.data.corpora.prepare as text_module
 from nmt.config import DataConfig, FilterConfig, config_from_dict
 from nmt.data import load_sides
 from nmt.data.batching.batches import TrainBatches
 from nmt.data.corpora import corpus as corpus_module
 from nmt.data.corpora import readers
-from nmt.data.corpora import text as text_module
 from nmt.data.corpora.corpus import ReadingMeter, load_parallel, metered, text_bytes
+from nmt.data.corpora.prepare import load_text
 from nmt.data.corpora.readers import end_to_end
 from nmt.data.corpora.sources import Source
-from nmt.data.corpora.text import load_text
 from nmt.data.quality.filter import LineFilter
 from nmt.errors import ConfigError, DataError
 from nmt.system.notices import tell_nobody

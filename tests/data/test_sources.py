@@ -9,9 +9,8 @@ import pytest
 from nmt.config import CorpusConfig, DataConfig, config_from_dict
 from nmt.data.batching.batches import TrainBatches, rows_of_epoch
 from nmt.data.corpora.corpus import load_parallel
-from nmt.data.corpora.prepare import load_sides
+from nmt.data.corpora.prepare import load_sides, load_text, training_text
 from nmt.data.corpora.sources import Source, check_sources
-from nmt.data.corpora.text import load_text, training_text
 from nmt.errors import ConfigError, DataError
 from tests.data.corpora import line_of, sentences, write_pair
 
@@ -293,11 +292,7 @@ def test_weights_of_one_are_the_plan_of_one_corpus(tmp_path, sides):
             "training.shuffle must be true with weights of corpora",
         ),
         (
-            {
-                "data": {"train": [{"path": "a", "tag": "x"}]},
-                "task": "lm",
-                "training": {"metric": "ppl"},
-            },
+            {"data": {"train": [{"path": "a", "tag": "x"}]}, "task": "lm", "training": {"metric": "ppl"}},
             r"data.train\[0\] must have no tag and weight: 1 with task: lm",
         ),
     ],

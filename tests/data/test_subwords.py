@@ -209,7 +209,7 @@ def test_files_and_bytes(tmp_path):
     path = tmp_path / "joint.spm"
     path.write_bytes(subwords.model_bytes)
     text = sentences(5, seed=3)
-    for again in (Subwords.from_file(path), Subwords.from_bytes(subwords.model_bytes)):
+    for again in (Subwords.from_file(path), Subwords(subwords.model_bytes)):
         assert again.encode(text) == subwords.encode(text)
         assert again.model_bytes == subwords.model_bytes
     path.write_bytes(subwords.model_bytes[: len(subwords.model_bytes) // 2])
@@ -225,11 +225,7 @@ def test_files_and_bytes(tmp_path):
 def foreign_model(**settings):
     result = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(sentences(400)),
-        model_writer=result,
-        minloglevel=5,
-        vocab_size=45,
-        **settings,
+        sentence_iterator=iter(sentences(400)), model_writer=result, minloglevel=5, vocab_size=45, **settings
     )
     return result.getvalue()
 
@@ -246,7 +242,7 @@ def foreign_model(**settings):
 )
 def test_models_of_other_ids_are_renumbered(settings):
     model = foreign_model(**settings)
-    subwords = Subwords.from_bytes(model)
+    subwords = Subwords(model)
     plain = sentencepiece.SentencePieceProcessor(model_proto=model)
     text = sentences(20, seed=5)
     rows = subwords.encode(text)
@@ -270,7 +266,7 @@ def test_byte_pieces_cannot_break_a_line():
         model_type="bpe",
         hard_vocab_limit=False,
     )
-    subwords = Subwords.from_bytes(result.getvalue())
+    subwords = Subwords(result.getvalue())
     pieces = subwords.pieces(range(subwords.vocab_size))
     newline, nul = pieces.index("<0x0A>"), pieces.index("<0x00>")
     word = subwords.encode(["house"])[0]
@@ -348,7 +344,7 @@ def test_a_piece_that_is_not_utf_8_is_one_line(piece):
     damaged = content.replace(piece.encode(), b"\xff" * len(piece.encode()))
     assert damaged != content
     with pytest.raises(DataError, match="must be a sentencepiece model, .* copy it again"):
-        Subwords.from_bytes(damaged)
+        Subwords(damaged)
 
 
 def test_lines_are_cut_and_joined_also_where_the_system_starts_no_threads(monkeypatch):

@@ -2,10 +2,6 @@
 
 import gzip
 import io
-import itertools
-import math
-import random
-import re
 import subprocess
 import sys
 import urllib.error
@@ -13,7 +9,6 @@ from pathlib import Path
 
 import enja50k
 import histnorm
-import letter_alignment
 import low_resource
 import multi30k
 import names
@@ -287,46 +282,6 @@ def test_letters_and_sounds_of_2021_and_names(tmp_path, monkeypatch):
     assert (tmp_path / "g2p/jpn_hira/test.letters").read_text() == "a b b y\n"
     assert (tmp_path / "names/korean/train.latin").read_text() == "a b b y\n"
     assert (tmp_path / "names/korean/train.script").read_text() == "a b i\n"
-
-
-def best_by_trying_all(source, target, shares):
-    """The most probable path among all monotone ones."""
-
-    def score(path):
-        steps = [after - before for before, after in zip([-1, *path], [*path, len(source)], strict=True)]
-        emitted = (shares.get((source[i], symbol), 0.0) + 1e-3 for i, symbol in zip(path, target, strict=True))
-        return sum(map(math.log, emitted)) + sum(map(letter_alignment._step, steps))
-
-    paths = itertools.combinations_with_replacement(range(len(source)), len(target))
-    return max(score(path) for path in paths), score
-
-
-def test_letters_are_aligned_by_the_best_path():
-    rng = random.Random(5)
-    for _ in range(30):
-        source, target = ([rng.choice("abc") for _ in range(rng.randint(1, 5))] for _ in range(2))
-        shares = {(a, b): rng.random() for a in "abc" for b in "abc"}
-        found = letter_alignment.best_path(source, target, shares)
-        assert [j for _, j in found] == list(range(len(target)))
-        best, score = best_by_trying_all(source, target, shares)
-        assert score([i for i, _ in found]) == pytest.approx(best)
-
-
-def test_what_belongs_together_is_learned_from_the_words(tmp_path):
-    words = ["thin", "hit", "nit", "tin", "thy", "sin", "his", "ship", "this", "sash", "hash", "path"]
-    sounds = {"th": "θ", "sh": "ʃ"}
-    spoken = [re.sub("th|sh", lambda two: sounds[two[0]], word) for word in words]
-    for name, lines in (("a", words), ("b", spoken)):
-        (tmp_path / name).write_text("".join(" ".join(line) + "\n" for line in lines), "utf-8")
-    answer = run("letter_alignment.py", tmp_path / "a", tmp_path / "b", "-o", tmp_path / "align")
-    assert (answer.returncode, answer.stderr) == (0, "")
-    lines = (tmp_path / "align").read_text().splitlines()
-    assert lines[2] == lines[3] == "0-0 1-1 2-2", "nit, tin"
-    assert lines[words.index("his")] == "0-0 1-1 2-2"
-    (tmp_path / "b").write_text("x\n")
-    command = ["letter_alignment.py", tmp_path / "a", tmp_path / "b", "-o", tmp_path / "none"]
-    assert "must have 12 lines" in one_line(run(*command), command[0])
-    assert not (tmp_path / "none").exists()
 
 
 def write(folder, names, text="eins\nzwei\n"):

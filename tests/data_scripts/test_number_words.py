@@ -183,27 +183,11 @@ PHRASES = [
         "am dritten Mai neunzehnhundertsiebenundachtzig",
     ),
     (phrases.month_first_date(31, 3), "March the thirty-first", "der einunddreißigste März"),
-    (
-        phrases.weekday_date(WEEKDAYS[5], 7, 1),
-        "Saturday the seventh of January",
-        "Samstag, der siebte Januar",
-    ),
-    (
-        phrases.on_weekday_date(WEEKDAYS[0], 3, 5),
-        "on Monday the third of May",
-        "am Montag, dem dritten Mai",
-    ),
-    (
-        phrases.date_range(1, 20, 7),
-        "from the first to the twentieth of July",
-        "vom ersten bis zum zwanzigsten Juli",
-    ),
+    (phrases.weekday_date(WEEKDAYS[5], 7, 1), "Saturday the seventh of January", "Samstag, der siebte Januar"),
+    (phrases.on_weekday_date(WEEKDAYS[0], 3, 5), "on Monday the third of May", "am Montag, dem dritten Mai"),
+    (phrases.date_range(1, 20, 7), "from the first to the twentieth of July", "vom ersten bis zum zwanzigsten Juli"),
     (phrases.duration(1, 0), "one hour", "eine Stunde"),
-    (
-        phrases.duration(2, 21),
-        "two hours and twenty-one minutes",
-        "zwei Stunden und einundzwanzig Minuten",
-    ),
+    (phrases.duration(2, 21), "two hours and twenty-one minutes", "zwei Stunden und einundzwanzig Minuten"),
     (
         Clause(clauses.TRAIN, clauses.LEAVE, "present", phrases.spoken_time(8, 45)).say("main"),
         "the train leaves at quarter to nine",
@@ -261,26 +245,11 @@ PHRASES = [
     ),
 ]
 PRICES = [
-    (
-        phrases.price(EURO, 12, 50),
-        "twelve euros and fifty cents",
-        "zwölf Euro fünfzig",
-        "zwölf Euro fünfzig",
-    ),
-    (
-        phrases.price(EURO, 12, 50, short=True),
-        "twelve euros fifty",
-        "zwölf Euro fünfzig",
-        "zwölf Euro fünfzig",
-    ),
+    (phrases.price(EURO, 12, 50), "twelve euros and fifty cents", "zwölf Euro fünfzig", "zwölf Euro fünfzig"),
+    (phrases.price(EURO, 12, 50, short=True), "twelve euros fifty", "zwölf Euro fünfzig", "zwölf Euro fünfzig"),
     (phrases.price(EURO, 1, 1), "one euro and one cent", "ein Euro eins", "einen Euro eins"),
     (phrases.price(DOLLAR, 1, 0), "one dollar", "ein Dollar", "einen Dollar"),
-    (
-        phrases.price(POUND, 1, 20),
-        "one pound and twenty pence",
-        "ein Pfund zwanzig",
-        "ein Pfund zwanzig",
-    ),
+    (phrases.price(POUND, 1, 20), "one pound and twenty pence", "ein Pfund zwanzig", "ein Pfund zwanzig"),
     (phrases.price(EURO, 21, 0), "twenty-one euros", "einundzwanzig Euro", "einundzwanzig Euro"),
     (phrases.cents_price(1), "one cent", "ein Cent", "einen Cent"),
     (phrases.cents_price(99), "ninety-nine cents", "neunundneunzig Cent", "neunundneunzig Cent"),

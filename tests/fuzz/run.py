@@ -23,9 +23,8 @@ from click.testing import CliRunner, Result
 
 from nmt.cli.commands.translate import translate
 from nmt.decode import Shortlist
-from nmt.storage.model_folder import SHORTLIST_NAME, load_subwords, subwords_digest
+from nmt.storage.model_folder import SHORTLIST_NAME, load_subwords, save_shortlist, subwords_digest
 from nmt.storage.saved_model import load_saved_model, save_bundle
-from nmt.storage.shortlist_file import save_shortlist
 from tests.saved_models import write_folder
 
 WORDS = (

@@ -11,8 +11,7 @@ from nmt.errors import CheckpointError
 from nmt.importing.sources import import_model
 from nmt.importing.writing import save_imported
 from nmt.storage.model_folder import load_folder_config
-from nmt.storage.quantised_model import save_quantised
-from nmt.storage.saved_model import load_saved_model, save_bundle
+from nmt.storage.saved_model import load_saved_model, save_bundle, save_quantised
 from nmt.train.run.trainer import Trainer
 from tests.importing.checks import imported
 from tests.importing.packages import (

@@ -262,8 +262,7 @@ def test_other_types_of_products_follow(learning, pairs, compute_dtype):
 
 
 def test_a_quantised_model_learns_and_is_saved_quantised(tmp_path, pairs):
-    from nmt.storage.quantised_model import save_quantised
-    from nmt.storage.saved_model import load_saved_model
+    from nmt.storage.saved_model import load_saved_model, save_quantised
 
     folder = saved_models.write_folder(tmp_path / "model")
     save_quantised(tmp_path / "int8", load_saved_model(folder))

@@ -25,7 +25,7 @@ from nmt.model.batch_pass import Objective
 from nmt.model.copying import Copies, check_copying, copy_loss
 from nmt.special_tokens import BOS_ID, EOS_ID, UNK_ID
 from nmt.storage.saved_model import load_saved_model
-from nmt.train.updates.methods import Methods
+from nmt.train.updates.update import Methods
 from tests import small_models
 from tests.decode import test_options as options_of_search
 from tests.finite_differences import check_gradients

@@ -42,7 +42,7 @@ def test_scripts_ask_for_words_that_are_there():
 
 
 def test_what_the_studio_says_by_codes_has_words():
-    from nmt.data.quality.faults import FAULTS
+    from nmt.data.quality.filter import FAULTS
     from nmt.studio.errors import STATUSES
     from nmt.studio.quality import RULES
     from nmt.studio.sharing import KINDS

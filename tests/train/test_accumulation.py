@@ -17,7 +17,7 @@ from nmt.train.planning.lengths import fixed_training, rate_factor
 from nmt.train.run.trainer import Trainer
 from nmt.train.updates.dealing import SOURCE_WORK, Dealing
 from nmt.train.updates.optimizer import make_optimizer
-from nmt.train.updates.state import TrainingState, batch_seed, update_seed
+from nmt.train.updates.schedule import TrainingState, batch_seed, update_seed
 from nmt.train.updates.update import GradientSum, Updater
 from tests.model.test_language import build as build_language_model
 from tests.settings import settings_with

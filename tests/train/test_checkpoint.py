@@ -17,8 +17,14 @@ from nmt.inference.translator import Translator
 from nmt.rnn.devices import cpu
 from nmt.storage.model_folder import PARAMS_PREFIX, numbered_checkpoints, read_checkpoint, set_params
 from nmt.system.files import remove_temporaries, replacing, write_bytes
-from nmt.train.checkpoints.average import average_checkpoints, best_checkpoints, newest_checkpoints, save_average
-from nmt.train.checkpoints.checkpoint import read_whole, save_checkpoint
+from nmt.train.checkpoints.checkpoint import (
+    average_checkpoints,
+    best_checkpoints,
+    newest_checkpoints,
+    read_whole,
+    save_average,
+    save_checkpoint,
+)
 
 PARAMS = {"b": np.arange(6, dtype="f4").reshape(2, 3), "a": np.ones(1, "f4"), "e": np.ones((0, 2))}
 

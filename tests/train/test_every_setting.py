@@ -101,7 +101,6 @@ ELSEWHERE = {
     "device": "tests/cuda/test_training.py",
     "compute_dtype": "tests/model/test_gradients.py",
     "model_dir": "tests/train/test_trainer.py",
-    "data.alignment": "tests/test_methods.py",
     "data.src_factors": "tests/test_factors.py",
     "data.factor_separator": "tests/test_factors.py",
     "model.encoder.factors": "tests/test_factors.py",

@@ -15,8 +15,7 @@ from nmt.cli.commands.score import score
 from nmt.config import config_from_dict
 from nmt.errors import CheckpointError, ConfigError
 from nmt.storage.model_folder import read_checkpoint
-from nmt.storage.quantised_model import save_quantised
-from nmt.storage.saved_model import load_saved_model, save_bundle
+from nmt.storage.saved_model import load_saved_model, save_bundle, save_quantised
 from nmt.train.planning.dry_run import DryRun, cost_report
 from nmt.train.run.trainer import Trainer
 

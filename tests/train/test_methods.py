@@ -15,7 +15,7 @@ from nmt.model.batch_pass import LIKELIHOOD
 from nmt.special_tokens import EOS_ID, UNK_ID
 from nmt.train.tasks.translation_task import TranslationTask
 from nmt.train.tasks.validation import is_better
-from nmt.train.updates.methods import Methods
+from nmt.train.updates.update import Methods
 from tests.settings import settings_with
 from tests.train import fake_model
 
@@ -71,7 +71,7 @@ class Aligned:
 
 def test_alignments_are_of_words_before_they_are_dropped_and_of_both_passes() -> None:
     settings = {"guided_alignment": 1.0, "src_word_dropout": 0.9, "r_drop": 1.0}
-    config = settings_with({"alignment": "unused"}, training=settings)
+    config = settings_with(training=settings)
     aligned: Any = Aligned()
     found = Methods(config, Any, aligned).prepare(batch(), 7).objective.alignment  # type: ignore[arg-type]
     assert found is not None

@@ -19,7 +19,7 @@ from nmt.errors import CheckpointError, NMTError
 from nmt.train.checkpoints import checkpoint
 from nmt.train.checkpoints.checkpoint import CheckpointManager, read_whole
 from nmt.train.checkpoints.resume import load_saved_run
-from nmt.train.distributed.interrupt import SIGNALS
+from nmt.train.distributed.ranks import SIGNALS
 from nmt.train.run.trainer import Trainer
 from tests.train import fake_model
 from tests.train.fake_model import TranslationModel

@@ -17,13 +17,7 @@ from nmt.train.log.progress import Stopwatch
 from nmt.train.run.trainer import Trainer
 from tests.train.fake_model import TranslationModel, write_corpus
 
-WORSE = {
-    "learning_rate": 10.0,
-    "learning_rate_min": 9.0,
-    "scheduling": "constant",
-    "lower_after": 1,
-    "metric": "loss",
-}
+WORSE = {"learning_rate": 10.0, "learning_rate_min": 9.0, "scheduling": "constant", "lower_after": 1, "metric": "loss"}
 """With these every validation after the first is worse."""
 
 Make = Callable[..., Trainer]

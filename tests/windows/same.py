@@ -22,8 +22,7 @@ from safetensors.numpy import load_file
 from nmt import Translator
 from nmt.exporting.to_numpy import save_numpy
 from nmt.precompile.jobs import _WORDS, Job, _write_texts, standard_jobs
-from nmt.storage.quantised_model import save_quantised
-from nmt.storage.saved_model import load_saved_model
+from nmt.storage.saved_model import load_saved_model, save_quantised
 
 _LINES = [" ".join(random.Random(n).choices(_WORDS, k=1 + n % 13)) for n in range(60)]
 _UPDATES = 50

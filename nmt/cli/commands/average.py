@@ -42,7 +42,7 @@ def average(model_dir: str, output: str, last: int | None, best: int | None, fil
     if sum(given is not None for given in (last, best)) + bool(files) != 1:
         raise click.UsageError("Give one of --last, --best and --checkpoint.")
     from nmt.storage.model_folder import check_folder, find_checkpoint
-    from nmt.train.checkpoints.average import best_checkpoints, newest_checkpoints, save_average
+    from nmt.train.checkpoints.checkpoint import best_checkpoints, newest_checkpoints, save_average
 
     folder = Path(model_dir)
     check_folder(folder)

@@ -24,12 +24,7 @@ _PASSED = ("threads", "device", "compute_dtype", "checkpoint")
 @click.argument("model_dir", metavar="MODEL", type=InputPath())
 @click.argument("text", metavar="TEXT", type=InputPath())
 @click.option(
-    "-o",
-    "--output",
-    type=OutputPrefix(),
-    metavar="PREFIX",
-    required=True,
-    help="Prefix of the two files to write.",
+    "-o", "--output", type=OutputPrefix(), metavar="PREFIX", required=True, help="Prefix of the two files to write."
 )
 @click.option("--tag", metavar="WORD", default="<bt>", help="Tag of these pairs in the lines for the config.")
 @search_options(("sampling", "sampling_topk", "sampling_seed"))

@@ -33,8 +33,8 @@ def bundle(model_dir: str, output: str, checkpoint: str | None, card: bool) -> N
         nmt-bundle runs/de-en -o de-en.nmt
         nmt-bundle runs/de-en-int8 -o de-en.nmt --card
     """
+    from nmt.storage.model_card import write_card
     from nmt.storage.saved_model import BUNDLE_SUFFIX, load_saved_model, save_bundle
-    from nmt.storage.trained_settings import write_card
 
     path = check_prefix(output, "-o")
     if path.suffix != BUNDLE_SUFFIX:

@@ -8,15 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nmt.cli.lines.judging import (
-    Given,
-    check_lines_output,
-    langs_by_names,
-    langs_of,
-    tell_doubts,
-    tell_if_seen,
-)
-from nmt.cli.lines.streams import Meter, check_apart, output_lines, say, tell, telling_notices
+from nmt.cli.lines.judging import Given, check_lines_output, langs_by_names, langs_of, tell_doubts, tell_if_seen
+from nmt.cli.lines.streams import check_apart, output_lines, say, tell, telling_notices
 from nmt.cli.options.command import Command, running_options, table_of, table_options
 from nmt.cli.options.path_types import InputPath, OutputFile, writes
 from nmt.cli.options.search_options import beam_options, language_model_options, tell_needs
@@ -147,11 +140,7 @@ def evaluate(
 
 
 def _check_usage(
-    model_dir: str | None,
-    src: str | None,
-    hyp: str | None,
-    ref: tuple[str, ...],
-    options: dict[str, Any],
+    model_dir: str | None, src: str | None, hyp: str | None, ref: tuple[str, ...], options: dict[str, Any]
 ) -> None:
     """Raise click.UsageError for options that cannot be combined."""
     if hyp is not None and (model_dir or options["output"]):
@@ -188,6 +177,7 @@ def _load(model_dir: str, options: dict[str, Any]) -> Translator:
 
 def _translate(translator: Translator, name: str, shown: Any, options: dict[str, Any]) -> list[str]:
     """Return the translations of the text `name`; clean the references like the model's training targets."""
+    from nmt.cli.lines.meter import Meter
     from nmt.config.presets import OF_WORDS
     from nmt.data.calibration import least_of
     from nmt.data.corpora.corpus import clean_line

@@ -13,7 +13,6 @@ import click
 
 from nmt.cli.lines.streams import (
     FORMATS,
-    Meter,
     check_apart,
     finite,
     output_lines,
@@ -68,6 +67,7 @@ def generate(model_dir: str, source: str | None, **options: Any) -> None:
         nmt-generate runs/captions -n 5
         nmt-generate runs/captions --prompt 'A man' --sampling-temperature 0.7
     """
+    from nmt.cli.lines.meter import Meter
     from nmt.inference.generator import Generator
     from nmt.storage.model_folder import model_files
 

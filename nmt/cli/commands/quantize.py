@@ -40,8 +40,7 @@ def quantize(model_dir: str, output: str, bits: str, checkpoint: str | None, cel
         nmt-evaluate runs/de-en-int8 --src test.de --ref test.en
     """
     from nmt.storage.model_folder import BEST_NAME
-    from nmt.storage.quantised_model import save_quantised
-    from nmt.storage.saved_model import load_saved_model
+    from nmt.storage.saved_model import load_saved_model, save_quantised
 
     saved, out = load_saved_model(model_dir, checkpoint, cells=cells), Path(output)
     if "quantization" in saved.content:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nmt.cli.lines.judging import langs_of, tell_doubts
-from nmt.cli.lines.streams import Meter, check_apart, in_step, say, tell, telling_notices
+from nmt.cli.lines.streams import check_apart, in_step, say, tell, telling_notices
 from nmt.cli.options.command import Command, FiniteRange, cells_option, compute_dtype_option, threads_option
 from nmt.cli.options.path_types import InputPath, reads
 from nmt.errors import CheckpointError, DataError
@@ -89,8 +89,7 @@ def shortlist(model_dir: str, **options: Any) -> None:
     from nmt.inference.pipeline import check_no_factors
     from nmt.inference.shortlist_learning import ShortlistLearner, candidates_together, count_misses
     from nmt.inference.translator import Translator
-    from nmt.storage.model_folder import SHORTLIST_NAME, subwords_digest
-    from nmt.storage.shortlist_file import save_shortlist
+    from nmt.storage.model_folder import SHORTLIST_NAME, save_shortlist, subwords_digest
 
     for one, other in (("src", "tgt"), ("dev_src", "dev_tgt")):
         if (options[one] is None) != (options[other] is None):
@@ -144,6 +143,7 @@ def _tell_doubts(translator: Translator, options: dict[str, Any]) -> None:
 
 def _learn(translator: Translator, learner: ShortlistLearner, options: dict[str, Any]) -> None:
     """Run the model on the training text, and on its own translations of the first lines."""
+    from nmt.cli.lines.meter import Meter
     from nmt.inference.shortlist_learning import learn_from, translated
 
     left = options["translated"]
@@ -158,6 +158,7 @@ def _learn(translator: Translator, learner: ShortlistLearner, options: dict[str,
 
 def _held_out(translator: Translator, options: dict[str, Any]) -> dict[str, list[list[int]]]:
     """Return a text on which the model was not trained: `source`, `reference`, and the model's `translation`."""
+    from nmt.cli.lines.meter import Meter
     from nmt.inference.shortlist_learning import translated
 
     texts: dict[str, list[list[int]]] = {"source": [], "reference": []}

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nmt.cli.lines.streams import say, showing, tell
+from nmt.cli.lines.streams import say, tell
 from nmt.cli.options.command import (
     NOT_SAID,
     Command,
@@ -332,6 +332,7 @@ def _tell(result: TrainingResult) -> None:
 
 def _check_data(config: Config, as_json: bool) -> None:
     """Print the problems found in the texts. Exits with code 1 if training cannot work with them."""
+    from nmt.cli.lines.meter import showing
     from nmt.train.tasks.prepare import check_data
 
     with showing() as show:

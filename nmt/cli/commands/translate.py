@@ -9,13 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nmt.cli.lines.corpora import FORMATS as TABLE_FORMATS
-from nmt.cli.lines.corpora import Shard, Work, check_no_models, is_corpus, translate_all
 from nmt.cli.lines.judging import check_forms, langs_of, tell_doubts, tell_if_strange
 from nmt.cli.lines.streams import (
     FORMATS,
     LineWriter,
-    Meter,
     Record,
     alignment_line,
     check_apart,
@@ -30,7 +27,8 @@ from nmt.cli.lines.streams import (
     telling_notices,
     write_plot,
 )
-from nmt.cli.lines.tables import Columns
+from nmt.cli.lines.tables import FORMATS as TABLE_FORMATS
+from nmt.cli.lines.tables import Columns, Shard, Work, check_no_models, is_corpus, translate_all
 from nmt.cli.options.command import Command, running_options
 from nmt.cli.options.path_types import InputPath, OutputFolder, OutputPlace, reads, writes
 from nmt.cli.options.search_options import (
@@ -48,6 +46,7 @@ from nmt.system.notices import Notices
 from nmt.system.paths import check_output, is_file
 
 if TYPE_CHECKING:
+    from nmt.cli.lines.meter import Meter
     from nmt.cli.lines.resume import Continued
     from nmt.inference.pivot import Pivot
     from nmt.inference.translator import Constraints, Translation, Translator
@@ -182,6 +181,7 @@ def translate(model_dir: str, inputs: tuple[str, ...], **options: Any) -> None:
         _translate_corpus(model_dir, inputs, options)
         return
     source = inputs[0] if inputs else "-"
+    from nmt.cli.lines.meter import Meter
     from nmt.cli.lines.resume import continued_lines, identity
 
     _check(source, model_dir, options)
@@ -228,6 +228,7 @@ def _translate_document(job: _Job, model_dir: str, source: str, options: dict[st
 
 def _translate_corpus(model_dir: str, inputs: tuple[str, ...], options: dict[str, Any]) -> None:
     """Translate whole files."""
+    from nmt.cli.lines.meter import Meter
     from nmt.cli.lines.resume import identity
 
     if options["form"] != "lines":

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nmt.cli.lines.judging import tell_if_strange
-from nmt.cli.lines.streams import STDOUT, STDOUT_NAME, Meter, output_lines, tell, telling_notices, write_errors
+from nmt.cli.lines.streams import STDOUT, STDOUT_NAME, output_lines, tell, telling_notices, write_errors
 from nmt.errors import DataError
 from nmt.system.files import explain, replacing
 from nmt.system.lines import STDIN, source_name
@@ -44,6 +44,7 @@ def translate_document(
 ) -> None:
     """Translate a document and write it. `phrases`: the glossary's pairs, and the forbidden phrases. Raises
     DataError."""
+    from nmt.cli.lines.meter import Meter
     from nmt.documents.document import left_text, read_document
     from nmt.documents.forms import format_of
     from nmt.documents.passage import MENDED, sentence_splitter

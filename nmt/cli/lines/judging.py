@@ -65,7 +65,7 @@ def tell_if_seen(translator: Translator, names: tuple[str, str], texts: tuple[li
     """Warn if most pairs of a test text are in the training text of the model, by the fingerprints that it keeps.
     `names`: of the files of source and reference; `texts`: their lines."""
     from nmt.data.corpora.corpus import clean_lines
-    from nmt.data.quality.seen_text import share_seen
+    from nmt.data.quality.overlap import share_seen
     from nmt.inference.pipeline import source_ids
 
     sketch = translator.loaded[0].seen if translator.loaded else ""

@@ -1,5 +1,5 @@
-"""Write lines and translations to standard output, files and pipes, show how far that is, and read several files in
-parallel, a chunk at a time."""
+"""Write lines and translations to standard output, files and pipes, and read several files in parallel, a chunk at a
+time."""
 
 from __future__ import annotations
 
@@ -11,23 +11,20 @@ import math
 import os
 import stat
 import sys
-import threading
-import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 import click
-from tqdm import tqdm
 
-from nmt.errors import DataError, NMTError, NMTWarning, one_line
+from nmt.errors import DataError, NMTWarning, one_line
 from nmt.overriding import override
 from nmt.system.files import explain, remedy, replacing, write_bytes
-from nmt.system.lines import STDIN, Lines, count_lines, read_text, source_name
+from nmt.system.lines import STDIN, Lines, read_text, source_name
 from nmt.system.notices import Notices
 from nmt.system.paths import is_file, shown
-from nmt.system.terminal import coloured, is_live, live
+from nmt.system.terminal import coloured
 
 if TYPE_CHECKING:
     from nmt.inference.pivot import Pivot
@@ -319,103 +316,6 @@ def phrase_pairs(path: str | None) -> list[tuple[str, str]]:
             )
         found.append((columns[0], columns[1]))
     return found
-
-
-_LIVE_SECONDS = 0.2
-_LINE_SECONDS = 30.0
-
-
-@contextlib.contextmanager
-def showing() -> Iterator[Callable[[str], None]]:
-    """Yield a function that shows a text on the terminal's last line, at most a few times a second; without a terminal
-    it does nothing."""
-    shows, shown_at = is_live(sys.stderr), 0.0
-
-    def show(text: str) -> None:
-        nonlocal shown_at
-        now = time.monotonic()
-        if shows and now - shown_at >= _LIVE_SECONDS:
-            shown_at = now
-            tell(live(text), end="")
-
-    try:
-        yield show
-    finally:
-        if shown_at:
-            tell(live(""), end="")
-
-
-class _StandardError(io.TextIOBase):
-    """The stream that tqdm writes to: standard error, where errors are ignored; without a terminal, what would replace
-    the last line becomes a line of its own."""
-
-    encoding = "utf-8"
-
-    def __init__(self, is_live: bool) -> None:
-        self._is_live = is_live
-
-    def write(self, text: str) -> int:
-        """Write a text of tqdm."""
-        if self._is_live:
-            tell(live(text.strip()) if text.strip() else text, end="")  # tqdm may write more than fits
-        elif text.strip():
-            tell(text.strip())
-        return len(text)
-
-    def fileno(self) -> int:
-        """Return the number of standard error, by which tqdm asks for the width of the terminal."""
-        return sys.stderr.fileno()
-
-
-class Meter(tqdm):
-    """Counts lines, and shows the part that is done, the rate and the time left. Without a terminal it is silent if all
-    is done within 30 s; with --quiet it is always silent.
-
-    Args:
-        done: The past participle for the lines, such as `translated`.
-        source: The text as named on the command line, whose lines are counted for the total; None if it is unknown.
-        total: The number of lines, if it is known.
-        initial: The number of lines that an earlier run has done.
-    """
-
-    monitor_interval = 0  # no thread that redraws
-    _lock = threading.RLock()  # by default tqdm also makes one for several processes
-
-    def __init__(
-        self, done: str = "translated", source: str | None = None, total: int | None = None, initial: int = 0
-    ) -> None:
-        shows = is_live(sys.stderr)
-        seconds = _LIVE_SECONDS if shows else _LINE_SECONDS
-        self._source, self._shown_from = source, time.monotonic() + seconds
-        super().__init__(
-            desc=done,
-            total=total,
-            unit=" lines",
-            file=_StandardError(shows),
-            initial=initial,
-            dynamic_ncols=shows,
-            ncols=None if shows else 0,  # 0: no bar, the numbers only
-            mininterval=seconds,
-            delay=seconds,
-            miniters=1,
-            disable=isinstance(sys.stderr, WarningsOnly),  # with --quiet no lines are counted, either
-        )
-
-    def add(self, count: int) -> None:
-        """Count `count` more lines."""
-        if not self.disable and self._source is not None and time.monotonic() >= self._shown_from:
-            self.total, self._source = _lines_in(self._source), None  # it is about to be shown
-        self.update(count)
-
-
-def _lines_in(source: str) -> int | None:
-    """Return the number of lines of a file or of standard input that is one; None for pipes and what cannot be read,
-    about which the reader of the text complains."""
-    try:
-        path = "/dev/stdin" if source == STDIN else source
-        return count_lines(path) if stat.S_ISREG(os.stat(path).st_mode) else None
-    except (OSError, EOFError, NMTError):
-        return None
 
 
 FORMATS = ("text", "tsv", "json")

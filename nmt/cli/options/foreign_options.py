@@ -46,13 +46,8 @@ def _resolved(word: str, known: Collection[str]) -> str:
 
 def advice(name: str, command: click.Command, known: Collection[str]) -> str | None:
     """Return what to do about an option that the command does not have: `did you mean ...?`, or another clause; None if
-    the name is not known.
-
-    Args:
-        name: The option as typed, without a value.
-        command: The command that was given it.
-        known: The command's own options.
-    """
+    the name is not known. `name`: the option as typed, without a value; `command`: the command that was given it;
+    `known`: the command's own options."""
     from nmt.config.removed import instead
 
     plain = name.lstrip("-").replace("_", "-")

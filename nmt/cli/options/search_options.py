@@ -100,14 +100,11 @@ _NEEDED_PARAMETERS: dict[str, tuple[str, str | None]] = {
 def tell_needs() -> None:
     """Warn about options on the command line of the running command that have no effect without another one."""
     context = click.get_current_context()
-    typed = {one.name: one for one in context.command.params if _is_typed(context, one)}
+    said_by = context.get_parameter_source
+    typed = {x.name: x for x in context.command.params if said_by(str(x.name)) is ParameterSource.COMMANDLINE}
     for key, (needed, parameter) in _NEEDED_PARAMETERS.items():
         if key in typed and parameter not in typed:
             tell(f"warning: {max(typed[key].opts, key=len)} changes nothing without {needed}")
-
-
-def _is_typed(context: click.Context, param: click.Parameter) -> bool:
-    return context.get_parameter_source(str(param.name)) is ParameterSource.COMMANDLINE
 
 
 def beam_options() -> Callable[[Any], Any]:

@@ -25,12 +25,12 @@ def preset_values(name: str) -> dict[str, Any]:
     return values
 
 
-def over_preset(values: Mapping[str, Any], preset: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the preset overridden by `values`."""
-    found = dict(preset)
-    for key, value in values.items():
-        below = preset.get(key)
-        found[key] = over_preset(value, below) if isinstance(value, dict) and isinstance(below, dict) else value
+def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of `below` overridden by those of `above`, section by section."""
+    found = dict(below)
+    for key, value in above.items():
+        under = below.get(key)
+        found[key] = merged(under, value) if isinstance(value, dict) and isinstance(under, dict) else value
     return found
 
 

@@ -1,8 +1,7 @@
-"""Word alignments of training pairs, read in the format of fast_align or learned, and converted to subwords."""
+"""Word alignments: of training pairs, learned and converted to subwords; of translations, from their attention."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
@@ -12,39 +11,18 @@ from nmt.data.alignment.learned import LearnedAlignment
 from nmt.data.corpora.corpus import ParallelCorpus
 from nmt.data.corpora.readers import TokenRows
 from nmt.data.tokens.subwords import Subwords
-from nmt.errors import DataError
 from nmt.special_tokens import EOS_ID, PAD_ID, SPACE, boundary_ids
-from nmt.system.lines import read_lines
-
-_LINE = re.compile(r"\s*(?:\d{1,9}-\d{1,9}(?:\s+\d{1,9}-\d{1,9})*)?\s*")
 
 
 class WordAlignments:
-    """The word alignments of the pairs of a corpus.
-
-    Args:
-        pairs: For each line of the training text, its links: source and target words, counted from 0, alternate.
-        subwords: Those of both sides; they show which tokens begin a word.
-        boundaries: The tokens placed around a source (see `boundary_ids`).
-    """
+    """The word alignments of the pairs of a corpus. `pairs`: for each line of the training text, its links: source and
+    target words, counted from 0, alternate; `subwords`: those of both sides; they show which tokens begin a word;
+    `boundaries`: the tokens placed around a source (see `boundary_ids`)."""
 
     def __init__(self, pairs: TokenRows, subwords: tuple[Subwords, Subwords], boundaries: str = "eos") -> None:
         self._starts = [_word_starts(side) for side in subwords]
         self._before = len(boundary_ids(boundaries)[0])
         self._pairs = pairs
-
-    @classmethod
-    def read(
-        cls, path: str, corpus: ParallelCorpus, subwords: tuple[Subwords, Subwords], boundaries: str = "eos"
-    ) -> WordAlignments:
-        """Read the alignments in a file, one line for each line of the training text.
-
-        Raises DataError if the file is missing, has another number of lines, or refers to words that a pair does not
-        have.
-        """
-        found = cls(_read(path, corpus.total), subwords, boundaries)
-        found._check(path, corpus)
-        return found
 
     @classmethod
     def learn(
@@ -65,17 +43,10 @@ class WordAlignments:
     def of_batch(
         self, src: np.ndarray, src_lengths: np.ndarray, tgt_out: np.ndarray, tgt_lengths: np.ndarray, lines: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Return the alignment of a batch's subwords.
-
-        Args:
-            src, src_lengths: int [S, B] and [B], with the boundary tokens.
-            tgt_out, tgt_lengths: int [T, B] and [B], with EOS.
-            lines: Line numbers of the pairs [B].
-
-        Returns:
-            Steps, rows, source positions (int64 [N]) and weights (float64 [N]): each subword of a target word is
-                aligned with every subword of the source words that its word is aligned with, with equal weights.
-        """
+        """Return the alignment of a batch's subwords. `src`, `src_lengths`: int [S, B] and [B], with the boundary
+        tokens; `tgt_out`, `tgt_lengths`: int [T, B] and [B], with EOS; `lines`: line numbers of the pairs [B]. Returns
+        steps, rows, source positions (int64 [N]) and weights (float64 [N]): each subword of a target word is aligned
+        with every subword of the source words that its word is aligned with, with equal weights."""
         found: list[tuple[np.ndarray, ...]] = []
         for row, line in enumerate(lines.tolist()):
             pairs = self._pairs[line].reshape(-1, 2)
@@ -104,23 +75,6 @@ class WordAlignments:
         words[real] = _word_indices(self._starts[side][ids[real]])
         return words
 
-    def _check(self, path: str, corpus: ParallelCorpus) -> None:
-        """Raise DataError for the first line that refers to a word which its pair does not have."""
-        for row, line in enumerate(corpus.line_numbers.tolist()):
-            pairs = self._pairs[line].reshape(-1, 2)
-            if not len(pairs):
-                continue
-            count = [
-                int(_word_indices(self._starts[n][side[row]]).max(initial=-1)) + 1
-                for n, side in enumerate((corpus.src, corpus.tgt))
-            ]
-            wrong = pairs[(pairs >= count).any(axis=1)]
-            if len(wrong):
-                raise DataError(
-                    f"{path}:{line + 1}: must align words that the pair has, {count[0]} and {count[1]}, from 0 on, "
-                    f"got {wrong[0, 0]}-{wrong[0, 1]}; the source word comes first, and words are separated by spaces"
-                )
-
 
 def _word_indices(starts: np.ndarray) -> np.ndarray:
     """Return each token's word, counted from 0, given which tokens begin words, as the first always does."""
@@ -148,22 +102,6 @@ def _word_starts(subwords: Subwords) -> np.ndarray:
     if words == len(pieces) - EOS_ID - 1:  # the vocabulary consists of words, so the unknown token is one as well
         starts[:] = True
     return starts
-
-
-def _read(path: str, total: int) -> TokenRows:
-    """Return all lines as rows in which source and target words alternate. Raises DataError."""
-    rows: list[np.ndarray] = []
-    for number, line in enumerate(read_lines(path), 1):
-        if not _LINE.fullmatch(line):
-            raise DataError(
-                f"{path}:{number}: must be pairs of words such as 0-0 1-2, got {line[:60]!r}; fast_align writes them"
-            )
-        rows.append(np.array(line.replace("-", " ").split(), np.int32))
-    if len(rows) != total:
-        raise DataError(
-            f"{path}: must have a line for each of the {total:,} pairs of data.train, got {len(rows):,}; align again"
-        )
-    return TokenRows.from_lists(rows)
 
 
 _LEAST_ATTENTION = 0.1

@@ -13,10 +13,9 @@ from tqdm import tqdm
 
 from nmt.data.corpora.readers import Pieces, Readers, TokenRows, rows_before
 from nmt.data.corpora.sources import Source, format_of, name_of, pair_chunks, sources_of
-from nmt.data.quality.faults import pair_hashes
-from nmt.data.quality.filter import LineFilter
+from nmt.data.quality.filter import LineFilter, pair_hashes
+from nmt.data.tokens.characters import lowered
 from nmt.data.tokens.factors import FactorError
-from nmt.data.tokens.letter_case import lowered
 from nmt.data.tokens.subwords import Subwords
 from nmt.errors import DataError
 from nmt.special_tokens import EOS_ID, UNK_ID

@@ -78,9 +78,8 @@ def extended(subwords: Subwords, text: Callable[[], Iterable[str]], most: int, k
     times one less than the number of old tokens they are split into. Raises ConfigError if the subwords are a plain
     vocabulary, not a sentencepiece model.
 
-    Args:
-        text: Returns cleaned sentences, from the beginning each time it is called.
-        kind: unigram or bpe, as in `train_subwords`; auto means unigram.
+    `text`: returns cleaned sentences, from the beginning each time it is called; `kind`: unigram or bpe, as in
+    `train_subwords`; auto means unigram.
     """
     if isinstance(subwords, Vocabulary):
         raise ConfigError(

@@ -13,15 +13,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 from nmt.data.tokens import vocabulary
-from nmt.data.tokens.subwords import MODEL_KIND, MOST_MODEL_BYTES, Subwords
+from nmt.data.tokens.subwords import Subwords, read_model
 from nmt.errors import DataError
 from nmt.overriding import override
 from nmt.special_tokens import SPACE, UNK_ID, UNKNOWN_FEATURE_ID
-from nmt.system.files import read_small
 
 _KEY, _VERSION = "nmt_factors", 1
 START = f'{{"{_KEY}"'.encode()
@@ -54,9 +52,7 @@ class FactoredSubwords(Subwords):
     factor. So code that passes on, sorts or hashes ids need not know of factors; the model decodes them. Raises
     DataError if there are more ids than 31 bits can represent.
 
-    Args:
-        words: The subwords for words without factors.
-        values: The known values of each factor, the most frequent first.
+    `words`: the subwords for words without factors; `values`: the known values of each factor, the most frequent first.
     """
 
     def __init__(self, words: Subwords, values: Sequence[Sequence[str]], separator: str) -> None:
@@ -269,11 +265,7 @@ def features_column(rows: Sequence[Sequence[str]]) -> int | None:
 
 def subwords_from_file(path: str | PathLike[str]) -> Subwords:
     """Return subwords from a file. Raises DataError if it is missing or damaged."""
-    try:
-        content = read_small(Path(path), MOST_MODEL_BYTES)
-    except OSError as error:
-        raise DataError(f"{path}: must be {MODEL_KIND}, cannot be read: {error.strerror}") from None
-    return read_subwords(content, str(path))
+    return read_subwords(read_model(path), str(path))
 
 
 def read_subwords(content: bytes, where: str = "subword model") -> Subwords:
@@ -283,4 +275,4 @@ def read_subwords(content: bytes, where: str = "subword model") -> Subwords:
     if content.startswith(START):
         words, values, separator = read_factored(content, where)
         return FactoredSubwords(read_subwords(words, where), values, separator)
-    return Subwords.from_bytes(content, where)
+    return Subwords(content, where)

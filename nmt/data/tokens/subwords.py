@@ -36,8 +36,8 @@ _TRAINING_SENTENCES = 2_000_000
 # Lines of more bytes are not used for training: they are hardly sentences, and slow sentencepiece down.
 _TRAINING_BYTES = 65_536
 # The largest size of a model's file: a million tokens take a tenth of it.
-MOST_MODEL_BYTES = 256 * 2**20
-MODEL_KIND = "a sentencepiece model, or a .spm file of a model folder"
+_MOST_MODEL_BYTES = 256 * 2**20
+_MODEL_KIND = "a sentencepiece model, or a .spm file of a model folder"
 """The kind of file that contains subwords, for messages."""
 # A thread costs more than it saves below this many sentences.
 _SENTENCES_A_THREAD = 256
@@ -62,7 +62,7 @@ class Subwords:
     """
 
     def __init__(self, model_bytes: bytes, where: str = "subword model") -> None:
-        """Load a model; `where` begins the message of a DataError."""
+        """Load a model from what `model_bytes` returned; `where` begins the message of a DataError if it is damaged."""
         self.model_bytes = model_bytes
         self._processor = _load(model_bytes, where)
         own = _own_special_ids(self._processor)
@@ -79,18 +79,9 @@ class Subwords:
         return f"Subwords({self.vocab_size:,} units)"
 
     @classmethod
-    def from_bytes(cls, model_bytes: bytes, where: str = "subword model") -> Subwords:
-        """Return a model from what `model_bytes` returned. Raises DataError if it is damaged."""
-        return cls(model_bytes, where)
-
-    @classmethod
     def from_file(cls, path: str | PathLike[str]) -> Subwords:
         """Return a model from a file. Raises DataError if it is missing or damaged."""
-        try:
-            model_bytes = read_small(Path(path), MOST_MODEL_BYTES)
-        except OSError as error:
-            raise DataError(f"{path}: must be {MODEL_KIND}, cannot be read: {error.strerror}") from None
-        return cls(model_bytes, str(path))
+        return cls(read_model(path), str(path))
 
     @property
     def vocab_size(self) -> int:
@@ -287,9 +278,17 @@ def _each(work: Callable[[Any], Any], rows: Sequence[Any]) -> list[Any]:
     return [work(row) for row in rows]
 
 
+def read_model(path: str | PathLike[str]) -> bytes:
+    """Return the bytes of a file of subwords. Raises DataError if it is missing."""
+    try:
+        return read_small(Path(path), _MOST_MODEL_BYTES)
+    except OSError as error:
+        raise DataError(f"{path}: must be {_MODEL_KIND}, cannot be read: {error.strerror}") from None
+
+
 def _load(model_bytes: bytes, where: str) -> sentencepiece.SentencePieceProcessor:
     """Return a processor of these bytes. Raises DataError, which names `where`."""
-    problem = f"{where}: must be {MODEL_KIND}, got "
+    problem = f"{where}: must be {_MODEL_KIND}, got "
     if not model_bytes:
         raise DataError(problem + "an empty file; copy it again or train without it")
     try:
@@ -316,14 +315,7 @@ def _own_special_ids(processor: sentencepiece.SentencePieceProcessor) -> dict[in
     return {ours: own for ours, own in theirs.items() if own >= 0}
 
 
-VOCAB_SIZES = (
-    (0, 1000),
-    (100_000, 2000),
-    (250_000, 4000),
-    (500_000, 8000),
-    (4_000_000, 16_000),
-    (40_000_000, 32_000),
-)
+VOCAB_SIZES = ((0, 1000), (100_000, 2000), (250_000, 4000), (500_000, 8000), (4_000_000, 16_000), (40_000_000, 32_000))
 """Pairs of a number of running words and the vocabulary size used from there on. An embedding is learned from the
 occurrences of its subword and needs tens of them: with few sentences 1,000 to 4,000 are better than the tens of
 thousands of large corpora (Sennrich and Zhang 2019; Ding et al. 2019). 8,000 is what Multi30k, of 667,000 words, was

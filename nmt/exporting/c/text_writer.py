@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from nmt.data.corpora.corpus import FORMS, INVISIBLE_SIGN, NOT_PIECES, NOT_TEXT
-from nmt.data.tokens.letter_case import CHEROKEE
+from nmt.data.tokens.characters import CHEROKEE
 from nmt.data.tokens.subwords import Subwords
 from nmt.errors import BREAKS
 from nmt.exporting.c.plan_writer import braced

@@ -25,7 +25,7 @@ from nmt.rnn.kernels.search.beam_table import SEARCH, Status
 from nmt.rnn.kernels.search.token_rules import NUMBERS, REALS
 from nmt.search_settings import MAX_SOURCE_SUBWORDS
 from nmt.storage import four_bits
-from nmt.storage.confidence_file import confidence_tensors
+from nmt.storage.model_folder import confidence_tensors
 
 if TYPE_CHECKING:
     from nmt.config import Config

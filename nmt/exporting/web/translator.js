@@ -66,7 +66,7 @@ function divisor(penalty) {
 
 // ------------------------------------------------------------ words
 
-// The word of each piece: a piece that starts with `▁` begins one (see attention_alignment.py).
+// The word of each piece: a piece that starts with `▁` begins one (see word_alignment.py).
 export function words_of(pieces) {
   const found = [];
   let word = -1, pending = true;

@@ -14,7 +14,7 @@ from nmt.storage.model_folder import FORMER_NAME, LAST_NAME
 from nmt.storage.trained_settings import differences
 from nmt.system.paths import exists
 from nmt.train.checkpoints.checkpoint import Checkpoint, read_whole
-from nmt.train.updates.state import TrainingState
+from nmt.train.updates.schedule import TrainingState
 
 if TYPE_CHECKING:
     from nmt.config import Config

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nmt.config import config_from_dict
+from nmt.config.presets import merged
 from nmt.errors import CheckpointError, ConfigError
 from nmt.model.network import OUTPUT_BIAS, OUTPUT_MATRIX
 from nmt.storage.model_folder import CONFIG_NAME, LAST_NAME, PARAMS_PREFIX, load_folder_config, set_params
@@ -29,11 +30,8 @@ _INHERITED = ("lowercase", "normalize")
 def with_model_of_start(config: Config) -> Config:
     """Return the settings, with those that give the parameters their meaning filled in from the model to start from,
     unless they are set. A resumed run takes them from its own folder. Raises CheckpointError if there is no such model,
-    and ConfigError if its settings conflict with these.
-
-    Args:
-        config: The settings as read from the file, so that it is known which of them the file omits.
-    """
+    and ConfigError if its settings conflict with these. `config`: the settings as read from the file, so that it is
+    known which of them the file omits."""
     if config.training.load_model is None:
         return config
     folder = Path(config.model_dir)
@@ -42,16 +40,7 @@ def with_model_of_start(config: Config) -> Config:
     sides = {name: {key: getattr(getattr(theirs.data, name), key) for key in _INHERITED} for name in names}
     inherited = {"model": theirs.model.to_dict(), "data": {**sides, "subwords": {"joint": theirs.data.subwords.joint}}}
     own = config.model_dump(mode="json", exclude_unset=True)
-    return config_from_dict(merge(inherited, own), "config, with the model of training.load_model")
-
-
-def merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings of `below` overridden by those of `above`, section by section."""
-    merged = {**below, **above}
-    for key in below.keys() & above.keys():
-        if isinstance(below[key], dict) and isinstance(above[key], dict):
-            merged[key] = merge(below[key], above[key])
-    return merged
+    return config_from_dict(merged(inherited, own), "config, with the model of training.load_model")
 
 
 def _model_of(config: Config) -> SavedModel:
@@ -67,12 +56,9 @@ def _model_of(config: Config) -> SavedModel:
 
 def check_start(config: Config, notify: Show = tell_nobody) -> None:
     """Check the model to start from before a corpus is read. `notify` receives a warning if its languages are others.
-
-    Raises:
-        CheckpointError: There is none, or its parameters have another meaning with these settings; the message names
-            all settings that differ.
-        ConfigError: The optimizer to be kept is of another type, or the settings name a subword model.
-    """
+    Raises CheckpointError: There is none, or its parameters have another meaning with these settings; the message names
+    all settings that differ. Raises ConfigError: The optimizer to be kept is of another type, or the settings name a
+    subword model."""
     if config.training.load_model is None:
         return
     saved, settings = _model_of(config), config.data.subwords
@@ -111,7 +97,7 @@ def given_subwords(config: Config) -> tuple[Subwords, Subwords] | None:
 
 def _extended(config: Config, subwords: tuple[Subwords, Subwords], kind: str) -> tuple[Subwords, Subwords]:
     """Return the subwords, extended by tokens for the training text; the same object twice if both sides share them."""
-    from nmt.data.corpora.text import training_text
+    from nmt.data.corpora.prepare import training_text
     from nmt.data.tokens.extension import extended
 
     data, most = config.data, config.training.extend_vocabulary
@@ -162,16 +148,10 @@ def _tell_languages(config: Config, saved: SavedModel, notify: Show) -> None:
 
 def start_from(config: Config, model: Network, optimizer: Optimizer, subwords: tuple[Subwords, Subwords]) -> str:
     """Load the parameters of the model to start from into a new model, and its optimizer state if that is to be kept.
-    Raises CheckpointError if there is no such checkpoint, or it is of a model with other settings.
-
-    Args:
-        config: The settings, checked by `check_start`; load_model is set.
-        model, optimizer: Changed in place.
-        subwords: The subwords of this run, which may have more tokens than those of that model.
-
-    Returns:
-        A description of what was done.
-    """
+    Raises CheckpointError if there is no such checkpoint, or it is of a model with other settings. `config`: the
+    settings, checked by `check_start`; load_model is set; `model`, `optimizer`: changed in place; `subwords`: the
+    subwords of this run, which may have more tokens than those of that model. Returns a description of what was
+    done."""
     saved, keeps = _model_of(config), not config.training.reset_optimizer
     tensors, path, added = dict(saved.params), saved.path, 0
     if config.training.extend_vocabulary:

@@ -21,10 +21,9 @@ from nmt.errors import DataError, DeviceError, NMTError, how_to_install
 from nmt.overriding import override
 from nmt.rnn.cores import granted_cores
 from nmt.system.files import explain
-from nmt.train.distributed.interrupt import Interrupted
-from nmt.train.distributed.ranks import Ranks
+from nmt.train.distributed.ranks import Interrupted, Ranks
 from nmt.train.distributed.reduction import Reduction
-from nmt.train.log.memory import format_bytes
+from nmt.train.log.progress import format_bytes
 
 T = TypeVar("T")
 
@@ -200,8 +199,7 @@ class Machines:
     vanishes with them, however they end. Unlike shared memory (/dev/shm), which containers often keep small, it may be
     larger than main memory.
 
-    Args:
-        machine: The name of this rank's machine; it must be the same for all ranks on it and for no others.
+    `machine`: the name of this rank's machine; it must be the same for all ranks on it and for no others.
     """
 
     def __init__(self, world: Any, machine: str) -> None:

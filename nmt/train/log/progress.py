@@ -1,15 +1,18 @@
-"""Output of a run: lines on stderr, the same in train.log with times, events in metrics.jsonl."""
+"""Output of a run: lines on stderr, the same in train.log with times, events in metrics.jsonl; and its memory."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import math
+import sys
 import time
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TextIO
+
+import psutil
 
 from nmt.errors import one_line
 from nmt.storage.model_folder import LOG_NAME, METRICS_NAME
@@ -18,12 +21,8 @@ from nmt.system.terminal import coloured, is_live, live
 
 
 class TrainingLog:
-    """Writes lines to terminal and model folder. A failure to write never ends a run.
-
-    Args:
-        folder: The model folder; None to write no files.
-        terminal: The stream for the user; None for no output.
-    """
+    """Writes lines to terminal and model folder. A failure to write never ends a run. `folder`: the model folder; None
+    to write no files; `terminal`: the stream for the user; None for no output."""
 
     def __init__(self, folder: Path | None, terminal: TextIO | None = None) -> None:
         self._terminal: TextIO | None = terminal
@@ -185,3 +184,42 @@ def _finite(value: Any) -> Any:
     if isinstance(value, float):
         return round(value, 6) if math.isfinite(value) else None
     return value
+
+
+_STATUS = Path("/proc/self/status")
+_CLEAR_REFS = Path("/proc/self/clear_refs")
+
+
+def peak_bytes() -> int:
+    """Return the peak resident memory since `reset_peak`, or since the process started if that had no effect."""
+    try:
+        for line in _STATUS.read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    if sys.platform == "win32":
+        peak: int = psutil.Process().memory_info().peak_wset
+        return peak
+    import resource  # not on Windows
+
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def reset_peak() -> bool:
+    """Reset the peak; return whether the system supports that (Linux: proc(5), clear_refs)."""
+    try:
+        _CLEAR_REFS.write_text("5")
+    except OSError:
+        return False
+    return True
+
+
+def format_bytes(size: float) -> str:
+    """Return a size in a suitable unit: `1.42 GiB`, `37.5 MiB` or `12 KiB`."""
+    if size >= 1 << 30:
+        return f"{size / (1 << 30):.2f} GiB"
+    if size >= 1 << 20:
+        return f"{size / (1 << 20):.1f} MiB"
+    return f"{size / (1 << 10):.0f} KiB"

@@ -74,9 +74,8 @@ def fit_to_budget(
     warm-up, which may be over, never becomes longer.
     Raises ConfigError if the budget is not a duration, or is too short for the updates of this machine.
 
-    Args:
-        budget: The duration (see `seconds_of`) of training and validation; scoring data.test is extra.
-        measure: Times updates with the settings for about the given number of seconds (see `Measurement`).
+    `budget`: the duration (see `seconds_of`) of training and validation; scoring data.test is extra; `measure`: times
+    updates with the settings for about the given number of seconds (see `Measurement`).
     """
     seconds = seconds_of(budget)
     timed: dict[str, Any] = {

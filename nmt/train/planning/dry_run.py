@@ -18,14 +18,13 @@ from nmt.rnn.profile import Profile, recording
 from nmt.storage.model_folder import LAST_NAME
 from nmt.train.checkpoints.start import check_start, with_model_of_start
 from nmt.train.distributed.ranks import Ranks
-from nmt.train.log.memory import peak_bytes, reset_peak
-from nmt.train.log.progress import format_seconds
+from nmt.train.log.progress import format_seconds, peak_bytes, reset_peak
 from nmt.train.planning.lengths import make_plan
 from nmt.train.tasks.prepare import check_trainable
 from nmt.train.tasks.task import load_dry_run_task
 from nmt.train.updates.dealing import SingleBatch
 from nmt.train.updates.optimizer import make_optimizer
-from nmt.train.updates.state import TrainingState
+from nmt.train.updates.schedule import TrainingState
 from nmt.train.updates.update import Updater
 
 if TYPE_CHECKING:
@@ -87,11 +86,7 @@ class DryRun:
         self.dealing, self.settings, self.schedule = make_plan(config, self.task, Ranks(), notify)
         self.batches = self.dealing.batches
         self._updater = Updater(
-            config,
-            self.model,
-            self.optimizer,
-            self.num_threads,
-            alignments=self.task.alignments(notify),
+            config, self.model, self.optimizer, self.num_threads, alignments=self.task.alignments(notify)
         )
         self._number = 0
 

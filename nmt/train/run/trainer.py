@@ -35,17 +35,14 @@ from nmt.storage.model_folder import (
 from nmt.train.checkpoints.checkpoint import CheckpointManager, Trained
 from nmt.train.checkpoints.resume import SavedRun, load_saved_run
 from nmt.train.checkpoints.start import check_start, start_from, with_model_of_start
-from nmt.train.distributed.interrupt import Interrupted, StopRequest
-from nmt.train.distributed.ranks import Ranks
-from nmt.train.log.memory import format_bytes, peak_bytes
-from nmt.train.log.progress import Stopwatch, TrainingLog, format_seconds
+from nmt.train.distributed.ranks import Interrupted, Ranks, StopRequest
+from nmt.train.log.progress import Stopwatch, TrainingLog, format_bytes, format_seconds, peak_bytes
 from nmt.train.planning.lengths import doubts, make_plan, validation_pairs
-from nmt.train.run.loop import OVER, Loop, Parts, stop_reason
-from nmt.train.run.report import Reporter, format_scores
+from nmt.train.run.loop import OVER, Loop, Parts, Reporter, format_scores, stop_reason
 from nmt.train.tasks.prepare import check_before_training, check_settings_file, check_trainable, own_folder, save_config
 from nmt.train.tasks.task import load_task
 from nmt.train.updates.optimizer import MovingAverage, averaged, make_optimizer
-from nmt.train.updates.state import TrainingState
+from nmt.train.updates.schedule import TrainingState
 from nmt.train.updates.update import LossLimit
 
 if TYPE_CHECKING:
@@ -53,7 +50,6 @@ if TYPE_CHECKING:
     from nmt.evaluate import Score
     from nmt.model.network import Network
     from nmt.rnn.device import Device
-    from nmt.train.checkpoints.checkpoint import Checkpoint
     from nmt.train.planning.lengths import Plan
     from nmt.train.tasks.task import Task
     from nmt.train.tasks.validation import Validator
@@ -88,10 +84,17 @@ def _are_same(before: list[int], now: list[int]) -> bool:
 
 def restore(parts: Parts, saved: SavedRun, log: TrainingLog) -> None:
     """Restore the parts of this run from a saved run that `check_same_text` accepts, and log what has changed."""
-    _restore_arrays(parts, saved)
-    parts.model.carry(saved.content.carried)
+    content = saved.content
+    set_params(parts.model, content.raw or content.params, saved.path)
+    if parts.average is not None and content.raw:
+        arrays = {key.removeprefix(PARAMS_PREFIX): array for key, array in content.params.items()}
+        parts.average.load(arrays, content.metadata.get("average", {}).get("steps", 0))
+    elif parts.average is not None:
+        parts.average.restart()
+    parts.optimizer.load_state_dict(content.optimizer, content.metadata["optimizer"])
+    parts.model.carry(content.carried)
     if not saved.changes.schedule:
-        parts.schedule.load_state_dict(saved.content.metadata["schedule"])
+        parts.schedule.load_state_dict(content.metadata["schedule"])
     state, metric = parts.state, parts.config.training.metric
     if saved.damage is not None:
         parts.checkpoints.last_is_good = False
@@ -133,24 +136,6 @@ def _check_new_validation(parts: Parts, saved: SavedRun) -> None:
             f"{folder}: must go on with the validation text that it began with, {name}, got another text there; is "
             "this another folder? Give the path of the same text, or another text another name"
         )
-
-
-def _restore_arrays(parts: Parts, saved: SavedRun) -> None:
-    """Restore parameters, their average and the optimizer."""
-    content = saved.content
-    set_params(parts.model, content.raw or content.params, saved.path)
-    if parts.average is not None:
-        _restore_average(parts.average, content)
-    parts.optimizer.load_state_dict(content.optimizer, content.metadata["optimizer"])
-
-
-def _restore_average(average: MovingAverage, content: Checkpoint) -> None:
-    """Restore the average of a saved run; without one, start it from the restored parameters."""
-    if not content.raw:
-        average.restart()
-        return
-    arrays = {key.removeprefix(PARAMS_PREFIX): array for key, array in content.params.items()}
-    average.load(arrays, content.metadata.get("average", {}).get("steps", 0))
 
 
 def _with_former(config: Config, former: Config, keys: Sequence[str]) -> Config:

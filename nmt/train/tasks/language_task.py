@@ -6,9 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from nmt.data.batching.batches import StreamBatches
-from nmt.data.corpora.prepare import training_filter
+from nmt.data.corpora.prepare import load_text, training_filter
 from nmt.data.corpora.readers import TokenRows
-from nmt.data.corpora.text import load_text
 from nmt.evaluate import Score
 from nmt.storage.model_folder import build_model
 from nmt.train.tasks.validation import Validator
@@ -17,8 +16,8 @@ if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.data.batching.batches import Segment
     from nmt.data.corpora.corpus import Side
+    from nmt.data.corpora.prepare import TextCorpus
     from nmt.data.corpora.readers import Readers
-    from nmt.data.corpora.text import TextCorpus
     from nmt.model.language import LanguageModel
     from nmt.rnn.device import Device
     from nmt.train.distributed.ranks import Ranks

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from nmt.train.log.memory import format_bytes
+from nmt.train.log.progress import format_bytes
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -93,14 +93,9 @@ class Task(Protocol):
 def load_task(config: Config, folder: Path, log: TrainingLog, ranks: Ranks, tried: Task | None = None) -> Task:
     """Read all texts and split them into subwords, which are trained or copied into the folder first if needed. Raises
     DataError if a text or subword model is missing, damaged or does not fit its partner, and CheckpointError if the
-    folder cannot be written, or lost its subwords.
-
-    Args:
-        log: Receives the sizes of the texts and the numbers of filtered lines.
-        ranks: Rank 0 trains the subwords and the others read them; each tokenizes a share of the training text. Called
-            by all.
-        tried: A task whose training text has been read by the same settings of text and model.
-    """
+    folder cannot be written, or lost its subwords. `log`: receives the sizes of the texts and the numbers of filtered
+    lines; `ranks`: rank 0 trains the subwords and the others read them; each tokenizes a share of the training text.
+    Called by all; `tried`: a task whose training text has been read by the same settings of text and model."""
     from nmt.train.tasks.prepare import sides_of_run
 
     sides = ranks.first_then_others(lambda: sides_of_run(config, folder, log.line, log.live))
@@ -118,12 +113,9 @@ def load_task(config: Config, folder: Path, log: TrainingLog, ranks: Ranks, trie
 
 def load_dry_run_task(config: Config, notify: Callable[[str], None], *, keep: bool = False) -> Task:
     """Read the training text with the subwords it would be trained with, without writing anything. Raises DataError if
-    a text or subword model is missing, damaged or does not fit its partner.
-
-    Args:
-        config: The settings. Subwords that a run left in its folder are reused, otherwise they are trained in memory.
-        keep: Save new subwords in the model folder, for the run that follows.
-    """
+    a text or subword model is missing, damaged or does not fit its partner. `config`: the settings. Subwords that a run
+    left in its folder are reused, otherwise they are trained in memory; `keep`: save new subwords in the model folder,
+    for the run that follows."""
     from nmt.train.tasks.prepare import sides_of_dry_run
 
     sides = sides_of_dry_run(config, notify, keep=keep)

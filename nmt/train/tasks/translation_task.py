@@ -17,7 +17,7 @@ from nmt.data.calibration import Calibration, learn_known
 from nmt.data.corpora.corpus import ParallelCorpus, Side, load_parallel
 from nmt.data.corpora.prepare import training_filter
 from nmt.data.corpora.readers import TokenRows
-from nmt.data.quality.seen_text import sketch_of
+from nmt.data.quality.overlap import sketch_of
 from nmt.data.tokens.factors import feature_ids
 from nmt.errors import ConfigError
 from nmt.evaluate import Score, score_translations
@@ -100,15 +100,11 @@ class TranslationTask:
         line when they have been learned."""
         if not self.config.training.guided_alignment:
             return None
-        path, around = self.config.data.alignment, self.config.model.encoder.boundaries
-        corpus = self.corpus
-        if path is None:
-            if self._alignments is None:
-                began = time.monotonic()
-                self._alignments = WordAlignments.learn(corpus, self.subwords, around)
-                notify(f"alignment: learned from the training pairs in {time.monotonic() - began:.0f} s")
-            return self._alignments
-        return WordAlignments.read(path, corpus, self.subwords, around)
+        if self._alignments is None:
+            began = time.monotonic()
+            self._alignments = WordAlignments.learn(self.corpus, self.subwords, self.config.model.encoder.boundaries)
+            notify(f"alignment: learned from the training pairs in {time.monotonic() - began:.0f} s")
+        return self._alignments
 
     def build_model(self, device: Device) -> TranslationModel:
         """Return a new translation model."""

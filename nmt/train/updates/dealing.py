@@ -17,7 +17,7 @@ from nmt.rnn.profile import operation
 
 if TYPE_CHECKING:
     from nmt.data.batching.batches import Batches
-    from nmt.train.updates.state import TrainingState
+    from nmt.train.updates.schedule import TrainingState
 
 SOURCE_WORK = 0.2
 """Work of a source token relative to a target token; measured with configs/quickstart.yaml by
@@ -75,9 +75,8 @@ class Dealing:
     With one batch per update, batches keep their order. Otherwise batches of similar work form an update, so that ranks
     wait little for each other; batches that continue one another keep their order.
 
-    Args:
-        size: Batches per update: `training.batch_multiplier` times the number of ranks.
-        rank, ranks: The number of this process, and how many there are.
+    `size`: batches per update: `training.batch_multiplier` times the number of ranks; `rank`, `ranks`: the number of
+    this process, and how many there are.
     """
 
     def __init__(self, batches: Batches, size: int = 1, seed: int = 42, *, rank: int = 0, ranks: int = 1) -> None:

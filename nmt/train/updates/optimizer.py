@@ -30,13 +30,9 @@ Arrays = dict[str, np.ndarray]
 
 
 class Optimizer:
-    """Base class of all optimizers: state arrays named after the parameters, and a step count.
-
-    Args:
-        params: The model's parameters, C-contiguous; `step` changes them in place.
-        num_threads: Cores to use. The result does not depend on it.
-        device: The device that holds parameters and gradients; None for the CPU. Checkpoints contain host arrays.
-    """
+    """Base class of all optimizers: state arrays named after the parameters, and a step count. `params`: the model's
+    parameters, C-contiguous; `step` changes them in place; `num_threads`: cores to use. The result does not depend on
+    it; `device`: the device that holds parameters and gradients; None for the CPU. Checkpoints contain host arrays."""
 
     slots: tuple[str, ...] = ()
     """Names of the state arrays that every parameter has."""
@@ -187,9 +183,8 @@ class MovingAverage:
     After its update n the average is decay * average + (1 - decay) * parameters. The decay is at most (1 + n) / (10 +
     n), so that the first, poor parameters are soon forgotten.
 
-    Args:
-        model: The model whose parameters are averaged; the average starts with their values.
-        decay: From 0 to less than 1.
+    `model`: the model whose parameters are averaged; the average starts with their values; `decay`: from 0 to less than
+    1.
     """
 
     def __init__(self, model: Network, decay: float) -> None:

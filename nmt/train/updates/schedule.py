@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -119,3 +121,93 @@ def cooldown_factor(settings: FixedTraining, progress: float) -> float:
 def make_schedule(settings: FixedTraining) -> Schedule:
     """Return the schedule that `settings.scheduling` names."""
     return (Plateau if settings.scheduling == "plateau" else Schedule)(settings)
+
+
+_MASK = (1 << 64) - 1
+
+
+@dataclass
+class TrainingState:
+    """The position of a run. An epoch and an update are counted from 1, so 0 means none yet."""
+
+    update: int = 0
+    """Updates of the parameters, including skipped ones."""
+    epoch: int = 1
+    """Number of the current epoch."""
+    position: int = 0
+    """Batches of this epoch that have been used."""
+    elapsed: float = 0.0
+    """Wall-clock seconds until the last save, including earlier runs."""
+    src_tokens: int = 0
+    tgt_tokens: int = 0
+    """Target tokens trained on, without padding."""
+    skipped: int = 0
+    """Updates skipped because a loss or gradient was not finite."""
+    validated_update: int = 0
+    """The update of the last validation."""
+    validation_seconds: float = 0.0
+    """The longer one of the last two validations, by which a run with training.max_minutes ends earlier; 0 in other
+    runs."""
+    best_update: int = 0
+    """The update of the best validation; 0 before the first."""
+    best_scores: dict[str, float] = field(default_factory=dict)
+    """All scores of the best validation."""
+    without_improvement: int = 0
+    """Validations since the best one."""
+    kept: list[tuple[float, int]] = field(default_factory=list)
+    """Score and update of each numbered best checkpoint (keep_best_ckpts)."""
+    validation_pairs: int = 0
+    """The pairs of data.dev that validations of this run read; 0 for all."""
+    batches_an_update: int = 1
+    """Batches whose gradients make one update: training.batch_multiplier times the number of ranks."""
+    dealt: list[tuple[int, int]] = field(default_factory=list)
+    """The grouping of the start of this epoch by earlier runs: pairs of (batches per update, batches used that way)."""
+    corpus: list[int] = field(default_factory=list)
+    """Numbers that identify the training corpus, to notice that it has changed; see `Task.fingerprint`."""
+    dev: list[int] = field(default_factory=list)
+    """Numbers that identify the validation text; empty in a checkpoint of a former version."""
+    seen: str = ""
+    """Fingerprints of the training text, by which an evaluation knows it; see `Task.seen`."""
+
+    def forget_best(self) -> None:
+        """Begin the search for the best validation again, and let the next one be due at once."""
+        fresh = TrainingState()
+        for name in ("validated_update", "best_update", "best_scores", "without_improvement"):
+            setattr(self, name, getattr(fresh, name))
+        self.kept = []
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the state as values that JSON can represent."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> TrainingState:
+        """Return the state that `to_dict` produced; keys of a later version are dropped."""
+        names = {entry.name for entry in dataclasses.fields(cls)}
+        state = cls(**{name: value for name, value in values.items() if name in names})
+        state.kept = [(float(score), int(update)) for score, update in state.kept]
+        state.dealt = [(int(size), int(count)) for size, count in state.dealt]
+        return state
+
+
+def update_seed(seed: int, update: int) -> int:
+    """Return the seed of the dropout masks of one update's first batch, in [0, 2**62).
+
+    It depends on the two numbers alone, so that a resumed run draws the same masks. The mixing is splitmix64's (Steele,
+    Lea & Flood 2014, figure 17).
+    """
+    return _mix(_mix(seed & _MASK) + update) >> 2
+
+
+def batch_seed(seed: int, update: int, place: int) -> int:
+    """Return the seed of the dropout masks of one batch of an update, counted from 0; batch 0 has the update's seed."""
+    found = update_seed(seed, update)
+    return update_seed(found, place) if place else found
+
+
+def _mix(value: int) -> int:
+    """Return a 64-bit number scattered by the finalizer of SplitMix64."""
+    value = (value + 0x9E3779B97F4A7C15) & _MASK
+    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK
+    return value ^ (value >> 31)

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from nmt import Constraints, Translator
 from nmt.cli.commands.export import export
-from nmt.data.tokens.letter_case import capitals_of, is_in_capitals, lowered
+from nmt.data.tokens.characters import capitals_of, is_in_capitals, lowered
 from nmt.data.tokens.vocabulary import Vocabulary
 from nmt.documents.tagged_text import read_passage
 from nmt.errors import CheckpointError
@@ -19,8 +19,7 @@ from nmt.exporting.c.library import save_library
 from nmt.exporting.checks import OPTIONS
 from nmt.exporting.web.package import make_package
 from nmt.exporting.web.saving import WORKER, bundled, check_web, compressed_package, page_of, save_page
-from nmt.storage.quantised_model import save_quantised
-from nmt.storage.saved_model import load_saved_model
+from nmt.storage.saved_model import load_saved_model, save_quantised
 from tests.exporting.web.hosts import NODE, needs_node, run_script
 from tests.pages import page_in
 from tests.saved_models import calibrate, sentences, write_folder
