@@ -55,7 +55,7 @@ def test_nothing_of_the_host_is_converted(device):
         lambda: there + here,
         lambda: np.add(there, here),
         lambda: np.concatenate([there, there]),
-        lambda: xp.stack([there, here]),
+        lambda: xp.concatenate([there, here], axis=0),
     ):
         with pytest.raises(TypeError):
             call()

@@ -97,6 +97,7 @@ class PersistentRun:
 
     def forward(self, layer: PersistentLayer, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate) -> None:
         """Fill the stacks of states; keep the rest for the backward pass."""
+        row_numbers(self.device, rows, allocate)  # these last as long as `rows`
         with nullcontext() if self.training else allocate.temporary():
             call = _Call(self, weights, rows, allocate)
             x, mask = arrays["x"], arrays[self.mask] if self.mask else None
@@ -147,7 +148,7 @@ class PersistentRun:
             found, launch_loop = layer.backward_launch(
                 weights["W_h"], run, call.numbers.lengths, states, arrays["d_y"], d_last, **options
             )
-            active = sum_memory(rows, call.numbers, call.empty)
+            active = sum_memory(rows, call.numbers, rows.T, call.empty)
             taking = active
             if not call.numbers.dense:
                 taking = taking_part(self.device, rows, "steps", rows.lengths, 0, rows.T)

@@ -12,7 +12,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel, Runtime
+from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel
+from nmt.rnn.kernels.cuda.machine_code.runtime import CupyRuntime
 from nmt.rnn.kernels.cuda.persistent.cell_steps import CELLS
 from nmt.rnn.kernels.cuda.persistent.tiles import Tile, choose_tile
 from nmt.rnn.kernels.cuda.persistent.time_loop import backward_kernel, forward_kernel
@@ -56,7 +57,7 @@ class LayerBackward:
 class PersistentLayer:
     """A layer's tiles, forward and backward, on one GPU; see `plan_layer`."""
 
-    runtime: Runtime
+    runtime: CupyRuntime
     cell: Cell
     forward_tile: Tile
     backward_tile: Tile | None = None
@@ -160,7 +161,7 @@ def _handed_type(tile: Tile) -> Any:
 
 
 def plan_layer(
-    runtime: Runtime, cell: Cell, hidden: int, batch: int, *, exact: bool, training: bool = True
+    runtime: CupyRuntime, cell: Cell, hidden: int, batch: int, *, exact: bool, training: bool = True
 ) -> PersistentLayer | None:
     """Return how to run a layer, or None if the GPU cannot hold its weights, the sizes do not divide, or a launch for
     each step is faster.
