@@ -191,6 +191,16 @@ def test_a_recording_does_nothing_until_it_is_repeated(device):
     np.testing.assert_array_equal(device.download(x), 4)
 
 
+def test_a_recording_made_inside_of_a_with_leaves_the_stream(device):
+    """The recorder's own `with` ends in it, and CuPy goes back to the caller's stream."""
+    x, y = (device.upload(np.ones(5, np.float32)) for _ in range(2))
+    add(device.runtime, x, y)
+    with device.runtime.packages.cupy.cuda.Stream(non_blocking=True):
+        device.record(lambda: add(device.runtime, x, y))()
+        x += 1
+    np.testing.assert_array_equal(device.download(x), 4)
+
+
 @pytest.mark.parametrize("broken", [False, True])
 def test_what_fails_while_recording_is_what_is_raised(device, broken):
     """Not the error of the capture that it breaks; and the device goes on."""

@@ -224,6 +224,7 @@ class CupyRuntime:
                 operation = "recording of", *last
             finally:
                 self._of_thread.queue = self._main
+        self.own_stream()  # after the `with`, inside of a caller's, the current stream is the caller's
 
         def replay() -> None:
             self._main.last.append(operation)
