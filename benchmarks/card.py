@@ -160,7 +160,7 @@ def _kernels(capability: tuple[int, int]) -> list[Any]:
     from nmt.rnn.kernels.cuda.persistent.cell_steps import CELLS
     from nmt.rnn.kernels.cuda.persistent.tiles import choose_tile
     from nmt.rnn.kernels.cuda.persistent.time_loop import backward_kernel, forward_kernel
-    from tests.cuda.test_compile import kernels
+    from tests.cuda.examples import kernels
 
     found = [kernel for name, kernel in kernels(capability).items() if not name.startswith("persistent")]
     # Those that are compared with NumPy, and those that are timed.

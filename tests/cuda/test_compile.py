@@ -1,39 +1,22 @@
 """Every kernel of the package as machine code for two generations of GPUs, without one: it compiles, and no thread
 takes more registers than it may or spills more than an address or two to memory. With -rP the table is printed."""
 
-import importlib
-import pkgutil
 import re
 import subprocess
 import sys
 
 import pytest
 
-import nmt.rnn.kernels.cuda as package
 from nmt.rnn.kernels.cuda.machine_code.compile import compile_kernel, to_ptx
 from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel
 from nmt.rnn.kernels.cuda.machine_code.parameters import Parameters
+from tests.cuda.examples import kernels
 
 SHARED = 49 * 1024  # 48 KiB that a block has without asking, and 1 KiB that GPUs of 9.0 keep for themselves
 SPILLS = 32  # bytes written and read: an address or two
 # On an H100 this one took 5.6 us a step with 48 bytes, and 8.8 us before it had them.
 MORE_SPILLS = {"persistent.time_loop: lstm backward bfloat16 H 800 B 20: 50x3 blocks of 16x8": 48}
 CAPABILITIES = [(8, 0), (9, 0)]
-
-
-def kernels(capability):
-    """By module and name: global names that are kernels, and what a module's `example_kernels` gives, or its
-    `chosen_kernels` for GPUs of this capability."""
-    found = {}
-    for info in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
-        module = importlib.import_module(info.name)
-        short = info.name.removeprefix(package.__name__ + ".")
-        found |= {f"{short}: {name}": k for name, k in vars(module).items() if isinstance(k, GPUKernel)}
-        examples = vars(module).get("example_kernels", dict)()
-        chosen = vars(module).get("chosen_kernels", lambda _: {})(capability)
-        named = examples if isinstance(examples, dict) else {f"{k.name} {i}": k for i, k in enumerate(examples)}
-        found |= {f"{short}: {name}": k for name, k in {**named, **chosen}.items()}
-    return found
 
 
 KERNELS: dict[str, dict] = {}

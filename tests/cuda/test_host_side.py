@@ -55,7 +55,7 @@ def test_nothing_of_the_host_is_converted(device):
         lambda: there + here,
         lambda: np.add(there, here),
         lambda: np.concatenate([there, there]),
-        lambda: xp.stack([there, here]),
+        lambda: xp.concatenate([there, here], axis=0),
     ):
         with pytest.raises(TypeError):
             call()
@@ -188,6 +188,16 @@ def test_a_recording_does_nothing_until_it_is_repeated(device):
     assert device.download(x)[0] == 2
     again()
     again()
+    np.testing.assert_array_equal(device.download(x), 4)
+
+
+def test_a_recording_made_inside_of_a_with_leaves_the_stream(device):
+    """The recorder's own `with` ends in it, and CuPy goes back to the caller's stream."""
+    x, y = (device.upload(np.ones(5, np.float32)) for _ in range(2))
+    add(device.runtime, x, y)
+    with device.runtime.packages.cupy.cuda.Stream(non_blocking=True):
+        device.record(lambda: add(device.runtime, x, y))()
+        x += 1
     np.testing.assert_array_equal(device.download(x), 4)
 
 

@@ -142,6 +142,15 @@ def test_a_recording_serves_all_lengths(runtime, name, compute_dtype, reverse, d
     assert counts[0]["cooperative"] <= counts[1]["cooperative"] - 2 * 3
 
 
+def test_a_layer_is_one_pass_however_long():
+    """Other passes are divided into blocks of time."""
+    case = replace(cases.draw(LSTMCell(D, H), "float32", rows=4, steps=4), lengths=(4, 3, 4, 2))
+    device, short = (CudaDevice(runtime_with(multiprocessors=8, seed=1)) for _ in range(2))
+    short.block_rows = 4
+    found, expected = (Place(case, one, None).run(case, False) for one in (short, device))
+    compare.assert_same_bits(found, expected, "in blocks")
+
+
 @pytest.mark.parametrize("name", CELLS)
 def test_gradients_of_weights_may_come_later(wide_device, launches, name):
     case = cases.draw(CELLS[name](D, H), "float32", (3, 0, 2), rows=ROWS, steps=STEPS)

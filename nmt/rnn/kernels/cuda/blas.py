@@ -66,7 +66,7 @@ class Blas:
         self._check(library.cublasSetWorkspace_v2(self.handle, ctypes.c_void_p(workspace), ctypes.c_size_t(WORKSPACE)))
 
     def gemm(self, a: Matrix, b: Matrix, out: Matrix, transpose_a: bool, transpose_b: bool, accumulate: bool) -> None:
-        """Multiply as `Runtime.gemm`. Raises ShapeError for operands that do not fit.
+        """Multiply as `CupyRuntime.gemm`. Raises ShapeError for operands that do not fit.
 
         cuBLAS reads by columns, so it computes out^T = b^T @ a^T with both as stored.
         """
@@ -91,25 +91,9 @@ class Blas:
             return
         self._check(
             self.library.cublasGemmEx(
-                self.handle,
-                int(transpose_b),
-                int(transpose_a),
-                columns,
-                rows,
-                inner,
-                scale[1],
-                self._place(b),
-                kind,
-                b.stride,
-                self._place(a),
-                kind,
-                a.stride,
-                scale[accumulate],
-                self._place(out),
-                sums,
-                out.stride,
-                compute,
-                _ANY_ALGORITHM,
+                *(self.handle, int(transpose_b), int(transpose_a), columns, rows, inner, scale[1]),
+                *(self._place(b), kind, b.stride, self._place(a), kind, a.stride),
+                *(scale[accumulate], self._place(out), sums, out.stride, compute, _ANY_ALGORITHM),
             )
         )
 

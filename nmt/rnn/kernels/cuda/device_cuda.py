@@ -15,7 +15,7 @@ from nmt.rnn.arrays.device_operations import Array
 from nmt.rnn.compiler.plan import Plan
 from nmt.rnn.kernels.cuda import tuning
 from nmt.rnn.kernels.cuda.device_model import ModelOperations
-from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import Runtime
+from nmt.rnn.kernels.cuda.machine_code.runtime import CupyRuntime
 from nmt.rnn.kernels.cuda.rows import row_kernels
 from nmt.rnn.kernels.cuda.run_cuda import CudaExecutable
 from nmt.rnn.profile import Clock
@@ -43,7 +43,7 @@ class CudaDevice(ModelOperations):
     name = "cuda"
     block_rows = tuning.BLOCK_ROWS
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: CupyRuntime) -> None:
         self.runtime, self.memory = runtime, runtime.memory
         self._lock = forkable(RLock())  # for the next three; never held while something is recorded
         self._indices: OrderedDict[bytes, Array] = OrderedDict()

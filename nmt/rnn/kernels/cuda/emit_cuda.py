@@ -16,11 +16,9 @@ import numpy as np
 from numba import types
 
 from nmt.rnn.arrays.array_names import ArrayKind, parse
-from nmt.rnn.cells import AttentionCell, LSTMCell
 from nmt.rnn.compiler.phases import Phase
-from nmt.rnn.compiler.plan import Pass, make_plan
+from nmt.rnn.compiler.plan import Pass
 from nmt.rnn.compiler.program import Place, PlaceKind, Product, Program, RowWork
-from nmt.rnn.compiler.trace import trace
 from nmt.rnn.kernels.cuda import tuning
 from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel
 from nmt.rnn.kernels.cuda.machine_code.runtime import load_module
@@ -172,17 +170,3 @@ class _KernelWriter(Names):
         useful."""
         most = tuning.SHARED_ROW_THREADS if self.spread else tuning.ROW_THREADS
         return min(most, max(32, 1 << (self.width - 1).bit_length()))
-
-
-def example_kernels() -> dict[str, GPUKernel]:
-    """Return the kernels of training a decoder with attention, at usual sizes, for the tests that compile and measure
-    them."""
-    cell = AttentionCell(LSTMCell(1024, 512), 1024, 512)
-    traced = trace(cell, training=True)
-    found = {}
-    for part, step in (("step", traced), ("constant", traced.invariants)):
-        plan = make_plan(step, training=True) if step else None
-        for way in ("forward", "backward") if plan else ():
-            module = emit_cuda(getattr(plan, way), np.dtype(np.float32), way)
-            found |= {f"{part} {kernel.name}": kernel.kernel for kernel in module.kernels}
-    return found

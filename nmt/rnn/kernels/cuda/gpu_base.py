@@ -10,14 +10,14 @@ import numpy as np
 
 from nmt.rnn.arrays.device_operations import Array
 from nmt.rnn.device import Device
-from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import Runtime
+from nmt.rnn.kernels.cuda.machine_code.runtime import CupyRuntime
 from nmt.rnn.kernels.cuda.rows import row_kernels
 
 
 class GPUBase(Device):
     """A GPU as products, runs of cells and the operations of a model use it; `device_cuda.CudaDevice` is the whole."""
 
-    runtime: Runtime
+    runtime: CupyRuntime
 
     @abstractmethod
     def buffer(self, role: str, shape: tuple[int, ...], dtype: np.dtype) -> Any:
@@ -27,8 +27,8 @@ class GPUBase(Device):
     def replay(self, key: tuple[Any, ...], arrays: Sequence[Array], launch: Callable[[], None]) -> None:
         """Do what `launch` does: replay its recording if the same key and addresses of arrays occur again.
 
-        The key must contain everything else that decides what is launched, and the arrays all memory that it uses,
-        besides buffers; their contents may change. It is recorded when the key occurs for the second time.
+        The key must contain everything else that decides what is launched, the arrays all memory that it uses besides
+        buffers; their contents may change. It is recorded when the key occurs for the second time.
         """
 
     def clear_from(self, array: Array, lengths: Array, low: int = 0) -> None:

@@ -100,37 +100,31 @@ class Matrices:
         rounds = self.in_bfloat16 and rows.array.dtype != BFLOAT16
         if index is None and not rounds:
             return rows
-        make = self._rounded if rounds else self._take
         if self._kept is None:
-            return make(rows, role, index)
+            return self._made(rows, role, index, rounds)
         key = rows.array.data.ptr, rows.start, rows.rows, rows.size, id(index)
         role = next((role for role, (of, _) in self._kept.items() if of == key), "")
         if not role:
             role = next(role for role, (_, made) in self._kept.items() if made is None or made is not other)
-            self._kept[role] = key, make(rows, role, index)
+            self._kept[role] = key, self._made(rows, role, index, rounds)
         used = self._kept.pop(role)  # put back as the last
         self._kept[role] = used
         return used[1]
 
     # ------------------------------------------------------------ copies
 
-    def _take(self, rows: Matrix, role: str, index: Array) -> Matrix:
-        out = self._matrix(role, len(index), rows.size, rows.array.dtype)
-        size, count = (rows.start, rows.stride, rows.size, len(index)), out.array.size
-        kernel = row_kernels.gather(out.array.dtype, row_kernels.threads_for(count))
-        given = rows.array, *size, index, out.array
-        self.runtime.launch(kernel, row_kernels.grid_of(kernel, count), *given)
-        return out
-
-    def _rounded(self, rows: Matrix, role: str, index: Array | None = None) -> Matrix:
+    def _made(self, rows: Matrix, role: str, index: Array | None, rounds: bool) -> Matrix:
+        """Return a copy of the rows, or of those in `index`; as bfloat16 if it `rounds`."""
         count = rows.rows if index is None else len(index)
-        out = self._matrix(role, count, rows.size, BFLOAT16)
-        make = row_kernels.round_rows if index is None else row_kernels.round_gathered
-        kernel = make(row_kernels.threads_for(out.array.size))
-        size = rows.start, rows.stride, rows.size, count
+        out = self._matrix(role, count, rows.size, BFLOAT16 if rounds else rows.array.dtype)
+        threads = row_kernels.threads_for(out.array.size)
+        if rounds:
+            kernel = (row_kernels.round_rows if index is None else row_kernels.round_gathered)(threads)
+        else:
+            kernel = row_kernels.gather(out.array.dtype, threads)
         last = (out.array,) if index is None else (index, out.array)
-        grid = row_kernels.grid_of(kernel, out.array.size)
-        self.runtime.launch(kernel, grid, rows.array.view(BITS), *size, *last)
+        given = rows.array.view(BITS) if rounds else rows.array, rows.start, rows.stride, rows.size, count
+        self.runtime.launch(kernel, row_kernels.grid_of(kernel, out.array.size), *given, *last)
         return out
 
     def _matrix(self, role: str, rows: int, columns: int, dtype: np.dtype) -> Matrix:

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numba import cuda, float64, int64
 
-from nmt.rnn.arrays.device_operations import RULES, ElementRule
-from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel, Runtime, device_function
+from nmt.rnn.arrays.device_operations import ElementRule
+from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel, device_function
+from nmt.rnn.kernels.cuda.machine_code.runtime import CupyRuntime
 from nmt.rnn.kernels.cuda.rows.blocks import THREADS, WARPS, block_sum, registers_for, row_threads
 from nmt.rnn.kernels.cuda.rows.row_operations import NUMBERS, blocks_for
 
@@ -53,7 +54,7 @@ def rule_kernel(dtype: np.dtype, rule: ElementRule, threads: int = THREADS) -> G
     return GPUKernel(rule.loop(_LOOP, scope), signature, threads, registers=registers_for(blocks))
 
 
-def square_norm(runtime: Runtime, arrays: Sequence[Any]) -> float:
+def square_norm(runtime: CupyRuntime, arrays: Sequence[Any]) -> float:
     """Return the sum of squares over all arrays, in float64, with a single copy to the host."""
     arrays = [array for array in arrays if array.size]
     kernels = [square_norm_kernel(array.dtype, row_threads(array.size)) for array in arrays]
@@ -65,15 +66,9 @@ def square_norm(runtime: Runtime, arrays: Sequence[Any]) -> float:
     return float(runtime.download(parts).sum())
 
 
-def change(runtime: Runtime, rule: ElementRule, arrays: Sequence[Any], factors: Sequence[float]) -> None:
+def change(runtime: CupyRuntime, rule: ElementRule, arrays: Sequence[Any], factors: Sequence[float]) -> None:
     """Apply a rule to flat arrays."""
     size = arrays[0].size
     if size:
         kernel = rule_kernel(arrays[0].dtype, rule, row_threads(size))
         runtime.launch(kernel, blocks_for(kernel, size), *arrays, size, *factors)
-
-
-def example_kernels() -> dict[str, GPUKernel]:
-    """Return all kernels of this module, for the tests that compile them."""
-    found = {f"square_norm {kind}": square_norm_kernel(kind) for kind in NUMBERS}
-    return found | {f"{rule.function.__name__} {kind}": rule_kernel(kind, rule) for rule in RULES for kind in NUMBERS}

@@ -154,8 +154,3 @@ def output_logits(matrices: Matrices, outputs: Any, layer: OutputLayer, logits: 
 
 def _weight(layer: OutputLayer, transposed: bool) -> tuple[str, int, int, bool]:
     return layer.matrix, 0, len(layer.weights[layer.matrix]), transposed
-
-
-def example_kernels() -> dict[str, GPUKernel]:
-    """Return all kernels of this module, for the tests that compile them."""
-    return {f"loss_rows {kind}": loss_rows_kernel(kind) for kind in NUMBERS} | {"sum_lines": SUM_LINES}

@@ -58,11 +58,10 @@ def _prefixes(rows: Rows) -> tuple[bool, list[int]]:
     return False, (there * np.arange(1, rows.B + 1)).max(axis=1, initial=0).tolist()
 
 
-def sum_memory(rows: Rows, numbers: RowNumbers, allocate: Callable[..., Array]) -> Array | None:
-    """Return memory for `active_rows` of a block of time; None where all take part, or their indices are of the
-    host."""
+def sum_memory(rows: Rows, numbers: RowNumbers, steps: int, allocate: Callable[..., Array]) -> Array | None:
+    """Return memory for `active_rows` of so many steps; None where all take part, or their indices are of the host."""
     is_needed = numbers.dense and rows.T > 1 and not rows.whole
-    return allocate((rows.block_steps * rows.B,), np.int64) if is_needed else None
+    return allocate((steps * rows.B,), np.int64) if is_needed else None
 
 
 def active_rows(device: GPUBase, rows: Rows, numbers: RowNumbers, memory: Array, low: int, high: int) -> Array:

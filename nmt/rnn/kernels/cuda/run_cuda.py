@@ -97,7 +97,7 @@ class _GPURun(PlanRun):
         self.label = f"{rows.label} gradients" if backward else rows.label
         self.matrices = Matrices(self.device, self.dtype, executable.in_bfloat16, weights)
         self.numbers = row_numbers(self.device, rows, allocate)
-        self.active = sum_memory(rows, self.numbers, allocate) if backward else None
+        self.active = sum_memory(rows, self.numbers, rows.block_steps, allocate) if backward else None
         self.taking: Array | None = None
         self.is_one = False
         self.scratch: Arrays = {}
@@ -125,12 +125,8 @@ class _GPURun(PlanRun):
             for block in self.rows.blocks(backward=self.backward):
                 self._replay("block", block, arrays, partial(self.block, block))
                 if gradients:
-                    self._replay(
-                        ("sums", *gradients),
-                        block,
-                        [*arrays, *gradients.values()],
-                        partial(self.add_gradients, plan, gradients, block),
-                    )
+                    sums = partial(self.add_gradients, plan, gradients, block)
+                    self._replay(("sums", *gradients), block, [*arrays, *gradients.values()], sums)
 
     def _replay(self, what: Any, block: TimeBlock, arrays: list[Array], launch: Callable[[], None]) -> None:
         if self.is_one:
@@ -273,24 +269,17 @@ class _GPURun(PlanRun):
         return self._scratch(place) if place.kind is PlaceKind.ROWS else self.arrays[place.name]
 
     def _first_row(self, place: Place, t: int, old: int, block: TimeBlock) -> int:
-        kind, flip = place.kind, int(self.rows.reverse)
-        if kind is PlaceKind.SEQUENCE:
-            slot = t
-        elif kind is PlaceKind.BLOCK:
-            slot = t - block.low
-        elif kind is PlaceKind.BEFORE:
-            slot = t + flip
-        elif kind is PlaceKind.AFTER:
-            slot = t + 1 - flip
-        elif kind is PlaceKind.CARRY:
-            slot = old
-        elif kind is PlaceKind.CARRY_OUT:
-            slot = 1 - old
-        elif kind is PlaceKind.ROWS:
-            slot = 0
-        else:
-            raise RuntimeError(f"no rows of {place.name} at a step")
-        return slot * self.rows.B
+        flip = int(self.rows.reverse)
+        slots = {
+            PlaceKind.SEQUENCE: t,
+            PlaceKind.BLOCK: t - block.low,
+            PlaceKind.BEFORE: t + flip,
+            PlaceKind.AFTER: t + 1 - flip,
+            PlaceKind.CARRY: old,
+            PlaceKind.CARRY_OUT: 1 - old,
+            PlaceKind.ROWS: 0,
+        }
+        return slots[place.kind] * self.rows.B
 
     def _rows_of(self, place: Place, block: TimeBlock) -> Matrix:
         """Return the rows of all steps of a block."""

@@ -89,14 +89,14 @@ class PersistentRun:
         """Return how the GPU can run these rows; None if it cannot."""
         if not rows.B or rows.T < 2:
             return None
-        kind: Any = self.cell
-        options = {"exact": not self.in_bfloat16, "training": self.training}
-        return plan_layer(self.device.runtime, kind, self.hidden, rows.B, **options)
+        kind, exact, training = self.cell, not self.in_bfloat16, self.training
+        return plan_layer(self.device.runtime, kind, self.hidden, rows.B, exact=exact, training=training)
 
     # ------------------------------------------------------------ forward
 
     def forward(self, layer: PersistentLayer, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate) -> None:
         """Fill the stacks of states; keep the rest for the backward pass."""
+        row_numbers(self.device, rows, allocate)  # these last as long as `rows`
         with nullcontext() if self.training else allocate.temporary():
             call = _Call(self, weights, rows, allocate)
             x, mask = arrays["x"], arrays[self.mask] if self.mask else None
@@ -106,13 +106,12 @@ class PersistentRun:
             states = call.empty((len(stacks), rows.B, self.hidden), self.dtype)
             y = stacks[self.states.index("h")][: rows.T] if rows.reverse else stacks[self.states.index("h")][1:]
             b_h = weights["b_h"] if self.cell == "gru" else None
-            options: dict[str, Any] = {"reverse": rows.reverse, "allocate": call.empty}
-            run, launch_loop = layer.forward_launch(
-                weights["W_h"], a, call.numbers.lengths, states, y, b_h=b_h, **options
-            )
+            given_to_loop = weights["W_h"], a, call.numbers.lengths, states, y
+            how: dict[str, Any] = {"reverse": rows.reverse, "allocate": call.empty}
+            run, launch_loop = layer.forward_launch(*given_to_loop, b_h=b_h, **how)
             # The last h is among y already, except of a row without steps.
             missing = [name != "h" or not rows.lengths.all() for name in self.states]
-            taking = None if call.numbers.dense else taking_part(self.device, rows, "steps", rows.lengths, 0, rows.T)
+            taking = None if call.numbers.dense else self._taking(rows)
 
             def launch() -> None:
                 if mask is not None:
@@ -131,6 +130,9 @@ class PersistentRun:
         if self.training:
             arrays[TAPE] = layer, run, states, x
 
+    def _taking(self, rows: Rows) -> Array | None:
+        return taking_part(self.device, rows, "steps", rows.lengths, 0, rows.T)
+
     # ------------------------------------------------------------ backward
 
     def backward(self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate, gradients: Arrays) -> None:
@@ -143,14 +145,10 @@ class PersistentRun:
             call = _Call(self, weights, rows, allocate)
             carries = [arrays[ArrayKind.STATE_GRADIENT.of(name)] for name in self.states]
             d_last = call.empty((len(carries), rows.B, self.hidden), self.dtype)
-            options = {"reverse": rows.reverse, "allocate": call.empty}
-            found, launch_loop = layer.backward_launch(
-                weights["W_h"], run, call.numbers.lengths, states, arrays["d_y"], d_last, **options
-            )
-            active = sum_memory(rows, call.numbers, call.empty)
-            taking = active
-            if not call.numbers.dense:
-                taking = taking_part(self.device, rows, "steps", rows.lengths, 0, rows.T)
+            given_to_loop = weights["W_h"], run, call.numbers.lengths, states, arrays["d_y"], d_last
+            found, launch_loop = layer.backward_launch(*given_to_loop, reverse=rows.reverse, allocate=call.empty)
+            active = sum_memory(rows, call.numbers, rows.T, call.empty)
+            taking = active if call.numbers.dense else self._taking(rows)
             d_a, d_product = Matrix.whole(found.d_a), Matrix.whole(found.d_product)
             # An LSTM's are the same numbers, rounded already.
             of_input = d_a if found.d_inner is not None else d_product

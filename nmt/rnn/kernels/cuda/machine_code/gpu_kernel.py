@@ -1,12 +1,11 @@
-"""The definition of a CUDA kernel, and the interface that runs it: a GPU (`runtime.CupyRuntime`) or its substitute.
+"""The definition of a CUDA kernel, which a runtime runs (`runtime.CupyRuntime`).
 
 A kernel is a plain Python function over flat arrays and numbers that refers to `numba.cuda` as `cuda`. It uses only
 `cuda`, the modules `math` and `ptx`, numba's number types, module constants and `device_function`s, and it reads no
 shape of an array: sizes are arguments. No index is negative: tests give a kernel arrays whose length is none.
 
-Every `GPUKernel` that is a global name of a module in this package, and every one that a function `example_kernels()`
-of such a module returns by name, or `chosen_kernels(capability)` for a GPU, is compiled by the tests, which check its
-resources against bounds.
+Every `GPUKernel` that is a global name of a module in this package, and each that `tests/cuda/examples.py` makes, is
+compiled by the tests, which check its resources against bounds.
 """
 
 from __future__ import annotations
@@ -15,11 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import Any, Protocol
-
-import numpy as np
-
-from nmt.rnn.kernels.cuda.blas import Matrix
+from typing import Any
 
 Size = int | tuple[int, ...]
 
@@ -77,73 +72,3 @@ def argument_names(function: Callable[..., Any]) -> tuple[str, ...]:
     """Return the names of a kernel function's arguments, in order."""
     code = function.__code__
     return code.co_varnames[: code.co_argcount]
-
-
-class Runtime(Protocol):
-    """A GPU, or its substitute. Arrays are `xp` arrays, C-contiguous unless stated otherwise.
-
-    Work is done asynchronously in the order of submission; `download` and `synchronize` wait. Raises DeviceError if the
-    GPU or its memory does not suffice. Any number of threads may use it.
-    """
-
-    multiprocessors: int
-    shared_per_block: int
-    capability: tuple[int, int]
-    memory: int
-
-    @property
-    def xp(self) -> Any:
-        """Return the module of the arrays, whose functions submit their work in this thread as the methods do."""
-
-    def own_stream(self) -> None:
-        """Let operators of arrays, in this thread, submit their work as the methods do, until a call of others."""
-
-    def launch(self, kernel: GPUKernel, grid: Size, *arguments: Any) -> None:
-        """Run a kernel over `grid` blocks; an empty grid does nothing.
-
-        Array arguments have the signature's element types and any shape, C-contiguous, and the kernel sees them flat;
-        numbers are converted. The last argument may be what `packed` returned.
-        """
-
-    def packed(self, kernel: GPUKernel, first: int, *arguments: Any) -> Any:
-        """Return the arguments from number `first` on, prepared for several launches; their arrays must outlive
-        them."""
-
-    def gemm(
-        self,
-        a: Matrix,
-        b: Matrix,
-        out: Matrix,
-        *,
-        transpose_a: bool = False,
-        transpose_b: bool = False,
-        accumulate: bool = False,
-    ) -> None:
-        """Compute out [M, N] = a [M, K] @ b [K, N], added to the contents of out with `accumulate`.
-
-        A transposed operand is given as [K, M] or [N, K]. float32 (sums and products in float32) or float64 throughout,
-        or a and b bfloat16 numbers stored as uint16 and out float32.
-        """
-
-    def upload(self, array: np.ndarray) -> Any:
-        """Return a copy on the device."""
-
-    def download(self, array: Any) -> np.ndarray:
-        """Return a copy on the host, after all submitted work is done."""
-
-    def synchronize(self) -> None:
-        """Wait for all submitted work; raises DeviceError for errors in it."""
-
-    def record(self, function: Callable[[], None]) -> Callable[[], None]:
-        """Return a callable that replays the launches of `function`, without calling it; nothing is launched yet.
-
-        `function` may launch kernels and products on arrays at fixed addresses, each of them launched at least once
-        before, and nothing else: no allocation, no copy to or from the host. The recording exists as long as it is
-        referenced.
-        """
-
-    def now(self) -> Any:
-        """Return a moment: the point at which all submitted work is done."""
-
-    def seconds(self, began: Any, ended: Any) -> float:
-        """Return the time between two moments, by the GPU's clock; waits for the second."""

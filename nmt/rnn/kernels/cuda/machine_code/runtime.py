@@ -6,8 +6,8 @@ import linecache
 import os
 import sys
 from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from threading import Lock, RLock, local
@@ -65,10 +65,12 @@ class Packages:
 
 
 class CupyRuntime:
-    """The `Runtime` of the driver's first GPU. Raises DeviceError if there is none that suffices.
+    """The driver's first GPU. Arrays are `xp` arrays, C-contiguous unless stated otherwise; functions of `xp` submit
+    their work in any thread as the methods do. Raises DeviceError if the GPU or its memory does not suffice.
 
     free_memory: bytes of the GPU's memory that must be free. packages: those installed, where None. All work of all
-    threads goes to one stream, which the driver orders with the null stream; CuPy's work, too (see `_OwnStream`).
+    threads goes to one stream, which the driver orders with the null stream; CuPy's work, too (see `_OwnStream`). It is
+    done in the order of submission while the host goes on; `download` and `synchronize` wait.
     Recordings are made in another stream, so that other threads' work does not become part of them. Where NMT_GPU_WAIT
     is 1, the host waits for each launch, product and recording: one that fails is then named by its error.
     """
@@ -118,11 +120,17 @@ class CupyRuntime:
         return queue
 
     def own_stream(self) -> None:
+        """Let operators of arrays, in this thread, submit their work as the methods do, until a call of others."""
         stream = self._queue().stream
         if self._cupy.cuda.get_current_stream() is not stream:
             stream.use()
 
     def launch(self, kernel: GPUKernel, grid: Size, *arguments: Any) -> None:
+        """Run a kernel over `grid` blocks; an empty grid does nothing.
+
+        Array arguments have the signature's element types and any shape, C-contiguous, and the kernel sees them flat;
+        numbers are converted. The last argument may be what `packed` returned.
+        """
         size = whole_size(grid)
         queue = self._queue()
         with self._lock:  # the memory of a kernel's arguments is used by all threads
@@ -134,6 +142,8 @@ class CupyRuntime:
                 self._wait(queue)
 
     def packed(self, kernel: GPUKernel, first: int, *arguments: Any) -> Packed:
+        """Return the arguments from number `first` on, prepared for several launches; their arrays must outlive
+        them."""
         self._queue()
         with self._lock:
             return self._function(kernel).parameters.packed(first, arguments)
@@ -148,6 +158,11 @@ class CupyRuntime:
         transpose_b: bool = False,
         accumulate: bool = False,
     ) -> None:
+        """Compute out [M, N] = a [M, K] @ b [K, N], added to the contents of out with `accumulate`.
+
+        A transposed operand is given as [K, M] or [N, K]. float32 (sums and products in float32) or float64 throughout,
+        or a and b bfloat16 numbers stored as uint16 and out float32.
+        """
         queue = self._queue()
         with self._lock:
             queue.last.append(("product", a.rows, a.size, out.size))
@@ -155,10 +170,12 @@ class CupyRuntime:
             self._wait(queue)
 
     def upload(self, array: np.ndarray) -> Any:
+        """Return a copy on the device."""
         with self._errors():
             return self.xp.array(array, order="C")
 
     def download(self, array: Any) -> np.ndarray:
+        """Return a copy on the host, after all submitted work is done."""
         xp = self.xp
         with self._errors():
             if not array._c_contiguous:  # `asnumpy` would make it so inside a `with` of its own
@@ -166,20 +183,29 @@ class CupyRuntime:
             return xp.asnumpy(array, stream=self.stream)
 
     def synchronize(self) -> None:
+        """Wait for all submitted work; raises DeviceError for errors in it."""
         with self._errors():
             self.stream.synchronize()
 
     def now(self) -> Any:
+        """Return a moment: the point at which all submitted work is done."""
         event = self.xp.cuda.Event()
         event.record(self.stream)
         return event
 
     def seconds(self, began: Any, ended: Any) -> float:
+        """Return the time between two moments, by the GPU's clock; waits for the second."""
         with self._errors():
             ended.synchronize()
             return float(self.xp.cuda.get_elapsed_time(began, ended)) * 1e-3
 
     def record(self, function: Callable[[], None]) -> Callable[[], None]:
+        """Return a callable that replays the launches of `function`, without calling it; nothing is launched yet.
+
+        `function` may launch kernels and products on arrays at fixed addresses, each of them launched at least once
+        before, and nothing else: no allocation, no copy to or from the host. The recording exists as long as it is
+        referenced.
+        """
         self._queue()
         stream, last = self._recorder.stream, self._recorder.last
         with self._one_records, self._errors(), stream:
@@ -197,6 +223,7 @@ class CupyRuntime:
                 operation = "recording of", *last
             finally:
                 self._of_thread.queue = self._main
+        self.own_stream()  # after the `with`, inside of a caller's, the current stream is the caller's
 
         def replay() -> None:
             self._main.last.append(operation)
@@ -223,8 +250,13 @@ class CupyRuntime:
         if self._waits and queue is self._main:
             self.synchronize()
 
-    def _errors(self) -> _Errors:
-        return _Errors(self._failure, self._cupy.cuda.runtime.CUDARuntimeError)
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Raise DeviceError for errors of earlier launches, which CUDA reports when the host waits."""
+        try:
+            yield
+        except self._cupy.cuda.runtime.CUDARuntimeError as error:
+            raise self._failure(error) from error
 
     def _failure(self, error: object) -> DeviceError:
         """Return the error of something that was submitted before."""
@@ -266,19 +298,6 @@ def _named(operation: tuple[Any, ...]) -> str:
     if parts and isinstance(parts[0], tuple):
         return f"{name} ({', '.join(map(_named, parts))})"
     return f"{name} {'x'.join(map(str, parts))}".rstrip()
-
-
-class _Errors:
-    """A context that raises DeviceError for errors of earlier launches, which CUDA reports when the host waits."""
-
-    def __init__(self, failure: Callable[[object], DeviceError], kind: type[Exception]) -> None:
-        self.failure, self.kind = failure, kind
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        if isinstance(error, self.kind):
-            raise self.failure(error) from error
 
 
 class _Function:

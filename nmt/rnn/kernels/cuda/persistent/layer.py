@@ -8,17 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel, Runtime
+from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel
+from nmt.rnn.kernels.cuda.machine_code.runtime import CupyRuntime
 from nmt.rnn.kernels.cuda.persistent.cell_steps import CELLS
 from nmt.rnn.kernels.cuda.persistent.tiles import Tile, choose_tile
 from nmt.rnn.kernels.cuda.persistent.time_loop import backward_kernel, forward_kernel
 from nmt.rnn.kernels.cuda.rows import row_kernels
-
-Cell = Literal["lstm", "gru"]
 
 MOST_ROUNDS = 3
 """For inference with bfloat16 products; with more, a launch a step was faster on an H100 (results/gpu.md)."""
@@ -56,8 +55,8 @@ class LayerBackward:
 class PersistentLayer:
     """A layer's tiles, forward and backward, on one GPU; see `plan_layer`."""
 
-    runtime: Runtime
-    cell: Cell
+    runtime: CupyRuntime
+    cell: str
     forward_tile: Tile
     backward_tile: Tile | None = None
 
@@ -160,7 +159,7 @@ def _handed_type(tile: Tile) -> Any:
 
 
 def plan_layer(
-    runtime: Runtime, cell: Cell, hidden: int, batch: int, *, exact: bool, training: bool = True
+    runtime: CupyRuntime, cell: str, hidden: int, batch: int, *, exact: bool, training: bool = True
 ) -> PersistentLayer | None:
     """Return how to run a layer, or None if the GPU cannot hold its weights, the sizes do not divide, or a launch for
     each step is faster.

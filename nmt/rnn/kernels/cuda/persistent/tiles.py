@@ -224,19 +224,3 @@ def _tiles(hidden: int, gates: int, backward: bool, exact: bool) -> Iterator[Til
             tile = Tile(hidden, gates, backward, units, columns, warps, exact, in_shared)
             if tile.share * warps == tile.inner:
                 yield tile
-
-
-EXAMPLE_GPUS: dict[Capability, int] = {(8, 0): 108, (9, 0): 132}
-"""The number of multiprocessors of an A100 and an H100."""
-
-
-def example_tiles(gates: int, capability: Capability) -> Iterator[tuple[str, Tile, int]]:
-    """Yield the tiles chosen on such a GPU for some hidden sizes and batches, with names and turns."""
-    for hidden, batch, exact in ((512, 128, False), (800, 20, False), (256, 64, True)):
-        for backward in (False, True):
-            multiprocessors = EXAMPLE_GPUS[capability]
-            tile = choose_tile(hidden, gates, batch, multiprocessors, capability, backward=backward, exact=exact)
-            if tile is not None:
-                kind = f"{'backward' if backward else 'forward'} {'float32' if exact else 'bfloat16'}"
-                grid = f"{tile.blocks}x{tile.slices(batch)} blocks of {tile.units}x{tile.columns}"
-                yield f"{kind} H {hidden} B {batch}: {grid}", tile, tile.turns(batch, multiprocessors)

@@ -13,9 +13,9 @@ from numba import cuda, float32, int32, uint32, uint64
 
 from nmt.rnn.kernels.cuda.machine_code import ptx
 from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel, device_function
-from nmt.rnn.kernels.cuda.persistent.cell_steps import CELLS, cell_steps
+from nmt.rnn.kernels.cuda.persistent.cell_steps import cell_steps
 from nmt.rnn.kernels.cuda.persistent.tile_product import FLOATS, LENGTHS, NUMBER, WORDS, make_product, state_type
-from nmt.rnn.kernels.cuda.persistent.tiles import Capability, Tile, example_tiles
+from nmt.rnn.kernels.cuda.persistent.tiles import Tile
 
 
 class _Place(NamedTuple):
@@ -331,12 +331,3 @@ def backward_kernel(cell: str, tile: Tile, turns: int = 1) -> GPUKernel:
     backward.__name__ = f"{cell}_backward"
     signature = (*(FLOATS,) * 3, LENGTHS, *(FLOATS,) * 4, state_type(tile), WORDS, WORDS, *(NUMBER,) * 4)
     return GPUKernel(backward, signature, tile.threads, tile.weight_bytes, cooperative=True)
-
-
-def chosen_kernels(capability: Capability) -> dict[str, GPUKernel]:
-    """Return the kernels chosen on a GPU of this capability, for the tests that compile."""
-    return {
-        f"{cell} {name}": (backward_kernel if tile.backward else forward_kernel)(cell, tile, turns)
-        for cell, gates in CELLS.items()
-        for name, tile, turns in example_tiles(gates, capability)
-    }

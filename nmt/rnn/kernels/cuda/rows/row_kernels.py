@@ -266,10 +266,3 @@ def dropout_mask(out, count, kept, dropped, threshold, seed, offset):  # type: i
     for i in range(cuda.grid(1), count, cuda.gridsize(1)):
         bits = _mix(start + uint64(i) * _GAMMA) >> _S32
         out[i] = kept if bits < threshold else dropped
-
-
-def example_kernels() -> dict[str, GPUKernel]:
-    """Return one kernel of each kind, for the tests that compile and measure them."""
-    found = [round_rows(_THREADS), round_gathered(_THREADS)]
-    found += [make(np.dtype(np.float32), _THREADS) for make in _makers]
-    return {kernel.name: kernel for kernel in found}

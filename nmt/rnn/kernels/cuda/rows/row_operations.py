@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numba import cuda, float32, float64, int32, int64
 
-from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel, Runtime
+from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel
+from nmt.rnn.kernels.cuda.machine_code.runtime import CupyRuntime
 from nmt.rnn.kernels.cuda.rows.blocks import THREADS, row_threads
 
 NUMBERS: dict[np.dtype, Any] = {np.dtype(np.float32): float32, np.dtype(np.float64): float64}
@@ -92,7 +93,7 @@ def take_rows_kernel(dtype: np.dtype, threads: int = THREADS) -> GPUKernel:
     return GPUKernel(take_rows, signature, threads, registers=48)
 
 
-def embedding_rows(runtime: Runtime, ids: Any, table: Any, out: Any, scale: float) -> None:
+def embedding_rows(runtime: CupyRuntime, ids: Any, table: Any, out: Any, scale: float) -> None:
     """Compute out[i] = table[ids[i]] * scale; ids int32 [N], table [V, E], out [N, E]."""
     size, E = out.size, table.shape[1]
     if size:
@@ -100,7 +101,7 @@ def embedding_rows(runtime: Runtime, ids: Any, table: Any, out: Any, scale: floa
         runtime.launch(kernel, blocks_for(kernel, size), ids, table, out, scale, size, E)
 
 
-def embedding_gradient(runtime: Runtime, ids: np.ndarray, d: Any, table: Any, scale: float) -> None:
+def embedding_gradient(runtime: CupyRuntime, ids: np.ndarray, d: Any, table: Any, scale: float) -> None:
     """Add d[i] * scale to table[ids[i]]; ids int32 [N] on the host, d [N, E] and table [V, E] on the device.
 
     The host sorts the ids, so that each row of the table has one writer, and the order of its sum is fixed.
@@ -126,16 +127,10 @@ def embedding_gradient(runtime: Runtime, ids: np.ndarray, d: Any, table: Any, sc
     )
 
 
-def take_rows(runtime: Runtime, x: Any, index: Any, out: Any) -> None:
+def take_rows(runtime: CupyRuntime, x: Any, index: Any, out: Any) -> None:
     """Set out[..., r, :] to x[..., index[r], :], or zero if the index is negative; index int64 [rows] on the device."""
     *outer, rows, width = out.shape
     size = out.size
     if size:
         kernel = take_rows_kernel(x.dtype, row_threads(size))
         runtime.launch(kernel, blocks_for(kernel, size), x, index, out, prod(outer), x.shape[-2], rows, width)
-
-
-def example_kernels() -> dict[str, GPUKernel]:
-    """Return all kernels of this module, for the tests that compile them."""
-    makers = (embedding_rows_kernel, embedding_gradient_kernel, take_rows_kernel)
-    return {f"{make(kind).name} {kind}": make(kind) for make in makers for kind in NUMBERS}

@@ -13,7 +13,8 @@ import numpy as np
 from numba import cuda, float64, int32, int64
 
 from nmt.rnn.arrays.beam_state import BeamChoice, BeamState
-from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel, Runtime, argument_names, device_function
+from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel, argument_names, device_function
+from nmt.rnn.kernels.cuda.machine_code.runtime import CupyRuntime
 from nmt.rnn.kernels.cuda.rows.row_operations import NUMBERS
 from nmt.rnn.kernels.search import search_rules
 
@@ -178,7 +179,7 @@ TRACE_BACK = GPUKernel(
 )
 
 
-def beam_step(runtime: Runtime, tokens: Any, scores: Any, plain: Any, state: BeamState, choice: BeamChoice) -> None:
+def beam_step(runtime: CupyRuntime, tokens: Any, scores: Any, plain: Any, state: BeamState, choice: BeamChoice) -> None:
     """Extend every live hypothesis by one token and keep the best, in place; see `Device.beam_step`."""
     N, T = len(state.live), state.history.shape[1]
     kernel = beam_step_kernel(scores.dtype, len(state.tokens) // N, tokens.shape[1])
@@ -187,7 +188,7 @@ def beam_step(runtime: Runtime, tokens: Any, scores: Any, plain: Any, state: Bea
     runtime.launch(kernel, N, *(given[k] if k in given else arrays[k] for k in argument_names(kernel.function)))
 
 
-def trace_back(runtime: Runtime, state: BeamState) -> Any:
+def trace_back(runtime: CupyRuntime, state: BeamState) -> Any:
     """Return the tokens of all ended hypotheses, int32 [N * K, T], including the last one; later entries are
     arbitrary."""
     _, T, R = state.history.shape
@@ -196,13 +197,3 @@ def trace_back(runtime: Runtime, state: BeamState) -> Any:
     flat = (array.reshape(-1) for array in given)
     runtime.launch(TRACE_BACK, -(-R // 64), *flat, T, R, ids.reshape(-1))
     return ids
-
-
-def example_kernels() -> dict[str, GPUKernel]:
-    """Return kernels of usual beams, for the tests that compile them."""
-    found = {"trace_back": TRACE_BACK}
-    for kind in NUMBERS:
-        for K in (1, 5, 10):
-            found[f"beam_step {kind} of {K}"] = beam_step_kernel(kind, K, K + 1)
-        found[f"beam_step {kind}, drawn"] = beam_step_kernel(kind, 5, 1)
-    return found

@@ -10,7 +10,8 @@ from typing import Any, Literal
 import numpy as np
 from numba import cuda, float32, float64, int32, int64
 
-from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel, Runtime, device_function
+from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel, device_function
+from nmt.rnn.kernels.cuda.machine_code.runtime import CupyRuntime
 from nmt.rnn.kernels.cuda.rows.blocks import THREADS, WARPS, block_first_max, registers_for, row_threads
 from nmt.rnn.kernels.cuda.rows.row_operations import NUMBERS, blocks_for
 
@@ -130,7 +131,7 @@ def log_probs_kernel(dtype: np.dtype, threads: int = THREADS) -> GPUKernel:
     return GPUKernel(log_probs, (number[::1], number[::1], int64), threads, registers=registers_for(2))
 
 
-def best_tokens(runtime: Runtime, logits: Any, bias: Any, first: int, tokens: Any, scores: Any) -> None:
+def best_tokens(runtime: CupyRuntime, logits: Any, bias: Any, first: int, tokens: Any, scores: Any) -> None:
     """Find the K best tokens of each row and their log-probabilities, best first; of equal ones the lower token.
 
     logits [R, V] (without bias), bias [V]; tokens int32 [R, K], scores [R, K]. Tokens below `first` count for the
@@ -139,19 +140,21 @@ def best_tokens(runtime: Runtime, logits: Any, bias: Any, first: int, tokens: An
     _best(runtime, logits, bias, first, tokens, scores, normalise=True)
 
 
-def top_tokens(runtime: Runtime, rows: Any, tokens: Any, scores: Any) -> None:
+def top_tokens(runtime: CupyRuntime, rows: Any, tokens: Any, scores: Any) -> None:
     """Find the best tokens of rows of scores [R, V], never one with -inf; see `kernels.search.choose.top_tokens`."""
     _best(runtime, rows, rows, 0, tokens, scores, normalise=False)
 
 
-def _best(runtime: Runtime, logits: Any, bias: Any, first: int, tokens: Any, scores: Any, *, normalise: bool) -> None:
+def _best(
+    runtime: CupyRuntime, logits: Any, bias: Any, first: int, tokens: Any, scores: Any, *, normalise: bool
+) -> None:
     R, V = logits.shape
     if R:
         kernel = best_tokens_kernel(logits.dtype, tokens.shape[1], row_threads(V), normalise=normalise)
         runtime.launch(kernel, R, logits, bias, V, first, tokens, scores)
 
 
-def log_probs(runtime: Runtime, logits: Any, bias: Any) -> None:
+def log_probs(runtime: CupyRuntime, logits: Any, bias: Any) -> None:
     """Convert logits [R, V] (without bias) to log-probabilities, in place."""
     R, V = logits.shape
     if R:
@@ -182,7 +185,7 @@ def join_kernel(dtype: np.dtype, probabilities: bool, threads: int = THREADS) ->
     return GPUKernel(join, (number[::1], number[::1], int64, int64), threads, registers=48)
 
 
-def average(runtime: Runtime, arrays: Sequence[Any], kind: Literal["log_prob", "prob"]) -> Any:
+def average(runtime: CupyRuntime, arrays: Sequence[Any], kind: Literal["log_prob", "prob"]) -> Any:
     """Return the mean of arrays of one shape, in the first of them; see `decode.ensemble.averaged`."""
     total, *others = arrays
     kernel = join_kernel(total.dtype, kind == "prob", row_threads(total.size))
@@ -190,15 +193,3 @@ def average(runtime: Runtime, arrays: Sequence[Any], kind: Literal["log_prob", "
         count = n if n == len(arrays) else 0
         runtime.launch(kernel, blocks_for(kernel, total.size), total, other, total.size, count)
     return total
-
-
-def example_kernels() -> dict[str, GPUKernel]:
-    """Return kernels for usual beams, for the tests that compile them."""
-    found = {f"log_probs {kind}": log_probs_kernel(kind) for kind in NUMBERS}
-    for kind in NUMBERS:
-        for K in (1, 5, 10):
-            found[f"best_tokens {kind} of {K + 1}"] = best_tokens_kernel(kind, K + 1)
-        found[f"top_tokens {kind} of 5"] = best_tokens_kernel(kind, 5, normalise=False)
-    for kind in NUMBERS:
-        found |= {f"join {kind} {p}": join_kernel(kind, p) for p in (False, True)}
-    return found

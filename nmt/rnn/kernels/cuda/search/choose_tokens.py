@@ -15,7 +15,8 @@ from numba import cuda, float64, int32, int64, uint64
 
 from nmt.rnn.arrays.beam_state import BeamRules, BeamState
 from nmt.rnn.arrays.workspace import Allocate
-from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel, Runtime, device_function
+from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel, device_function
+from nmt.rnn.kernels.cuda.machine_code.runtime import CupyRuntime
 from nmt.rnn.kernels.cuda.rows.blocks import THREADS, WARPS, block_first_max, block_sum, registers_for, row_threads
 from nmt.rnn.kernels.cuda.rows.row_operations import NUMBERS, blocks_for
 from nmt.rnn.kernels.cuda.search.best import LOWEST, NO_TOKEN, top_tokens
@@ -216,7 +217,7 @@ EXTEND_HISTORY = GPUKernel(
 
 
 def choose_tokens(
-    runtime: Runtime, log_probs: Any, rules: BeamRules, state: BeamState, places: int, allocate: Allocate
+    runtime: CupyRuntime, log_probs: Any, rules: BeamRules, state: BeamState, places: int, allocate: Allocate
 ) -> tuple[Any, Any, Any]:
     """Return the best or drawn tokens; see `Device.choose_tokens`."""
     R, V = log_probs.shape
@@ -242,14 +243,8 @@ def choose_tokens(
     return tokens, found, plain
 
 
-def extend_history(runtime: Runtime, rules: BeamRules, state: BeamState) -> None:
+def extend_history(runtime: CupyRuntime, rules: BeamRules, state: BeamState) -> None:
     """Update the history of every row after a beam's step."""
     R, width = len(state.tokens), rules.history.shape[-1]
     given = state.parents, state.tokens, state.steps, state.live
     runtime.launch(EXTEND_HISTORY, R, rules.history, *given, R // len(state.live), width)
-
-
-def example_kernels() -> dict[str, GPUKernel]:
-    """Return all kernels of this module, for the tests that compile them."""
-    makers = (rules_kernel, draw_kernel, pick_kernel)
-    return {f"{make(kind).name} {kind}": make(kind) for make in makers for kind in NUMBERS}
