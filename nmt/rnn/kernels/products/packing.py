@@ -17,7 +17,7 @@ from nmt.rnn.arrays.device_operations import OutputLayer
 from nmt.rnn.arrays.weights import QUADS, Again, Packed, Weights, quantise
 from nmt.rnn.arrays.workspace import aligned
 from nmt.rnn.kernels.machine_code.features import TARGET
-from nmt.rnn.kernels.machine_code.jit import inner_kernel
+from nmt.rnn.kernels.machine_code.jit import inner_kernel, kernel
 from nmt.rnn.kernels.machine_code.native import Kernel, KernelCall
 from nmt.rnn.kernels.memory.arrays import array_at, clear, release, scratch
 from nmt.rnn.kernels.memory.moves import address, copy_panel_row, transpose_f4, transpose_f8
