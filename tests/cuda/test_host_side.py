@@ -224,6 +224,24 @@ def test_a_capture_that_fails_is_one_line(device):
         device.record(lambda: add(device.runtime, x, x))
 
 
+@pytest.mark.parametrize("reason", ["CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", "cudaErrorNotSupported: no", "other"])
+def test_what_cannot_be_recorded_is_launched_each_time(device, monkeypatch, reason):
+    def refuse(function):
+        raise DeviceError(f"a GPU: everything launched must succeed, got {reason}")
+
+    calls = []
+    monkeypatch.setattr(device.runtime, "record", refuse)
+    device.replay(("key",), [], lambda: calls.append(1))
+    if reason == "other":
+        with pytest.raises(DeviceError, match="got other"):
+            device.replay(("key",), [], lambda: calls.append(1))
+        return
+    with pytest.warns(UserWarning, match="launched without a recording"):
+        device.replay(("key",), [], lambda: calls.append(1))
+    device.replay(("key",), [], lambda: calls.append(1))
+    assert len(calls) == 3
+
+
 def test_an_empty_array_may_be_recorded(device):
     """CuPy's have the address 0."""
     x, none, done = device.upload(np.ones(4, np.float32)), device.xp.zeros(0, np.float32), []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from math import prod
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from nmt.errors import DeviceError
 from nmt.overriding import override
 from nmt.rnn.arrays.device_operations import Array
 from nmt.rnn.compiler.plan import Plan
@@ -20,6 +22,9 @@ from nmt.rnn.kernels.cuda.rows import row_kernels
 from nmt.rnn.kernels.cuda.run_cuda import CudaExecutable
 from nmt.rnn.profile import Clock
 from nmt.system.interruption import forkable
+
+_NO_RECORDING = ("streamcapture", "notsupported")
+"""Parts of the names of CUDA's errors for what cannot be recorded, without underscores: a driver's version decides."""
 
 
 class _OfThread(local):
@@ -103,7 +108,13 @@ class CudaDevice(ModelOperations):
             elif not seen:
                 _keep(self._seen, whole, None)
         if recording is None and seen:
-            recording = self.record(launch)
+            try:
+                recording = self.record(launch)
+            except DeviceError as error:
+                if not any(word in str(error).lower().replace("_", "") for word in _NO_RECORDING):
+                    raise
+                warnings.warn(f"{error}; launched without a recording, which is slower", stacklevel=2)
+                recording = launch
             with self._lock:
                 _keep(self._recorded, whole, recording)
         (recording or launch)()
