@@ -9,20 +9,19 @@ import pytest
 
 
 @contextmanager
-def page_in(browser: Any, **options: Any) -> Iterator[Any]:
+def page_in(browser: Any, expected: tuple[str, ...] = ("404",), **options: Any) -> Iterator[Any]:
     """Yield a page in a context of its own. It notes `errors` of its scripts and those that it writes on its console,
-    except those about missing files, and the `hosts` that it asks."""
+    except about answers with an `expected` status, and the `hosts` that it asks."""
     context = browser.new_context(**options)
     page = context.new_page()
     page.errors, page.hosts = [], set()
 
-    def is_wrong(message: Any) -> bool:
-        return message.type == "error" and "404" not in message.text
+    def note(message: Any) -> None:
+        if message.type == "error" and not any(f"status of {one}" in message.text for one in expected):
+            page.errors.append(message.text)
 
     page.on("pageerror", lambda error: page.errors.append(str(error)))
-    page.on(
-        "console", lambda one: page.errors.append(one.text) if one.type == "error" and "404" not in one.text else None
-    )
+    page.on("console", note)
     page.on("request", lambda request: page.hosts.add(urlsplit(request.url).netloc or urlsplit(request.url).scheme))
     yield page
     context.close()

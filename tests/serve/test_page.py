@@ -21,7 +21,7 @@ ARABIC = "القطار يغادر يوم الاثنين. القبعة تكلف �
 
 @pytest.fixture
 def page(browser, request):
-    with page_in(browser, **getattr(request, "param", SIZES["light"])) as one:
+    with page_in(browser, ("400", "404"), **getattr(request, "param", SIZES["light"])) as one:
         yield one
 
 
