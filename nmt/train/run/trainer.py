@@ -139,7 +139,7 @@ def _check_new_validation(parts: Parts, saved: SavedRun) -> None:
 
 
 def _with_former(config: Config, former: Config, keys: Sequence[str]) -> Config:
-    """Return settings whose values of these keys are the former ones where they are of the training."""
+    """Return settings whose values of these keys are the former ones, where they are of the training."""
     values, old = config.to_dict(), former.to_dict()
     for key in keys:
         *sections, name = key.split(".")
@@ -252,8 +252,10 @@ class Trainer:
                     log.line(f"settings: {self.folder / CONFIG_NAME}")
                 elapsed_before = saved.state.elapsed if saved else self._spent
                 with self._stop:
-                    changed = saved.changes.keys if saved else []
-                    result = self._train(Loop(parts, elapsed_before, self._stop_after), log, task, changed, former)
+                    changed, begun_at = saved.changes.keys if saved else [], parts.state.update
+                    result = self._train(Loop(parts, elapsed_before, self._stop_after), log, task, changed)
+                if former is not None and ranks.rank == 0 and result.update == begun_at:  # nothing was trained
+                    save_config(self.folder, _with_former(self.config, former, changed))
                 ranks.end()
                 return result
             except NMTError as error:
@@ -360,12 +362,9 @@ class Trainer:
             state.validation_pairs,
         )
 
-    def _train(
-        self, loop: Loop, log: TrainingLog, task: Task, changed: Sequence[str], former: Config | None
-    ) -> TrainingResult:
+    def _train(self, loop: Loop, log: TrainingLog, task: Task, changed: Sequence[str]) -> TrainingResult:
         """Run the loop until it ends or a signal stops it; then score the test set, if there is one. `changed`: the
-        settings that differ from those of the run that is resumed. `former`: those in its folder, to which they go back
-        if nothing is trained."""
+        settings that differ from those of the run that is resumed."""
         state, begun_at = loop.state, loop.state.update
         test_scores: dict[str, Score] = {}
         # Only now, when a signal no longer ends the run at once: a program that waits for events may send one.
@@ -384,8 +383,6 @@ class Trainer:
                         f"already finished, {reason}; changed settings had no effect ({', '.join(keys)}): "
                         "start a new run with them in another folder"
                     )
-                    if former is not None and self._ranks.rank == 0:
-                        save_config(self.folder, _with_former(self.config, former, keys))
                     if self._terminal is None and self._ranks.rank == 0:
                         logging.getLogger("nmt").warning("warning: %s: %s", self.folder, reason)
                 else:
