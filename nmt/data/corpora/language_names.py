@@ -144,8 +144,10 @@ def is_in(lines: Sequence[str], other: str, own: str) -> bool:
 
 def is_one_side_only(lines: Sequence[str], others: Sequence[str], lang: str) -> bool:
     """Return whether lines are beyond doubt in a language of wide use, and most of the others are not."""
-    mine, theirs, code = _votes(lines), _votes(others), str(language_of(lang))
-    return code in _GUESSED and 0 < _SURE * mine.total() <= mine[code] and 2 * theirs[code] < theirs.total()
+    if (code := str(language_of(lang))) not in _GUESSED:
+        return False
+    mine, theirs = _votes(lines), _votes(others)
+    return 0 < _SURE * mine.total() <= mine[code] and 2 * theirs[code] < theirs.total()
 
 
 def exchanged_rows(rows: Sequence[Sequence[str]], langs: Sequence[str]) -> list[int]:
@@ -163,6 +165,8 @@ def exchanged_rows(rows: Sequence[Sequence[str]], langs: Sequence[str]) -> list[
     if identifier is None:
         return []
     known = set(codes) & set(identifier.nb_classes)
+    if len(known) < 2 and not known & _GUESSED:
+        return []
 
     def is_exchanged(row: Sequence[str]) -> bool:
         if len(known) == 2:
@@ -170,11 +174,7 @@ def exchanged_rows(rows: Sequence[Sequence[str]], langs: Sequence[str]) -> list[
             return all(rank[other] > rank[own] for rank, own, other in zip(ranks, codes, codes[::-1], strict=True))
         return [identifier.classify(line)[0] in known for line in row] == [code not in known for code in codes]
 
-    return (
-        [place for place in long if is_exchanged(rows[place])]
-        if known and (len(known) == 2 or known <= _GUESSED)
-        else []
-    )
+    return [place for place in long if is_exchanged(rows[place])]
 
 
 def _votes(lines: Sequence[str]) -> Counter[str]:
