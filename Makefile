@@ -43,7 +43,7 @@ DEMO_MODEL := runs/quickstart
 DEMO_SOURCES := $(wildcard data_scripts/*.py data_scripts/demo_corpus/*.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup install demo test check test-long witness format bench test-torch test-arm test-windows windows-app test-gpu test-ptx card bench-gpu docs pictures size site wheel wheel-arm dist clean
+.PHONY: help setup install demo test check test-long witness format bench test-torch test-arm test-windows test-windows-part windows-app test-gpu test-ptx card bench-gpu docs pictures size site wheel wheel-arm dist clean
 
 help:
 	@echo 'make demo    install the package alone, make a corpus, train a small translator, translate, score (minutes)'
@@ -159,6 +159,11 @@ WINDOWS_TESTS ?= tests/documents tests/data tests/learning tests/decode tests/cl
   tests/studio tests/importing
 test-windows: $(STAMP)
 	$(BIN)/python -m tests.windows.bed build/windows $(WINDOWS_TESTS) $(PYTEST_ARGS); status=$$?; [ $$status -eq 77 ] || exit $$status
+
+# What continuous integration runs of it.
+test-windows-part: WINDOWS_TESTS = tests/test_files.py tests/test_config.py tests/test_tensor_file.py tests/data/test_tables.py \
+  tests/train/test_resume.py tests/studio
+test-windows-part: test-windows
 
 # Python, all packages and machine code for Windows on x86 in one zip, made on Linux with mingw (an hour where the machine
 # is busy). It is not signed.

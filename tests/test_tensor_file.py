@@ -79,7 +79,7 @@ def test_a_mapped_file_that_was_written_into_is_told(path):
     path.rename(first)
     other.rename(path)  # another file in its place
     mapped.check_unchanged()
-    first.rename(path)
+    first.replace(path)
     with path.open("ab") as file:
         file.write(b"more")
     with pytest.raises(CheckpointError, match="got one that was modified"):

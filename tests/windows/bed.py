@@ -4,8 +4,8 @@
 
 Then Linux and Windows compute the same, and every bit is compared (same.py). Makes FOLDER on the first call from
 Debian's, PyPI's and mingw's packages (some 10 minutes, 3 GB) and uses it again afterwards. Needs root (for chroot),
-debootstrap and gcc-mingw-w64-x86-64-win32; without them it says so and exits with code 77, which the Makefile takes for
-"skipped". What Wine cannot show is in docs/windows.md.
+debootstrap and gcc-mingw-w64-x86-64-win32; without them, or without a network, it says so and exits with code 77, which
+the Makefile takes for "skipped". What Wine cannot show is in docs/windows.md.
 """
 
 import difflib
@@ -27,7 +27,7 @@ from tests.windows.complex_functions import DLL, OURS, write_shim
 COMPILER, EXECUTABLE = "x86_64-w64-mingw32-gcc", r"Z:\python\python.exe"
 ROOT = Path(__file__).resolve().parents[2]
 SKIPPED = 77
-TOOLS = ["pytest", "pytest-timeout", "colorama", "tzdata"]
+TOOLS = ["pytest", "pytest-timeout", "pytest-xdist", "colorama", "tzdata"]
 ENVIRONMENT = {
     "WINEARCH": "win64",
     "WINEDEBUG": "-all",
@@ -114,9 +114,14 @@ def main() -> int:
         return SKIPPED
     bed = Path(sys.argv[1]).resolve()
     bed.mkdir(parents=True, exist_ok=True)
-    make(bed)
+    try:
+        make(bed)
+    except subprocess.CalledProcessError as error:
+        print(f"test-windows: skipped: {error.cmd[0]} has failed, see above", file=sys.stderr)
+        return SKIPPED
     system = bed / "system"
-    code = windows(system, EXECUTABLE, "-m", "pytest", "-q", "-p", "no:cacheprovider", *sys.argv[2:]).returncode
+    pytest_command = ["-m", "pytest", "-q", "-n", "auto", "-p", "no:cacheprovider", *sys.argv[2:]]
+    code = windows(system, EXECUTABLE, *pytest_command).returncode
     return code or compare(system)
 
 
