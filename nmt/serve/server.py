@@ -100,9 +100,7 @@ def listen_on(host: str, port: int, backlog: int = 100) -> socket.socket:
             f"take too much, got {host}; leave it out, or serve others from Linux (WSL is Linux)"
         )
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # With an explicit protocol, asyncio sets TCP_NODELAY on each connection. Without it an answer's second packet waits
-    # for the client's acknowledgement of the first, 40 ms on Linux.
-    found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    found = socket.socket(family, socket.SOCK_STREAM)
     # On Windows the usual option would let two servers have one port.
     found.setsockopt(socket.SOL_SOCKET, getattr(socket, "SO_EXCLUSIVEADDRUSE", socket.SO_REUSEADDR), 1)
     try:

@@ -69,7 +69,7 @@ BESIDE = {
     "dev_tgt": {"dev_src": "text"},
 }
 """What else a parameter needs, or cannot be beside."""
-FOR_ALL = ["", "x" * 300, "y/" * 3000 + "y", "loop/x", *["$loop"] * (os.name == "posix"), "text/below"]
+FOR_ALL = ["", "x" * 300, "y/" * 3000 + "y", *["loop/x", "$loop"] * (os.name == "posix"), "text/below"]
 BAD = {
     InputPath: ["none", "text/", "b\udcff", "a train leaves at noon"],
     OutputFile: ["folder", "folder/", "none/x", "new/", "model/config.yaml", "model/best.safetensors"],
@@ -122,7 +122,8 @@ def place():
     (folder / "c.yaml").write_text(yaml.safe_dump({"model_dir": "run", "data": {"train": "text", "dev": "text"}}))
     (folder / "folder").mkdir()
     (folder / "folder" / "one").write_text("1\n")
-    (folder / "loop").symlink_to("loop")
+    if os.name == "posix":
+        (folder / "loop").symlink_to("loop")
     for name, mode in (("closed", 0o000), ("protected", 0o555)):
         (folder / name).mkdir()
         (folder / name / "text").write_text("kara\n")
@@ -132,7 +133,7 @@ def place():
         (folder / name).chmod(mode)
     folder.chmod(0o755)
     yield folder
-    for name in ("closed", "protected"):
+    for name in ("closed", "protected", "secret", "readable"):
         (folder / name).chmod(0o755)
     shutil.rmtree(folder)
 

@@ -63,7 +63,7 @@ def test_two_files_train_a_model(run: Run, tmp_path: Path) -> None:
 
 def test_languages_and_prefix_by_the_names_of_files() -> None:
     assert Texts(("data/t.de.gz", "data/t.en.gz")).langs == ("de", "en")
-    assert Texts(("data/t.de.gz", "data/t.en.gz")).setting() == "data/t"
+    assert Texts(("data/t.de.gz", "data/t.en.gz")).setting() == str(Path("data/t"))
     assert Texts(("de.txt", "t-en.txt")).langs == ("de", "en") and Texts(("a.txt", "en.txt")).langs == ("src", "tgt")
     assert Texts(("de.txt", "en.txt")).setting() == [{"path": "de.txt", "tgt_path": "en.txt"}]
     assert Texts(("a.pt-BR", "b.en")).setting() == [{"path": "a.pt-BR", "tgt_path": "b.en"}]
@@ -258,7 +258,7 @@ def test_held_out_text_of_another_corpus_is_refused(tmp_path: Path) -> None:
     settings_of(Texts(files), None, tmp_path / "m", "tiny").write()
     settings_of(Texts(files), None, tmp_path / "m", "tiny").write()
     others = _pair(tmp_path, 60, ("other.de", "other.en"))
-    with pytest.raises(CheckpointError, match=r"m/dev\.de: must be text held out of this training text, got other"):
+    with pytest.raises(CheckpointError, match=r"m[/\\]dev\.de: must be text held out of this training text, got other"):
         settings_of(Texts(others), None, tmp_path / "m", "tiny").write()
 
 

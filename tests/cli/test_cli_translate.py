@@ -114,7 +114,7 @@ MISTAKES = {
     "no input": (["{model}", "nowhere.txt"], 1, "nowhere.txt: no such file"),
     "a folder": (["{model}", "{setup}"], 2, "Tables, folders and shards need -o"),
     "a model as text": (["{model}", "{model}"], 2, "must be a text to translate, got the model"),
-    "no output folder": (["{model}", "-o", "nowhere/out"], 1, "nowhere/out: no such folder nowhere; make it"),
+    "no output folder": (["{model}", "-o", "nowhere/out"], 1, ": no such folder nowhere; make it"),
     "n-best over beam": (["{model}", "--n-best", "3", "--beam-size", "2"], 2, "needs --beam"),
     "option": (["{model}", "--beamsize", "3"], 2, "--beam-size"),
     "value": (

@@ -60,7 +60,7 @@ def test_words_sound_as_in_the_package(sounds):
 def test_a_list_of_units_may_come_from_windows(sounds, written, tmp_path):
     description = written()
     units = tmp_path / "phonemes.txt"
-    units.write_bytes(units.read_bytes().replace(b"\n", b"\r\n"))
+    units.write_bytes(units.read_text().replace("\n", "\r\n").encode())
     assert imported(description, tmp_path / "model").translate(SPELT) == sounds[0].translate(SPELT)
 
 

@@ -3,8 +3,6 @@
 import http.client
 import io
 import json
-import os
-import re
 import signal
 import socket
 import subprocess
@@ -13,8 +11,9 @@ import threading
 import time
 import zipfile
 from collections.abc import Callable
-from pathlib import Path
+from contextlib import suppress
 
+import psutil
 import pytest
 
 from tests.documents import test_packages
@@ -50,28 +49,19 @@ def cpu_seconds(process):
     """Of a process and all its children, those that have ended among them."""
     found = 0.0
     for one in [process, *descendants(process)]:
-        try:
-            fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        found += sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+        with suppress(psutil.NoSuchProcess):
+            times = psutil.Process(one).cpu_times()
+            found += times.user + times.system + times.children_user + times.children_system
     return found
 
 
 def descendants(process):
-    found = []
-    for task in Path(f"/proc/{process}/task").iterdir():
-        try:
-            for child in (task / "children").read_text().split():
-                found += [int(child), *descendants(int(child))]
-        except OSError:
-            continue
-    return found
+    return [one.pid for one in psutil.Process(process).children(recursive=True)]
 
 
 def memory(process):
     """MiB that a process holds."""
-    return int(re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{process}/status").read_text())[1]) / 1024
+    return psutil.Process(process).memory_info().rss / 2**20
 
 
 def docx(document):
@@ -247,7 +237,7 @@ def seconds_to_end(folder, fields):
         began = time.monotonic()
         assert server.end() == 0
         took = time.monotonic() - began
-        until(lambda: not any(Path(f"/proc/{one}").exists() for one in home))
+        until(lambda: not any(map(psutil.pid_exists, home)))
     return took
 
 

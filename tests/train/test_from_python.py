@@ -110,7 +110,10 @@ def test_one_table(tmp_path: Path) -> None:
             r"src, tgt and dev must be paths of files, got \['a b'\]; write texts to files",
         ),
         ({"src": "a", "tgt": "b", "output": "m", "dev": 3}, "src, tgt and dev must be paths of files, got 3"),
-        ({"src": __file__, "output": "m"}, f"tgt must be given with {__file__}, a file of sentences, got src alone; "),
+        (
+            {"src": __file__, "output": "m"},
+            f"tgt must be given with {re.escape(__file__)}, a file of sentences, got src alone; ",
+        ),
         ({"config": "c.yaml", "budget": 60}, "budget must be a text such as '2h' or '90m', got 60"),
         ({"src": "a", "columns": (0, 1)}, r"columns must be two numbers from 1, or two headings, got \(0, 1\)"),
         ({"config": "c.yaml", "sheet": "S"}, "sheet must be omitted with settings"),

@@ -10,7 +10,7 @@ WORDS = {
     r"(assert|match=).*(\}/|\.\*/)|somebody_else_is_refused": "a path in a message has backslashes there",
     r"grow_in_line|how_far_it_is": "its clocks go in steps of 16 ms",
     r"long_names_that_are_legal|not_utf_8|written_as_in_a_shell": "names and the home folder are other ones",
-    r"neither_read_nor_teach": "a refused body ends in a reset connection",
+    r"neither_read_nor_teach|trailers_are_refused|refused_faster": "a refused body ends in a reset connection",
     r"any_page|may_hold_more|NUMBA_DISABLE_JIT|closed_streams": "other hosts, streams and caches",
     r"none_while_it_is_read|shutil.rmtree\(folder\)": "files that are open keep their names",
     r"chmod|umask|geteuid|getuid|0o[0-7]{3}|AS_ROOT|not_root|st_mode": "files have other rights",

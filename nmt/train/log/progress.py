@@ -192,15 +192,15 @@ _CLEAR_REFS = Path("/proc/self/clear_refs")
 
 def peak_bytes() -> int:
     """Return the peak resident memory since `reset_peak`, or since the process started if that had no effect."""
+    if sys.platform == "win32":
+        peak: int = psutil.Process().memory_info().peak_wset
+        return peak
     try:
         for line in _STATUS.read_text().splitlines():
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * 1024
     except OSError:
         pass
-    if sys.platform == "win32":
-        peak: int = psutil.Process().memory_info().peak_wset
-        return peak
     import resource  # not on Windows
 
     unit = 1 if sys.platform == "darwin" else 1024
