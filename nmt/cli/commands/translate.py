@@ -364,7 +364,7 @@ def _run(job: _Job, source: str, records: Lines[Record], translator: Translator 
     """Translate all records of a source chunk by chunk; each chunk is written before the next one is read."""
     from nmt.data.tokens.factors import FactorError
 
-    tell_to_type(source, "a sentence")
+    tell_to_type(source)
     size = job.search["batch_size"]
     for chunk in chunks(records, size * _CHUNK_BATCHES if size > 1 else 1):
         if job.continued is not None:
