@@ -197,7 +197,7 @@ def test_an_option_without_what_it_needs_is_told(name, place):
 
 # ---------------------------------------------------------------- where it can be used
 
-WISHES = {"forbidden": [[4]], "prefixes": [[4]], "constraints": [[[4]]], "glossary": [[[4]]], "more_rules": list}
+WISHES = {"forbidden": [[4]], "prefixes": [[4]], "glossary": [[[4]]], "more_rules": list}
 
 
 @pytest.fixture(scope="module")

@@ -228,18 +228,6 @@ def test_one_prefix_for_all(folder, tmp_path):
     assert (result.exit_code, "Give --prefix, a text for each line, or --prefix-text" in result.stderr) == (2, True)
 
 
-def test_constraints_for_all(folder, tmp_path):
-    given = "kara losu\nmiti\n"
-    (tmp_path / "c").write_text("kara\t\nlosu\n")
-    own = call(translate, folder, "--constraints", tmp_path / "c", "--constraint-text", "nura", given=given)
-    (tmp_path / "c").write_text("kara\tnura\nlosu\tnura\n")
-    assert own.stdout == call(translate, folder, "--constraints", tmp_path / "c", given=given).stdout
-    (tmp_path / "c").write_text("nura\tyolo\nnura\tyolo\n")
-    both = call(translate, folder, "--constraint-text", "nura", "--constraint-text", "yolo", given=given)
-    assert both.stdout == call(translate, folder, "--constraints", tmp_path / "c", given=given).stdout
-    assert all("nura" in line for line in both.stdout.splitlines())
-
-
 def test_terms_that_were_not_followed_are_told(folder, tmp_path):
     """The server told them, nmt-translate never did."""
     (tmp_path / "s").write_text("kara losu.\n(Miti) kara\nlosu\n\nkaras\n")

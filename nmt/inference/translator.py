@@ -321,7 +321,7 @@ class Translator(TranslationPipeline):
             n_best: The maximum number of translations of each sentence, which differ by more than spaces; at most the
                 beam size. With sampling: the number of samples, in the order drawn. None takes the configured number.
             on_batch: Called with the number of sentences translated since its last call; may raise to stop.
-            constraints: Text that translations must or should contain.
+            constraints: Text that translations must, should or may not contain.
             details: Whether translations have a `detail`, which takes one more pass of the model over each.
             replace_unk: Replace an unknown subword by the source word that it attends to most, ...
             dictionary: ... or by the entry of that word.
@@ -468,7 +468,6 @@ class Translator(TranslationPipeline):
         """Return warnings about text in a sentence's constraints that the vocabulary cannot represent."""
         texts = {
             "the prefix": [constraints.prefixes[index]] if constraints.prefixes is not None else [],
-            "a constraint": constraints.required[index] if constraints.required is not None else [],
             "a phrase of the glossary": constraints.glossary[index] if constraints.glossary is not None else [],
         }
         return tuple(
@@ -480,8 +479,6 @@ class Translator(TranslationPipeline):
         given: dict[str, Any] = {}
         if constraints.prefixes is not None:
             given["prefixes"] = target_ids(self, [constraints.prefixes[i] for i in there])
-        if constraints.required is not None:
-            given["constraints"] = [target_ids(self, constraints.required[i]) for i in there]
         if constraints.glossary is not None:
             given["glossary"] = [target_ids(self, constraints.glossary[i]) for i in there]
         if constraints.forbidden:

@@ -27,7 +27,7 @@ OPTIONS = {name: given_for(name, 1) for name in (*RULES, *LISTS) if "samples" no
 OPTIONS |= {
     "glossary and more": {"glossary": [[[4, 7, 8], [5, 6]]], "repetition_penalty": 1.4, "shortlist": SOME},
     "shortlist": {"shortlist": SOME},
-    "shortlist and more": {"shortlist": SOME, "constraints": [[[7, 8], [10]]], "repetition_penalty": 1.4},
+    "shortlist and more": {"shortlist": SOME, "repetition_penalty": 1.4},
 }
 
 

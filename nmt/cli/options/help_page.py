@@ -24,7 +24,7 @@ GROUPS = {
     "Model": "folder preset overrides checkpoint ensemble ensemble_average then lm lm_weight cells",
     "Search": "",
     "Sampling": "sampling sampling_temperature sampling_topk sampling_topp sampling_seed",
-    "Words and phrases": """glossary glossary_bonus forbid prefix prefix_text constraints constraint_text replace_unk
+    "Words and phrases": """glossary glossary_bonus forbid prefix prefix_text replace_unk
         dictionary generate_unk""",
     "Shortlist": "per_source mass frequent most_missed",
     "Speed": "batch_size shortlist compute_dtype threads device cache",
