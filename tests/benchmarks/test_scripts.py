@@ -43,3 +43,20 @@ def test_the_help_of_a_script_is_written(path, monkeypatch, capsys):
             raise
         pytest.skip(f"needs {error.name}")
     assert "usage: " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [
+        ("mxnet", (300, 20, 800, 800, 1, False)),
+        ("mxnet5", (300, 20, 800, 800, 5, False)),
+        ("mxnet5bi", (300, 20, 800, 800, 5, True)),
+        ("cudnn", (8, 128, 1024, 1024, 3, False)),
+    ],
+)
+def test_shapes_are_those_of_the_tables_of_others(name, sizes) -> None:
+    """MXNet's second table has one direction in its caption and both in its heading."""
+    from _cases import SHAPES
+
+    shape = SHAPES[name]
+    assert (shape.T, shape.N, shape.I, shape.H, shape.layers, shape.bidirectional) == sizes
