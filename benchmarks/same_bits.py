@@ -51,7 +51,6 @@ TRANSLATIONS = {
     "no repeats": ("norm", "--no-repeat-ngram-size", "3", "--repetition-penalty", "1.2"),
     "sampling": ("gru", "--sampling", "--seed", "7"),
     "prefix": ("gru", "--prefix-text", "der"),
-    "constraint": ("norm", "--constraint-text", "ein"),
     "bfloat16": ("bfloat16", "--beam-size", "5"),
     "int8": ("lstm int8", "--beam-size", "5"),
     "ensemble": ("lstm", "--ensemble", "min_gru"),

@@ -7,7 +7,7 @@ Run by `make docs` and `make pictures`. tests/test_docs.py, tests/test_tour.py, 
 tests/rows/test_page.py fail when something is missing from these files.
 """
 
-import subprocess
+import json
 import sys
 from pathlib import Path
 
@@ -20,10 +20,12 @@ import rooms
 import shell
 import tour
 
+from docs.reference import reference_yaml
 from docs.show.dot import drawn
 from nmt.cli.entry import COMMANDS
 from nmt.cli.front import load_command
 from nmt.cli.options.help_page import ALL
+from nmt.config import config_schema
 from nmt.system.files import write_bytes
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -71,9 +73,9 @@ def main() -> None:
     lstm_step.renew()
     python_page.renew()
     write_bytes(ROOT / "docs" / "commands.md", commands_page().encode())
-    for kind, name in (("reference", "reference.yaml"), ("schema", "schema.json")):
-        answer = subprocess.run([sys.executable, "-m", "nmt.config", kind], cwd=ROOT, check=True, capture_output=True)
-        write_bytes(ROOT / "configs" / name, answer.stdout)
+    schema = json.dumps(config_schema(), indent=2, ensure_ascii=False)
+    for name, text in (("reference.yaml", reference_yaml()), ("schema.json", f"{schema}\n")):
+        write_bytes(ROOT / "configs" / name, text.encode())
 
 
 def draw() -> None:

@@ -9,7 +9,7 @@ from nmt.system.files import write_bytes
 
 PAGE = Path(__file__).resolve().parent / "python.md"
 HEADING = "| Python | command | setting, also for `nmt-serve` | default | meaning |\n|---|---|---|---|---|\n"
-WHERE = {Place.GPU: "a GPU", Place.SESSION: "streams and sessions", Place.LANGUAGE_MODEL: "language models"}
+WHERE = {Place.GPU: "a GPU", Place.SESSION: "sessions"}
 """Places that the page names where an option cannot be used."""
 OTHER_CALLS = {"lm": "`Translator.load`", "n_best": "`translate_nbest`, `complete`"}
 """The calls that have the settings which are no search settings of a call."""

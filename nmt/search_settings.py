@@ -26,7 +26,6 @@ class Place(Enum):
     PROGRAM = "a program"  # of a whole translation, as it is exported
     GPU = "a GPU"
     SESSION = "a session"
-    LANGUAGE_MODEL = "a language model"
     CALL = "a call"  # which has another argument in its place
 
 
@@ -79,17 +78,14 @@ class SearchValues:
         "Maximum length of a translation with its end, in subwords per source subword.",
         above=0,
         most=1000,
-        lacks=(Place.LANGUAGE_MODEL,),
     )
-    max_length_extra: int = setting(
-        10, "Added to the limit of max_length_ratio, in subwords.", least=0, most=100_000, lacks=(Place.LANGUAGE_MODEL,)
-    )
+    max_length_extra: int = setting(10, "Added to the limit of max_length_ratio, in subwords.", least=0, most=100_000)
     n_best: int = setting(
         1,
         "Number of translations given for each sentence.",
         least=1,
         most=10_000,
-        lacks=(Place.CALL, Place.LANGUAGE_MODEL),
+        lacks=(Place.CALL,),
     )
     batch_size: int = setting(64, "Number of sentences in a batch; affects speed, not results.", least=1, most=100_000)
     word_reward: float = setting(0.0, "Bonus added to the score for each subword; above 0 favours length.")
@@ -99,11 +95,9 @@ class SearchValues:
         "(Gulcehre et al. 2015, 4.1). Not used in training, and not stored by nmt-bundle.",
         help="Target-side language model for shallow fusion (must share the target vocabulary): a model folder or a "
         "file of nmt-bundle.",
-        lacks=(Place.CALL, Place.LANGUAGE_MODEL),
+        lacks=(Place.CALL,),
     )
-    lm_weight: float = setting(
-        0.1, "Weight of the language model's log-probabilities; 0 turns it off.", least=0, lacks=(Place.LANGUAGE_MODEL,)
-    )
+    lm_weight: float = setting(0.1, "Weight of the language model's log-probabilities; 0 turns it off.", least=0)
     min_length: int = setting(
         0, "Minimum length of a translation in subwords, without EOS.", least=0, most=100_000, lacks=(Place.LOOP,)
     )
@@ -112,7 +106,6 @@ class SearchValues:
         "Whether the unknown subword may be produced.",
         help="Never produce the unknown subword.",
         option="--no-unk",
-        lacks=(Place.LANGUAGE_MODEL,),
     )
     no_repeat_ngram_size: int = setting(
         0, "Never repeat an n-gram of this many subwords; 0 allows repeats.", least=0, most=100_000, lacks=(Place.LOOP,)
@@ -159,7 +152,6 @@ class SearchValues:
         "Choose the candidate closest to all others by this measure (minimum Bayes risk); with sampling the candidates "
         "are samples, else what the beam found.",
         choices=("none", "chrf", "chrf++", "bleu"),
-        lacks=(Place.LANGUAGE_MODEL,),
     )
     mbr_samples: int = setting(
         32,
@@ -167,7 +159,6 @@ class SearchValues:
         least=1,
         most=10_000,
         needs=("mbr", "sampling"),
-        lacks=(Place.LANGUAGE_MODEL,),
     )
     glossary_bonus: float = setting(
         8.0,
@@ -175,7 +166,6 @@ class SearchValues:
         "bonus of N nats outweighs an alternative that the model finds e^N times as probable.",
         help="Bonus added to the score for each glossary phrase used.",
         least=0,
-        lacks=(Place.LANGUAGE_MODEL,),
     )
 
 

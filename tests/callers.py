@@ -72,7 +72,7 @@ def with_constraint(**texts: str) -> Kind:
     def ask(translator: Translator, lines: Sequence[str]) -> Answers:
         constraints = Constraints(
             prefixes=[texts["prefix"]] * len(lines) if "prefix" in texts else None,
-            required=[[texts["constraint"]]] * len(lines) if "constraint" in texts else None,
+            glossary=[[texts["glossary"]]] * len(lines) if "glossary" in texts else None,
             forbidden=[texts["forbidden"]] if "forbidden" in texts else (),
         )
         found = translator.translate_nbest(lines, constraints=constraints, lm_weight=0.0)
@@ -98,7 +98,7 @@ def kinds(word: str, *, language_model: bool) -> dict[str, Kind]:
         "rules": plain(beam_size=3, no_repeat_ngram_size=2, repetition_penalty=1.2, min_length=2),
         "few in work": plain(beam_size=3, batch_size=4),
         "prefix": with_constraint(prefix=word),
-        "constraint": with_constraint(constraint=word),
+        "glossary": with_constraint(glossary=word),
         "forbidden": with_constraint(forbidden=word),
         "scores": scored,
     }

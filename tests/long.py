@@ -18,14 +18,14 @@ LONG = {
     "cuda/test_cells.py::test_every_other_cell_means_what_the_interpreter_says": r"^(?!layer_norm|slstm|conv|gla)",
     "cuda/test_cells.py::test_loops_that_come_again_are_recorded": "lstm_bahdanau",
     "cuda/test_cells.py::test_products_in_bfloat16_round_as_the_processor_does": "feed|before",
-    "cuda/test_language.py::test_texts_go_on_as_on_the_processor": "options0",
+    "cuda/test_language.py::test_lines_are_found_as_on_the_processor": "options0",
     "cuda/test_persistent.py::test_weights_in_shared_memory": "True",
     "cuda/test_search.py::test_options_are_those_of_the_processor": "^(forbidden|reward)$",
     "cuda/test_search.py::test_ensembles_are_those_of_the_processor": "prob-options1",
     "cuda/test_search.py::test_a_step_is_recorded_and_done_again": "options1",
     "model/test_gradients.py::test_gradients_equal_a_finite_difference_on_a_gpu": "conv|conditional|dropout|lexical|"
     "gru|projected|multi_head",
-    "benchmarks/test_gpu.py::test_a_dry_run_of_all_steps": "",
+    "benchmarks/test_card.py::test_a_dry_run_of_all_steps": "",
     # Levels of processors and formats that other cases compile as well.
     "exporting/c/test_library.py::test_translations_and_scores_are_those_of_python_to_the_last_bit": "lstm|gru|atten",
     "exporting/c/test_text.py::test_all_kinds_of_models_give_the_ids_and_the_text": "nfkc|pieces|none|nfc-False",

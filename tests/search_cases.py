@@ -22,7 +22,6 @@ LISTS = {
     "forbidden": {"forbidden": [[5], [4, 4], [7, 7, 7], [7, 8]], "length_penalty": "average"},
     "forbidden without effect": {"forbidden": [[4] * 60]},
     "prefixes": {"prefixes": [[4, 7], [], [1, 4, 4]], "forbidden": [[4]], "min_length": 2},
-    "constraints": {"constraints": [[[5], [6, 7]], []]},
     "glossary": {"glossary": [[[8, 9], [4]], []], "repetition_penalty": 1.4},
 }
 """Lists of tokens, one for all sentences or one for each, which then come again for further sentences."""
@@ -38,7 +37,7 @@ ELSEWHERE = {
 def given_for(name: str, sentences: int) -> dict[str, Any]:
     """The options of a case, for so many sentences."""
     given: dict[str, Any] = {**RULES, **LISTS}[name]
-    each = ("prefixes", "constraints", "glossary")
+    each = ("prefixes", "glossary")
     return given | {key: [*islice(cycle(given[key]), sentences)] for key in each if key in given}
 
 

@@ -1,15 +1,13 @@
 """Settings: the reference tells the truth, a mistake is one line, files come back as they went."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from docs.reference import reference_yaml
 from nmt.config import Config, ModelConfig, config_from_dict, config_schema, dump_config, load_config
-from nmt.config.__main__ import reference_yaml
 from nmt.config.complaints import lookup
 from nmt.config.presets import expectation, measured
 from nmt.config.section import Section
@@ -142,13 +140,6 @@ def test_peers_config_is_the_measured_set_up():
     dropouts = [value for path, value in flat(config.model.to_dict()).items() if "dropout" in path[-1]]
     assert not any(dropouts)
     assert (config.training.batch_size, config.training.max_minutes) == (3350, 7.5)
-
-
-def test_command_prints_the_schema():
-    done = subprocess.run([sys.executable, "-m", "nmt.config"], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout) == config_schema()
-    wrong = subprocess.run([sys.executable, "-m", "nmt.config", "x"], cwd=ROOT, capture_output=True, text=True)
-    assert wrong.returncode == 2 and wrong.stdout == ""
 
 
 # Mistakes: one line each

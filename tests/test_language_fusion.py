@@ -5,7 +5,7 @@ import json
 import pytest
 import yaml
 
-from nmt import Generator, Translator
+from nmt import LanguageScorer, Translator
 from nmt.cli.commands.evaluate import evaluate
 from nmt.cli.commands.score import score
 from nmt.cli.commands.translate import translate
@@ -37,7 +37,7 @@ def numbers(found):
 
 def test_scores_are_those_of_forced_decoding_and_of_both_models(folders, fused):
     found = fused.translate_nbest(LINES, n_best=2, lm_weight=0.5, details=True)
-    plain, prior = Translator.load(folders[0], threads=1), Generator.load(folders[1], threads=1)
+    plain, prior = Translator.load(folders[0], threads=1), LanguageScorer.load(folders[1], threads=1)
     assert numbers(found) != numbers(plain.translate_nbest(LINES, n_best=2))
     compared = 0
     for line, translations in zip(LINES[1:], found[1:], strict=True):

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from nmt.cli.commands.generate import generate
 from nmt.cli.commands.score import score
 from nmt.cli.commands.translate import translate
 from nmt.errors import CheckpointError
@@ -78,13 +77,12 @@ def test_translate_a_folder_with_a_bundle(models, tmp_path):
 @pytest.mark.parametrize(
     "command",
     [
-        lambda where: call(generate, where / "lm", "-n", "2", "--max-length", "3", "--threads", "1"),
         lambda where: call(score, where / "lm", "--tgt", where / "text", "--threads", "1"),
         lambda where: call(score, where / "first", "--src", where / "text", "--tgt", where / "text", "--threads", "1"),
     ],
-    ids=["generate", "score text", "score pairs"],
+    ids=["score text", "score pairs"],
 )
-def test_generate_and_score(command, models):
+def test_score(command, models):
     found = OPENS.during(models, lambda: command(models))
     assert found and set(found.values()) == {1}, found
 

@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from nmt import Generator, TrainingResult, Translator
+from nmt import LanguageScorer, TrainingResult, Translator
 from nmt.cli.commands.evaluate import evaluate
-from nmt.cli.commands.generate import generate
 from nmt.cli.commands.pages.report import report
 from nmt.cli.commands.quantize import quantize
 from nmt.cli.commands.score import score
@@ -168,15 +167,15 @@ def test_nothing_looks_for_a_module_that_is_not_allowed(folder, monkeypatch):
     assert sys.path == before
 
 
-def test_language_models_beside_and_generators_need_the_same_word(folder):
+def test_language_models_beside_and_alone_need_the_same_word(folder):
     (folder / "evil.py").write_text(TRAP)
     good = write_folder(folder / "good")
     lm = write_language_folder(folder / "lm", load_saved_model(good).tgt_subwords)
     rename_cells(lm, "decoder", cell="evil.Cell")
-    for load in (lambda: Generator.load(lm), lambda: Translator.load(good, lm=lm)):
+    for load in (lambda: LanguageScorer.load(lm), lambda: Translator.load(good, lm=lm)):
         with pytest.raises(ConfigError, match=r"lm/config.yaml: model.decoder.rnn_type .*--cells evil"):
             load()
-    result = CliRunner().invoke(generate, [str(lm)])
+    result = CliRunner().invoke(score, [str(lm), "--tgt", "-"])
     assert result.exit_code == 1 and "--cells evil" in result.stderr
     (good / "config.yaml").write_text((good / "config.yaml").read_text().replace("  lm: null", f"  lm: {lm}"))
     with pytest.raises(ConfigError, match="--cells evil"):
@@ -185,7 +184,7 @@ def test_language_models_beside_and_generators_need_the_same_word(folder):
     # It has no encoder: what its settings name there is nobody's cell.
     rename_cells(lm, "decoder", cell="lstm")
     rename_cells(lm, "encoder", cell="evil.Cell")
-    Generator.load(lm)
+    LanguageScorer.load(lm)
     assert not (folder / "ran").exists()
 
 

@@ -12,7 +12,7 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
-from nmt import Generator, Translator
+from nmt import LanguageScorer, Translator
 from nmt.decode import Shortlist
 from nmt.errors import CheckpointError, NMTError, NMTWarning
 from nmt.inference.translation import UNSAYABLE
@@ -306,7 +306,7 @@ def test_a_model_of_another_task_is_refused_with_what_loads_it(folder, tmp_path)
     assert load_saved_model(folder, task="translation").path == load_saved_model(folder).path
     with pytest.raises(CheckpointError, match="must contain a language model, got a translator; load it with Transl"):
         load_saved_model(folder, task="lm")
-    with pytest.raises(CheckpointError, match="must contain a translator, got a language model; load it with Generat"):
+    with pytest.raises(CheckpointError, match="must contain a translator, got a language model; load it with Lang"):
         load_saved_model(tmp_path / "lm", task="translation")
 
 
@@ -394,7 +394,7 @@ def test_a_former_translator_says_what_it_said(place, name):
 @pytest.mark.parametrize("place", FORMER, ids=lambda path: path.name)
 def test_a_former_language_model_says_what_it_said(place):
     known = expected(place)
-    scored = Generator.load(place / "language.nmt", threads=1).score(known["sources"])
+    scored = LanguageScorer.load(place / "language.nmt", threads=1).score(known["sources"])
     assert [sum(one.log_probs) for one in scored] == pytest.approx(known["log_probs"]["language.nmt"], abs=CLOSE)
 
 

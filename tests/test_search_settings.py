@@ -10,7 +10,6 @@ import pytest
 from click.testing import CliRunner
 
 from nmt import Translator
-from nmt.cli.commands.generate import generate
 from nmt.cli.commands.translate import translate
 from nmt.cli.options.search_options import words_of
 from nmt.config import DecodingConfig
@@ -176,16 +175,6 @@ def test_the_command_reaches_it(name, place, asked, monkeypatch):
     assert_reached(asked, name)
 
 
-@pytest.mark.parametrize("name", [one for one in usable(Place.LANGUAGE_MODEL) if one != "mbr_samples"])
-def test_the_command_of_language_models_reaches_it(name, place, asked):
-    words = ["--max-length", "5", *words_of(settings_for(name))]
-    if name in ("beam_size", "length_penalty"):
-        words.append("--no-sampling")
-    result = CliRunner().invoke(generate, [str(place / "language"), *words])
-    assert result.exit_code == 0, (result.output, result.exception)
-    assert_reached(asked, name)
-
-
 @pytest.mark.parametrize("name", [name for name in ROWS if name != "lm"])
 def test_the_server_reaches_it(name, place, asked):
     served = Engine(load(place, **settings_for(name)))
@@ -208,7 +197,7 @@ def test_an_option_without_what_it_needs_is_told(name, place):
 
 # ---------------------------------------------------------------- where it can be used
 
-WISHES = {"forbidden": [[4]], "prefixes": [[4]], "constraints": [[[4]]], "glossary": [[[4]]], "more_rules": list}
+WISHES = {"forbidden": [[4]], "prefixes": [[4]], "glossary": [[[4]]], "more_rules": list}
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from nmt.config import checked_value, config_from_dict, config_schema, dump_conf
 from nmt.config.complaints import resolve
 from nmt.config.yaml_text import parse_yaml
 from nmt.errors import ConfigError, DataError, NMTError
-from nmt.inference.generator import Generator
+from nmt.inference.language_scorer import LanguageScorer
 from nmt.inference.translator import Constraints, Translator
 from nmt.rnn.cores import default_threads
 from nmt.train.planning.lengths import doubts, fixed_training
@@ -58,8 +58,8 @@ def translator(folder):
 
 
 @pytest.fixture(scope="module")
-def generator(folder, translator):
-    return Generator.load(write_language_folder(folder.parent / "lm", translator.tgt_subwords), threads=1)
+def scorer(folder, translator):
+    return LanguageScorer.load(write_language_folder(folder.parent / "lm", translator.tgt_subwords), threads=1)
 
 
 @pytest.mark.parametrize(("key", "value"), [(key, value) for key, values in BAD.items() for value in values])
@@ -73,26 +73,22 @@ def test_a_setting_of_a_call_is_checked_as_in_a_file(key, value, translator):
 
 
 @pytest.mark.parametrize("n_best", [0, -1, 2.5, "2", True, NAN, HUGE])
-def test_how_many_are_asked_for(n_best, translator, generator):
+def test_how_many_are_asked_for(n_best, translator):
     for ask, name in (
         (lambda: translator.translate_nbest(LINES, n_best=n_best), "n_best"),
         (lambda: translator.session(LINES[0]).complete("", n_best=n_best), "n_best"),
-        (lambda: generator.generate(["ka"], samples=n_best), "samples"),
-        (lambda: generator.generate(["ka"], max_length=n_best if n_best else -1), "max_length"),
     ):
         with pytest.raises(ConfigError, match=f"^{name} must be a whole number"):
             ask()
 
 
-def test_other_callers_are_as_strict(translator, generator):
+def test_other_callers_are_as_strict(translator):
     for ask in (
         lambda: translator.score(LINES, LINES, batch_size=0),
         lambda: translator.score(LINES, LINES, lm_weight=NAN),
         lambda: translator.session(LINES[0], lm_weight=-1),
         lambda: translator.session(LINES[0]).complete("", beam_size=0),
         lambda: translator.session("").complete("", beam_size=0),
-        lambda: generator.generate(["ka"], sampling_temperature=0),
-        lambda: generator.generate([], beam_size=0),
     ):
         with pytest.raises(ConfigError, match=r"^decoding\.\w+ must be"):
             ask()
@@ -130,13 +126,12 @@ def test_a_name_that_is_no_setting(translator):
         ([["a"]], "got list at place 0"),
     ],
 )
-def test_what_is_no_list_of_texts(given, fact, translator, generator):
+def test_what_is_no_list_of_texts(given, fact, translator, scorer):
     for ask in (
         lambda: translator.translate_nbest(given),
         lambda: translator.score(given, LINES),
         lambda: translator.score(LINES, given),
-        lambda: generator.generate(given),
-        lambda: list(generator.score(given)),
+        lambda: list(scorer.score(given)),
     ):
         with pytest.raises(TypeError, match=f"must be a list of strings, {fact}"):
             ask()
@@ -166,7 +161,7 @@ def test_constraints_and_targets_are_for_all_sentences(translator):
 )
 def test_loading(arguments, folder):
     (name,) = arguments
-    for kind in (Translator, Generator):
+    for kind in (Translator, LanguageScorer):
         with pytest.raises(ConfigError, match=f"^{name} must be"):
             kind.load(folder, **arguments)
 

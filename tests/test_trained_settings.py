@@ -11,7 +11,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from nmt import Generator, Translator
+from nmt import LanguageScorer, Translator
 from nmt.cli.commands.average import average
 from nmt.cli.commands.bundle import bundle
 from nmt.cli.commands.quantize import quantize
@@ -184,7 +184,7 @@ def test_language_models_beside_and_alone(folder, tmp_path):
     edit(lm, "data.src.lowercase", True)
     Translator.load(folder, lm=lm)
     edit(lm, "data.tgt.lowercase", True)
-    for load in (lambda: Generator.load(lm), lambda: Translator.load(folder, lm=lm)):
+    for load in (lambda: LanguageScorer.load(lm), lambda: Translator.load(folder, lm=lm)):
         with pytest.raises(CheckpointError, match=r"lm/config.yaml: data.tgt.lowercase must be false"):
             load()
 
@@ -353,7 +353,7 @@ def test_a_language_model_has_a_card_of_its_own(card_folder, tmp_path):
     assert call(language, tmp_path / "lm.nmt", "--card").exit_code == 0
     front, page = front_matter((tmp_path / "lm.md").read_text("utf-8"))
     assert front["pipeline_tag"] == "text-generation" and front["language"] == ["yy"]
-    assert "A recurrent language model of `yy`." in page and "nmt-generate lm.nmt" in page
+    assert "A recurrent language model of `yy`." in page and "nmt-score lm.nmt --tgt TEXT" in page
     assert "- vocabulary: 48 units (" in page
 
 

@@ -97,12 +97,11 @@ def test_constraints_reach_the_search_as_subwords(translator: Translator, monkey
         return fake_model.search(model, src_ids, options=options, **rest)
 
     monkeypatch.setattr(sys.modules["nmt.decode"], "search", search)
-    constraints = Constraints(["w1", "w9", "w2 w3"], [["w4", "w5 w6"], [], []], [[], [], ["w7"]], ["w8"])
+    constraints = Constraints(prefixes=["w1", "w9", "w2 w3"], glossary=[[], [], ["w7"]], forbidden=["w8"])
     translator.translate_nbest(["w1", "", "w2"], constraints=constraints, min_length=3, glossary_bonus=1.5)
     ids = {word: translator.tgt_subwords.encode([word])[0][0] for word in WORDS}
     (options,) = seen
     assert options.prefixes == [[ids["w1"]], [ids["w2"], ids["w3"]]]  # a blank line is not searched
-    assert options.constraints == [[[ids["w4"]], [ids["w5"], ids["w6"]]], []]
     assert (options.glossary, options.glossary_bonus) == ([[], [[ids["w7"]]]], 1.5)
     assert (options.forbidden, options.min_length) == ([[ids["w8"]]], 3)
 

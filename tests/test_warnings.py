@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from nmt import Generator, Translator, errors
+from nmt import LanguageScorer, Translator, errors
 from nmt.cli.commands.evaluate import evaluate
-from nmt.cli.commands.generate import generate
 from nmt.cli.commands.score import score
 from nmt.cli.commands.shortlist import shortlist
 from nmt.cli.commands.train import train
@@ -157,13 +156,11 @@ def test_nothing_can_be_said(folder, monkeypatch):
 
 def test_scores_that_are_no_numbers(broken):
     model, lm = broken
-    translator, generator = Translator.load(model), Generator.load(lm)
+    translator, scorer = Translator.load(model), LanguageScorer.load(lm)
     assert NOT_A_NUMBER in translator.translate_nbest(["kara losu"])[0][0].warnings
     assert translator.translate_nbest(["kara losu"], beam_size=1)[0][0].warnings == (UNSAYABLE,)
     assert NOT_A_NUMBER in translator.score(["kara"], ["losu"])[0].warnings
-    assert [line.warnings for line in generator.score(["kara", ""])] == [(NOT_A_NUMBER,), ()]
-    (found,) = generator.generate(["kara"])
-    assert [(one.text, one.warnings) for one in found] == [("kara", (UNSAYABLE,))]
+    assert [line.warnings for line in scorer.score(["kara", ""])] == [(NOT_A_NUMBER,), ()]
 
 
 def test_a_list_of_strings_is_warned_of_by_the_logger(folder, caplog):
@@ -195,8 +192,6 @@ def test_commands_tell_each_kind_once(folder, broken, tmp_path):
     assert json.loads(result.stdout.splitlines()[0])["log_prob"] is None
     result = call(score, broken[1], "--tgt", "-", given="kara\n" * 7)
     assert f"warning: standard input: {NOT_A_NUMBER} (7 lines: 1, 2, 3, 4, 5, ...)\n" in result.stderr
-    result = call(generate, broken[1], "-", "-n", "2", given="kara\nlosu\n")
-    assert result.stderr == f"warning: standard input: {UNSAYABLE} (2 lines: 1, 2)\n"
 
 
 def test_learning_a_shortlist_tells_of_cut_lines(folder, tmp_path):
@@ -231,18 +226,6 @@ def test_one_prefix_for_all(folder, tmp_path):
     assert shown[0].stdout == shown[1].stdout == "".join(f"{found[0].text}\n" for found in one)
     result = call(translate, folder, "--prefix-text", "x", "--prefix", tmp_path / "p", given=given)
     assert (result.exit_code, "Give --prefix, a text for each line, or --prefix-text" in result.stderr) == (2, True)
-
-
-def test_constraints_for_all(folder, tmp_path):
-    given = "kara losu\nmiti\n"
-    (tmp_path / "c").write_text("kara\t\nlosu\n")
-    own = call(translate, folder, "--constraints", tmp_path / "c", "--constraint-text", "nura", given=given)
-    (tmp_path / "c").write_text("kara\tnura\nlosu\tnura\n")
-    assert own.stdout == call(translate, folder, "--constraints", tmp_path / "c", given=given).stdout
-    (tmp_path / "c").write_text("nura\tyolo\nnura\tyolo\n")
-    both = call(translate, folder, "--constraint-text", "nura", "--constraint-text", "yolo", given=given)
-    assert both.stdout == call(translate, folder, "--constraints", tmp_path / "c", given=given).stdout
-    assert all("nura" in line for line in both.stdout.splitlines())
 
 
 def test_terms_that_were_not_followed_are_told(folder, tmp_path):

@@ -79,7 +79,7 @@ GROUPS = {
     "Train and translate": ("train", "translate", "serve", "studio"),
     "Measure and compare": ("evaluate", "report", "score", "sweep"),
     "Shrink and pack": ("quantize", "bundle", "export", "average", "shortlist"),
-    "More": ("generate", "backtranslate", "import", "cache"),
+    "More": ("backtranslate", "import", "cache"),
 }
 """The commands, by the heading of their list in `nmt --help`."""
 _ELSEWHERE = {"import": "import_model", "report": "pages.report", "studio": "pages.studio"}

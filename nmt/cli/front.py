@@ -69,6 +69,10 @@ class Front(Command, click.Group):
         nearest one."""
         name = args[0].removeprefix("nmt-")
         if name not in COMMANDS and not name.startswith("-"):
+            from nmt.config.removed import instead  # here, since --help must be fast
+
+            if gone := instead(f"nmt-{name}"):
+                ctx.fail(f"nmt-{name} {gone}")
             near = get_close_matches(name, COMMANDS, n=1)
             meant = f"did you mean {near[0]}?" if near else f"one of {', '.join(COMMANDS)}"
             ctx.fail(f"{args[0]!r} is not a command; {meant}")

@@ -19,6 +19,8 @@ _SAMPLED = "use tgt_word_dropout, which helped where this did not (docs/presets.
 _VECTORS = "start from a trained model by load_model, with extend_vocabulary for new words"
 _RISK = "train on for the same time, which brings more; decoding.mbr chooses by expected score"
 _CURVES = "nmt-report draws the curves, and docs/comparing.md says how metrics.jsonl is sent elsewhere"
+_REQUIRED = "--glossary FILE with a high --glossary-bonus puts phrases into translations, and --prefix begins them"
+_GENERATE = "a library of language models continues texts; nmt.LanguageScorer and nmt-score --tgt TEXT score them"
 _DESCRIBED = "describe its tensors in a YAML file, as docs/migration.md shows, and import that"
 
 _SETTINGS: dict[str, tuple[Any, str]] = {
@@ -72,6 +74,10 @@ REMOVED: dict[str, str] = {
     "wheel": "unpack it and import the model's file in it",
     "nmt-import --from e2k": _DESCRIBED,
     "nmt-import --from g2p-en": _DESCRIBED,
+    "nmt-translate --constraints": _REQUIRED,
+    "nmt-translate --constraint-text": _REQUIRED,
+    "nmt-generate": _GENERATE,
+    "nmt.Generator": _GENERATE,
     "nmt-translate --coverage-penalty": _COVERAGE,
     "nmt-translate --beam-groups": _GROUPS,
     "nmt-translate --diversity-strength": _GROUPS,

@@ -10,7 +10,6 @@ import numpy as np
 
 from nmt.decode.hypotheses import Decoder, ForcedScores, ScoringModel, SearchModel, States, TokenIds
 from nmt.rnn.kernels.search.choose import top_tokens
-from nmt.special_tokens import BOS_ID, EOS_ID
 
 if TYPE_CHECKING:
     from nmt.rnn.arrays.workspace import Workspace
@@ -215,7 +214,7 @@ class Fusion:
     def search_decoder(self, threads: int | None = None, longest: int = 0) -> EnsembleDecoder:
         """Return a decoder of both models. With candidates, both models normalise over the candidates only."""
         decoder = self.model.search_decoder(threads, longest)
-        prior = _LineDecoder(self.language_model.search_decoder(threads))
+        prior = self.language_model.search_decoder(threads)
         return EnsembleDecoder([decoder, prior], partial(weighted_sum, weight=self.weight))
 
     def block_decoder(self, src_ids: TokenIds, K: int) -> EnsembleBlockDecoder:
@@ -238,28 +237,6 @@ class Fusion:
         scores, weights = self.model.forced_log_probs(src_ids, tgt_ids, attention=attention, threads=threads)
         prior = self.language_model.line_log_probs(tgt_ids, threads)
         return [weighted_sum(both, self.weight) for both in zip(scores, prior, strict=True)], weights
-
-
-class _LineDecoder:
-    """A decoder of a language model that starts a new line for every sentence and ignores the source."""
-
-    def __init__(self, decoder: Decoder) -> None:
-        self._decoder, self.eos_id = decoder, decoder.eos_id
-        self.release, self.close = decoder.release, decoder.close
-        self.best_tokens, self.log_probs = decoder.best_tokens, decoder.log_probs
-
-    def admit(
-        self, src_ids: list[list[int]], candidates: list[np.ndarray] | None = None
-    ) -> tuple[np.ndarray, States, np.ndarray]:
-        """Start a new line for each sentence; see `Decoder.admit`."""
-        return self._decoder.admit([[] for _ in src_ids], candidates)
-
-    def step(
-        self, tokens: np.ndarray, states: States, parent: np.ndarray, sentence_ids: np.ndarray
-    ) -> tuple[np.ndarray, States]:
-        """Run one step; see `Decoder.step`. BOS, which begins a translation, is replaced by EOS, which precedes a
-        line."""
-        return self._decoder.step(np.where(tokens == BOS_ID, EOS_ID, tokens), states, parent, sentence_ids)
 
 
 class _LineBlockDecoder:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Unpack
 
@@ -72,17 +72,6 @@ class Session:
         while not (ended := cell.ended()):
             beam = cell.step(beam)
         return [replace(one, ids=self._model.written(one.ids)) for one in ended[0][1]]
-
-    def greedy(self, prefix: Sequence[int] = (), *, options: SearchOptions) -> Iterator[list[int]]:
-        """Yield the tokens of the greedy translation after each step, and at the end those that `complete` returns with
-        the same options, whose beam size must be 1."""
-        cell, beam = self._begin_search(prefix, options)
-        while not (ended := cell.ended()):
-            beam = cell.step(beam)
-            if len(beam):
-                yield self._model.written(beam.history[0, : cell.steps(beam.sentence)[0]].tolist())
-        for hypothesis in ended[0][1]:
-            yield self._model.written(hypothesis.ids)
 
     def _begin_search(self, prefix: Sequence[int], options: SearchOptions) -> tuple[BeamCell, Beam]:
         """Read a prefix; return a search, and its beam of one hypothesis: the prefix."""

@@ -35,17 +35,15 @@ _MUCH_MORE, _LEAST_MORE = 1.5, 0.05
 """A text of another kind has at least so many times the usual share of new words, and so much more of all."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Constraints:
-    """Text that translations must or should contain; lists have an entry for each sentence.
+    """Text that translations must, should or may not contain; lists have an entry for each sentence.
 
-    prefixes: text they begin with, in whole words, one text for all of them if it is a string; required: phrases they
-    contain; glossary: phrases that are preferred; forbidden: words and phrases that no translation contains, as the
-    subwords they consist of.
+    prefixes: text they begin with, in whole words, one text for all of them if it is a string; glossary: phrases that
+    are preferred; forbidden: words and phrases that no translation contains, as the subwords they consist of.
     """
 
     prefixes: str | Sequence[str] | None = None
-    required: Sequence[Sequence[str]] | None = None
     glossary: Sequence[Sequence[str]] | None = None
     forbidden: Sequence[str] = ()
 
@@ -53,7 +51,7 @@ class Constraints:
         """Return the same with an entry for each of `count` sentences in every list that is there. Raises DataError
         where a list has another number of them."""
         whole = replace(self, prefixes=[self.prefixes] * count) if isinstance(self.prefixes, str) else self
-        for name in ("prefixes", "required", "glossary"):
+        for name in ("prefixes", "glossary"):
             entries = getattr(whole, name)
             single = entries if isinstance(entries, str) else next((e for e in entries or () if isinstance(e, str)), "")
             if single and name != "prefixes":
@@ -259,9 +257,6 @@ def search_options(chosen: SearchValues, n_best: int, **given: Any) -> SearchOpt
         chosen: All settings.
         n_best: The number of translations wanted; the search keeps more candidates where some may be dropped.
         given: Other fields of `SearchOptions`: constraints as token ids, the shortlist.
-
-    Raises:
-        ConfigError: One search cannot do all of it at the same time.
     """
     from nmt.decode import SearchOptions
 
@@ -271,8 +266,6 @@ def search_options(chosen: SearchValues, n_best: int, **given: Any) -> SearchOpt
         settings["beam_size"] = settings["n_best"] = max(n_best, chosen.mbr_samples) if compares else n_best
     else:  # of several some may give the same text: others take their places
         settings["n_best"] = chosen.beam_size if n_best > 1 or compares else 1
-    if chosen.sampling and given.get("constraints") is not None:
-        raise ConfigError("decoding: must have one of sampling and constraints, got both; choose one")
     return SearchOptions(**settings, **given)
 
 

@@ -5,7 +5,7 @@ Translator.load("runs/de-en").translate("Guten Morgen!")"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from copy import copy
 from dataclasses import replace
@@ -27,7 +27,6 @@ from nmt.inference.pipeline import (
     source_ids,
     source_tokens,
     target_ids,
-    texts_of,
     translations_of,
     with_chances,
     with_details,
@@ -52,7 +51,6 @@ from nmt.inference.translation import (
     chosen_settings,
     distinct,
     length_warnings,
-    log_warnings,
     number_warnings,
     resolve_threads,
     search_options,
@@ -127,36 +125,6 @@ class TypingSession(NotPickled):
         more = (*lengths, *lacking_in_target(translator, "the prefix", [typed]))
         whole = with_warnings(best, cut=self._is_cut, more=more)
         return with_chances(translator, [self._sentence], [self._session.src_ids], [whole])[0]
-
-    def stream(self, *, shortlist: bool = False, **settings: Unpack[SearchSettings]) -> Iterator[str]:
-        """Yield the greedy translation piece by piece; see `Translator.stream`."""
-        given = {"beam_size": 1, "mbr": "none"}
-        for name, value in given.items():
-            if settings.get(name) not in (None, value):
-                raise ConfigError(
-                    f"decoding.{name}: must be {value} for a stream, got {settings[name]}; a search that compares "  # type: ignore[literal-required]
-                    "translations has no final text before it ends: call translate"
-                )
-        chosen = chosen_settings(self._translator.config.decoding, {**settings, **given})  # type: ignore[typeddict-item]
-        options = self._options(chosen, 1, shortlist, settings)
-        if self._session is None:
-            return iter(())
-        steps = self._session.greedy(options=options)
-        return self._pieces(texts_of(self._translator, [ids], self._sentence)[0] for ids in steps)
-
-    def _pieces(self, texts: Iterator[str]) -> Iterator[str]:
-        """Yield what each text adds to the one before. Bytes of a character that is incomplete wait for the others."""
-        text = shown = ""
-        found = []
-        for text in texts:
-            whole = text.rstrip("\ufffd")
-            if len(whole) > len(shown):
-                yield whole[len(shown) :]
-                shown = whole
-            found = [Translation(text, 0.0, 0.0)]
-        if len(text) > len(shown):
-            yield text[len(shown) :]
-        log_warnings(with_warnings(found, cut=self._is_cut))
 
     def _options(self, chosen: SearchValues, n_best: int, shortlist: bool, settings: SearchSettings) -> SearchOptions:
         """Return the options of a search in this session. Raises ConfigError if it does not support them."""
@@ -260,26 +228,6 @@ class Translator(TranslationPipeline):
         """
         return best_texts("Translator", self.translate_nbest, sentences, settings)
 
-    def stream(self, sentence: str, *, shortlist: bool = False, **settings: Unpack[SearchSettings]) -> Iterator[str]:
-        """Translate a sentence greedily, and yield its translation piece by piece as it is found.
-
-        All pieces together are `translate(sentence, beam_size=1)`, to the last character. A beam search has no final
-        text before it ends, so that there is no stream of it: its translations are often better, and come at once.
-
-        Args:
-            sentence: One sentence.
-            shortlist, settings: As in `translate_nbest`.
-
-        Raises:
-            ConfigError: beam_size or mbr is given, or the settings include sampling; or
-                as in `translate_nbest`.
-            DeviceError: The model is on a GPU.
-            TypeError: There is no such setting, or the sentence is no text.
-        """
-        self._check_unchanged()
-        weight = settings.pop("lm_weight", None)
-        return self.session(sentence, lm_weight=weight).stream(shortlist=shortlist, **settings)
-
     def save(self, path: str | Path) -> None:
         """Write the model as one file, if the path ends in `.nmt`, or else as a folder, for `load` and all commands.
 
@@ -321,7 +269,7 @@ class Translator(TranslationPipeline):
             n_best: The maximum number of translations of each sentence, which differ by more than spaces; at most the
                 beam size. With sampling: the number of samples, in the order drawn. None takes the configured number.
             on_batch: Called with the number of sentences translated since its last call; may raise to stop.
-            constraints: Text that translations must or should contain.
+            constraints: Text that translations must, should or may not contain.
             details: Whether translations have a `detail`, which takes one more pass of the model over each.
             replace_unk: Replace an unknown subword by the source word that it attends to most, ...
             dictionary: ... or by the entry of that word.
@@ -468,7 +416,6 @@ class Translator(TranslationPipeline):
         """Return warnings about text in a sentence's constraints that the vocabulary cannot represent."""
         texts = {
             "the prefix": [constraints.prefixes[index]] if constraints.prefixes is not None else [],
-            "a constraint": constraints.required[index] if constraints.required is not None else [],
             "a phrase of the glossary": constraints.glossary[index] if constraints.glossary is not None else [],
         }
         return tuple(
@@ -480,8 +427,6 @@ class Translator(TranslationPipeline):
         given: dict[str, Any] = {}
         if constraints.prefixes is not None:
             given["prefixes"] = target_ids(self, [constraints.prefixes[i] for i in there])
-        if constraints.required is not None:
-            given["constraints"] = [target_ids(self, constraints.required[i]) for i in there]
         if constraints.glossary is not None:
             given["glossary"] = [target_ids(self, constraints.glossary[i]) for i in there]
         if constraints.forbidden:

@@ -121,8 +121,6 @@ States = dict[str, np.ndarray]
 
 Encode = Callable[[Sequence[Sequence[int]], int, Workspace], "Source"]
 """Encodes sentences (ids without EOS) with a number of threads, into a workspace; the rows stay in order."""
-Read = Callable[[Sequence[Sequence[int]], int], States]
-"""Reads all tokens but the last of each text with a number of threads; returns the final states [B, n] by name."""
 
 _MOST_IDLE = 8
 """The maximum number of idle steppers that are kept for each number of threads."""
@@ -284,22 +282,29 @@ class ModelDecoder(StepDecoder):
 
 
 class LanguageDecoder(StepDecoder):
-    """The decoder of a language model, one step at a time. Its sentences are texts to continue, which may be empty."""
+    """The decoder of a language model, one step at a time. It begins a line for each sentence."""
 
-    def __init__(self, network: Network, read: Read, threads: int) -> None:
-        """Prepare the steps; `read` returns the states after all tokens but the last of each text."""
+    def __init__(self, network: Network, starts: Callable[[int, int], States], threads: int) -> None:
+        """Prepare the steps; `starts` returns the states of so many lines by so many threads."""
         super().__init__(network, threads)
-        self._read, self._count = read, 0
+        self._starts, self._count = starts, 0
 
     def admit(
         self, src_ids: Sequence[Sequence[int]], candidates: Sequence[np.ndarray] | None = None
     ) -> tuple[np.ndarray, States, np.ndarray]:
-        """Read texts; candidates are as in `ModelDecoder.admit`. Returns their ids [B], and the states and tokens
-        before the first step, one row per text. Apart from the states of their rows, nothing of the texts is kept."""
+        """Begin lines; candidates are as in `ModelDecoder.admit`. Returns their ids [B], and the states and tokens
+        before the first step, one row per line."""
         sentence_ids = np.arange(self._count, self._count + len(src_ids))
         self._count += len(src_ids)
         self._narrow_to(sentence_ids, candidates)
-        return sentence_ids, self._read(src_ids, self.threads), last_tokens(src_ids)
+        return sentence_ids, self._starts(len(src_ids), self.threads), np.full(len(src_ids), EOS_ID, np.int32)
+
+    @override
+    def step(
+        self, tokens: np.ndarray, states: States, parent: np.ndarray, sentence_ids: np.ndarray
+    ) -> tuple[np.ndarray, States]:
+        # BOS, which begins the translations of the other model, is EOS here, which precedes a line.
+        return super().step(np.where(tokens == BOS_ID, EOS_ID, tokens), states, parent, sentence_ids)
 
 
 class BlockDecoder:
@@ -348,14 +353,8 @@ def translation_block(network: Network, source: Source, K: int) -> BlockDecoder:
     return BlockDecoder(network, stepper, np.full(len(source.lengths), BOS_ID, np.int32))
 
 
-def language_block(network: Network, texts: Sequence[Sequence[int]], states: States, K: int) -> BlockDecoder:
-    """Return a block decoder for texts, which may be empty; `states` are those after all tokens but the last of each
-    text."""
-    ones = np.ones(len(texts), np.int64)  # one source position each, which no cell reads
+def language_block(network: Network, states: States, count: int, K: int) -> BlockDecoder:
+    """Return a block decoder that begins `count` lines, whose states are given."""
+    ones = np.ones(count, np.int64)  # one source position each, which no cell reads
     stepper = FixedStepper(network.step_decoder, network.weights.view("decoder"), {}, ones, states, K)
-    return BlockDecoder(network, stepper, last_tokens(texts))
-
-
-def last_tokens(texts: Sequence[Sequence[int]]) -> np.ndarray:
-    """Return the last token of each text, int32 [B]; EOS if a text is empty."""
-    return np.array([text[-1] if len(text) else EOS_ID for text in texts], np.int32)
+    return BlockDecoder(network, stepper, np.full(count, EOS_ID, np.int32))

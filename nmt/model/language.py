@@ -125,21 +125,16 @@ class LanguageModel(Network):
         return self.log_probs(*pad_targets(lines, first=EOS_ID), {}, threads)[0]
 
     def search_decoder(self, threads: int | None = None, longest: int = 0) -> LanguageDecoder:
-        """Return a decoder for the search; the sources are texts to continue."""
-        return LanguageDecoder(self, self.continue_from, threads or default_threads())
+        """Return a decoder for the search, which begins a line for each source."""
+        return LanguageDecoder(self, self.line_starts, threads or default_threads())
 
     def block_decoder(self, src_ids: Sequence[Sequence[int]], K: int) -> BlockDecoder:
-        """Return a GPU decoder for texts to continue, with K rows per text."""
-        return language_block(self, src_ids, self.continue_from(src_ids, 1), K)
+        """Return a GPU decoder that begins a line for each source, with K rows per line."""
+        return language_block(self, self.line_starts(len(src_ids), 1), len(src_ids), K)
 
-    def continue_from(self, texts: Sequence[Sequence[int]], threads: int) -> States:
-        """Return the states after EOS and all tokens but the last of each text, which may be empty: [B, n] by name."""
-        read = [[EOS_ID, *text][:-1] for text in texts]
-        lengths = np.array([len(tokens) for tokens in read], np.int64)
-        tgt_in = np.full((max(1, int(lengths.max(initial=0))), len(texts)), EOS_ID, np.int32)
-        for b, tokens in enumerate(read):
-            tgt_in[: len(tokens), b] = tokens
-        return self.read(tgt_in, lengths, threads=threads).final
+    def line_starts(self, count: int, threads: int) -> States:
+        """Return the states at the beginning of `count` lines: [B, n] by name."""
+        return self.read(np.full((1, count), EOS_ID, np.int32), np.zeros(count, np.int64), threads=threads).final
 
     def _run(self, batch: StreamSegment, how: BatchPass) -> LossStats:
         """Run a segment, starting from the final states of the previous segment of its part; training and `loss` keep

@@ -101,13 +101,13 @@ def _language_model(layers: int) -> dict[str, Any]:
 
 
 def fill_for_model(model: Path, threads: int, compute_dtype: str | None = None, cells: Sequence[str] = ()) -> None:
-    """Run what a trained model needs to translate or to continue lines, so that its code is compiled and stored.
+    """Run what a trained model needs to translate or to score lines, so that its code is compiled and stored.
     `compute_dtype`: that of its config by default."""
     from nmt.storage.saved_model import load_saved_model
 
     is_language_model = load_saved_model(model, None, task=None).config.task == "lm"
     if is_language_model:
-        _generate(model, threads, compute_dtype, cells)
+        _score(model, threads, compute_dtype, cells)
     else:
         _translate(model, threads, thorough=False, compute_dtype=compute_dtype, cells=cells)
 
@@ -138,7 +138,7 @@ def run_job(job: Job, folder: Path, threads: int) -> None:
         settings["data"]["src"] = {"lang": "a"}
     Trainer(config_from_dict(settings, job.name), threads=threads).run()
     if is_language_model:
-        _generate(folder / "model", threads)
+        _score(folder / "model", threads)
         return
     _translate(folder / "model", threads, job.thorough)
     save_quantised(folder / "int8", load_saved_model(folder / "model", None))
@@ -174,12 +174,14 @@ def _translate(
         translator.session(lines[3]).complete("")
 
 
-def _generate(model: Path, threads: int, compute_dtype: str | None = None, cells: Sequence[str] = ()) -> None:
-    from nmt import Generator
+def _score(model: Path, threads: int, compute_dtype: str | None = None, cells: Sequence[str] = ()) -> None:
+    from nmt import LanguageScorer
+    from nmt.decode import SearchOptions, search
 
-    generator = Generator.load(model, threads=threads, compute_dtype=compute_dtype, cells=cells)
-    generator.generate(["a", "the red"], samples=2, max_length=8)
-    list(generator.score(["a red house", "the dog"]))
+    scorer = LanguageScorer.load(model, threads=threads, compute_dtype=compute_dtype, cells=cells)
+    list(scorer.score(["a red house", "the dog"]))
+    # The steps that it takes with a translation model.
+    search(scorer.model, [[], []], options=SearchOptions(beam_size=2, min_length=1), threads=threads)
 
 
 Notify = Callable[[str], None]

@@ -62,7 +62,7 @@ def model_card(saved: SavedModel, bundle: Path) -> str:
         _purpose(saved),
         facts,
         f"## Use\n\nWith nmt {nmt.__version__} (`pip install .` in its checkout):\n\n"
-        f"```bash\n{_command(saved)} {shown(bundle.name)}\n```",
+        f"```bash\n{_command(saved, shown(bundle.name))}\n```",
         f"## Scores\n\n{rows}",
         "The checkpoint was chosen by these scores; on a text by which nothing was chosen they are lower.",
         _OPEN.strip(),
@@ -71,8 +71,8 @@ def model_card(saved: SavedModel, bundle: Path) -> str:
     return "\n\n".join(sections)
 
 
-def _command(saved: SavedModel) -> str:
-    return "nmt-translate" if saved.config.task == "translation" else "nmt-generate"
+def _command(saved: SavedModel, name: str) -> str:
+    return f"nmt-translate {name}" if saved.config.task == "translation" else f"nmt-score {name} --tgt TEXT"
 
 
 def _purpose(saved: SavedModel) -> str:

@@ -214,7 +214,7 @@ def load_saved_model(
         kinds = {"translation": "a translator", "lm": "a language model"}
         advice = {
             "translation": "load it with Translator or nmt-translate",
-            "lm": "load it with Generator, nmt-generate or nmt-score without --src",
+            "lm": "load it with LanguageScorer or nmt-score without --src",
         }
         got = saved.config.task
         raise CheckpointError(f"{path}: must contain {kinds[str(task)]}, got {kinds[got]}; {advice[got]}")

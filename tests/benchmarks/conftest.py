@@ -33,9 +33,3 @@ def scripts_importable() -> Iterator[None]:
 def _scripts_importable() -> Iterator[None]:
     with scripts_importable():
         yield
-
-
-@pytest.fixture
-def importable():
-    """What makes the scripts importable, for the test of it."""
-    return scripts_importable

@@ -126,6 +126,7 @@ def test_each_command_is_the_one_of_its_own_program(name):
     [
         (["trian"], "'trian' is not a command; did you mean train?"),
         (["xyzzy", "--help"], "'xyzzy' is not a command; one of train, "),
+        (["generate", "runs/x"], "nmt-generate is not there any more; a library of language models"),
         (["--trian"], "No such option"),
         (["cache", "lits"], "'lits' is not one of"),
         ([""], "'' is not a command"),

@@ -12,7 +12,6 @@ from click.testing import CliRunner
 from nmt.cli.commands.average import average
 from nmt.cli.commands.bundle import bundle
 from nmt.cli.commands.evaluate import evaluate
-from nmt.cli.commands.generate import generate
 from nmt.cli.commands.quantize import quantize
 from nmt.cli.commands.score import score
 from nmt.cli.commands.shortlist import shortlist
@@ -220,11 +219,10 @@ def test_mistakes_are_one_line(case, folder):
 
 
 def test_a_language_model_in_each_dtype(folder, tmp_path):
-    """int8 at load is the same as from a folder that nmt-quantize wrote, in scoring and in writing."""
+    """int8 at load is the same as from a folder that nmt-quantize wrote."""
     lm = write_language_folder(tmp_path / "lm", load_saved_model(folder).tgt_subwords)
     assert call(quantize, lm, "-o", tmp_path / "int8").exit_code == 0
     text = "".join(line + "\n" for line in sentences(6, seed=3))
-    drawn = ["-n", "3", "--output-format", "tsv", "--threads", "1"]
     found = {}
     for kind, where, dtype in (
         ("int8", lm, ["--compute-dtype", "int8"]),
@@ -232,11 +230,9 @@ def test_a_language_model_in_each_dtype(folder, tmp_path):
         ("", lm, []),
     ):
         scored = call(score, where, "--tgt", "-", *dtype, "--threads", "1", given=text)
-        written = call(generate, where, "--prompt", "kara", *drawn, *dtype)
-        assert (scored.exit_code, written.exit_code) == (0, 0), scored.stderr + written.stderr
-        found[kind] = scored.stdout, written.stdout
-    assert found["int8"] == found["folder"]
-    assert found["int8"][0] != found[""][0] and found["int8"][1] != found[""][1]
+        assert scored.exit_code == 0, scored.stderr
+        found[kind] = scored.stdout
+    assert found["int8"] == found["folder"] != found[""]
 
 
 def test_pairs_are_scored_in_each_dtype(folder, tmp_path):

@@ -274,7 +274,7 @@ def test_files_beside_the_input_must_have_as_many_lines(model: Path, run: Run, t
     result = run("nmt-translate", model, "--prefix", tmp_path / "p", stdin=b"w1\nw2\n")
     assert (result.code, "must have one line for each input line, got 1" in result.err) == (1, True)
     (tmp_path / "p").write_text("z1\nz2\nz3\n")
-    result = run("nmt-translate", model, "--constraints", tmp_path / "p", stdin=b"w1\nw2\n")
+    result = run("nmt-translate", model, "--prefix", tmp_path / "p", stdin=b"w1\nw2\n")
     assert (result.code, "must have as many lines as the input, 2, got more" in result.err) == (1, True)
 
 
@@ -282,6 +282,7 @@ MISTAKES = {
     "resume to stdout": (["--resume"], 2, "--resume needs -o FILE"),
     "glossary": (["--glossary", "{folder}/g"], 1, "must be a phrase, a tab and its translation"),
     "n best in text": (["--n-best", "3", "--output-format", "text"], 2, "--n-best 3 needs --output-format tsv or json"),
+    "constraints": (["--constraint-text", "x"], 2, "it is not there any more; --glossary FILE with a high"),
     "groups": (["--beam-groups", "2"], 2, "it is not there any more; sampling with n_best"),
     "top-p": (["--sampling-topp", "0"], 2, "it must be a number above 0 and of at most 1, got 0"),
     "no number": (["--word-reward", "nan"], 2, "it must be a number, got 'nan'"),

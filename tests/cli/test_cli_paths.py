@@ -35,7 +35,7 @@ from nmt.system.paths import _MODEL_NAMES, _MODEL_SUFFIXES, is_model_file
 from tests.saved_models import write_folder, write_language_folder
 
 NO_PATHS = {
-    *("prefix_text", "constraint_text", "column", "output_column", "cells", "checkpoint", "tag", "title", "prompt"),
+    *("prefix_text", "column", "output_column", "cells", "checkpoint", "tag", "title"),
     *("kind", "member", "src_lang", "tgt_lang", "host", "ref_separator", "overrides", "grid", "budget"),
     *("allow_host", "allow_origin", "columns", "sheet"),
 }
@@ -49,7 +49,6 @@ NEEDED = {
     "average": {"model_dir": "model", "output": "new", "files": "best"},
     "shortlist": {"model_dir": "model"},
     "bundle": {"model_dir": "model", "output": "new.nmt"},
-    "generate": {"model_dir": "lm", "output": "new"},
     "cache": {"work": "fill", "models": "model"},
     "serve": {"models": "model"},
     "import": {"source": "model", "output": "new"},

@@ -182,8 +182,7 @@ def test_a_training_that_is_paused_twice_learns_the_same_bits(tmp_path):
 
 
 COMMANDS = {
-    name: f"nmt-{name}"
-    for name in ("train", "translate", "evaluate", "score", "generate", "average", "shortlist", "bundle")
+    name: f"nmt-{name}" for name in ("train", "translate", "evaluate", "score", "average", "shortlist", "bundle")
 }
 HEAVY = {"numpy", "numba", "pydantic", "yaml", "sacrebleu", "rich", "sentencepiece", "safetensors"}
 

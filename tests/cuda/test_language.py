@@ -38,11 +38,11 @@ def test_log_probabilities_are_those_of_the_processor(device):
 @pytest.mark.parametrize(
     "options", [{}, {"sampling": True, "sampling_seed": 3, "sampling_topk": 6, "generate_unk": False, "min_length": 2}]
 )
-def test_texts_go_on_as_on_the_processor(device, options):
-    """Prompts of any length, more than there is room for at once."""
+def test_lines_are_found_as_on_the_processor(device, options):
+    """More than there is room for at once."""
     settings = {"beam_size": 2, "n_best": 2, "batch_size": 3, "max_length_ratio": 0.0, "max_length_extra": 5}
-    prompts = [[], [5], [4, 9, 8], [6, 7]]
-    mine, other = (search(m, prompts, options=SearchOptions(**options), **settings) for m in on_both(device))
+    sources = [[], [5], [4, 9, 8], [6, 7]]
+    mine, other = (search(m, sources, options=SearchOptions(**options), **settings) for m in on_both(device))
     for one, expected in zip(other, mine, strict=True):
         assert [(h.ids, h.finished) for h in one] == [(h.ids, h.finished) for h in expected]
         np.testing.assert_allclose([h.log_prob for h in one], [h.log_prob for h in expected], rtol=1e-9)

@@ -10,8 +10,8 @@ import pytest
 from nmt.decode import Ensemble, Fusion, SearchOptions, force, search
 from nmt.decode.beam import BeamCell, run
 from nmt.decode.hypotheses import Block
-from nmt.decode.rules import constraints, selectors
-from nmt.decode.rules.constraints import Glossary, Progress, advance
+from nmt.decode.rules import selectors
+from nmt.decode.rules.glossary import Glossary, Progress, advance
 from nmt.decode.rules.score_rules import Rule
 from nmt.errors import ShapeError
 from nmt.special_tokens import EOS_ID
@@ -173,29 +173,6 @@ def test_repetition_penalty():
             assert h.log_prob == pytest.approx(true_log_prob(n, h.ids))
 
 
-CONSTRAINTS = [[[5], [6, 4]], [], [[4, 4, 6]]]
-
-
-@pytest.mark.parametrize("size", [1, 9])
-def test_constraints_are_in_every_finished_translation(size):
-    options = SearchOptions(constraints=CONSTRAINTS)
-    for n, hypotheses in tried(options, size=size).items():
-        limit = LONGEST + sum(map(len, CONSTRAINTS[n]))
-        legal = lambda ids, _, n=n: all(has(ids, p) for p in CONSTRAINTS[n])  # noqa: E731
-        expected = everything(plain(n), legal=legal, limit=limit)
-        found = [(tuple(h.ids), h.score) for h in hypotheses if h.finished]
-        assert found[0] == (expected[0][0], pytest.approx(expected[0][1]))
-        assert all(legal(ids, True) for ids, _ in found)
-
-
-def test_constraints_in_a_narrow_beam():
-    for n, hypotheses in tried(SearchOptions(constraints=CONSTRAINTS), beam_size=3, n_best=1, limit=8).items():
-        (h,) = hypotheses
-        assert all(has(tuple(h.ids), p) for p in CONSTRAINTS[n])
-        if h.finished:
-            assert h.log_prob == pytest.approx(true_log_prob(n, h.ids))
-
-
 def test_progress_agrees_with_a_search_in_the_tokens_said():
     """Of phrases that differ, those in a random row of tokens are done, and the rest is as far as its end begins."""
     rng = np.random.default_rng(3)
@@ -244,28 +221,6 @@ def test_a_prefix_earns_of_the_glossary_what_other_tokens_earn(prefix):
         for ids, h in found.items():
             assert h.score == pytest.approx(expected[ids])
             assert h.log_prob == pytest.approx(true_log_prob(n, ids))
-
-
-def test_places_of_the_beam_are_dealt_out_evenly_to_what_was_said():
-    """Post and Vilar 2018, section 3.2: what a bank does not fill goes to those that have said most."""
-    rng = np.random.default_rng(0)
-    for _ in range(300):
-        total, room = int(rng.integers(1, 5)), int(rng.integers(1, 9))
-        banks = [int(rng.integers(0, 7)) for _ in range(total + 1)]  # candidates by tokens said
-        candidates = [
-            (float(rng.normal()), n, 10 * met + n, met) for met, count in enumerate(banks) for n in range(count)
-        ]
-        chosen = constraints._allocate(sorted(candidates, key=lambda c: -c[0]), room, total)
-        assert len(set(chosen)) == len(chosen) == min(room, len(candidates))
-        share = room // (total + 1)
-        left = room - sum(min(share, count) for count in banks)
-        for met in range(total, -1, -1):
-            here = min(share, banks[met]) + min(left, banks[met] - min(share, banks[met]))
-            left -= here - min(share, banks[met])
-            best = sorted((c for c in candidates if c[3] == met), key=lambda c: -c[0])[:here]
-            assert {(row, token) for row, token in chosen if token // 10 == met} == {(c[1], c[2]) for c in best}
-        order = {(c[1], c[2]): -c[0] for c in candidates}
-        assert [order[one] for one in chosen] == sorted(order[one] for one in chosen)
 
 
 def test_a_glossary_can_still_add_the_bonus_of_what_was_not_said():

@@ -23,7 +23,7 @@ def model(request):
 
 def own(options, n):
     """The options of sentence n alone."""
-    lists = {name: getattr(options, name) for name in ("prefixes", "constraints", "glossary")}
+    lists = {name: getattr(options, name) for name in ("prefixes", "glossary")}
     return replace(options, **{name: value and [value[n]] for name, value in lists.items()})
 
 

@@ -10,7 +10,6 @@ import pytest
 
 from nmt.decode import Ensemble, LiveSearch, SearchOptions, live_search, search
 from nmt.model.decoders import ModelDecoder
-from nmt.model.language import LanguageModel
 from nmt.rnn import tuning
 from nmt.rnn.kernels.search import candidates
 from nmt.rnn.profile import recording
@@ -83,20 +82,6 @@ def test_in_each_dtype_and_with_divided_work(compute_dtype, options, monkeypatch
 def test_in_float64(monkeypatch):
     model = small_models.build(VOCAB, scale=0.7, dtype=np.float64)
     assert search(model, SOURCES, beam_size=3) == step_by_step(monkeypatch, model, SOURCES, beam_size=3)
-
-
-@pytest.mark.parametrize("rnn_type", ["lstm", "mlstm"])
-def test_texts_go_on_as_step_by_step(rnn_type, monkeypatch):
-    decoder = {"rnn_type": rnn_type}
-    config = small_models.model_settings(encoder={"embeddings": {"embedding_dim": 5}}, decoder=decoder)
-    model = LanguageModel(config, VOCAB)
-    rng = np.random.default_rng(3)
-    for param in model.params.values():
-        param[...] = rng.normal(0, 0.7, param.shape)
-    model.changed()
-    texts = [[], [4], [5, 6], *SOURCES[:6]]
-    settings = {"beam_size": 3, "batch_size": 2, "max_length_extra": 5, "n_best": 3}
-    assert search(model, texts, **settings) == step_by_step(monkeypatch, model, texts, **settings)
 
 
 def test_what_was_prepared_serves_the_next_search_and_changed_weights(model, monkeypatch):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from nmt.decode import Ensemble, Fusion, SearchOptions, Session, search
-from nmt.errors import ConfigError
+from nmt.errors import ConfigError, DeviceError
 from tests.decode.test_options import VOCAB, build
 from tests.decode.test_shortlist import SOME
 from tests.model import test_language
@@ -27,7 +27,7 @@ OPTIONS = {name: given_for(name, 1) for name in (*RULES, *LISTS) if "samples" no
 OPTIONS |= {
     "glossary and more": {"glossary": [[[4, 7, 8], [5, 6]]], "repetition_penalty": 1.4, "shortlist": SOME},
     "shortlist": {"shortlist": SOME},
-    "shortlist and more": {"shortlist": SOME, "constraints": [[[7, 8], [10]]], "repetition_penalty": 1.4},
+    "shortlist and more": {"shortlist": SOME, "repetition_penalty": 1.4},
 }
 
 
@@ -84,6 +84,12 @@ def test_several_models(kind, model):
     session = Session(pair, SOURCE)
     for prefix in ([4], [4, 7, 8], [5]):
         assert session.complete(prefix, **COMMON) == from_scratch(pair, prefix)
+
+
+def test_a_gpu_has_no_sessions(model, monkeypatch):
+    monkeypatch.setattr(type(model.device), "is_cpu", property(lambda self: False))
+    with pytest.raises(DeviceError, match="session: must run on the processor"):
+        Session(model, [4])
 
 
 @pytest.mark.parametrize("options", [{"prefixes": [[4]]}, {"sampling": True}])

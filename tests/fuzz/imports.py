@@ -1,27 +1,15 @@
-"""Put broken models of other systems through nmt-import:
-
-    python -m tests.fuzz.imports --files 5000
-
-So many files of each kind, in processes of their own with limits on time and memory. Each file must be refused in one
-line or give a model that is written; a planted pickle that would make a file must not have made it.
-"""
+"""Broken models of other systems for nmt-import, each a function of its number: refused in one line, or written. A
+planted pickle that would make a file must not make it."""
 
 from __future__ import annotations
 
-import argparse
 import io
 import random
-import resource
 import shutil
-import signal
-import subprocess
-import sys
-import tempfile
 import zipfile
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 
 from nmt.errors import NMTError
 from nmt.importing.sources import import_model
@@ -31,9 +19,6 @@ from tests.importing.packages import save_g2p_en
 from tests.importing.test_fairseq import Fairseq
 from tests.importing.test_toolkits import Joey, OpenNMT
 
-_SECONDS = 20
-_MOST_BYTES = 3 * 2**30
-_SHARE = 500
 _NUMBERS = (b"\xff\xff\xff\xff", b"\x00\x00\x00\x80", b"\xff\xff\xff\x7f", b"\x00" * 8, b"\xff" * 8)
 _WORDS = (
     b"[",
@@ -153,49 +138,3 @@ def _one(source: Path, out: Path, what: str) -> str:
         raise AssertionError(f"{what}: {error!r:.300}") from error
     shutil.rmtree(out)
     return "written"
-
-
-class _Endless(BaseException):
-    """A file takes too long; no error of the system, which a reader would turn into one line."""
-
-
-def _hang(_number: int, _frame: FrameType | None) -> None:
-    raise _Endless(f"no end after {_SECONDS} seconds")
-
-
-def main() -> int:
-    """Run all shares; 1 if one failed."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--files", type=int, default=500, help="broken models of each kind")
-    parser.add_argument("--kinds", nargs="+", choices=list(KINDS), default=list(KINDS), help="only these")
-    parser.add_argument("--seed", type=int, default=0, help="other models")
-    parser.add_argument("--share", nargs=4, metavar=("KIND", "FIRST", "COUNT", "DIR"), help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.share:
-        kind, first, count, folder = given.share
-        resource.setrlimit(resource.RLIMIT_AS, (_MOST_BYTES, _MOST_BYTES))
-        for n in range(int(first), int(first) + int(count)):
-            signal.signal(signal.SIGALRM, _hang)
-            signal.alarm(_SECONDS)
-            print(*check_imports(kind, Path(folder) / str(n), n, 1, given.seed))
-        return 0
-    failed = 0
-    for kind in given.kinds:
-        found: Counter[str] = Counter()
-        for first in range(0, given.files, _SHARE):
-            count = min(_SHARE, given.files - first)
-            with tempfile.TemporaryDirectory() as folder:
-                share = ["--share", kind, str(first), str(count), folder, "--seed", str(given.seed)]
-                done = subprocess.run(
-                    [sys.executable, "-m", "tests.fuzz.imports", *share], capture_output=True, text=True
-                )
-            found.update(done.stdout.split())
-            if done.returncode:
-                failed += 1
-                print(f"{kind} from {first}: exit code {done.returncode}\n{done.stderr[-2000:]}")
-        print(f"{kind}: {dict(found)}", flush=True)
-    return 1 if failed else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

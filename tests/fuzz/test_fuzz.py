@@ -1,8 +1,7 @@
-"""A few hundred odd inputs and broken models; `python -m tests.fuzz.run` does a hundred thousand and ten thousand."""
+"""A few hundred odd inputs and broken models; NMT_TEST_FUZZ=1000 makes a thousand times as many."""
 
+import os
 import shutil
-import subprocess
-import sys
 
 import pytest
 
@@ -11,6 +10,8 @@ from nmt.storage.tensor_file import map_tensors
 from tests.fuzz.imports import KINDS, check_imports
 from tests.fuzz.run import check_inputs, check_models, is_text, line_bytes, make_model, run_translate
 
+TIMES = int(os.environ.get("NMT_TEST_FUZZ", "1"))
+
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
@@ -18,7 +19,7 @@ def model(tmp_path_factory):
 
 
 def test_odd_inputs(model):
-    done = check_inputs(model, 0, 150)
+    done = check_inputs(model, 0, 150 * TIMES)
     assert done["not UTF-8"] >= 5 and done["text"] >= 120
 
 
@@ -33,7 +34,7 @@ def test_every_kind_of_input_comes():
 
 
 def test_broken_models(model, tmp_path):
-    done = check_models(model.parent / "model", model, tmp_path, 0, 120)
+    done = check_models(model.parent / "model", model, tmp_path, 0, 120 * TIMES)
     assert done["refused"] >= 70, "most changes are found"
 
 
@@ -55,38 +56,7 @@ def test_the_model_of_these_tests_has_everything(model):
     }
 
 
-READER = """
-import sys
-from nmt.errors import DataError
-
-def endless(*given):
-    try:
-        while True:
-            pass
-    except OSError as error:
-        raise DataError("a: cannot be read") from error
-"""
-BY_SYSTEM = """
-from tests.fuzz import imports
-
-imports.import_model, imports._SECONDS = endless, 2
-sys.argv = ["imports", "--share", "marian", "0", "1", sys.argv[1]]
-sys.exit(imports.main())
-"""
-
-
-def outcome(script, folder):
-    """Return the exit code of a fuzzer with the planted reader, and what it reported."""
-    done = subprocess.run([sys.executable, "-c", READER + script, str(folder)], capture_output=True, text=True)
-    return done.returncode, done.stderr
-
-
-def test_an_endless_reader_of_models_is_found(tmp_path):
-    code, report = outcome(BY_SYSTEM, tmp_path)
-    assert code and "no end after 2 seconds" in report
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_broken_models_are_refused_in_a_line_or_written(tmp_path, kind):
-    done = check_imports(kind, tmp_path / "models", 0, 25)
-    assert sum(done.values()) == 25 and done.get("refused", 0) >= 5
+    done = check_imports(kind, tmp_path / "models", 0, 25 * TIMES)
+    assert sum(done.values()) == 25 * TIMES and done.get("refused", 0) >= 5

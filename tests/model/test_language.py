@@ -6,9 +6,9 @@ import pytest
 from nmt.config import config_from_dict
 from nmt.data.batching.batches import StreamBatches
 from nmt.data.corpora.readers import TokenRows
-from nmt.decode import SearchOptions, search
+from nmt.decode import search
 from nmt.model.language import LanguageModel
-from nmt.special_tokens import BOS_ID, EOS_ID
+from nmt.special_tokens import EOS_ID
 from nmt.train.updates.optimizer import clip_scale, gradient_norm, make_optimizer
 
 V = 11
@@ -129,32 +129,13 @@ def test_an_lstm_language_model_is_its_equations():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_a_search_finds_has_the_probability_that_reading_gives(kind):
-    """Steps of search, all layers in one cell, equal layer after layer over all steps; prompts of any length."""
+    """Steps of search, all layers in one cell, equal layer after layer over all steps."""
     model = build(**KINDS[kind])
-    prompts = [[], [5], [4, 9, 8, 8, 10], [6, 7]]
-    found = search(model, prompts, beam_size=4, n_best=4, length_penalty="none", max_length_ratio=0, max_length_extra=6)
-    for prompt, hypotheses in zip(prompts, found, strict=True):
-        assert hypotheses
-        for one in hypotheses:
-            tokens = [*prompt, *one.ids, *([EOS_ID] if one.finished else [])]
-            read = np.array([EOS_ID, *tokens][:-1], np.int32)[:, None]
-            scores, _ = model.log_probs(read, np.array(tokens, np.int32)[:, None], np.array([len(tokens)]), {})
-            assert one.log_prob == pytest.approx(scores[0][len(prompt) :].sum(), rel=1e-9)
-
-
-def test_samples_depend_on_prompt_and_seed_alone():
-    model = build(dtype=np.float32)
-
-    def draw(prompts, seed, threads=1):
-        options = SearchOptions(sampling=True, sampling_seed=seed, generate_unk=False)
-        limits = {"max_length_ratio": 0, "max_length_extra": 12}
-        return search(model, prompts, beam_size=3, n_best=3, options=options, threads=threads, **limits)
-
-    many = draw([[], [5, 6], [4]], 1)
-    assert draw([[5, 6]], 1) == [many[1]] and draw([[4], []], 1, threads=2) == [many[2], many[0]]
-    assert draw([[5, 6]], 2) != [many[1]]
-    assert len({tuple(h.ids) for h in many[0]}) > 1, "several samples of one prompt are different ones"
-    assert all(min(h.ids, default=V) > max(BOS_ID, EOS_ID) for one in many for h in one)
+    found = search(model, [[], []], beam_size=4, n_best=4, length_penalty="none", max_length_extra=6)
+    assert found[0] == found[1] != []
+    for one in found[0]:
+        tokens = [*one.ids, *([EOS_ID] if one.finished else [])]
+        assert one.log_prob == pytest.approx(model.line_log_probs([tokens])[0].sum(), rel=1e-9)
 
 
 def test_the_toy_of_cudnn_converges():

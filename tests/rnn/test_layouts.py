@@ -20,19 +20,9 @@ def slices(order):
     return {gate: slice(n * H, (n + 1) * H) for n, gate in enumerate(order)}
 
 
-def lstm_rows(x, kernel, recurrent, bias, order):
-    """One layer for one row, x [T, D], with one bias: the equations as Keras and Haste write them."""
-    at, h, c, ys = slices(order), np.zeros(H), np.zeros(H), []
-    for x_t in x:
-        a = x_t @ kernel + h @ recurrent + bias
-        c = sigmoid(a[at["f"]]) * c + sigmoid(a[at["i"]]) * np.tanh(a[at["g"]])
-        h = sigmoid(a[at["o"]]) * np.tanh(c)
-        ys.append(h)
-    return np.array(ys)
-
-
 def gru_rows(x, kernel, recurrent, bias, recurrent_bias, order, *, reset_after=True):
-    """The same of a GRU; with the reset before the product all of bias and recurrent bias acts outside it."""
+    """One layer for one row, x [T, D], as Keras writes it; with the reset before the product all of bias and recurrent
+    bias acts outside it."""
     at, h, ys = slices(order), np.zeros(H), []
     for x_t in x:
         a = x_t @ kernel + bias
@@ -54,35 +44,18 @@ def assert_runs_as(layer, expected_of_row):
         compare.assert_close(y[:, row], expected_of_row(x[:, row]), 1e-12, f"row {row}")
 
 
-@pytest.mark.parametrize("reverse", [False, True])
-def test_keras_lstm(reverse):
-    kernel, recurrent, bias = draw(D, 4 * H), draw(H, 4 * H, seed=1), draw(4 * H, seed=2)
-    layer = LSTM(D, H, reverse=reverse, dtype=np.float64)
-    layer.load(layouts.from_keras("LSTM", [kernel, recurrent, bias], reverse=reverse))
-    turn = slice(None, None, -1 if reverse else 1)
-    assert_runs_as(layer, lambda x: lstm_rows(x[turn], kernel, recurrent, bias, "ifgo")[turn])
-
-
 @pytest.mark.parametrize("reset_after", [True, False])
-def test_keras_gru(reset_after):
+def test_gates_of_keras_are_put_in_order(reset_after):
     kernel, recurrent, bias = draw(D, 3 * H), draw(H, 3 * H, seed=1), draw(2, 3 * H, seed=2)
-    given = bias if reset_after else bias[0]
     layer = GRU(D, H, reset_after=reset_after, dtype=np.float64)
-    layer.load(layouts.from_keras("GRU", [kernel, recurrent, given]))
     other = bias[1] if reset_after else np.zeros(3 * H)
+    given = zip(("W_x_l0", "W_h_l0", "b_x_l0", "b_h_l0"), (kernel, recurrent, bias[0], other), strict=True)
+    layer.load({name: layouts.reorder_gates(array, "zrn", "rzn") for name, array in given})
     assert_runs_as(layer, lambda x: gru_rows(x, kernel, recurrent, bias[0], other, "zrn", reset_after=reset_after))
-
-
-def test_haste_lstm_and_gru():
-    kernel, recurrent, bias = draw(D, 4 * H), draw(H, 4 * H, seed=1), draw(4 * H, seed=2)
-    layer = LSTM(D, H, dtype=np.float64)
-    layer.load(layouts.from_haste("LSTM", {"kernel": kernel, "recurrent_kernel": recurrent, "bias": bias}))
-    assert_runs_as(layer, lambda x: lstm_rows(x, kernel, recurrent, bias, "igfo"))
-    of_gru = dict(zip(("kernel", "recurrent_kernel", "bias", "recurrent_bias"), (
-        draw(D, 3 * H), draw(H, 3 * H, seed=1), draw(3 * H, seed=2), draw(3 * H, seed=3)), strict=True))  # fmt: skip
-    layer = GRU(D, H, dtype=np.float64)
-    layer.load(layouts.from_haste("GRU", of_gru))
-    assert_runs_as(layer, lambda x: gru_rows(x, *of_gru.values(), "zrn"))
+    with pytest.raises(ShapeError, match="3 gates wide, got 4"):
+        layouts.reorder_gates(np.ones((2, 4)), "zrn", "rzn")
+    with pytest.raises(AttributeError, match="layouts.from_keras is not there any more; layouts.reorder_gates"):
+        layouts.from_keras("GRU", [])
 
 
 def test_the_flat_vector_of_cudnn_and_mxnet():
@@ -148,17 +121,6 @@ def test_there_and_back(operator, bidirectional):
     for n in range(2):
         found |= layouts.from_onnx(kind, **layouts.to_onnx(kind, ours, layer=n), direction=direction, layer=n)
     assert_same(found, ours)
-    x, other = draw(T, B, D), operator(D, H, 2, bidirectional=bidirectional, dtype=np.float64)
-    systems = [(layouts.from_keras, layouts.to_keras)]
-    systems += [(layouts.from_haste, layouts.to_haste)] if kind != "RNN" else []
-    for back, there in systems:  # one bias where we have two: the same layer, other parameters
-        found = {}
-        for n in range(2):
-            for reverse in (False, True)[: 1 + bidirectional]:
-                where = {"layer": n, "reverse": reverse}
-                found |= back(kind, there(kind, ours, **where), **where)
-        other.load(found)
-        compare.assert_close(other(x)[0], layer(x)[0], 1e-12, there.__name__)
 
 
 def test_what_only_some_systems_have():
@@ -172,7 +134,6 @@ def test_what_only_some_systems_have():
     assert_same(layouts.from_mxnet(layouts.to_mxnet(projected)), projected)
     assert_same(layouts.from_flat(layouts.to_flat(projected), projected), projected)
     without = fill(GRU(D, H, bias=False, dtype=np.float64))
-    assert_same(layouts.from_keras("GRU", layouts.to_keras("GRU", without)), without)
     assert_same(layouts.from_onnx("GRU", **layouts.to_onnx("GRU", without)), without)
     learnt = LSTM(D, H, learn_initial=True).params
     for act, words in (
@@ -181,7 +142,6 @@ def test_what_only_some_systems_have():
         (lambda: layouts.to_flat(learnt), "parameters must be W_x"),
         (lambda: layouts.from_torch({"weight_l0": np.ones(2)}), "got weight_l0"),
         (lambda: layouts.from_flat(np.ones(3), projected), "the vector must be"),
-        (lambda: layouts.from_keras("GRU", [np.ones((2, 4)), np.ones((4, 4))]), "3 gates wide, got 4"),
         (lambda: layouts.from_onnx("RNN", *np.ones((2, 1, 4, 4)), direction="up"), "direction must be one of"),
     ):
         with pytest.raises(ShapeError, match=words):

@@ -203,7 +203,9 @@ def test_a_finished_run_says_which_changes_had_no_effect(settings, caplog):
 def test_a_language_model_has_no_translator(settings: dict[str, Any], tmp_path: Path) -> None:
     result = nmt.train(settings, progress=False)
     with pytest.raises(CheckpointError, match="must contain a language model, got a translator"):
-        result.generator()
+        result.language_scorer()
+    with pytest.raises(ImportError, match="nmt.Generator is not there any more; .* nmt.LanguageScorer"):
+        from nmt import Generator  # noqa: F401
 
 
 # ---------------------------------------------------------------- threads and signals

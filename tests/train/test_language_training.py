@@ -1,4 +1,4 @@
-"""task: lm from settings to a folder that generates and scores; resumed runs, plans and mistakes."""
+"""task: lm from settings to a folder that scores; resumed runs, plans and mistakes."""
 
 import json
 import math
@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from nmt import Generator, Translator
-from nmt.cli.commands.generate import generate
+from nmt import LanguageScorer, Translator
 from nmt.cli.commands.score import score
 from nmt.config import config_from_dict
 from nmt.errors import CheckpointError, ConfigError
@@ -90,29 +89,16 @@ def test_a_resumed_run_is_the_run(folder: Path, tmp_path: Path) -> None:
     assert "starts again" in (tmp_path / "model" / "train.log").read_text()
 
 
-def test_lines_are_gone_on_with(folder: Path) -> None:
-    generator = Generator.load(folder / "model")
-    found = generator.generate(["3", "6 7", ""], samples=2, sampling=False, beam_size=3)
-    assert [lines[0].text for lines in found[:2]] == ["3 4 5 6", "6 7 8 9"]
-    assert all(lines[0].log_prob >= lines[1].log_prob for lines in found)
-    drawn = generator.generate(["3", ""], samples=3, sampling_seed=4)
-    assert drawn == generator.generate(["3", ""], samples=3, sampling_seed=4)
-    assert [drawn[1]] == generator.generate([""], samples=3, sampling_seed=4)
-    assert drawn != generator.generate(["3", ""], samples=3, sampling_seed=5)
-    short = generator.generate(["3"], sampling=False, beam_size=1, max_length=1)[0][0].text
-    assert short == "3 4"
-
-
 @pytest.mark.parametrize("carry", [True, False])
 def test_scores_are_probabilities_in_order(folder: Path, carry: bool) -> None:
-    generator = Generator.load(folder / "model")
+    scorer = LanguageScorer.load(folder / "model")
     lines = ["3 4 5 6", "", "1 2 3 4", "9 8", " 7  8 9 0 "]
-    scored = list(generator.score(iter(lines), carry=carry))
+    scored = list(scorer.score(iter(lines), carry=carry))
     assert [len(line.tokens) for line in scored] == [5, 0, 5, 3, 5]
     assert [line.characters for line in scored] == [8, 0, 8, 4, 8]
     assert scored[0].tokens[-1] == "</s>"
     assert sum(scored[2].log_probs) > sum(scored[3].log_probs), "downwards was never seen"
-    alone = [next(iter(generator.score([line]))) for line in lines]
+    alone = [next(iter(scorer.score([line]))) for line in lines]
     same = [np.allclose(a.log_probs, b.log_probs, rtol=1e-5) for a, b in zip(scored, alone, strict=True)]
     assert same[:2] == [True, True] and all(same) is (not carry)
 
@@ -130,18 +116,6 @@ def test_the_test_score_is_that_of_nmt_score(folder: Path) -> None:
     assert "bits for each of" in result.stderr
 
 
-def test_the_command_writes_lines(folder: Path) -> None:
-    model = str(folder / "model")
-    result = CliRunner().invoke(generate, [model, "-", "--no-sampling", "--prompt", "5"], input="2 3\n")
-    assert result.exit_code == 0, result.output
-    assert result.stdout == "5 6 7 8\n2 3 4 5\n"
-    result = CliRunner().invoke(generate, [model, "-n", "2", "--output-format", "json", "--seed", "3"])
-    record = json.loads(result.stdout)
-    assert (record["number"], record["prompt"], len(record["lines"])) == (0, "", 2)
-    result = CliRunner().invoke(generate, [model, "-n", "2", "--output-format", "tsv"])
-    assert [line.split("\t")[:2] for line in result.stdout.splitlines()] == [["0", "1"], ["0", "2"]]
-
-
 def test_a_plan_is_of_streams(tmp_path: Path) -> None:
     tried = DryRun(config_from_dict(settings(tmp_path)), 1, lambda text: None)
     page = cost_report(tried)
@@ -153,13 +127,11 @@ def test_a_bundle_and_a_folder_in_int8_do_what_the_folder_does(folder: Path, tmp
     saved = load_saved_model(folder / "model")
     save_bundle(tmp_path / "counting.nmt", saved)
     save_quantised(tmp_path / "int8", saved)
-    whole = Generator.load(folder / "model")
-    asked: dict[str, Any] = {"samples": 2, "sampling": False, "beam_size": 3}
-    assert Generator.load(tmp_path / "counting.nmt").generate(["3", ""], **asked) == whole.generate(["3", ""], **asked)
-    small, rounded = Generator.load(tmp_path / "int8"), Generator.load(folder / "model", compute_dtype="int8")
-    assert small.generate(["3", ""], **asked) == rounded.generate(["3", ""], **asked)
-    assert small.generate(["6 7"], **asked)[0][0].text == "6 7 8 9"
+    whole = LanguageScorer.load(folder / "model")
     lines = ["3 4 5 6", "9 8"]
+    small, rounded = LanguageScorer.load(tmp_path / "int8"), LanguageScorer.load(folder / "model", compute_dtype="int8")
+    assert list(LanguageScorer.load(tmp_path / "counting.nmt").score(lines)) == list(whole.score(lines))
+    assert list(small.score(lines)) == list(rounded.score(lines))
     exact, near = ([line.log_probs for line in one.score(lines)] for one in (whole, small))
     for one, other in zip(exact, near, strict=True):
         np.testing.assert_allclose(other, one, atol=0.5)
@@ -171,14 +143,14 @@ def test_sizes_of_an_encoder_that_is_not_there_are_not_looked_at(tmp_path: Path)
     given = settings(tmp_path, updates=1)
     given["model"] = {"decoder": {"hidden_size": 1, "embeddings": {"embedding_dim": 1}}}
     Trainer(config_from_dict(given)).run()
-    assert Generator.load(tmp_path / "model").model.num_params < 256
+    assert LanguageScorer.load(tmp_path / "model").model.num_params < 256
 
 
 def test_folders_of_the_other_task_are_refused_in_one_line(folder: Path, tmp_path: Path) -> None:
     save_bundle(tmp_path / "counting.nmt", load_saved_model(folder / "model"))
     for path in (folder / "model", tmp_path / "counting.nmt"):
         with pytest.raises(
-            CheckpointError, match="must contain a translator, got a language model; load it with Generator"
+            CheckpointError, match="must contain a translator, got a language model; load it with LanguageScorer"
         ):
             Translator.load(path)
     result = CliRunner().invoke(score, [str(folder / "model"), "--src", "x", "--tgt", "y", "--independent"])

@@ -153,11 +153,11 @@ def _score_pairs(
 
 def _score_text(report: _Report, saved: SavedModel, text: str, carry: bool, loading: dict[str, Any]) -> None:
     """Score lines with a language model; with `carry` each is read after the lines before it."""
-    from nmt.inference.generator import generator_of
+    from nmt.inference.language_scorer import scorer_of
 
     characters = 0
     lines = open_lines(text)
-    for line in generator_of(saved, **loading).score(lines, carry=carry):
+    for line in scorer_of(saved, **loading).score(lines, carry=carry):
         report.add(line.tokens, line.log_probs, line.warnings, {})
         characters += line.characters
         if not lines.ready():

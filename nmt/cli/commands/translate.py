@@ -119,14 +119,6 @@ _CHUNK_BATCHES = 32
 )
 @reads("--prefix", text="Forced beginnings of the translations, one per line, in whole words.")
 @click.option("--prefix-text", metavar="TEXT", show_default="none", help="Forced beginning of every translation.")
-@reads("--constraints", text="Phrases that each translation must contain: one line per sentence, separated by tabs.")
-@click.option(
-    "--constraint-text",
-    metavar="TEXT",
-    multiple=True,
-    show_default="none",
-    help="A phrase that every translation must contain; may be repeated.",
-)
 @reads("--glossary", text="Preferred translations: PHRASE, a tab or =, and TRANSLATION per line.")
 @reads("--forbid", text="Words or phrases that no translation may contain, one per line.")
 @search_options()
@@ -190,7 +182,7 @@ def translate(model_dir: str, inputs: tuple[str, ...], **options: Any) -> None:
     if options["form"] != "lines":
         _translate_document(job, model_dir, source, options)
         return
-    records = in_step(open_lines(source), {path: open_lines(path) for path in job.others.values()})
+    records = in_step(open_lines(source), {path: open_lines(path) for path in [job.prefixes] if path})
     with contextlib.ExitStack() as stack:
         job.notices = stack.enter_context(telling_notices(source))
         if not options["resume"]:
@@ -210,7 +202,7 @@ def translate(model_dir: str, inputs: tuple[str, ...], **options: Any) -> None:
 
 
 _LINES_ONLY = (
-    *("alignments", "plot_attention", "prefix", "prefix_text", "constraints", "constraint_text", "glossary"),
+    *("alignments", "plot_attention", "prefix", "prefix_text", "glossary"),
     *("forbid", "n_best", "output_format", "resume", "replace_unk", "dictionary"),
 )
 """Options that cannot be combined with tables, folders and shards."""
@@ -271,9 +263,8 @@ class _Job:
 
     form: str
     search: dict[str, Any]
-    others: dict[str, str]  # files parallel to the input, by option
+    prefixes: str | None  # a file parallel to the input
     prefix: str | None  # for all lines
-    constraints: list[str]  # for all lines
     glossary: list[tuple[str, str]]
     forbidden: list[str]
     plots: Path | None
@@ -298,7 +289,7 @@ def _check(source: str, model_dir: str, options: dict[str, Any]) -> None:
         raise click.UsageError("--strict is for a document; name its format by --format.")
     if options["output"] != "-":
         check_output(options["output"], "-o")
-    parallel = ("prefix", "constraints", "glossary", "forbid", "dictionary")
+    parallel = ("prefix", "glossary", "forbid", "dictionary")
     inputs: dict[str, str | list[Path]] = {"INPUT": source}
     inputs |= {f"--{name}": options[name] for name in parallel if options[name] is not None}
     models = [model_dir, *filter(None, [options["lm"]]), *options["ensemble"], *options["then"]]
@@ -335,9 +326,8 @@ def _job(options: dict[str, Any]) -> _Job:
     return _Job(
         form=form,
         search=search,
-        others={name: options[name] for name in ("prefix", "constraints") if options[name] is not None},
+        prefixes=options["prefix"],
         prefix=options["prefix_text"],
-        constraints=[text for text in options["constraint_text"] if text.strip()],
         glossary=phrase_pairs(options["glossary"]),
         forbidden=phrases(options["forbid"]),
         plots=Path(plots) if plots else None,
@@ -364,7 +354,7 @@ def _run(job: _Job, source: str, records: Lines[Record], translator: Translator 
     """Translate all records of a source chunk by chunk; each chunk is written before the next one is read."""
     from nmt.data.tokens.factors import FactorError
 
-    tell_to_type(source, "a sentence")
+    tell_to_type(source)
     size = job.search["batch_size"]
     for chunk in chunks(records, size * _CHUNK_BATCHES if size > 1 else 1):
         if job.continued is not None:
@@ -386,18 +376,9 @@ def _constraints_of(job: _Job, translator: Translator | Pivot, chunk: list[Recor
     from nmt.inference.pipeline import phrases_for
     from nmt.inference.translator import Constraints
 
-    def column(name: str) -> list[str] | None:
-        path = job.others.get(name)
-        return None if path is None else [parallel[path] for _, parallel in chunk]
-
-    lines, glossary = column("constraints"), None
-    if job.glossary:
-        glossary = [phrases_for(translator, line, job.glossary) for line, _ in chunk]
-    required = None
-    if lines is not None or job.constraints:
-        own = [[p for p in line.split("\t") if p.strip()] for line in lines or [""] * len(chunk)]
-        required = [[*of_line, *job.constraints] for of_line in own]
-    return Constraints(column("prefix") or job.prefix, required, glossary, job.forbidden)
+    glossary = [phrases_for(translator, line, job.glossary) for line, _ in chunk] if job.glossary else None
+    prefixes = [parallel[job.prefixes] for _, parallel in chunk] if job.prefixes else job.prefix
+    return Constraints(prefixes=prefixes, glossary=glossary, forbidden=job.forbidden)
 
 
 def _write(job: _Job, line: str, found: list[Translation]) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _MOST_BYTES = 2**28
 _CHUNK_BATCHES = 32
-_FOR_LINES = ("scores", "n_best", "output_format", "alignments", "plot_attention", "prefix", "constraints", "resume")
+_FOR_LINES = ("scores", "n_best", "output_format", "alignments", "plot_attention", "prefix", "resume")
 """Names of the options that apply only to lines."""
 
 
@@ -97,12 +97,10 @@ def _translated(
     from nmt.inference.translator import Constraints
 
     glossary, forbidden = phrases
-    required = [text for text in options["constraint_text"] if text.strip()]
     constraints = Constraints(
-        options["prefix_text"],
-        [required] * len(texts) if required else None,
-        [phrases_for(translator, text, glossary) for text in texts] if glossary else None,
-        forbidden,
+        prefixes=options["prefix_text"],
+        glossary=[phrases_for(translator, text, glossary) for text in texts] if glossary else None,
+        forbidden=forbidden,
     )
     return [one[0] for one in translator.translate_nbest(texts, on_batch=meter.add, constraints=constraints, **search)]
 

@@ -129,7 +129,6 @@ def identity(job: Any, translator: Translator | Pivot, options: dict[str, Any]) 
         "glossary": job.glossary,
         "forbid": job.forbidden,
         "prefix_text": job.prefix,
-        "constraint_text": job.constraints,
     }
 
 

@@ -142,10 +142,10 @@ def tell(text: str, end: str = "\n") -> None:
         discard(sys.stderr.fileno())
 
 
-def tell_to_type(source: str, what: str) -> None:
+def tell_to_type(source: str) -> None:
     """Say how to type the input if it comes from a terminal, which would otherwise wait in silence."""
     if source == STDIN and sys.stdin is not None and sys.stdin.isatty():
-        tell(f"Type {what}, then Enter; Ctrl-D ends.")
+        tell("Type a sentence, then Enter; Ctrl-D ends.")
 
 
 @contextlib.contextmanager

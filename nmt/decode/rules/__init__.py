@@ -1,1 +1,1 @@
-"""Options of the search: score rules, constraints, sampling, penalties."""
+"""Options of the search: score rules, glossaries, sampling, penalties."""

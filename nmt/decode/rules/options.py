@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from nmt.decode.rules.constraints import ConstrainedSelector, Glossary
+from nmt.decode.rules.glossary import Glossary
 from nmt.decode.rules.score_rules import Forbidding, Prefix, Reweighting, Rule
 from nmt.decode.rules.selectors import BestSelector, CandidateSelector, RuledSelector, SamplingSelector
 from nmt.errors import ShapeError
@@ -73,15 +73,13 @@ class SearchOptions(SearchValues):
     callers of the search.
 
     forbidden: sequences of tokens that may not be produced. prefixes: the first tokens of each sentence's translations.
-    constraints: the phrases that each sentence's translations must contain. glossary: the phrases that earn
-    `glossary_bonus`. shortlist: tokens that are not candidates of a sentence have no probability and are not produced,
-    except those that the options force. more_rules: a factory of further rules, called once per thread, whose rules are
-    applied before those that forbid tokens. Sampling and constraints cannot be combined.
+    glossary: the phrases of each sentence that earn `glossary_bonus`. shortlist: tokens that are not candidates of a
+    sentence have no probability and are not produced, except those that the options force. more_rules: a factory of
+    further rules, called once per thread, whose rules are applied before those that forbid tokens.
     """
 
     forbidden: Sequence[Sequence[int]] = setting((), lacks=(Place.LOOP,))
     prefixes: Sequence[Sequence[int]] | None = setting(None, lacks=(Place.LOOP, Place.SESSION))
-    constraints: Sequence[Sequence[Sequence[int]]] | None = setting(None, lacks=_PROCESSOR_ONLY)
     glossary: Sequence[Sequence[Sequence[int]]] | None = setting(None, lacks=_PROCESSOR_ONLY)
     shortlist: Shortlist | None = setting(None, lacks=(Place.PROGRAM, Place.GPU))
     more_rules: Callable[[], Sequence[Rule]] | None = setting(None, lacks=_PROCESSOR_ONLY)
@@ -130,8 +128,6 @@ class SearchOptions(SearchValues):
                 top_k=self.sampling_topk,
                 top_p=self.sampling_topp,
             )
-        if self.constraints is not None and any(self.constraints):
-            return ConstrainedSelector(self.constraints, rules)
         return RuledSelector(rules) if rules else BestSelector()
 
     def candidates(self, n: int, src_ids: Sequence[int]) -> np.ndarray:
@@ -139,8 +135,8 @@ class SearchOptions(SearchValues):
         if self.shortlist is None:
             raise ValueError("SearchOptions: without a shortlist there are no candidates")
         needed = list(self.prefixes[n]) if self.prefixes is not None else []
-        for phrases in (self.constraints, self.glossary):
-            needed += [token for phrase in phrases[n] for token in phrase] if phrases is not None else []
+        if self.glossary is not None:
+            needed += [token for phrase in self.glossary[n] for token in phrase]
         return self.shortlist.candidates(src_ids, needed)
 
     def limits(self, src_ids: Sequence[Sequence[int]]) -> np.ndarray:
@@ -154,6 +150,4 @@ class SearchOptions(SearchValues):
         more = np.zeros(count, np.int64)
         if self.prefixes is not None:
             more += [len(prefix) for prefix in self.prefixes]
-        if self.constraints is not None:
-            more += [sum(map(len, phrases)) for phrases in self.constraints]
         return more

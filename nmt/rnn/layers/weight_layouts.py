@@ -10,15 +10,15 @@ many biases there are. In all of them z is the weight of the old state, as in ou
 | PyTorch, cuDNN, MXNet | i f g o | r z n | [G*H, in] | two |
 | ONNX | i o f g, peepholes i o f | z r n | [directions, G*H, in] | two, side by side |
 | Keras | i f g o | z r n | [in, G*H] | one; two of a GRU with reset_after |
-| Haste | i g f o | z r n | [in, G*H] | one; two of a GRU |
 
-Where a system has one bias, it becomes `b_x` and `b_h` is zero; in the other direction their sum is returned.
+Arrays of Keras and others with matrices [in, G*H] are ours after `reorder_gates`. Where a system has one bias, it
+becomes `b_x`, and `b_h` is zero.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -30,8 +30,6 @@ _NAME = r"(?P<what>.+)_l(?P<layer>\d+)(?P<side>|_reverse)"
 
 OURS = {"LSTM": "ifgo", "GRU": "rzn", "RNN": "h"}
 ONNX = {"LSTM": "iofg", "GRU": "zrn", "RNN": "h"}
-KERAS = {"LSTM": "ifgo", "GRU": "zrn", "RNN": "h"}
-HASTE = {"LSTM": "igfo", "GRU": "zrn"}
 COUPLED = "igo"
 """Our gates of an LSTM with input_forget, which has no f."""
 
@@ -233,54 +231,11 @@ def _ends(direction: str, layer: int) -> list[str]:
     return [f"_l{layer}{end}" for end in ends[direction]]
 
 
-# ------------------------------------------------------------ Keras and Haste: one direction of one layer
-
-
-def from_keras(kind: str, weights: Sequence[np.ndarray], *, layer: int = 0, reverse: bool = False) -> Arrays:
-    """Convert `get_weights()` of one layer SimpleRNN ("RNN"), LSTM or GRU. They are a kernel [D, G*H], a recurrent
-    kernel [H, G*H], and a bias [G*H], or [2, G*H] of a GRU with reset_after; for a Bidirectional layer call it for each
-    half."""
-    kernel, recurrent, *rest = weights
-    biases: tuple[np.ndarray, ...] = ()
-    if rest:
-        biases = tuple(rest[0]) if rest[0].ndim == 2 else (rest[0], np.zeros_like(rest[0]))
-    return _from_side(KERAS[kind], OURS[kind], (kernel, recurrent, *biases), layer, reverse)
-
-
-def to_keras(
-    kind: str, params: Mapping[str, np.ndarray], *, layer: int = 0, reverse: bool = False, reset_after: bool = True
-) -> list[np.ndarray]:
-    """Return the arguments of `set_weights`; `reset_after` as the GRU has it."""
-    kernel, recurrent, *biases = _to_side(OURS[kind], KERAS[kind], params, layer, reverse)
-    if not biases:
-        return [kernel, recurrent]
-    return [kernel, recurrent, np.stack(biases) if kind == "GRU" and reset_after else biases[0] + biases[1]]
-
-
-def from_haste(kind: str, weights: Mapping[str, np.ndarray], *, layer: int = 0, reverse: bool = False) -> Arrays:
-    """Convert `kernel` [D, G*H], `recurrent_kernel` [H, G*H], `bias` and, of a GRU, `recurrent_bias` [G*H]."""
-    bias = weights["bias"]
-    arrays = weights["kernel"], weights["recurrent_kernel"], bias, weights.get("recurrent_bias", np.zeros_like(bias))
-    return _from_side(HASTE[kind], OURS[kind], arrays, layer, reverse)
-
-
-def to_haste(kind: str, params: Mapping[str, np.ndarray], *, layer: int = 0, reverse: bool = False) -> Arrays:
-    """Return the weights of a Haste layer, as `from_haste` takes them; Haste has no layers without biases."""
-    kernel, recurrent, b_x, b_h = _to_side(OURS[kind], HASTE[kind], params, layer, reverse)
-    biases = {"bias": b_x, "recurrent_bias": b_h} if kind == "GRU" else {"bias": b_x + b_h}
-    return {"kernel": kernel, "recurrent_kernel": recurrent, **biases}
-
-
-_SIDE = ("W_x", "W_h", "b_x", "b_h")
-
-
-def _from_side(have: str, want: str, arrays: Sequence[np.ndarray], layer: int, reverse: bool) -> Arrays:
-    """Return another system's arrays of one direction under our names, gates in our order."""
-    (end,) = _ends("reverse" if reverse else "forward", layer)
-    return {name + end: reorder_gates(array, have, want) for name, array in zip(_SIDE, arrays, strict=False)}
-
-
-def _to_side(have: str, want: str, params: Mapping[str, np.ndarray], layer: int, reverse: bool) -> list[np.ndarray]:
-    """Return our arrays of one direction in another system's order; missing biases are omitted."""
-    (end,) = _ends("reverse" if reverse else "forward", layer)
-    return [reorder_gates(params[name + end], have, want) for name in _SIDE if name + end in params]
+def __getattr__(name: str) -> Any:
+    """Raise AttributeError, with what takes the place of functions that are gone."""
+    if name in ("from_keras", "to_keras", "from_haste", "to_haste"):
+        raise AttributeError(
+            f"layouts.{name} is not there any more; layouts.reorder_gates(array, 'zrn', 'rzn') puts gates in order, "
+            "array by array (docs/library.md)"
+        )
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

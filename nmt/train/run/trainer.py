@@ -16,7 +16,7 @@ from nmt.config import config_from_dict
 from nmt.config.presets import settings_of_preset
 from nmt.data.corpora.sources import name_of
 from nmt.errors import CheckpointError, ConfigError, NMTError
-from nmt.inference.generator import Generator
+from nmt.inference.language_scorer import LanguageScorer
 from nmt.inference.translation import resolve_threads
 from nmt.inference.translator import Translator
 from nmt.model.parts.cells import named_cells
@@ -168,15 +168,15 @@ class TrainingResult:
     test_scores: dict[str, Score] = field(default_factory=dict)
     """Scores of the best checkpoint on data.test, if that is configured and the run was completed."""
     cells: tuple[str, ...] = ()
-    """The modules of your own cells that the run used, which `translator` and `generator` therefore allow."""
+    """The modules of your own cells that the run used, which `translator` and `language_scorer` therefore allow."""
 
     def translator(self, **loading: Any) -> Translator:
         """Load the best checkpoint, or the last one before the first validation; see `Translator.load`."""
         return Translator.load(self.folder, **{"cells": self.cells, **loading})
 
-    def generator(self, **loading: Any) -> Generator:
-        """Load the language model (task: lm); see `Generator.load`."""
-        return Generator.load(self.folder, **{"cells": self.cells, **loading})
+    def language_scorer(self, **loading: Any) -> LanguageScorer:
+        """Load the language model (task: lm); see `LanguageScorer.load`."""
+        return LanguageScorer.load(self.folder, **{"cells": self.cells, **loading})
 
 
 class Trainer:

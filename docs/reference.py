@@ -1,7 +1,5 @@
-"""`python -m nmt.config [schema|reference]`: print configs/schema.json or reference.yaml."""
+"""Write configs/reference.yaml: all settings with their meaning, from the schema."""
 
-import json
-import sys
 import textwrap
 from typing import Any
 
@@ -18,7 +16,7 @@ _HEADER = """\
 # error. On the command line, --set training.batch_size=2048 overrides one key.
 # Paths are relative to the current folder.
 #
-# This file is printed by: python -m nmt.config reference
+# This file is written by docs/build.py, as schema.json for editors is.
 """
 
 
@@ -86,19 +84,3 @@ def _inline(value: Any) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(map(_inline, value)) + "]"
     return format_yaml(value).removesuffix("...\n").strip()
-
-
-def main(arguments: list[str]) -> int:
-    """Print the schema (without an argument) or the reference; return the exit status, 2 for any other argument."""
-    if arguments in ([], ["schema"]):
-        sys.stdout.write(json.dumps(config_schema(), indent=2, ensure_ascii=False) + "\n")
-    elif arguments == ["reference"]:
-        sys.stdout.write(reference_yaml())
-    else:
-        sys.stderr.write("usage: python -m nmt.config [schema|reference]\n")
-        return 2
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))

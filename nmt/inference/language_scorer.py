@@ -1,35 +1,20 @@
-"""Continue and score texts with a language model: the Python interface in one class.
+"""Score texts with a language model: the Python interface in one class.
 
-from nmt import Generator
-Generator.load("runs/captions").generate(["A man"], samples=3)
+from nmt import LanguageScorer
+list(LanguageScorer.load("runs/captions").score(["A man rides a horse."]))
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nmt.errors import ConfigError
-from nmt.inference.translation import (
-    UNSAYABLE,
-    NotPickled,
-    Translation,
-    check_loading,
-    checked_count,
-    checked_texts,
-    chosen_settings,
-    distinct,
-    lacking,
-    number_warnings,
-    resolve_threads,
-    search_options,
-)
+from nmt.inference.translation import NotPickled, check_loading, checked_texts, number_warnings, resolve_threads
 from nmt.rnn.devices import choose_device
-from nmt.search_settings import ROWS, Place, SearchSettings
 from nmt.special_tokens import EOS_ID
 from nmt.storage.saved_model import SavedModel, load_saved_model
 from nmt.system.lines import chunks
@@ -37,11 +22,8 @@ from nmt.system.lines import chunks
 if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.data.tokens.subwords import Subwords
-    from nmt.decode.hypotheses import Hypothesis
     from nmt.model.language import LanguageModel
 
-_NEUTRAL = {name: row.default for name, row in ROWS.items() if Place.LANGUAGE_MODEL in row.lacks}
-"""Settings that need a source or translations, with the values that leave them out."""
 _CHUNK = 2048
 """The number of lines scored at a time."""
 _STEPS = 512
@@ -60,13 +42,13 @@ class ScoredLine:
     warnings: tuple[str, ...] = ()
 
 
-class Generator(NotPickled):
+class LanguageScorer(NotPickled):
     """A language model with its subwords and settings.
 
     Args:
         model: Computes probabilities.
         subwords: Splits text into ids and joins ids to text.
-        config: How text is cleaned, and the defaults of the search.
+        config: How text is cleaned.
         num_threads: Cores to use.
     """
 
@@ -75,7 +57,7 @@ class Generator(NotPickled):
 
     def __repr__(self) -> str:
         """Return the language, the model and the number of threads."""
-        return f"Generator({self.config.data.tgt.lang}, {self.model!r}, threads={self.num_threads})"
+        return f"LanguageScorer({self.config.data.tgt.lang}, {self.model!r}, threads={self.num_threads})"
 
     @classmethod
     def load(
@@ -87,78 +69,12 @@ class Generator(NotPickled):
         compute_dtype: str | None = None,
         device: str | None = None,
         cells: Sequence[str] = (),
-    ) -> Generator:
+    ) -> LanguageScorer:
         """Load a model from the folder that nmt-train wrote with task: lm, or from the file that nmt-bundle made of it;
         arguments and errors are those of `Translator.load`."""
         check_loading(threads, checkpoint, compute_dtype, device)
         saved = load_saved_model(model_dir, checkpoint, task="lm", cells=cells)
-        return generator_of(saved, threads=threads, compute_dtype=compute_dtype, device=device)
-
-    def generate(
-        self,
-        prompts: Sequence[str],
-        *,
-        samples: int = 1,
-        max_length: int = 100,
-        on_batch: Callable[[int], None] | None = None,
-        **settings: Unpack[SearchSettings],
-    ) -> list[list[Translation]]:
-        """Continue each prompt, which may be empty, to the end of its line.
-
-        Args:
-            prompts: Beginnings of lines, in whole words.
-            samples: The number of continuations of each prompt.
-            max_length: The maximum length of a continuation in subwords, including the end.
-            on_batch: Called with the number of prompts done since its last call; may raise to stop.
-            settings: See `SearchSettings`. Lines are drawn from the model's distribution unless `sampling` is False:
-                then the most probable ones are searched for. Unknown subwords are not produced.
-
-        Returns:
-            For each prompt whole lines, including the prompt, the most probable first; lines truncated at max_length
-            come after those that ended. `log_prob` is that of the continuation given the prompt.
-
-        Raises: The errors of `Translator.translate_nbest`.
-        """
-        from nmt.config import with_values
-        from nmt.decode import search
-
-        prompts = checked_texts("Generator", "prompts", prompts)
-        samples = checked_count("decoding.n_best", samples, "samples")
-        max_length = checked_count("decoding.max_length_extra", max_length, "max_length")
-        chosen = chosen_settings(self.config.decoding, {**settings, "max_length_extra": max_length})
-        if chosen.min_length >= max_length:
-            raise ConfigError(
-                f"decoding.min_length: must be below max_length ({max_length}), got {chosen.min_length}; "
-                "raise max_length"
-            )
-        own: dict[str, Any] = {"sampling": settings.get("sampling") is not False, "generate_unk": False}
-        own["max_length_extra"] = max_length
-        if own["sampling"]:
-            own["length_penalty"] = "none"
-        else:
-            own["beam_size"] = max(chosen.beam_size, samples)
-        chosen = with_values(chosen, "decoding", {**_NEUTRAL, **own})
-        options = replace(search_options(chosen, samples), max_length_ratio=0.0)
-        ids = self.subwords.encode(self._clean(prompts))
-        found = search(self.model, ids, options=options, threads=self.num_threads, on_ended=on_batch)
-        lines = [self._lines_of(prompt, hypotheses) for prompt, hypotheses in zip(ids, found, strict=True)]
-        if not chosen.sampling:
-            lines = [distinct(written, [line.text for line in written], samples) for written in lines]
-        return [self._warned(prompt, written) for prompt, written in zip(prompts, lines, strict=True)]
-
-    def _warned(self, prompt: str, written: list[Translation]) -> list[Translation]:
-        """Return the lines with a warning if the vocabulary cannot represent their prompt."""
-        more = lacking("the prompt", self.subwords.unwritten(self._clean([prompt])))
-        return [replace(line, warnings=(*more, *line.warnings)) for line in written] if more else written
-
-    def _lines_of(self, prompt: list[int], hypotheses: Sequence[Hypothesis]) -> list[Translation]:
-        """Return whole lines that begin with a prompt; only the prompt if the search found no continuation."""
-        texts = [text.rstrip(" ") for text in self.subwords.decode([[*prompt, *h.ids] for h in hypotheses])]
-        written = [
-            Translation(text, h.score, h.log_prob, None, number_warnings((h.score, h.log_prob)), h.length)
-            for text, h in zip(texts, hypotheses, strict=True)
-        ]
-        return written or [Translation(self.subwords.decode([prompt])[0], 0.0, 0.0, warnings=(UNSAYABLE,))]
+        return scorer_of(saved, threads=threads, compute_dtype=compute_dtype, device=device)
 
     def score(self, lines: Iterable[str], *, carry: bool = True) -> Iterator[ScoredLine]:
         """Score lines of text, which are read in chunks, and yield the result of each.
@@ -171,11 +87,11 @@ class Generator(NotPickled):
         Raises TypeError if `lines` is a single text or contains anything but texts.
         """
         if isinstance(lines, str | bytes | Mapping) or not isinstance(lines, Iterable):
-            checked_texts("Generator", "lines", lines)
+            checked_texts("LanguageScorer", "lines", lines)
         last = EOS_ID
         states: dict[str, np.ndarray] = {}
         for chunk in chunks(lines, _CHUNK):
-            cleaned = self._clean(checked_texts("Generator", "lines", chunk))
+            cleaned = self._clean(checked_texts("LanguageScorer", "lines", chunk))
             ids = self.subwords.encode(cleaned)
             ended = [[*row, EOS_ID] if row else [] for row in ids]
             if carry:
@@ -221,10 +137,10 @@ class Generator(NotPickled):
         return [clean_line(line, side.lowercase, side.normalize) for line in lines]
 
 
-def generator_of(
+def scorer_of(
     saved: SavedModel, *, threads: int | None = None, compute_dtype: str | None = None, device: str | None = None
-) -> Generator:
-    """Load a language model whose files are open already; see `Generator.load`."""
+) -> LanguageScorer:
+    """Load a language model whose files are open already; see `LanguageScorer.load`."""
     check_loading(threads, None, compute_dtype, device)
     model = saved.build(compute_dtype, choose_device(device or saved.config.device))
-    return Generator(model, saved.tgt_subwords, saved.config, resolve_threads(threads, saved.config))
+    return LanguageScorer(model, saved.tgt_subwords, saved.config, resolve_threads(threads, saved.config))

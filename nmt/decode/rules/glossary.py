@@ -1,4 +1,4 @@
-"""Phrases that a translation must contain, or is rewarded for holding, tracked inside the beam."""
+"""Phrases that a translation is rewarded for holding, tracked inside the beam."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from nmt.decode.hypotheses import Beam, Search
+from nmt.decode.hypotheses import Beam
 from nmt.decode.rules.score_rules import Extra, Rule
-from nmt.decode.rules.selectors import RuledSelector
 from nmt.overriding import override
-from nmt.rnn.kernels.search.choose import top_tokens
 
 Phrase = tuple[int, ...]
 
@@ -26,16 +24,6 @@ class Progress:
     done: frozenset[int] = field(default_factory=frozenset)
     phrase: int = -1  # in the middle of which
     place: int = 0  # tokens said of it
-
-    @property
-    def met(self) -> int:
-        """Return tokens of phrases said so far."""
-        return sum(len(self.phrases[n]) for n in self.done) + self.place
-
-    @property
-    def total(self) -> int:
-        """Return tokens of all phrases."""
-        return sum(map(len, self.phrases))
 
     @property
     def begun(self) -> float:
@@ -85,89 +73,10 @@ def first_progress(phrases: Sequence[Iterable[Sequence[int]]], sentence: np.ndar
     return found
 
 
-class ConstrainedSelector(RuledSelector):
-    """Beam search whose finished translations hold given phrases; phrases[n] are those of sentence n.
-
-    The beam of a sentence is divided among hypotheses by how many tokens of phrases they have said, so that it stays
-    as wide as it was, and sentences in one batch may have different phrases or none (Post and Vilar 2018, sections
-    3.1 and 3.2). EOS waits until every phrase is there.
-    """
-
-    def __init__(self, phrases: Sequence[Iterable[Sequence[int]]], rules: Sequence[Rule] = ()) -> None:
-        super().__init__(rules)
-        self.phrases = phrases
-
-    @override
-    def start(self, search: Search, first: Beam) -> Beam:
-        first = super().start(search, first)
-        first.extra["constraints"] = first_progress(self.phrases, first.sentence)
-        return first
-
-    @override
-    def select(
-        self, search: Search, beam: Beam, scores: np.ndarray, live: np.ndarray, bounds: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        progress = beam.extra["constraints"]
-        waiting = np.array([p.met < p.total for p in progress])
-        scores[waiting, search.decoder.eos_id] = -np.inf
-        room = search.room(live)
-        best = top_tokens(scores, int(room.max()))[0]
-        parents, tokens = [], []
-        for n in range(len(live)):
-            rows = range(bounds[n], bounds[n + 1])
-            found = _candidates(rows, best, progress, scores, beam.sums)
-            for row, token in _allocate(found, int(room[n]), progress[rows[0]].total):
-                parents.append(row)
-                tokens.append(token)
-        return np.array(parents, np.int64), np.array(tokens, np.int32)
-
-    @override
-    def follow(self, extra: Extra, tokens: np.ndarray) -> None:
-        super().follow(extra, tokens)
-        advance(extra["constraints"], tokens)
-
-
 def advance(progress: np.ndarray, tokens: np.ndarray) -> None:
     """Each row's progress after its token, in place."""
     for row, token in enumerate(tokens.tolist()):
         progress[row] = progress[row].after(token)
-
-
-Candidate = tuple[float, int, int, int]  # sum, row, token, tokens of phrases said
-
-
-def _candidates(
-    rows: range, best: np.ndarray, progress: np.ndarray, scores: np.ndarray, sums: np.ndarray
-) -> list[Candidate]:
-    """Return the best tokens of each row and those that go on with a phrase; the best first."""
-    found = []
-    for row in rows:
-        tokens = {t for t in best[row].tolist() if t >= 0} | progress[row].next_tokens()
-        for token in tokens:
-            if (score := float(scores[row, token])) > -np.inf:
-                found.append((float(sums[row]) + score, row, token, progress[row].after(token).met))
-    return sorted(found, key=_order)
-
-
-def _allocate(candidates: list[Candidate], room: int, total: int) -> list[tuple[int, int]]:
-    """Divide the beam evenly among banks: hypotheses with equally many constraint tokens. The remainder goes to the
-    fullest banks (Post and Vilar 2018)."""
-    banks: dict[int, list[Candidate]] = {}
-    for candidate in candidates:
-        banks.setdefault(candidate[3], []).append(candidate)
-    share = room // (total + 1)
-    kept = {bank: min(share, len(found)) for bank, found in banks.items()}
-    left = room - sum(kept.values())
-    for bank in sorted(banks, reverse=True):
-        more = min(left, len(banks[bank]) - kept[bank])
-        kept[bank] += more
-        left -= more
-    chosen = [c for bank, found in banks.items() for c in found[: kept[bank]]]
-    return [(row, token) for _, row, token, _ in sorted(chosen, key=_order)]
-
-
-def _order(candidate: Candidate) -> tuple[float, int, int]:
-    return -candidate[0], candidate[1], candidate[2]
 
 
 class Glossary(Rule):
