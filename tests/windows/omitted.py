@@ -14,9 +14,10 @@ WORDS = {
     r"any_page|may_hold_more|NUMBA_DISABLE_JIT|closed_streams": "other hosts, streams and caches",
     r"none_while_it_is_read|shutil.rmtree\(folder\)": "files that are open keep their names",
     r"chmod|umask|geteuid|getuid|0o[0-7]{3}|AS_ROOT|not_root|st_mode": "files have other rights",
-    r"SIGHUP|SIGKILL|SIGSTOP|SIGPIPE|SIGALRM|os\.kill\(|send_signal|SIGTERM|preexec_fn|killpg": "signals of Linux",
+    r"SIGHUP|SIGKILL|SIGSTOP|SIGPIPE|SIGALRM|os\.kill\(|send_signal|SIGTERM|under_attack_ends|preexec_fn|killpg": "signals of Linux",
     r"fork\(|pass_fds|mkfifo|os\.pipe|\bpty\b|/dev[/.]|/proc/|nohup|AF_UNIX|bash|\[\"sed\"": "devices and shells",
     r"resource\.|sched_setaffinity|small_disk|RLIMIT|fallocate": "limits of the kernel",
+    r"too_many_waiting": "forty clients do not come at once",
     r"shared_memory|\bmpi|Ranks\(": "several ranks need Linux",
 }
 

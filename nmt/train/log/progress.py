@@ -209,6 +209,8 @@ def peak_bytes() -> int:
 
 def reset_peak() -> bool:
     """Reset the peak; return whether the system supports that (Linux: proc(5), clear_refs)."""
+    if sys.platform == "win32":
+        return False
     try:
         _CLEAR_REFS.write_text("5")
     except OSError:
