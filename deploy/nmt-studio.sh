@@ -5,7 +5,8 @@ here=$(cd "$(dirname "$self")" && pwd -P) || exit 1
 if [ "$(uname)" = Linux ]; then
   menu=${XDG_DATA_HOME:-$HOME/.local/share}/applications
   quoted=$(printf %s "$here" | sed 's/[\\"`$]/\\\\&/g; s/%/%%/g')
-  mkdir -p "$menu" && cat > "$menu/nmt-studio.desktop" << END || true
+  mkdir -p "$menu"
+  cat > "$menu/nmt-studio.desktop" << END
 [Desktop Entry]
 Type=Application
 Name=Translator Studio

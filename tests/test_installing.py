@@ -1,0 +1,89 @@
+"""What people without Python install: the script for macOS and Linux, with programs that only pretend, and starters."""
+
+import os
+import shutil
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from deploy import app
+
+ROOT = Path(__file__).resolve().parent.parent
+SHELLS = [shell for shell in (["sh"], ["dash"], ["bash", "--posix"]) if shutil.which(shell[0])]
+FAKE_PYTHON = """#!/bin/sh
+case $* in
+  *version_info*) exit $UNFIT ;;
+  "-m venv "*) mkdir -p "$3/bin" && cp "$0" "$3/bin/python3" && : > "$3/bin/pip" ;;
+  *install*) for last; do :; done; echo "$last" > "${0%/*}/../installed"; eval "$PIP" ;;
+  *) echo "$@" ;;
+esac
+"""
+
+
+@pytest.fixture
+def install(tmp_path):
+    """Run install.sh with a Python that pretends, on a system and a machine that are named; return what it said."""
+    (tmp_path / "bin").mkdir()
+    for name in "cat chmod cp dirname find ls mkdir mv printf readlink rm sed sh tail tr".split():
+        (tmp_path / "bin" / name).symlink_to(shutil.which(name))
+
+    def run(*words, shell=("sh",), system="Linux", machine="arm64", unfit=0, pip=":"):
+        uname = f'#!/bin/sh\n[ "$1" ] && echo {machine} || echo {system}\n'
+        for name, text in (("python3.12", FAKE_PYTHON), ("uname", uname)):
+            (tmp_path / "bin" / name).write_text(text)
+            (tmp_path / "bin" / name).chmod(0o755)
+        place = {"PATH": str(tmp_path / "bin"), "HOME": str(tmp_path / "höme"), "UNFIT": str(unfit), "PIP": pip}
+        command = [shutil.which(shell[0]), *shell[1:], ROOT / "deploy/install.sh", *words]
+        return subprocess.run(command, env=place, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    return run
+
+
+@pytest.mark.parametrize("shell", SHELLS, ids=" ".join)
+@pytest.mark.parametrize(("system", "studio"), [("Linux", "nmt-studio"), ("Darwin", "nmt-studio.command")])
+def test_a_folder_is_made_that_starts(install, tmp_path, shell, system, studio):
+    folder = tmp_path / "a b ü"
+    done = install("a b ü", shell=shell, system=system)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert sorted(one.name for one in folder.iterdir()) == ["nmt", studio, "python"]
+    assert (folder / "python/installed").read_text() == f"{ROOT}[studio]\n"
+    assert [one.name for one in (folder / "python/bin").iterdir()] == ["python3"], "other programs name a path aside"
+    asked = subprocess.run([folder / studio, "x y"], env=os.environ | {"HOME": str(tmp_path)}, check=True)
+    assert (tmp_path / ".cache/nmt/studio.log").read_text() == "-P -m nmt studio x y\n"
+
+
+@pytest.mark.parametrize("pip", ["exit 1", "kill -TERM $PPID; exit 1", "kill -KILL $PPID"])
+def test_an_update_that_ends_early_leaves_what_was_there(install, tmp_path, pip):
+    assert install().returncode == 0
+    folder = tmp_path / "höme/nmt"
+    (folder / "python/installed").write_text("earlier")
+    assert install(pip=pip).returncode != 0
+    assert (folder / "python/installed").read_text() == "earlier"
+    os.rename(folder / "python", folder / ".old")  # ended between two renames
+    assert install(pip="exit 1").returncode == 1
+    assert (folder / "python/installed").read_text() == "earlier"
+    assert install(tmp_path / "bin" / "uname", folder).returncode == 1
+    wheel = shutil.copy(ROOT / "LICENSE", tmp_path / "x.whl")
+    assert install(folder, wheel).returncode == 0
+    assert (folder / "python/installed").read_text() == f"{wheel}[studio]\n"
+    assert sorted(one.name for one in folder.iterdir()) == ["nmt", "nmt-studio", "python"]
+
+
+@pytest.mark.parametrize(
+    ("words", "named", "said"),
+    [
+        ((), {"unfit": 1}, "must have Python 3.11 to 3.14 with venv, got none; install "),
+        ((), {"unfit": 1, "system": "Darwin"}, "install it from https://www.python.org/downloads/macos, and then"),
+        ((), {"system": "Darwin", "machine": "x86_64"}, "must be a Mac with Apple's processor, got x86_64"),
+        ((), {"system": "FreeBSD"}, "must be macOS or Linux, got FreeBSD"),
+        ((".",), {}, "must be a new folder or one of an earlier run, got one with other files"),
+        (("x", "y.whl"), {}, "y.whl: must be a wheel, got no such file"),
+    ],
+)
+def test_what_is_missing_is_said_in_a_line(install, tmp_path, words, named, said):
+    before = sorted(tmp_path.rglob("*"))
+    done = install(*words, **named)
+    assert done.returncode == 1 and done.stderr.count("\n") == 1 and said in done.stderr
+    assert [one for one in tmp_path.rglob("*") if one not in before and one.parent.name != "bin"] == []
