@@ -6,7 +6,7 @@ WORK_FOLDER keeps what was downloaded (some 100 MB). PACKS_FOLDER has what `pyth
 is empty, machine code is compiled when it is first used. OUTPUT is a zip for Windows, a tar for Linux.
 
 Python for Windows comes from PyPI. It is not signed: see docs/windows.md; its starter is compiled by mingw (Debian's
-gcc-mingw-w64-x86-64-win32). Python for Linux is that of Debian 12, by its apt, with Debian's C library and its loader, so
+gcc-mingw-w64-x86-64-win32). Python for Linux is that of Debian 12, by its apt, with Debian's C library and loader, so
 that it needs nothing of the system that it runs on.
 """
 
@@ -66,12 +66,11 @@ Licences: LICENSE.txt, python\\LICENSE.txt, and site\\*.dist-info of each packag
 """
 _LINUX_README = """Translator Studio (nmt) for Linux.
 
-Extract this archive, then start "nmt-studio": double-click, or right-click and "Run as a Program". From then on it is in
-the menu of programs as well. For a terminal: ./nmt --help
-To update, put a newer folder in the place of this one; to remove it, delete this folder. Your projects lie elsewhere, in
-Documents/Translators. Compiled code, and what the studio said last (studio.log), are in ~/.cache/nmt.
-Licences: LICENSE.txt, python/licences for Python and the libraries of Debian, whose names, versions and sources stand in
-python/licences/packages.txt, and site/*.dist-info of each package.
+Extract this archive, then start "nmt-studio": double-click, or right-click and "Run as a Program". From then on the
+menu of programs has it as well. For a terminal: ./nmt --help
+To update, put a newer folder in the place of this one; to remove it, delete this folder. Your projects lie elsewhere.
+Compiled code, and what the studio said last (studio.log), are in ~/.cache/nmt.
+Licences: LICENSE.txt, python/licences for Python and the libraries of Debian, and site/*.dist-info of each package.
 """
 _PYTHON = """#!/bin/sh
 # Python with the C library beside it: nothing of this system is needed, and no variable reaches other programs.
@@ -79,11 +78,9 @@ here=$(cd "$(dirname "$0")/.." && pwd -P)
 exec "$here/lib/ld.so" --argv0 "$here/bin/python3" --library-path "$here/lib" "$here/lib/python3.11/python" \\
   -E -s -X utf8 "$@"
 """
-_UNUSED = re.compile(r"(^|/)(test|tests|idlelib|ensurepip|_?curses|dbm|pydoc_data|lib2to3)/|/(_curses|_dbm|nis|readline)\w*\.c")
+_UNUSED = re.compile(r"/(tests?|curses|dbm|pydoc_data|lib2to3)/|/(_curses|_dbm|nis|readline)\w*\.c|/sitecustomize\.py")
 """Files of Debian's Python that no program needs, and modules whose libraries are not taken."""
-
-_PROGRAMS = ("ld.so", "python")
-_SOURCES = "These packages of Debian are in this folder; their sources are at https://sources.debian.org\n\n"
+_SOURCES = "Packages of Debian 12 in this folder; Debian has their sources.\n\n"
 
 
 def requirements(*more: str, extras: tuple[str, ...] = EXTRAS) -> list[str]:
@@ -135,9 +132,9 @@ def debian_packages(work: Path, architecture: str, packages: list[str]) -> Path:
 def own_python(root: Path, folder: Path) -> None:
     """Put Debian's Python, with its own C library and loader, into a folder that runs anywhere."""
     libraries, standard = folder / "lib", folder / "lib/python3.11"
-    shutil.copytree(root / "usr/lib/python3.11", standard, ignore=shutil.ignore_patterns("__pycache__", "sitecustomize.py"))
+    shutil.copytree(root / "usr/lib/python3.11", standard, ignore_dangling_symlinks=True)
     for path in sorted(standard.rglob("*")):
-        if path.is_file() and _UNUSED.search(path.relative_to(standard.parent).as_posix()):
+        if path.is_file() and _UNUSED.search(path.relative_to(libraries).as_posix()):
             path.unlink()
     shutil.copy(root / "usr/bin/python3.11", standard / "python")
     for place in (*root.glob("lib/*-linux-gnu*"), *root.glob("usr/lib/*-linux-gnu*")):
@@ -274,11 +271,12 @@ def make_folder(system: str, work: Path, packs: Path, folder: Path) -> None:
 
 
 def archive(folder: Path, out: Path) -> None:
-    """Write a zip or a tar of a folder, with the time of the last commit: the same bytes again, and files that are newer
-    than those of an earlier one, as Python wants for its caches."""
+    """Write a zip or a tar of a folder. All files have the time of the last commit: the same bytes again, and another
+    time than that of an earlier file, by which Python notices that its cache is old."""
     asked = subprocess.run(["git", "log", "-1", "--format=%ct"], cwd=ROOT, capture_output=True, text=True, check=True)
     at = int(asked.stdout)
-    paths = [(f"nmt/{path.relative_to(folder).as_posix()}", path) for path in sorted(folder.rglob("*")) if path.is_file()]
+    found = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    paths = [(f"nmt/{path.relative_to(folder).as_posix()}", path) for path in found]
     if out.suffix == ".zip":
         with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as file:
             for name, path in paths:
@@ -286,13 +284,13 @@ def archive(folder: Path, out: Path) -> None:
                 entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
                 file.writestr(entry, path.read_bytes())
         return
-    with out.open("wb") as raw, gzip.GzipFile("", "wb", 9, raw, at) as packed, tarfile.open(fileobj=packed, mode="w") as tar:
-        for name, path in paths:
-            content = path.read_bytes()
-            member = tarfile.TarInfo(name)
-            member.size, member.mtime = len(content), at
-            member.mode = 0o755 if content[:2] == b"#!" or path.name in _PROGRAMS else 0o644
-            tar.addfile(member, BytesIO(content))
+    with out.open("wb") as raw, gzip.GzipFile("", "wb", 9, raw, at) as packed:
+        with tarfile.open(fileobj=packed, mode="w") as tar:
+            for name, path in paths:
+                content, member = path.read_bytes(), tarfile.TarInfo(name)
+                member.size, member.mtime = len(content), at
+                member.mode = 0o755 if content[:2] == b"#!" or path.name in ("ld.so", "python") else 0o644
+                tar.addfile(member, BytesIO(content))
 
 
 def main(system: str, *paths: str) -> None:

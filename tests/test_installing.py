@@ -50,7 +50,7 @@ def test_a_folder_is_made_that_starts(install, tmp_path, shell, system, studio):
     assert sorted(one.name for one in folder.iterdir()) == ["nmt", studio, "python"]
     assert (folder / "python/installed").read_text() == f"{ROOT}[studio]\n"
     assert [one.name for one in (folder / "python/bin").iterdir()] == ["python3"], "other programs name a path aside"
-    asked = subprocess.run([folder / studio, "x y"], env=os.environ | {"HOME": str(tmp_path)}, check=True)
+    subprocess.run([folder / studio, "x y"], env=os.environ | {"HOME": str(tmp_path)}, check=True)
     assert (tmp_path / ".cache/nmt/studio.log").read_text() == "-P -m nmt studio x y\n"
 
 
@@ -87,3 +87,32 @@ def test_what_is_missing_is_said_in_a_line(install, tmp_path, words, named, said
     done = install(*words, **named)
     assert done.returncode == 1 and done.stderr.count("\n") == 1 and said in done.stderr
     assert [one for one in tmp_path.rglob("*") if one not in before and one.parent.name != "bin"] == []
+
+
+def test_the_archive_for_linux_brings_its_own_python_and_loader(tmp_path):
+    root, libraries = tmp_path / "root", tmp_path / "root/lib/x86_64-linux-gnu"
+    loader = '#!/bin/sh\nprintf "%s|" "$@"'
+    files = {"usr/lib/python3.11/os.py": "", "usr/lib/python3.11/test/big.py": "", "usr/share/doc/libz/copyright": ""}
+    files |= {"usr/bin/python3.11": "", "lib/x86_64-linux-gnu/libz.so.1.2": ""}
+    for name, text in (files | {"lib/x86_64-linux-gnu/ld-linux-x86-64.so.2": loader}).items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    (root / "usr/lib/python3.11/sitecustomize.py").symlink_to("/etc/python3.11/no-such-file.py")
+    (libraries / "libz.so.1").symlink_to("libz.so.1.2")
+    folder = tmp_path / "made"
+    app.own_python(root, folder / "python")
+    shutil.copy(ROOT / "deploy/nmt.sh", folder / "nmt")
+    app.archive(folder, tmp_path / "made.tar.gz")
+    app.archive(folder, tmp_path / "again.tar.gz")
+    assert (tmp_path / "made.tar.gz").read_bytes() == (tmp_path / "again.tar.gz").read_bytes()
+    with tarfile.open(tmp_path / "made.tar.gz") as tar:
+        tar.extractall(tmp_path / "ü b", filter="data")
+        inside = "bin/python3 lib/ld.so lib/libz.so.1 lib/python3.11/os.py lib/python3.11/python licences/libz"
+        assert tar.getnames() == ["nmt/nmt", *(f"nmt/python/{name}" for name in inside.split())]
+    place = tmp_path / "ü b/nmt"
+    (tmp_path / "link").symlink_to(place / "nmt")
+    said = subprocess.run([tmp_path / "link", "train", "a b"], capture_output=True, text=True, check=True).stdout
+    python = place / "python"
+    assert said == f"--argv0|{python}/bin/python3|--library-path|{python}/lib|{python}/lib/python3.11/python|" + (
+        "-E|-s|-X|utf8|-P|-m|nmt|train|a b|"
+    )

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy import windows_app as app
+from deploy import app
 from nmt.exporting.c.library import save_library
 from nmt.storage.saved_model import load_saved_model
 from tests.exporting.c.test_library import SENTENCES, small
