@@ -121,7 +121,7 @@ def debian_packages(work: Path, architecture: str, packages: list[str]) -> Path:
     for name in ("lists/partial", "archives/partial", "debs", "root"):
         (work / name).mkdir(parents=True, exist_ok=True)
     options = [f"-oAPT::Architecture={architecture}", f"-oAPT::Architectures={architecture}", "-oDebug::NoLocking=1"]
-    options += [f"-oDir::State::Lists={work / 'lists'}", f"-oDir::Cache={work / 'archives'}"]
+    options += [f"-oDir::State::Lists={work / 'lists'}", f"-oDir::Cache={work / 'archives'}", "-oAPT::Sandbox::User=root"]
     subprocess.run(["apt-get", "-qq", *options, "update"], check=True)
     subprocess.run(["apt-get", "-qq", *options, "download", *packages], check=True, cwd=work / "debs")
     for package in sorted((work / "debs").glob("*.deb")):

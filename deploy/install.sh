@@ -46,7 +46,7 @@ new=$folder/.new old=$folder/.old
 mkdir -p "$folder"
 [ -e "$folder/python" ] || [ ! -e "$old" ] || mv "$old" "$folder/python"
 rm -rf "$new" "$old"
-trap 'rm -rf "$new"' EXIT
+trap 'rm -rf "$new"; rmdir "$folder" 2> /dev/null || true' EXIT
 trap 'exit 1' HUP INT TERM
 echo "Installing into $folder; this takes some minutes, a network, and 500 MB ..."
 if [ -n "$python" ]; then
@@ -54,7 +54,7 @@ if [ -n "$python" ]; then
   "$new/bin/python3" -m pip install --quiet --disable-pip-version-check --only-binary=:all: "${what}[studio]"
 else
   uv venv --quiet --python '>=3.11,<3.15' "$new"
-  uv pip install --quiet --python "$new/bin/python3" --no-build-package llvmlite "${what}[studio]"
+  uv pip install --quiet --python "$new/bin/python3" --only-binary llvmlite "${what}[studio]"
 fi
 "$new/bin/python3" -P -c 'import nmt.studio.server'
 find "$new/bin" -type f ! -name 'python*' -exec rm -f {} + # they name $new
