@@ -1,6 +1,6 @@
 """Without what Linux alone has, a model is trained, translated with and quantised as with it; what needs it says so.
 
-No other system is at hand: what macOS or Windows lacks is taken from Python here. docs/faq.md says what that shows.
+No other system is at hand: what macOS or Windows lacks is taken from Python here. docs/windows.md says what that shows.
 """
 
 import errno
@@ -180,6 +180,31 @@ def test_the_server_serves_others_on_linux_alone(system, monkeypatch):
     with pytest.raises(DeviceError, match=f"must be an address of this machine alone on {system}, .*got 0.0.0.0"):
         server.listen_on("0.0.0.0", 0)
     server.listen_on("localhost", 0).close()
+
+
+def test_the_studio_reads_a_file_where_memory_cannot_be_limited(tmp_path, monkeypatch):
+    """macOS refuses a limit of address space below what a process has mapped at its start, which is most of it."""
+    reading = pytest.importorskip("nmt.studio.reading", reason="needs the extra [studio]")
+
+    def refuse(*_):
+        raise ValueError("current limit exceeds maximum limit")
+
+    monkeypatch.setitem(sys.modules, "resource", types.SimpleNamespace(RLIMIT_AS=5, setrlimit=refuse))
+    monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(buffer=io.BytesIO(b'{"memory": 1}')))
+    monkeypatch.setattr(reading, "answer", answered := [].append)
+    reading.main()
+    assert answered.__self__ == [{"memory": 1}]
+
+
+def test_the_server_asks_macos_for_no_more_open_files_than_every_mac_has(monkeypatch):
+    protocol = pytest.importorskip("nmt.serve.http_protocol", reason="needs the extra [serve]")
+    forever, asked = 2**63 - 1, []
+    limits = types.SimpleNamespace(RLIM_INFINITY=forever, RLIMIT_NOFILE=8, getrlimit=lambda _: (256, forever))
+    limits.setrlimit = lambda _, both: asked.append(both)
+    monkeypatch.setitem(sys.modules, "resource", limits)
+    monkeypatch.setattr(protocol, "_connections", types.SimpleNamespace())
+    protocol.bound_connections()
+    assert asked == [(10_240, forever)]
 
 
 def test_a_reader_that_has_gone_has_another_number_on_windows(monkeypatch):
