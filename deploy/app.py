@@ -13,6 +13,7 @@ that it needs nothing of the system that it runs on.
 from __future__ import annotations
 
 import gzip
+import os
 import re
 import shutil
 import struct
@@ -121,7 +122,11 @@ def debian_packages(work: Path, architecture: str, packages: list[str]) -> Path:
     for name in ("lists/partial", "archives/partial", "debs", "root"):
         (work / name).mkdir(parents=True, exist_ok=True)
     options = [f"-oAPT::Architecture={architecture}", f"-oAPT::Architectures={architecture}", "-oDebug::NoLocking=1"]
-    options += [f"-oDir::State::Lists={work / 'lists'}", f"-oDir::Cache={work / 'archives'}", "-oAPT::Sandbox::User=root"]
+    options += [
+        f"-oDir::State::Lists={work / 'lists'}",
+        f"-oDir::Cache={work / 'archives'}",
+        "-oAPT::Sandbox::User=root",
+    ]
     subprocess.run(["apt-get", "-qq", *options, "update"], check=True)
     subprocess.run(["apt-get", "-qq", *options, "download", *packages], check=True, cwd=work / "debs")
     for package in sorted((work / "debs").glob("*.deb")):
@@ -271,10 +276,10 @@ def make_folder(system: str, work: Path, packs: Path, folder: Path) -> None:
 
 
 def archive(folder: Path, out: Path) -> None:
-    """Write a zip or a tar of a folder. All files have the time of the last commit: the same bytes again, and another
-    time than that of an earlier file, by which Python notices that its cache is old."""
-    asked = subprocess.run(["git", "log", "-1", "--format=%ct"], cwd=ROOT, capture_output=True, text=True, check=True)
-    at = int(asked.stdout)
+    """Write a zip or a tar of a folder. All files have the time of the last commit (or SOURCE_DATE_EPOCH): the same
+    bytes again, and another time than that of an earlier file, by which Python notices that its cache is old."""
+    command = ["git", "log", "-1", "--format=%ct"]
+    at = int(os.environ.get("SOURCE_DATE_EPOCH") or subprocess.check_output(command, cwd=ROOT))
     found = [path for path in sorted(folder.rglob("*")) if path.is_file()]
     paths = [(f"nmt/{path.relative_to(folder).as_posix()}", path) for path in found]
     if out.suffix == ".zip":
