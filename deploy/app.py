@@ -74,7 +74,7 @@ Compiled code, and what the studio said last (studio.log), are in ~/.cache/nmt.
 Licences: LICENSE.txt, python/licences for Python and the libraries of Debian, and site/*.dist-info of each package.
 """
 _PYTHON = """#!/bin/sh
-# Python with the C library beside it: nothing of this system is needed, and no variable reaches other programs.
+# Python with a C library of its own: nothing of this system is needed, and no variable reaches other programs.
 here=$(cd "$(dirname "$0")/.." && pwd -P)
 exec "$here/lib/ld.so" --argv0 "$here/bin/python3" --library-path "$here/lib" "$here/lib/python3.11/python" \\
   -E -s -X utf8 "$@"

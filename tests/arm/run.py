@@ -42,10 +42,13 @@ class Arm:
 
     def run(self, *arguments: str, threads: int = 1, **variables: str) -> str:
         """Run Python with these arguments; return what it printed. Raises CalledProcessError, after printing that."""
-        environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{self.folder / 'site'}", "NMT_THREADS": str(threads)}
-        environment |= {"NMT_CPU": self.level, "NUMBA_NUM_THREADS": str(threads)}
-        environment |= {"NMT_CACHE_DIR": str(self.folder / "cache"), "PYTHONDONTWRITEBYTECODE": "1"}
-        environment |= variables
+        environment = {
+            "PYTHONPATH": f"{ROOT}:{self.folder / 'site'}",
+            "NMT_CPU": self.level,
+            "NMT_THREADS": str(threads),
+        }
+        environment |= {"NUMBA_NUM_THREADS": str(threads), "PYTHONDONTWRITEBYTECODE": "1"}
+        environment = {**os.environ, **environment, "NMT_CACHE_DIR": str(self.folder / "cache"), **variables}
         python = [self.folder / "root/usr/bin/python3.11", *arguments]
         command = ["qemu-aarch64-static", "-cpu", self.processor, "-L", self.folder / "root", *python]
         done = subprocess.run(command, check=False, text=True, stdout=subprocess.PIPE, env=environment, cwd=ROOT)
@@ -124,14 +127,9 @@ def _train(python: Callable[..., str], folder: Path, name: str) -> list[float]:
     """Train the demo for 20 updates into a folder of this name; return its losses."""
     model, demo = folder / name, _demo(folder)
     shutil.rmtree(model, ignore_errors=True)
-    own = {
-        "model_dir": model,
-        "training.updates": 20,
-        "training.validation_freq": 20,
-        "training.logging_freq": 5,
-        "training.learning_rate_warmup": 10,
-    }
-    own |= {f"data.{part}": demo / part for part in ("train", "dev", "test")}
+    numbers = {"updates": 20, "validation_freq": 20, "logging_freq": 5, "learning_rate_warmup": 10}
+    own = {f"training.{key}": number for key, number in numbers.items()}
+    own |= {"model_dir": model, **{f"data.{part}": demo / part for part in ("train", "dev", "test")}}
     python("-m", "nmt", "train", "configs/quickstart.yaml", *(f"--set={key}={value}" for key, value in own.items()))
     lines = (model / "metrics.jsonl").read_text("utf-8").splitlines()
     return [found["loss"] for line in lines if "loss" in (found := json.loads(line))]

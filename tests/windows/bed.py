@@ -90,18 +90,8 @@ def windows(system: Path, *arguments: str, **more: object) -> subprocess.Complet
     script = [f"mount --bind '{here}' '{there}'" for here, there in mounts.items()]
     script += [f"exec chroot '{system}' /usr/bin/env -C /checkout \"$@\""]
     words = [f"{name}={value}" for name, value in ENVIRONMENT.items()]
-    command = [
-        "unshare",
-        "--mount",
-        "sh",
-        "-ec",
-        "\n".join(script),
-        "sh",
-        "-i",
-        *words,
-        "/usr/lib/wine/wine64",
-        *arguments,
-    ]
+    within = ["unshare", "--mount", "sh", "-ec", "\n".join(script), "sh"]
+    command = [*within, "-i", *words, "/usr/lib/wine/wine64", *arguments]
     return subprocess.run(command, check=False, **more)  # type: ignore[call-overload]
 
 
