@@ -4,7 +4,7 @@ self=$(readlink -f "$0" 2> /dev/null || printf %s "$0")
 here=$(cd "$(dirname "$self")" && pwd -P) || exit 1
 if [ "$(uname)" = Linux ]; then
   menu=${XDG_DATA_HOME:-$HOME/.local/share}/applications
-  quoted=$(printf %s "$here" | sed 's/[\\"`$]/\\\\&/g; s/%/%%/g')
+  quoted=$(printf %s "$here" | sed 's/["`$]/\\\\&/g; s/%/%%/g')
   mkdir -p "$menu"
   cat > "$menu/nmt-studio.desktop" << END
 [Desktop Entry]
@@ -13,7 +13,7 @@ Name=Translator Studio
 TryExec=$here/nmt-studio
 Exec="$quoted/nmt-studio"
 Icon=$here/icon.png
-Categories=Office;Education;
+Categories=Education;Languages;
 END
 fi
 [ ! -t 1 ] || exec "$here/nmt" studio "$@"
