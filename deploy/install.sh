@@ -3,17 +3,17 @@
 #
 #     sh deploy/install.sh [FOLDER [WHEEL]]
 #
-# FOLDER is nmt in the home folder if none is named. What is installed is the checkout that this file is part of, or a
+# FOLDER is nmt-studio in the home folder if none is named. What is installed is the checkout that this file is part of, or a
 # wheel. Another run updates it. To remove all, delete the folder: projects lie in Documents/Translators.
 set -eu
 fail() { printf 'install.sh: %s\n' "$1" >&2 && exit 1; }
 
 checkout=$(cd "$(dirname "$0")/.." && pwd -P)
-folder=${1:-$HOME/nmt} what=${2:-$checkout} system=$(uname)
+folder=${1:-$HOME/nmt-studio} what=${2:-$checkout} system=$(uname)
 case $folder in /*) ;; *) folder=$PWD/$folder ;; esac
 case $what in /*) ;; *) what=$PWD/$what ;; esac
 [ -e "$what" ] || fail "$what: must be a wheel, got no such file; name no second argument for the checkout"
-[ ! -d "$folder" ] || [ -e "$folder/nmt" ] || [ -z "$(ls "$folder")" ] ||
+[ -z "$(ls "$folder" 2> /dev/null)" ] || [ -e "$folder/python/pyvenv.cfg" ] || [ -e "$folder/.old/pyvenv.cfg" ] ||
   fail "$folder: must be a new folder or one of an earlier run, got one with other files; name another: sh $0 FOLDER"
 case $system in
   Linux) studio=nmt-studio ;;

@@ -15,7 +15,7 @@ SHELLS = [shell for shell in (["sh"], ["dash"], ["bash", "--posix"]) if shutil.w
 FAKE_PYTHON = """#!/bin/sh
 case $* in
   *version_info*) exit $UNFIT ;;
-  "-m venv "*) mkdir -p "$3/bin" && cp "$0" "$3/bin/python3" && : > "$3/bin/pip" ;;
+  "-m venv "*) mkdir -p "$3/bin" && cp "$0" "$3/bin/python3" && touch "$3/bin/pip" "$3/pyvenv.cfg" ;;
   *install*) for last; do :; done; echo "$last" > "${0%/*}/../installed"; eval "$PIP" ;;
   *) echo "$@" ;;
 esac
@@ -26,7 +26,7 @@ esac
 def install(tmp_path):
     """Run install.sh with a Python that pretends, on a system and a machine that are named; return what it said."""
     (tmp_path / "bin").mkdir()
-    for name in "cat chmod cp dirname find ls mkdir mv readlink rm rmdir sh".split():
+    for name in "cat chmod cp dirname find ls mkdir mv readlink rm rmdir sh touch".split():
         (tmp_path / "bin" / name).symlink_to(shutil.which(name))
 
     def run(*words, shell=("sh",), system="Linux", machine="arm64", unfit=0, pip=":"):
@@ -54,7 +54,7 @@ def test_a_folder_is_made_that_starts(install, tmp_path, shell, system, studio):
 
 @pytest.mark.parametrize("pip", ["exit 1", "kill -TERM $PPID; exit 1", "kill -KILL $PPID"])
 def test_an_update_that_ends_early_leaves_what_was_there(install, tmp_path, pip):
-    folder, wheel = tmp_path / "höme/nmt", shutil.copy(ROOT / "LICENSE", tmp_path / "x.whl")
+    folder, wheel = tmp_path / "höme/nmt-studio", shutil.copy(ROOT / "LICENSE", tmp_path / "x.whl")
     installed = folder / "python/installed"
     assert install().returncode == 0 and installed.read_text() == f"{ROOT}[studio]\n"
     assert install(folder, wheel, pip=pip).returncode != 0 and installed.read_text() == f"{ROOT}[studio]\n"
@@ -71,7 +71,7 @@ def test_an_update_that_ends_early_leaves_what_was_there(install, tmp_path, pip)
         ((), {"unfit": 1, "system": "Darwin"}, "install it from https://www.python.org/downloads/macos, and then"),
         ((), {"system": "Darwin", "machine": "x86_64"}, "must be a Mac with Apple's processor, got x86_64"),
         ((), {"system": "FreeBSD"}, "must be macOS or Linux, got FreeBSD"),
-        ((".",), {}, "must be a new folder or one of an earlier run, got one with other files"),
+        ((ROOT,), {}, f"{ROOT}: must be a new folder or one of an earlier run, got one with other files"),
         (("x", "y.whl"), {}, "y.whl: must be a wheel, got no such file"),
     ],
 )
