@@ -43,7 +43,7 @@ DEMO_MODEL := runs/quickstart
 DEMO_SOURCES := $(wildcard data_scripts/*.py data_scripts/demo_corpus/*.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup install demo test check test-long witness format bench test-torch test-arm test-windows test-windows-part windows-app test-gpu test-ptx card bench-gpu docs pictures size site wheel wheel-arm dist clean
+.PHONY: help setup install demo test check test-long witness format bench test-torch test-arm test-windows test-windows-part windows-app linux-app test-gpu test-ptx card bench-gpu docs pictures size site wheel wheel-arm dist clean
 
 help:
 	@echo 'make demo    install the package alone, make a corpus, train a small translator, translate, score (minutes)'
@@ -59,6 +59,7 @@ help:
 	@echo 'make test-ptx   run the tests of tests/ptx and those of a GPU on the PTX of the kernels, without a GPU (half an hour)'
 	@echo 'make test-windows   tests under Wine, which it installs with CPython for Windows into build/windows'
 	@echo 'make windows-app    a zip with Python, all packages and machine code for Windows, into dist/'
+	@echo 'make linux-app      the same as a tar for any Linux (MACHINE=aarch64: for 64-bit Arm); needs apt of Debian 12'
 	@echo 'make card   the first nine minutes on a GPU: starts, compiles, right, fences, fast; files into $(OUT)'
 	@echo 'make bench-gpu  measure on a GPU, compared with PyTorch; tables into $(OUT)'
 	@echo 'make wheel   compile for all levels of processors (minutes), and put that into a wheel in dist/'
@@ -150,7 +151,7 @@ test-torch:
 
 # Fetches Debian's and PyPI's packages for Arm once, into build/arm.
 test-arm: $(BASE)
-	$(BIN)/python tests/arm/run.py
+	$(BIN)/python -m tests.arm.run
 
 # Wine, CPython for Windows and its wheels, once, into build/windows; root and Debian's debootstrap and mingw are needed.
 WINDOWS_TESTS ?= tests/documents tests/data tests/learning tests/decode tests/cli tests/test_tensor_file.py tests/test_saved_model.py \
@@ -167,9 +168,16 @@ test-windows-part: test-windows
 
 # Python, all packages and machine code for Windows on x86 in one zip, made on Linux with mingw (an hour where the machine
 # is busy). It is not signed.
+X86 := avx512_bf16 avx512_vnni avx512 avx2_vnni avx2 generic
 windows-app: $(STAMP)
-	$(BIN)/python -m nmt.precompile make-windows build/windows-packs avx512_bf16 avx512_vnni avx512 avx2_vnni avx2 generic
-	$(BIN)/python deploy/windows_app.py build/windows-app build/windows-packs dist/nmt-windows.zip
+	$(BIN)/python -m nmt.precompile make-windows build/windows-packs $(X86)
+	$(BIN)/python deploy/app.py windows build/windows-app build/windows-packs dist/nmt-windows.zip
+
+# The same for Linux, with Debian's Python and C library; it runs on any other Linux of this kind of machine.
+MACHINE ?= x86_64
+linux-app: $(STAMP)
+	$(BIN)/python -m nmt.precompile make build/linux-$(MACHINE)-packs $(if $(MACHINE:x86_64=),neon neon_dotprod neon_bf16,$(X86))
+	$(BIN)/python deploy/app.py linux-$(MACHINE) build/linux-$(MACHINE)-app build/linux-$(MACHINE)-packs dist/nmt-linux-$(MACHINE).tar.gz
 
 # On a machine with a GPU and what the extra [cuda] names; nothing is installed.
 test-gpu:

@@ -1,5 +1,5 @@
 /* Start the studio with the Python that lies next to this program, and no window. What it says goes to
-   %LOCALAPPDATA%\nmt\studio.log; the end of that is shown if it fails. Compiled by windows_app.py. */
+   %LOCALAPPDATA%\nmt\studio.log; the end of that is shown if it fails. Compiled by app.py. */
 
 #include <windows.h>
 #include <wchar.h>

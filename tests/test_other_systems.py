@@ -1,6 +1,6 @@
 """Without what Linux alone has, a model is trained, translated with and quantised as with it; what needs it says so.
 
-No other system is at hand: what macOS or Windows lacks is taken from Python here. docs/faq.md says what that shows.
+No other system is at hand: what macOS or Windows lacks is taken from Python here. docs/windows.md says what that shows.
 """
 
 import errno
@@ -52,8 +52,6 @@ from pathlib import Path
 from nmt.precompile.jobs import run_job, standard_jobs
 run_job(next(standard_jobs()), Path(sys.argv[1]), 1)
 """
-
-
 NARROW = """
 import sys
 import numpy as np
@@ -74,9 +72,8 @@ for name in ("arange", "array", "asarray", "full", "zeros", "ones", "cumsum", "s
 def trained(folder, code):
     """The arrays of the model that the work leaves, and of its quantised form."""
     folder.mkdir()
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(folder)], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, "-c", code, str(folder)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     models = [load_file(folder / name / "best.safetensors") for name in ("model", "int8")]
     return [{name: (one.dtype, one.tobytes()) for name, one in arrays.items()} for arrays in models]
@@ -109,9 +106,7 @@ def test_names_that_windows_cannot_hold_are_refused(name, monkeypatch):
     monkeypatch.setattr(paths, "ON_WINDOWS", True)
     with pytest.raises(PathError, match="must be a path"):
         paths.check_output(name)
-    for good in (
-        (os.devnull, "nul", "console.de", "..", "./a b.de", "C:") if os.name == "nt" else ("nul", "console", "..")
-    ):
+    for good in ("nul", "console", "..", *((os.devnull, "console.de", "./a b.de", "C:") if os.name == "nt" else ())):
         paths.look(Path(good))
 
 
@@ -180,6 +175,27 @@ def test_the_server_serves_others_on_linux_alone(system, monkeypatch):
     with pytest.raises(DeviceError, match=f"must be an address of this machine alone on {system}, .*got 0.0.0.0"):
         server.listen_on("0.0.0.0", 0)
     server.listen_on("localhost", 0).close()
+
+
+def test_the_studio_reads_a_file_where_memory_cannot_be_limited(monkeypatch):
+    """macOS refuses a limit of address space below what a process has mapped at its start, which is most of it."""
+    reading = pytest.importorskip("nmt.studio.reading", reason="needs the extra [studio]")
+    limits, answered = types.SimpleNamespace(RLIMIT_AS=5, setrlimit=lambda *_: int("no number: a ValueError")), []
+    monkeypatch.setitem(sys.modules, "resource", limits)
+    monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(buffer=io.BytesIO(b'{"memory": 1}')))
+    monkeypatch.setattr(reading, "answer", answered.append)
+    reading.main()
+    assert answered == [{"memory": 1}]
+
+
+def test_the_server_asks_macos_for_no_more_open_files_than_every_mac_has(monkeypatch):
+    protocol = pytest.importorskip("nmt.serve.http_protocol", reason="needs the extra [serve]")
+    forever, asked = 2**63 - 1, []
+    limits = {"RLIM_INFINITY": forever, "RLIMIT_NOFILE": 8, "getrlimit": lambda _: (256, forever)}
+    monkeypatch.setitem(sys.modules, "resource", types.SimpleNamespace(**limits, setrlimit=lambda *a: asked.append(a)))
+    monkeypatch.setattr(protocol, "_connections", types.SimpleNamespace())
+    protocol.bound_connections()
+    assert asked == [(8, (10_240, forever))]
 
 
 def test_a_reader_that_has_gone_has_another_number_on_windows(monkeypatch):

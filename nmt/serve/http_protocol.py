@@ -103,7 +103,7 @@ def bound_connections() -> int:
         _connections.most = _MOST_FILES
         return 2048
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = min(hard, _MOST_FILES) if hard != resource.RLIM_INFINITY else _MOST_FILES
+    wanted = min(hard, _MOST_FILES) if hard != resource.RLIM_INFINITY else 10_240  # macOS: OPEN_MAX
     if soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
         soft = wanted

@@ -311,7 +311,7 @@ def main() -> None:
         import resource
 
         resource.setrlimit(resource.RLIMIT_AS, (given["memory"], given["memory"]))
-    except ImportError:
+    except (ImportError, ValueError):  # Windows; macOS, which has mapped more before Python starts
         pass
     answer(given)
 

@@ -3,7 +3,7 @@
 It needs Debian's qemu-user-static. Packages of Debian and PyPI for Arm are fetched once, into build/arm. What passes is
 right on Arm; how fast it is the emulation does not tell.
 
-Run: python tests/arm/run.py [--only PART ...] [--levels LEVEL ...] [--folder build/arm]
+Run: python -m tests.arm.run [--only PART ...] [--levels LEVEL ...] [--folder build/arm]
 """
 
 import argparse
@@ -13,18 +13,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import tomllib
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
+from deploy.app import DEBIAN, debian_packages, requirements, unpacked_wheels
+
 ROOT = Path(__file__).resolve().parents[2]
-DEBIAN = (
-    "python3.11-minimal libpython3.11-minimal libpython3.11-stdlib libc6 libstdc++6 libgcc-s1 zlib1g libexpat1 libffi8 "
-    "libssl3 libbz2-1.0 liblzma5 libsqlite3-0 libuuid1 libreadline8 libtinfo6 libncursesw6 libdb5.3 libcrypt1 libnsl2 "
-    "libtirpc3"
-).split()
-WHEELS = [f"--platform=manylinux_2_{minor}_aarch64" for minor in (28, 27, 17)] + ["--platform=manylinux2014_aarch64"]
 PROCESSORS = {"neon": "cortex-a72", "neon_dotprod": "neoverse-n1", "neon_bf16": "max"}
 """A processor that qemu knows, by the best level that it has."""
 
@@ -34,20 +28,9 @@ def fetch(folder: Path) -> None:
     if (folder / "complete").exists():
         return
     shutil.rmtree(folder, ignore_errors=True)
-    for name in ("lists/partial", "archives/partial", "debs", "root", "wheels", "site"):
-        (folder / name).mkdir(parents=True)
-    options = ["-oAPT::Architecture=arm64", "-oAPT::Architectures=arm64", f"-oDir::State::Lists={folder / 'lists'}"]
-    options += [f"-oDir::Cache={folder / 'archives'}", "-oDebug::NoLocking=1"]
-    subprocess.run(["apt-get", "-qq", *options, "update"], check=True)
-    subprocess.run(["apt-get", "-qq", *options, "download", *DEBIAN], check=True, cwd=folder / "debs")
-    for package in (folder / "debs").glob("*.deb"):
-        subprocess.run(["dpkg", "-x", package, folder / "root"], check=True)
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--dest", folder / "wheels", *WHEELS]
-    pip += ["--python-version=311", "--only-binary=:all:", *project["dependencies"], "pytest"]
-    subprocess.run(pip, check=True)
-    for wheel in (folder / "wheels").glob("*.whl"):
-        zipfile.ZipFile(wheel).extractall(folder / "site")
+    (folder / "site").mkdir(parents=True)
+    debian_packages(folder, "arm64", DEBIAN)
+    unpacked_wheels(folder, folder / "site", *requirements("pytest", extras=()), system="linux-aarch64")
     (folder / "complete").touch()
 
 
@@ -59,10 +42,13 @@ class Arm:
 
     def run(self, *arguments: str, threads: int = 1, **variables: str) -> str:
         """Run Python with these arguments; return what it printed. Raises CalledProcessError, after printing that."""
-        environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{self.folder / 'site'}", "NMT_THREADS": str(threads)}
-        environment |= {"NMT_CPU": self.level, "NUMBA_NUM_THREADS": str(threads)}
-        environment |= {"NMT_CACHE_DIR": str(self.folder / "cache"), "PYTHONDONTWRITEBYTECODE": "1"}
-        environment |= variables
+        environment = {
+            "PYTHONPATH": f"{ROOT}:{self.folder / 'site'}",
+            "NMT_CPU": self.level,
+            "NMT_THREADS": str(threads),
+        }
+        environment |= {"NUMBA_NUM_THREADS": str(threads), "PYTHONDONTWRITEBYTECODE": "1"}
+        environment = {**os.environ, **environment, "NMT_CACHE_DIR": str(self.folder / "cache"), **variables}
         python = [self.folder / "root/usr/bin/python3.11", *arguments]
         command = ["qemu-aarch64-static", "-cpu", self.processor, "-L", self.folder / "root", *python]
         done = subprocess.run(command, check=False, text=True, stdout=subprocess.PIPE, env=environment, cwd=ROOT)
@@ -141,14 +127,9 @@ def _train(python: Callable[..., str], folder: Path, name: str) -> list[float]:
     """Train the demo for 20 updates into a folder of this name; return its losses."""
     model, demo = folder / name, _demo(folder)
     shutil.rmtree(model, ignore_errors=True)
-    own = {
-        "model_dir": model,
-        "training.updates": 20,
-        "training.validation_freq": 20,
-        "training.logging_freq": 5,
-        "training.learning_rate_warmup": 10,
-    }
-    own |= {f"data.{part}": demo / part for part in ("train", "dev", "test")}
+    numbers = {"updates": 20, "validation_freq": 20, "logging_freq": 5, "learning_rate_warmup": 10}
+    own = {f"training.{key}": number for key, number in numbers.items()}
+    own |= {"model_dir": model, **{f"data.{part}": demo / part for part in ("train", "dev", "test")}}
     python("-m", "nmt", "train", "configs/quickstart.yaml", *(f"--set={key}={value}" for key, value in own.items()))
     lines = (model / "metrics.jsonl").read_text("utf-8").splitlines()
     return [found["loss"] for line in lines if "loss" in (found := json.loads(line))]

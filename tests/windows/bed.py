@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy import windows_app as app
+from deploy import app
 from nmt.exporting.c.library import save_library
 from nmt.storage.saved_model import load_saved_model
 from tests.exporting.c.test_library import SENTENCES, small
@@ -90,18 +90,8 @@ def windows(system: Path, *arguments: str, **more: object) -> subprocess.Complet
     script = [f"mount --bind '{here}' '{there}'" for here, there in mounts.items()]
     script += [f"exec chroot '{system}' /usr/bin/env -C /checkout \"$@\""]
     words = [f"{name}={value}" for name, value in ENVIRONMENT.items()]
-    command = [
-        "unshare",
-        "--mount",
-        "sh",
-        "-ec",
-        "\n".join(script),
-        "sh",
-        "-i",
-        *words,
-        "/usr/lib/wine/wine64",
-        *arguments,
-    ]
+    within = ["unshare", "--mount", "sh", "-ec", "\n".join(script), "sh"]
+    command = [*within, "-i", *words, "/usr/lib/wine/wine64", *arguments]
     return subprocess.run(command, check=False, **more)  # type: ignore[call-overload]
 
 
