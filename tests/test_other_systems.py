@@ -18,6 +18,7 @@ from safetensors.numpy import load_file
 from nmt.cli.lines import streams
 from nmt.config import load_config
 from nmt.errors import CheckpointError, ConfigError, DeviceError, PathError
+from nmt.rnn.kernels.machine_code import features
 from nmt.system import files, paths
 from nmt.train.tasks import prepare
 
@@ -166,6 +167,21 @@ def test_a_file_that_another_program_holds_for_a_moment_is_replaced_on_windows(t
     with pytest.raises(PermissionError):
         files.write_bytes(tmp_path / "a", b"newer")
     assert [one.name for one in tmp_path.iterdir()] == ["a"] and 5 < sum(waits) < 20
+
+
+@pytest.mark.parametrize(
+    ("has", "level"), [([], "neon"), (["DotProd"], "neon_dotprod"), (["DotProd", "BF16"], "neon_bf16")]
+)
+def test_macos_says_what_a_processor_of_apple_has(has, level, monkeypatch):
+    """LLVM knows of no features there: code for M1 and later went unused."""
+
+    def sysctlbyname(name, value, size, new, length):
+        value._obj.value = there = name.decode().removeprefix("hw.optional.arm.FEAT_") in has
+        return -1 if not there and "BF16" in name.decode() else 0  # macOS 11 has no such name
+
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.setattr(features.ctypes, "CDLL", lambda _: types.SimpleNamespace(sysctlbyname=sysctlbyname))
+    assert features._of_arm().name == level
 
 
 @pytest.mark.parametrize("system", ["darwin", "win32"])

@@ -165,11 +165,21 @@ def _may_use_tiles() -> bool:
     return answer == 0
 
 
+def _is_in_apple(feature: str) -> bool:
+    """Return whether macOS says that the processor has a feature (sysctl(3), hw.optional.arm)."""
+    there, size = ctypes.c_int(0), ctypes.c_size_t(ctypes.sizeof(ctypes.c_int))
+    name = f"hw.optional.arm.FEAT_{feature}".encode()
+    failed = ctypes.CDLL(None).sysctlbyname(name, ctypes.byref(there), ctypes.byref(size), None, ctypes.c_size_t(0))
+    return not failed and bool(there.value)
+
+
 def _of_arm() -> Target:
     """Return the largest target that this Arm processor supports. Linux tells each process what there is (getauxval(3);
-    HWCAP_ASIMDDP, bit 20, and HWCAP2_BF16, bit 14); LLVM, which is asked elsewhere, reads /proc/cpuinfo, which an
-    emulated process has of another machine."""
-    if sys.platform.startswith("linux"):
+    HWCAP_ASIMDDP, bit 20, and HWCAP2_BF16, bit 14), and so does macOS; LLVM, which is asked elsewhere, reads
+    /proc/cpuinfo, which an emulated process has of another machine, and knows of no features on macOS."""
+    if sys.platform == "darwin":
+        has_dotprod, has_bf16 = _is_in_apple("DotProd"), _is_in_apple("BF16")
+    elif sys.platform.startswith("linux"):
         ask = ctypes.CDLL(None).getauxval
         ask.argtypes, ask.restype = [ctypes.c_ulong], ctypes.c_ulong
         has_dotprod, has_bf16 = ask(16) >> 20 & 1, ask(26) >> 14 & 1
