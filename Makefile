@@ -58,6 +58,7 @@ help:
 	@echo 'make test-gpu   run the tests of tests/cuda on a GPU'
 	@echo 'make test-ptx   run the tests of tests/ptx and those of a GPU on the PTX of the kernels, without a GPU (half an hour)'
 	@echo 'make test-windows   tests under Wine, which it installs with CPython for Windows into build/windows'
+	@echo 'make test-windows-part    those of them that continuous integration runs, ten minutes at most'
 	@echo 'make windows-app    a zip with Python, all packages and machine code for Windows, into dist/'
 	@echo 'make linux-app      the same as a tar for any Linux (MACHINE=aarch64: for 64-bit Arm); needs apt of Debian 12'
 	@echo 'make card   the first nine minutes on a GPU: starts, compiles, right, fences, fast; files into $(OUT)'
