@@ -191,6 +191,9 @@ class Model:
 
 def main() -> None:
     """Translate lines of tokens from standard input."""
+    streams: list[Any] = [sys.stdin, sys.stdout, sys.stderr]
+    for stream in streams:
+        stream.reconfigure(encoding="utf-8", newline="\n")  # Windows has another code page, and other ends of lines
     model = Model(Path(__file__).parent)
     places = {unit: n for n, unit in enumerate(model.units["src"])}
     for line in sys.stdin:

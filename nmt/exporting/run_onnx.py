@@ -111,6 +111,9 @@ def main() -> None:
     for library in ["onnxruntime", *(["sentencepiece"] if is_text else [])]:
         if importlib.util.find_spec(library) is None:
             sys.exit(f"run_onnx.py: needs the library {library}: pip install {library}")
+    streams: list[Any] = [sys.stdin, sys.stdout, sys.stderr]
+    for stream in streams:
+        stream.reconfigure(encoding="utf-8", newline="\n")  # Windows has another code page, and other ends of lines
     model = Model(Path(__file__).parent)
     places = {unit: n for n, unit in enumerate(model.units["src"])}
     read, write = map(_processor, ("src", "tgt")) if is_text else (None, None)

@@ -37,12 +37,21 @@ def exported(script, folder):
     return folder / "out"
 
 
+AS_ON_WINDOWS = """
+import io, runpy, sys
+for name in ("stdin", "stdout", "stderr"):
+    setattr(sys, name, io.TextIOWrapper(getattr(sys, name).detach(), "cp1252", newline="\\r\\n"))
+sys.argv.pop(0)
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
 def run(folder, script, lines, *options):
-    """The standard output and error of the script for these lines."""
-    command = [sys.executable, "-I", str(folder / f"{script}.py"), *options]
-    text = "".join(f"{line}\n" for line in lines)
-    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=100, check=True)
-    return done.stdout.split("\n")[:-1], done.stderr
+    """The standard output and error of the script for these lines, with the code page and line ends of Windows."""
+    command = [sys.executable, "-I", "-c", AS_ON_WINDOWS, str(folder / f"{script}.py"), *options]
+    text = "".join(f"{line}\n" for line in lines).encode()
+    done = subprocess.run(command, input=text, capture_output=True, timeout=100, check=True)
+    return done.stdout.decode().split("\n")[:-1], done.stderr.decode()
 
 
 @pytest.mark.parametrize(("script", "witness", "name"), CASES, ids=[f"{s}-{w.__name__}-{n}" for s, w, n in CASES])
