@@ -73,10 +73,14 @@ To update, put a newer folder in the place of this one; to remove it, delete thi
 Compiled code, and what the studio said last (studio.log), are in ~/.cache/nmt.
 Licences: LICENSE.txt, python/licences for Python and the libraries of Debian, and site/*.dist-info of each package.
 """
-_PYTHON = """#!/bin/sh
+_PYTHON = r"""#!/bin/sh
 # Python with a C library of its own: nothing of this system is needed, and no variable reaches other programs.
 here=$(cd "$(dirname "$0")/.." && pwd -P)
-exec "$here/lib/ld.so" --argv0 "$here/bin/python3" --library-path "$here/lib" "$here/lib/python3.11/python" \\
+case $here in *[:\;$]*)
+  echo "$here: must have no : ; or $ in its path, where libraries are looked for, got one; rename the folder" >&2
+  exit 1 ;;
+esac
+exec "$here/lib/ld.so" --argv0 "$here/bin/python3" --library-path "$here/lib" "$here/lib/python3.11/python" \
   -E -s -X utf8 "$@"
 """
 _UNUSED = re.compile(r"/(tests?|curses|dbm|pydoc_data|lib2to3)/|/(_curses|_dbm|nis|readline)\w*\.c|/sitecustomize\.py")
