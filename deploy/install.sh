@@ -68,7 +68,7 @@ fi
 rm "$new/try"
 if [ -e "$folder/python" ]; then rm -rf "$old"; elif [ -e "$old" ]; then mv "$old" "$folder/python"; fi
 must() { "$@" || fail "$folder: must have Python's packages, got the error above; see to network and space, then this again"; }
-echo "Installing into $folder; this takes some minutes, a network, and 500 MB ..."
+printf '%s\n' "Installing into $folder; this takes some minutes, a network, and 500 MB ..."
 if [ -n "$python" ]; then
   must "$python" -m venv "$new"
   must "$new/bin/python3" -m pip install --quiet --disable-pip-version-check --only-binary=:all: "${what}[studio]"
@@ -88,4 +88,4 @@ mv "$new" "$folder/python"
 mv -f "$folder/python/nmt" "$folder/nmt"
 mv -f "$folder/python/nmt-studio" "$folder/$studio"
 rm -rf "$old"
-echo "Done. Double-click $folder/$studio, or run $folder/nmt studio. Projects: Documents/Translators of your home folder."
+printf '%s\n' "Done. Double-click $folder/$studio, or run $folder/nmt studio. Projects: Documents/Translators of your home folder."

@@ -19,7 +19,7 @@ END
 esac
 start() {
   if [ -x "$here/nmt" ]; then "$here/nmt" studio "$@"; return; fi
-  echo "$here: must have nmt, on a disk whose programs may run, got none; unpack or install again, or make a link" >&2
+  printf '%s\n' "$here: must have nmt, on a disk whose programs may run, got none; unpack or install again, or make a link" >&2
   return 1
 }
 if [ -t 1 ]; then start "$@"; exit; fi
