@@ -77,7 +77,7 @@ _PYTHON = r"""#!/bin/sh
 # Python with a C library of its own: nothing of this system is needed, and no variable reaches other programs.
 here=$(cd "$(dirname "$0")/.." && pwd -P)
 case $here in *[:\;$]*)
-  printf '%s\n' "$here: must have no : ; or $ in its path, where libraries are looked for, got one; rename the folder" >&2
+  printf '%s\n' "$here: must have no : ; or $ in its path, which libraries are found by; rename the folder" >&2
   exit 1 ;;
 esac
 exec "$here/lib/ld.so" --argv0 "$here/bin/python3" --library-path "$here/lib" "$here/lib/python3.11/python" \
@@ -281,12 +281,12 @@ def make_folder(system: str, work: Path, packs: Path, folder: Path) -> None:
 
 def archive(folder: Path, out: Path) -> None:
     """Write a zip or a tar of a folder. All files have the time of the last commit (or SOURCE_DATE_EPOCH): the same
-    bytes again, and another time than that of an earlier file, by which Python notices that its cache is old. Starters are
-    last: where unpacking ends early there are none."""
+    bytes again, and another time than that of an earlier file, by which Python notices that its cache is old. Starters
+    are last: where unpacking ends early there are none."""
     command = ["git", "log", "-1", "--format=%ct"]
     at = int(os.environ.get("SOURCE_DATE_EPOCH") or subprocess.check_output(command, cwd=ROOT))
-    found = [path for path in sorted(folder.rglob("*"), key=lambda path: (path.parent == folder, path)) if path.is_file()]
-    paths = [(f"nmt/{path.relative_to(folder).as_posix()}", path) for path in found]
+    found = sorted((path.parent == folder, path) for path in folder.rglob("*") if path.is_file())
+    paths = [(f"nmt/{path.relative_to(folder).as_posix()}", path) for _, path in found]
     if out.suffix == ".zip":
         with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as file:
             for name, path in paths:
