@@ -58,6 +58,7 @@ set PYTHONUTF8=1
 _README = """Translator Studio (nmt) for Windows 10 and 11, 64 bits.
 
 Extract this zip, then double-click "Translator Studio". For a terminal: nmt.cmd --help
+What pages and messages call nmt-train is nmt.cmd train there.
 Windows may say that it protected your PC, since this is not signed: More info, Run anyway. Smart App Control, which
 is on in some new installations of Windows 11, lets it not run at all; use WSL there.
 If a virus scanner holds "Translator Studio" back: nmt.cmd studio
@@ -68,9 +69,9 @@ Licences: LICENSE.txt, python\\LICENSE.txt, and site\\*.dist-info of each packag
 _LINUX_README = """Translator Studio (nmt) for Linux.
 
 Extract this archive, then start "nmt-studio": double-click, or right-click and "Run as a Program". From then on the
-menu of programs has it as well. For a terminal: ./nmt --help
-To update, put a newer folder in the place of this one; to remove it, delete this folder. Your projects lie elsewhere.
-Compiled code, and what the studio said last (studio.log), are in ~/.cache/nmt.
+menu of programs has it as well. For a terminal: ./nmt --help; what pages and messages call nmt-train is ./nmt train.
+To update, close the studio and put a newer folder in the place of this one; to remove it, delete this folder. Your
+projects lie elsewhere. Compiled code, and what the studio said last (studio.log), are in ~/.cache/nmt.
 Licences: LICENSE.txt, python/licences for Python and the libraries of Debian, and site/*.dist-info of each package.
 """
 _PYTHON = r"""#!/bin/sh

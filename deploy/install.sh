@@ -39,7 +39,7 @@ done
 if [ -z "$python" ] && ! command -v uv > /dev/null; then
   remedy="install python3 and python3-venv by the system's program for software"
   if [ "$system" = Darwin ]; then remedy="install it from https://www.python.org/downloads/macos"
-  elif command -v apt-get > /dev/null; then remedy="run: sudo apt-get install python3 python3-venv"
+  elif command -v apt-get > /dev/null; then remedy="run: sudo apt-get install python3 python3-venv (if that is older: https://docs.astral.sh/uv)"
   elif command -v dnf > /dev/null; then remedy="run: sudo dnf install python3.12"
   elif command -v zypper > /dev/null; then remedy="run: sudo zypper install python312"
   elif command -v pacman > /dev/null; then remedy="run: sudo pacman -S python"; fi

@@ -28,6 +28,7 @@ log=${XDG_CACHE_HOME:-$home/.cache}/nmt/studio.log
 start "$@" > "$log" 2>&1 && exit
 for show in "zenity --error --no-markup --text" "kdialog --error" xmessage "notify-send --"; do
   command -v "${show%% *}" > /dev/null && $show "$(tail -n 9 "$log")
-$log" && break
-done
+$log" && exit 1
+done 2> /dev/null
+cat "$log" >&2
 exit 1
