@@ -13,6 +13,7 @@ export PIP_USER=0
 case $#${1-} in 0 | [12][!-]*) ;; *) fail "must be sh $0 [FOLDER [WHEEL]], got: $*; put quotes around spaces" ;; esac
 [ -n "${1:-${HOME-}}" ] || fail "must have a home folder or another, got no HOME; name one: sh $0 FOLDER"
 checkout=$(cd "$(dirname "$0")/.." && pwd -P)
+[ -e "$checkout/deploy/nmt-studio.sh" ] || fail "$0: must be deploy/install.sh of a checkout, got the script alone; run it there"
 folder=${1:-${HOME-}/nmt-studio} what=${2:-$checkout} system=$(uname)
 case $folder in /*) ;; *) folder=$PWD/$folder ;; esac
 case $what in /*) ;; *) what=$PWD/$what ;; esac
@@ -67,7 +68,7 @@ if ! cp "$0" "$new/try" 2> /dev/null || ! chmod +x "$new/try" || [ ! -x "$new/tr
 fi
 rm "$new/try"
 if [ -e "$folder/python" ]; then rm -rf "$old"; elif [ -e "$old" ]; then mv "$old" "$folder/python"; fi
-must() { "$@" || fail "$folder: must have Python's packages, got the error above; see to network and space, then this again"; }
+must() { "$@" || fail "$folder: must be filled, got the error above; see to network and space, and then this again"; }
 printf '%s\n' "Installing into $folder; this takes some minutes, a network, and 500 MB ..."
 if [ -n "$python" ]; then
   must "$python" -m venv "$new"
@@ -77,10 +78,11 @@ else
   must uv pip install --quiet --python "$new/bin/python3" --only-binary llvmlite "${what}[studio]"
 fi
 must "$new/bin/python3" -P -c 'import nmt.studio.server'
-: > "$new/.nmt-studio"
+must touch "$new/.nmt-studio"
 find "$new/bin" -type f ! -name 'python*' -exec rm -f {} + # they name $new
 for name in nmt nmt-studio; do
-  cp "$checkout/deploy/$name.sh" "$new/$name" && chmod +x "$new/$name"
+  must cp "$checkout/deploy/$name.sh" "$new/$name"
+  chmod +x "$new/$name"
 done
 trap '' HUP INT TERM
 [ ! -e "$folder/python" ] || mv "$folder/python" "$old"

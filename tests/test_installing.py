@@ -30,13 +30,15 @@ def install(tmp_path):
     for name in "cat chmod cp dirname find ls mkdir mv readlink rm rmdir sh touch".split():
         (tmp_path / "bin" / name).symlink_to(shutil.which(name))
 
-    def run(*words, shell=("sh",), system="Linux", machine="arm64", unfit=0, pip=":", home="höme", ps=""):
+    def run(*words, shell=("sh",), system="Linux", machine="arm64", unfit=0, pip=":", home="höme", ps="", alone=False):
         uname = f'#!/bin/sh\n[ "$1" ] && echo {machine} || echo {system}\n'
         for name, text in (("python3.12", FAKE_PYTHON), ("uname", uname), ("ps", f"#!/bin/sh\necho '{ps}'\n")):
             (tmp_path / "bin" / name).write_text(text)
             (tmp_path / "bin" / name).chmod(0o755)
         place = {"PATH": f"{tmp_path}/bin", "HOME": home and f"{tmp_path}/{home}", "UNFIT": str(unfit), "PIP": pip}
-        command = [shutil.which(shell[0]), *shell[1:], ROOT / "deploy/install.sh", *words]
+        script = ROOT / "deploy/install.sh"
+        script = shutil.copy(script, tmp_path / "bin") if alone else script
+        command = [shutil.which(shell[0]), *shell[1:], script, *words]
         return subprocess.run(command, env=place, cwd=tmp_path, capture_output=True, text=True, check=False)
 
     return run
@@ -84,7 +86,9 @@ def test_a_starter_tells_why_it_cannot_start(tmp_path):
     assert said(folder / "nmt-studio").startswith("broken\n")
 
 
-@pytest.mark.parametrize("pip", ["exit 1", "kill -TERM $PPID; exit 1", "kill -KILL $PPID"])
+@pytest.mark.parametrize(
+    "pip", ["exit 1", "kill -TERM $PPID; exit 1", "kill -KILL $PPID", "mkdir -p ${0%/*}/../nmt-studio/nmt-studio.sh"]
+)
 def test_an_update_that_ends_early_leaves_what_was_there(install, tmp_path, pip):
     folder, wheel = tmp_path / "höme/nmt-studio", shutil.copy(ROOT / "LICENSE", tmp_path / "x.whl")
     installed = folder / "python/installed"
@@ -93,7 +97,7 @@ def test_an_update_that_ends_early_leaves_what_was_there(install, tmp_path, pip)
     os.rename(folder / "python", folder / ".old")  # ended between two renames
     (folder / ".new.1").mkdir()
     done = install(folder, wheel, pip="exit 1")
-    assert done.stderr.startswith(f"install.sh: {folder}: must have Python's packages, got the error above; ")
+    assert done.stderr.startswith(f"install.sh: {folder}: must be filled, got the error above; ")
     assert done.returncode == 1 and installed.read_text() == f"{ROOT}[studio]\n"
     assert install(folder, wheel).returncode == 0 and installed.read_text() == f"{wheel}[studio]\n"
     assert sorted(os.listdir(folder)) == ["nmt", "nmt-studio", "python"]
@@ -125,6 +129,7 @@ def test_what_is_in_a_folder_or_runs_from_it_stays(install, tmp_path, theirs, ps
         ((), {"system": "FreeBSD"}, "must be macOS or Linux, got FreeBSD"),
         ((ROOT,), {}, f"{ROOT}: {NEW}"),
         ((), {"home": ""}, "must have a home folder or another, got no HOME; name one: sh "),
+        ((), {"alone": True}, "must be deploy/install.sh of a checkout, got the script alone"),
         (("--help",), {}, "[FOLDER [WHEEL]], got: --help"),
         (("My", "own", "folder"), {}, "got: My own folder; put quotes around spaces"),
         (("bin/uname/x",), {}, "bin/uname/x: must be a folder to write in, got: Not a directory; name another"),
