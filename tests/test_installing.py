@@ -69,7 +69,8 @@ def test_a_starter_tells_why_it_cannot_start(tmp_path):
         (tmp_path / name).chmod(0o755)
     for name in ("nmt-studio", "nmt"):
         shutil.copy(ROOT / f"deploy/{name}.sh", tmp_path / name)
-    place = {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}", "SAID": str(tmp_path / "said"), "HOME": str(home)}
+    place = {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}", "SAID": f"{tmp_path}/said", "HOME": str(home)}
+    place["TMPDIR"] = str(tmp_path)
 
     def said(program):
         done = subprocess.run(["sh", program], env=place, capture_output=True, text=True, check=False)
