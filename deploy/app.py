@@ -58,6 +58,7 @@ set PYTHONUTF8=1
 _README = """Translator Studio (nmt) for Windows 10 and 11, 64 bits.
 
 Extract this zip, then double-click "Translator Studio". For a terminal: nmt.cmd --help
+What pages and messages call nmt-train is nmt.cmd train there.
 Windows may say that it protected your PC, since this is not signed: More info, Run anyway. Smart App Control, which
 is on in some new installations of Windows 11, lets it not run at all; use WSL there.
 If a virus scanner holds "Translator Studio" back: nmt.cmd studio
@@ -68,15 +69,19 @@ Licences: LICENSE.txt, python\\LICENSE.txt, and site\\*.dist-info of each packag
 _LINUX_README = """Translator Studio (nmt) for Linux.
 
 Extract this archive, then start "nmt-studio": double-click, or right-click and "Run as a Program". From then on the
-menu of programs has it as well. For a terminal: ./nmt --help
-To update, put a newer folder in the place of this one; to remove it, delete this folder. Your projects lie elsewhere.
-Compiled code, and what the studio said last (studio.log), are in ~/.cache/nmt.
+menu of programs has it as well. For a terminal: ./nmt --help; what pages and messages call nmt-train is ./nmt train.
+To update, close the studio and put a newer folder in the place of this one; to remove it, delete this folder. Your
+projects lie elsewhere. Compiled code, and what the studio said last (studio.log), are in ~/.cache/nmt.
 Licences: LICENSE.txt, python/licences for Python and the libraries of Debian, and site/*.dist-info of each package.
 """
-_PYTHON = """#!/bin/sh
+_PYTHON = r"""#!/bin/sh
 # Python with a C library of its own: nothing of this system is needed, and no variable reaches other programs.
 here=$(cd "$(dirname "$0")/.." && pwd -P)
-exec "$here/lib/ld.so" --argv0 "$here/bin/python3" --library-path "$here/lib" "$here/lib/python3.11/python" \\
+case $here in *[:\;$]*)
+  printf '%s\n' "$here: must have no : ; or $ in its path, which libraries are found by; rename the folder" >&2
+  exit 1 ;;
+esac
+exec "$here/lib/ld.so" --argv0 "$here/bin/python3" --library-path "$here/lib" "$here/lib/python3.11/python" \
   -E -s -X utf8 "$@"
 """
 _UNUSED = re.compile(r"/(tests?|curses|dbm|pydoc_data|lib2to3)/|/(_curses|_dbm|nis|readline)\w*\.c|/sitecustomize\.py")
@@ -277,11 +282,12 @@ def make_folder(system: str, work: Path, packs: Path, folder: Path) -> None:
 
 def archive(folder: Path, out: Path) -> None:
     """Write a zip or a tar of a folder. All files have the time of the last commit (or SOURCE_DATE_EPOCH): the same
-    bytes again, and another time than that of an earlier file, by which Python notices that its cache is old."""
+    bytes again, and another time than that of an earlier file, by which Python notices that its cache is old. Starters
+    are last: where unpacking ends early there are none."""
     command = ["git", "log", "-1", "--format=%ct"]
     at = int(os.environ.get("SOURCE_DATE_EPOCH") or subprocess.check_output(command, cwd=ROOT))
-    found = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-    paths = [(f"nmt/{path.relative_to(folder).as_posix()}", path) for path in found]
+    found = sorted((path.parent == folder, path) for path in folder.rglob("*") if path.is_file())
+    paths = [(f"nmt/{path.relative_to(folder).as_posix()}", path) for _, path in found]
     if out.suffix == ".zip":
         with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as file:
             for name, path in paths:

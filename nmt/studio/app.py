@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import inspect
 import secrets
 import shutil
@@ -377,10 +378,15 @@ def make_app(folder: Path, quit: Callable[[], None]) -> Starlette:
         async def answer(request: Request) -> Response:
             takes_json = request.method == "POST" and handler is not _add_text
             asked = Asked(state, request, await _body(request) if takes_json else {})
-            if inspect.iscoroutinefunction(handler):
-                found = await handler(state, asked)
-            else:
-                found = await asyncio.to_thread(handler, state, asked)
+            try:
+                if inspect.iscoroutinefunction(handler):
+                    found = await handler(state, asked)
+                else:
+                    found = await asyncio.to_thread(handler, state, asked)
+            except OSError as error:
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+                    raise
+                raise Refused("not-written", why=explain(error)) from None
             return found if isinstance(found, Response) else _json(found)
 
         return answer

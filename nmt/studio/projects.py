@@ -10,7 +10,7 @@ import threading
 import time
 import unicodedata
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
@@ -233,7 +233,12 @@ class Projects:
         values = {"version": VERSION, "name": name.strip(), "purpose": PURPOSES[0], "direction": [0, 1]}
         values |= {"sides": [{"lang": None, "name": ""}, {"lang": None, "name": ""}], "texts": [], "judgements": {}}
         values |= {"origin": "", "permission": "", "contact": "", "made": time.time(), "changed": time.time()}
-        write_json(folder / NAME, values)
+        try:
+            write_json(folder / NAME, values)
+        except Refused:
+            with suppress(OSError):  # none was made, or it cannot be removed
+                folder.rmdir()
+            raise
         return self.get(Project(folder).id)
 
     @property

@@ -125,7 +125,10 @@ async def _serve(folder: Path, port: int, tell: Callable[[str], None], *, browse
         server = uvicorn.Server(uvicorn.Config(Guard(app, port, key), **how, **quiet))
         address = f"http://127.0.0.1:{port}/?key={key}"
         file = folder / _RUNNING
-        write_private(file, json.dumps({"address": address, "process": os.getpid()}).encode())
+        try:
+            write_private(file, json.dumps({"address": address, "process": os.getpid()}).encode())
+        except OSError as error:
+            raise PathError(f"{file}: must be a file to write, got {explain(error)}; {remedy(error)}") from None
         tell(f"Open {address}")
         if browser:
             asyncio.get_running_loop().call_later(0.5, webbrowser.open, address)

@@ -1,19 +1,23 @@
 """What a report says: the numbers are those of nmt-evaluate, and a bad result has its reason first."""
 
 import asyncio
+import errno
 import json
 from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
 
+from nmt.errors import PathError
 from nmt.studio import trying
+from nmt.studio.app import make_app
 from nmt.studio.errors import Refused
 from nmt.studio.judging import judge
 from nmt.studio.preparing import prepare
 from nmt.studio.projects import Projects, write_json
 from nmt.studio.quality import Facts, bucket, compared, groups, judged, quality_of, sentences, short_and_long, wilson
 from nmt.studio.rounds import Round, best_round
+from nmt.studio.server import serve
 from tests.saved_models import sentences as lines
 from tests.serve.servers import model_folder
 from tests.studio.studios import pairs
@@ -108,6 +112,33 @@ def test_a_training_that_a_full_disk_has_ended_says_so(tmp_path, monkeypatch):
     assert one.view()["error"] is None
     monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=10))
     assert (one.view()["state"], one.view()["error"]["code"]) == ("paused", "disk-full")
+
+
+def test_a_full_disk_leaves_no_half_made_project_and_has_its_words(tmp_path, monkeypatch):
+    """It left an empty folder, the example got "Internal Server Error", and the start a line without a place."""
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("nmt.studio.projects.write_bytes", full)
+    with pytest.raises(Refused, match="no space left on device"):
+        Projects(tmp_path).make("A")
+    assert not any(tmp_path.iterdir())
+    monkeypatch.setattr("nmt.studio.server.write_private", full)
+    with pytest.raises(PathError, match=r"\.studio\.json: must be a file to write, got no space left on device; free"):
+        serve(tmp_path, 0, print, browser=False)
+    monkeypatch.setattr("nmt.studio.app.ROUTES", [("GET", "/", full)])
+    sent = []
+
+    async def get():
+        return {"type": "http.request"}
+
+    async def send(message):
+        sent.append(message)
+
+    scope = {"type": "http", "method": "GET", "path": "/", "headers": [], "query_string": b""}
+    asyncio.run(make_app(tmp_path, print)(scope, get, send))
+    assert sent[0]["status"] == 507 and b"It could not be saved" in sent[1]["body"]
 
 
 def test_too_few_pairs_are_refused(tmp_path):
