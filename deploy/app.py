@@ -53,6 +53,7 @@ if not exist "%~dp0python\\python.exe" (
   exit /b 1
 )
 set PYTHONUTF8=1
+set NMT_PROGRAM=nmt
 "%~dp0python\\python.exe" -m nmt %*
 """
 _README = """Translator Studio (nmt) for Windows 10 and 11, 64 bits.

@@ -7,4 +7,5 @@ if [ ! -x "$here/python/bin/python3" ]; then
   exit 1
 fi
 unset PYTHONHOME PYTHONPATH # of other programs
+export NMT_PROGRAM="$0"
 exec "$here/python/bin/python3" -P -m nmt "$@"

@@ -1,6 +1,8 @@
-"""`python -m nmt COMMAND ...`: the front command, where no script is on the path."""
+"""`python -m nmt COMMAND ...`: the front command, where no script is on the path. NMT_PROGRAM: what a user typed."""
+
+import os
 
 from nmt.cli import entry
 
 if __name__ == "__main__":
-    entry.front("python -m nmt")
+    entry.front(os.environ.get("NMT_PROGRAM", "python -m nmt"))

@@ -1,6 +1,9 @@
 """nmt-train without a config: two files or a table, and what is chosen for them."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -35,6 +38,14 @@ def test_the_next_command_allows_the_cells_of_the_run(
     files = [tmp_path / "train.xx", tmp_path / "train.yy", "-o", tmp_path / "m", "--set", "training.updates=50"]
     result = run("nmt-train", *files, "--set", cell)
     assert result.err.endswith(f"Try it: nmt-translate {tmp_path / 'm'} --cells cells_of_mine\n")
+
+
+def test_a_program_of_an_archive_names_itself() -> None:
+    command = [sys.executable, "-m", "nmt", "train", "--nonsense"]
+    done = subprocess.run(
+        command, env=os.environ | {"NMT_PROGRAM": "./nmt"}, capture_output=True, text=True, check=False
+    )
+    assert done.stderr.endswith(" See ./nmt train --help.\n")
 
 
 def test_two_files_train_a_model(run: Run, tmp_path: Path) -> None:

@@ -314,10 +314,11 @@ def _train(config: Config, budget: str | None, threads: int | None, device: str 
     if ranks.rank == 0:
         _tell(result)
         if result.signal is None and result.best_path is not None:
-            use = ("nmt-score", "--tgt", "TEXT") if config.task == "lm" else ("nmt-translate",)
+            program = click.get_current_context().command_path.removesuffix("train")  # of nmt-train, or of nmt train
+            use, *more = ("score", "--tgt", "TEXT") if config.task == "lm" else ("translate",)
             cells = [word for name in result.cells for word in ("--cells", name)]
-            words = [use[0], str(result.folder), *use[1:], *cells]
-            tell(f"Try it: {subprocess.list2cmdline(words) if ON_WINDOWS else shlex.join(words)}")
+            words = [str(result.folder), *more, *cells]
+            tell(f"Try it: {program}{use} {subprocess.list2cmdline(words) if ON_WINDOWS else shlex.join(words)}")
     if result.signal is not None:
         sys.exit(128 + result.signal)
 
