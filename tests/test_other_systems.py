@@ -173,8 +173,6 @@ def test_a_file_that_another_program_holds_for_a_moment_is_replaced_on_windows(t
     ("has", "level"), [([], "neon"), (["DotProd"], "neon_dotprod"), (["DotProd", "BF16"], "neon_bf16")]
 )
 def test_macos_says_what_a_processor_of_apple_has(has, level, monkeypatch):
-    """LLVM knows of no features there: code for M1 and later went unused."""
-
     def sysctlbyname(name, value, size, new, length):
         value._obj.value = there = name.decode().removeprefix("hw.optional.arm.FEAT_") in has
         return -1 if not there and "BF16" in name.decode() else 0  # macOS 11 has no such name

@@ -60,8 +60,7 @@ def descendants(process):
 
 
 def memory(process):
-    """MiB that a process holds."""
-    return psutil.Process(process).memory_info().rss / 2**20
+    return psutil.Process(process).memory_info().rss / 2**20  # MiB
 
 
 def docx(document):

@@ -111,8 +111,7 @@ def main() -> int:
         return SKIPPED
     system = bed / "system"
     pytest_command = ["-m", "pytest", "-q", "-n", "auto", "-p", "no:cacheprovider", *sys.argv[2:]]
-    code = windows(system, EXECUTABLE, *pytest_command).returncode
-    return code or compare(system)
+    return windows(system, EXECUTABLE, *pytest_command).returncode or compare(system)
 
 
 def compare(system: Path) -> int:
