@@ -396,7 +396,7 @@ MISTAKES = {
     "a module that is no Python": ("def step(:", "invalid syntax (bad_cells.py, line {1}) (AT:{1})"),
     "nothing of the name": ("", "has no attribute 'Bad'"),
     "a number": ("Bad = 3", "must be a class of cells or a function of its module, got int"),
-    "a function of another module": ("from os.path import join as Bad", "got join of posixpath"),
+    "a function of another module": ("from os.path import join as Bad", f"got join of {os.path.__name__}"),
     "other arguments": (
         "class Bad(Base):\n    def __init__(self, size):\n        pass",
         "must make a cell of (input_size, hidden_size), got TypeError: Bad.__init__() takes 2 positional arguments but "

@@ -9,6 +9,7 @@ import re
 import sys
 import threading
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -42,7 +43,7 @@ class Transport:
         self.reads = True
 
     def get_extra_info(self, name):
-        return None
+        return Mock() if name == "socket" else None
 
     def write(self, data):
         assert not self.closed

@@ -20,7 +20,7 @@ WORDS = {
     r"under_attack_ends": "ending a server is killing it there",
     r'fork\(|_forked|pass_fds|mkfifo|os\.pipe|\bpty\b|/dev[/.]|/proc/|nohup|AF_UNIX|bash|\["sed"': "devices and shells",
     r"resource\.|sched_setaffinity|small_disk|RLIMIT|fallocate": "limits of the kernel",
-    r"too_many_waiting": "forty clients do not come at once",
+    r"too_many_waiting|who_stops_reading": "many clients are slower, and what they do not read is kept",
     r"shared_memory|\bmpi|Ranks\(": "several ranks need Linux",
 }
 
