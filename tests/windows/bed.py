@@ -111,7 +111,7 @@ def main() -> int:
         return SKIPPED
     system = bed / "system"
     pytest_command = ["-m", "pytest", "-q", "-n", "auto", "-p", "no:cacheprovider", *sys.argv[2:]]
-    return windows(system, EXECUTABLE, *pytest_command).returncode or compare(system)
+    return max(windows(system, EXECUTABLE, *pytest_command).returncode, compare(system))
 
 
 def compare(system: Path) -> int:
