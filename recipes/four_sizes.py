@@ -120,7 +120,7 @@ def point(kind: Kind, group: list[dict[str, Any]]) -> dict[str, Any]:
         "kind": kind.name,
         "pairs": group[0]["pairs"],
         "seeds": len(group),
-        "minutes": round(statistics.mean(row["minutes"] for row in group)),
+        "minutes": max(1, round(statistics.mean(row["minutes"] for row in group))),
         **{
             name: mean([one[part][metric] for one in scores])
             for metric in kind.metrics
