@@ -194,7 +194,7 @@ def test_no_fact_has_two_values():
 
 @pytest.mark.parametrize("path", GUIDES, ids=lambda path: path.stem)
 def test_a_guide_quotes_facts(path):
-    values = {fact["value"] for fact in FACTS}
+    values = {fact["value"] for fact in FACTS} | {str(point.bleu) for point in measured()}
     text = LIMITS.sub("", " ".join(prose(path).split()))
     assert [found for pattern in QUOTED for found in re.findall(pattern, text) if found not in values] == []
 
