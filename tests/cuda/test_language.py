@@ -49,10 +49,7 @@ def test_lines_are_found_as_on_the_processor(device, options):
     assert len({tuple(h.ids) for some in mine for h in some}) > 3
 
 
-FUSED = {
-    "search": ({}, {}),
-    "no repeat": ({"no_repeat_ngram_size": 2}, {"length_penalty": "average"}),
-}
+FUSED = {"search": ({}, {}), "no repeat": ({"no_repeat_ngram_size": 2}, {"length_penalty": "average"})}
 
 
 @pytest.mark.parametrize("case", FUSED)

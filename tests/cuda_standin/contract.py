@@ -95,10 +95,7 @@ BEHAVIOURS: dict[str, tuple[str, str]] = {
         "cupy/cuda/stream.pyx",
         "prev_stream = self.current_stream_stack[device_id][-1]",
     ),
-    "each thread begins in the null stream": (
-        "cupy/cuda/stream.pyx",
-        "self.current_stream.append(default_stream)",
-    ),
+    "each thread begins in the null stream": ("cupy/cuda/stream.pyx", "self.current_stream.append(default_stream)"),
     "the current stream is the object that was made so": (
         "cupy/cuda/stream.pyx",
         "self.current_stream[device_id] = stream",

@@ -104,7 +104,7 @@ static const level *level_named(const char *name) {
   return NULL;
 }
 
-int nmt_load(const char *path, const char *name, nmt_model **model, char *error) {
+SEEN int nmt_load(const char *path, const char *name, nmt_model **model, char *error) {
   if ((!path && !nmt_model_inside) || !model) return fail(error, NMT_WRONG_ARGUMENT, "nmt_load: path and model must be given, got NULL");
   const level *chosen = level_named(name);
   if (!chosen) return fail(error, NMT_WRONG_ARGUMENT, "nmt_load: level must be of " LEVEL_NAMES " and of this processor, got %s", name ? name : "none");
@@ -126,18 +126,18 @@ int nmt_load(const char *path, const char *name, nmt_model **model, char *error)
   return NMT_OK;
 }
 
-void nmt_free_model(nmt_model *model) {
+SEEN void nmt_free_model(nmt_model *model) {
   if (!model) return;
   free_since(&model->memory, (arena){NULL, 0, NULL});
   unmap_model(model->content);
   free(model);
 }
 
-const char *nmt_level(const nmt_model *model) { return model->level->name; }
+SEEN const char *nmt_level(const nmt_model *model) { return model->level->name; }
 
 /* ------------------------------------------------------------ options */
 
-void nmt_defaults(nmt_options *options) { *options = (nmt_options)DEFAULTS; }
+SEEN void nmt_defaults(nmt_options *options) { *options = (nmt_options)DEFAULTS; }
 
 static int check(const nmt_options *o, char *error) {
   nmt_options given = *o;
@@ -307,8 +307,8 @@ static int no_memory(made *found, const char *name, size_t count, char *error) {
   return fail(error, NMT_NO_MEMORY, "%s: no memory for %zu lines", name, count);
 }
 
-int nmt_translate(const nmt_model *model, const char *const *lines, const size_t *sizes, size_t count,
-                  const nmt_options *options, const nmt_results **results, char *error) {
+SEEN int nmt_translate(const nmt_model *model, const char *const *lines, const size_t *sizes, size_t count,
+                       const nmt_options *options, const nmt_results **results, char *error) {
   if (!model || !results || (count && !lines))
     return fail(error, NMT_WRONG_ARGUMENT, "nmt_translate: model, lines and results must be given, got NULL");
   nmt_options chosen;
@@ -340,8 +340,8 @@ static void score(made *out, const nmt_model *model, const char *source, const c
   free_since(&out->work, (arena){NULL, 0, NULL});
 }
 
-int nmt_score(const nmt_model *model, const char *const *sources, const char *const *targets, size_t count,
-              const nmt_results **results, char *error) {
+SEEN int nmt_score(const nmt_model *model, const char *const *sources, const char *const *targets, size_t count,
+                   const nmt_results **results, char *error) {
   if (!model || !results || (count && (!sources || !targets)))
     return fail(error, NMT_WRONG_ARGUMENT, "nmt_score: model, sources, targets and results must be given, got NULL");
   if (!SAME_CLEANING)
@@ -355,7 +355,7 @@ int nmt_score(const nmt_model *model, const char *const *sources, const char *co
   return NMT_OK;
 }
 
-void nmt_free_results(const nmt_results *results) {
+SEEN void nmt_free_results(const nmt_results *results) {
   made *found = (made *)results;
   if (!found) return;
   free_since(&found->memory, (arena){NULL, 0, NULL});

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import shlex
 import subprocess
 from collections.abc import Sequence
@@ -26,9 +27,12 @@ LEVELS = {
         "generic": "1",
     },
     "aarch64": {"neon_dotprod": "getauxval(AT_HWCAP) >> 20 & 1", "neon": "1"},
+    "x86_64-macos": {"avx2": _V3},
+    "aarch64-macos": {"neon_dotprod": "1"},
 }
 """By machine, the levels, the best one first, each with the condition under which a processor has it: features by their
-names in GCC, or the bit ASIMDDP of Linux."""
+names in GCC, or the bit ASIMDDP of Linux. All processors of Apple have products of bytes, and all Macs since 2014 AVX2;
+a library for macOS has one level, as no tool here hides the symbols of several."""
 _OF_INT8 = ("avx512_vnni", "avx2_vnni", "neon_dotprod")
 """Levels that differ from the next one only in products of int8."""
 ASKING = {
@@ -40,6 +44,8 @@ static int has_avxvnni(void) {
 }
 """,
     "aarch64": "#include <sys/auxv.h>\n",
+    "x86_64-macos": "#define F(name) __builtin_cpu_supports(name)\n",
+    "aarch64-macos": "",
 }
 
 
@@ -50,18 +56,21 @@ class Compiler:
     def __init__(self) -> None:
         self.command = shlex.split(os.environ.get("CC") or "cc")
         target = self._ask("-dumpmachine")
-        self.machine = target.split("-")[0]
+        machine = target.split("-")[0].replace("arm64", "aarch64")
         here = "aarch64" if platform.machine() in ("aarch64", "arm64") else "x86_64"
-        self.for_windows = "mingw" in target
-        if not (self.for_windows and self.machine == here == "x86_64") and (
-            "linux" not in target or self.machine not in ("aarch64", here)
+        self.for_windows, self.for_macos = "mingw" in target, re.search("macos|darwin", target) is not None
+        self.machine = f"{machine}-macos" if self.for_macos else machine
+        if not (self.for_windows and machine == here == "x86_64") and (
+            not (self.for_macos or "linux" in target) or machine not in ("aarch64", here)
         ):
             raise ConfigError(
-                f"--to c: must have a compiler for Linux on {' or '.join(sorted({'aarch64', here}))} or for Windows "
-                f"(mingw), got one for {target}; name another in the variable CC"
+                f"--to c: must have a compiler for Linux or macOS on {' or '.join(sorted({'aarch64', here}))} or for "
+                f"Windows (mingw), got one for {target}; name another in the variable CC"
             )
         if self.for_windows:
             self.command.append("-mcmodel=small")  # else pointers to functions are shared between objects, and lost
+        if self.for_macos:
+            self.command.append("-fvisibility=hidden")
         self.objcopy, self.ar = (self._ask(f"-print-prog-name={name}") for name in ("objcopy", "ar"))
 
     def _ask(self, option: str) -> str:
@@ -97,7 +106,8 @@ def levels_of(compiler: Compiler, only: Sequence[str], *, int8: bool) -> dict[st
     strange = [name for name in only if name not in every]
     if strange:
         raise ConfigError(f"--to c: levels must be of {', '.join(every)}, got {strange[0]}")
-    return {name: one for name, one in every.items() if (name in only if only else int8 or name not in _OF_INT8)}
+    found = {name: one for name, one in every.items() if (name in only if only else int8 or name not in _OF_INT8)}
+    return found or every
 
 
 def levels_text(compiler: Compiler, levels: dict[str, str]) -> str:
@@ -113,11 +123,16 @@ def compiled_objects(compiler: Compiler, folder: Path, module: str, asked: dict[
     """Let a module compile functions for the level that a new folder is named after; return their objects, with the
     names that the module gives to them."""
     folder.mkdir()
-    elsewhere = "windows-library" if compiler.for_windows else "library"
+    elsewhere = f"{'windows-' * compiler.for_windows}{'macos-' * compiler.for_macos}library"
     answer: dict[str, Any] = json.loads(run_for_level(module, folder.name, asked | {"folder": str(folder)}, elsewhere))
-    names = folder / "names"
+    objects, names = sorted(folder.glob("*.o")), folder / "names"
+    if compiler.for_macos:  # whose tools rename nothing
+        jump = "b" if compiler.machine.startswith("aarch64") else "jmp"
+        lines = (f'.private_extern _{new}\n_{new}: {jump} "_{old}"\n' for old, new in answer["names"].items())
+        names.with_suffix(".s").write_text("".join([".text\n", *lines]))
+        compiler.run("-c", names.with_suffix(".s"), "-o", names.with_suffix(".o"))
+        return [*objects, names.with_suffix(".o")]
     names.write_text("".join(f"{old} {new}\n" for old, new in answer["names"].items()))
-    objects = sorted(folder.glob("*.o"))
     for one in objects:
         compiler.call(compiler.objcopy, f"--redefine-syms={names}", one)
     return objects
@@ -127,19 +142,26 @@ def constant_bytes(compiler: Compiler, name: str, file: Path) -> str:
     """Return the definition in C of a constant with the bytes of a file, aligned to a cache line; its compiler finds
     the file with `-Wa,-I` and its folder."""
     begin, end = (".section .rdata", ".text") if compiler.for_windows else (".section .rodata", ".previous")
-    lines = f'{begin}\\n.balign 64\\n{name}: .incbin \\"{file.name}\\"\\n{end}'
+    if compiler.for_macos:
+        begin, end = f".section __TEXT,__const\\n.private_extern _{name}", ".text"
+    lines = f'{begin}\\n.balign 64\\n{"_" * compiler.for_macos}{name}: .incbin \\"{file.name}\\"\\n{end}'
     return f'__asm__("{lines}");\nextern const char {name}[];\n'
 
 
 def joined(compiler: Compiler, objects: list[Path], public: list[str], whole: Path) -> Path:
     """Link objects to one of which only these symbols can be seen from outside."""
     compiler.run("-r", "-nostdlib", "-o", whole, *objects)
-    compiler.call(compiler.objcopy, "--strip-unneeded", *(f"--keep-global-symbol={name}" for name in public), whole)
+    if not compiler.for_macos:
+        compiler.call(compiler.objcopy, "--strip-unneeded", *(f"--keep-global-symbol={name}" for name in public), whole)
     return whole
 
 
 def save_libraries(compiler: Compiler, whole: Path, folder: Path, name: str, *libraries: str) -> None:
-    """Write a static and a shared library of one object; `libraries`: options for what it calls."""
+    """Write a static and a shared library of one object, for macOS the shared one alone; `libraries`: options for what
+    it calls."""
+    if compiler.for_macos:
+        made = f"lib{name}.dylib"
+        return compiler.run("-shared", f"-Wl,-install_name,@rpath/{made}", "-o", folder / made, whole)
     compiler.call(compiler.ar, "rcs", folder / f"lib{name}.a", whole)
     if compiler.for_windows:
         made = f"-Wl,--out-implib,{folder / f'lib{name}.dll.a'},--no-insert-timestamp"

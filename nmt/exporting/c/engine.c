@@ -146,4 +146,4 @@ static int force(arena *memory, const int64_t *model, sentence *one, const int32
   return FORCED_width != FORCED_inputs;
 }
 
-const level THIS_LEVEL = {LEVEL_NAME, pack, search_all, force};
+SEEN const level THIS_LEVEL = {LEVEL_NAME, pack, search_all, force};

@@ -10,6 +10,11 @@
 #else
 #define free_aligned free
 #endif
+#ifdef __APPLE__ /* where symbols are hidden unless they say so */
+#define SEEN __attribute__((visibility("default")))
+#else
+#define SEEN
+#endif
 #include <setjmp.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -5,9 +5,11 @@ import ctypes
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -25,6 +27,7 @@ from tests.saved_models import sentences, write_folder
 from tests.search_cases import RULES
 
 ARM, EMULATOR = shutil.which("aarch64-linux-gnu-gcc"), shutil.which("qemu-aarch64-static")
+ZIG = [sys.executable, "-m", "ziglang", "cc"]
 MINGW = shutil.which("x86_64-w64-mingw32-gcc")
 FLAGS = ["-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"]
 # The driver reads lines, so none has a line break.
@@ -229,12 +232,8 @@ def test_a_library_with_the_model_inside_needs_no_file(tmp_path, monkeypatch):
     folder, out = small(tmp_path / "model", {}), tmp_path / "out"
     command = [str(folder), "--to", "c", "--embed", "-o", str(out)]
     assert CliRunner().invoke(export, command, catch_exceptions=False).exit_code == 0
-    assert sorted(one.name for one in out.iterdir()) == [
-        "example.c",
-        "libtranslator.a",
-        "libtranslator.so",
-        "translator.h",
-    ]
+    names = {"example.c", "libtranslator.a", "libtranslator.so", "translator.h"}
+    assert {one.name for one in out.iterdir()} == names
     (build,) = re.findall(r"standard input: (.*) \*/", (out / "example.c").read_text())
     command = {"input": "kara losu\n\nmiti\n", "text": True, "capture_output": True, "check": True, "shell": True}
     done = subprocess.run(build, cwd=out, **command)
@@ -323,6 +322,19 @@ def test_a_library_for_windows_exports_the_functions_of_its_header(tmp_path, mon
     functions = {*re.findall(r"\b(nmt_\w+)\(", (out / "translator.h").read_text())}
     assert functions and functions == {*re.findall(r"\bnmt_\w+", told.partition("Name Pointer")[2])}
     subprocess.run([MINGW, "-Werror", "example.c", "libtranslator.dll.a", "-o", "a.exe"], check=True, cwd=out)
+
+
+@pytest.mark.skipif(find_spec("ziglang") is None, reason="needs the package ziglang")
+@pytest.mark.parametrize(("machine", "kind"), [("x86_64", 7), ("aarch64", 12)])
+def test_a_library_for_macos_is_linked(tmp_path, monkeypatch, machine, kind):
+    """As Mach-O of 64 bits, which nothing here can run."""
+    folder, out = small(tmp_path / "model", {}), tmp_path / "out"
+    monkeypatch.setenv("CC", shlex.join([*ZIG, "-target", f"{machine}-macos.11.0"]))
+    save_library(out, str(folder), None, load_saved_model(folder), "int8", inside=True)
+    assert sorted(path.name for path in out.iterdir()) == ["example.c", "libtranslator.dylib", "translator.h"]
+    build = shlex.split(f"{os.environ['CC']} -Werror example.c -L. -ltranslator -o use")
+    subprocess.run(build, check=True, cwd=out)
+    assert (out / "use").read_bytes()[:8] == b"\xcf\xfa\xed\xfe" + bytes([kind, 0, 0, 1])
 
 
 def test_without_a_compiler_one_line_says_so_and_nothing_is_written(tmp_path, monkeypatch):

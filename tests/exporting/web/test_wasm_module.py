@@ -45,10 +45,7 @@ def called():
             section(10, b"\1\x08\0\x41", ZERO, b"\x0b"),
             section(11, b"\1\0\x41\0\x0b\4wasm"),
             custom(
-                b"linking",
-                b"\2",
-                section(8, b"\2", b"\0\0\0\3g-1", b"\1\0\1d\0\1\3"),
-                section(5, b"\1\5.data\3\0"),
+                b"linking", b"\2", section(8, b"\2", b"\0\0\0\3g-1", b"\1\0\1d\0\1\3"), section(5, b"\1\5.data\3\0")
             ),
             custom(b"reloc.CODE", b"\2\1", b"\4\4\1\2"),
         ]

@@ -134,7 +134,7 @@ def test_a_module_translates_shows_progress_and_stops(tmp_path):
     done = CliRunner().invoke(export, [str(folder), "--to", "web-module", "-o", str(out)], catch_exceptions=False)
     assert done.exit_code == 0 and "bytes as web-module" in done.output
     assert sorted(one.name for one in out.iterdir()) == [
-        *("model.nmtweb", "translator.d.mts", "translator.mjs", "worker.mjs"),
+        *("model.nmtweb", "translator.d.mts", "translator.mjs", "worker.mjs")
     ]
     script = """
 import { load, translate } from "./module/translator.mjs";

@@ -7,12 +7,7 @@ import numpy as np
 import pytest
 
 from nmt.decode.rules.options import SearchOptions
-from nmt.decode.rules.score_rules import (
-    best_possible,
-    final_scores,
-    length_divisor,
-    nth_best,
-)
+from nmt.decode.rules.score_rules import best_possible, final_scores, length_divisor, nth_best
 from nmt.rnn.kernels.machine_code.jit import exact_kernel, inlined, kernel
 from nmt.rnn.kernels.products.packing import pack, packed_size
 from nmt.rnn.kernels.search import search_rules

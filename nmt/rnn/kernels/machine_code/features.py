@@ -5,7 +5,7 @@ The environment variable `NMT_CPU` (`avx512_amx`, `avx512_bf16`, `avx512_vnni`, 
 exactly this processor instead of for its whole level. The variable is read once, when this module is imported. With
 `NMT_CPU_UNCHECKED=1` it may also be a level that this machine cannot run, `wasm` among them: its code is compiled here
 and run elsewhere. With `NMT_CPU_UNCHECKED=library` the code may also be linked into a library. `windows` and
-`windows-library` are the same for Windows on x86, and `macos` is `1` for macOS on x86 and Arm.
+`windows-library` are the same for Windows on x86, `macos` and `macos-library` for macOS on x86 and Arm.
 """
 
 import ctypes
@@ -143,9 +143,10 @@ _TRIPLES_OF_X86 = {
     "windows": "x86_64-pc-windows-msvc-elf",
     "windows-library": "x86_64-pc-windows-gnu",
     "macos": "x86_64-apple-macosx11",
+    "macos-library": "x86_64-apple-macosx11",
 }
 _MACHINE_OF_WINDOWS = "AMD64", "win32"
-_TRIPLES_OF_ARM = {"macos": "arm64-apple-macosx11"}
+_TRIPLES_OF_ARM = dict.fromkeys(("macos", "macos-library"), "arm64-apple-macosx11")
 _ARM_TRIPLE = "aarch64-unknown-linux-gnu"
 _ELSEWHERE = {one.name: one for one in (_WASM, *(replace(arm, triple=_ARM_TRIPLE) for arm in _OF_ARM))}
 """Levels of other machines, for which code is made here."""

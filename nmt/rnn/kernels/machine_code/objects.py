@@ -46,6 +46,8 @@ def object_of(module: binding.ModuleRef, entry: str) -> Record:
     for value in (*module.functions, *module.global_variables):
         if not value.is_declaration and value.name != entry:
             value.linkage = "private"
+    if TARGET.is_linked:
+        module.get_function(entry).visibility = "hidden"
     if TARGET.is_small and not _FAST.search(entry):
         for function in module.functions:
             function.add_function_attribute("optsize")
