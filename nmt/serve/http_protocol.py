@@ -22,16 +22,21 @@ _REFUSAL = b"HTTP/1.1 %s\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 _MOST_HELD = 64 * 1024
 """Bytes of an answer to buffer before sending them."""
+_LINGER_SECONDS = 2.0
 
 
 class _JoinedWrites:
     """A transport that joins all writes of one event-loop iteration. The head and body of an answer are then one system
-    call and one packet, and the interpreter lock is released once instead of twice while searches compete for it."""
+    call and one packet, and the interpreter lock is released once instead of twice while searches compete for it.
+
+    awaits_more: whether a request has come in part; set by the protocol.
+    """
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._transport, self._loop = transport, loop
         self._held: list[bytes] = []
         self._size = 0
+        self.awaits_more = self._is_lingering = False
 
     def __getattr__(self, name: str) -> Any:
         """Delegate everything else to the wrapped transport."""
@@ -47,16 +52,27 @@ class _JoinedWrites:
             self._send()
 
     def close(self) -> None:
-        """Send the buffered data, then close."""
+        """Send the buffered data, then close. A client that is still sending would lose the answer (RFC 9112, section
+        9.6), so first give it time to read."""
         self._send()
-        self._transport.close()
+        if not self.awaits_more or not self._transport.can_write_eof():
+            self._transport.close()
+        elif not self.is_closing():
+            self._is_lingering = True
+            self._transport.write_eof()
+            self._transport.resume_reading()
+            self._loop.call_later(_LINGER_SECONDS, self._transport.close)
+
+    def is_closing(self) -> bool:
+        """Return whether the connection is closed or being closed."""
+        return self._is_lingering or self._transport.is_closing()
 
     def _send(self) -> None:
         if self._held:
             data = b"".join(self._held)
             self._held.clear()
             self._size = 0
-            if not self._transport.is_closing():
+            if not self.is_closing():
                 self._transport.write(data)
 
 
@@ -167,7 +183,7 @@ class GuardedProtocol(HttpToolsProtocol):  # type: ignore[misc,unused-ignore]
 
     def on_message_begin(self) -> None:
         """Begin the head of a further request."""
-        self._has_news = True
+        self._has_news = self.transport.awaits_more = True
         if not self._in_head:
             self._in_head, self._head_bytes = True, 0
         super().on_message_begin()
@@ -196,6 +212,7 @@ class GuardedProtocol(HttpToolsProtocol):  # type: ignore[misc,unused-ignore]
     def on_message_complete(self) -> None:
         """End a request. A large last part of its body has paused reading, and only reading tells that the client has
         gone; requests that wait for it keep the pause."""
+        self.transport.awaits_more = False
         super().on_message_complete()
         if not self.pipeline:
             self.flow.resume_reading()
@@ -203,6 +220,8 @@ class GuardedProtocol(HttpToolsProtocol):  # type: ignore[misc,unused-ignore]
     def data_received(self, data: bytes) -> None:
         """Parse received bytes. Count those of a head, and those that are neither head nor body (chunk sizes and
         trailers, which the parser collects), and start the timer for an incomplete head."""
+        if self.transport.is_closing():
+            return  # the rest of a request that was answered
         self._has_news = False
         super().data_received(data)
         self._silent_bytes = 0 if self._has_news else self._silent_bytes + len(data)

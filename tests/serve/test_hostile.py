@@ -522,3 +522,16 @@ def test_the_health_check_of_the_container_follows_its_port(server):
     assert subprocess.run(run, env=os.environ | {"NMT_SERVE_PORT": str(server.port)}, check=False).returncode == 0
     done = subprocess.run(run, env=os.environ | {"NMT_SERVE_PORT": "1"}, capture_output=True, check=False)
     assert done.returncode == 1
+
+
+def test_an_answer_reaches_a_client_that_is_still_sending(server):
+    """Closing a connection with bytes that nobody has read resets it, and the client loses the answer."""
+    head = f"POST /translate HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nOrigin: https://evil.example\r\n"
+    body = b"q" * 4_000_000
+    for _ in range(5):
+        with socket.create_connection(("127.0.0.1", server.port), timeout=20) as plug:
+            plug.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+            found = b""
+            while piece := plug.recv(65536):
+                found += piece
+        assert found.startswith(b"HTTP/1.1 403 ") and b"evil.example" in found
