@@ -27,8 +27,9 @@ def start(*arguments: str | Path, **options: object) -> "subprocess.Popen[bytes]
 # Answers as lines come
 
 
-def test_each_line_is_answered_before_the_next_is_written(model: Path) -> None:
-    process = start("nmt-translate", model)
+@pytest.mark.parametrize("options", [[], ["--batch-size", "1"]])
+def test_each_line_is_answered_before_the_next_is_written(options: list[str], model: Path) -> None:
+    process = start("nmt-translate", model, *options)
     for number in (3, 4, 5):
         for piece in (b"w", b"%d" % number, b"\n"):
             process.stdin.write(piece)
@@ -167,6 +168,7 @@ FULL = {
     "alignments": ["nmt-translate", "{model}", "{setup}/dev.xx", "--alignments", "/dev/full"],
 }
 FULL_STDOUT = {
+    "translate": ["nmt-translate", "{model}", "{setup}/dev.xx"],
     "evaluate": ["nmt-evaluate", "--hyp", "{setup}/dev.xx", "--ref", "{setup}/dev.yy"],
     "json": ["nmt-evaluate", "--hyp", "{setup}/dev.xx", "--ref", "{setup}/dev.yy", "--json"],
     "score": ["nmt-score", "{model}", "--src", "{setup}/dev.xx", "--tgt", "{setup}/dev.yy"],

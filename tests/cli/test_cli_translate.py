@@ -3,16 +3,11 @@
 import gzip
 import json
 import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import Run
-from tests.train import fake_model
 
 
 def test_lines_stay_in_their_places(model: Path, run: Run) -> None:
@@ -79,13 +74,6 @@ def test_columns(model: Path, run: Run) -> None:
     assert result.lines == ["0\t1\t-0.500000\tz1"]
 
 
-def test_json_of_a_blank_line_has_all_keys(model: Path, run: Run) -> None:
-    result = run("nmt-translate", model, "--output-format", "json", stdin=b"w1\n\n")
-    full, blank = (json.loads(line)["translations"][0] for line in result.lines)
-    assert full.keys() == blank.keys()
-    assert blank["tokens"] == blank["token_log_probs"] == blank["alignment"] == blank["warnings"] == []
-
-
 def test_very_long_lines(model: Path, run: Run) -> None:
     result = run("nmt-translate", model, stdin=b"w1 " * 50_000 + b"\nw2\n")
     assert result.lines == ["z1 " * 999 + "z1", "z2"]
@@ -129,6 +117,28 @@ MISTAKES = {
     ),
     "compute dtype": (["{model}", "--compute-dtype", "half"], 2, "'half' is not one of 'float32', 'bfloat16'"),
     "no model": ([], 2, "Missing argument 'MODEL'"),
+    "resume to stdout": (["{model}", "--resume"], 2, "--resume needs -o FILE"),
+    "glossary": (["{model}", "--glossary", "{setup}/dev.xx"], 1, "must be a phrase, a tab and its translation"),
+    "n best in text": (["{model}", "--n-best", "3", "--output-format", "text"], 2, "--n-best 3 needs --output-format"),
+    "constraints": (["{model}", "--constraint-text", "x"], 2, "it is not there any more; --glossary FILE with a high"),
+    "groups": (["{model}", "--beam-groups", "2"], 2, "it is not there any more; sampling with n_best"),
+    "top-p": (["{model}", "--sampling-topp", "0"], 2, "it must be a number above 0 and of at most 1, got 0"),
+    "no number": (["{model}", "--word-reward", "nan"], 2, "it must be a number, got 'nan'"),
+    "infinite": (["{model}", "--glossary-bonus", "inf"], 2, "it must be a number of at least 0, got 'inf'"),
+    "infinite in YAML": (
+        ["{model}", "--glossary-bonus", ".inf"],
+        2,
+        "it must be a number of at least 0 and of at most",
+    ),
+    "no temperature": (["{model}", "--sampling", "--sampling-temperature", "nan"], 2, "got 'nan'"),
+    "no penalty": (["{model}", "--repetition-penalty", ".nan"], 2, "it must be a number above 0, got nan"),
+    "no ratio": (["{model}", "--max-length-ratio", "nan"], 2, "got 'nan'"),
+    "huge": (
+        ["{model}", "--beam-size", "1" + 30 * "0"],
+        2,
+        "it must be a whole number of at least 1 and of at most 1,",
+    ),
+    "threads": (["{model}", "--threads", "100000"], 2, "it must be a whole number of at least 1 and of at most 1,024,"),
 }
 
 
@@ -155,71 +165,3 @@ def test_checkpoints_by_name(model: Path, run: Run, tmp_path: Path) -> None:
     (tmp_path / "last.safetensors").write_bytes(b"")
     result = run("nmt-translate", tmp_path, stdin=b"w1")
     assert (result.code, "must be a whole checkpoint" in result.err) == (1, True)
-
-
-def test_a_full_disk_is_one_line(model: Path, run: Run) -> None:
-    with open("/dev/full", "wb") as full:
-        process = subprocess.run(
-            [sys.executable, fake_model.__file__, "nmt-translate", model],
-            input=b"w1\n",
-            stdout=full,
-            stderr=subprocess.PIPE,
-            check=False,
-        )
-    assert process.returncode == 1
-    assert process.stderr.startswith(b"Error: standard output: must be writable, got no space left")
-    assert process.stderr.count(b"\n") == 1
-
-
-def conversation(model: Path, *options: str) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen(
-        [sys.executable, fake_model.__file__, "nmt-translate", model, *options],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-
-
-def test_batches_of_one_are_answered_at_once(model: Path) -> None:
-    process = conversation(model, "--batch-size", "1")
-    assert process.stdin is not None
-    assert process.stdout is not None
-    for number in (3, 4):
-        process.stdin.write(b"w%d\n" % number)
-        process.stdin.flush()
-        assert process.stdout.readline() == b"z%d\n" % number
-    process.communicate()
-    assert process.returncode == 0
-
-
-def test_a_closed_pipe_ends_quietly(model: Path) -> None:
-    process = conversation(model, "--batch-size", "1")
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.write(b"w1\n")
-    process.stdin.flush()
-    assert process.stdout.readline() == b"z1\n"
-    process.stdout.close()
-    try:
-        process.stdin.write(b"w1\n" * 1000)
-        process.stdin.close()
-    except BrokenPipeError:
-        pass
-    assert process.stderr is not None
-    assert process.stderr.read() == b""
-    process.wait(timeout=30)
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_removes_the_unfinished_file(number: signal.Signals, model: Path, tmp_path: Path) -> None:
-    process = conversation(model, "--batch-size", "1", "-o", str(tmp_path / "out"))
-    assert process.stdin is not None
-    process.stdin.write(b"w1\n")
-    process.stdin.flush()
-    while not os.listdir(tmp_path):
-        time.sleep(0.01)
-    process.send_signal(number)
-    _, errors = process.communicate(timeout=30)
-    assert process.returncode == 128 + number
-    assert b"Traceback" not in errors
-    assert os.listdir(tmp_path) == []

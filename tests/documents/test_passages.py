@@ -143,23 +143,6 @@ def test_placeholders_are_known(text, found):
     assert [one.text for one in placeholders_of(text)] == found
 
 
-@pytest.mark.parametrize(
-    "hostile",
-    [
-        "1-" * 50_000 + "a",
-        "a" * 100_000,
-        "{" * 50_000,
-        "www." * 30_000,
-        "%" * 50_000,
-        "{%" * 50_000,
-        "{{#" * 30_000,
-        "{% a %}\n" * 9000,
-    ],
-)
-def test_placeholders_of_hostile_text_are_found_in_line(hostile):
-    placeholders_of(hostile)
-
-
 def garbled(word):
     return word.upper() if word.isalpha() else "xx"
 
@@ -600,25 +583,6 @@ def test_a_link_that_is_a_symbol_is_no_word():
     assert [one.asked for one in passage.sentences] == ["Two words"]
     found = translated("<p>Two words<a href='#x'>¶</a></p>", "html", backward)
     assert found == "<p>WORDS tWO<a href='#x'>¶</a></p>"
-
-
-def test_elements_stay_a_tree():
-    draw = random.Random(3)
-    for _ in range(500):
-        words = [f"w{n}" for n in range(draw.randint(2, 9))]
-        for name in ("b", "i", "u"):
-            low, high = sorted(draw.sample(range(len(words) + 1), 2))
-            words[low:high] = [f"<{name}>" + " ".join(words[low:high]) + f"</{name}>"]
-        text = " ".join(words)
-        found = translated(text, "html", lambda n: draw.sample(range(n), n))
-        opened = []
-        for token in html_tokens(found):
-            if token.kind == "open":
-                opened.append(token.name)
-            elif token.kind == "close":
-                assert opened.pop() == token.name, (text, found)
-        assert not opened
-        assert sorted(re.sub(r"<[^>]*>", " ", found).split()) == sorted(re.sub(r"<[^>]*>", " ", text).upper().split())
 
 
 HOSTILE = {
