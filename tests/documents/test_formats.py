@@ -308,14 +308,8 @@ def test_each_speaker_keeps_the_own_words_and_line(text, expected):
 @pytest.mark.parametrize(
     "text",
     [
-        r"{\an8}one two",
-        r"{\an8}{\i1}one{\i0} two",
-        "♪ one two ♪",
-        "♪♪ <i>one two</i> ♫",
-        "<font color='#ff0000'>one</font> two",
-        ">> one >> two",
-        "Tom & one < two",
-        "it costs -5 euros",
+        *(r"{\an8}one two", r"{\an8}{\i1}one{\i0} two", "♪ one two ♪", "♪♪ <i>one two</i> ♫"),
+        *("<font color='#ff0000'>one</font> two", ">> one >> two", "Tom & one < two", "it costs -5 euros"),
         "one\ntwo",
     ],
 )
