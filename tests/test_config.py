@@ -13,6 +13,7 @@ from nmt.config.presets import expectation, measured
 from nmt.config.section import Section
 from nmt.config.yaml_text import format_yaml, parse_written_pairs, parse_yaml
 from nmt.errors import ConfigError
+from tests.refusals import refused
 
 ROOT = Path(__file__).resolve().parent.parent
 CONFIGS = ROOT / "configs"
@@ -295,8 +296,7 @@ def test_missing_keys_are_named_with_their_meaning():
     with pytest.raises(ConfigError, match=r"model_dir must be given: Folder for the model"):
         config_from_dict({key: value for key, value in MINIMAL.items() if key != "model_dir"})
     misspelt = {"model_dirr": "x", "data": MINIMAL["data"]}
-    with pytest.raises(ConfigError, match=r"model_dirr is not .* did you mean model_dir\?"):
-        config_from_dict(misspelt)
+    refused(ConfigError, r"model_dirr is not .* did you mean model_dir\?", config_from_dict, misspelt)
     assert "(and 1 more mistake)" in complaint(("seed", -1), ("threads", -1))
 
 
@@ -461,8 +461,7 @@ def test_changes_can_be_written_in_several_ways(changes, tmp_path):
     ],
 )
 def test_wrong_changes_are_one_line(changes, line):
-    with pytest.raises(ConfigError, match=rf"\A{line}[^\n]*\Z"):
-        Config.from_dict(MINIMAL | {"seed": 5}).with_changes(changes)
+    refused(ConfigError, rf"\A{line}[^\n]*\Z", Config.from_dict(MINIMAL | {"seed": 5}).with_changes, changes)
 
 
 def test_other_kinds_of_changes_and_settings_are_type_errors():
@@ -479,12 +478,10 @@ def test_other_kinds_of_changes_and_settings_are_type_errors():
 
 
 def test_files_that_cannot_be_read_or_written(tmp_path):
-    with pytest.raises(ConfigError, match="none.yaml: no such file"):
-        Config.load(tmp_path / "none.yaml")
+    refused(ConfigError, "none.yaml: no such file", Config.load, tmp_path / "none.yaml")
     config = Config.from_dict(MINIMAL)
     for place in (tmp_path / "no folder" / "c.yaml", tmp_path):
-        with pytest.raises(ConfigError, match=r"\A[^\n]*: must be written, got [^\n]*\Z"):
-            config.save(place)
+        refused(ConfigError, r"\A[^\n]*: must be written, got [^\n]*\Z", config.save, place)
     (tmp_path / "c.yaml").write_text("a text of mine\n")
     with pytest.raises(ConfigError, match=r"c.yaml: must be a new file or one of settings, got another file"):
         config.save(str(tmp_path / "c.yaml"))
