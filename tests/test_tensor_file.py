@@ -199,9 +199,8 @@ def test_a_file_of_a_later_format_is_called_so(tmp_path):
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_files_are_one_line(name, tmp_path):
     (tmp_path / "h").write_bytes(HOSTILE[name])
-    with pytest.raises(CheckpointError) as caught:
-        map_tensors(tmp_path / "h")
-    assert len(str(caught.value).splitlines()) == 1 and "must" in str(caught.value)
+    told = refused(CheckpointError, "", map_tensors, tmp_path / "h")
+    assert "must" in told
 
 
 WRONG = {
@@ -246,6 +245,5 @@ def test_a_file_that_cannot_be_read_is_not_called_damaged(tmp_path, monkeypatch)
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(Path, "open", refuse)
-    with pytest.raises(CheckpointError, match="must be readable, got permission denied") as caught:
-        map_tensors(tmp_path / "m.safetensors")
-    assert "damaged" not in str(caught.value) and "remove" not in str(caught.value)
+    told = refused(CheckpointError, "must be readable, got permission denied", map_tensors, tmp_path / "m.safetensors")
+    assert "damaged" not in told and "remove" not in told

@@ -291,33 +291,6 @@ def test_a_model_of_letters_is_scored_by_wrong_words(model: Path, setup: Path, r
     assert [line.split()[0] for line in given.lines[1:]] == ["BLEU"]
 
 
-MISTAKES = {
-    "neither": ([], 2, "Give MODEL and --src"),
-    "no source": (["{model}"], 2, "Give MODEL and --src"),
-    "both": (["{model}", "--hyp", "x"], 2, "Give either"),
-    "no file": (["--hyp", "nowhere"], 1, "nowhere: no such file"),
-    "unequal": (["--hyp", "{setup}/train.yy"], 1, "must have the same number of lines, got 10 and 200"),
-    "unequal source": (["{model}", "--src", "{setup}/train.xx"], 1, "got 200 and 10"),
-    "tokenizer": (["--hyp", "x", "--tokenize", "13b"], 2, "13a"),
-    "metric": (["--hyp", "x", "--metric", "bleu,rouge"], 2, "is none of bleu, chrf"),
-    "comet": (["--hyp", "x", "--metric", "bleu,comet"], 2, "by comet-score: docs/comparing.md"),
-    "compare": (["--compare", "a", "b"], 2, "sacrebleu REF -i A B"),
-}
-
-
-@pytest.mark.parametrize("case", MISTAKES)
-def test_mistakes(case: str, model: Path, setup: Path, run: Run) -> None:
-    options, code, message = MISTAKES[case]
-    options = [option.format(model=model, setup=setup) for option in options]
-    result = run("nmt-evaluate", *options, "--ref", setup / "test.yy")
-    assert result.code == code, result.err
-    assert message in result.err
-    assert result.out == b""
-    if code == 1:
-        assert result.err.startswith("Error: ")
-        assert result.err.count("\n") == 1
-
-
 @pytest.fixture
 def texts(tmp_path: Path) -> Path:
     """Return a folder with `ref`, and `a` and `b`, of which `b` is better."""

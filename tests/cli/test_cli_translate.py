@@ -5,8 +5,6 @@ import json
 import os
 from pathlib import Path
 
-import pytest
-
 from tests.cli.conftest import Run
 
 
@@ -94,65 +92,6 @@ def test_a_broken_line_is_named_and_leaves_no_file(model: Path, run: Run, tmp_pa
         assert result.err.count("\n") == 1
         assert (tmp_path / "out").read_text() == "former"
         assert sorted(os.listdir(tmp_path)) == ["in", "out"]
-
-
-MISTAKES = {
-    "no folder": (["nowhere"], 1, "nowhere: no such folder"),
-    "not a model": (["{setup}"], 1, "without config.yaml"),
-    "no input": (["{model}", "nowhere.txt"], 1, "nowhere.txt: no such file"),
-    "a folder": (["{model}", "{setup}"], 2, "Tables, folders and shards need -o"),
-    "a model as text": (["{model}", "{model}"], 2, "must be a text to translate, got the model"),
-    "no output folder": (["{model}", "-o", "nowhere/out"], 1, ": no such folder nowhere; make it"),
-    "n-best over beam": (["{model}", "--n-best", "3", "--beam-size", "2"], 2, "needs --beam"),
-    "option": (["{model}", "--beamsize", "3"], 2, "--beam-size"),
-    "value": (
-        ["{model}", "--beam-size", "0"],
-        2,
-        "it must be a whole number of at least 1 and of at most 1,000, got 0",
-    ),
-    "penalty": (
-        ["{model}", "--length-penalty", "long"],
-        2,
-        "it must be one of none, average, or a number of at least 0 and of at most 100, got 'long'",
-    ),
-    "compute dtype": (["{model}", "--compute-dtype", "half"], 2, "'half' is not one of 'float32', 'bfloat16'"),
-    "no model": ([], 2, "Missing argument 'MODEL'"),
-    "resume to stdout": (["{model}", "--resume"], 2, "--resume needs -o FILE"),
-    "glossary": (["{model}", "--glossary", "{setup}/dev.xx"], 1, "must be a phrase, a tab and its translation"),
-    "n best in text": (["{model}", "--n-best", "3", "--output-format", "text"], 2, "--n-best 3 needs --output-format"),
-    "constraints": (["{model}", "--constraint-text", "x"], 2, "it is not there any more; --glossary FILE with a high"),
-    "groups": (["{model}", "--beam-groups", "2"], 2, "it is not there any more; sampling with n_best"),
-    "top-p": (["{model}", "--sampling-topp", "0"], 2, "it must be a number above 0 and of at most 1, got 0"),
-    "no number": (["{model}", "--word-reward", "nan"], 2, "it must be a number, got 'nan'"),
-    "infinite": (["{model}", "--glossary-bonus", "inf"], 2, "it must be a number of at least 0, got 'inf'"),
-    "infinite in YAML": (
-        ["{model}", "--glossary-bonus", ".inf"],
-        2,
-        "it must be a number of at least 0 and of at most",
-    ),
-    "no temperature": (["{model}", "--sampling", "--sampling-temperature", "nan"], 2, "got 'nan'"),
-    "no penalty": (["{model}", "--repetition-penalty", ".nan"], 2, "it must be a number above 0, got nan"),
-    "no ratio": (["{model}", "--max-length-ratio", "nan"], 2, "got 'nan'"),
-    "huge": (
-        ["{model}", "--beam-size", "1" + 30 * "0"],
-        2,
-        "it must be a whole number of at least 1 and of at most 1,",
-    ),
-    "threads": (["{model}", "--threads", "100000"], 2, "it must be a whole number of at least 1 and of at most 1,024,"),
-}
-
-
-@pytest.mark.parametrize("case", MISTAKES)
-def test_mistakes_are_one_line(case: str, model: Path, setup: Path, run: Run) -> None:
-    options, code, message = MISTAKES[case]
-    options = [option.format(model=model, setup=setup) for option in options]
-    result = run("nmt-translate", *options, stdin=b"w1\n")
-    assert result.code == code, result.err
-    assert message in result.err
-    assert result.out == b""
-    if code == 1:
-        assert result.err.startswith("Error: ")
-        assert result.err.count("\n") == 1
 
 
 def test_checkpoints_by_name(model: Path, run: Run, tmp_path: Path) -> None:

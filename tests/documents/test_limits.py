@@ -16,6 +16,7 @@ from tests.documents.growth import grows_in_line, rewritten
 from tests.documents.test_packages import BODIES, BOLD, CONTENTS, DOCX_BOLD, DOCX_NOTE, NOTE, R, packed, run, zipped
 from tests.documents.test_po import header
 from tests.documents.test_xliff import whole
+from tests.refusals import refused
 
 for _needed in ("markdown_it", "pyicumessageformat"):
     pytest.importorskip(_needed, reason="needs the extra [documents]")
@@ -80,9 +81,15 @@ ENTRY, UNIT = 'msgid "a"\nmsgstr ""\n', "<trans-unit><source>a</source></trans-u
     ids=lambda value: value[:60] if isinstance(value, str) else "",
 )  # fmt: skip
 def test_what_is_broken_or_too_large_is_refused_in_a_line(form, content, said):
-    with pytest.raises(DataError, match=said) as caught:
-        read_document(content.encode() if isinstance(content, str) else content, form, "some", limits=LIMITS)
-    assert "\n" not in str(caught.value)
+    refused(
+        DataError,
+        said,
+        read_document,
+        content.encode() if isinstance(content, str) else content,
+        form,
+        "some",
+        limits=LIMITS,
+    )
 
 
 def test_two_members_of_one_name_are_refused_without_a_warning_of_python():
@@ -92,14 +99,12 @@ def test_two_members_of_one_name_are_refused_without_a_warning_of_python():
         with zipfile.ZipFile(twins, "a") as archive:
             archive.writestr("media/a.png", b"2")
         warnings.simplefilter("error")
-        with pytest.raises(DataError, match="without two members of one name"):
-            read_document(twins.getvalue(), "docx")
+        refused(DataError, "without two members of one name", read_document, twins.getvalue(), "docx")
 
 
 def test_a_package_that_is_missing_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "markdown_it", None)
-    with pytest.raises(NMTError, match="markdown-it-py"):
-        read_document(b"a", "markdown")
+    refused(NMTError, "markdown-it-py", read_document, b"a", "markdown")
 
 
 PIECES = {
