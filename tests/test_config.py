@@ -14,6 +14,7 @@ from nmt.config.section import Section
 from nmt.config.yaml_text import format_yaml, parse_written_pairs, parse_yaml
 from nmt.errors import ConfigError
 from tests.refusals import refused
+from tests.settings import changed
 
 ROOT = Path(__file__).resolve().parent.parent
 CONFIGS = ROOT / "configs"
@@ -37,21 +38,9 @@ def write(tmp_path, text, name="run.yaml"):
     return path
 
 
-def changed(overrides, values=MINIMAL):
-    """These values with each of the overrides, pairs of the path of a setting and its value."""
-    found = json.loads(json.dumps(values))
-    for name, value in overrides:
-        section = found
-        *above, key = name.split(".")
-        for part in above:
-            section = section.setdefault(part, {})
-        section[key] = value
-    return found
-
-
 def complaint(*overrides, values=MINIMAL):
     """The line a mistake gives, for a file of the given values."""
-    line = refused(ConfigError, "", config_from_dict, changed(overrides, values), where="run.yaml")
+    line = refused(ConfigError, "", config_from_dict, changed(values, overrides), where="run.yaml")
     assert line.startswith("run.yaml: ")
     return line.removeprefix("run.yaml: ")
 
@@ -73,7 +62,7 @@ def test_reference_loads_and_gives_every_key_its_default():
     assert written == flat(loaded.to_dict()), "a key is missing from the reference, or too much"
     required = {key: value for key, value in written.items() if key in REQUIRED}
     assert set(required) == REQUIRED
-    bare = changed(((".".join(path), value) for path, value in required.items()), {})
+    bare = changed({}, ((".".join(path), value) for path, value in required.items()))
     assert config_from_dict(bare) == loaded, "a value in the reference is not the default"
 
 
@@ -205,7 +194,7 @@ def test_keys_are_text(text, line, tmp_path):
 def test_the_home_folder_may_be_written_as_in_a_shell(monkeypatch):
     monkeypatch.setenv("HOME", "/home/me")
     files = {"model_dir": "~/m", "data.train": "~/t", "data.dev": [{"path": "~/d"}]}
-    config = config_from_dict(changed({**files, "training.load_model": "~/l", "decoding.lm": "~/lm"}.items()))
+    config = config_from_dict(changed(MINIMAL, {**files, "training.load_model": "~/l", "decoding.lm": "~/lm"}.items()))
     found = [config.model_dir, config.data.train, config.data.dev[0].path]
     assert found == ["/home/me/m", "/home/me/t", "/home/me/d"]
     assert (config.training.load_model, config.decoding.lm) == ("/home/me/l", "/home/me/lm")

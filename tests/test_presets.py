@@ -21,6 +21,7 @@ from nmt.exporting.c.cell import export_cell
 from nmt.importing.sources import import_model
 from tests.refusals import refused
 from tests.saved_models import write_folder
+from tests.settings import changed
 from tests.test_config import MINIMAL
 from tests.test_docs import schema_paths
 
@@ -126,13 +127,7 @@ VALUES = [name for name in REMOVED if ": " in name]
 
 
 def with_setting(name, value):
-    values = deepcopy(MINIMAL)
-    *outer, last = name.split(".")
-    section = values
-    for key in outer:
-        section = section.setdefault(key, {})
-    section[last] = value
-    return values
+    return changed(MINIMAL, [(name, value)])
 
 
 @pytest.mark.parametrize("name", SETTINGS)

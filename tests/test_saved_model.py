@@ -31,6 +31,7 @@ from nmt.storage.saved_model import load_language_model, load_saved_model, save_
 from nmt.storage.tensor_file import map_tensors, write_tensors
 from tests.refusals import refused
 from tests.saved_models import WORDS, calibrate, sentences, write_folder, write_language_folder
+from tests.settings import changed
 from tests.small_models import batch_of
 
 
@@ -111,15 +112,6 @@ def rewritten(bundle, path, *, tensors=None, content=None):
     return path
 
 
-def config_with(bundle, keys, value):
-    config = map_tensors(bundle)[1]["config"]
-    section = config
-    for key in keys.split(".")[:-1]:
-        section = section[key]
-    section[keys.split(".")[-1]] = value
-    return {"config": config}
-
-
 CONTENT = {"no config": {"config": None}, "a list for a config": {"config": [1]}, "no bundle": {"kind": "x"}}
 CONFIG = {
     "code of others": ("model.encoder.rnn_type", "os.system"),
@@ -163,7 +155,7 @@ def test_hostile_bundles_with_right_checksums_are_one_line(case, bundle, tmp_pat
     if case in CONTENT:
         rewritten(bundle, path, content=CONTENT[case])
     elif case in CONFIG:
-        rewritten(bundle, path, content=config_with(bundle, *CONFIG[case]))
+        rewritten(bundle, path, content={"config": changed(map_tensors(bundle)[1]["config"], [CONFIG[case]])})
     else:
         rewritten(bundle, path, tensors=TENSORS[case])
     told = refused(NMTError, "", Translator.load, path)
@@ -231,8 +223,8 @@ def test_a_translator_notices_that_its_file_was_written_into_if_it_is_mapped(tmp
 def test_a_language_model_has_no_encoder_that_could_be_too_large(folder, tmp_path):
     write_language_folder(tmp_path / "lm", load_saved_model(folder).tgt_subwords)
     save_bundle(tmp_path / "lm.nmt", load_saved_model(tmp_path / "lm"))
-    changed = config_with(tmp_path / "lm.nmt", "model.encoder.hidden_size", 60_000)
-    found = load_saved_model(rewritten(tmp_path / "lm.nmt", tmp_path / "other.nmt", content=changed))
+    wide = changed(map_tensors(tmp_path / "lm.nmt")[1]["config"], [("model.encoder.hidden_size", 60_000)])
+    found = load_saved_model(rewritten(tmp_path / "lm.nmt", tmp_path / "other.nmt", content={"config": wide}))
     assert found.load().parameters == load_saved_model(tmp_path / "lm").parameters
 
 

@@ -20,7 +20,7 @@ from nmt.train.tasks.prepare import check_trainable
 from nmt.train.updates.schedule import make_schedule
 from tests.refusals import refused
 from tests.saved_models import sentences, write_folder, write_language_folder
-from tests.settings import settings_with
+from tests.settings import changed, settings_with
 
 LINES = sentences(3, seed=5)
 NAN, INF, HUGE = float("nan"), float("inf"), 10**30
@@ -256,16 +256,13 @@ def value_for(node: dict[str, Any], rng: random.Random, name: str) -> Any:
 def settings(rng: random.Random) -> dict[str, Any]:
     """Texts, and some other settings; now and then one that is wrong by itself."""
     sides = {"src": {"lang": "a"}, "tgt": {"lang": "b"}}
-    values: dict[str, Any] = {"model_dir": "x", "data": {"train": "t", "dev": "d", **sides}}
-    share = rng.choice([0.02, 0.05, 0.3])
+    share, given = rng.choice([0.02, 0.05, 0.3]), {}
     for path, node in LEAVES.items():
         if path in (("data", "src", "lang"), ("data", "tgt", "lang"), ("preset",)) or rng.random() > share:
             continue
-        section = values
-        for part in path[:-1]:
-            section = section.setdefault(part, {})
-        section[path[-1]] = rng.choice(WRONG) if rng.random() < 0.03 else value_for(node, rng, path[-1])
-    return values
+        value = rng.choice(WRONG) if rng.random() < 0.03 else value_for(node, rng, path[-1])
+        given[".".join(path)] = value
+    return changed({"model_dir": "x", "data": {"train": "t", "dev": "d", **sides}}, given.items())
 
 
 def ask(config: Any) -> None:

@@ -16,6 +16,7 @@ from nmt.data.tokens.vocabulary import Vocabulary
 from nmt.errors import ConfigError, DataError
 from nmt.special_tokens import EOS_ID, UNK_ID
 from tests.refusals import refused
+from tests.settings import changed
 
 WORDS = ["house", "houses", "small", "smaller", "run", "runs", "running", "the", "a|b"]
 TAGS, NUMBERS = ["NOUN", "VERB", "ADJ"], ["sg", "pl"]
@@ -115,13 +116,7 @@ def settings(**changes: Any) -> dict[str, Any]:
         },
         "model": {"encoder": {"factors": [4, 3]}},
     }
-    for key, value in changes.items():
-        *way, last = key.split("__")
-        section = values
-        for part in way:
-            section = section.setdefault(part, {})
-        section[last] = value
-    return values
+    return changed(values, ((key.replace("__", "."), value) for key, value in changes.items()))
 
 
 @pytest.mark.parametrize(
