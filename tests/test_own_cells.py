@@ -396,7 +396,7 @@ MISTAKES = {
     ),
     "a constructor that raises": (
         defining("__init__(self, D, H)", "raise KeyError('x')"),
-        "got KeyError: 1 (AT:{3})",
+        "got KeyError: 'x' (AT:{3})",
     ),
     "a function that makes nothing": ("def Bad(D, H):\n    return None", "must make a Cell, got NoneType"),
     "sizes of its own": ("def Bad(D, H):\n    return Base(D, 2 * H)", "must be written by the cell"),
