@@ -13,6 +13,8 @@ from nmt.config.presets import expectation, measured
 from nmt.config.section import Section
 from nmt.config.yaml_text import format_yaml, parse_written_pairs, parse_yaml
 from nmt.errors import ConfigError
+from tests.refusals import refused
+from tests.settings import changed
 
 ROOT = Path(__file__).resolve().parent.parent
 CONFIGS = ROOT / "configs"
@@ -38,17 +40,8 @@ def write(tmp_path, text, name="run.yaml"):
 
 def complaint(*overrides, values=MINIMAL):
     """The line a mistake gives, for a file of the given values."""
-    with pytest.raises(ConfigError) as caught:
-        changed = json.loads(json.dumps(values))
-        for name, value in overrides:
-            section = changed
-            *above, key = name.split(".")
-            for part in above:
-                section = section.setdefault(part, {})
-            section[key] = value
-        config_from_dict(changed, where="run.yaml")
-    line = str(caught.value)
-    assert "\n" not in line and line.startswith("run.yaml: ")
+    line = refused(ConfigError, "", config_from_dict, changed(values, overrides), where="run.yaml")
+    assert line.startswith("run.yaml: ")
     return line.removeprefix("run.yaml: ")
 
 
@@ -69,12 +62,7 @@ def test_reference_loads_and_gives_every_key_its_default():
     assert written == flat(loaded.to_dict()), "a key is missing from the reference, or too much"
     required = {key: value for key, value in written.items() if key in REQUIRED}
     assert set(required) == REQUIRED
-    bare = {}
-    for path, value in required.items():
-        section = bare
-        for part in path[:-1]:
-            section = section.setdefault(part, {})
-        section[path[-1]] = value
+    bare = changed({}, ((".".join(path), value) for path, value in required.items()))
     assert config_from_dict(bare) == loaded, "a value in the reference is not the default"
 
 
@@ -148,73 +136,34 @@ def test_peers_config_is_the_measured_set_up():
 @pytest.mark.parametrize(
     ("name", "value", "line"),
     [
-        (
-            "model.encoder.hiden_size",
-            3,
-            "model.encoder.hiden_size is not a setting; did you mean model.encoder.hidden_size?",
-        ),
-        ("model_dirr", "x", "model_dirr is not a setting; did you mean model_dir?"),
-        ("data.trg", {"lang": "en"}, "data.trg is not a setting; did you mean tgt?"),
-        ("testing", {}, "testing is not a setting; did you mean decoding?"),
-        (
-            "hidden_size",
-            3,
-            "hidden_size is not a setting; did you mean model.encoder.hidden_size or model.decoder.hidden_size?",
-        ),
-        (
-            "decoding.zzz",
-            1,
-            "decoding.zzz is not a setting; known here: beam_size, length_penalty, "
-            "max_length_ratio, max_length_extra, n_best, batch_size",
-        ),
-        (
-            "training.optimizer",
-            "adma",
-            "training.optimizer must be one of adam, adamw, sgd, got 'adma'; did you mean adam?",
-        ),
-        (
-            "training.batch_size",
-            "4096",
-            "training.batch_size must be a whole number of at least 1 and of at most 10,000,000, got '4096'",
-        ),
-        (
-            "training.updates",
-            1e5,
-            "training.updates must be a whole number of at least 1, or auto, or null, got 100000.0",
-        ),
-        ("seed", True, "seed must be a whole number of at least 0, got true"),
-        (
-            "threads",
-            "None",
-            "threads must be a whole number of at least 1 and of at most 1,024, or null, got 'None'; "
-            "did you mean null?",
-        ),
-        ("model.encoder.dropout", 1.0, "model.encoder.dropout must be a number of at least 0 and below 1, got 1.0"),
-        ("training.learning_rate", float("nan"), "training.learning_rate must be a number above"),
-        ("training.adam_betas", [0.9, 2], "training.adam_betas[1] must be a number of at least 0 and below 1, got 2"),
-        ("training.adam_betas", [0.9], "training.adam_betas[1] must be given"),
-        ("data.src.lowercase", "yes", "data.src.lowercase must be true or false, got 'yes'"),
-        ("name", 5, "name must be text that is not empty, got 5"),
-        (
-            "data.train",
-            "",
-            "data.train must be text that is not empty, or a list of values, each a section of keys and values, got ''",
-        ),
-        ("data", 4, "data must be a section of keys and values, got 4"),
-        ("model.encoder", None, "model.encoder must be a section of keys and values, got null"),
-        (
-            "decoding.length_penalty",
-            "avrage",
-            "decoding.length_penalty must be one of none, average, or a number of at least 0 "
-            "and of at most 100, got 'avrage'; did you mean average?",
-        ),
-        ("decoding.length_penalty", float("inf"), "decoding.length_penalty must be one of none"),
-        ("decoding.length_penalty", True, "decoding.length_penalty must be one of none"),
-        ("data.subwords.character_coverage", 0.5, "data.subwords.character_coverage must be a"),
+        ("model.encoder.hiden_size", 3, "is not a setting; did you mean model.encoder.hidden_size?"),
+        ("model_dirr", "x", "is not a setting; did you mean model_dir?"),
+        ("data.trg", {"lang": "en"}, "is not a setting; did you mean tgt?"),
+        ("testing", {}, "is not a setting; did you mean decoding?"),
+        ("hidden_size", 3, "is not a setting; did you mean model.encoder.hidden_size or model.decoder.hidden_size?"),
+        ("decoding.zzz", 1, "is not a setting; known here: beam_size, length_penalty, max_length_ratio, "),
+        ("training.optimizer", "adma", "must be one of adam, adamw, sgd, got 'adma'; did you mean adam?"),
+        ("training.batch_size", "4096", "must be a whole number of at least 1 and of at most 10,000,000, got '4096'"),
+        ("training.updates", 1e5, "must be a whole number of at least 1, or auto, or null, got 100000.0"),
+        ("seed", True, "must be a whole number of at least 0, got true"),
+        ("threads", "None", "must be a whole number of at least 1 and of at most 1,024, or null, got 'None'; did you"),
+        ("model.encoder.dropout", 1.0, "must be a number of at least 0 and below 1, got 1.0"),
+        ("training.learning_rate", float("nan"), "must be a number above"),
+        ("training.adam_betas", [0.9, 2], "[1] must be a number of at least 0 and below 1, got 2"),
+        ("training.adam_betas", [0.9], "[1] must be given"),
+        ("data.src.lowercase", "yes", "must be true or false, got 'yes'"),
+        ("name", 5, "must be text that is not empty, got 5"),
+        ("data.train", "", "must be text that is not empty, or a list of values, each a section of keys and values"),
+        ("data", 4, "must be a section of keys and values, got 4"),
+        ("model.encoder", None, "must be a section of keys and values, got null"),
+        ("decoding.length_penalty", "avrage", "must be one of none, average, or a number of at least 0 and of at most"),
+        ("decoding.length_penalty", float("inf"), "must be one of none"),
+        ("decoding.length_penalty", True, "must be one of none"),
+        ("data.subwords.character_coverage", 0.5, "must be a"),
     ],
 )
 def test_a_mistake_is_one_line(name, value, line):
-    assert complaint((name, value)).startswith(line)
+    assert complaint((name, value)).startswith(name + ("" if line[0] == "[" else " ") + line)
 
 
 @pytest.mark.parametrize("value", [["s"], {"path": "s"}, 3, [4]])
@@ -238,123 +187,80 @@ def test_numbers_that_should_be_text_are_to_be_quoted():
     ],
 )
 def test_keys_are_text(text, line, tmp_path):
-    with pytest.raises(ConfigError) as caught:
-        load_config(write(tmp_path, text))
-    assert str(caught.value).partition("run.yaml: ")[2].startswith(line)
+    told = refused(ConfigError, "", load_config, write(tmp_path, text))
+    assert told.partition("run.yaml: ")[2].startswith(line)
 
 
 def test_the_home_folder_may_be_written_as_in_a_shell(monkeypatch):
     monkeypatch.setenv("HOME", "/home/me")
-    files = {
-        "model_dir": "~/m",
-        "data.train": "~/t",
-        "data.dev": [{"path": "~/d"}],
-        "training.load_model": "~/l",
-        "decoding.lm": "~/lm",
-    }
-    values = json.loads(json.dumps(MINIMAL))
-    for name, value in files.items():
-        section = values
-        *above, key = name.split(".")
-        for part in above:
-            section = section.setdefault(part, {})
-        section[key] = value
-    config = config_from_dict(values)
+    files = {"model_dir": "~/m", "data.train": "~/t", "data.dev": [{"path": "~/d"}]}
+    config = config_from_dict(changed(MINIMAL, {**files, "training.load_model": "~/l", "decoding.lm": "~/lm"}.items()))
     found = [config.model_dir, config.data.train, config.data.dev[0].path]
     assert found == ["/home/me/m", "/home/me/t", "/home/me/d"]
     assert (config.training.load_model, config.decoding.lm) == ("/home/me/l", "/home/me/lm")
 
 
 @pytest.mark.parametrize(
-    ("overrides", "line"),
+    ("changes", "line"),
     [
-        ({"model.decoder.attention": "dot", "model.decoder.hidden_size": 300}, "hidden_size must"),
-        ({"model.decoder.attention": "scaled_dot", "model.encoder.bidirectional": False}, "be 256"),
-        ({"model.decoder.init_hidden": "last", "model.encoder.hidden_size": 100}, "must be 200"),
-        ({"model.tied_embeddings": "softmax"}, "embedding_dim must be 512"),
+        ("model.decoder.attention=dot model.decoder.hidden_size=300", "hidden_size must"),
+        ("model.decoder.attention=scaled_dot model.encoder.bidirectional=false", "be 256"),
+        ("model.decoder.init_hidden=last model.encoder.hidden_size=100", "must be 200"),
+        ("model.tied_embeddings=softmax", "embedding_dim must be 512"),
         (
-            {"model.tied_embeddings": "all", "model.decoder.embeddings.embedding_dim": 512},
+            "model.tied_embeddings=all model.decoder.embeddings.embedding_dim=512",
             "model.encoder.embeddings.embedding_dim must be 512",
         ),
+        ("model.tied_embeddings=all model.decoder.hidden_size=256 data.subwords.joint=false", "joint must be true"),
+        ("model.decoder.attention=general model.decoder.attention_size=8", "decoder.attention_size must be null"),
+        ("model.decoder.attention=luong model.decoder.attention_size=8", "decoder.attention_size must be null"),
+        ("training.learning_rate_min=1.0", "training.learning_rate_min must be below"),
+        ("training.scheduling=inverse_square_root", "training.learning_rate_warmup must be at least 1"),
+        ("training.scheduling=linear", "training.updates must be a number or auto with scheduling: linear, got null"),
         (
-            {"model.tied_embeddings": "all", "model.decoder.hidden_size": 256, "data.subwords.joint": False},
-            "data.subwords.joint must be true",
-        ),
-        (
-            {"model.decoder.attention": "general", "model.decoder.attention_size": 8},
-            "model.decoder.attention_size must be null",
-        ),
-        (
-            {"model.decoder.attention": "luong", "model.decoder.attention_size": 8},
-            "model.decoder.attention_size must be null",
-        ),
-        ({"training.learning_rate_min": 1.0}, "training.learning_rate_min must be below"),
-        ({"training.scheduling": "inverse_square_root"}, "training.learning_rate_warmup must be at least 1"),
-        (
-            {"training.scheduling": "linear"},
-            "training.updates must be a number or auto with scheduling: linear, got null",
-        ),
-        (
-            {"training.scheduling": "linear", "training.updates": 9, "training.learning_rate_warmup": 9},
+            "training.scheduling=linear training.updates=9 training.learning_rate_warmup=9",
             "training.updates must be above learning_rate_warmup (9) with scheduling: linear, got 9",
         ),
         (
-            {"training.scheduling": "linear", "training.updates": 9, "training.cooldown": 0.2},
-            "training.cooldown must be 0 with scheduling: linear, got 0.2",
+            "training.scheduling=linear training.updates=9 training.cooldown=0.2",
+            "cooldown must be 0 with scheduling:",
         ),
+        ("training.scheduling=cosine", "training.updates must be a number or auto with scheduling: cosine, got null"),
         (
-            {"training.scheduling": "cosine"},
-            "training.updates must be a number or auto with scheduling: cosine, got null",
-        ),
-        (
-            {"model.decoder.copy_source": True, "data.subwords.joint": False},
+            "model.decoder.copy_source=true data.subwords.joint=false",
             "data.subwords.joint must be true with model.decoder.copy_source: true, got false; set it so",
         ),
+        ("model.decoder.copy_source=true training.r_drop=1.0", "r_drop must be 0 with model.decoder.copy_source: true"),
         (
-            {"model.decoder.copy_source": True, "training.r_drop": 1.0},
-            "training.r_drop must be 0 with model.decoder.copy_source: true",
-        ),
-        (
-            {"model.decoder.copy_source": True, "model.decoder.attention": "none"},
+            "model.decoder.copy_source=true model.decoder.attention=none",
             "decoder.copy_source must be false with decoder.attention: none, got true",
         ),
         (
-            {"model.decoder.copy_source": True, "model.decoder.type": "conv"},
-            "copy_source must be left at its default, false, with type: conv",
+            "model.decoder.copy_source=true model.decoder.type=conv",
+            "must be left at its default, false, with type:",
         ),
+        ("training.guided_alignment=1.0 model.decoder.attention=none", "must be 0 for a decoder without attention"),
+        ("model.decoder.lexical=true model.decoder.attention=multi_head", "must be false with attention: multi_head"),
         (
-            {"training.guided_alignment": 1.0, "model.decoder.attention": "none"},
-            "training.guided_alignment must be 0 for a decoder without attention",
+            "model.decoder.lexical=true model.encoder.type=conv",
+            "lexical must be false with encoder.type: conv",
         ),
+        ("model.decoder.lexical=true task=lm training.metric=ppl", "lexical must be false with task: lm, got true"),
+        ("training.src_word_dropout=0.1 task=lm training.metric=ppl", "must be omitted with task: lm, got 0.1"),
         (
-            {"model.decoder.lexical": True, "model.decoder.attention": "multi_head"},
-            "model.decoder.lexical must be false with attention: multi_head, got true",
+            "model.encoder.type=conv model.encoder.zoneout=0.1",
+            "zoneout must be left at its default, 0.0, with",
         ),
-        (
-            {"model.decoder.lexical": True, "model.encoder.type": "conv"},
-            "model.decoder.lexical must be false with encoder.type: conv, got true",
-        ),
-        (
-            {"model.decoder.lexical": True, "task": "lm", "training.metric": "ppl"},
-            "model.decoder.lexical must be false with task: lm, got true",
-        ),
-        (
-            {"training.src_word_dropout": 0.1, "task": "lm", "training.metric": "ppl"},
-            "training.src_word_dropout must be omitted with task: lm, got 0.1",
-        ),
-        (
-            {"model.encoder.type": "conv", "model.encoder.zoneout": 0.1},
-            "model.encoder.zoneout must be left at its default, 0.0, with type: conv",
-        ),
-        ({"training.momentum": 0.9}, "training.momentum must be 0"),
-        ({"decoding.n_best": 6}, "decoding.n_best must be at most beam_size (5), got 6"),
-        ({"data.subwords.model_file": "a.spm", "data.subwords.joint": False}, "data.subwords.model_file must be null"),
-        ({"data.subwords.src_model_file": "a.spm"}, "data.subwords.src_model_file must be null"),
-        ({"data.tgt.lang": "de"}, "data.tgt.lang must be another one"),
+        ("training.momentum=0.9", "training.momentum must be 0"),
+        ("decoding.n_best=6", "decoding.n_best must be at most beam_size (5), got 6"),
+        ("data.subwords.model_file=a.spm data.subwords.joint=false", "data.subwords.model_file must be null"),
+        ("data.subwords.src_model_file=a.spm", "data.subwords.src_model_file must be null"),
+        ("data.tgt.lang=de", "data.tgt.lang must be another one"),
     ],
 )
-def test_an_impossible_combination_is_one_line(overrides, line):
-    assert line in complaint(*overrides.items())
+def test_an_impossible_combination_is_one_line(changes, line):
+    overrides = [change.split("=") for change in changes.split()]
+    assert line in complaint(*((name, parse_yaml(f"value: {value}")["value"]) for name, value in overrides))
 
 
 def test_possible_neighbours_of_the_impossible_are_accepted():
@@ -376,17 +282,14 @@ def test_missing_keys_are_named_with_their_meaning():
     with pytest.raises(ConfigError, match=r"model_dir must be given: Folder for the model"):
         config_from_dict({key: value for key, value in MINIMAL.items() if key != "model_dir"})
     misspelt = {"model_dirr": "x", "data": MINIMAL["data"]}
-    with pytest.raises(ConfigError, match=r"model_dirr is not .* did you mean model_dir\?"):
-        config_from_dict(misspelt)
+    refused(ConfigError, r"model_dirr is not .* did you mean model_dir\?", config_from_dict, misspelt)
     assert "(and 1 more mistake)" in complaint(("seed", -1), ("threads", -1))
 
 
 def test_what_is_not_yaml_or_not_a_file_is_one_line(tmp_path):
     def line_of(path):
-        with pytest.raises(ConfigError) as caught:
-            load_config(path)
-        text = str(caught.value)
-        assert text.startswith(str(path)) and "\n" not in text
+        text = refused(ConfigError, "", load_config, path)
+        assert text.startswith(str(path))
         return text
 
     assert "no such file" in line_of(tmp_path / "none.yaml")
@@ -408,26 +311,12 @@ def test_what_is_not_yaml_or_not_a_file_is_one_line(tmp_path):
 
 
 def test_overrides_are_yaml_values():
-    config = load_config(
-        CONFIGS / "reference.yaml",
-        [
-            "training.learning_rate=1e-4",
-            "training.clip_grad_norm=null",
-            "data.src.lang=no",
-            "training.adam_betas=[0.9, 0.98]",
-            "model.encoder.bidirectional=false",
-            "name=a=b",
-            "training.updates=10",
-            "training.updates=20",
-        ],
-    )
-    assert config.training.learning_rate == 1e-4
-    assert config.training.clip_grad_norm is None
-    assert config.data.src.lang == "no"
-    assert config.training.adam_betas == (0.9, 0.98)
-    assert config.model.encoder.bidirectional is False
-    assert config.name == "a=b"
-    assert config.training.updates == 20
+    overrides = ["training.clip_grad_norm=null", "training.adam_betas=[0.9, 0.98]", "name=a=b", "data.src.lang=no"]
+    numbers = ["training.learning_rate=1e-4", "training.updates=10", "training.updates=20"]
+    config = load_config(CONFIGS / "reference.yaml", [*overrides, *numbers, "model.encoder.bidirectional=false"])
+    assert (config.training.clip_grad_norm, config.training.adam_betas) == (None, (0.9, 0.98))
+    assert (config.name, config.data.src.lang, config.model.encoder.bidirectional) == ("a=b", "no", False)
+    assert (config.training.learning_rate, config.training.updates) == (1e-4, 20)
 
 
 def test_an_override_reaches_into_a_section_the_file_leaves_out(tmp_path):
@@ -450,9 +339,8 @@ def test_an_override_reaches_into_a_section_the_file_leaves_out(tmp_path):
     ],
 )
 def test_a_mistake_in_an_override_names_the_override(override, line):
-    with pytest.raises(ConfigError) as caught:
-        load_config(CONFIGS / "reference.yaml", [override])
-    assert str(caught.value).startswith(line) and "\n" not in str(caught.value)
+    told = refused(ConfigError, "", load_config, CONFIGS / "reference.yaml", [override])
+    assert told.startswith(line)
 
 
 # Values
@@ -460,18 +348,7 @@ def test_a_mistake_in_an_override_names_the_override(override, line):
 
 def test_yaml_follows_the_rules_of_1_2():
     values = parse_yaml("a: 1e-3\nb: no\nc: 010\nd: 2024-01-01\ne: 1_000\nf: 12:30\ng: yes\nh: True\ni: ~\nj:\n")
-    assert values == {
-        "a": 1e-3,
-        "b": "no",
-        "c": 10,
-        "d": "2024-01-01",
-        "e": 1000,
-        "f": "12:30",
-        "g": "yes",
-        "h": True,
-        "i": None,
-        "j": None,
-    }
+    assert list(values.values()) == [1e-3, "no", 10, "2024-01-01", 1000, "12:30", "yes", True, None, None]
 
 
 @pytest.mark.parametrize("name", ["1e-3", "no", "null", "~", "12", "ü 😀", "a: b", " x", "#", "<<"])
@@ -567,8 +444,7 @@ def test_changes_can_be_written_in_several_ways(changes, tmp_path):
     ],
 )
 def test_wrong_changes_are_one_line(changes, line):
-    with pytest.raises(ConfigError, match=rf"\A{line}[^\n]*\Z"):
-        Config.from_dict(MINIMAL | {"seed": 5}).with_changes(changes)
+    refused(ConfigError, rf"\A{line}[^\n]*\Z", Config.from_dict(MINIMAL | {"seed": 5}).with_changes, changes)
 
 
 def test_other_kinds_of_changes_and_settings_are_type_errors():
@@ -585,12 +461,10 @@ def test_other_kinds_of_changes_and_settings_are_type_errors():
 
 
 def test_files_that_cannot_be_read_or_written(tmp_path):
-    with pytest.raises(ConfigError, match="none.yaml: no such file"):
-        Config.load(tmp_path / "none.yaml")
+    refused(ConfigError, "none.yaml: no such file", Config.load, tmp_path / "none.yaml")
     config = Config.from_dict(MINIMAL)
     for place in (tmp_path / "no folder" / "c.yaml", tmp_path):
-        with pytest.raises(ConfigError, match=r"\A[^\n]*: must be written, got [^\n]*\Z"):
-            config.save(place)
+        refused(ConfigError, r"\A[^\n]*: must be written, got [^\n]*\Z", config.save, place)
     (tmp_path / "c.yaml").write_text("a text of mine\n")
     with pytest.raises(ConfigError, match=r"c.yaml: must be a new file or one of settings, got another file"):
         config.save(str(tmp_path / "c.yaml"))
@@ -603,13 +477,11 @@ def test_files_that_cannot_be_read_or_written(tmp_path):
 
 def test_several_unknown_settings_are_all_named():
     values = {"training": {"lr": 1, "optim": "adam"}, "data": {"foo": 1}, "seed": -1}
-    with pytest.raises(ConfigError) as caught:
-        config_from_dict(values)
-    line = str(caught.value)
+    line = refused(ConfigError, "", config_from_dict, values)
     assert "training.lr is not a setting; did you mean training.learning_rate? And " in line
     assert "training.optim is not a setting; did you mean training.optimizer?" in line
     assert "data.foo is not a setting; known here: " in line
-    assert "more mistake" in line and "\n" not in line
+    assert "more mistake" in line
 
 
 def test_a_list_given_as_text_is_answered_by_its_form():

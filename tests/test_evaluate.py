@@ -157,15 +157,8 @@ def test_measures_of_sentences(name):
 
 def test_chrf_of_all_pairs_at_once_is_that_of_sacrebleu():
     texts = [
-        "the cat sat on the mat",
-        "a cat",
-        "the cat sat on the mat",
-        "x",
-        "",
-        "dä",
-        "ok ok ok ok ok ok",
-        "\u00a0 a  cat",
-        '"Ok," said (the) cat.',
+        *("the cat sat on the mat", "a cat", "the cat sat on the mat", "x", "", "dä", "ok ok ok ok ok ok"),
+        *("\u00a0 a  cat", '"Ok," said (the) cat.'),
     ]
     found = {name: expected_utilities(texts, name) for name in ("chrf", "chrf++")}
     for name, scores in found.items():

@@ -20,6 +20,7 @@ from nmt.errors import CheckpointError, ConfigError
 from nmt.storage.model_folder import load_folder_config, load_subwords, read_checkpoint
 from nmt.storage.saved_model import load_saved_model, save_quantised
 from nmt.train.run.trainer import Trainer
+from tests.refusals import refused
 from tests.saved_models import sentences, write_folder
 from tests.small_models import DECODER, ENCODER
 from tests.train.fake_model import write_corpus
@@ -179,8 +180,7 @@ def test_a_model_of_lower_cased_text_learns_capitals(tmp_path):
     values["data"] |= {"train": str(tmp_path / "new"), "check": False}
     values["data"]["tgt"] = {**values["data"]["tgt"], "lowercase": False}
     values["training"] |= {"load_model": str(base), "updates": 1, "learning_rate": 1e-9, "learning_rate_min": 1e-12}
-    with pytest.raises(CheckpointError, match=r"data.tgt.lowercase must be true"):
-        Trainer(config_from_dict(values)).run()
+    refused(CheckpointError, r"data.tgt.lowercase must be true", Trainer(config_from_dict(values)).run)
     values["training"]["extend_vocabulary"] = 30
     Trainer(config_from_dict(values)).run()
     subwords = load_subwords(tmp_path / "tuned", joint=True)[1]
@@ -239,8 +239,7 @@ def test_texts_alone_train_a_model_further(tmp_path, preset):
     values = {"src": table, "dev": dev, "output": tmp_path / "tuned", "preset": preset, "progress": False}
     changes = {"training.load_model": str(base), "training.updates": 2, "data.check": False}
     if preset is not None:
-        with pytest.raises(ConfigError, match="preset: must be omitted with training.load_model"):
-            nmt.train(**values, changes=changes)
+        refused(ConfigError, "preset: must be omitted with training.load_model", nmt.train, **values, changes=changes)
         return
     nmt.train(**values, changes=changes)
     config, theirs = load_folder_config(tmp_path / "tuned"), load_folder_config(base)

@@ -15,6 +15,7 @@ from nmt.errors import ConfigError, DataError
 from nmt.inference.language_scorer import LanguageScorer
 from nmt.inference.pipeline import detail_through, phrases_for
 from nmt.inference.translation import CUT, Constraints, Detail, Translation, confidence_in
+from tests.refusals import refused
 from tests.saved_models import sentences, write_folder, write_language_folder
 
 LINES = [*sentences(6, seed=9), "", "kara"]
@@ -183,10 +184,8 @@ def test_wrong_uses_are_one_line(models: dict[str, Translator], pivot: Pivot) ->
         Pivot(models["en-fr"], models["en-fr"])
     with pytest.raises(ConfigError, match="dictionary: must be for one model, got it for a pivot"):
         pivot.translate_nbest(LINES, replace_unk=True, dictionary={"a": "b"})
-    with pytest.raises(ConfigError, match="lm_weight: must come with a language model"):
-        pivot.translate(LINES, lm_weight=0.5)
-    with pytest.raises(ConfigError, match="shortlist: must be learnt before"):
-        pivot.translate_nbest(LINES, shortlist=True)
+    refused(ConfigError, "lm_weight: must come with a language model", pivot.translate, LINES, lm_weight=0.5)
+    refused(ConfigError, "shortlist: must be learnt before", pivot.translate_nbest, LINES, shortlist=True)
     with pytest.raises(TypeError, match="sentences must be a list of strings"):
         pivot.translate([b"kara"])  # type: ignore[list-item]
     with pytest.raises(TypeError, match="did you mean beam_size"):

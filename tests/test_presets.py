@@ -19,7 +19,9 @@ from nmt.config.yaml_text import format_yaml, parse_yaml
 from nmt.errors import CheckpointError, ConfigError, NMTError
 from nmt.exporting.c.cell import export_cell
 from nmt.importing.sources import import_model
+from tests.refusals import refused
 from tests.saved_models import write_folder
+from tests.settings import changed
 from tests.test_config import MINIMAL
 from tests.test_docs import schema_paths
 
@@ -125,27 +127,19 @@ VALUES = [name for name in REMOVED if ": " in name]
 
 
 def with_setting(name, value):
-    values = deepcopy(MINIMAL)
-    *outer, last = name.split(".")
-    section = values
-    for key in outer:
-        section = section.setdefault(key, {})
-    section[last] = value
-    return values
+    return changed(MINIMAL, [(name, value)])
 
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_removed_setting_names_its_replacement(name):
-    with pytest.raises(ConfigError) as raised:
-        config_from_dict(with_setting(name, "used"))
-    assert str(raised.value) == f"config: {name} is not there any more; {REMOVED[name]}"
+    told = refused(ConfigError, "", config_from_dict, with_setting(name, "used"))
+    assert told == f"config: {name} is not there any more; {REMOVED[name]}"
 
 
 @pytest.mark.parametrize("name", VALUES)
 def test_a_removed_value_names_its_replacement(name):
-    with pytest.raises(ConfigError) as raised:
-        config_from_dict(with_setting(*name.split(": ")))
-    assert str(raised.value).startswith(f"config: {name} is not there any more; {REMOVED[name]}")
+    told = refused(ConfigError, "", config_from_dict, with_setting(*name.split(": ")))
+    assert told.startswith(f"config: {name} is not there any more; {REMOVED[name]}")
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -155,8 +149,7 @@ def test_a_folder_of_an_older_version_that_does_not_use_it_is_read(name):
 
 def test_renamed_settings_say_so_and_a_trained_model_may_have_them(tmp_path):
     for name, now in RENAMED.items():
-        with pytest.raises(ConfigError, match=f"^config: {name} is .*{now}"):
-            config_from_dict(with_setting(name, 3))
+        refused(ConfigError, f"^config: {name} is .*{now}", config_from_dict, with_setting(name, 3))
     path = write_folder(tmp_path / "model") / "config.yaml"
     values = parse_yaml(path.read_text("utf-8"))
     former = {"passes": 3.0, "patience": 5, "early_stopping_patience": 7, "early_stopping_metric": "chrf"}
@@ -184,8 +177,7 @@ def test_a_model_whose_training_used_what_is_removed_translates(tmp_path, sectio
     values[section][key] = value
     path.write_text(format_yaml(values))
     assert Translator.load(folder, threads=1).translate("kara losu") == before
-    with pytest.raises(ConfigError, match=told):
-        load_config(path)
+    refused(ConfigError, told, load_config, path)
 
 
 def test_a_library_for_c_of_a_cell_names_its_replacement(tmp_path):
@@ -208,14 +200,12 @@ def test_settings_of_joeynmt_name_the_table(tmp_path, values):
 def test_a_wheel_is_to_be_unpacked(tmp_path):
     wheel = tmp_path / "package-1.0-py3-none-any.whl"
     wheel.write_bytes(b"PK")
-    with pytest.raises(CheckpointError, match="got a wheel, whose import is not there any more; unpack it"):
-        import_model(wheel)
+    refused(CheckpointError, "got a wheel, whose import is not there any more; unpack it", import_model, wheel)
 
 
 @pytest.mark.parametrize("kind", [name.split()[-1] for name in REMOVED if name.startswith("nmt-import --from")])
 def test_a_removed_format_names_its_replacement(kind, tmp_path):
-    with pytest.raises(ConfigError, match=f"^from: {kind} is not there any more; [^\n]*$"):
-        import_model(tmp_path, kind)
+    refused(ConfigError, f"^from: {kind} is not there any more; [^\n]*$", import_model, tmp_path, kind)
 
 
 LEAST = """\

@@ -21,6 +21,7 @@ from nmt.storage import four_bits
 from nmt.storage.saved_model import load_saved_model, save_bundle, save_quantised
 from nmt.storage.tensor_file import map_tensors, read_foreign_tensors, write_tensors
 from tests import small_models
+from tests.refusals import refused
 from tests.saved_models import sentences, write_folder
 
 LINES = sentences(20, seed=5)
@@ -219,9 +220,7 @@ def test_sizes_of_4_bits_that_do_not_fit_are_one_line(tmp_path, value):
     text = json.dumps(content)
     checksum = str(zlib.crc32(text.encode()))
     path.write_bytes(save({name: tensors[name] for name in tensors}, {"nmt": text, "nmt_crc32": checksum}))
-    with pytest.raises(CheckpointError, match="must have matrices of 4 bits in the sizes that it states") as caught:
-        load_saved_model(tmp_path / "4")
-    assert "\n" not in str(caught.value)
+    refused(CheckpointError, "must have matrices of 4 bits in the sizes that it", load_saved_model, tmp_path / "4")
 
 
 def damaged(path, change):
@@ -247,10 +246,8 @@ def damaged(path, change):
 def test_parts_that_do_not_fit_are_refused_in_one_line(tmp_path, change):
     save_quantised(tmp_path / "int8", load_saved_model(write_folder(tmp_path / "model")))
     damaged(tmp_path / "int8", change)
-    with pytest.raises(CheckpointError) as caught:
-        Translator.load(tmp_path / "int8")
-    assert "\n" not in str(caught.value)
-    assert str(tmp_path / "int8") in str(caught.value)
+    told = refused(CheckpointError, "", Translator.load, tmp_path / "int8")
+    assert str(tmp_path / "int8") in told
 
 
 def test_a_model_refuses_gradients_in_int8(folders):

@@ -29,7 +29,9 @@ from nmt.storage.model_folder import (
 )
 from nmt.storage.saved_model import load_language_model, load_saved_model, save_bundle, save_folder
 from nmt.storage.tensor_file import map_tensors, write_tensors
+from tests.refusals import refused
 from tests.saved_models import WORDS, calibrate, sentences, write_folder, write_language_folder
+from tests.settings import changed
 from tests.small_models import batch_of
 
 
@@ -110,15 +112,6 @@ def rewritten(bundle, path, *, tensors=None, content=None):
     return path
 
 
-def config_with(bundle, keys, value):
-    config = map_tensors(bundle)[1]["config"]
-    section = config
-    for key in keys.split(".")[:-1]:
-        section = section[key]
-    section[keys.split(".")[-1]] = value
-    return {"config": config}
-
-
 CONTENT = {"no config": {"config": None}, "a list for a config": {"config": [1]}, "no bundle": {"kind": "x"}}
 CONFIG = {
     "code of others": ("model.encoder.rnn_type", "os.system"),
@@ -162,23 +155,19 @@ def test_hostile_bundles_with_right_checksums_are_one_line(case, bundle, tmp_pat
     if case in CONTENT:
         rewritten(bundle, path, content=CONTENT[case])
     elif case in CONFIG:
-        rewritten(bundle, path, content=config_with(bundle, *CONFIG[case]))
+        rewritten(bundle, path, content={"config": changed(map_tensors(bundle)[1]["config"], [CONFIG[case]])})
     else:
         rewritten(bundle, path, tensors=TENSORS[case])
-    with pytest.raises(NMTError) as caught:
-        Translator.load(path)
-    assert str(caught.value).startswith(f"{path}: ") and len(str(caught.value).splitlines()) == 1
-    assert ("got none that large" in str(caught.value)) == (case in TOO_LARGE), "before it costs memory"
+    told = refused(NMTError, "", Translator.load, path)
+    assert told.startswith(f"{path}: ")
+    assert ("got none that large" in told) == (case in TOO_LARGE), "before it costs memory"
 
 
 def test_checkpoints_and_other_files_are_no_bundles(folder, bundle, tmp_path, monkeypatch):
-    with pytest.raises(CheckpointError, match="give its folder"):
-        Translator.load(folder / "best.safetensors")
+    refused(CheckpointError, "give its folder", Translator.load, folder / "best.safetensors")
     (tmp_path / "text").write_text("hello, this is no model at all\n")
-    with pytest.raises(CheckpointError, match="got another file; check the path"):
-        Translator.load(tmp_path / "text")
-    with pytest.raises(CheckpointError, match="leave it out"):
-        Translator.load(bundle, checkpoint="last")
+    refused(CheckpointError, "got another file; check the path", Translator.load, tmp_path / "text")
+    refused(CheckpointError, "leave it out", Translator.load, bundle, checkpoint="last")
     assert load_saved_model(bundle, checkpoint="best").path == bundle
     (tmp_path / "cut.nmt").write_bytes(bundle.read_bytes()[:-1])
     with pytest.raises(CheckpointError, match="must be a whole checkpoint, got a damaged or truncated file"):
@@ -192,8 +181,7 @@ def test_other_subwords_are_noticed_before_they_are_read(tmp_path, monkeypatch):
     """sentencepiece interprets bytes in C++: only those that the model was trained with come there."""
     folder = write_folder(tmp_path / "m")
     (folder / "joint.spm").write_bytes(b"\x0a\xff\xff\xff\xff\x0f")
-    with pytest.raises(CheckpointError, match=r"restore the \.spm files"):
-        Translator.load(folder)
+    refused(CheckpointError, r"restore the \.spm files", Translator.load, folder)
     with pytest.raises(
         CheckpointError, match=r"joint\.spm: must be a subword model, got a damaged file \(.*; restore a"
     ):
@@ -203,25 +191,21 @@ def test_other_subwords_are_noticed_before_they_are_read(tmp_path, monkeypatch):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
     monkeypatch.setattr(Path, "read_bytes", refuse)
-    with pytest.raises(CheckpointError, match=r"joint\.spm: must be readable, got permission denied"):
-        load_subwords(folder, joint=True)
+    refused(CheckpointError, r"joint\.spm: must be readable, got permission denied", load_subwords, folder, joint=True)
     (folder / "joint.spm").unlink()
-    with pytest.raises(CheckpointError, match="no such file, the subwords of the model"):
-        load_subwords(folder, joint=True)
+    refused(CheckpointError, "no such file, the subwords of the model", load_subwords, folder, joint=True)
 
 
 def test_a_shortlist_of_other_subwords_is_refused(tmp_path):
     folder = write_folder(tmp_path / "m")
     save_shortlist(folder / "shortlist.safetensors", Shortlist(*([np.zeros(1, "i8")] + [np.zeros(0, "i4")] * 2), 9), {})
-    with pytest.raises(CheckpointError, match="nmt-shortlist, or remove it"):
-        Translator.load(folder)
+    refused(CheckpointError, "nmt-shortlist, or remove it", Translator.load, folder)
 
 
 def test_what_is_not_there_is_said_when_it_is_asked_for(tmp_path):
     folder = write_folder(tmp_path / "m")
     translator = Translator.load(folder, threads=1)
-    with pytest.raises(NMTError, match="run nmt-shortlist"):
-        translator.translate(["kara"], shortlist=True)
+    refused(NMTError, "run nmt-shortlist", translator.translate, ["kara"], shortlist=True)
 
 
 @pytest.mark.parametrize("is_whole", [False, True])
@@ -233,15 +217,14 @@ def test_a_translator_notices_that_its_file_was_written_into_if_it_is_mapped(tmp
     if is_whole:
         assert translator.translate(["kara"]) == expected
     else:
-        with pytest.raises(CheckpointError, match="got one that was modified; reload the model"):
-            translator.translate(["kara"])
+        refused(CheckpointError, "got one that was modified; reload the model", translator.translate, ["kara"])
 
 
 def test_a_language_model_has_no_encoder_that_could_be_too_large(folder, tmp_path):
     write_language_folder(tmp_path / "lm", load_saved_model(folder).tgt_subwords)
     save_bundle(tmp_path / "lm.nmt", load_saved_model(tmp_path / "lm"))
-    changed = config_with(tmp_path / "lm.nmt", "model.encoder.hidden_size", 60_000)
-    found = load_saved_model(rewritten(tmp_path / "lm.nmt", tmp_path / "other.nmt", content=changed))
+    wide = changed(map_tensors(tmp_path / "lm.nmt")[1]["config"], [("model.encoder.hidden_size", 60_000)])
+    found = load_saved_model(rewritten(tmp_path / "lm.nmt", tmp_path / "other.nmt", content={"config": wide}))
     assert found.load().parameters == load_saved_model(tmp_path / "lm").parameters
 
 
@@ -290,14 +273,12 @@ def test_a_cell_that_was_edited_since_the_training_is_told(folder, monkeypatch):
 
 def test_a_model_larger_than_memory_is_one_line(folder, monkeypatch):
     monkeypatch.setattr("nmt.storage.saved_model.build_model", Mock(side_effect=MemoryError))
-    with pytest.raises(CheckpointError, match="got sizes larger than any memory"):
-        load_saved_model(folder).build()
+    refused(CheckpointError, "got sizes larger than any memory", load_saved_model(folder).build)
 
 
 def test_a_folder_that_holds_something_is_left_alone(folder, tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(CheckpointError, match="must be a new folder"):
-        save_folder(tmp_path, load_saved_model(folder))
+    refused(CheckpointError, "must be a new folder", save_folder, tmp_path, load_saved_model(folder))
     assert [one.name for one in tmp_path.iterdir()] == ["file"]
 
 
@@ -342,8 +323,7 @@ def test_a_model_in_use_is_opened_again_with_other_facts_while_its_file_has_its_
         np.testing.assert_array_equal(again.params[f"params/{name}"], param)
     tensors, content = map_tensors(loaded.path)
     write_tensors(loaded.path, {name: array + 1 for name, array in tensors.items()}, content)
-    with pytest.raises(CheckpointError, match="must have the parameters of the model, got others; load it again"):
-        loaded.reopened()
+    refused(CheckpointError, "must have the parameters of the model, got others; load it again", loaded.reopened)
 
 
 def test_numbered_checkpoints_are_found_the_newest_first(tmp_path):

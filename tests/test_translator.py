@@ -13,6 +13,7 @@ from nmt.evaluate import sentence_utility
 from nmt.inference.pipeline import ranked_by_agreement
 from nmt.inference.translation import BROKEN, CUT, MAX_SOURCE_SUBWORDS, Translation, distinct
 from nmt.inference.translator import Constraints, Translator
+from tests.refusals import refused
 from tests.settings import settings_with
 from tests.train import fake_model
 
@@ -83,10 +84,8 @@ def test_long_lines_are_cut_with_a_warning(translator: Translator, caplog: pytes
 
 
 def test_what_is_not_a_model_is_said(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"without config\.yaml"):
-        Translator.load(tmp_path)
-    with pytest.raises(CheckpointError, match="no such folder"):
-        Translator.load(tmp_path / "x")
+    refused(CheckpointError, r"without config\.yaml", Translator.load, tmp_path)
+    refused(CheckpointError, "no such folder", Translator.load, tmp_path / "x")
 
 
 def test_constraints_reach_the_search_as_subwords(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,6 +41,7 @@ from nmt.storage.tensor_file import map_tensors, write_tensors
 from nmt.system.notices import Notices
 from nmt.train.log.progress import LOG_NAME, TrainingLog
 from tests.cli.test_cli_models import call
+from tests.refusals import refused
 from tests.saved_models import write_folder, write_language_folder
 
 LONG = "kara " * 1200
@@ -273,9 +274,8 @@ VALUES = [{"training": {name: "a\nb"}} for name in ("freeze", "adam_betas", "pri
 
 @pytest.mark.parametrize("values", [*VALUES, {"training": {BROKEN: 1}}, {BROKEN: 1}, {"data": {"src": {BROKEN: 1}}}])
 def test_a_setting_with_line_breaks_is_one_line(values):
-    with pytest.raises(ConfigError) as caught:
-        Config.from_dict(values)
-    assert is_one_line(str(caught.value))
+    told = refused(ConfigError, "", Config.from_dict, values)
+    assert is_one_line(told)
 
 
 @pytest.mark.parametrize("change", ["seed=>\n  x", "se\ned", "training.a\nb=1", "=\n"])

@@ -48,41 +48,6 @@ def test_the_recipe_copied_trains_on_any_text(run: Run, tmp_path: Path) -> None:
     assert result.lines[0].startswith(f"best\t{tmp_path}/m/best.safetensors\tupdate ")
 
 
-MISTAKES = {
-    "no config": (["nowhere.yaml"], 1, "nowhere.yaml"),
-    "unknown key": (["--set", "training.epoch=3"], 1, "did you mean training.epochs?"),
-    "wrong value": (["--set", "training.optimizer=adm"], 1, "did you mean adam"),
-    "missing file": (["--set", "data.dev=nowhere"], 1, "nowhere.xx"),
-    "unequal lines": (["--set", "data.dev={folder}/unequal"], 1, "the same number of lines"),
-    "not UTF-8": (["--set", "data.dev={folder}/latin"], 1, "latin.xx: line 1 must be UTF-8"),
-    "empty corpus": (["--set", "data.train={folder}/empty"], 1, "got none"),
-    "vocabulary": (["--set", "data.subwords.type=unigram"], 1, "vocab_size must be at most"),
-    "binding": (["--set", "model.encoder.num_layers=2"], 1, "num_layers must stay 1"),
-    "option": (["--sed", "3"], 2, "Did you mean"),
-}
-
-
-@pytest.mark.parametrize("case", MISTAKES)
-def test_mistakes_are_one_line(case: str, model: Path, setup: Path, run: Run, tmp_path: Path) -> None:
-    options, code, message = MISTAKES[case]
-    contents = {"unequal": (b"a\nb\n", b"a\n"), "latin": ("é\n".encode("latin-1"), b"a\n"), "empty": (b"", b"")}
-    for prefix, sides in contents.items():
-        for lang, content in zip(("xx", "yy"), sides, strict=True):
-            (tmp_path / f"{prefix}.{lang}").write_bytes(content)
-    options = [option.format(folder=tmp_path) for option in options]
-    config = [] if case == "no config" else [setup / "c.yaml"]
-    if case not in ("binding", "option"):
-        options += ["--set", f"model_dir={tmp_path / 'm'}"]
-    result = run("nmt-train", *config, *options)
-    assert result.code == code, result.err
-    assert message in result.err
-    assert result.out == b""
-    assert "Traceback" not in result.err
-    if code == 1:
-        errors = [line for line in result.err.splitlines() if line.startswith("Error: ")]
-        assert result.err.splitlines()[-1:] == errors
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_exit_code_of_a_signal(number: signal.Signals, setup: Path, tmp_path: Path) -> None:
     process = subprocess.Popen(

@@ -3,16 +3,9 @@
 import gzip
 import json
 import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
-import pytest
-
 from tests.cli.conftest import Run
-from tests.train import fake_model
 
 
 def test_lines_stay_in_their_places(model: Path, run: Run) -> None:
@@ -79,13 +72,6 @@ def test_columns(model: Path, run: Run) -> None:
     assert result.lines == ["0\t1\t-0.500000\tz1"]
 
 
-def test_json_of_a_blank_line_has_all_keys(model: Path, run: Run) -> None:
-    result = run("nmt-translate", model, "--output-format", "json", stdin=b"w1\n\n")
-    full, blank = (json.loads(line)["translations"][0] for line in result.lines)
-    assert full.keys() == blank.keys()
-    assert blank["tokens"] == blank["token_log_probs"] == blank["alignment"] == blank["warnings"] == []
-
-
 def test_very_long_lines(model: Path, run: Run) -> None:
     result = run("nmt-translate", model, stdin=b"w1 " * 50_000 + b"\nw2\n")
     assert result.lines == ["z1 " * 999 + "z1", "z2"]
@@ -108,43 +94,6 @@ def test_a_broken_line_is_named_and_leaves_no_file(model: Path, run: Run, tmp_pa
         assert sorted(os.listdir(tmp_path)) == ["in", "out"]
 
 
-MISTAKES = {
-    "no folder": (["nowhere"], 1, "nowhere: no such folder"),
-    "not a model": (["{setup}"], 1, "without config.yaml"),
-    "no input": (["{model}", "nowhere.txt"], 1, "nowhere.txt: no such file"),
-    "a folder": (["{model}", "{setup}"], 2, "Tables, folders and shards need -o"),
-    "a model as text": (["{model}", "{model}"], 2, "must be a text to translate, got the model"),
-    "no output folder": (["{model}", "-o", "nowhere/out"], 1, ": no such folder nowhere; make it"),
-    "n-best over beam": (["{model}", "--n-best", "3", "--beam-size", "2"], 2, "needs --beam"),
-    "option": (["{model}", "--beamsize", "3"], 2, "--beam-size"),
-    "value": (
-        ["{model}", "--beam-size", "0"],
-        2,
-        "it must be a whole number of at least 1 and of at most 1,000, got 0",
-    ),
-    "penalty": (
-        ["{model}", "--length-penalty", "long"],
-        2,
-        "it must be one of none, average, or a number of at least 0 and of at most 100, got 'long'",
-    ),
-    "compute dtype": (["{model}", "--compute-dtype", "half"], 2, "'half' is not one of 'float32', 'bfloat16'"),
-    "no model": ([], 2, "Missing argument 'MODEL'"),
-}
-
-
-@pytest.mark.parametrize("case", MISTAKES)
-def test_mistakes_are_one_line(case: str, model: Path, setup: Path, run: Run) -> None:
-    options, code, message = MISTAKES[case]
-    options = [option.format(model=model, setup=setup) for option in options]
-    result = run("nmt-translate", *options, stdin=b"w1\n")
-    assert result.code == code, result.err
-    assert message in result.err
-    assert result.out == b""
-    if code == 1:
-        assert result.err.startswith("Error: ")
-        assert result.err.count("\n") == 1
-
-
 def test_checkpoints_by_name(model: Path, run: Run, tmp_path: Path) -> None:
     for name in ("config.yaml", "joint.spm", "last.safetensors"):
         (tmp_path / name).write_bytes((model / name).read_bytes())
@@ -155,71 +104,3 @@ def test_checkpoints_by_name(model: Path, run: Run, tmp_path: Path) -> None:
     (tmp_path / "last.safetensors").write_bytes(b"")
     result = run("nmt-translate", tmp_path, stdin=b"w1")
     assert (result.code, "must be a whole checkpoint" in result.err) == (1, True)
-
-
-def test_a_full_disk_is_one_line(model: Path, run: Run) -> None:
-    with open("/dev/full", "wb") as full:
-        process = subprocess.run(
-            [sys.executable, fake_model.__file__, "nmt-translate", model],
-            input=b"w1\n",
-            stdout=full,
-            stderr=subprocess.PIPE,
-            check=False,
-        )
-    assert process.returncode == 1
-    assert process.stderr.startswith(b"Error: standard output: must be writable, got no space left")
-    assert process.stderr.count(b"\n") == 1
-
-
-def conversation(model: Path, *options: str) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen(
-        [sys.executable, fake_model.__file__, "nmt-translate", model, *options],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-
-
-def test_batches_of_one_are_answered_at_once(model: Path) -> None:
-    process = conversation(model, "--batch-size", "1")
-    assert process.stdin is not None
-    assert process.stdout is not None
-    for number in (3, 4):
-        process.stdin.write(b"w%d\n" % number)
-        process.stdin.flush()
-        assert process.stdout.readline() == b"z%d\n" % number
-    process.communicate()
-    assert process.returncode == 0
-
-
-def test_a_closed_pipe_ends_quietly(model: Path) -> None:
-    process = conversation(model, "--batch-size", "1")
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.write(b"w1\n")
-    process.stdin.flush()
-    assert process.stdout.readline() == b"z1\n"
-    process.stdout.close()
-    try:
-        process.stdin.write(b"w1\n" * 1000)
-        process.stdin.close()
-    except BrokenPipeError:
-        pass
-    assert process.stderr is not None
-    assert process.stderr.read() == b""
-    process.wait(timeout=30)
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_removes_the_unfinished_file(number: signal.Signals, model: Path, tmp_path: Path) -> None:
-    process = conversation(model, "--batch-size", "1", "-o", str(tmp_path / "out"))
-    assert process.stdin is not None
-    process.stdin.write(b"w1\n")
-    process.stdin.flush()
-    while not os.listdir(tmp_path):
-        time.sleep(0.01)
-    process.send_signal(number)
-    _, errors = process.communicate(timeout=30)
-    assert process.returncode == 128 + number
-    assert b"Traceback" not in errors
-    assert os.listdir(tmp_path) == []

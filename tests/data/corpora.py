@@ -3,12 +3,11 @@
 from pathlib import Path
 from random import Random
 
-import pytest
-
 from nmt.config import SideConfig
 from nmt.data.corpora.corpus import Side
 from nmt.data.tokens.subwords import Subwords, train_subwords
 from nmt.errors import DataError
+from tests.refusals import refused
 
 WORDS = (
     "the a house tree river green old walks sleeps sees under over small bright dog cat and but "
@@ -41,7 +40,4 @@ def write_pair(folder: Path, src: list[str], tgt: list[str], name: str = "train"
 
 def line_of(function):
     """The message of the DataError that a function raises, which is one line."""
-    with pytest.raises(DataError) as caught:
-        function()
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+    return refused(DataError, "", function)

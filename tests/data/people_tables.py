@@ -1,5 +1,5 @@
-"""Tables as people have them, made by hand; `make_tables.py` makes more by other programs. Each has the pairs of PAIRS
-unless its name says what is wrong with it."""
+"""Tables as people have them, made by hand. Each has the pairs of PAIRS unless its name says what is wrong with it.
+`git show f3d43a9d:tests/data/make_tables.py` makes more of them by pandas, openpyxl and LibreOffice; it is no test."""
 
 from __future__ import annotations
 

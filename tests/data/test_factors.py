@@ -15,6 +15,8 @@ from nmt.data.tokens.subwords import SPECIAL_PIECES, Subwords, train_subwords
 from nmt.data.tokens.vocabulary import Vocabulary
 from nmt.errors import ConfigError, DataError
 from nmt.special_tokens import EOS_ID, UNK_ID
+from tests.refusals import refused
+from tests.settings import changed
 
 WORDS = ["house", "houses", "small", "smaller", "run", "runs", "running", "the", "a|b"]
 TAGS, NUMBERS = ["NOUN", "VERB", "ADJ"], ["sg", "pl"]
@@ -92,8 +94,7 @@ def test_bytes_round_trip_and_damaged_ones_are_a_line() -> None:
     ):
         with pytest.raises(DataError, match="src.spm: must be subwords with factors, got .*; restore a copy"):
             read_subwords(json.dumps({**values, **changes}).encode(), "src.spm")
-    with pytest.raises(DataError, match="src.spm: must be subwords with factors"):
-        read_subwords(found.model_bytes[:-9], "src.spm")
+    refused(DataError, "src.spm: must be subwords with factors", read_subwords, found.model_bytes[:-9], "src.spm")
 
 
 def test_more_combinations_than_numbers_are_refused() -> None:
@@ -115,13 +116,7 @@ def settings(**changes: Any) -> dict[str, Any]:
         },
         "model": {"encoder": {"factors": [4, 3]}},
     }
-    for key, value in changes.items():
-        *way, last = key.split("__")
-        section = values
-        for part in way:
-            section = section.setdefault(part, {})
-        section[last] = value
-    return values
+    return changed(values, ((key.replace("__", "."), value) for key, value in changes.items()))
 
 
 @pytest.mark.parametrize(
@@ -137,16 +132,14 @@ def settings(**changes: Any) -> dict[str, Any]:
     ],
 )
 def test_what_they_do_not_go_with(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        config_from_dict(settings(**changes))
+    refused(ConfigError, message, config_from_dict, settings(**changes))
 
 
 def test_a_line_of_training_text_is_named(tmp_path: Any) -> None:
     (tmp_path / "train.xx").write_text("the|ADJ|sg house|NOUN|sg\nthe|ADJ|sg house\n")
     (tmp_path / "train.yy").write_text("das Haus\ndas Haus\n")
     config = config_from_dict(settings(data__train=str(tmp_path / "train")))
-    with pytest.raises(DataError, match=r"train, source line 2: each word must have 2 factors .* got 'house'"):
-        load_sides(config.data)
+    refused(DataError, r"train, source line 2: each word must have 2 factors .* got 'house'", load_sides, config.data)
 
 
 def test_words_and_characters_come_back():
@@ -205,8 +198,7 @@ def test_damage_is_one_line(change, line):
 
 
 def test_a_part_is_one_line():
-    with pytest.raises(DataError, match="a part of one"):
-        read_subwords(Vocabulary(["a"]).model_bytes[:-3])
+    refused(DataError, "a part of one", read_subwords, Vocabulary(["a"]).model_bytes[:-3])
 
 
 @pytest.mark.parametrize("language", ["tr", "az", "TR", "tr-TR", "tr_CY", "az-Latn-AZ", "tur", "aze", "crh"])

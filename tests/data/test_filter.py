@@ -114,17 +114,10 @@ def test_subwords_are_not_made_of_what_is_left_out(tmp_path):
 GOOD = [
     "Zwölf Boxkämpfer jagen Viktor quer über den großen Sylter Deich – „schön“, 5 €.",
     "Le cœur déçu mais l’âme plutôt naïve, Louÿs rêva de crapaüter en canoë « ici ».",
-    "¿Ñandú? ¡El Ñ’emabagi está aquí!",
-    "Съешь же ещё этих мягких французских булок, да выпей чаю.",
-    "Їхав єдиний москаль. Ґанок, підїзд: «так».",
-    "Ξεσκεπάζω την ψυχοφθόρα βδελυγμία.",
-    "いろはにほへと ちりぬるを",
-    "Tiếng Việt có nhiều dấu: ă â đ ê ô ơ ư, được không?",
-    "Koronadɔ li hã, aƒetɔa be kakaɖedzi le ƒè 2015 tɔ me.",
-    "Pchnąć w tę łódź jeża lub ośm skrzyń fig.",
-    "Ó ní ìjọba yóò gbé ilé-iṣẹ́ kúrò",
-    "plain letters only",
-    "",
+    *("¿Ñandú? ¡El Ñ’emabagi está aquí!", "Съешь же ещё этих мягких французских булок, да выпей чаю."),
+    *("Їхав єдиний москаль. Ґанок, підїзд: «так».", "Ξεσκεπάζω την ψυχοφθόρα βδελυγμία.", "いろはにほへと ちりぬるを"),
+    *("Tiếng Việt có nhiều dấu: ă â đ ê ô ơ ư, được không?", "Koronadɔ li hã, aƒetɔa be kakaɖedzi le ƒè 2015 tɔ me."),
+    *("Pchnąć w tę łódź jeża lub ośm skrzyń fig.", "Ó ní ìjọba yóò gbé ilé-iṣẹ́ kúrò", "plain letters only", ""),
 ]
 DAMAGED = [line for line in GOOD if not line.isascii() and "ƒ" not in line and "ọ" not in line]
 

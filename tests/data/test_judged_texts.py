@@ -20,6 +20,7 @@ from nmt.data.tokens.factors import features_column
 from nmt.documents.document import read_document
 from nmt.errors import DataError
 from nmt.system.lines import STDIN, read_lines
+from tests.refusals import refused
 
 
 def corpus(lines: Sequence[tuple[str, ...]], path: Path) -> Source:
@@ -162,8 +163,7 @@ def test_one_file_on_both_sides_is_refused_by_any_name(tmp_path):
     for other in (de, str(tmp_path / "t.en")):
         with pytest.raises(DataError, match="must be two files, source and target, got one file twice"):
             judged([Named(de, "--src", 0), Named(other, "--ref", 1)], ("de", "en"))
-        with pytest.raises(DataError, match="must be two files"):
-            Source(de, tgt_path=other).check(("de", "en"))
+        refused(DataError, "must be two files", Source(de, tgt_path=other).check, ("de", "en"))
     Source(de, tgt_path=de, tag="<copy>").check(("de", "en"))
 
 
@@ -187,8 +187,7 @@ def test_markup_is_no_lines_of_sentences(tmp_path, text, words, packed):
     (en,) = lines(tmp_path, "t.en")
     with pytest.raises(DataError, match=f"must be lines of text, one sentence per line, got {words}; "):
         judged([Named(str(path), "INPUT", 0)], ("de", "en"))
-    with pytest.raises(DataError, match=words):
-        Source(str(path), tgt_path=en).check(("de", "en"))
+    refused(DataError, words, Source(str(path), tgt_path=en).check, ("de", "en"))
 
 
 def test_sentences_that_look_a_little_like_markup_are_lines(tmp_path):
@@ -245,15 +244,12 @@ def test_old_documents_and_wide_texts_are_known_by_their_first_bytes(tmp_path):
         b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600),
         "1\n00:00:01,000 --> 00:00:02,000\nja\n".encode("utf-16"),
     )
-    with pytest.raises(DataError, match="got a document of an old Office, or one with a password"):
-        read_document(old, "docx", "a.docx")
-    with pytest.raises(DataError, match="got text that looks like UTF-16; convert it: iconv"):
-        read_document(wide, "srt", "a.srt")
+    refused(DataError, "got a document of an old Office, or one with a password", read_document, old, "docx", "a.docx")
+    refused(DataError, "got text that looks like UTF-16; convert it: iconv", read_document, wide, "srt", "a.srt")
     known = {"old Office": old, "UTF-16": wide, "SQLite": b"SQLite format 3\0", "PDF": b"%PDF-1"}
     for words, content in known.items():
         (tmp_path / "t.de").write_bytes(content)
-        with pytest.raises(DataError, match=f"must be lines of UTF-8, got .*{words}"):
-            list(read_lines(tmp_path / "t.de"))
+        refused(DataError, f"must be lines of UTF-8, got .*{words}", list, read_lines(tmp_path / "t.de"))
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from nmt.data.quality.filter import LineFilter
 from nmt.errors import ConfigError, DataError
 from nmt.system.notices import tell_nobody
 from tests.data.corpora import sentences, side, write_pair
+from tests.refusals import refused
 
 RULES = {"duplicates": True, "same": True, "markup": True, "script": True, "max_length_ratio": 1.6}
 
@@ -133,11 +134,9 @@ def test_a_text_that_holds_nothing_is_an_error_in_all(tmp_path, subwords):
     prefix = write_pair(tmp_path, ["", ""], ["", ""])
 
     def read(readers):
-        with pytest.raises(DataError) as caught:
-            corpus_of(prefix, subwords, readers)
-        with pytest.raises(DataError, match="2 blank ones"):
-            load_text(prefix, side("en", subwords), None, readers)
-        return str(caught.value)
+        told = refused(DataError, "", corpus_of, prefix, subwords, readers)
+        refused(DataError, "2 blank ones", load_text, prefix, side("en", subwords), None, readers)
+        return told
 
     assert len(set(by_readers(3, read))) == 1
 

@@ -13,6 +13,7 @@ from nmt.data.corpora.prepare import load_sides, load_text, training_text
 from nmt.data.corpora.sources import Source, check_sources
 from nmt.errors import ConfigError, DataError
 from tests.data.corpora import line_of, sentences, write_pair
+from tests.refusals import refused
 
 SRC, TGT = sentences(60, seed=1), sentences(60, seed=2)
 
@@ -154,9 +155,7 @@ def test_a_blank_line_of_a_table_is_skipped_as_in_two_files(tmp_path, sides):
 )
 def test_one_of_the_two_files_is_no_prefix(tmp_path, name, advice):
     write(tmp_path / name, "a\n")
-    with pytest.raises(DataError) as caught:
-        check_sources(str(tmp_path / name), ["de", "en"])
-    line = str(caught.value)
+    line = refused(DataError, "", check_sources, str(tmp_path / name), ["de", "en"])
     assert line.startswith(f"{tmp_path / name}: must be a prefix, P for P.de and P.en, got a file; ")
     assert line.endswith(f"write {tmp_path / 's'}" if "write" in advice else advice)
 
@@ -299,5 +298,4 @@ def test_weights_of_one_are_the_plan_of_one_corpus(tmp_path, sides):
 )
 def test_settings_of_corpora_that_make_no_sense(changes, words):
     data = {"train": "a", "dev": "b", "src": {"lang": "de"}, "tgt": {"lang": "en"}, **changes.pop("data")}
-    with pytest.raises(ConfigError, match=words):
-        config_from_dict({"model_dir": "m", "data": data, **changes})
+    refused(ConfigError, words, config_from_dict, {"model_dir": "m", "data": data, **changes})

@@ -17,6 +17,7 @@ from nmt.data.tokens.factors import subwords_from_file
 from nmt.data.tokens.subwords import SPECIAL_PIECES, Subwords, _sample, train_subwords
 from nmt.errors import DataError
 from tests.data.corpora import line_of, sentences, small_subwords, write_pair
+from tests.refusals import refused
 
 TYPES = ["unigram", "bpe", "char", "word"]
 HOSTILE = [
@@ -304,8 +305,7 @@ def test_load_sides_joint_separate_and_given(tmp_path):
     path.write_bytes(src.subwords.model_bytes)
     given, same = load_sides(data_config(str(tmp_path / "not there"), model_file=str(path)))
     assert given.subwords is same.subwords and given.subwords.vocab_size == 45
-    with pytest.raises(DataError, match="no such file, nor"):
-        load_sides(data_config(str(tmp_path / "not there")))
+    refused(DataError, "no such file, nor", load_sides, data_config(str(tmp_path / "not there")))
     half, trained = load_sides(data_config(prefix, joint=False, src_model_file=str(path)))
     assert half.subwords.model_bytes == src.subwords.model_bytes != trained.subwords.model_bytes
     assert os.path.exists(path)
@@ -332,9 +332,8 @@ def test_tokens_that_the_model_lacks_are_joined_as_words(kind, size):
 def test_files_that_are_no_model_are_told_apart(tmp_path, name, content, advice):
     if content is not None:
         (tmp_path / name).write_text(content, "utf-8")
-    with pytest.raises(DataError, match=advice) as caught:
-        subwords_from_file(tmp_path / name)
-    assert "must be a sentencepiece model, or a .spm file of a model folder" in str(caught.value)
+    told = refused(DataError, advice, subwords_from_file, tmp_path / name)
+    assert "must be a sentencepiece model, or a .spm file of a model folder" in told
 
 
 @pytest.mark.parametrize("piece", ["▁a", "<unk>"])
@@ -343,8 +342,7 @@ def test_a_piece_that_is_not_utf_8_is_one_line(piece):
     content = train_subwords(["a b c d"] * 20, type="word", vocab_size=10).model_bytes
     damaged = content.replace(piece.encode(), b"\xff" * len(piece.encode()))
     assert damaged != content
-    with pytest.raises(DataError, match="must be a sentencepiece model, .* copy it again"):
-        Subwords(damaged)
+    refused(DataError, "must be a sentencepiece model, .* copy it again", Subwords, damaged)
 
 
 def test_lines_are_cut_and_joined_also_where_the_system_starts_no_threads(monkeypatch):

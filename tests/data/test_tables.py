@@ -19,6 +19,7 @@ from nmt.data.tables.readers import paired
 from nmt.errors import DataError, NMTError
 from nmt.train.tasks.named_texts import Texts
 from tests.data.people_tables import BY_HAND, PAIRS, workbook
+from tests.refusals import refused
 
 OTHERS = {"line-breaks.csv", "excel-quotes.tsv"}
 """Tables with a line break in a cell of one pair."""
@@ -95,9 +96,7 @@ def test_a_table_is_read_or_refused_or_doubted(tmp_path, name):
     pytest.importorskip("python_calamine")
     file = place(tmp_path, name)
     if name in REFUSED:
-        with pytest.raises(DataError, match=REFUSED[name]) as caught:
-            read(file)
-        assert "\n" not in str(caught.value)
+        refused(DataError, REFUSED[name], read, file)
         return
     texts, pairs, told = read(file)
     if name != "words-codes.tsv" and (name not in TOLD or TOLD[name].startswith(("columns", "line"))):
@@ -149,8 +148,7 @@ def test_two_tables_are_no_two_texts(tmp_path, name):
     (tmp_path / "b.txt").write_text("a\n")
     with pytest.raises(DataError, match="must be lines of text, one sentence per line, got a"):
         Source(place(tmp_path, name), tgt_path=str(tmp_path / "b.txt")).check(("chr", "en"))
-    with pytest.raises(DataError, match="got a book in USFM, of one language; give two"):
-        read(place(tmp_path, "chr.usfm"))
+    refused(DataError, "got a book in USFM, of one language; give two", read, place(tmp_path, "chr.usfm"))
 
 
 def test_fields_and_sheets_may_be_named(tmp_path):
@@ -173,8 +171,7 @@ def test_a_side_of_a_table_is_read_for_tests_of_a_model(tmp_path):
     file = place(tmp_path, "ids.csv")
     assert list(side_lines(file, 0, ("chr", "en"))) == [source for source, _ in PAIRS]
     assert list(side_lines(file, 0, ("en", "chr"))) == [target for _, target in PAIRS]
-    with pytest.raises(DataError, match="choose source and target"):
-        side_lines(place(tmp_path, "three-texts.csv"), 0, ("a", "b"))
+    refused(DataError, "choose source and target", side_lines, place(tmp_path, "three-texts.csv"), 0, ("a", "b"))
 
 
 def test_a_look_is_data(tmp_path):
@@ -196,8 +193,7 @@ def test_a_part_that_unpacks_to_more_than_it_claims_is_not_passed_on(tmp_path, m
     with zipfile.ZipFile(io.BytesIO(content)) as file:
         size = file.getinfo("xl/worksheets/s1.xml").file_size
     (tmp_path / "t.xlsx").write_bytes(content.replace(size.to_bytes(4, "little"), (100).to_bytes(4, "little")))
-    with pytest.raises(DataError, match="cannot be read"):
-        sheets.book_of(str(tmp_path / "t.xlsx"))
+    refused(DataError, "cannot be read", sheets.book_of, str(tmp_path / "t.xlsx"))
 
 
 @pytest.mark.parametrize(

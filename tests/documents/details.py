@@ -1,8 +1,9 @@
-"""Details of translations whose alignment is known."""
+"""Documents translated by translators that are known, and details of translations whose alignment is."""
 
 import numpy as np
 
-from nmt.inference.translation import Detail
+from nmt.documents.document import read_document
+from nmt.inference.translation import Detail, Translation
 
 
 def detail_of(source, target, alignment=None):
@@ -13,3 +14,14 @@ def detail_of(source, target, alignment=None):
         attention[:] = 0
         attention[range(len(target) + 1), [*alignment, len(source)]] = 1
     return Detail([*target, "</s>"], [0.0] * (len(target) + 1), source, attention, [], [])
+
+
+def changed(content, form, change, splitter=None, languages=None):
+    """Return a document whose sentences `change` has translated, each to a text or a translation."""
+
+    def answer(asked):
+        found = change(asked)
+        return found if isinstance(found, Translation) else Translation(found, 0.0, 0.0)
+
+    document = read_document(content, form, "some", splitter, languages)
+    return document.write([p.joined([answer(s.asked) for s in p.sentences]) for p in document.passages])

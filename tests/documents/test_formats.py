@@ -4,20 +4,18 @@ attributes that readers see are translated and quoted; all others, and those in 
 # ruff: noqa: E501 - files are easier to read in long lines
 
 import html
-import io
 import re
-import zipfile
 from html.parser import HTMLParser
 
 import pytest
 from click.testing import CliRunner
 
 from nmt.documents.document import read_document
-from nmt.documents.forms import FORMATS, Limits, format_of
+from nmt.documents.forms import FORMATS, format_of
 from nmt.errors import DataError
-from nmt.inference.translation import Translation
 from tests.documents import test_packages
-from tests.documents.growth import grows_in_line, rewritten
+from tests.documents.details import changed
+from tests.documents.test_packages import DOCX_BOLD, run
 from tests.documents.test_passages import backward, by_words, forward
 
 SRT = (
@@ -68,24 +66,13 @@ HTML = b"""<!DOCTYPE html>
 <ul><li>one<li>two &copy; three</ul><pre>a  b</pre><a href='?a=1&b=2'>link</a></body></html>
 """
 
-W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+DOCX = f"<w:p>{run('hello ')}{run('bi', DOCX_BOLD)}{run('g', DOCX_BOLD)}{run(' world &amp; co')}</w:p>"
+DOCX += f"<w:p><w:r><w:t>left</w:t><w:tab/><w:t>right</w:t></w:r></w:p><w:tbl><w:p>{run('cell')}</w:p></w:tbl>"
+"""Runs of three formats, a tab and a table."""
 
 
-def docx():
-    """A document with runs of three formats, a tab and a table."""
-
-    def run(text, form=""):
-        return f'<w:r>{form}<w:t xml:space="preserve">{text}</w:t></w:r>'
-
-    bold = "<w:rPr><w:b/></w:rPr>"
-    body = f"<w:p>{run('hello ')}{run('bi', bold)}{run('g', bold)}{run(' world &amp; co')}</w:p>"
-    body += f"<w:p><w:r><w:t>left</w:t><w:tab/><w:t>right</w:t></w:r></w:p><w:tbl><w:p>{run('cell')}</w:p></w:tbl>"
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as packed:
-        packed.writestr("[Content_Types].xml", "<Types/>")
-        packed.writestr("word/document.xml", f'<w:document xmlns:w="{W}"><w:body>{body}</w:body></w:document>')
-        packed.writestr("word/media/a.png", bytes(range(256)))
-    return out.getvalue()
+def reversed_words(sentence):
+    return by_words(sentence, backward)
 
 
 CONTENTS = {
@@ -97,16 +84,13 @@ CONTENTS = {
     "vtt": VTT,
     "po": PO,
     "xliff": XLIFF,
-    "docx": docx(),
+    "docx": test_packages.packed("docx", DOCX),
     **test_packages.CONTENTS,
 }
 
 
-def through(form, change, content=None):
-    document = read_document(CONTENTS[form] if content is None else content, form)
-    return document.write(
-        [p.joined([Translation(change(s.asked), 0.0, 0.0) for s in p.sentences]) for p in document.passages]
-    )
+def through(form, change):
+    return changed(CONTENTS[form], form, change)
 
 
 @pytest.mark.parametrize("form", [form for form in FORMATS if form not in ("po", "xliff")])
@@ -151,10 +135,7 @@ def test_open_entries_of_po_are_filled_and_marked():
 
 
 def test_runs_of_docx_keep_their_formats():
-    found = through("docx", str.upper)
-    parts = zipfile.ZipFile(io.BytesIO(found))
-    assert parts.read("word/media/a.png") == bytes(range(256))
-    text = parts.read("word/document.xml").decode()
+    text = test_packages.part_of(through("docx", str.upper), "word/document.xml")
     assert (
         "<w:r><w:rPr><w:b/></w:rPr><w:t>BIG</w:t></w:r>" in text
         and "<w:t>LEFT</w:t><w:tab/><w:t>RIGHT</w:t>" in text.replace(' xml:space="preserve"', "")
@@ -163,11 +144,7 @@ def test_runs_of_docx_keep_their_formats():
 
 
 def test_runs_of_docx_move_with_their_words():
-    from tests.documents.test_passages import backward, by_words
-
-    document = read_document(CONTENTS["docx"], "docx")
-    new = [p.joined([by_words(s.asked, backward) for s in p.sentences]) for p in document.passages]
-    text = zipfile.ZipFile(io.BytesIO(document.write(new))).read("word/document.xml").decode()
+    text = test_packages.part_of(through("docx", reversed_words), "word/document.xml")
     words = re.findall(r"(<w:b/></w:rPr>)?<w:t[^>]*>([^<]*)", text)
     first = [(bool(bold), word.strip()) for bold, word in words if word.strip()]
     assert first[:3] == [(False, "CO &amp; WORLD"), (True, "BIG"), (False, "HELLO")]
@@ -181,34 +158,9 @@ def test_html_keeps_what_is_no_text():
     assert b"HELLO <b>BIG</b> WORLD" in found
 
 
-@pytest.mark.parametrize(
-    "form, content, said",
-    [
-        ("text", b"\xff", "line 1 must be UTF-8"),
-        ("srt", b"no times", "must be SubRip"),
-        ("vtt", b"00:01.000 --> 00:02.000\na", "must begin with WEBVTT"),
-        ("vtt", b"WEBVTTX", "must begin with WEBVTT"),
-        ("xliff", b"<a/>", "must be XLIFF"),
-        ("xliff", b"<xliff><a></xliff>", "must be XML"),
-        ("xliff", b'<!DOCTYPE x [<!ENTITY a "b">]><xliff/>', "must declare no entities"),
-        ("docx", b"PK no", "must be a DOCX file"),
-        ("docx", b"", "must be a DOCX file"),
-    ],
-)
-def test_broken_documents_are_a_line(form, content, said):
-    with pytest.raises(DataError, match=said) as caught:
-        read_document(content, form, "some")
-    assert "\n" not in str(caught.value)
-
-
 def test_names_say_formats():
-    assert [format_of(name) for name in ("a.TXT", "b.htm", "c.xlf", "d.pot", "e.docx")] == [
-        "text",
-        "html",
-        "xliff",
-        "po",
-        "docx",
-    ]
+    names = {"a.TXT": "text", "b.htm": "html", "c.xlf": "xliff", "d.pot": "po", "e.docx": "docx"}
+    assert {name: format_of(name) for name in names} == names
     with pytest.raises(DataError, match="must end in one of"):
         format_of("a.exe")
 
@@ -260,12 +212,6 @@ PAGE = """<!DOCTYPE html>
 """
 
 
-def written(content, change):
-    document = read_document(content.encode(), "html")
-    new = [p.joined([Translation(change(s.asked), 0.0, 0.0) for s in p.sentences]) for p in document.passages]
-    return document.write(new).decode()
-
-
 class Reader(HTMLParser):
     """All attributes, as a browser reads them."""
 
@@ -287,7 +233,7 @@ SHOWN = {
 
 def test_attributes_that_readers_see_are_translated_and_no_others():
     before = Reader(PAGE).found
-    page = written(PAGE, str.upper)
+    page = changed(PAGE.encode(), "html", str.upper).decode()
     expected = [(tag, name, value.upper() if value in SHOWN else value) for tag, name, value in before]
     assert Reader(page).found == expected and {value for _, _, value in before} >= SHOWN
     assert "HOME</a>" in page and "<title>THE SHOP</title>" in page and 'var alt = "no"' in page
@@ -297,7 +243,7 @@ def test_attributes_that_readers_see_are_translated_and_no_others():
     "page", [PAGE, "<img alt='a\x02 0\x03'>\x020\x03", "<p title='unended", "<img alt=a/><b title>c"]
 )
 def test_pages_come_back_byte_for_byte(page):
-    assert written(page, str) == page
+    assert changed(page.encode(), "html", str) == page.encode()
 
 
 @pytest.mark.parametrize(
@@ -305,38 +251,32 @@ def test_pages_come_back_byte_for_byte(page):
 )
 @pytest.mark.parametrize("text", ["it's", 'the "big" one', "a < b > c & d &quot;", "'\"", "x y="])
 def test_values_are_quoted_so_that_browsers_read_what_was_said(tag, text):
-    found = Reader(written(f"<p>a {tag} b</p>", lambda asked: text if asked == "one" else asked)).found
-    assert ("img", "alt", html.unescape(html.escape(text))) in found
+    page = f"<p>a {tag} b</p>".encode()
+    found = changed(page, "html", lambda asked: text if asked == "one" else asked).decode()
+    assert ("img", "alt", html.unescape(html.escape(text))) in Reader(found).found
 
 
 def test_attributes_move_with_their_tags():
-    document = read_document(b'<p>one <a href=x title="big page">two</a></p>', "html")
-    new = [p.joined([by_words(s.asked, backward) for s in p.sentences]) for p in document.passages]
-    assert document.write(new) == b'<p><a href=x title="PAGE BIG">TWO</a> ONE</p>'
-
-
-@pytest.mark.parametrize("piece", ["<img alt=a>", "<p title='", "<p alt title", "<pre title=a>", "\x02", "<b title=a>"])
-def test_pages_grow_in_line(piece):
-    assert grows_in_line(lambda n: (piece * n).encode(), rewritten("html"), 300)
+    page = b'<p>one <a href=x title="big page">two</a></p>'
+    assert changed(page, "html", reversed_words) == b'<p><a href=x title="PAGE BIG">TWO</a> ONE</p>'
 
 
 @pytest.mark.parametrize("between", ["+", " + ", "&gt;", " → ", "-", "/", " "])
 def test_keys_that_are_pressed_together_stay_together(between):
     """The sign between keys was a word, which the model might lose or move."""
     keys = f"<kbd>Ctrl</kbd>{between}<kbd>Shift</kbd>{between}<kbd>a</kbd>"
-    document = read_document(f"<p>press {keys} or <kbd>b</kbd> now</p>".encode(), "html")
-    new = [p.joined([by_words(s.asked, backward) for s in p.sentences]) for p in document.passages]
-    assert [s.text for p in document.passages for s in p.sentences] == ["press  or  now"]
-    assert keys in document.write(new).decode() and "<kbd>b</kbd>" in document.write(new).decode()
+    page = f"<p>press {keys} or <kbd>b</kbd> now</p>".encode()
+    assert [s.text for p in read_document(page, "html").passages for s in p.sentences] == ["press  or  now"]
+    found = changed(page, "html", reversed_words).decode()
+    assert keys in found and "<kbd>b</kbd>" in found
 
 
 TIMES = "00:00:01,000 --> 00:00:02,000"
 
 
 def translated(text, order=forward, change=str.upper):
-    document = read_document(f"1\n{TIMES}\n{text}\n\n".encode(), "srt")
-    new = [p.joined([by_words(s.asked, order, change) for s in p.sentences]) for p in document.passages]
-    found = document.write(new).decode()
+    cue = f"1\n{TIMES}\n{text}\n\n".encode()
+    found = changed(cue, "srt", lambda asked: by_words(asked, order, change)).decode()
     assert found.startswith(f"1\n{TIMES}\n") and found.endswith("\n\n")
     return found[len(f"1\n{TIMES}\n") : -2]
 
@@ -368,14 +308,8 @@ def test_each_speaker_keeps_the_own_words_and_line(text, expected):
 @pytest.mark.parametrize(
     "text",
     [
-        r"{\an8}one two",
-        r"{\an8}{\i1}one{\i0} two",
-        "♪ one two ♪",
-        "♪♪ <i>one two</i> ♫",
-        "<font color='#ff0000'>one</font> two",
-        ">> one >> two",
-        "Tom & one < two",
-        "it costs -5 euros",
+        *(r"{\an8}one two", r"{\an8}{\i1}one{\i0} two", "♪ one two ♪", "♪♪ <i>one two</i> ♫"),
+        *("<font color='#ff0000'>one</font> two", ">> one >> two", "Tom & one < two", "it costs -5 euros"),
         "one\ntwo",
     ],
 )
@@ -396,36 +330,10 @@ def test_codes_are_not_read_by_the_model():
     assert [" ".join(s.text.split()) for p in document.passages for s in p.sentences] == ["one two"]
 
 
-def test_limits_are_told_in_a_line():
-    cue = f"1\n{TIMES}\na\n\n".encode()
-    for limits, said in ((Limits(100), "at most 100 bytes"), (Limits(elements=3), "at most 3 elements")):
-        with pytest.raises(DataError, match=said):
-            read_document(cue * 10, "srt", "some", None, None, limits)
-
-
-@pytest.mark.parametrize(
-    "make, size",
-    [
-        (lambda n: f"1\n{TIMES}\na\n\n" * n, 200),
-        (lambda n: f"1\n{TIMES}\n" + "- a\n" * n, 200),
-        (lambda n: f"1\n{TIMES}\n" + "a\n" * n, 1000),
-        (lambda n: f"1\n{TIMES}\n" + "<a" * n, 1000),
-        (lambda n: f"1\n{TIMES}\n" + "{\\a" * n, 1000),
-        (lambda n: f"1\n{TIMES}\n" + "<b>" * n + "- a", 1000),
-        (lambda n: f"1\n{TIMES}\n" + " " * n + "- a\n" + "{" * n, 1500),
-        (lambda n: "1" * n + f"\n{TIMES}\n" + "1:" * n, 2000),
-    ],
-    ids=["cues", "speakers", "lines", "brackets", "codes", "tags", "blanks", "digits"],
-)
-def test_subtitles_grow_in_line(make, size):
-    assert grows_in_line(lambda n: make(n).encode(), rewritten("srt"), size)
-
-
 def whole(text, form="srt"):
     """The translation of a file, backward and in capitals, and what is left of it."""
-    document = read_document(text.encode(), form)
-    new = [p.joined([by_words(s.asked, backward, str.upper) for s in p.sentences]) for p in document.passages]
-    return document.write(new).decode(), document.left
+    found = changed(text.encode(), form, lambda asked: by_words(asked, backward, str.upper))
+    return found.decode(), read_document(text.encode(), form).left
 
 
 @pytest.mark.parametrize(

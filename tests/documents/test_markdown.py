@@ -3,20 +3,16 @@
 # ruff: noqa: E501 - tables of pieces of syntax
 
 import re
-import sys
 from pathlib import Path
 
 import pytest
 
 import nmt
 from nmt.documents.document import read_document
-from nmt.documents.forms import Limits
 from nmt.documents.placeholders import placeholders_of
 from nmt.documents.tagged_text import read_passage
-from nmt.errors import DataError, NMTError
 from nmt.inference.translation import Translation
-from tests.documents.details import detail_of
-from tests.documents.growth import grows_in_line, rewritten
+from tests.documents.details import changed, detail_of
 from tests.documents.test_passages import backward, by_stops, by_words, forward
 
 markdown_it = pytest.importorskip("markdown_it", reason="needs the extra [documents]")
@@ -76,16 +72,11 @@ $a + b$ costs $5 &amp; <kbd>Ctrl</kbd> it
 
 
 def translated(text, order=forward, change=str.swapcase, splitter=None):
-    document = read_document(text.encode(), "markdown", "some", splitter)
-    found = document.write(
-        [p.joined([by_words(s.asked, order, change) for s in p.sentences]) for p in document.passages]
-    )
-    return found.decode()
+    return changed(text.encode(), "markdown", lambda asked: by_words(asked, order, change), splitter).decode()
 
 
 def same(content, splitter=None):
-    document = read_document(content, "markdown", "some", splitter)
-    return document.write([p.joined([Translation(s.asked, 0.0, 0.0) for s in p.sentences]) for p in document.passages])
+    return changed(content, "markdown", str, splitter)
 
 
 def rendered(text):
@@ -197,8 +188,7 @@ def test_emphasis_stays_emphasis_where_words_have_no_spaces(text, said, expected
         detail = detail_of([f"▁{one}" for one in words], tokens)
         return Translation("".join(tokens).replace("▁", " ").strip(), 0.0, 0.0, detail)
 
-    document = read_document(text.encode(), "markdown")
-    found = document.write([p.joined([told(s.asked) for s in p.sentences]) for p in document.passages]).decode()
+    found = changed(text.encode(), "markdown", told).decode()
     assert found == expected
     assert rendered(found).count("</") == rendered(text).count("</")
 
@@ -228,33 +218,6 @@ def test_translations_are_text_whatever_they_contain(said, around):
         return re.findall("<[^>]*>", rendered(text))
 
     assert shape(found) == shape(around + " &amp; b")
-
-
-def test_control_characters_and_limits_are_a_line(monkeypatch):
-    for content, limits, said in (
-        (b"a \x02 0\x03", None, "must be text, got control characters"),
-        (b"\xff", None, "line 1 must be UTF-8"),
-        (b"# a\n" * 100, Limits(elements=200), "at most 200 elements"),
-        (b"a" * 100, Limits(50), "at most 50 bytes of text"),
-    ):
-        with pytest.raises(DataError, match=said) as caught:
-            read_document(content, "markdown", "some", None, None, limits)
-        assert "\n" not in str(caught.value)
-    monkeypatch.setitem(sys.modules, "markdown_it", None)
-    with pytest.raises(NMTError, match="markdown-it-py"):
-        read_document(b"a", "markdown")
-
-
-@pytest.mark.parametrize(
-    "piece",
-    [
-        "a\n\n", "a\n", "# a\n", "> ", "- ", "1. a\n", "| a ", "|-", "`", "`` ` ", "[", "]", "[a](", "[a](b) ", "![", "*", "**a ",
-        "a*", "_", "a_", "<", "<a ", "<a@", "<!-- ", "\\", "\\`", "$", "$ a", "~~", "[^a]", "{#", "http://", ":::", "---\n", "```\n",
-        "[a]: b\n", "[a][b]", "[a]", "&", "  \n", "a" + " " * 20, "<div>\n\n", "](a (", "](a \"", "](a '", "][", "\t- a\n", "> a\n", "a\n\n    b\n\n",
-    ],
-)  # fmt: skip
-def test_time_grows_in_line(piece):
-    assert grows_in_line(lambda n: (piece * n).encode(), rewritten("markdown"), 300)
 
 
 @pytest.mark.parametrize(

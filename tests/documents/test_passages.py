@@ -143,23 +143,6 @@ def test_placeholders_are_known(text, found):
     assert [one.text for one in placeholders_of(text)] == found
 
 
-@pytest.mark.parametrize(
-    "hostile",
-    [
-        "1-" * 50_000 + "a",
-        "a" * 100_000,
-        "{" * 50_000,
-        "www." * 30_000,
-        "%" * 50_000,
-        "{%" * 50_000,
-        "{{#" * 30_000,
-        "{% a %}\n" * 9000,
-    ],
-)
-def test_placeholders_of_hostile_text_are_found_in_line(hostile):
-    placeholders_of(hostile)
-
-
 def garbled(word):
     return word.upper() if word.isalpha() else "xx"
 
@@ -245,18 +228,8 @@ def test_the_end_of_a_clause_stays_at_its_end():
     "text",
     "— ✓ • *** ... … $ % § → / | ♥ --- (…) € ! 😀 👨‍👩‍👧 🇩🇪 # @ & ♪ © + = < > [ ] :-) 1. 1) 12. {x} https://a.b/c".split()
     + [
-        "%s: %d",
-        "12 %",
-        "{{ x }}",
-        "5 / 7",
-        "1. 2. 3.",
-        "{n} — {m}",
-        "N j, Y, P",
-        "j. F Y H:i",
-        "dd/MM/yyyy HH:mm",
-        "DATE_FORMAT",
-        "\u00ad",
-        "٣٫٥",
+        *("%s: %d", "12 %", "{{ x }}", "5 / 7", "1. 2. 3.", "{n} — {m}", "N j, Y, P", "j. F Y H:i"),
+        *("dd/MM/yyyy HH:mm", "DATE_FORMAT", "\u00ad", "٣٫٥"),
     ],
 )
 def test_text_without_letters_is_copied(text):
@@ -600,25 +573,6 @@ def test_a_link_that_is_a_symbol_is_no_word():
     assert [one.asked for one in passage.sentences] == ["Two words"]
     found = translated("<p>Two words<a href='#x'>¶</a></p>", "html", backward)
     assert found == "<p>WORDS tWO<a href='#x'>¶</a></p>"
-
-
-def test_elements_stay_a_tree():
-    draw = random.Random(3)
-    for _ in range(500):
-        words = [f"w{n}" for n in range(draw.randint(2, 9))]
-        for name in ("b", "i", "u"):
-            low, high = sorted(draw.sample(range(len(words) + 1), 2))
-            words[low:high] = [f"<{name}>" + " ".join(words[low:high]) + f"</{name}>"]
-        text = " ".join(words)
-        found = translated(text, "html", lambda n: draw.sample(range(n), n))
-        opened = []
-        for token in html_tokens(found):
-            if token.kind == "open":
-                opened.append(token.name)
-            elif token.kind == "close":
-                assert opened.pop() == token.name, (text, found)
-        assert not opened
-        assert sorted(re.sub(r"<[^>]*>", " ", found).split()) == sorted(re.sub(r"<[^>]*>", " ", text).upper().split())
 
 
 HOSTILE = {

@@ -8,11 +8,8 @@ import pytest
 
 from nmt.documents.document import read_document
 from nmt.documents.formats.po import plural_forms, plural_rule
-from nmt.documents.forms import Limits
-from nmt.errors import DataError
 from nmt.inference.translation import Translation
-from tests.documents.details import detail_of
-from tests.documents.growth import grows_in_line, rewritten
+from tests.documents.details import changed, detail_of
 
 RU = "nplurals=3; plural=(n%10==1 && n%100!=11 ? 0 : n%10>=2 && n%10<=4 && (n%100<10 || n%100>=20) ? 1 : 2);"
 
@@ -28,9 +25,7 @@ FORMS = "".join(f'msgstr[{n}] ""\n' for n in range(2))
 
 
 def translated(text, languages=None, encoding="utf-8", change=str.upper):
-    document = read_document(text.encode(encoding), "po", "some", None, languages)
-    answers = [p.joined([Translation(change(s.asked), 0.0, 0.0) for s in p.sentences]) for p in document.passages]
-    return document.write(answers).decode()
+    return changed(text.encode(encoding), "po", change, languages=languages).decode()
 
 
 def check(text, tmp_path):
@@ -123,44 +118,6 @@ def test_a_file_without_header_gets_one(tmp_path):
     check(found, tmp_path)
     done = 'msgid "a"\nmsgstr "b"\n'
     assert translated(done) == done
-
-
-@pytest.mark.parametrize(
-    "text, said",
-    [
-        (header(charset="rot13") + 'msgid "é"\nmsgstr ""\n', "encoding must be a known one, got 'rot13'"),
-        (header(charset="punycode") + 'msgid "é"\nmsgstr ""\n', "encoding must be a known one, got 'punycode'"),
-        (header() + 'msgid "é"\nmsgstr ""\n', "line 6 must be UTF-8"),
-        ("nothing of it", "line 1 must be a comment"),
-        ('msgid "a"\n#~ msgid "b"\n"c"\n', "line 3 must be a comment"),
-        ('msgid "a"\nmsgid "b"\nmsgstr ""\n', "line 2 must be in an entry without msgid"),
-        ('msgid "a"\nmsgstr ""\n\n' * 1000, "at most 1,500 elements"),
-        ("#" * 70_000, "at most 60,000 bytes"),
-    ],
-    ids=["codec", "punycode", "bytes", "junk", "after an obsolete one", "twice", "entries", "size"],
-)
-def test_what_is_no_po_file_is_refused_in_a_line(text, said):
-    with pytest.raises(DataError, match=said) as caught:
-        read_document(text.encode("latin-1"), "po", "some", None, None, Limits(60_000, 60_000, 1500))
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "make, size",
-    [
-        (lambda n: "".join(f'msgid "a{k}"\nmsgstr ""\n\n' for k in range(n)), 400),
-        (lambda n: 'msgid ""\n' + '"abc"\n' * n + 'msgstr ""\n', 3000),
-        (lambda n: 'msgid "' + "\\n" * n + 'a"\nmsgstr ""\n', 1500),
-        (lambda n: "# a\n" * n + 'msgid "a"\nmsgstr ""\n', 3000),
-        (lambda n: "#, c-format\n" * n + 'msgid "a"\nmsgstr ""\n', 3000),
-        (lambda n: "\n" * n + 'msgid "a"\nmsgstr ""\n' + "".join(f'"{k}"\n' for k in range(n)), 3000),
-        (lambda n: 'msgid "' + "<a" * n + '"\nmsgstr ""\n', 1500),
-        (lambda n: 'msgid "a" ' + '"b" ' * n + '\nmsgstr ""\n', 3000),
-    ],
-    ids=["entries", "lines", "breaks", "comments", "flags", "blanks", "brackets", "strings"],
-)
-def test_time_grows_in_line(make, size):
-    assert grows_in_line(lambda n: (header() + make(n)).encode(), rewritten("po"), size)
 
 
 def test_messages_and_tabs_beside_tags_keep_their_syntax(tmp_path):

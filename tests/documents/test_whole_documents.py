@@ -14,21 +14,12 @@ from nmt.documents.document import read_document
 from nmt.documents.passage import RULES, Rules
 from nmt.documents.tagged_text import read_passage
 from nmt.inference.translation import Translation
-from tests.documents.details import detail_of
+from tests.documents.details import changed, detail_of
 from tests.documents.test_passages import backward, by_stops, by_words, forward, translated
 
 
 def through(content, form, change=lambda sentence: by_words(sentence, backward), splitter=None):
-    document = read_document(content, form, "some", splitter)
-    return document.write([p.joined([change(one.asked) for one in p.sentences]) for p in document.passages])
-
-
-def unchanged(sentence):
-    return Translation(sentence, 0.0, 0.0)
-
-
-def upper(sentence):
-    return Translation(sentence.upper(), 0.0, 0.0)
+    return changed(content, form, change, splitter)
 
 
 def elements(text):
@@ -85,7 +76,7 @@ def test_random_markup_stays_well_formed_whatever_is_said(seed, markup):
             return draw.sample(range(count), count - (count > 2 and draw.random() < 0.3))
 
         if markup == "file":
-            assert through(text.encode(), "xml", unchanged, splitter).decode() == text
+            assert through(text.encode(), "xml", str, splitter).decode() == text
             found = through(text.encode(), "xml", lambda s: by_words(s, order, str.title), splitter).decode()  # noqa: B023
         else:
             found = translated(text, markup, order, str.title, splitter)
@@ -240,8 +231,8 @@ def texts_of(content, change=str):
 
 @pytest.mark.parametrize("content", KEPT)
 def test_files_of_xml_keep_elements_in_order_and_what_is_no_text(content):
-    assert through(content.encode(), "xml", unchanged).decode() == content
-    found = through(content.encode(), "xml", upper).decode()
+    assert through(content.encode(), "xml", str).decode() == content
+    found = through(content.encode(), "xml", str.upper).decode()
     assert texts_of(found, str.casefold) == texts_of(content, str.casefold)
     assert all(one in found for one in KEPT[content]), found
     assert re.findall("<[^>]*>", found) == re.findall("<[^>]*>", content)
@@ -275,8 +266,8 @@ def test_elements_beside_one_another_are_no_sentence():
     ],
 )
 def test_files_stay_in_the_encoding_that_they_declare(content, form, expected):
-    assert through(content, form, unchanged) == content
-    found = through(content, form, lambda _: Translation("ä Ω “", 0.0, 0.0))
+    assert through(content, form, str) == content
+    found = through(content, form, lambda _: "ä Ω “")
     if expected is not None:
         assert found == expected
     declared = re.search(rb"(?:charset|encoding)=[\"']?([\w-]+)", content)[1].decode()
@@ -324,15 +315,13 @@ def test_strings_of_android_are_read_and_written_with_their_escapes():
         assert expected.count(before) == 1, before
         expected = expected.replace(before, after)
     assert found == expected
-    assert through(STRINGS.encode(), "xml", unchanged).decode() == STRINGS
+    assert through(STRINGS.encode(), "xml", str).decode() == STRINGS
 
 
 def test_what_android_would_misread_is_escaped():
     answers = iter(["@d'a", '"it\\', "?b", "]]>"])
     text = '<resources><string name="a">one two</string><string name="b">one</string><string name="c"><![CDATA[one]]></string></resources>'
-    found = through(
-        text.encode(), "xml", lambda sentence: Translation(" ".join(next(answers) for _ in sentence.split()), 0.0, 0.0)
-    )
+    found = through(text.encode(), "xml", lambda sentence: " ".join(next(answers) for _ in sentence.split()))
     assert re.findall(r">([^<>]+)</", found.decode())[:2] == ["\\@d\\'a \\\"it\\\\", "\\?b"]
     assert texts_of(found)[-1][2] == "]]>"
 

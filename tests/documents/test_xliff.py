@@ -7,10 +7,8 @@ import re
 import pytest
 
 from nmt.documents.document import read_document
-from nmt.documents.forms import Limits
 from nmt.errors import DataError
-from nmt.inference.translation import Translation
-from tests.documents.growth import grows_in_line, rewritten
+from tests.documents.details import changed
 from tests.documents.test_passages import backward, by_words
 
 
@@ -23,9 +21,7 @@ def whole_2(units, head='version="2.0" srcLang="en" trgLang="de"'):
 
 
 def translated(text, languages=None, encoding="utf-8", change=str.upper):
-    document = read_document(text.encode(encoding), "xliff", "some", None, languages)
-    answers = [p.joined([Translation(change(s.asked), 0.0, 0.0) for s in p.sentences]) for p in document.passages]
-    return document.write(answers).decode(encoding)
+    return changed(text.encode(encoding), "xliff", change, languages=languages).decode(encoding)
 
 
 @pytest.mark.parametrize("state", ["new", "needs-translation"])
@@ -108,60 +104,6 @@ def test_the_target_stands_behind_the_segmented_source_and_has_its_segments():
     segments = '<mrk mtype="seg" mid="1">{}</mrk> <g id="2"><mrk mtype="seg" mid="2">{}</mrk></g><mrk mtype="seg"/>'
     unit = f"<trans-unit><source>hi. you</source><seg-source>{segments.format('hi.', 'you')}</seg-source></trans-unit>"
     assert f"</seg-source><target>{segments.format('HI.', 'YOU')}</target></trans-unit>" in translated(whole(unit))
-
-
-@pytest.mark.parametrize(
-    "text, said",
-    [
-        (whole("<trans-unit>" * 400 + "</trans-unit>" * 400), "at most 200 deep"),
-        (whole("<trans-unit/>" * 2000), "at most 1,500 elements"),
-        (whole("x" * 70_000), "at most 60,000 bytes"),
-        ('<?xml version="1.0" encoding="rot13"?>' + whole(""), "encoding must be a known one, got 'rot13'"),
-        ('<?xml version="1.0" encoding="nobody"?>' + whole(""), "encoding must be a known one, got 'nobody'"),
-    ],
-    ids=["deep", "elements", "bytes", "codec", "unknown"],
-)
-def test_what_is_beyond_the_limits_is_refused_in_a_line(text, said):
-    with pytest.raises(DataError, match=said) as caught:
-        read_document(text.encode(), "xliff", "some", None, None, Limits(60_000, 60_000, 1500))
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "make, size",
-    [
-        (lambda n: whole("<trans-unit>" + "<source/>" * n + "</trans-unit>"), 3000),
-        (lambda n: whole("<trans-unit><source>a</source>" + "<source/>" * n + "</trans-unit>"), 3000),
-        (lambda n: '<?xml version="1.0"?>\n' + whole("<trans-unit><source>a</source></trans-unit>" * n), 400),
-        (lambda n: whole("<group>" * 150 + "<trans-unit><source>a</source></trans-unit>" * n + "</group>" * 150), 200),
-        (
-            lambda n: whole(
-                "<trans-unit " + " ".join(f'a{k}=">"' for k in range(n)) + "><source>a</source></trans-unit>"
-            ),
-            3000,
-        ),
-        (lambda n: whole("<trans-unit><source>" + "<![CDATA[a]]>" * n + "</source></trans-unit>"), 2000),
-    ],
-    ids=["sources", "open", "one-line", "deep", "attributes", "cdata"],
-)
-def test_time_grows_in_line(make, size):
-    assert grows_in_line(lambda n: make(n).encode(), rewritten("xliff"), size)
-
-
-def test_the_command_refuses_a_file_of_other_languages(tmp_path):
-    from click.testing import CliRunner
-
-    from nmt.cli.commands.translate import translate
-    from tests.saved_models import write_folder
-
-    folder = write_folder(tmp_path / "model", seed=6)
-    source, out = tmp_path / "a.xlf", tmp_path / "b.xlf"
-    source.write_text(whole("", file='target-language="zz-AA"'), "utf-8")
-    result = CliRunner().invoke(
-        translate, [str(folder), str(source), "--format", "xliff", "--no-split", "-o", str(out)]
-    )
-    assert result.exit_code != 0 and "must be the model's, yy, got zz-AA" in result.output
-    assert not out.exists()
 
 
 @pytest.mark.parametrize(
@@ -256,6 +198,9 @@ def test_strict_writes_nothing_and_without_it_a_warning_is_given(tmp_path):
     result = CliRunner().invoke(translate, command)
     assert result.exit_code == 0 and out.exists()
     assert "a.xlf: left untranslated: 1 ICU messages that cannot be read" in result.stderr
+    source.write_text(whole("", file='target-language="zz-AA"'), "utf-8")
+    result = CliRunner().invoke(translate, command)
+    assert result.exit_code != 0 and "must be the model's, yy, got zz-AA" in result.output
     result = CliRunner().invoke(translate, [str(folder), str(source), "--strict"])
     assert result.exit_code == 2 and "--strict is for a document" in result.output
 

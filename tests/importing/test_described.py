@@ -29,6 +29,7 @@ from tests.importing.packages import (
 )
 from tests.importing.test_toolkits import PAIRS, Joey, OpenNMT
 from tests.importing.witness import doubles, log_prob
+from tests.refusals import refused
 
 
 @pytest.fixture
@@ -120,9 +121,7 @@ def without(name):
     ],
 )
 def test_mistakes_are_one_line(written, changes, line):
-    with pytest.raises(CheckpointError, match=line) as caught:
-        import_model(written(**changes))
-    assert "\n" not in str(caught.value)
+    refused(CheckpointError, line, import_model, written(**changes))
 
 
 @pytest.mark.parametrize(
@@ -135,8 +134,7 @@ def test_mistakes_are_one_line(written, changes, line):
 )
 def test_a_matrix_that_is_turned_is_named_with_what_to_write(written, tmp_path, name, text, advice):
     found = import_model(written(tensors=g2p_en_description()["tensors"] | {name: text}))
-    with pytest.raises(CheckpointError, match=advice):
-        save_imported(tmp_path / "out", found)
+    refused(CheckpointError, advice, save_imported, tmp_path / "out", found)
 
 
 def test_a_description_is_no_model_of_another_system(written):
@@ -152,31 +150,25 @@ def test_what_is_ignored_is_named(written):
 def test_what_is_missing_or_too_much_is_one_line(tmp_path):
     model, path = save_g2p_en(tmp_path), tmp_path / "weights.npz"
     np.savez(path, **{k: v for k, v in g2p_en_arrays().items() if k != "enc_b_ih"})
-    with pytest.raises(CheckpointError, match="must contain the tensor enc_b_ih"):
-        import_model(model)
+    refused(CheckpointError, "must contain the tensor enc_b_ih", import_model, model)
     np.savez(path, **g2p_en_arrays(), coverage=np.zeros(3))
-    with pytest.raises(CheckpointError, match="'coverage', which has no counterpart here"):
-        import_model(model)
+    refused(CheckpointError, "'coverage', which has no counterpart here", import_model, model)
     np.savez(path, **(g2p_en_arrays() | {"fc_b": np.zeros(73, np.float32)}))
-    with pytest.raises(CheckpointError, match=r"output.b must have 74 columns"):
-        import_model(model)
+    refused(CheckpointError, r"output.b must have 74 columns", import_model, model)
     np.savez(path, **(g2p_en_arrays() | {"fc_b": np.full(74, np.nan, np.float32)}))
-    with pytest.raises(CheckpointError, match="fc_b must contain finite numbers"):
-        import_model(model)
+    refused(CheckpointError, "fc_b must contain finite numbers", import_model, model)
 
 
 def test_objects_in_an_npz_are_never_loaded(tmp_path):
     model, path = save_g2p_en(tmp_path), tmp_path / "weights.npz"
     np.savez(path, **g2p_en_arrays(), more=np.array([{}], object))
-    with pytest.raises(CheckpointError, match="Python objects, which are never loaded"):
-        import_model(model)
+    refused(CheckpointError, "Python objects, which are never loaded", import_model, model)
 
 
 def test_a_bomb_is_not_unpacked(tmp_path):
     model, path = save_g2p_en(tmp_path), tmp_path / "weights.npz"
     np.savez_compressed(path, zeros=np.zeros(10_000_000))
-    with pytest.raises(CheckpointError, match="unpacks to 80,000,"):
-        import_model(model)
+    refused(CheckpointError, "unpacks to 80,000,", import_model, model)
 
 
 def test_changed_bytes_are_one_line_or_a_model(tmp_path):

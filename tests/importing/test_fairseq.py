@@ -8,6 +8,7 @@ from nmt.importing.sources import import_model
 from tests.importing.checks import check_scores, imported
 from tests.importing.torch_files import Namespace, save
 from tests.importing.witness import cell_shapes, doubles, drawn, layers, log_prob, lstm, softmax
+from tests.refusals import refused
 
 E, F, W, H, OUT = 4, 5, 3, 6, 7
 SRC, TGT = ["the", "cat", "sat", "madeupword0000"], ["die", "Katze", "saß", "hier", "."]
@@ -112,15 +113,12 @@ def test_newer_settings_name_the_languages_too(tmp_path):
 
 def test_what_is_missing_is_named(tmp_path):
     path = Fairseq("last").save(tmp_path, args=None, cfg=None)
-    with pytest.raises(CheckpointError, match="source_lang must be in its settings"):
-        import_model(path)
+    refused(CheckpointError, "source_lang must be in its settings", import_model, path)
     path = Fairseq("last").save(tmp_path)
     (tmp_path / "dict.de.txt").write_text("die 4\nKatze\n")
-    with pytest.raises(CheckpointError, match=r"dict.de.txt: line 2 must be a word and a number, got 'Katze'"):
-        import_model(path)
+    refused(CheckpointError, r"dict.de.txt: line 2 must be a word and a number, got 'Katze'", import_model, path)
     (tmp_path / "dict.de.txt").unlink()
-    with pytest.raises(CheckpointError, match="dict.de.txt: must be the vocabulary next to the checkpoint"):
-        import_model(path)
+    refused(CheckpointError, "dict.de.txt: must be the vocabulary next to the checkpoint", import_model, path)
 
 
 def test_a_tensor_more_is_refused(tmp_path):

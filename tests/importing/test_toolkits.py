@@ -14,6 +14,7 @@ from nmt.importing.sources import import_model
 from tests.importing.checks import imported
 from tests.importing.torch_files import Namespace, save
 from tests.importing.witness import cell, cell_shapes, doubles, drawn, layers, log_prob, softmax
+from tests.refusals import refused
 
 E, F, H = 4, 5, 6
 SRC = ["<unk>", "<blank>", "<s>", "</s>", "the", "cat", "sat", "."]
@@ -208,8 +209,7 @@ def test_what_opennmt_computes_otherwise_is_refused(tmp_path, change, line):
     options = {"bridge": False, "copy_attn": False, "rnn_type": "LSTM", "encoder_type": "brnn"}
     content = {"model": {}, "generator": {}, "vocab": {}, "opt": Namespace(**(options | change))}
     save(path, content)
-    with pytest.raises(CheckpointError, match=line):
-        import_model(path)
+    refused(CheckpointError, line, import_model, path)
 
 
 @pytest.mark.parametrize(
@@ -221,18 +221,14 @@ def test_what_opennmt_computes_otherwise_is_refused(tmp_path, change, line):
     ],
 )
 def test_what_joeynmt_computes_otherwise_is_refused(tmp_path, change, line):
-    with pytest.raises(CheckpointError, match=line):
-        import_model(Joey("bridge").save(tmp_path, **change))
+    refused(CheckpointError, line, import_model, Joey("bridge").save(tmp_path, **change))
 
 
 def test_what_lies_beside_a_checkpoint_is_needed(tmp_path):
     folder = Joey("bridge").save(tmp_path)
     (folder / "trg_vocab.txt").write_text("die\n")
-    with pytest.raises(CheckpointError, match=r"trg_embed.lut.weight must be \[5, 5\]"):
-        import_model(folder)
+    refused(CheckpointError, r"trg_embed.lut.weight must be \[5, 5\]", import_model, folder)
     (folder / "trg_vocab.txt").unlink()
-    with pytest.raises(CheckpointError, match="trg_vocab.txt: must be the vocabulary next to the checkpoint"):
-        import_model(folder)
+    refused(CheckpointError, "trg_vocab.txt: must be the vocabulary next to the checkpoint", import_model, folder)
     (folder / "config.yaml").write_text("model: [")
-    with pytest.raises(CheckpointError, match="config.yaml: must have settings in YAML"):
-        import_model(folder)
+    refused(CheckpointError, "config.yaml: must have settings in YAML", import_model, folder)

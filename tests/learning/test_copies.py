@@ -11,6 +11,7 @@ import pytest
 from nmt import NMTError
 from nmt.learning.memory import Memory
 from tests.learning.conftest import parameters
+from tests.refusals import refused
 
 pytest.importorskip("rapidfuzz", reason="needs the extra [learn]")
 
@@ -67,8 +68,7 @@ def test_a_memory_of_a_former_version_comes_with_its_log(learning, pairs, tmp_pa
     assert (tmp_path / "former").stat().st_size == 4096 and (tmp_path / "former-wal").stat().st_size > 4096
     shutil.copy(tmp_path / "former", tmp_path / "alone")
     before = (tmp_path / "alone").read_bytes()
-    with pytest.raises(NMTError, match=r"alone: must be a memory, got a file without pairs, .*copy both, or [^\n]*$"):
-        learning("alone")
+    refused(NMTError, r"alone: must be a memory, got a file without pairs, .*copy both, or [^\n]*$", learning, "alone")
     assert (tmp_path / "alone").read_bytes() == before
     again = learning("former")
     assert parameters(again.translator()) == learnt
@@ -121,14 +121,11 @@ def test_a_memory_that_is_none_of_this_model_says_what_to_do(learning, folder, t
         return {"recipe": {}, "names": []}, []
 
     Memory(tmp_path / "other", "another model", begin).close()
-    with pytest.raises(NMTError, match=r"of this model, got that of another one; move it away to begin [^\n]*$"):
-        learning("other")
+    refused(NMTError, r"of this model, got that of another one; move it away to begin [^\n]*$", learning, "other")
     with sqlite3.connect(tmp_path / "table") as file:
         file.execute("CREATE TABLE mine (a)")
-    with pytest.raises(NMTError, match=r"must be a memory of version 2, got another file; move it away [^\n]*$"):
-        learning("table")
+    refused(NMTError, r"must be a memory of version 2, got another file; move it away [^\n]*$", learning, "table")
     with sqlite3.connect(tmp_path / "empty") as file:
         file.execute("CREATE TABLE mine (a)")
         file.execute("PRAGMA user_version = 2")
-    with pytest.raises(NMTError, match=r"must be a memory, got: no such table: facts; move it away [^\n]*$"):
-        learning("empty")
+    refused(NMTError, r"must be a memory, got: no such table: facts; move it away [^\n]*$", learning, "empty")

@@ -15,6 +15,7 @@ from nmt.report import read_run, report_data, report_page
 from nmt.report.runs import thinned
 from tests.cli.conftest import Run as Command
 from tests.data.corpora import sentences
+from tests.refusals import refused
 
 EVIL = "</script><img src=x onerror=alert(1)>"
 
@@ -134,11 +135,9 @@ def test_values_that_are_no_numbers_are_left_out_of_a_curve(tmp_path: Path) -> N
 
 
 def test_a_folder_that_is_none_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="must be a model folder with metrics.jsonl"):
-        read_run(tmp_path)
+    refused(DataError, "must be a model folder with metrics.jsonl", read_run, tmp_path)
     (tmp_path / "metrics.jsonl").write_text("nothing\n")
-    with pytest.raises(DataError, match="must contain the events of a run, got none"):
-        read_run(tmp_path)
+    refused(DataError, "must contain the events of a run, got none", read_run, tmp_path)
 
 
 def test_the_interval_is_that_of_sacrebleu() -> None:

@@ -1,7 +1,6 @@
 """What a stranger sends to stop the server for others: each row is something that once did."""
 
 import http.client
-import io
 import json
 import signal
 import socket
@@ -9,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-import zipfile
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -17,6 +15,7 @@ import psutil
 import pytest
 
 from tests.documents import test_packages
+from tests.documents.test_packages import packed
 from tests.serve.servers import model_folder, multipart, running
 from tests.waiting import until
 
@@ -61,16 +60,6 @@ def descendants(process):
 
 def memory(process):
     return psutil.Process(process).memory_info().rss / 2**20  # MiB
-
-
-def docx(document):
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("word/document.xml", document)
-    return packed.getvalue()
-
-
-W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
 
 
 def ask_others(server, count=3):
@@ -161,7 +150,7 @@ def test_no_text_keeps_others_waiting(attacked, name):
 FILES: dict[str, tuple[str, Callable[[], bytes]]] = {
     "A5 one run of many texts": (
         "a.docx",
-        lambda: docx(f"<w:document {W}><w:p><w:r>{'<w:t>a</w:t>' * 16_000}</w:r></w:p></w:document>"),
+        lambda: packed("docx", f"<w:p><w:r>{'<w:t>a</w:t>' * 16_000}</w:r></w:p>"),
     ),
     "A6 many sources": (
         "a.xliff",
@@ -175,12 +164,12 @@ FILES: dict[str, tuple[str, Callable[[], bytes]]] = {
         "a.xliff",
         lambda: ('<xliff version="1.2">' + "<trans-unit>" * 9_000 + "</trans-unit>" * 9_000 + "</xliff>").encode(),
     ),
-    "A7 many paragraphs": ("a.docx", lambda: docx(f"<w:document {W}>{'<w:p/>' * 7_000_000}</w:document>")),
+    "A7 many paragraphs": ("a.docx", lambda: packed("docx", "<w:p/>" * 7_000_000)),
     "A7 many paragraphs of a book": ("a.epub", lambda: test_packages.packed("epub", "<p></p>" * 5_000_000)),
     "A7 many cells": ("a.ods", lambda: test_packages.packed("ods", test_packages.BODIES["ods"] * 190_000)),
     "A10 a page of many paragraphs": ("a.md", lambda: b"a\n\n" * 1_000_000),
     "A10 a line without end": ("a.txt", lambda: b"a" * 4_000_000 + "\U0001f600".encode()),
-    "A18 deep elements": ("a.docx", lambda: docx(f"<w:document {W}>{'<w:p>' * 5_000}{'</w:p>' * 5_000}</w:document>")),
+    "A18 deep elements": ("a.docx", lambda: packed("docx", "<w:p>" * 5_000 + "</w:p>" * 5_000)),
 }
 """By name and what makes their content: some take a second."""
 
@@ -491,7 +480,7 @@ def test_sessions_end_with_their_model(tmp_path):
     "name, content",
     [
         ("a.po", b'msgid ""\nmsgstr "Content-Type: text/plain; charset=rot13\\n"\n\nmsgid "a"\nmsgstr ""\n'),
-        ("a.docx", docx(f"<w:document {W}>{'<w:p>' * 1_000}<w:r><w:t>a</w:t></w:r>{'</w:p>' * 1_000}</w:document>")),
+        ("a.docx", packed("docx", f"{'<w:p>' * 1_000}<w:r><w:t>a</w:t></w:r>{'</w:p>' * 1_000}")),
         ("a.docx", b"PK nothing"),
     ],
 )

@@ -1,6 +1,7 @@
 """Clients that send half, too much, too slowly or nonsense; that go, come too often or have no key. Others go on."""
 
 import http.client
+import itertools
 import json
 import os
 import re
@@ -19,7 +20,7 @@ import pytest
 from nmt.errors import DeviceError
 from nmt.rnn.kernels.machine_code.store import store
 from tests.serve import servers
-from tests.serve.servers import model_folder, multipart, running
+from tests.serve.servers import multipart, running
 from tests.waiting import until
 
 
@@ -127,79 +128,6 @@ def test_the_log_is_json_and_has_texts_only_when_asked(strict, server, lines):
     assert not any("traceback" in line for line in [*strict.log, *server.log])
 
 
-def test_models_are_loaded_anew_and_nothing_is_lost(tmp_path, lines):
-    folder = model_folder(tmp_path / "model")
-    with running(folder, "--cache", 0) as server:
-        stop, wrong = threading.Event(), []
-
-        def ask():
-            while not stop.is_set():
-                status, _, content = server.ask("/translate", {"q": lines[:3], "source": "en", "target": "de"})
-                if status != 200:
-                    wrong.append(content)
-
-        threads = [threading.Thread(target=ask) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for number in range(3):
-            server.process.send_signal(signal.SIGHUP)
-            until(lambda n=number: sum("are reloaded" in line for line in server.log) > n)
-        (folder / "config.yaml").rename(folder / "away")
-        server.process.send_signal(signal.SIGHUP)
-        until(lambda: any("the old ones stay in use" in line for line in server.log))
-        stop.set()
-        for thread in threads:
-            thread.join(60)
-        assert wrong == []
-        assert server.json("/translate", {"q": lines[0], "source": "en", "target": "de"})
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_what_was_accepted_is_answered_before_the_end(folder, lines, number):
-    with running(folder, "--cache", 0) as server:
-        found = []
-
-        def ask(n):
-            try:
-                found.append(server.ask("/translate", {"q": lines[:20], "source": "en", "target": "de"})[0])
-            except OSError as error:
-                found.append(type(error).__name__)
-
-        ask(0)
-        threads = [threading.Thread(target=ask, args=(n,)) for n in range(8)]
-        for thread in threads:
-            thread.start()
-        until(lambda: b"nmt_requests_in_flight 9.0" in server.ask("/metrics")[2] or len(found) == 9)
-        assert server.end(number) == 0
-        for thread in threads:
-            thread.join(60)
-        assert found == [200] * 9
-
-
-def test_mistakes_of_who_starts_it_are_a_line(folder, tmp_path):
-    from click.testing import CliRunner
-
-    from nmt.cli.commands.serve import serve
-
-    taken = socket.socket()
-    taken.bind(("127.0.0.1", 0))
-    taken.listen()
-    empty = tmp_path / "keys"
-    empty.write_text("\n")
-    with taken:
-        for arguments, said in (
-            ([str(tmp_path / "none")], "none"),
-            ([str(folder), "--port", str(taken.getsockname()[1])], "must be free to listen on"),
-            ([str(folder), "--keys", str(empty)], "must contain one key per line"),
-            ([str(folder), "--shortlist", "--port", "0"], "run nmt-shortlist"),
-            ([], "Missing argument"),
-        ):
-            result = CliRunner().invoke(serve, arguments)
-            assert result.exit_code != 0 and said in result.output, result.output
-            errors = [line for line in result.output.splitlines() if line.startswith("Error")]
-            assert len(errors) == 1
-
-
 def test_a_body_that_does_not_come_is_not_waited_for():
     import asyncio
     from types import SimpleNamespace
@@ -259,8 +187,9 @@ def test_a_head_that_does_not_come_is_not_waited_for(folder, monkeypatch):
     assert asyncio.run(ask()) == [b"HTTP/1.1 408", b"HTTP/1.1 408", b"HTTP/1.1 200"]
 
 
-def test_under_load_every_request_that_was_accepted_is_answered(folder, lines):
-    """Many clients over open connections, each asking on and on, a long text beside them: after SIGTERM each has got
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_under_load_every_request_that_was_accepted_is_answered(folder, lines, number):
+    """Many clients over open connections, each asking on and on, a long text beside them: after a signal each has got
     whole answers alone, as many together as the server says."""
     with running(folder, "--no-split", "--cache", 0) as server:
         answered, broken = [], []
@@ -289,7 +218,7 @@ def test_under_load_every_request_that_was_accepted_is_answered(folder, lines):
         for thread in threads:
             thread.start()
         until(lambda: len(answered) > 100)
-        assert server.end() == 0
+        assert server.end(number) == 0
         for thread in threads:
             thread.join(60)
         told = [json.loads(line) for line in server.log]
@@ -300,14 +229,6 @@ def test_under_load_every_request_that_was_accepted_is_answered(folder, lines):
 
 COMMAND = [sys.executable, "-c", "from nmt.cli.entry import serve; serve()"]
 PAIR = {"source": "en", "target": "de"}
-
-
-def test_a_port_is_taken_before_models_are_loaded():
-    from nmt.serve.server import listen_on
-
-    with listen_on("127.0.0.1", 0) as place:
-        with pytest.raises(DeviceError, match="must be free to listen on, got .*; choose another --host or --port"):
-            listen_on("127.0.0.1", place.getsockname()[1])
 
 
 def test_a_port_that_is_lost_between_binding_and_listening_is_a_line(monkeypatch):
@@ -341,6 +262,7 @@ def test_a_second_server_leaves_the_first_its_port_while_it_loads(server, folder
         second = subprocess.run([*COMMAND, str(folder), "--port", port], capture_output=True, text=True, timeout=120)
         (line,) = second.stderr.splitlines()
         assert second.returncode == 1 and line.startswith(f"Error: 127.0.0.1:{port}: must be free to listen on")
+        assert line.endswith("; choose another --host or --port.") or line.endswith("; choose another --host or --port")
         with socket.create_connection(("127.0.0.1", int(port)), timeout=120) as plug:  # it waits, and is answered
             plug.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
             assert plug.recv(1000).startswith(b"HTTP/1.1 200")
@@ -397,12 +319,24 @@ def test_while_it_ends_it_says_so(folder, lines, expected):
         assert server.end() == 0
 
 
-def test_which_model_is_in_use_is_told(folder, tmp_path):
-    """By the log, /api/models and /metrics: a file that was replaced is another model, whatever its name."""
+def test_models_are_loaded_anew_and_nothing_is_lost(folder, tmp_path, lines):
+    """The log, /api/models and /metrics tell a file that was replaced as another model, whatever its name."""
     from nmt import Translator
 
     place = servers.model_folder(tmp_path / "model")
     with servers.running(place, "--compute-dtype", "int8") as server:
+        stop, wrong, numbers = threading.Event(), [], itertools.count()
+
+        def ask():
+            while not stop.is_set():
+                text = [f"{line} {next(numbers)}" for line in lines[:3]]
+                status, _, content = server.ask("/translate", {"q": text, **PAIR})
+                if status != 200:
+                    wrong.append(content)
+
+        def reloaded(result, number):
+            server.process.send_signal(signal.SIGHUP)
+            until(lambda: b'nmt_reloads_total{result="%s"} %d.0' % (result, number) in server.ask("/metrics")[2])
 
         def told():
             (line,) = [json.loads(line) for line in server.log if '"event": "loaded ' in line][-1:]
@@ -416,34 +350,34 @@ def test_which_model_is_in_use_is_told(folder, tmp_path):
             return loaded.digest
 
         assert sum('"event": "loading 1 model"' in line for line in server.log) == 1
-        first = told()
+        threads = [threading.Thread(target=ask) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        reloaded(b"success", 1)
+        first, said = told(), server.json("/translate", {"q": lines, **PAIR})
         servers.model_folder(tmp_path / "next", seed=9)
         (tmp_path / "model").rename(tmp_path / "former")
-        server.process.send_signal(signal.SIGHUP)  # in between there is none
-        until(lambda: b'nmt_reloads_total{result="failure"} 1.0' in server.ask("/metrics")[2])
-        assert b'nmt_reloads_total{result="success"} 0.0' in server.ask("/metrics")[2]
+        reloaded(b"failure", 1)  # in between there is none
+        assert any("the old ones stay in use" in line for line in server.log)
         (tmp_path / "next").rename(tmp_path / "model")
-        server.process.send_signal(signal.SIGHUP)
-        until(lambda: b'nmt_reloads_total{result="success"} 1.0' in server.ask("/metrics")[2])
-        assert told() != first
+        reloaded(b"success", 2)
+        assert told() != first and server.json("/translate", {"q": lines, **PAIR}) != said  # nothing is of the cache
+        stop.set()
+        for thread in threads:
+            thread.join(60)
+        assert wrong == []
 
 
 def test_wrong_paths_and_methods_say_what_is_right(server):
     assert server.refused("/nosuch") == (404, "path: must be one of this server, got /nosuch; /spec lists them")
-    assert server.refused("/translate")[1] == "method: must be POST for /translate, got GET; see /spec"
+    assert server.refused("/translate") == (405, "method: must be POST for /translate, got GET; see /spec")
     assert server.refused("/languages", method="DELETE")[1].startswith("method: must be GET for /languages, got DELETE")
 
 
 def started(*arguments, **environment):
     """Exit code and lines of a server that does not get as far as listening."""
-    done = subprocess.run(
-        [*COMMAND, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env=os.environ | environment,
-        check=False,
-    )
+    options = {"capture_output": True, "text": True, "timeout": 120, "env": os.environ | environment}
+    done = subprocess.run([*COMMAND, *map(str, arguments)], check=False, **options)
     return done.returncode, done.stderr.splitlines()
 
 
@@ -461,6 +395,8 @@ def started(*arguments, **environment):
         (("--load-only", "en,de"), {}, "did you mean MODEL without an option?"),
         (("--host", "999.1.1.1"), {}, "Error: --host: must be an address of this machine"),
         (("--host", "192.0.2.1"), {}, "Error: --host: must be an address of this machine"),
+        (("--keys", os.devnull), {}, "must contain one key per line"),
+        (("--shortlist", "--port", "0"), {}, "run nmt-shortlist"),
         (("--keys", "/nokeys"), {}, "Error: /nokeys: no such file; make it, with one key per line, or"),
     ],
 )
@@ -478,6 +414,7 @@ def test_sizes_have_units():
 
 
 def test_a_mistyped_variable_is_told(tmp_path):
+    assert started(tmp_path / "none") == (1, [f"Error: {tmp_path}/none: no such folder; check the path"])
     code, lines = started(tmp_path / "none", NMT_SERVE_PROT="80", NMT_SERVE_PORT="0", NMT_SERVE_XYZZY="1")
     warned = [json.loads(line) for line in lines if line.startswith("{")]
     assert [(one["level"], one["event"]) for one in warned] == [

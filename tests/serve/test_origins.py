@@ -276,12 +276,8 @@ def test_a_listed_name_guards_other_addresses(folder):
 
     free, named = Origins("0.0.0.0"), Origins("0.0.0.0", hosts=["mt.example.org", "10.0.0.7"])
     assert [status(free, name) for name in ("mt.example.org", "evil")] == [200, 200]
-    assert [status(named, name) for name in ("mt.example.org:80", "10.0.0.7", "127.0.0.1:5000", "evil")] == [
-        200,
-        200,
-        200,
-        421,
-    ]
+    assert [status(named, name) for name in ("mt.example.org:80", "10.0.0.7", "127.0.0.1:5000")] == [200] * 3
+    assert status(named, "evil") == 421
     for host in ("::1", "localhost", "127.0.0.9", "LOCALHOST"):
         assert status(Origins(host), "evil") == 421 and status(Origins(host), "localhost:1") == 200
 

@@ -18,6 +18,17 @@ from tests.documents import test_packages
 from tests.serve.servers import asked, multipart
 
 
+@pytest.fixture(scope="module")
+def sure(folder, lines):
+    """The confidence in each line, as Python has it."""
+    found = Translator.load(folder).translate_nbest(lines)
+    return {line: one[0] for line, one in zip(lines, found, strict=True)}
+
+
+def near(number):
+    return pytest.approx(number, abs=1e-4)
+
+
 def test_every_answer_is_the_translators(server, lines, expected):
     with ThreadPoolExecutor(16) as pool:
         found = list(pool.map(lambda line: server.json("/translate", asked(line))["translatedText"], lines))
@@ -99,9 +110,11 @@ def test_mistakes_are_told_in_a_line(server, body, said):
     assert status == 400 and said in message
 
 
-def test_deepl(server, lines, expected):
-    found = server.json("/v2/translate", {"text": lines[:2], "target_lang": "DE", "source_lang": "EN"})
-    told = found["translations"]
+def test_deepl(server, lines, expected, sure):
+    body = {"text": lines[:2], "target_lang": "DE", "source_lang": "EN"}
+    told = server.json("/v2/translate", body)["translations"]
+    found = server.json("/v2/translate", body | {"confidence": True})["translations"]
+    assert found == [one | {"confidence": near(sure[line].confidence)} for one, line in zip(told, lines, strict=False)]
     assert [one["text"] for one in told] == [expected[line] for line in lines[:2]]
     assert [one["billed_characters"] for one in told] == [len(line) for line in lines[:2]]
     assert {one["detected_source_language"] for one in told} == {"EN"}
@@ -135,19 +148,23 @@ def test_glossaries(server, lines):
     assert "line 1" in server.refused("/v2/glossaries", new | {"entries": "kara"})[1]
 
 
-def test_cat_tools(server, lines, expected):
+def test_cat_tools(server, lines, expected, sure):
     query = urllib.parse.urlencode({"tokenCode": "", "input": lines[0], "srcLangCode": "en", "trgLangCode": "de"})
     assert server.json(f"/MTRestService/TranslateJson?{query}&modelTag=") == {"translation": expected[lines[0]]}
+    found = server.json(f"/MTRestService/TranslateJson?{query}&confidence=true")
+    assert found == {"translation": expected[lines[0]], "confidence": near(sure[lines[0]].confidence)}
     assert "en-de" in server.json("/MTRestService/ListSupportedLanguagePairs")
     pair = "srcLangCode=en&trgLangCode=de"
     assert server.json(f"/MTRestService/GetLanguagePairModelTags?tokenCode=0&{pair}") == ["small"]
     assert server.json(f"/MTRestService/TranslateJson?{query}&modelTag=small") == {"translation": expected[lines[0]]}
 
 
-def test_moses(server, lines, expected):
+def test_moses(server, lines, expected, sure):
     with xmlrpc.client.ServerProxy(server.url + "/RPC2") as client:
         assert client.system.listMethods() == ["system.listMethods", "translate"]
         assert client.translate({"text": lines[0], "align": "true"}) == {"text": expected[lines[0]]}
+        found = client.translate({"text": lines[0], "confidence": True})
+        assert found == {"text": expected[lines[0]], "confidence": near(sure[lines[0]].confidence)}
         with pytest.raises(xmlrpc.client.Fault, match="text: must be given"):
             client.translate({"q": lines[0]})
         with pytest.raises(xmlrpc.client.Fault, match="must be one of"):
@@ -194,15 +211,19 @@ def test_removed_protocols_name_what_takes_their_place(server):
         assert "\n" not in message
 
 
-def test_what_the_page_asks(server, lines, expected):
-    found = server.json("/api/sentences", asked(f"{lines[0]}\n{lines[1]}", alternatives=1))
-    first = found["parts"][0]
+def test_what_the_page_asks(server, lines, expected, sure):
+    found = server.json("/api/sentences", asked(f"{lines[0]}\n{lines[1]}", alternatives=1))["parts"]
+    first, second = (one for one in found if "source" in one)
+    assert [first["confidence"], second["confidence"]] == [near(sure[line].confidence) for line in lines[:2]]
+    assert all(0 < other["confidence"] < 1 for one in (first, second) for other in one["alternatives"])
     assert first["translation"] == expected[lines[0]] and first["words"] == expected[lines[0]].split()
     assert len(first["attention"]) == len(first["words"]) == len(first["probabilities"])
     assert all(abs(sum(row) - 1) < 0.1 for row in first["attention"])
     word = expected[lines[0]].split()[0]
     done = server.json("/api/complete", asked(lines[0], typed=word))["completions"]
     assert done and all(one.startswith(word) for one in done)
+    done = server.json("/api/complete", asked(lines[0], typed="", count=2))
+    assert len(done["confidence"]) == len(done["completions"]) and all(0 < one < 1 for one in done["confidence"])
     told = server.json("/api/models")["models"]
     assert [one["name"] for one in told] == ["small", "other"]
     assert "tok:13a" in told[0]["signature"] and "bleu" in told[0]["validation"]
@@ -218,8 +239,6 @@ def test_who_runs_it_is_told(server):
     assert headers["X-Request-Id"] == "mine-1"
     status, headers, _ = server.ask("/translate", method="OPTIONS")  # browsers ask once a day, not each time
     assert status == 204 and headers["Access-Control-Max-Age"] == "86400"
-    assert server.refused("/nowhere")[0] == 404
-    assert server.refused("/translate")[0] == 405
     status, headers, content = server.ask("/")
     assert status == 200 and "default-src 'none'" in headers["Content-Security-Policy"] and b"<html" in content
 
@@ -350,17 +369,6 @@ def test_files_of_each_format(server, lines, expected, suffix):
     assert f".{suffix}" in server.json("/frontend/settings")["supportedFilesFormat"]
 
 
-@pytest.fixture(scope="module")
-def sure(folder, lines):
-    """The confidence in each line, as Python has it."""
-    found = Translator.load(folder).translate_nbest(lines)
-    return {line: one[0] for line, one in zip(lines, found, strict=True)}
-
-
-def near(number):
-    return pytest.approx(number, abs=1e-4)
-
-
 def test_confidence_of_libretranslate(server, lines, sure):
     few = lines[:4]
     plain = server.json("/translate", asked(few))
@@ -385,37 +393,6 @@ def test_a_text_of_several_sentences_and_markup(server, lines, sure):
     assert found == near(confidence_in(sure[line] for line in lines))
     assert server.json("/translate", asked(" \n", confidence=True))["confidence"] == 1.0
     assert server.json("/translate", asked("a", source="de", confidence=True))["confidence"] == 1.0  # unchanged
-
-
-def test_confidence_of_deepl(server, lines, sure):
-    body = {"text": lines[:2], "source_lang": "EN", "target_lang": "DE"}
-    plain = server.json("/v2/translate", body)["translations"]
-    found = server.json("/v2/translate", body | {"confidence": True})["translations"]
-    assert [one["confidence"] for one in found] == [near(sure[line].confidence) for line in lines[:2]]
-    assert plain == [{name: value for name, value in one.items() if name != "confidence"} for one in found]
-
-
-def test_confidence_of_cat_tools(server, lines, sure):
-    line = lines[0]
-    query = f"/MTRestService/TranslateJson?input={line.replace(' ', '%20')}&srcLangCode=en&trgLangCode=de"
-    query = query.replace("é", "%C3%A9").replace("ß", "%C3%9F")
-    assert server.json(query).keys() == {"translation"}
-    assert server.json(f"{query}&confidence=true")["confidence"] == near(sure[line].confidence)
-
-
-def test_confidence_of_moses(server, lines, sure):
-    proxy = xmlrpc.client.ServerProxy(server.url + "/RPC2?source=en&target=de")
-    assert proxy.translate({"text": lines[0]}).keys() == {"text"}
-    assert proxy.translate({"text": lines[0], "confidence": True})["confidence"] == near(sure[lines[0]].confidence)
-
-
-def test_the_pages_routes(server, lines, sure):
-    found = server.json("/api/sentences", asked(f"{lines[0]}\n{lines[1]}", alternatives=1))["parts"]
-    sentences = [one for one in found if "source" in one]
-    assert [one["confidence"] for one in sentences] == [near(sure[line].confidence) for line in lines[:2]]
-    assert all(0 < other["confidence"] < 1 for one in sentences for other in one["alternatives"])
-    done = server.json("/api/complete", asked(lines[0], typed="", count=2))
-    assert len(done["confidence"]) == len(done["completions"]) and all(0 < one < 1 for one in done["confidence"])
 
 
 @pytest.mark.parametrize("wrong", ["maybe", 2, [], {"a": 1}, "yes\n"])

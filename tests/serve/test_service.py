@@ -6,8 +6,6 @@ import logging
 import os
 import signal
 import socket
-import subprocess
-import sys
 import tracemalloc
 from pathlib import Path
 from types import SimpleNamespace
@@ -189,14 +187,6 @@ def test_answers_do_not_wait_for_acknowledgements():
             return await found
 
     assert not asyncio.run(answers_wait())
-
-
-def test_a_wrong_path_is_the_only_thing_said(tmp_path):
-    """It was "loading 1 models" first."""
-    command = [sys.executable, "-c", "from nmt.cli.entry import serve; serve()", str(tmp_path / "gone"), "--port", "0"]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert ended.returncode == 1 and ended.stdout == ""
-    assert ended.stderr == f"Error: {tmp_path}/gone: no such folder; check the path\n"
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="needs SIGHUP")
@@ -465,18 +455,6 @@ def test_the_log_counts_them(cached, lines):
     until(lambda: line("second-2"))
     assert (line("first-1")["sentences"], line("first-1")["cached"]) == (3, 0)
     assert (line("second-2")["sentences"], line("second-2")["cached"]) == (4, 3)
-
-
-def test_models_that_are_loaded_again_translate_again(tmp_path, lines):
-    place = model_folder(tmp_path / "model")
-    other = model_folder(tmp_path / "other", seed=5)
-    with running(place, "--no-split") as server:
-        first = server.json("/translate", asked(lines[0]))
-        for path in other.iterdir():
-            path.replace(place / path.name)
-        server.process.send_signal(signal.SIGHUP)
-        until(lambda: any("are reloaded" in one for one in server.log))
-        assert server.json("/translate", asked(lines[0])) != first
 
 
 def test_it_can_be_turned_off(folder, lines):

@@ -8,24 +8,20 @@ import click
 
 from nmt.cli.lines.streams import tell
 from nmt.cli.options.command import Command
-from nmt.cli.options.path_types import InputPath, NewFolder
+from nmt.cli.options.path_types import InputPath, new_folder, reads
 
 
 @click.command(cls=Command)
 @click.argument("model_dir", metavar="MODEL", type=InputPath())
-@click.option(
-    "-o", "--output", type=NewFolder(), metavar="DIR", required=True, help="New folder for the averaged model."
-)
+@new_folder("New folder for the averaged model.")
 @click.option("--last", type=click.IntRange(min=1), help="Average this many of the newest checkpoints.")
 @click.option("--best", type=click.IntRange(min=1), help="Average this many of the best checkpoints.")
-@click.option(
-    "--checkpoint",
-    "files",
-    type=InputPath(),
+@reads(
+    *("--checkpoint", "files"),
     metavar="NAME",
     multiple=True,
     show_default="none",
-    help="Average this checkpoint, such as best-600 or a file; may be repeated.",
+    text="Average this checkpoint, such as best-600 or a file; may be repeated.",
 )
 def average(model_dir: str, output: str, last: int | None, best: int | None, files: tuple[str, ...]) -> None:
     """Average several checkpoints of a run into a new model.

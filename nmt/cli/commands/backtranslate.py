@@ -10,7 +10,7 @@ import click
 
 from nmt.cli.lines.streams import check_apart, say, tell, write_errors
 from nmt.cli.options.command import QUIET, Command, cells_option, compute_dtype_option, device_option, threads_option
-from nmt.cli.options.path_types import InputPath, OutputPrefix
+from nmt.cli.options.path_types import InputPath, OutputPrefix, writes
 from nmt.cli.options.search_options import search_option, search_options, words_of
 from nmt.errors import DataError
 from nmt.system.files import replacing
@@ -23,8 +23,8 @@ _PASSED = ("threads", "device", "compute_dtype", "checkpoint")
 @click.command(cls=Command)
 @click.argument("model_dir", metavar="MODEL", type=InputPath())
 @click.argument("text", metavar="TEXT", type=InputPath())
-@click.option(
-    "-o", "--output", type=OutputPrefix(), metavar="PREFIX", required=True, help="Prefix of the two files to write."
+@writes(
+    "-o", "--output", kind=OutputPrefix(), metavar="PREFIX", required=True, text="Prefix of the two files to write."
 )
 @click.option("--tag", metavar="WORD", default="<bt>", help="Tag of these pairs in the lines for the config.")
 @search_options(("sampling", "sampling_topk", "sampling_seed"))

@@ -11,9 +11,8 @@ import click
 from nmt.cli.lines.judging import Given, check_lines_output, langs_by_names, langs_of, tell_doubts, tell_if_seen
 from nmt.cli.lines.streams import check_apart, output_lines, say, tell, telling_notices
 from nmt.cli.options.command import Command, running_options, table_of, table_options
-from nmt.cli.options.path_types import InputPath, OutputFile, writes
+from nmt.cli.options.path_types import InputPath, reads, writes
 from nmt.cli.options.search_options import beam_options, language_model_options, tell_needs
-from nmt.errors import DataError
 from nmt.evaluate import ALL_METRICS, METRICS, TOKENIZERS
 
 if TYPE_CHECKING:
@@ -46,20 +45,12 @@ class MetricNames(click.ParamType):
 
 @click.command(cls=Command)
 @click.argument("model_dir", metavar="[MODEL]", required=False, type=InputPath())
-@click.option(
-    "--src", type=InputPath(), metavar="FILE", help="Source text to translate with MODEL, or to show next to --hyp."
-)
-@click.option("--hyp", type=InputPath(), metavar="FILE", help="Translations to score, instead of MODEL and --src.")
-@click.option(
-    "--ref",
-    type=InputPath(),
-    metavar="FILE",
-    multiple=True,
-    help="Reference translations, one per line; may be repeated.",
-)
+@reads("--src", text="Source text to translate with MODEL, or to show next to --hyp.")
+@reads("--hyp", text="Translations to score, instead of MODEL and --src.")
+@reads("--ref", multiple=True, text="Reference translations, one per line; may be repeated.")
 @table_options()
 @click.option("--ref-separator", metavar="TEXT", help="Separator of several references in one line of --ref.")
-@click.option("-o", "--output", type=OutputFile(), metavar="FILE", help="Also write the translations to this file.")
+@writes("-o", "--output", text="Also write the translations to this file.")
 @click.option("--lowercase", is_flag=True, help="Ignore case.")
 @click.option(
     "--tokenize",
@@ -83,12 +74,7 @@ class MetricNames(click.ParamType):
     "confidence is.",
 )
 @writes("--plot-confidence", text="Also draw the confidence of MODEL against what is kept, as FILE.svg.")
-@click.option(
-    "--tsv",
-    type=OutputFile(),
-    metavar="FILE",
-    help="Also write source, translation and references as columns, for other metrics.",
-)
+@writes("--tsv", text="Also write source, translation and references as columns, for other metrics.")
 @click.option("--json", "as_json", is_flag=True, help="Write JSON instead of tables.")
 @click.option(
     "--shortlist", is_flag=True, help="Restrict the output vocabulary of each line to the shortlist from nmt-shortlist."
@@ -116,7 +102,7 @@ def evaluate(
         nmt-evaluate runs/de-en --src test.de --ref test.en
         nmt-evaluate --hyp output.en --ref test.en --metric bleu,chrf++ --confidence
     """
-    from nmt.cli.lines.evaluation import Evaluation
+    from nmt.cli.lines.evaluation import Evaluation, check_counts
 
     how = table_of(options)
     _check_usage(model_dir, src, hyp, ref, options)
@@ -130,7 +116,7 @@ def evaluate(
     tell_doubts(langs, [*named, *((file, "--ref", 1) for file in ref)], options["output"] or "-", **how)
     shown = Evaluation.reading(ref, ref_separator, src, options, langs, **how)
     if translator is not None:
-        _check_counts(str(src), len(shown.sources), ref[0], len(shown.references[0]))
+        check_counts(str(src), len(shown.sources), ref[0], len(shown.references[0]))
         tell_if_seen(translator, (str(src), ref[0]), (shown.sources, [line or "" for line in shown.references[0]]))
         hypotheses = _translate(translator, str(src), shown, options)
     else:
@@ -184,9 +170,8 @@ def _translate(translator: Translator, name: str, shown: Any, options: dict[str,
 
     if options["metrics"] is None and translator.config.preset in OF_WORDS:
         options["metrics"] = OF_LETTERS
-    searching = {
-        name: options[name] for name in ("beam_size", "length_penalty", "batch_size", "shortlist", "lm_weight")
-    }
+    names = ("beam_size", "length_penalty", "batch_size", "shortlist", "lm_weight")
+    searching = {key: options[key] for key in names}
     with contextlib.closing(Meter(total=len(shown.sources))) as meter:
         found = translator.translate_nbest(shown.sources, n_best=1, on_batch=meter.add, **searching)
     with telling_notices(name) as notices:
@@ -223,12 +208,3 @@ def _cleaning(side: SideConfig) -> str:
     if side.lowercase:
         done.append("lower-cased")
     return f"note: references are read {', '.join(done)}, as the texts that the model was trained on"
-
-
-def _check_counts(src: str, num_sources: int, ref: str, num_references: int) -> None:
-    """Check that files have equal numbers of lines, before minutes are spent on translation."""
-    if num_sources != num_references:
-        raise DataError(
-            f"{src}, {ref}: must have the same number of lines, got {num_sources} and "
-            f"{num_references}; line n of one must translate line n of the other"
-        )

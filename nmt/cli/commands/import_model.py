@@ -7,12 +7,12 @@ from pathlib import Path
 import click
 
 from nmt.cli.options.command import Command
-from nmt.cli.options.path_types import InputPath, NewFolder
+from nmt.cli.options.path_types import InputPath, new_folder
 
 
 @click.command("import", cls=Command)
 @click.argument("source", metavar="SOURCE", type=InputPath())
-@click.option("-o", "--output", type=NewFolder(), metavar="DIR", required=True, help="New folder for the model.")
+@new_folder("New folder for the model.")
 @click.option("--from", "kind", metavar="KIND", help="Format of SOURCE; detected if not given.")
 @click.option("--member", metavar="NAME", help="File to import from a folder with several.")
 @click.option("--src-lang", metavar="NAME", default="src", help="Name of the source language.")

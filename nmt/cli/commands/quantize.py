@@ -8,15 +8,13 @@ import click
 
 from nmt.cli.lines.streams import tell
 from nmt.cli.options.command import Command, cells_option, checkpoint_option
-from nmt.cli.options.path_types import InputPath, NewFolder
+from nmt.cli.options.path_types import InputPath, new_folder
 from nmt.errors import CheckpointError
 
 
 @click.command(cls=Command)
 @click.argument("model_dir", metavar="MODEL", type=InputPath())
-@click.option(
-    "-o", "--output", type=NewFolder(), metavar="DIR", required=True, help="New folder for the model in int8."
-)
+@new_folder("New folder for the model in int8.")
 @click.option(
     "--bits", type=click.Choice(["8", "4"]), default="8", help="Bits of a number; 4 halves the file once more."
 )

@@ -14,7 +14,7 @@ import click
 from nmt.cli.lines.judging import langs_of, tell_doubts
 from nmt.cli.lines.streams import LineWriter, check_apart, finite, in_step, output_lines, tell, telling_notices
 from nmt.cli.options.command import Command, checkpoint_option, running_options, table_of, table_options
-from nmt.cli.options.path_types import InputPath, OutputFile
+from nmt.cli.options.path_types import InputPath, reads, writes
 from nmt.cli.options.search_options import language_model_options, search_option
 from nmt.system.lines import chunks, open_lines
 from nmt.system.notices import Notices
@@ -28,19 +28,11 @@ _CHUNK = 2048
 
 @click.command(cls=Command)
 @click.argument("model_dir", metavar="MODEL", type=InputPath())
-@click.option(
-    "--src", type=InputPath(), metavar="FILE", help="Source text, one sentence per line; not for language models."
-)
-@click.option(
-    "--tgt",
-    type=InputPath(),
-    metavar="FILE",
-    required=True,
-    help="Translations to score, one per line; for a language model, the text.",
-)
+@reads("--src", text="Source text, one sentence per line; not for language models.")
+@reads("--tgt", required=True, text="Translations to score, one per line; for a language model, the text.")
 @table_options()
 @click.option("--independent", is_flag=True, help="Language models only: score each line without the lines before it.")
-@click.option("-o", "--output", type=OutputFile(), metavar="FILE", default="-", help="Output file; - is stdout.")
+@writes("-o", "--output", default="-", text="Output file; - is stdout.")
 @click.option(
     "--output-format", type=click.Choice(["tsv", "json"]), default="tsv", help="Write columns or JSON objects."
 )
@@ -97,7 +89,7 @@ def score(
             _score_text(report, language_model, tgt, not independent, loading)
         elif src is not None:
             how = {"batch_size": batch_size, "lm_weight": lm_weight}
-            _score_pairs(report, model_dir, src, tgt, how, {"lm": lm, **loading}, table)
+            _score_pairs(report, model_dir, src, tgt, how, {"lm": lm, **loading}, **table)
 
 
 @dataclass
@@ -122,13 +114,7 @@ class _Report:
 
 
 def _score_pairs(
-    report: _Report,
-    model_dir: str,
-    src: str,
-    tgt: str,
-    how: dict[str, Any],
-    loading: dict[str, Any],
-    table: dict[str, Any],
+    report: _Report, model_dir: str, src: str, tgt: str, how: dict[str, Any], loading: dict[str, Any], **table: Any
 ) -> None:
     """Score translations, pair by pair. `how`: arguments of `Translator.score`; `loading`: those of
     `Translator.load`; `table`: see `side_lines`."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nmt.cli.lines.streams import output_lines, write_errors
 from nmt.data.corpora.sources import format_of, side_lines
@@ -16,9 +16,6 @@ from nmt.evaluate import format_table, score_translations, split_references
 from nmt.evaluate.scores import Reliability, reliability, sentence_utility
 from nmt.system.files import write_bytes
 from nmt.system.lines import read_text
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass
@@ -50,11 +47,7 @@ class Evaluation:
         DataError if one cannot be read, or references differ in length."""
         texts = [_read(file, 1, langs, **how) for file in refs]
         for file, text in zip(refs, texts, strict=True):
-            if len(text) != len(texts[0]):
-                raise DataError(
-                    f"{refs[0]}, {file}: must have the same number of lines, got {len(texts[0])} and {len(text)}; "
-                    "line n of each must translate the same line"
-                )
+            check_counts(refs[0], len(texts[0]), file, len(text), "line n of each must translate the same line")
         references: list[list[str | None]] = [[*text] for text in texts]
         if separator:
             references = split_references(references, separator)
@@ -66,11 +59,7 @@ class Evaluation:
         lines = _read(file)
         counts = {self.names[0]: len(self.references[0])} | ({"--src": len(self.sources)} if self.sources else {})
         for other, count in counts.items():
-            if len(lines) != count:
-                raise DataError(
-                    f"{other}, {file}: must have the same number of lines, got {count} and {len(lines)}; line n of "
-                    "one must translate line n of the other"
-                )
+            check_counts(other, count, file, len(lines))
         return lines
 
     def judge(self, confidences: Sequence[float], hypotheses: Sequence[str], least: float) -> None:
@@ -116,6 +105,14 @@ class Evaluation:
             writer.write("\t".join([*(["src"] if self.sources else []), "mt", *refs]))
             for row in zip_longest(*texts, fillvalue=""):
                 writer.write("\t".join(cell.replace("\t", " ") for cell in row))
+
+
+def check_counts(
+    one: str, count: int, other: str, found: int, reason: str = "line n of one must translate line n of the other"
+) -> None:
+    """Raise DataError if two files differ in their numbers of lines."""
+    if count != found:
+        raise DataError(f"{one}, {other}: must have the same number of lines, got {count} and {found}; {reason}")
 
 
 def _read(file: str, side: int | None = None, langs: tuple[str, ...] = (), **how: Any) -> list[str]:

@@ -89,6 +89,11 @@ def writes(
     return click.option(*names, type=kind or OutputFile(), metavar=metavar, help=text, **more)
 
 
+def new_folder(text: str) -> Callable[[Any], Any]:
+    """Return the option -o that names the folder of a new model."""
+    return writes("-o", "--output", kind=NewFolder(), metavar="DIR", required=True, text=text)
+
+
 def _called(param: click.Parameter | None) -> str:
     """Return the user's name for a parameter: `-o`, `MODEL`."""
     if param is None:

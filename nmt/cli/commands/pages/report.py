@@ -8,7 +8,7 @@ import click
 
 from nmt.cli.lines.streams import check_page, output_lines, tell
 from nmt.cli.options.command import Command, cells_option
-from nmt.cli.options.path_types import InputPath, OutputFile
+from nmt.cli.options.path_types import InputPath, writes
 from nmt.errors import NMTError
 
 if TYPE_CHECKING:
@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 
 @click.command(cls=Command)
 @click.argument("folders", metavar="MODEL...", nargs=-1, required=True, type=InputPath())
-@click.option(
-    "-o", "--output", type=OutputFile(), metavar="FILE", default="report.html", help="Output page; - is stdout."
-)
+@writes("-o", "--output", default="report.html", text="Output page; - is stdout.")
 @click.option("--title", metavar="TEXT", default="Training report", help="Title of the page.")
 @click.option(
     "--attention",

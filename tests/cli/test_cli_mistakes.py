@@ -1,0 +1,75 @@
+"""Mistakes in the arguments of the commands: one line, nothing on standard output, an exit code."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Run
+
+MISTAKES = [
+    ("nmt-translate nowhere", 1, "nowhere: no such folder"),
+    ("nmt-translate {setup}", 1, "without config.yaml"),
+    ("nmt-translate {model} nowhere.txt", 1, "nowhere.txt: no such file"),
+    ("nmt-translate {model} {setup}", 2, "Tables, folders and shards need -o"),
+    ("nmt-translate {model} {model}", 2, "must be a text to translate, got the model"),
+    ("nmt-translate {model} -o nowhere/out", 1, ": no such folder nowhere; make it"),
+    ("nmt-translate {model} --n-best 3 --beam-size 2", 2, "needs --beam"),
+    ("nmt-translate {model} --beamsize 3", 2, "--beam-size"),
+    ("nmt-translate {model} --beam-size 0", 2, "it must be a whole number of at least 1 and of at most 1,000, got 0"),
+    ("nmt-translate {model} --beam-size 1" + 30 * "0", 2, "it must be a whole number of at least 1 and of at most 1,"),
+    ("nmt-translate {model} --length-penalty long", 2, "it must be one of none, average, or a number of at least 0"),
+    ("nmt-translate {model} --compute-dtype half", 2, "'half' is not one of 'float32', 'bfloat16'"),
+    ("nmt-translate", 2, "Missing argument 'MODEL'"),
+    ("nmt-translate {model} --resume", 2, "--resume needs -o FILE"),
+    ("nmt-translate {model} --glossary {setup}/dev.xx", 1, "must be a phrase, a tab and its translation"),
+    ("nmt-translate {model} --n-best 3 --output-format text", 2, "--n-best 3 needs --output-format"),
+    ("nmt-translate {model} --constraint-text x", 2, "it is not there any more; --glossary FILE with a high"),
+    ("nmt-translate {model} --beam-groups 2", 2, "it is not there any more; sampling with n_best"),
+    ("nmt-translate {model} --sampling-topp 0", 2, "it must be a number above 0 and of at most 1, got 0"),
+    ("nmt-translate {model} --word-reward nan", 2, "it must be a number, got 'nan'"),
+    ("nmt-translate {model} --glossary-bonus inf", 2, "it must be a number of at least 0, got 'inf'"),
+    ("nmt-translate {model} --glossary-bonus .inf", 2, "it must be a number of at least 0 and of at most"),
+    ("nmt-translate {model} --repetition-penalty .nan", 2, "it must be a number above 0, got nan"),
+    ("nmt-translate {model} --threads 100000", 2, "it must be a whole number of at least 1 and of at most 1,024,"),
+    ("nmt-evaluate --ref {ref}", 2, "Give MODEL and --src"),
+    ("nmt-evaluate {model} --ref {ref}", 2, "Give MODEL and --src"),
+    ("nmt-evaluate {model} --hyp x --ref {ref}", 2, "Give either"),
+    ("nmt-evaluate --hyp nowhere --ref {ref}", 1, "nowhere: no such file"),
+    ("nmt-evaluate --hyp {setup}/train.yy --ref {ref}", 1, "must have the same number of lines, got 10 and 200"),
+    ("nmt-evaluate {model} --src {setup}/train.xx --ref {ref}", 1, "got 200 and 10"),
+    ("nmt-evaluate --hyp x --tokenize 13b --ref {ref}", 2, "13a"),
+    ("nmt-evaluate --hyp x --metric bleu,rouge --ref {ref}", 2, "is none of bleu, chrf"),
+    ("nmt-evaluate --hyp x --metric bleu,comet --ref {ref}", 2, "by comet-score: docs/comparing.md"),
+    ("nmt-evaluate --compare a b --ref {ref}", 2, "sacrebleu REF -i A B"),
+    ("nmt-train nowhere.yaml", 1, "nowhere.yaml"),
+    ("nmt-train {config} --set training.epoch=3", 1, "did you mean training.epochs?"),
+    ("nmt-train {config} --set training.optimizer=adm", 1, "did you mean adam"),
+    ("nmt-train {config} --set data.dev=nowhere", 1, "nowhere.xx"),
+    ("nmt-train {config} --set data.dev={folder}/unequal", 1, "the same number of lines"),
+    ("nmt-train {config} --set data.dev={folder}/latin", 1, "latin.xx: line 1 must be UTF-8"),
+    ("nmt-train {config} --set data.train={folder}/empty", 1, "got none"),
+    ("nmt-train {config} --set data.subwords.type=unigram", 1, "vocab_size must be at most"),
+    ("nmt-train {setup}/c.yaml --set model.encoder.num_layers=2", 1, "num_layers must stay 1"),
+    ("nmt-train {setup}/c.yaml --sed 3", 2, "Did you mean"),
+]
+
+
+@pytest.mark.parametrize(("words", "code", "message"), MISTAKES)
+def test_mistakes_are_one_line(
+    words: str, code: int, message: str, model: Path, setup: Path, run: Run, tmp_path: Path
+) -> None:
+    contents = {"unequal": (b"a\nb\n", b"a\n"), "latin": ("é\n".encode("latin-1"), b"a\n"), "empty": (b"", b"")}
+    for prefix, sides in contents.items():
+        for lang, content in zip(("xx", "yy"), sides, strict=True):
+            (tmp_path / f"{prefix}.{lang}").write_bytes(content)
+    config = f"{setup}/c.yaml --set model_dir={tmp_path}/m"
+    words = words.format(model=model, setup=setup, ref=setup / "test.yy", folder=tmp_path, config=config)
+    result = run(*words.split(), stdin=b"w1\n")
+    assert result.code == code, result.err
+    assert message in result.err
+    assert result.out == b""
+    assert "Traceback" not in result.err
+    if code == 1:
+        errors = [line for line in result.err.splitlines() if line.startswith("Error: ")]
+        assert result.err.splitlines()[-1:] == errors
+        assert words.startswith("nmt-train") or result.err.count("\n") == 1
