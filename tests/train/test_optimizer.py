@@ -12,7 +12,6 @@ import psutil
 import pytest
 
 from nmt.config import FixedTraining, TrainingConfig
-from nmt.rnn.profile import recording
 from nmt.storage.model_folder import PARAMS_PREFIX, RAW_PREFIX, read_checkpoint
 from nmt.train.log.progress import format_bytes, peak_bytes, reset_peak
 from nmt.train.run.loop import progress, stop_reason
@@ -121,9 +120,7 @@ def test_a_scale_of_each_step_is_one_of_its_gradients(name: str) -> None:
     for scale in (1.0, 0.125, 2.0, 0.5):  # powers of 2 change no bit of a gradient
         grads = {name: generator.normal(size=param.shape).astype("f4") for name, param in params.items()}
         other.step(twin, {name: grad * np.float32(scale) for name, grad in grads.items()}, RATE)
-        with recording() as profile:
-            one.step(params, grads, RATE, scale)
-        assert profile.operations.keys() == {f"optimizer: {settings.optimizer}"}
+        one.step(params, grads, RATE, scale)
     for name, param in params.items():
         np.testing.assert_allclose(param, twin[name], rtol=1e-6)
 

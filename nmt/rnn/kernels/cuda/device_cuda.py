@@ -20,7 +20,6 @@ from nmt.rnn.kernels.cuda.device_model import ModelOperations
 from nmt.rnn.kernels.cuda.machine_code.runtime import CupyRuntime
 from nmt.rnn.kernels.cuda.rows import row_kernels
 from nmt.rnn.kernels.cuda.run_cuda import CudaExecutable
-from nmt.rnn.profile import Clock
 from nmt.system.interruption import forkable
 
 _NO_RECORDING = ("streamcapture", "notsupported")
@@ -118,9 +117,6 @@ class CudaDevice(ModelOperations):
             with self._lock:
                 _keep(self._recorded, whole, recording)
         (recording or launch)()
-
-    def clock(self) -> Clock:
-        return self.runtime
 
     @override
     def record(self, launch: Callable[[], None]) -> Callable[[], None]:

@@ -11,7 +11,6 @@ import numpy as np
 from nmt.rnn.kernels.loops.run_cpu import resize_table
 from nmt.rnn.kernels.machine_code.jit import inner_kernel, task
 from nmt.rnn.kernels.machine_code.recipes import family
-from nmt.rnn.kernels.memory.moves import address
 from nmt.rnn.kernels.model.update import EMBEDDING
 from nmt.rnn.kernels.search.beam_steps import (
     choose,
@@ -26,24 +25,11 @@ from nmt.rnn.kernels.search.beam_steps import (
 )
 from nmt.rnn.kernels.search.beam_table import SEARCH, Status
 from nmt.rnn.kernels.search.best_tokens import OUTPUT
-from nmt.rnn.kernels.threads.atomics import barrier_reset, barrier_wait, read_clock
+from nmt.rnn.kernels.threads.atomics import barrier_reset, barrier_wait
 from nmt.rnn.kernels.threads.pool import run_share
 from nmt.rnn.kernels.threads.workers import call_task
 
 _embedding_at, _output_at = EMBEDDING.reader(), OUTPUT.reader()
-
-
-@inner_kernel
-def _lap(search):  # type: ignore[no-untyped-def]
-    """Return the nanoseconds since the last call; 0 if no profile is wanted."""
-    if search.timed == 0:
-        return 0
-    moments = search.moments
-    read_clock(address(moments, 0))
-    now = moments[0] * 1_000_000_000 + moments[1]
-    lap = now - moments[2]
-    moments[2] = now
-    return lap
 
 
 @inner_kernel
@@ -93,8 +79,6 @@ def search_task(number: np.dtype) -> Any:
     def beam_loop(part, parts, table):  # type: ignore[no-untyped-def]
         """Search until the status says to leave the loop. Every thread runs this function with its own part."""
         search, last, goal, stepped = search_at(table), part == parts - 1, parts, False
-        if last:
-            _lap(search)
         while True:
             if last:
                 if stepped:
@@ -105,7 +89,6 @@ def search_task(number: np.dtype) -> Any:
                 if search.status == Status.GO:
                     search.budget -= 1
                     _prepare_step(search)
-                search.search_time += _lap(search)
             stepped = True
             goal = _wait_for_all(table, part, parts, goal)
             if search.status != Status.GO:
@@ -121,11 +104,9 @@ def search_task(number: np.dtype) -> Any:
                 for one, rows in (inputs, states, step):
                     if one.code != 0:
                         barrier_reset(one.table, one.divisions[rows, 1])
-                search.step_time += _lap(search)
             run_share(search.output_code, part, parts, search.output_parts, search.output_table)
             goal = _wait_for_all(table, part, parts, goal)
             if last:
                 barrier_reset(search.output_table, search.output_parts)
-                search.output_time += _lap(search)
 
     return task(beam_loop)

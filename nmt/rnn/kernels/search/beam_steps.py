@@ -219,9 +219,6 @@ def number_tokens(search):  # type: ignore[no-untyped-def]
     for u in range(count):
         numbering[search.distinct[u]] = -1
     search.num_distinct, search.tokens_wanted = count, min(_tokens_wanted(most), search.vocab_size)
-    search.inputs_run += count
-    search.states_run += search.num_parents
-    search.steps_run += search.num_rows
 
 
 @inner_kernel
