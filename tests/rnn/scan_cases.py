@@ -205,9 +205,9 @@ def dropped_in(tape, mask):
     return drawn if tape.packing is None else tape.packing.unpack(drawn)
 
 
-def inferred(case, *, reverse=False, threads=1, compute_dtype=None, device=None):
+def inferred(case, *, reverse=False, device=None, **options):
     """Outputs of the compiled program that keeps nothing, on the host."""
-    scan = Scan(case.cell, dtype=case.x.dtype, compute_dtype=compute_dtype, threads=threads, device=device)
+    scan = Scan(case.cell, dtype=case.x.dtype, device=device, **{"threads": 1, **options})
     case = on_device(case, device)
     result = scan.forward(Weights(case.params), case.x, case.initial, **case.options, reverse=reverse)
     assert result.tape is None
