@@ -20,9 +20,8 @@ from nmt.model.network import LossStats, Network
 from nmt.model.output_heads import AttentionLossHead, CopyingHead, EditsHead, PlainHead
 from nmt.model.parts.cells import decoder_cell, decoder_layers
 from nmt.model.parts.encoder import Bridge, Encoder
-from nmt.model.program_run import Found, ProgramRun
 from nmt.model.source_encoder import EncodedRows, Source, SourceEncoder, SourceFactors
-from nmt.model.translation_program import TranslationProgram, program_obstacle
+from nmt.model.translation_program import Found, ProgramRun, TranslationProgram, program_obstacle
 from nmt.overriding import override
 from nmt.rnn import tuning
 from nmt.rnn.arrays.beam_state import BeamSettings
