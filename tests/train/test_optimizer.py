@@ -2,8 +2,6 @@
 
 import math
 import mmap
-import os
-import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -21,7 +19,6 @@ from nmt.train.updates.schedule import TrainingState, cooldown_factor, make_sche
 from nmt.train.updates.update import LossLimit
 from tests import small_models
 from tests.train.fake_model import TranslationModel
-from tests.train.test_resume import assert_same
 
 RATE, STEPS = 0.01, 5
 TOLERANCE = 1e-5  # float32 arithmetic over five steps
@@ -201,30 +198,6 @@ def test_it_is_what_is_validated(make_trainer, fake, monkeypatch):
     tensors, _ = read_checkpoint(trainer.folder / "last.safetensors")
     np.testing.assert_array_equal(seen[-1], tensors[PARAMS_PREFIX + "table"])
     assert not np.array_equal(seen[-1], tensors[RAW_PREFIX + "table"])
-
-
-@pytest.mark.parametrize("calls", [{1}, {3, 9}, {13, 14}])
-def test_an_interrupted_run_comes_to_the_same_average(make_trainer, fake, monkeypatch, calls):
-    settings = {"ema_decay": 0.9, "metric": "loss"}
-    trainer = make_trainer(**settings)
-    trainer.run()
-    undisturbed = trainer.folder.rename(trainer.folder.with_name("undisturbed"))
-    whole, total = fake.loss_and_gradients, 0
-
-    def interrupted(self: TranslationModel, *arguments: Any, **options: Any) -> Any:
-        nonlocal total
-        total += 1
-        if total in calls:
-            os.kill(os.getpid(), signal.SIGINT)
-        return whole(self, *arguments, **options)
-
-    monkeypatch.setattr(fake, "loss_and_gradients", interrupted)
-    for _ in range(len(calls) + 1):
-        make_trainer(**settings).run()
-    assert_same(trainer.folder, undisturbed)
-    one, other = (read_checkpoint(f / "last.safetensors", RAW_PREFIX)[0] for f in (trainer.folder, undisturbed))
-    for name, array in one.items():
-        np.testing.assert_array_equal(array, other[name])
 
 
 def test_a_run_may_begin_and_end_to_average(make_trainer: Make) -> None:
