@@ -21,8 +21,8 @@ GPU_LIMIT ?= 30m
 GPU_PATH = PYTHONPATH=$(CURDIR)$${PYTHONPATH:+:$$PYTHONPATH}
 # What a GPU is tested with: its own tests, and of the others the cases that name it. Compilation for other GPUs
 # and the stand-in are tested without one. A module that lacks a package does not keep the others from running.
-GPU_TESTS = tests/cuda tests/rnn/test_vectors.py tests/model/test_gradients.py tests/rows/test_device_rows.py \
-  -k "cuda or on_a_gpu or device_rows" $(addprefix --ignore=tests/cuda/test_,compile.py host_side.py \
+GPU_TESTS = tests/cuda tests/rnn/test_vectors.py tests/model/test_gradients.py \
+  -k "cuda or on_a_gpu" $(addprefix --ignore=tests/cuda/test_,compile.py host_side.py \
   runtime.py contract.py gpu_fence.py) --continue-on-collection-errors -m ""
 GPU_MANY = $(patsubst %,-n %,$(filter-out 0,$(GPU_WORKERS)))
 # PyTorch is larger than everything else together: its tests have an environment of their own.
@@ -191,7 +191,7 @@ test-gpu:
 	      --log-file $(OUT)/$$tool.txt $(GPU_PYTHON) -m pytest -q -p no:cacheprovider tests/cuda/test_persistent.py "$$@"; \
 	    status=$$?; tail -n 1 $(OUT)/$$tool.txt; return $$status; }; \
 	  sanitized racecheck -k test_layer && \
-	  sanitized memcheck tests/rows/test_device_rows.py -k 'test_layer or device_rows'; \
+	  sanitized memcheck tests/cuda/test_cells.py -k test_layer; \
 	else echo 'compute-sanitizer is not installed: races on the GPU were not looked for'; fi
 
 # CARD_ARGS: --dry-run without a GPU, --only STEP ..., --wheels FOLDER with packages that the machine lacks.
@@ -200,7 +200,7 @@ card:
 
 # Needs numba-cuda and NVVM (EXTRAS=dev,cuda-compiler) and a C++ compiler.
 test-ptx: $(STAMP)
-	NMT_TEST_DEVICE=ptx $(BIN)/python -m pytest -q -rs -n auto --dist worksteal tests/ptx $(GPU_TESTS) -m "" -k "cuda or on_a_gpu or device_rows or ptx" $(PYTEST_ARGS)
+	NMT_TEST_DEVICE=ptx $(BIN)/python -m pytest -q -rs -n auto --dist worksteal tests/ptx $(GPU_TESTS) -m "" -k "cuda or on_a_gpu or ptx" $(PYTEST_ARGS)
 
 bench-gpu:
 	@mkdir -p $(OUT)

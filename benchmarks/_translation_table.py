@@ -4,7 +4,7 @@ from typing import Any
 
 Record = dict[str, Any]
 
-_COLUMNS = "system|beam|threads|batch|sentences/s|words/s|p50|p95|p99|encoder|search|peak MB|disk MB|BLEU".split("|")
+_COLUMNS = "system|beam|threads|batch|sentences/s|words/s|p50|p95|p99|peak MB|disk MB|BLEU".split("|")
 
 
 def _number(value: float | None, form: str = ".1f") -> str:
@@ -34,11 +34,9 @@ def markdown(records: list[Record]) -> list[str]:
 
 def _row(r: Record) -> str:
     latency = r["latency_ms"] or {}
-    shares = r["shares"] or {}
     cells = [r["system"], str(r["beam"]), str(r["threads"]), str(r["batch"])]
     cells += [_number(r[name]) for name in ("sentences_per_second", "source_words_per_second")]
     cells += [_number(latency.get(name)) for name in ("p50", "p95", "p99")]
-    cells += [f"{100 * shares[name]:.0f} %" if name in shares else "-" for name in ("encoder", "search")]
     cells += [_number(r["peak_mb"], ".0f")]
     return f"| {' | '.join([*cells, _number(r['disk_mb']), _number(r['bleu'], '.2f')])} |"
 

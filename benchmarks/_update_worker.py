@@ -11,7 +11,6 @@ from _worker import Bench, serve
 
 from nmt.config import load_config
 from nmt.rnn.kernels.machine_code.native import Native
-from nmt.rnn.profile import recording
 from nmt.train.planning.dry_run import DryRun
 from nmt.train.updates.schedule import TrainingState
 from nmt.train.updates.update import Updater
@@ -56,7 +55,7 @@ class Updates(Bench):  # type: ignore[misc]
     """Updates one after another, of the epochs as training has them, their batches made as it makes them.
 
     Made with `updates`, it has done so many, and `results` are the parameters then; with `shares` as well, they are
-    what the launches of as many further updates took, and what these had to do.
+    what the launches of as many further updates took.
     """
 
     def __init__(self, config: str, settings: list[str], updates: int, shares: bool) -> None:
@@ -85,8 +84,7 @@ class Updates(Bench):  # type: ignore[misc]
         return self._found
 
     def _shares(self, updates: int) -> Arrays:
-        """For each of so many updates: processor seconds, those in launches, launches, target tokens; and of as many
-        again, by the profile of operations: multiply-adds, and the share of time in operations that have any."""
+        """For each of so many updates: processor seconds, those in launches, launches, target tokens."""
         rows = []
         CLOCK.running = True
         for _ in range(updates):
@@ -96,15 +94,7 @@ class Updates(Bench):  # type: ignore[misc]
             took = time.thread_time() - began
             rows.append((took, CLOCK.seconds - before[0], CLOCK.launches - before[1], self._tokens - before[2]))
         CLOCK.running = False
-        began = time.thread_time()
-        with recording() as profile:
-            for _ in range(updates):
-                self.run(True)
-        took = time.thread_time() - began
-        operations = profile.operations.values()
-        products = sum(one.seconds for one in operations if one.multiply_adds) / profile.seconds
-        work = sum(one.multiply_adds for one in operations)
-        return {"updates": np.array(rows), "rates": np.array([work / took, products])}
+        return {"updates": np.array(rows)}
 
 
 def make(request: dict[str, Any], arrays: Arrays) -> Updates:

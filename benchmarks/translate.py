@@ -9,8 +9,6 @@ batch 1 and more, one thread and two) the systems take turns; the fastest turn o
 - sentences/s, words/s: net of loading (the time of the whole text less that of its first line).
 - p50, p95, p99: milliseconds that single sentences take, given one after another to a running command, each when the
   one before is answered; of systems that answer so.
-- encoder, search: of the time of one thread, by the engine's profile, the encoder's share and what is outside encoder,
-  decoder cell and output layer.
 - peak MB: memory of the whole run; disk MB: the files that translating needs.
 
 Models of different training write texts of different lengths, so output tokens a source token stand in the JSON.
@@ -23,10 +21,7 @@ Run: python benchmarks/translate.py MODEL_DIR [--src FILE --ref FILE] [--quick] 
 
 import argparse
 import json
-import os
 import random
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -39,7 +34,6 @@ from _watch import Watched, converse
 
 from nmt.evaluate import score_translations
 
-_HERE = Path(__file__).parent
 _CHECKED_LINES = 20
 _WARM_UP = 5
 """Single sentences that are translated before those that count."""
@@ -83,21 +77,6 @@ def check(system: System, lines: list[str], settings: list[Setting], folder: Pat
         for setting, translations in found.items():
             if translations != found[first]:
                 raise SystemExit(f"{system.name}: {setting} must translate as {first} does, got something else")
-
-
-def search_share(system: System, setting: Setting, lines: list[str], folder: Path) -> dict[str, float] | None:
-    """See `_search_share.py`; of our models, and one thread."""
-    if system.model is None or setting.threads > 1:
-        return None
-    path = folder / "profiled"
-    path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
-    words = [str(system.model), system.dtype, str(int(system.shortlist)), str(setting.beam), str(setting.batch)]
-    command = [sys.executable, str(_HERE / "_search_share.py"), *words, str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, env=os.environ, check=False)
-    if done.returncode:
-        raise SystemExit(f"{system.name}, {setting}: must be profiled, got {done.stderr.strip()}")
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
 
 
 def latencies(system: System, setting: Setting, lines: list[str]) -> dict[str, float] | None:
@@ -212,7 +191,6 @@ def run(args: argparse.Namespace, found: list[System], folder: Path) -> list[dic
                     best[system.name] = better(best.get(system.name), measure(system, setting, part, folder, loads))
             for system in found:
                 record = best[system.name] | {"text": name, "latency_ms": latencies(system, setting, single[0])}
-                record["shares"] = search_share(system, setting, part[0][:300], folder) if name == "test" else None
                 records.append(record)
                 note(f"{name}, {setting}: {system.name}, {record['sentences_per_second'] or 0:.1f} sentences/s")
     return records

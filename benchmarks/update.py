@@ -8,9 +8,8 @@ First the parameters after some updates are compared: checkouts with the same le
 share: every launch of compiled code is timed by the processor's clock of the thread, and what is left of the update
 is Python's: the interpreter, NumPy's own work on arrays, and reading the clock twice a launch. "tiny" checks it by
 another way: an update of the same calls, but with all sizes 8 and 60 tokens a batch, is next to nothing but Python,
-with all it needs in the cache; its time is given as a share of the model's update. "of peak" is the speed of all
-products over an update, as a share of the peak of float32 (peak.py; a processor's bfloat16 can be above it), "products"
-the share of the time of all operations in those that have any. The checkouts take turns, each with the same updates.
+with all it needs in the cache; its time is given as a share of the model's update. The checkouts take turns,
+each with the same updates.
 
 Run: python benchmarks/update.py [--also NAME=CHECKOUT] [--cases A,B] [--updates N] [--turns N] [--json FILE]
 """
@@ -27,7 +26,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from _machine import describe
 from _peer import Peer
-from peak import measure_peak
 
 _HERE = Path(__file__).parent
 _SIZES = ("encoder.hidden_size", "decoder.hidden_size", "decoder.attention_size")
@@ -105,19 +103,16 @@ def letters(peers: dict[str, Peer]) -> dict[str, str]:
     return found
 
 
-def shares(peer: Peer, case: str, args: argparse.Namespace, peak: float) -> dict[str, float]:
+def shares(peer: Peer, case: str, args: argparse.Namespace) -> dict[str, float]:
     """Python's share of an update in percent, and what else `main` shows of a checkout."""
     load(peer, "shares", case, args, shares=True)
     load(peer, "tiny", case, args, tiny=True, shares=True)
     results, tiny = peer.results("shares"), peer.results("tiny")
     whole, inside, launches, _ = results["updates"].T
-    rate, products = results["rates"]
     return {
         "python_percent": 100 * float(np.median(1 - inside / whole)),
         "tiny_percent": 100 * float(np.median(tiny["updates"][:, 0]) / np.median(whole)),
         "launches": float(np.median(launches)),
-        "of_peak_percent": 100 * 2e-9 * float(rate) / peak,
-        "products_percent": 100 * float(products),
     }
 
 
@@ -134,22 +129,19 @@ def run_case(case: str, peers: dict[str, Peer], args: argparse.Namespace) -> lis
     """Compare, measure and print one case; a record for each checkout."""
     for peer in peers.values():
         load(peer, "bits", case, args, shares=False)
-    same, times, peak = letters(peers), take_turns(peers, args.turns), measure_peak(1)
+    same, times = letters(peers), take_turns(peers, args.turns)
     base = next(iter(peers))
     records = []
     for name, peer in peers.items():
-        found = shares(peer, case, args, peak)
+        found = shares(peer, case, args)
         faster = statistics.median(one / own for one, own in zip(times[base], times[name], strict=True))
         milliseconds = 1000 * statistics.median(times[name])
         print(
             f"{case:16s} {name:10s} {same[name]:>4s} {milliseconds:8.2f} {faster:7.3f}x {found['launches']:8.0f} "
-            f"{found['python_percent']:6.1f} % {found['tiny_percent']:6.1f} % {found['of_peak_percent']:6.1f} % "
-            f"{found['products_percent']:6.1f} %",
+            f"{found['python_percent']:6.1f} % {found['tiny_percent']:6.1f} %",
             flush=True,
         )
-        records.append(
-            {"case": case, "checkout": name, "bits": same[name], "seconds": times[name], "peak": peak} | found
-        )
+        records.append({"case": case, "checkout": name, "bits": same[name], "seconds": times[name]} | found)
         peer.ask(op="drop")
     return records
 
@@ -168,8 +160,8 @@ def main() -> None:
     """A table."""
     args = arguments()
     print(", ".join(f"{name} {value}" for name, value in describe(1).items()))
-    columns = f"{'bits':>4s} {'ms':>8s} {'speed':>8s} {'launches':>8s} {'Python':>8s} {'tiny':>8s} {'of peak':>8s}"
-    print(f"{'case':16s} {'checkout':10s} {columns} {'products':>8s}")
+    columns = f"{'bits':>4s} {'ms':>8s} {'speed':>8s} {'launches':>8s} {'Python':>8s} {'tiny':>8s}"
+    print(f"{'case':16s} {'checkout':10s} {columns}")
     checkouts = {"this": str(_HERE.parent)} | dict(entry.split("=", 1) for entry in args.also)
     worker = str(_HERE / "_update_worker.py")  # for older checkouts, too, which may have none
     peers = {name: Peer(sys.executable, worker, 1, {"PYTHONPATH": folder}) for name, folder in checkouts.items()}

@@ -66,7 +66,6 @@ SAYS = {
     "named_axes": "shapes of matrix states",
     "ops": "operations",
     "tuning": "numbers for speed",
-    "profile": "what takes how long",
     "cores": "how many threads",
     "arguments": "checks of numbers",
 }

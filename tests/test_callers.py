@@ -10,7 +10,6 @@ from nmt.model.translation import TranslationModel
 from nmt.rnn import tuning
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.kernels.cuda.machine_code import runtime as gpu_runtime
-from nmt.rnn.profile import operation, recording
 from tests import small_models
 from tests.callers import Callers, kinds, random_model, switching_often, translators
 from tests.interrupts import Interrupts
@@ -150,19 +149,6 @@ def test_memory_of_an_interrupted_batch_is_nobody_elses():
     model.head.loss = real
     assert model.loss(batch, threads=1) == expected
     assert used not in model._idle_workspaces.kept
-
-
-def test_a_recording_is_of_the_thread_that_asks():
-    def elsewhere():
-        with operation("elsewhere"):
-            pass
-
-    with recording() as profile:
-        with operation("here"):
-            other = threading.Thread(target=elsewhere)
-            other.start()
-            other.join()
-    assert list(profile.operations) == ["here"]
 
 
 def test_packed_forms_may_be_made_while_another_caller_counts_them():

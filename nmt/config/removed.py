@@ -91,6 +91,7 @@ REMOVED: dict[str, str] = {
     "nmt-sweep --dev": _SWEPT,
     "nmt-sweep --preset": _SWEPT,
     "nmt-train --check-resume": "a run that resumes has the same bits, which the tests of nmt check",
+    "nmt-train --profile": "--plan measures speed and memory, and a sampling profiler such as py-spy shows Python",
     "nmt-train --ranks": "mpiexec -n N nmt-train ... --set training.max_minutes=2 measures N ranks",
     "nmt-import --from nematus": "save it by Marian, which reads it as type nematus, or describe its tensors in YAML",
     "nmt-import --from transformers": "use such a language model with the library transformers itself",

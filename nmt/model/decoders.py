@@ -20,7 +20,6 @@ from nmt.rnn.cells import AttentionProbe
 from nmt.rnn.device import Device
 from nmt.rnn.kernels.memory.arrays import distinct
 from nmt.rnn.kernels.search.choose import top_tokens
-from nmt.rnn.profile import operation
 from nmt.rnn.stepping.search_steps import SearchSteps
 from nmt.rnn.stepping.stepper import FixedStepper, Stepper
 from nmt.special_tokens import BOS_ID, EOS_ID, PAD_ID
@@ -199,18 +198,16 @@ class StepDecoder:
         """Return the most probable tokens of each row [R, K] and their log-probabilities, best first; missing tokens
         are -1."""
         places = min(places, self.network.vocab_sizes["tgt"])
-        with operation("output layer: best tokens"):
-            if self._narrow is not None:
-                return self._narrow.best_tokens(outputs, self._sentence_ids, first_token, places)
-            layer = self.network.output_layer
-            return self.network.device.best_tokens(outputs, layer, first_token, places, self.threads)
+        if self._narrow is not None:
+            return self._narrow.best_tokens(outputs, self._sentence_ids, first_token, places)
+        layer = self.network.output_layer
+        return self.network.device.best_tokens(outputs, layer, first_token, places, self.threads)
 
     def log_probs(self, outputs: np.ndarray) -> np.ndarray:
         """Return the log-probabilities of all tokens [R, V], for rules that change them."""
-        with operation("output layer: log-probabilities"):
-            if self._narrow is not None:
-                return self._narrow.log_probs(outputs, self._sentence_ids)
-            return self.network.device.log_probs(outputs, self.network.output_layer, self.threads)
+        if self._narrow is not None:
+            return self._narrow.log_probs(outputs, self._sentence_ids)
+        return self.network.device.log_probs(outputs, self.network.output_layer, self.threads)
 
 
 class ModelDecoder(StepDecoder):

@@ -52,7 +52,6 @@ def forced_log_probs(
         lengths=lengths,
         captured=captured,
         source_lengths=source.lengths,
-        label="decoder",
         threads=threads,
     ).y
     read = source.ids if copies else None

@@ -106,7 +106,6 @@ class LanguageModel(Network):
             training=training,
             seed=seed,
             allocate=allocate,
-            label="decoder",
             threads=threads,
         )
 

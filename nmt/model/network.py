@@ -21,7 +21,6 @@ from nmt.rnn.cell import Param
 from nmt.rnn.cores import default_threads
 from nmt.rnn.device import Device
 from nmt.rnn.devices import cpu
-from nmt.rnn.profile import operation
 from nmt.rnn.scan.layered import LayeredScan
 from nmt.rnn.scan.scan import Scan
 from nmt.rnn.stepping.search_steps import SearchSteps
@@ -222,8 +221,7 @@ class Network:
     def embed_into(self, side: str, ids: Any, out: Any, threads: int) -> None:
         """Write the embeddings of ids [N], which are on the device, to an array of N * E numbers."""
         table, scale = self.embedding(side)
-        with operation(side, " embedding: lookup"):
-            self.device.embedding_rows(ids, table, out.reshape(-1, table.shape[1]), scale, threads)
+        self.device.embedding_rows(ids, table, out.reshape(-1, table.shape[1]), scale, threads)
 
     def embedding(self, side: str) -> tuple[Any, float]:
         """Return a table as it is stored, a device array or `Quantised`, and the factor of its numbers."""
@@ -259,9 +257,8 @@ class Network:
         tokens = int(batch.tgt_lengths.sum()) if tokens is None else tokens
         target = GradientTarget(gradients, max(1, tokens), ready)
         with self.device.in_one_call():
-            with operation("gradients: zeroing"):
-                for g in gradients.values() if whole is None else (whole,):
-                    self.device.clear(g, threads or default_threads())
+            for g in gradients.values() if whole is None else (whole,):
+                self.device.clear(g, threads or default_threads())
             settings = {"seed": seed, "label_smoothing": label_smoothing, "objective": objective}
             stats = self._run_batch(batch, threads, target=target, **settings)
         return stats, gradients
@@ -295,8 +292,7 @@ class Network:
             self.positions[side].gradient(d, gradients, threads)
         flat = np.ascontiguousarray(ids).reshape(-1)
         table = gradients[self.table(side)]
-        with operation(side, " embedding: gradient"):
-            self.device.embedding_gradient(flat, d.reshape(-1, d.shape[-1]), table, self._scale(side), threads)
+        self.device.embedding_gradient(flat, d.reshape(-1, d.shape[-1]), table, self._scale(side), threads)
 
 
 def share(network: Network, base: Network, own: Mapping[str, np.ndarray]) -> None:

@@ -12,7 +12,6 @@ from nmt.model.batch_pass import BatchPass, Objective, Targets, real_positions
 from nmt.model.copying import Copies, copy_loss, source_rows
 from nmt.rnn.arrays.device_operations import OutputGradients
 from nmt.rnn.device import Device
-from nmt.rnn.profile import operation
 
 if TYPE_CHECKING:
     from nmt.model.network import Network
@@ -46,12 +45,10 @@ class PlainHead:
         d_y = None if target is None else how.allocate(y.shape, dtype)
         with how.allocate.temporary():
             h, d_h = (how.allocate((len(rows), H), dtype) for _ in range(2))
-            with operation("output layer: gathering rows"):
-                device.take_rows(y.reshape(-1, H), device.index(rows), h, how.threads)
+            device.take_rows(y.reshape(-1, H), device.index(rows), h, how.threads)
             sums = self._loss_of_rows(h, d_h, rows, batch, how)
             if d_y is not None:
-                with operation("output layer gradients: scattering rows"):
-                    device.spread_rows(d_h, rows, d_y.reshape(-1, H), how.threads)
+                device.spread_rows(d_h, rows, d_y.reshape(-1, H), how.threads)
         if target is not None:
             target.ready("output")  # not of a tied matrix, which has another name: its gradient is final later
         return sums, d_y
@@ -86,8 +83,7 @@ class CopyingHead(PlainHead):
         h, copies = Copies.split(outputs[rows], ids, self.width)
         into, scale = self._gradients(np.empty_like(h), how)
         given = device, self.network.output_layer, h, copies, targets, how.label_smoothing, into, scale, how.threads
-        with operation("output layer: copying"):
-            sums, d_gate, d_weights = copy_loss(*given)
+        sums, d_gate, d_weights = copy_loss(*given)
         if how.target is None or into is None:
             return sums, None
         d_y = np.zeros_like(outputs)

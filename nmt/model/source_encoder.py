@@ -13,7 +13,6 @@ from nmt.model.batch_pass import BatchPass
 from nmt.model.network import Network
 from nmt.model.parts.encoder import Encoded, Encoder, NormalParam, States
 from nmt.rnn.arrays.workspace import Allocate, Group
-from nmt.rnn.profile import operation
 
 
 class SourceFactors:
@@ -42,14 +41,13 @@ class SourceFactors:
         """Return x [S, B, E], the embeddings of the subwords of ids [S, B], followed by those of the factors: [S, B, E
         + widths]."""
         device, parts = network.device, [x]
-        with operation("src factors: lookup"):
-            for name, width, numbers in zip(self.names, self._widths, self._numbers(ids), strict=True):
-                table = network.weights.quantised(name) or network.weights[name]
-                rows = device.xp.empty((*x.shape[:-1], width), x.dtype)
-                device.embedding_rows(device.upload(numbers), table, rows.reshape(-1, width), 1.0, threads)
-                parts.append(rows)
-            joined = allocate((*x.shape[:-1], x.shape[-1] + sum(self._widths)), x.dtype)
-            device.join_columns(parts, joined, threads)
+        for name, width, numbers in zip(self.names, self._widths, self._numbers(ids), strict=True):
+            table = network.weights.quantised(name) or network.weights[name]
+            rows = device.xp.empty((*x.shape[:-1], width), x.dtype)
+            device.embedding_rows(device.upload(numbers), table, rows.reshape(-1, width), 1.0, threads)
+            parts.append(rows)
+        joined = allocate((*x.shape[:-1], x.shape[-1] + sum(self._widths)), x.dtype)
+        device.join_columns(parts, joined, threads)
         return joined
 
     def gradient(self, network: Network, ids: np.ndarray, d: np.ndarray, gradients: Group, threads: int) -> np.ndarray:
@@ -57,15 +55,14 @@ class SourceFactors:
         the gradient of x."""
         device = network.device
         first = width_of_units = d.shape[-1] - sum(self._widths)
-        with operation("src factors: gradient"):
-            for name, width, numbers in zip(self.names, self._widths, self._numbers(ids), strict=True):
-                part = device.xp.empty((*d.shape[:-1], width), d.dtype)
-                device.take_columns(d, first, part, threads)
-                device.embedding_gradient(numbers, part.reshape(-1, width), gradients[name], 1.0, threads)
-                first += width
-            of_units = device.xp.empty((*d.shape[:-1], width_of_units), d.dtype)
-            device.take_columns(d, 0, of_units, threads)
-            return of_units
+        for name, width, numbers in zip(self.names, self._widths, self._numbers(ids), strict=True):
+            part = device.xp.empty((*d.shape[:-1], width), d.dtype)
+            device.take_columns(d, first, part, threads)
+            device.embedding_gradient(numbers, part.reshape(-1, width), gradients[name], 1.0, threads)
+            first += width
+        of_units = device.xp.empty((*d.shape[:-1], width_of_units), d.dtype)
+        device.take_columns(d, 0, of_units, threads)
+        return of_units
 
     def _numbers(self, ids: np.ndarray) -> list[np.ndarray]:
         """Return the values of each factor, int32 [S * B]."""

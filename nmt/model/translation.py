@@ -20,9 +20,8 @@ from nmt.model.network import LossStats, Network
 from nmt.model.output_heads import AttentionLossHead, CopyingHead, EditsHead, PlainHead
 from nmt.model.parts.cells import decoder_cell, decoder_layers
 from nmt.model.parts.encoder import Bridge, Encoder
-from nmt.model.program_run import Found, ProgramRun
 from nmt.model.source_encoder import EncodedRows, Source, SourceEncoder, SourceFactors
-from nmt.model.translation_program import TranslationProgram, program_obstacle
+from nmt.model.translation_program import Found, ProgramRun, TranslationProgram, program_obstacle
 from nmt.overriding import override
 from nmt.rnn import tuning
 from nmt.rnn.arrays.beam_state import BeamSettings
@@ -35,7 +34,6 @@ from nmt.rnn.device import Device
 from nmt.rnn.kernels.program.run_program import MOST_ROWS
 from nmt.rnn.kernels.search.token_rules import TokenRules
 from nmt.rnn.kernels.threads.atomics import FLAT_BARRIER_THREADS
-from nmt.rnn.profile import is_recording
 from nmt.rnn.scan.layered import LayeredScan
 from nmt.rnn.scan.passes import Tape
 from nmt.rnn.scan.scan import Scan
@@ -211,9 +209,9 @@ class TranslationModel(Network):
         return found
 
     def _is_short(self, steps: int, rows: int) -> bool:
-        """Return whether a program takes rows of so many steps; while a profile is recorded none does."""
+        """Return whether a program takes rows of so many steps."""
         fits = 0 < steps * rows <= tuning.SHORT_ROWS and rows <= MOST_ROWS
-        return fits and self._has_program and not is_recording()
+        return fits and self._has_program
 
     def _runs(self, threads: int) -> Idle[ProgramRun]:
         """Return the programs for the weights as they are."""
@@ -293,7 +291,6 @@ class TranslationModel(Network):
             training=how.training,
             seed=2 * how.seed + 1,
             allocate=how.allocate,
-            label="decoder",
             threads=how.threads,
             final=(),
         )

@@ -31,7 +31,6 @@ from nmt.rnn.arrays.weights import Quantised, Weights
 from nmt.rnn.arrays.workspace import Allocate, Group, zeros_of
 from nmt.rnn.compiler.plan import PlacedSink, Plan
 from nmt.rnn.compiler.program import Place
-from nmt.rnn.profile import Clock, ProcessorClock
 from nmt.rnn.rows import Rows, TimeBlock, shape_of_step
 
 T = TypeVar("T")
@@ -195,10 +194,6 @@ class Device(ABC):
         whole = zeros_of(self.xp, (ends[-1] if ends else 0,), dtype)
         places = zip(shapes.items(), [0, *ends], sizes, strict=False)
         return Group(((name, whole[at : at + size].reshape(shape)) for (name, shape), at, size in places), whole)
-
-    def clock(self) -> Clock:
-        """Return a clock for profiles of the device's work."""
-        return ProcessorClock()
 
     def record(self, launch: Callable[[], None]) -> Callable[[], None]:
         """Return a callable that replays what `launch` does, on the same arrays; `launch` must have run before. On the

@@ -145,7 +145,6 @@ class Rows:
     block_rows: int | None = None  # None: tuning.BLOCK_ROWS
     block_multiple: int = 1  # a block of time has a multiple of these steps, unless it has all
     ragged: bool = False
-    label: str = "scan"  # the run's name in a profile
     _derived: dict[Any, Any] = field(default_factory=dict)
 
     @cached_property

@@ -184,7 +184,6 @@ NOT_SHOWN = {
     "a recording disturbs no other stream",
     "a recording ends with its object",
     "code ends with its module",
-    "an event is of the stream that is named",
 }
 
 

@@ -53,10 +53,6 @@ CUDA: dict[str, tuple[str, ...]] = {
     "Stream.end_capture": (),
     "Graph.launch": ("stream",),
     "get_current_stream": (),
-    "Event": (),
-    "Event.record": ("stream",),
-    "Event.synchronize": (),
-    "get_elapsed_time": ("start_event", "end_event"),
     "MemoryPool": (),
     "MemoryPool.malloc": ("size",),
     "MemoryPool.used_bytes": (),
@@ -140,8 +136,4 @@ BEHAVIOURS: dict[str, tuple[str, str]] = {
     ),
     "a recording ends with its object": ("cupy/cuda/graph.pyx", "runtime.graphExecDestroy(self.graphExec)"),
     "code ends with its module": ("cupy/cuda/function.pyx", "driver.moduleUnload(self.ptr)"),
-    "an event is of the stream that is named": (
-        "cupy/cuda/stream.pyx",
-        "stream_ptr = stream.ptr runtime.eventRecord(self.ptr, stream_ptr)",
-    ),
 }

@@ -37,19 +37,6 @@ class MemoryPool:
         return self.used
 
 
-class Event:
-    """`cupy.cuda.Event`: launches are its time."""
-
-    gpu: Gpu
-    at = 0
-
-    def record(self, stream: Stream) -> None:
-        self.at = sum(self.gpu.counts.values())
-
-    def synchronize(self) -> None:
-        self.gpu.waits += 1
-
-
 class _Module:
     """`cupy`: the functions of the contract, and `cuda`."""
 
@@ -350,10 +337,8 @@ def _cuda(module: _Module, gpu: Gpu) -> Any:
     return SimpleNamespace(
         Stream=OwnStream,
         get_current_stream=lambda: gpu.stream,
-        Event=type("Event", (Event,), {"gpu": gpu}),
         MemoryPool=type("MemoryPool", (MemoryPool,), {"gpu": gpu}),
         set_allocator=set_allocator,
-        get_elapsed_time=lambda start_event, end_event: 1e3 * (end_event.at - start_event.at),
         function=SimpleNamespace(Module=Module),
         memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
         runtime=SimpleNamespace(

@@ -10,7 +10,7 @@ import pytest
 import nmt.exporting as exporting
 from nmt.decode import search
 from nmt.decode.rules.selectors import sample_keys
-from nmt.model import program_run
+from nmt.model import translation_program
 from nmt.rnn import tuning
 from nmt.rnn.kernels.search import ruled_tokens
 from tests.small_models import build
@@ -121,7 +121,7 @@ def test_a_lack_of_memory_is_an_error_after_which_sentences_are_translated(monke
         raise MemoryError
 
     with monkeypatch.context() as failing:
-        failing.setattr(program_run, "aligned", fail)
+        failing.setattr(translation_program, "aligned", fail)
         with pytest.raises(MemoryError):
             search(model, [[5] * 60], beam_size=5, threads=1)
     assert search(model, [[5, 6, 7]], beam_size=3, threads=1) == expected

@@ -1,17 +1,12 @@
 """What test_products.py multiplies: cells, programs made of them, schedules, steps that exist, directions, sizes.
 
-A run is a row of a covering array as numbers: what the compiled program gives, and what the two other
-witnesses say, the interpreter and the oracles written by loops from the papers.
-
-A covering array has few rows in which every choice of some factors meets every choice of the others. All products of
-cells, schedules, types and lengths are too many to run; most mistakes show where two choices meet (Kuhn et al. 2004,
-Software Fault Interactions and Implications for Software Testing). Rows are built one at a time, each around something
-not yet met, the rest chosen to meet as much as possible (Cohen et al. 1997, The AETG System, section 4). `strength` is
-how many factors meet: 2 for all pairs, 3 for all triples.
+A run is a row as numbers: what the compiled program gives, and what the two other witnesses say, the interpreter and
+the oracles written by loops from the papers. All products are too many to run; most mistakes show where two choices
+meet (Kuhn et al. 2004, Software Fault Interactions and Implications for Software Testing).
 """
 
 from dataclasses import dataclass, replace
-from itertools import combinations, product
+from itertools import product
 
 import numpy as np
 
@@ -64,22 +59,26 @@ SCHEDULES = {
 }
 STEPS = ("all", "uneven", "none for some", "holes")
 DIRECTIONS = {"forward": (False,), "reverse": (True,), "both": (False, True)}
+FACTORS = "cell", "dtype", "recompute", "schedule", "steps", "direction", "size"
 SIZES = {"several": (6, 5), "one step": (1, 3), "one row": (7, 1)}
 
 
-def groups(*, short):
-    """The parts of a row of a covering array: programs, and what costs no compilation."""
-    factors = "dtype", "recompute", "cell", "schedule"
+def rows(*, short):
+    """All rows by cell: each program with each schedule; what costs no compilation takes turns, so that every two
+    choices meet."""
     if short:
         kinds = [(("float64", "attention"), tuple(CELLS)), *SHORT.items()]
-        chosen = [(*kind, name) for kind, names in kinds for name in names]
-        plain = [(*program, schedule) for program in chosen for schedule in SCHEDULES if schedule != LATER]
-        ways = plain + [(*kind, name, LATER) for kind, names in SHORT_LATER.items() for name in names]
+        ways = [(name, *kind, s) for kind, names in kinds for name in names for s in SCHEDULES if s != LATER]
+        ways += [(name, *kind, LATER) for kind, names in SHORT_LATER.items() for name in names]
     else:
-        ways = list(product(TYPES, POLICIES, ALL_CELLS, SCHEDULES))
-    others = {"steps": STEPS, "direction": DIRECTIONS, "size": SIZES}
-    programs = [dict(zip(factors, way, strict=True)) for way in ways]
-    return [programs, *([{factor: choice} for choice in choices] for factor, choices in others.items())]
+        ways = list(product(ALL_CELLS, TYPES, POLICIES, SCHEDULES))
+    found = {name: [] for name in (CELLS if short else ALL_CELLS)}
+    for name, *way in ways:
+        k = len(found[name])
+        shift = k + k // 3 + list(found).index(name)
+        turns = STEPS[k % 4], list(DIRECTIONS)[k % 3], list(SIZES)[shift % 3]
+        found[name].append(dict(zip(FACTORS, (name, *way, *turns), strict=True)))
+    return found
 
 
 @dataclass
@@ -272,51 +271,3 @@ def check_oracle(run, found, tolerance):
 def _off(got, expected, tolerance, what):
     worst = float(np.max(np.abs(got - expected), initial=0) / max(1.0, float(np.max(np.abs(expected), initial=0))))
     return [] if worst <= tolerance else [f"{what}: off by {worst:.2e}"]
-
-
-def meetings(row, strength):
-    """All sets of `strength` choices that meet in a row, a dict from factor to choice."""
-    return {frozenset(some) for some in combinations(row.items(), strength)}
-
-
-def all_meetings(groups, strength):
-    """What can meet at all. A group is a list of its legal parts of a row, each a dict; a row takes one of each."""
-    found = set()
-    # Each meeting takes some factors of some groups: those groups' parts in all ways, cut down to these factors.
-    for count in range(1, strength + 1):
-        for some in combinations(groups, count):
-            cuts = [_cuts(group, strength) for group in some]
-            for parts in product(*cuts):
-                together = frozenset().union(*parts)
-                if len(together) == strength:
-                    found.add(together)
-    return found
-
-
-def _cuts(group, strength):
-    """All sets of up to `strength` choices that one part of this group holds, at least one."""
-    sizes = range(1, strength + 1)
-    return {frozenset(some) for part in group for size in sizes for some in combinations(part.items(), size)}
-
-
-def covering_array(groups, strength=2, seed=0):
-    """Rows, dicts from factor to choice, in which everything that can meet meets; the same rows for the same seed."""
-    rng = np.random.default_rng(seed)
-    missing = all_meetings(groups, strength)
-    order = sorted(missing, key=lambda m: sorted(map(str, m)))
-    rng.shuffle(order)
-    rows = []
-    for first in order:
-        if first in missing:
-            rows.append(_row_around(dict(first), groups, missing, strength, rng))
-            missing -= meetings(rows[-1], strength)
-    return rows
-
-
-def _row_around(row, groups, missing, strength, rng):
-    """A row with these choices; group after group in random order takes the part that meets most that is missing."""
-    for place in rng.permutation(len(groups)):
-        fitting = [part for part in groups[place] if all(row.get(name, part[name]) == part[name] for name in part)]
-        tried = [fitting[k] for k in rng.permutation(len(fitting))]
-        row = max(({**row, **part} for part in tried), key=lambda now: len(missing & meetings(now, strength)))
-    return row

@@ -1,5 +1,7 @@
 """Cells of random expressions, and everything that a cell's program does held against what its step means."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from nmt.rnn import (
@@ -14,7 +16,6 @@ from nmt.rnn import (
     concat,
     dot,
     flat,
-    interpreter,
     mean,
     sigmoid,
     softmax,
@@ -25,9 +26,9 @@ from nmt.rnn import (
     total,
     weighted_sum,
 )  # fmt: skip
-from nmt.rnn.cell import axes_of
 from nmt.rnn.stepping.stepper import Stepper
 from tests.oracle import compare
+from tests.rnn import scan_cases as cases
 
 T, B, S = 4, 5, 3
 LENGTHS = (2, 4, 0, 3, 1)
@@ -202,99 +203,32 @@ def check(cell, device=None, **options):
     """Hold training, its gradients, inference and single steps against the interpreter, and rows alone against rows
     among others: on the processor these have the same bits. device: where the programs run, the processor where
     None; options: of the scan."""
-    rng = np.random.default_rng(0)
-    params = {k: rng.normal(size=q.shape) * 0.5 for k, q in cell.params().items()}
-    x, d_y = rng.normal(size=(T, B, cell.input_size)), rng.normal(size=(T, B, cell.output_size))
-    initial, d_final = ({k: rng.normal(size=(B, *axes_of(n))) for k, n in cell.states().items()} for _ in range(2))
-    captured = {k: rng.normal(size=(S,) * c.source_axis + (B, c.width)) for k, c in cell.captured().items()}
-    sources = SOURCES if any(c.source_axis for c in cell.captured().values()) else None
-    scan, weights = Scan(cell, dtype="float64", threads=1, device=device, **options), Weights(_moved(params, device))
-
-    def run(rows, **how):
-        (x_there,) = _moved({0: x[:, rows]}, device).values()
-        first = _moved({k: a[rows] for k, a in initial.items()}, device)
-        read = _moved({k: a[..., rows, :] for k, a in captured.items()}, device)
-        real = [sources[n] for n in rows] if sources else None
-        return scan.forward(weights, x_there, first, captured=read, source_lengths=real, **how)
-
-    everyone = list(range(B))
-    result = run(everyone, lengths=LENGTHS, training=True, seed=1)
-    drawn = result.tape.compiled.step.plan.trace.masks
-    masks = {m.name: result.tape.arrays[m.array] for m in drawn}
-    shares = _moved({k: np.zeros_like(a) for k, a in params.items()}, device)
-    (d,) = _moved({0: d_y}, device).values()
-    found = scan.backward(result.tape, d, _moved(d_final, device), shares)
-    given = {"captured": captured, "source_lengths": sources}
-    meant = interpreter.forward(cell, params, x, initial, lengths=LENGTHS, masks=_host(masks, device), **given)
-    slopes = interpreter.backward(meant, d_y, d_final)
-    _same("training", _host(_outputs(result), device), _outputs(meant))
-    _same("gradients", _host(_gradients(found, shares), device), _gradients(slopes, slopes.params))
-
-    _check_differences(cell, slopes, masks=_host(masks, device), sources=sources, d_y=d_y, d_final=d_final,
-                       at=(params, {"x": x}, initial, captured))  # fmt: skip
-
-    whole = _host(_outputs(run(everyone)), device)
-    _same("inference", whole, _outputs(interpreter.forward(cell, params, x, initial, **given)))
-    stepper = Stepper(scan, weights)
-    _same("steps", _stepped(stepper, _moved(dict(enumerate(x)), device), initial, given, device), whole)
+    case = cases.draw(cell, "float64", LENGTHS, rows=B, steps=T, places=S)
+    if any(c.source_axis for c in cell.captured().values()):
+        case.source_lengths = SOURCES
+    outputs, found, masks = cases.compiled(case, device=device, **options)
+    meant, slopes = cases.interpreted(case, masks)
+    compare.assert_all_close(outputs, meant, 1e-9, "training")
+    compare.assert_all_close(found, slopes, 1e-9, "gradients")
+    cases.hold_to_slopes(case, slopes, masks)
+    whole = replace(case, lengths=None)
+    inferred = cases.inferred(whole, device=device, **options)
+    compare.assert_all_close(inferred, cases.interpreted(whole, None)[0], 1e-9, "inference")
+    compare.assert_all_close(_stepped(whole, device, **options), inferred, 1e-9, "steps")
     for rows in ([3], [4, 0]) if device is None else ():
-        for name, array in _host(_outputs(run(rows)), device).items():
-            among = np.ascontiguousarray(whole[name][:, rows] if name == "y" else whole[name][rows])
-            assert array.tobytes() == among.tobytes(), f"{name}: other bits in another batch"
+        among = {k: a[..., rows, :] if k == "y" else a[rows] for k, a in inferred.items()}
+        compare.assert_same_bits(cases.inferred(whole.rows(rows), **options), among, "other bits in another batch")
 
 
-def _check_differences(cell, slopes, *, masks, sources, d_y, d_final, at):
-    """Hold the interpreter's gradients against the slope of the loss in one random direction, by differences."""
-    rng = np.random.default_rng(1)
-    direction = [{k: rng.normal(size=a.shape) for k, a in group.items()} for group in at]
-
-    def loss(step):
-        moved = [{k: a + step * d[k] for k, a in group.items()} for group, d in zip(at, direction, strict=True)]
-        params, (x,), initial, captured = moved[0], moved[1].values(), moved[2], moved[3]
-        options = {"lengths": LENGTHS, "masks": masks, "captured": captured, "source_lengths": sources}
-        result = interpreter.forward(cell, params, x, initial, **options)
-        return (result.y * d_y).sum() + sum((result.final[k] * d).sum() for k, d in d_final.items())
-
-    found = sum((a * d[k]).sum() for group, d in zip(
-        (slopes.params, {"x": slopes.x}, slopes.initial, slopes.captured), direction, strict=True
-    ) for k, a in group.items())  # fmt: skip
-    slope, half = ((loss(step) - loss(-step)) / (2 * step) for step in (1e-5, 5e-6))
-    by_differences = (4 * half - slope) / 3  # without third derivatives times step ** 2
-    # The error of the difference: fifth derivatives times step ** 4, and rounding of the loss divided by the step.
-    most = 1e-6 * (1 + abs(by_differences))
-    assert abs(found - by_differences) < most, f"gradients by differences: {found} instead of {by_differences}"
-
-
-def _moved(arrays, device):
-    whole = {k: np.ascontiguousarray(a) for k, a in arrays.items()}
-    return whole if device is None else {k: device.upload(a) for k, a in whole.items()}
-
-
-def _host(arrays, device):
-    return arrays if device is None else {k: device.download(a) for k, a in arrays.items()}
-
-
-def _stepped(stepper, x, states, given, device):
-    captured = _moved(given["captured"], device)
-    ids = stepper.admit(captured, given["source_lengths"]) if captured else None
-    states, y = _moved(states, device), []
-    for one in x.values():
-        out, new = stepper.step(one, states, ids)
+def _stepped(case, device, **options):
+    """Outputs and last states, step by step."""
+    there = cases.on_device(case, device)
+    scan = Scan(case.cell, dtype="float64", threads=1, device=device, **options)
+    stepper, states, y = Stepper(scan, Weights(there.params)), there.initial, []
+    ids = stepper.admit(there.captured, case.source_lengths) if case.captured else None
+    for x in there.x:
+        out, new = stepper.step(x, states, ids)
         states = {k: a.copy() for k, a in new.items()}
-        y.append(_host({"y": out.copy()}, device)["y"])
-    return {"y": np.array(y), **{f"final {k}": a for k, a in _host(states, device).items()}}
-
-
-def _outputs(result):
-    return {"y": result.y, **{f"final {k}": a for k, a in result.final.items()}}
-
-
-def _gradients(found, params):
-    groups = {"initial": found.initial, "captured": found.captured, "parameter": params}
-    return {"x": found.x} | {f"{kind} {k}": a for kind, group in groups.items() for k, a in group.items()}
-
-
-def _same(what, found, expected):
-    assert set(found) == set(expected), what
-    for name, array in expected.items():
-        compare.assert_close(found[name], array, 1e-9, f"{what}: {name}")
+        y.append(out.copy() if device is None else device.download(out))
+    (last,) = cases.on_host((states,), device)
+    return {"y": np.array(y), **{f"final {k}": a for k, a in last.items()}}

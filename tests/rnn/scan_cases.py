@@ -21,6 +21,7 @@ from nmt.rnn import (
 from nmt.rnn.cell import axes_of
 from nmt.rnn.compiler.program import Product
 from nmt.rnn.compiler.trace import trace
+from tests.oracle import gradients as slopes
 
 D, H, M, A, OUT = 5, 7, 6, 4, 11
 T, B, S = 6, 5, 4
@@ -145,7 +146,7 @@ def draw(cell, dtype, lengths=None, *, rows=B, steps=T, places=S, seed=0):
         {name: normal(*p.shape, scale=0.4) for name, p in cell.params().items()},
         normal(steps, rows, cell.input_size),
         {name: normal(rows, *axes_of(n)) for name, n in cell.states().items()},
-        {name: normal(places, rows, c.width) for name, c in cell.captured().items()},
+        {name: normal(*[places] * c.source_axis, rows, c.width) for name, c in cell.captured().items()},
         normal(steps, rows, cell.output_size),
         {name: normal(rows, *axes_of(n)) for name, n in cell.states().items()},
         lengths,
@@ -205,30 +206,53 @@ def dropped_in(tape, mask):
     return drawn if tape.packing is None else tape.packing.unpack(drawn)
 
 
-def inferred(case, *, reverse=False, threads=1, compute_dtype=None, device=None):
+def inferred(case, *, reverse=False, device=None, **options):
     """Outputs of the compiled program that keeps nothing, on the host."""
-    scan = Scan(case.cell, dtype=case.x.dtype, compute_dtype=compute_dtype, threads=threads, device=device)
+    scan = Scan(case.cell, dtype=case.x.dtype, device=device, **{"threads": 1, **options})
     case = on_device(case, device)
     result = scan.forward(Weights(case.params), case.x, case.initial, **case.options, reverse=reverse)
     assert result.tape is None
     return on_host((named(result),), device)[0]
 
 
+def wide(value):
+    """Arrays, alone or by name, in float64."""
+    return moved(value, lambda array: array.astype(np.float64))
+
+
 def interpreted(case, masks, *, reverse=False):
     """(outputs, gradients) of the interpreter in float64, with the given dropout masks."""
+    result = _interpreter_forward(case, masks, reverse)
+    found = interpreter.backward(result, wide(case.d_y), wide(case.d_final))
+    return named(result), gradients(found, found.params)
 
-    def wide(value):
-        if isinstance(value, dict):
-            return {name: wide(a) for name, a in value.items()}
-        return value.astype(np.float64)
 
+def _interpreter_forward(case, masks, reverse):
     options = {**case.options, "captured": wide(case.captured)}
-    result = interpreter.forward(
+    return interpreter.forward(
         case.cell, wide(case.params), wide(case.x), wide(case.initial), **options,
         reverse=reverse, masks=None if masks is None else wide(masks),
     )  # fmt: skip
-    found = interpreter.backward(result, wide(case.d_y), wide(case.d_final))
-    return named(result), gradients(found, found.params)
+
+
+def hold_to_slopes(case, found, masks=None, *, reverse=False):
+    """Gradients, by the names of `gradients`, are the slope of the interpreter's loss in a random direction, by
+    differences."""
+
+    def loss():
+        result = _interpreter_forward(case, masks, reverse)
+        return (result.y * case.d_y).sum() + sum((result.final[k] * d).sum() for k, d in case.d_final.items())
+
+    leaves = {"d_x": case.x, **{f"d_initial {k}": a for k, a in case.initial.items()}}
+    leaves |= {f"d_captured {k}": a for k, a in case.captured.items()} | {f"d_{k}": a for k, a in case.params.items()}
+    assert set(leaves) == set(found)
+    rng = np.random.default_rng(1)
+    direction = {name: rng.normal(size=array.shape) for name, array in leaves.items()}
+    half, slope = (slopes.along(loss, leaves, direction, step) for step in (5e-6, 1e-5))
+    expected = (4 * half - slope) / 3  # without third derivatives times step ** 2
+    # The error of the difference: fifth derivatives times step ** 4, and rounding of the loss divided by the step.
+    got = slopes.inner(found, direction)
+    assert abs(got - expected) < 1e-6 * (1 + abs(expected)), f"gradients by differences: {got} instead of {expected}"
 
 
 def named(result):

@@ -1,12 +1,11 @@
-"""Cells x types x recomputation x schedules x steps that exist x directions x sizes, by a covering array.
+"""Cells x types x recomputation x schedules x steps that exist x directions x sizes.
 
-Every choice meets every other at least once: in the short run with cells in the types that SHORT names, as compiling is
-nearly all it costs. `NMT_TEST_PRODUCTS=2` multiplies all cells with everything, `NMT_TEST_PRODUCTS=3` lets every three
-choices meet.
+Every choice meets every other: in the short run with cells in the types that SHORT names, as compiling is nearly all it
+costs. `NMT_TEST_PRODUCTS=1` takes all cells with all types.
 """
 
 import os
-from functools import cache
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -17,40 +16,19 @@ from nmt.rnn import tuning
 from tests.oracle import compare
 from tests.rnn import product_cases as products
 from tests.rnn import scan_cases as cases
-from tests.rnn.product_cases import all_meetings, covering_array, meetings
 
-ASKED = os.environ.get("NMT_TEST_PRODUCTS", "")
-SHORT, STRENGTH = not ASKED, int(ASKED or 2)
+ROWS = products.rows(short=not os.environ.get("NMT_TEST_PRODUCTS"))
 
 
-@cache
-def rows():
-    """The array of this run; of one cell each row has another seed."""
-    return covering_array(products.groups(short=SHORT), STRENGTH)
-
-
-def test_whatever_can_meet_meets():
-    """By counting afresh: every set of choices of some row there could be is in a row there is."""
-    groups = products.groups(short=SHORT)
-    found = set().union(*(meetings(row, STRENGTH) for row in rows()))
-    assert found == all_meetings(groups, STRENGTH)
-    free = ("cell", "steps"), ("cell", "direction"), ("dtype", "recompute"), ("dtype", "schedule"), ("steps", "size")
-    for factors in free:
-        sizes = [len({part[f] for group in groups for part in group if f in part}) for f in factors]
-        some = {tuple(row[f] for f in factors) for row in rows()}
-        assert len(some) == sizes[0] * sizes[1], factors
-
-
-def test_a_covering_array_is_near_the_smallest():
-    """Three factors of 2, 3 and 4 choices, a part of two that must not come with another: all pairs in 12 rows."""
-    groups = [[{"a": 0, "b": k} for k in range(3)] + [{"a": 1, "b": 0}], [{"c": k} for k in range(4)]]
-    found = covering_array(groups)
-    assert {frozenset(row) for row in found} == {frozenset("abc")}
-    assert {(row["a"], row["b"]) for row in found} == {(0, 0), (0, 1), (0, 2), (1, 0)}
-    pairs = {(f, row[f], row["c"]) for row in found for f in "ab"}
-    assert len(pairs) == 20 and 12 <= len(found) <= 16
-    assert len(covering_array(groups, 3)) == 16  # all products
-    assert covering_array(groups, seed=1) != found == covering_array(groups)
+def test_every_choice_meets_every_other():
+    rows = [row for of_cell in ROWS.values() for row in of_cell]
+    for one, other in combinations(("cell", "schedule", "steps", "direction", "size"), 2):
+        pairs = {(row[one], row[other]) for row in rows}
+        choices = [{row[factor] for row in rows} - {products.LATER} for factor in (one, other)]
+        assert pairs >= set(product(*choices)), (one, other)
+    assert {(row["dtype"], row["recompute"], row["schedule"]) for row in rows} >= set(
+        product(products.TYPES, products.POLICIES, set(products.SCHEDULES) - {products.LATER})
+    )
 
 
 def test_every_cell_of_the_settings_is_among_them():
@@ -60,12 +38,10 @@ def test_every_cell_of_the_settings_is_among_them():
         assert f"setting {name}" in products.ALL_CELLS
 
 
-@pytest.mark.parametrize("name", products.CELLS if SHORT else products.ALL_CELLS)
+@pytest.mark.parametrize("name", ROWS)
 def test_products(name, monkeypatch):
     """The program = the interpreter = the oracle; a schedule never shows in the bits."""
-    chosen = [(seed, row) for seed, row in enumerate(rows()) if row["cell"] == name]
-    assert {row["schedule"] for _, row in chosen} >= set(products.SCHEDULES) - {products.LATER}
-    for seed, row in chosen:
+    for seed, row in enumerate(ROWS[name]):
         with monkeypatch.context() as patch:
             check(products.draw(row, seed), patch)
 

@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from nmt.rnn import Captured, Cell, Param, Scan, State, Weights, tanh
+from nmt.rnn import Captured, Cell, Param, State, tanh
 from nmt.rnn.compiler.plan import make_plan
 from nmt.rnn.compiler.program import PlaceKind
 from nmt.rnn.compiler.trace import trace
 from nmt.rnn.scan import scan_setup as engine
-from tests.oracle import compare, gradients
+from tests.oracle import compare
 from tests.rnn import scan_cases as cases
 
 T, B, S, D, H, M = cases.T, cases.B, cases.S, cases.D, cases.H, cases.M
@@ -32,22 +32,9 @@ def all_close(found, expected, tolerance=1e-9):
         close(found[name], array, name, tolerance)
 
 
-def hold_to_quotients(case, found=None, *, reverse=False):
-    """The gradients of a case's run (by `cases.compiled`'s names) are difference quotients of its own outputs."""
-    if found is None:
-        _, found, _ = cases.compiled(case, reverse=reverse)
-    scan = Scan(case.cell, dtype="float64", threads=1)
-
-    def loss():
-        result = scan.forward(Weights(case.params), case.x, case.initial, **case.options, reverse=reverse)
-        final = sum(np.sum(result.final[name] * d) for name, d in case.d_final.items())
-        return np.sum(result.y * case.d_y) + final
-
-    leaves = {"d_x": case.x, **{f"d_initial {k}": a for k, a in case.initial.items()}}
-    leaves |= {f"d_captured {k}": a for k, a in case.captured.items()}
-    leaves |= {f"d_{k}": a for k, a in case.params.items()}
-    assert set(leaves) == set(found)
-    assert not gradients.check(loss, leaves, found, np.random.default_rng(2), rtol=1e-6, atol=1e-7)
+def hold_to_quotients(case):
+    """The gradients of a case's run are slopes of the interpreter's loss."""
+    cases.hold_to_slopes(case, cases.compiled(case)[1])
 
 
 def plan_of(cell, *, training=True, **options):
@@ -83,41 +70,6 @@ def passes(layer, x, d_y):
     """One training pass."""
     layer.forward(x)
     layer.backward(d_y)
-
-
-class WindowDecoder:
-    """No network at all: the next token's chances depend on the last two tokens, which are its state."""
-
-    eos_id = 3
-
-    def __init__(self, seed):
-        self.table = np.log(np.random.default_rng(seed).dirichlet(np.ones(7), size=(7, 7)))
-        self.rows = []
-
-    def admit(self, src_ids, candidates=None):
-        count = len(src_ids)
-        return np.arange(count), {"before": np.full((count, 1), 2.0)}, np.full(count, 2, np.int32)
-
-    def release(self, sentence_ids):
-        pass
-
-    def step(self, tokens, states, parent, sentence_ids):
-        self.rows.append(len(tokens))
-        before = states["before"][parent, 0].astype(int)
-        return self.table[before, tokens], {"before": tokens[:, None].astype(float)}
-
-    def best_tokens(self, outputs, first_token, places):
-        outputs = outputs.copy()
-        outputs[:, :first_token] = -np.inf
-        tokens = np.argsort(-outputs, axis=1)[:, :places].astype(np.int32)
-        return tokens, np.take_along_axis(outputs, tokens, axis=1)
-
-    def log_probs(self, outputs):
-        return outputs.copy()
-
-    def __call__(self, prefix):
-        before, last = (2, 2, *prefix)[-2:]
-        return self.table[before, last]
 
 
 class SwapCell(Cell):

@@ -8,15 +8,12 @@ import numpy as np
 import pytest
 
 import nmt.rnn
-from nmt.decode.beam import BeamCell
-from nmt.decode.beam import run as run_beam
-from nmt.decode.hypotheses import Block
 from nmt.errors import NMTError, ShapeError
 from nmt.rnn import LSTM, Cell, GRUCell, LSTMCell, Param, ResidualCell, Scan, StackCell, State, Weights, sigmoid, tanh
 from nmt.rnn.kernels.loops import run_cpu
 from nmt.rnn.kernels.threads.pool import run_team
 from nmt.rnn.layers.layer_stack import pack, unpack
-from tests.oracle import beam as brute_force
+from tests.devices import device_at
 from tests.rnn import scan_cases as cases
 from tests.rows.support import (
     MIXED,
@@ -26,7 +23,6 @@ from tests.rows.support import (
     H,
     SwapCell,
     T,
-    WindowDecoder,
     all_close,
     close,
     count_plans,
@@ -36,8 +32,6 @@ from tests.rows.support import (
     plan_of,
     products,
 )
-
-PAIRS = [([4, 5], [6, 4, 5]), ([5, 4, 6], [4]), ([6, 6], [5, 5])]
 
 
 class LeakyCell(Cell):
@@ -84,19 +78,6 @@ def test_the_plan_of_a_user_s_cell():
     hold_to_quotients(cases.draw(StackCell([LeakyCell(D, H), ResidualCell(LeakyCell(H, H))]), "float64", MIXED))
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_search_does_not_know_the_model(seed):
-    """A table over a window of past tokens finds what trying everything finds: its beam is one state after another."""
-    decoder = WindowDecoder(seed)
-    cell = BeamCell(decoder, np.array([4]), 1000, "none", n_best=5, first_token=1, never=2)
-    (found,) = dict(run_beam(cell, iter([Block(np.arange(1), [[0]])]), 1)).values()
-    everything = brute_force.all_sequences(decoder, eos=3, max_length=4, length_penalty="none", forbidden=(0, 2))
-    finished = [s for s in everything if s.finished]
-    best = [h for h in found if h.finished]
-    assert best and [tuple(h.ids) for h in best] == [s.ids for s in finished[: len(best)]]
-    assert [h.score for h in best] == pytest.approx([s.score for s in finished[: len(best)]])
-
-
 def test_what_a_plan_is_kept_by(monkeypatch):
     """Whatever changes a program is in the key; batch, lengths and direction are not, as no program depends on them."""
     made = count_plans(monkeypatch)
@@ -115,6 +96,7 @@ def test_what_a_plan_is_kept_by(monkeypatch):
         plans(GRUCell(D, 13)),
         plans(LSTMCell(D, 13), training=False),
         plans(LSTMCell(D, 13), dtype="float32"),
+        plans(LSTMCell(D, 13), device=device_at("cuda")),
         plans(LSTMCell(D, 13), dtype="float32", compute_dtype="bfloat16"),
         plans(LSTMCell(D, 13), recompute="gates"),
         plans(LSTMCell(D, 13), needs=LSTMCell(D, 13).params()),

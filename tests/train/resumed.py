@@ -1,5 +1,6 @@
-"""Trains with and without an interruption, and compares all bits of the checkpoints."""
+"""Trains with and without an interruption, and compares all bits of the checkpoints; events of a log."""
 
+import json
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -32,3 +33,9 @@ def difference(config: Config, updates: int) -> tuple[int, list[str]]:
 
 def _bytes(arrays: Any, key: str) -> bytes | None:
     return arrays[key].tobytes() if key in arrays else None
+
+
+def events(folder: Path, kind: str) -> list[dict[str, Any]]:
+    """Return the events of a kind of a run."""
+    lines = (folder / "metrics.jsonl").read_text("utf-8").splitlines()
+    return [event for event in map(json.loads, lines) if event["event"] == kind]

@@ -1,7 +1,6 @@
 """training.batch_multiplier: several batches make one update."""
 
 import json
-import signal
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -22,7 +21,7 @@ from nmt.train.updates.update import GradientSum, Updater
 from tests.model.test_language import build as build_language_model
 from tests.settings import settings_with
 from tests.small_models import batch_of, build
-from tests.train.test_resume import assert_same
+from tests.train.resumed import events
 
 CONFIG = settings_with(training={"learning_rate": 0.01, "label_smoothing": 0.1})
 
@@ -103,11 +102,6 @@ def test_parts_of_a_text_are_more_streams(tmp_path):
         assert added.norm == pytest.approx(alone.norm, rel=1e-4)
 
 
-def events(folder, kind):
-    lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    return [event for event in map(json.loads, lines) if event["event"] == kind]
-
-
 def test_everything_counts_updates(make_trainer):
     trainer = make_trainer(batch_multiplier=3, metric="loss", validation_freq=2, logging_freq=2, updates=7)
     result = trainer.run()
@@ -119,31 +113,6 @@ def test_everything_counts_updates(make_trainer):
     tokens = [events(folder, "train")[0] for folder in (trainer.folder, alone.folder)]
     per_update = [event["tgt_tokens"] / event["update"] for event in tokens]
     assert 2 < per_update[0] / per_update[1] < 4
-
-
-@pytest.mark.parametrize("call", [1, 5, 11])
-def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(make_trainer, fake, monkeypatch, call):
-    import os
-
-    options = {"batch_multiplier": 3, "metric": "loss", "validation_freq": 3}
-    trainer = make_trainer(**options)
-    trainer.run()
-    undisturbed = trainer.folder.rename(trainer.folder.with_name("undisturbed"))
-    whole, calls = fake.loss_and_gradients, 0
-
-    def interrupted(self, *args, **named):
-        nonlocal calls
-        calls += 1
-        if calls == call:
-            os.kill(os.getpid(), signal.SIGINT)
-        return whole(self, *args, **named)
-
-    monkeypatch.setattr(fake, "loss_and_gradients", interrupted)
-    assert make_trainer(**options).run().signal == signal.SIGINT
-    assert calls % 3 == 0 or calls == call, "the whole update is done"
-    trainer = make_trainer(**options)
-    trainer.run()
-    assert_same(trainer.folder, undisturbed)
 
 
 def test_a_run_goes_on_with_another_multiplier(make_trainer):
@@ -386,12 +355,3 @@ def test_updates_have_the_tokens_of_their_epoch():
         tokens = dealing.batches.tokens(epoch)
         for group in found:
             assert (group.num_src_tokens, group.num_tgt_tokens) == tuple(tokens[group.numbers].sum(axis=0))
-
-
-def test_ranks_take_turns_forward_and_back():
-    assert [Dealing(Batches(9), 9, rank=rank, ranks=3)._own(9) for rank in range(3)] == [
-        [0, 5, 6],
-        [1, 4, 7],
-        [2, 3, 8],
-    ]
-    assert [Dealing(Batches(9), 9, rank=rank, ranks=3)._own(8) for rank in range(3)] == [[0, 5, 6], [1, 4, 7], [2, 3]]

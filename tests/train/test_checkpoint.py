@@ -25,6 +25,7 @@ from nmt.train.checkpoints.checkpoint import (
     save_average,
     save_checkpoint,
 )
+from tests.train.resumed import events
 
 PARAMS = {"b": np.arange(6, dtype="f4").reshape(2, 3), "a": np.ones(1, "f4"), "e": np.ones((0, 2))}
 
@@ -133,11 +134,6 @@ def folder(make_trainer):
     trainer = make_trainer(keep_last_ckpts=3, keep_best_ckpts=2, epochs=6)
     trainer.run()
     return trainer.folder
-
-
-def events(folder, kind):
-    found = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
-    return [event for event in found if event["event"] == kind]
 
 
 def updates(paths):

@@ -29,9 +29,10 @@ Make = Callable[..., Trainer]
 
 def everything(folder: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """All arrays of the last checkpoint, and of its numbers those that time does not touch."""
-    params, optimizer, _, _, metadata = read_whole(folder / "last.safetensors")
+    params, optimizer, _, raw, metadata = read_whole(folder / "last.safetensors")
     state = {key: value for key, value in metadata["state"].items() if key != "elapsed"}
-    return params | optimizer, {**state, **metadata["schedule"], **metadata["optimizer"]}
+    arrays = params | optimizer | {f"raw {name}": array for name, array in raw.items()}
+    return arrays, {**state, **metadata["schedule"], **metadata["optimizer"]}
 
 
 def assert_same(one: Path, two: Path) -> None:
@@ -41,16 +42,28 @@ def assert_same(one: Path, two: Path) -> None:
         np.testing.assert_array_equal(array, other_arrays[name], err_msg=name)
 
 
-@pytest.fixture
-def undisturbed(make_trainer: Make) -> Path:
-    trainer = make_trainer(metric="loss")
+def ended(make_trainer: Make, **settings: Any) -> Path:
+    """The folder of a run that nobody disturbs."""
+    trainer = make_trainer(metric="loss", **settings)
     trainer.run()
     return trainer.folder.rename(trainer.folder.with_name("undisturbed"))
 
 
-@pytest.mark.parametrize("number", SIGNALS)
-@pytest.mark.parametrize("calls", [{1}, {3, 9}, {13, 14}])
-def test_signals_save_and_the_next_run_goes_on(make_trainer, fake, undisturbed, monkeypatch, calls, number):
+@pytest.fixture
+def undisturbed(make_trainer: Make) -> Path:
+    return ended(make_trainer)
+
+
+CALLS = {1}, {3, 9}, {13, 14}
+INTERRUPTED = [({}, calls, number) for number in SIGNALS for calls in CALLS]
+INTERRUPTED += [({"ema_decay": 0.9}, calls, signal.SIGINT) for calls in CALLS]
+INTERRUPTED += [({"batch_multiplier": 3, "validation_freq": 3}, {call}, signal.SIGINT) for call in (1, 5, 11)]
+INTERRUPTED += [({"cooldown": 0.5}, {13}, signal.SIGINT)]
+
+
+@pytest.mark.parametrize(("settings", "calls", "number"), INTERRUPTED)
+def test_signals_save_and_the_next_run_goes_on(make_trainer, fake, monkeypatch, settings, calls, number):
+    undisturbed = ended(make_trainer, **settings)
     whole, total = fake.loss_and_gradients, 0
 
     def interrupted(self: TranslationModel, *args: Any, **options: Any) -> Any:
@@ -63,10 +76,11 @@ def test_signals_save_and_the_next_run_goes_on(make_trainer, fake, undisturbed, 
     monkeypatch.setattr(fake, "loss_and_gradients", interrupted)
     former = signal.getsignal(number)
     for call in sorted(calls):
-        result = make_trainer(metric="loss").run()
-        assert (result.signal, result.update) == (number, call), "the update under way is finished"
+        result = make_trainer(metric="loss", **settings).run()
+        assert result.signal == number
+        assert result.update == call or settings.get("batch_multiplier"), "the update under way is finished"
     assert signal.getsignal(number) is former
-    trainer = make_trainer(metric="loss")
+    trainer = make_trainer(metric="loss", **settings)
     assert trainer.run().signal is None
     assert_same(trainer.folder, undisturbed)
 
@@ -282,27 +296,6 @@ def test_subwords_are_trained_again_only_if_their_settings_changed(make_trainer,
     assert attempt(vocab_size=60) == first
     assert log.read_text().count("subwords: reading") == 1
     assert attempt(vocab_size=20) != first
-
-
-def test_a_cooldown_goes_on_where_it_was(make_trainer, fake, monkeypatch):
-    settings = {"metric": "loss", "cooldown": 0.5}
-    trainer = make_trainer(**settings)
-    total = trainer.run().update
-    whole = trainer.folder.rename(trainer.folder.with_name("undisturbed"))
-    update, calls = fake.loss_and_gradients, 0
-
-    def interrupted(self: TranslationModel, *args: Any, **options: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        if calls == total - 3:
-            signal.raise_signal(signal.SIGINT)
-        return update(self, *args, **options)
-
-    monkeypatch.setattr(fake, "loss_and_gradients", interrupted)
-    assert make_trainer(**settings).run().update == total - 3
-    trainer = make_trainer(**settings)
-    trainer.run()
-    assert_same(trainer.folder, whole)
 
 
 @pytest.mark.parametrize("kept", ["best.safetensors", "best-6.safetensors", "last-6.safetensors"])

@@ -1,6 +1,5 @@
 """A run from start to end: what it learns, writes, says, and when it stops."""
 
-import json
 import math
 import os
 from collections.abc import Callable
@@ -16,16 +15,12 @@ from nmt.storage.model_folder import read_checkpoint
 from nmt.train.log.progress import Stopwatch
 from nmt.train.run.trainer import Trainer
 from tests.train.fake_model import TranslationModel, write_corpus
+from tests.train.resumed import events
 
 WORSE = {"learning_rate": 10.0, "learning_rate_min": 9.0, "scheduling": "constant", "lower_after": 1, "metric": "loss"}
 """With these every validation after the first is worse."""
 
 Make = Callable[..., Trainer]
-
-
-def events(folder: Path, kind: str) -> list[dict[str, Any]]:
-    lines = (folder / "metrics.jsonl").read_text().splitlines()
-    return [event for event in map(json.loads, lines) if event["event"] == kind]
 
 
 def test_a_run_learns_and_leaves_a_model(make_trainer: Make, tmp_path: Path) -> None:

@@ -90,16 +90,6 @@ if TYPE_CHECKING:
     help="Train for this time, such as 2h or 90m; fits updates, schedule and validations to this machine's speed.",
 )
 @click.option(
-    "--profile",
-    "profile_updates",
-    type=click.IntRange(min=1),
-    is_flag=False,
-    flag_value=20,
-    metavar="[N]",
-    show_default=False,
-    help="Do not train: run N updates (20) and print the time spent in each operation.",
-)
-@click.option(
     "--plan",
     is_flag=True,
     help="Do not train: run a few batches and print parameters, memory, speed and estimated training time.",
@@ -128,7 +118,6 @@ def train(
     seed: int | None,
     preset: str | None,
     budget: str | None,
-    profile_updates: int | None,
     plan: bool,
     show_config: bool,
     check_data: bool,
@@ -145,7 +134,7 @@ def train(
     which can be edited and trained again. Run the same command again to resume an interrupted run. Ctrl-C or SIGTERM
     finishes the current update, saves and exits (130, 143); a second one exits at once. Progress goes to standard
     error, and in more detail to train.log and metrics.jsonl in the folder; results go to standard output. --plan,
-    --profile, --show-config and --check-data write nothing into model_dir but the validation text held out of SRC and
+    --show-config and --check-data write nothing into model_dir but the validation text held out of SRC and
     TGT.
 
     \b
@@ -159,13 +148,11 @@ def train(
         mpiexec -n 8 nmt-train configs/quickstart.yaml --threads 1
         nmt-train configs/quickstart.yaml --check-data
         nmt-train configs/quickstart.yaml --budget 10m
-        nmt-train configs/quickstart.yaml --profile 50 --set training.batch_size=8192
     """
-    tries = plan or profile_updates is not None
     if as_json and not check_data:
         raise click.UsageError("--json goes with --check-data.")
     given = {"--budget": budget is not None, "--show-config": show_config}
-    given |= {"--check-data": check_data, "--plan or --profile": tries}
+    given |= {"--check-data": check_data, "--plan": plan}
     from nmt.config import dump_config, load_config
     from nmt.system.heap import keep_little
     from nmt.train.checkpoints.start import with_model_of_start
@@ -200,8 +187,10 @@ def train(
             click.echo(dump_config(config), nl=False)
         elif check_data:
             _check_data(config, as_json)
-        elif tries:
-            _try(config, threads, device, profile_updates, plan)
+        elif plan:
+            from nmt.train.planning.dry_run import DryRun, cost_report
+
+            say(cost_report(DryRun(config, threads, tell, device)))
         else:
             _train(config, budget, threads, device, ranks)
 
@@ -286,7 +275,7 @@ def _check_alone(given: dict[str, bool], ranks: int) -> None:
     found = [name for name, is_given in given.items() if is_given]
     if len(found) > 1:
         raise click.UsageError(f"{found[0]} goes without {' and '.join(found[1:])}.")
-    if ranks > 1 and found and not found[0].startswith("--plan"):
+    if ranks > 1 and found and found[0] != "--plan":
         raise click.UsageError(f"{found[0]} is for one process; leave mpiexec out.")
 
 
@@ -342,16 +331,3 @@ def _check_data(config: Config, as_json: bool) -> None:
     say(json.dumps(found.to_dict(), indent=2, ensure_ascii=False) if as_json else found.page())
     if found.errors:
         sys.exit(1)
-
-
-def _try(config: Config, threads: int | None, device: str | None, profile_updates: int | None, plan: bool) -> None:
-    """Print the measurements of a few updates; nothing is saved."""
-    from nmt.train.planning.dry_run import DryRun, cost_report, profile_page
-
-    dry_run = DryRun(config, threads, tell, device)
-    pages = []
-    if plan:
-        pages.append(cost_report(dry_run))
-    if profile_updates is not None:
-        pages.append(profile_page(dry_run, profile_updates))
-    say("\n\n".join(pages))

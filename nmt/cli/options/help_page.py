@@ -20,7 +20,7 @@ GROUPS = {
         plot_confidence tsv as_json""",
     "Metrics": "metrics tokenize lowercase confidence",
     "Run": "budget seed seeds stop_with_stdin",
-    "Instead of training": "plan show_config check_data profile_updates",
+    "Instead of training": "plan show_config check_data",
     "Model": "folder preset overrides checkpoint ensemble ensemble_average then lm lm_weight cells",
     "Search": "",
     "Sampling": "sampling sampling_temperature sampling_topk sampling_topp sampling_seed",

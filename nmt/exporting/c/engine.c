@@ -33,8 +33,7 @@ void *nmt_allocate(int64_t line, int64_t size) {
 }
 void nmt_free(void *memory) { (void)memory, temporary.used--; }
 
-/* For profiles, and where threads share a table: here one thread has it alone. */
-int nmt_clock(int clock, void *moment) { return (void)clock, (void)moment, 0; }
+/* Where threads share a table: here one thread has it alone. */
 int nmt_sleep(int time) { return (void)time, 0; }
 int nmt_yield_processor(void) { return 0; }
 

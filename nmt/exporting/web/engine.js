@@ -51,7 +51,6 @@ class Memory {
         return this.taken - Number(size);
       },
       nmt_free: () => { this.used--; },
-      nmt_clock: () => 0,
       nmt_sleep: () => 0,
       nmt_yield_processor: () => 0,
     };
@@ -101,7 +100,7 @@ export class Engine {
     let imports = null;
     const late = name => (...given) => imports[name](...given);
     const env = { exp: Math.exp };
-    for (const name of ["nmt_allocate", "nmt_free", "nmt_clock", "nmt_sleep", "nmt_yield_processor"]) env[name] = late(name);
+    for (const name of ["nmt_allocate", "nmt_free", "nmt_sleep", "nmt_yield_processor"]) env[name] = late(name);
     const { instance } = await WebAssembly.instantiate(array_of(made, "module"), { env }), memory = new Memory(instance.exports);
     imports = memory.imports;
     return new Engine(made, memory, instance.exports.table);

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 START = b"NMTWEB1\n"
 _LINE = 64
-_IMPORTS = ("exp", "nmt_allocate", "nmt_free", "nmt_clock", "nmt_sleep", "nmt_yield_processor")
+_IMPORTS = ("exp", "nmt_allocate", "nmt_free", "nmt_sleep", "nmt_yield_processor")
 
 
 def make_package(path: str, checkpoint: str | None, cells: Sequence[str], compute_dtype: str) -> bytes:

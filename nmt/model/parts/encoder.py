@@ -20,7 +20,6 @@ from nmt.rnn.cell import Param, strip, under
 from nmt.rnn.cells import LinearCell
 from nmt.rnn.device import Device
 from nmt.rnn.devices import cpu
-from nmt.rnn.profile import operation
 from nmt.rnn.scan.layered import LayeredScan
 from nmt.rnn.scan.passes import Tape
 from nmt.rnn.scan.scan import Scan
@@ -48,9 +47,8 @@ class Positions:
 
     def add(self, weights: Weights, x: Any) -> None:
         """Add the embeddings of positions 0, 1, ... to x [T, B, E], in place."""
-        with operation("position embeddings"):
-            x = self.device.host(x)
-            x += self.rows(weights, np.arange(len(x)))[:, None]
+        x = self.device.host(x)
+        x += self.rows(weights, np.arange(len(x)))[:, None]
 
     def rows(self, weights: Weights, positions: np.ndarray) -> Any:
         """Return the embeddings [R, E] of positions [R], which are on the host."""
@@ -58,10 +56,9 @@ class Positions:
 
     def gradient(self, d_x: Any, gradients: dict[str, Any], threads: int) -> None:
         """Add d_x [T, B, E], which is zero beyond the lengths, to the gradient of the table."""
-        with operation("position embeddings: gradient"):
-            rows = np.minimum(np.arange(len(d_x)), self.count - 1).astype(np.int32)
-            summed = self.device.xp.ascontiguousarray(self.device.host(d_x).sum(axis=1))
-            self.device.embedding_gradient(rows, summed, gradients[self.name], 1.0, threads)
+        rows = np.minimum(np.arange(len(d_x)), self.count - 1).astype(np.int32)
+        summed = self.device.xp.ascontiguousarray(self.device.host(d_x).sum(axis=1))
+        self.device.embedding_gradient(rows, summed, gradients[self.name], 1.0, threads)
 
 
 def make_positions(config: ModelConfig, sides: Iterable[str], device: Device) -> dict[str, Positions]:
@@ -122,7 +119,6 @@ class Encoder:
             seed=how.seed,
             allocate=how.allocate,
             outputs=partial(how.lasting, layers.device),
-            label="encoder",
             threads=how.threads,
         )
         each = [strip(result.final, str(n)) for n in range(len(layers.scans))]
@@ -227,7 +223,6 @@ class Bridge:
                 x,
                 training=how.training,
                 allocate=how.allocate,
-                label=f"bridge.{name}",
                 threads=how.threads,
             )
             states[name], tapes[name] = result.y[0], result.tape

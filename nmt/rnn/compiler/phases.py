@@ -6,7 +6,6 @@ The same rules serve forward (states are carried) and backward (gradients of sta
 from __future__ import annotations
 
 from enum import StrEnum
-from functools import cached_property
 
 from nmt.rnn.compiler.fuse import is_wide
 from nmt.rnn.graph import Value, topological
@@ -23,11 +22,6 @@ class Phase(StrEnum):
     memory outside."""
     AFTER = "after"
     """Products that no carried value depends on, and what is computed from them."""
-
-    @cached_property
-    def label(self) -> str:
-        """Return the name of the phase in a profile."""
-        return "time loop" if self is Phase.LOOP else f"{self} the loop"
 
 
 def assign_phases(

@@ -24,7 +24,6 @@ from nmt.rnn.arrays.workspace import Allocate, Fresh, Idle
 from nmt.rnn.cell import Captured, Cell, Param, strip, under
 from nmt.rnn.cells import StackCell
 from nmt.rnn.devices import cpu
-from nmt.rnn.profile import operation
 from nmt.rnn.scan.passes import Gradients, Result, Tape
 from nmt.rnn.scan.scan import Scan
 
@@ -40,7 +39,6 @@ class LayeredTape:
     lengths: np.ndarray
     allocate: Allocate
     threads: int
-    label: str
 
 
 class LayeredScan:
@@ -98,7 +96,6 @@ class LayeredScan:
         seed: int = 0,
         allocate: Allocate | None = None,
         outputs: Callable[..., Any] | None = None,
-        label: str = "scan",
         threads: int | None = None,
         final: Collection[str] | None = None,
     ) -> Result:
@@ -125,20 +122,18 @@ class LayeredScan:
                     training=training,
                     seed=self._seed(seed, n, side),
                     allocate=allocate,
-                    label=f"{label}.{name}",
                     threads=threads,
                     final=_of_layer(final, name),
                 )
                 for side, name in enumerate(self.names(n))
             ]
             tapes.append([result.tape for result in results])
-            with operation(label, ": joining directions"):
-                x = self._output(results, x, n, outputs or allocate, threads)
-                for name in results[0].final:
-                    parts = [result.final[name] for result in results]
-                    if len(parts) == 1 or parts[0].ndim == 2:
-                        ends[f"{n}.{name}"] = self._joined(parts, outputs or allocate, threads)
-        tape = LayeredTape(tapes, steps, allocate, threads, label) if training else None
+            x = self._output(results, x, n, outputs or allocate, threads)
+            for name in results[0].final:
+                parts = [result.final[name] for result in results]
+                if len(parts) == 1 or parts[0].ndim == 2:
+                    ends[f"{n}.{name}"] = self._joined(parts, outputs or allocate, threads)
+        tape = LayeredTape(tapes, steps, allocate, threads) if training else None
         return Result(x, ends, tape, {}, steps, np.zeros(len(steps), bool))
 
     def backward(
@@ -160,9 +155,8 @@ class LayeredScan:
             delay, names, d_last = self.delays[n], self.names(n), strip(d_final or {}, str(n))
             above, d_x = self._with_zeros(d, delay, 0, tape.allocate, tape.threads), None
             for side, name in enumerate(names):
-                with operation(tape.label, " gradients: splitting directions"):
-                    own = {k: self._part(array, side, tape) for k, array in d_last.items()}
-                    d_side = self._part(above, side, tape)
+                own = {k: self._part(array, side, tape) for k, array in d_last.items()}
+                d_side = self._part(above, side, tape)
                 below = strip(gradients or {}, name)
                 got = self.scans[n].backward(tape.layers[n][side], d_side, own, below, initial=_of_layer(initial, name))
                 if got.x is None:
@@ -170,8 +164,7 @@ class LayeredScan:
                 if d_x is None:
                     d_x = got.x
                 else:
-                    with operation(tape.label, " gradients: joining directions"):
-                        self.device.add(d_x, got.x, tape.threads)
+                    self.device.add(d_x, got.x, tape.threads)
                 starts |= under(name, got.initial)
                 for name, share in got.captured.items():
                     if captured.setdefault(name, share) is not share:

@@ -5,7 +5,7 @@ order."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,9 +16,7 @@ from nmt.rnn.arrays.array_names import ArrayKind, Arrays, output, shaped
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.arrays.workspace import Allocate, zeros_of
 from nmt.rnn.compiler.program import PlaceKind
-from nmt.rnn.kernels.loops.run_cpu import Launch
 from nmt.rnn.kernels.memory.arrays import identity
-from nmt.rnn.profile import operation
 from nmt.rnn.rows import Rows
 from nmt.rnn.scan.scan_setup import CompiledScan, Packing, ScanSetup
 
@@ -69,7 +67,7 @@ class Prepared:
     """A run in separate memory, see `Scan.prepare`: write x and `initial` [B, n] by name, call the launches in order,
     read `y` and `final`."""
 
-    launches: list[Launch]
+    launches: list[Callable[[], None]]
     initial: Arrays
     final: Arrays
     y: np.ndarray
@@ -100,8 +98,7 @@ class ForwardPass:
         for n, mask in enumerate(self.plan.trace.masks):
             shape = (rows.B, mask.width) if mask.variational else (rows.T, rows.B, mask.width)
             array = self.allocate(shape, self.setup.dtype)
-            with operation(rows.label, ": dropout masks"):
-                device.dropout_mask(array.reshape(-1), 1.0 - mask.rate, seed, n << 40, rows.threads)
+            device.dropout_mask(array.reshape(-1), 1.0 - mask.rate, seed, n << 40, rows.threads)
             self.arrays[mask.array] = array
 
     def give_captured(self, captured: Arrays) -> None:
@@ -281,8 +278,7 @@ class BackwardPass:
         for name, place in plan.d_captured.items():
             shape = self.arrays[name].shape
             self.arrays[place.name] = self.tape.allocate(shape, setup.dtype)
-            with operation(rows.label, " gradients: zeroing"):
-                setup.device.clear(self.arrays[place.name], rows.threads)
+            setup.device.clear(self.arrays[place.name], rows.threads)
         if outputs is not None and self.tape.packing is None and "x" in plan.d_inputs:
             x = outputs((rows.T, rows.B, setup.cell.input_size), setup.dtype)
             self.arrays[plan.d_inputs["x"].name] = x

@@ -53,7 +53,6 @@ class Scan(ScanSetup):
         allocate: Allocate | None = None,
         outputs: Any = None,
         single_step: bool = False,
-        label: str = "scan",
         threads: int | None = None,
         final: Collection[str] | None = None,
     ) -> Result:
@@ -65,7 +64,7 @@ class Scan(ScanSetup):
         over time, [S, B, n] or [B, n]; source_lengths: real source positions of each row. reverse: from each row's last
         step to its first. training: dropout from `seed`, and a tape for `backward`. allocate: memory, new for every
         call where None. outputs: memory of y if it is to last longer. single_step: for inference with a T of 1, the
-        program that does it in one call. label: the name in a profile of this run and its backward pass. threads: for
+        program that does it in one call.  threads: for
         this run and its backward pass, those of the scan where None. final: names of the final states to return, all
         where None. Raises ShapeError.
 
@@ -89,7 +88,6 @@ class Scan(ScanSetup):
             captured=captured,
             source_lengths=source_lengths,
             reverse=reverse,
-            label=label,
             threads=threads,
         )
         check_params(checks.name, self.params, weights, self.dtype)

@@ -26,7 +26,6 @@ from nmt.rnn.cores import default_threads
 from nmt.rnn.device import Device, Executable
 from nmt.rnn.devices import cpu
 from nmt.rnn.kernels.memory.arrays import identity
-from nmt.rnn.profile import operation
 from nmt.rnn.rows import Division, Rows, split_rows
 
 Lead = tuple[int | None, ...]
@@ -182,12 +181,11 @@ class Invariants:
             own[ArrayKind.GRADIENT.of(name)] = share[None]
         self.executable.backward(own, weights, self._rows(rows), allocate, gradients)
         for name, place in plan.d_inputs.items():
-            with operation(rows.label, " gradients: joining those of captured arrays"):
-                through = self._real(own[place.name][0], rows)
-                if name in direct:
-                    self.device.add(direct[name], through, rows.threads)
-                else:
-                    direct[name] = through
+            through = self._real(own[place.name][0], rows)
+            if name in direct:
+                self.device.add(direct[name], through, rows.threads)
+            else:
+                direct[name] = through
         return direct
 
     def weight_gradients(
@@ -209,7 +207,6 @@ class Invariants:
             split_rows(rows.source_lengths, self.threads),
             False,
             block_rows=rows.block_rows,
-            label=f"{rows.label} constants",
         )
 
     def _real(self, array: np.ndarray, rows: Rows) -> np.ndarray:
@@ -403,7 +400,6 @@ class ScanSetup:
         captured: Mapping[str, np.ndarray] | None = None,
         source_lengths: Any = None,
         reverse: bool = False,
-        label: str = "scan",
         threads: int | None = None,
     ) -> Rows:
         """Return B rows of at most T steps, divided between threads; for the options see `Scan.forward`. Raises
@@ -421,5 +417,4 @@ class ScanSetup:
             reverse=reverse,
             division=self.division,
             block_rows=self.device.block_rows,
-            label=label,
         )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -24,13 +23,12 @@ from nmt.rnn.kernels.memory.table_layout import NamedTable
 from nmt.rnn.kernels.model.update import embedding_table, embedding_task
 from nmt.rnn.kernels.products.packing import packed_output
 from nmt.rnn.kernels.search.beam_loop import search_task
-from nmt.rnn.kernels.search.beam_table import ALLOCATED, PARTS, RUNS, SEARCH, STEP_PART, TIMES, Status
+from nmt.rnn.kernels.search.beam_table import ALLOCATED, PARTS, SEARCH, STEP_PART, Status
 from nmt.rnn.kernels.search.best_tokens import BestTokens, OutputTask
 from nmt.rnn.kernels.search.candidates import BestCandidates
 from nmt.rnn.kernels.search.search_rules import tokens_wanted
 from nmt.rnn.kernels.threads.atomics import FLAT_BARRIER_THREADS, GROUPS_WORD
 from nmt.rnn.kernels.threads.pool import GroupCounters, address_of, run_team
-from nmt.rnn.profile import moment, record_parts
 from nmt.rnn.stepping.prepared_step import StepCall, StepCalls, StepInputs
 from nmt.rnn.stepping.stepper import Stepper
 
@@ -139,19 +137,14 @@ class CompiledBeam:
         """
         memory = self._memory
         self._connect()
-        began = moment()
         budget = max(1, tuning.ROWS_BETWEEN_LOOKS // self._capacity)
         memory["more"], memory["budget"] = more, min(budget, most_steps or budget)
-        memory["timed"] = began is not None
-        memory.clear(_PROFILE)
         while True:
             run_team(self._search_task.address, self._threads, memory.address, memory)
             if memory["status"] != Status.WANTS_WIDTH:
                 break
             self._widen()
         self._stepper.prepared.forget_rows()
-        if began is not None:
-            self._record(began)
         return bool(memory["status"] != Status.DONE)
 
     def ended(self) -> list[Ended]:
@@ -218,7 +211,6 @@ class CompiledBeam:
         else:
             bias, lists = lists.bias, replace(lists, row_lists=memory["rows.list"])
             output = BestCandidates(C, H, places, self._threads, weights, lists, dtype)
-        self._columns = layer.weights[layer.bias].size
         output.give(self._settings.first_token, self._x, weights, bias, memory["tokens"], memory["scores"])
         self._output = output
         return output
@@ -232,7 +224,7 @@ class CompiledBeam:
         calls = prepared.join(inputs, C, C, C)
         joined = *calls, output
         if len(self._joined) != len(joined) or any(a is not b for a, b in zip(self._joined, joined, strict=True)):
-            self._joined, self._calls = joined, calls
+            self._joined = joined
             self._make_tables(calls, output)
         if self._lines is not None:  # another user of the step may have replaced them
             tables = [None if call is None else call.table.numbers for call in calls]
@@ -292,17 +284,6 @@ class CompiledBeam:
         self._memory["num_gathered"] = len(columns["source"])
         self._memory.update({f"gathered.{name}": np.array(column, np.int64) for name, column in columns.items()})
 
-    def _record(self, began: Any) -> None:
-        """Record a run in the profile."""
-        memory = self._memory
-        runs = zip(self._calls, (memory[name] for name in RUNS), strict=True)
-        step = sum(count * call.table.sharing.row_size for call, count in runs if call is not None)
-        output = memory["steps_run"] * self._stepper.scan.cell.output_size * self._columns
-        names = ("step", "output layer: best tokens", "search")
-        times = [memory[name] for name in TIMES]
-        record_parts(began, list(zip(names, times, (step, output, 0), strict=True)))
 
-
-_PROFILE = SEARCH.places_of((*TIMES, *RUNS))
 _AT_FIRST = SEARCH.places_of(["num_waiting", *(field.name for field in SEARCH.fields if field.kind == "number")])
 """Numbers that are zero when a search begins."""

@@ -26,7 +26,6 @@ from nmt.rnn.device import Device, Executable
 from nmt.rnn.kernels.loops.run_cpu import Table
 from nmt.rnn.kernels.memory.arrays import identity
 from nmt.rnn.kernels.threads.pool import TaskSequence
-from nmt.rnn.profile import operation
 from nmt.rnn.rows import Rows, single_steps
 from nmt.rnn.scan.scan import Scan
 from nmt.rnn.stepping.source_store import Sources
@@ -81,11 +80,6 @@ class StepCall:
         whole = self.arrays[name]
         slots, _, width = whole.shape
         return whole.reshape(-1)[: slots * self.rows * width].reshape(slots, self.rows, width)
-
-    @property
-    def multiply_adds(self) -> int:
-        """Return the multiply-adds of a run."""
-        return self.rows * self.table.sharing.row_size
 
     def replace_array(self, name: str, array: np.ndarray) -> None:
         """Read another array under this name."""
@@ -164,8 +158,7 @@ class PreparedStep:
             else:
                 np.take(states[name], parent, axis=0, out=arrays[name][0])
         calls = [call for call in parts if call is not None]
-        with operation("step", multiply_adds=lambda: sum(call.multiply_adds for call in calls)):
-            self._sequence.run([call.task for call in calls], calls)
+        self._sequence.run([call.task for call in calls], calls)
         return arrays
 
     def read(self, sources: Sources) -> None:

@@ -1,4 +1,4 @@
-"""A dry run: real updates on real batches, and what nmt-train --plan and --profile print of it; nothing is saved."""
+"""A dry run: real updates on real batches, and what nmt-train --plan prints of it; nothing is saved."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from nmt.inference.translation import resolve_threads
 from nmt.rnn.devices import choose_device
 from nmt.rnn.kernels.machine_code.features import TARGET
-from nmt.rnn.profile import Profile, recording
 from nmt.storage.model_folder import LAST_NAME
 from nmt.train.checkpoints.start import check_start, with_model_of_start
 from nmt.train.distributed.ranks import Ranks
@@ -45,7 +44,6 @@ class Timing:
     median: float
     src_tokens: int
     tgt_tokens: int
-    profile: Profile
 
 
 class DryRun:
@@ -95,7 +93,7 @@ class DryRun:
         self._update(SingleBatch(batch))
 
     def measure(self, updates: int, *, warm_up: int, seconds: float = float("inf")) -> Timing:
-        """Time updates as at the start of training, after some for warm-up; return the times with a profile.
+        """Time updates as at the start of training, after some for warm-up.
 
         It stops early after `seconds`, but not before the warm-up and three updates are done.
         """
@@ -104,18 +102,17 @@ class DryRun:
             self._update(next(updates_to_do))
         done = src_tokens = tgt_tokens = 0
         each: list[float] = []
-        with recording(self.model.device.clock()) as profile:
-            began = time.perf_counter()
-            while done < updates and (done < 3 or time.perf_counter() - began < seconds):
-                start = time.perf_counter()
-                batches = next(updates_to_do)
-                self._update(batches)
-                each.append(time.perf_counter() - start)
-                done += 1
-                src_tokens, tgt_tokens = src_tokens + batches.num_src_tokens, tgt_tokens + batches.num_tgt_tokens
-            self.model.device.synchronize()
-            took = time.perf_counter() - began
-        return Timing(done, took, median(each), src_tokens, tgt_tokens, profile)
+        began = time.perf_counter()
+        while done < updates and (done < 3 or time.perf_counter() - began < seconds):
+            start = time.perf_counter()
+            batches = next(updates_to_do)
+            self._update(batches)
+            each.append(time.perf_counter() - start)
+            done += 1
+            src_tokens, tgt_tokens = src_tokens + batches.num_src_tokens, tgt_tokens + batches.num_tgt_tokens
+        self.model.device.synchronize()
+        took = time.perf_counter() - began
+        return Timing(done, took, median(each), src_tokens, tgt_tokens)
 
     def _update(self, batches: UpdateBatches | SingleBatch) -> None:
         self._number += 1
@@ -199,43 +196,3 @@ def _time(dry_run: DryRun, timing: Timing) -> list[str]:
 
 def _epoch_seconds(dry_run: DryRun, timing: Timing) -> float:
     return dry_run.task.corpus.num_tgt_tokens * timing.seconds / timing.tgt_tokens
-
-
-WARM_UP = 3
-"""Updates before those that are profiled, in which memory grows to the size that batches need."""
-OTHER = "other (Python)"
-
-
-def profile_page(dry_run: DryRun, updates: int) -> str:
-    """Run some updates and return a table of their operations, the longest first; the seconds add up to the time of an
-    update.
-
-    GFLOP/s count two operations for each multiply-add of a matrix product; the rest of an operation's arithmetic is not
-    counted.
-    """
-    timing = dry_run.measure(updates, warm_up=WARM_UP)
-    profile, whole = timing.profile, timing.seconds
-    rows = [
-        (name, one.calls / updates, one.seconds, 2e-9 * one.multiply_adds / max(one.seconds, 1e-9))
-        for name, one in profile.operations.items()
-    ]
-    rows.append((OTHER, 0.0, whole - profile.seconds, 0.0))
-    rows.sort(key=lambda row: -row[2])
-    rate = 2e-9 * sum(one.multiply_adds for one in profile.operations.values()) / whole
-    rows.append(("an update", 1.0, whole, rate))
-    width = max(len(row[0]) for row in rows)
-    threads = dry_run.num_threads
-    lines = [
-        f"{updates} updates of {timing.tgt_tokens / updates:,.0f} target tokens, after {WARM_UP} of warm-up, "
-        f"{threads} thread{'s' if threads > 1 else ''}: "
-        + (f"{timing.src_tokens / whole:,.0f} source and " if timing.src_tokens else "")
-        + f"{timing.tgt_tokens / whole:,.0f} target tokens/s",
-        "",
-        f"{'operation':{width}}  {'calls':>7}  {'seconds':>9}  {'share':>6}  {'GFLOP/s':>7}",
-    ]
-    for name, calls, seconds, speed in rows:
-        shown = f"{speed:7.1f}" if speed else ""
-        count = f"{calls:7.1f}" if calls else " " * 7
-        line = f"{name:{width}}  {count}  {seconds / updates:9.6f}  {seconds / whole:6.1%}  {shown}"
-        lines.append(line.rstrip())
-    return "\n".join(lines)

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nmt.rnn.profile import operation
-
 if TYPE_CHECKING:
     from nmt.data.batching.batches import Batches
     from nmt.train.updates.schedule import TrainingState
@@ -46,8 +44,7 @@ class UpdateBatches:
     def __iter__(self) -> Iterator[tuple[int, Any]]:
         """Yield this process's batches that have targets, each with its place in the update."""
         for place in self.own:
-            with operation("making batches"):
-                batch = self.batches.batch(self.epoch, self.numbers[place])
+            batch = self.batches.batch(self.epoch, self.numbers[place])
             if batch.num_tgt_tokens:
                 yield place, batch
 

@@ -19,7 +19,6 @@ from nmt.rnn.arrays.device_operations import ADAM, DESCEND, ROLL, adam_factors
 from nmt.rnn.arrays.workspace import whole_of
 from nmt.rnn.device import Device
 from nmt.rnn.devices import cpu
-from nmt.rnn.profile import operation
 
 if TYPE_CHECKING:
     from nmt.config import TrainingConfig
@@ -59,8 +58,7 @@ class Optimizer:
         (see `clip_scale`). `grads` have the same names and shapes and may be overwritten."""
         self.steps += 1
         for param, grad, *state in self._pieces(params, grads):
-            with operation("optimizer: ", self.settings.optimizer):
-                self._update(param, grad, state, learning_rate, gradient_scale)
+            self._update(param, grad, state, learning_rate, gradient_scale)
 
     def _pieces(self, params: Arrays, grads: Arrays) -> Iterator[list[Any]]:
         """Yield flat views of parameters, gradients and state: all in one if they are contiguous, or one per
@@ -160,10 +158,9 @@ def frozen_names(patterns: Sequence[str], names: Iterable[str]) -> frozenset[str
 
 def gradient_norm(grads: Arrays, num_threads: int = 1, device: Device | None = None) -> float:
     """Return the Euclidean norm of all gradients, summed in float64; NaN and infinity are kept."""
-    with operation("gradient norm"):
-        whole = whole_of(grads)
-        arrays = list(grads.values()) if whole is None else [whole]
-        total = (device or cpu()).square_norm(arrays, num_threads)
+    whole = whole_of(grads)
+    arrays = list(grads.values()) if whole is None else [whole]
+    total = (device or cpu()).square_norm(arrays, num_threads)
     return math.sqrt(total) if total >= 0 else math.nan
 
 
@@ -204,12 +201,11 @@ class MovingAverage:
         decay = min(self._decay, (1.0 + self.steps) / (10.0 + self.steps))
         params, add = self._model.params, self._model.device.add_scaled
         average, whole = whole_of(self.arrays), whole_of(params)
-        with operation("moving average"):
-            if average is not None and whole is not None:
-                add(average, whole, 1.0 - decay, decay)
-                return
-            for name, param in params.items():
-                add(self.arrays[name].reshape(-1), param.reshape(-1), 1.0 - decay, decay)
+        if average is not None and whole is not None:
+            add(average, whole, 1.0 - decay, decay)
+            return
+        for name, param in params.items():
+            add(self.arrays[name].reshape(-1), param.reshape(-1), 1.0 - decay, decay)
 
     @contextlib.contextmanager
     def in_place(self) -> Iterator[None]:

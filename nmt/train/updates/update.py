@@ -13,7 +13,6 @@ from nmt.errors import DataError, NMTError
 from nmt.model.batch_pass import LIKELIHOOD, Alignment, Objective
 from nmt.model.network import LossStats
 from nmt.rnn.cell import belongs
-from nmt.rnn.profile import operation
 from nmt.special_tokens import EOS_ID, UNK_ID, boundary_ids
 from nmt.train.distributed.ranks import Ranks
 from nmt.train.updates.dealing import SingleBatch
@@ -79,19 +78,17 @@ class Methods:
         """Return the batch as an update uses it; `seed` determines random draws."""
         objective = self._objective
         if self._alignments is not None:  # from the words before any of them becomes unknown
-            with operation("making batches"):
-                step, row, position, share = self._alignments.of_batch(
-                    batch.src, batch.src_lengths, batch.tgt_out, batch.tgt_lengths, batch.indices
-                )
-                if self.repeats == 2:
-                    step, position, share = np.tile(step, 2), np.tile(position, 2), np.tile(share, 2)
-                    row = np.concatenate([2 * row, 2 * row + 1])
+            step, row, position, share = self._alignments.of_batch(
+                batch.src, batch.src_lengths, batch.tgt_out, batch.tgt_lengths, batch.indices
+            )
+            if self.repeats == 2:
+                step, position, share = np.tile(step, 2), np.tile(position, 2), np.tile(share, 2)
+                row = np.concatenate([2 * row, 2 * row + 1])
             objective = replace(objective, alignment=Alignment(step, row, position, share))
         if self._copies and self._settings.src_word_dropout:  # an unknown word is copied as what it was
             objective = replace(objective, copied=batch.src)
         if self._changes_batch:
-            with operation("making batches"):
-                batch = self._changed(batch, seed)
+            batch = self._changed(batch, seed)
         return Prepared(batch, objective)
 
     def _changed(self, batch: Any, seed: int) -> Any:
@@ -254,11 +251,10 @@ class GradientSum:
         """Add the gradients of a batch that belong to these groups of parameters (all gradients if none are given) to
         those of the batches before it. After the last batch they may be sent."""
         if self._one is not None and self._unadded:
-            with operation("gradients: adding those of a batch"):
-                for name in [name for name in self._unadded if not names or belongs(name, names)]:
-                    total, one = self.arrays[name].reshape(-1), self._one[name].reshape(-1)
-                    self._model.device.add_scaled(total, one, 1.0)
-                    self._unadded.remove(name)
+            for name in [name for name in self._unadded if not names or belongs(name, names)]:
+                total, one = self.arrays[name].reshape(-1), self._one[name].reshape(-1)
+                self._model.device.add_scaled(total, one, 1.0)
+                self._unadded.remove(name)
         if names and self._is_last and self.reduction is not None and self._host is None:
             self._model.device.host(self.arrays)  # another thread reads them
             self.reduction.ready(*names)
@@ -268,15 +264,14 @@ class GradientSum:
         nonzero in one rank only, so the sum is exact."""
         if self.reduction is None:
             return losses
-        with operation("gradients: waiting for other ranks"):
-            if self._host is not None:
-                for name, array in self.arrays.items():
-                    self._host[name][...] = self._model.device.download(array)
-            self.reduction.finish()
-            if self._host is not None:
-                for name, array in self._host.items():
-                    self.arrays[name][...] = self._model.device.upload(array)
-            return self._ranks.total(losses)
+        if self._host is not None:
+            for name, array in self.arrays.items():
+                self._host[name][...] = self._model.device.download(array)
+        self.reduction.finish()
+        if self._host is not None:
+            for name, array in self._host.items():
+                self.arrays[name][...] = self._model.device.upload(array)
+        return self._ranks.total(losses)
 
 
 TIMES_GUESSING = 3.0

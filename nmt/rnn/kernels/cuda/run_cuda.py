@@ -27,7 +27,6 @@ from nmt.rnn.kernels.cuda.matrices import Matrices
 from nmt.rnn.kernels.cuda.row_numbers import active_rows, row_numbers, sum_memory, taking_part
 from nmt.rnn.kernels.cuda.run_persistent import SUMS, TAPE, PersistentRun, recognise
 from nmt.rnn.kernels.loops.row_writer import weight_key
-from nmt.rnn.profile import is_recording, operation
 from nmt.rnn.rows import Rows, TimeBlock, shape_of_step
 
 
@@ -94,7 +93,6 @@ class _GPURun(PlanRun):
         self.runtime = executable.device.runtime
         self.one, self.module, self.loop = one, module, module.steps[Phase.LOOP]
         self.arrays, self.weights, self.rows, self.allocate, self.backward = arrays, weights, rows, allocate, backward
-        self.label = f"{rows.label} gradients" if backward else rows.label
         self.matrices = Matrices(self.device, self.dtype, executable.in_bfloat16, weights)
         self.numbers = row_numbers(self.device, rows, allocate)
         self.active = sum_memory(rows, self.numbers, rows.block_steps, allocate) if backward else None
@@ -120,7 +118,7 @@ class _GPURun(PlanRun):
         """Run all blocks of time, and add to `gradients` where they are present. Where sizes and memory come again,
         a block is one recording and its sums are another, since callers often have new memory for gradients alone."""
         with self.block_memory():
-            self.is_one = self.numbers.dense and self.rows.T > 1 and not is_recording()
+            self.is_one = self.numbers.dense and self.rows.T > 1
             arrays = self._reserve() if self.is_one else []
             for block in self.rows.blocks(backward=self.backward):
                 self._replay("block", block, arrays, partial(self.block, block))
@@ -153,18 +151,15 @@ class _GPURun(PlanRun):
         whole = block.low * B, block.high * B
         self._outside(Phase.BEFORE, block, whole)
         if self.loop:
-            with operation(self.label, ": ", Phase.LOOP.label):
-                self._loop(block)
+            self._loop(block)
         self._outside(Phase.AFTER, block, whole)
 
     def _outside(self, phase: Phase, block: TimeBlock, span: tuple[int, int]) -> None:
         for step in self.module.steps[phase]:
             if isinstance(step, RowKernel):
-                with operation(self.label, ": row work ", phase.label):
-                    self._launch(step, *span, 0, block)
+                self._launch(step, *span, 0, block)
             else:
-                with operation(self.label, ": products ", phase.label):
-                    self._product_of_all(step, self.one.programs[phase], block)
+                self._product_of_all(step, self.one.programs[phase], block)
 
     def _loop(self, block: TimeBlock) -> None:
         """Run the steps of a block, as a recording where the same sizes and memory occur again."""
@@ -303,13 +298,11 @@ class _GPURun(PlanRun):
         index = self._taking_part(placed.right.source_axis, block) if self.taking is None else self.taking
         right = self._rows_of(placed.right, block).columns(placed.right_offset, sink.right.width or 0)
         if placed.left is None:
-            with operation(self.label, ": sums for ", sink.name):
-                self.matrices.add_sum(right, index, target)
+            self.matrices.add_sum(right, index, target)
             return
         left = self._rows_of(placed.left, block).columns(placed.left_offset, (sink.left.width if sink.left else 0) or 0)
         part = Matrix(target, sink.start, sink.rows or 0)
-        with operation(self.label, ": weights ", sink.name):
-            self.matrices.add_outer(left, right, index, part)
+        self.matrices.add_outer(left, right, index, part)
 
     def _taking_part(self, wide: bool, block: TimeBlock) -> Array | None:
         """Return the indices of the active rows of a block, on the GPU; None for all."""

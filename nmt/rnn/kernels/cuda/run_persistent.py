@@ -31,7 +31,6 @@ from nmt.rnn.kernels.cuda.matrices import Matrices
 from nmt.rnn.kernels.cuda.persistent.layer import PersistentLayer, plan_layer
 from nmt.rnn.kernels.cuda.row_numbers import active_rows, row_numbers, sum_memory, taking_part
 from nmt.rnn.kernels.cuda.rows import row_kernels
-from nmt.rnn.profile import is_recording, operation
 from nmt.rnn.rows import Rows
 
 Arrays = dict[str, Array]
@@ -221,13 +220,12 @@ class _Call:
         """Do what `launch` does to this memory, that of `empty`, and the weights."""
         rows, names = self.rows, self.owner.read_whole
         weights = [self.matrices.weight("W_x"), *(self.weights[name] for name in names)]
-        with operation(rows.label, what):
-            if self.numbers.dense and not is_recording():
-                sizes = rows.T, rows.B, rows.reverse, rows.whole
-                arrays = [*self.numbers[:3], *memory, *self.taken, *weights]
-                self.device.replay((self.owner.number, what, *sizes, *key), arrays, launch)
-            else:
-                launch()
+        if self.numbers.dense:
+            sizes = rows.T, rows.B, rows.reverse, rows.whole
+            arrays = [*self.numbers[:3], *memory, *self.taken, *weights]
+            self.device.replay((self.owner.number, what, *sizes, *key), arrays, launch)
+        else:
+            launch()
 
     def each(self, make: Any, out: Array, given: Array, *more: Array) -> None:
         """Launch a kernel of all numbers of `out` and a repeated array."""

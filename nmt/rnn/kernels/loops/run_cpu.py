@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from functools import lru_cache
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -13,7 +12,6 @@ from nmt.rnn import tuning
 from nmt.rnn.arrays.array_names import Arrays
 from nmt.rnn.arrays.weights import PAIRS, Weights
 from nmt.rnn.arrays.workspace import Allocate
-from nmt.rnn.compiler.phases import Phase
 from nmt.rnn.compiler.plan import Pass, PlacedSink, Plan
 from nmt.rnn.compiler.program import Place, PlaceKind, Product, Program
 from nmt.rnn.device import Executable, PlanRun
@@ -31,7 +29,6 @@ from nmt.rnn.kernels.products.packing import packed_weight
 from nmt.rnn.kernels.products.product import product_table, run_product, sum_rows
 from nmt.rnn.kernels.threads.atomics import WORD
 from nmt.rnn.kernels.threads.pool import address_of, run_parallel, run_team, start_of, task_table
-from nmt.rnn.profile import operation
 from nmt.rnn.rows import Rows, Sharing, TimeBlock, shape_of_step, steps_of
 
 
@@ -121,23 +118,7 @@ def clear_ended(array: np.ndarray, lengths: np.ndarray, threads: int) -> None:
     """Zero each row of [T, B] or [T, B, n] from its length on."""
     if len(lengths) and lengths.min() < len(array):
         array = array.reshape(*array.shape[:2], -1)
-        with operation("zeroing ended rows"):
-            run_parallel(zero_inactive, threads if array.size >= tuning.CLEAR_ALONE_BELOW else 1, array, lengths)
-
-
-@dataclass(slots=True)
-class Launch:
-    """A compiled function with its arguments; calling it runs the function, as often as wanted."""
-
-    name: tuple[str, ...]  # its name in a profile
-    multiply_adds: int | Callable[[], int]
-    run: Callable[..., None]
-    args: tuple[Any, ...]
-
-    def __call__(self) -> None:
-        """Run the function."""
-        with operation(*self.name, multiply_adds=self.multiply_adds):
-            self.run(*self.args)
+        run_parallel(zero_inactive, threads if array.size >= tuning.CLEAR_ALONE_BELOW else 1, array, lengths)
 
 
 class _CompiledPass:
@@ -194,7 +175,7 @@ class CPUExecutable(Executable):
             raise RuntimeError("a plan for inference has no backward pass")
         return _PassRun(side, arrays, weights, rows, allocate)
 
-    def prepare(self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate) -> list[Launch]:
+    def prepare(self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate) -> list[partial[None]]:
         """Return launches that repeat `forward` on these arrays after their contents have changed. Raises RuntimeError:
         not every row has length T."""
         if not rows.whole:
@@ -211,7 +192,6 @@ class _PassRun(PlanRun):
         self.side, self.arrays, self.weights, self.allocate = side, arrays, weights, allocate
         self.dtype, self.local = side.dtype, side.local
         self.rows = rows = replace(rows, block_multiple=side.block_multiple) if side.block_multiple > 1 else rows
-        self.label = f"{rows.label} gradients" if side.backward else rows.label
         for name, place in side.arrays.items():
             if name not in arrays and name not in side.local:
                 arrays[name] = allocate((steps_of(place, rows.T), *shape_of_step(place, rows)), side.dtype)
@@ -225,7 +205,7 @@ class _PassRun(PlanRun):
         for launch in self.launches(block):
             launch()
 
-    def launches(self, block: TimeBlock) -> Iterator[Launch]:
+    def launches(self, block: TimeBlock) -> Iterator[partial[None]]:
         """Yield the launches for one block of time, in order. Each must run before the next is taken from the iterator,
         unless all rows are whole: taking the next one clears scratch that this one still reads."""
         for name in () if self.rows.ordered else self.side.cleared:
@@ -234,9 +214,9 @@ class _PassRun(PlanRun):
         for phase, step in self.side.module.steps:
             program = self.side.programs[phase]
             if isinstance(step, Product):
-                yield self._product(step, program.places, block, phase)
+                yield self._product(step, program.places, block)
             else:
-                yield self._function(step, program, block, phase)
+                yield self._function(step, program, block)
 
     def add_gradient(self, placed: PlacedSink, target: np.ndarray, block: TimeBlock) -> None:
         """Add one sink's share; see `PlanRun.add_gradient`."""
@@ -245,16 +225,14 @@ class _PassRun(PlanRun):
         segments = row_segments(self.rows, placed.right.source_axis, block, exact=True)
         N = sink.right.width or 0
         if placed.left is None:
-            with operation(self.label, ": sums for ", sink.name):
-                run_parallel(sum_rows, threads, G, placed.right_offset, N, segments, target, 1)
+            run_parallel(sum_rows, threads, G, placed.right_offset, N, segments, target, 1)
             return
         X = self._rows_of(placed.left, block)
         K = (sink.left.width if sink.left else 0) or 0
         part = target[sink.start : sink.start + (sink.rows or 0)]
         operands = (X, placed.left_offset, K, G, placed.right_offset, N)
         sum_products = weight_gradient_bf16 if self.side.packed == PAIRS else weight_gradient
-        with operation(self.label, ": weights ", sink.name, multiply_adds=_product_size(segments, K, N)):
-            run_parallel(sum_products, threads, *operands, segments, part, 1)
+        run_parallel(sum_products, threads, *operands, segments, part, 1)
 
     def _rows_of(self, place: Place, block: TimeBlock) -> np.ndarray:
         """Return a [T, B, n] array, or one slot of a state stack at every step, as a matrix of the block's rows."""
@@ -268,7 +246,7 @@ class _PassRun(PlanRun):
             array = array[block.low : block.high]
         return array.reshape(-1, array.shape[-1])
 
-    def _function(self, step: Function, program: Program, block: TimeBlock, phase: Phase) -> Launch:
+    def _function(self, step: Function, program: Program, block: TimeBlock) -> partial[None]:
         """Return a launch of a generated function for one block of time; the rest of its table is made once per
         pass."""
         rows = self.rows
@@ -277,11 +255,7 @@ class _PassRun(PlanRun):
         elif not rows.ordered:
             self._clear_scratch(step)
         table = self.tables[step.name].of(block)
-        is_loop = phase is Phase.LOOP
-        work: Any = (lambda: _loop_size(program, rows, block)) if is_loop else 0
-        name = (self.label, ": " if is_loop else ": row work ", phase.label)
-        args = (self.side.addresses[step.name], table.parts, table.address, table)
-        return Launch(name, work, run_team, args)
+        return partial(run_team, self.side.addresses[step.name], table.parts, table.address, table)
 
     def _table(self, step: Function, program: Program) -> Table:
         """Return the table of a function, except for the block of time."""
@@ -310,7 +284,7 @@ class _PassRun(PlanRun):
         for name in step.scratch:
             run_parallel(clear_all, 1, self.scratch[name].reshape(-1))
 
-    def _product(self, step: Product, places: Mapping[int, Place], block: TimeBlock, phase: Phase) -> Launch:
+    def _product(self, step: Product, places: Mapping[int, Place], block: TimeBlock) -> partial[None]:
         """Return a launch of a product outside the loop, over the rows of one block of time that take part."""
         x, offset = step.x.span
         source, target, threads = places[x.id], places[step.out.id], self.rows.threads
@@ -318,19 +292,7 @@ class _PassRun(PlanRun):
         packed = packed_weight(self.weights, *weight_key(step), threads=threads, dtype=self.side.packed)
         segments = row_segments(self.rows, source.source_axis, block)
         K, N = step.x.width or 0, step.out.width or 0
-        size = _product_size(segments, K, N)
-        parts = 1 if threads == 1 or size() < tuning.ALONE_BELOW else threads
+        parts = 1 if threads == 1 or int(segments[:, 1].sum()) * K * N < tuning.ALONE_BELOW else threads
         operands = A, packed, C, segments
         table = product_table(operands, offset, 0, K, N, 0)
-        return Launch((self.label, ": products ", phase.label), size, run_product, (parts, table, operands))
-
-
-def _product_size(segments: np.ndarray, K: int, N: int) -> Callable[[], int]:
-    """Return a function that counts the multiply-adds of a product over the rows in `segments`."""
-    return lambda: int(segments[:, 1].sum()) * K * N
-
-
-def _loop_size(program: Program, rows: Rows, block: TimeBlock) -> int:
-    """Return the multiply-adds of a time loop's products in a block of time."""
-    steps = np.clip(rows.lengths - block.low, 0, block.high - block.low).sum()
-    return int(steps) * program.row_size
+        return partial(run_product, parts, table, operands)

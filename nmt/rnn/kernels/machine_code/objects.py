@@ -159,7 +159,6 @@ _FUNCTIONS: dict[str, tuple[str | None, str, ir.Type]] = (
         "nmt_unlock": (None, "pthread_mutex_unlock", _NUMBER),
         "nmt_wait": (None, "pthread_cond_wait", _NUMBER),
         "nmt_wake": (None, "pthread_cond_broadcast", _NUMBER),
-        "nmt_clock": (None, "clock_gettime", _NUMBER),
     }
 )
 _OWN: dict[str, ir.Type] = {"nmt_spare": _POINTER}

@@ -22,7 +22,6 @@ from nmt.rnn.kernels.products.gradients import weight_gradient, weight_gradient_
 from nmt.rnn.kernels.products.packing import packed_output
 from nmt.rnn.kernels.products.product import product, sum_rows
 from nmt.rnn.kernels.threads.pool import host, run_parallel
-from nmt.rnn.profile import operation
 
 
 @intrinsic
@@ -213,19 +212,14 @@ class _Output:
             part = slice(r0, min(rows, r0 + chunk))
             count = part.stop - r0
             h, block, segments = self.h[part], logits[:count], np.array([[0, count]], np.int64)
-            size = count * hidden * vocab
-            with operation("output layer: logits", multiply_adds=size):
-                run_parallel(product, threads, h, 0, packed, block, 0, hidden, vocab, segments, 0)
+            run_parallel(product, threads, h, 0, packed, block, 0, hidden, vocab, segments, 0)
             fill(block, part)
             if into is None:
                 continue
-            with operation("output layer gradients: h", multiply_adds=size):
-                run_parallel(product, threads, block, 0, back, into.h[part], 0, vocab, hidden, segments, 0)
+            run_parallel(product, threads, block, 0, back, into.h[part], 0, vocab, hidden, segments, 0)
             sides = (block, 0, vocab, h, 0, hidden) if layer.tied else (h, 0, hidden, block, 0, vocab)
-            with operation("output layer gradients: weights", multiply_adds=size):
-                run_parallel(sum_products, threads, *sides, segments, into.matrix, 1)
-            with operation("output layer gradients: sums for b"):
-                run_parallel(sum_rows, threads, block, 0, vocab, segments, into.bias, 1)
+            run_parallel(sum_products, threads, *sides, segments, into.matrix, 1)
+            run_parallel(sum_rows, threads, block, 0, vocab, segments, into.bias, 1)
 
 
 def output_loss(
@@ -255,12 +249,11 @@ def output_loss(
 
     def fill(logits: Array, part: slice) -> None:
         given, sums = (logits, bias, targets[part], smoothing, factor), (nll[part], smoothed[part], correct[part])
-        with operation("output layer: loss"):
-            if divergence and gradients:
-                extra = divergences[part.start // 2 : part.stop // 2]
-                run_parallel(_loss_pairs, threads, *given, float(divergence), *sums, extra)
-            else:
-                run_parallel(_loss_rows, threads, *given, gradients is not None, *sums)
+        if divergence and gradients:
+            extra = divergences[part.start // 2 : part.stop // 2]
+            run_parallel(_loss_pairs, threads, *given, float(divergence), *sums, extra)
+        else:
+            run_parallel(_loss_rows, threads, *given, gradients is not None, *sums)
 
     output.each_chunk(fill, chunk)
     found = np.empty(3)

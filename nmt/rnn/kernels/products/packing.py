@@ -25,7 +25,6 @@ from nmt.rnn.kernels.products import four_bits
 from nmt.rnn.kernels.products.bfloat16 import PAIR_LANES, pair_block, pair_columns, pair_rows, pair_words
 from nmt.rnn.kernels.products.int8 import OFFSET, TAIL, quad_words
 from nmt.rnn.kernels.threads.pool import host, run_calls, run_parallel
-from nmt.rnn.profile import operation
 
 PANEL_BYTES = TARGET.panel_width(np.float32) * 4
 _VECTORS = TARGET.vectors
@@ -233,25 +232,23 @@ def packed_weight(
     def make(out: Packed | None) -> Packed:
         columns = weights.shape(name)[1]
         K, N = (columns, rows) if transposed else (rows, columns)
-        with operation("packing"):
-            source, size = _to_pack(weights, name, transposed, elements), packed_size(K, N, elements)
-            in_4_bits = elements == QUADS and four_bits.fits(source[0], start, start + rows, transposed)
-            if in_4_bits:
-                size += four_bits.size_of_4_bits(K, N)
-            out = aligned((size,), elements) if out is None or out.size != size else out
-            run_parallel(packing, threads, *source, start, start + rows, out)
-            if in_4_bits:
-                more = source[0], start, start + rows, transposed, out
-                run_parallel(four_bits.pack_4_bits, threads, *more)
-            return host(out)  # before another thread may read it
+        source, size = _to_pack(weights, name, transposed, elements), packed_size(K, N, elements)
+        in_4_bits = elements == QUADS and four_bits.fits(source[0], start, start + rows, transposed)
+        if in_4_bits:
+            size += four_bits.size_of_4_bits(K, N)
+        out = aligned((size,), elements) if out is None or out.size != size else out
+        run_parallel(packing, threads, *source, start, start + rows, out)
+        if in_4_bits:
+            more = source[0], start, start + rows, transposed, out
+            run_parallel(four_bits.pack_4_bits, threads, *more)
+        return host(out)  # before another thread may read it
 
     def job(out: Packed) -> KernelCall:
         return packing.with_arguments((weights[name], start, start + rows, out))
 
     def run(calls: list[KernelCall]) -> None:
-        with operation("packing"):
-            run_calls(threads, calls)
-            host(calls)
+        run_calls(threads, calls)
+        host(calls)
 
     packing = PACKING[elements, transposed]
     again = Again(job, run) if elements != QUADS and weights.quantised(name) is None else None

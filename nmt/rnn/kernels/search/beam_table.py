@@ -22,12 +22,6 @@ class Status(IntEnum):
     GO, DONE, WANTS_MORE, WANTS_READING, WANTS_WIDTH, PAUSED, WANTS_MEMORY = range(7)
 
 
-TIMES = ("step_time", "output_time", "search_time")
-"""Nanoseconds by phase, for a profile."""
-
-RUNS = ("inputs_run", "states_run", "steps_run")
-"""Rows of each part of the step, for a profile."""
-
 PARTS = ("inputs", "states", "step")
 """Parts of a step, each a table of STEP_PART."""
 
@@ -129,10 +123,6 @@ SEARCH = TableLayout(
     constants("output_code", "output_table", "output_parts", "embedding_code", "embedding_table"),
     # The outputs begin at address outputs + number of rows * output_step.
     constants("outputs", "output_step"),
-    # For a profile: whether it is wanted; seconds and nanoseconds of the clock, and the time of the last reading.
-    constants("timed"),
-    numbers(*TIMES, *RUNS),
-    arrays(np.int64, (3,), "moments"),
 )
 
 STEP_PART = TableLayout(

@@ -167,16 +167,6 @@ def backoff(spins):  # type: ignore[no-untyped-def]
     return SPINS_PER_YIELD
 
 
-_MONOTONIC = 6 if TARGET.machine[1] == "darwin" else 1
-
-
-@instruction("voidptr")
-def read_clock(builder: ir.IRBuilder, target: ir.Value) -> None:
-    """Write seconds and nanoseconds to two int64 at an address; do nothing if the system has no such clock."""
-    if not ON_WINDOWS:
-        call_system(builder, "nmt_clock", ir.Constant(ir.IntType(32), _MONOTONIC), target)
-
-
 GROUPS_WORD = 1
 """The index of the word with the address of the groups' counters."""
 

@@ -69,7 +69,6 @@ from nmt.rnn.kernels.threads.workers import (
     wake_helpers,
     worker_loop,
 )
-from nmt.rnn.profile import is_recording
 from nmt.system.interruption import forkable
 
 T = TypeVar("T")
@@ -244,8 +243,8 @@ def in_one_call() -> AbstractContextManager[None]:
     """Return a context in which the calls of `run_team` on this thread wait; its end runs them in order, without Python
     in between. Python's own code and data then stay in the cache, which compiled code would replace. Until then Python
     must neither read nor write the arrays of a call but by `host`. After an error none of those that wait runs. A
-    context inside another is part of it; while a profile is recorded, nothing waits."""
-    return nullcontext() if _waiting.calls is not None or is_recording() else _one_call()
+    context inside another is part of it."""
+    return nullcontext() if _waiting.calls is not None else _one_call()
 
 
 @contextmanager

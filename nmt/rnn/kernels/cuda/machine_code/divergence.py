@@ -8,7 +8,6 @@ from typing import Any
 
 from nmt.rnn.arrays.device_operations import OutputGradients, OutputLayer
 from nmt.rnn.device import Device
-from nmt.rnn.profile import operation
 
 _ROWS = 256
 """Rows whose distributions over all tokens are computed at a time; even, since rows come in pairs."""
@@ -44,20 +43,18 @@ def add_divergence(
     for first in range(0, len(h), _ROWS):
         rows = slice(first, first + _ROWS)
         outputs = xp.ascontiguousarray(h[rows])
-        with operation("output layer: log-probabilities"):
-            log_probs = device.log_probs(outputs, layer, threads)
-        with operation("output layer: divergence of two passes"):
-            one, other = log_probs[0::2], log_probs[1::2]
-            difference = one - other
-            p, q = xp.exp(one), xp.exp(other)
-            of_one = (p * difference).sum(1, keepdims=True)
-            of_other = -(q * difference).sum(1, keepdims=True)
-            total += weight * 0.5 * (of_one + of_other).astype("float64").sum()
-            d_logits = xp.empty_like(log_probs)
-            d_logits[0::2] = p * (difference - of_one) + p - q
-            d_logits[1::2] = q * (-difference - of_other) + q - p
-            d_logits *= log_probs.dtype.type(0.5 * weight * scale)
-            into.h[rows] += d_logits @ (matrix if layer.tied else matrix.T)
-            into.matrix[...] += d_logits.T @ outputs if layer.tied else outputs.T @ d_logits
-            into.bias[...] += d_logits.sum(0)
+        log_probs = device.log_probs(outputs, layer, threads)
+        one, other = log_probs[0::2], log_probs[1::2]
+        difference = one - other
+        p, q = xp.exp(one), xp.exp(other)
+        of_one = (p * difference).sum(1, keepdims=True)
+        of_other = -(q * difference).sum(1, keepdims=True)
+        total += weight * 0.5 * (of_one + of_other).astype("float64").sum()
+        d_logits = xp.empty_like(log_probs)
+        d_logits[0::2] = p * (difference - of_one) + p - q
+        d_logits[1::2] = q * (-difference - of_other) + q - p
+        d_logits *= log_probs.dtype.type(0.5 * weight * scale)
+        into.h[rows] += d_logits @ (matrix if layer.tied else matrix.T)
+        into.matrix[...] += d_logits.T @ outputs if layer.tied else outputs.T @ d_logits
+        into.bias[...] += d_logits.sum(0)
     return total

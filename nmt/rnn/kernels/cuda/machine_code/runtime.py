@@ -187,18 +187,6 @@ class CupyRuntime:
         with self._errors():
             self.stream.synchronize()
 
-    def now(self) -> Any:
-        """Return a moment: the point at which all submitted work is done."""
-        event = self.xp.cuda.Event()
-        event.record(self.stream)
-        return event
-
-    def seconds(self, began: Any, ended: Any) -> float:
-        """Return the time between two moments, by the GPU's clock; waits for the second."""
-        with self._errors():
-            ended.synchronize()
-            return float(self.xp.cuda.get_elapsed_time(began, ended)) * 1e-3
-
     def record(self, function: Callable[[], None]) -> Callable[[], None]:
         """Return a callable that replays the launches of `function`, without calling it; nothing is launched yet.
 
