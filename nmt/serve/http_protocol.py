@@ -171,6 +171,7 @@ class GuardedProtocol(HttpToolsProtocol):  # type: ignore[misc,unused-ignore]
         # sets this for some sockets, but for none on Windows.
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         joined: Any = _JoinedWrites(transport, self.loop)
+        self._writes: _JoinedWrites = joined
         super().connection_made(joined)
         self._await_head()
 
@@ -183,7 +184,7 @@ class GuardedProtocol(HttpToolsProtocol):  # type: ignore[misc,unused-ignore]
 
     def on_message_begin(self) -> None:
         """Begin the head of a further request."""
-        self._has_news = self.transport.awaits_more = True
+        self._has_news = self._writes.awaits_more = True
         if not self._in_head:
             self._in_head, self._head_bytes = True, 0
         super().on_message_begin()
@@ -212,7 +213,7 @@ class GuardedProtocol(HttpToolsProtocol):  # type: ignore[misc,unused-ignore]
     def on_message_complete(self) -> None:
         """End a request. A large last part of its body has paused reading, and only reading tells that the client has
         gone; requests that wait for it keep the pause."""
-        self.transport.awaits_more = False
+        self._writes.awaits_more = False
         super().on_message_complete()
         if not self.pipeline:
             self.flow.resume_reading()

@@ -58,9 +58,8 @@ def export(
 
     --to c writes a folder with a library for programs in C or any language that calls C: libtranslator.a and .so,
     translator.h, the model's file and an example. It needs only libc and libm, and takes the models that the web takes.
-    Building it takes a C compiler, cc or the one that the variable CC names, which may compile for aarch64, for
-    Windows (x86_64-w64-mingw32-gcc makes a DLL), or for macOS (zig, see docs/deploy.md). --embed puts the model into
-    the library.
+    Building it takes a C compiler, cc or the one that the variable CC names, which may be one for aarch64, Windows
+    (x86_64-w64-mingw32-gcc) or macOS (zig, see docs/deploy.md). --embed puts the model into the library.
 
     --to numpy writes weights.npz, model.json with settings and tokens, and plain_numpy.py: one page of code that needs
     only NumPy, translates greedily and scores. It is slow, and meant to be read as an explanation of the model. It
