@@ -15,6 +15,7 @@ from nmt.doctor.texts import Block, Duplicates, Text
 from nmt.errors import DataError
 from nmt.train.tasks.prepare import check_data
 from tests.data.corpora import WORDS, sentences
+from tests.settings import settings_with
 
 SRC = dict(zip(WORDS, (word[::-1] + "o" for word in WORDS), strict=True))
 
@@ -161,11 +162,8 @@ def test_duplicates_and_overlap_are_found_with_their_lines(corpus):
     overlap = found["overlap"]
     assert overlap.count == 3 and overlap.total == 50
     assert "1 letter for letter (1 of them with the same translation), 2 nearly so" in overlap.line()
-    assert {(one.line, one.text.split(" of ")[0]) for one in overlap.examples} == {
-        (8, "as line 201"),
-        (9, "nearly as line 301"),
-        (10, "nearly as line 401"),
-    }
+    found = {(one.line, one.text.split(" of ")[0]) for one in overlap.examples}
+    assert found == {(8, "as line 201"), (9, "nearly as line 301"), (10, "nearly as line 401")}
     (overlap,) = [one for one in examine(config(folder, filter={"overlap": "exact"})).findings if one.name == "overlap"]
     assert overlap.count == 2, "what the filter keeps out of training is no finding"
     assert "0 letter for letter" in overlap.line()
@@ -174,9 +172,8 @@ def test_duplicates_and_overlap_are_found_with_their_lines(corpus):
     write(folder, "other", src[190:210], tgt[190:210])
     two = examine(config(folder, train=[{"path": str(folder / name)} for name in ("train", "other")])).findings
     told = [one.line() for one in two if one.name == "overlap"]
-    assert [
-        f"in the training text {folder}/{name}:" in line for name, line in zip(("train", "other"), told, strict=True)
-    ]
+    for name, line in zip(("train", "other"), told, strict=True):
+        assert f"in the training text {folder}/{name}:" in line
 
 
 def test_training_on_the_held_out_text_is_told(corpus):
@@ -309,12 +306,10 @@ def write_table(tmp_path, lines):
 
 
 def test_warnings_of_a_table_say_which_side(tmp_path):
-    corpus = write_table(
-        tmp_path, [f"one number {n}\teine Zahl {n}" for n in range(50)] + ["<b>x</b>\ty", "x\t<i>y</i>"]
-    )
-    sides = {"src": {"lang": "en"}, "tgt": {"lang": "de"}}
-    config = config_from_dict({"model_dir": str(tmp_path / "m"), "data": {"train": [corpus], "dev": [corpus], **sides}})
-    where = [finding.where for finding in check_data(config).findings if "tags" in finding.what]
+    many = [f"one number {n}\teine Zahl {n}" for n in range(50)]
+    corpus = write_table(tmp_path, [*many, "<b>x</b>\ty", "x\t<i>y</i>"])
+    given = settings_with({"src": {"lang": "en"}, "tgt": {"lang": "de"}, "train": [corpus], "dev": [corpus]})
+    where = [finding.where for finding in check_data(given).findings if "tags" in finding.what]
     assert sorted(set(where)) == [f"{corpus['path']} (de)", f"{corpus['path']} (en)"]
 
 
@@ -322,8 +317,6 @@ def test_a_blank_line_of_a_table_is_a_pair_of_nothing_as_in_two_files(tmp_path):
     corpus = write_table(tmp_path, ["one\teins", "", "   ", "two\tzwei"])
     (part,) = Source(corpus["path"]).parts(["en", "de"])
     assert list(part.rows()) == [("one", "eins"), ("", ""), ("", ""), ("two", "zwei")]
-    config = config_from_dict(
-        {"model_dir": "m", "data": {"train": "x", "dev": "x", "src": {"lang": "en"}, "tgt": {"lang": "de"}}}
-    )
-    text = Text(Source(corpus["path"]), [config.data.src, config.data.tgt])
+    data = settings_with({"src": {"lang": "en"}, "tgt": {"lang": "de"}}).data
+    text = Text(Source(corpus["path"]), [data.src, data.tgt])
     assert [len(block) for block in text.blocks()] == [4]

@@ -17,6 +17,17 @@ def imported(source, out, **options):
     return Translator.load(out, threads=1)
 
 
+def check_search(translator, model, sources, unknown, **options):
+    """What a search finds scores as the witness says, too, whether it has ended or was cut."""
+    for src, (found,) in zip(
+        sources, translator.translate_nbest(sources, n_best=1, details=True, **options), strict=True
+    ):
+        tokens = found.detail.tokens
+        if not any(token.startswith(unknown) for token in tokens):
+            want = model.scores(src, found.text)[: len(tokens)]
+            np.testing.assert_allclose(found.detail.log_probs, want, atol=1e-5, rtol=0)
+
+
 def check_scores(translator, pairs, expected):
     """Every token's log-probability is the witness's. float32 against float64: a few units in the sixth digit."""
     details = translator.score([src for src, _ in pairs], [tgt for _, tgt in pairs])

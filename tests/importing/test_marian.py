@@ -9,7 +9,7 @@ import sentencepiece
 from nmt.errors import CheckpointError
 from nmt.importing.sources import import_model
 from nmt.inference.pipeline import target_ids
-from tests.importing.checks import check_scores, imported
+from tests.importing.checks import check_scores, check_search, imported
 from tests.importing.marian_files import CASES, PAIRS, ROWS, SRC, TGT, E, Marian
 from tests.refusals import refused
 
@@ -19,12 +19,7 @@ def test_log_probabilities_are_marians(tmp_path, name):
     model = Marian(name)
     translator = imported(model.save(tmp_path), tmp_path / "model")
     check_scores(translator, PAIRS, [model.scores(*pair) for pair in PAIRS])
-    # What a search finds scores as the witness says, too.
-    sources = [src for src, _ in PAIRS]
-    for src, (found,) in zip(sources, translator.translate_nbest(sources, n_best=1, details=True), strict=True):
-        if not any(token.startswith("<unused") for token in found.detail.tokens):
-            want = model.scores(src, found.text)[: len(found.detail.log_probs)]
-            np.testing.assert_allclose(found.detail.log_probs, want, atol=1e-5, rtol=0)
+    check_search(translator, model, [src for src, _ in PAIRS], "<unused")
 
 
 def test_the_binary_form_is_the_same_model(tmp_path):

@@ -11,7 +11,7 @@ import pytest
 
 from nmt.errors import CheckpointError
 from nmt.importing.sources import import_model
-from tests.importing.checks import imported
+from tests.importing.checks import check_scores, check_search, imported
 from tests.importing.torch_files import Namespace, save
 from tests.importing.witness import cell, cell_shapes, doubles, drawn, layers, log_prob, softmax
 from tests.refusals import refused
@@ -182,17 +182,8 @@ WITNESSES = [(OpenNMT, "mlp"), (OpenNMT, "general"), (Joey, "bridge"), (Joey, "l
 def test_log_probabilities_are_the_toolkits(tmp_path, witness, name):
     model = witness(name)
     translator = imported(model.save(tmp_path), tmp_path / "model")
-    details = translator.score([src for src, _ in PAIRS], [tgt for _, tgt in PAIRS])
-    for detail, pair in zip(details, PAIRS, strict=True):
-        np.testing.assert_allclose(detail.log_probs, model.scores(*pair), atol=1e-5)
-    # What a search finds scores as the witness says, too, whether it has ended or was cut.
-    sources = [src for src, _ in PAIRS]
-    for src, (found,) in zip(
-        sources, translator.translate_nbest(sources, n_best=1, beam_size=3, details=True), strict=True
-    ):
-        tokens = found.detail.tokens
-        if "<unk>" not in tokens:
-            np.testing.assert_allclose(found.detail.log_probs, model.scores(src, found.text)[: len(tokens)], atol=1e-5)
+    check_scores(translator, PAIRS, [model.scores(*pair) for pair in PAIRS])
+    check_search(translator, model, [src for src, _ in PAIRS], "<unk>", beam_size=3)
 
 
 @pytest.mark.parametrize(

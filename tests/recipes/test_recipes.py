@@ -22,14 +22,15 @@ ROOT = Path(__file__).resolve().parents[2]
 SMALL = [
     *("model.encoder.hidden_size=5", "model.encoder.num_layers=1", "model.encoder.embeddings.embedding_dim=4"),
     *("model.decoder.hidden_size=6", "model.decoder.embeddings.embedding_dim=4"),
-    *(
-        "training.updates=3",
-        "training.learning_rate_warmup=1",
-        "training.validation_freq=3",
-        "compute_dtype=float32",
-        "data.check=false",
-    ),
+    *("training.updates=3", "training.learning_rate_warmup=1", "training.validation_freq=3"),
+    *("compute_dtype=float32", "data.check=false"),
 ]
+
+
+def trained(folder):
+    """Write what a training leaves that these tests read."""
+    folder.mkdir(parents=True)
+    (folder / "metrics.jsonl").write_text(json.dumps({"elapsed": 60, "peak_memory": 2e8}) + "\n")
 
 
 def script(name, *words, cwd):
@@ -170,15 +171,14 @@ def test_each_language_keeps_the_method_that_is_better_on_dev(tmp_path, monkeypa
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("a b\n")
     dev = {("tur_small", "edits"): 60.0, ("tur_small", "attention"): 70.0}
-    trained = []
+    done = []
 
     def command(self, name, *words):
         words = [str(word) for word in words]
         if name == "train":
             folder = Path(next(word for word in words if word.startswith("model_dir=")).removeprefix("model_dir="))
-            trained.append("/".join(folder.parts[-2:]))
-            folder.mkdir(parents=True)
-            (folder / "metrics.jsonl").write_text(json.dumps({"elapsed": 60, "peak_memory": 1e6}) + "\n")
+            done.append("/".join(folder.parts[-2:]))
+            trained(folder)
         elif name == "translate":
             Path(words[3]).write_text("0\t1\t-0.5\ta b\n")
         else:
@@ -195,7 +195,7 @@ def test_each_language_keeps_the_method_that_is_better_on_dev(tmp_path, monkeypa
     monkeypatch.setattr(sys, "argv", ["run.py", "inflection-2022-small", "--only", *names, "--seeds", "2"])
     run.main()
     first = [f"{name}/{method}-1" for name in names for method in recipe.methods]
-    assert trained == [*first, "tur_small/attention-2", "hsi_small/edits-2"]
+    assert done == [*first, "tur_small/attention-2", "hsi_small/edits-2"]
     monkeypatch.setattr(sys, "argv", [*sys.argv[:-2], "--parts", "test", "-o", "elsewhere"])
     run.main()
     rows = list(csv.DictReader(Path("elsewhere/inflection-2022-small/results.tsv").open(), delimiter="\t"))
@@ -217,8 +217,7 @@ def test_the_texts_of_one_model_are_translated_side_by_side(tmp_path, monkeypatc
     def command(self, name, *words):
         if name == "train":
             folder = Path(next(word for word in words if str(word).startswith("model_dir=")).removeprefix("model_dir="))
-            folder.mkdir(parents=True)
-            (folder / "metrics.jsonl").write_text(json.dumps({"elapsed": 60, "peak_memory": 1e6}) + "\n")
+            trained(folder)
         elif name == "translate":
             both.wait()
             Path(words[3]).write_text("a b\n")
@@ -302,19 +301,8 @@ def test_all_recipes_share_the_hours(tmp_path, monkeypatch):
         for job in run.first_jobs(recipe, options.output / name):
             job.folder.mkdir(parents=True)
             (job.folder / run.DONE).write_text("")
-        return [
-            {
-                "variant": one,
-                "part": part,
-                "system": "1",
-                "wer": 12.5,
-                "per": 3.0,
-                "minutes": 1.0,
-                "MB": 200,
-                run.LISTED: 80.0,
-            }
-            for one, part in product(recipe.variants, recipe.parts)
-        ], 0
+        row = {"system": "1", "wer": 12.5, "per": 3.0, "minutes": 1.0, "MB": 200, run.LISTED: 80.0}
+        return [{"variant": one, "part": part} | row for one, part in product(recipe.variants, recipe.parts)], 0
 
     monkeypatch.setattr(run, "trained_and_scored", scored)
     monkeypatch.setattr(sys, "argv", "run.py --all --hours 0.01 --jobs 1 -o out".split())
@@ -366,8 +354,7 @@ def test_a_training_that_fails_does_not_keep_others_from_their_table(tmp_path, m
         def train(self, job):
             if f"{job.variant}/{job.name}" in failing:
                 raise run.CommandError("no memory")
-            job.folder.mkdir(parents=True)
-            (job.folder / "metrics.jsonl").write_text('{"elapsed": 60, "peak_memory": 2e8}')
+            trained(job.folder)
             return 1.0
 
         def translate(self, source, output, models, search=(), by_lists=False):

@@ -36,19 +36,20 @@ _MOST_TICKET = 100
 
 async def models(request: Request) -> Response:
     """Answer GET /api/models."""
-    found = []
+    service = web.service_of(request)
     await asyncio.to_thread(bleu_signature)  # loads a library, once
-    for one in web.service_of(request).models.all:
+    found = []
+    for one in service.models.all:
         names = {"source_name": language_name(one.source), "target_name": language_name(one.target)}
         found.append(one.about | names)
-    limits = web.service_of(request).settings.limits
+    limits = service.settings.limits
     return web.CompactJSON(
         {
             "models": found,
-            "key_required": web.service_of(request).gate.wants_keys,
+            "key_required": service.gate.wants_keys,
             "limits": {"characters": limits.characters, "alternatives": limits.alternatives},
-            "formats": web.service_of(request).files.formats,
-            "learns": web.service_of(request).learning is not None,
+            "formats": service.files.formats,
+            "learns": service.learning is not None,
         }
     )
 
@@ -282,12 +283,6 @@ def _state(translator: LearningTranslator, project: str) -> dict[str, Any]:
 
 
 def _shown(pair: Pair) -> dict[str, Any]:
-    return {
-        "number": pair.number,
-        "project": pair.project,
-        "source": pair.source,
-        "target": pair.target,
-        "who": pair.who,
-        "at": pair.at,
-        "state": pair.state.value,
-    }
+    """Return a pair for programs and for the page."""
+    names = ("number", "project", "source", "target", "who", "at")
+    return {name: getattr(pair, name) for name in names} | {"state": pair.state.value}
