@@ -27,12 +27,12 @@ LEVELS = {
         "generic": "1",
     },
     "aarch64": {"neon_dotprod": "getauxval(AT_HWCAP) >> 20 & 1", "neon": "1"},
-    "x86_64-macos": {"avx2": _V3},
+    "x86_64-macos": {"avx2": 'has("hw.optional.avx2_0")'},
     "aarch64-macos": {"neon_dotprod": "1"},
 }
 """By machine, the levels, the best one first, each with the condition under which a processor has it: features by their
-names in GCC, or the bit ASIMDDP of Linux. All processors of Apple have products of bytes, and all Macs since 2014 AVX2;
-a library for macOS has one level, as no tool here hides the symbols of several."""
+names in GCC, the bit ASIMDDP of Linux, or Apple's name. All processors of Apple have products of bytes, and all Macs
+since 2014 AVX2; a library for macOS has one level, as zig renames no symbols of objects."""
 _OF_INT8 = ("avx512_vnni", "avx2_vnni", "neon_dotprod")
 """Levels that differ from the next one only in products of int8."""
 ASKING = {
@@ -44,7 +44,13 @@ static int has_avxvnni(void) {
 }
 """,
     "aarch64": "#include <sys/auxv.h>\n",
-    "x86_64-macos": "#define F(name) __builtin_cpu_supports(name)\n",
+    "x86_64-macos": """int sysctlbyname(const char *, void *, size_t *, void *, size_t);
+static int has(const char *name) {
+  int is_there = 0;
+  size_t size = sizeof is_there;
+  return !sysctlbyname(name, &is_there, &size, NULL, 0) && is_there;
+}
+""",
     "aarch64-macos": "",
 }
 

@@ -27,7 +27,6 @@ from tests.saved_models import sentences, write_folder
 from tests.search_cases import RULES
 
 ARM, EMULATOR = shutil.which("aarch64-linux-gnu-gcc"), shutil.which("qemu-aarch64-static")
-ZIG = [sys.executable, "-m", "ziglang", "cc"]
 MINGW = shutil.which("x86_64-w64-mingw32-gcc")
 FLAGS = ["-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"]
 # The driver reads lines, so none has a line break.
@@ -326,15 +325,23 @@ def test_a_library_for_windows_exports_the_functions_of_its_header(tmp_path, mon
 
 @pytest.mark.skipif(find_spec("ziglang") is None, reason="needs the package ziglang")
 @pytest.mark.parametrize(("machine", "kind"), [("x86_64", 7), ("aarch64", 12)])
-def test_a_library_for_macos_is_linked(tmp_path, monkeypatch, machine, kind):
-    """As Mach-O of 64 bits, which nothing here can run."""
+def test_a_library_for_macos_is_linked_and_that_for_intel_translates_here(tmp_path, monkeypatch, machine, kind):
     folder, out = small(tmp_path / "model", {}), tmp_path / "out"
-    monkeypatch.setenv("CC", shlex.join([*ZIG, "-target", f"{machine}-macos.11.0"]))
+    monkeypatch.setenv("CC", shlex.join([sys.executable, *"-m ziglang cc -target".split(), f"{machine}-macos.11.0"]))
     save_library(out, str(folder), None, load_saved_model(folder), "int8", inside=True)
     assert sorted(path.name for path in out.iterdir()) == ["example.c", "libtranslator.dylib", "translator.h"]
     build = shlex.split(f"{os.environ['CC']} -Werror example.c -L. -ltranslator -o use")
     subprocess.run(build, check=True, cwd=out)
     assert (out / "use").read_bytes()[:8] == b"\xcf\xfa\xed\xfe" + bytes([kind, 0, 0, 1])
+    if machine == "x86_64" and " avx2 " in Path("/proc/cpuinfo").read_text():
+        options = [*FLAGS, "-rdynamic", f"-I{out}", "-Wl,--no-as-needed", "-lm", "-o", out / "macho"]
+        subprocess.run([CC, HERE / "macho.c", *options], check=True)
+        lines = [line for line in SENTENCES if b"\0" not in line]
+        command = [out / "macho", out / "libtranslator.dylib"]
+        done = subprocess.run(command, input=b"\n".join([*lines, b""]), capture_output=True, check=True)
+        found = [line.split(" ", 1) for line in done.stdout.decode().split("\n")[:-1]]
+        _, expected = of_python(folder, "int8", lines, "avx2")
+        assert [[float.fromhex(score).hex(), text] for score, text in found] == [[row[0], row[2]] for row in expected]
 
 
 def test_without_a_compiler_one_line_says_so_and_nothing_is_written(tmp_path, monkeypatch):
