@@ -44,7 +44,7 @@ _LEFT_OUT = re.compile(r"^(numpy|numba|llvmlite)/(.*/)?tests/|\.(pdb|lib|chm|pyi
 """Files of wheels that no program needs."""
 _MINGW = "x86_64-w64-mingw32-"
 _LICENCE = re.compile("licen[cs]e|copying|notice", re.IGNORECASE)
-_PATHS = "python312.zip\n.\n..\\site\n"
+_PATHS = "python312.zip\n.\n..\\{site}\n"
 _TERMINAL = """@echo off
 setlocal
 if not exist "%~dp0python\\python.exe" (
@@ -65,7 +65,8 @@ is on in some new installations of Windows 11, lets it not run at all; use WSL t
 If a virus scanner holds "Translator Studio" back: nmt.cmd studio
 To update, put a newer folder in the place of this one; to remove it, delete this folder. Your projects lie elsewhere.
 Compiled code, and what the studio said last (studio.log), are in %LOCALAPPDATA%\\nmt.
-Licences: LICENSE.txt, python\\LICENSE.txt, and site\\*.dist-info of each package.
+If you extracted a newer zip over this folder, the older site-* folder is not used any more and may be deleted.
+Licences: LICENSE.txt, python\\LICENSE.txt, and site-*\\*.dist-info of each package.
 """
 _LINUX_README = """Translator Studio (nmt) for Linux.
 
@@ -73,7 +74,8 @@ Extract this archive, then start "nmt-studio": double-click, or right-click and 
 menu of programs has it as well. For a terminal: ./nmt --help; what pages and messages call nmt-train is ./nmt train.
 To update, close the studio and put a newer folder in the place of this one; to remove it, delete this folder. Your
 projects lie elsewhere. Compiled code, and what the studio said last (studio.log), are in ~/.cache/nmt.
-Licences: LICENSE.txt, python/licences for Python and the libraries of Debian, and site/*.dist-info of each package.
+If you extracted a newer archive over this folder, the older site-* folder is not used any more and may be deleted.
+Licences: LICENSE.txt, python/licences for Python and the libraries of Debian, and site-*/*.dist-info of each package.
 """
 _PYTHON = r"""#!/bin/sh
 # Python with a C library of its own: nothing of this system is needed, and no variable reaches other programs.
@@ -221,9 +223,21 @@ def complete_licences(site: Path) -> None:
             print(f"{folder.name}: no text of its licence, {name}")
 
 
+def made_at() -> int:
+    """Return the time of the last commit, or SOURCE_DATE_EPOCH."""
+    command = ["git", "log", "-1", "--format=%ct"]
+    return int(os.environ.get("SOURCE_DATE_EPOCH") or subprocess.check_output(command, cwd=ROOT))
+
+
+def site_name() -> str:
+    """Return the name of the folder of packages: another for each version, so that an archive that is unpacked over an
+    older one never mixes their files."""
+    return f"site-{made_at()}"
+
+
 def make_windows(work: Path, folder: Path) -> None:
     """Put Python for Windows and the starters into a folder."""
-    embedded_python(work, folder / "python", _PATHS)
+    embedded_python(work, folder / "python", _PATHS.format(site=site_name()))
     for name, text in (("nmt.cmd", _TERMINAL), ("README.txt", _README)):
         (folder / name).write_bytes(text.replace("\n", "\r\n").encode())
     make_starter(work, folder / "Translator Studio.exe")
@@ -236,7 +250,7 @@ def make_linux(work: Path, folder: Path, architecture: str) -> None:
     own_python(debian_packages(work, architecture, DEBIAN), folder / "python")
     packages = folder / "python/lib/python3.11/dist-packages"
     packages.mkdir(exist_ok=True)
-    (packages / "nmt.pth").write_text("../../../../site\n")
+    (packages / "nmt.pth").write_text(f"../../../../{site_name()}\n")
     names = sorted(path.stem for path in (work / "debs").glob("*.deb"))
     (folder / "python/licences/packages.txt").write_text(_SOURCES + "\n".join(names) + "\n")
     (folder / "README.txt").write_text(_LINUX_README)
@@ -268,7 +282,7 @@ SYSTEMS = {
 
 def make_folder(system: str, work: Path, packs: Path, folder: Path) -> None:
     """Make all that is in the archive."""
-    site = folder / "site"
+    site = folder / site_name()
     unpacked_wheels(work, site, *requirements(), system=system)
     for path in sorted(site.rglob("*")):
         if path.is_file() and _LEFT_OUT.search(path.relative_to(site).as_posix()):
@@ -282,11 +296,10 @@ def make_folder(system: str, work: Path, packs: Path, folder: Path) -> None:
 
 
 def archive(folder: Path, out: Path) -> None:
-    """Write a zip or a tar of a folder. All files have the time of the last commit (or SOURCE_DATE_EPOCH): the same
-    bytes again, and another time than that of an earlier file, by which Python notices that its cache is old. Starters
-    are last: where unpacking ends early there are none."""
-    command = ["git", "log", "-1", "--format=%ct"]
-    at = int(os.environ.get("SOURCE_DATE_EPOCH") or subprocess.check_output(command, cwd=ROOT))
+    """Write a zip or a tar of a folder. All files have the time of `made_at`: the same bytes again, and another time
+    than that of an earlier file, by which Python notices that its cache is old. Starters are last: where unpacking ends
+    early there are none."""
+    at = made_at()
     found = sorted((path.parent == folder, path) for path in folder.rglob("*") if path.is_file())
     paths = [(f"nmt/{path.relative_to(folder).as_posix()}", path) for _, path in found]
     if out.suffix == ".zip":
