@@ -23,8 +23,19 @@ from nmt.rnn.kernels.memory.moves import add, copy_columns
 from nmt.rnn.kernels.memory.table_layout import NamedTable
 from nmt.rnn.kernels.model import update
 from nmt.rnn.kernels.products.packing import packed_weight, words_of
-from nmt.rnn.kernels.program.run_program import PROGRAM, Phase, Section, Step, run_program
-from nmt.rnn.kernels.program.small_tasks import add_places, digits, mean, read_sources, store_rows, unit_rows
+from nmt.rnn.kernels.program.run_program import (
+    PROGRAM,
+    Phase,
+    Section,
+    Step,
+    add_places,
+    digits,
+    mean,
+    read_sources,
+    run_program,
+    store_rows,
+    unit_rows,
+)
 from nmt.rnn.kernels.search import best_tokens
 from nmt.rnn.kernels.search.beam_loop import search_task
 from nmt.rnn.kernels.search.beam_table import ALLOCATED, RULES, SEARCH, STEP_PART, Status

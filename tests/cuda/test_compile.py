@@ -9,7 +9,7 @@ import pytest
 
 from nmt.rnn.kernels.cuda.machine_code.compile import compile_kernel, to_ptx
 from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel
-from nmt.rnn.kernels.cuda.machine_code.parameters import Parameters
+from nmt.rnn.kernels.cuda.machine_code.runtime import Parameters
 from tests.cuda.examples import kernels
 
 SHARED = 49 * 1024  # 48 KiB that a block has without asking, and 1 KiB that GPUs of 9.0 keep for themselves

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from nmt.decode import SearchOptions, Session, search
-from nmt.rnn import Axes, Cell, LinearAttentionCell, MLSTMCell, Param, Scan, State, Weights, axes, flat, tanh, total
+from nmt.rnn import Axes, LinearAttentionCell, MLSTMCell, Scan, State, Weights, axes, flat, tanh, total
 from nmt.rnn.arrays.array_names import ArrayKind
 from nmt.rnn.arrays.weights import initial_params
 from nmt.rnn.compiler import share
@@ -14,6 +14,7 @@ from nmt.rnn.stepping.stepper import Stepper
 from tests import small_models
 from tests.decode.test_plain_search import MODELS, SOURCES, Queue, Sentence, live, step_by_step
 from tests.decode.test_shortlist import VOCAB
+from tests.rnn.random_cells import Made
 
 
 @pytest.fixture
@@ -64,27 +65,18 @@ def test_every_search_finds_what_it_finds_with_copies(compute_dtype, copying, mo
         assert found[name] == one, name
 
 
-class Multiplied(Cell):
+def multiplied(p, x, s):
     """The next matrix depends on a product of the last one, which must be in the order of rows."""
-
-    input_size, output_size = 5, 6
-
-    def params(self):
-        return {"W": Param((5, 6)), "U": Param((6, 6))}
-
-    def states(self):
-        return {"S": Axes(k=2, v=3), "n": Axes(k=2, v=3)}
-
-    def step(self, p, x, s):
-        x = axes(x @ p.W, k=2, v=3)
-        S = tanh(x + axes((flat(s.S) * flat(x)) @ p.U, k=2, v=3) + axes(flat(s.S) @ p.U, k=2, v=3))
-        return flat(S) + flat(s.n), State(S=S, n=s.n * 0.5 + S * total(x, "v"))
+    x = axes(x @ p.W, k=2, v=3)
+    S = tanh(x + axes((flat(s.S) * flat(x)) @ p.U, k=2, v=3) + axes(flat(s.S) @ p.U, k=2, v=3))
+    return flat(S) + flat(s.n), State(S=S, n=s.n * 0.5 + S * total(x, "v"))
 
 
+SIZES = {"params": {"W": (5, 6), "U": (6, 6)}, "states": dict.fromkeys("Sn", Axes(k=2, v=3))}
 CELLS = {
     "delta": (lambda: LinearAttentionCell(5, 6, heads=2, key_size=2, delta=True, window=2), 1),
     "mlstm": (lambda: MLSTMCell(5, 6, heads=2), 3),
-    "multiplied": (Multiplied, 1),
+    "multiplied": (lambda: Made(multiplied, **SIZES, input_size=5, output_size=6), 1),
 }
 
 

@@ -57,6 +57,14 @@ def everything(log_probs, *, legal=lambda ids, finished: True, limit=LONGEST, pe
     return sorted((f for f in found if f[1] > -1e9), key=lambda f: -f[1])
 
 
+def agree(hypotheses, expected):
+    """Those that are finished are the best of what is expected, which is (ids, score)."""
+    found = [h for h in hypotheses if h.finished]
+    for h, (ids, score) in zip(found, expected, strict=False):
+        assert (tuple(h.ids), h.score) == (ids, pytest.approx(score))
+    return found
+
+
 def has(ids, phrase):
     return any(ids[i : i + len(phrase)] == tuple(phrase) for i in range(len(ids) - len(phrase) + 1))
 
@@ -82,10 +90,7 @@ def test_what_is_forbidden_is_not_found_and_all_else_is(name, size):
     for n, hypotheses in tried(options, size=size).items():
         expected = everything(plain(n), legal=legal)
         assert expected != everything(plain(n)), "the option would not be missed"
-        found = [(tuple(h.ids), h.score) for h in hypotheses if h.finished]
-        assert len(found) >= 3
-        for (ids, score), (want_ids, want) in zip(found, expected, strict=False):
-            assert ids == want_ids and score == pytest.approx(want, abs=1e-9)
+        assert len(agree(hypotheses, expected)) >= 3
         assert all(h.log_prob == h.score for h in hypotheses)
 
 
@@ -122,12 +127,8 @@ def test_a_prefix_comes_before_all_that_is_forbidden():
 @pytest.mark.parametrize("reward", [0.7, -0.7])
 def test_word_reward(reward, penalty):
     for n, hypotheses in tried(SearchOptions(word_reward=reward), penalty=penalty).items():
-        expected = everything(plain(n), penalty=penalty, reward=reward)
-        for h, (ids, score) in zip([h for h in hypotheses if h.finished], expected, strict=False):
-            assert (tuple(h.ids), h.score) == (ids, pytest.approx(score))
-        assert hypotheses[0].log_prob == pytest.approx(
-            sum(plain(n)(tuple(hypotheses[0].ids[:t]))[w] for t, w in enumerate([*hypotheses[0].ids, EOS]))
-        )
+        agree(hypotheses, everything(plain(n), penalty=penalty, reward=reward))
+        assert hypotheses[0].log_prob == pytest.approx(true_log_prob(n, hypotheses[0].ids))
 
 
 BONUS = np.array([0, -0.5, 0, -0.3, -2.0, -0.1, -0.9])
@@ -147,8 +148,7 @@ def test_rules_of_others_take_part():
         return lambda prefix: plain(n)(prefix) + BONUS
 
     for n, hypotheses in tried(SearchOptions(more_rules=lambda: [Favour()])).items():
-        for h, (ids, score) in zip([h for h in hypotheses if h.finished], everything(fused(n)), strict=False):
-            assert (tuple(h.ids), h.score) == (ids, pytest.approx(score))
+        for h in agree(hypotheses, everything(fused(n))):
             assert h.log_prob == pytest.approx(true_log_prob(n, h.ids))
 
 
@@ -167,9 +167,7 @@ def test_repetition_penalty():
         return log_probs
 
     for n, hypotheses in tried(SearchOptions(repetition_penalty=2.5)).items():
-        expected = everything(penalised(n))
-        for h, (ids, score) in zip([h for h in hypotheses if h.finished], expected, strict=False):
-            assert (tuple(h.ids), h.score) == (ids, pytest.approx(score))
+        for h in agree(hypotheses, everything(penalised(n))):
             assert h.log_prob == pytest.approx(true_log_prob(n, h.ids))
 
 

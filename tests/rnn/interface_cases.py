@@ -4,33 +4,25 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from nmt.rnn import Captured, Cell, Param, Past, Scan, Shape, State, Weights, concat, dot, interpreter, split, tanh
+from nmt.rnn import Captured, Cell, Past, Scan, Shape, State, Weights, concat, dot, interpreter, split, tanh
 from nmt.rnn.cell import axes_of
 from tests.oracle import compare, interface
 from tests.oracle import gradients as slopes
+from tests.rnn.random_cells import Made
 
 T, B = 7, 5
 D, H, K = 3, 4, 2
 
 
-class Driven(Cell):
+def driven_cell():
     """h = tanh(x W + z V + g * (h U)): the sequence z is read by a product, g by the loop."""
 
-    def __init__(self):
-        self.input_size, self.output_size = D, H
-
-    def params(self):
-        return {"W": Param((D, H)), "V": Param((5, H)), "U": Param((H, H))}
-
-    def states(self):
-        return {"h": H}
-
-    def sequences(self):
-        return {"z": 5, "g": H}
-
-    def step(self, p, x, s):
+    def step(p, x, s):
         h = tanh(x @ p.W + p.z @ p.V + p.g * (s.h @ p.U))
         return h, State(h=h)
+
+    params = {"W": (D, H), "V": (5, H), "U": (H, H)}
+    return Made(step, params=params, states={"h": H}, sequences={"z": 5, "g": H})
 
 
 def driven(p, now, s):
@@ -38,22 +30,17 @@ def driven(p, now, s):
     return h, {"h": h}, {}
 
 
-class Narx(Cell):
+PAST = Past("h", H, 3)
+
+
+def narx_cell():
     """h_t = tanh(x W + h_{t-1} U + h_{t-3} V), y = h_t + h_{t-2}."""
 
-    def __init__(self):
-        self.input_size, self.output_size = D, H
-        self.past = Past("h", H, 3)
+    def step(p, x, s):
+        h = tanh(x @ p.W + PAST.read(s) @ p.U + PAST.read(s, 3) @ p.V)
+        return h + PAST.read(s, 2), PAST.push(s, h)
 
-    def params(self):
-        return {"W": Param((D, H)), "U": Param((H, H)), "V": Param((H, H))}
-
-    def states(self):
-        return self.past.states()
-
-    def step(self, p, x, s):
-        h = tanh(x @ p.W + self.past.read(s) @ p.U + self.past.read(s, 3) @ p.V)
-        return h + self.past.read(s, 2), self.past.push(s, h)
+    return Made(step, params={"W": (D, H), "U": (H, H), "V": (H, H)}, states=PAST.states())
 
 
 def narx(p, now, s):
@@ -61,31 +48,19 @@ def narx(p, now, s):
     return h + s["h.2"], {"h": h, "h.2": s["h"], "h.3": s["h.2"]}, {}
 
 
-class Grid(Cell):
+def grid_cell():
     """K columns with the same weights, each also seeing the one beside it and something constant: every array has two
     trailing axes. h[k] = tanh(x[k] W + h[k] U + h[k - 1] * c[k]), y[k] = z[k] * h[k]."""
 
-    def __init__(self, columns=K):
-        self.columns = columns
-        self.input_size, self.output_size = Shape(columns, D), Shape(columns, H)
-
-    def params(self):
-        return {"W": Param((D, H)), "U": Param((H, H))}
-
-    def states(self):
-        return {"h": Shape(self.columns, H)}
-
-    def sequences(self):
-        return {"z": Shape(self.columns, H)}
-
-    def captured(self):
-        return {"c": Captured(Shape(self.columns, H), source_axis=False)}
-
-    def step(self, p, x, s):
-        h, c = split(s.h, self.columns), split(p.c, self.columns)
-        new = [tanh(part @ p.W + h[k] @ p.U + h[k - 1] * c[k]) for k, part in enumerate(split(x, self.columns))]
+    def step(p, x, s):
+        h, c = split(s.h, K), split(p.c, K)
+        new = [tanh(part @ p.W + h[k] @ p.U + h[k - 1] * c[k]) for k, part in enumerate(split(x, K))]
         p.note(h=concat(*new))
         return concat(*new) * p.z, State(h=concat(*new))
+
+    wide = Shape(K, H)
+    reads = {"states": {"h": wide}, "sequences": {"z": wide}, "captured": {"c": Captured(wide, source_axis=False)}}
+    return Made(step, params={"W": (D, H), "U": (H, H)}, **reads, input_size=Shape(K, D), output_size=wide)
 
 
 def grid(p, now, s):
@@ -93,23 +68,16 @@ def grid(p, now, s):
     return np.array(new) * now["z"], {"h": np.array(new)}, {}
 
 
-class Noting(Cell):
+def noting_cell():
     """Elman's cell that shows what goes into its activation, and a number that says when a row is done."""
 
-    def __init__(self):
-        self.input_size, self.output_size = D, H
-
-    def params(self):
-        return {"W": Param((D, H)), "U": Param((H, H)), "v": Param((H,))}
-
-    def states(self):
-        return {"h": H}
-
-    def step(self, p, x, s):
+    def step(p, x, s):
         a = x @ p.W + s.h @ p.U
         h = tanh(a)
         p.note(a=a, done=dot(h, p.v) - 0.3)
         return h * h, State(h=h)
+
+    return Made(step, params={"W": (D, H), "U": (H, H), "v": (H,)}, states={"h": H})
 
 
 def noting(p, now, s):

@@ -36,20 +36,24 @@ SOURCES = (3, 1, 2, 3, 2)
 
 
 class Made(Cell):
-    """A cell of a function for its step, and of what it reads."""
+    """A cell of a function for its step, and of what it reads. params: a `Param`, or a shape."""
 
-    def __init__(self, step, *, params=None, states=None, captured=None, input_size=3, output_size=4):
+    def __init__(self, step, *, params=None, states=None, captured=None, sequences=None, input_size=3, output_size=4):
         self.input_size, self.output_size = input_size, output_size
-        self._step, self._params, self._states, self._captured = step, params or {}, states or {}, captured or {}
+        self._step, self._params, self._states = step, params or {}, states or {}
+        self._captured, self._sequences = captured or {}, sequences or {}
 
     def params(self):
-        return {k: Param(shape, weight=True) for k, shape in self._params.items()}
+        return {k: v if isinstance(v, Param) else Param(v, weight=True) for k, v in self._params.items()}
 
     def states(self):
         return dict(self._states)
 
     def captured(self):
         return dict(self._captured)
+
+    def sequences(self):
+        return dict(self._sequences)
 
     def step(self, p, x, s):
         return self._step(p, x, s)

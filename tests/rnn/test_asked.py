@@ -76,7 +76,7 @@ def test_gradients_that_are_needed_are_those_of_all(needs):
 @pytest.mark.parametrize("receives", [(), ("a",), ("y", "a")])
 def test_outputs_that_receive_a_gradient(receives):
     """Of the final states alone, of a value within the step, and of both beside the output."""
-    run = cases.draw(cases.Noting(), cases.noting, lengths=(3, 7, 1, 0, 5), record=("a",))
+    run = cases.draw(cases.noting_cell(), cases.noting, lengths=(3, 7, 1, 0, 5), record=("a",))
     run.asked["receives"] = receives
     run.d["recorded a"] = np.random.default_rng(9).normal(size=(cases.T, cases.B, cases.H))
     found, slopes = cases.program(run)
@@ -150,7 +150,7 @@ def test_attention_weights_are_recorded_over_the_source():
 @pytest.mark.parametrize("filling", [np.nan, np.inf])
 @pytest.mark.parametrize("reverse", [False, True])
 def test_what_is_masked_out_is_never_read(filling, reverse):
-    run = cases.draw(cases.Noting(), cases.noting, mask=cases.masked(), reverse=reverse, record=("a",))
+    run = cases.draw(cases.noting_cell(), cases.noting, mask=cases.masked(), reverse=reverse, record=("a",))
     clean = cases.program(run)
     for array in (run.inputs["x"], run.d["y"]):
         array[~run.options["mask"]] = filling
@@ -164,12 +164,12 @@ def test_what_is_masked_out_is_never_read(filling, reverse):
 def test_a_mask_of_first_steps_is_lengths():
     """The very same run, and no step moved."""
     lengths = np.array([3, 7, 1, 0, 5])
-    runs = [cases.draw(cases.Noting(), cases.noting, **o) for o in (
+    runs = [cases.draw(cases.noting_cell(), cases.noting, **o) for o in (
         {"lengths": lengths}, {"mask": np.arange(cases.T)[:, None] < lengths})]  # fmt: skip
     for one, two in zip(*map(cases.program, runs), strict=True):
         for name, value in one.items():
             np.testing.assert_array_equal(two[name], value)
-    scan = Scan(cases.Noting(), dtype=np.float64)
+    scan = Scan(cases.noting_cell(), dtype=np.float64)
     result = scan.forward(Weights(runs[1].params), runs[1].inputs["x"], **runs[1].keywords, training=True)
     assert result.tape.packing is None and np.shares_memory(result.tape.arrays["x"], runs[1].inputs["x"])
 
@@ -201,7 +201,7 @@ STOPS = {"all": {}, "lengths": {"lengths": (3, 7, 1, 0, 5)}, "mask": {"mask": ca
 
 
 def stopping(**options):
-    run = cases.draw(cases.Noting(), cases.noting, record=("done",), **options)
+    run = cases.draw(cases.noting_cell(), cases.noting, record=("done",), **options)
     run.asked = {"record": ("done",), "stop": "done"}
     return run
 
@@ -275,7 +275,7 @@ def test_stops_run_forwards_and_are_one_number_a_row():
 
 def test_truncated_gradients_stop_at_the_chunk():
     """Of each chunk what it gives with its first states held fast: the loops with a loss of that chunk alone."""
-    run = cases.draw(cases.Driven(), cases.driven)
+    run = cases.draw(cases.driven_cell(), cases.driven)
     scan, steps = Scan(run.cell, dtype=np.float64, threads=1), 3
     chunked, weights = ChunkedScan(scan, steps), Weights(run.params)
     result = chunked.forward(weights, run.inputs["x"], run.initial, **run.keywords, training=True)

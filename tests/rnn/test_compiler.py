@@ -9,10 +9,8 @@ from nmt.errors import NMTError, ShapeError
 from nmt.rnn import (
     AttentionCell,
     Captured,
-    Cell,
     GRUCell,
     LSTMCell,
-    Param,
     Scan,
     StackCell,
     State,
@@ -34,7 +32,7 @@ from nmt.rnn.ops import OpKind
 from tests.oracle import compare
 from tests.rnn import more_cell_cases as more
 from tests.rnn import scan_cases as cases
-from tests.rnn.random_cells import random_cell
+from tests.rnn.random_cells import Made, random_cell
 from tests.rnn.scan_cases import CELLS, DECODERS
 
 
@@ -184,18 +182,12 @@ def test_inference_keeps_nothing(name):
 def test_a_value_that_is_kept_and_part_of_a_state_is_computed_before_it_is_copied():
     """Of a concatenation the first part lies where the whole begins, which once was taken for its own place."""
 
-    class Joined(Cell):
-        input_size, output_size = 3, 6
+    def joined(p, x, s):
+        first, second = split(s.h, 2)
+        h = concat(tanh(x + first), tanh(x + second))
+        return h * h, State(h=h)
 
-        def states(self):
-            return {"h": 6}
-
-        def step(self, p, x, s):
-            first, second = split(s.h, 2)
-            h = concat(tanh(x + first), tanh(x + second))
-            return h * h, State(h=h)
-
-    plan = plan_of(Joined())
+    plan = plan_of(Made(joined, states={"h": 6}, output_size=6))
     for step in plan.forward.loop.steps:
         for nest in step.nests:
             seen = set()
@@ -212,23 +204,10 @@ def roots(traced):
     return [*traced.outputs.values(), *traced.new.values()]
 
 
-class Toy(Cell):
-    """A cell around one function of (p, x, s)."""
-
-    def __init__(self, function, output_size=4):
-        self.function, self.input_size, self.output_size = function, 3, output_size
-
-    def params(self):
-        return {"W": Param((3, 4)), "U": Param((4, 4)), "b": Param((4,))}
-
-    def states(self):
-        return {"h": 4}
-
-    def captured(self):
-        return {"memory": Captured(4)}
-
-    def step(self, p, x, s):
-        return self.function(p, x, s)
+def toy(function):
+    """Return a cell around one function of (p, x, s)."""
+    params = {"W": (3, 4), "U": (4, 4), "b": (4,)}
+    return Made(function, params=params, states={"h": 4}, captured={"memory": Captured(4)})
 
 
 def returning(h):
@@ -239,7 +218,7 @@ def test_equal_expressions_are_one_value():
     def twice(p, x, s):
         return returning(tanh(x @ p.W + s.h) + tanh(x @ p.W + s.h) * tanh(s.h + x @ p.W))
 
-    found = [v.op for v in topological(roots(trace(Toy(twice), training=False)))]
+    found = [v.op for v in topological(roots(trace(toy(twice), training=False)))]
     assert found.count("matmul") == 1
     assert found.count("tanh") == 2  # a + b and b + a are not looked into
 
@@ -256,7 +235,7 @@ def test_constants_vanish():
     def idle(p, x, s):
         return returning(s.h * 1 + 0 - (x @ p.W) * 0)
 
-    traced = trace(Toy(idle), training=False)
+    traced = trace(toy(idle), training=False)
     assert roots(traced)[0] is traced.states["h"]
 
 
@@ -302,7 +281,7 @@ MISTAKES = {
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_mistakes_in_a_step_are_one_line(mistake):
     with pytest.raises(ShapeError) as caught:
-        trace(Toy(MISTAKES[mistake]), training=True)
+        trace(toy(MISTAKES[mistake]), training=True)
     message = str(caught.value)
     assert ": " in message and "must" in message and "\n" not in message
 
@@ -313,7 +292,7 @@ def test_a_product_of_every_source_place_with_the_state_is_refused():
         return returning(weighted_sum(softmax(scores), p.memory))
 
     with pytest.raises(ShapeError, match="source") as caught:
-        plan_of(Toy(costly))
+        plan_of(toy(costly))
     assert "\n" not in str(caught.value)
 
 

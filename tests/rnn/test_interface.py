@@ -22,7 +22,11 @@ from nmt.rnn.stepping.stepper import Stepper
 from tests.rnn import interface_cases as cases
 from tests.rnn import scan_cases
 
-OWN = {"sequences": (cases.Driven, cases.driven), "lags": (cases.Narx, cases.narx), "axes": (cases.Grid, cases.grid)}
+OWN = {
+    "sequences": (cases.driven_cell, cases.driven),
+    "lags": (cases.narx_cell, cases.narx),
+    "axes": (cases.grid_cell, cases.grid),
+}
 WAYS = {
     "all": {},
     "lengths, reverse": {"lengths": (3, 7, 1, 0, 5), "reverse": True},
@@ -73,7 +77,7 @@ def test_the_stepper_reads_the_same(name):
 
 
 def test_a_new_cell_with_all_of_it_passes_the_check(capsys):
-    assert check(cases.Grid()) and check(cases.Driven()) and check(LearnedStartCell(LSTMCell(5, 7)))
+    assert check(cases.grid_cell()) and check(cases.driven_cell()) and check(LearnedStartCell(LSTMCell(5, 7)))
     assert "WRONG" not in capsys.readouterr().out
 
 
@@ -117,7 +121,7 @@ def test_lags_that_are_not_there_are_one_line():
     with pytest.raises(ShapeError, match="must be at least 1"):
         Past("h", 3, 0)
     with pytest.raises(ShapeError, match="from 1 to 3 steps back, got 4"):
-        cases.Narx().past.read({}, 4)
+        cases.PAST.read({}, 4)
     with pytest.raises(ShapeError, match="got learned ones"):
         SkipCell(LearnedStartCell(GRUCell(2, 3)), 2)
 
@@ -168,8 +172,8 @@ UNROLLED = {
     "lstm": lambda: LSTMCell(3, 4),
     "gru": lambda: GRUCell(3, 4),
     "stack": lambda: StackCell([StackCell([GRUCell(3, 4), LSTMCell(4, 4)]), LSTMCell(4, 2)]),
-    "sequences": cases.Driven,
-    "axes": cases.Grid,
+    "sequences": cases.driven_cell,
+    "axes": cases.grid_cell,
 }
 
 
@@ -217,7 +221,7 @@ def test_what_unrolling_costs():
     ],
 )
 def test_wrong_arrays_are_one_line(wrong, words):
-    run = cases.draw(cases.Driven(), cases.driven)
+    run = cases.draw(cases.driven_cell(), cases.driven)
     scan = Scan(run.cell, dtype=np.float64)
     with pytest.raises(ShapeError, match=words) as caught:
         scan.forward(Weights(run.params), run.inputs["x"], **{**run.keywords, **wrong})

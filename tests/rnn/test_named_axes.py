@@ -9,7 +9,6 @@ from nmt.errors import NMTError, ShapeError
 from nmt.rnn import (
     Axes,
     Captured,
-    Cell,
     GRUCell,
     HeadsCell,
     LinearAttentionCell,
@@ -50,23 +49,12 @@ D, H = cases.D, 6
 EVERY = tuning.CHECKPOINT_STEPS
 
 
-class Written(Cell):
-    """A cell around one step, with a parameter of each kind."""
-
-    input_size, output_size = D, H
-
-    def __init__(self, step):
-        self._step = step
-
-    def params(self):
-        shapes = {"W": Param((D, 2 * H), gates=2), "U": Param((H, H)), "u": Param((H,)), "a": Param((3,))}
-        return shapes | {"k": Param((2,), start=(0.25, 0.5))}
-
-    def states(self):
-        return {"S": Axes(h=2, k=2, v=3), "n": Axes(h=2, v=3)}
-
-    def step(self, p, x, s):
-        return self._step(p, x, s)
+def written(step):
+    """Return a cell around one step, with a parameter of each kind."""
+    params = {"W": Param((D, 2 * H), gates=2), "U": Param((H, H)), "u": Param((H,)), "a": Param((3,))}
+    params["k"] = Param((2,), start=(0.25, 0.5))
+    states = {"S": Axes(h=2, k=2, v=3), "n": Axes(h=2, v=3)}
+    return Made(step, params=params, states=states, input_size=D, output_size=H)
 
 
 def everything(p, x, s):
@@ -135,7 +123,7 @@ def other_heads(p, x, s):
 @pytest.mark.parametrize("reverse", [False, True])
 def test_what_a_step_may_write_is_what_is_computed(step, reverse):
     for lengths in ("full", "mixed", "zeros"):
-        case = cases.draw(Written(step), "float64", cases.LENGTHS[lengths])
+        case = cases.draw(written(step), "float64", cases.LENGTHS[lengths])
         expected = cases.interpreted(case, {}, reverse=reverse)
         keep = {"keep": {"gate": True}} if step is whole_state else {}
         for options in ({}, {"recompute": "gates"}, keep):
@@ -150,7 +138,7 @@ def test_what_a_step_may_write_is_what_is_computed(step, reverse):
 def test_checkpoints_change_nothing(steps, reverse, monkeypatch):
     """Around a whole number of checkpoints, in blocks of time, for rows that end anywhere and on threads."""
     lengths = tuple(min(n, steps) for n in (steps, 0, EVERY, EVERY + 1, steps // 2, 1))
-    for make in (lambda: MLSTMCell(D, H, heads=2, key_size=2), lambda: Written(everything)):
+    for make in (lambda: MLSTMCell(D, H, heads=2, key_size=2), lambda: written(everything)):
         case = cases.draw(make(), "float64", lengths, rows=6, steps=steps)
         expected = cases.interpreted(case, {}, reverse=reverse)
         outputs, gradients, _ = cases.compiled(case, reverse=reverse)
@@ -184,7 +172,7 @@ def test_dropout_of_a_matrix():
         y, new = everything(p, x, s)
         return p.dropout(y, 0.3), State(new, S=p.dropout(new.S, 0.4, variational=True))
 
-    for cell in (Written(step), ZoneoutCell(MLSTMCell(D, H, heads=2, key_size=2), {"C": 0.4, "n": 0.2})):
+    for cell in (written(step), ZoneoutCell(MLSTMCell(D, H, heads=2, key_size=2), {"C": 0.4, "n": 0.2})):
         case = cases.draw(cell, "float64", cases.LENGTHS["mixed"])
         outputs, gradients, masks = cases.compiled(case)
         expected = cases.interpreted(case, masks)
@@ -202,17 +190,17 @@ def stacks(scan, training):
 
 def test_which_states_have_a_stack():
     """In inference none that has axes; in training those of a loop with a product, and where gates are recomputed."""
-    plain, product = Written(everything), Written(product_of_state)
+    plain, product = written(everything), written(product_of_state)
     assert stacks(Scan(plain), False) == stacks(Scan(product), False) == set()
     assert stacks(Scan(plain), True) == set()
     assert stacks(Scan(plain, recompute="gates"), True) == stacks(Scan(product), True) == {"S", "n"}
-    assert stacks(Scan(Written(whole_state)), True) == {"S", "n"}
+    assert stacks(Scan(written(whole_state)), True) == {"S", "n"}
     window = LinearAttentionCell(D, H, heads=2, window=3)
     assert stacks(Scan(window), True) == {"past1", "past2"}
 
 
 def test_nothing_as_large_as_a_broadcast_value_is_kept():
-    plan = Scan(Written(everything)).plan(True)
+    plan = Scan(written(everything)).plan(True)
     kept = [plan.trace.graph.values[i] for i in plan.memory.kept]
     assert kept and all(v.dims in ((), (("h", 2), ("k", 2)), (("h", 2), ("v", 3)), (("v", 3),)) for v in kept)
 
@@ -265,17 +253,17 @@ def test_an_error_says_what_to_do(text):
         return eval(text, names, {"p": p, "x": x, "s": s, "z": z}), s
 
     with pytest.raises(ShapeError) as caught:
-        Scan(Written(step))
+        Scan(written(step))
     assert WRONG[text] in str(caught.value)
 
 
 def test_results_of_a_step_have_the_declared_axes():
     with pytest.raises(ShapeError, match=r"state n must be \[B, h=2 v=3\], got \[B, 6\] \("):
-        Scan(Written(lambda p, x, s: (split(x @ p.W, 2)[0], State(S=s.S, n=flat(s.n)))))
+        Scan(written(lambda p, x, s: (split(x @ p.W, 2)[0], State(S=s.S, n=flat(s.n)))))
     with pytest.raises(ShapeError, match=r"output must be \[B, 6\], got \[B, h=2 v=3\]; use flat \("):
-        Scan(Written(lambda p, x, s: (s.n, s)))
+        Scan(written(lambda p, x, s: (s.n, s)))
     with pytest.raises(ShapeError, match="initial S must be .*2, 2, 3"):
-        case = cases.draw(Written(everything), "float32")
+        case = cases.draw(written(everything), "float32")
         Scan(case.cell).forward(Weights(case.params), case.x, {"S": np.zeros((5, 12), "f4")})
 
 

@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 
-from nmt.errors import NMTError, ShapeError
+from nmt.errors import ShapeError
 from nmt.rnn import GRU, LSTM, RNN, Scan
 from tests.oracle import compare
 
@@ -212,25 +212,6 @@ def test_nothing_at_all(T, B):
         np.testing.assert_array_equal(found.d_hx, 1.0)
     if T * B == 0:
         assert not any(g.any() for g in found.params.values())
-
-
-@pytest.mark.parametrize(
-    "act",
-    [
-        lambda: LSTM(D, 0),
-        lambda: GRU(D, H, dropout=1.0),
-        lambda: RNN(D, H, nonlinearity="sine"),
-        lambda: RNN(D, H).backward(None),
-        lambda: RNN(D, H)(np.zeros((2, 2, D))),
-        lambda: RNN(D, H)([[0.0]]),
-        lambda: RNN(D, H)(np.zeros((2, 2, D), np.float32), lengths=[1.5, 2]),
-    ],
-    ids=["hidden_size", "dropout", "nonlinearity", "backward", "dtype", "list", "lengths"],
-)
-def test_mistakes_are_one_line(act):
-    with pytest.raises(NMTError, match="must") as caught:
-        act()
-    assert "\n" not in str(caught.value)
 
 
 def test_the_interpreter_takes_no_compiler():

@@ -2,13 +2,14 @@
 
 import numpy as np
 
-from nmt.rnn import Captured, Cell, Param, State, tanh
+from nmt.rnn import Captured, Cell, State, tanh
 from nmt.rnn.compiler.plan import make_plan
 from nmt.rnn.compiler.program import PlaceKind
 from nmt.rnn.compiler.trace import trace
 from nmt.rnn.scan import scan_setup as engine
 from tests.oracle import compare
 from tests.rnn import scan_cases as cases
+from tests.rnn.random_cells import Made
 
 T, B, S, D, H, M = cases.T, cases.B, cases.S, cases.D, cases.H, cases.M
 MIXED = cases.LENGTHS["mixed"]
@@ -72,24 +73,15 @@ def passes(layer, x, d_y):
     layer.backward(d_y)
 
 
-class SwapCell(Cell):
+def swap_cell():
     """Two states that read one another: a' = tanh(x W + b), b' = a * captured."""
 
-    def __init__(self, input_size, hidden_size):
-        self.input_size, self.output_size = input_size, hidden_size
-
-    def params(self):
-        return {"W": Param((self.input_size, self.output_size))}
-
-    def states(self):
-        return {"a": self.output_size, "b": self.output_size}
-
-    def captured(self):
-        return {"outside": Captured(self.output_size, source_axis=False)}
-
-    def step(self, p, x, s):
+    def step(p, x, s):
         a, b = tanh(x @ p.W + s.b), s.a * p.outside
         return a + b, State(a=a, b=b)
+
+    outside = {"outside": Captured(H, source_axis=False)}
+    return Made(step, params={"W": (D, H)}, states={"a": H, "b": H}, captured=outside, input_size=D, output_size=H)
 
 
 class ClockCell(Cell):

@@ -21,7 +21,6 @@ from tests.rows.support import (
     ClockCell,
     D,
     H,
-    SwapCell,
     T,
     all_close,
     close,
@@ -31,6 +30,7 @@ from tests.rows.support import (
     kept,
     plan_of,
     products,
+    swap_cell,
 )
 
 
@@ -148,7 +148,7 @@ def test_a_forward_only_run_has_no_way_back():
 
 def test_gradients_of_references_are_sums_over_time():
     """Of a parameter and of a captured array: the whole run against its steps, one by one, last step first."""
-    case = replace(cases.draw(SwapCell(D, H), "float64"), captured={"outside": draw(B, H)}, source_lengths=None)
+    case = replace(cases.draw(swap_cell(), "float64"), source_lengths=None)
     _, found, _ = cases.compiled(case)
     scan, weights, states, tapes = Scan(case.cell, dtype="float64", threads=1), Weights(case.params), case.initial, []
     for x in case.x:

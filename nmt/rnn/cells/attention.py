@@ -11,6 +11,7 @@ from typing import Any
 from nmt.errors import ShapeError
 from nmt.overriding import override
 from nmt.rnn.cell import Captured, Cell, Param, Scope, State, under
+from nmt.rnn.cells.parts import features
 from nmt.rnn.cells.wrapping import StackCell
 from nmt.rnn.functions import concat, dot, sigmoid, softmax, split, tanh, weighted_sum
 from nmt.rnn.graph import Value
@@ -101,13 +102,13 @@ class Attention:
     def read(self, p: Scope, query: Value) -> tuple[Value, Value | None]:
         """Return the context as `context` does, and the sum of weights * embeddings of the source words [B, words];
         None for the second if the memory has no words."""
-        memory = _features(p.memory, 0, self.memory_size) if self.words else p.memory
+        memory = features(p.memory, 0, self.memory_size) if self.words else p.memory
         keys, values = memory, memory
         if self.projection is not None:
             keys = values = tanh(memory @ p.W_m + p.b_m)
         if self.key_size is not None:
-            keys = _features(p.memory, 0, self.key_size)
-            values = _features(p.memory, self.key_size, self.values)
+            keys = features(p.memory, 0, self.key_size)
+            values = features(p.memory, self.key_size, self.values)
         if self.kind == "multi_head":
             return self._of_heads(p, query, keys, values), None
         weights = softmax(self._scores(p, query, keys))
@@ -115,7 +116,7 @@ class Attention:
         p.note(weights=weights, context=context)
         if not self.words:
             return context, None
-        return context, weighted_sum(weights, _features(p.memory, self.memory_size, self.words))
+        return context, weighted_sum(weights, features(p.memory, self.memory_size, self.words))
 
     def _of_heads(self, p: Scope, query: Value, keys: Value, values: Value) -> Value:
         """Return the contexts of all heads, projected: [B, attention_size]; notes each head's weights and the
@@ -324,8 +325,3 @@ class ConditionalAttentionCell(AttentionCell):
             y, inner = cell.step(of_cells.sub(str(n)), y, states.sub(str(n)))
             new |= under(f"cell.{n}", inner)
         return y, context, words, new
-
-
-def _features(memory: Value, start: int, size: int) -> Value:
-    """Return `size` features of the memory from `start` on."""
-    return memory.graph.apply("slice", memory, start=start, size=size)

@@ -154,3 +154,8 @@ def short_convolution(p: Scope, x: Value, s: State, window: int) -> tuple[Value,
     parts = [x * p[f"c_{k}"] for k in range(window)]
     parts = [part + s[f"past{k + 1}"] if k + 1 < window else part for k, part in enumerate(parts)]
     return parts[0], State({f"past{k}": part for k, part in enumerate(parts) if k})
+
+
+def features(x: Value, start: int, size: int) -> Value:
+    """Return `size` features of a value from `start` on."""
+    return x.graph.apply("slice", x, start=start, size=size)

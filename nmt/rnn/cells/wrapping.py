@@ -10,6 +10,7 @@ from nmt.errors import ShapeError
 from nmt.overriding import override
 from nmt.rnn.cell import Captured, Cell, Param, Scope, Shape, State, axes_of, under
 from nmt.rnn.cells.parts import (
+    features,
     gelu,
     heads_of,
     rms_norm,
@@ -428,21 +429,16 @@ class PointerCell(WrappedCell):
 
     @override
     def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
-        place = s.place + positive(_features(x, self.input_size - 1, 1))
-        ahead = _features(p.memory, self._width, 1) - place
+        place = s.place + positive(features(x, self.input_size - 1, 1))
+        ahead = features(p.memory, self._width, 1) - place
         here = ahead.graph.apply("sum_last", positive(1.0 - maximum(ahead, -ahead)))
-        read = weighted_sum(here, _features(p.memory, 0, self.memory_size))
-        token = weighted_sum(here, _features(p.memory, self._width + 1, 1))
+        read = weighted_sum(here, features(p.memory, 0, self.memory_size))
+        token = weighted_sum(here, features(p.memory, self._width + 1, 1))
         inner = State({name: value for name, value in s.items() if name != "place"})
-        scope = p.replaced({"memory": _features(p.memory, 0, self._width)})
+        scope = p.replaced({"memory": features(p.memory, 0, self._width)})
         y, new = self.cell.step(scope, concat(p.dropout(x, self.dropout, variational=self.variational), read), inner)
         new["place"] = place
         return concat(y, token), new
-
-
-def _features(x: Value, start: int, size: int) -> Value:
-    """Return `size` features of a value from `start` on."""
-    return x.graph.apply("slice", x, start=start, size=size)
 
 
 class AttentionProbe(WrappedCell):

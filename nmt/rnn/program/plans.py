@@ -19,8 +19,7 @@ from nmt.rnn.kernels.memory.moves import copy_columns, fill_slots
 from nmt.rnn.kernels.products.microkernel import ROW_BLOCK
 from nmt.rnn.kernels.products.packing import PACKING, PANEL_BYTES, packed_size, words_of
 from nmt.rnn.kernels.products.product import product_task
-from nmt.rnn.kernels.program.run_program import Section, Step
-from nmt.rnn.kernels.program.small_tasks import divide
+from nmt.rnn.kernels.program.run_program import Section, Step, divide
 from nmt.rnn.program.program import Array, Number, Program, Value, Word, pieces, product
 from nmt.rnn.rows import Sharing
 from nmt.rnn.scan.scan import Scan

@@ -11,8 +11,7 @@ import numpy as np
 
 from nmt.rnn.kernels.machine_code.native import LINE_BYTES, Kernel, Native
 from nmt.rnn.kernels.memory.table_layout import COUNTER_WORDS, TableLayout
-from nmt.rnn.kernels.program.run_program import KINDS, PROGRAM, Kind, Section, Step
-from nmt.rnn.kernels.program.small_tasks import fill
+from nmt.rnn.kernels.program.run_program import KINDS, PROGRAM, Kind, Section, Step, fill
 
 
 @dataclass(frozen=True)

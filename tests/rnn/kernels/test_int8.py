@@ -18,12 +18,11 @@ from nmt.rnn.kernels.products import product as products
 from nmt.rnn.kernels.products.four_bits import quantise_to_4_bits
 from nmt.rnn.kernels.products.packing import PACKING, packed_size, packed_weight, words_of
 from nmt.rnn.kernels.threads.pool import run_parallel
-from tests.rnn.kernels.company import results_on, segments_of
+from tests.rnn.kernels.company import results_on
 
 ROOT = Path(__file__).resolve().parents[3]
 WIDTH = TARGET.panel_width("f4")
 SIZES = [(1, 1), (7, 31), (13, 64), (32, WIDTH), (33, WIDTH + 1), (64, 2 * WIDTH), (129, 100), (514, 70)]
-ROWS = [0, 1, 3, 11, 247]
 
 
 def normal(rng, *shape):
@@ -151,30 +150,6 @@ def test_packing_the_transpose(K, N, parts):
     out = np.full(packed_size(K, N, "i4"), -1, "i4")
     run_parallel(packing.pack_transposed_int8, parts, q.numbers, q.scales, 1, N + 1, out)
     np.testing.assert_array_equal(out, packed_of(weights))
-
-
-@pytest.mark.parametrize(("K", "N"), SIZES)
-@pytest.mark.parametrize("rows", ROWS)
-@pytest.mark.parametrize(("parts", "accumulate"), [(1, 0), (3, 1)])
-def test_product_on_segments_and_column_offsets(K, N, rows, parts, accumulate):
-    rng = np.random.default_rng(rows)
-    A, W, C = normal(rng, rows, K + 3), normal(rng, K, N), normal(rng, rows, N + 5)
-    segments, active = segments_of(rows)
-    before = C.copy()
-    run_parallel(products.product, parts, A, 2, packed_of(W), C, 3, K, N, segments, accumulate)
-    before[active, 3 : 3 + N] = before[active, 3 : 3 + N] * np.float32(accumulate) + expected_product(
-        A[active, 2 : 2 + K], W
-    )
-    np.testing.assert_array_equal(C, before)
-
-
-@pytest.mark.parametrize("rows", range(1, 22))
-@pytest.mark.parametrize("K", [1, 45, 512])
-def test_product_of_few_rows(rows, K):
-    rng = np.random.default_rng(rows)
-    A, W, C = normal(rng, rows, K), normal(rng, K, 70), np.empty((rows, 70), "f4")
-    products.product(0, 1, A, 0, packed_of(W), C, 0, K, 70, np.array([[0, rows]]), 0)
-    np.testing.assert_array_equal(C, expected_product(A, W))
 
 
 def test_the_largest_sums_are_exact():

@@ -14,6 +14,7 @@ from tests.rnn.kernels.company import assert_same_bits_in_any_company, segments_
 
 # Sums of K products of standard normal numbers: a few roundings of size eps * sqrt(K) each.
 EPSILON = {"f4": 3e-6, "f8": 5e-15}
+WIDTH = TARGET.panel_width("f4")
 SIZES = [(1, 1), (7, 31), (13, 64), (40, 33), (129, 100)]
 ROWS = [0, 1, 2, 5, 11, 23, 64, 247, 601]
 
@@ -45,22 +46,40 @@ def test_packing_is_panels_filled_with_zeros(dtype, K, N, parts):
     np.testing.assert_array_equal(out, expected)
 
 
-@pytest.mark.parametrize("dtype", ["f4", "f8"])
-@pytest.mark.parametrize(("K", "N"), SIZES)
-@pytest.mark.parametrize("rows", ROWS)
+def _of_floats(A, W, start):
+    return A.astype("f8") @ W + start, EPSILON[W.dtype.str[1:]] * len(W) ** 0.5
+
+
+# The type of the arrays; how weights are packed; what a product adds to numbers, and its largest error.
+KINDS = {
+    "f4": ("f4", _packed, _of_floats),
+    "f8": ("f8", _packed, _of_floats),
+    "bf16": ("f4", test_bfloat16.packed_of, test_bfloat16.product_of),
+    "int8": ("f4", test_int8.packed_of, lambda A, W, start: (start + test_int8.expected_product(A, W), 0)),
+}
+
+
+def sizes_of(kind):
+    """Packed kinds have further sizes: of whole panels, and of blocks and tails of words."""
+    more = [(32, WIDTH), (33, WIDTH + 1), (64, 2 * WIDTH), (45, 70), (512, 70), (514, 70)]
+    return SIZES if kind in EPSILON else SIZES + more
+
+
+@pytest.mark.parametrize(("kind", "K", "N"), [(kind, *size) for kind in KINDS for size in sizes_of(kind)])
 @pytest.mark.parametrize(("parts", "accumulate"), [(1, 0), (3, 1)])
-def test_product_on_segments_and_column_offsets(dtype, K, N, rows, parts, accumulate):
-    rng = np.random.default_rng(rows)
-    A, W, C = (_normal(rng, (rows, K + 3), dtype), _normal(rng, (K, N), dtype), _normal(rng, (rows, N + 5), dtype))
-    segments, active = segments_of(rows)
-    expected = C.astype("f8")
-    product = A[active, 2 : 2 + K].astype("f8") @ W
-    expected[active, 3 : 3 + N] = product + accumulate * expected[active, 3 : 3 + N]
-    untouched = C.copy()
-    run_parallel(products.product, parts, A, 2, _packed(W), C, 3, K, N, segments, accumulate)
-    np.testing.assert_allclose(C, expected, rtol=0, atol=EPSILON[dtype] * K**0.5)
-    untouched[active, 3 : 3 + N] = C[active, 3 : 3 + N]
-    np.testing.assert_array_equal(C, untouched)
+def test_product_on_segments_and_column_offsets(kind, K, N, parts, accumulate):
+    dtype, pack, product_of = KINDS[kind]
+    for rows in (*range(24), 64, 247, 601):
+        rng = np.random.default_rng(rows)
+        A, W, C = (_normal(rng, shape, dtype) for shape in ((rows, K + 3), (K, N), (rows, N + 5)))
+        segments, active = segments_of(rows)
+        before = C.copy()
+        run_parallel(products.product, parts, A, 2, pack(W), C, 3, K, N, segments, accumulate)
+        start = before[active, 3 : 3 + N] * before.dtype.type(accumulate)
+        expected, error = product_of(A[active, 2 : 2 + K], W, start)
+        assert (np.abs(C[active, 3 : 3 + N] - expected) <= error).all(), rows
+        before[active, 3 : 3 + N] = C[active, 3 : 3 + N]
+        np.testing.assert_array_equal(C, before)
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])

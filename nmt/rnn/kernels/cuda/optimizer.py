@@ -12,7 +12,7 @@ from numba import cuda, float64, int64
 from nmt.rnn.arrays.device_operations import ElementRule
 from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel, device_function
 from nmt.rnn.kernels.cuda.machine_code.runtime import CupyRuntime
-from nmt.rnn.kernels.cuda.rows.blocks import THREADS, WARPS, block_sum, registers_for, row_threads
+from nmt.rnn.kernels.cuda.rows.row_functions import THREADS, WARPS, block_sum, registers_for, row_threads
 from nmt.rnn.kernels.cuda.rows.row_operations import NUMBERS, blocks_for
 
 _PARTS = 256

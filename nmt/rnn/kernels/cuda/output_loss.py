@@ -15,7 +15,14 @@ from nmt.rnn.arrays.device_operations import OutputGradients, OutputLayer
 from nmt.rnn.kernels.cuda.blas import Matrix
 from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel
 from nmt.rnn.kernels.cuda.matrices import Matrices
-from nmt.rnn.kernels.cuda.rows.blocks import THREADS, WARPS, block_first_max, block_sum, registers_for, row_threads
+from nmt.rnn.kernels.cuda.rows.row_functions import (
+    THREADS,
+    WARPS,
+    block_first_max,
+    block_sum,
+    registers_for,
+    row_threads,
+)
 from nmt.rnn.kernels.cuda.rows.row_operations import NUMBERS
 
 CHUNK_BYTES = 256 << 20

@@ -125,7 +125,7 @@ class PersistentRun:
                         call.slots(row_kernels.put_slots, stack, last, at_end=not rows.reverse)
 
             memory = [given, *([] if mask is None else [mask]), *stacks]
-            call.run(": persistent", tuple(missing), memory, launch)
+            call.run("forward", tuple(missing), memory, launch)
         if self.training:
             arrays[TAPE] = layer, run, states, x
 
@@ -166,10 +166,10 @@ class PersistentRun:
 
             memory = [array for array in arrays.values() if not isinstance(array, tuple)]
             memory += [states, x, run.gates, run.inner, run.before, run.y]
-            call.run(" gradients: persistent", (), memory, launch)
+            call.run("backward", (), memory, launch)
             if gradients:  # another recording, since callers often have new memory for gradients alone
                 memory += gradients.values()
-                call.run(" gradients: sums", tuple(gradients), memory, lambda: self._add(sums, gradients))
+                call.run("sums", tuple(gradients), memory, lambda: self._add(sums, gradients))
         if not gradients:
             arrays[SUMS] = sums
 

@@ -5,7 +5,7 @@ A single engine holds all objects, as making an engine takes longer than loading
 symbol, named after its content. The functions that it calls, ours or the system's, are symbols of the process and
 defined before.
 
-Also: functions of the operating system that compiled code calls, for memory, threads and the clock.
+Also: functions of the operating system that compiled code calls, for memory and threads.
 """
 
 from __future__ import annotations

@@ -12,7 +12,6 @@ from nmt.rnn.kernels.machine_code.jit import cgutils, instruction, intrinsic, ke
 
 _INT64, _INT32 = ir.IntType(64), ir.IntType(32)
 _BYTES = ir.IntType(8).as_pointer()
-_POINTER, _SIZE = "voidptr", "int64"
 
 
 @intrinsic

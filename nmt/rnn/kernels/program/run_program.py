@@ -5,7 +5,8 @@ The table begins with the fields of PROGRAM. The words behind them are addresses
 which the caller sets once, and what steps compute: sizes, and the addresses of buffers, which a program places one
 after another in memory that the caller gives. A program that is only planned computes all of them and calls nothing;
 then `most` is the number of bytes that it needs. A team of threads may run it: the last one runs all steps, and the
-others take part in the functions that are shared.
+others take part in the functions that are shared. Small tasks, which steps call besides products and generated
+functions, stand here too.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from enum import IntEnum
 
 import numpy as np
 
-from nmt.rnn.kernels.machine_code.jit import external, inner_kernel, task
+from nmt.rnn import rows
+from nmt.rnn.kernels.machine_code.jit import exact_kernel, external, inlined, inner_kernel, kernel, task
 from nmt.rnn.kernels.memory.arrays import array_at
 from nmt.rnn.kernels.memory.table_layout import TableLayout, arrays, constants, numbers, reals
 from nmt.rnn.kernels.search.beam_table import RULES, SEARCH, Status
@@ -22,6 +24,100 @@ from nmt.rnn.kernels.search.token_rules import SAMPLING, SEED, has_rules
 from nmt.rnn.kernels.threads.atomics import barrier_reset, barrier_wait
 from nmt.rnn.kernels.threads.pool import run_share
 from nmt.rnn.kernels.threads.workers import call_task
+
+_team = inlined(rows.team)
+
+
+@kernel
+def fill(part, parts, out, first, stride, value, step):  # type: ignore[no-untyped-def]
+    """Set out[first + n * stride] = value + n * step for all n, where out has so many places."""
+    for n in range((out.shape[0] - first + stride - 1) // stride):
+        out[first + n * stride] = value + n * step
+
+
+@kernel
+def divide(part, parts, out, bounds, place, first, steps, row_size, threads, units, weight_bytes, below, alone, a_step):  # type: ignore[no-untyped-def]
+    """Write for `first` rows, and one more each time, how threads share so many steps (see `division.team`): to out
+    [n, 3] whether they divide units, how many take part, and the address of their bounds; and these to bounds [n,
+    threads + 1], whose address is `place`."""
+    for n in range(out.shape[0]):
+        rows = first + n
+        by_units, count = _team(
+            rows, rows * steps * row_size, steps, threads, units, weight_bytes, below, alone, a_step
+        )
+        out[n, 0], out[n, 1], out[n, 2] = by_units, count, place + 8 * n * bounds.shape[1]
+        for k in range(count + 1):
+            bounds[n, k] = rows * k // count
+
+
+@kernel
+def read_sources(part, parts, ids, sizes, first, before, after, out):  # type: ignore[no-untyped-def]
+    """Write the ids of sentences `first` and those after it, which have one length, to out [S, B], each between the
+    tokens before and after it, where these are not negative."""
+    S, B = out.shape
+    at, skipped = 0, 1 if before >= 0 else 0
+    for n in range(first):
+        at += sizes[n]
+    for b in range(B):
+        if before >= 0:
+            out[0, b] = before
+        for n in range(sizes[first]):
+            out[skipped + n, b] = ids[at + b * sizes[first] + n]
+        if after >= 0:
+            out[S - 1, b] = after
+
+
+@kernel
+def digits(part, parts, ids, divisor, size, out):  # type: ignore[no-untyped-def]
+    """Set out[n] = ids[n] // divisor % size."""
+    for n in range(out.shape[0]):
+        out[n] = ids[n] // divisor % size
+
+
+@kernel
+def add_places(part, parts, x, table):  # type: ignore[no-untyped-def]
+    """Add to x[t, b] row t of a table, the last one where it has fewer."""
+    for t in range(x.shape[0]):
+        row = table[min(t, table.shape[0] - 1)]
+        for b in range(x.shape[1]):
+            for j in range(x.shape[2]):
+                x[t, b, j] += row[j]
+
+
+@kernel
+def store_rows(part, parts, array, out, start, stride):  # type: ignore[no-untyped-def]
+    """Set out[start + b * stride + s] = array[s, b] for an array [S, B, n]."""
+    S, B, width = array.shape
+    for s in range(S):
+        for b in range(B):
+            source, target = array[s, b], out[start + b * stride + s]
+            for j in range(width):
+                target[j] = source[j]
+
+
+@exact_kernel
+def _add_shares(array, out):  # type: ignore[no-untyped-def]
+    steps, size = array.shape
+    share = np.float32(1.0 / steps)
+    for n in range(size):
+        out[n] = np.float32(0.0)
+    for s in range(steps):
+        for n in range(size):
+            out[n] += array[s, n] * share
+
+
+@kernel
+def mean(part, parts, array, out):  # type: ignore[no-untyped-def]
+    """Set out [n] to the mean of array [S, n], added in the order of S and rounded as NumPy does."""
+    _add_shares(array, out)
+
+
+@kernel
+def unit_rows(part, parts, out):  # type: ignore[no-untyped-def]
+    """Set out[s] to the unit vector number s."""
+    for s in range(out.shape[0]):
+        for n in range(out.shape[1]):
+            out[s, n] = 1 if s == n else 0
 
 
 class Kind(IntEnum):

@@ -16,6 +16,7 @@ from nmt.rnn.kernels.memory.moves import address
 from nmt.rnn.kernels.memory.table_layout import arrays, constants
 from nmt.rnn.kernels.search.best_tokens import (
     OUTPUT,
+    ROWS,
     OutputTask,
     _columns_in_chunk,
     _insert,
@@ -29,7 +30,6 @@ from nmt.rnn.kernels.search.best_tokens import (
 from nmt.rnn.kernels.threads.atomics import barrier_wait
 from nmt.rnn.kernels.threads.pool import run_parallel
 
-_ROWS = 240
 _ALONE_BELOW = 1 << 21
 """Below this number of multiply-adds a second thread would start too late to help."""
 
@@ -39,11 +39,11 @@ def _store_logits(part, parts, y, weights, columns, out):  # type: ignore[no-unt
     """Compute this part's columns of y @ weights, chunk by chunk."""
     width = _columns_in_chunk(y.itemsize)
     chunks = (columns + width - 1) // width
-    block = scratch((min(_ROWS, y.shape[0]), width), out.dtype)
+    block = scratch((min(ROWS, y.shape[0]), width), out.dtype)
     for chunk in range(chunks * part // parts, chunks * (part + 1) // parts):
         low, high = chunk * width, min(columns, (chunk + 1) * width)
-        for row0 in range(0, y.shape[0], _ROWS):
-            rows = min(_ROWS, y.shape[0] - row0)
+        for row0 in range(0, y.shape[0], ROWS):
+            rows = min(ROWS, y.shape[0] - row0)
             _logits(y, row0, rows, weights, low, high - low, block)
             for i in range(rows):
                 source, target = block[i], out[row0 + i, low:high]

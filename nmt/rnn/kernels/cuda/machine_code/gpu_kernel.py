@@ -39,7 +39,7 @@ class GPUKernel:
 
     @cached_property
     def name(self) -> str:
-        """Return the name for errors, profiles and tables."""
+        """Return the name for errors and tables."""
         return self.function.__name__
 
     @cached_property

@@ -13,6 +13,7 @@ import numpy as np
 from numba import cuda, float32, float64, int64, uint16, uint32, uint64
 
 from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel, device_function
+from nmt.rnn.kernels.search import search_rules
 
 Maker = Callable[[np.dtype, int], GPUKernel]
 _I, _INDEX, _BITS, _HALVES = int64, int64[::1], uint32[::1], uint16[::1]
@@ -248,21 +249,14 @@ def clear_words(words, count):  # type: ignore[no-untyped-def]
 
 # ---------------------------------------------------------------- dropout
 
-_GAMMA, _MIX_1, _MIX_2 = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-_S27, _S30, _S31, _S32 = np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(32)
-
-
-@device_function
-def _mix(z):  # type: ignore[no-untyped-def]
-    z = (z ^ (z >> _S30)) * _MIX_1
-    z = (z ^ (z >> _S27)) * _MIX_2
-    return z ^ (z >> _S31)
+_GAMMA, _S32 = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)
+_mix = device_function(search_rules.mix)
 
 
 @_kernel(_NUMBERS, _I, _NUMBER, _NUMBER, uint64, uint64, uint64)
 def dropout_mask(out, count, kept, dropped, threshold, seed, offset):  # type: ignore[no-untyped-def]
     """Do what `update.dropout_mask` does, with prepared numbers: kept, dropped, and the threshold of 32 bits."""
-    start = _mix(seed + _GAMMA) + offset * _GAMMA
+    start = _mix(seed) + offset * _GAMMA - _GAMMA
     for i in range(cuda.grid(1), count, cuda.gridsize(1)):
         bits = _mix(start + uint64(i) * _GAMMA) >> _S32
         out[i] = kept if bits < threshold else dropped

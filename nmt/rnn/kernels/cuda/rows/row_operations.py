@@ -11,7 +11,7 @@ from numba import cuda, float32, float64, int32, int64
 
 from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel
 from nmt.rnn.kernels.cuda.machine_code.runtime import CupyRuntime
-from nmt.rnn.kernels.cuda.rows.blocks import THREADS, row_threads
+from nmt.rnn.kernels.cuda.rows.row_functions import THREADS, row_threads
 
 NUMBERS: dict[np.dtype, Any] = {np.dtype(np.float32): float32, np.dtype(np.float64): float64}
 """Numba's type of the numbers in an array."""

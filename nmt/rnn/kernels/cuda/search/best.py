@@ -12,7 +12,7 @@ from numba import cuda, float32, float64, int32, int64
 
 from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel, device_function
 from nmt.rnn.kernels.cuda.machine_code.runtime import CupyRuntime
-from nmt.rnn.kernels.cuda.rows.blocks import THREADS, WARPS, block_first_max, registers_for, row_threads
+from nmt.rnn.kernels.cuda.rows.row_functions import THREADS, WARPS, block_first_max, registers_for, row_threads
 from nmt.rnn.kernels.cuda.rows.row_operations import NUMBERS, blocks_for
 
 ALL_LANES = 0xFFFFFFFF

@@ -17,7 +17,14 @@ from nmt.rnn.arrays.beam_state import BeamRules, BeamState
 from nmt.rnn.arrays.workspace import Allocate
 from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel, device_function
 from nmt.rnn.kernels.cuda.machine_code.runtime import CupyRuntime
-from nmt.rnn.kernels.cuda.rows.blocks import THREADS, WARPS, block_first_max, block_sum, registers_for, row_threads
+from nmt.rnn.kernels.cuda.rows.row_functions import (
+    THREADS,
+    WARPS,
+    block_first_max,
+    block_sum,
+    registers_for,
+    row_threads,
+)
 from nmt.rnn.kernels.cuda.rows.row_operations import NUMBERS, blocks_for
 from nmt.rnn.kernels.cuda.search.best import LOWEST, NO_TOKEN, top_tokens
 from nmt.rnn.kernels.search import search_rules
