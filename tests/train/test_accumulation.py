@@ -355,3 +355,12 @@ def test_updates_have_the_tokens_of_their_epoch():
         tokens = dealing.batches.tokens(epoch)
         for group in found:
             assert (group.num_src_tokens, group.num_tgt_tokens) == tuple(tokens[group.numbers].sum(axis=0))
+
+
+def test_ranks_take_turns_forward_and_back():
+    assert [Dealing(Batches(9), 9, rank=rank, ranks=3)._own(9) for rank in range(3)] == [
+        [0, 5, 6],
+        [1, 4, 7],
+        [2, 3, 8],
+    ]
+    assert [Dealing(Batches(9), 9, rank=rank, ranks=3)._own(8) for rank in range(3)] == [[0, 5, 6], [1, 4, 7], [2, 3]]
