@@ -46,8 +46,6 @@ TRANSLATIONS = {
     "two threads": ("lstm", "--beam-size", "5", "--threads", "2"),
     "5 best": ("gru", "--n-best", "5"),
     "length average": ("stack", "--length-penalty", "average", "--min-length", "3"),
-    "groups": ("stack", "--beam-size", "6", "--beam-groups", "3"),
-    "coverage": ("lstm", "--coverage-penalty", "0.2", "--word-reward", "0.1"),
     "no repeats": ("norm", "--no-repeat-ngram-size", "3", "--repetition-penalty", "1.2"),
     "sampling": ("gru", "--sampling", "--seed", "7"),
     "prefix": ("gru", "--prefix-text", "der"),
