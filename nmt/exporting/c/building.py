@@ -167,7 +167,7 @@ def save_libraries(compiler: Compiler, whole: Path, folder: Path, name: str, *li
     it calls."""
     if compiler.for_macos:
         made = f"lib{name}.dylib"
-        return compiler.run("-shared", f"-Wl,-install_name,@rpath/{made}", "-o", folder / made, whole)
+        return compiler.run("-shared", "-Wl,-x", f"-Wl,-install_name,@rpath/{made}", "-o", folder / made, whole)
     compiler.call(compiler.ar, "rcs", folder / f"lib{name}.a", whole)
     if compiler.for_windows:
         made = f"-Wl,--out-implib,{folder / f'lib{name}.dll.a'},--no-insert-timestamp"
