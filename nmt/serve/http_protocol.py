@@ -22,7 +22,7 @@ _REFUSAL = b"HTTP/1.1 %s\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 _MOST_HELD = 64 * 1024
 """Bytes of an answer to buffer before sending them."""
-_LINGER_SECONDS = 2.0
+_LINGER_SECONDS, _LINGER_BYTES = 2.0, 64 * 2**20
 
 
 class _JoinedWrites:
@@ -62,6 +62,12 @@ class _JoinedWrites:
             self._transport.write_eof()
             self._transport.resume_reading()
             self._loop.call_later(_LINGER_SECONDS, self._transport.close)
+
+    def discard(self, data: bytes) -> None:
+        """Drop bytes that come after the answer, up to a limit."""
+        self._size += len(data)
+        if self._size > _LINGER_BYTES:
+            self._transport.close()
 
     def is_closing(self) -> bool:
         """Return whether the connection is closed or being closed."""
@@ -222,7 +228,7 @@ class GuardedProtocol(HttpToolsProtocol):  # type: ignore[misc,unused-ignore]
         """Parse received bytes. Count those of a head, and those that are neither head nor body (chunk sizes and
         trailers, which the parser collects), and start the timer for an incomplete head."""
         if self.transport.is_closing():
-            return  # the rest of a request that was answered
+            return self._writes.discard(data)  # the rest of a request that was answered
         self._has_news = False
         super().data_received(data)
         self._silent_bytes = 0 if self._has_news else self._silent_bytes + len(data)
@@ -246,5 +252,6 @@ class GuardedProtocol(HttpToolsProtocol):  # type: ignore[misc,unused-ignore]
 
     def _refuse(self, status: bytes) -> None:
         if not self.transport.is_closing():
+            self._writes.awaits_more = False  # no client of good will sends this
             self.transport.write(_REFUSAL % status)
             self.transport.close()
