@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -153,6 +154,19 @@ def test_the_sdist_builds_and_tests_by_itself(archives):
     assert {"LICENSE", "Makefile", "CITATION.cff", "SECURITY.md", "docs/man/nmt.1", "docs/build.py", ".ci/run"} <= names
     assert {"data_scripts/number_words.py", "configs/quickstart.yaml", "tests/test_packaging.py"} <= names
     assert not {name for name in names if name.split("/")[0] in {"runs", "data", "dist", "build", ".venv"}}
+
+
+def test_a_link_in_an_ignored_folder_takes_nothing_from_the_sdist(tmp_path):
+    pytest.importorskip("hatchling", reason="hatchling, which builds, is not installed")
+    root = tmp_path / "checkout"
+    for name in ("pyproject.toml", ".gitignore", "README.md", "LICENSE", "configs/quickstart.yaml", "nmt/__init__.py"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, root / name)
+    (root / "build").mkdir()  # the test bed for Windows has a link to / there, and from / a link of a test led back
+    (root / "build" / "link").symlink_to(root / "configs")
+    subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", tmp_path], cwd=root, check=True)
+    with tarfile.open(next(tmp_path.glob("*.tar.gz"))) as sdist:
+        assert {"configs/quickstart.yaml", "nmt/__init__.py"} <= {name.split("/", 1)[1] for name in sdist.getnames()}
 
 
 def test_the_page_of_licences_names_all_that_a_server_installs():
