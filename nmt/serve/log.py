@@ -4,14 +4,14 @@ without texts (unless enabled) and client addresses."""
 from __future__ import annotations
 
 import asyncio
-import atexit
 import json
 import logging
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from logging.handlers import QueueHandler, QueueListener
@@ -116,11 +116,11 @@ def _tell_uncaught(given: Any) -> None:
         _logger.error("not caught: %s", given.exc_type.__name__, exc_info=what)
 
 
-def begin_log() -> QueueListener:
-    """Set up the log on stderr for the server and its libraries, including Python's warnings and uncaught errors of
-    threads; every line is JSON, except on a terminal. Return the thread that writes it."""
+@contextmanager
+def written_log() -> Iterator[None]:
+    """Log the server and its libraries on stderr, including Python's warnings and uncaught errors of threads; every
+    line is JSON, except on a terminal. At the end all lines are written: an error that is printed then stands last."""
     handler, listener = log_handler(sys.stderr)
-    atexit.register(listener.stop)
     for name in ("nmt", "uvicorn", "uvicorn.error"):
         logger, is_below = logging.getLogger(name), name == "uvicorn.error"
         logger.handlers, logger.propagate = [] if is_below else [handler], is_below
@@ -130,7 +130,10 @@ def begin_log() -> QueueListener:
     root.setLevel(logging.WARNING)
     logging.captureWarnings(True)
     threading.excepthook = sys.unraisablehook = _tell_uncaught
-    return listener
+    try:
+        yield
+    finally:
+        listener.stop()
 
 
 def log_request(

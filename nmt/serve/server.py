@@ -20,7 +20,7 @@ import uvicorn
 from nmt.errors import DeviceError
 from nmt.serve.app import make_app
 from nmt.serve.http_protocol import GuardedProtocol, bound_connections
-from nmt.serve.log import begin_log
+from nmt.serve.log import written_log
 from nmt.serve.models import WARM_UP
 from nmt.serve.service import Service
 from nmt.serve.settings import ServerSettings, is_of_this_machine
@@ -122,28 +122,30 @@ def listen_on(host: str, port: int, backlog: int = 100) -> socket.socket:
 def serve(settings: ServerSettings, warnings: Iterable[str] = ()) -> None:
     """Log the warnings, load the models, then answer requests until SIGTERM or SIGINT. Raises NMTError."""
     keep_little()
-    listener = begin_log()
-    for text in warnings:
-        _logger.warning("%s", text)
-    sys.setswitchinterval(_SWITCH_SECONDS)
-    # It listens first, so that a second server started by mistake fails before models are loaded.
-    backlog = bound_connections()
-    with listen_on(settings.host, settings.port, backlog) as place, telling_of_compilation(partial(_logger.info, "%s")):
-        service = Service.begin(settings)
-        config = uvicorn.Config(
-            make_app(service),
-            access_log=False,
-            log_config=None,
-            server_header=False,
-            timeout_keep_alive=_KEEP_ALIVE,
-            timeout_graceful_shutdown=_GRACE,
-            http=GuardedProtocol,
-            backlog=backlog,
-        )
-        host, port = place.getsockname()[:2]
-        shown = f"[{host}]" if ":" in host else host
-        asyncio.run(_Server(config, service, f"http://{shown}:{port}").serve(sockets=[place]))
-        _logger.info("ended")
+    with written_log():
+        for text in warnings:
+            _logger.warning("%s", text)
+        sys.setswitchinterval(_SWITCH_SECONDS)
+        # It listens first, so that a second server started by mistake fails before models are loaded.
+        backlog = bound_connections()
+        with (
+            listen_on(settings.host, settings.port, backlog) as place,
+            telling_of_compilation(partial(_logger.info, "%s")),
+        ):
+            service = Service.begin(settings)
+            config = uvicorn.Config(
+                make_app(service),
+                access_log=False,
+                log_config=None,
+                server_header=False,
+                timeout_keep_alive=_KEEP_ALIVE,
+                timeout_graceful_shutdown=_GRACE,
+                http=GuardedProtocol,
+                backlog=backlog,
+            )
+            host, port = place.getsockname()[:2]
+            shown = f"[{host}]" if ":" in host else host
+            asyncio.run(_Server(config, service, f"http://{shown}:{port}").serve(sockets=[place]))
+            _logger.info("ended")
     if any(thread.name == WARM_UP for thread in threading.enumerate()):
-        listener.stop()
         os._exit(0)  # the thread may be in LLVM, which aborts when the interpreter ends
