@@ -19,6 +19,7 @@ from nmt.rnn.arrays.array_names import Arrays
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.cell import Cell, axes_of
 from nmt.rnn.compiler.program import Product, Program
+from nmt.rnn.compiler.trace import Declared
 from nmt.rnn.kernels.machine_code.features import TARGET
 from nmt.rnn.own_code import make_cell
 from nmt.rnn.scan.passes import Tape
@@ -72,6 +73,7 @@ def check(cell: Cell | Callable[[int, int], Cell], *, input_size: int = 5, hidde
     name = getattr(cell, "__name__", type(cell).__name__)
     try:
         made = cell if isinstance(cell, Cell) else make_cell(f"{name}:", cell, input_size, hidden_size)
+        Declared(made)  # raises ShapeError
         _check_numbers(made)
         print(_heading(made))
         wide = cell if isinstance(cell, Cell) else make_cell(f"{name}:", cell, input_size, _wide(hidden_size))
