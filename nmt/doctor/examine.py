@@ -88,12 +88,11 @@ class Vocabulary:
         for number, side in enumerate(self._sides):
             groups.setdefault(id(side.subwords), []).append(number)
         for subwords, numbers in groups.items():
-            is_small = asked == "auto" or asked <= auto_vocab_size(round(self._words[subwords] / share))
-            if is_small and not (is_words or self._is_given):
-                continue
+            fits = asked == "auto" or asked <= auto_vocab_size(round(self._words[subwords] / share))
+            is_odd = is_words or self._is_given or not fits
             counts = np.sum([self._counts[number] for number in numbers], axis=0)[EOS_ID + 1 :]
             rare = int((counts < max(1, _RARE * share)).sum())
-            if len(counts) > _LEAST_UNITS and rare > _MOST_RARE * len(counts):
+            if is_odd and len(counts) > _LEAST_UNITS and rare > _MOST_RARE * len(counts):
                 files = ", ".join(text.files[number] for number in numbers)
                 what = f"of the vocabulary are seen less than {_RARE} times in the training text"
                 better = "use subwords (data.subwords.type: unigram)" if is_words else "auto takes fewer"
