@@ -88,7 +88,7 @@ class Vocabulary:
         for number, side in enumerate(self._sides):
             groups.setdefault(id(side.subwords), []).append(number)
         for subwords, numbers in groups.items():
-            fits = asked == "auto" or asked <= auto_vocab_size(round(self._words[subwords] / share))
+            fits = asked == "auto" or asked <= auto_vocab_size(round(self._words[subwords] / (share or 1)))
             is_odd = is_words or self._is_given or not fits
             counts = np.sum([self._counts[number] for number in numbers], axis=0)[EOS_ID + 1 :]
             rare = int((counts < max(1, _RARE * share)).sum())
