@@ -44,8 +44,7 @@ class Vocabulary:
 
     def __init__(self, sides: Sequence[Side], config: Config) -> None:
         self._sides, self._is_given = sides, config.training.load_model is not None
-        self._asked = config.data.subwords
-        self._words = Counter[int]()
+        self._asked, self._words = config.data.subwords, Counter[int]()
         self._counts = [np.zeros(side.subwords.vocab_size, dtype=np.int64) for side in sides]
 
     def check(self, text: Text, lines: Sequence[Sequence[str]], *, training: bool) -> list[Finding]:
