@@ -390,10 +390,7 @@ MISTAKES = {
     "nothing of the name": ("", "has no attribute 'Bad'"),
     "a number": ("Bad = 3", "must be a class of cells or a function of its module, got int"),
     "a function of another module": ("from os.path import join as Bad", f"got join of {os.path.__name__}"),
-    "other arguments": (
-        defining("__init__(self, size)", "pass"),
-        "2 positional arguments but 3 were given (AT:{2})",
-    ),
+    "other arguments": (defining("__init__(self, size)", "pass"), "2 positional arguments but 3 were given (AT:{2})"),
     "a constructor that raises": (
         defining("__init__(self, D, H)", "raise KeyError('x')"),
         "got KeyError: 'x' (AT:{3})",
@@ -409,11 +406,9 @@ MISTAKES = {
     "a number noted": (stepping("p.note(h=3)", "return s.h, s"), "note: h must be a value of the step, got int"),
     "half a gate": (stepping("return split(s.h, 0)[0], s"), "split: the width must be a multiple of 0"),
     "half a width": (defining("states(self)", "return {'h': 2.5}"), "got 2.5 for 'h'"),
-    "no sizes": (
-        defining("__init__(self, D, H)", "pass"),
-        "input_size must be a whole number of at least 1, got None",
-    ),
+    "no sizes": (defining("__init__(self, D, H)", "pass"), "input_size must be a whole number of at least 1, got No"),
     "an output that is none": (stepping("return 3, s"), "output must be a value computed from x, s and p, got int"),
+    "a state of another name": (stepping("return s.c, s"), "Bad.step: a state must be one of h, got c (AT:{3})"),
     "another width": (stepping("return s.h, State(h=x)"), "Bad.step: state h must be [B, 4], got [B, 3] (AT:{2})"),
     "widths that do not go together": (
         stepping("h = s.h", "return h + x, s"),
@@ -462,10 +457,13 @@ def made(path):
 
 
 @pytest.mark.parametrize("case", MISTAKES)
-def test_what_an_author_gets_wrong_is_one_line_with_its_place(case, folder):
+def test_what_an_author_gets_wrong_is_one_line_with_its_place(case, folder, capsys):
     words = write_mistake(folder, case)
     line = refused(ConfigError, "^rnn_type: bad_cells.Bad", made, "bad_cells.Bad")
     assert words in line, line
+    if isinstance(kind := getattr(sys.modules.get("bad_cells"), "Bad", None), type):
+        assert not check(kind, input_size=3, hidden_size=4)
+        assert words in (printed := capsys.readouterr().out) and printed.count("\n") == 1
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,7 @@ def test_the_command_shows_all_settings_and_trains_nothing(tmp_path: Path) -> No
     assert "preset tiny:" not in done.stderr
     assert not folder.exists()
     done = CliRunner().invoke(train, [str(file), "--show-config", "--plan"])
-    assert (done.exit_code, "--show-config goes without --plan." in done.output) == (2, True)
+    assert (done.exit_code, "Give one of --show-config and --plan." in done.output) == (2, True)
     done = CliRunner().invoke(train, [str(file), "--preset", "huge"])
     assert done.exit_code == 2
     assert "must be one of tiny, low-resource, character, edits, captions" in done.output
@@ -230,6 +230,8 @@ def test_every_name_leads_to_settings_that_exist_and_is_listed_once():
         ("training.warmup-updates=4000", "training.learning_rate_warmup"),
         ("train_steps=100", "training.updates"),
         ("model.dim-rnn=512", "model.encoder.hidden_size or model.decoder.hidden_size"),
+        ("training.encoder-layers=3", "model.encoder.num_layers or model.decoder.num_layers"),
+        ("decoding.max-len-b=20", "decoding.max_length_extra"),
         ("decoding.normalize=0.6", "decoding.length_penalty"),
         ("decoding.max_length=100", "decoding.max_length_ratio"),
         ("training.max_length=100", "data.src.max_length or data.tgt.max_length"),

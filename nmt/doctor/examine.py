@@ -20,6 +20,7 @@ import numpy as np
 from nmt.data.corpora.judged_texts import judged_corpus
 from nmt.data.corpora.sources import sources_of
 from nmt.data.tokens.factors import FactorError
+from nmt.data.tokens.subwords import auto_vocab_size, words_of
 from nmt.doctor.texts import CUT, FILTERS, Block, Duplicates, Finding, Findings, Overlap, Tally, Text, found
 from nmt.errors import DataError
 from nmt.special_tokens import EOS_ID, UNK_ID
@@ -43,7 +44,7 @@ class Vocabulary:
 
     def __init__(self, sides: Sequence[Side], config: Config) -> None:
         self._sides, self._is_given = sides, config.training.load_model is not None
-        self._asked = config.data.subwords
+        self._asked, self._words = config.data.subwords, Counter[int]()
         self._counts = [np.zeros(side.subwords.vocab_size, dtype=np.int64) for side in sides]
 
     def check(self, text: Text, lines: Sequence[Sequence[str]], *, training: bool) -> list[Finding]:
@@ -57,6 +58,7 @@ class Vocabulary:
             lengths = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
             too_long |= lengths > side.config.max_length
             if training:
+                self._words[id(side.subwords)] += words_of(these)
                 tokens = np.fromiter(chain.from_iterable(rows), dtype=np.int64, count=int(lengths.sum()))
                 counts += np.bincount(tokens, minlength=len(counts))
             findings.append(_unknown(side, file, these, rows, unknown, self._advice))
@@ -78,23 +80,22 @@ class Vocabulary:
         return ", or ".join(advice) or "the training text has none of these characters; add text that has them"
 
     def absurd(self, text: Text, share: float) -> list[Finding]:
-        """Return findings about rarely used vocabularies, but for one whose size is chosen by the text; `share` is the
+        """Return findings about rarely used vocabularies that are larger than the text would choose; `share` is the
         checked part of the training text."""
-        asked, is_words = self._asked.vocab_size, self._asked.type == "word"
-        if asked == "auto" and not (is_words or self._is_given):
-            return []
-        findings = []
+        asked, is_words, findings = self._asked.vocab_size, self._asked.type == "word", []
         groups: dict[int, list[int]] = {}
         for number, side in enumerate(self._sides):
             groups.setdefault(id(side.subwords), []).append(number)
-        for numbers in groups.values():
+        for subwords, numbers in groups.items():
+            fits = asked == "auto" or asked <= auto_vocab_size(round(self._words[subwords] / (share or 1)))
+            is_odd = is_words or self._is_given or not fits
             counts = np.sum([self._counts[number] for number in numbers], axis=0)[EOS_ID + 1 :]
             rare = int((counts < max(1, _RARE * share)).sum())
-            if len(counts) > _LEAST_UNITS and rare > _MOST_RARE * len(counts):
+            if is_odd and len(counts) > _LEAST_UNITS and rare > _MOST_RARE * len(counts):
                 files = ", ".join(text.files[number] for number in numbers)
                 what = f"of the vocabulary are seen less than {_RARE} times in the training text"
-                better = "subwords (data.subwords.type: unigram) learn" if is_words else "auto learns"
-                advice = f"too few to learn a vector from: data.subwords.vocab_size is {asked}; {better} more"
+                better = "use subwords (data.subwords.type: unigram)" if is_words else "auto takes fewer"
+                advice = f"too few to learn a vector from: data.subwords.vocab_size is {asked}; {better}"
                 if self._is_given:
                     advice = "too few to learn a vector from; they stay as the model of training.load_model has them"
                 findings.append(Finding("vocabulary", "warning", files, rare, len(counts), what, "units", (), advice))

@@ -98,7 +98,7 @@ class State(dict[str, Value]):
         if name.startswith("__"):
             raise AttributeError(name)
         if name not in self:
-            raise ShapeError(f"step: a state must be one of {', '.join(self) or 'none'}, got {name}")
+            raise ShapeError(f"a state must be one of {', '.join(self) or 'none'}, got {name}")
         return self[name]
 
     def sub(self, prefix: str) -> State:

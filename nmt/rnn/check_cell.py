@@ -19,6 +19,7 @@ from nmt.rnn.arrays.array_names import Arrays
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.cell import Cell, axes_of
 from nmt.rnn.compiler.program import Product, Program
+from nmt.rnn.compiler.trace import Declared
 from nmt.rnn.kernels.machine_code.features import TARGET
 from nmt.rnn.own_code import make_cell
 from nmt.rnn.scan.passes import Tape
@@ -72,6 +73,7 @@ def check(cell: Cell | Callable[[int, int], Cell], *, input_size: int = 5, hidde
     name = getattr(cell, "__name__", type(cell).__name__)
     try:
         made = cell if isinstance(cell, Cell) else make_cell(f"{name}:", cell, input_size, hidden_size)
+        Declared(made)  # raises ShapeError
         _check_numbers(made)
         print(_heading(made))
         wide = cell if isinstance(cell, Cell) else make_cell(f"{name}:", cell, input_size, _wide(hidden_size))
@@ -93,7 +95,7 @@ def _check_numbers(cell: Cell) -> None:
         for _ in range(2):
             result = interpreter.forward(cell, run.params, run.x, run.initial, **run.keywords)
             slopes = interpreter.backward(result, run.d_y, run.d_final)
-            found.append(_named(result.y, result.final) | _gradients(slopes, slopes.params))
+            found.append(_named(result.y, result.final) | _leaves(slopes, slopes.params))
     for name, one in found[0].items():
         if not np.array_equal(one, found[1][name], equal_nan=True):
             raise NMTError(
@@ -200,8 +202,8 @@ def _named(y: np.ndarray, final: Mapping[str, np.ndarray]) -> Arrays:
     return {"y": y, **{f"final {k}": a for k, a in final.items()}}
 
 
-def _gradients(found: Any, params: Arrays) -> Arrays:
-    """Return gradients of a run and of its parameters under the names that findings use."""
+def _leaves(found: Any, params: Arrays) -> Arrays:
+    """Return what a run reads, or the gradients of it, under the names that findings use."""
     return {
         "x": found.x,
         **{f"initial {k}": a for k, a in found.initial.items()},
@@ -219,13 +221,12 @@ def _compiled(cell: Cell, run: _RandomRun, **options: Any) -> tuple[Arrays, Arra
         raise RuntimeError("a training run kept no tape")
     shares = {name: np.zeros_like(p) for name, p in run.params.items()}
     found = scan.backward(result.tape, run.d_y, run.d_final, shares)
-    return _named(result.y, result.final), _gradients(found, shares), result.tape
+    return _named(result.y, result.final), _leaves(found, shares), result.tape
 
 
 def _meaning(cell: Cell, run: _RandomRun, tape: Tape) -> interpreter.Interpretation:
     """Return the interpreter's run with the same dropout masks as the tape."""
-    drawn = tape.compiled.step.plan.trace.masks
-    masks = {m.name: tape.arrays[m.array] for m in drawn}
+    masks = {m.name: tape.arrays[m.array] for m in tape.compiled.step.plan.trace.masks}
     return interpreter.forward(cell, run.params, run.x, run.initial, **run.keywords, masks=masks)
 
 
@@ -233,7 +234,7 @@ def _interpreted(cell: Cell, run: _RandomRun, tape: Tape) -> tuple[Arrays, Array
     """Return the interpreter's outputs and gradients for the run that made this tape."""
     result = _meaning(cell, run, tape)
     found = interpreter.backward(result, run.d_y, run.d_final)
-    return _named(result.y, result.final), _gradients(found, found.params)
+    return _named(result.y, result.final), _leaves(found, found.params)
 
 
 def _difference(found: Arrays, expected: Arrays) -> float:
@@ -248,10 +249,7 @@ def _difference(found: Arrays, expected: Arrays) -> float:
 
 def _quotients(cell: Cell, run: _RandomRun, tape: Tape, slopes: Arrays) -> float:
     """Return the difference between the gradients and central differences along a random direction of each array."""
-    leaves = {"x": run.x, **{f"initial {k}": a for k, a in run.initial.items()}}
-    leaves |= {f"sequence {k}": a for k, a in run.sequences.items()}
-    leaves |= {f"captured {k}": a for k, a in run.captured.items()} | run.params
-    rng, errors = np.random.default_rng(1), [0.0]
+    leaves, rng, errors = _leaves(run, run.params), np.random.default_rng(1), [0.0]
 
     def loss() -> float:
         result = _meaning(cell, run, tape)

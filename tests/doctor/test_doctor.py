@@ -211,10 +211,10 @@ def test_subwords_that_do_not_fit(corpus):
     words = {"type": "word", "joint": False}
     found = check_data(config(folder, subwords=words, tgt={"lang": "en", "max_length": 5}))
     told = {finding.name: finding for finding in found.findings}
-    assert told["vocabulary"].count == 600 and "type: unigram) learn more" in told["vocabulary"].line()
-    for size, advised in ((800, True), ("auto", False)):  # what is advised for a number is not advised against
+    assert told["vocabulary"].count == 600 and "use subwords (data.subwords.type: unigram)" in told["vocabulary"].line()
+    for size, advised in ((1020, True), (1000, False), ("auto", False)):  # auto makes 1,000 of this text
         found_of_size = check_data(config(folder, subwords={"vocab_size": size})).findings
-        assert any(one.name == "vocabulary" and "auto learns more" in one.line() for one in found_of_size) is advised
+        assert any(one.name == "vocabulary" and "auto takes fewer" in one.line() for one in found_of_size) is advised
     assert told["unknown"].where.endswith("dev.en") and lines_of(found, "unknown") == {5}
     assert "ξένος" in told["unknown"].line() and "character_coverage" not in told["unknown"].line()
     less = check_data(config(folder, subwords={**words, "character_coverage": 0.99})).findings

@@ -62,8 +62,7 @@ def export(
     (x86_64-w64-mingw32-gcc) or macOS (zig, see docs/deploy.md). --embed puts the model into the library.
 
     --to numpy writes weights.npz, model.json with settings and tokens, and plain_numpy.py: one page of code that needs
-    only NumPy, translates greedily and scores. It is slow, and meant to be read as an explanation of the model. It
-    supports recurrent models of LSTM or GRU cells, in float32.
+    only NumPy, translates greedily and scores. It is slow, and meant to be read. It takes LSTM or GRU cells, float32.
 
     --to onnx writes encoder.onnx (a batch of sources), decoder.onnx (one step of the decoder) and run_onnx.py, one page
     of code that translates with them in ONNX Runtime (pip install onnxruntime). Writing needs the extra [onnx].
@@ -96,6 +95,7 @@ def export(
     saved = load_saved_model(model_dir, checkpoint, cells=cells)
     if form in _COMPILED:
         _export_compiled(out, form, (model_dir, checkpoint, saved, compute_dtype or "int8"), embed=embed)
+        form += f", in {compute_dtype or 'int8'}"
     else:
         _export_script(out, form, saved)
     files = list(out.iterdir()) if out.is_dir() else [out]

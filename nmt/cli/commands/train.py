@@ -274,7 +274,7 @@ def _check_alone(given: dict[str, bool], ranks: int) -> None:
     ranks."""
     found = [name for name, is_given in given.items() if is_given]
     if len(found) > 1:
-        raise click.UsageError(f"{found[0]} goes without {' and '.join(found[1:])}.")
+        raise click.UsageError(f"Give one of {' and '.join(found)}.")
     if ranks > 1 and found and found[0] != "--plan":
         raise click.UsageError(f"{found[0]} is for one process; leave mpiexec out.")
 

@@ -199,7 +199,7 @@ def test_the_command_writes_an_example_that_translates(tmp_path, monkeypatch):
     monkeypatch.setitem(building.LEVELS, "x86_64", some)
     folder = small(tmp_path / "model", {})
     done = CliRunner().invoke(export, [str(folder), "--to", "c", "-o", str(tmp_path / "out")], catch_exceptions=False)
-    assert done.exit_code == 0 and "bytes as c" in done.output
+    assert done.exit_code == 0 and "bytes as c, in int8" in done.output
     out = tmp_path / "out"
     names = ["example.c", "libtranslator.a", "libtranslator.so", "model.bin", "translator.h"]
     assert sorted(one.name for one in out.iterdir()) == names
