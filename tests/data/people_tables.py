@@ -156,6 +156,7 @@ BY_HAND: dict[str, bytes | str] = {
     "line-breaks.csv": text_of([_HEAD, *_QUOTED], ",", "minimal"),
     "sep-line.csv": "sep=;\n" + text_of([_HEAD, *PAIRS], ";", "minimal"),
     "cp1252.csv": text_of(list(zip(_FRENCH, TARGETS, strict=True)), ";", "minimal").encode("cp1252"),
+    "cp1252-heading.csv": "Français;English\nune;one\ndeux;two\n".encode("cp1252"),
     "utf16.csv": text_of([_HEAD, *PAIRS], ",", "minimal").encode("utf-16"),
     "wrong-quotes.csv": text_of(PAIRS, ",", "minimal") + '"a" b,c\n',
     "ids.csv": text_of([("id", *_HEAD), *_IDS], ",", "minimal"),

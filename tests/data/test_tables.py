@@ -50,6 +50,7 @@ TOLD = {
 }
 REFUSED = {
     "cp1252.csv": r"must be UTF-8, got byte 0xf9 .* \"Où est-ce que",
+    "cp1252-heading.csv": "line 1 must be UTF-8",
     "cp1252.sfm": "must be UTF-8",
     "wrong-quotes.csv": "line 121 must have cells whose quotation marks are doubled",
     "three-texts.csv": "two columns with text, got 3: .* choose source and target, as with --columns 1,2",

@@ -44,7 +44,7 @@ def code_named(words: str) -> str | None:
         from langcodes import find
 
         return find(text).language
-    except (ImportError, LookupError):
+    except (ImportError, LookupError, UnicodeEncodeError):  # the last: of bytes that are not UTF-8
         return None
 
 
