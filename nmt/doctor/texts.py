@@ -195,7 +195,6 @@ _TEXTS = {
 }
 """The text for each fault, and advice in addition to dropping the lines."""
 _FILTERED = {"encoding": "true", "control": "true", "markup": "true", "script": "true", "same": "true", "ratio": "4"}
-"""Values with which the rules of data.filter remove these faults."""
 FILTERS = {"ratio": "max_length_ratio"}
 """The rule of data.filter for a fault, where it has another name."""
 

@@ -202,7 +202,7 @@ BY_HAND: dict[str, bytes | str] = {
         [(*_HEAD, "Notes"), *[(*pair, "" if n % 9 else "check this") for n, pair in enumerate(PAIRS)]]
     ),
     "own-name-and-notes.tsv": text_of(
-        [("Our tongue", "English", "Notes"), *[(*pair, f"check {n}" * (n % 9 > 0)) for n, pair in enumerate(PAIRS)]]
+        [("Lengua propia", "English", "Notes"), *[(*pair, f"check {n}" * (n % 9 > 0)) for n, pair in enumerate(PAIRS)]]
     ),
     "notes-beside-unknown.tsv": text_of(
         [
