@@ -148,6 +148,7 @@ def test_a_name_that_is_too_long_with_its_packed_ending_can_be_read(tmp_path):
 def test_a_text_in_the_place_of_a_file_gets_a_hint():
     for text in ("the train leaves", "a " * 200):
         refused(DataError, "standard input", read_lines, text)
+    refused(DataError, "check the path", read_lines, "all my pairs.xlsx")
 
 
 @pytest.mark.parametrize("check", [check_output, check_prefix])

@@ -194,7 +194,7 @@ _TEXTS = {
     "ratio": ("have sides of very unequal length", "they may be no translations of one another"),
 }
 """The text for each fault, and advice in addition to dropping the lines."""
-_FILTERED = ("encoding", "control", "markup", "script", "same", "ratio")
+_FILTERED = {"encoding": "true", "control": "true", "markup": "true", "script": "true", "same": "true", "ratio": "4"}
 FILTERS = {"ratio": "max_length_ratio"}
 """The rule of data.filter for a fault, where it has another name."""
 
@@ -289,7 +289,7 @@ class Text:
                 continue  # these signs may stand in a text
             what, advice = _TEXTS[name]
             if name in _FILTERED and self.is_filtered:
-                setting = f"data.filter.{FILTERS.get(name, name)} leaves them out of training"
+                setting = f"--set data.filter.{FILTERS.get(name, name)}={_FILTERED[name]} leaves them out of training"
                 advice = f"{advice}; {setting}" if advice else setting
             where, unit = (self.where, "pairs") if name in ("same", "ratio") else (self.files[side], "lines")
             found.append(tally.finding(name, where, self.total, what, advice=advice, unit=unit))
@@ -366,7 +366,7 @@ class Duplicates:
             f"repeat an earlier one{about}",
             unit,
             tuple(Example(line + 1, f"as line {other + 1}") for line, other in pairs),
-            "data.filter.duplicates keeps the first of each" if unit == "pairs" else "",
+            "--set data.filter.duplicates=true keeps the first of each" if unit == "pairs" else "",
             tuple((np.sort(repeated) + 1).tolist()) if text.all_rows else (),
         )
 

@@ -133,7 +133,7 @@ def absent(path: str | PathLike[str], what: str = "file", advice: str = "check t
 
 def text_hint(path: str | PathLike[str]) -> str:
     """Return a hint for an error about a path that looks like a text; otherwise nothing."""
-    return _TEXT_HINT if " " in os.fspath(path) else ""
+    return _TEXT_HINT if " " in os.fspath(path) and not Path(path).suffix[1:].isalnum() else ""
 
 
 def listed(folder: Path) -> list[Path]:

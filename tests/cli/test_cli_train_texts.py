@@ -235,7 +235,7 @@ def test_show_config_writes_nothing(run: Run, tmp_path: Path) -> None:
     [
         (["a.de", "a.en"], "-o DIR, a folder for the model, must be given"),
         (["t.tsv"], "-o DIR, a folder for the model, must be given"),
-        (["a.de", "a.en", "b.en", "-o", "m"], "takes CONFIG.yaml, SRC TGT or one table, got 3 files"),
+        (["a.de", "a.en", "b.en", "-o", "m"], "one table, got 3 files and 0 --dev; docs/tables.md has"),
         (
             ["a.de", "a.en", "-o", "m", "--dev", "d.de", "d.en"],
             "got 3 files and 1 --dev; give --dev twice, once for each",

@@ -156,6 +156,7 @@ BY_HAND: dict[str, bytes | str] = {
     "line-breaks.csv": text_of([_HEAD, *_QUOTED], ",", "minimal"),
     "sep-line.csv": "sep=;\n" + text_of([_HEAD, *PAIRS], ";", "minimal"),
     "cp1252.csv": text_of(list(zip(_FRENCH, TARGETS, strict=True)), ";", "minimal").encode("cp1252"),
+    "cp1252-heading.csv": "Français;English\nune;one\ndeux;two\n".encode("cp1252"),
     "utf16.csv": text_of([_HEAD, *PAIRS], ",", "minimal").encode("utf-16"),
     "wrong-quotes.csv": text_of(PAIRS, ",", "minimal") + '"a" b,c\n',
     "ids.csv": text_of([("id", *_HEAD), *_IDS], ",", "minimal"),
@@ -201,7 +202,7 @@ BY_HAND: dict[str, bytes | str] = {
         [(*_HEAD, "Notes"), *[(*pair, "" if n % 9 else "check this") for n, pair in enumerate(PAIRS)]]
     ),
     "own-name-and-notes.tsv": text_of(
-        [("Our tongue", "English", "Notes"), *[(*pair, f"check {n}" * (n % 9 > 0)) for n, pair in enumerate(PAIRS)]]
+        [("Lengua propia", "English", "Notes"), *[(*pair, f"check {n}" * (n % 9 > 0)) for n, pair in enumerate(PAIRS)]]
     ),
     "notes-beside-unknown.tsv": text_of(
         [

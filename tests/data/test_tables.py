@@ -37,7 +37,7 @@ TOLD = {
     "formulas.xlsx": "30 cells have formulas without results",
     "merged.xlsx": "ranges of them: 1",
     "notes.tsv": "columns 1 Cherokee and 2 English, by the headings",
-    "own-name-and-notes.tsv": "columns 1 Our tongue and 2 English, the only ones with text besides Notes",
+    "own-name-and-notes.tsv": "columns 1 Lengua propia and 2 English, the only ones with text besides Notes",
     "tatoeba.tsv": "columns 3 and 5, the only ones with text",
     "title-above.tsv": "line 3 has headings, Cherokee | English, and is skipped with all above it",
     "quotes-of-the-text.tsv": "",
@@ -50,6 +50,7 @@ TOLD = {
 }
 REFUSED = {
     "cp1252.csv": r"must be UTF-8, got byte 0xf9 .* \"Où est-ce que",
+    "cp1252-heading.csv": "line 1 must be UTF-8",
     "cp1252.sfm": "must be UTF-8",
     "wrong-quotes.csv": "line 121 must have cells whose quotation marks are doubled",
     "three-texts.csv": "two columns with text, got 3: .* choose source and target, as with --columns 1,2",

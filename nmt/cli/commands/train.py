@@ -60,11 +60,11 @@ if TYPE_CHECKING:
     "-s",
     "--src-lang",
     metavar="CODE",
-    show_default="by the names of the files",
+    show_default="by headings, names or the text",
     help="Language of the source, such as chr; with CONFIG.yaml, data.src.lang.",
 )
 @click.option(
-    "-t", "--tgt-lang", metavar="CODE", show_default="by the names of the files", help="Language of the target."
+    "-t", "--tgt-lang", metavar="CODE", show_default="by headings, names or the text", help="Language of the target."
 )
 @table_options()
 @click.option(
@@ -231,9 +231,9 @@ def texts_of(
     if settings := [one for one in inputs if Path(one).suffix in (".yaml", ".yml")]:
         raise click.UsageError(f"{settings[0]} goes alone: a config names its own files in data.train.")
     if len(inputs) > 2 or len(dev) > 2:
-        twice = "; give --dev twice, once for each file" if len(inputs) > 2 and len(dev) == 1 else ""
+        several = "give --dev twice, once for each file" if len(dev) == 1 else "docs/tables.md has a config for several"
         raise click.UsageError(
-            f"takes CONFIG.yaml, SRC TGT or one table, got {len(inputs)} files and {len(dev)} --dev{twice}."
+            f"takes CONFIG.yaml, SRC TGT or one table, got {len(inputs)} files and {len(dev)} --dev; {several}."
         )
     if len(inputs) == 2 and len(dev) == 1 and is_file(Path(dev[0])) and format_of(dev[0]) == "lines":
         raise click.UsageError(f"--dev must be given twice with SRC TGT, for source and target, got {shown(dev[0])}.")

@@ -43,8 +43,8 @@ def code_named(words: str) -> str | None:
     try:
         from langcodes import find
 
-        return find(text).language
-    except (ImportError, LookupError):
+        return code if (code := find(text).language) not in ("leg", "igs") else None  # Spanish: lengua, glosa
+    except (ImportError, LookupError, UnicodeEncodeError):  # the last: of bytes that are not UTF-8
         return None
 
 

@@ -171,7 +171,7 @@ class Part:
                 if len(self.files) == 2 and format_of(file) != "lines":
                     raise DataError(
                         f"{file}: must be lines of text, one sentence per line, got a table by its name; give one "
-                        "table that has both sides, or two books in USFM"
+                        "table with both sides; docs/tables.md has a config for several"
                     )
 
     @property
