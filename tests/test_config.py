@@ -491,8 +491,9 @@ def test_a_list_given_as_text_is_answered_by_its_form():
 
 def test_what_to_expect_is_what_was_measured_with_as_much_text():
     assert {one.pairs for one in measured()} >= {1000, 4000}
-    said = expectation(1200)
-    assert said is not None and said.startswith("expect about ") and " on text like this, and at most " in said
-    assert all(f" BLEU (as 1,000 pairs of {kind})" in said for kind in ("captions", "news", "Cherokee"))
+    for pairs in (950, 1200, 2200):  # the nearest that promises no more
+        said = expectation(pairs)
+        assert said is not None and said.startswith("expect about ") and " on text like this, and at most " in said
+        assert all(f" BLEU (as 1,000 pairs of {kind})" in said for kind in ("captions", "news", "Cherokee"))
     assert expectation(1) is expectation(10**7) is None
     assert all((one.right is None) != (one.bleu is None) for one in measured())

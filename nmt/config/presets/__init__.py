@@ -91,13 +91,15 @@ def measured() -> tuple[Point, ...]:
 
 
 def near(pairs: int, of_words: bool = False) -> list[Point]:
-    """Return the points with about so many pairs of sentences, or of words: of each kind of text the nearest."""
+    """Return the points with about so many pairs of sentences, or of words: of each kind of text the nearest one that
+    promises no more than so many pairs give, or the nearest above."""
 
     def far(one: Point) -> float:
         return max(pairs, one.pairs) / max(1, min(pairs, one.pairs))
 
     close = [one for one in measured() if (one.right is not None) is of_words and far(one) <= _NEIGHBOUR]
-    return list({one.kind: one for one in sorted(close, key=far, reverse=True)}.values())
+    close.sort(key=lambda one: (one.pairs > 1.1 * pairs, far(one)), reverse=True)
+    return list({one.kind: one for one in close}.values())
 
 
 def expectation(pairs: int, of_words: bool = False) -> str | None:
