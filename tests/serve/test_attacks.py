@@ -403,10 +403,10 @@ def test_a_key_with_a_space_is_refused_at_the_start(tmp_path):
 def test_warnings_and_tracebacks_are_lines_of_json():
     """A12, A19"""
     code = (
-        "import logging, threading, warnings, time\nfrom nmt.serve.log import begin_log\nbegin_log()\n"
-        "warnings.warn('a warning of the library')\nlogging.getLogger('other').error('said')\n"
-        "logging.getLogger('asyncio').error('said')\n"
-        "t = threading.Thread(target=lambda: 1 / 0); t.start(); t.join()\nlogging.shutdown()\n"
+        "import logging, threading, warnings\nfrom nmt.serve.log import written_log\nwith written_log():\n"
+        "  warnings.warn('a warning of the library')\n  logging.getLogger('other').error('said')\n"
+        "  logging.getLogger('asyncio').error('said')\n"
+        "  t = threading.Thread(target=lambda: 1 / 0); t.start(); t.join()\n"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     found = [json.loads(line) for line in ran.stderr.splitlines()]
