@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -12,6 +13,7 @@ from nmt.rnn.arrays.workspace import Allocate, Group
 from nmt.special_tokens import BOS_ID, PAD_ID, boundary_ids
 
 if TYPE_CHECKING:
+    from nmt.model.source_encoder import SortedSource
     from nmt.rnn.device import Device
 
 
@@ -83,13 +85,18 @@ class GradientTarget:
     tokens: int
     ready: Callable[..., None] = ready_for_nobody
 
+    @cached_property
+    def scale(self) -> float:
+        """Return the factor of the gradients; a device knows the object again."""
+        return 1.0 / self.tokens
+
 
 @dataclass(frozen=True)
 class BatchPass:
     """Settings of a pass over a batch. allocate: allocates memory that is valid until the end of the pass and its
     backward pass. threads: cores to use. target: where gradients go, with dropout drawn from `seed`, label smoothing
     and an objective; None for a pass without gradients. is_transient: whether results are used up before that memory is
-    reused."""
+    reused. real, source: what is derived from the batch, made at first use where None."""
 
     allocate: Allocate
     threads: int
@@ -98,6 +105,8 @@ class BatchPass:
     label_smoothing: float = 0.0
     objective: Objective = LIKELIHOOD
     is_transient: bool = False
+    real: RealTargets | None = None
+    source: SortedSource | None = None
 
     @property
     def training(self) -> bool:
@@ -115,6 +124,25 @@ def real_positions(batch: Targets) -> np.ndarray:
     """Return the sorted positions of real tokens in arrays [T * B, ...]."""
     real = np.arange(len(batch.tgt_out))[:, None] < batch.tgt_lengths[None, :]
     return np.flatnonzero(real.reshape(-1))
+
+
+@dataclass(frozen=True, eq=False)
+class RealTargets:
+    """The sorted positions of real tokens in arrays [T * B, ...], int64 [R], and the tokens there, int32 [R]; -1 for
+    those that a device computes besides (see `Device.padded_count`)."""
+
+    rows: np.ndarray
+    tokens: np.ndarray
+
+    @classmethod
+    def of(cls, batch: Targets, padded_count: Callable[[int, int], int] = lambda count, most: count) -> RealTargets:
+        """Return those of a batch."""
+        rows, all_tokens = real_positions(batch), batch.tgt_out.reshape(-1)
+        tokens = all_tokens[rows]
+        more = padded_count(len(rows), len(all_tokens)) - len(rows)
+        if not more:
+            return cls(rows, tokens)
+        return cls(*(np.concatenate([one, np.full(more, -1, one.dtype)]) for one in (rows, tokens)))
 
 
 _WIDTH = 32

@@ -73,6 +73,23 @@ class SourceFactors:
         return found
 
 
+@dataclass(frozen=True, eq=False)
+class SortedSource:
+    """A batch of sources with its rows sorted by length, longest first: tokens [S, B] and lengths [B]; the row of the
+    batch of each, and the place of each row of the batch, int64 [B]."""
+
+    src: np.ndarray
+    lengths: np.ndarray
+    order: np.ndarray
+    back: np.ndarray
+
+    @classmethod
+    def of(cls, src: np.ndarray, lengths: np.ndarray) -> SortedSource:
+        """Sort these rows."""
+        order = np.argsort(-lengths, kind="stable")
+        return cls(src[:, order], lengths[order], order, np.argsort(order, kind="stable"))
+
+
 @dataclass
 class Source:
     """An encoded batch in its original row order: its tokens as the encoder reads them [S, B] (on the host), memory
@@ -92,8 +109,7 @@ class EncodedRows:
 
     memory: np.ndarray
     final: list[States]
-    order: np.ndarray
-    sorted_src: np.ndarray
+    rows: SortedSource
     sorted: Encoded
     words: np.ndarray | None = None
 
@@ -109,15 +125,13 @@ class SourceEncoder:
 
     def forward(self, src: np.ndarray, lengths: np.ndarray, how: BatchPass) -> EncodedRows:
         """Encode src [S, B], which is on the host, with the length of each row [B]."""
-        network = self._network
-        order = np.argsort(-lengths, kind="stable")
-        src = src[:, order]
-        x = self._embedded(src, how)
-        encoded = self._encoder.forward(network.weights.view("encoder"), x, lengths[order], how)
-        back = network.device.index(np.argsort(order, kind="stable"))
+        network, rows = self._network, how.source or SortedSource.of(src, lengths)
+        x = self._embedded(rows.src, how)
+        encoded = self._encoder.forward(network.weights.view("encoder"), x, rows.lengths, how)
+        back = network.device.index(rows.back)
         memory, final = self._ordered(encoded.memory, encoded.final, back, how)
         words = self._ordered(x, [], back, how)[0] if network.config.decoder.lexical else None
-        return EncodedRows(memory, final, order, src, encoded, words)
+        return EncodedRows(memory, final, rows, encoded, words)
 
     def backward(
         self,
@@ -130,12 +144,12 @@ class SourceEncoder:
     ) -> None:
         """Add the gradients of the parameters of the encoder and of the embeddings to `gradients`; those of the results
         are in the row order of `rows`."""
-        order = self._network.device.index(rows.order)
+        order = self._network.device.index(rows.rows.order)
         ordered = self._ordered(d_memory, d_final, order, how)
         d_x = self._encoder.backward(rows.sorted, *ordered, gradients.view("encoder"), how)
         if d_words is not None:
             self._network.device.add(d_x, self._ordered(d_words, [], order, how)[0], how.threads)
-        src = rows.sorted_src
+        src = rows.rows.src
         if self._factors is not None:
             d_x = self._factors.gradient(self._network, src, d_x, gradients, how.threads)
             src = self._factors.units(src)
@@ -148,7 +162,10 @@ class SourceEncoder:
         device = self._network.device
         out = how.lasting(device, memory.shape, memory.dtype)
         final = [
-            {name: device.take_rows(state, order, threads=how.threads) for name, state in layer.items()}
+            {
+                name: device.take_rows(state, order, how.lasting(device, state.shape, state.dtype), how.threads)
+                for name, state in layer.items()
+            }
             for layer in states
         ]
         return device.take_rows(memory, order, out, how.threads), final

@@ -60,12 +60,12 @@ class _Module:
 
     def new(self, shape: Any, dtype: Any) -> Any:
         """Memory that nobody has written."""
-        if self.gpu.stream.captured is not None:
-            raise StandInError("an array is allocated while a graph is recorded")
         shape = (int(shape),) if isinstance(shape, int | np.integer) else tuple(int(n) for n in shape)
         dtype = np.dtype(dtype)
         size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
         block = self.allocator(size) if size else None
+        if self.gpu.stream.captured is not None:
+            raise StandInError("an array is allocated while a graph is recorded")
         host = np.empty(shape, dtype) if block is None else block.bytes.view(dtype).reshape(shape)
         return self.ndarray(host, block)
 

@@ -229,10 +229,12 @@ class Bridge:
         return states, tapes
 
     def backward(
-        self, tapes: dict[str, Tape | None], d_states: States, final: list[States], gradients: Group, threads: int
+        self, tapes: dict[str, Tape | None], d_states: States, final: list[States], gradients: Group, how: BatchPass
     ) -> list[States]:
         """Return the gradients of the encoder's final states."""
-        d_final = [{k: self.xp.zeros_like(v) for k, v in layer.items()} for layer in final]
+        d_final = [{k: how.lasting(self.device, v.shape, v.dtype) for k, v in layer.items()} for layer in final]
+        for array in (array for layer in d_final for array in layer.values()):
+            self.device.clear(array, how.threads)
         if self.kind == "zero":
             return d_final
         for name, (layer, state) in self.routes.items():
@@ -244,5 +246,5 @@ class Bridge:
                 if got is None:
                     raise RuntimeError("the bridge gave no gradient for its input")
                 d = got[0]
-            self.device.add(d_final[layer][state], d, threads)
+            self.device.add(d_final[layer][state], d, how.threads)
         return d_final

@@ -115,7 +115,7 @@ class LayeredScan:
                     weights.view(name),
                     self._with_zeros(x, 0, delay, allocate, threads),
                     strip(initial or {}, name),
-                    lengths=steps + delay,
+                    lengths=steps + delay if delay else steps,
                     captured={k: captured[k] for k in scan.captured},
                     source_lengths=source_lengths if scan.captured else None,
                     reverse=side > 0,
@@ -124,6 +124,7 @@ class LayeredScan:
                     allocate=allocate,
                     threads=threads,
                     final=_of_layer(final, name),
+                    lasting=outputs,
                 )
                 for side, name in enumerate(self.names(n))
             ]

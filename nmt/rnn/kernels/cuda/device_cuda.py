@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from math import prod
 from threading import RLock, local
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,14 +15,19 @@ from nmt.errors import DeviceError, ShapeError
 from nmt.overriding import override
 from nmt.rnn.arrays.beam_state import BeamChoice, BeamRules, BeamState
 from nmt.rnn.arrays.device_operations import Array, OutputGradients, OutputLayer, SearchOperations
-from nmt.rnn.arrays.weights import PAIRS
+from nmt.rnn.arrays.pass_numbers import PassNumbers, Seed
+from nmt.rnn.arrays.weights import PAIRS, Weights
 from nmt.rnn.arrays.workspace import Allocate
 from nmt.rnn.compiler.plan import Plan
+from nmt.rnn.device import Slot, T
 from nmt.rnn.kernels.cuda import optimizer, output_loss, tuning
+from nmt.rnn.kernels.cuda.blas import Matrix
+from nmt.rnn.kernels.cuda.given_numbers import SCALE, SEED, WORDS, GivenNumbers, address
 from nmt.rnn.kernels.cuda.gpu_base import GPUBase
 from nmt.rnn.kernels.cuda.machine_code.divergence import add_divergence
-from nmt.rnn.kernels.cuda.machine_code.runtime import CupyRuntime
+from nmt.rnn.kernels.cuda.machine_code.runtime import CupyRuntime, Unrecorded
 from nmt.rnn.kernels.cuda.matrices import Matrices
+from nmt.rnn.kernels.cuda.row_numbers import is_dense
 from nmt.rnn.kernels.cuda.rows import row_kernels, row_operations
 from nmt.rnn.kernels.cuda.run_cuda import CudaExecutable
 from nmt.rnn.kernels.cuda.search import beam_step as search
@@ -44,18 +49,37 @@ _NO_RECORDING = ("streamcapture", "notsupported")
 
 
 class _OfThread(local):
-    """The state of each thread: memory by role, and whether it records."""
+    """The state of each thread: memory by role, the constants of what it records, and the numbers of its pass."""
 
     def __init__(self) -> None:
         self.buffers: dict[str, Array] = {}
         self.views: dict[tuple[Any, ...], Array] = {}  # of the buffers, by role, shape and type
-        self.recording = False
+        self.constants: list[Array] | None = None  # None where nothing is recorded
+        self.given: GivenNumbers | None = None
 
 
-def _keep(kept: OrderedDict[tuple[Any, ...], Any], key: tuple[Any, ...], value: Any) -> None:
-    kept[key] = value
-    if len(kept) > tuning.MOST_RECORDED:
-        kept.popitem(last=False)
+class _Recording(NamedTuple):
+    """What replays, what the function that is recorded returned, and arrays that it reads."""
+
+    replay: Callable[[], None]
+    result: Any
+    constants: list[Array]
+
+
+class _Recordings:
+    """Recordings by key, and the keys that have been seen once; the `most` that were used last."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.seen: OrderedDict[tuple[Any, ...], None] = OrderedDict()
+        self.made: OrderedDict[tuple[Any, ...], _Recording | None] = OrderedDict()  # None: cannot be recorded
+
+    def keep(self, kept: OrderedDict[tuple[Any, ...], Any], key: tuple[Any, ...], value: Any = None) -> None:
+        """Add to one of the two."""
+        kept[key] = value
+        kept.move_to_end(key)
+        if len(kept) > self._most:
+            kept.popitem(last=False)
 
 
 class CudaDevice(GPUBase, SearchOperations):
@@ -68,8 +92,7 @@ class CudaDevice(GPUBase, SearchOperations):
         self.runtime, self.memory = runtime, runtime.memory
         self._lock = forkable(RLock())  # for the next three; never held while something is recorded
         self._indices: OrderedDict[bytes, Array] = OrderedDict()
-        self._seen: OrderedDict[tuple[Any, ...], None] = OrderedDict()
-        self._recorded: OrderedDict[tuple[Any, ...], Callable[[], None]] = OrderedDict()
+        self._parts, self._passes = _Recordings(tuning.MOST_RECORDED), _Recordings(tuning.MOST_PASSES)
         self._of_thread = _OfThread()
 
     @property
@@ -80,7 +103,8 @@ class CudaDevice(GPUBase, SearchOperations):
     # ------------------------------------------------------------ arrays
 
     def upload(self, array: np.ndarray) -> Array:
-        return self.runtime.upload(array)
+        found = self._given(address(array))
+        return self.runtime.upload(array) if found is None else found.reshape(array.shape)
 
     def download(self, array: Array) -> np.ndarray:
         return self.runtime.download(array)
@@ -88,16 +112,42 @@ class CudaDevice(GPUBase, SearchOperations):
     def synchronize(self) -> None:
         self.runtime.synchronize()
 
+    def _given(self, name: object) -> Array | None:
+        """Return a number or array of the pass of this thread. Raises Unrecorded: another one, while it is
+        recorded."""
+        given = self._of_thread.given
+        found = None if given is None else given.find(name)
+        self.check_recorded(found is not None)
+        return found
+
+    @property
+    def has_numbers(self) -> bool:
+        return self._of_thread.given is not None
+
+    @override
+    def check_recorded(self, is_possible: bool) -> None:
+        if self.has_numbers and self._of_thread.constants is not None and not is_possible:
+            raise Unrecorded("numbers of the host")
+
+    @override
     def index(self, numbers: np.ndarray) -> Array:
         whole = np.ascontiguousarray(numbers, np.int64)
-        key = whole.tobytes()
+        found = self._given(address(whole))
+        return self.constant(whole) if found is None else found.reshape(whole.shape)
+
+    @override
+    def constant(self, numbers: np.ndarray) -> Array:
+        key, constants = numbers.tobytes(), self._of_thread.constants
         with self._lock:
             if key not in self._indices:
-                self._indices[key] = self.runtime.upload(whole)
+                self._indices[key] = self.runtime.upload(numbers)
                 if len(self._indices) > tuning.KEPT_INDICES:
                     self._indices.popitem(last=False)
             self._indices.move_to_end(key)
-            return self._indices[key]
+            found = self._indices[key]
+        if constants is not None:
+            constants.append(found)
+        return found
 
     def buffer(self, role: str, shape: tuple[int, ...], dtype: np.dtype) -> Array:
         key, views = (role, shape, dtype), self._of_thread.views
@@ -111,37 +161,77 @@ class CudaDevice(GPUBase, SearchOperations):
             views[key] = buffers[role][:size].view(dtype).reshape(shape)
         return views[key]
 
+    @override
+    def run_pass(self, numbers: PassNumbers | None, memory: Sequence[Array], launch: Callable[[], T]) -> T:
+        if numbers is None:
+            return launch()
+
+        def block(size: int) -> Array:
+            return self.buffer("numbers", (size,), np.dtype(np.uint8))
+
+        self._of_thread.given = given = GivenNumbers(numbers, block, self.runtime.upload)
+        facts = [(each.min() == most, each.min() > 0, is_dense(each, most)) for each, most in numbers.lengths]
+        try:
+            if not all(dense for *_, dense in facts):  # what is launched depends on all lengths
+                return launch()
+            return self._repeat(self._passes, (*numbers.key, *facts), [given.block, *memory], launch)
+        finally:
+            self._of_thread.given = None
+
     def replay(self, key: tuple[Any, ...], arrays: Sequence[Array], launch: Callable[[], None]) -> None:
-        if self._of_thread.recording:  # part of a larger recording
-            launch()
-            return
+        self._repeat(self._parts, key, arrays, launch)
+
+    def _repeat(
+        self, kept: _Recordings, key: tuple[Any, ...], arrays: Sequence[Array], launch: Callable[[], T]
+    ) -> T:
+        if self._of_thread.constants is not None:  # part of a larger recording
+            return launch()
         buffers = [(memory.data.ptr, memory.size) for memory in self._of_thread.buffers.values()]
         whole = (*key, *(array.data.ptr for array in arrays), *buffers)
         with self._lock:
-            recording, seen = self._recorded.get(whole), whole in self._seen
-            if recording is not None:
-                self._recorded.move_to_end(whole)
+            recording, is_known, seen = kept.made.get(whole), whole in kept.made, whole in kept.seen
+            if is_known:
+                kept.keep(kept.made, whole, recording)
             elif not seen:
-                _keep(self._seen, whole, None)
-        if recording is None and seen:
-            try:
-                recording = self.record(launch)
-            except DeviceError as error:
-                if not any(word in str(error).lower().replace("_", "") for word in _NO_RECORDING):
-                    raise
-                warnings.warn(f"{error}; launched without a recording, which is slower", stacklevel=2)
-                recording = launch
+                kept.keep(kept.seen, whole)
+        if not is_known and seen:
+            recording = self._recorded(launch)
             with self._lock:
-                _keep(self._recorded, whole, recording)
-        (recording or launch)()
+                kept.keep(kept.made, whole, recording)
+        if recording is None:
+            return launch()
+        recording.replay()
+        result: T = recording.result
+        return result
+
+    def _recorded(self, launch: Callable[[], Any]) -> _Recording | None:
+        """Return a recording of what `launch` does; None if CUDA, or a part of it, allows none."""
+        results: list[Any] = []
+        constants = self._of_thread.constants = []
+        try:
+            return _Recording(self.runtime.record(lambda: results.append(launch())), results[0], constants)
+        except Unrecorded:
+            return None
+        except DeviceError as error:
+            if not any(word in str(error).lower().replace("_", "") for word in _NO_RECORDING):
+                raise
+            warnings.warn(f"{error}; launched without a recording, which is slower", stacklevel=4)
+            return None
+        finally:
+            self._of_thread.constants = None
 
     @override
     def record(self, launch: Callable[[], None]) -> Callable[[], None]:
-        self._of_thread.recording = True
+        self._of_thread.constants = []
         try:
             return self.runtime.record(launch)
         finally:
-            self._of_thread.recording = False
+            self._of_thread.constants = None
+
+    @override
+    def padded_count(self, count: int, most: int) -> int:
+        part = max(1, most // tuning.PARTS_OF_ROWS)
+        return min(most, -(-count // part) * part)
 
     # ------------------------------------------------------------ cells
 
@@ -150,37 +240,93 @@ class CudaDevice(GPUBase, SearchOperations):
 
     @override
     def clear(self, array: Array, threads: int) -> None:
-        self.runtime.own_stream()
-        super().clear(array, threads)
+        if array.size:
+            words = array.reshape(-1).view(np.uint32)
+            self._each(row_kernels.clear_words, words, words.size)
 
     def clear_ended(self, array: Array, lengths: np.ndarray, threads: int) -> None:
         if len(lengths) and lengths.min() < len(array):
             self.clear_from(array, self.index(lengths))
 
-    def begin_stack(self, stack: Array, first: np.ndarray, ends: np.ndarray, start: Array | None, threads: int) -> None:
-        if not stack.size:
-            return
-        slots, B, width = stack.shape
-        kernel = row_kernels.begin_stack(stack.dtype, row_kernels.threads_for(stack.size))
-        given = stack if start is None else self.xp.ascontiguousarray(start)
-        numbers = self.index(first), self.index(ends), given, int(start is not None), 0.0
-        self.runtime.launch(kernel, row_kernels.grid_of(kernel, stack.size), stack, slots, B, width, *numbers)
+    def begin_stack(
+        self, stack: Array, lengths: np.ndarray, reverse: bool, start: Array | None, threads: int
+    ) -> None:
+        given = stack if start is None else self.contiguous(start)
+        numbers = *stack.shape, self.index(lengths), int(reverse), given, int(start is not None), 0.0
+        self._each(row_kernels.begin_stack, stack, *numbers)
+
+    @override
+    def take_slots(self, stack: Array, lengths: np.ndarray, slot: Slot, out: Array | None = None) -> Array:
+        out = self.xp.empty(stack.shape[1:], stack.dtype) if out is None else out
+        self.slots_of(stack, self.index(lengths), slot, out)
+        return out
+
+    @override
+    def fill_slots(self, slots: Array, start: Array | None, threads: int) -> None:
+        if start is None:
+            self.clear(slots, threads)
+        else:
+            self._each(row_kernels.repeat, slots, slots.size, self.contiguous(start), start.size)
+
+    @override
+    def add(self, total: Array, other: Array, threads: int) -> None:
+        self._each(row_kernels.add_repeated, total, total.size, other, other.size)
 
     def dropout_mask(self, out: Array, keep_probability: float, seed: int, offset: int, threads: int) -> None:
-        kernel = row_kernels.dropout_mask(out.dtype, row_kernels.threads_for(out.size))
+        base, factor, more = None, 0, int(seed)
+        if isinstance(seed, Seed):
+            base, factor, more = self._given(SEED), seed.factor, seed.more
+        self.check_recorded(base is not None)
+        if base is None:
+            base = self.constant(np.zeros(1, np.int64)).view(np.uint64)
         threshold = int(keep_probability * 4294967296.0)
-        numbers = 1.0 / keep_probability, 0.0, threshold, seed % 2**64, offset
-        self.runtime.launch(kernel, row_kernels.grid_of(kernel, out.size), out, out.size, *numbers)
+        numbers = 1.0 / keep_probability, 0.0, threshold, base, factor % 2**64, more % 2**64, offset
+        self._each(row_kernels.dropout_mask, out, out.size, *numbers)
+
+    def _each(self, make: Any, array: Array, *numbers: Any) -> None:
+        """Launch a row kernel with a thread for each number of `array`, its first argument."""
+        if array.size:
+            kernel = make(array.dtype, row_kernels.threads_for(array.size))
+            self.runtime.launch(kernel, row_kernels.grid_of(kernel, array.size), array, *numbers)
 
     # ------------------------------------------------------------ the rest of a model
 
     embedding_rows = _of_runtime(row_operations.embedding_rows, threads=True)
-    embedding_gradient = _of_runtime(row_operations.embedding_gradient, threads=True)
     square_norm = _of_runtime(optimizer.square_norm, threads=True)
     change = _of_runtime(optimizer.change, threads=True)
     choose_tokens = _of_runtime(choose_tokens.choose_tokens)
     average_log_probs = _of_runtime(best.average)
     trace_back = _of_runtime(search.trace_back)
+
+    @override
+    def embedding_gradient(self, ids: np.ndarray, d_out: Array, d_table: Array, scale: float, threads: int) -> None:
+        words = self._given((WORDS, address(ids)))
+        if words is None:
+            words = self.runtime.upload(row_operations.sorted_words(ids, len(d_table)))
+        row_operations.embedding_gradient(self.runtime, words, len(d_table), d_out, d_table, scale)
+
+    @override
+    def spread_rows(self, rows: Array, places: np.ndarray, out: Array, threads: int = 1) -> None:
+        self.clear(out, threads)
+        Matrices(self, out.dtype, False, Weights()).put_rows(rows, self.index(places), Matrix.whole(out))
+
+    @override
+    def take_columns(self, array: Array, first: int, out: Array, threads: int) -> None:
+        self._copy_columns(array, first, out, 0, out.shape[-1])
+
+    @override
+    def join_columns(self, parts: Sequence[Array], out: Array, threads: int) -> None:
+        into = 0
+        for part in parts:
+            self._copy_columns(part, 0, out, into, part.shape[-1])
+            into += part.shape[-1]
+
+    def _copy_columns(self, source: Array, first: int, out: Array, into: int, width: int) -> None:
+        count = out.size // max(1, out.shape[-1])
+        if count * width:
+            kernel = row_kernels.copy_columns(out.dtype, row_kernels.threads_for(count * width))
+            given = source, source.shape[-1], first, out, out.shape[-1], into, width, count
+            self.runtime.launch(kernel, row_kernels.grid_of(kernel, count * width), *given)
 
     @property
     def search(self) -> SearchOperations:
@@ -203,14 +349,19 @@ class CudaDevice(GPUBase, SearchOperations):
         threads: int,
         divergence: float = 0.0,
     ) -> Any:
-        bias = layer.weights[layer.bias]
-        if targets.size and not 0 <= targets.min() <= targets.max() < len(bias):
+        bias, given = layer.weights[layer.bias], self._of_thread.given
+        least = 0 if given is None or given.find(address(targets)) is None else -1  # then a negative one is no row
+        if targets.size and not least <= targets.min() <= targets.max() < len(bias):
             raise ShapeError(
                 f"output_loss: targets must be classes from 0 and below {len(bias)}, got {targets.min()} to "
                 f"{targets.max()}; check the vocabulary"
             )
-        given = self.upload(targets)
-        sums = output_loss.output_loss(self._matrices(layer, h), h, layer, given, label_smoothing, scale, gradients)
+        if given is not None and scale is given.numbers.scale:
+            factor, out = given.find(SCALE), self.buffer("losses", (3,), np.dtype(np.float64))
+        else:
+            factor, out = self.index(np.array([scale]).view(np.int64)).view(np.float64), self.xp.empty(3, np.float64)
+        classes, matrices = self.upload(targets), self._matrices(layer, h)
+        sums = output_loss.output_loss(matrices, h, layer, classes, label_smoothing, factor, gradients, out)
         if divergence and gradients is not None:
             sums[1] += add_divergence(self, layer, h, gradients, weight=divergence, scale=scale, threads=threads)
         return sums

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from nmt.rnn.arrays.device_operations import Array
-from nmt.rnn.device import Device
+from nmt.rnn.device import Device, Slot
 from nmt.rnn.kernels.cuda.machine_code.runtime import CupyRuntime
 from nmt.rnn.kernels.cuda.rows import row_kernels
 
@@ -30,6 +30,26 @@ class GPUBase(Device):
         The key must contain everything else that decides what is launched, the arrays all memory that it uses besides
         buffers; their contents may change. It is recorded when the key occurs for the second time.
         """
+
+    @abstractmethod
+    def constant(self, numbers: np.ndarray) -> Array:
+        """Return contiguous int64 numbers that depend on sizes alone, as `index` does."""
+
+    @property
+    @abstractmethod
+    def has_numbers(self) -> bool:
+        """Return whether this thread is in a pass whose numbers are given."""
+
+    @abstractmethod
+    def check_recorded(self, is_possible: bool) -> None:
+        """Raise Unrecorded while such a pass is recorded, unless it `is_possible`."""
+
+    def slots_of(self, stack: Array, lengths: Array, slot: Slot, out: Array) -> None:
+        """Set out [B, n] to a slot of each row of [slots, B, n]; `lengths` are on the GPU."""
+        if out.size:
+            kernel = row_kernels.take_slots(stack.dtype, row_kernels.threads_for(out.size))
+            grid = row_kernels.grid_of(kernel, out.size)
+            self.runtime.launch(kernel, grid, stack, *stack.shape, lengths, *slot, out)
 
     def clear_from(self, array: Array, lengths: Array, low: int = 0) -> None:
         """Zero the steps of each row of [steps, B, n] from its length on (int64 [B], on the GPU); the first step is

@@ -135,6 +135,10 @@ def _run(source: str, name: str) -> ModuleType:
     return module
 
 
+class Unrecorded(RuntimeError):
+    """Something that a recording cannot contain."""
+
+
 OLDEST = (8, 0)  # bfloat16 products
 STATIC_SHARED = 48 * 1024  # more must be requested
 LAST = 6  # operations that an error names
@@ -308,6 +312,9 @@ class CupyRuntime:
         return replay
 
     def _allocate(self, size: int) -> Any:
+        queue = getattr(self._of_thread, "queue", None)
+        if queue is not None and queue is not self._main:
+            raise Unrecorded("an array that is allocated")
         try:
             return self._pool.malloc(size)
         except self._cupy.cuda.memory.OutOfMemoryError as error:
