@@ -13,7 +13,6 @@ from nmt.rnn.arrays.workspace import Allocate, Group
 from nmt.special_tokens import BOS_ID, PAD_ID, boundary_ids
 
 if TYPE_CHECKING:
-    from nmt.model.source_encoder import SortedSource
     from nmt.rnn.device import Device
 
 
@@ -89,6 +88,23 @@ class GradientTarget:
     def scale(self) -> float:
         """Return the factor of the gradients; a device knows the object again."""
         return 1.0 / self.tokens
+
+
+@dataclass(frozen=True, eq=False)
+class SortedSource:
+    """A batch of sources with its rows sorted by length, longest first: tokens [S, B] and lengths [B]; the row of the
+    batch of each, and the place of each row of the batch, int64 [B]."""
+
+    src: np.ndarray
+    lengths: np.ndarray
+    order: np.ndarray
+    back: np.ndarray
+
+    @classmethod
+    def of(cls, src: np.ndarray, lengths: np.ndarray) -> SortedSource:
+        """Sort these rows."""
+        order = np.argsort(-lengths, kind="stable")
+        return cls(src[:, order], lengths[order], order, np.argsort(order, kind="stable"))
 
 
 @dataclass(frozen=True)

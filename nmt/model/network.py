@@ -18,7 +18,7 @@ from nmt.model.parts.encoder import NormalParam, embedding_deviation, make_posit
 from nmt.rnn.arrays.device_operations import OutputLayer
 from nmt.rnn.arrays.pass_numbers import PassNumbers
 from nmt.rnn.arrays.weights import QUADS, Quantised, Weights, initial_array, quantise
-from nmt.rnn.arrays.workspace import Group, Idle, Workspace, whole_of
+from nmt.rnn.arrays.workspace import Group, Idle, Workspace, pieces_of
 from nmt.rnn.cell import Param
 from nmt.rnn.cores import default_threads
 from nmt.rnn.device import Device
@@ -240,7 +240,7 @@ class Network:
 
     def loss(self, batch: Targets, threads: int | None = None) -> LossStats:
         """Return the loss of a batch without dropout and smoothing."""
-        return self.stats(self._run_batch(batch, threads), batch)
+        return self._run_batch(batch, threads)
 
     def loss_and_gradients(
         self,
@@ -259,71 +259,43 @@ class Network:
         all batches whose gradients are added up, None for a single batch. `ready`: see `GradientTarget`. `objective`:
         other terms to minimise."""
         gradients = into if into is not None else self.gradient_group()
-        settings: dict[str, Any] = {"seed": seed, "label_smoothing": label_smoothing, "objective": objective}
-        sums = self.gradients_into(gradients, batch, threads, tokens=tokens, ready=ready, **settings)
-        return self.stats(sums, batch), gradients
-
-    def gradients_into(
-        self,
-        gradients: Group,
-        batch: Targets,
-        threads: int | None = None,
-        *,
-        tokens: int | None = None,
-        ready: Callable[..., None] = ready_for_nobody,
-        **settings: Any,
-    ) -> Any:
-        """Do what `loss_and_gradients` does, and return the sums that `stats` reads; until the next batch, and on a GPU
-        without waiting."""
-        whole = whole_of(gradients)
         tokens = int(batch.tgt_lengths.sum()) if tokens is None else tokens
         target = GradientTarget(gradients, max(1, tokens), ready)
         with self.device.in_one_call():
-            return self._run_batch(batch, threads, target=target, clears=whole, **settings)
+            settings = {"seed": seed, "label_smoothing": label_smoothing, "objective": objective}
+            stats = self._run_batch(batch, threads, target=target, **settings)
+        return stats, gradients
 
-    def _run_batch(self, batch: Any, threads: int | None, *, clears: Any = None, **settings: Any) -> Any:
+    def _run_batch(self, batch: Any, threads: int | None, **settings: Any) -> LossStats:
         """Call `_run` with a workspace that no other call uses. After an error or an interruption the workspace is not
         reused: parts of it might still be referenced."""
         workspace, threads = self._idle_workspaces.take(), threads or default_threads()
         workspace.reset()
         how, numbers = BatchPass(workspace, threads, **settings), None
-        target = how.target
-        if target is not None and not self.device.is_cpu:
+        gradients = pieces_of(how.target.arrays) if how.target else []
+        if gradients and not self.device.is_cpu:
             batch, how, numbers = self._with_numbers(batch, how)
 
         def launch() -> Any:
             workspace.reset()
             if numbers is not None:
-                self.changed()  # a recording makes derived forms again
-            for g in () if target is None else target.arrays.values() if clears is None else (clears,):
+                self.changed()  # so that a recording makes derived forms of the parameters
+            for g in gradients:
                 self.device.clear(g, threads)
             return self._run(batch, how)
 
-        memory = [] if numbers is None or target is None else [*workspace.chunks, *self._memory(target.arrays)]
-        sums = self.device.run_pass(numbers, memory, launch)
+        memory = [*workspace.chunks, *gradients, *pieces_of(self.params), *self.weights.forms] if numbers else []
+        nll, loss, correct = self.device.download(self.device.run_pass(numbers, memory, launch)).tolist()
         self._idle_workspaces.give(workspace)
-        return sums
-
-    def _memory(self, gradients: Group) -> list[Any]:
-        """Return the arrays of parameters, their derived forms, and gradients."""
-        groups = (gradients, self.params)
-        wholes = [whole_of(group) for group in groups]
-        found = [a for g, whole in zip(groups, wholes, strict=True) for a in (g.values() if whole is None else (whole,))]
-        return [*found, *self.weights.forms]
+        return LossStats(nll, loss, int(batch.tgt_lengths.sum()), int(correct))
 
     def _with_numbers(self, batch: Any, how: BatchPass) -> tuple[Any, BatchPass, PassNumbers | None]:
         """Return the batch and the pass with what is derived from it, and their numbers if it may be a recording."""
         return batch, how, None
 
     def _run(self, batch: Any, how: BatchPass) -> Any:
-        """Return the sums of a batch's loss (see `Device.output_loss`); add to the gradients of its target if there is
-        one."""
+        """Return the sums of a batch's loss (see `Device.output_loss`); add to the gradients of its target, if any."""
         raise NotImplementedError
-
-    def stats(self, sums: Any, batch: Targets) -> LossStats:
-        """Read the sums of a batch. On a GPU it waits for the whole batch."""
-        nll, loss, correct = self.device.download(sums).tolist()
-        return LossStats(nll, loss, int(batch.tgt_lengths.sum()), int(correct))
 
     def embedding_gradient(
         self, side: str, ids: np.ndarray, d: np.ndarray | None, threads: int, gradients: Group

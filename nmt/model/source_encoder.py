@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from nmt.model.batch_pass import BatchPass
+from nmt.model.batch_pass import BatchPass, SortedSource
 from nmt.model.network import Network
 from nmt.model.parts.encoder import Encoded, Encoder, NormalParam, States
 from nmt.rnn.arrays.workspace import Allocate, Group
@@ -71,23 +71,6 @@ class SourceFactors:
             found.append(np.ascontiguousarray(rest % size, np.int32))
             rest = rest // size
         return found
-
-
-@dataclass(frozen=True, eq=False)
-class SortedSource:
-    """A batch of sources with its rows sorted by length, longest first: tokens [S, B] and lengths [B]; the row of the
-    batch of each, and the place of each row of the batch, int64 [B]."""
-
-    src: np.ndarray
-    lengths: np.ndarray
-    order: np.ndarray
-    back: np.ndarray
-
-    @classmethod
-    def of(cls, src: np.ndarray, lengths: np.ndarray) -> SortedSource:
-        """Sort these rows."""
-        order = np.argsort(-lengths, kind="stable")
-        return cls(src[:, order], lengths[order], order, np.argsort(order, kind="stable"))
 
 
 @dataclass

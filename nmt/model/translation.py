@@ -18,6 +18,7 @@ from nmt.model.batch_pass import (
     BatchPass,
     Objective,
     RealTargets,
+    SortedSource,
     Targets,
     pad_sources,
     positions,
@@ -31,7 +32,7 @@ from nmt.model.network import Network
 from nmt.model.output_heads import AttentionLossHead, CopyingHead, EditsHead, PlainHead
 from nmt.model.parts.cells import decoder_cell, decoder_layers
 from nmt.model.parts.encoder import Bridge, Encoder
-from nmt.model.source_encoder import EncodedRows, SortedSource, Source, SourceEncoder, SourceFactors
+from nmt.model.source_encoder import EncodedRows, Source, SourceEncoder, SourceFactors
 from nmt.model.translation_program import Found, ProgramRun, TranslationProgram, program_obstacle
 from nmt.overriding import override
 from nmt.rnn import tuning

@@ -234,9 +234,7 @@ class Device(ABC):
         """Zero the steps of each row of [T, B, n] from its length (host, [B]) on."""
 
     @abstractmethod
-    def begin_stack(
-        self, stack: Array, lengths: np.ndarray, reverse: bool, start: Array | None, threads: int
-    ) -> None:
+    def begin_stack(self, stack: Array, lengths: np.ndarray, reverse: bool, start: Array | None, threads: int) -> None:
         """Write the initial states of a stack [slots, B, n], `start` [B, n] or zero, to slot 0 of each row, after
         zeroing the slots from lengths[b] + 1 on; with `reverse` to slot lengths[b], and from lengths[b] on. `lengths`
         are of the host, [B]."""

@@ -111,6 +111,7 @@ class Encoder:
     def forward(self, weights: Weights, x: np.ndarray, lengths: np.ndarray, how: BatchPass) -> Encoded:
         """Return the memory and the final states for x [S, B, E] with the length of each row."""
         layers = self.layers
+        lasting = partial(how.lasting, layers.device)
         result = layers.forward(
             weights,
             x,
@@ -118,7 +119,8 @@ class Encoder:
             training=how.training,
             seed=how.seed,
             allocate=how.allocate,
-            outputs=partial(how.lasting, layers.device),
+            outputs=lasting,
+            lasting=lasting,
             threads=how.threads,
         )
         each = [strip(result.final, str(n)) for n in range(len(layers.scans))]

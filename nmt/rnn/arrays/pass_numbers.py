@@ -13,30 +13,34 @@ class Seed(int):
     """A seed that is `factor` times that of a pass plus `more`, modulo 2**64: so a recording of the pass computes it
     from another one."""
 
+    of_pass: int
     factor: int
     more: int
 
     def __new__(cls, of_pass: int, factor: int = 1, more: int = 0) -> Seed:
+        """Return the seed for this one of the pass."""
         made = super().__new__(cls, of_pass * factor + more)
-        made.factor, made.more = factor, more
-        made._of_pass = of_pass  # type: ignore[attr-defined]
+        made.of_pass, made.factor, made.more = of_pass, factor, more
         return made
 
     def __add__(self, other: int) -> Seed:
-        return Seed(self._of_pass, self.factor, self.more + other)  # type: ignore[attr-defined]
+        return Seed(self.of_pass, self.factor, self.more + other)
 
     def __mul__(self, other: int) -> Seed:
-        return Seed(self._of_pass, self.factor * other, self.more * other)  # type: ignore[attr-defined]
+        return Seed(self.of_pass, self.factor * other, self.more * other)
 
     __radd__, __rmul__ = __add__, __mul__
 
 
 @dataclass(frozen=True, eq=False)
 class PassNumbers:
-    """What a pass reads of its batch. key: everything else that decides what is launched, the same for all batches
-    that one recording serves. arrays: host arrays that the pass uploads or takes as an index, `frozen`, in the same
-    order and shapes each time. lengths: those among them of rows, and the most they may be. words: ids int32 among them whose rows of a table receive gradients, and the rows of
-    that table. seed: of dropout. scale: of the gradients, as the pass hands it over."""
+    """What a pass reads of its batch.
+
+    key: everything else that decides what is launched, the same for all batches that one recording serves. arrays: host
+    arrays that the pass uploads or takes as an index, `frozen`, in the same order and shapes each time. lengths: those
+    among them of rows, and the most they may be. words: ids int32 among them whose rows of a table receive gradients,
+    and the rows of that table. seed: of dropout. scale: of the gradients, as the pass hands it over.
+    """
 
     key: tuple[Any, ...]
     arrays: Sequence[np.ndarray]

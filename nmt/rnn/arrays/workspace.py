@@ -148,6 +148,12 @@ def whole_of(arrays: dict[str, Any]) -> Any:
     return arrays.whole if isinstance(arrays, Group) else None
 
 
+def pieces_of(arrays: dict[str, Any]) -> list[Any]:
+    """Return that array alone, or all of them."""
+    whole = whole_of(arrays)
+    return list(arrays.values()) if whole is None else [whole]
+
+
 T = TypeVar("T")
 
 

@@ -98,6 +98,7 @@ class LayeredScan:
         outputs: Callable[..., Any] | None = None,
         threads: int | None = None,
         final: Collection[str] | None = None,
+        lasting: Callable[..., Any] | None = None,
     ) -> Result:
         """Run the layers as `Scan.forward` runs a cell; `outputs`: memory of what is joined of two directions, if it is
         to last longer. Raises ShapeError. x must be zero beyond each row's length if the first layer has a delay."""
@@ -124,7 +125,7 @@ class LayeredScan:
                     allocate=allocate,
                     threads=threads,
                     final=_of_layer(final, name),
-                    lasting=outputs,
+                    lasting=lasting,
                 )
                 for side, name in enumerate(self.names(n))
             ]

@@ -142,12 +142,10 @@ class ForwardPass:
 
     # ------------------------------------------------------------ results
 
-    def result(
-        self, packing: Packing | None, wanted: Collection[str] | None = None, outputs: Any = None
-    ) -> Result:
+    def result(self, packing: Packing | None, wanted: Collection[str] | None = None, outputs: Any = None) -> Result:
         """Return the caller's result, without a tape; `packing`: how steps were packed before; `wanted`: the names of
-        the final states in it, None for all; `outputs`: their memory, new where None. Rows that met the stop condition are shorter from here on. Raises
-        ShapeError: an invalid stop condition."""
+        the final states in it, None for all; `outputs`: their memory, new where None. Rows that met the stop
+        condition are shorter from here on. Raises ShapeError: an invalid stop condition."""
         setup, stopped = self.setup, np.zeros(self.rows.B, bool)
         if setup.stop is not None:
             stopped = self._stop_rows(setup.stop)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import prod
 from threading import RLock, local
 from typing import Any, NamedTuple
@@ -25,7 +26,7 @@ from nmt.rnn.kernels.cuda.blas import Matrix
 from nmt.rnn.kernels.cuda.given_numbers import SCALE, SEED, WORDS, GivenNumbers, address
 from nmt.rnn.kernels.cuda.gpu_base import GPUBase
 from nmt.rnn.kernels.cuda.machine_code.divergence import add_divergence
-from nmt.rnn.kernels.cuda.machine_code.runtime import CupyRuntime, Unrecorded
+from nmt.rnn.kernels.cuda.machine_code.runtime import CupyRuntime, UnrecordedError
 from nmt.rnn.kernels.cuda.matrices import Matrices
 from nmt.rnn.kernels.cuda.row_numbers import is_dense
 from nmt.rnn.kernels.cuda.rows import row_kernels, row_operations
@@ -66,22 +67,6 @@ class _Recording(NamedTuple):
     constants: list[Array]
 
 
-class _Recordings:
-    """Recordings by key, and the keys that have been seen once; the `most` that were used last."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self.seen: OrderedDict[tuple[Any, ...], None] = OrderedDict()
-        self.made: OrderedDict[tuple[Any, ...], _Recording | None] = OrderedDict()  # None: cannot be recorded
-
-    def keep(self, kept: OrderedDict[tuple[Any, ...], Any], key: tuple[Any, ...], value: Any = None) -> None:
-        """Add to one of the two."""
-        kept[key] = value
-        kept.move_to_end(key)
-        if len(kept) > self._most:
-            kept.popitem(last=False)
-
-
 class CudaDevice(GPUBase, SearchOperations):
     """A GPU, or its substitute in the tests; `threads` is ignored."""
 
@@ -92,7 +77,10 @@ class CudaDevice(GPUBase, SearchOperations):
         self.runtime, self.memory = runtime, runtime.memory
         self._lock = forkable(RLock())  # for the next three; never held while something is recorded
         self._indices: OrderedDict[bytes, Array] = OrderedDict()
-        self._parts, self._passes = _Recordings(tuning.MOST_RECORDED), _Recordings(tuning.MOST_PASSES)
+        # By how many are kept, then by key: False where it has been seen once, True where nothing can be recorded.
+        self._kept: dict[int, OrderedDict[tuple[Any, ...], _Recording | bool]] = {
+            most: OrderedDict() for most in (tuning.MOST_RECORDED, tuning.MOST_PASSES)
+        }
         self._of_thread = _OfThread()
 
     @property
@@ -113,30 +101,26 @@ class CudaDevice(GPUBase, SearchOperations):
         self.runtime.synchronize()
 
     def _given(self, name: object) -> Array | None:
-        """Return a number or array of the pass of this thread. Raises Unrecorded: another one, while it is
-        recorded."""
+        """Return a number or an array of the pass of this thread. Raises UnrecordedError: another one, while the pass
+        is recorded."""
         given = self._of_thread.given
         found = None if given is None else given.find(name)
-        self.check_recorded(found is not None)
+        if found is None and given is not None and self._of_thread.constants is not None:
+            raise UnrecordedError("numbers of the host")
         return found
 
-    @property
-    def has_numbers(self) -> bool:
-        return self._of_thread.given is not None
-
-    @override
-    def check_recorded(self, is_possible: bool) -> None:
-        if self.has_numbers and self._of_thread.constants is not None and not is_possible:
-            raise Unrecorded("numbers of the host")
-
-    @override
     def index(self, numbers: np.ndarray) -> Array:
         whole = np.ascontiguousarray(numbers, np.int64)
         found = self._given(address(whole))
-        return self.constant(whole) if found is None else found.reshape(whole.shape)
+        return self._constant(whole) if found is None else found.reshape(whole.shape)
 
     @override
-    def constant(self, numbers: np.ndarray) -> Array:
+    def given(self, numbers: np.ndarray, *, fixed: bool) -> Array | None:
+        if self._of_thread.given is None:
+            return None
+        return self._constant(numbers) if fixed else self.index(numbers)
+
+    def _constant(self, numbers: np.ndarray) -> Array:
         key, constants = numbers.tobytes(), self._of_thread.constants
         with self._lock:
             if key not in self._indices:
@@ -165,58 +149,52 @@ class CudaDevice(GPUBase, SearchOperations):
     def run_pass(self, numbers: PassNumbers | None, memory: Sequence[Array], launch: Callable[[], T]) -> T:
         if numbers is None:
             return launch()
-
-        def block(size: int) -> Array:
-            return self.buffer("numbers", (size,), np.dtype(np.uint8))
-
+        block = partial(self.buffer, "numbers", dtype=np.dtype(np.uint8))
         self._of_thread.given = given = GivenNumbers(numbers, block, self.runtime.upload)
         facts = [(each.min() == most, each.min() > 0, is_dense(each, most)) for each, most in numbers.lengths]
         try:
             if not all(dense for *_, dense in facts):  # what is launched depends on all lengths
                 return launch()
-            return self._repeat(self._passes, (*numbers.key, *facts), [given.block, *memory], launch)
+            return self._repeat(tuning.MOST_PASSES, (*numbers.key, *facts), [given.block, *memory], launch)
         finally:
             self._of_thread.given = None
 
     def replay(self, key: tuple[Any, ...], arrays: Sequence[Array], launch: Callable[[], None]) -> None:
-        self._repeat(self._parts, key, arrays, launch)
+        self._repeat(tuning.MOST_RECORDED, key, arrays, launch)
 
-    def _repeat(
-        self, kept: _Recordings, key: tuple[Any, ...], arrays: Sequence[Array], launch: Callable[[], T]
-    ) -> T:
+    def _repeat(self, most: int, key: tuple[Any, ...], arrays: Sequence[Array], launch: Callable[[], T]) -> T:
         if self._of_thread.constants is not None:  # part of a larger recording
             return launch()
         buffers = [(memory.data.ptr, memory.size) for memory in self._of_thread.buffers.values()]
-        whole = (*key, *(array.data.ptr for array in arrays), *buffers)
+        whole, kept = (*key, *(array.data.ptr for array in arrays), *buffers), self._kept[most]
         with self._lock:
-            recording, is_known, seen = kept.made.get(whole), whole in kept.made, whole in kept.seen
-            if is_known:
-                kept.keep(kept.made, whole, recording)
-            elif not seen:
-                kept.keep(kept.seen, whole)
-        if not is_known and seen:
-            recording = self._recorded(launch)
-            with self._lock:
-                kept.keep(kept.made, whole, recording)
-        if recording is None:
+            known = kept.get(whole)
+        if known is False:
+            known = self._recorded(launch)
+        with self._lock:
+            kept[whole] = False if known is None else known
+            kept.move_to_end(whole)
+            if len(kept) > most:
+                kept.popitem(last=False)
+        if not isinstance(known, _Recording):
             return launch()
-        recording.replay()
-        result: T = recording.result
+        known.replay()
+        result: T = known.result
         return result
 
-    def _recorded(self, launch: Callable[[], Any]) -> _Recording | None:
-        """Return a recording of what `launch` does; None if CUDA, or a part of it, allows none."""
+    def _recorded(self, launch: Callable[[], Any]) -> _Recording | bool:
+        """Return a recording of what `launch` does; True if CUDA, or a part of it, allows none."""
         results: list[Any] = []
         constants = self._of_thread.constants = []
         try:
             return _Recording(self.runtime.record(lambda: results.append(launch())), results[0], constants)
-        except Unrecorded:
-            return None
+        except UnrecordedError:
+            return True
         except DeviceError as error:
             if not any(word in str(error).lower().replace("_", "") for word in _NO_RECORDING):
                 raise
             warnings.warn(f"{error}; launched without a recording, which is slower", stacklevel=4)
-            return None
+            return True
         finally:
             self._of_thread.constants = None
 
@@ -248,9 +226,7 @@ class CudaDevice(GPUBase, SearchOperations):
         if len(lengths) and lengths.min() < len(array):
             self.clear_from(array, self.index(lengths))
 
-    def begin_stack(
-        self, stack: Array, lengths: np.ndarray, reverse: bool, start: Array | None, threads: int
-    ) -> None:
+    def begin_stack(self, stack: Array, lengths: np.ndarray, reverse: bool, start: Array | None, threads: int) -> None:
         given = stack if start is None else self.contiguous(start)
         numbers = *stack.shape, self.index(lengths), int(reverse), given, int(start is not None), 0.0
         self._each(row_kernels.begin_stack, stack, *numbers)
@@ -273,12 +249,9 @@ class CudaDevice(GPUBase, SearchOperations):
         self._each(row_kernels.add_repeated, total, total.size, other, other.size)
 
     def dropout_mask(self, out: Array, keep_probability: float, seed: int, offset: int, threads: int) -> None:
-        base, factor, more = None, 0, int(seed)
-        if isinstance(seed, Seed):
-            base, factor, more = self._given(SEED), seed.factor, seed.more
-        self.check_recorded(base is not None)
-        if base is None:
-            base = self.constant(np.zeros(1, np.int64)).view(np.uint64)
+        base = self._given(SEED if isinstance(seed, Seed) else None)
+        factor, more = (seed.factor, seed.more) if isinstance(seed, Seed) and base is not None else (0, int(seed))
+        base = self._constant(np.zeros(1, np.int64)).view(np.uint64) if base is None else base
         threshold = int(keep_probability * 4294967296.0)
         numbers = 1.0 / keep_probability, 0.0, threshold, base, factor % 2**64, more % 2**64, offset
         self._each(row_kernels.dropout_mask, out, out.size, *numbers)

@@ -20,9 +20,11 @@ WORDS = "words"
 
 
 class GivenNumbers:
-    """The block of one pass. `memory` returns an array of so many bytes on the GPU, always the same one."""
+    """The block of one pass. `memory` returns bytes on the GPU in this shape, always the same ones."""
 
-    def __init__(self, numbers: PassNumbers, memory: Callable[[int], Array], upload: Callable[[np.ndarray], Array]) -> None:
+    def __init__(
+        self, numbers: PassNumbers, memory: Callable[..., Array], upload: Callable[[np.ndarray], Array]
+    ) -> None:
         self.numbers, self._places, self._views, end = numbers, {}, {}, 0
         parts: dict[object, np.ndarray] = {
             SEED: np.array([int(numbers.seed) % 2**64], np.uint64),
@@ -36,7 +38,7 @@ class GivenNumbers:
         host = np.zeros(end, np.uint8)
         for (start, size, dtype), part in zip(self._places.values(), parts.values(), strict=True):
             host[start : start + size].view(dtype)[...] = part.reshape(-1)
-        self.block = memory(end)
+        self.block = memory((end,))
         self.block[...] = upload(host)
 
     def find(self, name: object) -> Array | None:

@@ -32,17 +32,9 @@ class GPUBase(Device):
         """
 
     @abstractmethod
-    def constant(self, numbers: np.ndarray) -> Array:
-        """Return contiguous int64 numbers that depend on sizes alone, as `index` does."""
-
-    @property
-    @abstractmethod
-    def has_numbers(self) -> bool:
-        """Return whether this thread is in a pass whose numbers are given."""
-
-    @abstractmethod
-    def check_recorded(self, is_possible: bool) -> None:
-        """Raise Unrecorded while such a pass is recorded, unless it `is_possible`."""
+    def given(self, numbers: np.ndarray, *, fixed: bool) -> Array | None:
+        """Return contiguous int64 numbers of the host as the pass of this thread reads them, in the same memory each
+        time; None if it is in no pass. `fixed`: they depend on sizes alone."""
 
     def slots_of(self, stack: Array, lengths: Array, slot: Slot, out: Array) -> None:
         """Set out [B, n] to a slot of each row of [slots, B, n]; `lengths` are on the GPU."""

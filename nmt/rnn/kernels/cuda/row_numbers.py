@@ -8,7 +8,7 @@ launches are as large as the lengths require, and a recording is for those lengt
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -42,14 +42,12 @@ def row_numbers(device: GPUBase, rows: Rows, allocate: Allocate) -> RowNumbers:
         alone = np.array_equal(rows.owner, identity(rows.B))
         sources = bool((rows.source_lengths == rows.S).all()) and alone
         dense, sources_dense = is_dense(rows.lengths, rows.T), alone and is_dense(rows.source_lengths, rows.S)
-        if device.has_numbers:  # each has its place already
-            fixed = rows.whole, sources, alone
-            arrays = [(device.constant if one else device.index)(a) for one, a in zip(fixed, given, strict=True)]
-            device.check_recorded(dense and sources_dense)
-        else:
+        fixed = rows.whole, sources, alone
+        arrays: list[Any] = [device.given(numbers, fixed=one) for numbers, one in zip(given, fixed, strict=True)]
+        if arrays[0] is None:
             ends = np.cumsum([len(one) for one in given]).tolist()
             whole = device.index(np.concatenate(given))
-            # Of whole rows the numbers are always the same; a single step is part of a larger recording, without a copy.
+            # Of whole rows the numbers are always the same; a single step is part of a larger recording.
             if rows.T > 1 and not (rows.whole and sources):
                 place = allocate(whole.shape, whole.dtype)
                 place[...] = whole

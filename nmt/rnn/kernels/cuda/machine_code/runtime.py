@@ -135,7 +135,7 @@ def _run(source: str, name: str) -> ModuleType:
     return module
 
 
-class Unrecorded(RuntimeError):
+class UnrecordedError(RuntimeError):
     """Something that a recording cannot contain."""
 
 
@@ -314,7 +314,7 @@ class CupyRuntime:
     def _allocate(self, size: int) -> Any:
         queue = getattr(self._of_thread, "queue", None)
         if queue is not None and queue is not self._main:
-            raise Unrecorded("an array that is allocated")
+            raise UnrecordedError("an array that is allocated")
         try:
             return self._pool.malloc(size)
         except self._cupy.cuda.memory.OutOfMemoryError as error:
