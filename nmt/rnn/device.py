@@ -277,8 +277,7 @@ class Device(ABC):
         index int64 of the device."""
 
     def spread_rows(self, rows: Array, places: np.ndarray, out: Array, threads: int = 1) -> None:
-        """Set out [N, n] to rows [R, n] at places [R] (host, each below N, no duplicates but -1 for none), and to zero
-        elsewhere."""
+        """Set out [N, n] to rows [R, n] at places [R] (host, each below N, no duplicates), and to zero elsewhere."""
         index = np.full(len(out), -1, np.int64)
         index[places] = np.arange(len(places))
         self.take_rows(rows, self.index(index), out, threads)
@@ -289,7 +288,10 @@ class Device(ABC):
 
     def join_columns(self, parts: Sequence[Array], out: Array, threads: int) -> None:
         """Concatenate the parts [..., n_i] along the last axis into out [..., n]; all are contiguous."""
-        self.xp.concatenate(parts, axis=-1, out=out)
+        into = 0
+        for part in parts:
+            out[..., into : into + part.shape[-1]] = part
+            into += part.shape[-1]
 
     @abstractmethod
     def output_loss(

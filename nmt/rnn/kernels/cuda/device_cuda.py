@@ -218,9 +218,8 @@ class CudaDevice(GPUBase, SearchOperations):
 
     @override
     def clear(self, array: Array, threads: int) -> None:
-        if array.size:
-            words = array.reshape(-1).view(np.uint32)
-            self._each(row_kernels.clear_words, words, words.size)
+        self.runtime.own_stream()
+        super().clear(array, threads)
 
     def clear_ended(self, array: Array, lengths: np.ndarray, threads: int) -> None:
         if len(lengths) and lengths.min() < len(array):
@@ -236,17 +235,6 @@ class CudaDevice(GPUBase, SearchOperations):
         out = self.xp.empty(stack.shape[1:], stack.dtype) if out is None else out
         self.slots_of(stack, self.index(lengths), slot, out)
         return out
-
-    @override
-    def fill_slots(self, slots: Array, start: Array | None, threads: int) -> None:
-        if start is None:
-            self.clear(slots, threads)
-        else:
-            self._each(row_kernels.repeat, slots, slots.size, self.contiguous(start), start.size)
-
-    @override
-    def add(self, total: Array, other: Array, threads: int) -> None:
-        self._each(row_kernels.add_repeated, total, total.size, other, other.size)
 
     def dropout_mask(self, out: Array, keep_probability: float, seed: int, offset: int, threads: int) -> None:
         base = self._given(SEED if isinstance(seed, Seed) else None)
@@ -282,24 +270,6 @@ class CudaDevice(GPUBase, SearchOperations):
     def spread_rows(self, rows: Array, places: np.ndarray, out: Array, threads: int = 1) -> None:
         self.clear(out, threads)
         Matrices(self, out.dtype, False, Weights()).put_rows(rows, self.index(places), Matrix.whole(out))
-
-    @override
-    def take_columns(self, array: Array, first: int, out: Array, threads: int) -> None:
-        self._copy_columns(array, first, out, 0, out.shape[-1])
-
-    @override
-    def join_columns(self, parts: Sequence[Array], out: Array, threads: int) -> None:
-        into = 0
-        for part in parts:
-            self._copy_columns(part, 0, out, into, part.shape[-1])
-            into += part.shape[-1]
-
-    def _copy_columns(self, source: Array, first: int, out: Array, into: int, width: int) -> None:
-        count = out.size // max(1, out.shape[-1])
-        if count * width:
-            kernel = row_kernels.copy_columns(out.dtype, row_kernels.threads_for(count * width))
-            given = source, source.shape[-1], first, out, out.shape[-1], into, width, count
-            self.runtime.launch(kernel, row_kernels.grid_of(kernel, count * width), *given)
 
     @property
     def search(self) -> SearchOperations:

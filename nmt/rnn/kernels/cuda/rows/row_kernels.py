@@ -244,15 +244,6 @@ def times_repeated(out, count, given, size, x):  # type: ignore[no-untyped-def]
         out[i] = x[i] * given[i % size]
 
 
-@_kernel(_NUMBERS, _I, _I, _NUMBERS, _I, _I, _I, _I)
-def copy_columns(source, stride, first, out, out_stride, into, width, count):  # type: ignore[no-untyped-def]
-    """Copy `width` columns from `first` on of `count` rows to columns of other rows, from `into` on."""
-    for i in range(cuda.grid(1), count * width, cuda.gridsize(1)):
-        row = i // width
-        j = i - row * width
-        out[row * out_stride + into + j] = source[row * stride + first + j]
-
-
 @_kernel(_BITS, _I)
 def clear_words(words, count):  # type: ignore[no-untyped-def]
     """Zero words of 32 bits."""
