@@ -145,20 +145,18 @@ def real_positions(batch: Targets) -> np.ndarray:
 @dataclass(frozen=True, eq=False)
 class RealTargets:
     """The sorted positions of real tokens in arrays [T * B, ...], int64 [R], and the tokens there, int32 [R]; -1 for
-    those that a device computes besides (see `Device.padded_count`)."""
+    rows that do not exist."""
 
     rows: np.ndarray
     tokens: np.ndarray
 
     @classmethod
-    def of(cls, batch: Targets, padded_count: Callable[[int, int], int] = lambda count, most: count) -> RealTargets:
-        """Return those of a batch."""
+    def of(cls, batch: Targets, parts: int = 0) -> RealTargets:
+        """Return those of a batch; with `parts`, as many rows as are whole parts of T * B."""
         rows, all_tokens = real_positions(batch), batch.tgt_out.reshape(-1)
-        tokens = all_tokens[rows]
-        more = padded_count(len(rows), len(all_tokens)) - len(rows)
-        if not more:
-            return cls(rows, tokens)
-        return cls(*(np.concatenate([one, np.full(more, -1, one.dtype)]) for one in (rows, tokens)))
+        part = max(1, len(all_tokens) // parts) if parts else 1
+        more = min(-(-len(rows) // part) * part, len(all_tokens)) - len(rows)
+        return cls(*(np.append(one, np.full(more, -1, one.dtype)) for one in (rows, all_tokens[rows])))
 
 
 _WIDTH = 32

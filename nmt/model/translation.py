@@ -54,6 +54,10 @@ from nmt.special_tokens import boundary_ids
 
 States = dict[str, np.ndarray]
 
+_PARTS = 8
+"""Where a pass is to be recorded, the output layer computes a multiple of this part of all positions, at least the real
+ones: so batches with other numbers of tokens share a recording."""
+
 _MOST_IDLE = 8
 """Programs that are kept while no caller uses them, for each number of threads."""
 
@@ -291,7 +295,7 @@ class TranslationModel(Network):
         lengths = {side: frozen(getattr(batch, f"{side}_lengths"), np.int64) for side in ("src", "tgt")}
         tgt_in, found = frozen(batch.tgt_in, np.int32), SortedSource.of(batch.src, lengths["src"])
         source = SortedSource(*(frozen(one, one.dtype) for one in vars(found).values()))
-        real = RealTargets.of(batch, self.device.padded_count)
+        real = RealTargets.of(batch, _PARTS)
         target = replace(how.target, ready=ready_for_nobody)  # all gradients are ready after the pass
         numbers = PassNumbers(
             (self.number, how.label_smoothing, source.src.shape, tgt_in.shape, len(real.rows)),

@@ -214,11 +214,6 @@ class Device(ABC):
         addresses of `memory` come again. `memory`: all that lasts longer than the pass, besides the device's own."""
         return launch()
 
-    def padded_count(self, count: int, most: int) -> int:
-        """Return for how many rows to launch what concerns `count` rows of at most `most`: all that do not exist are
-        numbered -1."""
-        return count
-
     # ------------------------------------------------------------ cells
 
     @abstractmethod

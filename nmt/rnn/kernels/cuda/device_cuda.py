@@ -206,11 +206,6 @@ class CudaDevice(GPUBase, SearchOperations):
         finally:
             self._of_thread.constants = None
 
-    @override
-    def padded_count(self, count: int, most: int) -> int:
-        part = max(1, most // tuning.PARTS_OF_ROWS)
-        return min(most, -(-count // part) * part)
-
     # ------------------------------------------------------------ cells
 
     def executable(self, plan: Plan, dtype: np.dtype, packed: np.dtype) -> CudaExecutable:

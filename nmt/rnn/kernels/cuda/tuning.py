@@ -29,10 +29,6 @@ are of loops."""
 MOST_PASSES = 512
 """The same for whole passes of a model, each of which is as large as some ten of those."""
 
-PARTS_OF_ROWS = 8
-"""The output layer computes a multiple of this part of all positions, at least the real ones: so a recording serves
-batches with other numbers of tokens."""
-
 ROW_THREADS = 256
 """Threads of a block of row work, at most."""
 
