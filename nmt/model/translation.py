@@ -290,8 +290,8 @@ class TranslationModel(Network):
 
     @override
     def _with_numbers(self, batch: Any, how: BatchPass) -> tuple[Any, BatchPass, PassNumbers | None]:
-        if how.target is None or how.objective is not LIKELIHOOD:
-            return batch, how, None
+        if how.target is None or how.objective is not LIKELIHOOD or self.factors or self.positions:
+            return batch, how, None  # more of them is computed from the batch
         lengths = {side: frozen(getattr(batch, f"{side}_lengths"), np.int64) for side in ("src", "tgt")}
         tgt_in, found = frozen(batch.tgt_in, np.int32), SortedSource.of(batch.src, lengths["src"])
         source = SortedSource(*(frozen(one, one.dtype) for one in vars(found).values()))

@@ -94,7 +94,7 @@ def assert_same(one, other):
 
 @pytest.mark.parametrize("compute_dtype", ["float32", "bfloat16"])
 def test_recorded_updates_have_the_bits_of_others(compute_dtype):
-    """And a run that stops goes on with the same bits: where it has recorded nothing yet."""
+    """And a run that stops goes on with the same bits, where it has recorded nothing yet."""
     config = settings(compute_dtype)
     recorded, launched = (Run(config, recorded=kind) for kind in (True, False))
     resumed = None
@@ -114,3 +114,14 @@ def test_recorded_updates_have_the_bits_of_others(compute_dtype):
     assert_same(recorded, resumed)
     assert recorded.runtime.gpu.counts["graph"] >= 6
     assert not launched.runtime.gpu.counts["graph"]
+
+
+def test_what_cuda_does_not_record_is_launched_with_the_numbers_of_its_batch():
+    config = settings("float32")
+    broken, launched = (Run(config, recorded=kind) for kind in (True, False))
+    broken.runtime.gpu.breaks_capture = True
+    with pytest.warns(UserWarning, match="launched without a recording"):
+        for run in (broken, launched):
+            for number in (1, 3, 4, 6):
+                run.update(number)
+    assert_same(broken, launched)

@@ -197,6 +197,7 @@ class CudaDevice(GPUBase, SearchOperations):
             return True
         finally:
             self._of_thread.constants = None
+            self.runtime.own_stream()
 
     @override
     def record(self, launch: Callable[[], None]) -> Callable[[], None]:
