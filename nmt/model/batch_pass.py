@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -90,8 +90,7 @@ class GradientTarget:
         return 1.0 / self.tokens
 
 
-@dataclass(frozen=True, eq=False)
-class SortedSource:
+class SortedSource(NamedTuple):
     """A batch of sources with its rows sorted by length, longest first: tokens [S, B] and lengths [B]; the row of the
     batch of each, and the place of each row of the batch, int64 [B]."""
 
@@ -142,8 +141,7 @@ def real_positions(batch: Targets) -> np.ndarray:
     return np.flatnonzero(real.reshape(-1))
 
 
-@dataclass(frozen=True, eq=False)
-class RealTargets:
+class RealTargets(NamedTuple):
     """The sorted positions of real tokens in arrays [T * B, ...], int64 [R], and the tokens there, int32 [R]; -1 for
     rows that do not exist."""
 

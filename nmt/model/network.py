@@ -68,7 +68,7 @@ class Network:
         self.device = device or cpu()
         self.config, self.dtype = config, np.dtype(dtype)
         self.number = next(_numbers)
-        """One of its own, by which recordings tell models apart."""
+        """One of its own, for these parameters, by which recordings tell models apart."""
         self.vocab_sizes = vocab_sizes
         self.positions = make_positions(config, vocab_sizes, self.device)
 
@@ -137,7 +137,7 @@ class Network:
         """Use host arrays as the parameters, without a copy on the processor: a memory map stays one. Their names and
         shapes are those of `params`. With int8 products, matrices become or stay int8; otherwise int8 arrays become
         `dtype`."""
-        self._whole = None  # they are allocated separately
+        self._whole, self.number = None, next(_numbers)  # they are allocated separately
         for name, value in params.items():
             if self.in_int8 and len(value.shape) == 2:
                 if not isinstance(value, Quantised):
@@ -284,7 +284,7 @@ class Network:
                 self.device.clear(g, threads)
             return self._run(batch, how)
 
-        memory = [*workspace.chunks, *gradients, *pieces_of(self.params), *self.weights.forms] if numbers else []
+        memory = [*workspace.chunks, *gradients, *pieces_of(self.params)] if numbers is not None else []
         nll, loss, correct = self.device.download(self.device.run_pass(numbers, memory, launch)).tolist()
         self._idle_workspaces.give(workspace)
         return LossStats(nll, loss, int(batch.tgt_lengths.sum()), int(correct))

@@ -293,13 +293,12 @@ class TranslationModel(Network):
         if how.target is None or how.objective is not LIKELIHOOD or self.factors or self.positions:
             return batch, how, None  # more of them is computed from the batch
         lengths = {side: frozen(getattr(batch, f"{side}_lengths"), np.int64) for side in ("src", "tgt")}
-        tgt_in, found = frozen(batch.tgt_in, np.int32), SortedSource.of(batch.src, lengths["src"])
-        source = SortedSource(*(frozen(one, one.dtype) for one in vars(found).values()))
-        real = RealTargets.of(batch, _PARTS)
+        source = SortedSource(*map(frozen, SortedSource.of(batch.src, lengths["src"])))
+        tgt_in, real = frozen(batch.tgt_in), RealTargets.of(batch, _PARTS)
         target = replace(how.target, ready=ready_for_nobody)  # all gradients are ready after the pass
         numbers = PassNumbers(
             (self.number, how.label_smoothing, source.src.shape, tgt_in.shape, len(real.rows)),
-            (tgt_in, *lengths.values(), *vars(source).values(), *vars(real).values()),
+            (tgt_in, *lengths.values(), *source, *real),
             ((lengths["src"], len(source.src)), (lengths["tgt"], len(tgt_in))),
             ((source.src, self.vocab_sizes["src"]), (tgt_in, self.vocab_sizes["tgt"])),
             how.seed,

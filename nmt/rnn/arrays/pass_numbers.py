@@ -50,8 +50,8 @@ class PassNumbers:
     scale: float
 
 
-def frozen(array: np.ndarray, dtype: Any) -> np.ndarray:
-    """Return a read-only view of an array, or contiguous copy of this type: it keeps its address where it is used."""
+def frozen(array: np.ndarray, dtype: Any = None) -> np.ndarray:
+    """Return a read-only view of an array, or a contiguous copy of this type: it keeps its address where it is used."""
     view = np.ascontiguousarray(array, dtype)[...]
     view.flags.writeable = False
     return view

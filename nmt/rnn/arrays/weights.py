@@ -224,15 +224,10 @@ class Weights(MutableMapping[str, np.ndarray]):
         return self._version[0]
 
     @property
-    def forms(self) -> list[Packed]:
-        """Return all packed forms, including those above the view."""
-        with self._lock:
-            return list(self._packed.values())
-
-    @property
     def packed_bytes(self) -> int:
         """Return the bytes of all packed forms, including those above the view."""
-        return sum(packed.nbytes for packed in self.forms)
+        with self._lock:
+            return sum(packed.nbytes for packed in self._packed.values())
 
     def _shared(self, name: str) -> Weights | None:
         """Return the store below if it has the packed forms of a parameter."""

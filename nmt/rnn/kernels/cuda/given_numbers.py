@@ -49,7 +49,7 @@ class GivenNumbers:
         return self._views.get(name)
 
 
-def address(array: np.ndarray) -> tuple[int, int, str]:
-    """Return what tells apart the arrays that exist at one time: where they lie, their size and type. Views of the
-    whole are the same array."""
-    return array.__array_interface__["data"][0], array.size, array.dtype.char
+def address(array: np.ndarray) -> tuple[int, int, str, bool]:
+    """Return what tells apart the arrays that exist at one time. Another shape of the same numbers is the same array,
+    another order is not."""
+    return array.__array_interface__["data"][0], array.size, array.dtype.char, array.flags.c_contiguous
