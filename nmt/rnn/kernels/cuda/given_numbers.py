@@ -12,7 +12,6 @@ from nmt.rnn.arrays.pass_numbers import PassNumbers
 from nmt.rnn.kernels.cuda.rows.row_operations import sorted_words
 
 _ALIGNED = 64
-_Place = tuple[int, int, np.dtype]  # first byte, bytes, type
 
 SEED, SCALE = "seed", "scale"
 """Names of the two numbers; arrays are found by the address of the host's, words by that and `WORDS`."""
@@ -25,7 +24,9 @@ class GivenNumbers:
     def __init__(
         self, numbers: PassNumbers, memory: Callable[..., Array], upload: Callable[[np.ndarray], Array]
     ) -> None:
-        self.numbers, self._places, self._views, end = numbers, {}, {}, 0
+        self.numbers, end = numbers, 0
+        self._places: dict[object, tuple[int, int, np.dtype]] = {}  # first byte, bytes, type
+        self._views: dict[object, Array] = {}
         parts: dict[object, np.ndarray] = {
             SEED: np.array([int(numbers.seed) % 2**64], np.uint64),
             SCALE: np.array([numbers.scale], np.float64),

@@ -281,9 +281,9 @@ class CupyRuntime:
     def record(self, function: Callable[[], None]) -> Callable[[], None]:
         """Return a callable that replays the launches of `function`, without calling it; nothing is launched yet.
 
-        `function` may launch kernels and products on arrays at fixed addresses, each of them launched at least once
-        before, and nothing else: no allocation, no copy to or from the host. The recording exists as long as it is
-        referenced.
+        `function` may launch kernels and products on arrays at fixed addresses, or change them in place by CuPy, each
+        of it done at least once before, and nothing else: no copy to or from the host; an allocation raises
+        UnrecordedError. The recording exists as long as it is referenced.
         """
         self._queue()
         stream, last = self._recorder.stream, self._recorder.last
