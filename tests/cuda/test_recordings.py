@@ -15,12 +15,12 @@ V = 14
 SIZES = [(4, 4), (4, 4), (5, 3)]  # the longest source and target
 
 
-def batch(number, longest, B=4):
-    """Ragged rows, at least three quarters of each side real; other lengths each time."""
+def batch(number, longest):
+    """Four ragged rows, at least three quarters of each side real; other lengths each time, and numbers of tokens that
+    share a recording."""
     rng = np.random.default_rng(number)
-    sides = [
-        [rng.integers(4, V, n).tolist() for n in rng.permutation([most, most, most - 1, most][:B])] for most in longest
-    ]
+    lengths = [rng.permutation([most, most - 1, most - 1, most - rng.integers(2)]) for most in longest]
+    sides = ([rng.integers(4, V, n).tolist() for n in side] for side in lengths)
     return batch_of(list(zip(*sides, strict=True)))
 
 
