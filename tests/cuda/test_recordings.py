@@ -40,7 +40,7 @@ class Several:
 
 def settings(compute_dtype, **training):
     sides = {
-        "encoder": {**ENCODER, "embeddings": {"embedding_dim": 4, "dropout": 0.2}},
+        "encoder": {**ENCODER, "hidden_size": 32, "embeddings": {"embedding_dim": 4, "dropout": 0.2}},
         "decoder": {**DECODER, "hidden_dropout": 0.3},
     }
     training = {"optimizer": "adam", "clip_grad_norm": 0.5, "label_smoothing": 0.1, "weight_decay": 0.01, **training}
@@ -51,7 +51,7 @@ class Run:
     """A model in training on a GPU of its own; `recorded`: as it is, or without recordings of passes."""
 
     def __init__(self, config, *, recorded):
-        self.runtime = ptx_runtime_with(seed=1)
+        self.runtime = ptx_runtime_with(132, seed=1)
         self.device = CudaDevice(self.runtime)
         if not recorded:
             self.device._repeat = lambda most, key, arrays, launch: launch()
@@ -112,8 +112,12 @@ def test_recorded_updates_have_the_bits_of_others(compute_dtype):
                 run.update(number)
     assert_same(recorded, launched)
     assert_same(recorded, resumed)
-    assert recorded.runtime.gpu.counts["graph"] >= 6
+    counts = recorded.runtime.gpu.counts
+    assert counts["graph"] >= 6
     assert not launched.runtime.gpu.counts["graph"]
+    counts.clear()
+    recorded.update(12)
+    assert (counts["graph"], counts["product"], counts["cooperative"], counts["upload"]) == (1, 0, 0, 1)
 
 
 def test_what_cuda_does_not_record_is_launched_with_the_numbers_of_its_batch():
