@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import accumulate
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -36,16 +36,12 @@ from nmt.rnn.rows import Rows, TimeBlock, shape_of_step
 
 T = TypeVar("T")
 
+Slot = tuple[int, int, int]
+"""A slot of each row, as (first, times, most): first + times * min(length, most), modulo 2 of two slots; `times` is 0
+or 1."""
+
 ALIGNED = 64
 """Arrays in a group begin at a multiple of this many numbers: on a cache line, and aligned for tensor cores."""
-
-
-class Slot(NamedTuple):
-    """A slot of each row: first + times * min(length, most), modulo 2 of two slots; `times` is 0 or 1."""
-
-    first: int
-    times: int
-    most: int
 
 
 class PlanRun(ABC):

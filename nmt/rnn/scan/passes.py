@@ -155,7 +155,7 @@ class ForwardPass:
             if wanted is not None and name not in wanted:
                 continue
             first = rows.T if rows.reverse and name in self.plan.slots else 0
-            slot = Slot(first, int(not rows.reverse), rows.T + 1)
+            slot = first, int(not rows.reverse), rows.T + 1
             final[name] = shaped(pick(setup, self.arrays[ArrayKind.STATE.of(name)], rows, slot, outputs), width)
         recorded = {name: self._recorded(name) for name in setup.wanted.record}
         if packing is not None:
@@ -306,7 +306,7 @@ class BackwardPass:
         - length to T - 1, so the slot written last is T % 2. A reversed row has the first steps, 0 to length - 1, so it
         is length % 2."""
         rows = self.rows
-        slot = Slot(0, 1, rows.T + 1) if rows.reverse else Slot(0, rows.T % 2, 1)
+        slot = (0, 1, rows.T + 1) if rows.reverse else (0, rows.T % 2, 1)
         carried = ((name, self.arrays[ArrayKind.STATE_GRADIENT.of(name)]) for name in names)
         return {name: pick(self.setup, carry, rows, slot, self.tape.outputs) for name, carry in carried}
 

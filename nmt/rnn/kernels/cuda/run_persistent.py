@@ -24,7 +24,6 @@ from nmt.rnn.cells import DropoutCell, GRUCell, LSTMCell
 from nmt.rnn.compiler.identity import computed
 from nmt.rnn.compiler.plan import Plan
 from nmt.rnn.compiler.trace import Trace, trace
-from nmt.rnn.device import Slot
 from nmt.rnn.graph import topological
 from nmt.rnn.kernels.cuda.blas import Matrix
 from nmt.rnn.kernels.cuda.gpu_base import GPUBase
@@ -119,7 +118,7 @@ class PersistentRun:
                 call.matrices.multiply(Matrix.whole(x), ("W_x", 0, self.inputs, False), Matrix.whole(a), taking)
                 call.each(row_kernels.add_repeated, a, weights["b"])
                 for stack, state in zip(stacks, states, strict=True):
-                    self.device.slots_of(stack, call.numbers.lengths, Slot(0, int(rows.reverse), rows.T + 1), state)
+                    self.device.slots_of(stack, call.numbers.lengths, (0, int(rows.reverse), rows.T + 1), state)
                 launch_loop()
                 for stack, last, is_missing in zip(stacks, run.last, missing, strict=True):
                     if is_missing:
