@@ -55,8 +55,8 @@ from nmt.special_tokens import boundary_ids
 States = dict[str, np.ndarray]
 
 _PARTS = 8
-"""Where a pass is to be recorded, the output layer computes a multiple of this part of all positions, at least the real
-ones: so batches with other numbers of tokens share a recording."""
+"""Parts of all positions. The output layer computes whole parts in a pass that may be recorded, at least the real
+positions: so batches with other numbers of tokens share a recording."""
 
 _MOST_IDLE = 8
 """Programs that are kept while no caller uses them, for each number of threads."""

@@ -34,7 +34,7 @@ class Seed(int):
 
 @dataclass(frozen=True, eq=False)
 class PassNumbers:
-    """What a pass reads of its batch.
+    """The numbers that a pass reads of its batch.
 
     key: everything else that decides what is launched, the same for all batches that one recording serves. arrays: host
     arrays that the pass uploads or takes as an index, `frozen`, in the same order and shapes each time. lengths: those

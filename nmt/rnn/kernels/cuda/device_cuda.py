@@ -60,7 +60,7 @@ class _OfThread(local):
 
 
 class _Recording(NamedTuple):
-    """What replays, what the function that is recorded returned, and arrays that it reads."""
+    """A function that replays, the result of the recorded one, and arrays that it reads."""
 
     replay: Callable[[], None]
     result: Any
