@@ -379,8 +379,7 @@ def test_pairs_as_they_are_written():
     "text", ["a", "a: [1]", "a: {b: 1}", "a: &x 1\nb: *x", "[" * 1_000_000, "{a: " * 100_000, "a: 1\n\tb: 2"]
 )
 def test_what_is_no_pairs_is_one_line(text):
-    with pytest.raises(ValueError, match=r"\A[^\n]+\Z"):
-        parse_written_pairs(text)
+    refused(ValueError, r"\A[^\n]+\Z", parse_written_pairs, text)
 
 
 def test_no_version_of_pydantic_warns_of_our_names():
@@ -450,14 +449,11 @@ def test_wrong_changes_are_one_line(changes, line):
 def test_other_kinds_of_changes_and_settings_are_type_errors():
     config = Config.from_dict(MINIMAL)
     for wrong in ("seed=3", 3, None):
-        with pytest.raises(TypeError, match="^changes: must be a dict, or a list of texts, got "):
-            config.with_changes(wrong)
-    with pytest.raises(TypeError, match="^Config.from_dict: must be given a dict of settings, got str$"):
-        Config.from_dict("config.yaml")
+        refused(TypeError, "^changes: must be a dict, or a list of texts, got ", config.with_changes, wrong)
+    refused(TypeError, "^Config.from_dict: must be given a dict of settings, got str$", Config.from_dict, "config.yaml")
     with pytest.raises(TypeError, match="^Config.load: must be given the path of a settings file, got a section of"):
         Config.load(MINIMAL)
-    with pytest.raises(TypeError, match="^Config: must be given settings by name, got a section of keys and"):
-        Config(MINIMAL)
+    refused(TypeError, "^Config: must be given settings by name, got a section of keys and", Config, MINIMAL)
 
 
 def test_files_that_cannot_be_read_or_written(tmp_path):

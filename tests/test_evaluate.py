@@ -9,6 +9,7 @@ from nmt.evaluate import expected_utilities, format_table, score_translations, s
 from nmt.evaluate.error_rates import edit_distance
 from nmt.evaluate.scores import reliability
 from nmt.report.page import reliability_svg
+from tests.refusals import refused
 
 
 def test_bleu_by_hand() -> None:
@@ -75,8 +76,7 @@ def test_the_package_is_a_function():
     ],
 )
 def test_what_is_no_text_to_score(arguments, error, message):
-    with pytest.raises(error, match=rf"\A[^\n]*{message}[^\n]*\Z"):
-        score_translations(*arguments)
+    refused(error, rf"\A[^\n]*{message}[^\n]*\Z", score_translations, *arguments)
 
 
 @pytest.mark.parametrize(
@@ -88,8 +88,7 @@ def test_what_is_no_text_to_score(arguments, error, message):
     ],
 )
 def test_what_cannot_be_computed(settings, error, message):
-    with pytest.raises(error, match=rf"\A[^\n]*{message}[^\n]*\Z"):
-        score_translations(["a"], ["b"], **settings)
+    refused(error, rf"\A[^\n]*{message}[^\n]*\Z", score_translations, ["a"], ["b"], **settings)
 
 
 def test_reliability_by_hand() -> None:
@@ -112,8 +111,7 @@ def test_several_references_and_chrf_plus_plus():
     assert both["ter"].score == 0 and "nrefs:2" in both["bleu"].signature
     assert both["chrf++"].name == "chrF2++" and "nw:2" in both["chrf++"].signature
     assert score_translations(hypotheses, one, metrics=("ter",))["ter"].score > 0
-    with pytest.raises(DataError, match="got 2 and 1"):
-        score_translations(hypotheses, [one, other[:1]])
+    refused(DataError, "got 2 and 1", score_translations, hypotheses, [one, other[:1]])
 
 
 def test_error_rates_by_hand():

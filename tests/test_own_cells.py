@@ -556,5 +556,4 @@ class Keeping(Cell):
     [(lambda x, kept: kept, "output must be .*, got one of another call"), (lambda x, kept: x + kept, "got one kept")],
 )
 def test_values_of_one_call_are_of_no_use_to_the_next(use, words):
-    with pytest.raises(ShapeError, match=rf"^Keeping\.step: .*{words}"):
-        Scan(Keeping(use))
+    refused(ShapeError, rf"^Keeping\.step: .*{words}", Scan, Keeping(use))

@@ -92,8 +92,7 @@ def test_special_ids_decode_to_nothing(type):
     assert subwords.decode([spread]) == ["the old house"]
     assert subwords.pieces([0, 1, 2, 3]) == list(SPECIAL_PIECES)
     assert "".join(subwords.pieces(row)) == "▁the▁old▁house"
-    with pytest.raises(IndexError):
-        subwords.decode([[subwords.vocab_size]])
+    refused(IndexError, "", subwords.decode, [[subwords.vocab_size]])
 
 
 def test_every_single_unit_decodes_to_clean_text():

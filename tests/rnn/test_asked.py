@@ -7,6 +7,7 @@ import pytest
 from nmt.errors import ShapeError
 from nmt.rnn import AttentionCell, ChunkedScan, GRUCell, LSTMCell, Scan, StackCell, Weights
 from nmt.rnn.compiler.program import PlaceKind
+from tests.refusals import refused
 from tests.rnn import interface_cases as cases
 from tests.rnn import scan_cases
 
@@ -96,8 +97,7 @@ def test_names_that_are_not_there_are_one_line():
         ("got x", {"needs": "x"}),
         ("receives must be a collection of names among i, y, got f", {"receives": {"f"}, "record": ("i",)}),
     ):
-        with pytest.raises(ShapeError, match=words):
-            Scan(LSTMCell(2, 3), **options)
+        refused(ShapeError, words, Scan, LSTMCell(2, 3), **options)
     with pytest.raises(ShapeError, match="record must name values that the step notes, i, f, g, o, got z"):
         Scan(LSTMCell(2, 3), record=("z",)).plan(True)
 
@@ -262,12 +262,10 @@ def test_no_chunk_runs_when_every_row_has_stopped():
 
 def test_stops_run_forwards_and_are_one_number_a_row():
     run = stopping(reverse=True)
-    with pytest.raises(ShapeError, match="reverse must be False with a stop condition"):
-        cases.program(run)
+    refused(ShapeError, "reverse must be False with a stop condition", cases.program, run)
     run = stopping()
     run.asked = {"stop": "a"}
-    with pytest.raises(ShapeError, match="stop must name a value of width 1, got a"):
-        cases.program(run)
+    refused(ShapeError, "stop must name a value of width 1, got a", cases.program, run)
 
 
 # ------------------------------------------------------------ chunks
@@ -306,8 +304,6 @@ def test_truncated_gradients_stop_at_the_chunk():
 def test_chunks_need_a_step_and_a_tape():
     run = cases.draw(GRUCell(3, 4), None)
     scan = Scan(run.cell, dtype=np.float64)
-    with pytest.raises(ShapeError, match="steps must be at least 1, got 0"):
-        ChunkedScan(scan, 0)
+    refused(ShapeError, "steps must be at least 1, got 0", ChunkedScan, scan, 0)
     result = ChunkedScan(scan, 3).forward(Weights(run.params), run.inputs["x"])
-    with pytest.raises(ShapeError, match="training=True, got no tapes"):
-        ChunkedScan(scan, 3).backward(result, run.d["y"])
+    refused(ShapeError, "training=True, got no tapes", ChunkedScan(scan, 3).backward, result, run.d["y"])

@@ -19,6 +19,7 @@ from nmt.rnn import (
     check,
 )
 from nmt.rnn.stepping.stepper import Stepper
+from tests.refusals import refused
 from tests.rnn import interface_cases as cases
 from tests.rnn import scan_cases
 
@@ -95,8 +96,7 @@ def test_any_number_of_trailing_axes_is_a_view(axes):
     d_x = scan.backward(result.tape, case.d_y, case.d_final).x
     assert d_x.shape == x.shape
     np.testing.assert_array_equal(d_x.reshape(case.x.shape), flat[1]["d_x"])
-    with pytest.raises(ShapeError, match="x must be float64"):
-        scan.forward(Weights(case.params), np.zeros((*lead, 7)))
+    refused(ShapeError, "x must be float64", scan.forward, Weights(case.params), np.zeros((*lead, 7)))
 
 
 # ------------------------------------------------------------ lags
@@ -118,12 +118,9 @@ def test_a_skipping_cell_is_so_many_cells_that_take_turns(lag):
 
 
 def test_lags_that_are_not_there_are_one_line():
-    with pytest.raises(ShapeError, match="must be at least 1"):
-        Past("h", 3, 0)
-    with pytest.raises(ShapeError, match="from 1 to 3 steps back, got 4"):
-        cases.PAST.read({}, 4)
-    with pytest.raises(ShapeError, match="got learned ones"):
-        SkipCell(LearnedStartCell(GRUCell(2, 3)), 2)
+    refused(ShapeError, "must be at least 1", Past, "h", 3, 0)
+    refused(ShapeError, "from 1 to 3 steps back, got 4", cases.PAST.read, {}, 4)
+    refused(ShapeError, "got learned ones", SkipCell, LearnedStartCell(GRUCell(2, 3)), 2)
 
 
 # ------------------------------------------------------------ learned first states
@@ -155,8 +152,7 @@ def test_learned_first_states(reverse):
 
 
 def test_learned_states_must_be_the_cells():
-    with pytest.raises(ShapeError, match="among h, c, got z"):
-        LearnedStartCell(LSTMCell(2, 3), ("z",))
+    refused(ShapeError, "among h, c, got z", LearnedStartCell, LSTMCell(2, 3), ("z",))
 
 
 # ------------------------------------------------------------ unrolled
@@ -203,8 +199,7 @@ def test_what_unrolling_costs():
         assert (products(plan.forward.before), products(plan.forward.loop)) == (n, n)
         assert products(plan.backward.loop) == n
     assert UnrolledCell(GRUCell(3, 4), 4).params() == GRUCell(3, 4).params()
-    with pytest.raises(ShapeError, match="at least 1"):
-        UnrolledCell(GRUCell(3, 4), 0)
+    refused(ShapeError, "at least 1", UnrolledCell, GRUCell(3, 4), 0)
 
 
 # ------------------------------------------------------------ the door
@@ -223,8 +218,5 @@ def test_what_unrolling_costs():
 def test_wrong_arrays_are_one_line(wrong, words):
     run = cases.draw(cases.driven_cell(), cases.driven)
     scan = Scan(run.cell, dtype=np.float64)
-    with pytest.raises(ShapeError, match=words) as caught:
-        scan.forward(Weights(run.params), run.inputs["x"], **{**run.keywords, **wrong})
-    assert "\n" not in str(caught.value)
-    with pytest.raises(ShapeError, match="sizes of at least 1"):
-        Shape(2, 0)
+    refused(ShapeError, words, scan.forward, Weights(run.params), run.inputs["x"], **{**run.keywords, **wrong})
+    refused(ShapeError, "sizes of at least 1", Shape, 2, 0)

@@ -9,6 +9,7 @@ from nmt.rnn.arrays.weights import PAIRS, check_device, packed_dtype, quantise
 from nmt.rnn.kernels.products import packing
 from nmt.rnn.kernels.products.packing import packed_weight
 from tests.oracle import compare
+from tests.refusals import refused
 from tests.rnn import scan_cases as cases
 from tests.rnn.test_compute_dtype import TOLERANCES, draw
 
@@ -163,8 +164,7 @@ def test_a_quantised_matrix_of_another_shape_is_refused():
     case = draw("lstm")
     weights = Weights(case.params)
     weights.hold_quantised("W_h", quantise(case.params["W_h"][:-1], by_rows=False))
-    with pytest.raises(ShapeError, match="parameter W_h must be float32"):
-        Scan(case.cell, compute_dtype="int8").forward(weights, case.x)
+    refused(ShapeError, "parameter W_h must be float32", Scan(case.cell, compute_dtype="int8").forward, weights, case.x)
 
 
 @pytest.mark.parametrize("kind", [LSTM, GRU])
@@ -172,11 +172,9 @@ def test_layers_for_inference(kind):
     x = np.random.default_rng(0).standard_normal((6, 4, 5)).astype("f4")
     exact, near = (kind(5, 7, 2, bidirectional=True, threads=1, compute_dtype=name) for name in (None, "int8"))
     assert 1e-5 < compare.norm_error(near(x)[0], exact(x)[0]) < TOLERANCES["int8"]
-    with pytest.raises(NMTError, match="must be float32 or bfloat16 to train, got int8"):
-        near.forward(x)
+    refused(NMTError, "must be float32 or bfloat16 to train, got int8", near.forward, x)
 
 
 def test_int8_is_refused_where_it_is_not():
-    with pytest.raises(NMTError) as caught:
-        check_device("X", packed_dtype("X", "float32", "int8"), "cuda")
-    assert str(caught.value) == "X: compute_dtype int8 must be with device cpu, got cuda; use bfloat16 there"
+    message = refused(NMTError, "", check_device, "X", packed_dtype("X", "float32", "int8"), "cuda")
+    assert message == "X: compute_dtype int8 must be with device cpu, got cuda; use bfloat16 there"

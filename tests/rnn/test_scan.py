@@ -15,6 +15,7 @@ from nmt.rnn.kernels.memory.table_layout import COUNTER_WORDS
 from nmt.rnn.kernels.threads.pool import run_team
 from nmt.rnn.scan import scan_setup as compiled_cells
 from tests.oracle import attention, compare, layers
+from tests.refusals import refused
 from tests.rnn import scan_cases as cases
 from tests.rnn.random_cells import Made
 
@@ -329,10 +330,9 @@ def oracle_decoder(inner, kind, feeding, case, now):
 def test_wrong_arrays_are_one_line(wrong):
     scan, case = Scan(LSTMCell(5, 7), dtype=np.float64), cases.draw(LSTMCell(5, 7), "float64")
     good = {"x": np.zeros((3, 2, 5)), "initial": {}}
-    with pytest.raises(ShapeError) as caught:
-        scan.forward(Weights(case.params), **{**good, **wrong})
-    assert str(caught.value).startswith("LSTMCell: ")
-    assert "must be" in str(caught.value) and "\n" not in str(caught.value)
+    message = refused(ShapeError, "", scan.forward, Weights(case.params), **{**good, **wrong})
+    assert message.startswith("LSTMCell: ")
+    assert "must be" in message
 
 
 @pytest.mark.parametrize("change", ["missing", "shape", "dtype"])
@@ -342,9 +342,7 @@ def test_wrong_parameters_are_one_line(change):
     params = {k: v for k, v in case.params.items() if k != "W_x"}
     if change != "missing":
         params["W_x"] = wrong[change]
-    with pytest.raises(ShapeError, match="W_x") as caught:
-        Scan(LSTMCell(5, 7), dtype=np.float64).forward(Weights(params), case.x)
-    assert "\n" not in str(caught.value)
+    refused(ShapeError, "W_x", Scan(LSTMCell(5, 7), dtype=np.float64).forward, Weights(params), case.x)
 
 
 N, R = 96, 40

@@ -13,6 +13,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from tests.refusals import refused
+
 pytest.importorskip("starlette", reason="needs the extra [serve]")
 
 from nmt.documents import passage
@@ -109,8 +111,7 @@ def test_a_long_text_waits_in_pieces_and_in_order(monkeypatch):
 def test_what_fails_in_a_piece_is_told_as_it_is(monkeypatch):
     monkeypatch.setattr(service_module, "_PIECE", 40)
     service = service_of(served("a", error=FullError))
-    with pytest.raises(RequestError, match="more to translate than may wait"):
-        texts(service, service.models.all[0], ["x"] * 100)
+    refused(RequestError, "more to translate than may wait", texts, service, service.models.all[0], ["x"] * 100)
 
 
 def test_keys_that_others_can_read_are_warned_of(tmp_path, caplog):
@@ -138,8 +139,7 @@ def test_keys_are_read_anew(tmp_path, monkeypatch):
 
     asyncio.run(reloaded("two\n"))
     assert service.gate.enter("two", "")
-    with pytest.raises(RequestError):
-        service.gate.enter("one", "")
+    refused(RequestError, "", service.gate.enter, "one", "")
 
 
 def test_long_texts_are_looked_at_beside_the_loop(monkeypatch):
@@ -234,8 +234,7 @@ def test_models_that_were_loaded_before_one_that_fails_are_closed(monkeypatch, t
 
     monkeypatch.setattr(models_module, "_load", load)
     monkeypatch.setattr(models_module, "check_folder", lambda path: None)
-    with pytest.raises(CheckpointError):
-        models_module.load_models(ServerSettings((tmp_path / "a", tmp_path / "b")))
+    refused(CheckpointError, "", models_module.load_models, ServerSettings((tmp_path / "a", tmp_path / "b")))
     assert closed == ["first"]
 
 
@@ -351,8 +350,7 @@ def test_a_model_that_was_loaded_again_is_asked_again():
 def test_errors_are_not_kept():
     service = service_of(served("a", error=MemoryError))
     (model,) = service.models.all
-    with pytest.raises(Exception, match="too little memory"):
-        texts(service, model, ["x"])
+    refused(Exception, "too little memory", texts, service, model, ["x"])
     model.engine.error = None
     assert texts(service, model, ["x"]) == ["a x"]
 
@@ -386,8 +384,7 @@ def test_a_text_whose_beginning_is_known_is_no_exception_to_the_limit(monkeypatc
     text = [f"x {n}" for n in range(130)]
     texts(service, model, text[:40])
     model.engine.error = FullError
-    with pytest.raises(RequestError, match="more to translate than may wait"):
-        texts(service, model, text)
+    refused(RequestError, "more to translate than may wait", texts, service, model, text)
     model.engine.error, model.engine.calls = None, []
     assert texts(service, model, text) == [f"a {one}" for one in text]
     assert [more["accepted"] for _, more in model.engine.calls] == [False, True, True]

@@ -38,6 +38,7 @@ from nmt.rnn.kernels.threads.pool import (
     task_table,
 )
 from tests.callers import switching_often
+from tests.refusals import refused
 from tests.waiting import until
 
 
@@ -85,8 +86,7 @@ def test_an_error_of_any_part_is_raised_when_nobody_is_at_work(failing):
         time.sleep(0.02)
         ended.append(part)
 
-    with pytest.raises(ValueError, match=f"part {failing}"):
-        run_parallel(work, 3)
+    refused(ValueError, f"part {failing}", run_parallel, work, 3)
     assert sorted([*ended, failing]) == sorted(begun)
 
 
@@ -97,8 +97,7 @@ def test_an_error_leaves_no_job_behind():
         raise ValueError("at once")
 
     for _ in range(20):
-        with pytest.raises(ValueError, match="at once"):
-            run_parallel(fail, 40)
+        refused(ValueError, "at once", run_parallel, fail, 40)
     assert not pool._pool()._jobs
 
 
@@ -230,8 +229,7 @@ def test_threads_that_the_system_does_not_give_are_an_error_in_a_line(monkeypatc
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(pool.Thread, "start", refuse)
-    with pytest.raises(NMTError, match="threads: the system must give"):
-        pool._Pool().make_workers(1)
+    refused(NMTError, "threads: the system must give", pool._Pool().make_workers, 1)
 
 
 def _relay(part, parts, table):
@@ -310,8 +308,7 @@ def test_whoever_is_late_is_waited_for(slow):
 
 
 def test_a_table_holds_contiguous_arrays():
-    with pytest.raises(RuntimeError, match="contiguous"):
-        address_of(np.zeros((4, 4))[:, 1])
+    refused(RuntimeError, "contiguous", address_of, np.zeros((4, 4))[:, 1])
 
 
 @native_function()
