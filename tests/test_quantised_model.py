@@ -21,6 +21,7 @@ from nmt.storage import four_bits
 from nmt.storage.saved_model import load_saved_model, save_bundle, save_quantised
 from nmt.storage.tensor_file import map_tensors, read_foreign_tensors, write_tensors
 from tests import small_models
+from tests.oracle import compare
 from tests.refusals import refused
 from tests.saved_models import sentences, write_folder
 
@@ -67,8 +68,7 @@ def test_quantising_twice_changes_nothing(folders):
     save_quantised(origin.parent / "again", load_saved_model(quantised))
     one, other = (map_tensors(path / "best.safetensors")[0] for path in (quantised, origin.parent / "again"))
     assert one.keys() == other.keys()
-    for name, tensor in one.items():
-        np.testing.assert_array_equal(other[name], tensor, name)
+    compare.assert_same_bits(other, one)
 
 
 def test_matrices_are_numbers_and_scales_and_the_rest_as_it_was(folders):
@@ -177,8 +177,7 @@ def test_small_numbers_are_packed_as_they_are_and_only_if_asked_for(tmp_path):
     for in_4_bits in (None, False, True):
         given = {"a": numbers, "row": numbers[0], "floats": numbers + np.float32(0.5)}
         write_tensors(tmp_path / "x", given, {}, **({} if in_4_bits is None else {"in_4_bits": in_4_bits}))
-        for name, array in map_tensors(tmp_path / "x")[0].items():
-            np.testing.assert_array_equal(array, given[name])
+        compare.assert_same_bits(given, map_tensors(tmp_path / "x")[0])
         stored = read_foreign_tensors(tmp_path / "x")
         assert stored.keys() - given.keys() == ({"a#factors"} if in_4_bits else set())
 

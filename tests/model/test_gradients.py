@@ -235,8 +235,7 @@ def test_gradients_equal_a_finite_difference_on_a_gpu(name):
     grads = {key: device.download(value) for key, value in grads.items()}
     ours = model_of(name)
     _, expected = loss_and_gradients(ours, name, batch)
-    for key, value in expected.items():
-        compare.assert_close(grads[key], value, 1e-10, key)
+    compare.assert_all_close(grads, expected, 1e-10)
     params = copied(ours.params)
 
     def loss():
@@ -257,8 +256,7 @@ def test_recomputed_gates_give_the_same_gradients(name):
         loss_and_gradients(model_of(name, recompute=recompute), name, batch) for recompute in ("attention", "gates")
     )
     assert again.loss == pytest.approx(stats.loss, rel=1e-12)
-    for parameter, gradient in kept.items():
-        compare.assert_close(found[parameter], gradient, 1e-11, parameter)
+    compare.assert_all_close(found, kept, 1e-11)
 
 
 @pytest.mark.parametrize("name", WITH_DROPOUT)
@@ -268,8 +266,7 @@ def test_the_seed_decides_the_dropout(name):
     grads = copied(grads)
     again, same = loss_and_gradients(model, name, batch)
     assert again.loss == first.loss
-    for key, value in grads.items():
-        np.testing.assert_array_equal(same[key], value)
+    compare.assert_same_bits(same, grads)
     other, _ = loss_and_gradients(model, name, batch, seed=SEED + 1)
     assert other.loss != first.loss
     assert model.loss(batch, threads=1).nll == model.loss(batch, threads=1).nll
@@ -304,8 +301,7 @@ def test_two_threads_give_what_one_gives(name):
     grads = copied(grads)
     two, others = loss_and_gradients(model, name, batch, threads=2)
     assert two.loss == pytest.approx(one.loss, rel=1e-12)
-    for key, value in grads.items():
-        compare.assert_close(others[key], value, 1e-12, key)
+    compare.assert_all_close(others, grads, 1e-12)
 
 
 def test_label_smoothing_mixes_in_the_mean_over_all_classes():
@@ -349,8 +345,7 @@ def test_loss_and_gradients_are_near_and_do_not_depend_on_threads():
         assert found[name].dtype == near.params[name].dtype == np.float32
     again, others = near.loss_and_gradients(batch, seed=0, threads=2)
     assert again == stats
-    for name, g in found.items():
-        np.testing.assert_array_equal(others[name], g, name)
+    compare.assert_same_bits(others, found)
     assert near.loss(batch, threads=2).nll == pytest.approx(exact.loss(batch, threads=1).nll, rel=1e-3)
 
 

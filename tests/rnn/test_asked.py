@@ -7,6 +7,7 @@ import pytest
 from nmt.errors import ShapeError
 from nmt.rnn import AttentionCell, ChunkedScan, GRUCell, LSTMCell, Scan, StackCell, Weights
 from nmt.rnn.compiler.program import PlaceKind
+from tests.oracle import compare
 from tests.refusals import refused
 from tests.rnn import interface_cases as cases
 from tests.rnn import scan_cases
@@ -156,8 +157,7 @@ def test_what_is_masked_out_is_never_read(filling, reverse):
         array[~run.options["mask"]] = filling
     dirty = cases.program(run)
     for got, expected in zip(dirty, clean, strict=True):
-        for name, value in expected.items():
-            np.testing.assert_array_equal(got[name], value, err_msg=name)
+        compare.assert_same_bits(got, expected)
     assert not dirty[0]["y"][~run.options["mask"]].any() and not dirty[1]["x"][~run.options["mask"]].any()
 
 
@@ -167,8 +167,7 @@ def test_a_mask_of_first_steps_is_lengths():
     runs = [cases.draw(cases.noting_cell(), cases.noting, **o) for o in (
         {"lengths": lengths}, {"mask": np.arange(cases.T)[:, None] < lengths})]  # fmt: skip
     for one, two in zip(*map(cases.program, runs), strict=True):
-        for name, value in one.items():
-            np.testing.assert_array_equal(two[name], value)
+        compare.assert_same_bits(two, one)
     scan = Scan(cases.noting_cell(), dtype=np.float64)
     result = scan.forward(Weights(runs[1].params), runs[1].inputs["x"], **runs[1].keywords, training=True)
     assert result.tape.packing is None and np.shares_memory(result.tape.arrays["x"], runs[1].inputs["x"])
@@ -235,8 +234,7 @@ def test_chunks_with_carried_states_equal_one_long_call(run, steps):
         return chunked.forward, chunked.backward
 
     parts = cases.program(run, chunks=in_chunks)
-    for name, value in whole[0].items():
-        np.testing.assert_array_equal(parts[0][name], value, err_msg=name)
+    compare.assert_same_bits(parts[0], whole[0])
     for name, value in whole[1].items():  # sums of parameters' gradients are grouped by chunks
         np.testing.assert_allclose(parts[1][name], value, rtol=0, atol=1e-13, err_msg=name)
 

@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-import threading
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,6 +11,7 @@ from nmt.errors import ShapeError
 from nmt.rnn import GRU, LSTM, RNN, Scan
 from tests.oracle import compare
 from tests.refusals import refused
+from tests.waiting import at_once
 
 D, H = 5, 7
 
@@ -81,16 +82,14 @@ def test_frozen_layers_step_as_others_do_and_cannot_be_written(make):
     states = [None] * len(free.states)
     for step in x:
         expected, got = free(step[None], *states), frozen(step[None], *states)
-        for a, b in zip(got, expected, strict=True):
-            np.testing.assert_array_equal(a, b)
+        compare.assert_same_arrays(got, expected)
         states = list(expected[1:])
     with pytest.raises(ValueError, match="read-only"):
         frozen.params["W_h_l0"][0, 0] = 1.0
     frozen.params["W_h_l0"] = 2 * free.params["W_h_l0"]
     frozen.freeze()
     free.params["W_h_l0"] *= 2
-    for a, b in zip(frozen(x), free(x), strict=True):
-        np.testing.assert_array_equal(a, b)
+    compare.assert_same_arrays(frozen(x), free(x))
 
 
 @pytest.mark.parametrize("options", [{}, {"bidirectional": True}, {"batch_first": True}, {"threads": 1}], ids=str)
@@ -109,8 +108,7 @@ def test_short_calls_of_frozen_layers_have_the_bits_of_others(make, options):
             states[0] = None
         kept.append((free(x, *states), frozen(x, *states)))
     for expected, got in kept:
-        for a, b in zip(got, expected, strict=True):
-            np.testing.assert_array_equal(a, b)
+        compare.assert_same_arrays(got, expected)
 
 
 @pytest.mark.parametrize("options", [{}, {"bidirectional": True}, {"dropout": 0.4}], ids=str)
@@ -130,14 +128,12 @@ def test_results_of_a_call_outlast_the_next(make, options):
         expected = (*alone(x, lengths=lengths), *alone.forward(x, lengths=lengths))
         gradients = alone.backward(d_y)
         expected = (*expected, gradients.d_x, gradients.d_hx, *gradients.params.values())
-        for a, b in zip(found, expected, strict=True):
-            np.testing.assert_array_equal(a, b)
+        compare.assert_same_arrays(found, expected)
         layer.forward(np.full((12, 4, D), np.nan, "f4"))
         layer(np.full((12, 4, D), np.nan, "f4"))
         layer._passes = call + 1
     for found, copies in kept:
-        for a, b in zip(found, copies, strict=True):
-            np.testing.assert_array_equal(a, b)
+        compare.assert_same_arrays(found, copies)
 
 
 def test_frozen_layers_take_calls_from_several_threads(monkeypatch):
@@ -153,11 +149,7 @@ def test_frozen_layers_take_calls_from_several_threads(monkeypatch):
             if not np.array_equal(layer(inputs[n])[0], expected[n]):
                 wrong.append(n)
 
-    callers = [threading.Thread(target=call, args=(n,)) for n in range(4)]
-    for thread in callers:
-        thread.start()
-    for thread in callers:
-        thread.join()
+    at_once(*[partial(call, n) for n in range(4)])
     assert not wrong
 
 
@@ -241,5 +233,4 @@ def test_inference_between_forward_and_backward_disturbs_nothing():
     layer(draw(30, 4, D, seed=2).astype("f4"))
     found = layer.backward(d_y)
     np.testing.assert_array_equal(found.d_x, expected.d_x)
-    for name, gradient in expected.params.items():
-        np.testing.assert_array_equal(found.params[name], gradient)
+    compare.assert_same_bits(found.params, expected.params)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 
 import numpy as np
 import pytest
@@ -39,7 +40,7 @@ from nmt.rnn.kernels.threads.pool import (
 )
 from tests.callers import switching_often
 from tests.refusals import refused
-from tests.waiting import until
+from tests.waiting import at_once, beside, until
 
 
 def relay_once(parts, rounds=3):
@@ -130,11 +131,7 @@ def test_callers_of_every_kind_at_once():
                 wrong.extend([] if sorted(seen) == list(range(parts)) else [seen])
 
     with switching_often():
-        callers = [threading.Thread(target=call, args=(seed,)) for seed in range(8)]
-        for thread in callers:
-            thread.start()
-        for thread in callers:
-            thread.join()
+        at_once(*[partial(call, seed) for seed in range(8)])
     assert not wrong
 
 
@@ -167,15 +164,11 @@ def test_a_child_forked_while_others_are_at_work():
             relay_once(3)
             run_parallel(lambda part, parts: None, 3)
 
-    others = [threading.Thread(target=work) for _ in range(3)]
-    for thread in others:
-        thread.start()
-    try:
-        assert all(in_a_child(lambda: relay_once(3)) for _ in range(10))
-    finally:
-        stop.set()
-        for thread in others:
-            thread.join()
+    with beside(*[work] * 3):
+        try:
+            assert all(in_a_child(lambda: relay_once(3)) for _ in range(10))
+        finally:
+            stop.set()
 
 
 def test_an_interruption_waits_for_whoever_is_at_work():
