@@ -70,7 +70,7 @@ def test_the_stepper_reads_the_same(name):
     expected = cases.oracle(run)
     for t in range(cases.T):
         others = {k: v[t] for k, v in run.inputs.items() if k != "x"}
-        y, new = stepper.step(run.inputs["x"][t], states, sentence_ids, sequences=others)
+        y, new = stepper.step(run.x[t], states, sentence_ids, sequences=others)
         np.testing.assert_allclose(y, expected["y"][t], rtol=0, atol=1e-12)
         states = {k: v.copy() for k, v in new.items()}
     for key, value in states.items():
@@ -113,7 +113,7 @@ def test_a_skipping_cell_is_so_many_cells_that_take_turns(lag):
         # The turn that starts k steps in reads what was there lag - k steps before the first.
         at = lag - turn
         first = {k: run.initial[k if at == 1 else f"{k}.{at}"] for k in inner.states()}
-        x = np.ascontiguousarray(run.inputs["x"][turn::lag])
+        x = np.ascontiguousarray(run.x[turn::lag])
         np.testing.assert_allclose(found["y"][turn::lag], scan.forward(weights, x, first).y, rtol=0, atol=1e-13)
 
 
@@ -144,7 +144,7 @@ def test_learned_first_states(reverse):
             np.testing.assert_array_equal(slopes[name], value)
         else:
             assert not value.any()  # nothing started there
-            layer = f"initial {name.replace('start_', '')}"
+            layer = f"d_initial {name.removeprefix('d_').replace('start_', '')}"
             np.testing.assert_allclose(slopes[name], expected_slopes[layer].sum(axis=0), rtol=0, atol=1e-13)
     run.initial = {}
     cases.check_interpreter(run, found, slopes)
@@ -179,11 +179,11 @@ def test_an_unrolled_cell_gives_the_same_numbers(name, steps):
     found, slopes = cases.program(run)
     own = cases.draw(UnrolledCell(run.cell, steps), None, steps=6 // steps)
     own.params, own.initial, own.captured = run.params, run.initial, run.captured
-    own.inputs = {k: unrolled(v, steps) for k, v in run.inputs.items()}
-    own.d = run.d | {"y": unrolled(run.d["y"], steps)}
+    own.x, own.sequences = unrolled(run.x, steps), {k: unrolled(v, steps) for k, v in run.sequences.items()}
+    own.d_y, own.d_final = unrolled(run.d_y, steps), run.d_final
     again, again_slopes = cases.program(own)
-    for key, value in {k: v for k, v in (found | slopes).items() if k != "taken"}.items():
-        value = unrolled(value, steps) if key == "y" or key in run.inputs else value
+    for key, value in (found | slopes).items():
+        value = unrolled(value, steps) if key == "y" or key.removeprefix("d_") in run.inputs else value
         np.testing.assert_allclose((again | again_slopes)[key], value, rtol=0, atol=1e-12, err_msg=key)
 
 
@@ -217,5 +217,5 @@ def test_what_unrolling_costs():
 def test_wrong_arrays_are_one_line(wrong, words):
     run = cases.draw(cases.driven_cell(), cases.driven)
     scan = Scan(run.cell, dtype=np.float64)
-    refused(ShapeError, words, scan.forward, Weights(run.params), run.inputs["x"], **{**run.keywords, **wrong})
+    refused(ShapeError, words, scan.forward, Weights(run.params), run.x, **{**run.keywords, **wrong})
     refused(ShapeError, "sizes of at least 1", Shape, 2, 0)
