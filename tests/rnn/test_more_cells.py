@@ -53,14 +53,6 @@ def test_a_step_a_call_is_one_call(name):
     compare.assert_same_bits(states, whole.final, "step by step")
 
 
-@pytest.mark.parametrize("name", ["projection_cell_clip", "slstm", "qrnn_window2", "convolution"])
-def test_inference_equals_the_interpreter(name):
-    case = more.draw(name, cases.LENGTHS["mixed"])
-    compare.assert_all_close(
-        cases.inferred(case, reverse=True), cases.interpreted(case, None, reverse=True)[0], 1e-9, "inference"
-    )
-
-
 # ------------------------------------------------------------ what leaves the loop
 
 

@@ -1,4 +1,5 @@
-"""Three witnesses of every cell over time: the oracle, the interpreter and the compiled program."""
+"""Compiled programs over time: memory, divisions between threads, rows in company, padding; what oracles say of a case.
+test_products.py compares every cell's programs with interpreter and oracle."""
 
 from dataclasses import replace
 
@@ -21,28 +22,6 @@ from tests.rnn.random_cells import Made
 
 # Compiling costs seconds per cell and dtype: float32 takes a choice.
 FLOAT32 = [*cases.RECURRENT, "stack", "lstm_bahdanau_feed", "gru_general_feed_dropout"]
-PROGRAMS = [(name, "float64") for name in cases.CELLS] + [(name, "float32") for name in FLOAT32]
-
-
-def runs_of(programs):
-    """Return each program with all lengths, in turn forward and in reverse: any two choices meet at least once."""
-    return [
-        pytest.param(
-            *program, lengths, reverse, id=f"{'-'.join(program)}-{lengths}-{'reverse' if reverse else 'forward'}"
-        )
-        for n, program in enumerate(programs)
-        for k, lengths in enumerate(cases.LENGTHS)
-        for reverse in [(n + k) % 2 == 1]
-    ]
-
-
-@pytest.mark.parametrize(("name", "dtype", "lengths", "reverse"), runs_of(PROGRAMS))
-def test_compiled_program_means_what_the_interpreter_says(name, dtype, lengths, reverse):
-    check_against_interpreter(name, dtype, lengths, reverse)
-
-
-def check_against_interpreter(name, dtype, lengths, reverse, device=None):
-    check_case(cases.draw(cases.CELLS[name](), dtype, cases.LENGTHS[lengths]), reverse, device)
 
 
 def check_case(case, reverse, device=None):
