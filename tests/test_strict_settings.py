@@ -187,25 +187,7 @@ def test_settings_of_a_call_that_were_allowed_once_allow_no_other_type(translato
 
 
 SCHEMA = config_schema()
-WRONG = [
-    None,
-    True,
-    "",
-    "auto",
-    -1,
-    0,
-    0.5,
-    10**30,
-    float("nan"),
-    float("inf"),
-    [],
-    [1],
-    {},
-    {"a": 1},
-    "~",
-    "\ud800",
-    3,
-]
+WRONG = [None, True, "", "auto", -1, 0, 0.5, HUGE, NAN, INF, [], [1], {}, {"a": 1}, "~", "\ud800", 3]
 SAFE = {"rnn_type": ["lstm", "gru"]}
 """Names that would be imported are left out: a name is text."""
 

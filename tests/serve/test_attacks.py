@@ -139,10 +139,7 @@ def test_no_text_keeps_others_waiting(attacked, name):
 
 
 FILES: dict[str, tuple[str, Callable[[], bytes]]] = {
-    "A5 one run of many texts": (
-        "a.docx",
-        lambda: packed("docx", f"<w:p><w:r>{'<w:t>a</w:t>' * 16_000}</w:r></w:p>"),
-    ),
+    "A5 one run of many texts": ("a.docx", lambda: packed("docx", f"<w:p><w:r>{'<w:t>a</w:t>' * 16_000}</w:r></w:p>")),
     "A6 many sources": (
         "a.xliff",
         lambda: (
