@@ -131,11 +131,9 @@ def test_folders_that_a_run_may_begin_in(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def base(make_trainer: Callable[..., Trainer]) -> Trainer:
+def base(finished: Callable[..., Trainer]) -> Trainer:
     """A trained model."""
-    trainer = make_trainer()
-    trainer.run()
-    return trainer
+    return finished()
 
 
 Run = tuple[Trainer, io.StringIO]
@@ -221,15 +219,14 @@ MISTAKES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
 @pytest.mark.parametrize("case", MISTAKES)
 def test_what_does_not_fit_is_one_line(case: str, base: Trainer, tmp_path: Path) -> None:
     data, training, message = MISTAKES[case]
-    refused(NMTError, message, tuned(base, tmp_path, data, **training)[0].run)
+    refused(NMTError, message, lambda: tuned(base, tmp_path, data, **training)[0].run())
 
 
 def test_all_that_differs_is_told_at_once_and_before_a_text_is_read(base: Trainer, tmp_path: Path) -> None:
     sides = {"src": {"lang": "xx", "lowercase": True}, "tgt": {"lang": "yy", "normalize": "nfkc"}}
     trainer, said = tuned(base, tmp_path, sides)
     (tmp_path / "other.xx").unlink()  # of the training text
-    message = refused(NMTError, "", trainer.run)
-    line = message
+    line = refused(NMTError, "", trainer.run)
     assert "data.src.lowercase must be false, which" in line and "and data.tgt.normalize nfc, got nfkc" in line
     assert line.endswith("; set them back, or train a new model with them")
 
@@ -253,10 +250,8 @@ def test_what_the_settings_leave_out_is_as_in_the_model(base: Trainer, tmp_path:
     assert Trainer(config_from_dict(values)).run().update == 2  # goes on, with the model that it began with
     values |= {"model_dir": str(tmp_path / "other run"), "model": {"encoder": {"hidden_size": 16}}}
     values["training"]["load_model"] = str(theirs.folder)
-    with pytest.raises(
-        NMTError, match="model.encoder.hidden_size must be 8, which .* was trained with, got 16; set it"
-    ):
-        Trainer(config_from_dict(values)).run()
+    line = "model.encoder.hidden_size must be 8, which .* was trained with, got 16; set it"
+    refused(NMTError, line, lambda: Trainer(config_from_dict(values)).run())
 
 
 def test_a_bundle_is_a_model_to_start_from(base: Trainer, tmp_path: Path) -> None:
