@@ -81,13 +81,18 @@ def trained(folder, code):
     return [{name: (one.dtype, one.tobytes()) for name, one in arrays.items()} for arrays in models]
 
 
-def test_a_model_is_trained_without_what_linux_has(tmp_path):
-    assert trained(tmp_path / "there", TAKE_AWAY + WORK) == trained(tmp_path / "here", WORK)
+@pytest.fixture(scope="module")
+def here(tmp_path_factory):
+    return trained(tmp_path_factory.mktemp("systems") / "here", WORK)
 
 
-def test_integers_of_compiled_code_have_a_type_of_their_own(tmp_path):
+def test_a_model_is_trained_without_what_linux_has(tmp_path, here):
+    assert trained(tmp_path / "there", TAKE_AWAY + WORK) == here
+
+
+def test_integers_of_compiled_code_have_a_type_of_their_own(tmp_path, here):
     """Where an int of NumPy has 32 bits, as that of NumPy 1 on Windows, compiled code reads what it reads here."""
-    assert trained(tmp_path / "there", NARROW + WORK) == trained(tmp_path / "here", WORK)
+    assert trained(tmp_path / "there", NARROW + WORK) == here
 
 
 def test_windows_flushes_files_and_no_folders(tmp_path, monkeypatch):
