@@ -347,12 +347,6 @@ def test_who_is_gone_leaves_at_once_and_nobody_else_is_changed(one_model):
             assert sentence.hypotheses == expected[n]
 
 
-def test_places_are_used_again(one_model):
-    asked = [Sentence(ids) for ids in 20 * SOURCES]
-    live(one_model, 2).run(Queue(asked, 2))
-    assert [one.hypotheses for one in asked] == 20 * found_by_search(one_model)
-
-
 def test_sentences_may_say_nothing(one_model):
     asked = [Sentence(ids) for ids in SOURCES]
     live(one_model, max_length_ratio=0.0, max_length_extra=0).run(Queue(asked))
