@@ -40,17 +40,8 @@ def settings(folder: Path, name: str = "model", **training: Any) -> dict[str, An
             "subwords": {"type": "word", "vocab_size": 40},
         },
         "model": {"decoder": {"hidden_size": 16, "num_layers": 2, "dropout": 0.1, "embeddings": {"embedding_dim": 8}}},
-        "training": {
-            "learning_rate": 0.02,
-            "batch_type": "sentence",
-            "batch_size": 5,
-            "bptt": 7,
-            "metric": "ppl",
-            "validation_freq": 20,
-            "logging_freq": 10,
-            "updates": 150,
-            **training,
-        },
+        "training": {"learning_rate": 0.02, "batch_type": "sentence", "batch_size": 5, "bptt": 7, "metric": "ppl"}
+        | {"validation_freq": 20, "logging_freq": 10, "updates": 150, **training},
     }
 
 

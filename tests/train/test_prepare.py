@@ -145,13 +145,8 @@ def tuned(base: Trainer, tmp_path: Path, data: dict[str, Any] | None = None, **t
     settings = base.config.to_dict()
     settings["model_dir"] = str(tmp_path / "tuned")
     settings["data"] |= {"train": str(tmp_path / "other"), **(data or {})}
-    settings["training"] |= {
-        "load_model": str(base.folder),
-        "learning_rate": 1e-9,
-        "learning_rate_min": 1e-12,
-        "updates": 1,
-        **training,
-    }
+    settings["training"] |= {"load_model": str(base.folder), "learning_rate": 1e-9, "learning_rate_min": 1e-12}
+    settings["training"] |= {"updates": 1, **training}
     terminal = io.StringIO()
     return Trainer(config_from_dict(settings), terminal=terminal), terminal
 
