@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import random
 import sys
-import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from nmt.inference.translator import Constraints
 from nmt.model.translation import TranslationModel
 from nmt.storage.saved_model import load_saved_model
 from tests.saved_models import write_folder, write_language_folder
+from tests.waiting import at_once
 
 DTYPES = ("float32", "bfloat16", "int8")
 LARGEST = 200
@@ -147,12 +148,8 @@ class Callers:
 
     def run(self, threads: int, calls: int) -> None:
         """Call from so many threads, so often each."""
-        callers = [threading.Thread(target=self._call, args=(seed, calls)) for seed in range(threads)]
         with switching_often():
-            for caller in callers:
-                caller.start()
-            for caller in callers:
-                caller.join()
+            at_once(*[partial(self._call, seed, calls) for seed in range(threads)])
 
     def _call(self, seed: int, calls: int) -> None:
         draw = random.Random(seed)

@@ -33,7 +33,6 @@ LONG = {
     "precompile/test_packs.py::test_every_level_is_made_on_every_machine": "",
     "rnn/kernels/test_bfloat16.py::test_every_target_without_a_matrix_unit_gives_the_same_bits": "avx512",
     "rnn/kernels/test_int8.py::test_every_target_gives_the_same_bits": "avx512-|vnni|bytes",
-    "rnn/kernels/test_features.py::test_a_forced_target_computes_the_same_with_smaller_vectors": "generic",
     "rnn/test_compute_dtype.py::test_scans_on_a_smaller_vector_unit": "generic",
     "precompile/test_packs.py::test_a_damaged_pack_is_compiled_anew_and_said_once": "",
     "precompile/test_packs.py::test_two_builds_give_the_same_bytes": "",

@@ -20,6 +20,7 @@ from nmt.storage.model_folder import (
 )
 from nmt.storage.saved_model import load_saved_model
 from nmt.train.checkpoints.checkpoint import save_checkpoint
+from tests.settings import texts_in
 from tests.small_models import model_settings
 
 WORDS = [f"{a}{b}" for a in ("ka", "lo", "mi", "nu", "té", "ß") for b in ("ra", "su", "ti", "x", "yo")]
@@ -34,17 +35,11 @@ def sentences(count, seed=0, longest=9, words=WORDS):
 def write_folder(folder, *, joint=True, seed=0, side=None, subwords="unigram", vocab_size=48, words=WORDS, **model):
     """Write a folder; `model` are changes of the model section as `model_settings` takes them."""
     folder.mkdir(parents=True)
-    side = side or {}
+    sides = {name: {"lang": lang, **(side or {})} for name, lang in (("src", "xx"), ("tgt", "yy"))}
     values = {
         "model_dir": str(folder),
         "threads": 1,
-        "data": {
-            "train": str(folder / "train"),
-            "dev": str(folder / "dev"),
-            "src": {"lang": "xx", **side},
-            "tgt": {"lang": "yy", **side},
-            "subwords": {"joint": joint, "type": subwords, "vocab_size": vocab_size},
-        },
+        "data": texts_in(folder, **sides, subwords={"joint": joint, "type": subwords, "vocab_size": vocab_size}),
         "model": model_settings(**model).to_dict(),
     }
     config = config_from_dict(values)

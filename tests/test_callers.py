@@ -1,6 +1,7 @@
 """Shared models and many callers: serial answers; and each race that there was, made certain."""
 
 import threading
+from functools import partial
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from tests import small_models
 from tests.callers import Callers, kinds, random_model, switching_often, translators
 from tests.interrupts import Interrupts
 from tests.saved_models import sentences
+from tests.waiting import at_once
 
 VOCAB = 31
 SOURCES = [[4 + (7 * n + k * n) % (VOCAB - 4) for k in range(1 + n * 5 % 11)] for n in range(23)]
@@ -128,11 +130,7 @@ def test_gradients_of_several_callers_of_one_model():
             wrong.extend([] if same and stats == expected[n][0] else [n])
 
     with switching_often():
-        callers = [threading.Thread(target=work, args=(n,)) for n in range(8)]
-        for caller in callers:
-            caller.start()
-        for caller in callers:
-            caller.join()
+        at_once(*[partial(work, n) for n in range(8)])
     assert not wrong
 
 

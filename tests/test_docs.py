@@ -30,13 +30,9 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("results/*.md")])
 # What is not ours but stands in commands of the pages: of shells, and of clusters.
 OF_SYSTEMS = {
-    *(
-        *("cat", "comet-compare", "comet-score", "curl", "echo", "eval", "export", "for", "head", "ls", "mkdir"),
-        *("mpiexec", "paste", "pip", "sacrebleu", "sed", "seq", "shuf", "sort", "split", "source"),
-    ),
-    *("srun", "tail", "timeout", "xargs"),
-    *("cyclonedx-py", "grep", "install", "ln", "mv", "python3", "runuser", "systemctl", "useradd"),
-    ".venv/bin/pre-commit",
+    *"cat comet-compare comet-score curl cyclonedx-py echo eval export for grep head install ln ls mkdir".split(),
+    *"mpiexec mv paste pip python3 runuser sacrebleu sed seq shuf sort source split srun systemctl tail".split(),
+    *"timeout useradd xargs .venv/bin/pre-commit".split(),
 }
 # Files that a page tells its reader to write; tests below write and run them.
 OF_PAGES = {"my_cells.py"}
@@ -65,17 +61,9 @@ def options_of(name):
 
 
 @cache
-def script_help(path):
-    """Return what a script prints for --help; several commands of the pages may run one."""
-    command = [sys.executable, ROOT / path, "--help"]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
-
-
-@cache
-def module_help(name):
-    """Return what `python -m NAME --help` prints."""
-    command = [sys.executable, "-m", name, "--help"]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+def help_of(*words):
+    """Return what Python prints for a script, or -m and a module, and --help."""
+    return subprocess.run([sys.executable, *words, "--help"], capture_output=True, text=True, check=True).stdout
 
 
 def model_dir(config_name):
@@ -99,13 +87,13 @@ def check_python(words):
     if script == "-m":
         spec = importlib.util.find_spec(words[2])
         assert spec is not None and not words[2].startswith("tests")
-        known = set(re.findall(r"(?<![\w-])--?[a-z]+", module_help(words[2])))
+        known = set(re.findall(r"(?<![\w-])--?[a-z]+", help_of("-m", words[2])))
         assert {word for word in words[3:] if word.startswith("-")} <= known
         return
     if script in OF_PAGES:
         return
     assert (ROOT / script).is_file()
-    known = set(re.findall(r"--[a-z-]+", script_help(script)))
+    known = set(re.findall(r"--[a-z-]+", help_of(ROOT / script)))
     assert {word.split("=")[0] for word in words[2:] if word.startswith("--")} <= known
 
 
@@ -184,20 +172,6 @@ def test_links_lead_somewhere(page):
                 assert anchor in anchors(path), target
 
 
-def test_python_example_names_what_exists():
-    blocks = code_blocks(ROOT / "README.md", "python")
-    assert blocks
-    for block in blocks:
-        compile(block, "README.md", "exec")
-        for module, names in re.findall(r"^from (nmt\S*) import (.+)$", block, re.M):
-            for name in names.split(","):
-                assert hasattr(importlib.import_module(module), name.strip())
-    from nmt import Translator
-
-    for method in set(re.findall(r"[Tt]ranslator\.(\w+)\(", "".join(blocks))):
-        assert callable(getattr(Translator, method))
-
-
 def test_make_help_lists_every_target():
     makefile = (ROOT / "Makefile").read_text()
     phony = set(re.search(r"^\.PHONY: (.+)$", makefile, re.M).group(1).split()) - {"help"}
@@ -267,14 +241,8 @@ def test_operators_as_their_page_says():
     exec(compile(steps, page.name, "exec"), names)
     assert names["y"].shape == (1, 3, 16) and not names["decoder"].params["W_h_l0"].flags.writeable
     layer = LSTM(3, 4, bidirectional=True)
-    given = {
-        "attributes": {"direction": "bidirectional"},
-        "inputs": ["B"],
-        "input_size": 3,
-        "hidden_size": 4,
-        "P": None,
-    }
-    names |= given | layouts.to_onnx("LSTM", layer.params)
+    names |= {"attributes": {"direction": "bidirectional"}, "inputs": ["B"], "P": None}
+    names |= {"input_size": 3, "hidden_size": 4} | layouts.to_onnx("LSTM", layer.params)
     exec(compile(node, page.name, "exec"), names)
     np.testing.assert_array_equal(names["layer"].flat, layer.flat)
     options = page.read_text("utf-8").split("### Options\n")[1].split("\n### ")[0]
@@ -352,13 +320,9 @@ RUN_ELSEWHERE = {
 }
 
 
-def python_blocks(page):
-    return re.findall(r"^```python\n(.*?)^```", page.read_text("utf-8"), re.M | re.S)
-
-
 def test_every_page_with_python_has_a_test_that_runs_it():
     pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
-    found = {page.relative_to(ROOT).as_posix(): len(python_blocks(page)) for page in pages}
+    found = {page.relative_to(ROOT).as_posix(): len(code_blocks(page, "python")) for page in pages}
     assert {name for name, count in found.items() if count} == RUN_HERE.keys() | RUN_ELSEWHERE.keys()
     assert {name: found[name] for name in RUN_HERE} == RUN_HERE
     for place in RUN_ELSEWHERE.values():
@@ -382,10 +346,10 @@ def models(tmp_path_factory):
 def test_the_blocks_of_a_page_run(name, models, monkeypatch, capsys):
     monkeypatch.chdir(models)
     names = {"translator": Translator.load("runs/multi30k_de_en", threads=1)}
-    for block in python_blocks(ROOT / name):
+    for block in code_blocks(ROOT / name, "python"):
         exec(compile(block, name, "exec"), names)
     printed = capsys.readouterr().out
-    assert bool(printed) == any("print(" in block for block in python_blocks(ROOT / name))
+    assert bool(printed) == any("print(" in block for block in code_blocks(ROOT / name, "python"))
 
 
 def test_the_page_of_python(tmp_path, monkeypatch, capsys):
@@ -395,7 +359,7 @@ def test_the_page_of_python(tmp_path, monkeypatch, capsys):
     for lang in ("de", "en"):
         (tmp_path / f"train.{lang}").write_text("".join(f"{line}\n" for line in sentences(200)), "utf-8")
     names = {}
-    for block in python_blocks(python_page.PAGE):
+    for block in code_blocks(python_page.PAGE, "python"):
         if "matplotlib" in block and find_spec("matplotlib") is None:  # of the extra [dev]
             continue
         exec(compile(block, "docs/python.md", "exec"), names)

@@ -21,12 +21,13 @@ from nmt.data.batching.batches import make_batch
 from nmt.data.corpora.corpus import Side, load_parallel
 from nmt.doctor import examine
 from nmt.errors import ConfigError, DataError
-from nmt.model.translation import TranslationModel
 from nmt.serve.models import load_models
 from nmt.train.run.trainer import Trainer
 from nmt.train.updates.update import Methods
 from tests import small_models
+from tests.cli.test_cli_models import call
 from tests.finite_differences import check_gradients
+from tests.settings import texts_in
 from tests.train.resumed import difference
 
 WORDS, TAGS = "abcdef", ("X", "Y")
@@ -44,30 +45,14 @@ def write_texts(folder: Path) -> None:
 
 
 def settings(folder: Path, **training: Any) -> dict[str, Any]:
-    side = {"embeddings": {"embedding_dim": 16}, "hidden_size": 24}
+    side, words = {"embeddings": {"embedding_dim": 16}, "hidden_size": 24}, {"type": "word", "vocab_size": 30}
     return {
         "model_dir": str(folder / "model"),
         "threads": 1,
-        "data": {
-            "train": str(folder / "train"),
-            "dev": str(folder / "dev"),
-            "src": {"lang": "xx"},
-            "src_factors": ["case"],
-            "factor_separator": "|",
-            "tgt": {"lang": "yy"},
-            "subwords": {"type": "word", "vocab_size": 30, "joint": False},
-        },
+        "data": texts_in(folder, src_factors=["case"], factor_separator="|", subwords=words | {"joint": False}),
         "model": {"encoder": {**side, "factors": [6]}, "decoder": side},
-        "training": {
-            "batch_size": 300,
-            "updates": 150,
-            "epochs": 100,
-            "learning_rate": 0.01,
-            "scheduling": "linear",
-            "validation_freq": 75,
-            "stop_after": None,
-            **training,
-        },
+        "training": {"batch_size": 300, "updates": 150, "epochs": 100, "learning_rate": 0.01, "scheduling": "linear"}
+        | {"validation_freq": 75, "stop_after": None, **training},
         "decoding": {"beam_size": 2},
     }
 
@@ -120,11 +105,7 @@ def test_what_does_not_know_of_them_refuses(trained: Path, tmp_path: Path) -> No
     model, runner = str(trained / "model"), CliRunner()
     (tmp_path / "in.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\na\n")
     commands = [
-        (
-            translate,
-            [model, str(tmp_path / "in.srt"), "--format", "srt"],
-            "--format: must have a model without data.src_",
-        ),
+        (translate, [model, str(tmp_path / "in.srt"), "--format", "srt"], "--format: must have a model without data."),
         (shortlist, [model, "--src", str(trained / "dev.xx"), "--tgt", str(trained / "dev.yy")], "nmt-shortlist: must"),
         (export, [model, "--to", "numpy", "-o", str(tmp_path / "numpy")], "model.encoder.factors must be none"),
         (export, [model, "--to", "onnx", "-o", str(tmp_path / "onnx")], "model.encoder.factors must be none"),
@@ -138,9 +119,7 @@ def test_what_does_not_know_of_them_refuses(trained: Path, tmp_path: Path) -> No
 
 
 def test_the_score_command_knows_them(trained: Path) -> None:
-    done = CliRunner().invoke(
-        score, [str(trained / "model"), "--src", str(trained / "dev.xx"), "--tgt", str(trained / "dev.yy")]
-    )
+    done = call(score, trained / "model", "--src", trained / "dev.xx", "--tgt", trained / "dev.yy")
     assert done.exit_code == 0, done.output
 
 
@@ -150,9 +129,7 @@ def test_an_interruption_changes_no_bit(trained: Path) -> None:
 
 
 def test_an_unknown_word_keeps_its_factors(trained: Path) -> None:
-    plain = small_models.model_settings()
-    config = plain.model_copy(update={"encoder": plain.encoder.model_copy(update={"factors": (3,)})})
-    model = TranslationModel(config, 9, 9, False, src_factor_sizes=(4,))
+    model = small_models.build(9, joint=False, factor_sizes=(4,), encoder={"factors": (3,)})
     whole = config_from_dict(settings(trained, src_word_dropout=0.5))
     src = [[4 + 9 * (1 + n % 3), 6 + 9 * 2] for n in range(20)]
     batch = make_batch(src, [[4]] * 20, range(20))
@@ -182,22 +159,15 @@ def test_the_doctor_counts_units_without_them(trained: Path) -> None:
 
 
 def test_gradients_of_their_tables_are_those_of_the_loss() -> None:
-    plain = small_models.model_settings()
-    config = plain.model_copy(update={"encoder": plain.encoder.model_copy(update={"factors": (3, 2)})})
-    model = TranslationModel(config, 9, 9, False, dtype=np.float64, src_factor_sizes=(4, 5))
-    rng = np.random.default_rng(1)
-    for param in model.params.values():
-        param[...] = rng.normal(0, 0.5, param.shape)
-    model.changed()
+    sizes = {"factor_sizes": (4, 5), "encoder": {"factors": (3, 2)}}
+    model = small_models.build(9, joint=False, dtype=np.float64, **sizes)
     pairs = [([4 + 9 * 2, 5 + 9 * (3 + 4 * 2)], [5, 4]), ([8 + 9 * (1 + 4 * 4), 7 + 9 * 2, 4], [6])]
     batch = make_batch([src for src, _ in pairs], [tgt for _, tgt in pairs], range(2))
     _, gradients = model.loss_and_gradients(batch, seed=1, threads=1)
-    assert {name for name in gradients if name.startswith("src_factors")} == {
-        "src_factors.0.embeddings",
-        "src_factors.1.embeddings",
-    }
+    tables = {f"src_factors.{n}.embeddings" for n in range(2)}
+    assert {name for name in gradients if name.startswith("src_factors")} == tables
     tokens = int(batch.tgt_lengths.sum())
-    names = ("src_factors.0.embeddings", "src_factors.1.embeddings", "src_embeddings", "encoder.0.forward.W_x")
+    names = (*tables, "src_embeddings", "encoder.0.forward.W_x")
 
     def loss() -> float:
         return float(model.loss_and_gradients(batch, seed=1, threads=1)[0].loss) / tokens

@@ -155,8 +155,7 @@ def test_a_text_in_the_place_of_a_file_gets_a_hint():
 def test_outputs_lie_in_folders_that_are_there(check, tmp_path):
     assert check(str(tmp_path / "f")) == tmp_path / "f"
     for place in ("none/f", "new/"):
-        with pytest.raises(PathError):
-            check(f"{tmp_path}/{place}")
+        refused(PathError, "", check, f"{tmp_path}/{place}")
 
 
 def test_no_model_is_written_over_another(tmp_path):

@@ -22,6 +22,7 @@ from nmt.storage.saved_model import load_saved_model, save_quantised
 from nmt.train.run.trainer import Trainer
 from tests.refusals import refused
 from tests.saved_models import sentences, write_folder
+from tests.settings import texts_in
 from tests.small_models import DECODER, ENCODER
 from tests.train.fake_model import write_corpus
 from tests.train.resumed import difference
@@ -30,18 +31,11 @@ from tests.train.resumed import difference
 def settings(folder: Path, **training: Any) -> dict[str, Any]:
     write_corpus(folder, "train", 60, 1)
     write_corpus(folder, "dev", 5, 2)
-    side = {"max_length": 30}
+    sides = {side: {"lang": lang, "max_length": 30} for side, lang in (("src", "xx"), ("tgt", "yy"))}
     return {
         "model_dir": str(folder / "model"),
         "threads": 1,
-        "data": {
-            "train": str(folder / "train"),
-            "dev": str(folder / "dev"),
-            "src": {"lang": "xx", **side},
-            "tgt": {"lang": "yy", **side},
-            "subwords": {"type": "bpe", "vocab_size": 28},
-            "check": False,
-        },
+        "data": texts_in(folder, **sides, subwords={"type": "bpe", "vocab_size": 28}, check=False),
         "model": {
             "encoder": {**ENCODER, "dropout": 0.1, "zoneout": 0.1},
             "decoder": {**DECODER, "hidden_dropout": 0.1, "zoneout": 0.1},
@@ -128,25 +122,26 @@ def test_what_training_never_had_is_copied(tmp_path: Path) -> None:
 
 
 SIZES = {"decoder": {"embeddings": {"embedding_dim": 6}}, "encoder": {"embeddings": {"embedding_dim": 6}}}
+SLOW = {"learning_rate": 1e-9, "learning_rate_min": 1e-12}
+
+
+def settings_for(base, tmp_path, lines=(), **data):
+    """Settings of a run that starts from the model in `base`, on a text of its own."""
+    values = load_folder_config(base).to_dict()
+    for lang in (data.get("src", values["data"]["src"])["lang"], data.get("tgt", values["data"]["tgt"])["lang"]):
+        (tmp_path / f"new.{lang}").write_text("\n".join(lines or sentences(60, seed=4)) + "\n", "utf-8")
+    values["model_dir"] = str(tmp_path / "tuned")
+    values["data"] |= {"train": str(tmp_path / "new"), "dev": str(tmp_path / "new"), "check": False} | data
+    values["training"] |= {"load_model": str(base), "updates": 1}
+    return values
 
 
 @pytest.mark.parametrize(("joint", "tied"), [(True, "all"), (False, "none")])
 def test_a_model_with_more_units_translates_and_goes_on(tmp_path, joint, tied):
     base = write_folder(tmp_path / "base", joint=joint, tied=tied, **SIZES)
-    values = load_folder_config(base).to_dict()
     lines = [f"{line} žluť qqq" for line in sentences(60, seed=4)]
-    for lang in ("xx", "yy"):
-        (tmp_path / f"new.{lang}").write_text("\n".join(lines) + "\n", "utf-8")
-    values["model_dir"] = str(tmp_path / "tuned")
-    values["data"] |= {"train": str(tmp_path / "new"), "check": False}
-    values["training"] |= {
-        "load_model": str(base),
-        "extend_vocabulary": 6,
-        "freeze": ["decoder.*"],
-        "updates": 1,
-        "learning_rate": 1e-9,
-        "learning_rate_min": 1e-12,
-    }
+    values = settings_for(base, tmp_path, lines)
+    values["training"] |= {"extend_vocabulary": 6, "freeze": ["decoder.*"], **SLOW}
     said = io.StringIO()
     Trainer(config_from_dict(values), terminal=said).run()
     assert f"; {6 if joint else 12} subwords were added, each the mean" in said.getvalue()
@@ -173,13 +168,9 @@ def test_a_model_with_more_units_translates_and_goes_on(tmp_path, joint, tied):
 def test_a_model_of_lower_cased_text_learns_capitals(tmp_path):
     """Target text that was lower-cased no longer is: with units for it; without them it is refused."""
     base = write_folder(tmp_path / "base", tied="all", side={"lowercase": True}, **SIZES)
-    for lang in ("xx", "yy"):
-        (tmp_path / f"new.{lang}").write_text("\n".join(line.title() for line in sentences(60, seed=4)) + "\n", "utf-8")
-    values = load_folder_config(base).to_dict()
-    values["model_dir"] = str(tmp_path / "tuned")
-    values["data"] |= {"train": str(tmp_path / "new"), "check": False}
+    values = settings_for(base, tmp_path, [line.title() for line in sentences(60, seed=4)])
     values["data"]["tgt"] = {**values["data"]["tgt"], "lowercase": False}
-    values["training"] |= {"load_model": str(base), "updates": 1, "learning_rate": 1e-9, "learning_rate_min": 1e-12}
+    values["training"] |= SLOW
     refused(CheckpointError, r"data.tgt.lowercase must be true", Trainer(config_from_dict(values)).run)
     values["training"]["extend_vocabulary"] = 30
     Trainer(config_from_dict(values)).run()
@@ -194,27 +185,13 @@ def test_a_model_of_lower_cased_text_learns_capitals(tmp_path):
     assert len(Translator.load(tmp_path / "tuned", threads=1).translate(["Kara Losu"])) == 1
 
 
-def settings_for(base, tmp_path, **data):
-    """Settings of a run that starts from the model in `base`, on a text of its own."""
-    values = load_folder_config(base).to_dict()
-    for lang in (data.get("src", values["data"]["src"])["lang"], data.get("tgt", values["data"]["tgt"])["lang"]):
-        (tmp_path / f"new.{lang}").write_text("\n".join(sentences(60, seed=4)) + "\n", "utf-8")
-    values["model_dir"] = str(tmp_path / "tuned")
-    values["data"] |= {"train": str(tmp_path / "new"), "dev": str(tmp_path / "new"), "check": False} | data
-    values["training"] |= {"load_model": str(base), "updates": 1}
-    return values
-
-
 def test_a_model_in_int8_is_not_trained_further(tmp_path):
     base = write_folder(tmp_path / "base", **SIZES)
     small = tmp_path / "small"
     save_quantised(small, load_saved_model(base))
     values = settings_for(small, tmp_path) | {"compute_dtype": "float32"}
-    trained_in = load_folder_config(base).model_dir
-    with pytest.raises(
-        CheckpointError, match=f"must be a model in float32 .* got one in int8.* {re.escape(str(trained_in))}, as"
-    ):
-        Trainer(config_from_dict(values)).run()
+    line = f"must be a model in float32 .* got one in int8.* {re.escape(load_folder_config(base).model_dir)}, as"
+    refused(CheckpointError, line, lambda: Trainer(config_from_dict(values)).run())
 
 
 def test_other_languages_than_those_of_the_model_are_a_warning(tmp_path):

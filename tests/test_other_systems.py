@@ -21,6 +21,7 @@ from nmt.errors import CheckpointError, ConfigError, DeviceError, PathError
 from nmt.rnn.kernels.machine_code import features
 from nmt.system import files, paths
 from nmt.train.tasks import prepare
+from tests.refusals import refused
 
 ROOT = Path(__file__).resolve().parent.parent
 TAKE_AWAY = """
@@ -80,13 +81,18 @@ def trained(folder, code):
     return [{name: (one.dtype, one.tobytes()) for name, one in arrays.items()} for arrays in models]
 
 
-def test_a_model_is_trained_without_what_linux_has(tmp_path):
-    assert trained(tmp_path / "there", TAKE_AWAY + WORK) == trained(tmp_path / "here", WORK)
+@pytest.fixture(scope="module")
+def here(tmp_path_factory):
+    return trained(tmp_path_factory.mktemp("systems") / "here", WORK)
 
 
-def test_integers_of_compiled_code_have_a_type_of_their_own(tmp_path):
+def test_a_model_is_trained_without_what_linux_has(tmp_path, here):
+    assert trained(tmp_path / "there", TAKE_AWAY + WORK) == here
+
+
+def test_integers_of_compiled_code_have_a_type_of_their_own(tmp_path, here):
     """Where an int of NumPy has 32 bits, as that of NumPy 1 on Windows, compiled code reads what it reads here."""
-    assert trained(tmp_path / "there", NARROW + WORK) == trained(tmp_path / "here", WORK)
+    assert trained(tmp_path / "there", NARROW + WORK) == here
 
 
 def test_windows_flushes_files_and_no_folders(tmp_path, monkeypatch):
@@ -105,8 +111,7 @@ def test_windows_flushes_files_and_no_folders(tmp_path, monkeypatch):
 )
 def test_names_that_windows_cannot_hold_are_refused(name, monkeypatch):
     monkeypatch.setattr(paths, "ON_WINDOWS", True)
-    with pytest.raises(PathError, match="must be a path"):
-        paths.check_output(name)
+    refused(PathError, "must be a path", paths.check_output, name)
     for good in ("nul", "console", "..", *((os.devnull, "console.de", "./a b.de", "C:") if os.name == "nt" else ())):
         paths.look(Path(good))
 
@@ -164,8 +169,7 @@ def test_a_file_that_another_program_holds_for_a_moment_is_replaced_on_windows(t
     assert (tmp_path / "a").read_bytes() == b"new" and len(waits) == 2
     held += [True] * 99
     monkeypatch.setattr(files.time, "sleep", waits.append)
-    with pytest.raises(PermissionError):
-        files.write_bytes(tmp_path / "a", b"newer")
+    refused(PermissionError, "", files.write_bytes, tmp_path / "a", b"newer")
     assert [one.name for one in tmp_path.iterdir()] == ["a"] and 5 < sum(waits) < 20
 
 

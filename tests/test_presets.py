@@ -3,7 +3,6 @@
 import re
 from copy import deepcopy
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -21,31 +20,18 @@ from nmt.exporting.c.cell import export_cell
 from nmt.importing.sources import import_model
 from tests.refusals import refused
 from tests.saved_models import write_folder
-from tests.settings import changed
+from tests.settings import changed, leaves
 from tests.test_config import MINIMAL
-from tests.test_docs import schema_paths
-
-TEXTS: dict[str, Any] = {
-    "model_dir": "unused",
-    "data": {"train": "unused", "dev": "unused", "src": {"lang": "de"}, "tgt": {"lang": "en"}},
-}
-
-
-def leaves(values: dict[str, Any], before: str = "") -> dict[str, Any]:
-    """Values by dotted key."""
-    found = {}
-    for key, value in values.items():
-        found |= leaves(value, f"{before}{key}.") if isinstance(value, dict) else {f"{before}{key}": value}
-    return found
+from tests.test_docs import options_of, schema_paths
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_texts_and_a_preset_are_a_configuration(name: str, tmp_path: Path) -> None:
-    config = config_from_dict({**TEXTS, "preset": name})
+    config = config_from_dict({**MINIMAL, "preset": name})
     values = leaves(config.to_dict())
     for key, value in leaves(preset_values(name)).items():
         assert values[key] == value, key
-    plain = leaves(config_from_dict(TEXTS).to_dict())
+    plain = leaves(config_from_dict(MINIMAL).to_dict())
     assert sum(plain[key] != value for key, value in values.items()) > 5
     saved = tmp_path / "config.yaml"
     saved.write_text(dump_config(config))
@@ -83,7 +69,7 @@ def test_merging() -> None:
 
 def test_an_unknown_one_is_a_line() -> None:
     with pytest.raises(ConfigError, match=r"config: preset must be one of tiny, .*, got 'caption'; did you mean capt"):
-        config_from_dict({**TEXTS, "preset": "caption"})
+        config_from_dict({**MINIMAL, "preset": "caption"})
 
 
 def test_the_command_shows_all_settings_and_trains_nothing(tmp_path: Path) -> None:
@@ -245,10 +231,6 @@ def test_a_setting_under_its_name_elsewhere(tmp_path, setting, meant):
     path.write_text(LEAST)
     done = CliRunner().invoke(load_command("train"), [str(path), "--show-config", "--set", setting])
     assert done.exit_code == 1 and f"is not a setting; did you mean {meant}?" in done.output
-
-
-def options_of(command):
-    return {name for param in load_command(command).params for name in (*param.opts, *param.secondary_opts)}
 
 
 @pytest.mark.parametrize(

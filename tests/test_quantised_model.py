@@ -21,6 +21,7 @@ from nmt.storage import four_bits
 from nmt.storage.saved_model import load_saved_model, save_bundle, save_quantised
 from nmt.storage.tensor_file import map_tensors, read_foreign_tensors, write_tensors
 from tests import small_models
+from tests.oracle import compare
 from tests.refusals import refused
 from tests.saved_models import sentences, write_folder
 
@@ -67,8 +68,7 @@ def test_quantising_twice_changes_nothing(folders):
     save_quantised(origin.parent / "again", load_saved_model(quantised))
     one, other = (map_tensors(path / "best.safetensors")[0] for path in (quantised, origin.parent / "again"))
     assert one.keys() == other.keys()
-    for name, tensor in one.items():
-        np.testing.assert_array_equal(other[name], tensor, name)
+    compare.assert_same_bits(other, one)
 
 
 def test_matrices_are_numbers_and_scales_and_the_rest_as_it_was(folders):
@@ -172,14 +172,12 @@ def test_small_numbers_are_packed_as_they_are_and_only_if_asked_for(tmp_path):
     assert (factors == 1).all()
     np.testing.assert_array_equal(four_bits.unpack(codes, factors, numbers.shape, axis), numbers)
     for odd in ((codes.astype(np.int8), factors), (codes, factors.astype(np.int8)), (codes[1:], factors)):
-        with pytest.raises(ValueError, match="codes of another"):
-            four_bits.unpack(*odd, numbers.shape, axis)
+        refused(ValueError, "codes of another", four_bits.unpack, *odd, numbers.shape, axis)
     assert four_bits.pack(np.where(numbers < 7, numbers, 8)) is None
     for in_4_bits in (None, False, True):
         given = {"a": numbers, "row": numbers[0], "floats": numbers + np.float32(0.5)}
         write_tensors(tmp_path / "x", given, {}, **({} if in_4_bits is None else {"in_4_bits": in_4_bits}))
-        for name, array in map_tensors(tmp_path / "x")[0].items():
-            np.testing.assert_array_equal(array, given[name])
+        compare.assert_same_bits(given, map_tensors(tmp_path / "x")[0])
         stored = read_foreign_tensors(tmp_path / "x")
         assert stored.keys() - given.keys() == ({"a#factors"} if in_4_bits else set())
 

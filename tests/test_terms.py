@@ -39,11 +39,8 @@ def test_words_of_a_term_stand_next_to_each_other():
         assert found(text, term) == [term], text
     for text in ("week next", "next, week", "next. Week", "next the week", "next weekend", "anext week", "next (week"):
         assert found(text, term) == [], text
-    assert (
-        found("an e-mail", "e\u2010mail")
-        and found("an e\u2011mail", "e-mail")
-        and found("in New York-based", "new york")
-    )
+    assert found("an e-mail", "e\u2010mail") and found("an e\u2011mail", "e-mail")
+    assert found("in New York-based", "new york")
     assert found("I don\u2019t know", "don't") and not found("I do not know", "don't")
     assert found("in C++.", "C++") and not found("in C.", "C++")
     assert found("the U.S. army", "U.S.") and not found("the U S army", "U.S.")
@@ -56,9 +53,8 @@ def test_capitals_within_a_word_stand_for_themselves():
     assert found("the US army", "US") == ["US"] and found("an iPhone", "iPhone") and not found("an iphone", "iPhone")
     assert found("der Mantel", "Mantel") and found("The Coat", "coat") and found("a coat", "Coat")
     assert found("THE COAT IS WET", "coat") and found("DER MANTEL", "Mantel") and found("THE US ARMY", "US")
-    assert (
-        found("DIE STRASSE IST LANG", "Straße") and found("Die BAHN. fährt", "Bahn") and not found("ask the WHO", "who")
-    )
+    assert found("DIE STRASSE IST LANG", "Straße") and found("Die BAHN. fährt", "Bahn")
+    assert not found("ask the WHO", "who")
     assert found("\u00c9tat et eau", "état") and found(unicodedata.normalize("NFD", "L'État"), "état")
     assert found("the \uff35\uff33 army", "US") == ["US"]
     assert found("\u1e9ealt", "\u1e9ealt") and found("ΟΔΟΣ ΜΕΓΑΛΗ", "οδός".replace("ό", "ο"))
@@ -200,6 +196,5 @@ def test_a_model_of_lower_case_writes_its_terms_so(tmp_path):
         for text in ("w0 w1.", "w1, w2", '"w1"', "(w1)", "W1 w2"):
             assert phrases_for(translator, text, glossary) == ["B"]
         assert phrases_for(translator, "us. Two words", glossary) == ["c"]
-    assert (
-        phrases_missing(plain, ["USA", "B"], "b usa") == ["USA"] and phrases_missing(lower, ["USA", "B"], "b usa") == []
-    )
+    assert phrases_missing(plain, ["USA", "B"], "b usa") == ["USA"]
+    assert phrases_missing(lower, ["USA", "B"], "b usa") == []

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from docs import interface, rooms, tour
+from tests.settings import texts_in
 
 PAGE = tour.PAGE.read_text("utf-8")
 STOPS = tour.stops(PAGE)
@@ -145,18 +146,12 @@ def trained(tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("tour")
     for part in ("train", "dev"):
-        for lang, texts in zip(("de", "en"), zip(*PAIRS, strict=True), strict=True):
+        for lang, texts in zip(("xx", "yy"), zip(*PAIRS, strict=True), strict=True):
             (folder / f"{part}.{lang}").write_text("\n".join(texts) + "\n")
     side = {"rnn_type": "lstm", "embeddings": {"embedding_dim": E}}
     settings = {
         "model_dir": str(folder / "model"),
-        "data": {
-            "train": str(folder / "train"),
-            "dev": str(folder / "dev"),
-            "src": {"lang": "de"},
-            "tgt": {"lang": "en"},
-            "subwords": {"type": "char", "vocab_size": 50, "joint": False},
-        },
+        "data": texts_in(folder, subwords={"type": "char", "vocab_size": 50, "joint": False}),
         "model": {
             "tied_embeddings": "none",
             "encoder": side | {"hidden_size": M // 2, "num_layers": 1, "bidirectional": True},

@@ -27,7 +27,7 @@ from nmt.train.checkpoints.checkpoint import save_average
 from nmt.train.checkpoints.resume import compare_settings
 from tests.refusals import refused
 from tests.saved_models import sentences, write_folder, write_language_folder
-from tests.settings import changed
+from tests.settings import changed, leaves
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +105,7 @@ NEED_OTHERS = {"model.encoder.max_positions"}
 def test_what_gives_parameters_their_meaning_must_stay(key, folder):
     """Resuming refuses what loading does."""
     former = load_folder_config(folder).to_dict()
-    before = dict(_leaves(former))[key]
+    before = leaves(former)[key]
     edited = load_folder_config(edit(folder, key, BOUND[key])).to_dict()
     refused(CheckpointError, f"{key} must stay", compare_settings, folder, former, edited)
     told = refused(CheckpointError, "", Translator.load, folder, threads=1)
@@ -122,17 +122,12 @@ def test_what_does_not_is_free(folder):
     load_saved_model(folder).build()
 
 
-def _leaves(section, prefix=""):
-    for key, value in section.items():
-        yield from _leaves(value, f"{prefix}{key}.") if isinstance(value, dict) else [(prefix + key, value)]
-
-
 def test_every_setting_is_one_or_the_other(trained):
     """A new one of the model is bound unless somebody says that it is free; of other sections it is free."""
     settings = load_folder_config(trained).to_dict()
     others = json.loads(json.dumps(settings), object_hook=lambda section: {k: _other(v) for k, v in section.items()})
     found = {one.key: one.changes_meaning for one in differences(others, settings)}
-    assert found.keys() == {key for key, _ in _leaves(settings)}
+    assert found.keys() == leaves(settings).keys()
     assert {key for key, bound in found.items() if bound} >= BOUND.keys()
     assert not any(found[key] for key in FREE)
     assert all(bound for key, bound in found.items() if key.startswith("model.") and key not in FREE | NOISE)

@@ -9,8 +9,10 @@ import pytest
 
 from nmt.data.corpora.corpus import clean_line, clean_lines, load_parallel
 from nmt.data.corpora.readers import TokenRows
+from nmt.errors import DataError
 from nmt.system.lines import read_lines
 from tests.data.corpora import line_of, sentences, side, write_pair
+from tests.refusals import refused
 
 # Cleaning
 
@@ -62,9 +64,8 @@ def test_clean_line_settings():
     dotted = clean_line("İ", lowercase=True)
     assert dotted == unicodedata.normalize("NFC", dotted)
     assert clean_line("ℌ", lowercase=True, normalize="nfkc") == "h"
-    assert (
-        clean_line("ᎣᏏᏲ UNESCO", lowercase=True) == "ᎣᏏᏲ unesco"
-    )  # Cherokee is written in what Unicode calls capitals
+    # Cherokee is written in what Unicode calls capitals.
+    assert clean_line("ᎣᏏᏲ UNESCO", lowercase=True) == "ᎣᏏᏲ unesco"
 
 
 # Reading
@@ -131,11 +132,8 @@ def test_pairs_stay_aligned_when_some_are_left_out(tmp_path, subwords):
     limits = {"max_length": 30}
     corpus = load_parallel(prefix, side("de", subwords, **limits), side("en", subwords, **limits), keep_texts=True)
     empty = {i for i in range(500) if not clean_line(src[i]) or not clean_line(tgt[i])}
-    long = {
-        i
-        for i in set(range(500)) - empty
-        if max(len(subwords.encode([clean_line(text[i])])[0]) for text in (src, tgt)) > 30
-    }
+    lengths = [[len(subwords.encode([clean_line(line)])[0]) for line in text] for text in (src, tgt)]
+    long = {i for i, both in enumerate(zip(*lengths, strict=True)) if max(both) > 30} - empty
     assert long and empty
     kept = sorted(set(range(500)) - empty - long)
     assert corpus.line_numbers.tolist() == kept and len(corpus) == len(kept)
@@ -151,13 +149,10 @@ def test_max_length_is_the_last_length_allowed(tmp_path, subwords):
     text = "the house walks under the tree"
     length = len(subwords.encode([text])[0])
     prefix = write_pair(tmp_path, [text], [text])
-    for limit, kept in ((length, 1), (length - 1, 0)):
-        sides = side("de", subwords, max_length=limit), side("en", subwords)
-        if kept:
-            assert len(load_parallel(prefix, *sides)) == 1
-        else:
-            line = line_of(lambda sides=sides: load_parallel(prefix, *sides))
-            assert "0 with an empty side and 1 longer than max_length" in line
+    long, short = (side("de", subwords, max_length=limit) for limit in (length, length - 1))
+    assert len(load_parallel(prefix, long, side("en", subwords))) == 1
+    line = "0 with an empty side and 1 longer than max_length"
+    refused(DataError, line, load_parallel, prefix, short, side("en", subwords))
 
 
 def test_validation_keeps_every_line_and_its_text(tmp_path, subwords):
@@ -173,9 +168,9 @@ def test_validation_keeps_every_line_and_its_text(tmp_path, subwords):
 
 
 @pytest.mark.parametrize(("src_lines", "tgt_lines"), [(5, 3), (3, 5), (1, 0), (17_000, 16_384)])
-def test_unequal_line_counts(tmp_path, subwords, src_lines, tgt_lines):
+def test_unequal_line_counts(tmp_path, sides, src_lines, tgt_lines):
     prefix = write_pair(tmp_path, ["a"] * src_lines, ["a"] * tgt_lines)
-    line = line_of(lambda: load_parallel(prefix, side("de", subwords), side("en", subwords)))
+    line = refused(DataError, "", load_parallel, prefix, *sides)
     assert f"got {src_lines} and {tgt_lines}" in line and f"{prefix}.de, {prefix}.en" in line
 
 
@@ -188,28 +183,20 @@ def test_more_lines_than_a_chunk(tmp_path, subwords):
     assert np.array_equal(corpus.line_numbers, np.arange(17_000))
 
 
-def test_empty_corpora(tmp_path, subwords):
+def test_empty_corpora(tmp_path, sides):
     prefix = write_pair(tmp_path, [], [])
     for training in (True, False):
-        line = line_of(
-            lambda training=training: load_parallel(
-                prefix, side("de", subwords), side("en", subwords), training=training
-            )
-        )
-        assert "got empty files" in line
+        refused(DataError, "got empty files", load_parallel, prefix, *sides, training=training)
     prefix = write_pair(tmp_path, ["", "a"], ["a", " "])
-    line = line_of(lambda: load_parallel(prefix, side("de", subwords), side("en", subwords)))
-    assert "2 with an empty side" in line
+    refused(DataError, "2 with an empty side", load_parallel, prefix, *sides)
 
 
-def test_a_broken_partner_is_named(tmp_path, subwords):
+def test_a_broken_partner_is_named(tmp_path, sides):
     prefix = write_pair(tmp_path, ["a", "b"], ["a", "b"])
     (tmp_path / "train.en").write_bytes(b"a\n\xff\n")
-    line = line_of(lambda: load_parallel(prefix, side("de", subwords), side("en", subwords)))
-    assert line.startswith(f"{prefix}.en: line 2 must be UTF-8")
+    refused(DataError, f"^{prefix}.en: line 2 must be UTF-8", load_parallel, prefix, *sides)
     (tmp_path / "train.en").unlink()
-    line = line_of(lambda: load_parallel(prefix, side("de", subwords), side("en", subwords)))
-    assert "train.en.gz" in line
+    refused(DataError, "train.en.gz", load_parallel, prefix, *sides)
 
 
 def test_token_rows():

@@ -2,6 +2,7 @@
 
 import json
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from nmt.data.tokens.vocabulary import Vocabulary
 from nmt.errors import ConfigError, DataError
 from nmt.special_tokens import EOS_ID, UNK_ID
 from tests.refusals import refused
-from tests.settings import changed
+from tests.settings import changed, texts_in
 
 WORDS = ["house", "houses", "small", "smaller", "run", "runs", "running", "the", "a|b"]
 TAGS, NUMBERS = ["NOUN", "VERB", "ADJ"], ["sg", "pl"]
@@ -83,14 +84,8 @@ def test_bytes_round_trip_and_damaged_ones_are_a_line() -> None:
     assert repr(again) == "FactoredSubwords(13 units, values 5, 4)"
     values = json.loads(found.model_bytes)
     for changes in (
-        {"nmt_factors": 2},
-        {"values": [["a", "a"]]},
-        {"values": [1]},
-        {"values": [[1]]},
-        {"values": [[""]]},
-        {"separator": ""},
-        {"words": "!"},
-        {"words": 3},
+        *({"nmt_factors": 2}, {"separator": ""}, {"words": "!"}, {"words": 3}),
+        *({"values": wrong} for wrong in ([["a", "a"]], [1], [[1]], [[""]])),
     ):
         with pytest.raises(DataError, match="src.spm: must be subwords with factors, got .*; restore a copy"):
             read_subwords(json.dumps({**values, **changes}).encode(), "src.spm")
@@ -104,18 +99,8 @@ def test_more_combinations_than_numbers_are_refused() -> None:
 
 
 def settings(**changes: Any) -> dict[str, Any]:
-    values: dict[str, Any] = {
-        "model_dir": "unused",
-        "data": {
-            "train": "unused",
-            "dev": "unused",
-            "src": {"lang": "xx"},
-            "src_factors": ["pos", "number"],
-            "tgt": {"lang": "yy"},
-            "subwords": {"type": "word", "vocab_size": 30, "joint": False},
-        },
-        "model": {"encoder": {"factors": [4, 3]}},
-    }
+    data = texts_in(Path(), src_factors=["pos", "number"], subwords={"type": "word", "vocab_size": 30, "joint": False})
+    values = {"model_dir": "unused", "data": data, "model": {"encoder": {"factors": [4, 3]}}}
     return changed(values, ((key.replace("__", "."), value) for key, value in changes.items()))
 
 

@@ -2,13 +2,14 @@
 
 import pytest
 
-from nmt.config import FilterConfig, SideConfig, config_from_dict
+from nmt.config import DataConfig, FilterConfig, SideConfig
 from nmt.data.corpora.corpus import load_parallel
 from nmt.data.corpora.prepare import load_sides, load_text, training_filter
 from nmt.data.quality.filter import LineFilter, has_broken_letters
 from nmt.data.tokens.characters import TextBlock
 from nmt.errors import DataError
 from tests.data.corpora import sentences, side, write_pair
+from tests.settings import texts_in
 
 PLANTED = {
     "duplicates": ("old tree", "green house"),
@@ -94,18 +95,8 @@ def test_subwords_are_not_made_of_what_is_left_out(tmp_path):
     write_pair(tmp_path, lines, lines)
     write_pair(tmp_path, lines[:5], lines[:5], name="dev")
     for on in (False, True):
-        settings = {
-            "model_dir": str(tmp_path / "m"),
-            "data": {
-                "train": str(tmp_path / "train"),
-                "dev": str(tmp_path / "dev"),
-                "src": {"lang": "de"},
-                "tgt": {"lang": "en"},
-                "subwords": {"type": "char"},
-                "filter": {"markup": on},
-            },
-        }
-        data = config_from_dict(settings).data
+        texts = {"src": {"lang": "de"}, "tgt": {"lang": "en"}, "subwords": {"type": "char"}, "filter": {"markup": on}}
+        data = DataConfig.model_validate(texts_in(tmp_path, **texts))
         both = load_sides(data)
         assert (1 in both[0].subwords.encode(["qqq"])[0]) == on
         assert (training_filter(data, (SideConfig(lang="de"), SideConfig(lang="en"))) is None) != on

@@ -240,10 +240,8 @@ def test_blank_lines_between_paradigms_do_not_hide_the_features():
 
 
 def test_old_documents_and_wide_texts_are_known_by_their_first_bytes(tmp_path):
-    old, wide = (
-        b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600),
-        "1\n00:00:01,000 --> 00:00:02,000\nja\n".encode("utf-16"),
-    )
+    old = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600)
+    wide = "1\n00:00:01,000 --> 00:00:02,000\nja\n".encode("utf-16")
     refused(DataError, "got a document of an old Office, or one with a password", read_document, old, "docx", "a.docx")
     refused(DataError, "got text that looks like UTF-16; convert it: iconv", read_document, wide, "srt", "a.srt")
     known = {"old Office": old, "UTF-16": wide, "SQLite": b"SQLite format 3\0", "PDF": b"%PDF-1"}

@@ -28,6 +28,7 @@ from nmt.errors import ConfigError, DataError
 from nmt.system.notices import tell_nobody
 from tests.data.corpora import sentences, side, write_pair
 from tests.refusals import refused
+from tests.settings import texts_in
 
 RULES = {"duplicates": True, "same": True, "markup": True, "script": True, "max_length_ratio": 1.6}
 
@@ -195,13 +196,9 @@ def test_a_packed_text_counts_more_than_its_file(tmp_path):
 
 
 def test_training_subwords_tells_how_much_of_the_text_was_read(clock, tmp_path):
-    for lang in ("en", "de"):
+    for lang in ("xx", "yy"):
         (tmp_path / f"train.{lang}").write_text("ein Haus am See\n" * 9000, encoding="utf-8")
-    prefix = str(tmp_path / "train")
-    sides = {"src": {"lang": "de"}, "tgt": {"lang": "en"}}
-    data = DataConfig.model_validate(
-        {"train": prefix, "dev": prefix, "subwords": {"type": "bpe", "vocab_size": 24}} | sides
-    )
+    data = DataConfig.model_validate(texts_in(tmp_path, subwords={"type": "bpe", "vocab_size": 24}))
     said = []
     load_sides(data, tell_nobody, said.append)
     assert [text.rsplit("  ", 1)[1] for text in said] == ["8,192 lines", "16,384 lines"]

@@ -14,6 +14,7 @@ from nmt.data.corpora.sources import Source, check_sources
 from nmt.errors import ConfigError, DataError
 from tests.data.corpora import line_of, sentences, write_pair
 from tests.refusals import refused
+from tests.settings import settings_with
 
 SRC, TGT = sentences(60, seed=1), sentences(60, seed=2)
 
@@ -122,12 +123,7 @@ def test_zstd_that_is_cut_off_or_damaged(tmp_path, sides):
     ("name", "text", "settings", "words"),
     [
         ("a.tsv", "a\tb\nonly one\nc\td\n", {}, "line 2 must have at least 2 cells, got 1"),
-        (
-            "a.tsv",
-            "x\ty\na\tb\n",
-            {"src_column": "de", "tgt_column": "y"},
-            "a first row must name the column de, got x, y",
-        ),
+        ("a.tsv", "x\ty\na\tb\n", {"src_column": "de", "tgt_column": "y"}, "must name the column de, got x, y"),
         ("a.tsv", "a\tb\n", {"src_column": 1}, "must have a column named for each side, or none"),
         ("a.jsonl", '{"de": "a", "en": "b"}\n{"de": "a", "en"\n', {}, "line 2 must be a JSON object"),
         ("a.jsonl", '{"de": "a", "en": "b"}\n\n{', {}, "line 3 must be a JSON object"),
@@ -176,15 +172,9 @@ def test_line_ends_within_a_cell_are_spaces(tmp_path, sides):
 
 def test_a_tag_is_one_unit_before_the_source(tmp_path):
     prefix = write_pair(tmp_path, [*SRC, ""], [*TGT, "x"])
-    data = DataConfig.model_validate(
-        {
-            "train": [{"path": prefix}, {"path": prefix, "tag": "<2En>"}],
-            "dev": [{"path": prefix, "tag": "<dev>"}],
-            "src": {"lang": "de", "lowercase": True},
-            "tgt": {"lang": "en"},
-            "subwords": {"vocab_size": 50},
-        }
-    )
+    texts = {"train": [{"path": prefix}, {"path": prefix, "tag": "<2En>"}], "dev": [{"path": prefix, "tag": "<dev>"}]}
+    langs = {"src": {"lang": "de", "lowercase": True}, "tgt": {"lang": "en"}}
+    data = DataConfig.model_validate(texts | langs | {"subwords": {"vocab_size": 50}})
     src, tgt = load_sides(data)
     plain, tagged = src.subwords.encode(["the house", "<2en> the house"])
     assert tagged[-len(plain) :] == plain and len(tagged) == len(plain) + 2  # a space and the tag
@@ -233,6 +223,9 @@ def test_a_tag_the_subwords_do_not_know_is_an_error(tmp_path, sides):
 
 # Weights
 
+WEIGHTED, TAGGED = [{"path": "a", "weight": 2}], [{"path": "a", "tag": "x"}]
+LANGUAGE = {"task": "lm", "training": {"metric": "ppl"}}
+
 
 def weighted(tmp_path, sides, *weights):
     prefixes = [write_pair(tmp_path, SRC[:n], TGT[:n], f"w{n}") for n in (40, 7)]
@@ -265,37 +258,31 @@ def test_weights_of_one_are_the_plan_of_one_corpus(tmp_path, sides):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"data": {"train": []}}, "data.train must contain at least one corpus, got an empty list"),
-        (
-            {"data": {"train": [{"path": "a", "wieght": 2}]}},
-            r"data.train\[0\].wieght is not a setting; did you mean data.train\[0\].weight",
-        ),
-        (
-            {"data": {"train": [{"path": "a", "weight": 0}]}},
-            r"data.train\[0\].weight must be a number above 0 and of at",
-        ),
-        ({"data": {"train": [{"path": "a"}, {}]}}, r"data.train\[1\].path must be given"),
-        ({"data": {"train": 3}}, "data.train must be text that is not empty, or a list of values, each a section"),
-        (
-            {"data": {"train": [{"path": "a", "src_column": 0}]}},
-            r"data.train\[0\].src_column must be text .*at least 1",
-        ),
-        (
-            {"data": {"train": [{"path": "a.jsonl", "features_column": 3}]}},
-            r"data.train\[0\].features_column must be null for all but .tsv, got 3 of a.jsonl",
-        ),
-        ({"data": {"train": [{"path": "a", "tag": "a b"}]}}, r"data.train\[0\].tag must be one word without spaces"),
-        ({"data": {"dev": [{"path": "a", "weight": 2}]}}, r"data.dev\[0\].weight must be 1, got 2"),
-        (
-            {"data": {"train": [{"path": "a", "weight": 2}]}, "training": {"shuffle": False}},
-            "training.shuffle must be true with weights of corpora",
-        ),
-        (
-            {"data": {"train": [{"path": "a", "tag": "x"}]}, "task": "lm", "training": {"metric": "ppl"}},
-            r"data.train\[0\] must have no tag and weight: 1 with task: lm",
-        ),
+        ({"wieght": 2}, r".wieght is not a setting; did you mean data.train\[0\].weight"),
+        ({"weight": 0}, ".weight must be a number above 0 and of at"),
+        ({"src_column": 0}, ".src_column must be text .*at least 1"),
+        ({"path": "a.jsonl", "features_column": 3}, ".features_column must be null for all but .tsv, got 3 of a.jsonl"),
+        ({"tag": "a b"}, ".tag must be one word without spaces"),
     ],
 )
-def test_settings_of_corpora_that_make_no_sense(changes, words):
-    data = {"train": "a", "dev": "b", "src": {"lang": "de"}, "tgt": {"lang": "en"}, **changes.pop("data")}
-    refused(ConfigError, words, config_from_dict, {"model_dir": "m", "data": data, **changes})
+def test_settings_of_a_corpus_that_make_no_sense(changes, words):
+    refused(ConfigError, rf"data.train\[0\]{words}", settings_with, {"train": [{"path": "a", **changes}]})
+
+
+@pytest.mark.parametrize(
+    ("data", "sections", "words"),
+    [
+        ({"train": []}, {}, "data.train must contain at least one corpus, got an empty list"),
+        ({"train": [{"path": "a"}, {}]}, {}, r"data.train\[1\].path must be given"),
+        ({"train": 3}, {}, "data.train must be text that is not empty, or a list of values, each a section"),
+        ({"dev": [{"path": "a", "weight": 2}]}, {}, r"data.dev\[0\].weight must be 1, got 2"),
+        (
+            {"train": WEIGHTED},
+            {"training": {"shuffle": False}},
+            "training.shuffle must be true with weights of corpora",
+        ),
+        ({"train": TAGGED}, LANGUAGE, r"data.train\[0\] must have no tag and weight: 1 with task: lm"),
+    ],
+)
+def test_settings_of_corpora_that_make_no_sense(data, sections, words):
+    refused(ConfigError, words, settings_with, data, **sections)

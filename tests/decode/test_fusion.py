@@ -1,13 +1,15 @@
 """Shallow fusion against trying everything: the translation model by its losses, the language model by an oracle in
 plain loops; then every option of the search with a language model beside it."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 
 from nmt.data.tokens.subwords import EOS_ID
-from nmt.decode import Ensemble, Fusion, SearchOptions, force, search
+from nmt.decode import Ensemble, Fusion, force
 from tests.decode import test_beam, test_options
-from tests.decode.test_beam import SOURCES, ForcedModel, compare_with_everything
+from tests.decode.test_beam import ForcedModel, compare_with_everything
 from tests.decode.test_options import EVERY, compare_with_forced, find, forced_targets, sources_of
 from tests.decode.test_shortlist import SOME
 from tests.model import test_language
@@ -21,20 +23,30 @@ def language_model(vocab_size, seed=0):
     return test_language.build(np.float32, seed, vocab_size)
 
 
-class FusedWitness(ForcedModel):
-    """The same with what the oracle of the language model says."""
+@cache
+def oracle(prior, tokens):
+    return float(test_language.oracle(prior, tokens).sum())
 
-    def __init__(self, model, source, prior, weight, vocab_size=test_beam.VOCAB):
-        super().__init__(model, source, vocab_size)
-        self.prior, self.weight = prior, weight
+
+class FusedWitness(ForcedModel):
+    """What another witness says, with what the oracle of the language model says."""
+
+    def __init__(self, forced, prior, weight):
+        super().__init__(forced.model, forced.source, forced.vocab_size)
+        self.forced, self.prior, self.weight = forced, prior, weight
 
     def total(self, tokens):
-        return super().total(tokens) + self.weight * float(test_language.oracle(self.prior, tokens).sum())
+        return self.forced.total(tokens) + self.weight * oracle(self.prior, tokens)
 
 
 @pytest.fixture(scope="module")
 def model():
     return test_options.build(4)
+
+
+@pytest.fixture(scope="module")
+def small_prior():
+    return language_model(test_beam.VOCAB, seed=3)
 
 
 @pytest.fixture(scope="module")
@@ -49,10 +61,10 @@ BRUTE_FORCE = [("lstm", 0.3, "none"), ("lstm", 2.0, "average"), ("conv", 0.7, 0.
 
 
 @pytest.mark.parametrize(("name", "weight", "length_penalty"), BRUTE_FORCE)
-def test_a_wide_beam_finds_what_brute_force_finds(name, weight, length_penalty):
-    model, prior = test_beam.model_of(name, 0), language_model(test_beam.VOCAB, seed=3)
-    witnesses = [FusedWitness(model, source, prior, weight) for source in SOURCES]
-    compare_with_everything(Fusion(model, prior, weight), witnesses, length_penalty)
+def test_a_wide_beam_finds_what_brute_force_finds(name, weight, length_penalty, small_prior):
+    model, witnesses = test_beam.model_and_witnesses(name, 0)
+    fused = [FusedWitness(one, small_prior, weight) for one in witnesses]
+    compare_with_everything(Fusion(model, small_prior, weight), fused, length_penalty)
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -86,7 +98,8 @@ def test_with_a_shortlist_both_models_choose_among_the_candidates(model, fused, 
     found = find(fused, sentences, shortlist=SOME)
     for source, hypotheses in zip(sentences[:8], found, strict=False):
         own = SOME.candidates(source)
-        witnesses = ForcedModel(model, source, VOCAB), FusedWitness(model, source, fused.language_model, 1.0, VOCAB)
+        forced = ForcedModel(model, source, VOCAB)
+        witnesses = forced, FusedWitness(forced, fused.language_model, 1.0)
         for h in hypotheses:
             assert set(h.ids) <= set(own.tolist())
             tokens, expected = [*h.ids, *[EOS_ID] * h.finished], 0.0
@@ -103,12 +116,3 @@ def test_with_a_shortlist_both_models_choose_among_the_candidates(model, fused, 
 def test_a_weight_below_nothing_is_refused(model):
     with pytest.raises(ValueError, match=r"Fusion: weight must be 0 or more, got -0\.1"):
         Fusion(model, language_model(VOCAB), -0.1)
-
-
-def test_cut_at_the_limit_both_models_score_what_there_is(fused, sentences):
-    options = SearchOptions(min_length=3)
-    found = search(fused, sentences, beam_size=3, n_best=3, max_length_ratio=0, max_length_extra=3, options=options)
-    assert any(not h.finished for some in found for h in some)
-    forced = force(fused, sources_of(found, sentences), forced_targets(found), threads=2)
-    for h, one in zip((h for some in found for h in some), forced, strict=True):
-        assert h.log_prob == pytest.approx(float(one.log_probs.sum()), abs=1e-4)

@@ -4,6 +4,7 @@ import importlib
 import random
 import threading
 from collections import deque
+from functools import partial
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from nmt.rnn.kernels.search import candidates
 from nmt.rnn.stepping.compiled_beam import CompiledBeam
 from tests import small_models
 from tests.decode.test_shortlist import SOME, VOCAB
+from tests.waiting import at_once
 
 module = importlib.import_module("nmt.decode.search")  # `nmt.decode.search` is the function
 MODELS = {
@@ -319,11 +321,7 @@ def test_with_a_shortlist(one_model):
 def test_two_threads_share_a_queue(one_model):
     asked = [Sentence(ids) for ids in 3 * SOURCES]
     queue, search_of_all = Queue(asked), live(one_model)
-    threads = [threading.Thread(target=search_of_all.run, args=(queue,)) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(*[partial(search_of_all.run, queue)] * 2)
     assert [one.hypotheses for one in asked] == 3 * found_by_search(one_model)
 
 
@@ -347,12 +345,6 @@ def test_who_is_gone_leaves_at_once_and_nobody_else_is_changed(one_model):
             assert max(len(h.ids) for h in sentence.hypotheses) <= 8
         else:
             assert sentence.hypotheses == expected[n]
-
-
-def test_places_are_used_again(one_model):
-    asked = [Sentence(ids) for ids in 20 * SOURCES]
-    live(one_model, 2).run(Queue(asked, 2))
-    assert [one.hypotheses for one in asked] == 20 * found_by_search(one_model)
 
 
 def test_sentences_may_say_nothing(one_model):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nmt.decode import Ensemble, SearchOptions, Shortlist, search
+from nmt.decode import Ensemble, SearchOptions, Shortlist
 from nmt.errors import ShapeError
 from nmt.model.decoders import NarrowOutput
 from nmt.rnn.arrays.device_operations import OutputLayer
@@ -11,7 +11,6 @@ from nmt.rnn.arrays.weights import Weights, packed_dtype
 from nmt.rnn.devices import cpu
 from nmt.rnn.kernels.search import candidates
 from nmt.special_tokens import EOS_ID, UNK_ID
-from tests import small_models
 from tests.decode.test_options import build, find, sentences  # noqa: F401 - a fixture
 from tests.search_cases import LISTS, RULES, given_for
 
@@ -143,10 +142,3 @@ def test_an_ensemble_over_candidates(average, model, sentences):  # noqa: F811
     for one, other in zip(twice, find(model, sentences, shortlist=SOME), strict=True):
         assert [h.ids for h in one] == [h.ids for h in other]
         assert [h.log_prob for h in one] == pytest.approx([h.log_prob for h in other], abs=1e-5)
-
-
-def test_tied_embeddings(sentences):  # noqa: F811
-    model = small_models.build(VOCAB, scale=0.8, seed=3, tied="softmax", decoder={"embeddings": {"embedding_dim": 6}})
-    options = SearchOptions(shortlist=shortlist_of([[]] * VOCAB, always=range(VOCAB)))
-    ours = search(model, sentences[:6], beam_size=3, options=options)
-    assert [h[0].ids for h in ours] == [h[0].ids for h in search(model, sentences[:6], beam_size=3)]

@@ -20,19 +20,7 @@ from tests.importing.test_fairseq import Fairseq
 from tests.importing.test_toolkits import Joey, OpenNMT
 
 _NUMBERS = (b"\xff\xff\xff\xff", b"\x00\x00\x00\x80", b"\xff\xff\xff\x7f", b"\x00" * 8, b"\xff" * 8)
-_WORDS = (
-    b"[",
-    b"{",
-    b"\n",
-    b": ",
-    b"&a ",
-    b"*a",
-    b"!!python/object:os.system",
-    b"9" * 400,
-    b"\xff\xfe",
-    b"null",
-    b"-1",
-)
+_WORDS = b"[", b"{", b"\n", b": ", b"&a ", b"*a", b"!!python/object:os.system", b"9" * 400, b"\xff\xfe", b"null", b"-1"
 
 
 def _joeynmt(folder: Path) -> str:

@@ -16,23 +16,7 @@ from nmt.storage.model_folder import SHORTLIST_NAME, load_subwords, save_shortli
 from nmt.storage.saved_model import load_saved_model, save_bundle
 from tests.saved_models import write_folder
 
-WORDS = (
-    "kara",
-    "losu",
-    "miti",
-    "nux",
-    "téyo",
-    "ßra",
-    "unheard-of",
-    "Ａ",
-    "ﬁ",
-    "e\u0301",
-    "\u0130",
-    "ŉ",
-    "▁",
-    "<unk>",
-    "</s>",
-)
+WORDS = "kara losu miti nux téyo ßra unheard-of Ａ ﬁ e\u0301 \u0130 ŉ ▁ <unk> </s>".split()
 CONTROLS = [
     chr(c) for c in (*range(10), *range(11, 32), *range(127, 160), 0x2028, 0x2029, 0xFEFF, 0x200B, 0x202E, 0xAD)
 ]

@@ -3,23 +3,14 @@
 import json
 
 import numpy as np
-import pytest
 import sentencepiece
 
 from nmt.errors import CheckpointError
 from nmt.importing.sources import import_model
 from nmt.inference.pipeline import target_ids
-from tests.importing.checks import check_scores, check_search, imported
-from tests.importing.marian_files import CASES, PAIRS, ROWS, SRC, TGT, E, Marian
+from tests.importing.checks import imported
+from tests.importing.marian_files import ROWS, SRC, TGT, E, Marian
 from tests.refusals import refused
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_log_probabilities_are_marians(tmp_path, name):
-    model = Marian(name)
-    translator = imported(model.save(tmp_path), tmp_path / "model")
-    check_scores(translator, PAIRS, [model.scores(*pair) for pair in PAIRS])
-    check_search(translator, model, [src for src, _ in PAIRS], "<unused")
 
 
 def test_the_binary_form_is_the_same_model(tmp_path):
@@ -47,21 +38,6 @@ def test_pieces_stay_as_they_are(tmp_path):
     assert target_ids(translator, ["▁die  ▁Ka\ttze die"]) == [[4, 5, 6, 1]]
     assert translator.score(["cat"], ["▁die tze"])[0].tokens == ["▁die", "tze", "</s>"]
     assert translator.tgt_subwords.join(["▁die", "tze"]) == "▁die tze"
-
-
-@pytest.mark.parametrize(
-    ("change", "line"),
-    [
-        ({"type": "transformer"}, "type must be s2s or amun or nematus, got 'transformer'"),
-        ({"layer-normalization": True}, "layer-normalization must be false, got True"),
-        ({"enc-type": "alternating"}, "enc-type must be bidirectional, got 'alternating'"),
-        ({"dec-cell-base-depth": 4}, "dec-cell-base-depth must be 2, got 4; it cannot be represented exactly"),
-        ({"dec-cell": "mlstm"}, "dec-cell must be gru or lstm"),
-        ({"enc-cell": ["gru"]}, "enc-cell must be"),
-    ],
-)
-def test_what_marian_computes_otherwise_is_refused(tmp_path, change, line):
-    refused(CheckpointError, line, import_model, Marian("gru").save(tmp_path, **change))
 
 
 def test_what_is_missing_is_named(tmp_path):

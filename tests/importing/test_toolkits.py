@@ -1,4 +1,4 @@
-"""Models in the layouts of OpenNMT-py and JoeyNMT, beside NumPy after their decoders' code.
+"""Models in the layouts of OpenNMT-py and JoeyNMT, beside NumPy after their decoders' code; and what all toolkits say.
 
 Written after onmt/decoders/decoder.py and onmt/modules/global_attention.py of OpenNMT-py 3.5, and after decoders.py,
 encoders.py and attention.py of JoeyNMT 2.3.
@@ -11,7 +11,10 @@ import pytest
 
 from nmt.errors import CheckpointError
 from nmt.importing.sources import import_model
+from tests.importing import marian_files, test_fairseq
 from tests.importing.checks import check_scores, check_search, imported
+from tests.importing.marian_files import Marian
+from tests.importing.test_fairseq import Fairseq
 from tests.importing.torch_files import Namespace, save
 from tests.importing.witness import cell, cell_shapes, doubles, drawn, layers, log_prob, softmax
 from tests.refusals import refused
@@ -175,15 +178,16 @@ class Joey:
         return np.tanh(a["decoder.att_vector_layer.weight"] @ joined + a["decoder.att_vector_layer.bias"])
 
 
-WITNESSES = [(OpenNMT, "mlp"), (OpenNMT, "general"), (Joey, "bridge"), (Joey, "last")]
+CASES = {OpenNMT: OPENNMT, Joey: JOEY, Marian: marian_files.CASES, Fairseq: test_fairseq.CASES}
+WITNESSES = [(witness, name) for witness, cases in CASES.items() for name in cases]
 
 
 @pytest.mark.parametrize(("witness", "name"), WITNESSES, ids=[f"{w.__name__}-{n}" for w, n in WITNESSES])
 def test_log_probabilities_are_the_toolkits(tmp_path, witness, name):
-    model = witness(name)
+    model, pairs = witness(name), marian_files.PAIRS if witness is Marian else PAIRS
     translator = imported(model.save(tmp_path), tmp_path / "model")
-    check_scores(translator, PAIRS, [model.scores(*pair) for pair in PAIRS])
-    check_search(translator, model, [src for src, _ in PAIRS], "<unk>", beam_size=3)
+    check_scores(translator, pairs, [model.scores(*pair) for pair in pairs])
+    check_search(translator, model, [src for src, _ in pairs], ("<unk>", "<unused", "madeupword"), beam_size=3)
 
 
 @pytest.mark.parametrize(
@@ -204,15 +208,21 @@ def test_what_opennmt_computes_otherwise_is_refused(tmp_path, change, line):
 
 
 @pytest.mark.parametrize(
-    ("change", "line"),
+    ("model", "change", "line"),
     [
-        ({"attention": "coverage"}, "model.decoder.attention must be bahdanau or luong, got 'coverage'"),
-        ({"type": "transformer"}, "model.decoder.type must be recurrent"),
-        ({"activation": "relu"}, "model.decoder.activation must be tanh"),
+        (Joey("bridge"), {"attention": "coverage"}, "decoder.attention must be bahdanau or luong, got 'coverage'"),
+        (Joey("bridge"), {"type": "transformer"}, "model.decoder.type must be recurrent"),
+        (Joey("bridge"), {"activation": "relu"}, "model.decoder.activation must be tanh"),
+        (Marian("gru"), {"type": "transformer"}, "type must be s2s or amun or nematus, got 'transformer'"),
+        (Marian("gru"), {"layer-normalization": True}, "layer-normalization must be false, got True"),
+        (Marian("gru"), {"enc-type": "alternating"}, "enc-type must be bidirectional, got 'alternating'"),
+        (Marian("gru"), {"dec-cell-base-depth": 4}, "dec-cell-base-depth must be 2, got 4; it cannot be represented"),
+        (Marian("gru"), {"dec-cell": "mlstm"}, "dec-cell must be gru or lstm"),
+        (Marian("gru"), {"enc-cell": ["gru"]}, "enc-cell must be"),
     ],
 )
-def test_what_joeynmt_computes_otherwise_is_refused(tmp_path, change, line):
-    refused(CheckpointError, line, import_model, Joey("bridge").save(tmp_path, **change))
+def test_what_a_toolkit_computes_otherwise_is_refused(tmp_path, model, change, line):
+    refused(CheckpointError, line, import_model, model.save(tmp_path, **change))
 
 
 def test_what_lies_beside_a_checkpoint_is_needed(tmp_path):

@@ -10,6 +10,7 @@ from nmt.rnn import Cell, LSTMCell
 from nmt.rnn.cells.by_name import CELLS_BY_NAME
 from nmt.rnn.scan.layered import LayeredScan
 from tests import small_models
+from tests.refusals import refused
 
 
 @pytest.mark.parametrize("name", RNN_TYPES)
@@ -43,14 +44,9 @@ def test_states_of_other_sizes_cannot_be_handed_over_as_they_are():
 
 
 def test_a_misspelt_name_is_told_the_nearest():
-    with pytest.raises(
-        ConfigError, match="model.encoder.rnn_type must be the name of a cell.* did you mean layer_norm_lstm"
-    ):
-        small_models.model_settings(encoder={"rnn_type": "layernorm_lstm"})
-    with pytest.raises(
-        ConfigError, match="model.decoder.rnn_type must be the name of a cell, or a dotted path .*, got 3"
-    ):
-        small_models.model_settings(decoder={"rnn_type": 3})
+    for side, name, end in (("encoder", "layernorm_lstm", "did you mean layer_norm_lstm"), ("decoder", 3, "got 3")):
+        line = f"model.{side}.rnn_type must be the name of a cell, or a dotted path .*{end}"
+        refused(ConfigError, line, small_models.model_settings, **{side: {"rnn_type": name}})
 
 
 def test_a_disturbed_recurrence_changes_training_alone():

@@ -283,22 +283,6 @@ def test_every_search_scores_as_forced_decoding(name):
     options_of_search.compare_with_forced(name, model, sentences)
 
 
-def test_a_source_word_changes_the_output_through_its_embedding_alone():
-    """With the lexical layer at zero the model is the plain one; otherwise it is not."""
-    model = small_models.build(VOCAB, **KINDS["own output matrix"])
-    plain = small_models.build(VOCAB)
-    for name, value in plain.params.items():
-        value[...] = model.params[name]
-    plain.changed()
-    sources, targets = [[4, 9, 5]], [[5, 10, EOS_ID]]
-    scores = [force(one, sources, targets, threads=1)[0].log_probs for one in (model, plain)]
-    assert not np.allclose(*scores)
-    model.params["decoder.W_o"][...] = 0
-    model.changed()
-    again = force(model, sources, targets, threads=1)[0].log_probs
-    np.testing.assert_allclose(again, scores[1], rtol=0, atol=1e-6)
-
-
 @pytest.mark.parametrize("kind", EXPORTED)
 def test_exports_score_as_the_model(kind, tmp_path):
     """A page of NumPy; a graph for ONNX Runtime where that is installed."""

@@ -26,6 +26,7 @@ from nmt.rnn.scan.scan import Scan
 from nmt.special_tokens import EOS_ID, PAD_ID, UNK_ID
 from tests import small_models
 from tests.finite_differences import check_gradients
+from tests.refusals import refused
 
 V = 9
 COPY, DELETE = V + UNK_ID, V + PAD_ID
@@ -289,8 +290,7 @@ def test_the_gain_of_edits_is_that_of_all_paths():
 
 
 def test_a_vocabulary_of_words_is_refused_in_one_line():
-    with pytest.raises(DataError, match="edit_actions: must have at most 4,096 symbols, got 8,000 subwords; it is for"):
-        Edits(8000)
+    refused(DataError, "edit_actions: must have at most 4,096 symbols, got 8,000 subwords; it is for", Edits, 8000)
 
 
 def test_rounding_does_not_decide_between_equally_probable_edits():
@@ -328,8 +328,7 @@ def test_settings_that_do_not_fit_are_refused_in_one_line():
         (joint, {}, {"tgt_word_dropout": 0.1}, "tgt_word_dropout must be 0 with model.decoder.edit_actions: true"),
     ]:
         settings = whole | {"data": whole["data"] | data, "training": training}
-        with pytest.raises(ConfigError, match=line):
-            config_from_dict(settings | {"model": {"decoder": {"edit_actions": True, **model}}})
+        refused(ConfigError, line, config_from_dict, settings | {"model": {"decoder": {"edit_actions": True, **model}}})
 
 
 def test_a_gpu_and_scores_of_given_text_are_refused_in_one_line():

@@ -15,6 +15,7 @@ from nmt.rnn.kernels.threads import pool
 from nmt.rnn.scan.layered import LayeredScan
 from tests import small_models
 from tests.model import test_language
+from tests.oracle import compare
 from tests.rnn.poison import poisoned
 from tests.settings import settings_with
 
@@ -50,11 +51,6 @@ def gradients(model, batch, objective):
     return [np.array([stats.nll, stats.loss]), *found.values()]
 
 
-def same(one, other):
-    for a, b in zip(one, other, strict=True):
-        np.testing.assert_array_equal(a, b)
-
-
 @pytest.fixture
 def spoilt(monkeypatch):
     """Return a function that returns what another returns with spoilt arrays; some calls must have waited."""
@@ -80,7 +76,7 @@ def model_and_batch(name):
 def test_an_update_reads_no_array_of_a_launch_that_waits(name, spoilt):
     model, batch, objective = model_and_batch(name)
     expected = gradients(model, batch, objective)
-    same(spoilt(lambda: gradients(model, batch, objective)), expected)
+    compare.assert_same_arrays(spoilt(lambda: gradients(model, batch, objective)), expected)
 
 
 def test_factors(spoilt):
@@ -92,7 +88,7 @@ def test_factors(spoilt):
     model.initialize(1)
     batch = make_batch([[n + V * (n % 2) for n in ids] for ids in SOURCES], TARGETS, EVERY)
     expected = gradients(model, batch, None)
-    same(spoilt(lambda: gradients(model, batch, None)), expected)
+    compare.assert_same_arrays(spoilt(lambda: gradients(model, batch, None)), expected)
 
 
 def test_a_language_model(spoilt):
@@ -100,7 +96,7 @@ def test_a_language_model(spoilt):
     segment = test_language.segments_of(3, 7)[0]
     found = [gradients(test_language.build(**changes), segment, None)]
     found.append(spoilt(lambda: gradients(test_language.build(**changes), segment, None)))
-    same(*found)
+    compare.assert_same_arrays(*found)
 
 
 SCANS = {
@@ -112,11 +108,11 @@ SCANS = {
 @pytest.mark.parametrize("name", SCANS)
 def test_scans_within_one_call(name, spoilt):
     cell, given = SCANS[name]
-    same(*twice(Scan(cell), given, spoilt))
+    compare.assert_same_arrays(*twice(Scan(cell), given, spoilt))
 
 
 def test_layers_with_residuals(spoilt):
-    same(*twice(LayeredScan([GRUCell(3, 3), GRUCell(3, 3)], residual=True), {}, spoilt))
+    compare.assert_same_arrays(*twice(LayeredScan([GRUCell(3, 3), GRUCell(3, 3)], residual=True), {}, spoilt))
 
 
 def twice(scan, given, spoilt):
@@ -166,7 +162,7 @@ def test_operators(spoilt):
             found = layers.backward(results[0])
             return [*results, found.d_x, *found.params.values()]
 
-        same(run(), spoilt(run))
+        compare.assert_same_arrays(run(), spoilt(run))
 
 
 @pytest.mark.parametrize("name", ["convolutions", "from the mean", "copying, attention", "edits"])
@@ -183,10 +179,10 @@ def test_each_way_past_host_is_noticed(name, spoilt, monkeypatch):
         return arrays if waits and found - 1 == left_out else pool.host(arrays)
 
     monkeypatch.setattr(CPUDevice, "host", host)
-    same(spoilt(lambda: gradients(model, batch, objective)), expected)
+    compare.assert_same_arrays(spoilt(lambda: gradients(model, batch, objective)), expected)
     count = found
     assert count
     for left_out in range(count):  # noqa: B007 - `host` reads it
         found = 0
         with np.errstate(invalid="ignore"), pytest.raises((AssertionError, ValueError)):
-            same(spoilt(lambda: gradients(model, batch, objective)), expected)
+            compare.assert_same_arrays(spoilt(lambda: gradients(model, batch, objective)), expected)

@@ -57,6 +57,12 @@ def assert_same_bits(found, expected, what=""):
         np.testing.assert_array_equal(found[name], value, f"{what} {name}")
 
 
+def assert_same_arrays(found, expected):
+    """As many arrays, each equal to the last bit."""
+    for got, wanted in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(got, wanted)
+
+
 def log_softmax(logits):
     """Log probabilities of one row of logits [V]."""
     top = np.max(np.real(logits))

@@ -4,10 +4,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from nmt.rnn import Captured, Cell, Past, Scan, Shape, State, Weights, concat, dot, interpreter, split, tanh
+from nmt.rnn import Captured, Past, Shape, State, concat, dot, split, tanh
 from nmt.rnn.cell import axes_of
 from tests.oracle import compare, interface
 from tests.oracle import gradients as slopes
+from tests.rnn import scan_cases
 from tests.rnn.random_cells import Made
 
 T, B = 7, 5
@@ -87,58 +88,39 @@ def noting(p, now, s):
 
 
 @dataclass
-class Run:
-    """A cell, its oracle, numbers for all that is read, and how to run it."""
+class Run(scan_cases.Case):
+    """A case with its cell's step for one row, and how it is run."""
 
-    cell: Cell
-    step: object
-    params: dict
-    inputs: dict
-    initial: dict
-    captured: dict
-    d: dict  # gradients of results by name
-    options: dict = field(default_factory=dict)  # lengths or mask, reverse
+    step: object = None
+    reverse: bool = False
     asked: dict = field(default_factory=dict)  # needs, receives, record, stop of the scan
 
     @property
     def there(self):
         """bool [T, B]."""
-        mask, lengths = self.options.get("mask"), self.options.get("lengths")
-        steps, rows = self.inputs["x"].shape[:2]
-        if mask is not None:
-            return mask
-        return np.arange(steps)[:, None] < (np.full(rows, steps) if lengths is None else np.array(lengths))
+        steps, rows = self.x.shape[:2]
+        if self.mask is not None:
+            return self.mask
+        return np.arange(steps)[:, None] < (np.full(rows, steps) if self.lengths is None else np.array(self.lengths))
+
+    @property
+    def inputs(self):
+        """What is read at every step."""
+        return {"x": self.x, **self.sequences}
 
     @property
     def keywords(self):
         """Of a forward pass."""
-        return {
-            "sequences": {k: v for k, v in self.inputs.items() if k != "x"},
-            "captured": self.captured,
-        } | self.options
+        return self.options | {"reverse": self.reverse}
 
 
-def draw(cell, step, *, steps=T, rows=B, seed=0, record=(), **options):
-    """Numbers for everything."""
-    rng = np.random.default_rng([seed, steps, rows])
-
-    def normal(*lead, width):
-        return rng.normal(size=(*lead, *axes_of(width)))
-
-    d = {"y": normal(steps, rows, width=cell.output_size)}
-    d |= {f"final {k}": normal(rows, width=n) for k, n in cell.states().items()}
-    inputs = {"x": cell.input_size, **cell.sequences()}
-    return Run(
-        cell,
-        step,
-        {k: 0.5 * rng.normal(size=p.shape) for k, p in cell.params().items()},
-        {k: normal(steps, rows, width=n) for k, n in inputs.items()},
-        {k: normal(rows, width=n) for k, n in cell.states().items()},
-        {k: normal(rows, width=c.width) for k, c in cell.captured().items()},
-        d,
-        options,
-        {"record": record} if record else {},
-    )
+def draw(cell, step=None, *, steps=T, rows=B, seed=0, record=(), **options):
+    """Numbers for everything; options: lengths or mask, reverse."""
+    case = scan_cases.draw(cell, "float64", rows=rows, steps=steps, seed=seed)
+    case.source_lengths = None
+    rng = np.random.default_rng(steps)
+    case.sequences = {k: rng.normal(size=(steps, rows, *axes_of(n))) for k, n in cell.sequences().items()}
+    return Run(**{**vars(case), **options}, step=step, asked={"record": record} if record else {})
 
 
 def masked(steps=T, rows=B, seed=1):
@@ -148,30 +130,9 @@ def masked(steps=T, rows=B, seed=1):
     return mask
 
 
-def program(run, *, chunks=None, **options):
+def program(run, **options):
     """(results, gradients) of the compiled program by name."""
-    scan = Scan(run.cell, **{"dtype": np.float64, "threads": 1, **run.asked, **options})
-    forward, backward = (scan.forward, scan.backward) if chunks is None else chunks(scan)
-    result = forward(Weights(run.params), run.inputs["x"], run.initial, training=True, **run.keywords)
-    shares = {k: np.zeros_like(p) for k, p in run.params.items()}
-    d_final = {k: run.d[f"final {k}"] for k in scan.states}
-    d_recorded = {k: run.d[f"recorded {k}"] for k in run.asked.get("receives", ()) if k != "y"}
-    extra = {"d_recorded": d_recorded} if d_recorded else {}
-    d_y = run.d["y"] if "y" in run.asked.get("receives", "y") else None
-    found = backward(result.tape if chunks is None else result, d_y, d_final, shares, **extra)
-    return results(result), gradients(found, shares)
-
-
-def results(result):
-    """By the oracle's names."""
-    named = {"y": result.y, "taken": result.lengths, **{f"final {k}": v for k, v in result.final.items()}}
-    return named | {f"recorded {k}": v for k, v in result.recorded.items()}
-
-
-def gradients(found, shares):
-    """By the names of what they are gradients of."""
-    named = {"x": found.x, **found.sequences, **{f"initial {k}": v for k, v in found.initial.items()}}
-    return {k: v for k, v in (named | found.captured | shares).items() if v is not None}
+    return scan_cases.compiled(run, reverse=run.reverse, **run.asked, **options)[:2]
 
 
 def leaves(run):
@@ -182,71 +143,36 @@ def leaves(run):
 def oracle(run, now=None):
     """Results by loops, `now` holding all leaves."""
     now = leaves(run) if now is None else now
-    p = {k: now[k] for k in run.params}
-    inputs = {k: now[k] for k in run.inputs}
+    p, inputs, captured = ({k: now[k] for k in names} for names in (run.params, run.inputs, run.captured))
     initial = {k: now[f"initial {k}"] for k in run.initial}
-    there = run.there
-    options = {"reverse": run.options.get("reverse", False), "stop": run.asked.get("stop")}
-    if not run.captured:
-        return interface.run(run.step, p, inputs, initial, there, **options)
-    parts = []  # what is captured belongs to a row: each is run with its own
-    for row in range(there.shape[1]):
-        own = p | {k: now[k][row] for k in run.captured}
-        one = interface.run(
-            run.step, own, {k: v[:, row : row + 1] for k, v in inputs.items()},
-            {k: v[row : row + 1] for k, v in initial.items()}, there[:, row : row + 1], **options,
-        )  # fmt: skip
-        parts.append(one)
-    axis = {name: 0 if name.startswith("final") or name == "taken" else 1 for name in parts[-1]}
-    like = max(parts, key=len)
-    full = [like | {k: np.zeros_like(like[k]) for k in like if k not in part} | part for part in parts]
-    return {name: np.concatenate([part[name] for part in full], axis=axis.get(name, 1)) for name in like}
+    options = {"captured": captured, "reverse": run.reverse, "stop": run.asked.get("stop")}
+    return interface.run(run.step, p, inputs, initial, run.there, **options)
 
 
-def check(run, found, slopes_found, *, only=None):
+def check(run, found, slopes_found):
     """Results and gradients of a program against the oracle: every leaf along a direction, by complex steps."""
     expected = oracle(run)
-    for name, value in found.items():
-        compare.assert_close(value, expected[name], 1e-12, name)
-    weights = {k: v for k, v in run.d.items() if not k.startswith("recorded")}
-    weights |= {f"recorded {k}": run.d[f"recorded {k}"] for k in run.asked.get("receives", ()) if k != "y"}
-    if "y" not in run.asked.get("receives", "y"):
-        del weights["y"]
+    compare.assert_all_close(found, {name: expected[name] for name in found}, 1e-12)
+    weights = {} if run.d_y is None else {"y": run.d_y}
+    weights |= {f"final {k}": d for k, d in run.d_final.items()}
+    weights |= {f"recorded {k}": d for k, d in run.d_recorded.items()}
 
     def loss(now):
         values = oracle(run, now)
         return sum(np.sum(values[name] * w) for name, w in weights.items())
 
     rng, all_leaves = np.random.default_rng(5), leaves(run)
-    for name in all_leaves if only is None else only:
+    for name in all_leaves:
         direction = slopes.random_direction(all_leaves, rng, only=[name])
         exact = slopes.complex_step(loss, all_leaves, direction)
-        got = slopes.inner({name: slopes_found[name]}, direction)
-        scale = max(1.0, float(np.linalg.norm(slopes_found[name])))
+        gradient = slopes_found[f"d_captured {name}" if name in run.captured else f"d_{name}"]
+        got = slopes.inner({name: gradient}, direction)
+        scale = max(1.0, float(np.linalg.norm(gradient)))
         assert abs(got - exact) <= 1e-10 * scale, f"gradient of {name}: {got} instead of {exact}"
-
-
-def interpreted(run):
-    """(results, gradients) of the interpreter."""
-    record = run.asked.get("record", ())
-    result = interpreter.forward(
-        run.cell, run.params, run.inputs["x"], run.initial, **run.keywords, masks={}, record=record
-    )
-    found = interpreter.backward(
-        result,
-        run.d["y"] if "y" in run.asked.get("receives", "y") else np.zeros_like(result.y),
-        {k: run.d[f"final {k}"] for k in run.cell.states()},
-        {k: run.d[f"recorded {k}"] for k in run.asked.get("receives", ()) if k != "y"},
-    )
-    named = {"y": result.y, **{f"final {k}": v for k, v in result.final.items()}}
-    named |= {f"recorded {k}": v for k, v in result.recorded.items()}
-    return named, gradients(found, found.params)
 
 
 def check_interpreter(run, found, slopes_found):
     """The same numbers as the interpreter's."""
-    expected, expected_slopes = interpreted(run)
-    for got, wanted in ((found, expected), (slopes_found, expected_slopes)):
-        for name, value in got.items():
-            if name != "taken":
-                compare.assert_close(value, wanted[name], 1e-12, f"interpreter: {name}")
+    expected = scan_cases.interpreted(run, {}, reverse=run.reverse, record=run.asked.get("record", ()))
+    compare.assert_all_close(found, expected[0], 1e-12, "interpreter")
+    compare.assert_all_close(slopes_found, expected[1], 1e-12, "interpreter")

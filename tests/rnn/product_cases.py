@@ -41,7 +41,7 @@ SHORT = {
     ("float32", "gates"): ("gru", "qrnn_window2"),
     ("bfloat16", "gates"): ("lstm", "min_lstm"),
 }
-# A program of its own as well, which test_scan.py has of most of these.
+# A program of its own as well.
 LATER = "weights later"
 SHORT_LATER = {
     ("float64", "attention"): ("gru_no_bias", "stack", "lstm_bahdanau_feed", "gru_general_feed_dropout", *WRAPPERS),
@@ -49,6 +49,8 @@ SHORT_LATER = {
     ("float32", "gates"): ("gru",),
     ("bfloat16", "gates"): ("lstm",),
 }
+# Whose programs without training are compared, too.
+INFERRED = (*cases.CELLS, "projection_cell_clip", "slstm", "qrnn_window2", "convolution")
 SCHEDULES = {
     "one thread": {"threads": 1},
     "rows": {"threads": 2, "division": "rows"},
@@ -138,6 +140,11 @@ def grouped_anew(run, name):
     return run.row["schedule"] == LATER and (sums or again) and "d_" in name
 
 
+def is_plain(row):
+    """Whether a row's program without training is no other row's: it knows no policy, and keeps no operands."""
+    return row["dtype"] != "bfloat16" and row["recompute"] == "attention" and row["schedule"] != LATER
+
+
 def of_pass(reverse, found):
     """Results by name and direction."""
     return {f"{'reverse' if reverse else 'forward'} {name}": array for name, array in found.items()}
@@ -155,6 +162,14 @@ def program(run, **schedule):
         found |= of_pass(reverse, outputs | {k: g for k, g in gradients.items() if k[2:] not in shares})
         masks.append(drawn)
     return found | {f"d_{name}": share for name, share in shares.items()}, masks
+
+
+def inferred(run):
+    """(outputs of the program that keeps nothing, those of the interpreter without dropout) by name."""
+    schedule = SCHEDULES[run.row["schedule"]]
+    found = [of_pass(reverse, cases.inferred(run.case, reverse=reverse, **schedule)) for reverse in run.directions]
+    meant = [of_pass(reverse, cases.interpreted(run.case, None, reverse=reverse)[0]) for reverse in run.directions]
+    return {k: v for one in found for k, v in one.items()}, {k: v for one in meant for k, v in one.items()}
 
 
 def interpreted(run, masks):

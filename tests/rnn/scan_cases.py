@@ -1,12 +1,13 @@
 """Cells, inputs and runs that the tests of the scan share. Sizes differ from one another wherever they may: equal sizes
 are another program, and would hide an exchange of two of them."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from nmt.rnn import (
     AttentionCell,
+    ChunkedScan,
     DropoutCell,
     ElmanCell,
     GRUCell,
@@ -103,6 +104,8 @@ class Case:
     lengths: tuple | None = None
     source_lengths: tuple | None = None
     mask: np.ndarray | None = None  # bool [T, B], in the place of lengths
+    sequences: dict = field(default_factory=dict)
+    d_recorded: dict = field(default_factory=dict)
 
     @property
     def options(self):
@@ -112,6 +115,7 @@ class Case:
             "mask": self.mask,
             "captured": self.captured,
             "source_lengths": self.source_lengths if self.captured else None,
+            **({"sequences": self.sequences} if self.sequences else {}),
         }
 
     def rows(self, chosen):
@@ -144,10 +148,10 @@ def draw(cell, dtype, lengths=None, *, rows=B, steps=T, places=S, seed=0):
     return Case(
         cell,
         {name: normal(*p.shape, scale=0.4) for name, p in cell.params().items()},
-        normal(steps, rows, cell.input_size),
+        normal(steps, rows, *axes_of(cell.input_size)),
         {name: normal(rows, *axes_of(n)) for name, n in cell.states().items()},
-        {name: normal(*[places] * c.source_axis, rows, c.width) for name, c in cell.captured().items()},
-        normal(steps, rows, cell.output_size),
+        {name: normal(*[places] * c.source_axis, rows, *axes_of(c.width)) for name, c in cell.captured().items()},
+        normal(steps, rows, *axes_of(cell.output_size)),
         {name: normal(rows, *axes_of(n)) for name, n in cell.states().items()},
         lengths,
         SOURCE_LENGTHS if rows == B and places == S else None,
@@ -182,11 +186,13 @@ def compiled(case, *, device=None, **options):
     return on_host(_compiled(on_device(case, device), device=device, **options), device)
 
 
-def _compiled(case, *, reverse=False, threads=1, seed=3, shares=None, weights_later=False, **options):
-    """`shares`: what gradients of parameters are added to; `weights_later`: by a call of their own."""
+def _compiled(case, *, reverse=False, threads=1, seed=3, shares=None, weights_later=False, chunk=None, **options):
+    """`shares`: what gradients of parameters are added to; `weights_later`: by a call of their own; `chunk`: steps that
+    are run at a time."""
     scan = Scan(case.cell, dtype=case.x.dtype, threads=threads, **options)
-    weights = Weights(case.params)
-    result = scan.forward(weights, case.x, case.initial, **case.options, reverse=reverse, training=True, seed=seed)
+    whole = scan if chunk is None else ChunkedScan(scan, chunk)
+    run = {**case.options, "reverse": reverse, "training": True} | ({"seed": seed} if chunk is None else {})
+    result = whole.forward(Weights(case.params), case.x, case.initial, **run)
     masks = {m.name: dropped_in(result.tape, m) for m in masks_of(case.cell)}
     if shares is None:
         shares = {name: scan.device.xp.zeros_like(p) for name, p in case.params.items()}
@@ -194,8 +200,10 @@ def _compiled(case, *, reverse=False, threads=1, seed=3, shares=None, weights_la
         found = scan.backward(result.tape, case.d_y, case.d_final, weights_later=True)
         scan.backward_weights(result.tape, shares)
     else:
-        found = scan.backward(result.tape, case.d_y, case.d_final, shares)
-    return named(result), gradients(found, shares), masks
+        more = {"d_recorded": case.d_recorded} if case.d_recorded else {}
+        found = whole.backward(result.tape if chunk is None else result, case.d_y, case.d_final, shares, **more)
+    stopped = {"taken": result.lengths} if options.get("stop") else {}
+    return named(result) | stopped, gradients(found, shares), masks
 
 
 def dropped_in(tape, mask):
@@ -220,18 +228,19 @@ def wide(value):
     return moved(value, lambda array: array.astype(np.float64))
 
 
-def interpreted(case, masks, *, reverse=False):
+def interpreted(case, masks, *, reverse=False, record=()):
     """(outputs, gradients) of the interpreter in float64, with the given dropout masks."""
-    result = _interpreter_forward(case, masks, reverse)
-    found = interpreter.backward(result, wide(case.d_y), wide(case.d_final))
+    result = _interpreter_forward(case, masks, reverse, record)
+    d_y = np.zeros_like(result.y) if case.d_y is None else wide(case.d_y)
+    found = interpreter.backward(result, d_y, wide(case.d_final), case.d_recorded)
     return named(result), gradients(found, found.params)
 
 
-def _interpreter_forward(case, masks, reverse):
+def _interpreter_forward(case, masks, reverse, record=()):
     options = {**case.options, "captured": wide(case.captured)}
     return interpreter.forward(
         case.cell, wide(case.params), wide(case.x), wide(case.initial), **options,
-        reverse=reverse, masks=None if masks is None else wide(masks),
+        reverse=reverse, masks=None if masks is None else wide(masks), record=record,
     )  # fmt: skip
 
 
@@ -256,15 +265,18 @@ def hold_to_slopes(case, found, masks=None, *, reverse=False):
 
 
 def named(result):
-    """Output and final states by name."""
-    return {"y": result.y, **{f"final {k}": a for k, a in result.final.items()}}
+    """Output, final states and recorded values by name."""
+    found = {"y": result.y, **{f"final {k}": a for k, a in result.final.items()}}
+    return found | {f"recorded {k}": a for k, a in result.recorded.items()}
 
 
 def gradients(found, params):
     """All gradients by name."""
-    return {
+    all_of_them = {
         "d_x": found.x,
+        **{f"d_{k}": a for k, a in found.sequences.items()},
         **{f"d_initial {k}": a for k, a in found.initial.items()},
         **{f"d_captured {k}": a for k, a in found.captured.items()},
         **{f"d_{k}": a for k, a in params.items()},
     }
+    return {k: a for k, a in all_of_them.items() if a is not None}

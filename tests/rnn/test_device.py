@@ -11,6 +11,7 @@ from nmt.rnn import devices
 from nmt.rnn.cores import default_threads, granted_cores, usable_threads
 from nmt.rnn.device import Device
 from nmt.rnn.devices import cpu
+from tests.refusals import refused
 
 
 @pytest.fixture
@@ -33,8 +34,7 @@ def test_auto_falls_back_and_says_why(no_gpu, caplog):
 
 
 def test_a_gpu_that_was_asked_for_must_be_there(no_gpu):
-    with pytest.raises(DeviceError, match="must show a GPU"):
-        devices.choose_device("cuda")
+    refused(DeviceError, "must show a GPU", devices.choose_device, "cuda")
 
 
 def test_auto_takes_a_gpu(monkeypatch):
@@ -45,8 +45,7 @@ def test_auto_takes_a_gpu(monkeypatch):
 
 @pytest.mark.parametrize("name", ["gpu", "", None, 1])
 def test_a_name_of_no_device(name, no_gpu):
-    with pytest.raises(DeviceError, match="device must be cpu, cuda or auto, got"):
-        devices.choose_device(name)
+    refused(DeviceError, "device must be cpu, cuda or auto, got", devices.choose_device, name)
 
 
 @pytest.mark.parametrize("size", [0, 1, 16384, 40001])
@@ -62,8 +61,7 @@ def test_arrays_of_any_size_are_added_as_a_whole(size):
 def test_an_operation_of_another_kind_of_device_says_so_and_an_incomplete_device_cannot_be_made():
     with pytest.raises(RuntimeError, match="of a GPU alone, got the device cpu"):
         _ = cpu().search
-    with pytest.raises(TypeError, match="abstract"):
-        type("Half", (Device,), {"upload": lambda self, array: array})()
+    refused(TypeError, "abstract", type("Half", (Device,), {"upload": lambda self, array: array}))
 
 
 def test_there_is_at_least_one_thread():

@@ -149,8 +149,7 @@ def test_in_one_loop_they_would_wait_for_the_layer_below(name):
         case = cases.draw(cell, "float64", lengths)
         found = cases.compiled(case, reverse=reverse)
         for got, expected in zip(found[:2], cases.interpreted(case, {}, reverse=reverse), strict=True):
-            for key, value in expected.items():
-                compare.assert_close(got[key], value, 1e-9, key)
+            compare.assert_all_close(got, expected, 1e-9)
 
 
 def test_what_is_kept_is_named_as_in_the_stack():

@@ -7,6 +7,7 @@ from nmt.errors import ShapeError
 from nmt.rnn import GRU, LSTM, RNN, layouts
 from tests.oracle import compare, vectors
 from tests.oracle.layers import sigmoid
+from tests.refusals import refused
 
 D, H, T, B = 3, 4, 5, 2
 
@@ -52,8 +53,7 @@ def test_gates_of_keras_are_put_in_order(reset_after):
     given = zip(("W_x_l0", "W_h_l0", "b_x_l0", "b_h_l0"), (kernel, recurrent, bias[0], other), strict=True)
     layer.load({name: layouts.reorder_gates(array, "zrn", "rzn") for name, array in given})
     assert_runs_as(layer, lambda x: gru_rows(x, kernel, recurrent, bias[0], other, "zrn", reset_after=reset_after))
-    with pytest.raises(ShapeError, match="3 gates wide, got 4"):
-        layouts.reorder_gates(np.ones((2, 4)), "zrn", "rzn")
+    refused(ShapeError, "3 gates wide, got 4", layouts.reorder_gates, np.ones((2, 4)), "zrn", "rzn")
     with pytest.raises(AttributeError, match="layouts.from_keras is not there any more; layouts.reorder_gates"):
         layouts.from_keras("GRU", [])
 
@@ -144,8 +144,7 @@ def test_what_only_some_systems_have():
         (lambda: layouts.from_flat(np.ones(3), projected), "the vector must be"),
         (lambda: layouts.from_onnx("RNN", *np.ones((2, 1, 4, 4)), direction="up"), "direction must be one of"),
     ):
-        with pytest.raises(ShapeError, match=words):
-            act()
+        refused(ShapeError, words, act)
 
 
 def test_attributes_of_a_node():

@@ -9,6 +9,7 @@ from nmt.rnn.arrays.weights import PAIRS, check_device, packed_dtype, quantise
 from nmt.rnn.kernels.products import packing
 from nmt.rnn.kernels.products.packing import packed_weight
 from tests.oracle import compare
+from tests.refusals import refused
 from tests.rnn import scan_cases as cases
 from tests.rnn.test_compute_dtype import TOLERANCES, draw
 
@@ -49,8 +50,7 @@ def test_after_a_change_all_that_was_used_is_packed_in_one_launch(packings, dtyp
         write(weights, seed)
         found = forms(weights, "abc", dtype, threads)
         assert packings.pop() == 6 and not packings
-        for got, want in zip(found, forms(store(seed), "abc", dtype), strict=True):
-            np.testing.assert_array_equal(got, want)
+        compare.assert_same_arrays(found, forms(store(seed), "abc", dtype))
     assert not np.array_equal(found[0], first[0])
 
 
@@ -59,8 +59,7 @@ def test_two_changes_in_a_row_count_as_one(packings):
     forms(weights, "abc", None)
     weights.changed()
     write(weights, 1)
-    for got, want in zip(forms(weights, "abc", None), forms(store(1), "abc", None), strict=True):
-        np.testing.assert_array_equal(got, want)
+    compare.assert_same_arrays(forms(weights, "abc", None), forms(store(1), "abc", None))
     assert packings == [6]
 
 
@@ -69,8 +68,7 @@ def test_what_was_not_used_since_the_change_before_waits_until_it_is(packings):
     forms(weights, "abc", None)
     for seed, names, filled in ((1, "a", [6]), (2, "a", [2]), (3, "abc", [2, 1, 1, 1, 1])):
         write(weights, seed)
-        for got, want in zip(forms(weights, names, None), forms(store(seed), names, None), strict=True):
-            np.testing.assert_array_equal(got, want)
+        compare.assert_same_arrays(forms(weights, names, None), forms(store(seed), names, None))
         assert packings == filled
         packings.clear()
 
@@ -81,8 +79,7 @@ def test_an_array_in_the_place_of_another_is_what_is_packed(packings):
     weights["a"] = store(5)["a"]
     write(weights, 6)
     weights["a"] = store(7)["a"]
-    for got, want in zip(forms(weights, "a", None), forms(store(7), "a", None), strict=True):
-        np.testing.assert_array_equal(got, want)
+    compare.assert_same_arrays(forms(weights, "a", None), forms(store(7), "a", None))
     assert packings == []
 
 
@@ -93,8 +90,7 @@ def test_a_matrix_of_int8_is_restored_and_packed_again(packings):
     weights.hold_quantised("a", quantise(other, by_rows=False))
     weights.changed()
     restored = Weights({"a": quantise(other, by_rows=False).restored()})
-    for got, want in zip(forms(weights, "a", None), forms(restored, "a", None), strict=True):
-        np.testing.assert_array_equal(got, want)
+    compare.assert_same_arrays(forms(weights, "a", None), forms(restored, "a", None))
     assert packings == []
 
 
@@ -163,8 +159,7 @@ def test_a_quantised_matrix_of_another_shape_is_refused():
     case = draw("lstm")
     weights = Weights(case.params)
     weights.hold_quantised("W_h", quantise(case.params["W_h"][:-1], by_rows=False))
-    with pytest.raises(ShapeError, match="parameter W_h must be float32"):
-        Scan(case.cell, compute_dtype="int8").forward(weights, case.x)
+    refused(ShapeError, "parameter W_h must be float32", Scan(case.cell, compute_dtype="int8").forward, weights, case.x)
 
 
 @pytest.mark.parametrize("kind", [LSTM, GRU])
@@ -172,11 +167,9 @@ def test_layers_for_inference(kind):
     x = np.random.default_rng(0).standard_normal((6, 4, 5)).astype("f4")
     exact, near = (kind(5, 7, 2, bidirectional=True, threads=1, compute_dtype=name) for name in (None, "int8"))
     assert 1e-5 < compare.norm_error(near(x)[0], exact(x)[0]) < TOLERANCES["int8"]
-    with pytest.raises(NMTError, match="must be float32 or bfloat16 to train, got int8"):
-        near.forward(x)
+    refused(NMTError, "must be float32 or bfloat16 to train, got int8", near.forward, x)
 
 
 def test_int8_is_refused_where_it_is_not():
-    with pytest.raises(NMTError) as caught:
-        check_device("X", packed_dtype("X", "float32", "int8"), "cuda")
-    assert str(caught.value) == "X: compute_dtype int8 must be with device cpu, got cuda; use bfloat16 there"
+    message = refused(NMTError, "", check_device, "X", packed_dtype("X", "float32", "int8"), "cuda")
+    assert message == "X: compute_dtype int8 must be with device cpu, got cuda; use bfloat16 there"

@@ -68,6 +68,8 @@ def check(run, monkeypatch):
             compare.assert_close(found[name], value, compare.tolerance_of(run.case.x.dtype), what)
         if name.endswith((" y", " d_x")):
             assert not found[name][~run.there].any(), what
+    if row["cell"] in products.INFERRED and products.is_plain(row):
+        compare.assert_all_close(*products.inferred(run), compare.tolerance_of(run.case.x.dtype), str(row))
     if row["dtype"] != "bfloat16" and products.oracle(row["cell"]):
         complaints = products.check_oracle(run, found, compare.tolerance_of(run.case.x.dtype))
         assert not complaints, f"{row}: {complaints}"

@@ -28,6 +28,7 @@ from nmt.rnn import (
 )
 from nmt.rnn.scan.layered import LayeredScan
 from nmt.rnn.stepping.stepper import Stepper
+from tests.refusals import refused
 from tests.rnn.random_cells import Made, check, random_axes_cell, random_cell
 
 FIXED = {"f": Captured(3, source_axis=False)}
@@ -143,15 +144,13 @@ def test_what_would_be_kept_for_every_position_and_step_is_refused():
         return h, State(h=h)
 
     cell = Made(step, params=UQ, states={"h": 4}, captured=MEMORY)
-    with pytest.raises(ShapeError, match="would need a buffer of its own for every source position"):
-        Scan(cell).plan(False)
+    refused(ShapeError, "would need a buffer of its own for every source position", Scan(cell).plan, False)
 
 
 @pytest.mark.parametrize(("params", "captured"), [({"x": (4,)}, {}), ({"f": (4,)}, FIXED), ({}, {"x": FIXED["f"]})])
 def test_what_a_step_reads_by_name_has_names_of_its_own(params, captured):
     cell = Made(lambda p, x, s: (s.h, s), params=params, states={"h": 4}, captured=captured)
-    with pytest.raises(ShapeError, match="must have different names, got '[xf]' twice"):
-        Scan(cell)
+    refused(ShapeError, "must have different names, got '[xf]' twice", Scan, cell)
 
 
 def test_a_value_noted_under_the_name_of_the_output_cannot_be_recorded():

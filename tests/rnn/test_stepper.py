@@ -18,6 +18,7 @@ from nmt.rnn.cells import (
 )
 from nmt.rnn.scan.scan import Scan
 from nmt.rnn.stepping.stepper import Stepper
+from tests.oracle import compare
 
 T, B, S, E, H, M = 5, 4, 6, 7, 9, 8
 
@@ -43,8 +44,7 @@ def test_steps_equal_the_scan():
         y, new = stepper.step(x[t], states, sentence_ids)
         np.testing.assert_array_equal(y, whole.y[t])
         states = {k: v.copy() for k, v in new.items()}
-    for name, final in whole.final.items():
-        np.testing.assert_array_equal(states[name], final)
+    compare.assert_same_bits(states, whole.final)
 
 
 @pytest.mark.parametrize("division", ["rows", "units"])
@@ -58,8 +58,7 @@ def test_the_division_between_threads_never_shows_in_a_step(division):
         sentence_ids = stepper.admit({"memory": memory}, [6, 2, 1, 4])
         steps.append(stepper.step(x[0], states, sentence_ids))
     np.testing.assert_array_equal(steps[1][0], steps[0][0])
-    for name, state in steps[0][1].items():
-        np.testing.assert_array_equal(steps[1][1][name], state)
+    compare.assert_same_bits(steps[1][1], steps[0][1])
 
 
 def test_rows_share_and_leave():
@@ -99,8 +98,7 @@ def shared_step(device=None, cell=None):
 
 def test_rows_with_one_parent_and_one_word_share_them():
     together, apart = shared_step()
-    for name, array in apart.items():
-        np.testing.assert_array_equal(together[name], array)
+    compare.assert_same_bits(together, apart)
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -155,8 +153,7 @@ def test_states_made_of_the_input_alone_are_shared_too():
     cell = AttentionCell(layers, M, H, input_feeding=False)
     together, apart = shared_step(cell=cell)
     assert {"cell.1.past1", "cell.1.past2"} <= apart.keys()
-    for name, array in apart.items():
-        np.testing.assert_array_equal(together[name], array, name)
+    compare.assert_same_bits(together, apart)
 
 
 def test_sentences_come_and_go():

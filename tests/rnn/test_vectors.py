@@ -35,8 +35,7 @@ def device(request):
 def check(results, expected, tolerance, what):
     """Every expected array is there and right; something must be expected."""
     assert expected, f"{what}: nothing to compare"
-    for key, value in expected.items():
-        compare.assert_close(results[key], value, tolerance, f"{what} {key}")
+    compare.assert_all_close({key: results[key] for key in expected}, expected, tolerance, what)
 
 
 def options_of(case):

@@ -1,6 +1,5 @@
 """Memory: where arrays begin, workspaces that are used again, and what is idle."""
 
-import threading
 import time
 
 import numpy as np
@@ -12,6 +11,7 @@ from nmt.rnn.cells import LSTMCell
 from nmt.rnn.kernels.products.packing import packed_weight
 from nmt.rnn.scan.scan import Scan
 from nmt.rnn.tuning import SENTENCE_BYTES
+from tests.waiting import at_once
 
 
 def test_pieces_do_not_overlap_and_temporary_ones_come_again():
@@ -127,11 +127,7 @@ def test_no_two_callers_get_the_same_object():
             lent.discard(one)
             idle.give(one)
 
-    callers = [threading.Thread(target=borrow) for _ in range(4)]
-    for caller in callers:
-        caller.start()
-    for caller in callers:
-        caller.join()
+    at_once(*[borrow] * 4)
     assert not twice
     assert 1 <= len(idle.kept) == len(set(idle.kept)) <= 4
 

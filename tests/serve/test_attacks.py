@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 import psutil
 import pytest
@@ -17,7 +18,7 @@ import pytest
 from tests.documents import test_packages
 from tests.documents.test_packages import packed
 from tests.serve.servers import model_folder, multipart, running
-from tests.waiting import until
+from tests.waiting import beside, until
 
 TIMES_AS_LONG = 5
 """How much longer than beside innocent requests of the same size anybody else may wait beside an attack, whatever the
@@ -76,13 +77,7 @@ def ask_others(server, count=3):
 
 def beside_innocents(server):
     """Seconds until somebody is answered, the worst of some, while three clients have long but ordinary texts."""
-    asked = [threading.Thread(target=give_up_soon, args=(server, "/translate", INNOCENT)) for _ in range(3)]
-    for thread in asked:
-        thread.start()
-    worst = ask_others(server)
-    for thread in asked:
-        thread.join(90)
-    return worst
+    return worst_beside(server, partial(give_up_soon, server, "/translate", INNOCENT), 0, 90)
 
 
 def give_up_soon(server, path, fields):
@@ -101,13 +96,9 @@ def is_bearable(server, worst, innocent):
 def worst_beside(server, attack, begins, most):
     """Run an attack three times at once and return the longest wait of others beside it, from `begins` seconds on; each
     attack has `most` seconds to end."""
-    threads = [threading.Thread(target=attack) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    time.sleep(begins)
-    worst = ask_others(server)
-    for thread in threads:
-        thread.join(most)
+    with beside(*[attack] * 3, seconds=most):
+        time.sleep(begins)
+        worst = ask_others(server)
     return worst
 
 
@@ -148,10 +139,7 @@ def test_no_text_keeps_others_waiting(attacked, name):
 
 
 FILES: dict[str, tuple[str, Callable[[], bytes]]] = {
-    "A5 one run of many texts": (
-        "a.docx",
-        lambda: packed("docx", f"<w:p><w:r>{'<w:t>a</w:t>' * 16_000}</w:r></w:p>"),
-    ),
+    "A5 one run of many texts": ("a.docx", lambda: packed("docx", f"<w:p><w:r>{'<w:t>a</w:t>' * 16_000}</w:r></w:p>")),
     "A6 many sources": (
         "a.xliff",
         lambda: (

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 import urllib.parse
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from nmt.errors import DeviceError
 from nmt.rnn.kernels.machine_code.store import store
 from tests.serve import servers
 from tests.serve.servers import multipart, running
-from tests.waiting import until
+from tests.waiting import at_once, beside, until
 
 
 @pytest.fixture(scope="module")
@@ -95,11 +96,7 @@ def test_too_many_waiting_are_told_to_come_back(strict, lines):
         body = {"q": [" ".join(lines[n : n + 5]) for n in range(15)], "api_key": "free", "source": "en", "target": "de"}
         found.append(strict.ask("/translate", body))
 
-    threads = [threading.Thread(target=ask) for _ in range(40)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
+    at_once(*[ask] * 40, seconds=60)
     assert {status for status, *_ in found} == {200, 503}
     assert all(headers["Retry-After"] for status, headers, _ in found if status == 503)
     assert strict.json("/ready")["status"] == "ready"
@@ -214,13 +211,9 @@ def test_under_load_every_request_that_was_accepted_is_answered(folder, lines, n
             except Exception as error:  # noqa: BLE001 - half an answer is what is looked for
                 broken.append(error)
 
-        threads = [threading.Thread(target=ask, args=(7 * n,)) for n in range(24)]
-        for thread in threads:
-            thread.start()
-        until(lambda: len(answered) > 100)
-        assert server.end(number) == 0
-        for thread in threads:
-            thread.join(60)
+        with beside(*[partial(ask, 7 * n) for n in range(24)], seconds=60):
+            until(lambda: len(answered) > 100)
+            assert server.end(number) == 0
         told = [json.loads(line) for line in server.log]
         statuses = [one["status"] for one in told if one.get("path", one.get("route")) == "/translate"]
         assert broken == [] and set(answered) == {200}
@@ -285,16 +278,10 @@ def test_a_file_is_translated_however_little_may_wait(folder, lines):
             while len(found) < 60:
                 found.append(server.ask("/translate", {"q": lines[:5], **PAIR})[0])
 
-        others = [threading.Thread(target=ask) for _ in range(3)]
-        for one in others:
-            one.start()
-        form, headers = multipart("a.txt", text.encode(), **PAIR)
-        status, _, content = server.ask("/translate_file", form, headers)
-        assert status == 200, content
-        done = server.ask(json.loads(content)["translatedFileUrl"].removeprefix(server.url))[2].decode()
-        assert len(done.splitlines()) == 2000
-        for one in others:
-            one.join(60)
+        with beside(*[ask] * 3, seconds=60):
+            form, headers = multipart("a.txt", text.encode(), **PAIR)
+            url = server.json("/translate_file", form, headers=headers)["translatedFileUrl"]
+            assert len(server.ask(url.removeprefix(server.url))[2].splitlines()) == 2000
         assert set(found) == {200}  # the file leaves them room
         assert server.json("/translate", {"q": [f"{n} a" for n in range(600)], **PAIR})  # nor does a long text race
 
@@ -313,9 +300,8 @@ def test_while_it_ends_it_says_so(folder, lines, expected):
         assert server.refused("/translate", {"q": "a", **PAIR}) == (503, "server: is ending; try again later")
         plug.sendall(body[5:])
         answer = plug.makefile("rb").read()
-        assert (
-            b" 200 OK" in answer and json.loads(answer.rpartition(b"\r\n")[2])["translatedText"] == expected[lines[0]]
-        )
+        assert b" 200 OK" in answer
+        assert json.loads(answer.rpartition(b"\r\n")[2])["translatedText"] == expected[lines[0]]
         assert server.end() == 0
 
 
@@ -350,21 +336,17 @@ def test_models_are_loaded_anew_and_nothing_is_lost(folder, tmp_path, lines):
             return loaded.digest
 
         assert sum('"event": "loading 1 model"' in line for line in server.log) == 1
-        threads = [threading.Thread(target=ask) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        reloaded(b"success", 1)
-        first, said = told(), server.json("/translate", {"q": lines, **PAIR})
-        servers.model_folder(tmp_path / "next", seed=9)
-        (tmp_path / "model").rename(tmp_path / "former")
-        reloaded(b"failure", 1)  # in between there is none
-        assert any("the old ones stay in use" in line for line in server.log)
-        (tmp_path / "next").rename(tmp_path / "model")
-        reloaded(b"success", 2)
-        assert told() != first and server.json("/translate", {"q": lines, **PAIR}) != said  # nothing is of the cache
-        stop.set()
-        for thread in threads:
-            thread.join(60)
+        with beside(*[ask] * 4, seconds=60):
+            reloaded(b"success", 1)
+            first, said = told(), server.json("/translate", {"q": lines, **PAIR})
+            servers.model_folder(tmp_path / "next", seed=9)
+            (tmp_path / "model").rename(tmp_path / "former")
+            reloaded(b"failure", 1)  # in between there is none
+            until(lambda: any("the old ones stay in use" in line for line in server.log))  # logged after it is counted
+            (tmp_path / "next").rename(tmp_path / "model")
+            reloaded(b"success", 2)
+            assert told() != first and server.json("/translate", {"q": lines, **PAIR}) != said  # nothing of the cache
+            stop.set()
         assert wrong == []
 
 

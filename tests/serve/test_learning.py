@@ -8,6 +8,7 @@ import pytest
 
 from tests.saved_models import sentences
 from tests.serve.servers import Server, model_folder, running
+from tests.waiting import beside
 
 pytest.importorskip("rapidfuzz", reason="needs the extra [learn]")
 
@@ -136,15 +137,11 @@ def test_requests_under_way_are_not_disturbed(learns):
             if status != 200 or len(json.loads(content)["translatedText"]) != 12:
                 failed.append(content)
 
-    threads = [threading.Thread(target=translate) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for number in range(15):
-        confirm(learns, LINES[10 + number], LINES[11 + number], project="busy")
-        confirm(learns, LINES[10 + number], LINES[11 + number])
-    stop.set()
-    for thread in threads:
-        thread.join()
+    with beside(*[translate] * 4):
+        for number in range(15):
+            confirm(learns, LINES[10 + number], LINES[11 + number], project="busy")
+            confirm(learns, LINES[10 + number], LINES[11 + number])
+        stop.set()
     assert not failed and count[0]
 
 

@@ -13,6 +13,8 @@ from unittest.mock import Mock
 
 import pytest
 
+from tests.refusals import refused
+
 pytest.importorskip("starlette", reason="needs the extra [serve]")
 
 import uvicorn
@@ -293,8 +295,7 @@ HOSTILE = {
 def test_a_body_of_too_many_values_is_refused_before_it_is_parsed(name, monkeypatch):
     """The parser held up the loop for a third of a second for each 2 MiB of them."""
     monkeypatch.setattr(web.json, "loads", lambda text: pytest.fail("parsed"))
-    with pytest.raises(RequestError, match="body: must have at most 100,000 values, got more"):
-        web.parse_json(HOSTILE[name])
+    refused(RequestError, "body: must have at most 100,000 values, got more", web.parse_json, HOSTILE[name])
 
 
 def test_commas_and_brackets_of_a_text_are_no_values():
@@ -370,8 +371,7 @@ def test_an_error_in_joining_what_was_found_fails_the_requests_and_not_the_serve
 
     monkeypatch.setattr(engine, "translations_of", broken)
     try:
-        with pytest.raises(IndexError, match="no such token"):
-            asyncio.run(asyncio.wait_for(served.translate(LINES[:1]), 60))
+        refused(IndexError, "no such token", asyncio.run, asyncio.wait_for(served.translate(LINES[:1]), 60))
         assert asyncio.run(served.translate(LINES)) == configured(folder).translate_nbest(LINES)
     finally:
         served.close()
@@ -382,8 +382,7 @@ def test_an_error_in_making_the_search_is_no_reason_to_go_on_without(folder, mon
         raise ValueError("shapes differ")
 
     monkeypatch.setattr(engine, "LiveSearch", broken)
-    with pytest.raises(ValueError, match="shapes differ"):
-        Engine(configured(folder))
+    refused(ValueError, "shapes differ", Engine, configured(folder))
 
 
 @pytest.mark.parametrize("decoding", [{"sampling": True, "beam_size": 1}], ids=str)
@@ -431,7 +430,6 @@ def test_an_engine_that_lacks_a_thread_ends_those_that_run(folder, monkeypatch):
             super().start()
 
     monkeypatch.setattr(engine, "Thread", Refused)
-    with pytest.raises(RuntimeError, match="can't start new thread"):
-        Engine(Translator.load(folder, threads=1))
+    refused(RuntimeError, "can't start new thread", Engine, Translator.load(folder, threads=1))
     started[0].join(10)
     assert not started[0].is_alive()

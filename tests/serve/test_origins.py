@@ -161,20 +161,9 @@ def test_two_origins_are_none(learns):
 def test_another_name_of_the_server_is_refused_on_loopback(server):
     """A page whose name was made to lead to this machine: to the browser it is of the same origin."""
     port = server.port
-    for host in (
-        f"evil.example:{port}",
-        "evil.example",
-        f"127.0.0.1.evil.example:{port}",
-        f"localhost.evil.example:{port}",
-        f"192.168.0.1:{port}",
-        f"evil@127.0.0.1:{port}",
-        f"127.0.0.1:{port}:{port}",
-        "127.0.0.1:http",
-        "0.0.0.0",
-        "[fe80::1]",
-        "::1",
-        "",
-    ):
+    names = "evil.example", "127.0.0.1.evil.example", "localhost.evil.example", "192.168.0.1", "evil@127.0.0.1"
+    others = "evil.example", f"127.0.0.1:{port}:{port}", "127.0.0.1:http", "0.0.0.0", "[fe80::1]", "::1", ""
+    for host in (*(f"{name}:{port}" for name in names), *others):
         for path in ("/", "/languages", "/health", "/translate", "/api/models"):
             headers = {"Host": host} | of_page(f"http://{host}", "same-origin")
             status, told, content = server.ask(path, headers=headers)

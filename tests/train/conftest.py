@@ -1,6 +1,7 @@
 """Every test here runs with the fake model in the real one's place."""
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,20 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> type[fake_model.TranslationModel]:
         monkeypatch.setitem(__import__("sys").modules, name, module)
     monkeypatch.setattr(fake_model.TranslationModel, "broken_calls", set())
     return fake_model.TranslationModel
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Trainer]:
+    """Return a function from training settings to a run with them that has ended, which tests only read."""
+
+    @cache
+    def of(**training: Any) -> Trainer:
+        settings = fake_model.write_setup(tmp_path_factory.mktemp("finished"), **training)
+        trainer = Trainer(config_from_dict(settings))
+        trainer.run()
+        return trainer
+
+    return of
 
 
 @pytest.fixture

@@ -194,26 +194,16 @@ def write_corpus(folder: Path, prefix: str, lines: int, seed: int) -> None:
 
 def write_setup(folder: Path, **training: Any) -> dict[str, Any]:
     """Write corpora and return settings for a run of a second in `folder`/model."""
+    from tests.settings import texts_in
+
     for prefix, lines, seed in (("train", 200, 1), ("dev", 20, 2), ("test", 10, 3)):
         write_corpus(folder, prefix, lines, seed)
     return {
         "model_dir": str(folder / "model"),
         "threads": 1,
-        "data": {
-            "train": str(folder / "train"),
-            "dev": str(folder / "dev"),
-            "src": {"lang": "xx"},
-            "tgt": {"lang": "yy"},
-            "subwords": {"type": "word", "vocab_size": 60},
-        },
-        "training": {
-            "learning_rate": 0.3,
-            "batch_size": 64,
-            "epochs": 4,
-            "validation_freq": 8,
-            "logging_freq": 4,
-            **training,
-        },
+        "data": texts_in(folder, subwords={"type": "word", "vocab_size": 60}),
+        "training": {"learning_rate": 0.3, "batch_size": 64, "epochs": 4}
+        | {"validation_freq": 8, "logging_freq": 4, **training},
     }
 
 

@@ -16,6 +16,7 @@ from nmt.train.run import loop
 from nmt.train.run.loop import is_early_validation
 from nmt.train.run.trainer import Trainer
 from nmt.train.updates.update import Updater
+from tests.refusals import refused
 
 
 @pytest.mark.parametrize(
@@ -89,10 +90,8 @@ def test_a_short_run_is_validated_at_its_end(make_trainer, seconds, updates, bet
 
 def test_a_time_that_allows_nothing(make_trainer):
     config = make_trainer().config
-    with pytest.raises(
-        ConfigError, match="must allow at least 16 updates, got 1m: here an update takes 4.0 s and the .* at least 2m"
-    ):
-        fit_to_budget(config, "1m", lambda *_: Pace(4.0, 2.0, 40), lambda text: None)
+    line = "must allow at least 16 updates, got 1m: here an update takes 4.0 s and the .* at least 2m"
+    refused(ConfigError, line, fit_to_budget, config, "1m", lambda *_: Pace(4.0, 2.0, 40), lambda text: None)
 
 
 def test_a_run_ends_with_its_time_and_its_rate_at_zero(make_trainer, monkeypatch):

@@ -5,7 +5,6 @@ import ast
 import hashlib
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from nmt.errors import NMTError
 from nmt.search_settings import ROWS
 from nmt.storage.model_folder import read_checkpoint
 from nmt.train.run.trainer import Trainer
-from tests.nested import put
+from tests.settings import changed, leaves, texts_in
 from tests.train import fake_model
 
 ROOT = Path(__file__).parents[2]
@@ -170,14 +169,6 @@ for side in ("encoder", "decoder"):
     }
 
 
-def leaves(values: dict[str, Any], prefix: str = "") -> Iterator[str]:
-    for key, value in values.items():
-        if isinstance(value, dict):
-            yield from leaves(value, f"{prefix}{key}.")
-        else:
-            yield prefix + key
-
-
 def test_every_key_of_the_reference_is_reached() -> None:
     keys = set(leaves(load_config(ROOT / "configs" / "reference.yaml").to_dict()))
     lists = RUNS, MODELS, ELSEWHERE
@@ -199,17 +190,10 @@ def test_what_is_reached_elsewhere_is(key: str) -> None:
     assert any(re.search(rf"\b{name}\b", word) for word in words), f"{file} does not speak of {name}"
 
 
-def set_values(settings: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
-    settings = json.loads(json.dumps(settings))
-    for key, value in values.items():
-        put(settings, key.split("."), value)
-    return settings
-
-
 def outcome(folder: Path, values: dict[str, Any]) -> dict[str, Any]:
     """What a run leaves: files, arrays, numbers, and lines of its log but for what time decides."""
     folder.mkdir()
-    settings = set_values(fake_model.write_setup(folder, updates=12, validation_freq=3), values)
+    settings = changed(fake_model.write_setup(folder, updates=12, validation_freq=3), values.items())
     mixed = [f"W{n} ﬁ <b>Ã¤</b>\x01 w1" for n in range(3)] + ["w1 w2"] * 3 + ["z1 z2", "ж ж ж ж ж ж"]
     same = ["Z1 ﬁ <b>Ã¤</b>\x01 z1"] * 3 + ["z1 z2"] * 3 + ["z1 z2", "z3 " * 20]
     for lang, lines in (("xx", mixed), ("yy", same)):
@@ -225,9 +209,7 @@ def outcome(folder: Path, values: dict[str, Any]) -> dict[str, Any]:
     arrays, content = read_checkpoint(last) if last.exists() else ({}, {"state": {}})
     events = [json.loads(line) for line in (model / "metrics.jsonl").read_text().splitlines()]
     for event in events:
-        for name in [
-            name for name in event if "second" in name or name in ("time", "elapsed", "machine", "peak_memory")
-        ]:
+        for name in filter(re.compile("second|^(time|elapsed|machine|peak_memory)$").search, list(event)):
             del event[name]
     shown = [line[21:] for line in (model / "train.log").read_text().splitlines()]
     return {
@@ -279,8 +261,7 @@ def test_a_model_is_another_one(key: str, monkeypatch: pytest.MonkeyPatch) -> No
     from nmt.rnn.compiler.identity import traced
 
     def found(values: dict[str, Any]) -> tuple[Any, ...]:
-        data = {"train": "x", "dev": "x", "src": {"lang": "xx"}, "tgt": {"lang": "yy"}}
-        config = config_from_dict(set_values({"model_dir": "x", "data": data}, values))
+        config = config_from_dict(changed({"model_dir": "x", "data": texts_in(Path())}, values.items()))
         model = TranslationModel(config.model, 11, 11, True)
         model.initialize(1)
         arrays = {name: array.tobytes() for name, array in model.params.items()}

@@ -22,6 +22,7 @@ from nmt.errors import CheckpointError, ConfigError, DataError, DeviceError
 from nmt.storage.model_folder import load_folder_config, read_checkpoint
 from nmt.train.distributed.ranks import Ranks
 from nmt.train.planning import budget
+from tests.refusals import refused
 from tests.train import fake_model
 
 ROOT = Path(__file__).parents[2]
@@ -123,8 +124,7 @@ def test_one_table(tmp_path: Path) -> None:
     ],
 )
 def test_arguments_that_do_not_belong_together(arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(TypeError, match=rf"\Anmt\.train: {message}[^\n]*\Z"):
-        nmt.train(**arguments)
+    refused(TypeError, rf"\Anmt\.train: {message}[^\n]*\Z", nmt.train, **arguments)
 
 
 @pytest.mark.parametrize(
@@ -145,24 +145,19 @@ def test_mistakes_are_those_of_the_command(form, change, error, message, setting
 
 
 def test_files_and_devices_that_are_missing(settings: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="none.yaml: no such file"):
-        nmt.train(tmp_path / "none.yaml")
-    with pytest.raises(DataError, match="none.xx"):
-        nmt.train(src=tmp_path / "none.xx", tgt=tmp_path / "none.yy", output=tmp_path / "m")
+    refused(ConfigError, "none.yaml: no such file", nmt.train, tmp_path / "none.yaml")
+    refused(DataError, "none.xx", nmt.train, src=tmp_path / "none.xx", tgt=tmp_path / "none.yy", output=tmp_path / "m")
     texts = fake_model.write_setup(tmp_path)["data"]["train"]
     with pytest.raises(ConfigError, match=r"\Anmt\.train: preset must be one of tiny, "):
         nmt.train(src=f"{texts}.xx", tgt=f"{texts}.yy", output=tmp_path / "m", preset="smal", progress=False)
-    with pytest.raises(ConfigError, match="threads must be"):
-        nmt.train(settings, threads=0, progress=False)
-    with pytest.raises(ConfigError, match="must be a time such as 2h"):
-        nmt.train(settings, budget="soon", progress=False)
+    refused(ConfigError, "threads must be", nmt.train, settings, threads=0, progress=False)
+    refused(ConfigError, "must be a time such as 2h", nmt.train, settings, budget="soon", progress=False)
     from nmt.rnn.devices import choose_device
 
     try:
         choose_device("cuda")
     except DeviceError:
-        with pytest.raises(DeviceError, match=r"\A[^\n]+\Z"):
-            nmt.train(settings, device="cuda", progress=False)
+        refused(DeviceError, r"\A[^\n]+\Z", nmt.train, settings, device="cuda", progress=False)
 
 
 def test_a_budget_sets_the_end(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,8 +171,7 @@ def test_a_budget_sets_the_end(settings: dict[str, Any], monkeypatch: pytest.Mon
     assert result.reason == "the budget of 2s is over (training.max_minutes)"
     assert result.translator(threads=1).translate("w1")
     monkeypatch.setattr(Ranks, "size", 2)
-    with pytest.raises(ConfigError, match="budget: must be omitted with several ranks"):
-        nmt.train(settings, budget="2s", progress=False)
+    refused(ConfigError, "budget: must be omitted with several ranks", nmt.train, settings, budget="2s", progress=False)
 
 
 def test_a_finished_run_says_which_changes_had_no_effect(settings, caplog):
@@ -202,8 +196,7 @@ def test_a_finished_run_says_which_changes_had_no_effect(settings, caplog):
 
 def test_a_language_model_has_no_translator(settings: dict[str, Any], tmp_path: Path) -> None:
     result = nmt.train(settings, progress=False)
-    with pytest.raises(CheckpointError, match="must contain a language model, got a translator"):
-        result.language_scorer()
+    refused(CheckpointError, "must contain a language model, got a translator", result.language_scorer)
     with pytest.raises(ImportError, match="nmt.Generator is not there any more; .* nmt.LanguageScorer"):
         from nmt import Generator  # noqa: F401
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from nmt import LanguageScorer, Translator
+from nmt import LanguageScorer
 from nmt.cli.commands.score import score
 from nmt.config import config_from_dict
-from nmt.errors import CheckpointError, ConfigError
+from nmt.errors import ConfigError
 from nmt.storage.model_folder import read_checkpoint
 from nmt.storage.saved_model import load_saved_model, save_bundle, save_quantised
 from nmt.train.planning.dry_run import DryRun, cost_report
@@ -40,17 +40,8 @@ def settings(folder: Path, name: str = "model", **training: Any) -> dict[str, An
             "subwords": {"type": "word", "vocab_size": 40},
         },
         "model": {"decoder": {"hidden_size": 16, "num_layers": 2, "dropout": 0.1, "embeddings": {"embedding_dim": 8}}},
-        "training": {
-            "learning_rate": 0.02,
-            "batch_type": "sentence",
-            "batch_size": 5,
-            "bptt": 7,
-            "metric": "ppl",
-            "validation_freq": 20,
-            "logging_freq": 10,
-            "updates": 150,
-            **training,
-        },
+        "training": {"learning_rate": 0.02, "batch_type": "sentence", "batch_size": 5, "bptt": 7, "metric": "ppl"}
+        | {"validation_freq": 20, "logging_freq": 10, "updates": 150, **training},
     }
 
 
@@ -144,17 +135,6 @@ def test_sizes_of_an_encoder_that_is_not_there_are_not_looked_at(tmp_path: Path)
     given["model"] = {"decoder": {"hidden_size": 1, "embeddings": {"embedding_dim": 1}}}
     Trainer(config_from_dict(given)).run()
     assert LanguageScorer.load(tmp_path / "model").model.num_params < 256
-
-
-def test_folders_of_the_other_task_are_refused_in_one_line(folder: Path, tmp_path: Path) -> None:
-    save_bundle(tmp_path / "counting.nmt", load_saved_model(folder / "model"))
-    for path in (folder / "model", tmp_path / "counting.nmt"):
-        with pytest.raises(
-            CheckpointError, match="must contain a translator, got a language model; load it with LanguageScorer"
-        ):
-            Translator.load(path)
-    result = CliRunner().invoke(score, [str(folder / "model"), "--src", "x", "--tgt", "y", "--independent"])
-    assert result.exit_code == 2
 
 
 @pytest.mark.parametrize(

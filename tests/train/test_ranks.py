@@ -21,6 +21,7 @@ from nmt.train.distributed.launch import join_ranks, launched_size
 from nmt.train.distributed.ranks import Ranks, interleaved
 from nmt.train.distributed.reduction import Reduction
 from tests import waiting
+from tests.refusals import refused
 from tests.train import fake_model
 
 ROOT = Path(__file__).parents[2]
@@ -68,8 +69,7 @@ def test_ranks_without_mpi_are_a_line_of_error(monkeypatch):
     monkeypatch.setenv("PMI_SIZE", "3")
     monkeypatch.setitem(sys.modules, "mpi4py", None)
     monkeypatch.delitem(sys.modules, "nmt.train.distributed.mpi_ranks", raising=False)
-    with pytest.raises(DeviceError, match="mpiexec: 3 ranks must have the package mpi4py .* pip install"):
-        join_ranks()
+    refused(DeviceError, "mpiexec: 3 ranks must have the package mpi4py .* pip install", join_ranks)
 
 
 class Post:
@@ -166,8 +166,7 @@ def test_what_goes_wrong_on_the_wire_is_raised_where_somebody_sees_it():
 
     reduction = Reduction(Broken(Post(1), 0), {"a": np.zeros(3, np.float32)})
     reduction.begin()
-    with pytest.raises(ConnectionError, match="no wire"):
-        reduction.finish()
+    refused(ConnectionError, "no wire", reduction.finish)
 
 
 # ------------------------------------------------------------------ processes

@@ -14,6 +14,7 @@ import yaml
 from nmt.errors import CheckpointError, ConfigError
 from nmt.system.files import lock_alone, open_folder
 from nmt.train.sweep import _mean, parse_grid, plan, run_sweep, summary
+from tests.refusals import refused
 from tests.train import fake_model
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -70,9 +71,8 @@ def test_grids_are_read_and_combined(config: str) -> None:
     ],
 )
 def test_a_mistake_in_the_grid_is_named_once(config: str, grid: list[str], seeds: int, line: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        make(config, grid, seeds)
-    assert str(caught.value).startswith(line) and "\n" not in str(caught.value)
+    message = refused(ConfigError, "", make, config, grid, seeds)
+    assert message.startswith(line)
 
 
 def test_small_scores_keep_their_digits() -> None:
@@ -111,8 +111,7 @@ def test_a_second_sweep_in_the_folder_is_refused(config: str) -> None:
     handle = open_folder(folder)
     try:
         assert lock_alone(handle)
-        with pytest.raises(CheckpointError, match="another sweep at work"):
-            run(config, folder, runs)
+        refused(CheckpointError, "another sweep at work", run, config, folder, runs)
     finally:
         os.close(handle)
 

@@ -24,39 +24,14 @@ KINDS = [name for name in OPTIONS if name not in ("char", "word")]
 def wild(count):
     """Lines of bytes that are often no UTF-8."""
     drawn = random.Random(9)
-    parts = [
-        b"\xff",
-        b"\xc3",
-        b"\xed\xa0\x80",
-        b"\xf4\x90\x80\x80",
-        b"\xe2\x82",
-        b"\xf0\x9f",
-        b"\0",
-        b"\xc0\xaf",
-        b"kara ",
-        b"e",
-    ]
+    parts = b"\xff|\xc3|\xed\xa0\x80|\xf4\x90\x80\x80|\xe2\x82|\xf0\x9f|\0|\xc0\xaf|kara |e".split(b"|")
     lines = [bytes(drawn.randrange(256) for _ in range(drawn.randint(0, 40))) for _ in range(count)]
     lines += [b"".join(drawn.choice(parts) for _ in range(drawn.randint(0, 20))) for _ in range(count)]
     # Capitals, and what decides about the small form of a sigma.
     letters = "AbΣΣΣσ'.:·\u00ad\u0301ʰǅİßᏣꭳ 一"
     lines += ["".join(drawn.choice(letters) for _ in range(drawn.randint(1, 9))).encode() for _ in range(count)]
     # Marks in any order, and letters that compose.
-    signs = [
-        "a",
-        "\u0301",
-        "\u0323",
-        "\u0327",
-        "\u05b0",
-        "\u0f72",
-        "\u1100",
-        "\u1161",
-        "\u11a8",
-        "\uac00",
-        "\u212b",
-        "\u0344",
-        "\u1e9b",
-    ]
+    signs = "a\u0301\u0323\u0327\u05b0\u0f72\u1100\u1161\u11a8\uac00\u212b\u0344\u1e9b"
     lines += ["".join(drawn.choice(signs) for _ in range(drawn.randint(1, 15))).encode() for _ in range(count)]
     return [line.replace(b"\n", b"") for line in lines]
 
@@ -77,16 +52,7 @@ def test_all_kinds_of_models_give_the_ids_and_the_text(tmp_path, normalize, lowe
         f"enum {{BYTES = {len(content)}}};\nstatic const subwords models[] = {{{rows}}};\n"
     )
     (tmp_path / "text_tables.h").write_text(text_tables(normalize, lowercase=lowercase))
-    flags = [
-        "-std=c11",
-        "-g",
-        "-Wall",
-        "-Wextra",
-        "-Werror",
-        "-fsanitize=undefined",
-        "-fno-sanitize-recover",
-        "-ffp-contract=off",
-    ]
+    flags = "-std=c11 -g -Wall -Wextra -Werror -fsanitize=undefined -fno-sanitize-recover -ffp-contract=off".split()
     places = [f"-I{tmp_path}", f"-I{HOST}", str(HERE / "words.c"), str(HOST / "text.c")]
     subprocess.run([CC, *flags, *places, "-o", str(tmp_path / "words")], check=True)
     own = [line.encode("utf-8", "surrogatepass") for line in (*HOSTILE, *noise(300))]

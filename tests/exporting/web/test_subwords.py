@@ -43,14 +43,8 @@ HOSTILE = [
     *["ein<2de>ein...der Mann....", "\u200b", "\ufeffbom", "a\u0301 e\u0301 A\u030a", "ﬁ ﬂ ½ ² Ⅷ ㌔ ﷺ"],
     *["\U0001f468\u200d\U0001f469\u200d\U0001f467 \U0001f1e9\U0001f1ea", "\ud800 lone \udfff", "İstanbul ǅ ß ẞ ΣΑΣ"],
     *["x" * 3000, "kara " * 800, "\x00\x01\x7f\x9f", "\u3000ideographic\u3000space", "\xa0nbsp\xa0", "ｶﾞｷﾞ", "가 각 각"],
-    *[
-        "مرحبا \u200fبالعالم",
-        "हिन्दी क्षत्रिय",
-        "\U000e0001tag",
-        "\ufffc\ufff9\ufffa",
-        "'\"`<script>&amp;",
-        "\u202ertl\u202c",
-    ],
+    *["مرحبا \u200fبالعالم", "हिन्दी क्षत्रिय", "\U000e0001tag", "\ufffc\ufff9\ufffa", "\u202ertl\u202c"],
+    "'\"`<script>&amp;",
 ]
 _RANGES = [(32, 126), (32, 126), (0xA0, 0x24F), (0x300, 0x36F), (0x2000, 0x2FFF), (0x3040, 0x30FF), (0xAC00, 0xD7A3)]
 _RANGES += [(0xFB00, 0xFFFF), (0x1D400, 0x1D7FF), (0x1F300, 0x1FAFF)]

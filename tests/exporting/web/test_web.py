@@ -133,9 +133,8 @@ def test_a_module_translates_shows_progress_and_stops(tmp_path):
     folder, out = small(tmp_path / "model", {}), tmp_path / "module"
     done = CliRunner().invoke(export, [str(folder), "--to", "web-module", "-o", str(out)], catch_exceptions=False)
     assert done.exit_code == 0 and "bytes as web-module" in done.output
-    assert sorted(one.name for one in out.iterdir()) == [
-        *("model.nmtweb", "translator.d.mts", "translator.mjs", "worker.mjs")
-    ]
+    names = ["model.nmtweb", "translator.d.mts", "translator.mjs", "worker.mjs"]
+    assert sorted(one.name for one in out.iterdir()) == names
     script = """
 import { load, translate } from "./module/translator.mjs";
 const [lines] = given, seen = [], translator = await load(), control = new AbortController();
@@ -179,10 +178,8 @@ const [text, long] = given;
 found = [passage_of(text, "en"), sentences_of(long, "en"), words_of(["▁", "▁a", "b", "▁c"])];"""
     text = " One man. Two men!\r\n\n\u2028  WHAT NOW"
     parts, long, words = run_script(tmp_path, script, text, "word " * 500)
-    assert (
-        "".join(one.get("text", one.get("before", "") + one.get("source", "") + one.get("after", "")) for one in parts)
-        == text
-    )
+    whole = (one.get("text", one.get("before", "") + one.get("source", "") + one.get("after", "")) for one in parts)
+    assert "".join(whole) == text
     assert [one["source"] for one in parts if "source" in one] == ["One man.", "Two men!", "WHAT NOW"]
     assert "".join(long) == "word " * 500 and max(map(len, long)) <= 1000
     assert words == [0, 0, 0, 1]
@@ -222,18 +219,8 @@ def test_capitals_are_those_of_python(tmp_path):
 import { asked, is_capitals } from "./translator.js";
 import { capitals_of, lowered } from "./subwords.js";
 found = given[0].map(text => [is_capitals(text), asked(text), lowered(text), capitals_of(text)]);"""
-    lines = [
-        "ᎣᏏᏲ ᏙᎯᏧ",
-        "ᎣᏏᏲ NASA",
-        "HELLO WORLD",
-        "Hello WORLD",
-        "USA",
-        "გამარჯობა",
-        "ᲒᲐᲛᲐᲠᲯᲝᲑᲐ",
-        "日本 NASA 日本",
-        "ПРИВЕТ, МИР",
-        "",
-    ]
+    lines = ["ᎣᏏᏲ ᏙᎯᏧ", "ᎣᏏᏲ NASA", "HELLO WORLD", "Hello WORLD", "USA", "გამარჯობა", "ᲒᲐᲛᲐᲠᲯᲝᲑᲐ"]
+    lines += ["日本 NASA 日本", "ПРИВЕТ, МИР", ""]
     expected = []
     for line in lines:
         (sentence,) = read_passage(line).sentences or [None]
@@ -262,9 +249,7 @@ def test_subwords_of_another_kind_are_refused(tmp_path):
     saved = load_saved_model(folder)
     words = Vocabulary([f"w{n}" for n in range(saved.src_subwords.vocab_size - 4)])
     object.__setattr__(saved, "src_subwords", words)
-    with pytest.raises(
-        CheckpointError, match="the source's subwords must be a sentencepiece model for the web, got a v"
-    ):
+    with pytest.raises(CheckpointError, match="source's subwords must be a sentencepiece model for the web, got a v"):
         check_web(saved)
 
 
@@ -272,11 +257,7 @@ def test_options_that_do_not_go_together_are_one_line(tmp_path):
     folder = write_folder(tmp_path / "model")
     place = str(tmp_path)
     for out, arguments, message in (
-        (
-            place,
-            ["--to", "numpy", "--compute-dtype", "int8"],
-            "--compute-dtype: must come with --to web, web-module or c, got",
-        ),
+        (place, ["--to", "numpy", "--compute-dtype", "int8"], "--compute-dtype: must come with --to web, web-module"),
         (place, ["--to", "web-module"], "must be a new folder, got a folder that is not empty"),
         (place, ["--to", "web"], "must be writable, got a folder"),
         ("-", ["--to", "web"], "--output: must be a file or a folder to write, got the standard output"),

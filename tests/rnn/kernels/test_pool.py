@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 
 import numpy as np
 import pytest
@@ -38,7 +39,8 @@ from nmt.rnn.kernels.threads.pool import (
     task_table,
 )
 from tests.callers import switching_often
-from tests.waiting import until
+from tests.refusals import refused
+from tests.waiting import at_once, beside, until
 
 
 def relay_once(parts, rounds=3):
@@ -85,8 +87,7 @@ def test_an_error_of_any_part_is_raised_when_nobody_is_at_work(failing):
         time.sleep(0.02)
         ended.append(part)
 
-    with pytest.raises(ValueError, match=f"part {failing}"):
-        run_parallel(work, 3)
+    refused(ValueError, f"part {failing}", run_parallel, work, 3)
     assert sorted([*ended, failing]) == sorted(begun)
 
 
@@ -97,8 +98,7 @@ def test_an_error_leaves_no_job_behind():
         raise ValueError("at once")
 
     for _ in range(20):
-        with pytest.raises(ValueError, match="at once"):
-            run_parallel(fail, 40)
+        refused(ValueError, "at once", run_parallel, fail, 40)
     assert not pool._pool()._jobs
 
 
@@ -131,11 +131,7 @@ def test_callers_of_every_kind_at_once():
                 wrong.extend([] if sorted(seen) == list(range(parts)) else [seen])
 
     with switching_often():
-        callers = [threading.Thread(target=call, args=(seed,)) for seed in range(8)]
-        for thread in callers:
-            thread.start()
-        for thread in callers:
-            thread.join()
+        at_once(*[partial(call, seed) for seed in range(8)])
     assert not wrong
 
 
@@ -168,15 +164,11 @@ def test_a_child_forked_while_others_are_at_work():
             relay_once(3)
             run_parallel(lambda part, parts: None, 3)
 
-    others = [threading.Thread(target=work) for _ in range(3)]
-    for thread in others:
-        thread.start()
-    try:
-        assert all(in_a_child(lambda: relay_once(3)) for _ in range(10))
-    finally:
-        stop.set()
-        for thread in others:
-            thread.join()
+    with beside(*[work] * 3):
+        try:
+            assert all(in_a_child(lambda: relay_once(3)) for _ in range(10))
+        finally:
+            stop.set()
 
 
 def test_an_interruption_waits_for_whoever_is_at_work():
@@ -230,8 +222,7 @@ def test_threads_that_the_system_does_not_give_are_an_error_in_a_line(monkeypatc
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(pool.Thread, "start", refuse)
-    with pytest.raises(NMTError, match="threads: the system must give"):
-        pool._Pool().make_workers(1)
+    refused(NMTError, "threads: the system must give", pool._Pool().make_workers, 1)
 
 
 def _relay(part, parts, table):
@@ -310,8 +301,7 @@ def test_whoever_is_late_is_waited_for(slow):
 
 
 def test_a_table_holds_contiguous_arrays():
-    with pytest.raises(RuntimeError, match="contiguous"):
-        address_of(np.zeros((4, 4))[:, 1])
+    refused(RuntimeError, "contiguous", address_of, np.zeros((4, 4))[:, 1])
 
 
 @native_function()
