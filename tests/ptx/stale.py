@@ -13,7 +13,7 @@ def poison_workspaces() -> None:
 
     def reset_and_poison(self: Workspace) -> None:
         reset(self)
-        for chunk in self._chunks:
+        for chunk in self.chunks:
             if not isinstance(chunk, np.ndarray):
                 chunk.host[...] = 0x7F
 
