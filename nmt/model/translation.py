@@ -292,6 +292,8 @@ class TranslationModel(Network):
     def _with_numbers(self, batch: Any, how: BatchPass) -> tuple[Any, BatchPass, PassNumbers | None]:
         if how.target is None or how.objective is not LIKELIHOOD or self.factors or self.positions:
             return batch, how, None  # more of them is computed from the batch
+        if batch.tgt_out.max(initial=0) >= self.vocab_sizes["tgt"]:
+            return batch, how, None  # a launch refuses it, a replay would not
         lengths = {side: frozen(getattr(batch, f"{side}_lengths"), np.int64) for side in ("src", "tgt")}
         source = SortedSource(*map(frozen, SortedSource.of(batch.src, lengths["src"])))
         tgt_in, real = frozen(batch.tgt_in), RealTargets.of(batch, _PARTS)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from nmt.errors import ShapeError
 from nmt.rnn.kernels.cuda.device_cuda import CudaDevice
 from nmt.storage.model_folder import build_model
 from nmt.train.updates.optimizer import make_optimizer
@@ -118,6 +119,10 @@ def test_recorded_updates_have_the_bits_of_others(compute_dtype):
     counts.clear()
     recorded.update(12)
     assert (counts["graph"], counts["product"], counts["cooperative"], counts["upload"]) == (1, 0, 0, 1)
+    wrong = batch(120, SIZES[0])
+    wrong.tgt_out[0, 0] = V
+    with pytest.raises(ShapeError, match="targets must be classes from 0 and below 14, got 3 to 14"):
+        recorded.updater.update(Several([wrong]), 12, 0.01)
 
 
 def test_what_cuda_does_not_record_is_launched_with_the_numbers_of_its_batch():
