@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -83,13 +84,34 @@ class GradientTarget:
     tokens: int
     ready: Callable[..., None] = ready_for_nobody
 
+    @cached_property
+    def scale(self) -> float:
+        """Return the factor of the gradients; a device knows the object again."""
+        return 1.0 / self.tokens
+
+
+class SortedSource(NamedTuple):
+    """A batch of sources with its rows sorted by length, longest first: tokens [S, B] and lengths [B]; the row of the
+    batch of each, and the place of each row of the batch, int64 [B]."""
+
+    src: np.ndarray
+    lengths: np.ndarray
+    order: np.ndarray
+    back: np.ndarray
+
+    @classmethod
+    def of(cls, src: np.ndarray, lengths: np.ndarray) -> SortedSource:
+        """Sort these rows."""
+        order = np.argsort(-lengths, kind="stable")
+        return cls(src[:, order], lengths[order], order, np.argsort(order, kind="stable"))
+
 
 @dataclass(frozen=True)
 class BatchPass:
     """Settings of a pass over a batch. allocate: allocates memory that is valid until the end of the pass and its
     backward pass. threads: cores to use. target: where gradients go, with dropout drawn from `seed`, label smoothing
     and an objective; None for a pass without gradients. is_transient: whether results are used up before that memory is
-    reused."""
+    reused. real, source: what is derived from the batch, made at first use where None."""
 
     allocate: Allocate
     threads: int
@@ -98,6 +120,8 @@ class BatchPass:
     label_smoothing: float = 0.0
     objective: Objective = LIKELIHOOD
     is_transient: bool = False
+    real: RealTargets | None = None
+    source: SortedSource | None = None
 
     @property
     def training(self) -> bool:
@@ -115,6 +139,22 @@ def real_positions(batch: Targets) -> np.ndarray:
     """Return the sorted positions of real tokens in arrays [T * B, ...]."""
     real = np.arange(len(batch.tgt_out))[:, None] < batch.tgt_lengths[None, :]
     return np.flatnonzero(real.reshape(-1))
+
+
+class RealTargets(NamedTuple):
+    """The sorted positions of real tokens in arrays [T * B, ...], int64 [R], and the tokens there, int32 [R]; -1 for
+    rows that do not exist."""
+
+    rows: np.ndarray
+    tokens: np.ndarray
+
+    @classmethod
+    def of(cls, batch: Targets, parts: int = 0) -> RealTargets:
+        """Return those of a batch; with `parts`, as many rows as are whole parts of T * B."""
+        rows, all_tokens = real_positions(batch), batch.tgt_out.reshape(-1)
+        part = max(1, len(all_tokens) // parts) if parts else 1
+        more = min(-(-len(rows) // part) * part, len(all_tokens)) - len(rows)
+        return cls(*(np.append(one, np.full(more, -1, one.dtype)) for one in (rows, all_tokens[rows])))
 
 
 _WIDTH = 32

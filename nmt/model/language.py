@@ -12,7 +12,7 @@ from nmt.config import ModelConfig
 from nmt.model.batch_pass import BatchPass, Targets, pad_targets
 from nmt.model.decoders import BlockDecoder, LanguageDecoder, language_block
 from nmt.model.forced import token_log_probs
-from nmt.model.network import LossStats, Network
+from nmt.model.network import Network
 from nmt.model.output_heads import PlainHead
 from nmt.model.parts.cells import language_cells
 from nmt.overriding import override
@@ -135,7 +135,7 @@ class LanguageModel(Network):
         """Return the states at the beginning of `count` lines: [B, n] by name."""
         return self.read(np.full((1, count), EOS_ID, np.int32), np.zeros(count, np.int64), threads=threads).final
 
-    def _run(self, batch: StreamSegment, how: BatchPass) -> LossStats:
+    def _run(self, batch: StreamSegment, how: BatchPass) -> Any:
         """Run a segment, starting from the final states of the previous segment of its part; training and `loss` keep
         separate states. See `Network._run`."""
         result = self.read(
@@ -149,12 +149,11 @@ class LanguageModel(Network):
         )
         self._states[how.training][batch.part] = result.final
         sums, d_y = self.head.loss(result.y, batch, how)
-        tokens = int(batch.tgt_lengths.sum())
         target = how.target
         if target is None or d_y is None:
-            return self._stats(sums, tokens)
+            return sums
         gradients = target.arrays
         d = self.decoder.backward(result.tape, d_y, None, gradients.view("decoder"))
         target.ready("decoder")
         self.embedding_gradient("tgt", batch.tgt_in, d.x, how.threads, gradients)
-        return self._stats(sums, tokens)
+        return sums

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,9 @@ from nmt.model.batch_pass import LIKELIHOOD, BatchPass, GradientTarget, Objectiv
 from nmt.model.copying import EditActions
 from nmt.model.parts.encoder import NormalParam, embedding_deviation, make_positions
 from nmt.rnn.arrays.device_operations import OutputLayer
+from nmt.rnn.arrays.pass_numbers import PassNumbers
 from nmt.rnn.arrays.weights import QUADS, Quantised, Weights, initial_array, quantise
-from nmt.rnn.arrays.workspace import Group, Idle, Workspace, whole_of
+from nmt.rnn.arrays.workspace import Group, Idle, Workspace, pieces_of
 from nmt.rnn.cell import Param
 from nmt.rnn.cores import default_threads
 from nmt.rnn.device import Device
@@ -24,6 +26,8 @@ from nmt.rnn.devices import cpu
 from nmt.rnn.scan.layered import LayeredScan
 from nmt.rnn.scan.scan import Scan
 from nmt.rnn.stepping.search_steps import SearchSteps
+
+_numbers = count()
 
 OUTPUT_MATRIX, OUTPUT_BIAS = "output.W", "output.b"
 """The parameters of the output layer; the matrix is an embedding table instead if the two are tied."""
@@ -63,6 +67,8 @@ class Network:
         """Store the settings; `vocab_sizes` are by side, `src` and `tgt`. A subclass calls `_fill` afterwards."""
         self.device = device or cpu()
         self.config, self.dtype = config, np.dtype(dtype)
+        self.number = next(_numbers)
+        """One of its own, for these parameters, by which recordings tell models apart."""
         self.vocab_sizes = vocab_sizes
         self.positions = make_positions(config, vocab_sizes, self.device)
 
@@ -131,7 +137,7 @@ class Network:
         """Use host arrays as the parameters, without a copy on the processor: a memory map stays one. Their names and
         shapes are those of `params`. With int8 products, matrices become or stay int8; otherwise int8 arrays become
         `dtype`."""
-        self._whole = None  # they are allocated separately
+        self._whole, self.number = None, next(_numbers)  # they are allocated separately
         for name, value in params.items():
             if self.in_int8 and len(value.shape) == 2:
                 if not isinstance(value, Quantised):
@@ -253,12 +259,9 @@ class Network:
         all batches whose gradients are added up, None for a single batch. `ready`: see `GradientTarget`. `objective`:
         other terms to minimise."""
         gradients = into if into is not None else self.gradient_group()
-        whole = whole_of(gradients)
         tokens = int(batch.tgt_lengths.sum()) if tokens is None else tokens
         target = GradientTarget(gradients, max(1, tokens), ready)
         with self.device.in_one_call():
-            for g in gradients.values() if whole is None else (whole,):
-                self.device.clear(g, threads or default_threads())
             settings = {"seed": seed, "label_smoothing": label_smoothing, "objective": objective}
             stats = self._run_batch(batch, threads, target=target, **settings)
         return stats, gradients
@@ -266,20 +269,33 @@ class Network:
     def _run_batch(self, batch: Any, threads: int | None, **settings: Any) -> LossStats:
         """Call `_run` with a workspace that no other call uses. After an error or an interruption the workspace is not
         reused: parts of it might still be referenced."""
-        workspace = self._idle_workspaces.take()
+        workspace, threads = self._idle_workspaces.take(), threads or default_threads()
         workspace.reset()
-        stats = self._run(batch, BatchPass(workspace, threads or default_threads(), **settings))
+        how, numbers = BatchPass(workspace, threads, **settings), None
+        gradients = pieces_of(how.target.arrays) if how.target else []
+        if gradients and not self.device.is_cpu:
+            batch, how, numbers = self._with_numbers(batch, how)
+
+        def launch() -> Any:
+            workspace.reset()
+            if numbers is not None:
+                self.changed()  # so that a recording makes derived forms of the parameters
+            for g in gradients:
+                self.device.clear(g, threads)
+            return self._run(batch, how)
+
+        memory = [*workspace.chunks, *gradients, *pieces_of(self.params)] if numbers is not None else []
+        nll, loss, correct = self.device.download(self.device.run_pass(numbers, memory, launch)).tolist()
         self._idle_workspaces.give(workspace)
-        return stats
+        return LossStats(nll, loss, int(batch.tgt_lengths.sum()), int(correct))
 
-    def _run(self, batch: Any, how: BatchPass) -> LossStats:
-        """Return the loss of a batch; add to the gradients of its target if there is one."""
+    def _with_numbers(self, batch: Any, how: BatchPass) -> tuple[Any, BatchPass, PassNumbers | None]:
+        """Return the batch and the pass with what is derived from it, and their numbers if it may be a recording."""
+        return batch, how, None
+
+    def _run(self, batch: Any, how: BatchPass) -> Any:
+        """Return the sums of a batch's loss (see `Device.output_loss`); add to the gradients of its target, if any."""
         raise NotImplementedError
-
-    def _stats(self, sums: Any, tokens: int) -> LossStats:
-        """Read the sums of a batch. Call this last: on a GPU it waits for the whole batch."""
-        nll, loss, correct = self.device.download(sums).tolist()
-        return LossStats(nll, loss, tokens, int(correct))
 
     def embedding_gradient(
         self, side: str, ids: np.ndarray, d: np.ndarray | None, threads: int, gradients: Group

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nmt.model.batch_pass import BatchPass, Objective, Targets, real_positions
+from nmt.model.batch_pass import BatchPass, Objective, RealTargets, Targets, real_positions
 from nmt.model.copying import Copies, copy_loss, source_rows
 from nmt.rnn.arrays.device_operations import OutputGradients
 from nmt.rnn.device import Device
@@ -40,25 +40,26 @@ class PlainHead:
 
     def _loss_of(self, y: Any, batch: Targets, how: BatchPass) -> tuple[Any, Any]:
         """Return sums and gradient of y [T, B, H], the input of the output layer."""
-        device, dtype, H, rows = self.network.device, self.network.dtype, y.shape[-1], real_positions(batch)
-        target = how.target
+        device, dtype, H = self.network.device, self.network.dtype, y.shape[-1]
+        target, real = how.target, how.real or RealTargets.of(batch)
+        rows = real.rows
         d_y = None if target is None else how.allocate(y.shape, dtype)
         with how.allocate.temporary():
             h, d_h = (how.allocate((len(rows), H), dtype) for _ in range(2))
             device.take_rows(y.reshape(-1, H), device.index(rows), h, how.threads)
-            sums = self._loss_of_rows(h, d_h, rows, batch, how)
+            sums = self._loss_of_rows(h, d_h, real.tokens, how)
             if d_y is not None:
                 device.spread_rows(d_h, rows, d_y.reshape(-1, H), how.threads)
         if target is not None:
             target.ready("output")  # not of a tied matrix, which has another name: its gradient is final later
         return sums, d_y
 
-    def _loss_of_rows(self, h: Any, d_h: Any, rows: np.ndarray, batch: Targets, how: BatchPass) -> Any:
-        """Return sums of the loss over h [R, H], the input of the output layer at `rows`; with a target, write the
-        gradient of h to d_h and add those of the parameters to the target's."""
+    def _loss_of_rows(self, h: Any, d_h: Any, targets: np.ndarray, how: BatchPass) -> Any:
+        """Return sums of the loss over h [R, H], the input of the output layer, against targets [R]; with a target of
+        the pass, write the gradient of h to d_h and add those of the parameters."""
         device, layer = self.network.device, self.network.output_layer
         into, scale = self._gradients(d_h, how)
-        targets, divergence = batch.tgt_out.reshape(-1)[rows], how.objective.r_drop
+        divergence = how.objective.r_drop
         return device.output_loss(h, layer, targets, how.label_smoothing, into, scale, how.threads, divergence)
 
     def _gradients(self, d_h: Any, how: BatchPass) -> tuple[OutputGradients | None, float]:
@@ -66,7 +67,7 @@ class PlainHead:
         if how.target is None:
             return None, 1.0
         layer, arrays = self.network.output_layer, how.target.arrays
-        return OutputGradients(d_h, arrays[layer.matrix], arrays[layer.bias]), 1.0 / how.target.tokens
+        return OutputGradients(d_h, arrays[layer.matrix], arrays[layer.bias]), how.target.scale
 
 
 class CopyingHead(PlainHead):
@@ -117,7 +118,7 @@ class AttentionLossHead:
     def loss(self, y: Any, batch: Any, how: BatchPass) -> tuple[Any, Any]:
         """Return sums, and the gradient of all of y [T, B, H + n]; see `PlainHead.loss`."""
         device, H, target = self._head.network.device, self._head.width, how.target
-        scale = 1.0 / (target.tokens if target else 1)
+        scale = target.scale if target else 1.0
         sums, d_y = device.host(self._head.loss(y, batch, how))
         found = attention_loss(device, y[..., H:], how.objective, scale)
         sums[1] += found[0]

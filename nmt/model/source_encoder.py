@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from nmt.model.batch_pass import BatchPass
+from nmt.model.batch_pass import BatchPass, SortedSource
 from nmt.model.network import Network
 from nmt.model.parts.encoder import Encoded, Encoder, NormalParam, States
 from nmt.rnn.arrays.workspace import Allocate, Group
@@ -92,8 +92,7 @@ class EncodedRows:
 
     memory: np.ndarray
     final: list[States]
-    order: np.ndarray
-    sorted_src: np.ndarray
+    rows: SortedSource
     sorted: Encoded
     words: np.ndarray | None = None
 
@@ -109,15 +108,13 @@ class SourceEncoder:
 
     def forward(self, src: np.ndarray, lengths: np.ndarray, how: BatchPass) -> EncodedRows:
         """Encode src [S, B], which is on the host, with the length of each row [B]."""
-        network = self._network
-        order = np.argsort(-lengths, kind="stable")
-        src = src[:, order]
-        x = self._embedded(src, how)
-        encoded = self._encoder.forward(network.weights.view("encoder"), x, lengths[order], how)
-        back = network.device.index(np.argsort(order, kind="stable"))
+        network, rows = self._network, how.source or SortedSource.of(src, lengths)
+        x = self._embedded(rows.src, how)
+        encoded = self._encoder.forward(network.weights.view("encoder"), x, rows.lengths, how)
+        back = network.device.index(rows.back)
         memory, final = self._ordered(encoded.memory, encoded.final, back, how)
         words = self._ordered(x, [], back, how)[0] if network.config.decoder.lexical else None
-        return EncodedRows(memory, final, order, src, encoded, words)
+        return EncodedRows(memory, final, rows, encoded, words)
 
     def backward(
         self,
@@ -130,12 +127,12 @@ class SourceEncoder:
     ) -> None:
         """Add the gradients of the parameters of the encoder and of the embeddings to `gradients`; those of the results
         are in the row order of `rows`."""
-        order = self._network.device.index(rows.order)
+        order = self._network.device.index(rows.rows.order)
         ordered = self._ordered(d_memory, d_final, order, how)
         d_x = self._encoder.backward(rows.sorted, *ordered, gradients.view("encoder"), how)
         if d_words is not None:
             self._network.device.add(d_x, self._ordered(d_words, [], order, how)[0], how.threads)
-        src = rows.sorted_src
+        src = rows.rows.src
         if self._factors is not None:
             d_x = self._factors.gradient(self._network, src, d_x, gradients, how.threads)
             src = self._factors.units(src)
@@ -148,7 +145,10 @@ class SourceEncoder:
         device = self._network.device
         out = how.lasting(device, memory.shape, memory.dtype)
         final = [
-            {name: device.take_rows(state, order, threads=how.threads) for name, state in layer.items()}
+            {
+                name: device.take_rows(state, order, how.lasting(device, state.shape, state.dtype), how.threads)
+                for name, state in layer.items()
+            }
             for layer in states
         ]
         return device.take_rows(memory, order, out, how.threads), final

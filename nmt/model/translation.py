@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol
 from weakref import proxy
 
@@ -12,11 +13,22 @@ import numpy as np
 
 from nmt.config import ModelConfig
 from nmt.errors import ConfigError
-from nmt.model.batch_pass import BatchPass, Objective, Targets, pad_sources, positions, rounded_up
+from nmt.model.batch_pass import (
+    LIKELIHOOD,
+    BatchPass,
+    Objective,
+    RealTargets,
+    SortedSource,
+    Targets,
+    pad_sources,
+    positions,
+    ready_for_nobody,
+    rounded_up,
+)
 from nmt.model.copying import EditActions, check_actions, check_copying
 from nmt.model.decoders import BlockDecoder, ModelDecoder, translation_block
 from nmt.model.forced import ForcedScores, TokenIds, forced_log_probs
-from nmt.model.network import LossStats, Network
+from nmt.model.network import Network
 from nmt.model.output_heads import AttentionLossHead, CopyingHead, EditsHead, PlainHead
 from nmt.model.parts.cells import decoder_cell, decoder_layers
 from nmt.model.parts.encoder import Bridge, Encoder
@@ -25,6 +37,7 @@ from nmt.model.translation_program import Found, ProgramRun, TranslationProgram,
 from nmt.overriding import override
 from nmt.rnn import tuning
 from nmt.rnn.arrays.beam_state import BeamSettings
+from nmt.rnn.arrays.pass_numbers import PassNumbers, Seed, frozen
 from nmt.rnn.arrays.workspace import Idle, Workspace
 from nmt.rnn.cell import Param, under
 from nmt.rnn.cells import AttentionProbe
@@ -40,6 +53,10 @@ from nmt.rnn.scan.scan import Scan
 from nmt.special_tokens import boundary_ids
 
 States = dict[str, np.ndarray]
+
+_PARTS = 8
+"""Where a pass is to be recorded, the output layer computes a multiple of this part of all positions, at least the real
+ones: so batches with other numbers of tokens share a recording."""
 
 _MOST_IDLE = 8
 """Programs that are kept while no caller uses them, for each number of threads."""
@@ -271,7 +288,26 @@ class TranslationModel(Network):
     def _decoder_states(self, states: States) -> States:
         return {f"cell.{name}": self.device.contiguous(v) for name, v in states.items()}
 
-    def _run(self, batch: SentencePairs, how: BatchPass) -> LossStats:
+    @override
+    def _with_numbers(self, batch: Any, how: BatchPass) -> tuple[Any, BatchPass, PassNumbers | None]:
+        if how.target is None or how.objective is not LIKELIHOOD or self.factors or self.positions:
+            return batch, how, None  # more of them is computed from the batch
+        lengths = {side: frozen(getattr(batch, f"{side}_lengths"), np.int64) for side in ("src", "tgt")}
+        source = SortedSource(*map(frozen, SortedSource.of(batch.src, lengths["src"])))
+        tgt_in, real = frozen(batch.tgt_in), RealTargets.of(batch, _PARTS)
+        target = replace(how.target, ready=ready_for_nobody)  # all gradients are ready after the pass
+        numbers = PassNumbers(
+            (self.number, how.label_smoothing, source.src.shape, tgt_in.shape, len(real.rows)),
+            (tgt_in, *lengths.values(), *source, *real),
+            ((lengths["src"], len(source.src)), (lengths["tgt"], len(tgt_in))),
+            ((source.src, self.vocab_sizes["src"]), (tgt_in, self.vocab_sizes["tgt"])),
+            how.seed,
+            target.scale,
+        )
+        batch = replace(batch, tgt_in=tgt_in, src_lengths=lengths["src"], tgt_lengths=lengths["tgt"])
+        return batch, replace(how, target=target, seed=Seed(how.seed), real=real, source=source), numbers
+
+    def _run(self, batch: SentencePairs, how: BatchPass) -> Any:
         """Run a batch; see `Network._run`. Encoder and decoder draw their dropout from different seeds."""
         of_source = replace(how, seed=2 * how.seed)
         source, encoded, bridge_tapes = self._encode(batch.src, batch.src_lengths, of_source)
@@ -293,17 +329,17 @@ class TranslationModel(Network):
             allocate=how.allocate,
             threads=how.threads,
             final=(),
+            lasting=partial(how.lasting, self.device),
         )
         sums, d_y = head.loss(result.y, batch, how)
-        tokens = int(batch.tgt_lengths.sum())
         target = how.target
         if target is None or result.tape is None:
-            return self._stats(sums, tokens)
+            return sums
         gradients = target.arrays
         d = decoder.backward(result.tape, d_y, None, gradients.view("decoder"), initial=source.states)
         target.ready("decoder")
         d_first = {name.removeprefix("cell."): g for name, g in d.initial.items()}
-        d_final = self.bridge.backward(bridge_tapes, d_first, encoded.final, gradients.view("bridge"), how.threads)
+        d_final = self.bridge.backward(bridge_tapes, d_first, encoded.final, gradients.view("bridge"), how)
         target.ready("bridge")
         self.embedding_gradient("tgt", batch.tgt_in, d.x, how.threads, gradients)
         if self.actions is not None:
@@ -316,4 +352,4 @@ class TranslationModel(Network):
         d_memory, d_words = self._split(d_memory, encoded, how)
         d_memory = self.bridge.add_mean_gradient(d_memory, d_final, source.lengths)
         self._source.backward(encoded, d_memory, d_final, gradients, of_source, d_words)
-        return self._stats(sums, tokens)
+        return sums

@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import accumulate
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from nmt.rnn.arrays.device_operations import (
     ProcessorOperations,
     SearchOperations,
 )
+from nmt.rnn.arrays.pass_numbers import PassNumbers
 from nmt.rnn.arrays.weights import Quantised, Weights
 from nmt.rnn.arrays.workspace import Allocate, Group, zeros_of
 from nmt.rnn.compiler.plan import PlacedSink, Plan
@@ -37,6 +38,14 @@ T = TypeVar("T")
 
 ALIGNED = 64
 """Arrays in a group begin at a multiple of this many numbers: on a cache line, and aligned for tensor cores."""
+
+
+class Slot(NamedTuple):
+    """A slot of each row: first + times * min(length, most), modulo 2 of two slots; `times` is 0 or 1."""
+
+    first: int
+    times: int
+    most: int
 
 
 class PlanRun(ABC):
@@ -200,6 +209,11 @@ class Device(ABC):
         processor it is `launch` itself."""
         return launch
 
+    def run_pass(self, numbers: PassNumbers | None, memory: Sequence[Array], launch: Callable[[], T]) -> T:
+        """Do what `launch` does and return what it returns; on a GPU by a recording where the key of `numbers` and the
+        addresses of `memory` come again. `memory`: all that lasts longer than the pass, besides the device's own."""
+        return launch()
+
     # ------------------------------------------------------------ cells
 
     @abstractmethod
@@ -215,9 +229,18 @@ class Device(ABC):
         """Zero the steps of each row of [T, B, n] from its length (host, [B]) on."""
 
     @abstractmethod
-    def begin_stack(self, stack: Array, first: np.ndarray, ends: np.ndarray, start: Array | None, threads: int) -> None:
-        """Write the initial states of a stack [slots, B, n], `start` [B, n] or zero, to slot first[b] of each row,
-        after zeroing the slots from ends[b] on. `first` and `ends` are of the host, [B]."""
+    def begin_stack(self, stack: Array, lengths: np.ndarray, reverse: bool, start: Array | None, threads: int) -> None:
+        """Write the initial states of a stack [slots, B, n], `start` [B, n] or zero, to slot 0 of each row, after
+        zeroing the slots from lengths[b] + 1 on; with `reverse` to slot lengths[b], and from lengths[b] on. `lengths`
+        are of the host, [B]."""
+
+    def take_slots(self, stack: Array, lengths: np.ndarray, slot: Slot, out: Array | None = None) -> Array:
+        """Return a slot of each row of [slots, B, n], in `out` if given. `lengths` are of the host, [B]."""
+        B, (first, times, most) = len(lengths), slot
+        at = np.full(B, first) if not times else lengths if most > 1 else np.minimum(lengths, most)
+        if len(stack) == 2:
+            at = at % 2
+        return self.take_rows(stack.reshape(-1, stack.shape[-1]), self.index(at * B + np.arange(B)), out)
 
     def fill_slots(self, slots: Array, start: Array | None, threads: int) -> None:
         """Set every slot of [slots, B, n] to `start` [B, n], or zero."""
@@ -260,7 +283,10 @@ class Device(ABC):
 
     def join_columns(self, parts: Sequence[Array], out: Array, threads: int) -> None:
         """Concatenate the parts [..., n_i] along the last axis into out [..., n]; all are contiguous."""
-        self.xp.concatenate(parts, axis=-1, out=out)
+        into = 0
+        for part in parts:
+            out[..., into : into + part.shape[-1]] = part
+            into += part.shape[-1]
 
     @abstractmethod
     def output_loss(

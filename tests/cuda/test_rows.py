@@ -93,12 +93,11 @@ def test_embedding_gradient_of_words_beyond_16_bits(device):
 @pytest.mark.parametrize("reverse", [False, True])
 def test_a_stack_begins_as_on_the_processor(device, reverse, is_given):
     lengths = np.array([4, 0, 2])
-    first, ends = (lengths, lengths) if reverse else (np.zeros_like(lengths), lengths + 1)
     start = np.random.default_rng(0).standard_normal((3, 5)) if is_given else None
     ours = np.full((5, 3, 5), 9.0)
     theirs = device.upload(ours)
-    cpu().begin_stack(ours, first, ends, start, 1)
-    device.begin_stack(theirs, first, ends, None if start is None else device.upload(start), 1)
+    cpu().begin_stack(ours, lengths, reverse, start, 1)
+    device.begin_stack(theirs, lengths, reverse, None if start is None else device.upload(start), 1)
     np.testing.assert_array_equal(device.download(theirs), ours)
     assert (ours == 9).any() or reverse
 

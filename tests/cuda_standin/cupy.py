@@ -60,12 +60,12 @@ class _Module:
 
     def new(self, shape: Any, dtype: Any) -> Any:
         """Memory that nobody has written."""
-        if self.gpu.stream.captured is not None:
-            raise StandInError("an array is allocated while a graph is recorded")
         shape = (int(shape),) if isinstance(shape, int | np.integer) else tuple(int(n) for n in shape)
         dtype = np.dtype(dtype)
         size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
         block = self.allocator(size) if size else None
+        if self.gpu.stream.captured is not None:
+            raise StandInError("an array is allocated while a graph is recorded")
         host = np.empty(shape, dtype) if block is None else block.bytes.view(dtype).reshape(shape)
         return self.ndarray(host, block)
 
@@ -235,11 +235,26 @@ class ndarray:  # noqa: N801
         return self._new(found)
 
     def __setitem__(self, index: Any, value: Any) -> None:
+        self._change(lambda host, other: host.__setitem__(_index(index), other), value)
+
+    def _change(self, function: Any, value: Any) -> None:
+        """Change the array in place, now or when a graph is replayed."""
         module = self.module
-        if module.gpu.stream.captured is not None:
-            raise StandInError("an array is written to while a graph is recorded")
-        module.gpu.counts["cupy"] += 1
-        self.touched()[_index(index)] = module.given(value)
+        if (stream := module.gpu.stream).captured is None:
+            module.gpu.counts["cupy"] += 1
+            function(self.touched(), module.given(value))
+        elif isinstance(value, ndarray) and value.dtype != self.dtype:
+            raise StandInError("an array of another type is made while a graph is recorded")
+        else:
+            given = value.host if isinstance(value, ndarray) else module.given(value)
+            blocks = [one.block for one in (self, value) if isinstance(one, ndarray) and one.block is not None]
+
+            def work(at: Stream) -> None:
+                for block in blocks:
+                    Gpu.check_stream(block, at, "an operation of CuPy")
+                function(self.host, given)
+
+            stream._do(work)
 
     def _wait(self) -> np.ndarray:
         self.module.gpu.stream.synchronize()
@@ -294,11 +309,7 @@ def _in_place(name: str) -> Any:
     function = getattr(np.ndarray, name)
 
     def apply(self: ndarray, other: Any) -> Any:
-        module = self.module
-        module.gpu.counts["cupy"] += 1
-        if module.gpu.stream.captured is not None:
-            raise StandInError("an array is written to while a graph is recorded")
-        function(self.touched(), module.given(other))
+        self._change(function, other)
         return self
 
     return apply

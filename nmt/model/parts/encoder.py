@@ -111,6 +111,7 @@ class Encoder:
     def forward(self, weights: Weights, x: np.ndarray, lengths: np.ndarray, how: BatchPass) -> Encoded:
         """Return the memory and the final states for x [S, B, E] with the length of each row."""
         layers = self.layers
+        lasting = partial(how.lasting, layers.device)
         result = layers.forward(
             weights,
             x,
@@ -118,7 +119,8 @@ class Encoder:
             training=how.training,
             seed=how.seed,
             allocate=how.allocate,
-            outputs=partial(how.lasting, layers.device),
+            outputs=lasting,
+            lasting=lasting,
             threads=how.threads,
         )
         each = [strip(result.final, str(n)) for n in range(len(layers.scans))]
@@ -229,10 +231,12 @@ class Bridge:
         return states, tapes
 
     def backward(
-        self, tapes: dict[str, Tape | None], d_states: States, final: list[States], gradients: Group, threads: int
+        self, tapes: dict[str, Tape | None], d_states: States, final: list[States], gradients: Group, how: BatchPass
     ) -> list[States]:
         """Return the gradients of the encoder's final states."""
-        d_final = [{k: self.xp.zeros_like(v) for k, v in layer.items()} for layer in final]
+        d_final = [{k: how.lasting(self.device, v.shape, v.dtype) for k, v in layer.items()} for layer in final]
+        for array in (array for layer in d_final for array in layer.values()):
+            self.device.clear(array, how.threads)
         if self.kind == "zero":
             return d_final
         for name, (layer, state) in self.routes.items():
@@ -244,5 +248,5 @@ class Bridge:
                 if got is None:
                     raise RuntimeError("the bridge gave no gradient for its input")
                 d = got[0]
-            self.device.add(d_final[layer][state], d, threads)
+            self.device.add(d_final[layer][state], d, how.threads)
         return d_final

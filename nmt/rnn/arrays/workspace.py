@@ -63,7 +63,8 @@ class Workspace:
     def __init__(self, xp: Any = np, first: int = tuning.CHUNK_BYTES) -> None:
         """Allocate on the device with this `xp`; first: bytes of the first chunk, each later one doubles the total."""
         self._xp, self._first = xp, first
-        self._chunks: list[Any] = []
+        self.chunks: list[Any] = []
+        """All memory that is allocated."""
         self._pieces: dict[tuple[Any, ...], Any] = {}  # of a GPU, where making one takes longer than to find it
         self._at = 0  # the current chunk
         self._used = 0  # bytes of it
@@ -74,12 +75,12 @@ class Workspace:
         """Return an array of stale but finite numbers."""
         size = math.prod(shape) * np.dtype(dtype).itemsize
         step = -(-size // LINE_BYTES) * LINE_BYTES
-        while self._at < len(self._chunks) and self._used + step > self._chunks[self._at].size:
+        while self._at < len(self.chunks) and self._used + step > self.chunks[self._at].size:
             self._at, self._used = self._at + 1, 0
-        if self._at == len(self._chunks):
+        if self._at == len(self.chunks):
             found = max(step, min(max(self._first, self.nbytes), tuning.CHUNK_BYTES))
-            self._chunks.append(zeros_of(self._xp, (found,), np.uint8))
-        chunk, start = self._chunks[self._at], self._used
+            self.chunks.append(zeros_of(self._xp, (found,), np.uint8))
+        chunk, start = self.chunks[self._at], self._used
         self._used += step
         self._held += step
         if self._xp is np:
@@ -107,18 +108,18 @@ class Workspace:
     @property
     def nbytes(self) -> int:
         """Return the bytes allocated, in use or not."""
-        return sum(chunk.size for chunk in self._chunks)
+        return sum(chunk.size for chunk in self.chunks)
 
     def release(self) -> None:
         """Free all memory; the next request allocates again. Arrays handed out before stay valid."""
-        self._chunks = []
+        self.chunks = []
         self._pieces.clear()
         self._at = self._used = self._held = self._most = 0
 
     def reset(self) -> None:
         """Free all pieces for reuse. Arrays handed out before must not be used any more."""
-        if len(self._chunks) > 1:
-            self._chunks = [zeros_of(self._xp, (self.taken * 5 // 4,), np.uint8)]
+        if len(self.chunks) > 1:
+            self.chunks = [zeros_of(self._xp, (self.taken * 5 // 4,), np.uint8)]
             self._pieces.clear()
         self._at = self._used = self._held = self._most = 0
 
@@ -145,6 +146,12 @@ class Group(dict[str, Any]):
 def whole_of(arrays: dict[str, Any]) -> Any:
     """Return the array that contains all of them, or None."""
     return arrays.whole if isinstance(arrays, Group) else None
+
+
+def pieces_of(arrays: dict[str, Any]) -> list[Any]:
+    """Return that array alone, or all of them."""
+    whole = whole_of(arrays)
+    return list(arrays.values()) if whole is None else [whole]
 
 
 T = TypeVar("T")

@@ -65,8 +65,9 @@ class CPUDevice(Device, ProcessorOperations):
         clear_ended(array, lengths, threads)
 
     def begin_stack(
-        self, stack: np.ndarray, first: np.ndarray, ends: np.ndarray, start: np.ndarray | None, threads: int
+        self, stack: np.ndarray, lengths: np.ndarray, reverse: bool, start: np.ndarray | None, threads: int
     ) -> None:
+        first, ends = (lengths, lengths) if reverse else (np.zeros_like(lengths), lengths + 1)
         given = stack[0] if start is None else self.contiguous(start)
         run_parallel(moves.begin_stack, _useful_threads(threads, stack), stack, first, ends, given, start is not None)
 

@@ -98,6 +98,7 @@ class LayeredScan:
         outputs: Callable[..., Any] | None = None,
         threads: int | None = None,
         final: Collection[str] | None = None,
+        lasting: Callable[..., Any] | None = None,
     ) -> Result:
         """Run the layers as `Scan.forward` runs a cell; `outputs`: memory of what is joined of two directions, if it is
         to last longer. Raises ShapeError. x must be zero beyond each row's length if the first layer has a delay."""
@@ -115,7 +116,7 @@ class LayeredScan:
                     weights.view(name),
                     self._with_zeros(x, 0, delay, allocate, threads),
                     strip(initial or {}, name),
-                    lengths=steps + delay,
+                    lengths=steps + delay if delay else steps,
                     captured={k: captured[k] for k in scan.captured},
                     source_lengths=source_lengths if scan.captured else None,
                     reverse=side > 0,
@@ -124,6 +125,7 @@ class LayeredScan:
                     allocate=allocate,
                     threads=threads,
                     final=_of_layer(final, name),
+                    lasting=lasting,
                 )
                 for side, name in enumerate(self.names(n))
             ]

@@ -16,7 +16,7 @@ from nmt.rnn.arrays.array_names import ArrayKind, Arrays, output, shaped
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.arrays.workspace import Allocate, zeros_of
 from nmt.rnn.compiler.program import PlaceKind
-from nmt.rnn.kernels.memory.arrays import identity
+from nmt.rnn.device import Slot
 from nmt.rnn.rows import Rows
 from nmt.rnn.scan.scan_setup import CompiledScan, Packing, ScanSetup
 
@@ -59,6 +59,7 @@ class Tape:
     allocate: Allocate
     packing: Packing | None
     learned: Mapping[str, str]  # states that started at parameters
+    outputs: Any = None  # memory of gradients of states, new where None
     d_learned: Arrays = field(default_factory=dict)  # of those parameters, after `backward`
 
 
@@ -130,9 +131,7 @@ class ForwardPass:
             device.fill_slots(slots, self._start.get(name), rows.threads)
             return slots
         stack = allocate((rows.T + 1, rows.B, width), self.setup.dtype)
-        ends = rows.lengths if rows.reverse else rows.lengths + 1
-        first = rows.lengths if rows.reverse else np.zeros(rows.B, np.int64)
-        device.begin_stack(stack, first, ends, self._start.get(name), rows.threads)
+        device.begin_stack(stack, rows.lengths, rows.reverse, self._start.get(name), rows.threads)
         return stack
 
     # ------------------------------------------------------------ the run
@@ -143,21 +142,21 @@ class ForwardPass:
 
     # ------------------------------------------------------------ results
 
-    def result(self, packing: Packing | None, wanted: Collection[str] | None = None) -> Result:
+    def result(self, packing: Packing | None, wanted: Collection[str] | None = None, outputs: Any = None) -> Result:
         """Return the caller's result, without a tape; `packing`: how steps were packed before; `wanted`: the names of
-        the final states in it, None for all. Rows that met the stop condition are shorter from here on. Raises
-        ShapeError: an invalid stop condition."""
+        the final states in it, None for all; `outputs`: their memory, new where None. Rows that met the stop
+        condition are shorter from here on. Raises ShapeError: an invalid stop condition."""
         setup, stopped = self.setup, np.zeros(self.rows.B, bool)
         if setup.stop is not None:
             stopped = self._stop_rows(setup.stop)
         y, rows = self.output(), self.rows
-        at = np.zeros(rows.B, np.int64) if rows.reverse else rows.lengths
         final = {}
         for name, width in setup.states.items():
             if wanted is not None and name not in wanted:
                 continue
-            slot = (np.full_like(at, rows.T) if rows.reverse else at) % 2 if name in self.plan.slots else at
-            final[name] = shaped(pick(setup, self.arrays[ArrayKind.STATE.of(name)], slot), width)
+            first = rows.T if rows.reverse and name in self.plan.slots else 0
+            slot = Slot(first, int(not rows.reverse), rows.T + 1)
+            final[name] = shaped(pick(setup, self.arrays[ArrayKind.STATE.of(name)], rows, slot, outputs), width)
         recorded = {name: self._recorded(name) for name in setup.wanted.record}
         if packing is not None:
             y, recorded = packing.unpack(y), {name: packing.unpack(a) for name, a in recorded.items()}
@@ -214,10 +213,10 @@ class ForwardPass:
         return stopped
 
 
-def pick(setup: ScanSetup, slots: Any, at: np.ndarray) -> Any:
-    """Return, for each row of [slots, B, n], its slot at[row]."""
-    device, B = setup.device, len(at)
-    return device.take_rows(slots.reshape(-1, slots.shape[-1]), device.index(at * B + identity(B)))
+def pick(setup: ScanSetup, slots: Any, rows: Rows, slot: Slot, outputs: Any = None) -> Any:
+    """Return a slot of each row of [slots, B, n], in new memory or from `outputs`."""
+    out = None if outputs is None else outputs(slots.shape[1:], slots.dtype)
+    return setup.device.take_slots(slots, rows.lengths, slot, out)
 
 
 class BackwardPass:
@@ -307,9 +306,9 @@ class BackwardPass:
         - length to T - 1, so the slot written last is T % 2. A reversed row has the first steps, 0 to length - 1, so it
         is length % 2."""
         rows = self.rows
-        slot = (rows.lengths if rows.reverse else np.where(rows.lengths > 0, rows.T, 0)) % 2
+        slot = Slot(0, 1, rows.T + 1) if rows.reverse else Slot(0, rows.T % 2, 1)
         carried = ((name, self.arrays[ArrayKind.STATE_GRADIENT.of(name)]) for name in names)
-        return {name: pick(self.setup, carry, slot) for name, carry in carried}
+        return {name: pick(self.setup, carry, rows, slot, self.tape.outputs) for name, carry in carried}
 
     def _shaped(self, initial: Arrays, captured: Arrays) -> Gradients:
         """Return all gradients in the caller's shapes."""

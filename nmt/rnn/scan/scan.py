@@ -55,6 +55,7 @@ class Scan(ScanSetup):
         single_step: bool = False,
         threads: int | None = None,
         final: Collection[str] | None = None,
+        lasting: Any = None,
     ) -> Result:
         """Run the cell over x [T, B, D].
 
@@ -66,7 +67,7 @@ class Scan(ScanSetup):
         call where None. outputs: memory of y if it is to last longer. single_step: for inference with a T of 1, the
         program that does it in one call.  threads: for
         this run and its backward pass, those of the scan where None. final: names of the final states to return, all
-        where None. Raises ShapeError.
+        where None. lasting: memory of them, and of the gradients of initial states; new where None. Raises ShapeError.
 
         Any number of threads may call at once, each with separate memory; they share the weights, which must not change
         meanwhile.
@@ -99,7 +100,7 @@ class Scan(ScanSetup):
             run.give_captured(checks.all_captured(captured or {}, rows.S, B))
             run.give_states(initial, outputs)
             run.run()
-            result = run.result(packing, final)
+            result = run.result(packing, final, lasting)
         if training:
             learned = {k: v for k, v in self.cell.learned().items() if k not in initial}
             result.tape = Tape(
@@ -111,6 +112,7 @@ class Scan(ScanSetup):
                 allocate=run.allocate,
                 packing=packing,
                 learned=learned,
+                outputs=lasting,
             )
         return result
 

@@ -63,7 +63,7 @@ class ArrayChecks:
         whole = array.dtype.kind in "iu" or not array.size
         if array.shape != (B,) or not whole or (B and (array.min() < 0 or array.max() > limit)):
             raise ShapeError(f"{self.name}: {what} must be {B} integers from 0 to {limit}, got {array.tolist()}")
-        return array.astype(np.int64)
+        return array.astype(np.int64, copy=array.flags.writeable)  # others stay what they are, also by address
 
     def steps_of(self, lengths: Any, mask: Any, T: int, B: int) -> np.ndarray:
         """Return the steps of each row, bool [T, B], from lengths or a mask: one of the two, or neither for all

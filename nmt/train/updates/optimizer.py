@@ -16,7 +16,7 @@ import numpy as np
 
 from nmt.errors import ConfigError
 from nmt.rnn.arrays.device_operations import ADAM, DESCEND, ROLL, adam_factors
-from nmt.rnn.arrays.workspace import whole_of
+from nmt.rnn.arrays.workspace import pieces_of, whole_of
 from nmt.rnn.device import Device
 from nmt.rnn.devices import cpu
 
@@ -158,9 +158,7 @@ def frozen_names(patterns: Sequence[str], names: Iterable[str]) -> frozenset[str
 
 def gradient_norm(grads: Arrays, num_threads: int = 1, device: Device | None = None) -> float:
     """Return the Euclidean norm of all gradients, summed in float64; NaN and infinity are kept."""
-    whole = whole_of(grads)
-    arrays = list(grads.values()) if whole is None else [whole]
-    total = (device or cpu()).square_norm(arrays, num_threads)
+    total = (device or cpu()).square_norm(pieces_of(grads), num_threads)
     return math.sqrt(total) if total >= 0 else math.nan
 
 

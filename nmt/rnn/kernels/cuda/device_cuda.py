@@ -5,9 +5,10 @@ from __future__ import annotations
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import prod
 from threading import RLock, local
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,14 +16,19 @@ from nmt.errors import DeviceError, ShapeError
 from nmt.overriding import override
 from nmt.rnn.arrays.beam_state import BeamChoice, BeamRules, BeamState
 from nmt.rnn.arrays.device_operations import Array, OutputGradients, OutputLayer, SearchOperations
-from nmt.rnn.arrays.weights import PAIRS
+from nmt.rnn.arrays.pass_numbers import PassNumbers, Seed
+from nmt.rnn.arrays.weights import PAIRS, Weights
 from nmt.rnn.arrays.workspace import Allocate
 from nmt.rnn.compiler.plan import Plan
+from nmt.rnn.device import Slot, T
 from nmt.rnn.kernels.cuda import optimizer, output_loss, tuning
+from nmt.rnn.kernels.cuda.blas import Matrix
+from nmt.rnn.kernels.cuda.given_numbers import SCALE, SEED, WORDS, GivenNumbers, address
 from nmt.rnn.kernels.cuda.gpu_base import GPUBase
 from nmt.rnn.kernels.cuda.machine_code.divergence import add_divergence
-from nmt.rnn.kernels.cuda.machine_code.runtime import CupyRuntime
+from nmt.rnn.kernels.cuda.machine_code.runtime import CupyRuntime, UnrecordedError
 from nmt.rnn.kernels.cuda.matrices import Matrices
+from nmt.rnn.kernels.cuda.row_numbers import is_dense
 from nmt.rnn.kernels.cuda.rows import row_kernels, row_operations
 from nmt.rnn.kernels.cuda.run_cuda import CudaExecutable
 from nmt.rnn.kernels.cuda.search import beam_step as search
@@ -44,18 +50,21 @@ _NO_RECORDING = ("streamcapture", "notsupported")
 
 
 class _OfThread(local):
-    """The state of each thread: memory by role, and whether it records."""
+    """The state of each thread: memory by role, the constants of what it records, and the numbers of its pass."""
 
     def __init__(self) -> None:
         self.buffers: dict[str, Array] = {}
         self.views: dict[tuple[Any, ...], Array] = {}  # of the buffers, by role, shape and type
-        self.recording = False
+        self.constants: list[Array] | None = None  # None where nothing is recorded
+        self.given: GivenNumbers | None = None
 
 
-def _keep(kept: OrderedDict[tuple[Any, ...], Any], key: tuple[Any, ...], value: Any) -> None:
-    kept[key] = value
-    if len(kept) > tuning.MOST_RECORDED:
-        kept.popitem(last=False)
+class _Recording(NamedTuple):
+    """What replays, what the function that is recorded returned, and arrays that it reads."""
+
+    replay: Callable[[], None]
+    result: Any
+    constants: list[Array]
 
 
 class CudaDevice(GPUBase, SearchOperations):
@@ -68,8 +77,10 @@ class CudaDevice(GPUBase, SearchOperations):
         self.runtime, self.memory = runtime, runtime.memory
         self._lock = forkable(RLock())  # for the next three; never held while something is recorded
         self._indices: OrderedDict[bytes, Array] = OrderedDict()
-        self._seen: OrderedDict[tuple[Any, ...], None] = OrderedDict()
-        self._recorded: OrderedDict[tuple[Any, ...], Callable[[], None]] = OrderedDict()
+        # By how many are kept, then by key: False where it has been seen once, True where nothing can be recorded.
+        self._kept: dict[int, OrderedDict[tuple[Any, ...], _Recording | bool]] = {
+            most: OrderedDict() for most in (tuning.MOST_RECORDED, tuning.MOST_PASSES)
+        }
         self._of_thread = _OfThread()
 
     @property
@@ -80,7 +91,8 @@ class CudaDevice(GPUBase, SearchOperations):
     # ------------------------------------------------------------ arrays
 
     def upload(self, array: np.ndarray) -> Array:
-        return self.runtime.upload(array)
+        found = self._given(address(array))
+        return self.runtime.upload(array) if found is None else found.reshape(array.shape)
 
     def download(self, array: Array) -> np.ndarray:
         return self.runtime.download(array)
@@ -88,16 +100,38 @@ class CudaDevice(GPUBase, SearchOperations):
     def synchronize(self) -> None:
         self.runtime.synchronize()
 
+    def _given(self, name: object) -> Array | None:
+        """Return a number or an array of the pass of this thread. Raises UnrecordedError: another one, while the pass
+        is recorded."""
+        given = self._of_thread.given
+        found = None if given is None else given.find(name)
+        if found is None and given is not None and self._of_thread.constants is not None:
+            raise UnrecordedError("numbers of the host")
+        return found
+
     def index(self, numbers: np.ndarray) -> Array:
         whole = np.ascontiguousarray(numbers, np.int64)
-        key = whole.tobytes()
+        found = self._given(address(whole))
+        return self._constant(whole) if found is None else found.reshape(whole.shape)
+
+    @override
+    def given(self, numbers: np.ndarray, *, fixed: bool) -> Array | None:
+        if self._of_thread.given is None:
+            return None
+        return self._constant(numbers) if fixed else self.index(numbers)
+
+    def _constant(self, numbers: np.ndarray) -> Array:
+        key, constants = numbers.tobytes(), self._of_thread.constants
         with self._lock:
             if key not in self._indices:
-                self._indices[key] = self.runtime.upload(whole)
+                self._indices[key] = self.runtime.upload(numbers)
                 if len(self._indices) > tuning.KEPT_INDICES:
                     self._indices.popitem(last=False)
             self._indices.move_to_end(key)
-            return self._indices[key]
+            found = self._indices[key]
+        if constants is not None:
+            constants.append(found)
+        return found
 
     def buffer(self, role: str, shape: tuple[int, ...], dtype: np.dtype) -> Array:
         key, views = (role, shape, dtype), self._of_thread.views
@@ -111,37 +145,67 @@ class CudaDevice(GPUBase, SearchOperations):
             views[key] = buffers[role][:size].view(dtype).reshape(shape)
         return views[key]
 
+    @override
+    def run_pass(self, numbers: PassNumbers | None, memory: Sequence[Array], launch: Callable[[], T]) -> T:
+        if numbers is None:
+            return launch()
+        block = partial(self.buffer, "numbers", dtype=np.dtype(np.uint8))
+        self._of_thread.given = given = GivenNumbers(numbers, block, self.runtime.upload)
+        facts = [(each.min() == most, each.min() > 0, is_dense(each, most)) for each, most in numbers.lengths]
+        try:
+            if not all(dense for *_, dense in facts):  # what is launched depends on all lengths
+                return launch()
+            return self._repeat(tuning.MOST_PASSES, (*numbers.key, *facts), [given.block, *memory], launch)
+        finally:
+            self._of_thread.given = None
+
     def replay(self, key: tuple[Any, ...], arrays: Sequence[Array], launch: Callable[[], None]) -> None:
-        if self._of_thread.recording:  # part of a larger recording
-            launch()
-            return
+        self._repeat(tuning.MOST_RECORDED, key, arrays, launch)
+
+    def _repeat(self, most: int, key: tuple[Any, ...], arrays: Sequence[Array], launch: Callable[[], T]) -> T:
+        if self._of_thread.constants is not None:  # part of a larger recording
+            return launch()
         buffers = [(memory.data.ptr, memory.size) for memory in self._of_thread.buffers.values()]
-        whole = (*key, *(array.data.ptr for array in arrays), *buffers)
+        whole, kept = (*key, *(array.data.ptr for array in arrays), *buffers), self._kept[most]
         with self._lock:
-            recording, seen = self._recorded.get(whole), whole in self._seen
-            if recording is not None:
-                self._recorded.move_to_end(whole)
-            elif not seen:
-                _keep(self._seen, whole, None)
-        if recording is None and seen:
-            try:
-                recording = self.record(launch)
-            except DeviceError as error:
-                if not any(word in str(error).lower().replace("_", "") for word in _NO_RECORDING):
-                    raise
-                warnings.warn(f"{error}; launched without a recording, which is slower", stacklevel=2)
-                recording = launch
-            with self._lock:
-                _keep(self._recorded, whole, recording)
-        (recording or launch)()
+            known = kept.get(whole)
+        if known is False:
+            known = self._recorded(launch)
+        with self._lock:
+            kept[whole] = False if known is None else known
+            kept.move_to_end(whole)
+            if len(kept) > most:
+                kept.popitem(last=False)
+        if not isinstance(known, _Recording):
+            return launch()
+        known.replay()
+        result: T = known.result
+        return result
+
+    def _recorded(self, launch: Callable[[], Any]) -> _Recording | bool:
+        """Return a recording of what `launch` does; True if CUDA, or a part of it, allows none."""
+        results: list[Any] = []
+        constants = self._of_thread.constants = []
+        try:
+            return _Recording(self.runtime.record(lambda: results.append(launch())), results[0], constants)
+        except UnrecordedError:
+            return True
+        except DeviceError as error:
+            if not any(word in str(error).lower().replace("_", "") for word in _NO_RECORDING):
+                raise
+            warnings.warn(f"{error}; launched without a recording, which is slower", stacklevel=4)
+            return True
+        finally:
+            self._of_thread.constants = None
+            self.runtime.own_stream()
 
     @override
     def record(self, launch: Callable[[], None]) -> Callable[[], None]:
-        self._of_thread.recording = True
+        self._of_thread.constants = []
         try:
             return self.runtime.record(launch)
         finally:
-            self._of_thread.recording = False
+            self._of_thread.constants = None
 
     # ------------------------------------------------------------ cells
 
@@ -157,30 +221,51 @@ class CudaDevice(GPUBase, SearchOperations):
         if len(lengths) and lengths.min() < len(array):
             self.clear_from(array, self.index(lengths))
 
-    def begin_stack(self, stack: Array, first: np.ndarray, ends: np.ndarray, start: Array | None, threads: int) -> None:
-        if not stack.size:
-            return
-        slots, B, width = stack.shape
-        kernel = row_kernels.begin_stack(stack.dtype, row_kernels.threads_for(stack.size))
-        given = stack if start is None else self.xp.ascontiguousarray(start)
-        numbers = self.index(first), self.index(ends), given, int(start is not None), 0.0
-        self.runtime.launch(kernel, row_kernels.grid_of(kernel, stack.size), stack, slots, B, width, *numbers)
+    def begin_stack(self, stack: Array, lengths: np.ndarray, reverse: bool, start: Array | None, threads: int) -> None:
+        given = stack if start is None else self.contiguous(start)
+        numbers = *stack.shape, self.index(lengths), int(reverse), given, int(start is not None), 0.0
+        self._each(row_kernels.begin_stack, stack, *numbers)
+
+    @override
+    def take_slots(self, stack: Array, lengths: np.ndarray, slot: Slot, out: Array | None = None) -> Array:
+        out = self.xp.empty(stack.shape[1:], stack.dtype) if out is None else out
+        self.slots_of(stack, self.index(lengths), slot, out)
+        return out
 
     def dropout_mask(self, out: Array, keep_probability: float, seed: int, offset: int, threads: int) -> None:
-        kernel = row_kernels.dropout_mask(out.dtype, row_kernels.threads_for(out.size))
+        base = self._given(SEED if isinstance(seed, Seed) else None)
+        factor, more = (seed.factor, seed.more) if isinstance(seed, Seed) and base is not None else (0, int(seed))
+        base = self._constant(np.zeros(1, np.int64)).view(np.uint64) if base is None else base
         threshold = int(keep_probability * 4294967296.0)
-        numbers = 1.0 / keep_probability, 0.0, threshold, seed % 2**64, offset
-        self.runtime.launch(kernel, row_kernels.grid_of(kernel, out.size), out, out.size, *numbers)
+        numbers = 1.0 / keep_probability, 0.0, threshold, base, factor % 2**64, more % 2**64, offset
+        self._each(row_kernels.dropout_mask, out, out.size, *numbers)
+
+    def _each(self, make: Any, array: Array, *numbers: Any) -> None:
+        """Launch a row kernel with a thread for each number of `array`, its first argument."""
+        if array.size:
+            kernel = make(array.dtype, row_kernels.threads_for(array.size))
+            self.runtime.launch(kernel, row_kernels.grid_of(kernel, array.size), array, *numbers)
 
     # ------------------------------------------------------------ the rest of a model
 
     embedding_rows = _of_runtime(row_operations.embedding_rows, threads=True)
-    embedding_gradient = _of_runtime(row_operations.embedding_gradient, threads=True)
     square_norm = _of_runtime(optimizer.square_norm, threads=True)
     change = _of_runtime(optimizer.change, threads=True)
     choose_tokens = _of_runtime(choose_tokens.choose_tokens)
     average_log_probs = _of_runtime(best.average)
     trace_back = _of_runtime(search.trace_back)
+
+    @override
+    def embedding_gradient(self, ids: np.ndarray, d_out: Array, d_table: Array, scale: float, threads: int) -> None:
+        words = self._given((WORDS, address(ids)))
+        if words is None:
+            words = self.runtime.upload(row_operations.sorted_words(ids, len(d_table)))
+        row_operations.embedding_gradient(self.runtime, words, len(d_table), d_out, d_table, scale)
+
+    @override
+    def spread_rows(self, rows: Array, places: np.ndarray, out: Array, threads: int = 1) -> None:
+        self.clear(out, threads)
+        Matrices(self, out.dtype, False, Weights()).put_rows(rows, self.index(places), Matrix.whole(out))
 
     @property
     def search(self) -> SearchOperations:
@@ -203,14 +288,19 @@ class CudaDevice(GPUBase, SearchOperations):
         threads: int,
         divergence: float = 0.0,
     ) -> Any:
-        bias = layer.weights[layer.bias]
-        if targets.size and not 0 <= targets.min() <= targets.max() < len(bias):
+        bias, given = layer.weights[layer.bias], self._of_thread.given
+        least = 0 if given is None or given.find(address(targets)) is None else -1  # then a negative one is no row
+        if targets.size and not least <= targets.min() <= targets.max() < len(bias):
             raise ShapeError(
                 f"output_loss: targets must be classes from 0 and below {len(bias)}, got {targets.min()} to "
                 f"{targets.max()}; check the vocabulary"
             )
-        given = self.upload(targets)
-        sums = output_loss.output_loss(self._matrices(layer, h), h, layer, given, label_smoothing, scale, gradients)
+        if given is not None and scale is given.numbers.scale:
+            factor, out = given.find(SCALE), self.buffer("losses", (3,), np.dtype(np.float64))
+        else:
+            factor, out = self.index(np.array([scale]).view(np.int64)).view(np.float64), self.xp.empty(3, np.float64)
+        classes, matrices = self.upload(targets), self._matrices(layer, h)
+        sums = output_loss.output_loss(matrices, h, layer, classes, label_smoothing, factor, gradients, out)
         if divergence and gradients is not None:
             sums[1] += add_divergence(self, layer, h, gradients, weight=divergence, scale=scale, threads=threads)
         return sums

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from nmt.rnn.arrays.device_operations import Array
-from nmt.rnn.device import Device
+from nmt.rnn.device import Device, Slot
 from nmt.rnn.kernels.cuda.machine_code.runtime import CupyRuntime
 from nmt.rnn.kernels.cuda.rows import row_kernels
 
@@ -30,6 +30,18 @@ class GPUBase(Device):
         The key must contain everything else that decides what is launched, the arrays all memory that it uses besides
         buffers; their contents may change. It is recorded when the key occurs for the second time.
         """
+
+    @abstractmethod
+    def given(self, numbers: np.ndarray, *, fixed: bool) -> Array | None:
+        """Return contiguous int64 numbers of the host as the pass of this thread reads them, in the same memory each
+        time; None if it is in no pass. `fixed`: they depend on sizes alone."""
+
+    def slots_of(self, stack: Array, lengths: Array, slot: Slot, out: Array) -> None:
+        """Set out [B, n] to a slot of each row of [slots, B, n]; `lengths` are on the GPU."""
+        if out.size:
+            kernel = row_kernels.take_slots(stack.dtype, row_kernels.threads_for(out.size))
+            grid = row_kernels.grid_of(kernel, out.size)
+            self.runtime.launch(kernel, grid, stack, *stack.shape, lengths, *slot, out)
 
     def clear_from(self, array: Array, lengths: Array, low: int = 0) -> None:
         """Zero the steps of each row of [steps, B, n] from its length on (int64 [B], on the GPU); the first step is

@@ -37,16 +37,24 @@ def loss_rows_kernel(dtype: np.dtype, threads: int = THREADS) -> GPUKernel:
     gradients.
 
     The losses are those of `kernels.softmax.row_loss`: sums [3, R] of negative log likelihood, smoothed loss, and 1
-    where the target is the first largest logit. The gradient overwrites the logits.
+    where the target is the first largest logit; zeros where the target is negative. The gradient overwrites the
+    logits. scales [1]: its factor.
     """
     number = NUMBERS[dtype]
 
-    def loss_rows(logits, bias, targets, sums, first, R, V, smoothing, scale, want_gradient):  # type: ignore[no-untyped-def]
+    def loss_rows(logits, bias, targets, sums, first, R, V, smoothing, scales, want_gradient):  # type: ignore[no-untyped-def]
         shared = cuda.shared.array(WARPS, number)
         places = cuda.shared.array(WARPS, int64)
         row = int64(cuda.blockIdx.x)
         base = row * V
         target = int64(targets[first + row])
+        if target < 0:  # no row
+            if cuda.threadIdx.x == 0:
+                sums[first + row] = sums[R + first + row] = sums[2 * R + first + row] = 0.0
+            if want_gradient != 0:
+                for j in range(int64(cuda.threadIdx.x), V, cuda.blockDim.x):
+                    logits[base + j] = number(0)
+            return
         best, place = number(_LOWEST), V
         for j in range(int64(cuda.threadIdx.x), V, cuda.blockDim.x):
             x = logits[base + j] + bias[j]
@@ -69,6 +77,7 @@ def loss_rows_kernel(dtype: np.dtype, threads: int = THREADS) -> GPUKernel:
             sums[2 * R + first + row] = 1.0 if place == target else 0.0
         if want_gradient != 0:
             cuda.syncthreads()  # the first thread has read the target's logit
+            scale = scales[0]
             factor = number(scale / float64(total))
             shift = number(scale * smoothing / V)
             for j in range(int64(cuda.threadIdx.x), V, cuda.blockDim.x):
@@ -77,7 +86,7 @@ def loss_rows_kernel(dtype: np.dtype, threads: int = THREADS) -> GPUKernel:
                     x -= number(scale * (1.0 - smoothing))
                 logits[base + j] = x
 
-    signature = (number[::1], number[::1], int32[::1], float64[::1], int64, int64, int64, float64, float64, int32)
+    signature = (number[::1], number[::1], int32[::1], float64[::1], int64, int64, int64, float64, float64[::1], int32)
     registers = registers_for(4 if dtype == np.float32 else 2)
     return GPUKernel(loss_rows, signature, threads, registers=registers)
 
@@ -108,8 +117,9 @@ def output_loss(
     layer: OutputLayer,
     targets: Any,
     label_smoothing: float,
-    scale: float,
+    scale: Any,
     gradients: OutputGradients | None,
+    out: Any,
     chunk_bytes: int = CHUNK_BYTES,
 ) -> Any:
     """Return the cross entropy of softmax(h @ W + b) against targets, and its gradients; all arrays are on the GPU.
@@ -118,22 +128,21 @@ def output_loss(
         matrices: The products, in the type of the computation.
         h: [R, H].
         layer: W and b.
-        targets: int32 [R], each below V.
+        targets: int32 [R], each below V; a negative one is that of a row that does not exist.
         label_smoothing: The share of the probability spread evenly over all V classes.
-        scale: Factor of the gradients, not of the losses.
+        scale: float64 [1], the factor of the gradients, not of the losses.
         gradients: The arrays they are added to; None for losses only.
+        out: float64 [3].
         chunk_bytes: Of logits in memory at a time, at least one row.
 
     Returns:
-        float64 [3]: sums over the rows, in nats, of negative log likelihood and smoothed loss, and the number of rows
+        out: sums over the rows, in nats, of negative log likelihood and smoothed loss, and the number of rows
         whose target is the first largest logit. Sums have a fixed order: the same bits every time.
     """
     device, runtime, bias = matrices.device, matrices.runtime, layer.weights[layer.bias]
-    R, V, found = len(h), len(bias), device.xp.zeros(3, np.float64)
-    if not R:
-        return found
-    sums = device.xp.empty(3 * R, np.float64)
-    chunk = min(R, chunk_rows(V, h.dtype.itemsize, chunk_bytes))
+    R, V = len(h), len(bias)
+    sums = device.buffer("losses of rows", (3 * R,), np.dtype(np.float64))
+    chunk = min(max(R, 1), chunk_rows(V, h.dtype.itemsize, chunk_bytes))
     logits = device.buffer("logits", (chunk, V), h.dtype)
     kernel = loss_rows_kernel(h.dtype, row_threads(V))
     for first in range(0, R, chunk):
@@ -148,8 +157,8 @@ def output_loss(
                 left, right = (block, rows) if layer.tied else (rows, block)
                 matrices.add_outer(left, right, None, Matrix.whole(gradients.matrix))
                 matrices.add_sum(block, None, gradients.bias)
-    runtime.launch(SUM_LINES, 3, sums, found, R)
-    return found
+    runtime.launch(SUM_LINES, 3, sums, out, R)
+    return out
 
 
 def output_logits(matrices: Matrices, outputs: Any, layer: OutputLayer, logits: Any) -> None:

@@ -8,7 +8,7 @@ launches are as large as the lengths require, and a recording is for those lengt
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,13 +22,15 @@ from nmt.rnn.rows import Rows
 
 
 class RowNumbers(NamedTuple):
-    """Lengths, source lengths and owners of `Rows`, int64 on the GPU; whether every row is computed at every step; and
-    for every step the length of the shortest prefix of rows that contains all that are computed."""
+    """Lengths, source lengths and owners of `Rows`, int64 on the GPU; whether every row is computed at every step, and
+    at every source position; and for every step the length of the shortest prefix of rows that contains all that are
+    computed."""
 
     lengths: Array
     source_lengths: Array
     owner: Array
     dense: bool
+    sources_dense: bool
     prefix: list[int]
 
 
@@ -37,39 +39,57 @@ def row_numbers(device: GPUBase, rows: Rows, allocate: Allocate) -> RowNumbers:
 
     def make() -> RowNumbers:
         given = rows.lengths, rows.source_lengths, rows.owner
-        ends = np.cumsum([len(one) for one in given]).tolist()
-        whole = device.index(np.concatenate(given))
-        sources = bool((rows.source_lengths == rows.S).all()) and np.array_equal(rows.owner, identity(rows.B))
-        # Of whole rows the numbers are always the same; a single step is part of a larger recording, without a copy.
-        if rows.T > 1 and not (rows.whole and sources):
-            place = allocate(whole.shape, whole.dtype)
-            place[...] = whole
-            whole = place
-        return RowNumbers(*(whole[start:end] for start, end in zip([0, *ends], ends, strict=False)), *_prefixes(rows))
+        alone = np.array_equal(rows.owner, identity(rows.B))
+        sources = bool((rows.source_lengths == rows.S).all()) and alone
+        dense, sources_dense = is_dense(rows.lengths, rows.T), alone and is_dense(rows.source_lengths, rows.S)
+        fixed = rows.whole, sources, alone
+        arrays: list[Any] = [device.given(numbers, fixed=one) for numbers, one in zip(given, fixed, strict=True)]
+        if arrays[0] is None:
+            ends = np.cumsum([len(one) for one in given]).tolist()
+            whole = device.index(np.concatenate(given))
+            # Of whole rows the numbers are always the same; a single step is part of a larger recording.
+            if rows.T > 1 and not (rows.whole and sources):
+                place = allocate(whole.shape, whole.dtype)
+                place[...] = whole
+                whole = place
+            arrays = [whole[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+        return RowNumbers(*arrays, dense, sources_dense, _prefixes(rows, dense))
 
     found: RowNumbers = rows.derived("row numbers", make)
     return found
 
 
-def _prefixes(rows: Rows) -> tuple[bool, list[int]]:
-    if rows.lengths.sum() >= tuning.FULL_STEPS_ABOVE * rows.T * rows.B:
-        return True, [rows.B] * rows.T
+def is_dense(lengths: np.ndarray, most: int) -> bool:
+    """Return whether so much of [most, B] is real that all of it is computed."""
+    return bool(lengths.sum() >= tuning.FULL_STEPS_ABOVE * most * len(lengths))
+
+
+def _prefixes(rows: Rows, dense: bool) -> list[int]:
+    if dense:
+        return [rows.B] * rows.T
     there = np.arange(rows.T)[:, None] < rows.lengths
-    return False, (there * np.arange(1, rows.B + 1)).max(axis=1, initial=0).tolist()
+    found: list[int] = (there * np.arange(1, rows.B + 1)).max(axis=1, initial=0).tolist()
+    return found
 
 
-def sum_memory(rows: Rows, numbers: RowNumbers, steps: int, allocate: Callable[..., Array]) -> Array | None:
-    """Return memory for `active_rows` of so many steps; None where all take part, or their indices are of the host."""
-    is_needed = numbers.dense and rows.T > 1 and not rows.whole
+def sum_memory(
+    rows: Rows, numbers: RowNumbers, steps: int, allocate: Callable[..., Array], *, wide: bool = False
+) -> Array | None:
+    """Return memory for `active_rows` of so many steps, or `wide` of all source positions of one step; None where all
+    take part, or their indices are of the host."""
+    if rows.T > 1:
+        is_needed, steps = numbers.dense and not rows.whole, steps
+    else:
+        is_needed, steps = wide and numbers.sources_dense and bool((rows.source_lengths < rows.S).any()), rows.S
     return allocate((steps * rows.B,), np.int64) if is_needed else None
 
 
 def active_rows(device: GPUBase, rows: Rows, numbers: RowNumbers, memory: Array, low: int, high: int) -> Array:
-    """Return the index of each row of steps [low, high) among all of them, -1 for those that have ended, in
-    `memory`."""
+    """Return the index of each row of steps [low, high) among all of them, or of these source positions of one step, -1
+    for those that have ended, in `memory`."""
     out = memory[: (high - low) * rows.B]
     kernel = row_kernels.active_rows(out.dtype, row_kernels.threads_for(out.size))
-    given = out, high - low, rows.B, numbers.lengths, low
+    given = out, high - low, rows.B, numbers.lengths if rows.T > 1 else numbers.source_lengths, low
     device.runtime.launch(kernel, row_kernels.grid_of(kernel, out.size), *given)
     return out
 

@@ -95,7 +95,8 @@ class _GPURun(PlanRun):
         self.arrays, self.weights, self.rows, self.allocate, self.backward = arrays, weights, rows, allocate, backward
         self.matrices = Matrices(self.device, self.dtype, executable.in_bfloat16, weights)
         self.numbers = row_numbers(self.device, rows, allocate)
-        self.active = sum_memory(rows, self.numbers, rows.block_steps, allocate) if backward else None
+        wide = backward and any(one.right.source_axis for one in executable.plan.sinks)
+        self.active = sum_memory(rows, self.numbers, rows.block_steps, allocate, wide=wide) if backward else None
         self.taking: Array | None = None
         self.is_one = False
         self.scratch: Arrays = {}
@@ -288,14 +289,17 @@ class _GPURun(PlanRun):
     def add_gradients(self, plan: Plan, gradients: Arrays, block: TimeBlock) -> None:
         """Add to all gradients that are present, for one block of time."""
         if self.active is not None:
-            self.taking = active_rows(self.device, self.rows, self.numbers, self.active, block.low, block.high)
+            steps = (block.low, block.high) if self.rows.T > 1 else (0, self.rows.S)
+            self.taking = active_rows(self.device, self.rows, self.numbers, self.active, *steps)
         with self.matrices.keeping_factors():
             super().add_gradients(plan, gradients, block)
 
     def add_gradient(self, placed: PlacedSink, target: Array, block: TimeBlock) -> None:
         """Add one sink's share; see `PlanRun.add_gradient`."""
         sink = placed.sink
-        index = self._taking_part(placed.right.source_axis, block) if self.taking is None else self.taking
+        index = self.taking
+        if index is None or (self.rows.T == 1 and not placed.right.source_axis):
+            index = self._taking_part(placed.right.source_axis, block)
         right = self._rows_of(placed.right, block).columns(placed.right_offset, sink.right.width or 0)
         if placed.left is None:
             self.matrices.add_sum(right, index, target)
@@ -307,6 +311,8 @@ class _GPURun(PlanRun):
     def _taking_part(self, wide: bool, block: TimeBlock) -> Array | None:
         """Return the indices of the active rows of a block, on the GPU; None for all."""
         rows, low, high = self.rows, block.low, block.high
+        if wide and self.numbers.sources_dense:
+            return None
         if wide:
             return taking_part(self.device, rows, "source positions", rows.source_lengths, 0, rows.S)
         if self.numbers.dense and rows.T > 1:  # few have ended, and sums have `taking`

@@ -24,6 +24,7 @@ from nmt.rnn.cells import DropoutCell, GRUCell, LSTMCell
 from nmt.rnn.compiler.identity import computed
 from nmt.rnn.compiler.plan import Plan
 from nmt.rnn.compiler.trace import Trace, trace
+from nmt.rnn.device import Slot
 from nmt.rnn.graph import topological
 from nmt.rnn.kernels.cuda.blas import Matrix
 from nmt.rnn.kernels.cuda.gpu_base import GPUBase
@@ -118,11 +119,11 @@ class PersistentRun:
                 call.matrices.multiply(Matrix.whole(x), ("W_x", 0, self.inputs, False), Matrix.whole(a), taking)
                 call.each(row_kernels.add_repeated, a, weights["b"])
                 for stack, state in zip(stacks, states, strict=True):
-                    call.slots(row_kernels.take_slots, stack, state, at_end=rows.reverse)
+                    self.device.slots_of(stack, call.numbers.lengths, Slot(0, int(rows.reverse), rows.T + 1), state)
                 launch_loop()
                 for stack, last, is_missing in zip(stacks, run.last, missing, strict=True):
                     if is_missing:
-                        call.slots(row_kernels.put_slots, stack, last, at_end=not rows.reverse)
+                        call.put_slots(stack, last, at_end=not rows.reverse)
 
             memory = [given, *([] if mask is None else [mask]), *stacks]
             call.run("forward", tuple(missing), memory, launch)
@@ -233,9 +234,9 @@ class _Call:
         grid = row_kernels.grid_of(kernel, out.size)
         self.device.runtime.launch(kernel, grid, out, out.size, given, given.size, *more)
 
-    def slots(self, make: Any, stack: Array, rows: Array, *, at_end: bool) -> None:
-        """Launch a kernel of rows [B, n] and the slots of a stack, the one after each row's last step or the first."""
+    def put_slots(self, stack: Array, rows: Array, *, at_end: bool) -> None:
+        """Write rows [B, n] to the slots of a stack after each row's last step, or to the first ones."""
         B, width = rows.shape
-        kernel = make(self.owner.dtype, row_kernels.threads_for(rows.size))
+        kernel = row_kernels.put_slots(self.owner.dtype, row_kernels.threads_for(rows.size))
         given = stack, B, width, self.numbers.lengths, int(at_end), rows
         self.device.runtime.launch(kernel, row_kernels.grid_of(kernel, rows.size), *given)

@@ -26,6 +26,9 @@ MOST_RECORDED = 4096
 epochs of Multi30k by 2,048 tokens are 2,036 batches of 454 sizes (T, B, S), with eleven recordings each, two of which
 are of loops."""
 
+MOST_PASSES = 512
+"""The same for whole passes of a model, each of which is as large as some ten of those."""
+
 ROW_THREADS = 256
 """Threads of a block of row work, at most."""
 

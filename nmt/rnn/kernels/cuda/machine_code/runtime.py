@@ -135,6 +135,10 @@ def _run(source: str, name: str) -> ModuleType:
     return module
 
 
+class UnrecordedError(RuntimeError):
+    """Something that a recording cannot contain."""
+
+
 OLDEST = (8, 0)  # bfloat16 products
 STATIC_SHARED = 48 * 1024  # more must be requested
 LAST = 6  # operations that an error names
@@ -277,9 +281,9 @@ class CupyRuntime:
     def record(self, function: Callable[[], None]) -> Callable[[], None]:
         """Return a callable that replays the launches of `function`, without calling it; nothing is launched yet.
 
-        `function` may launch kernels and products on arrays at fixed addresses, each of them launched at least once
-        before, and nothing else: no allocation, no copy to or from the host. The recording exists as long as it is
-        referenced.
+        `function` may launch kernels and products on arrays at fixed addresses, or change them in place by CuPy, each
+        of it done at least once before, and nothing else: no copy to or from the host; an allocation raises
+        UnrecordedError. The recording exists as long as it is referenced.
         """
         self._queue()
         stream, last = self._recorder.stream, self._recorder.last
@@ -308,6 +312,9 @@ class CupyRuntime:
         return replay
 
     def _allocate(self, size: int) -> Any:
+        queue = getattr(self._of_thread, "queue", None)
+        if queue is not None and queue is not self._main:
+            raise UnrecordedError("an array that is allocated")
         try:
             return self._pool.malloc(size)
         except self._cupy.cuda.memory.OutOfMemoryError as error:

@@ -91,7 +91,7 @@ class PersistentLayer:
         inner = empty((T, B, H), np.float32)
         handed = empty((T + 1, B, H), _handed_type(tile))
         last = empty(states.shape, np.float32)
-        bias = self.runtime.xp.empty(0, np.float32) if b_h is None else b_h
+        bias = inner.reshape(-1)[:0] if b_h is None else b_h
         given = (W_h, bias, a, lengths, states, y, inner, handed, handed.view(np.uint32), last)
         before = handed[1:] if reverse else handed[:-1]
         found = LayerForward(y, a, inner, before if not tile.exact else before.view(np.float32), last)

@@ -118,10 +118,11 @@ def gather(source, start, stride, columns, count, index, out):  # type: ignore[n
 
 @_kernel(_NUMBERS, _I, _I, _I, _I, _INDEX, _NUMBERS)
 def scatter(source, start, stride, columns, count, index, out):  # type: ignore[no-untyped-def]
-    """Set the rows in `index` of a matrix to source [count, columns]."""
+    """Set the rows in `index` of a matrix to source [count, columns]; a negative one is none."""
     for i in range(cuda.grid(1), count * columns, cuda.gridsize(1)):
         row = i // columns
-        out[start + index[row] * stride + i - row * columns] = source[i]
+        if index[row] >= 0:
+            out[start + index[row] * stride + i - row * columns] = source[i]
 
 
 @_kernel(_NUMBERS, _I, _I, _I, _I, _INDEX, _I)
@@ -149,11 +150,14 @@ def active_rows(out, steps, B, lengths, low):  # type: ignore[no-untyped-def]
         out[i] = i if low + i // B < lengths[i % B] else -1
 
 
-@_kernel(_NUMBERS, _I, _I, _INDEX, _I, _NUMBERS)
-def take_slots(stack, B, width, lengths, at_end, out):  # type: ignore[no-untyped-def]
-    """Set out [B, width] to the slot lengths[b] of each row of a stack [slots, B, width], or to slot 0."""
+@_kernel(_NUMBERS, _I, _I, _I, _INDEX, _I, _I, _I, _NUMBERS)
+def take_slots(stack, slots, B, width, lengths, first, times, most, out):  # type: ignore[no-untyped-def]
+    """Set out [B, width] to a slot of each row of a stack [slots, B, width], which `device.Slot` describes."""
     for i in range(cuda.grid(1), B * width, cuda.gridsize(1)):
-        out[i] = stack[lengths[i // width] * at_end * B * width + i]
+        slot = first + times * min(lengths[i // width], most)
+        if slots == 2:
+            slot &= 1
+        out[i] = stack[slot * B * width + i]
 
 
 @_kernel(_NUMBERS, _I, _I, _INDEX, _I, _NUMBERS)
@@ -163,17 +167,17 @@ def put_slots(stack, B, width, lengths, at_end, given):  # type: ignore[no-untyp
         stack[lengths[i // width] * at_end * B * width + i] = given[i]
 
 
-@_kernel(_NUMBERS, _I, _I, _I, _INDEX, _INDEX, _NUMBERS, _I, _NUMBER)
-def begin_stack(array, slots, B, width, first, ends, start, given, zero):  # type: ignore[no-untyped-def]
-    """Write to each row of [slots, B, width] its initial state, `start` [B, width] or zero, at slot first[b], and zeros
-    to the slots from ends[b] on."""
+@_kernel(_NUMBERS, _I, _I, _I, _INDEX, _I, _NUMBERS, _I, _NUMBER)
+def begin_stack(array, slots, B, width, lengths, reverse, start, given, zero):  # type: ignore[no-untyped-def]
+    """Write to each row of [slots, B, width] its initial state, `start` [B, width] or zero, at slot 0, and zeros to the
+    slots after its length; with `reverse` at the slot of its length, and to those from there on."""
     for i in range(cuda.grid(1), slots * B * width, cuda.gridsize(1)):
         row = i // width
         slot = row // B
         row -= slot * B
-        if slot == first[row]:
+        if slot == lengths[row] * reverse:
             array[i] = start[i - slot * B * width] if given != 0 else zero
-        elif slot >= ends[row]:
+        elif slot > lengths[row]:
             array[i] = zero
 
 
@@ -253,10 +257,11 @@ _GAMMA, _S32 = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)
 _mix = device_function(search_rules.mix)
 
 
-@_kernel(_NUMBERS, _I, _NUMBER, _NUMBER, uint64, uint64, uint64)
-def dropout_mask(out, count, kept, dropped, threshold, seed, offset):  # type: ignore[no-untyped-def]
-    """Do what `update.dropout_mask` does, with prepared numbers: kept, dropped, and the threshold of 32 bits."""
-    start = _mix(seed) + offset * _GAMMA - _GAMMA
+@_kernel(_NUMBERS, _I, _NUMBER, _NUMBER, uint64, uint64[::1], uint64, uint64, uint64)
+def dropout_mask(out, count, kept, dropped, threshold, seeds, factor, more, offset):  # type: ignore[no-untyped-def]
+    """Do what `update.dropout_mask` does, with prepared numbers: kept, dropped, and the threshold of 32 bits; the seed
+    is `factor` times the one given plus `more`."""
+    start = _mix(seeds[0] * factor + more) + offset * _GAMMA - _GAMMA
     for i in range(cuda.grid(1), count, cuda.gridsize(1)):
         bits = _mix(start + uint64(i) * _GAMMA) >> _S32
         out[i] = kept if bits < threshold else dropped

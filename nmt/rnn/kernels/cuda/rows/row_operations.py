@@ -57,12 +57,13 @@ def embedding_gradient_kernel(dtype: np.dtype, lanes: int = _LANES) -> GPUKernel
         column = int64(cuda.blockIdx.y) * _COLUMNS + cuda.threadIdx.x
         word = cuda.blockIdx.x
         total = number(0)
+        low, high = int64(starts[word]), int64(starts[word + 1])
         if column < E:
-            for i in range(int64(starts[word]) + lane, int64(starts[word + 1]), lanes):
+            for i in range(low + lane, high, lanes):
                 total += d[int64(order[i]) * E + column]
         partial[lane * _COLUMNS + cuda.threadIdx.x] = total
         cuda.syncthreads()
-        if lane == 0 and column < E:
+        if lane == 0 and column < E and low < high:  # there may be fewer words than blocks
             for other in range(1, lanes):
                 total += partial[other * _COLUMNS + cuda.threadIdx.x]
             table[int64(ids[word]) * E + column] += total * scale
@@ -101,30 +102,32 @@ def embedding_rows(runtime: CupyRuntime, ids: Any, table: Any, out: Any, scale: 
         runtime.launch(kernel, blocks_for(kernel, size), ids, table, out, scale, size, E)
 
 
-def embedding_gradient(runtime: CupyRuntime, ids: np.ndarray, d: Any, table: Any, scale: float) -> None:
-    """Add d[i] * scale to table[ids[i]]; ids int32 [N] on the host, d [N, E] and table [V, E] on the device.
-
-    The host sorts the ids, so that each row of the table has one writer, and the order of its sum is fixed.
-    """
-    if not len(ids):
-        return
+def sorted_words(ids: np.ndarray, rows: int) -> np.ndarray:
+    """Return for the sum over equal ids, int32 [N], of a table with so many rows: the distinct ids, the first place of
+    each and the end [N + 1], and the order of the ids; int32 [3 N + 1]. Words that do not exist begin at the end."""
+    N = len(ids)
     # NumPy sorts numbers of 16 bits in a time that grows only with their count.
-    order = np.argsort(ids.astype(np.uint16) if len(table) <= 1 << 16 else ids, kind="stable")
+    order = np.argsort(ids.astype(np.uint16) if rows <= 1 << 16 else ids, kind="stable")
     in_order = ids[order]
-    starts = np.flatnonzero(np.concatenate([[True], in_order[1:] != in_order[:-1], [True]]))
-    words, E = len(starts) - 1, table.shape[1]
-    given = runtime.upload(np.concatenate([in_order[starts[:-1]], starts, order], dtype=np.int32, casting="same_kind"))
-    runtime.launch(
-        embedding_gradient_kernel(table.dtype, _LANES if len(ids) > 2 * _COLUMNS else _FEW_LANES),
-        (words, -(-E // _COLUMNS)),
-        given[:words],
-        given[words : 2 * words + 1],
-        given[2 * words + 1 :],
-        d,
-        table,
-        scale,
-        E,
-    )
+    first = np.ones(N, bool)
+    np.not_equal(in_order[1:], in_order[:-1], out=first[1:])
+    starts = np.flatnonzero(first)
+    words = len(starts)
+    found = np.zeros(3 * N + 1, np.int32)
+    found[:words] = in_order[starts]
+    found[N : N + words], found[N + words : 2 * N + 1] = starts, N
+    found[2 * N + 1 :] = order
+    return found
+
+
+def embedding_gradient(runtime: CupyRuntime, words: Any, count: int, d: Any, table: Any, scale: float) -> None:
+    """Add d[i] * scale to table[ids[i]]; words of these ids [N] by `sorted_words` on the GPU, `count` of them at most,
+    d [N, E] and table [V, E]. Each row of the table has one writer, and the order of its sum is fixed."""
+    N, E = len(d), table.shape[1]
+    if N:
+        kernel = embedding_gradient_kernel(table.dtype, _LANES if N > 2 * _COLUMNS else _FEW_LANES)
+        parts = words[:N], words[N : 2 * N + 1], words[2 * N + 1 :]
+        runtime.launch(kernel, (min(count, N), -(-E // _COLUMNS)), *parts, d, table, scale, E)
 
 
 def take_rows(runtime: CupyRuntime, x: Any, index: Any, out: Any) -> None:
