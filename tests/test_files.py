@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+from nmt.inference.language_scorer import LanguageScorer
 
 import nmt
 from nmt.config import load_config
@@ -16,7 +17,6 @@ from nmt.data.corpora.corpus import clean_line, clean_lines
 from nmt.errors import CheckpointError, DataError, NMTError, PathError
 from nmt.exporting.to_numpy import save_numpy
 from nmt.importing.sources import import_model
-from nmt.inference.language_scorer import LanguageScorer
 from nmt.storage.saved_model import load_saved_model, save_quantised
 from nmt.system import files
 from nmt.system.files import TEMPORARY_SUFFIX, new_folder, replacing, write_bytes, write_private

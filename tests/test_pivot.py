@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from nmt.inference.language_scorer import LanguageScorer
 
 from nmt import Pivot, Translator
 from nmt.data.alignment.word_alignment import words_of
 from nmt.errors import ConfigError, DataError
-from nmt.inference.language_scorer import LanguageScorer
 from nmt.inference.pipeline import detail_through, phrases_for
 from nmt.inference.translation import CUT, Constraints, Detail, Translation, confidence_in
 from tests.refusals import refused

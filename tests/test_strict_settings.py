@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from nmt.inference.language_scorer import LanguageScorer
 
 from nmt.config import checked_value, config_from_dict, config_schema, dump_config
 from nmt.config.complaints import resolve
 from nmt.config.yaml_text import parse_yaml
 from nmt.errors import ConfigError, DataError, NMTError
-from nmt.inference.language_scorer import LanguageScorer
 from nmt.inference.translator import Constraints, Translator
 from nmt.rnn.cores import default_threads
 from nmt.train.planning.lengths import doubts, fixed_training

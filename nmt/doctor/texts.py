@@ -217,7 +217,7 @@ class Text:
 
     Args:
         source: The prefix of its files, or one of several corpora. Line numbers run on through all files.
-        sides: Source and target, or the one side of a language model.
+        sides: Source and target.
         is_filtered: Whether data.filter applies, as it does to the training text alone.
         all_rows: Whether findings have the numbers of all their lines.
     """
@@ -267,8 +267,8 @@ class Text:
             )
             return [Finding("unequal", "error", self.where, abs(self.counts[0] - self.counts[1]), 0, what)]
         if not self.total:
-            noun = "pair of sentences" if len(self.sides) == 2 else "line of text"
-            return [Finding("empty", "error", self.where, 1, 0, f"must contain at least one {noun}, got none")]
+            what = "must contain at least one pair of sentences, got none"
+            return [Finding("empty", "error", self.where, 1, 0, what)]
         found: list[Finding] = []
         for side, file in enumerate(self.files):
             tally = self._bytes[side]

@@ -219,7 +219,7 @@ def check_files(config: Config) -> None:
     from nmt.data.corpora.sources import check_sources
 
     data = config.data
-    langs = [side.lang for side in ((data.src, data.tgt) if config.task == "translation" else (data.tgt,))]
+    langs = [data.src.lang, data.tgt.lang]
     for corpora in (data.train, *data.held_out):
         check_sources(corpora, langs)
 
@@ -232,11 +232,10 @@ def sides_of_sample(config: Config, sample: list[list[str]], notify: Show) -> tu
 
 
 def _sides(config: Config, subwords: tuple[Subwords, Subwords]) -> tuple[Side, Side]:
-    """Return both sides with these subwords; the same object twice for one language."""
+    """Return both sides with these subwords."""
     from nmt.data.corpora.corpus import Side
 
-    target = Side(config.data.tgt, subwords[1])
-    return (Side(config.data.src, subwords[0]) if config.task == "translation" else target), target
+    return Side(config.data.src, subwords[0]), Side(config.data.tgt, subwords[1])
 
 
 def _new_sides(
@@ -244,15 +243,12 @@ def _new_sides(
 ) -> tuple[Side, Side]:
     """Train subwords in memory as configured, on a sample if it is given. `notify` receives a line about each slow
     step, `show` the progress."""
-    from nmt.data.corpora.prepare import load_side, load_sides
+    from nmt.data.corpora.prepare import load_sides
 
     if (given := given_subwords(config)) is not None:
         return _sides(config, given)
     if sample is None:
         notify("subwords: reading the training text")
-    if config.task == "lm":
-        side = load_side(config.data, notify, show, sample)
-        return side, side
     return load_sides(config.data, notify, show, sample)
 
 
