@@ -23,8 +23,7 @@ from nmt import Translator
 from nmt.cli.entry import COMMANDS
 from nmt.cli.front import load_command
 from nmt.inference.translation import Detail
-from nmt.storage.saved_model import load_saved_model
-from tests.saved_models import sentences, write_folder, write_language_folder
+from tests.saved_models import sentences, write_folder
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("results/*.md")])
@@ -370,10 +369,9 @@ def test_every_page_with_python_has_a_test_that_runs_it():
 def models(tmp_path_factory):
     """A folder with a small model under each name that a page loads."""
     folder = tmp_path_factory.mktemp("pages")
-    translator = write_folder(folder / "runs" / "multi30k_de_en")
+    write_folder(folder / "runs" / "multi30k_de_en")
     write_folder(folder / "runs" / "demo")
     write_folder(folder / "runs" / "mine")
-    write_language_folder(folder / "runs" / "multi30k_lm", load_saved_model(translator).tgt_subwords)
     (folder / "test.de").write_text("kara losu\nmiti\n", "utf-8")
     return folder
 

@@ -9,7 +9,6 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
-from nmt.inference.language_scorer import LanguageScorer
 
 import nmt
 from nmt.config import load_config
@@ -111,7 +110,7 @@ def test_a_private_file_is_private_from_its_first_byte(tmp_path, monkeypatch):
     assert path.read_bytes() == b"secret" and modes == [0o600] == [path.stat().st_mode & 0o777]
 
 
-READERS = [load_config, nmt.Translator.load, LanguageScorer.load, load_saved_model, import_model]
+READERS = [load_config, nmt.Translator.load, load_saved_model, import_model]
 READERS += [text_file, read_lines, open_lines, read_text, named]
 BAD = ["", "x" * 300, "a\0b", "y/" * 3000 + "y"]
 

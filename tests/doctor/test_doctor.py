@@ -225,17 +225,6 @@ def test_subwords_that_do_not_fit(corpus):
     assert error.line().startswith("data.subwords.vocab_size must be at most")
 
 
-def test_a_language_model_has_one_side(corpus):
-    folder, _, tgt = corpus
-    tgt[5] = "<p>hello</p>"
-    tgt[11] = pairs(50, 2)[1][0]
-    write(folder, "train", [], tgt)
-    found = check_data(config(folder, task="lm", subwords={"type": "bpe", "vocab_size": 90}))
-    assert lines_of(found, "markup") == {6}
-    assert lines_of(found, "overlap") == {1}
-    assert found.counts[str(folder / "train")] == 600
-
-
 def test_no_text_at_all_is_one_line(corpus):
     folder = corpus[0]
     (folder / "train.de").write_bytes("wide".encode("utf-16"))

@@ -110,7 +110,6 @@ ELSEWHERE = {
     "training.reset_optimizer": "tests/train/test_prepare.py",
     "training.label_smoothing": "tests/model/test_gradients.py",
     "training.gradient_dtype": "tests/train/test_ranks.py#bfloat16",
-    "training.bptt": "tests/train/test_language_training.py",
     "training.recompute": "tests/model/test_gradients.py",
     "training.tgt_word_dropout": "tests/train/test_methods.py",
     "training.r_drop": "tests/train/test_methods.py",
