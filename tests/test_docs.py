@@ -336,7 +336,7 @@ def test_the_compiler_as_its_page_shows_it(capsys):
 
 
 # Page -> how many of its blocks are run, with a small model under every name that they load.
-RUN_HERE = {"README.md": 2, "docs/decoding.md": 1, "docs/presets.md": 1, "docs/migration.md": 1, "docs/threads.md": 1}
+RUN_HERE = {"README.md": 2, "docs/decoding.md": 1, "docs/migration.md": 1, "docs/threads.md": 1}
 # Page -> the test that runs its blocks, or holds them to the code.
 RUN_ELSEWHERE = {
     "docs/add-a-cell.md": "tests/test_docs.py::test_a_new_cell_as_the_page_says",

@@ -115,12 +115,11 @@ def test_a_name_that_is_no_setting(translator):
         ([["a"]], "got list at place 0"),
     ],
 )
-def test_what_is_no_list_of_texts(given, fact, translator, scorer):
+def test_what_is_no_list_of_texts(given, fact, translator):
     for ask in (
         lambda: translator.translate_nbest(given),
         lambda: translator.score(given, LINES),
         lambda: translator.score(LINES, given),
-        lambda: list(scorer.score(given)),
     ):
         with pytest.raises(TypeError, match=f"must be a list of strings, {fact}"):
             ask()

@@ -14,7 +14,7 @@ ALL = "nmt.help_all"
 
 GROUPS = {
     "Text": """dev src_lang tgt_lang columns header sheet src tgt hyp ref ref_separator dev_src dev_tgt
-        pairs translated independent tag form split input_format column output_column shard
+        pairs translated tag form split input_format column output_column shard
         leave_numbers strict""",
     "Result": """output samples n_best scores output_format resume alignments alignment_type plot_attention
         plot_confidence tsv as_json""",
@@ -42,7 +42,6 @@ FIRST = {
     "translate": """output form output_format n_best scores beam_size glossary alignments shortlist compute_dtype
         threads device""",
     "evaluate": "src hyp ref columns output metrics tokenize lowercase confidence as_json tsv beam_size",
-    "score": "src tgt columns header sheet output output_format checkpoint threads device",
     "serve": """host port keys learn split pivot shortlist compute_dtype threads allow_origin requests_per_minute
         max_characters""",
 }
