@@ -306,7 +306,7 @@ class Text:
         for side, lines in enumerate(clean):
             self._bytes[side].add(has_bad_bytes(TextBlock(raw[side])), block.start, raw[side])
             empty = np.fromiter((not line for line in lines), dtype=bool, count=len(lines))
-            self._empty[side].add(empty, block.start, *(raw[1 - side : 2 - side] if len(raw) == 2 else []))
+            self._empty[side].add(empty, block.start, raw[1 - side])
         for name, masks in self._finder.find(raw, clean).items():
             for side, mask in enumerate(masks):
                 shown = raw if len(masks) < len(raw) else [raw[side]]

@@ -190,9 +190,9 @@ def _as_written(path: Path, keys: Set[str] = frozenset()) -> bool:
 
 
 def sides_of_run(config: Config, folder: Path, notify: Show, show: Show) -> tuple[Side, Side]:
-    """Return both sides with their subwords, which are read from the folder if a run left them there; the same object
-    twice for one language. Raises DataError if a text or subword model is missing or damaged, and CheckpointError if
-    the folder cannot be written, or lost its subwords. `folder`: the model folder, in which new subwords are saved."""
+    """Return both sides with their subwords, which are read from the folder if a run left them there. Raises
+    DataError if a text or subword model is missing or damaged, and CheckpointError if the folder cannot be written, or
+    lost its subwords. `folder`: the model folder, in which new subwords are saved."""
     check_files(config)
     found = _found_sides(config, folder)
     if found is not None:
