@@ -93,7 +93,6 @@ def test_every_documented_choice_is_accepted(name, value):
     extra = {
         "training.scheduling": [("training.learning_rate_warmup", 10), ("training.updates", 100)],
         "model.tied_embeddings": [("model.decoder.embeddings.embedding_dim", 512)],
-        "task": [("training.metric", "ppl")],
     }.get(name, [])
     if value == "all":
         extra = [*extra, ("model.encoder.embeddings.embedding_dim", 512)]

@@ -37,12 +37,10 @@ def _bytes(line, encoding):
     return line if isinstance(line, bytes) else line.encode(encoding)
 
 
-def config(folder, task="translation", **data):
-    settings = {"train": str(folder / "train"), "dev": str(folder / "dev"), "tgt": {"lang": "en"}, **data}
-    if task == "translation":
-        settings["src"] = {"lang": "de"}
-    metric = {} if task == "translation" else {"training": {"metric": "ppl"}}
-    return config_from_dict({"task": task, "model_dir": str(folder / "m"), "data": settings, **metric})
+def config(folder, **data):
+    langs = {"src": {"lang": "de"}, "tgt": {"lang": "en"}}
+    settings = {"train": str(folder / "train"), "dev": str(folder / "dev"), **langs, **data}
+    return config_from_dict({"model_dir": str(folder / "m"), "data": settings})
 
 
 @pytest.fixture

@@ -96,7 +96,6 @@ BASES = {"data.subwords.type": "word", "training.metric": "bleu"}
 
 ELSEWHERE = {
     "preset": "tests/test_presets.py",
-    "task": "tests/train/test_language_training.py",
     "threads": "tests/train/test_optimizer.py",
     "device": "tests/cuda/test_training.py",
     "compute_dtype": "tests/model/test_gradients.py",

@@ -1,4 +1,4 @@
-"""What is trained: pairs of sentences, the model, BLEU and chrF. The training loop knows only updates."""
+"""The training task: pairs of sentences, the model, BLEU and chrF. The training loop knows only updates."""
 
 from __future__ import annotations
 
