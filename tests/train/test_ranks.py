@@ -199,7 +199,7 @@ def run(config: Path, ranks: int, *options: str, **more) -> tuple[int, str, str]
 
 
 def arrays_of(folder: Path) -> dict[str, np.ndarray]:
-    params, optimizer, _, _, metadata = read_whole(folder / "last.safetensors")
+    params, optimizer, _, metadata = read_whole(folder / "last.safetensors")
     return {**params, **optimizer, "steps": np.array(metadata["state"]["update"])}
 
 
