@@ -11,7 +11,7 @@ PAGE = Path(__file__).resolve().parent / "python.md"
 HEADING = "| Python | command | setting, also for `nmt-serve` | default | meaning |\n|---|---|---|---|---|\n"
 WHERE = {Place.GPU: "a GPU", Place.SESSION: "sessions"}
 """Places that the page names where an option cannot be used."""
-OTHER_CALLS = {"lm": "`Translator.load`", "n_best": "`translate_nbest`, `complete`"}
+OTHER_CALLS = {"n_best": "`translate_nbest`, `complete`"}
 """The calls that have the settings which are no search settings of a call."""
 
 

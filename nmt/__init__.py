@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from nmt.errors import NMTError
     from nmt.evaluate.scores import Score
     from nmt.evaluate.scores import score_translations as evaluate
-    from nmt.inference.language_scorer import LanguageScorer
     from nmt.inference.pivot import Pivot
     from nmt.inference.translation import Constraints, Translation
     from nmt.inference.translator import Translator
@@ -28,7 +27,6 @@ __version__ = "0.1.0"
 _PLACES = {
     "Config": "nmt.config",
     "Constraints": "nmt.inference.translation",
-    "LanguageScorer": "nmt.inference.language_scorer",
     "LearningTranslator": "nmt.learning.learning_translator",
     "NMTError": "nmt.errors",
     "Pivot": "nmt.inference.pivot",
@@ -41,7 +39,6 @@ _PLACES = {
 __all__ = [
     "Config",
     "Constraints",
-    "LanguageScorer",
     "LearningTranslator",
     "NMTError",
     "Pivot",
@@ -61,8 +58,8 @@ def __getattr__(name: str) -> Any:
         return getattr(import_module(_PLACES[name]), name)
     if name in __all__:
         return import_module(f"nmt.{name}")
-    if name == "Generator":
+    if name in ("Generator", "LanguageScorer"):
         from nmt.config.removed import instead
 
-        raise ImportError(f"nmt.Generator {instead('nmt.Generator')}")
+        raise ImportError(f"nmt.{name} {instead(f'nmt.{name}')}")
     raise AttributeError(f"module 'nmt' has no attribute {name!r}")

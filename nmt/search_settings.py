@@ -89,15 +89,6 @@ class SearchValues:
     )
     batch_size: int = setting(64, "Number of sentences in a batch; affects speed, not results.", least=1, most=100_000)
     word_reward: float = setting(0.0, "Bonus added to the score for each subword; above 0 favours length.")
-    lm: str | None = setting(
-        None,
-        "Folder or file of a language model (task: lm) with the target's subwords, for shallow fusion "
-        "(Gulcehre et al. 2015, 4.1). Not used in training, and not stored by nmt-bundle.",
-        help="Target-side language model for shallow fusion (must share the target vocabulary): a model folder or a "
-        "file of nmt-bundle.",
-        lacks=(Place.CALL,),
-    )
-    lm_weight: float = setting(0.1, "Weight of the language model's log-probabilities; 0 turns it off.", least=0)
     min_length: int = setting(
         0, "Minimum length of a translation in subwords, without EOS.", least=0, most=100_000, lacks=(Place.LOOP,)
     )
@@ -178,7 +169,6 @@ class SearchSettings(TypedDict, total=False):
     max_length_extra: int | None
     batch_size: int | None
     word_reward: float | None
-    lm_weight: float | None
     min_length: int | None
     generate_unk: bool | None
     no_repeat_ngram_size: int | None

@@ -23,8 +23,7 @@ from nmt.decode import Shortlist
 from nmt.inference.pipeline import source_ids
 from nmt.inference.translator import Constraints
 from nmt.model.translation import TranslationModel
-from nmt.storage.saved_model import load_saved_model
-from tests.saved_models import write_folder, write_language_folder
+from tests.saved_models import write_folder
 from tests.waiting import at_once
 
 DTYPES = ("float32", "bfloat16", "int8")
@@ -38,15 +37,15 @@ def shortlist_for(source: int, target: int) -> Shortlist:
     return Shortlist(np.arange(source + 1) * 3, tokens, np.arange(3, target, 3, dtype=np.int32), target)
 
 
-def translators(folder: Path, language_folder: Path | None, dtypes: Sequence[str] = DTYPES) -> list[Translator]:
+def translators(folder: Path, dtypes: Sequence[str] = DTYPES) -> list[Translator]:
     """Of each type two that share a model: one for each number of threads."""
     found = []
     for dtype in dtypes:
-        one = Translator.load(folder, compute_dtype=dtype, lm=language_folder or False)
+        one = Translator.load(folder, compute_dtype=dtype)
         sizes = one.src_subwords.vocab_size, one.tgt_subwords.vocab_size
         for threads in (1, 2):
             parts = one.model, one.src_subwords, one.tgt_subwords, one.config, threads
-            found.append(Translator(*parts, shortlist=shortlist_for(*sizes), language_model=one.language_model))
+            found.append(Translator(*parts, shortlist=shortlist_for(*sizes)))
     return found
 
 
@@ -58,10 +57,8 @@ Kind = Callable[[Translator, Sequence[str]], Answers]
 def plain(**settings: Any) -> Kind:
     """N best translations with scores."""
 
-    given = {"lm_weight": 0.0} | settings
-
     def ask(translator: Translator, lines: Sequence[str]) -> Answers:
-        found = translator.translate_nbest(lines, **given)
+        found = translator.translate_nbest(lines, **settings)
         return [[(t.text, t.score, t.log_prob) for t in translations] for translations in found]
 
     return ask
@@ -76,7 +73,7 @@ def with_constraint(**texts: str) -> Kind:
             glossary=[[texts["glossary"]]] * len(lines) if "glossary" in texts else None,
             forbidden=[texts["forbidden"]] if "forbidden" in texts else (),
         )
-        found = translator.translate_nbest(lines, constraints=constraints, lm_weight=0.0)
+        found = translator.translate_nbest(lines, constraints=constraints)
         return [[(t.text, t.score) for t in translations] for translations in found]
 
     return ask
@@ -84,13 +81,13 @@ def with_constraint(**texts: str) -> Kind:
 
 def scored(translator: Translator, lines: Sequence[str]) -> Answers:
     """What the model thinks of a line as its own translation."""
-    found = translator.score(lines, lines, lm_weight=0.0)
+    found = translator.score(lines, lines)
     return [(tuple(one.log_probs), one.attention.tobytes()) for one in found]
 
 
-def kinds(word: str, *, language_model: bool) -> dict[str, Kind]:
+def kinds(word: str) -> dict[str, Kind]:
     """Everything that is asked for; `word` is one that the model knows."""
-    found = {
+    return {
         "beam": plain(beam_size=5),
         "greedy": plain(beam_size=1),
         "n best": plain(beam_size=4, n_best=4, length_penalty=0.7),
@@ -103,7 +100,6 @@ def kinds(word: str, *, language_model: bool) -> dict[str, Kind]:
         "forbidden": with_constraint(forbidden=word),
         "scores": scored,
     }
-    return found | ({"language model": plain(beam_size=3, lm_weight=0.3)} if language_model else {})
 
 
 class Training:
@@ -185,10 +181,8 @@ def switching_often() -> Any:
         sys.setswitchinterval(before)
 
 
-def random_model(folder: Path, size: int, vocab_size: int = 400) -> tuple[Path, Path]:
-    """A translator of this size that has learnt nothing, and a language model beside it."""
+def random_model(folder: Path, size: int, vocab_size: int = 400) -> Path:
+    """A translator of this size that has learnt nothing."""
     whole = {"embeddings": {"embedding_dim": max(4, size // 2)}, "hidden_size": size}
     encoder = {"embeddings": whole["embeddings"], "hidden_size": max(2, size // 2)}
-    model = write_folder(folder / "model", encoder=encoder, decoder=whole, vocab_size=48, subwords="unigram")
-    saved = load_saved_model(model)
-    return model, write_language_folder(folder / "lm", saved.tgt_subwords, num_layers=1)
+    return write_folder(folder / "model", encoder=encoder, decoder=whole, vocab_size=48, subwords="unigram")

@@ -44,12 +44,12 @@ class Interrupts:
     """What is interrupted, with the answers there must be, and for how long an interruption may be waited for."""
 
     def __init__(self, folder: Path, size: int) -> None:
-        model, _ = random_model(folder, size)
+        model = random_model(folder, size)
         self._scratch = folder
         self.translator = Translator.load(model, threads=2)
         self.lines = list(dict.fromkeys(sentences(40, seed=3)))[:12]
         self.training = Training(self.translator, self.lines, updates=2)
-        self.asked = kinds("kara", language_model=False)
+        self.asked = kinds("kara")
         self.works: dict[str, tuple[Work, float]] = {
             "searching": (self.search, 0.4),
             "scoring": (lambda: self.asked["scores"](self.translator, self.lines), 0.3),

@@ -18,7 +18,6 @@ LONG = {
     "cuda/test_cells.py::test_every_other_cell_means_what_the_interpreter_says": r"^(?!layer_norm|slstm|conv|gla)",
     "cuda/test_cells.py::test_loops_that_come_again_are_recorded": "lstm_bahdanau",
     "cuda/test_cells.py::test_products_in_bfloat16_round_as_the_processor_does": "feed|before",
-    "cuda/test_language.py::test_lines_are_found_as_on_the_processor": "options0",
     "cuda/test_persistent.py::test_weights_in_shared_memory": "True",
     "cuda/test_search.py::test_options_are_those_of_the_processor": "^(forbidden|reward)$",
     "cuda/test_search.py::test_ensembles_are_those_of_the_processor": "prob-options1",
@@ -52,7 +51,6 @@ LONG = {
     "decode/test_beam.py::test_a_score_is_minus_the_training_loss": "conv_|_conv",
     "decode/test_beam.py::test_a_wide_beam_finds_what_brute_force_finds": "^conv-[1-9]",
     # Trainings from texts to translations, and pages that have some.
-    "model/test_language.py::test_the_toy_of_cudnn_converges": "",
     "recipes/test_recipes.py::test_a_recipe_from_texts_to_files_and_once_only": "",
     "test_tutorials.py::test_a_notebook_runs_and_gives_what_it_shows": "first|comparing|state",
     "test_tutorials.py::test_the_site_is_built_without_a_warning_and_asks_no_other_host": "",
@@ -60,7 +58,6 @@ LONG = {
     "test_methods.py::test_two_models_of_edits_spell_words_together": "",
     # Processes that wait for one another.
     "test_callers.py::test_many_callers_get_the_serial_answers": "96",
-    "train/test_ranks.py::test_a_language_model_by_four_ranks_is_cut_and_goes_on": "",
     "train/test_ranks.py::test_a_signal_stops_all_ranks_after_the_same_update": "15",
     "train/test_ranks.py::test_four_ranks_start_from_another_model_and_go_on": "",
     "train/test_ranks.py::test_ranks_are_one_process_with_as_many_batches": "3",

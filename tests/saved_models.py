@@ -63,21 +63,6 @@ def calibrate(folder: Path) -> None:
     save_calibration(folder / CONFIDENCE_NAME, found, {"subwords": digest})
 
 
-def write_language_folder(folder: Path, tgt: Subwords, *, seed=0, **decoder) -> Path:
-    """The same of a language model over these subwords; `decoder` are changes of its section."""
-    small = {"embeddings": {"embedding_dim": 5}, "hidden_size": 6, "num_layers": 2}
-    values = {
-        "task": "lm",
-        "model_dir": str(folder),
-        "threads": 1,
-        "data": {"train": "unused", "dev": "unused", "tgt": {"lang": "yy"}},
-        "model": {"tied_embeddings": "none", "decoder": small | decoder},
-        "training": {"metric": "ppl"},
-    }
-    folder.mkdir(parents=True)
-    return write_model(folder, config_from_dict(values), tgt, tgt, seed)
-
-
 def write_model(folder: Path, config: Config, src: Subwords, tgt: Subwords, seed: int) -> Path:
     """Write settings, subwords and a checkpoint."""
     (folder / "config.yaml").write_text(dump_config(config), "utf-8")

@@ -28,7 +28,6 @@ LISTS = {
 
 ELSEWHERE = {
     **dict.fromkeys(("beam_size", "n_best", "batch_size", "max_length_ratio", "max_length_extra"), "all cases have it"),
-    **dict.fromkeys(("lm", "lm_weight"), "tests/decode/test_fusion.py, tests/cuda/test_language.py"),
     **dict.fromkeys(("mbr", "mbr_samples", "glossary_bonus"), "outside of the beam"),
 }
 """Settings without a case here, and what tests them."""

@@ -82,7 +82,6 @@ def test_every_documented_choice_is_accepted(name, value):
     extra = {
         "training.scheduling": [("training.learning_rate_warmup", 10), ("training.updates", 100)],
         "model.tied_embeddings": [("model.decoder.embeddings.embedding_dim", 512)],
-        "task": [("training.metric", "ppl")],
     }.get(name, [])
     if value == "all":
         extra = [*extra, ("model.encoder.embeddings.embedding_dim", 512)]
@@ -169,10 +168,10 @@ def test_keys_are_text(text, line, tmp_path):
 def test_the_home_folder_may_be_written_as_in_a_shell(monkeypatch):
     monkeypatch.setenv("HOME", "/home/me")
     files = {"model_dir": "~/m", "data.train": "~/t", "data.dev": [{"path": "~/d"}]}
-    config = config_from_dict(changed(MINIMAL, {**files, "training.load_model": "~/l", "decoding.lm": "~/lm"}.items()))
+    config = config_from_dict(changed(MINIMAL, {**files, "training.load_model": "~/l"}.items()))
     found = [config.model_dir, config.data.train, config.data.dev[0].path]
     assert found == ["/home/me/m", "/home/me/t", "/home/me/d"]
-    assert (config.training.load_model, config.decoding.lm) == ("/home/me/l", "/home/me/lm")
+    assert config.training.load_model == "/home/me/l"
 
 
 @pytest.mark.parametrize(
@@ -211,8 +210,6 @@ def test_the_home_folder_may_be_written_as_in_a_shell(monkeypatch):
         ("training.guided_alignment=1.0 model.decoder.attention=none", "must be 0 for a decoder without attention"),
         ("model.decoder.lexical=true model.decoder.attention=multi_head", "must be false with attention: multi_head"),
         ("model.decoder.lexical=true model.encoder.type=conv", "lexical must be false with encoder.type: conv"),
-        ("model.decoder.lexical=true task=lm training.metric=ppl", "lexical must be false with task: lm, got true"),
-        ("training.src_word_dropout=0.1 task=lm training.metric=ppl", "must be omitted with task: lm, got 0.1"),
         ("model.encoder.type=conv model.encoder.zoneout=0.1", "zoneout must be left at its default, 0.0, with"),
         ("training.momentum=0.9", "training.momentum must be 0"),
         ("decoding.n_best=6", "decoding.n_best must be at most beam_size (5), got 6"),

@@ -23,8 +23,7 @@ from nmt import Translator
 from nmt.cli.entry import COMMANDS
 from nmt.cli.front import load_command
 from nmt.inference.translation import Detail
-from nmt.storage.saved_model import load_saved_model
-from tests.saved_models import sentences, write_folder, write_language_folder
+from tests.saved_models import sentences, write_folder
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("results/*.md")])
@@ -305,7 +304,7 @@ def test_the_compiler_as_its_page_shows_it(capsys):
 
 
 # Page -> how many of its blocks are run, with a small model under every name that they load.
-RUN_HERE = {"README.md": 2, "docs/decoding.md": 1, "docs/presets.md": 1, "docs/migration.md": 1, "docs/threads.md": 1}
+RUN_HERE = {"README.md": 2, "docs/decoding.md": 1, "docs/migration.md": 1, "docs/threads.md": 1}
 # Page -> the test that runs its blocks, or holds them to the code.
 RUN_ELSEWHERE = {
     "docs/add-a-cell.md": "tests/test_docs.py::test_a_new_cell_as_the_page_says",
@@ -334,10 +333,9 @@ def test_every_page_with_python_has_a_test_that_runs_it():
 def models(tmp_path_factory):
     """A folder with a small model under each name that a page loads."""
     folder = tmp_path_factory.mktemp("pages")
-    translator = write_folder(folder / "runs" / "multi30k_de_en")
+    write_folder(folder / "runs" / "multi30k_de_en")
     write_folder(folder / "runs" / "demo")
     write_folder(folder / "runs" / "mine")
-    write_language_folder(folder / "runs" / "multi30k_lm", load_saved_model(translator).tgt_subwords)
     (folder / "test.de").write_text("kara losu\nmiti\n", "utf-8")
     return folder
 

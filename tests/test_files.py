@@ -16,7 +16,6 @@ from nmt.data.corpora.corpus import clean_line, clean_lines
 from nmt.errors import CheckpointError, DataError, NMTError, PathError
 from nmt.exporting.to_numpy import save_numpy
 from nmt.importing.sources import import_model
-from nmt.inference.language_scorer import LanguageScorer
 from nmt.storage.saved_model import load_saved_model, save_quantised
 from nmt.system import files
 from nmt.system.files import TEMPORARY_SUFFIX, new_folder, replacing, write_bytes, write_private
@@ -111,7 +110,7 @@ def test_a_private_file_is_private_from_its_first_byte(tmp_path, monkeypatch):
     assert path.read_bytes() == b"secret" and modes == [0o600] == [path.stat().st_mode & 0o777]
 
 
-READERS = [load_config, nmt.Translator.load, LanguageScorer.load, load_saved_model, import_model]
+READERS = [load_config, nmt.Translator.load, load_saved_model, import_model]
 READERS += [text_file, read_lines, open_lines, read_text, named]
 BAD = ["", "x" * 300, "a\0b", "y/" * 3000 + "y"]
 

@@ -14,7 +14,7 @@ from nmt.serve.models import load_models
 from nmt.serve.settings import ServerSettings
 from nmt.storage.saved_model import load_saved_model, save_bundle
 from tests.cli.test_cli_models import call
-from tests.saved_models import write_folder, write_language_folder
+from tests.saved_models import write_folder
 
 MODEL_FILES = {"config.yaml", "best.safetensors", "src.spm", "tgt.spm", "joint.spm"}
 
@@ -45,25 +45,24 @@ OPENS = Opens()  # a hook of the interpreter cannot be removed: there is one for
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
-    """Return a folder with two translators of the same subwords, a language model, and a bundle."""
+    """Return a folder with two translators of the same subwords and a bundle."""
     where = tmp_path_factory.mktemp("once")
     first = write_folder(where / "first")
     write_folder(where / "second", seed=1)
-    write_language_folder(where / "lm", load_saved_model(first).tgt_subwords)
     save_bundle(where / "bundle.nmt", load_saved_model(first))
     (where / "text").write_text("kara losu\n")
     return where
 
 
 def test_translate_with_every_kind_of_model(models, tmp_path):
-    options = ["--ensemble", models / "second", "--lm", models / "lm", "--lm-weight", "0.5", "--threads", "1"]
+    options = ["--ensemble", models / "second", "--threads", "1"]
     for resumed in range(2):
         found = OPENS.during(
             models,
             lambda: call(translate, models / "first", models / "text", "-o", tmp_path / "out", "--resume", *options),
         )
         assert set(found.values()) == {1}, (resumed, found)
-        assert {str(Path(path).parent) for path in found} == {"first", "second", "lm"}
+        assert {str(Path(path).parent) for path in found} == {"first", "second"}
 
 
 def test_translate_a_folder_with_a_bundle(models, tmp_path):
@@ -74,16 +73,9 @@ def test_translate_a_folder_with_a_bundle(models, tmp_path):
     assert found == {"bundle.nmt": 1}
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        lambda where: call(score, where / "lm", "--tgt", where / "text", "--threads", "1"),
-        lambda where: call(score, where / "first", "--src", where / "text", "--tgt", where / "text", "--threads", "1"),
-    ],
-    ids=["score text", "score pairs"],
-)
-def test_score(command, models):
-    found = OPENS.during(models, lambda: command(models))
+def test_score(models):
+    texts = "--src", models / "text", "--tgt", models / "text"
+    found = OPENS.during(models, lambda: call(score, models / "first", *texts, "--threads", "1"))
     assert found and set(found.values()) == {1}, found
 
 
@@ -94,18 +86,17 @@ def test_a_server_loading_and_reloading(models):
         assert found and set(found.values()) == {1}, found
 
 
-@pytest.mark.parametrize("changed", ["second", "lm"])
+@pytest.mark.parametrize("changed", ["first", "second"])
 def test_every_model_in_use_is_checked_for_changes(changed, tmp_path):
     first = write_folder(tmp_path / "first")
     write_folder(tmp_path / "second", seed=1)
-    write_language_folder(tmp_path / "lm", load_saved_model(first).tgt_subwords)
-    one = Translator.load(first, threads=1, lm=tmp_path / "lm")
+    one = Translator.load(first, threads=1)
     both = one.together_with([Translator.load(tmp_path / "second", threads=1)], "log_prob")
-    both.translate(["kara"], lm_weight=0.5)
+    both.translate(["kara"])
     path = tmp_path / changed / "best.safetensors"
     whole = path.read_bytes()
     with path.open("r+b") as file:
         file.write(whole)
         file.write(b"\0")
     with pytest.raises(CheckpointError, match=f"{changed}/best.safetensors: must not change"):
-        both.translate(["kara"], lm_weight=0.5)
+        both.translate(["kara"])

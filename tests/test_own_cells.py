@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from nmt import LanguageScorer, TrainingResult, Translator
+from nmt import TrainingResult, Translator
 from nmt.cli.commands.evaluate import evaluate
 from nmt.cli.commands.pages.report import report
 from nmt.cli.commands.quantize import quantize
@@ -28,7 +28,7 @@ from nmt.storage.model_folder import read_checkpoint
 from nmt.storage.saved_model import load_saved_model, save_bundle, save_quantised
 from nmt.storage.tensor_file import write_tensors
 from tests.refusals import refused
-from tests.saved_models import sentences, write_folder, write_language_folder
+from tests.saved_models import sentences, write_folder
 from tests.settings import settings_with
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -165,25 +165,6 @@ def test_nothing_looks_for_a_module_that_is_not_allowed(folder, monkeypatch):
     refused(ConfigError, "--cells package.module", Translator.load, model)
     assert not [name for name in asked if name.startswith("package")] and not (folder / "package" / "ran").exists()
     assert sys.path == before
-
-
-def test_language_models_beside_and_alone_need_the_same_word(folder):
-    (folder / "evil.py").write_text(TRAP)
-    good = write_folder(folder / "good")
-    lm = write_language_folder(folder / "lm", load_saved_model(good).tgt_subwords)
-    rename_cells(lm, "decoder", cell="evil.Cell")
-    for load in (lambda: LanguageScorer.load(lm), lambda: Translator.load(good, lm=lm)):
-        refused(ConfigError, r"lm/config.yaml: model.decoder.rnn_type .*--cells evil", load)
-    result = CliRunner().invoke(score, [str(lm), "--tgt", "-"])
-    assert result.exit_code == 1 and "--cells evil" in result.stderr
-    (good / "config.yaml").write_text((good / "config.yaml").read_text().replace("  lm: null", f"  lm: {lm}"))
-    refused(ConfigError, "--cells evil", Translator.load, good)
-    assert not (folder / "ran").exists()
-    # It has no encoder: what its settings name there is nobody's cell.
-    rename_cells(lm, "decoder", cell="lstm")
-    rename_cells(lm, "encoder", cell="evil.Cell")
-    LanguageScorer.load(lm)
-    assert not (folder / "ran").exists()
 
 
 def test_a_report_draws_the_attention_of_a_model_of_ones_own_cells(folder):

@@ -12,11 +12,10 @@ import pytest
 from nmt import Pivot, Translator
 from nmt.data.alignment.word_alignment import words_of
 from nmt.errors import ConfigError, DataError
-from nmt.inference.language_scorer import LanguageScorer
 from nmt.inference.pipeline import detail_through, phrases_for
 from nmt.inference.translation import CUT, Constraints, Detail, Translation, confidence_in
 from tests.refusals import refused
-from tests.saved_models import sentences, write_folder, write_language_folder
+from tests.saved_models import sentences, write_folder
 
 LINES = [*sentences(6, seed=9), "", "kara"]
 
@@ -184,7 +183,6 @@ def test_wrong_uses_are_one_line(models: dict[str, Translator], pivot: Pivot) ->
         Pivot(models["en-fr"], models["en-fr"])
     with pytest.raises(ConfigError, match="dictionary: must be for one model, got it for a pivot"):
         pivot.translate_nbest(LINES, replace_unk=True, dictionary={"a": "b"})
-    refused(ConfigError, "lm_weight: must come with a language model", pivot.translate, LINES, lm_weight=0.5)
     refused(ConfigError, "shortlist: must be learnt before", pivot.translate_nbest, LINES, shortlist=True)
     with pytest.raises(TypeError, match="sentences must be a list of strings"):
         pivot.translate([b"kara"])  # type: ignore[list-item]
@@ -253,9 +251,8 @@ def test_lengths_and_kinds_of_search_that_contradict_are_refused(translator):
         translator.translate(TWO_LINES, min_length=100_000)
 
 
-def test_what_is_at_work_is_not_pickled(translator, tmp_path):
-    scorer = LanguageScorer.load(write_language_folder(tmp_path / "lm", translator.tgt_subwords), threads=1)
-    for one in (translator, scorer, translator.session(TWO_LINES[0])):
+def test_what_is_at_work_is_not_pickled(translator):
+    for one in (translator, translator.session(TWO_LINES[0])):
         for way in (pickle.dumps, copy.deepcopy):
             refused(TypeError, "must be made in the process that uses it.*path of the model", way, one)
         assert vars(copy.copy(one)) == vars(one)

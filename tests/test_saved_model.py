@@ -12,9 +12,9 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
-from nmt import LanguageScorer, Translator
+from nmt import Translator
 from nmt.decode import Shortlist
-from nmt.errors import CheckpointError, NMTError, NMTWarning
+from nmt.errors import CheckpointError, ConfigError, NMTError, NMTWarning
 from nmt.inference.translation import UNSAYABLE
 from nmt.storage.model_folder import (
     build_model,
@@ -30,7 +30,7 @@ from nmt.storage.model_folder import (
 from nmt.storage.saved_model import load_saved_model, save_bundle, save_folder
 from nmt.storage.tensor_file import map_tensors, write_tensors
 from tests.refusals import refused
-from tests.saved_models import WORDS, calibrate, sentences, write_folder, write_language_folder
+from tests.saved_models import WORDS, calibrate, sentences, write_folder
 from tests.settings import changed
 from tests.small_models import batch_of
 
@@ -218,14 +218,6 @@ def test_a_translator_notices_that_its_file_was_written_into_if_it_is_mapped(tmp
         refused(CheckpointError, "got one that was modified; reload the model", translator.translate, ["kara"])
 
 
-def test_a_language_model_has_no_encoder_that_could_be_too_large(folder, tmp_path):
-    write_language_folder(tmp_path / "lm", load_saved_model(folder).tgt_subwords)
-    save_bundle(tmp_path / "lm.nmt", load_saved_model(tmp_path / "lm"))
-    wide = changed(map_tensors(tmp_path / "lm.nmt")[1]["config"], [("model.encoder.hidden_size", 60_000)])
-    found = load_saved_model(rewritten(tmp_path / "lm.nmt", tmp_path / "other.nmt", content={"config": wide}))
-    assert found.load().parameters == load_saved_model(tmp_path / "lm").parameters
-
-
 def test_scores_are_those_of_the_best_validation_whoever_has_kept_them(folder, bundle):
     saved = load_saved_model(folder)
     assert saved.scores == load_saved_model(bundle).scores == {"bleu": 1.5, "update": 8}
@@ -272,15 +264,6 @@ def test_a_cell_that_was_edited_since_the_training_is_told(folder, monkeypatch):
 def test_a_model_larger_than_memory_is_one_line(folder, monkeypatch):
     monkeypatch.setattr("nmt.storage.saved_model.build_model", Mock(side_effect=MemoryError))
     refused(CheckpointError, "got sizes larger than any memory", load_saved_model(folder).build)
-
-
-def test_a_model_of_another_task_is_refused_with_what_loads_it(folder, tmp_path):
-    write_language_folder(tmp_path / "lm", load_saved_model(folder).tgt_subwords)
-    assert load_saved_model(folder, task="translation").path == load_saved_model(folder).path
-    with pytest.raises(CheckpointError, match="must contain a language model, got a translator; load it with Transl"):
-        load_saved_model(folder, task="lm")
-    with pytest.raises(CheckpointError, match="must contain a translator, got a language model; load it with Lang"):
-        load_saved_model(tmp_path / "lm", task="translation")
 
 
 def test_parameters_are_copied_unless_a_model_may_have_them(folder):
@@ -354,10 +337,10 @@ def test_a_former_translator_says_what_it_said(place, name):
 
 
 @pytest.mark.parametrize("place", FORMER, ids=lambda path: path.name)
-def test_a_former_language_model_says_what_it_said(place):
-    known = expected(place)
-    scored = LanguageScorer.load(place / "language.nmt", threads=1).score(known["sources"])
-    assert [sum(one.log_probs) for one in scored] == pytest.approx(known["log_probs"]["language.nmt"], abs=CLOSE)
+def test_a_former_language_model_is_refused_in_one_line(place):
+    refused(
+        ConfigError, "task is not there any more; all models are translators", Translator.load, place / "language.nmt"
+    )
 
 
 def test_there_are_such_files_and_they_are_small():

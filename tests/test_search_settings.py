@@ -18,14 +18,13 @@ from nmt.decode.rules.selectors import BestSelector
 from nmt.decode.search import check_served, check_session
 from nmt.errors import CheckpointError, ConfigError, DeviceError
 from nmt.exporting.checks import EXPORTED, check_exported
-from nmt.inference import translator as translator_module
 from nmt.search_settings import ROWS, Place, SearchSettings, SearchValues, beyond, usable
 from nmt.serve import engine
 from nmt.serve.engine import Ask, Engine
 from nmt.special_tokens import EOS_ID
 from nmt.storage.saved_model import load_saved_model
 from tests import small_models
-from tests.saved_models import sentences, write_folder, write_language_folder
+from tests.saved_models import sentences, write_folder
 
 OTHERS = {
     "beam_size": 7,
@@ -35,8 +34,6 @@ OTHERS = {
     "n_best": 2,
     "batch_size": 3,
     "word_reward": 0.5,
-    "lm": "some/model",
-    "lm_weight": 0.75,
     "min_length": 2,
     "generate_unk": False,
     "no_repeat_ngram_size": 3,
@@ -69,7 +66,6 @@ def expected(name):
 def place(tmp_path_factory):
     folder = tmp_path_factory.mktemp("settings")
     write_folder(folder / "model")
-    write_language_folder(folder / "language", Translator.load(folder / "model").tgt_subwords)
     (folder / "text").write_text("".join(f"{line}\n" for line in sentences(3)))
     return folder
 
@@ -88,8 +84,8 @@ def test_an_export_follows_a_setting_or_refuses_it(place, name):
 
 @pytest.fixture
 def asked(monkeypatch):
-    """The options of all searches, and the paths of all language models."""
-    seen = SimpleNamespace(options=[], models=[])
+    """The options of all searches."""
+    seen = SimpleNamespace(options=[])
 
     def noted(model, src_ids, *, options, **more):
         seen.options.append(options)
@@ -102,14 +98,10 @@ def asked(monkeypatch):
 
     monkeypatch.setattr(sys.modules["nmt.decode"], "search", noted)
     monkeypatch.setattr(engine, "LiveSearch", NotedLive)
-    monkeypatch.setattr(translator_module, "load_language_model", lambda path, *more: seen.models.append(path))
     return seen
 
 
 def assert_reached(seen, name):
-    if name == "lm":
-        assert seen.models == [OTHERS["lm"]]
-        return
     field, value = expected(name)
     assert value in [getattr(options, field) for options in seen.options]
 
@@ -119,8 +111,6 @@ def load(place, **decoding):
     found = Translator.load(place / "model", threads=1)
     section = DecodingConfig(**{name: value for name, value in decoding.items() if name != "n_best"})
     found.config = found.config.model_copy(update={"decoding": section})
-    if "lm_weight" in decoding:
-        found.language_model = small_models.build(found.tgt_subwords.vocab_size)
     return found
 
 
@@ -150,32 +140,24 @@ def test_the_section_has_the_rows_and_their_defaults():
     assert vars(SearchValues()) == DecodingConfig().model_dump()
 
 
-@pytest.mark.parametrize("name", [name for name in ROWS if name != "lm"])
+@pytest.mark.parametrize("name", ROWS)
 def test_python_reaches_it(name, place, asked):
     given = settings_for(name)
-    found = load(place, **{"lm_weight": 0.1} if name == "lm_weight" else {})
+    found = load(place)
     n_best = given.pop("n_best", 1)
     found.translate_nbest(sentences(2), n_best=n_best, **given)
     assert_reached(asked, name)
 
 
-def test_python_reaches_the_language_model(place, asked):
-    Translator.load(place / "model", lm=OTHERS["lm"])
-    assert_reached(asked, "lm")
-
-
 @pytest.mark.parametrize("name", ROWS)
-def test_the_command_reaches_it(name, place, asked, monkeypatch):
-    monkeypatch.setattr(translator_module, "model_with", lambda translator, weight: translator.model)
+def test_the_command_reaches_it(name, place, asked):
     words = [str(place / "model"), str(place / "text"), *words_of(settings_for(name))]
-    if name == "lm":
-        monkeypatch.setattr("nmt.cli.commands.translate._check", lambda *arguments: None)
     result = CliRunner().invoke(translate, words)
     assert result.exit_code == 0, (result.output, result.exception)
     assert_reached(asked, name)
 
 
-@pytest.mark.parametrize("name", [name for name in ROWS if name != "lm"])
+@pytest.mark.parametrize("name", ROWS)
 def test_the_server_reaches_it(name, place, asked):
     served = Engine(load(place, **settings_for(name)))
     try:

@@ -12,14 +12,13 @@ from nmt.config import checked_value, config_from_dict, config_schema, dump_conf
 from nmt.config.complaints import resolve
 from nmt.config.yaml_text import parse_yaml
 from nmt.errors import ConfigError, DataError, NMTError
-from nmt.inference.language_scorer import LanguageScorer
 from nmt.inference.translator import Constraints, Translator
 from nmt.rnn.cores import default_threads
 from nmt.train.planning.lengths import doubts, fixed_training
 from nmt.train.tasks.prepare import check_trainable
 from nmt.train.updates.schedule import make_schedule
 from tests.refusals import refused
-from tests.saved_models import sentences, write_folder, write_language_folder
+from tests.saved_models import sentences, write_folder
 from tests.settings import changed, settings_with
 
 LINES = sentences(3, seed=5)
@@ -33,7 +32,6 @@ BAD = {
     "max_length_extra": [-1, 2.5, HUGE],
     "min_length": [-1, 2.5, HUGE],
     "word_reward": [NAN, INF, -INF, "1", True, HUGE],
-    "lm_weight": [-1, NAN, INF, "a"],
     "generate_unk": [0, "no"],
     "no_repeat_ngram_size": [-1, 1.5, HUGE],
     "repetition_penalty": [0, -1, NAN, INF, HUGE],
@@ -58,11 +56,6 @@ def translator(folder):
     return Translator.load(folder, threads=1)
 
 
-@pytest.fixture(scope="module")
-def scorer(folder, translator):
-    return LanguageScorer.load(write_language_folder(folder.parent / "lm", translator.tgt_subwords), threads=1)
-
-
 @pytest.mark.parametrize(("key", "value"), [(key, value) for key, values in BAD.items() for value in values])
 def test_a_setting_of_a_call_is_checked_as_in_a_file(key, value, translator):
     told = refused(ConfigError, rf"decoding\.{key} must", settings_with, decoding={key: value})
@@ -84,8 +77,6 @@ def test_how_many_are_asked_for(n_best, translator):
 def test_other_callers_are_as_strict(translator):
     for ask in (
         lambda: translator.score(LINES, LINES, batch_size=0),
-        lambda: translator.score(LINES, LINES, lm_weight=NAN),
-        lambda: translator.session(LINES[0], lm_weight=-1),
         lambda: translator.session(LINES[0]).complete("", beam_size=0),
         lambda: translator.session("").complete("", beam_size=0),
     ):
@@ -122,12 +113,11 @@ def test_a_name_that_is_no_setting(translator):
         ([["a"]], "got list at place 0"),
     ],
 )
-def test_what_is_no_list_of_texts(given, fact, translator, scorer):
+def test_what_is_no_list_of_texts(given, fact, translator):
     for ask in (
         lambda: translator.translate_nbest(given),
         lambda: translator.score(given, LINES),
         lambda: translator.score(LINES, given),
-        lambda: list(scorer.score(given)),
     ):
         refused(TypeError, f"must be a list of strings, {fact}", ask)
 
@@ -155,8 +145,7 @@ def test_constraints_and_targets_are_for_all_sentences(translator):
 )
 def test_loading(arguments, folder):
     (name,) = arguments
-    for kind in (Translator, LanguageScorer):
-        refused(ConfigError, f"^{name} must be", kind.load, folder, **arguments)
+    refused(ConfigError, f"^{name} must be", Translator.load, folder, **arguments)
 
 
 def test_more_threads_than_cores_are_told_of(folder, caplog):

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from nmt import LanguageScorer, Translator
+from nmt import Translator
 from nmt.cli.commands.average import average
 from nmt.cli.commands.bundle import bundle
 from nmt.cli.commands.quantize import quantize
@@ -26,7 +26,7 @@ from nmt.storage.trained_settings import Difference, differences
 from nmt.train.checkpoints.checkpoint import save_average
 from nmt.train.checkpoints.resume import compare_settings
 from tests.refusals import refused
-from tests.saved_models import sentences, write_folder, write_language_folder
+from tests.saved_models import sentences, write_folder
 from tests.settings import changed, leaves
 
 
@@ -173,16 +173,6 @@ def test_checkpoints_of_other_settings_are_not_averaged(folder, tmp_path):
     assert not (tmp_path / "mean").exists()
 
 
-def test_language_models_beside_and_alone(folder, tmp_path):
-    lm = write_language_folder(tmp_path / "lm", load_saved_model(folder).tgt_subwords)
-    edit(lm, "model.encoder.num_layers", 3)  # there is none
-    edit(lm, "data.src.lowercase", True)
-    Translator.load(folder, lm=lm)
-    edit(lm, "data.tgt.lowercase", True)
-    for load in (lambda: LanguageScorer.load(lm), lambda: Translator.load(folder, lm=lm)):
-        refused(CheckpointError, r"lm/config.yaml: data.tgt.lowercase must be false", load)
-
-
 @pytest.mark.parametrize("record", [None, 3, [], {}, {"model": 3}, {"model": {"encoder": None}}, "missing"])
 def test_a_checkpoint_without_a_record_still_loads(record, folder):
     path = folder / "best.safetensors"
@@ -327,15 +317,6 @@ def test_sides_that_are_no_languages_are_not_called_so(tmp_path):
     (tmp_path / "m.nmt").write_bytes(b"")
     front, page = front_matter(model_card(saved, tmp_path / "m.nmt"))
     assert front["language"] == ["xx"] and "turns `xx` into `phoneme`" in page
-
-
-def test_a_language_model_has_a_card_of_its_own(card_folder, tmp_path):
-    language = write_language_folder(tmp_path / "lm", load_saved_model(card_folder).tgt_subwords)
-    assert call(language, tmp_path / "lm.nmt", "--card").exit_code == 0
-    front, page = front_matter((tmp_path / "lm.md").read_text("utf-8"))
-    assert front["pipeline_tag"] == "text-generation" and front["language"] == ["yy"]
-    assert "A recurrent language model of `yy`." in page and "nmt-score lm.nmt --tgt TEXT" in page
-    assert "- vocabulary: 48 units (" in page
 
 
 def test_a_card_that_is_there_is_kept_and_nothing_is_written(card_folder, tmp_path):

@@ -115,7 +115,7 @@ class SideConfig(Section):
     """Language code: the files of this side are PREFIX.LANG or PREFIX.LANG.gz."""
     max_length: PositiveInt = 100
     """Longest sentence in training, in subwords. A training pair with a longer side is skipped and counted. Does not
-    apply to validation, to translation, or to the text of a language model."""
+    apply to validation or to translation."""
     lowercase: bool = False
     """Lower-case the text, except for Cherokee, alike in all languages: I becomes i in Turkish, too. On the target side
     translations come out lower-cased."""
@@ -206,10 +206,10 @@ class DataConfig(Section):
     """Prefix of the validation files, which determine the best checkpoint; or corpora, as in train."""
     test: Corpora | None = None
     """Test text, as in dev; scored once at the end of training."""
-    src: SideConfig = SideConfig(lang="src")
-    """The language to translate from: required with task: translation, ignored with task: lm."""
+    src: SideConfig = Field(examples=[{"lang": "de"}])
+    """The language to translate from."""
     tgt: SideConfig = Field(examples=[{"lang": "en"}])
-    """The language to translate into; with task: lm the language of the text."""
+    """The language to translate into."""
     src_factors: tuple[Text, ...] = Field(default=(), strict=False)
     """Names of the factors that follow each source word, such as [pos, number] for house|NOUN|sg, in the whole corpus
     and in the input of translation (Sennrich & Haddow 2016). model.encoder.factors has the sizes of their vectors."""

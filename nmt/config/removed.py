@@ -20,7 +20,8 @@ _VECTORS = "start from a trained model by load_model, with extend_vocabulary for
 _RISK = "train on for the same time, which brings more; decoding.mbr chooses by expected score"
 _CURVES = "nmt-report draws the curves, and docs/comparing.md says how metrics.jsonl is sent elsewhere"
 _REQUIRED = "--glossary FILE with a high --glossary-bonus puts phrases into translations, and --prefix begins them"
-_GENERATE = "a library of language models continues texts; nmt.LanguageScorer and nmt-score --tgt TEXT score them"
+_LANGUAGE = "a library of language models, such as KenLM or transformers, scores and continues texts"
+_FUSION = "nmt-backtranslate brings in text of one language, and KenLM or transformers can rank --n-best N --scores"
 _DESCRIBED = "describe its tensors in a YAML file, as docs/migration.md shows, and import that"
 
 _SETTINGS: dict[str, tuple[Any, str]] = {
@@ -52,6 +53,10 @@ _SETTINGS: dict[str, tuple[Any, str]] = {
     "decoding.diversity_strength": (0.5, _GROUPS),
     "decoding.word_reward_bounded": (False, "remove it: the reward counts every word, as with false"),
     "training.memory_limit": (None, _BATCH),
+    "training.bptt": (64, "remove it: it was for language models"),
+    "task": ("translation", f"all models are translators; {_LANGUAGE}"),
+    "decoding.lm": (None, _FUSION),
+    "decoding.lm_weight": (0.1, _FUSION),
     "training.tensorboard": (False, _CURVES),
     "training.loggers": ([], _CURVES),
 }
@@ -76,8 +81,15 @@ REMOVED: dict[str, str] = {
     "nmt-import --from g2p-en": _DESCRIBED,
     "nmt-translate --constraints": _REQUIRED,
     "nmt-translate --constraint-text": _REQUIRED,
-    "nmt-generate": _GENERATE,
-    "nmt.Generator": _GENERATE,
+    "nmt-generate": _LANGUAGE,
+    "nmt.Generator": _LANGUAGE,
+    "nmt.LanguageScorer": _LANGUAGE,
+    "nmt-score --independent": _LANGUAGE,
+    **{
+        f"nmt-{name} --{option}": _FUSION
+        for name in ("translate", "evaluate", "score")
+        for option in ("lm", "lm-weight")
+    },
     "nmt-translate --coverage-penalty": _COVERAGE,
     "nmt-translate --beam-groups": _GROUPS,
     "nmt-translate --diversity-strength": _GROUPS,

@@ -86,9 +86,6 @@ class Settings(Section):
     this file."""
     name: Text = "model"
     """Name of the run in its logs; if it is omitted, that of the folder model_dir."""
-    task: Literal["translation", "lm"] = "translation"
-    """The task: translation, or continuing a text (lm, a language model). A language model is the decoder alone:
-    settings of src, the encoder and attention have no effect then."""
     seed: Seed = 42
     """Seed of all random numbers: the same seed and threads give the same model."""
     threads: Annotated[int, Field(ge=1, le=1024)] | None = None
@@ -114,46 +111,19 @@ class Settings(Section):
     """Translation."""
 
     @model_validator(mode="after")
-    def _check_task(self) -> "Settings":
-        """Raise ValueError if settings do not fit the task."""
+    def _check_weights(self) -> "Settings":
+        """Raise ValueError if the corpora have weights and every epoch would have the same part of them."""
         weights = [one.weight for one in self.data.train] if isinstance(self.data.train, tuple) else []
         if not self.training.shuffle and any(weight != 1 for weight in weights):
             raise ValueError(
                 "training.shuffle must be true with weights of corpora, got false; every epoch would have the same part"
             )
-        if self.task == "translation":
-            if "src" not in self.data.model_fields_set:
-                raise ValueError("data.src must be given: The language to translate from.")
-            return self
-        for number, corpus in enumerate(self.data.train if isinstance(self.data.train, tuple) else ()):
-            if corpus.tag is not None or corpus.weight != 1:
-                raise ValueError(
-                    f"data.train[{number}] must have no tag and weight: 1 with task: lm, got tag: {corpus.tag} and "
-                    f"weight: {corpus.weight:g}; there is no source, and the text is read in order"
-                )
-        if self.model.tied_embeddings == "all":
-            raise ValueError("model.tied_embeddings must be none or softmax with task: lm, got all; there is one side")
-        if self.model.decoder.readout == "deep":
-            raise ValueError(
-                "model.decoder.readout must be left at its default, tanh, with task: lm, got deep; nothing is read out"
-            )
-        for path, wanted, why in _OF_LANGUAGE_MODELS:
-            require(self, {path: wanted}, "with task: lm", why)
-        if (metric := self.training.metric) not in ("ppl", "loss"):
-            raise ValueError(f"training.metric must be ppl or loss with task: lm, got {metric}; nothing is translated")
         return self
 
     @model_validator(mode="after")
     def _check_methods(self) -> "Settings":
         """Raise ValueError if training methods do not fit the model or the texts."""
         training, decoder = self.training, self.model.decoder
-        of_pairs = {
-            "training.src_word_dropout": training.src_word_dropout,
-            "training.guided_alignment": training.guided_alignment,
-        }
-        for name, value in of_pairs.items():
-            if value and self.task == "lm":
-                raise ValueError(f"{name} must be omitted with task: lm, got {value:g}; it is for pairs of sentences")
         if decoder.lexical and (decoder.attention in ("none", "multi_head") or self.model.encoder.type == "conv"):
             fact = "encoder.type: conv" if self.model.encoder.type == "conv" else f"attention: {decoder.attention}"
             raise ValueError(
@@ -170,7 +140,7 @@ class Settings(Section):
     @model_validator(mode="after")
     def _check_copying(self) -> "Settings":
         """Raise ValueError if settings do not fit a decoder that copies or writes edit actions."""
-        needs = {"data.subwords.joint": True, "task": "translation", "data.src_factors": (), "training.r_drop": 0}
+        needs = {"data.subwords.joint": True, "data.src_factors": (), "training.r_drop": 0}
         of_actions = needs | {
             "model.decoder.copy_source": False,
             "model.encoder.boundaries": "eos",
@@ -198,7 +168,6 @@ class Settings(Section):
         tagged = [one.tag for one in data.train if one.tag is not None] if isinstance(data.train, tuple) else []
         clashes = {
             "data.subwords.joint must be false": data.subwords.joint,
-            "task must be translation": self.task == "lm",
             "model.encoder.type must be recurrent": self.model.encoder.type != "recurrent",
             "training.guided_alignment must be 0": self.training.guided_alignment > 0,
             "data.train must have no tags": bool(tagged),
@@ -217,15 +186,6 @@ class Settings(Section):
                 "or use tied_embeddings: softmax"
             )
         return self
-
-
-_OF_LANGUAGE_MODELS = (
-    ("model.decoder.type", "recurrent", "a convolutional decoder attends to a source"),
-    ("model.decoder.readout_size", None, "nothing is read out"),
-    ("model.decoder.lexical", False, "there is no source"),
-    ("data.subwords.joint", True, "there is one language"),
-)
-"""Settings that a language model cannot have otherwise, with their values and the reasons."""
 
 
 @cache

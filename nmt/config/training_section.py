@@ -55,8 +55,7 @@ class TrainingBasics(Section):
     label_smoothing: Fraction = 0.0
     """Probability moved from the correct word to all others."""
     batch_size: Annotated[int, Field(ge=1, le=10_000_000)] = 4096
-    """Target tokens per batch (without padding), or sentences: see batch_type. With task: lm, the tokens of all streams
-    in bptt steps, or, by sentence, the number of streams."""
+    """Target tokens per batch (without padding), or sentences: see batch_type."""
     batch_type: Literal["token", "sentence"] = "token"
     """The unit of batch_size."""
     batch_multiplier: Annotated[int, Field(ge=1, le=100_000)] = 1
@@ -67,9 +66,6 @@ class TrainingBasics(Section):
     their number (for adam), or with the number itself (for sgd). Both need a warm-up."""
     gradient_dtype: Literal["float32", "bfloat16"] = "float32"
     """Number format in which ranks send gradients: bfloat16 halves the bytes, and rounds."""
-    bptt: PositiveInt = 64
-    """With task: lm, tokens of each stream in an update. Gradients go back over this many steps, states are carried on
-    from update to update (truncated backpropagation through time)."""
     scheduling: Literal["plateau", "inverse_square_root", "linear", "cosine", "constant"] = "plateau"
     """Learning rate over time: lowered when validation stops improving (plateau), with the root of the updates after
     the warm-up (inverse_square_root), in a straight line (linear) or half a cosine (cosine) to zero at the last of
@@ -110,12 +106,11 @@ class TrainingBasics(Section):
     validation_pairs: Annotated[int | Literal["auto"] | None, WholeOrAuto(1, optional=True)] = "auto"
     """Pairs of data.dev, evenly spaced, that a validation during training reads; null: all of them. auto: as many as
     take about a tenth of the time between two validations, at least 50; all if they take less. A resumed run keeps its
-    pairs. No effect with task: lm."""
+    pairs."""
     logging_freq: PositiveInt = 50
     """Updates between progress lines."""
     shuffle: bool = True
-    """Shuffle sentences into new batches in every epoch; with task: lm, shuffle the lines of the text: set false for
-    running text, whose lines depend on each other."""
+    """Shuffle sentences into new batches in every epoch."""
     print_valid_sents: tuple[NonNegativeInt, ...] = Field(default=(0, 1, 2), strict=False)
     """Validation sentences, counted from 0, whose translations are logged."""
     keep_best_ckpts: PositiveInt = 1

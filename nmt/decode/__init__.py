@@ -1,6 +1,6 @@
 """Search: a cell run over time whose state is the decoder's state and the hypotheses."""
 
-from nmt.decode.ensemble import Ensemble, Fusion
+from nmt.decode.ensemble import Ensemble
 from nmt.decode.hypotheses import Hypothesis
 from nmt.decode.live_search import LiveSearch
 from nmt.decode.rules.options import SearchOptions, Shortlist
@@ -8,5 +8,5 @@ from nmt.decode.search import Forced, SearchPath, SearchPlan, force, search, sea
 from nmt.decode.session import Session
 from nmt.search_settings import LengthPenalty
 
-__all__ = ["Ensemble", "Forced", "Fusion", "Hypothesis", "LengthPenalty", "LiveSearch", "SearchOptions", "SearchPath"]
+__all__ = ["Ensemble", "Forced", "Hypothesis", "LengthPenalty", "LiveSearch", "SearchOptions", "SearchPath"]
 __all__ += ["SearchPlan", "Session", "Shortlist", "force", "search", "search_plan"]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nmt.decode.ensemble import Ensemble, Fusion
+from nmt.decode.ensemble import Ensemble
 from nmt.decode.hypotheses import Hypothesis, SearchModel, best_of, length_blocks
 from nmt.decode.rules.options import SearchOptions
 from nmt.decode.rules.score_rules import length_divisors
@@ -109,7 +109,7 @@ class BlockSearch:
         options = self.options
         rules = options.token_rules(block)
         plain = options.generate_unk and not options.sampling and not options.rules(EOS_ID)
-        if plain and not isinstance(self.model, Ensemble | Fusion):
+        if plain and not isinstance(self.model, Ensemble):
             return None
         return BeamRules.make(
             self.device,

@@ -1,14 +1,14 @@
-"""Several models in one search: an ensemble of translation models, and fusion with a language model."""
+"""Several models in one search: an ensemble of translation models."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from nmt.decode.hypotheses import Decoder, ForcedScores, ScoringModel, SearchModel, States, TokenIds
+from nmt.decode.hypotheses import Decoder, ForcedScores, ScoringModel, States, TokenIds
 from nmt.rnn.kernels.search.choose import top_tokens
 
 if TYPE_CHECKING:
@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from nmt.rnn.device import Device
 
 Average = Literal["log_prob", "prob"]
-Combine = Callable[[Sequence[np.ndarray]], np.ndarray]
-"""Combines the log-probabilities of several decoders, arrays of one shape that it may write to, into one score per
-token."""
 
 
 class Ensemble:
@@ -48,14 +45,12 @@ class Ensemble:
 
     def search_decoder(self, threads: int | None = None, longest: int = 0) -> EnsembleDecoder:
         """Return a decoder of all models."""
-        decoders = [m.search_decoder(threads, longest) for m in self.models]
-        return EnsembleDecoder(decoders, partial(averaged, average=self.average))
+        return EnsembleDecoder([m.search_decoder(threads, longest) for m in self.models], self.average)
 
     def block_decoder(self, src_ids: TokenIds, K: int) -> EnsembleBlockDecoder:
         """Return a GPU decoder of all models for a block of sentences."""
         decoders = [m.block_decoder(src_ids, K) for m in self.models]
-        combine = partial(self.device.search.average_log_probs, kind=self.average)
-        return EnsembleBlockDecoder(decoders, combine)
+        return EnsembleBlockDecoder(decoders, partial(self.device.search.average_log_probs, kind=self.average))
 
     def forced_log_probs(
         self, src_ids: TokenIds, tgt_ids: TokenIds, *, attention: bool = False, threads: int | None = None
@@ -69,11 +64,11 @@ class Ensemble:
 
 
 class EnsembleDecoder:
-    """Several decoders side by side, whose scores are combined by `combine`. Their states are named `0.h`, `1.h` and so
-    on; their outputs are concatenated."""
+    """Several decoders side by side, whose scores are averaged. Their states are named `0.h`, `1.h` and so on; their
+    outputs are concatenated."""
 
-    def __init__(self, decoders: Sequence[Decoder], combine: Combine) -> None:
-        self.decoders, self.combine = list(decoders), combine
+    def __init__(self, decoders: Sequence[Decoder], average: Average) -> None:
+        self.decoders, self.average = list(decoders), average
         self.eos_id = self.decoders[0].eos_id
         self._sentence_ids = np.zeros((len(self.decoders), 0), np.int64)  # the ids in each decoder, by our ids
         self._widths: list[int] = []
@@ -114,20 +109,21 @@ class EnsembleDecoder:
         return {f"{n}.{k}": v for n, states in enumerate(parts) for k, v in states.items()}
 
     def best_tokens(self, outputs: np.ndarray, first_token: int, places: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the best tokens by the combined scores; see `Decoder.best_tokens`."""
+        """Return the best tokens by the averaged scores; see `Decoder.best_tokens`."""
         scores = self.log_probs(outputs)
         scores[:, :first_token] = -np.inf
         return top_tokens(scores, places)
 
     def log_probs(self, outputs: np.ndarray) -> np.ndarray:
-        """Return the combined scores; see `Decoder.log_probs`."""
+        """Return the averaged scores; see `Decoder.log_probs`."""
         own = np.split(outputs, np.cumsum(self._widths)[:-1], axis=1)
         parts = zip(self.decoders, own, strict=True)
-        return self.combine([d.log_probs(np.ascontiguousarray(y)) for d, y in parts])
+        return averaged([d.log_probs(np.ascontiguousarray(y)) for d, y in parts], self.average)
 
 
 class EnsembleBlockDecoder:
-    """Several block decoders side by side on a GPU; `combine` works as in `EnsembleDecoder`, on device arrays."""
+    """Several block decoders side by side on a GPU. `combine`: averages the log-probabilities of several, arrays of one
+    shape on the device, which it may write to."""
 
     def __init__(self, decoders: Sequence[Any], combine: Callable[[list[Any]], Any]) -> None:
         self.decoders, self.combine = list(decoders), combine
@@ -173,89 +169,3 @@ def averaged(parts: Sequence[np.ndarray], average: Average) -> np.ndarray:
     top = np.where(np.isfinite(top), top, 0).astype(log_probs.dtype)
     with np.errstate(divide="ignore"):
         return np.asarray(top + np.log(np.exp(log_probs - top).mean(axis=0)))
-
-
-class LineModel(SearchModel, Protocol):
-    """A language model as the search uses it in fusion."""
-
-    def line_log_probs(self, lines: TokenIds, threads: int | None = None) -> list[np.ndarray]:
-        """Return the log-probabilities [T] of the tokens of each line by itself; a final EOS is scored too."""
-
-
-class Fusion:
-    """A translation model and a language model over the same target vocabulary, which the search treats as one model.
-
-    The score of a token, including EOS, is log p(token | source, previous tokens) + weight * log p(token | previous
-    tokens): shallow fusion (Gulcehre et al. 2015, section 4.1). It is not normalised. For the language model each
-    translation is a separate line that follows the end of a line.
-    """
-
-    loop_obstacle = "a language model takes part in each step"
-
-    def __init__(self, model: ScoringModel, language_model: LineModel, weight: float) -> None:
-        """Store the models. Raises ValueError if `weight` is negative: the search relies on sums that only decrease."""
-        if not weight >= 0:
-            raise ValueError(f"Fusion: weight must be 0 or more, got {weight}; give another one")
-        self.model, self.language_model, self.weight = model, language_model, weight
-
-    def __repr__(self) -> str:
-        """Return both models and the weight of the language model."""
-        return f"Fusion({self.model!r}, {self.language_model!r}, weight {self.weight:g})"
-
-    @property
-    def device(self) -> Device:
-        """Return the device of the translation model."""
-        return self.model.device
-
-    def written(self, ids: list[int]) -> list[int]:
-        """Return the tokens that ids write, by the translation model; see `SearchModel`."""
-        return self.model.written(ids)
-
-    def search_decoder(self, threads: int | None = None, longest: int = 0) -> EnsembleDecoder:
-        """Return a decoder of both models. With candidates, both models normalise over the candidates only."""
-        decoder = self.model.search_decoder(threads, longest)
-        prior = self.language_model.search_decoder(threads)
-        return EnsembleDecoder([decoder, prior], partial(weighted_sum, weight=self.weight))
-
-    def block_decoder(self, src_ids: TokenIds, K: int) -> EnsembleBlockDecoder:
-        """Return a GPU decoder of both models for a block of sentences."""
-        decoder = self.model.block_decoder(src_ids, K)
-        prior = _LineBlockDecoder(self.language_model, len(src_ids), K)
-        return EnsembleBlockDecoder([decoder, prior], self._weighted_sum)
-
-    def _weighted_sum(self, parts: list[Any]) -> Any:
-        """Return the weighted sum of two device arrays, which hold no -inf; see `weighted_sum`."""
-        score, prior = parts
-        self.device.add_scaled(score.reshape(-1), prior.reshape(-1), self.weight)
-        return score
-
-    def forced_log_probs(
-        self, src_ids: TokenIds, tgt_ids: TokenIds, *, attention: bool = False, threads: int | None = None
-    ) -> ForcedScores:
-        """Return the fused scores of the given tokens and the attention of the translation model; see
-        `ScoringModel`."""
-        scores, weights = self.model.forced_log_probs(src_ids, tgt_ids, attention=attention, threads=threads)
-        prior = self.language_model.line_log_probs(tgt_ids, threads)
-        return [weighted_sum(both, self.weight) for both in zip(scores, prior, strict=True)], weights
-
-
-class _LineBlockDecoder:
-    """A language model's block decoder for N new lines."""
-
-    def __init__(self, model: LineModel, N: int, K: int) -> None:
-        self._decoder = model.block_decoder([[] for _ in range(N)], K)
-        self.repeats, self.log_probs, self.follow = self._decoder.repeats, self._decoder.log_probs, self._decoder.follow
-        self._first = model.device.upload(np.repeat(self._decoder.first, K))
-
-    def step(self, tokens: Any) -> Any:
-        """Run one step; see `BlockDecoder.step`. The first step reads the token that begins a line."""
-        tokens, self._first = (tokens if self._first is None else self._first), None
-        return self._decoder.step(tokens)
-
-
-def weighted_sum(parts: Sequence[np.ndarray], weight: float) -> np.ndarray:
-    """Return the first array plus `weight` times the second, in place in the first; -inf stays -inf."""
-    score, prior = parts
-    if weight:  # 0 times -inf is not a number
-        score += prior.dtype.type(weight) * prior
-    return score

@@ -178,7 +178,7 @@ def _examine(
     """Return the findings of `examine`; with a pool, the subwords are made in one of its threads."""
     began = time.monotonic()
     data = config.data
-    configs = [data.src, data.tgt] if config.task == "translation" else [data.tgt]
+    configs = [data.src, data.tgt]
     trains = [Text(source, configs) for source in sources_of(data.train)]
     of_training = {train.prefix for train in trains}
     held_out = {one.path: Text(one, configs, False) for corpora in data.held_out for one in sources_of(corpora)}

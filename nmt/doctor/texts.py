@@ -217,7 +217,7 @@ class Text:
 
     Args:
         source: The prefix of its files, or one of several corpora. Line numbers run on through all files.
-        sides: Source and target, or the one side of a language model.
+        sides: Source and target.
         is_filtered: Whether data.filter applies, as it does to the training text alone.
         all_rows: Whether findings have the numbers of all their lines.
     """
@@ -267,8 +267,8 @@ class Text:
             )
             return [Finding("unequal", "error", self.where, abs(self.counts[0] - self.counts[1]), 0, what)]
         if not self.total:
-            noun = "pair of sentences" if len(self.sides) == 2 else "line of text"
-            return [Finding("empty", "error", self.where, 1, 0, f"must contain at least one {noun}, got none")]
+            what = "must contain at least one pair of sentences, got none"
+            return [Finding("empty", "error", self.where, 1, 0, what)]
         found: list[Finding] = []
         for side, file in enumerate(self.files):
             tally = self._bytes[side]
@@ -306,7 +306,7 @@ class Text:
         for side, lines in enumerate(clean):
             self._bytes[side].add(has_bad_bytes(TextBlock(raw[side])), block.start, raw[side])
             empty = np.fromiter((not line for line in lines), dtype=bool, count=len(lines))
-            self._empty[side].add(empty, block.start, *(raw[1 - side : 2 - side] if len(raw) == 2 else []))
+            self._empty[side].add(empty, block.start, raw[1 - side])
         for name, masks in self._finder.find(raw, clean).items():
             for side, mask in enumerate(masks):
                 shown = raw if len(masks) < len(raw) else [raw[side]]

@@ -12,10 +12,10 @@ from nmt.search_settings import ROWS, Place, Row, SearchValues, in_effect, usabl
 if TYPE_CHECKING:
     from nmt.storage.saved_model import SavedModel
 
-_USABLE = {*usable(Place.PROGRAM)} - {"lm", "mbr"}
+_USABLE = {*usable(Place.PROGRAM)} - {"mbr"}
 EXPORTED = frozenset(name for name in _USABLE if _USABLE.issuperset(ROWS[name].needs))
 """Settings of the search that exported models follow, or that have no effect there; all others must be off."""
-OPTIONS = [row for name, row in ROWS.items() if name in EXPORTED - {"lm_weight", "glossary_bonus"}]
+OPTIONS = [row for name, row in ROWS.items() if name in EXPORTED - {"glossary_bonus"}]
 """Those that can be set at each call."""
 
 
@@ -30,8 +30,6 @@ def bounds(row: Row) -> tuple[float, float]:
 def check_exported(saved: SavedModel, goal: str) -> None:
     """Raise CheckpointError if a model has parts or settings that no program has; `goal`: what it is for."""
     decoding = SearchValues(**{name: getattr(saved.config.decoding, name) for name in ROWS})
-    if saved.config.task != "translation":
-        raise CheckpointError(f"{saved.path}: task must be translation for {goal}, got {saved.config.task}")
     for side, subwords in (("source", saved.src_subwords), ("target", saved.tgt_subwords)):
         if why := obstacle_of(subwords):
             raise CheckpointError(

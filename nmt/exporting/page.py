@@ -69,7 +69,6 @@ def check_exported(saved: SavedModel, cells: tuple[str, ...], form: str) -> None
     model = saved.config.model
     sides = {"encoder": model.encoder, "decoder": model.decoder}
     promises = [
-        ("task", saved.config.task, ("translation",)),
         ("model.encoder.factors", ", ".join(map(str, model.encoder.factors)) or "none", ("none",)),
         *((f"model.{name}.type", side.type, ("recurrent",)) for name, side in sides.items()),
         ("model.decoder.copy_source", json.dumps(model.decoder.copy_source), ("false",)),

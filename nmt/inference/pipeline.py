@@ -25,7 +25,6 @@ from nmt.inference.translation import (
     NotPickled,
     Novelty,
     Translation,
-    chosen_settings,
     distinct,
     lacking,
 )
@@ -35,8 +34,7 @@ if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.data.calibration import Calibration
     from nmt.data.tokens.subwords import Subwords
-    from nmt.decode import Ensemble, Forced, Fusion, Hypothesis, Shortlist
-    from nmt.model.language import LanguageModel
+    from nmt.decode import Ensemble, Forced, Hypothesis, Shortlist
     from nmt.model.translation import TranslationModel
     from nmt.storage.saved_model import LoadedModel
 
@@ -60,7 +58,6 @@ class TranslationPipeline(NotPickled):
         num_threads: int = 1,
         *,
         shortlist: Shortlist | None = None,
-        language_model: LanguageModel | None = None,
         calibration: Calibration | None = None,
     ) -> None:
         self.model = model
@@ -70,39 +67,20 @@ class TranslationPipeline(NotPickled):
         self.place = config.model_dir
         """The path it was loaded from, for error messages."""
         self.num_threads = num_threads
-        self.shortlist, self.language_model, self.calibration = shortlist, language_model, calibration
+        self.shortlist, self.calibration = shortlist, calibration
         self.loaded: tuple[LoadedModel, ...] = ()
         """The model, or the models of an ensemble, that `Translator.load` made of files."""
-        self.prior: LoadedModel | None = None
-        """The language model that `Translator.load` made of files."""
 
     def __repr__(self) -> str:
         """Return the languages, the model and the number of threads."""
-        data, prior = self.config.data, "" if self.language_model is None else f" with {self.language_model!r}"
-        what = f"{data.src.lang} -> {data.tgt.lang}, {self.model!r}{prior}"
+        data = self.config.data
+        what = f"{data.src.lang} -> {data.tgt.lang}, {self.model!r}"
         return f"{type(self).__name__}({what}, threads={self.num_threads})"
 
 
 def attends(translator: TranslationPipeline) -> bool:
     """Return whether the model, or the first of several, has attention to its source."""
     return translator.config.model.decoder.attention != "none"
-
-
-def model_with(translator: TranslationPipeline, lm_weight: float | None) -> TranslationModel | Ensemble | Fusion:
-    """Return the model, fused with the language model if there is one and its weight is not 0; None takes the
-    configured weight. Raises ConfigError."""
-    weight = chosen_settings(translator.config.decoding, {"lm_weight": lm_weight}).lm_weight
-    if translator.language_model is not None and weight:
-        check_writes_tokens(translator, "a language model")
-        from nmt.decode import Fusion
-
-        return Fusion(translator.model, translator.language_model, weight)
-    if lm_weight:
-        raise ConfigError(
-            f"decoding.lm_weight: must come with a language model, got {weight} and none; name it by --lm or "
-            "decoding.lm"
-        )
-    return translator.model
 
 
 def learnt_for(translator: TranslationPipeline, shortlist: bool) -> dict[str, Any]:
@@ -344,7 +322,6 @@ def text_without_unknown(
 
 def with_details(
     translator: TranslationPipeline,
-    model: TranslationModel | Ensemble | Fusion,
     sentences: Sequence[str],
     src_ids: Sequence[Sequence[int]],
     found: Sequence[Sequence[Hypothesis]],
@@ -360,7 +337,7 @@ def with_details(
     sources = [src_ids[n] for n, _ in flat]
     targets = [[*h.ids, EOS_ID] if h.finished else list(h.ids) for _, h in flat]
     size = translator.config.decoding.batch_size
-    forced = force(model, sources, targets, attention=True, batch_size=size, threads=translator.num_threads)
+    forced = force(translator.model, sources, targets, attention=True, batch_size=size, threads=translator.num_threads)
     tokens = source_tokens(translator, sentences, src_ids)
     results: list[list[Translation]] = [[] for _ in found]
     for (n, h), target, one in zip(flat, targets, forced, strict=True):

@@ -82,18 +82,18 @@ class Pivot(NotPickled):
     ) -> list[list[Translation]]:
         """Translate sentences; arguments and errors are those of `Translator.translate_nbest`.
 
-        Search settings, `replace_unk` and `shortlist` apply to both models; `n_best`, `constraints` and `lm_weight` to
-        the last, and all its translations are of the first model's best one.
+        Search settings, `replace_unk` and `shortlist` apply to both models; `n_best` and `constraints` to the
+        last, and all its translations are of the first model's best one.
 
         Raises:
             ConfigError: A dictionary is given: its words would be those between the models.
         """
         if dictionary:
             raise ConfigError("dictionary: must be for one model, got it for a pivot; leave it out")
-        own: SearchSettings = {**settings, "lm_weight": None}
         both: dict[str, Any] = {"details": details, "replace_unk": replace_unk, "shortlist": shortlist}
         ended = None if on_batch is None else lambda count: on_batch(0)
-        between = [one[0] for one in self.first.translate_nbest(sentences, n_best=1, on_batch=ended, **both, **own)]
+        ranked = self.first.translate_nbest(sentences, n_best=1, on_batch=ended, **both, **settings)
+        between = [one[0] for one in ranked]
         both |= {"n_best": n_best, "on_batch": on_batch, "constraints": constraints}
         found = self.last.translate_nbest([one.text for one in between], **both, **settings)
         return through(between, found)
@@ -102,11 +102,11 @@ class Pivot(NotPickled):
         """Return how much of a text the training of the first model never had; see `Translator.novelty`."""
         return self.first.novelty(sentences)
 
-    def session(self, sentence: str, *, lm_weight: float | None = None) -> TypingSession:
+    def session(self, sentence: str) -> TypingSession:
         """Return a session of the last model that completes the translation of a sentence while a person types;
         confidence is then that of the last model."""
         ((between, *_),) = self.first.translate_nbest([sentence], n_best=1)
-        return self.last.session(between.text, lm_weight=lm_weight)
+        return self.last.session(between.text)
 
 
 def base(code: str) -> str:

@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
+from typing import Any, Literal, Unpack, overload
 
 from nmt.data.tokens.factors import has_features
 from nmt.errors import CheckpointError, ConfigError
@@ -20,7 +20,6 @@ from nmt.inference.pipeline import (
     detail_of,
     lacking_in_target,
     learnt_for,
-    model_with,
     novelty_of,
     phrases_missing,
     ranked_by_agreement,
@@ -57,15 +56,12 @@ from nmt.inference.translation import (
     with_warnings,
 )
 from nmt.rnn.devices import choose_device
-from nmt.search_settings import SearchSettings, SearchValues
+from nmt.search_settings import SearchSettings
 from nmt.special_tokens import EOS_ID, UNK_ID, UNKNOWN_FEATURE_ID
 from nmt.storage.model_folder import subwords_digest
-from nmt.storage.saved_model import BUNDLE_SUFFIX, load_language_model, load_saved_model, save_bundle, save_folder
+from nmt.storage.saved_model import BUNDLE_SUFFIX, load_saved_model, save_bundle, save_folder
 from nmt.storage.tensor_file import reading_whole
 from nmt.system.paths import named
-
-if TYPE_CHECKING:
-    from nmt.decode import SearchOptions
 
 
 class TypingSession(NotPickled):
@@ -75,15 +71,14 @@ class TypingSession(NotPickled):
     with the text.
     """
 
-    def __init__(self, translator: TranslationPipeline, sentence: str, lm_weight: float | None = None) -> None:
+    def __init__(self, translator: TranslationPipeline, sentence: str) -> None:
         from nmt.decode import Session
 
         cut: set[int] = set()
         (src_ids,) = source_ids(translator, [checked_text("TypingSession", "sentence", sentence)], cut)
         self._is_cut = bool(cut)
         self._translator = translator
-        model = model_with(translator, lm_weight)
-        self._session = Session(model, src_ids, translator.num_threads) if src_ids else None
+        self._session = Session(translator.model, src_ids, translator.num_threads) if src_ids else None
         self._sentence = sentence
 
     def __repr__(self) -> str:
@@ -106,12 +101,14 @@ class TypingSession(NotPickled):
         Raises:
             ConfigError: The given or configured settings include sampling, which sessions
                 do not support; or as in `translate_nbest`.
-            ValueError: lm_weight is given; it is an argument of the session.
         """
+        from nmt.decode.search import check_session
+
         translator = self._translator
         n_best = checked_count("decoding.n_best", n_best, "n_best")
         chosen = chosen_settings(translator.config.decoding, settings)
-        options = self._options(chosen, n_best, shortlist, settings)
+        options = search_options(chosen, n_best, **learnt_for(translator, shortlist))
+        check_session(options)
         (prefix,) = target_ids(translator, [checked_text("TypingSession", "typed", typed)])
         if self._session is None:
             return [Translation("", 0.0, 0.0)]
@@ -126,16 +123,6 @@ class TypingSession(NotPickled):
         whole = with_warnings(best, cut=self._is_cut, more=more)
         return with_chances(translator, [self._sentence], [self._session.src_ids], [whole])[0]
 
-    def _options(self, chosen: SearchValues, n_best: int, shortlist: bool, settings: SearchSettings) -> SearchOptions:
-        """Return the options of a search in this session. Raises ConfigError if it does not support them."""
-        from nmt.decode.search import check_session
-
-        if settings.get("lm_weight") is not None:
-            raise ValueError("TypingSession.complete: must have no lm_weight, got it; give it to Translator.session")
-        options = search_options(chosen, n_best, **learnt_for(self._translator, shortlist))
-        check_session(options)
-        return options
-
 
 class Translator(TranslationPipeline):
     """A model with its subwords and settings.
@@ -147,7 +134,6 @@ class Translator(TranslationPipeline):
         config: How text is cleaned, and the defaults of the search.
         num_threads: Cores to use.
         shortlist: The lexical shortlist for `shortlist=True`.
-        language_model: A language model over the same target subwords, for lm_weight.
         calibration: What the validation text has taught about the model's confidence.
     """
 
@@ -160,7 +146,6 @@ class Translator(TranslationPipeline):
         checkpoint: str | None = None,
         compute_dtype: str | None = None,
         device: str | None = None,
-        lm: str | Path | Literal[False] | None = None,
         cells: Sequence[str] = (),
         share: bool = True,
     ) -> Translator:
@@ -176,8 +161,6 @@ class Translator(TranslationPipeline):
             compute_dtype: The type of products: `float32`, `bfloat16` or `int8` (on the processor only), for any model;
                 None takes the configured one.
             device: `cpu`, `cuda` or `auto`, for any model; None takes the configured one.
-            lm: The folder or file of a language model for shallow fusion with `lm_weight`; None takes the configured
-                one, False none. It uses the same device and type of products.
             cells: Names of modules, `my_cells`, including their submodules, whose cells the model may name: their code
                 is imported and runs.
             share: False reads the files instead of mapping them, for a long-lived process: later changes of the files
@@ -190,12 +173,9 @@ class Translator(TranslationPipeline):
         """
         check_loading(threads, checkpoint, compute_dtype, device)
         with nullcontext() if share else reading_whole():
-            saved = load_saved_model(model_dir, checkpoint, task="translation", cells=cells)
+            saved = load_saved_model(model_dir, checkpoint, cells=cells)
             where = choose_device(device or saved.config.device)
-            loaded, prior = saved.load(compute_dtype, where), None
-            path = saved.config.decoding.lm if lm is None else lm
-            if path is not None and path is not False:
-                prior = load_language_model(path, saved, compute_dtype, where)
+            loaded = saved.load(compute_dtype, where)
         found = cls(
             loaded.network,
             loaded.src_subwords,
@@ -203,10 +183,9 @@ class Translator(TranslationPipeline):
             loaded.config,
             resolve_threads(threads, loaded.config),
             shortlist=loaded.shortlist,
-            language_model=None if prior is None else prior.network,
             calibration=loaded.calibration,
         )
-        found.place, found.loaded, found.prior = str(model_dir), (loaded,), prior
+        found.place, found.loaded = str(model_dir), (loaded,)
         return found
 
     @overload
@@ -232,7 +211,7 @@ class Translator(TranslationPipeline):
         """Write the model as one file, if the path ends in `.nmt`, or else as a folder, for `load` and all commands.
 
         Parameters are those of its files, in their type of numbers; settings and shortlist are the current
-        ones. A file has no language model for fusion.
+        ones.
 
         Raises:
             CheckpointError: Something is there already, the path cannot be written, the model's file has changed, or
@@ -292,7 +271,6 @@ class Translator(TranslationPipeline):
         self._check_unchanged()
         n_best = self.config.decoding.n_best if n_best is None else checked_count("decoding.n_best", n_best, "n_best")
         chosen = chosen_settings(self.config.decoding, settings)
-        model = model_with(self, settings.get("lm_weight"))
         cut: set[int] = set()
         ids = source_ids(self, sentences, cut)
         results: list[list[Translation]] = [[Translation("", 0.0, 0.0)] for _ in sentences]
@@ -303,7 +281,7 @@ class Translator(TranslationPipeline):
         constraints = (constraints or Constraints()).of(len(sentences))
         learnt = learnt_for(self, shortlist)
         options = search_options(chosen, n_best, **self._ids_of_constraints(constraints, there), **learnt)
-        found = search(model, src_ids, options=options, threads=self.num_threads, on_ended=on_batch)
+        found = search(self.model, src_ids, options=options, threads=self.num_threads, on_ended=on_batch)
         if n_best > 1 and not chosen.sampling and chosen.mbr == "none":
             found = [
                 distinct(h, [t.text for t in translations_of(self, h, sentences[i])], n_best)
@@ -313,7 +291,7 @@ class Translator(TranslationPipeline):
             raise ConfigError("replace_unk: must have attention to go by, got a model without; leave it out")
         if details or replace_unk:
             words = (dictionary or {}) if replace_unk else None
-            decoded = with_details(self, model, [sentences[i] for i in there], src_ids, found, words)
+            decoded = with_details(self, [sentences[i] for i in there], src_ids, found, words)
         else:
             decoded = [translations_of(self, h, sentences[i]) for i, h in zip(there, found, strict=True)]
         for index, translations in zip(there, decoded, strict=True):
@@ -340,9 +318,9 @@ class Translator(TranslationPipeline):
         knows this kind of text; None for a model that was not calibrated in its training."""
         return novelty_of(self, checked_texts("Translator", "sentences", sentences))
 
-    def session(self, sentence: str, *, lm_weight: float | None = None) -> TypingSession:
+    def session(self, sentence: str) -> TypingSession:
         """Encode a sentence once and return a session that completes its translation while a person types."""
-        return TypingSession(self, sentence, lm_weight)
+        return TypingSession(self, sentence)
 
     def score(
         self,
@@ -350,7 +328,6 @@ class Translator(TranslationPipeline):
         targets: Sequence[str],
         *,
         batch_size: int | None = None,
-        lm_weight: float | None = None,
     ) -> list[Detail]:
         """Return the scores of given translations: each is split into subwords as in training and put through the
         model.
@@ -358,7 +335,6 @@ class Translator(TranslationPipeline):
         Args:
             sources, targets: Lists of the same length. An empty source or target is scored like any other.
             batch_size: The number of sentences in a batch; it changes the speed, not the scores.
-            lm_weight: As in `SearchSettings`: the scores are those by which a search with it ranks.
 
         Raises:
             ConfigError: A setting is not what configs/reference.yaml allows.
@@ -372,8 +348,7 @@ class Translator(TranslationPipeline):
         src_ids = source_ids(self, sources, cut)
         tgt_ids = [[*row, EOS_ID] for row in target_ids(self, targets)]
         size = chosen_settings(self.config.decoding, {"batch_size": batch_size}).batch_size
-        model = model_with(self, lm_weight)
-        forced = force(model, src_ids, tgt_ids, attention=True, batch_size=size, threads=self.num_threads)
+        forced = force(self.model, src_ids, tgt_ids, attention=True, batch_size=size, threads=self.num_threads)
         tokens = source_tokens(self, sources, src_ids)
         found = [detail_of(s, self.tgt_subwords, t, f, True) for s, t, f in zip(tokens, tgt_ids, forced, strict=True)]
         for index, detail in enumerate(found):
@@ -409,7 +384,7 @@ class Translator(TranslationPipeline):
 
     def _check_unchanged(self) -> None:
         """Raise CheckpointError if a file whose numbers are in use was written into."""
-        for one in (*self.loaded, *([] if self.prior is None else [self.prior])):
+        for one in self.loaded:
             one.check_unchanged()
 
     def _constraint_warnings(self, constraints: Constraints, index: int) -> tuple[str, ...]:

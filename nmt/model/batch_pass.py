@@ -185,13 +185,12 @@ def pad_sources(sentences: Sequence[Sequence[int]], boundaries: str = "eos") -> 
     return src, lengths
 
 
-def pad_targets(sentences: Sequence[Sequence[int]], first: int = BOS_ID) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the decoder's input tokens, which begin with `first`, and the tokens to predict, [T, B] each, and lengths
-    [B]."""
+def pad_targets(sentences: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the decoder's input tokens, which begin with BOS, the tokens to predict, [T, B] each, and lengths [B]."""
     lengths = np.array([len(s) for s in sentences], np.int64)
     tgt_in = np.full((int(lengths.max(initial=0)), len(sentences)), PAD_ID, np.int32)
     tgt_out = tgt_in.copy()
     for b, sentence in enumerate(sentences):
         tgt_out[: len(sentence), b] = sentence
-        tgt_in[: len(sentence), b] = [first, *sentence][: len(sentence)]
+        tgt_in[: len(sentence), b] = [BOS_ID, *sentence][: len(sentence)]
     return tgt_in, tgt_out, lengths

@@ -278,32 +278,6 @@ class ModelDecoder(StepDecoder):
         return copies.mixed(super().log_probs(h))
 
 
-class LanguageDecoder(StepDecoder):
-    """The decoder of a language model, one step at a time. It begins a line for each sentence."""
-
-    def __init__(self, network: Network, starts: Callable[[int, int], States], threads: int) -> None:
-        """Prepare the steps; `starts` returns the states of so many lines by so many threads."""
-        super().__init__(network, threads)
-        self._starts, self._count = starts, 0
-
-    def admit(
-        self, src_ids: Sequence[Sequence[int]], candidates: Sequence[np.ndarray] | None = None
-    ) -> tuple[np.ndarray, States, np.ndarray]:
-        """Begin lines; candidates are as in `ModelDecoder.admit`. Returns their ids [B], and the states and tokens
-        before the first step, one row per line."""
-        sentence_ids = np.arange(self._count, self._count + len(src_ids))
-        self._count += len(src_ids)
-        self._narrow_to(sentence_ids, candidates)
-        return sentence_ids, self._starts(len(src_ids), self.threads), np.full(len(src_ids), EOS_ID, np.int32)
-
-    @override
-    def step(
-        self, tokens: np.ndarray, states: States, parent: np.ndarray, sentence_ids: np.ndarray
-    ) -> tuple[np.ndarray, States]:
-        # BOS, which begins the translations of the other model, is EOS here, which precedes a line.
-        return super().step(np.where(tokens == BOS_ID, EOS_ID, tokens), states, parent, sentence_ids)
-
-
 class BlockDecoder:
     """A network's decoder for the search on a GPU: a block of sentences that stay until all have ended, with K rows
     each."""
@@ -348,10 +322,3 @@ def translation_block(network: Network, source: Source, K: int) -> BlockDecoder:
     weights, captured = network.weights.view("decoder"), {"memory": source.memory}
     stepper = FixedStepper(network.step_decoder, weights, captured, source.lengths, dict(source.states), K)
     return BlockDecoder(network, stepper, np.full(len(source.lengths), BOS_ID, np.int32))
-
-
-def language_block(network: Network, states: States, count: int, K: int) -> BlockDecoder:
-    """Return a block decoder that begins `count` lines, whose states are given."""
-    ones = np.ones(count, np.int64)  # one source position each, which no cell reads
-    stepper = FixedStepper(network.step_decoder, network.weights.view("decoder"), {}, ones, states, K)
-    return BlockDecoder(network, stepper, np.full(count, EOS_ID, np.int32))

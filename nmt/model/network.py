@@ -147,14 +147,6 @@ class Network:
                 array = value.restored() if isinstance(value, Quantised) else value
                 self.weights[name] = self.device.upload(np.ascontiguousarray(array, self.dtype))
 
-    @property
-    def carried(self) -> dict[str, np.ndarray]:
-        """Return the states from which the next training batch continues, on the host, to be saved in checkpoints."""
-        return {}
-
-    def carry(self, states: dict[str, np.ndarray]) -> None:
-        """Continue from the states that `carried` returned; start from zero if they are empty."""
-
     def initialize(self, seed: int, tgt_counts: np.ndarray | None = None) -> None:
         """Initialize the parameters. Embeddings are standard normal, or, if they are also the output layer, normal with
         variance 1 / embedding_dim, like the output layer's rows; small ones leave the first updates without a signal,

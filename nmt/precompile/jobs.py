@@ -53,8 +53,6 @@ def standard_jobs() -> Iterator[Job]:
     for cell in _OTHERS:
         yield from _typed(cell, _translation(cell))
     yield from _typed("few sentences", merged(_translation("deep_transition_gru"), {"model": _FEW_SENTENCES}))
-    for layers in (1, 2):
-        yield from _typed(f"language model of {layers}", _language_model(layers))
 
 
 def _typed(name: str, settings: dict[str, Any], *, thorough: bool = False) -> Iterator[Job]:
@@ -89,27 +87,10 @@ _CHANGES: dict[str, dict[str, Any]] = {
 """Changes to the model's section."""
 
 
-def _language_model(layers: int) -> dict[str, Any]:
-    decoder = {
-        "rnn_type": "lstm",
-        "embeddings": {"embedding_dim": 256},
-        "hidden_size": 256,
-        "num_layers": layers,
-        "dropout": 0.2,
-    }
-    return {"task": "lm", "model": {"decoder": decoder}}
-
-
 def fill_for_model(model: Path, threads: int, compute_dtype: str | None = None, cells: Sequence[str] = ()) -> None:
-    """Run what a trained model needs to translate or to score lines, so that its code is compiled and stored.
-    `compute_dtype`: that of its config by default."""
-    from nmt.storage.saved_model import load_saved_model
-
-    is_language_model = load_saved_model(model, None, task=None).config.task == "lm"
-    if is_language_model:
-        _score(model, threads, compute_dtype, cells)
-    else:
-        _translate(model, threads, thorough=False, compute_dtype=compute_dtype, cells=cells)
+    """Run what a trained model needs to translate, so that its code is compiled and stored. `compute_dtype`: that of
+    its config by default."""
+    _translate(model, threads, thorough=False, compute_dtype=compute_dtype, cells=cells)
 
 
 def run_job_aside(job: Job, threads: int) -> None:
@@ -125,21 +106,19 @@ def run_job(job: Job, folder: Path, threads: int) -> None:
 
     settings = deepcopy(job.settings)
     data = _write_texts(folder)
-    is_language_model = settings.get("task") == "lm"
     settings |= {
         "name": "standard",
         "model_dir": str(folder / "model"),
-        "data": {"train": str(data), "dev": str(data), "tgt": {"lang": "b"}, "subwords": {"type": "word"}},
+        "data": {
+            "train": str(data),
+            "dev": str(data),
+            "src": {"lang": "a"},
+            "tgt": {"lang": "b"},
+            "subwords": {"type": "word"},
+        },
         "training": {"updates": 2, "batch_size": 256, "validation_freq": 2, "stop_after": None},
     }
-    if is_language_model:
-        settings["training"]["metric"] = "ppl"
-    else:
-        settings["data"]["src"] = {"lang": "a"}
     Trainer(config_from_dict(settings, job.name), threads=threads).run()
-    if is_language_model:
-        _score(folder / "model", threads)
-        return
     _translate(folder / "model", threads, job.thorough)
     save_quantised(folder / "int8", load_saved_model(folder / "model", None))
     _translate(folder / "int8", threads, job.thorough)
@@ -172,16 +151,6 @@ def _translate(
         translator.translate_nbest(lines, sampling=True, sampling_topp=0.9)
         translator.translate_nbest(lines, no_repeat_ngram_size=2, repetition_penalty=1.1)
         translator.session(lines[3]).complete("")
-
-
-def _score(model: Path, threads: int, compute_dtype: str | None = None, cells: Sequence[str] = ()) -> None:
-    from nmt import LanguageScorer
-    from nmt.decode import SearchOptions, search
-
-    scorer = LanguageScorer.load(model, threads=threads, compute_dtype=compute_dtype, cells=cells)
-    list(scorer.score(["a red house", "the dog"]))
-    # The steps that it takes with a translation model.
-    search(scorer.model, [[], []], options=SearchOptions(beam_size=2, min_length=1), threads=threads)
 
 
 Notify = Callable[[str], None]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from nmt.decode import Hypothesis, LiveSearch, SearchPath, search_plan
 from nmt.errors import NMTError
-from nmt.inference.pipeline import learnt_for, model_with, phrases_for, source_ids, translations_of, with_details
+from nmt.inference.pipeline import learnt_for, phrases_for, source_ids, translations_of, with_details
 from nmt.inference.translation import (
     MAX_SOURCE_SUBWORDS,
     Constraints,
@@ -266,7 +266,7 @@ class Engine:
 
     def _live_search(self, size: int) -> LiveSearch | None:
         """Return this model's live search, None if it cannot have one; the log says why."""
-        model, name = model_with(self.translator, None), self.translator.config.name
+        model, name = self.translator.model, self.translator.config.name
         options = search_options(self._chosen, 1, **learnt_for(self.translator, self._shortlist))
         plan = search_plan(model, options)
         compares = self._chosen.mbr != "none"
@@ -333,7 +333,7 @@ class Engine:
         """Return the best translations that the live search found, with details."""
         found = [one.hypotheses or [] for one in group]
         texts, ids = [one.text for one in group], [one.src_ids for one in group]
-        detailed = with_details(self._side_translator, model_with(self.translator, None), texts, ids, found, None)
+        detailed = with_details(self._side_translator, texts, ids, found, None)
         return [with_warnings(ts[:1], cut=one.is_cut) for one, ts in zip(group, detailed, strict=True)]
 
     def _searched(self, ask: Ask, group: list[_Sentence]) -> list[list[Translation]]:

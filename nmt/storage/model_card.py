@@ -62,7 +62,7 @@ def model_card(saved: SavedModel, bundle: Path) -> str:
         _purpose(saved),
         facts,
         f"## Use\n\nWith nmt {nmt.__version__} (`pip install .` in its checkout):\n\n"
-        f"```bash\n{_command(saved, shown(bundle.name))}\n```",
+        f"```bash\nnmt-translate {shown(bundle.name)}\n```",
         f"## Scores\n\n{rows}",
         "The checkpoint was chosen by these scores; on a text by which nothing was chosen they are lower.",
         _OPEN.strip(),
@@ -71,14 +71,8 @@ def model_card(saved: SavedModel, bundle: Path) -> str:
     return "\n\n".join(sections)
 
 
-def _command(saved: SavedModel, name: str) -> str:
-    return f"nmt-translate {name}" if saved.config.task == "translation" else f"nmt-score {name} --tgt TEXT"
-
-
 def _purpose(saved: SavedModel) -> str:
     data = saved.config.data
-    if saved.config.task == "lm":
-        return f"A recurrent language model of `{data.tgt.lang}`."
     return f"A recurrent model that turns `{data.src.lang}` into `{data.tgt.lang}`."
 
 
@@ -86,24 +80,22 @@ def _languages(saved: SavedModel) -> list[str]:
     """Return the sides that are named by language codes as in BCP 47, without sides such as letters and sounds, or
     without a name."""
     data = saved.config.data
-    sides = [data.src.lang, data.tgt.lang] if saved.config.task == "translation" else [data.tgt.lang]
-    codes = [side for side in sides if re.fullmatch(r"[a-z]{2,3}(?:[-_][A-Za-z]{2,4})?", side)]
+    codes = [side for side in (data.src.lang, data.tgt.lang) if re.fullmatch(r"[a-z]{2,3}(?:[-_][A-Za-z]{2,4})?", side)]
     return [code for code in codes if code not in UNNAMED]
 
 
 def _front(saved: SavedModel) -> dict[str, Any]:
     """Return the machine-readable front matter."""
-    config, translates = saved.config, saved.config.task == "translation"
-    task = "translation" if translates else "text-generation"
+    config = saved.config
     metrics = [{"type": name, "value": round(value, 2), "name": _METRICS[name]} for name, value in _scores(saved)]
-    front: dict[str, Any] = {"library_name": "recurrent-nmt", "pipeline_tag": task}
+    front: dict[str, Any] = {"library_name": "recurrent-nmt", "pipeline_tag": "translation"}
     front |= {"language": languages} if (languages := _languages(saved)) else {}
     front["tags"] = ["recurrent", config.model.decoder.rnn_type, "cpu"]
     if metrics:
         paths = [PurePath(source.path) for source in sources_of(config.data.dev)]
         files = ", ".join(path.name if path.is_absolute() else str(path) for path in paths)
         name = _sample(saved) + files
-        result = {"task": {"type": task}, "dataset": {"name": name, "type": "text"}, "metrics": metrics}
+        result = {"task": {"type": "translation"}, "dataset": {"name": name, "type": "text"}, "metrics": metrics}
         front["model-index"] = [{"name": config.name, "results": [result]}]
     return front
 
@@ -126,9 +118,7 @@ def _sample(saved: SavedModel) -> str:
 def _facts(saved: SavedModel, bundle: Path) -> list[tuple[str, str]]:
     kind: str = "int8" if "quantization" in saved.content else saved.config.compute_dtype
     kind = "float32 or bfloat16, whichever is faster" if kind == "auto" else kind
-    sizes = [saved.tgt_subwords.vocab_size]
-    if saved.config.task == "translation":
-        sizes = [saved.src_subwords.vocab_size, *sizes]
+    sizes = saved.src_subwords.vocab_size, saved.tgt_subwords.vocab_size
     return [
         ("size", f"{bundle.stat().st_size:,} bytes, {saved.parameters:,} numbers, computed in {kind}"),
         ("vocabulary", " and ".join(f"{size:,}" for size in sizes) + f" units ({saved.config.data.subwords.type})"),

@@ -59,7 +59,6 @@ SUBWORD_NAMES = {"joint": "joint.spm", "src": "src.spm", "tgt": "tgt.spm"}
 PARAMS_PREFIX = "params/"
 SCALES_SUFFIX = "#scales"
 OPTIMIZER_PREFIX = "optimizer/"
-CARRIED_PREFIX = "carried/"
 RAW_PREFIX = "raw/"
 """The prefix of the parameters that updates change, with training.ema_decay. Those with PARAMS_PREFIX are then their
 average."""
@@ -157,8 +156,7 @@ def build_model(
     *,
     src_factor_sizes: Sequence[int] = (),
 ) -> Any:
-    """Return the configured model, a `TranslationModel` or, with task: lm, a `LanguageModel`, with its parameters not
-    yet set. This imports Numba.
+    """Return the configured model with its parameters not yet set. This imports Numba.
 
     compute_dtype: Overrides the configured one. device: Where it computes; None for the processor. src_factor_sizes:
     The number of values of each factor of the source.
@@ -170,10 +168,6 @@ def build_model(
         "recompute": config.training.recompute,
         "device": device,
     }
-    if config.task == "lm":
-        from nmt.model.language import LanguageModel
-
-        return LanguageModel(config.model, tgt_vocab_size, **options)
     from nmt.model.translation import TranslationModel
 
     if src_factor_sizes:

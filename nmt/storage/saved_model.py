@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -89,7 +89,7 @@ class ModelFacts:
         parts: list[Any] = [
             sorted(item for item in self.content["checksums"].items() if item[0].startswith(PARAMS_PREFIX)),
             subwords_digest(self.src_subwords, self.tgt_subwords),
-            [self.config.task, self.config.model.to_dict()],
+            ["translation", self.config.model.to_dict()],
             [[side.lowercase, side.normalize] for side in (data.src, data.tgt)],
         ]
         tensors = {} if self.shortlist is None else shortlist_tensors(self.shortlist)
@@ -117,7 +117,7 @@ class ModelFacts:
 @dataclass(frozen=True, kw_only=True)
 class LoadedModel(ModelFacts):
     """A model in memory, made from files that were opened once: its settings, vocabularies and fingerprint are those of
-    these files. `network`: a `TranslationModel` or `LanguageModel`; `parameters`: the count of numbers in its files;
+    these files. `network`: a `TranslationModel`; `parameters`: the count of numbers in its files;
     `mapped`: the file whose bytes the network uses, None if they were read."""
 
     network: Any
@@ -190,7 +190,6 @@ def load_saved_model(
     path: str | Path,
     checkpoint: str | None = None,
     *,
-    task: Literal["translation", "lm"] | None = None,
     cells: Sequence[str] = (),
 ) -> SavedModel:
     """Read a model folder, or a file of nmt-bundle.
@@ -199,43 +198,18 @@ def load_saved_model(
         path: The folder or file.
         checkpoint: Of a folder, `best`, `last` or a numbered one such as `best-600`; None takes the best, or the last
             if there is no best yet.
-        task: The task that it must have been trained for; None accepts any.
         cells: Names of modules whose cells may be imported when it is built: `my_cells`.
 
     Raises:
-        CheckpointError: It is missing, damaged, of another task, or its parts do not fit one another.
+        CheckpointError: It is missing or damaged, or its parts do not fit one another.
         ConfigError: Its settings were changed into something impossible, or `cells` are not names.
     """
     allowed = check_allowed(cells)
     path = named(path, "the model")
     saved = _read_bundle(path, checkpoint) if is_file(path) else _read_folder(path, checkpoint)
     saved = replace(saved, cells=allowed)
-    if task not in (None, saved.config.task):
-        kinds = {"translation": "a translator", "lm": "a language model"}
-        advice = {
-            "translation": "load it with Translator or nmt-translate",
-            "lm": "load it with LanguageScorer or nmt-score without --src",
-        }
-        got = saved.config.task
-        raise CheckpointError(f"{path}: must contain {kinds[str(task)]}, got {kinds[got]}; {advice[got]}")
     _check_sizes(saved)
     return saved
-
-
-def load_language_model(
-    path: str | Path, saved: ModelFacts, compute_dtype: str | None = None, device: Device | None = None
-) -> LoadedModel:
-    """Load a language model for fusion with the translator `saved`; see `SavedModel.build`. The same modules are
-    allowed for it. Raises CheckpointError: It is missing, damaged, not a language model, or has other subwords than the
-    translator's target. Raises ConfigError: Its settings were changed into something impossible."""
-    found = load_saved_model(path, task="lm", cells=saved.cells)
-    ours, theirs = saved.tgt_subwords, found.tgt_subwords
-    if ours.model_bytes != theirs.model_bytes:
-        raise CheckpointError(
-            f"{path}: must be a language model with the target subwords of {saved.path}, {ours.vocab_size} of them, "
-            f"got {theirs.vocab_size} other ones; train it with their file as data.subwords.model_file"
-        )
-    return found.load(compute_dtype, device)
 
 
 def save_bundle(path: Path, saved: SavedModel) -> None:
@@ -326,8 +300,6 @@ def _read_bundle(path: Path, checkpoint: str | None) -> SavedModel:
         raise CheckpointError(f"{path}: must be a model folder for --checkpoint {checkpoint}, got a file; leave it out")
     values = content.get("config")
     config = config_from_dict(values if isinstance(values, dict) else {}, str(path), trained=True)
-    # A file of unknown origin must not decide what else is read from the disk, either.
-    config = config.model_copy(update={"decoding": config.decoding.model_copy(update={"lm": None})})
     joint = config.data.subwords.joint
     src = _subwords(tensors, "joint" if joint else "src", path)
     tgt = src if joint else _subwords(tensors, "tgt", path)
@@ -364,10 +336,7 @@ def _check_sizes(saved: SavedModel) -> None:
                     "the settings that belong to it"
                 )
 
-    model = saved.config.model.to_dict()
-    if saved.config.task == "lm":
-        del model["encoder"]  # a language model has none, whatever the settings say
-    look(model, "model")
+    look(saved.config.model.to_dict(), "model")
 
 
 def save_quantised(out: Path, saved: SavedModel, bits: int = 8) -> None:

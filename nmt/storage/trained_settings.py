@@ -20,12 +20,10 @@ if TYPE_CHECKING:
     from nmt.config import Config
 
 
-MEANING = ("task", "model.*", "data.*.lowercase", "data.*.normalize", "data.*factor*", "data.subwords.joint")
+MEANING = ("model.*", "data.*.lowercase", "data.*.normalize", "data.*factor*", "data.subwords.joint")
 """Settings that must be as in training, or parameters mean something else. Subwords are compared by their bytes."""
 TRAINING_ONLY = ("model.*dropout", "model.initializer", "model.init_weight", "model.forget_bias")
 """Exceptions: settings that only training reads."""
-_SOURCE = ("model.encoder.*", "data.src.*")
-"""Settings of the source, which a language model does not have, whatever its settings say."""
 
 
 @dataclass(frozen=True)
@@ -87,9 +85,7 @@ def check_settings(
         CheckpointError: Settings that decide what the parameters mean differ; all of them are named.
     """
     found = [
-        one
-        for one in differences(content.get("config"), config.to_dict())
-        if one.changes_meaning and not (config.task == "lm" and one.matches(*_SOURCE)) and not allowed(one)
+        one for one in differences(content.get("config"), config.to_dict()) if one.changes_meaning and not allowed(one)
     ]
     if not found:
         return

@@ -25,6 +25,8 @@ MISTAKES = [
     ("nmt-translate {model} --n-best 3 --output-format text", 2, "--n-best 3 needs --output-format"),
     ("nmt-translate {model} --constraint-text x", 2, "it is not there any more; --glossary FILE with a high"),
     ("nmt-translate {model} --beam-groups 2", 2, "it is not there any more; sampling with n_best"),
+    ("nmt-translate {model} --lm x", 2, "it is not there any more; nmt-backtranslate brings in text of one language"),
+    ("nmt-score {model} --independent", 2, "it is not there any more; a library of language models"),
     ("nmt-translate {model} --sampling-topp 0", 2, "it must be a number above 0 and of at most 1, got 0"),
     ("nmt-translate {model} --word-reward nan", 2, "it must be a number, got 'nan'"),
     ("nmt-translate {model} --glossary-bonus inf", 2, "it must be a number of at least 0, got 'inf'"),

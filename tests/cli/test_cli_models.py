@@ -21,7 +21,7 @@ from nmt.inference.shortlist_learning import count_misses
 from nmt.inference.translator import Translator
 from nmt.storage.saved_model import load_saved_model
 from nmt.storage.tensor_file import map_tensors, write_tensors
-from tests.saved_models import sentences, write_folder, write_language_folder
+from tests.saved_models import sentences, write_folder
 
 
 def call(command, *arguments, given=None):
@@ -216,23 +216,6 @@ def test_mistakes_are_one_line(case, folder):
     result = call(command, *(a.format(f=folder) for a in arguments), given="")
     assert (result.exit_code, message in result.stderr) == (code, True), result.stderr
     assert code == 2 or result.stderr.count("\n") == 1
-
-
-def test_a_language_model_in_each_dtype(folder, tmp_path):
-    """int8 at load is the same as from a folder that nmt-quantize wrote."""
-    lm = write_language_folder(tmp_path / "lm", load_saved_model(folder).tgt_subwords)
-    assert call(quantize, lm, "-o", tmp_path / "int8").exit_code == 0
-    text = "".join(line + "\n" for line in sentences(6, seed=3))
-    found = {}
-    for kind, where, dtype in (
-        ("int8", lm, ["--compute-dtype", "int8"]),
-        ("folder", tmp_path / "int8", []),
-        ("", lm, []),
-    ):
-        scored = call(score, where, "--tgt", "-", *dtype, "--threads", "1", given=text)
-        assert scored.exit_code == 0, scored.stderr
-        found[kind] = scored.stdout
-    assert found["int8"] == found["folder"] != found[""]
 
 
 def test_pairs_are_scored_in_each_dtype(folder, tmp_path):

@@ -29,10 +29,9 @@ from nmt.cli.options.path_types import (
     OutputPrefix,
     PathType,
 )
-from nmt.data.tokens.subwords import Subwords
 from nmt.storage import model_folder
 from nmt.system.paths import _MODEL_NAMES, _MODEL_SUFFIXES, is_model_file
-from tests.saved_models import write_folder, write_language_folder
+from tests.saved_models import write_folder
 
 NO_PATHS = {
     *("prefix_text", "column", "output_column", "cells", "checkpoint", "tag", "title"),
@@ -114,7 +113,6 @@ def place():
             importlib.import_module(module.name)
     folder = Path(tempfile.mkdtemp())
     write_folder(folder / "model")
-    write_language_folder(folder / "lm", Subwords.from_file(folder / "model" / "joint.spm"))
     for name in ("text", "other"):
         (folder / name).write_text("kara losu\nmiti\n")
     (folder / "pairs.tsv").write_text("kara losu\tmiti\n" * 20)

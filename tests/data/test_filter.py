@@ -4,7 +4,7 @@ import pytest
 
 from nmt.config import DataConfig, FilterConfig, SideConfig
 from nmt.data.corpora.corpus import load_parallel
-from nmt.data.corpora.prepare import load_sides, load_text, training_filter
+from nmt.data.corpora.prepare import load_sides, training_filter
 from nmt.data.quality.filter import LineFilter, has_broken_letters
 from nmt.data.tokens.characters import TextBlock
 from nmt.errors import DataError
@@ -78,16 +78,6 @@ def test_rules_that_leave_nothing_are_named(tmp_path, subwords):
     prefix = write_pair(tmp_path, ["the dog"] * 3, ["the dog"] * 3)
     with pytest.raises(DataError, match=r"none that pass data.filter \(3 same\)"):
         corpus(prefix, subwords, same=True)
-
-
-def test_a_text_of_one_side(tmp_path, subwords):
-    write_pair(tmp_path, ["x"], ["the dog", "<b>the</b> cat", "", "the dog", "a tree"])
-    rules = LineFilter(FilterConfig(markup=True, duplicates=True))
-    found = load_text(str(tmp_path / "train"), side("en", subwords), rules)
-    assert len(found) == 2 and found.total == 5 and found.filtered == "1 markup, 1 duplicates"
-    with pytest.raises(DataError, match="data.filter lets through"):
-        write_pair(tmp_path, ["x"], ["<b>the</b>"])
-        load_text(str(tmp_path / "train"), side("en", subwords), LineFilter(FilterConfig(markup=True)))
 
 
 def test_subwords_are_not_made_of_what_is_left_out(tmp_path):

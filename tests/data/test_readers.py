@@ -20,7 +20,6 @@ from nmt.data.batching.batches import TrainBatches
 from nmt.data.corpora import corpus as corpus_module
 from nmt.data.corpora import readers
 from nmt.data.corpora.corpus import ReadingMeter, load_parallel, metered, text_bytes
-from nmt.data.corpora.prepare import load_text
 from nmt.data.corpora.readers import end_to_end
 from nmt.data.corpora.sources import Source
 from nmt.data.quality.filter import LineFilter
@@ -97,20 +96,6 @@ def test_a_corpus(prefix, subwords, size, rules):
             np.testing.assert_array_equal(mine.starts, others.starts)
 
 
-@pytest.mark.parametrize("rules", [{}, {"duplicates": True, "markup": True, "script": True}])
-@pytest.mark.parametrize("size", [2, 3, 40])
-def test_a_text(prefix, subwords, size, rules):
-    def read(readers=None):
-        settings = LineFilter(FilterConfig.model_validate(rules)) if rules else None
-        return load_text(prefix, side("de", subwords), settings, readers)
-
-    alone = read()
-    for found in by_readers(size, read):
-        assert (found.total, found.filtered) == (alone.total, alone.filtered)
-        np.testing.assert_array_equal(found.lines.tokens, alone.lines.tokens)
-        np.testing.assert_array_equal(found.lines.starts, alone.lines.starts)
-
-
 def test_each_reader_cuts_its_share_alone(prefix, subwords):
     cut = []
 
@@ -136,7 +121,6 @@ def test_a_text_that_holds_nothing_is_an_error_in_all(tmp_path, subwords):
 
     def read(readers):
         told = refused(DataError, "", corpus_of, prefix, subwords, readers)
-        refused(DataError, "2 blank ones", load_text, prefix, side("en", subwords), None, readers)
         return told
 
     assert len(set(by_readers(3, read))) == 1

@@ -9,7 +9,7 @@ import pytest
 from nmt.config import CorpusConfig, DataConfig, config_from_dict
 from nmt.data.batching.batches import TrainBatches, rows_of_epoch
 from nmt.data.corpora.corpus import load_parallel
-from nmt.data.corpora.prepare import load_sides, load_text, training_text
+from nmt.data.corpora.prepare import load_sides, training_text
 from nmt.data.corpora.sources import Source, check_sources
 from nmt.errors import ConfigError, DataError
 from tests.data.corpora import line_of, sentences, write_pair
@@ -107,8 +107,6 @@ def test_several_corpora_patterns_and_packed_files(tmp_path, sides):
     found = load_parallel(listed, *sides)
     same(found, expected)
     assert found.parts == ((40, 1.0), (20, 1.0))
-    text = load_text((*corpus(tmp_path / "rows-[01].tsv", tgt_column=2), *corpus(prefix)), sides[1])
-    assert text.total == 60 and np.array_equal(text.lines.tokens, expected.tgt.tokens)
 
 
 def test_zstd_that_is_cut_off_or_damaged(tmp_path, sides):
@@ -223,8 +221,7 @@ def test_a_tag_the_subwords_do_not_know_is_an_error(tmp_path, sides):
 
 # Weights
 
-WEIGHTED, TAGGED = [{"path": "a", "weight": 2}], [{"path": "a", "tag": "x"}]
-LANGUAGE = {"task": "lm", "training": {"metric": "ppl"}}
+WEIGHTED = [{"path": "a", "weight": 2}]
 
 
 def weighted(tmp_path, sides, *weights):
@@ -281,7 +278,6 @@ def test_settings_of_a_corpus_that_make_no_sense(changes, words):
             {"training": {"shuffle": False}},
             "training.shuffle must be true with weights of corpora",
         ),
-        ({"train": TAGGED}, LANGUAGE, r"data.train\[0\] must have no tag and weight: 1 with task: lm"),
     ],
 )
 def test_settings_of_corpora_that_make_no_sense(data, sections, words):

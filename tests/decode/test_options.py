@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from nmt.decode import Ensemble, Fusion, SearchOptions, force, search
+from nmt.decode import Ensemble, SearchOptions, force, search
 from nmt.decode.beam import BeamCell, run
 from nmt.decode.hypotheses import Block
 from nmt.decode.rules import selectors
@@ -17,7 +17,6 @@ from nmt.errors import ShapeError
 from nmt.special_tokens import EOS_ID
 from tests import small_models
 from tests.decode.test_beam import EOS, TableDecoder
-from tests.model import test_language
 from tests.oracle import beam
 from tests.search_cases import LISTS, RULES, given_for
 
@@ -135,7 +134,7 @@ BONUS = np.array([0, -0.5, 0, -0.3, -2.0, -0.1, -0.9])
 
 
 class Favour(Rule):
-    """A score of its own for every token, as a language model would give."""
+    """A score of its own for every token, as another model would give."""
 
     reweights = True
 
@@ -421,7 +420,6 @@ def test_an_ensemble_of_one_is_the_model(model, sentences):
     every = [one.forced_log_probs(sentences, targets, attention=True)[1] for one in (pair, *pair.models)]
     for mean, one, other in zip(*every, strict=True):
         assert mean == pytest.approx((one + other) / 2, abs=1e-6)
-    assert not Fusion(model, test_language.build(np.float32, 0, VOCAB), 0.5).forced_log_probs(sentences, targets)[1]
 
 
 def test_nothing_to_score_is_an_empty_array_in_its_place(model):

@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 
-from nmt.decode import Ensemble, Fusion, SearchOptions, Session, search
+from nmt.decode import Ensemble, SearchOptions, Session, search
 from nmt.errors import ConfigError, DeviceError
-from tests.decode.test_options import VOCAB, build
+from tests.decode.test_options import build
 from tests.decode.test_shortlist import SOME
-from tests.model import test_language
 from tests.search_cases import LISTS, RULES, given_for
 
 SOURCE = [4, 9, 6, 6, 11, 5]
@@ -76,11 +75,8 @@ def test_memory_does_not_grow_with_the_text(model):
     assert session.tokens_read < 294 + 64, "reading starts at the last place that is kept, not at the beginning"
 
 
-@pytest.mark.parametrize("kind", ["ensemble", "language model", "both"])
-def test_several_models(kind, model):
-    pair = model if kind == "language model" else Ensemble([model, build(2, decoder={"hidden_size": 7})])
-    if kind != "ensemble":
-        pair = Fusion(pair, test_language.build(np.float32, vocab_size=VOCAB), 0.6)
+def test_several_models(model):
+    pair = Ensemble([model, build(2, decoder={"hidden_size": 7})])
     session = Session(pair, SOURCE)
     for prefix in ([4], [4, 7, 8], [5]):
         assert session.complete(prefix, **COMMON) == from_scratch(pair, prefix)

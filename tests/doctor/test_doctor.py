@@ -37,12 +37,10 @@ def _bytes(line, encoding):
     return line if isinstance(line, bytes) else line.encode(encoding)
 
 
-def config(folder, task="translation", **data):
-    settings = {"train": str(folder / "train"), "dev": str(folder / "dev"), "tgt": {"lang": "en"}, **data}
-    if task == "translation":
-        settings["src"] = {"lang": "de"}
-    metric = {} if task == "translation" else {"training": {"metric": "ppl"}}
-    return config_from_dict({"task": task, "model_dir": str(folder / "m"), "data": settings, **metric})
+def config(folder, **data):
+    langs = {"src": {"lang": "de"}, "tgt": {"lang": "en"}}
+    settings = {"train": str(folder / "train"), "dev": str(folder / "dev"), **langs, **data}
+    return config_from_dict({"model_dir": str(folder / "m"), "data": settings})
 
 
 @pytest.fixture
@@ -224,17 +222,6 @@ def test_subwords_that_do_not_fit(corpus):
     assert told["long"].count > 400
     (error,) = check_data(config(folder, subwords={"type": "bpe", "vocab_size": 50_000})).errors
     assert error.line().startswith("data.subwords.vocab_size must be at most")
-
-
-def test_a_language_model_has_one_side(corpus):
-    folder, _, tgt = corpus
-    tgt[5] = "<p>hello</p>"
-    tgt[11] = pairs(50, 2)[1][0]
-    write(folder, "train", [], tgt)
-    found = check_data(config(folder, task="lm", subwords={"type": "bpe", "vocab_size": 90}))
-    assert lines_of(found, "markup") == {6}
-    assert lines_of(found, "overlap") == {1}
-    assert found.counts[str(folder / "train")] == 600
 
 
 def test_no_text_at_all_is_one_line(corpus):

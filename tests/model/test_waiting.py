@@ -14,7 +14,6 @@ from nmt.rnn.kernels.products.packing import packed_weight
 from nmt.rnn.kernels.threads import pool
 from nmt.rnn.scan.layered import LayeredScan
 from tests import small_models
-from tests.model import test_language
 from tests.oracle import compare
 from tests.rnn.poison import poisoned
 from tests.settings import settings_with
@@ -89,14 +88,6 @@ def test_factors(spoilt):
     batch = make_batch([[n + V * (n % 2) for n in ids] for ids in SOURCES], TARGETS, EVERY)
     expected = gradients(model, batch, None)
     compare.assert_same_arrays(spoilt(lambda: gradients(model, batch, None)), expected)
-
-
-def test_a_language_model(spoilt):
-    changes = test_language.KINDS["lstm, residual, dropout"]
-    segment = test_language.segments_of(3, 7)[0]
-    found = [gradients(test_language.build(**changes), segment, None)]
-    found.append(spoilt(lambda: gradients(test_language.build(**changes), segment, None)))
-    compare.assert_same_arrays(*found)
 
 
 SCANS = {

@@ -84,13 +84,6 @@ class TranslationModel:
     def adopt(self, params: dict[str, np.ndarray]) -> None:
         self.params = dict(params)
 
-    @property
-    def carried(self) -> dict[str, np.ndarray]:
-        return {}
-
-    def carry(self, states: dict[str, np.ndarray]) -> None:
-        pass
-
     def loss_and_gradients(
         self,
         batch: Any,

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from nmt.config import TrainingConfig
-from nmt.data.batching.batches import StreamBatches
 from nmt.rnn.devices import cpu
 from nmt.rnn.kernels.search.search_rules import mix
 from nmt.train.distributed.ranks import Ranks
@@ -18,7 +17,6 @@ from nmt.train.updates.dealing import SOURCE_WORK, Dealing
 from nmt.train.updates.optimizer import make_optimizer
 from nmt.train.updates.schedule import TrainingState, batch_seed, update_seed
 from nmt.train.updates.update import GradientSum, Updater
-from tests.model.test_language import build as build_language_model
 from tests.settings import settings_with
 from tests.small_models import batch_of, build
 from tests.train.resumed import events
@@ -83,25 +81,6 @@ def test_what_is_read_twice_counts_once():
     assert found.nll == pytest.approx(once.nll, rel=1e-5)
 
 
-def test_parts_of_a_text_are_more_streams(tmp_path):
-    """A language model's update of 2 parts is that of twice the streams, states carried on included."""
-    from nmt.data.corpora.readers import TokenRows
-
-    rng = np.random.default_rng(5)
-    lines = TokenRows.from_lists([rng.integers(4, 11, 9).tolist() for _ in range(11)])
-    parts, whole = StreamBatches(lines, 3, 4, parts=2), StreamBatches(lines, 6, 4)
-    assert parts.num_batches() == 2 * whole.num_batches()
-    assert parts.tokens()[:, 1].tolist() == [batch.num_tgt_tokens for batch in parts.epoch(1)]
-    assert parts.shapes().tolist() == [[len(b.tgt_in), 0, len(b)] for b in parts.epoch(1)]
-    one, other = updater_of(build_language_model()), updater_of(build_language_model())
-    segments = list(parts.epoch(1))
-    for number, segment in enumerate(whole.epoch(1)):
-        both = [s for s in segments[2 * number : 2 * number + 2] if s.num_tgt_tokens]
-        added, alone = one.update(Group(both), number + 1, 0.01), other.update_with(segment, number + 1, 0.01)
-        assert added.stats.loss == pytest.approx(alone.stats.loss, rel=1e-5)
-        assert added.norm == pytest.approx(alone.norm, rel=1e-4)
-
-
 def test_everything_counts_updates(make_trainer):
     trainer = make_trainer(batch_multiplier=3, metric="loss", validation_freq=2, logging_freq=2, updates=7)
     result = trainer.run()
@@ -157,13 +136,10 @@ def test_an_update_whose_loss_or_gradient_is_not_finite_changes_nothing(broken, 
             into["output.b"][3] = np.inf
         return (replace(stats, loss=np.nan) if broken in ("loss", "both") else stats), gradients
 
-    carried = []
-    monkeypatch.setattr(model, "carry", carried.append)
     monkeypatch.setattr(model, "loss_and_gradients", breaking)
     outcome = updater_of(model).update_with(batch_of(pairs(1, 3)), 1, 0.01)
     assert outcome.is_finite == (broken is None)
     assert all((model.params[name] == param).all() == (broken is not None) for name, param in before.items())
-    assert carried == ([] if broken is None else [{}]), "nor is a state of such a batch carried to the next"
 
 
 def gradients_of(*names):
@@ -212,10 +188,7 @@ def test_a_group_is_ready_without_others_whose_names_begin_alike():
 class Batches:
     """Batches of which only the tokens are known; `batch` is a number."""
 
-    in_order = False
-
-    def __init__(self, count, in_order=False):
-        self.in_order = in_order
+    def __init__(self, count):
         self._tokens = np.random.default_rng(3).integers(50, 100, (count, 2))
 
     def num_batches(self, epoch=0):
@@ -241,10 +214,9 @@ def test_one_batch_an_update_is_the_plan_as_it_is():
     assert [group.own for group in Dealing(Batches(8), 4).left(TrainingState())] == [[0, 1, 2, 3]] * 2
 
 
-@pytest.mark.parametrize("in_order", [False, True])
 @pytest.mark.parametrize(("size", "ranks"), [(4, 1), (4, 2), (4, 4), (6, 3), (5, 5)])
-def test_every_batch_once_and_every_rank_its_own(size, ranks, in_order):
-    batches = Batches(23, in_order)
+def test_every_batch_once_and_every_rank_its_own(size, ranks):
+    batches = Batches(23)
     of_rank = [list(Dealing(batches, size, rank=r, ranks=ranks).left(TrainingState())) for r in range(ranks)]
     assert len(of_rank[0]) == Dealing(batches, size).num_updates(1) == -(-23 // size)
     used = []
@@ -254,8 +226,6 @@ def test_every_batch_once_and_every_rank_its_own(size, ranks, in_order):
         assert {group.num_tgt_tokens for group in one_update} == {int(batches.tokens()[one_update[0].numbers, 1].sum())}
         used += one_update[0].numbers
     assert sorted(used) == list(range(23))
-    if in_order:
-        assert used == list(range(23))
 
 
 def test_seeds_are_mixed_like_the_noise_of_sampling():
@@ -300,8 +270,6 @@ def test_ranks_have_like_work():
 
     dealt = [list(Dealing(batches, 8, rank=r, ranks=4).left(TrainingState())) for r in range(4)]
     assert wait(dealt) < 0.02
-    whole = [list(Dealing(Batches(400, True), 8, rank=r, ranks=4).left(TrainingState())) for r in range(4)]
-    assert wait(whole) > 0.08, "as the plan has them, ranks would wait"
 
 
 def test_an_epoch_goes_on_with_other_numbers_of_ranks():
@@ -314,12 +282,6 @@ def test_an_epoch_goes_on_with_other_numbers_of_ranks():
     assert [size for size, _ in state.dealt] == [4, 2, 1] and len(used) == 20
     used += walk(dealing, state, 99)
     assert sorted(number for group in used for number in group) == list(range(50))
-
-
-def test_streams_begin_again_with_another_number_of_ranks():
-    state = TrainingState(position=6, batches_an_update=2)
-    Dealing(Batches(9, True), 3).resume(state)
-    assert (state.position, state.dealt, state.batches_an_update) == (0, [], 3)
 
 
 def test_another_epoch_and_seed_deal_otherwise():

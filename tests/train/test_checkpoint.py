@@ -38,7 +38,7 @@ def save(path: Path, scale: float = 1.0) -> None:
 
 def test_round_trip(tmp_path: Path) -> None:
     save(tmp_path / "x.safetensors")
-    params, optimizer, _, _, metadata = read_whole(tmp_path / "x.safetensors")
+    params, optimizer, _, metadata = read_whole(tmp_path / "x.safetensors")
     for name, array in PARAMS.items():
         np.testing.assert_array_equal(params[PARAMS_PREFIX + name], array)
     np.testing.assert_array_equal(optimizer["b/m"], PARAMS["b"])

@@ -17,7 +17,7 @@ from nmt.storage.model_folder import LAST_NAME, read_checkpoint
 from nmt.train.planning import budget
 from nmt.train.planning.dry_run import DryRun, cost_report
 from nmt.train.run.trainer import Trainer
-from nmt.train.tasks import translation_task
+from nmt.train.tasks import task
 from tests.small_models import DECODER, ENCODER
 from tests.train import fake_model
 
@@ -77,9 +77,9 @@ def test_a_run_with_a_budget_reads_the_text_and_learns_from_it_once(tmp_path, mo
     for clock in ("monotonic", "perf_counter"):
         monkeypatch.setattr(budget.time, clock, lambda: next(now))
     read: list[str] = []
-    load = translation_task.load_parallel
+    load = task.load_parallel
     monkeypatch.setattr(
-        translation_task, "load_parallel", lambda train, *a, **b: (read.append(str(train)), load(train, *a, **b))[1]
+        task, "load_parallel", lambda train, *a, **b: (read.append(str(train)), load(train, *a, **b))[1]
     )
     shown = io.StringIO()
     nmt.train(settings(tmp_path, guided_alignment=0.5), budget="10s", progress=shown)

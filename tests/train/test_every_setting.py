@@ -95,7 +95,6 @@ BASES = {"data.subwords.type": "word", "training.metric": "bleu"}
 
 ELSEWHERE = {
     "preset": "tests/test_presets.py",
-    "task": "tests/train/test_language_training.py",
     "threads": "tests/train/test_optimizer.py",
     "device": "tests/cuda/test_training.py",
     "compute_dtype": "tests/model/test_gradients.py",
@@ -109,7 +108,6 @@ ELSEWHERE = {
     "training.reset_optimizer": "tests/train/test_prepare.py",
     "training.label_smoothing": "tests/model/test_gradients.py",
     "training.gradient_dtype": "tests/train/test_ranks.py#bfloat16",
-    "training.bptt": "tests/train/test_language_training.py",
     "training.recompute": "tests/model/test_gradients.py",
     "training.tgt_word_dropout": "tests/train/test_methods.py",
     "training.r_drop": "tests/train/test_methods.py",

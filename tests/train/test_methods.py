@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from nmt.config import config_from_dict
-from nmt.data.batching.batches import StreamBatches, make_batch
+from nmt.data.batching.batches import make_batch
 from nmt.data.corpora.corpus import Side
 from nmt.data.corpora.readers import TokenRows
 from nmt.model.batch_pass import LIKELIHOOD
 from nmt.special_tokens import EOS_ID, UNK_ID
-from nmt.train.tasks.translation_task import TranslationTask
+from nmt.train.tasks.task import Task
 from nmt.train.tasks.validation import is_better
 from nmt.train.updates.update import Methods
 from tests.settings import settings_with
@@ -88,12 +88,9 @@ def test_r_drop_reads_every_pair_twice_side_by_side() -> None:
         np.testing.assert_array_equal(getattr(twice, name)[..., 1::2], getattr(given, name))
     assert (twice.num_src_tokens, twice.num_tgt_tokens) == (2 * given.num_src_tokens, 2 * given.num_tgt_tokens)
     assert prepared.options["objective"].r_drop == 5.0
-    segment = StreamBatches(TokenRows.from_lists([[4, 5, 6, 7, 8]]), 2, 2).batch(0, 0)
-    np.testing.assert_array_equal(segment.doubled().tgt_in, np.repeat(segment.tgt_in, 2, axis=1))
-    assert segment.doubled().num_tgt_tokens == 2 * segment.num_tgt_tokens
 
 
-def held_out(folder: Any, line: str, **src: Any) -> tuple[TranslationTask, list[str]]:
+def held_out(folder: Any, line: str, **src: Any) -> tuple[Task, list[str]]:
     """The task with a line more in its dev set, and what it said."""
     settings = fake_model.write_setup(folder)
     settings["data"]["src"] |= src
@@ -103,16 +100,16 @@ def held_out(folder: Any, line: str, **src: Any) -> tuple[TranslationTask, list[
         path.write_text(f"{path.read_text()}{line if lang == config.data.src.lang else 'z1'}\n")
     units = SimpleNamespace(encode=lambda lines: [[4] * len(line.split()) for line in lines])
     said: list[str] = []
-    task = TranslationTask(config, Side(config.data.src, units), Side(config.data.tgt, units))  # type: ignore[arg-type]
+    task = Task(config, Side(config.data.src, units), Side(config.data.tgt, units))  # type: ignore[arg-type]
     return task.held_out(said.append), said
 
 
-def batches(task: TranslationTask) -> list[Any]:
+def batches(task: Task) -> list[Any]:
     return task.validator(SimpleNamespace(), 64, 1, lambda: None, SimpleNamespace(rank=0, size=1)).batches  # type: ignore[arg-type, return-value]
 
 
 def test_a_line_without_end_is_cut_for_the_loss_and_said(tmp_path: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(TranslationTask, "_translator", lambda *args: None)
+    monkeypatch.setattr(Task, "_translator", lambda *args: None)
     task, said = held_out(tmp_path, "w1 " * 10_000)
     (warning,) = [text for text in said if text.startswith("warning: data.dev: 1 of ")]
     assert "have a side of more than 1,000 subwords and are truncated for the loss, line " in warning
@@ -121,7 +118,7 @@ def test_a_line_without_end_is_cut_for_the_loss_and_said(tmp_path: Any, monkeypa
 
 
 def test_what_training_allows_is_not_cut(tmp_path: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(TranslationTask, "_translator", lambda *args: None)
+    monkeypatch.setattr(Task, "_translator", lambda *args: None)
     task, said = held_out(tmp_path, "w1 " * 3000, max_length=5000)
     assert not [text for text in said if text.startswith("warning")]
     assert max(batch.src.shape[0] for batch in batches(task)) >= 3000
@@ -133,7 +130,7 @@ def test_rows_are_cut_to_their_beginnings() -> None:
 
 
 def test_some_of_the_validation_pairs_are_at_equal_distances(tmp_path: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(TranslationTask, "_translator", lambda *args: None)
+    monkeypatch.setattr(Task, "_translator", lambda *args: None)
     task, _ = held_out(tmp_path, "w1 w2")
     dev = task._dev
     assert dev is not None and len(dev) > 5

@@ -30,7 +30,7 @@ Make = Callable[..., Trainer]
 
 def everything(folder: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """All arrays of the last checkpoint, and of its numbers those that time does not touch."""
-    params, optimizer, _, raw, metadata = read_whole(folder / "last.safetensors")
+    params, optimizer, raw, metadata = read_whole(folder / "last.safetensors")
     state = {key: value for key, value in metadata["state"].items() if key != "elapsed"}
     arrays = params | optimizer | {f"raw {name}": array for name, array in raw.items()}
     return arrays, {**state, **metadata["schedule"], **metadata["optimizer"]}

@@ -55,7 +55,7 @@ def backtranslate(model_dir: str, text: str, output: str, tag: str, **options: A
     """
     from nmt.storage.saved_model import load_saved_model
 
-    data = load_saved_model(Path(model_dir), options["checkpoint"], task="translation").config.data
+    data = load_saved_model(Path(model_dir), options["checkpoint"]).config.data
     copy, made = Path(f"{output}.{data.src.lang}"), Path(f"{output}.{data.tgt.lang}")
     check_apart({"-o": str(made)}, {"TEXT": text})
     _check_output(output, made)

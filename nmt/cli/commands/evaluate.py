@@ -12,7 +12,7 @@ from nmt.cli.lines.judging import Given, check_lines_output, langs_by_names, lan
 from nmt.cli.lines.streams import check_apart, output_lines, say, tell, telling_notices
 from nmt.cli.options.command import Command, running_options, table_of, table_options
 from nmt.cli.options.path_types import InputPath, reads, writes
-from nmt.cli.options.search_options import beam_options, language_model_options, tell_needs
+from nmt.cli.options.search_options import beam_options, tell_needs
 from nmt.evaluate import ALL_METRICS, METRICS, TOKENIZERS
 
 if TYPE_CHECKING:
@@ -79,7 +79,6 @@ class MetricNames(click.ParamType):
 @click.option(
     "--shortlist", is_flag=True, help="Restrict the output vocabulary of each line to the shortlist from nmt-shortlist."
 )
-@language_model_options()
 @beam_options()
 @running_options()
 def evaluate(
@@ -157,7 +156,7 @@ def _load(model_dir: str, options: dict[str, Any]) -> Translator:
     """Return the model to evaluate."""
     from nmt.inference.translator import Translator
 
-    loading = {name: options[name] for name in ("threads", "checkpoint", "compute_dtype", "device", "cells", "lm")}
+    loading = {name: options[name] for name in ("threads", "checkpoint", "compute_dtype", "device", "cells")}
     return Translator.load(model_dir, **loading)
 
 
@@ -170,7 +169,7 @@ def _translate(translator: Translator, name: str, shown: Any, options: dict[str,
 
     if options["metrics"] is None and translator.config.preset in OF_WORDS:
         options["metrics"] = OF_LETTERS
-    names = ("beam_size", "length_penalty", "batch_size", "shortlist", "lm_weight")
+    names = ("beam_size", "length_penalty", "batch_size", "shortlist")
     searching = {key: options[key] for key in names}
     with contextlib.closing(Meter(total=len(shown.sources))) as meter:
         found = translator.translate_nbest(shown.sources, n_best=1, on_batch=meter.add, **searching)

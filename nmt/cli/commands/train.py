@@ -125,7 +125,7 @@ def train(
     stop_with_stdin: bool,
     **table: Any,
 ) -> None:
-    """Train a translation model or a language model.
+    """Train a translation model.
 
     CONFIG.yaml contains settings (configs/reference.yaml). The model is written to the folder given by model_dir.
     Without a config, SRC and TGT are two text files with one sentence per line, or two books in USFM, and TABLE has
@@ -304,10 +304,9 @@ def _train(config: Config, budget: str | None, threads: int | None, device: str 
         _tell(result)
         if result.signal is None and result.best_path is not None:
             program = click.get_current_context().command_path.removesuffix("train")  # of nmt-train, or of nmt train
-            use, *more = ("score", "--tgt", "TEXT") if config.task == "lm" else ("translate",)
             cells = [word for name in result.cells for word in ("--cells", name)]
-            words = [str(result.folder), *more, *cells]
-            tell(f"Try it: {program}{use} {subprocess.list2cmdline(words) if ON_WINDOWS else shlex.join(words)}")
+            words = [str(result.folder), *cells]
+            tell(f"Try it: {program}translate {subprocess.list2cmdline(words) if ON_WINDOWS else shlex.join(words)}")
     if result.signal is not None:
         sys.exit(128 + result.signal)
 

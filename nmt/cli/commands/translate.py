@@ -33,7 +33,6 @@ from nmt.cli.options.command import Command, running_options
 from nmt.cli.options.path_types import InputPath, OutputFolder, OutputPlace, reads, writes
 from nmt.cli.options.search_options import (
     beam_options,
-    language_model_options,
     search_option,
     search_options,
     tell_needs,
@@ -136,7 +135,6 @@ _CHUNK_BATCHES = 32
     default="log_prob",
     help="Average the ensemble's log-probabilities or probabilities.",
 )
-@language_model_options()
 @click.option("--resume", is_flag=True, help="Write the output file as lines finish, and continue a partial one.")
 @running_options()
 def translate(model_dir: str, inputs: tuple[str, ...], **options: Any) -> None:
@@ -292,7 +290,7 @@ def _check(source: str, model_dir: str, options: dict[str, Any]) -> None:
     parallel = ("prefix", "glossary", "forbid", "dictionary")
     inputs: dict[str, str | list[Path]] = {"INPUT": source}
     inputs |= {f"--{name}": options[name] for name in parallel if options[name] is not None}
-    models = [model_dir, *filter(None, [options["lm"]]), *options["ensemble"], *options["then"]]
+    models = [model_dir, *options["ensemble"], *options["then"]]
     inputs["a file of the model"] = [path for place in models for path in model_files(Path(place))]
     outputs = {"-o": options["output"], "--alignments": options["alignments"]}
     check_apart({name: path for name, path in outputs.items() if path is not None}, inputs)

@@ -113,7 +113,7 @@ def identity(job: Any, translator: Translator | Pivot, options: dict[str, Any]) 
 
     if isinstance(translator, Pivot):
         return identity(job, translator.last, options) | {"first model": identity(job, translator.first, options)}
-    config, prior = translator.config, translator.prior
+    config = translator.config
     model, *others = (one.digest for one in translator.loaded)
     settings = {name: value for name, value in job.search.items() if name in SearchSettings.__annotations__}
     chosen = chosen_settings(config.decoding, settings)  # type: ignore[arg-type] # a dictionary of them
@@ -122,7 +122,6 @@ def identity(job: Any, translator: Translator | Pivot, options: dict[str, Any]) 
         "model": model,
         "ensemble": others,
         "ensemble_average": options["ensemble_average"],
-        "language model": None if prior is None else prior.digest,
         "compute_dtype": resolved_dtype(options["compute_dtype"] or config.compute_dtype),
         "output_format": job.form,
         **{name: job.search[name] for name in ("n_best", "replace_unk", "shortlist", "dictionary")},

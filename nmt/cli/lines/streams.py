@@ -277,8 +277,8 @@ def _in_step(lines: Lines[str], others: Mapping[str, Lines[str]]) -> Iterator[Re
 
 
 def load_translator(model_dir: str, options: dict[str, Any]) -> Translator | Pivot:
-    """Load the translator, and the other models of its ensemble or of --then. A language model is for the last one.
-    Raises NMTError."""
+    """Load the translator, and the other models of its ensemble or of --then. Raises
+    NMTError."""
     from nmt.inference.translator import Translator
 
     kinds = {name: options[name] for name in ("threads", "checkpoint", "compute_dtype", "device", "cells")}
@@ -286,14 +286,13 @@ def load_translator(model_dir: str, options: dict[str, Any]) -> Translator | Piv
         from nmt.inference.pivot import Pivot
 
         found: Translator | Pivot = Translator.load(model_dir, **kinds)
-        for number, place in enumerate(options["then"], start=1):
-            lm = options["lm"] if number == len(options["then"]) else None
-            found = Pivot(found, Translator.load(place, lm=lm, **kinds))
+        for place in options["then"]:
+            found = Pivot(found, Translator.load(place, **kinds))
         return found
-    translator = Translator.load(model_dir, lm=options["lm"], **kinds)
+    translator = Translator.load(model_dir, **kinds)
     if options["ensemble"]:
         kinds["threads"] = translator.num_threads
-        others = [Translator.load(other, lm=False, **kinds) for other in options["ensemble"]]
+        others = [Translator.load(other, **kinds) for other in options["ensemble"]]
         translator = translator.together_with(others, options["ensemble_average"])
     return translator
 

@@ -14,14 +14,14 @@ ALL = "nmt.help_all"
 
 GROUPS = {
     "Text": """dev src_lang tgt_lang columns header sheet src tgt hyp ref ref_separator dev_src dev_tgt
-        pairs translated independent tag form split input_format column output_column shard
+        pairs translated tag form split input_format column output_column shard
         leave_numbers strict""",
     "Result": """output samples n_best scores output_format resume alignments alignment_type plot_attention
         plot_confidence tsv as_json""",
     "Metrics": "metrics tokenize lowercase confidence",
     "Run": "budget seed seeds stop_with_stdin",
     "Instead of training": "plan show_config check_data",
-    "Model": "folder preset overrides checkpoint ensemble ensemble_average then lm lm_weight cells",
+    "Model": "folder preset overrides checkpoint ensemble ensemble_average then cells",
     "Search": "",
     "Sampling": "sampling sampling_temperature sampling_topk sampling_topp sampling_seed",
     "Words and phrases": """glossary glossary_bonus forbid prefix prefix_text replace_unk
@@ -42,7 +42,6 @@ FIRST = {
     "translate": """output form output_format n_best scores beam_size glossary alignments shortlist compute_dtype
         threads device""",
     "evaluate": "src hyp ref columns output metrics tokenize lowercase confidence as_json tsv beam_size",
-    "score": "src tgt columns header sheet independent output output_format checkpoint lm threads device",
     "serve": """host port keys learn split pivot shortlist compute_dtype threads allow_origin requests_per_minute
         max_characters""",
 }

@@ -83,7 +83,7 @@ def tell_unused(given: dict[str, Any], decoding: DecodingConfig) -> None:
 
 
 _OF_A_MODEL = (
-    *("shortlist", "lm", "lm_weight", "beam_size", "length_penalty", "batch_size", "checkpoint"),
+    *("shortlist", "beam_size", "length_penalty", "batch_size", "checkpoint"),
     *("compute_dtype", "threads", "device", "cells"),
 )
 _NEEDED_PARAMETERS: dict[str, tuple[str, str | None]] = {
@@ -112,15 +112,10 @@ def beam_options() -> Callable[[Any], Any]:
     return together(*map(search_option, _BEAM), checkpoint_option())
 
 
-def language_model_options() -> Callable[[Any], Any]:
-    """Return the language model options, shared by all commands that compute probabilities of translations."""
-    return together(search_option("lm", metavar="MODEL"), search_option("lm_weight"))
-
-
 def search_options(names: Collection[str] = ROWS) -> Callable[[Any], Any]:
     """Return the options of these settings, or of all, but for those that commands have apart."""
     return together(*(search_option(name) for name in ROWS if name in names and name not in _APART))
 
 
 _BEAM = ("beam_size", "length_penalty", "batch_size")
-_APART = (*_BEAM, "lm", "lm_weight", "n_best")
+_APART = (*_BEAM, "n_best")

@@ -273,7 +273,7 @@ class Tagged:
 
 @dataclass(frozen=True)
 class TokenizedPairs:
-    """The kept pairs, or lines of a language model, of a chunk.
+    """The kept pairs of a chunk.
 
     kept: [N] int64, their indices in the chunk. sides: Their tokens, for each side. hashes: [N] int64, equal for equal
     pairs; None if duplicates are kept. references: All lines of the last side, cleaned.
@@ -286,8 +286,7 @@ class TokenizedPairs:
 
 
 class Tokenizer:
-    """Cleans and tokenizes pairs, or the lines of a language model's only side, and counts those that it drops (see
-    `load_parallel`). The length of a lone side is not limited."""
+    """Cleans and tokenizes pairs, and counts those that it drops (see `load_parallel`)."""
 
     def __init__(self, sides: tuple[Side, ...], training: bool, rules: LineFilter | None) -> None:
         self.sides, self.rules, self.training = sides, rules, training
@@ -302,9 +301,7 @@ class Tokenizer:
         if self.training:
             lengths = np.array([[len(row) for row in of_side] for of_side in rows])
             empty = (lengths == 0).any(axis=0)
-            long = np.zeros_like(empty)
-            if len(rows) == 2:
-                long = ~empty & (lengths > [[side.config.max_length] for side in self.sides]).any(axis=0)
+            long = ~empty & (lengths > [[side.config.max_length] for side in self.sides]).any(axis=0)
             keep = ~(empty | long)
             if self.rules is not None:
                 keep &= self.rules.keep(raw, clean)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain, islice
 from typing import TYPE_CHECKING, cast
 
@@ -11,88 +10,22 @@ import numpy as np
 
 from nmt.data.corpora.corpus import (
     CHUNK,
-    Collected,
     ReadingMeter,
     Side,
-    Tokenizer,
     clean_line,
     clean_lines,
     metered,
     text_bytes,
 )
 from nmt.data.corpora.looking import LOOKED_AT
-from nmt.data.corpora.readers import Readers, TokenRows
 from nmt.data.corpora.sources import format_of, name_of, sources_of
 from nmt.data.quality.filter import LineFilter
 from nmt.data.tokens.factors import FactorError, is_featured, learn_factors, split_words, subwords_from_file, symbols_in
 from nmt.data.tokens.subwords import Subwords, auto_subwords
-from nmt.errors import DataError
-from nmt.special_tokens import EOS_ID
-from nmt.system.lines import chunks
 from nmt.system.notices import Show, tell_nobody
 
 if TYPE_CHECKING:
     from nmt.config import CorpusConfig, DataConfig, SideConfig
-
-
-@dataclass(frozen=True)
-class TextCorpus:
-    """Lines of subwords, without BOS and EOS. `total` counts the lines of the files, including blank ones, which are
-    dropped. `filtered` is a text that says how many lines each rule of `data.filter` removed."""
-
-    lines: TokenRows
-    total: int
-    filtered: str = ""
-
-    def __len__(self) -> int:
-        """Return the number of lines that were kept."""
-        return len(self.lines)
-
-    def target_counts(self, vocab_size: int) -> np.ndarray:
-        """Return how often each token is to be predicted in an epoch, EOS included: int64 [V]."""
-        counts = np.bincount(self.lines.tokens, minlength=vocab_size)
-        counts[EOS_ID] += len(self)
-        return counts
-
-    @property
-    def num_tgt_tokens(self) -> int:
-        """Return the number of tokens to predict in an epoch, EOS counted."""
-        return len(self.lines.tokens) + len(self)
-
-    @property
-    def nbytes(self) -> int:
-        """Return the number of bytes of all ids."""
-        return self.lines.tokens.nbytes + self.lines.starts.nbytes
-
-
-def load_text(
-    corpora: str | Sequence[CorpusConfig], side: Side, rules: LineFilter | None = None, readers: Readers | None = None
-) -> TextCorpus:
-    """Read, clean and tokenize PREFIX.LANG (or .gz, .zst), or a list of corpora, one after another. Drop blank lines
-    and those that `rules` remove. `readers` share the work; all of them must call this function.
-
-    Raises DataError if a file is missing or damaged, or if no line is left.
-    """
-    collected = Collected(Tokenizer((side,), True, rules), readers)
-    for lines in chunks(_lines(corpora, side.config.lang), CHUNK):
-        collected.add([(line,) for line in lines])
-    (rows,), _, _ = collected.gathered()
-    filtered = "" if rules is None else rules.summary()
-    if not len(rows):
-        what = f"{collected.total} blank ones"
-        if filtered:
-            what = f"none of {collected.total} that data.filter lets through ({filtered})"
-        where = f"{corpora}.{side.config.lang}" if isinstance(corpora, str) else name_of(corpora)
-        raise DataError(f"{where}: must hold at least one line of text, got {what}")
-    return TextCorpus(rows, collected.total, filtered)
-
-
-def _lines(corpora: str | Sequence[CorpusConfig], lang: str) -> Iterator[str]:
-    """Yield the lines of a text, unchanged."""
-    for source in sources_of(corpora):
-        for part in source.parts([lang]):
-            for (line,) in part.rows():
-                yield str(line)
 
 
 def training_text(
@@ -157,18 +90,9 @@ def load_sides(
     return Side(data.src, src), Side(data.tgt, tgt)
 
 
-def load_side(
-    data: DataConfig, notify: Show = tell_nobody, show: Show = tell_nobody, sample: Sample | None = None
-) -> Side:
-    """Return the only side of a language model, `data.tgt` (see `load_sides`)."""
-    only = (data.tgt,)
-    return Side(data.tgt, _given_or_trained(data, data.subwords.model_file, only, only, (notify, show), sample))
-
-
 def training_filter(data: DataConfig, sides: Sequence[SideConfig]) -> LineFilter | None:
     """Return the rules of `data.filter`, with the lines of data.dev and data.test if `overlap` needs them, or None if
-    no rule is set. Raises DataError if one of those files cannot be read. `sides`: source and target, or the one side
-    of a language model."""
+    no rule is set. Raises DataError if one of those files cannot be read. `sides`: source and target."""
     return LineFilter(data.filter, _held_out(data, sides)) if data.filter.is_on else None
 
 

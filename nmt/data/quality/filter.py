@@ -212,8 +212,8 @@ Lines = Sequence[Sequence[str]]
 
 
 class LineFilter:
-    """Decides which pairs, or lines of a language model, to keep, for one block of a text after another. `held_out`:
-    cleaned source lines (or lines) that `overlap` keeps out of training."""
+    """Decides which pairs to keep, for one block of a text after another. `held_out`: cleaned source lines that
+    `overlap` keeps out of training."""
 
     def __init__(self, settings: FilterConfig, held_out: Iterable[str] = ()) -> None:
         self._settings = settings

@@ -69,8 +69,7 @@ class Settings(SearchSettings, total=False):
 class SearchOptions(SearchValues):
     """Options of a search. Each default disables its option; all defaults together give the plain search.
 
-    Those of `SearchValues` that concern a language model and minimum Bayes risk are read by the
-    callers of the search.
+    Those of `SearchValues` that concern minimum Bayes risk are read by the callers of the search.
 
     forbidden: sequences of tokens that may not be produced. prefixes: the first tokens of each sentence's translations.
     glossary: the phrases of each sentence that earn `glossary_bonus`. shortlist: tokens that are not candidates of a

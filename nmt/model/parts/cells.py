@@ -32,7 +32,6 @@ from nmt.rnn.cells import (
     ConvMemoryCell,
     ConvOutputCell,
     DropoutCell,
-    OutputDropoutCell,
     PointerCell,
     ResidualCell,
     StackCell,
@@ -62,8 +61,6 @@ AFTER_AN_EDIT = "what was learned belongs to the former equations: give the edit
 def named_cells(config: Config) -> dict[str, str]:
     """Return the dotted paths that the settings name, by their keys."""
     parts = {"encoder": config.model.encoder, "decoder": config.model.decoder}
-    if config.task == "lm":
-        del parts["encoder"]  # a language model has none, whatever its settings
     return {f"model.{name}.rnn_type": part.rnn_type for name, part in parts.items() if "." in part.rnn_type}
 
 
@@ -234,11 +231,8 @@ def check_cells(config: Config) -> None:
     """Make the cells that the settings of a training run name, once, so that mistakes in them show before hours are
     spent on the data. Raises ConfigError."""
     import_cells(config)
-    if config.task == "lm":
-        language_cells(config.model)
-    else:
-        encoder_cells(config.model)
-        decoder_cell(config.model)
+    encoder_cells(config.model)
+    decoder_cell(config.model)
 
 
 def encoder_cells(config: ModelConfig) -> list[Cell]:
@@ -285,18 +279,6 @@ def decoder_layers(config: ModelConfig) -> list[Cell]:
         ]
     read = decoder.output_size * decoder.input_feeding + config.encoder.output_size * decoder.edit_actions
     return _layers(decoder, decoder.embeddings.embedding_dim + read)
-
-
-def language_cells(config: ModelConfig) -> list[Cell]:
-    """Return one cell per layer of a language model, with all dropout: on embeddings, between layers and on the
-    output."""
-    decoder = config.decoder
-    cells = _layers(decoder, decoder.embeddings.embedding_dim)
-    if rate := decoder.embeddings.dropout:
-        cells[0] = DropoutCell(cells[0], rate, decoder.variational_dropout)
-    if rate := decoder.hidden_dropout:
-        cells[-1] = OutputDropoutCell(cells[-1], rate, decoder.variational_dropout)
-    return cells
 
 
 def _layers(decoder: DecoderConfig, input_size: int) -> list[Cell]:

@@ -25,7 +25,7 @@ class Stepper:
     """A cell run one step at a time, without a tape, for rows that come, share and go.
 
     `admit` takes in sentences (captured arrays, from which it computes once the values that depend only on them); any
-    number of rows may read a sentence until `release`. A cell without captured arrays (a language model's) has no
+    number of rows may read a sentence until `release`. A cell without captured arrays has no
     sentences: its rows are only continued. Work that rows have in common is done once: see `compiler.share`. A stepper
     serves one caller; any number of steppers may share a scan and weights.
     """

@@ -17,7 +17,6 @@ from nmt.model.parts.cells import equations_of
 from nmt.storage.model_folder import (
     BEGUN_NAME,
     BEST_NAME,
-    CARRIED_PREFIX,
     CHECKPOINT_SUFFIX,
     CONFIDENCE_NAME,
     CONFIG_NAME,
@@ -45,7 +44,7 @@ from nmt.train.updates.schedule import TrainingState
 if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.data.calibration import Calibration
-    from nmt.model.network import Network
+    from nmt.model.translation import TranslationModel
     from nmt.train.updates.optimizer import MovingAverage, Optimizer
     from nmt.train.updates.schedule import Schedule
 
@@ -56,7 +55,6 @@ def save_checkpoint(
     params: Mapping[str, np.ndarray],
     optimizer: Mapping[str, np.ndarray],
     metadata: Mapping[str, Any],
-    carried: Mapping[str, np.ndarray] | None = None,
     raw: Mapping[str, np.ndarray] | None = None,
 ) -> None:
     """Write a checkpoint to a temporary file, flush it to disk, then rename it to `path`.
@@ -65,13 +63,12 @@ def save_checkpoint(
         path: `last.safetensors` or `best.safetensors` in a model folder.
         optimizer: The optimizer's arrays by name; empty for a checkpoint that only translates.
         metadata: Values that JSON can represent: position in the data, schedule, scores, settings.
-        carried: States that carry over to the next batch, by name (see `Network.carried`).
         raw: The parameters that were averaged, if `params` are an average.
 
     Raises:
         CheckpointError: It cannot be written; the previous file is unchanged and no temporary file remains.
     """
-    groups = {PARAMS_PREFIX: params, OPTIMIZER_PREFIX: optimizer, CARRIED_PREFIX: carried or {}, RAW_PREFIX: raw or {}}
+    groups = {PARAMS_PREFIX: params, OPTIMIZER_PREFIX: optimizer, RAW_PREFIX: raw or {}}
     tensors = {prefix + name: array for prefix, arrays in groups.items() for name, array in arrays.items()}
     try:
         write_tensors(path, tensors, metadata)
@@ -88,7 +85,6 @@ class Checkpoint(NamedTuple):
 
     params: dict[str, np.ndarray]
     optimizer: dict[str, np.ndarray]
-    carried: dict[str, np.ndarray]
     raw: dict[str, np.ndarray]
     metadata: dict[str, Any]
 
@@ -102,7 +98,7 @@ def read_whole(path: Path) -> Checkpoint:
         return {new + key.removeprefix(prefix): array for key, array in tensors.items() if key.startswith(prefix)}
 
     params, raw = of(PARAMS_PREFIX, PARAMS_PREFIX), of(RAW_PREFIX, PARAMS_PREFIX)
-    return Checkpoint(params, of(OPTIMIZER_PREFIX), of(CARRIED_PREFIX), raw, metadata)
+    return Checkpoint(params, of(OPTIMIZER_PREFIX), raw, metadata)
 
 
 HIGHER_IS_BETTER = {"bleu": True, "chrf": True, "loss": False, "ppl": False}
@@ -114,7 +110,7 @@ class Trained:
 
     config: Config
     """The settings, which a resumed run compares with its own."""
-    model: Network
+    model: TranslationModel
     optimizer: Optimizer
     schedule: Schedule
     state: TrainingState
@@ -124,8 +120,7 @@ class Trained:
 
 
 class CheckpointManager:
-    """Saves all parts of a run together. `ranks`: rank 0 writes; the others send it their states that carry over to the
-    next batch. All ranks must call."""
+    """Saves all parts of a run together. `ranks`: rank 0 writes."""
 
     def __init__(self, folder: Path, subwords_digest: str, trained: Trained, ranks: Ranks) -> None:
         self._trained, self._ranks, self._digest = trained, ranks, subwords_digest
@@ -208,7 +203,6 @@ class CheckpointManager:
     def _save(self, path: Path, *, with_optimizer: bool) -> None:
         """Write one checkpoint; a run can resume only from one with the optimizer."""
         trained, average = self._trained, self._trained.average
-        carried = self._ranks.merged(trained.model.carried) if with_optimizer else {}
         if self._ranks.rank:
             return
         arrays, numbers = trained.optimizer.state_dict()
@@ -219,7 +213,6 @@ class CheckpointManager:
             path,
             params=of_model,
             optimizer=arrays if with_optimizer else {},
-            carried=carried,
             raw=params if with_optimizer and average is not None else {},
             metadata={
                 "state": trained.state.to_dict(),

@@ -38,7 +38,6 @@ _BATCHES = (
     "data.filter.*",
     "training.batch_size",
     "training.batch_type",
-    "training.bptt",
     "training.r_drop",
     "training.shuffle",
 )

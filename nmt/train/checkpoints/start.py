@@ -36,8 +36,7 @@ def with_model_of_start(config: Config) -> Config:
         return config
     folder = Path(config.model_dir)
     theirs = load_folder_config(folder) if (folder / LAST_NAME).exists() else _model_of(config).config
-    names = ("src", "tgt") if theirs.task == "translation" else ("tgt",)
-    sides = {name: {key: getattr(getattr(theirs.data, name), key) for key in _INHERITED} for name in names}
+    sides = {name: {key: getattr(getattr(theirs.data, name), key) for key in _INHERITED} for name in ("src", "tgt")}
     inherited = {"model": theirs.model.to_dict(), "data": {**sides, "subwords": {"joint": theirs.data.subwords.joint}}}
     own = config.model_dump(mode="json", exclude_unset=True)
     return config_from_dict(merged(inherited, own), "config, with the model of training.load_model")
@@ -101,7 +100,7 @@ def _extended(config: Config, subwords: tuple[Subwords, Subwords], kind: str) ->
     from nmt.data.tokens.extension import extended
 
     data, most = config.data, config.training.extend_vocabulary
-    every = (data.src, data.tgt) if config.task == "translation" else (data.tgt,)
+    every = data.src, data.tgt
     if data.subwords.joint:
         both = extended(subwords[0], lambda: training_text(data.train, every), most, kind)
         return both, both
@@ -137,7 +136,7 @@ def _adds_capitals(config: Config, difference: Difference) -> bool:
 def _tell_languages(config: Config, saved: SavedModel, notify: Show) -> None:
     """Warn about languages that are not those of the model to start from."""
     theirs = saved.config.data
-    for name in ("src", "tgt") if config.task == "translation" else ("tgt",):
+    for name in ("src", "tgt"):
         now, before = getattr(config.data, name).lang, getattr(theirs, name).lang
         if now != before and name not in (before, now):
             notify(

@@ -89,11 +89,6 @@ class MPIRanks(Ranks):
         return result
 
     @override
-    def merged(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        found = self._world.gather(dict(arrays), root=0)
-        return {} if found is None else {name: array for one in found for name, array in one.items()}
-
-    @override
     def gathered(self, own: Mapping[int, np.ndarray], dtype: Any) -> np.ndarray:
         return self._machines.gathered(own, dtype)
 

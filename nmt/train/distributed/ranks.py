@@ -49,10 +49,6 @@ class Ranks(Readers):
         """Return the sum of a float64 array over all ranks, exact if one alone is not zero. Called by all."""
         return numbers
 
-    def merged(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Return in rank 0 the arrays of all ranks, whose names must differ. Called by all."""
-        return dict(arrays)
-
     def reduction(self, gradients: Mapping[str, np.ndarray], wire_dtype: str) -> Reduction | None:
         """Return the object that sums the gradients of all ranks; None if there is one rank."""
         return None

@@ -80,7 +80,6 @@ class DryRun:
         )
         # Everything that an update needs is loaded or compiled; no parameter changes.
         self.model.loss_and_gradients(self.task.smallest_batch(), seed=0, threads=self.num_threads)
-        self.model.carry({})
         self.dealing, self.settings, self.schedule = make_plan(config, self.task, Ranks(), notify)
         self.batches = self.dealing.batches
         self._updater = Updater(

@@ -115,7 +115,7 @@ def doubts(config: Config, fixed: FixedTraining) -> list[str]:
         )
     training, sides = config.training, (config.model.encoder, config.model.decoder)
     drops = [training.src_word_dropout, training.tgt_word_dropout]
-    for side in sides[config.task == "lm" :]:
+    for side in sides:
         values = {**side.to_dict(), "embeddings.dropout": side.embeddings.dropout}
         drops += [value for key, value in values.items() if key.endswith(_DROPS) and isinstance(value, float)]
     if fixed.r_drop and not any(drops):
@@ -151,8 +151,7 @@ class Plan(NamedTuple):
 def make_plan(config: Config, task: Task, ranks: Ranks, notify: Callable[[str], None]) -> Plan:
     """Return the plan of a run. `notify` receives a line about each number that replaces an auto."""
     parts = ranks.size * config.training.batch_multiplier
-    batches = task.batches(config.training.batch_size, parts)
-    dealing = Dealing(batches, parts, config.seed, rank=ranks.rank, ranks=ranks.size)
+    dealing = Dealing(task.batches(config.training.batch_size), parts, config.seed, rank=ranks.rank, ranks=ranks.size)
     settings = fixed_training(config.training, dealing)
     if chosen := auto_lengths(config.training, settings, dealing):
         notify(chosen)

@@ -16,7 +16,6 @@ from nmt.config import config_from_dict
 from nmt.config.presets import settings_of_preset
 from nmt.data.corpora.sources import name_of
 from nmt.errors import CheckpointError, ConfigError, NMTError
-from nmt.inference.language_scorer import LanguageScorer
 from nmt.inference.translation import resolve_threads
 from nmt.inference.translator import Translator
 from nmt.model.parts.cells import named_cells
@@ -48,7 +47,7 @@ from nmt.train.updates.update import LossLimit
 if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.evaluate import Score
-    from nmt.model.network import Network
+    from nmt.model.translation import TranslationModel
     from nmt.rnn.device import Device
     from nmt.train.planning.lengths import Plan
     from nmt.train.tasks.task import Task
@@ -92,7 +91,6 @@ def restore(parts: Parts, saved: SavedRun, log: TrainingLog) -> None:
     elif parts.average is not None:
         parts.average.restart()
     parts.optimizer.load_state_dict(content.optimizer, content.metadata["optimizer"])
-    parts.model.carry(content.carried)
     if not saved.changes.schedule:
         parts.schedule.load_state_dict(content.metadata["schedule"])
     state, metric = parts.state, parts.config.training.metric
@@ -168,15 +166,11 @@ class TrainingResult:
     test_scores: dict[str, Score] = field(default_factory=dict)
     """Scores of the best checkpoint on data.test, if that is configured and the run was completed."""
     cells: tuple[str, ...] = ()
-    """The modules of your own cells that the run used, which `translator` and `language_scorer` therefore allow."""
+    """The modules of your own cells that the run used, which `translator` therefore allows."""
 
     def translator(self, **loading: Any) -> Translator:
         """Load the best checkpoint, or the last one before the first validation; see `Translator.load`."""
         return Translator.load(self.folder, **{"cells": self.cells, **loading})
-
-    def language_scorer(self, **loading: Any) -> LanguageScorer:
-        """Load the language model (task: lm); see `LanguageScorer.load`."""
-        return LanguageScorer.load(self.folder, **{"cells": self.cells, **loading})
 
 
 class Trainer:
@@ -316,8 +310,9 @@ class Trainer:
             log.line(doubt)
         if config.compute_dtype == "auto":
             log.line(f"compute_dtype: auto is {resolved_dtype('auto', self._device)} on this machine")
+        src, tgt = (subwords.vocab_size for subwords in task.subwords)
         log.line(
-            f"model {config.name}: {model.num_params:,} parameters, {_vocabularies(config, task)}, "
+            f"model {config.name}: {model.num_params:,} parameters, vocabularies of {src:,} and {tgt:,}, "
             f"{_whereabouts(self._device, threads, self._ranks.size)}, in {self.folder}"
         )
         for warning in self._ranks.warnings(threads):
@@ -339,7 +334,9 @@ class Trainer:
         state.corpus, state.dev, state.seen = task.fingerprint, task.dev_fingerprint, task.seen
         return parts
 
-    def _validator(self, model: Network, task: Task, plan: Plan, state: TrainingState, log: TrainingLog) -> Validator:
+    def _validator(
+        self, model: TranslationModel, task: Task, plan: Plan, state: TrainingState, log: TrainingLog
+    ) -> Validator:
         """Return the validator. A new run chooses how many pairs it reads, and its state records the number."""
         if not state.update:
             pairs, tokens = task.dev_size
@@ -427,11 +424,6 @@ class Trainer:
         log.line(f"test {name_of(self.config.data.test or '')}: {format_scores(figures)}")
         log.event("test", update=parts.state.best_update, **figures, signatures=signatures)
         return scores
-
-
-def _vocabularies(config: Config, task: Task) -> str:
-    src, tgt = (subwords.vocab_size for subwords in task.subwords)
-    return f"vocabularies of {src:,} and {tgt:,}" if config.task == "translation" else f"a vocabulary of {tgt:,}"
 
 
 def _whereabouts(device: Device, threads: int, ranks: int) -> str:

@@ -1,1 +1,1 @@
-"""Training tasks: translation and language modelling, their preparation and validation."""
+"""The training task, its preparation and validation."""

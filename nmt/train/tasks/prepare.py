@@ -190,9 +190,9 @@ def _as_written(path: Path, keys: Set[str] = frozenset()) -> bool:
 
 
 def sides_of_run(config: Config, folder: Path, notify: Show, show: Show) -> tuple[Side, Side]:
-    """Return both sides with their subwords, which are read from the folder if a run left them there; the same object
-    twice for one language. Raises DataError if a text or subword model is missing or damaged, and CheckpointError if
-    the folder cannot be written, or lost its subwords. `folder`: the model folder, in which new subwords are saved."""
+    """Return both sides with their subwords, which are read from the folder if a run left them there. Raises
+    DataError if a text or subword model is missing or damaged, and CheckpointError if the folder cannot be written, or
+    lost its subwords. `folder`: the model folder, in which new subwords are saved."""
     check_files(config)
     found = _found_sides(config, folder)
     if found is not None:
@@ -219,7 +219,7 @@ def check_files(config: Config) -> None:
     from nmt.data.corpora.sources import check_sources
 
     data = config.data
-    langs = [side.lang for side in ((data.src, data.tgt) if config.task == "translation" else (data.tgt,))]
+    langs = [data.src.lang, data.tgt.lang]
     for corpora in (data.train, *data.held_out):
         check_sources(corpora, langs)
 
@@ -232,11 +232,10 @@ def sides_of_sample(config: Config, sample: list[list[str]], notify: Show) -> tu
 
 
 def _sides(config: Config, subwords: tuple[Subwords, Subwords]) -> tuple[Side, Side]:
-    """Return both sides with these subwords; the same object twice for one language."""
+    """Return both sides with these subwords."""
     from nmt.data.corpora.corpus import Side
 
-    target = Side(config.data.tgt, subwords[1])
-    return (Side(config.data.src, subwords[0]) if config.task == "translation" else target), target
+    return Side(config.data.src, subwords[0]), Side(config.data.tgt, subwords[1])
 
 
 def _new_sides(
@@ -244,15 +243,12 @@ def _new_sides(
 ) -> tuple[Side, Side]:
     """Train subwords in memory as configured, on a sample if it is given. `notify` receives a line about each slow
     step, `show` the progress."""
-    from nmt.data.corpora.prepare import load_side, load_sides
+    from nmt.data.corpora.prepare import load_sides
 
     if (given := given_subwords(config)) is not None:
         return _sides(config, given)
     if sample is None:
         notify("subwords: reading the training text")
-    if config.task == "lm":
-        side = load_side(config.data, notify, show, sample)
-        return side, side
     return load_sides(config.data, notify, show, sample)
 
 

@@ -25,11 +25,28 @@ LEAST_BLEU = 1.0
 
 
 class Validator:
-    """Computes the loss on a validation set. `check`: called between batches; raises to stop early; `ranks`: the ranks
-    that share the work; None for this process alone. All ranks must call."""
+    """Computes the loss on a validation set, and scores of translations. All ranks must call.
+
+    Args:
+        batches: The validation pairs.
+        translator: Translates them with the model as it is.
+        sources: The raw source lines; the translator cleans them.
+        references: The target lines, cleaned and lower-cased as configured.
+        check: Called between batches; raises to stop early.
+        ranks: The ranks that share the work; None for this process alone.
+        known: Returns what of sources training had.
+    """
 
     def __init__(
-        self, batches: Sequence[Any], check: Callable[[], None] = lambda: None, ranks: Ranks | None = None
+        self,
+        batches: Sequence[Any],
+        translator: Translator,
+        sources: Sequence[str],
+        references: Sequence[str],
+        check: Callable[[], None] = lambda: None,
+        ranks: Ranks | None = None,
+        *,
+        known: Callable[[], Calibration],
     ) -> None:
         self.batches = batches
         self.ranks = ranks or Ranks()
@@ -38,6 +55,11 @@ class Validator:
         self.intervals: dict[str, float] = {}
         """Half-width of the 95 % confidence interval, for each of the last scores that has one."""
         self._check = check
+        self.translator, self.sources, self.references = translator, sources, references
+        self.hypotheses: list[str] = []
+        """The translations of the last validation."""
+        self._found: list[Translation] = []
+        self._known = known
 
     def losses(self, model: Network, num_threads: int) -> dict[str, float]:
         """Return `loss` (mean negative log-likelihood per token, in nats), `ppl` and `accuracy`."""
@@ -58,47 +80,6 @@ class Validator:
                 found.append((0.0, 0, 0))
             self._check()
         return found
-
-    def scores(self, show: Callable[[str], None] = lambda text: None) -> dict[str, float]:
-        """Return further scores; `show` receives the progress from time to time."""
-        return {}
-
-    def calibration(self) -> Calibration | None:
-        """Return what the last `scores` teach about the model's confidence; None if nothing."""
-        return None
-
-    def samples(self, indices: Sequence[int]) -> Iterator[dict[str, str]]:
-        """Yield texts by name that show the model's output for sample sentences in the last `scores`."""
-        yield from ()
-
-
-class TranslationValidator(Validator):
-    """Computes the loss, and scores of translations.
-
-    Args:
-        batches, check, ranks: See `Validator`.
-        sources: The raw source lines; the translator cleans them.
-        references: The target lines, cleaned and lower-cased as configured.
-        known: Returns what of sources training had.
-    """
-
-    def __init__(
-        self,
-        batches: Sequence[Any],
-        translator: Translator,
-        sources: Sequence[str],
-        references: Sequence[str],
-        check: Callable[[], None] = lambda: None,
-        ranks: Ranks | None = None,
-        *,
-        known: Callable[[], Calibration],
-    ) -> None:
-        super().__init__(batches, check, ranks)
-        self.translator, self.sources, self.references = translator, sources, references
-        self.hypotheses: list[str] = []
-        """The translations of the last validation."""
-        self._found: list[Translation] = []
-        self._known = known
 
     def scores(self, show: Callable[[str], None] = lambda text: None) -> dict[str, float]:
         """Translate the sources with the configured beam; return `bleu` and `chrf` in percent."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from nmt.data.batching.batches import Batches
+    from nmt.data.batching.batches import TrainBatches
     from nmt.train.updates.schedule import TrainingState
 
 SOURCE_WORK = 0.2
@@ -35,7 +35,7 @@ class UpdateBatches:
     own: list[int]
     num_src_tokens: int
     num_tgt_tokens: int
-    batches: Batches = field(repr=False)
+    batches: TrainBatches = field(repr=False)
 
     def __len__(self) -> int:
         """Return the number of batches, over all processes."""
@@ -70,13 +70,13 @@ class Dealing:
     """A corpus divided into batches, which are distributed over updates and ranks.
 
     With one batch per update, batches keep their order. Otherwise batches of similar work form an update, so that ranks
-    wait little for each other; batches that continue one another keep their order.
+    wait little for each other.
 
     `size`: batches per update: `training.batch_multiplier` times the number of ranks; `rank`, `ranks`: the number of
     this process, and how many there are.
     """
 
-    def __init__(self, batches: Batches, size: int = 1, seed: int = 42, *, rank: int = 0, ranks: int = 1) -> None:
+    def __init__(self, batches: TrainBatches, size: int = 1, seed: int = 42, *, rank: int = 0, ranks: int = 1) -> None:
         self.batches, self.size = batches, size
         self._seed, self._rank, self._ranks = seed, rank, ranks
         self._tokens: tuple[int, np.ndarray] = (-1, np.zeros((0, 2), np.int64))
@@ -104,16 +104,13 @@ class Dealing:
     def resume(self, state: TrainingState) -> None:
         """Prepare a saved state to continue its epoch with updates of this size."""
         if state.position and state.batches_an_update != self.size:
-            if self.batches.in_order:
-                state.position, state.dealt = 0, []  # the streams are different: the epoch restarts
-            else:
-                state.dealt.append((state.batches_an_update, state.position - sum(count for _, count in state.dealt)))
+            state.dealt.append((state.batches_an_update, state.position - sum(count for _, count in state.dealt)))
         state.batches_an_update = self.size
 
     def _groups(self, epoch: int, numbers: Sequence[int], size: int) -> list[list[int]]:
         """Return the batches of an epoch in updates of one size; the smallest form the update that has fewer."""
-        if size == 1 or self.batches.in_order:
-            return [list(numbers[at : at + size]) for at in range(0, len(numbers), size)]
+        if size == 1:
+            return [[number] for number in numbers]
         tokens = self._tokens_of(epoch)[numbers]
         work = SOURCE_WORK * tokens[:, 0] + tokens[:, 1]
         by_work = np.asarray(numbers)[np.argsort(-work, kind="stable")].tolist()
@@ -125,7 +122,7 @@ class Dealing:
         """Return the indices of this rank's batches among `count`: 0 1 2, then 2 1 0, so that all get equal work."""
         places = []
         for first in range(0, count, self._ranks):
-            forward = self.batches.in_order or first // self._ranks % 2 == 0
+            forward = first // self._ranks % 2 == 0
             turn = self._rank if forward else self._ranks - 1 - self._rank
             if first + turn < count:
                 places.append(first + turn)

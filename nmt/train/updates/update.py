@@ -168,8 +168,6 @@ class Updater:
             for name, row, rows in self._model.means:
                 params[name][row] = params[name][rows].mean(axis=0)
             self._model.changed()
-        else:
-            self._model.carry({})  # a loss that is not finite leaves states that are not finite
         return Outcome(stats, norm, is_finite)
 
     def update_with(self, batch: Any, number: int, learning_rate: float) -> Outcome:

@@ -59,7 +59,7 @@ def _pictures(run: Run, most: int, cells: tuple[str, ...]) -> list[str]:
     from nmt.report.page import attention_svg
 
     sources = [str(sample["source"]) for sample in run.samples[:most]]
-    if not sources or run.settings.get("task") == "lm":
+    if not sources:
         return []
     try:
         translator = Translator.load(run.folder, cells=cells)
