@@ -210,7 +210,7 @@ def test_copies_of_words_that_are_unknown_have_the_words_of_the_source(tmp_path)
     assert texts_of(translator, rows, "kara losu") == ["kara", "losu"]
     line, found = ["mia kara lisa"], [[Hypothesis(rows[0], -1.0, -1.0, True)]]
     for dictionary in (None, {}):  # also of translations with details, and with replace_unk, where there is no entry
-        ((one,),) = with_details(translator, translator.model, line, source_ids(translator, line), found, dictionary)
+        ((one,),) = with_details(translator, line, source_ids(translator, line), found, dictionary)
         assert one.text == "mia kara lisa lisa"
     session = translator.session(*line)
     session._session.complete = lambda prefix, options: found[0]
