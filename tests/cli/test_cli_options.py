@@ -152,7 +152,7 @@ def test_a_mistake_is_answered_in_one_line_by_what_was_meant(words, told, place)
 
 
 def test_score_of_a_translator_without_sources_names_the_option(place):
-    assert "Give --src" in call(place, score, "model", "--tgt", "text", code=2).stderr
+    assert "Missing option '--src'" in call(place, score, "model", "--tgt", "text", code=2).stderr
 
 
 def test_a_model_in_int8_is_not_quantised_again(place, tmp_path):

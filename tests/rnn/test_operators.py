@@ -220,3 +220,26 @@ def test_every_public_name_is_there():
         assert getattr(nmt.rnn, name).__name__ == name
     with pytest.raises(AttributeError, match="LSTMM"):
         _ = nmt.rnn.LSTMM
+
+
+def test_the_toy_of_cudnn_converges():
+    """Batch 1, T 3, hidden 20, 2 layers, vocabulary 255 (NVIDIA's first sample of recurrent networks); ten segments of
+    a text, plain gradient descent."""
+    rng = np.random.default_rng(3)
+    layer, texts = LSTM(20, 20, num_layers=2), rng.integers(0, 255, (10, 4))
+    table, output, rate = rng.normal(0, 0.5, (255, 20)), rng.normal(0, 0.1, (20, 255)), 0.3
+    losses = []
+    for _ in range(200):
+        losses.append(0.0)
+        for text in texts:
+            y, *_ = layer.forward(table[text[:-1], None].astype(np.float32))
+            scores = np.exp(y[:, 0] @ output)
+            p = scores / scores.sum(1, keepdims=True)
+            losses[-1] -= np.log(p[range(3), text[1:]]).mean() / len(texts)
+            p[range(3), text[1:]] -= 1
+            found = layer.backward((p @ output.T)[:, None].astype(np.float32))
+            output -= rate * y[:, 0].T @ p
+            np.subtract.at(table, text[:-1], rate * found.d_x[:, 0])
+            for name, value in layer.params.items():
+                value -= rate * found.params[name]
+    assert losses[0] > np.log(255) / 2 and losses[-1] < 0.05, losses[::30]
