@@ -358,7 +358,8 @@ def test_wrong_paths_and_methods_say_what_is_right(server):
 
 def started(*arguments, **environment):
     """Exit code and lines of a server that does not get as far as listening, and whose log is written slowly."""
-    options = {"capture_output": True, "text": True, "timeout": 120, "env": os.environ | environment}
+    environment = os.environ | {"NMT_SERVE_PORT": "0"} | environment
+    options = {"capture_output": True, "text": True, "timeout": 120, "env": environment}
     code = (
         f"import time; from nmt.serve.log import _Writer as w; w.filter = lambda *_: not time.sleep(0.2); {COMMAND[-1]}"
     )
