@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -18,9 +18,6 @@ from nmt.cli.options.path_types import InputPath, reads, writes
 from nmt.cli.options.search_options import search_option
 from nmt.system.lines import chunks
 from nmt.system.notices import Notices
-
-if TYPE_CHECKING:
-    pass
 
 _CHUNK = 2048
 """Number of pairs to read at a time."""
@@ -91,8 +88,7 @@ class _Report:
 def _score_pairs(
     report: _Report, model_dir: str, src: str, tgt: str, batch_size: int | None, loading: dict[str, Any], **table: Any
 ) -> None:
-    """Score translations, pair by pair. `loading`: arguments of `Translator.load`; `table`: see
-    `side_lines`."""
+    """Score translations, pair by pair. `loading`: arguments of `Translator.load`; `table`: see `side_lines`."""
     from nmt.data.corpora.sources import side_lines
     from nmt.inference.translation import CUT, NOT_A_NUMBER
     from nmt.inference.translator import Translator

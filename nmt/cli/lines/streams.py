@@ -277,8 +277,7 @@ def _in_step(lines: Lines[str], others: Mapping[str, Lines[str]]) -> Iterator[Re
 
 
 def load_translator(model_dir: str, options: dict[str, Any]) -> Translator | Pivot:
-    """Load the translator, and the other models of its ensemble or of --then. Raises
-    NMTError."""
+    """Load the translator, and the other models of its ensemble or of --then. Raises NMTError."""
     from nmt.inference.translator import Translator
 
     kinds = {name: options[name] for name in ("threads", "checkpoint", "compute_dtype", "device", "cells")}

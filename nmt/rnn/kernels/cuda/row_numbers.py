@@ -78,9 +78,10 @@ def sum_memory(
     """Return memory for `active_rows` of so many steps, or `wide` of all source positions of one step; None where all
     take part, or their indices are of the host."""
     if rows.T > 1:
-        is_needed, steps = numbers.dense and not rows.whole, steps
+        is_needed = numbers.dense and not rows.whole
     else:
-        is_needed, steps = wide and numbers.sources_dense and bool((rows.source_lengths < rows.S).any()), rows.S
+        steps = rows.S
+        is_needed = wide and numbers.sources_dense and bool((rows.source_lengths < rows.S).any())
     return allocate((steps * rows.B,), np.int64) if is_needed else None
 
 
