@@ -107,7 +107,8 @@ class State:
             return {"id": project.id, "name": project.folder.name, "state": "broken", "broken": error.to_dict()}
 
     def whole(self, project: Project) -> dict[str, Any]:
-        """Return all of a project."""
+        """Return all of a project. Jobs come first: one that ends meanwhile is shown once more as running."""
+        jobs = [{**job} for job in self.children.of(project)]
         values, brief = project.values, self.brief(project)
         return {
             **brief,
@@ -119,7 +120,7 @@ class State:
             "rounds": [Round(project, number).view(self.doing(project, number)) for number in project.rounds()],
             "best": best_round(project),
             "corrections": len(corrections(project, self.trying.memories())),
-            "jobs": self.children.of(project),
+            "jobs": jobs,
             "shared": project.shared(),
             "room": self.trying.room_of(project),
         }

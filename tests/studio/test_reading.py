@@ -8,6 +8,7 @@ import zipfile
 import pytest
 
 from nmt.studio.reading import answer
+from nmt.studio.state import State
 from nmt.studio.texts import reading
 from tests.studio.studios import pairs, read_here, rows_of, shown, table
 
@@ -164,6 +165,20 @@ def test_texts_with_different_numbers_of_lines_are_paired_by_lengths(studio):
     assert found["count"] == len(found["rows"]) <= 5
     got = studio("GET", f"projects/{project}/texts/1/rows?count=500")["rows"]
     assert len({(row["source"], row["target"]) for row in got} & set(rows)) >= 190
+
+
+def test_a_job_that_ends_while_a_project_is_shown_still_runs_there(tmp_path):
+    """The page asks no more when no job runs: jobs are shown as they were before what they write was read."""
+    state = State(tmp_path, lambda: None)
+    project, job = state.projects.make("A"), {"state": "running"}
+    state.children.of = lambda project: [job]
+
+    def brief(project):
+        job["state"] = "done"
+        return State.brief(state, project)
+
+    state.brief = brief
+    assert state.whole(project)["jobs"] == [{"state": "running"}]
 
 
 def test_two_texts_name_the_languages(studio):
