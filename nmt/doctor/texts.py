@@ -235,6 +235,8 @@ class Text:
         self.where = ", ".join(self.files) if is_lines else self.prefix
         self.total = 0
         """The number of pairs, or lines, that were read."""
+        self._above = 0
+        """The number of rows with headings, and above them, that were read."""
         self.counts = [0] * len(sides)
         """The number of lines of each file."""
         self._bytes = [Tally(all_rows) for _ in sides]
@@ -246,6 +248,7 @@ class Text:
         """Read, check and yield the lines in blocks, at most `limit`. Raises DataError for what is no text."""
         for part in self.source.parts([side.lang for side in self.sides]):
             rows = part.rows(lenient=True)
+            self._above += part.look.heading if part.look else 0
             while rows_here := list(islice(rows, BLOCK if limit is None else min(BLOCK, limit - self.total))):
                 whole = [row for row in rows_here if None not in row]
                 all_whole = len(whole) == len(rows_here)
@@ -301,7 +304,7 @@ class Text:
             clean_lines(lines, config.lowercase, config.normalize)
             for lines, config in zip(raw, self.sides, strict=True)
         ]
-        block = Block(self.total, raw, clean)
+        block = Block(self._above + self.total, raw, clean)
         self.total += len(block)
         for side, lines in enumerate(clean):
             self._bytes[side].add(has_bad_bytes(TextBlock(raw[side])), block.start, raw[side])

@@ -36,6 +36,7 @@ TOLD = {
     "senses.tsv": "120 of the first 120 rows have several senses",
     "formulas.xlsx": "30 cells have formulas without results",
     "merged.xlsx": "ranges of them: 1",
+    "empty-column.tsv": "columns 2 Cherokee and 3 English translation, by the headings",
     "notes.tsv": "columns 1 Cherokee and 2 English, by the headings",
     "own-name-and-notes.tsv": "columns 1 Lengua propia and 2 English, the only ones with text besides Notes",
     "tatoeba.tsv": "columns 3 and 5, the only ones with text",

@@ -293,12 +293,12 @@ def write_table(tmp_path, lines):
     return {"path": str(tmp_path / "t.tsv")}
 
 
-def test_warnings_of_a_table_say_which_side(tmp_path):
+def test_warnings_of_a_table_say_which_side_and_the_row_of_the_file(tmp_path):
     many = [f"one number {n}\teine Zahl {n}" for n in range(50)]
-    corpus = write_table(tmp_path, [*many, "<b>x</b>\ty", "x\t<i>y</i>"])
+    corpus = write_table(tmp_path, ["Numbers\t", "English\tGerman", *many, "<b>x</b>\ty", "x\t<i>y</i>"])
     given = settings_with({"src": {"lang": "en"}, "tgt": {"lang": "de"}, "train": [corpus], "dev": [corpus]})
-    where = [finding.where for finding in check_data(given).findings if "tags" in finding.what]
-    assert sorted(set(where)) == [f"{corpus['path']} (de)", f"{corpus['path']} (en)"]
+    tags = [(one.where, one.examples[0].line) for one in check_data(given).findings if "tags" in one.what]
+    assert sorted(set(tags)) == [(f"{corpus['path']} (de)", 54), (f"{corpus['path']} (en)", 53)]
 
 
 def test_a_blank_line_of_a_table_is_a_pair_of_nothing_as_in_two_files(tmp_path):

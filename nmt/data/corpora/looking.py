@@ -138,7 +138,7 @@ def label_of(cell: str, langs: Sequence[str]) -> Label | None:
     """Return what a cell says as a heading; None if it is a text."""
     text = cell.strip().strip('"').casefold()
     for side, lang in enumerate(langs):
-        if text.replace("-", "_") == lang.casefold().replace("-", "_"):
+        if text and text.replace("-", "_") == lang.casefold().replace("-", "_"):
             return Label(side, frozenset())
     if "_" in text.replace("-", "_") and is_code(text):
         return Label(None, frozenset({str(language_of(text))}))
@@ -381,21 +381,17 @@ def _chosen(
     if len(codes) == 1:
         return [1], ""
     sides: list[list[int]] = []
-    for side, code in enumerate(codes):
-        known = language_of(code)
-        sides.append(
-            [
-                place
-                for place, label in enumerate(labels)
-                if label is not None and (label.side == side or known is not None and known in label.languages)
-            ]
-        )
-    if len(sides[0]) == len(sides[1]) == 1 and sides[0] != sides[1]:
-        return [sides[0][0] + 1, sides[1][0] + 1], "by the headings"
+    for side, code in enumerate(map(language_of, codes)):
+        known = [(place, label) for place, label in enumerate(labels) if label is not None]
+        named = [place for place, label in known if code is not None and code in label.languages]
+        sides.append(named or [place for place, label in known if label.side == side])
     if not any(codes):
         named = [place for place in texts if facts[place].language is not None]
         if len({facts[place].language for place in named}) == len(named) == 2:
+            named.sort(key=lambda place: (place in sides[1]) - (place in sides[0]))
             return [place + 1 for place in named], "by the headings"
+    if len(sides[0]) == len(sides[1]) == 1 and sides[0] != sides[1]:
+        return [sides[0][0] + 1, sides[1][0] + 1], "by the headings"
     others = [place for place in texts if is_about_pairs(facts[place].heading)]
     if len(texts) - len(others) == 2:
         texts = [place for place in texts if place not in others]
