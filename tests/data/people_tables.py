@@ -199,7 +199,7 @@ BY_HAND: dict[str, bytes | str] = {
     "tzotzil.tsv": text_of([("Tzotzil", "Español"), *[(b, f"{a} x") for b, a in zip(_FRENCH, TARGETS, strict=True)]]),
     "senses.tsv": text_of([(a.split()[0] + str(n), f"{b.split()[0]}; hound") for n, (a, b) in enumerate(PAIRS)]),
     "empty-column.tsv": text_of(
-        [("No.", "Cherokee", "English translation", "", "Source"), *[("1", *pair, "", f"book {pair}") for pair in PAIRS]]
+        [("No.", "Cherokee", "English translation", "", "Source"), *[("1", *pair, "", pair[1] + "s") for pair in PAIRS]]
     ),
     "notes.tsv": text_of(
         [(*_HEAD, "Notes"), *[(*pair, "" if n % 9 else "check this") for n, pair in enumerate(PAIRS)]]
