@@ -60,10 +60,11 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Answer current requests. New connections are accepted meanwhile, so that a load balancer learns from /ready
-        that the server is ending. Then stop listening."""
+        that the server is ending; one that has not asked yet gets its answer, too. Then stop listening."""
         begun, end = set(self.server_state.tasks), time.monotonic() + _GRACE
         for connection in list(self.server_state.connections):
-            connection.shutdown()
+            if getattr(connection, "cycle", None) is not None:
+                connection.shutdown()
         await asyncio.sleep(0)  # requests that have just come begin
         self._service.is_ending = True
         while begun and not self.force_exit and time.monotonic() < end:
