@@ -172,12 +172,7 @@ def test_a_job_that_ends_while_a_project_is_shown_still_runs_there(tmp_path):
     state = State(tmp_path, lambda: None)
     project, job = state.projects.make("A"), {"state": "running"}
     state.children.of = lambda project: [job]
-
-    def brief(project):
-        job["state"] = "done"
-        return State.brief(state, project)
-
-    state.brief = brief
+    state.brief = lambda project: job.update(state="done") or State.brief(state, project)
     assert state.whole(project)["jobs"] == [{"state": "running"}]
 
 
