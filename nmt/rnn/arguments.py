@@ -6,6 +6,8 @@ import math
 from numbers import Integral, Real
 from typing import Any
 
+import numpy as np
+
 from nmt.errors import NMTError, ShapeError
 
 MOST_SIZE = 1 << 24
@@ -22,6 +24,13 @@ def whole_number(where: str, name: str, value: Any, most: int = MOST_SIZE) -> in
         bound = "at least 1" if number < 1 else f"at most {most:,}"
         raise ShapeError(f"{where}: {name} must be {bound}, got {number}")
     return number
+
+
+def flags(where: str, **values: Any) -> None:
+    """Raise NMTError unless each value is true or false; text such as "no" would count as true."""
+    for name, value in values.items():
+        if not isinstance(value, bool | np.bool_) and not (type(value) is int and value in (0, 1)):
+            raise NMTError(f"{where}: {name} must be True or False, got {value!r}")
 
 
 def share(where: str, name: str, value: Any) -> float:

@@ -17,6 +17,7 @@ from torch.nn.functional import dropout
 from torch.nn.utils.rnn import PackedSequence
 
 from nmt.errors import NMTError, ShapeError
+from nmt.rnn.arguments import flags
 from nmt.rnn.arrays.weights import initial_params
 from nmt.rnn.cell import Cell, Scope, State
 from nmt.rnn.cells import ElmanCell, GRUCell, LSTMCell, LSTMVariantCell
@@ -212,6 +213,7 @@ class CellModule(nn.Module):
         """Make a module of a cell as it is now, with new parameters. Raises ShapeError: the cell does not fit together.
         batch_first: x and y are [B, T, ...]; reverse: run from each row's last step to its first."""
         super().__init__()
+        flags(type(cell).__name__, batch_first=batch_first, reverse=reverse)
         self._cell, self.batch_first, self.reverse = cell, batch_first, reverse
         self._drops = bool(trace_step(cell, training=True).masks)
         for name, array in initial_params(cell, _seed()).items():

@@ -295,6 +295,8 @@ def backward_after(split):
         (lambda: GRU(10**30, H), "input_size must be at most 16,777,216, got 1000"),
         (lambda: GRU(D, H, dropout=float("nan")), "dropout must be from 0 to less than 1, got nan"),
         (lambda: GRU(D, H, dropout="x"), "dropout must be from 0 to less than 1, got 'x'"),
+        (lambda: GRU(D, H, bidirectional="no"), "bidirectional must be True or False, got 'no'"),
+        (lambda: GRU(D, H, bias=None), "bias must be True or False, got None"),
         (lambda: GRU(D, H, threads=0), "threads must be at least 1, got 0"),
         (lambda: GRU(D, H, threads=100_000), "threads must be at most 1,024, got 100000"),
         (lambda: GRU(D, H, device="cpu"), "device must be a Device"),

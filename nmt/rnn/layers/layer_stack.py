@@ -15,7 +15,7 @@ from typing import Any, Literal, TypedDict, get_args
 import numpy as np
 
 from nmt.errors import NMTError, ShapeError
-from nmt.rnn.arguments import MOST_THREADS, share, whole_number
+from nmt.rnn.arguments import MOST_THREADS, flags, share, whole_number
 from nmt.rnn.arrays.array_names import Arrays
 from nmt.rnn.arrays.device_operations import Array
 from nmt.rnn.arrays.weights import Weights, initial_array
@@ -353,6 +353,8 @@ class LayerStack:
                 f"{self.name}: device must be a Device, as nmt.rnn.devices.choose_device gives, got {device!r}"
             )
         dropout = share(self.name, "dropout", dropout)
+        flags(self.name, bidirectional=bidirectional, reverse=reverse, bias=bias)
+        flags(self.name, batch_first=batch_first, learn_initial=learn_initial)
         self._check_options((bidirectional, reverse), padding, empty, needs)
         self.input_size, self.num_layers = input_size, len(self.hidden_sizes)
         self.bidirectional, self.reverse, self.bias, self.dropout = bidirectional, reverse, bias, dropout

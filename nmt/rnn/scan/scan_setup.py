@@ -62,7 +62,8 @@ class ArrayChecks:
         array = np.asarray(lengths)
         whole = array.dtype.kind in "iu" or not array.size
         if array.shape != (B,) or not whole or (B and (array.min() < 0 or array.max() > limit)):
-            raise ShapeError(f"{self.name}: {what} must be {B} integers from 0 to {limit}, got {array.tolist()}")
+            got = array.tolist() if array.shape == (B,) else f"{array.dtype} {list(array.shape)}"
+            raise ShapeError(f"{self.name}: {what} must be {B} integers from 0 to {limit}, got {got}")
         return array.astype(np.int64, copy=array.flags.writeable)  # others stay what they are, also by address
 
     def steps_of(self, lengths: Any, mask: Any, T: int, B: int) -> np.ndarray:
