@@ -56,7 +56,7 @@ _STARTS = (
 _ZIPPED = (
     (b"word/", FileKind("a .docx document", form="docx")),
     (b"ppt/", FileKind("a .pptx presentation", form="pptx")),
-    (b"xl/", FileKind("an Excel workbook", "to train, name it .xlsx; else save it as .ods, or its column as text")),
+    (b"xl/", FileKind("an Excel workbook", "save it as .ods, or its column as text; nmt-train reads .xlsx")),
     (b"application/epub+zip", FileKind("an EPUB book", form="epub")),
     (b"application/vnd.oasis.opendocument.text", FileKind("an .odt document", form="odt")),
     (b"application/vnd.oasis.opendocument.spreadsheet", FileKind("an .ods spreadsheet", form="ods")),
