@@ -381,8 +381,8 @@ def _chosen(
     if len(codes) == 1:
         return [1], ""
     sides: list[list[int]] = []
+    known = [(place, label) for place, label in enumerate(labels) if label is not None]
     for side, code in enumerate(map(language_of, codes)):
-        known = [(place, label) for place, label in enumerate(labels) if label is not None]
         named = [place for place, label in known if code is not None and code in label.languages]
         sides.append(named or [place for place, label in known if label.side == side])
     if not any(codes):
