@@ -31,12 +31,7 @@ def main() -> None:
     """Reads or downloads every file, checks and writes."""
     parser = argparse.ArgumentParser(description="Bring 50,000 Japanese-English pairs to plain text.")
     parser.add_argument("--from", dest="folder", type=Path, help="folder of the corpus; else download")
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=Path("data/enja50k"),
-        help="folder to write (default: %(default)s)",
-    )
+    parser.add_argument("--out", type=Path, default=Path("data/enja50k"), help="folder to write (default: %(default)s)")
     options = parser.parse_args()
     if options.folder is not None and not options.folder.is_dir():
         fail(f"--from {options.folder}: must be a folder, got none there; check the path")

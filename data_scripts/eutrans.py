@@ -22,12 +22,7 @@ def main() -> None:
     """Reads every file, checks and writes."""
     parser = argparse.ArgumentParser(description="Bring EuTrans to plain text, one sentence a line.")
     parser.add_argument("--from", dest="folder", type=Path, required=True, help="folder of the corpus; see this file")
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=Path("data/eutrans"),
-        help="folder to write (default: %(default)s)",
-    )
+    parser.add_argument("--out", type=Path, default=Path("data/eutrans"), help="folder to write (default: %(default)s)")
     options = parser.parse_args()
     if not options.folder.is_dir():
         fail(f"--from {options.folder}: must be a folder, got none there; check the path")

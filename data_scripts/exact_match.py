@@ -17,12 +17,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Share of lines that equal the reference.")
     parser.add_argument("hypotheses", type=Path, help="file of translations, one a line")
     parser.add_argument("references", type=Path, help="file of right answers, one a line")
-    parser.add_argument(
-        "--at-least",
-        type=float,
-        default=0.0,
-        help="fail below this percentage (default: %(default)s)",
-    )
+    parser.add_argument("--at-least", type=float, default=0.0, help="fail below this percentage (default: %(default)s)")
     parser.add_argument("--show", type=int, default=3, help="differences to print (default: %(default)s)")
     options = parser.parse_args()
     hypotheses, references = (read_lines(path) for path in (options.hypotheses, options.references))

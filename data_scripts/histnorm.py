@@ -85,10 +85,7 @@ def main() -> None:
     parser.add_argument("--from", dest="folder", type=Path, help="folder of the corpus; else download")
     parser.add_argument("--context", type=int, default=1, help="neighbours on each side (default: %(default)s)")
     parser.add_argument(
-        "--out",
-        type=Path,
-        default=Path("data/histnorm"),
-        help="folder to write (default: %(default)s)",
+        "--out", type=Path, default=Path("data/histnorm"), help="folder to write (default: %(default)s)"
     )
     options = parser.parse_args()
     if options.folder is not None and not options.folder.is_dir():

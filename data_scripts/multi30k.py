@@ -65,10 +65,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Bring Multi30k to plain text, one sentence a line.")
     parser.add_argument("--from", dest="folder", type=Path, help="folder of the corpus; else download")
     parser.add_argument(
-        "--out",
-        type=Path,
-        default=Path("data/multi30k"),
-        help="folder to write (default: %(default)s)",
+        "--out", type=Path, default=Path("data/multi30k"), help="folder to write (default: %(default)s)"
     )
     options = parser.parse_args()
     if options.folder is not None and not options.folder.is_dir():

@@ -57,12 +57,7 @@ def make_corpus(seed: int, train_size: int) -> dict[str, list[Pair]]:
             raise ValueError(f"{pair.en!r} has two answers: {known!r} and {pair.de!r}")
     train = [Pair(*pair) for pair in basics.items()][:train_size] + drawn[DEV_SIZE + TEST_SIZE :]
     rng.shuffle(train)
-    return {
-        "dev": drawn[:DEV_SIZE],
-        "test": drawn[DEV_SIZE:][:TEST_SIZE],
-        "train": train,
-        "examples": shown,
-    }
+    return {"dev": drawn[:DEV_SIZE], "test": drawn[DEV_SIZE:][:TEST_SIZE], "train": train, "examples": shown}
 
 
 def write_corpus(parts: dict[str, list[Pair]], folder: Path) -> None:

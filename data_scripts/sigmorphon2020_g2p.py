@@ -42,10 +42,7 @@ def main() -> None:
     parser.add_argument("--from", dest="folder", type=Path, help="folder of the corpus; else download")
     parser.add_argument("--languages", nargs="+", default=LANGUAGES, help="codes of the task (default: %(default)s)")
     parser.add_argument(
-        "--out",
-        type=Path,
-        default=Path("data/sigmorphon2020_g2p"),
-        help="folder to write (default: %(default)s)",
+        "--out", type=Path, default=Path("data/sigmorphon2020_g2p"), help="folder to write (default: %(default)s)"
     )
     options = parser.parse_args()
     if options.folder is not None and not options.folder.is_dir():

@@ -74,18 +74,11 @@ class SearchValues:
         most=100,
     )
     max_length_ratio: float = setting(
-        2.0,
-        "Maximum length of a translation with its end, in subwords per source subword.",
-        above=0,
-        most=1000,
+        2.0, "Maximum length of a translation with its end, in subwords per source subword.", above=0, most=1000
     )
     max_length_extra: int = setting(10, "Added to the limit of max_length_ratio, in subwords.", least=0, most=100_000)
     n_best: int = setting(
-        1,
-        "Number of translations given for each sentence.",
-        least=1,
-        most=10_000,
-        lacks=(Place.CALL,),
+        1, "Number of translations given for each sentence.", least=1, most=10_000, lacks=(Place.CALL,)
     )
     batch_size: int = setting(64, "Number of sentences in a batch; affects speed, not results.", least=1, most=100_000)
     word_reward: float = setting(0.0, "Bonus added to the score for each subword; above 0 favours length.")

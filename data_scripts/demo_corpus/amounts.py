@@ -4,16 +4,7 @@ from random import Random
 
 from demo_corpus.clauses import BROTHER, SISTER
 from demo_corpus.numbers import english_cardinal, english_ordinal, german_cardinal, german_ordinal
-from demo_corpus.phrases import (
-    CURRENCIES,
-    EURO,
-    WEEKDAYS,
-    Pair,
-    Price,
-    cents_price,
-    number_pair,
-    price,
-)
+from demo_corpus.phrases import CURRENCIES, EURO, WEEKDAYS, Pair, Price, cents_price, number_pair, price
 from demo_corpus.things import CITIES, HOUSE, THINGS
 
 
@@ -36,18 +27,9 @@ def draw_price_sentence(rng: Random) -> Pair:
         Pair(f"{the} costs {value.en}", f"{thing.nominative} kostet {value.accusative}"),
         Pair(f"does {the} cost {value.en}?", f"kostet {thing.nominative} {value.accusative}?"),
         Pair(f"I paid {value.en} for {the}", f"ich habe {value.accusative} für {den} bezahlt"),
-        Pair(
-            f"she wants to pay {value.en} for {the}",
-            f"sie will {value.accusative} für {den} bezahlen",
-        ),
-        Pair(
-            f"he says that {the} costs {value.en}",
-            f"er sagt, dass {thing.nominative} {value.accusative} kostet",
-        ),
-        Pair(
-            f"tomorrow {the} will cost {value.en}",
-            f"morgen wird {thing.nominative} {value.accusative} kosten",
-        ),
+        Pair(f"she wants to pay {value.en} for {the}", f"sie will {value.accusative} für {den} bezahlen"),
+        Pair(f"he says that {the} costs {value.en}", f"er sagt, dass {thing.nominative} {value.accusative} kostet"),
+        Pair(f"tomorrow {the} will cost {value.en}", f"morgen wird {thing.nominative} {value.accusative} kosten"),
     ]
     return rng.choice(frames)
 
@@ -58,10 +40,7 @@ def draw_count(rng: Random) -> Pair:
     if number == 1:
         things = Pair(f"one {thing.en}", thing.ein)
     else:
-        things = Pair(
-            f"{english_cardinal(number)} {thing.en_plural}",
-            f"{german_cardinal(number)} {thing.plural}",
-        )
+        things = Pair(f"{english_cardinal(number)} {thing.en_plural}", f"{german_cardinal(number)} {thing.plural}")
     frames = [
         Pair(f"I have {things.en}", f"ich habe {things.de}"),
         Pair(f"she has bought {things.en}", f"sie hat {things.de} gekauft"),
@@ -96,10 +75,7 @@ def draw_age(rng: Random) -> Pair:
     weekday = rng.choice(WEEKDAYS)
     frames = [
         Pair(f"{person.en} is {english}", f"{person.de} ist {german}"),
-        Pair(
-            f"{person.en} will be {english} on {weekday.en}",
-            f"{person.de} wird am {weekday.de} {german}",
-        ),
+        Pair(f"{person.en} will be {english} on {weekday.en}", f"{person.de} wird am {weekday.de} {german}"),
         Pair(f"I know that {person.en} is {english}", f"ich weiß, dass {person.de} {german} ist"),
     ]
     return rng.choice(frames)

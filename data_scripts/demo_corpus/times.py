@@ -2,17 +2,7 @@
 
 from random import Random
 
-from demo_corpus.clauses import (
-    BROTHER,
-    CHILD,
-    HOUSES,
-    INTRODUCTIONS,
-    SISTER,
-    USES,
-    Clause,
-    Frame,
-    Tense,
-)
+from demo_corpus.clauses import BROTHER, CHILD, HOUSES, INTRODUCTIONS, SISTER, USES, Clause, Frame, Tense
 from demo_corpus.phrases import (
     DAY_PARTS,
     MIDNIGHT,
@@ -124,15 +114,9 @@ def draw_year_sentence(rng: Random) -> Pair:
     """Where people lived in or since a year."""
     year, city = draw_year(rng), rng.choice(CITIES)
     frames = [
-        Pair(
-            f"we moved to {city.en} in {year.en}",
-            f"wir sind im Jahr {year.de} nach {city.de} gezogen",
-        ),
+        Pair(f"we moved to {city.en} in {year.en}", f"wir sind im Jahr {year.de} nach {city.de} gezogen"),
         Pair(f"he has lived in {city.en} since {year.en}", f"er wohnt seit {year.de} in {city.de}"),
-        Pair(
-            f"in {year.en} she lived in {city.en}",
-            f"im Jahr {year.de} hat sie in {city.de} gewohnt",
-        ),
+        Pair(f"in {year.en} she lived in {city.en}", f"im Jahr {year.de} hat sie in {city.de} gewohnt"),
     ]
     return rng.choice(frames)
 

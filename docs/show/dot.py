@@ -109,10 +109,7 @@ def _framed(
         rest = [box for box in rest if box not in own]
         place += "f"
         ink = _COLOURS[outer.kind][1]
-        lines += [
-            f"subgraph cluster_{place} {{",
-            f'label={_quoted(outer.title)} pencolor="{ink}" fontcolor="{ink}"',
-        ]
+        lines += [f"subgraph cluster_{place} {{", f'label={_quoted(outer.title)} pencolor="{ink}" fontcolor="{ink}"']
         lines += [*_framed(panel, names, inner, own, place + "i"), "}"]
     return lines + [f"{names[box.key]} [label={_label(box)} {_colours(box.kind)}]" for box in rest]
 

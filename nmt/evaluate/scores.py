@@ -228,11 +228,7 @@ def format_table(scores: Sequence[Score]) -> str:
 
 def make_metric(name: str, lowercase: bool, tokenize: str) -> Any:
     """Return sacrebleu's object for one of ALL_METRICS. Raises DataError: unknown, or its tokenizer lacks a part."""
-    from sacrebleu.metrics import (  # slow to import, and training may end before it scores
-        BLEU,
-        CHRF,
-        TER,
-    )
+    from sacrebleu.metrics import BLEU, CHRF, TER  # slow to import, and training may end before it scores
 
     from nmt.evaluate.error_rates import ErrorRate
 

@@ -55,10 +55,7 @@ def about_of(saved: SavedModel) -> dict[str, Any]:
     decoding = saved.config.decoding
     return {
         "model": saved.config.model.to_dict(),
-        "units": {
-            "src": src.pieces(range(src.vocab_size)),
-            "tgt": tgt.pieces(range(tgt.vocab_size)),
-        },
+        "units": {"src": src.pieces(range(src.vocab_size)), "tgt": tgt.pieces(range(tgt.vocab_size))},
         "generate_unk": decoding.generate_unk,
         "longest": {"ratio": decoding.max_length_ratio, "extra": decoding.max_length_extra},
     }

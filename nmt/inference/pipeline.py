@@ -19,15 +19,7 @@ from nmt.data.tokens.characters import lowered
 from nmt.data.tokens.factors import featured_ids, featured_lines
 from nmt.errors import ConfigError
 from nmt.inference.terms import Terms
-from nmt.inference.translation import (
-    MAX_SOURCE_SUBWORDS,
-    Detail,
-    NotPickled,
-    Novelty,
-    Translation,
-    distinct,
-    lacking,
-)
+from nmt.inference.translation import MAX_SOURCE_SUBWORDS, Detail, NotPickled, Novelty, Translation, distinct, lacking
 from nmt.special_tokens import EOS_ID, SPACE, UNK_ID
 
 if TYPE_CHECKING:

@@ -322,13 +322,7 @@ class Translator(TranslationPipeline):
         """Encode a sentence once and return a session that completes its translation while a person types."""
         return TypingSession(self, sentence)
 
-    def score(
-        self,
-        sources: Sequence[str],
-        targets: Sequence[str],
-        *,
-        batch_size: int | None = None,
-    ) -> list[Detail]:
+    def score(self, sources: Sequence[str], targets: Sequence[str], *, batch_size: int | None = None) -> list[Detail]:
         """Return the scores of given translations: each is split into subwords as in training and put through the
         model.
 

@@ -186,12 +186,7 @@ class SavedModel(ModelFacts):
         return LoadedModel(**facts, network=network, parameters=self.parameters, mapped=mapped_file(self.path))
 
 
-def load_saved_model(
-    path: str | Path,
-    checkpoint: str | None = None,
-    *,
-    cells: Sequence[str] = (),
-) -> SavedModel:
+def load_saved_model(path: str | Path, checkpoint: str | None = None, *, cells: Sequence[str] = ()) -> SavedModel:
     """Read a model folder, or a file of nmt-bundle.
 
     Args:

@@ -180,11 +180,7 @@ SHOWN = {
 }
 # Those that the stand-in cannot show: it does work at once, frees nothing but memory, and is stricter: nothing of CuPy
 # may be recorded, and no time passes.
-NOT_SHOWN = {
-    "a recording disturbs no other stream",
-    "a recording ends with its object",
-    "code ends with its module",
-}
+NOT_SHOWN = {"a recording disturbs no other stream", "a recording ends with its object", "code ends with its module"}
 
 
 @pytest.mark.parametrize("name", contract.BEHAVIOURS)

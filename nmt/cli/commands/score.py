@@ -36,13 +36,7 @@ _CHUNK = 2048
 @checkpoint_option()
 @running_options()
 def score(
-    model_dir: str,
-    src: str,
-    tgt: str,
-    output: str,
-    output_format: str,
-    batch_size: int | None,
-    **loading: Any,
+    model_dir: str, src: str, tgt: str, output: str, output_format: str, batch_size: int | None, **loading: Any
 ) -> None:
     """Compute how probable a model finds given translations.
 

@@ -31,13 +31,7 @@ from nmt.cli.lines.tables import FORMATS as TABLE_FORMATS
 from nmt.cli.lines.tables import Columns, Shard, Work, check_no_models, is_corpus, translate_all
 from nmt.cli.options.command import Command, running_options
 from nmt.cli.options.path_types import InputPath, OutputFolder, OutputPlace, reads, writes
-from nmt.cli.options.search_options import (
-    beam_options,
-    search_option,
-    search_options,
-    tell_needs,
-    tell_unused,
-)
+from nmt.cli.options.search_options import beam_options, search_option, search_options, tell_needs, tell_unused
 from nmt.inference.rows import Rows, translate_rows
 from nmt.search_settings import Place, usable
 from nmt.system.lines import STDIN, Lines, chunks, open_lines, source_name

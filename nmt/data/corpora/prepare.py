@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from nmt.data.corpora.corpus import (
-    CHUNK,
-    ReadingMeter,
-    Side,
-    clean_line,
-    clean_lines,
-    metered,
-    text_bytes,
-)
+from nmt.data.corpora.corpus import CHUNK, ReadingMeter, Side, clean_line, clean_lines, metered, text_bytes
 from nmt.data.corpora.looking import LOOKED_AT
 from nmt.data.corpora.sources import format_of, name_of, sources_of
 from nmt.data.quality.filter import LineFilter

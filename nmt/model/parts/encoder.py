@@ -221,11 +221,7 @@ class Bridge:
         for name, (layer, state) in self.routes.items():
             x = self.device.contiguous(final[layer][state])[None]
             result = self.scans[name].forward(
-                weights.view(name),
-                x,
-                training=how.training,
-                allocate=how.allocate,
-                threads=how.threads,
+                weights.view(name), x, training=how.training, allocate=how.allocate, threads=how.threads
             )
             states[name], tapes[name] = result.y[0], result.tape
         return states, tapes

@@ -306,13 +306,7 @@ class CudaDevice(GPUBase, SearchOperations):
         return sums
 
     def best_tokens(
-        self,
-        outputs: Any,
-        layer: OutputLayer,
-        first: int,
-        places: int,
-        threads: int,
-        allocate: Allocate | None = None,
+        self, outputs: Any, layer: OutputLayer, first: int, places: int, threads: int, allocate: Allocate | None = None
     ) -> tuple[Any, Any]:
         allocate, R, bias = allocate or self.xp.empty, len(outputs), layer.weights[layer.bias]
         tokens, scores = allocate((R, places), np.int32), allocate((R, places), outputs.dtype)
@@ -330,13 +324,7 @@ class CudaDevice(GPUBase, SearchOperations):
         return found
 
     def beam_step(
-        self,
-        tokens: Any,
-        scores: Any,
-        plain: Any,
-        state: BeamState,
-        choice: BeamChoice,
-        rules: BeamRules | None = None,
+        self, tokens: Any, scores: Any, plain: Any, state: BeamState, choice: BeamChoice, rules: BeamRules | None = None
     ) -> None:
         search.beam_step(self.runtime, tokens, scores, plain, state, choice)
         if rules is not None:

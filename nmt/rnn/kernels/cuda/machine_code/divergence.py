@@ -14,14 +14,7 @@ _ROWS = 256
 
 
 def add_divergence(
-    device: Device,
-    layer: OutputLayer,
-    h: Any,
-    into: OutputGradients,
-    *,
-    weight: float,
-    scale: float,
-    threads: int,
+    device: Device, layer: OutputLayer, h: Any, into: OutputGradients, *, weight: float, scale: float, threads: int
 ) -> Any:
     """Add `weight` times the symmetric Kullback-Leibler divergence of the distributions of rows 2 i and 2 i + 1.
 

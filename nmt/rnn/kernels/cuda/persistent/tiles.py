@@ -183,14 +183,7 @@ class Tile:
 
 @lru_cache(maxsize=1024)
 def choose_tile(
-    hidden: int,
-    gates: int,
-    batch: int,
-    multiprocessors: int,
-    capability: Capability,
-    *,
-    backward: bool,
-    exact: bool,
+    hidden: int, gates: int, batch: int, multiprocessors: int, capability: Capability, *, backward: bool, exact: bool
 ) -> Tile | None:
     """Return the division with the shortest estimated step, or None if no division fits the GPU.
 
