@@ -6,9 +6,9 @@ Writes 700 forms to learn from, trains a model in FOLDER by the plain command, w
 how many of 200 forms of each kind are right.
 """
 
+import argparse
 import random
 import subprocess
-import sys
 from pathlib import Path
 
 from nmt import Translator
@@ -50,7 +50,10 @@ def parts(draw: random.Random) -> dict[str, list[Row]]:
 
 def main() -> None:
     """Train and score."""
-    folder, *options = sys.argv[1:]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", help="where the model is written")
+    args, options = parser.parse_known_args()
+    folder = args.folder
     found, table = parts(random.Random(1)), Path(f"{folder}.tsv")
     table.parent.mkdir(parents=True, exist_ok=True)
     table.write_text("".join("\t".join(row) + "\n" for row in found.pop("train")), "utf-8")
