@@ -1,4 +1,6 @@
+import asyncio
 import gc
+import inspect
 import os
 import shutil
 import signal
@@ -58,6 +60,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         from tests.windows.omitted import skip_on_windows
 
         skip_on_windows(items)
+
+
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine, for a minute at most."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    given = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
+    asyncio.run(asyncio.wait_for(pyfuncitem.obj(**given), 60))
+    return True
 
 
 @pytest.hookimpl(wrapper=True)
