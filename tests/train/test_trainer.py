@@ -199,14 +199,6 @@ def test_missing_files_are_found_before_subwords_are_trained(make_trainer: Make,
     assert trainer.run().best_path
 
 
-def test_a_folder_of_another_kind_is_kept(make_trainer: Make) -> None:
-    trainer = make_trainer(epochs=1)
-    trainer.folder.mkdir()
-    (trainer.folder / "thesis.txt").write_text("years of work")
-    refused(CheckpointError, r"must be new or written by nmt-train, got one with thesis\.txt", trainer.run)
-    assert [one.name for one in trainer.folder.iterdir()] == ["thesis.txt"]
-
-
 def test_checkpoints_of_unknown_origin_are_not_overwritten(make_trainer: Make) -> None:
     trainer = make_trainer()
     trainer.folder.mkdir()
