@@ -52,6 +52,14 @@ def write_folder(folder, *, joint=True, seed=0, side=None, subwords="unigram", v
     return write_model(folder, config, src, tgt, seed)
 
 
+def write_pair(folder, source, target, **more):
+    """Write a folder of a model from one language to another."""
+    path = write_folder(folder, **more) / "config.yaml"
+    text = path.read_text("utf-8").replace("lang: xx", f"lang: {source}").replace("lang: yy", f"lang: {target}")
+    path.write_text(text, "utf-8")
+    return folder
+
+
 def calibrate(folder: Path) -> None:
     """Write what a text of half of the words would have taught about a translator."""
     saved = load_saved_model(folder)

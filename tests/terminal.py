@@ -5,6 +5,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -35,17 +36,12 @@ def on_terminal(
         os.close(theirs)
         os.write(ours, typed)
         written = b""
-        while True:
-            try:
-                data = os.read(ours, 65536)
-            except OSError:  # Linux says so when the last writer has gone
-                break
-            if not data:
-                break
-            written += data
-            if until is not None and until in written:
-                process.terminate()
-                until = None
+        with suppress(OSError):  # Linux says so when the last writer has gone
+            while data := os.read(ours, 65536):
+                written += data
+                if until is not None and until in written:
+                    process.terminate()
+                    until = None
         status = process.wait()
     os.close(ours)
     return written.decode(), status

@@ -1,5 +1,6 @@
 """How sure a model is of a translation: the same number from the search, from forced decoding and by hand."""
 
+import json
 import math
 from pathlib import Path
 
@@ -76,8 +77,6 @@ def test_it_is_a_number_from_0_to_1(one: Translation, expected: float) -> None:
 
 
 def test_json_has_it(translator: Translator, tmp_path: Path) -> None:
-    import json
-
     (found,) = translator.translate_nbest(["kara losu"], n_best=2, details=True)
     (line,) = output_of("json", 0, "kara losu", found)
     written = json.loads(line)["translations"]

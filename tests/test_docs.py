@@ -22,7 +22,12 @@ from docs.show.__main__ import main as show
 from nmt import Translator
 from nmt.cli.entry import COMMANDS
 from nmt.cli.front import load_command
+from nmt.config import load_config
 from nmt.inference.translation import Detail
+from nmt.model.parts.cells import decoder_layers, encoder_cells, import_cells
+from nmt.model.parts.encoder import Bridge
+from nmt.rnn import GRU, LSTM, RNN, ZoneoutCell, layouts
+from nmt.rnn.layers.layer_stack import LayerOptions
 from tests.saved_models import sentences, write_folder
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -186,11 +191,6 @@ def page_files(page, folder):
 
 
 def test_a_new_cell_as_the_page_says(tmp_path, monkeypatch):
-    from nmt.config import load_config
-    from nmt.model.parts.cells import decoder_layers, encoder_cells, import_cells
-    from nmt.model.parts.encoder import Bridge
-    from nmt.rnn import ZoneoutCell
-
     page = ROOT / "docs" / "add-a-cell.md"
     assert page_files(page, tmp_path) == OF_PAGES | {"more_cells.py", "tied_cells.py"}
     command = next(line for line in "".join(code_blocks(page, "bash")).splitlines() if line.startswith("nmt-train"))
@@ -226,9 +226,6 @@ def test_code_that_the_page_of_settings_shows_stands_where_it_says():
 
 def test_operators_as_their_page_says():
     """The examples run one after the other, and the table's keywords exist."""
-    from nmt.rnn import GRU, LSTM, RNN, layouts
-    from nmt.rnn.layers.layer_stack import LayerOptions
-
     page = ROOT / "docs" / "library.md"
     first, second, steps, node = code_blocks(page, "python")[3:7]
     names = {}

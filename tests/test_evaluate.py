@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+import nmt
 from nmt.errors import DataError
 from nmt.evaluate import expected_utilities, format_table, score_translations, sentence_utility, split_references
 from nmt.evaluate.error_rates import edit_distance
@@ -46,8 +47,6 @@ def test_table_is_aligned() -> None:
 
 
 def test_the_package_is_a_function():
-    import nmt
-
     hypotheses, references = ["a b c d e", "x"], ["a b c d f", "x"]
     found = nmt.evaluate(hypotheses, references, metrics=("bleu", "chrf"), tokenize="none", lowercase=True)
     assert found == score_translations(

@@ -22,7 +22,9 @@ from nmt.data.corpora.corpus import Side, load_parallel
 from nmt.doctor import examine
 from nmt.errors import ConfigError, DataError
 from nmt.serve.models import load_models
+from nmt.serve.settings import ServerSettings
 from nmt.train.run.trainer import Trainer
+from nmt.train.tasks.prepare import sides_of_sample
 from nmt.train.updates.update import Methods
 from tests import small_models
 from tests.cli.test_cli_models import call
@@ -100,8 +102,6 @@ def test_a_word_without_factors_is_a_line_that_names_it(trained: Path, tmp_path:
 
 
 def test_what_does_not_know_of_them_refuses(trained: Path, tmp_path: Path) -> None:
-    from nmt.serve.settings import ServerSettings
-
     model, runner = str(trained / "model"), CliRunner()
     (tmp_path / "in.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\na\n")
     commands = [
@@ -142,8 +142,6 @@ def test_an_unknown_word_keeps_its_factors(trained: Path) -> None:
 
 
 def test_the_doctor_counts_units_without_them(trained: Path) -> None:
-    from nmt.train.tasks.prepare import sides_of_sample
-
     config = config_from_dict(settings(trained))
     found = examine(config, lambda sample: sides_of_sample(config, sample, lambda text: None))
     assert not found.errors

@@ -2,7 +2,6 @@
 one update."""
 
 import io
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from tests.saved_models import sentences, write_folder
 from tests.settings import texts_in
 from tests.small_models import DECODER, ENCODER
 from tests.train.fake_model import write_corpus
-from tests.train.resumed import difference
+from tests.train.resumed import difference, events
 
 
 def settings(folder: Path, **training: Any) -> dict[str, Any]:
@@ -65,8 +64,7 @@ def learned(folder: Path, **training: Any) -> dict[str, bytes]:
     values = settings(folder, updates=2, **training)
     Trainer(config_from_dict(values)).run()
     path = Path(values["model_dir"])
-    events = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
-    losses = [event for event in events if event["event"] == "train"]
+    losses = events(path, "train")
     assert len(losses) == 2 and all(event["nll"] > 0 and event["loss"] > 0 for event in losses)
     return {key: array.tobytes() for key, array in read_checkpoint(path / "last.safetensors")[0].items()}
 
@@ -128,7 +126,7 @@ SLOW = {"learning_rate": 1e-9, "learning_rate_min": 1e-12}
 def settings_for(base, tmp_path, lines=(), **data):
     """Settings of a run that starts from the model in `base`, on a text of its own."""
     values = load_folder_config(base).to_dict()
-    for lang in (data.get("src", values["data"]["src"])["lang"], data.get("tgt", values["data"]["tgt"])["lang"]):
+    for lang in ((values["data"] | data)[side]["lang"] for side in ("src", "tgt")):
         (tmp_path / f"new.{lang}").write_text("\n".join(lines or sentences(60, seed=4)) + "\n", "utf-8")
     values["model_dir"] = str(tmp_path / "tuned")
     values["data"] |= {"train": str(tmp_path / "new"), "dev": str(tmp_path / "new"), "check": False} | data

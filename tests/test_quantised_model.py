@@ -28,11 +28,7 @@ from tests.saved_models import sentences, write_folder
 LINES = sentences(20, seed=5)
 KINDS = {
     "plain": {},
-    "tied": {
-        "tied": "all",
-        "encoder": {"embeddings": {"embedding_dim": 6}},
-        "decoder": {"embeddings": {"embedding_dim": 6}},
-    },
+    "tied": {"tied": "all"} | {side: {"embeddings": {"embedding_dim": 6}} for side in ("encoder", "decoder")},
     "gru": {"encoder": {"rnn_type": "gru"}, "decoder": {"rnn_type": "gru", "attention": "general"}},
     "lexical": {"decoder": {"lexical": True}},
 }
@@ -148,9 +144,8 @@ def test_a_block_gets_the_factor_of_the_least_squared_error(shape, by_rows):
     matrix[0] = 0
     made = quantise_to_4_bits(matrix, by_rows=by_rows)
     for threads in (2, 3):
-        np.testing.assert_array_equal(
-            quantise_to_4_bits(matrix, by_rows=by_rows, threads=threads).numbers, made.numbers
-        )
+        other = quantise_to_4_bits(matrix, by_rows=by_rows, threads=threads)
+        np.testing.assert_array_equal(other.numbers, made.numbers)
     channels, numbers = (m.astype(np.float64) if by_rows else m.T.astype(np.float64) for m in (matrix, made.numbers))
     scales = np.where(made.scales > 0, made.scales, 1).astype(np.float64)
     np.testing.assert_allclose(made.scales * 126, np.abs(channels).max(1), rtol=1e-6)

@@ -6,6 +6,7 @@ import pytest
 from nmt.errors import CheckpointError
 from nmt.inference.shortlist_learning import ShortlistLearner, candidates_together, count_misses
 from nmt.storage.model_folder import load_shortlist, save_shortlist
+from tests.refusals import refused
 
 
 def learner():
@@ -93,5 +94,4 @@ def test_files(tmp_path):
     again = load_shortlist(path, 9, "d")
     assert again.candidates([4, 5]).tolist() == learner().shortlist(2, 2).candidates([4, 5]).tolist()
     for size, digest in ((9, "e"), (7, "d")):
-        with pytest.raises(CheckpointError, match="nmt-shortlist"):
-            load_shortlist(path, size, digest)
+        refused(CheckpointError, "nmt-shortlist", load_shortlist, path, size, digest)

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -59,19 +60,13 @@ def translator(folder):
 @pytest.mark.parametrize(("key", "value"), [(key, value) for key, values in BAD.items() for value in values])
 def test_a_setting_of_a_call_is_checked_as_in_a_file(key, value, translator):
     told = refused(ConfigError, rf"decoding\.{key} must", settings_with, decoding={key: value})
-    with pytest.raises(ConfigError) as in_a_call:
-        translator.translate(LINES, **{key: value})
-    assert told == f"config: {in_a_call.value}"
-    assert "\n" not in str(in_a_call.value)
+    assert told == f"config: {refused(ConfigError, '', translator.translate, LINES, **{key: value})}"
 
 
 @pytest.mark.parametrize("n_best", [0, -1, 2.5, "2", True, NAN, HUGE])
 def test_how_many_are_asked_for(n_best, translator):
-    for ask, name in (
-        (lambda: translator.translate_nbest(LINES, n_best=n_best), "n_best"),
-        (lambda: translator.session(LINES[0]).complete("", n_best=n_best), "n_best"),
-    ):
-        refused(ConfigError, f"^{name} must be a whole number", ask)
+    for ask in (partial(translator.translate_nbest, LINES), partial(translator.session(LINES[0]).complete, "")):
+        refused(ConfigError, "^n_best must be a whole number", ask, n_best=n_best)
 
 
 def test_other_callers_are_as_strict(translator):
@@ -170,9 +165,8 @@ def test_what_was_allowed_once_allows_no_other_type():
 
 def test_settings_of_a_call_that_were_allowed_once_allow_no_other_type(translator):
     assert translator.translate(["a"], beam_size=1) == translator.translate(["a"], beam_size=1)
-    for value in (True, 1.0):
+    for value in (True, 1.0, 0):
         refused(ConfigError, "decoding.beam_size must be a whole number", translator.translate, ["a"], beam_size=value)
-    refused(ConfigError, "decoding.beam_size", translator.translate, ["a"], beam_size=0)
 
 
 SCHEMA = config_schema()

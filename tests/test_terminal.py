@@ -129,32 +129,21 @@ def test_a_pipe_and_a_text_that_is_not_there_have_no_total(terminal, tmp_path):
 
 
 def test_a_log_gets_lines_without_a_bar(monkeypatch):
-    def work(meter):
-        meter.add(5)
-        meter.add(5)
-
-    lines = without_terminal(monkeypatch, work, total=20)
-    assert [line.split(" [")[0] for line in lines] == [
-        f"translated: {part}" for part in (" 25% 5/20", " 50% 10/20", " 50% 10/20")
-    ]
+    lines = without_terminal(monkeypatch, lambda meter: [meter.add(5), meter.add(5)], total=20)
+    parts = " 25% 5/20", " 50% 10/20", " 50% 10/20"
+    assert [line.split(" [")[0] for line in lines] == [f"translated: {part}" for part in parts]
 
 
 def test_short_work_is_silent_in_a_log(monkeypatch):
     assert without_terminal(monkeypatch, lambda meter: meter.add(5), seconds=30.0, total=20) == []
 
 
-def test_quiet_is_silent_on_a_terminal_too(terminal):
-    with in_place_of_stderr(terminal), quietly(True):
-        with closing(Meter(source="a text that is not looked for")) as meter:
-            meter.add(5)
-    assert terminal.getvalue() == ""
-
-
-def test_quiet_counts_no_lines_of_a_text(terminal, monkeypatch):
+def test_quiet_is_silent_on_a_terminal_too_and_counts_no_lines_of_a_text(terminal, monkeypatch):
     monkeypatch.setattr(meter_module, "_LINE_SECONDS", 0.0)
     monkeypatch.setattr(meter_module, "_lines_in", lambda source: pytest.fail("counted"))
     with in_place_of_stderr(terminal), quietly(True), closing(Meter(source="a text")) as meter:
         meter.add(5)
+    assert terminal.getvalue() == ""
 
 
 def test_a_meter_starts_no_thread_and_outlives_its_reader(monkeypatch):

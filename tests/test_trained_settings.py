@@ -9,7 +9,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import yaml
-from click.testing import CliRunner
 
 from nmt import Translator
 from nmt.cli.commands.average import average
@@ -25,6 +24,7 @@ from nmt.storage.tensor_file import write_tensors
 from nmt.storage.trained_settings import Difference, differences
 from nmt.train.checkpoints.checkpoint import save_average
 from nmt.train.checkpoints.resume import compare_settings
+from tests.cli.test_cli_models import call
 from tests.refusals import refused
 from tests.saved_models import sentences, write_folder
 from tests.settings import changed, leaves
@@ -147,7 +147,7 @@ def test_every_command_says_it(folder, tmp_path):
         average: [folder, *last, "-o", tmp_path / "mean"],
     }
     for command, arguments in calls.items():
-        result = CliRunner().invoke(command, [str(a) for a in arguments], input="kara\n")
+        result = call(command, *arguments, given="kara\n")
         assert result.exit_code == 1 and result.stdout == "" and result.stderr.count("\n") == 1, command
         assert "model.encoder.embeddings.scale must be false, which best.safetensors was trained with" in result.stderr
     assert {path.name for path in tmp_path.iterdir()} == {"model"}, "nothing is left half done"
@@ -247,19 +247,17 @@ def test_parameters_that_do_not_fit_are_named_with_their_shapes(change, words, f
     assert "None" not in told
 
 
-def call(card_folder, path, *words):
-    return CliRunner().invoke(bundle, [str(word) for word in (card_folder, "-o", path, *words)])
-
-
 def front_matter(text):
     before, front, page = text.split("---\n", 2)
     assert before == ""
     return yaml.safe_load(front), page
 
 
-def with_scores(saved, **scores):
+def card_of(saved, path, **scores):
+    """The two parts of the card of a file of five bytes."""
+    path.write_bytes(b"12345")
     saved.content["scores"] = scores
-    return saved
+    return front_matter(model_card(saved, path))
 
 
 @pytest.fixture(scope="module")
@@ -269,7 +267,7 @@ def card_folder(tmp_path_factory):
 
 def test_a_card_is_written_beside_the_file(card_folder, tmp_path):
     path = tmp_path / "small.nmt"
-    result = call(card_folder, path, "--card")
+    result = call(bundle, card_folder, "-o", path, "--card")
     assert result.exit_code == 0, result.output
     front, page = front_matter((tmp_path / "small.md").read_text("utf-8"))
     assert front["library_name"] == "recurrent-nmt" and front["pipeline_tag"] == "translation"
@@ -288,48 +286,41 @@ def test_a_card_is_written_beside_the_file(card_folder, tmp_path):
 
 @pytest.mark.parametrize(("read", "sample"), [(178, "178 of 500 pairs of "), (500, ""), (0, ""), ("all", "")])
 def test_scores_say_on_how_many_pairs_they_are(card_folder, tmp_path, read, sample):
-    saved = with_scores(load_saved_model(card_folder), bleu=41.0)
+    saved = load_saved_model(card_folder)
     saved.content["state"] |= {"validation_pairs": read, "dev": [500, 17]}
-    (tmp_path / "m.nmt").write_bytes(b"12345")
-    front, page = front_matter(model_card(saved, tmp_path / "m.nmt"))
+    front, page = card_of(saved, tmp_path / "m.nmt", bleu=41.0)
     assert f"| on {sample}the validation text |" in page
     assert front["model-index"][0]["results"][0]["dataset"]["name"] == f"{sample}dev"
 
 
 def test_scores_become_an_index_that_hubs_read(card_folder, tmp_path):
-    saved = with_scores(load_saved_model(card_folder), update=7, bleu=41.237, ppl=3.0)
-    (tmp_path / "m.nmt").write_bytes(b"12345")
-    front, page = front_matter(model_card(saved, tmp_path / "m.nmt"))
+    saved = load_saved_model(card_folder)
+    front, page = card_of(saved, tmp_path / "m.nmt", update=7, bleu=41.237, ppl=3.0)
     result = front["model-index"][0]["results"][0]
     assert [(one["type"], one["value"]) for one in result["metrics"]] == [("bleu", 41.24), ("ppl", 3.0)]
     assert result["task"] == {"type": "translation"} and result["dataset"]["name"] == "dev"
     assert "| BLEU | 41.24 |" in page and "5 bytes" in page
-    front, page = front_matter(model_card(with_scores(saved, update=7), tmp_path / "m.nmt"))
+    front, page = card_of(saved, tmp_path / "m.nmt", update=7)
     assert "model-index" not in front and "None are known." in page
 
 
-def test_sides_that_are_no_languages_are_not_called_so(tmp_path):
-    card_folder = write_folder(tmp_path / "model")
+def test_sides_that_are_no_languages_are_not_called_so(card_folder, tmp_path):
     saved = load_saved_model(card_folder)
-    data = saved.config.data
-    sounds = data.model_copy(update={"tgt": data.tgt.model_copy(update={"lang": "phoneme"})})
-    object.__setattr__(saved, "config", saved.config.model_copy(update={"data": sounds}))
-    (tmp_path / "m.nmt").write_bytes(b"")
-    front, page = front_matter(model_card(saved, tmp_path / "m.nmt"))
+    saved = replace(saved, config=saved.config.with_changes({"data.tgt.lang": "phoneme"}))
+    front, page = card_of(saved, tmp_path / "m.nmt")
     assert front["language"] == ["xx"] and "turns `xx` into `phoneme`" in page
 
 
 def test_a_card_that_is_there_is_kept_and_nothing_is_written(card_folder, tmp_path):
     (tmp_path / "m.md").write_text("mine")
-    result = call(card_folder, tmp_path / "m.nmt", "--card")
+    result = call(bundle, card_folder, "-o", tmp_path / "m.nmt", "--card")
     assert result.exit_code == 1 and "must be a new file" in result.output
     assert (tmp_path / "m.md").read_text() == "mine" and not (tmp_path / "m.nmt").exists()
 
 
 def test_a_card_has_no_place_of_the_machine_and_replaces_no_other(card_folder, tmp_path):
     saved = load_saved_model(card_folder)
-    training = saved.config.training.model_copy(update={"load_model": "/home/me/model"})
-    saved = replace(saved, config=saved.config.model_copy(update={"training": training}))
+    saved = replace(saved, config=saved.config.with_changes({"training.load_model": "/home/me/model"}))
     (tmp_path / "m.nmt").write_bytes(b"12345")
     write_card(tmp_path / "m.md", saved, tmp_path / "m.nmt")
     text = (tmp_path / "m.md").read_text("utf-8")
@@ -343,6 +334,6 @@ def test_a_card_that_cannot_be_written_leaves_no_bundle(card_folder, tmp_path, m
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr("nmt.storage.model_card.write_bytes", full)
-    result = call(card_folder, tmp_path / "m.nmt", "--card")
+    result = call(bundle, card_folder, "-o", tmp_path / "m.nmt", "--card")
     assert result.exit_code == 1 and "m.md" in result.output and "Traceback" not in result.output
     assert not list(tmp_path.glob("m.*"))

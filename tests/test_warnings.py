@@ -95,9 +95,8 @@ def test_a_least_length_that_the_source_does_not_allow(constraints, folder):
     assert len(source_ids(translator, [short])[0]) <= 6 < len(source_ids(translator, [long])[0])
     for lines in ([short, blank, long], [short], [long]):
         found = translator.translate_nbest(lines, n_best=2, constraints=constraints, **SETTINGS)
-        assert [LENGTHENED in one.warnings for row in found for one in row] == [
-            line == short for line, row in zip(lines, found, strict=True) for _ in row
-        ]
+        told = [LENGTHENED in one.warnings for row in found for one in row]
+        assert told == [line == short for line, row in zip(lines, found, strict=True) for _ in row]
     assert not any(one.warnings for row in translator.translate_nbest([short], max_length_extra=9) for one in row)
     for line in (short, long):
         (found,) = translator.session(line).complete(**SETTINGS)
@@ -198,9 +197,8 @@ def test_one_prefix_for_all(folder, tmp_path):
     assert [found[0].text[:9] for found in one] == ["losu nura", "", "losu nura"]
     given = "".join(f"{line}\n" for line in lines)
     (tmp_path / "p").write_text("losu nura\n" * 3)
-    shown = [
-        call(translate, folder, *o, given=given) for o in (["--prefix-text", "losu nura"], ["--prefix", tmp_path / "p"])
-    ]
+    ways = ["--prefix-text", "losu nura"], ["--prefix", tmp_path / "p"]
+    shown = [call(translate, folder, *way, given=given) for way in ways]
     assert shown[0].stdout == shown[1].stdout == "".join(f"{found[0].text}\n" for found in one)
     result = call(translate, folder, "--prefix-text", "x", "--prefix", tmp_path / "p", given=given)
     assert (result.exit_code, "Give --prefix, a text for each line, or --prefix-text" in result.stderr) == (2, True)

@@ -27,6 +27,7 @@ from nmt.train.updates.optimizer import OPTIMIZERS, make_optimizer
 from tests.cuda_standin.gpu import CUDARuntimeError, StandInError
 from tests.cuda_standin.runtime import idle_runtime
 from tests.devices import ptx_runtime_with
+from tests.refusals import refused
 from tests.rnn import scan_cases as cases
 from tests.small_models import batch_of, build, random_sentences
 
@@ -58,16 +59,13 @@ def test_nothing_of_the_host_is_converted(device):
         lambda: np.concatenate([there, there]),
         lambda: xp.concatenate([there, here], axis=0),
     ):
-        with pytest.raises(TypeError):
-            call()
+        refused(TypeError, "", call)
     with pytest.raises(TypeError):
         there[...] = here
     with pytest.raises(StandInError, match="index of the host"):
         there[np.array([0, 1])]
-    with pytest.raises(AttributeError, match="no attribute 'einsum'"):
-        xp.einsum("i->", there)
-    with pytest.raises(AttributeError, match="no attribute 'restored'"):
-        there.restored()
+    refused(AttributeError, "no attribute 'einsum'", xp.einsum, "i->", there)
+    refused(AttributeError, "no attribute 'restored'", there.restored)
 
 
 def test_a_kernel_reads_only_what_is_allocated(runtime):
@@ -75,8 +73,7 @@ def test_a_kernel_reads_only_what_is_allocated(runtime):
     add(runtime, x, y)
     np.testing.assert_array_equal(runtime.download(x), 2)
     y.host = np.ones(8, np.float32)  # memory of nobody
-    with pytest.raises(StandInError, match="not allocated"):
-        add(runtime, x, y)
+    refused(StandInError, "not allocated", add, runtime, x, y)
 
 
 # ------------------------------------------------------------ memory and launches
@@ -89,12 +86,9 @@ def test_memory_that_does_not_suffice_is_one_line(runtime):
 
 def test_arguments_that_do_not_fit_are_refused(runtime):
     kernel, x = row_kernels.round_rows(32), runtime.xp.zeros((4, 4), np.uint32)
-    with pytest.raises(TypeError, match="6 arguments, got 1"):
-        runtime.launch(kernel, 1, x)
-    with pytest.raises(TypeError, match="array of uint16 must be given, got uint32"):
-        runtime.launch(kernel, 1, x, 0, 4, 4, 4, x)
-    with pytest.raises(TypeError, match="C-contiguous"):
-        runtime.launch(kernel, 1, x.T, 0, 4, 4, 4, x)
+    refused(TypeError, "6 arguments, got 1", runtime.launch, kernel, 1, x)
+    refused(TypeError, "array of uint16 must be given, got uint32", runtime.launch, kernel, 1, x, 0, 4, 4, 4, x)
+    refused(TypeError, "C-contiguous", runtime.launch, kernel, 1, x.T, 0, 4, 4, 4, x)
 
 
 @pytest.mark.parametrize("waits", [False, True])
@@ -140,8 +134,7 @@ def test_a_launch_that_is_refused_is_one_line(runtime):
     add(runtime, x, x)
     runtime.packages.driver.cuLaunchKernel = lambda *given: (SimpleNamespace(name="CUDA_ERROR_ILLEGAL_ADDRESS"),)
     names = re.escape("add_scaled 1x1x1, add_scaled 1x1x1;")
-    with pytest.raises(DeviceError, match=f"launched must succeed, got CUDA_ERROR_ILLEGAL_ADDRESS after {names}"):
-        add(runtime, x, x)
+    refused(DeviceError, f"launched must succeed, got CUDA_ERROR_ILLEGAL_ADDRESS after {names}", add, runtime, x, x)
 
 
 @pytest.mark.parametrize(
@@ -172,11 +165,9 @@ def test_a_product_stays_in_its_arrays(runtime, which):
     memory = runtime.xp.zeros(96, np.float32)
     pieces = [memory[32 * n : 32 * n + 16].reshape(4, 4) for n in range(3)]
     given = [Matrix(piece, int(n == which), 4) for n, piece in enumerate(pieces)]
-    with pytest.raises(ShapeError, match="rows must lie in their arrays"):
-        runtime.gemm(*given)
+    refused(ShapeError, "rows must lie in their arrays", runtime.gemm, *given)
     given[which] = Matrix(pieces[which], 0, 4, 1, 4)
-    with pytest.raises(ShapeError, match="rows must lie in their arrays"):
-        runtime.gemm(*given)
+    refused(ShapeError, "rows must lie in their arrays", runtime.gemm, *given)
 
 
 # ------------------------------------------------------------ recordings
@@ -477,8 +468,7 @@ def test_arguments_packed_once_are_those_of_a_launch(runtime):
     runtime.launch(kernel, 1, x.view(np.uint32), 0, 4, 4, 2, out)
     np.testing.assert_array_equal(runtime.download(out), first)
     assert first.any()
-    with pytest.raises(TypeError, match="5 arguments, got 4"):
-        runtime.packed(kernel, 1, 0, 4, 4, 2)
+    refused(TypeError, "5 arguments, got 4", runtime.packed, kernel, 1, 0, 4, 4, 2)
     with pytest.raises(TypeError, match="6 arguments, got 2"):
         runtime.launch(kernel, 1, x.view(np.uint32), 0, packed)
 

@@ -127,11 +127,8 @@ def test_every_subword_has_those_of_its_word(tmp_path, type, boundaries):
         for t, target in enumerate(sides[1]):
             places = [s for s, source in enumerate(sides[0]) if (source, target) in pairs]
             expected |= {(t, b, s + before): 1 / len(places) for s in places}
-    assert {
-        key: s
-        for *key, s in zip(step.tolist(), row.tolist(), position.tolist(), share.tolist(), strict=True)
-        for key in [tuple(key)]
-    } == pytest.approx(expected)
+    keys = zip(step.tolist(), row.tolist(), position.tolist(), strict=True)
+    assert dict(zip(keys, share.tolist(), strict=True)) == pytest.approx(expected)
     assert len(expected) >= 6
 
 

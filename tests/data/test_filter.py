@@ -9,6 +9,7 @@ from nmt.data.quality.filter import LineFilter, has_broken_letters
 from nmt.data.tokens.characters import TextBlock
 from nmt.errors import DataError
 from tests.data.corpora import sentences, side, write_pair
+from tests.refusals import refused
 from tests.settings import texts_in
 
 PLANTED = {
@@ -76,8 +77,7 @@ def test_all_rules_together_count_each_pair_once(prefix, subwords):
 
 def test_rules_that_leave_nothing_are_named(tmp_path, subwords):
     prefix = write_pair(tmp_path, ["the dog"] * 3, ["the dog"] * 3)
-    with pytest.raises(DataError, match=r"none that pass data.filter \(3 same\)"):
-        corpus(prefix, subwords, same=True)
+    refused(DataError, r"none that pass data.filter \(3 same\)", corpus, prefix, subwords, same=True)
 
 
 def test_subwords_are_not_made_of_what_is_left_out(tmp_path):

@@ -219,9 +219,8 @@ def test_files_and_bytes(tmp_path):
 
 def foreign_model(**settings):
     result = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(sentences(400)), model_writer=result, minloglevel=5, vocab_size=45, **settings
-    )
+    settings = {"model_writer": result, "minloglevel": 5, "vocab_size": 45} | settings
+    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(sentences(400)), **settings)
     return result.getvalue()
 
 
@@ -251,17 +250,8 @@ def test_models_of_other_ids_are_renumbered(settings):
 
 
 def test_byte_pieces_cannot_break_a_line():
-    result = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(sentences(400)),
-        model_writer=result,
-        minloglevel=5,
-        vocab_size=340,
-        byte_fallback=True,
-        model_type="bpe",
-        hard_vocab_limit=False,
-    )
-    subwords = Subwords(result.getvalue())
+    settings = {"vocab_size": 340, "byte_fallback": True, "model_type": "bpe", "hard_vocab_limit": False}
+    subwords = Subwords(foreign_model(**settings))
     pieces = subwords.pieces(range(subwords.vocab_size))
     newline, nul = pieces.index("<0x0A>"), pieces.index("<0x00>")
     word = subwords.encode(["house"])[0]

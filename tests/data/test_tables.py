@@ -112,9 +112,8 @@ def test_a_table_is_read_or_refused_or_doubted(tmp_path, name):
     (corpus,) = texts.setting()
     columns = corpus.get("src_column"), corpus.get("tgt_column")
     source = Source(file, columns, features=texts.features, header=corpus.get("header"))
-    assert [row for part in source.parts(texts.langs) for row in part.rows() if all(row)] == list(
-        again.pairs(texts.langs)
-    ), "the settings that are written read the same"
+    rows = [row for part in source.parts(texts.langs) for row in part.rows() if all(row)]
+    assert rows == list(again.pairs(texts.langs)), "the settings that are written read the same"
 
 
 def test_verses_are_paired_by_their_numbers(tmp_path):

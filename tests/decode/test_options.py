@@ -14,10 +14,14 @@ from nmt.decode.rules import selectors
 from nmt.decode.rules.glossary import Glossary, Progress, advance
 from nmt.decode.rules.score_rules import Rule
 from nmt.errors import ShapeError
+from nmt.rnn.arrays.weights import Weights
+from nmt.rnn.cells import AttentionCell, AttentionProbe, ElmanCell
+from nmt.rnn.scan.scan import Scan
 from nmt.special_tokens import EOS_ID
 from tests import small_models
 from tests.decode.test_beam import EOS, TableDecoder
 from tests.oracle import beam
+from tests.refusals import refused
 from tests.search_cases import LISTS, RULES, given_for
 
 V, BOS, LONGEST = 7, 2, 4
@@ -345,8 +349,7 @@ def test_tokens_beyond_the_vocabulary_are_one_line(tokens, model, sentences):
     with pytest.raises(ShapeError, match=f"^search: tokens .* must be from 0 to {VOCAB - 1}, got {tokens[-1]}$"):
         find(model, sentences, forbidden=[tokens])
     for options in ({"forbidden": [tokens]}, {"prefixes": [tokens]}):
-        with pytest.raises(ShapeError, match="^search: tokens of forbidden and prefixes must be"):
-            find(model, sentences[:1], **options)
+        refused(ShapeError, "^search: tokens of forbidden and prefixes must be", find, model, sentences[:1], **options)
 
 
 def test_forced_log_probs_are_minus_the_training_loss(model, sentences):
@@ -365,10 +368,6 @@ def test_forced_log_probs_are_minus_the_training_loss(model, sentences):
 
 def test_attention_is_what_the_context_is_made_of():
     """With `dot` attention and a memory that can be read back: the weights of the probe are the softmax's."""
-    from nmt.rnn.arrays.weights import Weights
-    from nmt.rnn.cells import AttentionCell, AttentionProbe, ElmanCell
-    from nmt.rnn.scan.scan import Scan
-
     rng = np.random.default_rng(0)
     cell = AttentionCell(ElmanCell(3, 4), 4, 4, attention="dot", input_feeding=False)
     scan = Scan(AttentionProbe(cell, 5), threads=1)

@@ -5,11 +5,14 @@
 import re
 
 import pytest
+from click.testing import CliRunner
 
+from nmt.cli.commands.translate import translate
 from nmt.documents.document import read_document
 from nmt.errors import DataError
 from tests.documents.details import changed
 from tests.documents.test_passages import backward, by_words
+from tests.saved_models import sentences, write_folder
 
 
 def whole(units, head='version="1.2"', file='source-language="en" target-language="de"'):
@@ -181,11 +184,6 @@ def test_a_message_that_cannot_be_read_stays_untranslated_and_is_counted(text):
 
 
 def test_strict_writes_nothing_and_without_it_a_warning_is_given(tmp_path):
-    from click.testing import CliRunner
-
-    from nmt.cli.commands.translate import translate
-    from tests.saved_models import sentences, write_folder
-
     folder = write_folder(tmp_path / "model", seed=6)
     source, out = tmp_path / "a.xlf", tmp_path / "b.xlf"
     units = f"<trans-unit><source>{sentences(1, seed=5)[0]}</source></trans-unit>"

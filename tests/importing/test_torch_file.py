@@ -10,6 +10,7 @@ import pytest
 from nmt.errors import CheckpointError
 from nmt.importing.torch_file import Inert, read_torch
 from tests.importing.torch_files import Namespace, save
+from tests.oracle.compare import assert_same_bits
 from tests.refusals import refused, refused_of_damaged
 
 
@@ -27,9 +28,8 @@ def test_tensors_and_plain_values_come_back(tmp_path):
     values = {"model": tensors(), "epoch": 3, "name": "ä", "list": [1.5, None, True], "big": 2**70}
     found = read_torch(save(tmp_path / "model.pt", values))
     assert found.keys() == values.keys()
-    for name, array in values["model"].items():
-        np.testing.assert_array_equal(found["model"][name], array)
-        assert found["model"][name].dtype == array.dtype
+    assert_same_bits(found["model"], values["model"])
+    assert all(found["model"][name].dtype == array.dtype for name, array in values["model"].items())
     assert {k: found[k] for k in ("epoch", "name", "list", "big")} == {k: values[k] for k in found if k != "model"}
 
 

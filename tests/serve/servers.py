@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -9,7 +10,7 @@ import sys
 import threading
 import urllib.error
 import urllib.request
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 
@@ -21,11 +22,9 @@ for _needed in ("starlette", "uvicorn", "prometheus_client", "python_multipart",
 
 def model_folder(folder, source="en", target="de", name="small", **changes):
     """A folder of a model from one language to another."""
-    saved_models.write_folder(folder, **{"seed": 6} | changes)
+    saved_models.write_pair(folder, source, target, **{"seed": 6} | changes)
     path = folder / "config.yaml"
-    text = path.read_text("utf-8").replace("lang: xx", f"lang: {source}").replace("lang: yy", f"lang: {target}")
-    lines = [f"name: {name}" if line.startswith("name:") else line for line in text.splitlines()]
-    path.write_text("\n".join(lines) + "\n", "utf-8")
+    path.write_text(re.sub(r"(?m)^name: .*", f"name: {name}", path.read_text("utf-8")), "utf-8")
     return folder
 
 
@@ -93,14 +92,10 @@ class Server:
             if end:
                 plug.shutdown(socket.SHUT_WR)
             found = b""
-            while True:
-                try:
-                    piece = plug.recv(65536)
-                except ConnectionResetError:
-                    return found
-                if not piece:
-                    return found
-                found += piece
+            with suppress(ConnectionResetError):
+                while piece := plug.recv(65536):
+                    found += piece
+            return found
 
     def end(self, number=signal.SIGTERM, seconds=60):
         """Its exit code after a signal."""

@@ -13,6 +13,8 @@ import pytest
 
 pytest.importorskip("starlette", reason="needs the extra [serve]")
 
+from nmt.documents.tagged_text import read_passage
+from nmt.inference.translation import Translation
 from nmt.serve.box import box as box_module
 from nmt.serve.box import text_work
 from nmt.serve.box.box import Box, Job
@@ -269,9 +271,6 @@ def test_bodies_are_bounded_together_and_by_client():
 
 
 def test_ranks_are_those_of_the_translations():
-    from nmt.documents.tagged_text import read_passage
-    from nmt.inference.translation import Translation
-
     passages = [read_passage("one\ntwo"), read_passage("  ")]
     found = [
         [Translation("a", 0.0, -1.0, length=2), Translation("b", 0.0, -5.0, length=2)],

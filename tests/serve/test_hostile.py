@@ -20,6 +20,7 @@ import pytest
 
 from nmt.errors import DeviceError
 from nmt.rnn.kernels.machine_code.store import store
+from tests.refusals import refused
 from tests.serve import servers
 from tests.serve.servers import multipart, running
 from tests.waiting import at_once, beside, until
@@ -231,8 +232,7 @@ def test_a_port_that_is_lost_between_binding_and_listening_is_a_line(monkeypatch
         raise OSError(98, "Address already in use")
 
     monkeypatch.setattr(socket.socket, "listen", lost)
-    with pytest.raises(DeviceError, match="must be free to listen on"):
-        listen_on("127.0.0.1", 0)
+    refused(DeviceError, "must be free to listen on", listen_on, "127.0.0.1", 0)
 
 
 def test_a_second_server_leaves_the_first_its_port_while_it_loads(server, folder, tmp_path):

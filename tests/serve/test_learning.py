@@ -3,9 +3,13 @@
 import json
 import signal
 import threading
+from types import SimpleNamespace
 
 import pytest
 
+from nmt.serve.models import check_room
+from nmt.serve.settings import RequestError
+from tests.refusals import refused
 from tests.saved_models import sentences
 from tests.serve.servers import Server, model_folder, running
 from tests.waiting import beside
@@ -77,15 +81,9 @@ def test_a_model_in_a_row_uses_what_its_parts_have_learnt(learns):
 
 
 def test_projects_are_limited_in_number():
-    from types import SimpleNamespace
-
-    from nmt.serve.models import check_room
-    from nmt.serve.settings import RequestError
-
     full = SimpleNamespace(projects=[str(number) for number in range(50)])
     check_room(full, "7")
-    with pytest.raises(RequestError, match="must be one of 50"):
-        check_room(full, "new")
+    refused(RequestError, "must be one of 50", check_room, full, "new")
 
 
 def test_suggest_of_libretranslate(learns):

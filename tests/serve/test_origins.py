@@ -11,7 +11,10 @@ from urllib.parse import quote
 
 import pytest
 
+from nmt.cli.commands.serve import serve
+from nmt.cli.options.command import Refusal
 from nmt.errors import ConfigError
+from nmt.serve.settings import Origins, RequestError, ServerSettings
 from tests.serve.servers import model_folder, multipart, running
 from tests.waiting import until
 
@@ -230,31 +233,22 @@ def test_keys_decide_where_there_are_any(keyed, lines):
     "origin", ["", "app.example", "https://", "https://app.example/mt", "null", "https://a b", "https://bücher.example"]
 )
 def test_an_origin_that_is_none_is_one_line(origin):
-    from nmt.serve.settings import ServerSettings
-
     with pytest.raises(ConfigError, match=r"^--allow-origin: must be an origin such as .*; give [^\n]*$"):
         ServerSettings((), allow_origin=(origin,))
 
 
 @pytest.mark.parametrize("name", ["", "http://mt.example", "mt.example:80", "mt.example/a", "a b", "bücher"])
 def test_a_host_that_is_no_name_is_one_line(name):
-    from nmt.serve.settings import ServerSettings
-
     with pytest.raises(ConfigError, match=r"^--allow-host: must be a name such as [^\n]*; give it [^\n]*$"):
         ServerSettings((), allow_host=(name,))
 
 
 def test_an_option_that_is_wrong_ends_before_models_are_loaded():
-    from nmt.cli.commands.serve import serve
-    from nmt.cli.options.command import Refusal
-
     with pytest.raises(Refusal, match="--allow-origin: must be an origin"):
         serve.main(["nowhere", "--allow-origin", "app.example"], standalone_mode=False)
 
 
 def test_a_listed_name_guards_other_addresses(folder):
-    from nmt.serve.settings import Origins, RequestError
-
     def status(origins, host):
         scope = {"headers": [(b"host", host.encode())], "path": "/translate", "method": "POST", "http_version": "1.1"}
         try:

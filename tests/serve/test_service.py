@@ -17,6 +17,9 @@ from tests.refusals import refused
 
 pytest.importorskip("starlette", reason="needs the extra [serve]")
 
+import uvicorn
+from uvicorn.server import ServerState
+
 from nmt.documents import passage
 from nmt.errors import CheckpointError, ConfigError
 from nmt.inference.translation import Detail, Translation
@@ -25,8 +28,10 @@ from nmt.serve import app
 from nmt.serve import models as models_module
 from nmt.serve import service as service_module
 from nmt.serve.engine import Ask, Engine
+from nmt.serve.http_protocol import GuardedProtocol
 from nmt.serve.limits import ClosedError, FullError, Gate, SentenceCache
 from nmt.serve.models import Detector, Models, ServedModel
+from nmt.serve.server import listen_on
 from nmt.serve.service import Service, TextOptions
 from nmt.serve.settings import Limits, RequestError, ServerSettings
 from tests.saved_models import sentences, write_folder
@@ -154,12 +159,6 @@ def test_long_texts_are_looked_at_beside_the_loop(monkeypatch):
 
 async def test_answers_do_not_wait_for_acknowledgements():
     """Found by the benchmark: each answer took 40 ms longer, whatever the model."""
-    import uvicorn
-    from uvicorn.server import ServerState
-
-    from nmt.serve.http_protocol import GuardedProtocol
-    from nmt.serve.server import listen_on
-
     config = uvicorn.Config(app.make_app, log_config=None)
     config.load()
     loop = asyncio.get_running_loop()

@@ -10,6 +10,7 @@ import pytest
 from nmt.config import TrainingConfig
 from nmt.rnn.devices import cpu
 from nmt.rnn.kernels.search.search_rules import mix
+from nmt.train.checkpoints.checkpoint import read_whole
 from nmt.train.distributed.ranks import Ranks
 from nmt.train.planning.lengths import fixed_training, rate_factor
 from nmt.train.run.trainer import Trainer
@@ -107,8 +108,6 @@ def test_a_run_goes_on_with_another_multiplier(make_trainer):
 
 
 def trainer_state(trainer: Trainer):
-    from nmt.train.checkpoints.checkpoint import read_whole
-
     return read_whole(trainer.folder / "last.safetensors").metadata["state"]
 
 

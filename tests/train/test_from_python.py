@@ -195,8 +195,7 @@ def test_a_finished_run_says_which_changes_had_no_effect(settings, caplog):
 
 @pytest.mark.parametrize("name", ["Generator", "LanguageScorer"])
 def test_what_is_removed_names_what_takes_its_place(name: str) -> None:
-    with pytest.raises(ImportError, match=f"nmt.{name} is not there any more; .* KenLM or transformers"):
-        getattr(nmt, name)
+    refused(ImportError, f"nmt.{name} is not there any more; .* KenLM or transformers", getattr, nmt, name)
 
 
 # ---------------------------------------------------------------- threads and signals
