@@ -36,12 +36,8 @@ def write_folder(folder, *, joint=True, seed=0, side=None, subwords="unigram", v
     """Write a folder; `model` are changes of the model section as `model_settings` takes them."""
     folder.mkdir(parents=True)
     sides = {name: {"lang": lang, **(side or {})} for name, lang in (("src", "xx"), ("tgt", "yy"))}
-    values = {
-        "model_dir": str(folder),
-        "threads": 1,
-        "data": texts_in(folder, **sides, subwords={"joint": joint, "type": subwords, "vocab_size": vocab_size}),
-        "model": model_settings(**model).to_dict(),
-    }
+    data = texts_in(folder, **sides, subwords={"joint": joint, "type": subwords, "vocab_size": vocab_size})
+    values = {"model_dir": str(folder), "threads": 1, "data": data, "model": model_settings(**model).to_dict()}
     config = config_from_dict(values)
     text = sentences(400, words=words)
     src = train_subwords(text, type=subwords, vocab_size=vocab_size)

@@ -26,13 +26,9 @@ def on_terminal(
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     kept = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR")}
-    with subprocess.Popen(
-        [str(BIN / command[0]), *command[1:]],
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        env=kept | {"TERM": "xterm"} | dict(env or {}),
-    ) as process:
+    streams = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
+    env = kept | {"TERM": "xterm"} | dict(env or {})
+    with subprocess.Popen([str(BIN / command[0]), *command[1:]], **streams, env=env) as process:
         os.close(theirs)
         os.write(ours, typed)
         written = b""

@@ -70,11 +70,6 @@ def help_of(*words):
     return subprocess.run([sys.executable, *words, "--help"], capture_output=True, text=True, check=True).stdout
 
 
-def model_dir(config_name):
-    text = (ROOT / "configs" / config_name).read_text("utf-8")
-    return re.search(r"^model_dir:\s*(\S+)", text, re.M).group(1)
-
-
 def check_nmt_command(words):
     name = words[0].removeprefix("nmt-")
     given = {word.split("=")[0] for word in words[1:] if re.match(r"--?[a-z]", word)}
@@ -128,8 +123,8 @@ def test_commands_stand_in_blocks_that_are_looked_at(page):
 
 
 def test_the_demo_is_what_its_settings_write():
-    makefile = (ROOT / "Makefile").read_text()
-    assert f"DEMO_MODEL := {model_dir('quickstart.yaml')}\n" in makefile
+    config = load_config(ROOT / "configs" / "quickstart.yaml")
+    assert f"DEMO_MODEL := {config.model_dir}\n" in (ROOT / "Makefile").read_text()
 
 
 def test_settings_read_what_the_scripts_write():
@@ -330,9 +325,8 @@ def test_every_page_with_python_has_a_test_that_runs_it():
 def models(tmp_path_factory):
     """A folder with a small model under each name that a page loads."""
     folder = tmp_path_factory.mktemp("pages")
-    write_folder(folder / "runs" / "multi30k_de_en")
-    write_folder(folder / "runs" / "demo")
-    write_folder(folder / "runs" / "mine")
+    for name in ("multi30k_de_en", "demo", "mine"):
+        write_folder(folder / "runs" / name)
     (folder / "test.de").write_text("kara losu\nmiti\n", "utf-8")
     return folder
 
@@ -390,6 +384,5 @@ def test_the_page_of_python_lists_all_arguments_and_fields():
         rows = named_after(head)
         assert sorted(rows) == sorted(names), kind
         if kind is not nmt.TrainingResult:
-            assert all(f"        {name}: " in kind.__doc__ for name in names - {"confidence"}), (
-                "help shows each of them"
-            )
+            told = names - {"confidence"}
+            assert all(f"        {name}: " in kind.__doc__ for name in told), "help shows each of them"

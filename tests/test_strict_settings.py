@@ -70,22 +70,15 @@ def test_how_many_are_asked_for(n_best, translator):
 
 
 def test_other_callers_are_as_strict(translator):
-    for ask in (
-        lambda: translator.score(LINES, LINES, batch_size=0),
-        lambda: translator.session(LINES[0]).complete("", beam_size=0),
-        lambda: translator.session("").complete("", beam_size=0),
-    ):
-        refused(ConfigError, r"^decoding\.\w+ must be", ask)
+    refused(ConfigError, r"^decoding\.batch_size must be", translator.score, LINES, LINES, batch_size=0)
+    for line in (LINES[0], ""):
+        refused(ConfigError, r"^decoding\.beam_size must be", translator.session(line).complete, "", beam_size=0)
 
 
 def test_numbers_of_numpy_are_numbers(translator):
     ours = {"beam_size": 3, "length_penalty": 0.5, "max_length_ratio": 1.5, "generate_unk": False}
-    theirs = {
-        "beam_size": np.int64(3),
-        "length_penalty": np.float64(0.5),
-        "max_length_ratio": np.array(1.5),
-        "generate_unk": np.bool_(False),
-    }
+    kinds = np.int64, np.float64, np.array, np.bool_
+    theirs = {name: kind(value) for kind, (name, value) in zip(kinds, ours.items(), strict=True)}
     expected = translator.translate_nbest(LINES, n_best=2, **ours)
     assert translator.translate_nbest(LINES, n_best=np.int32(2), **theirs) == expected
 

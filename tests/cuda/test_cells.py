@@ -44,10 +44,8 @@ def test_a_program_means_what_the_interpreter_says(device, name, dtype, lengths,
     test_scan.check_case(shortened(case), reverse, device)
 
 
-OTHERS = (
-    "layer_norm_lstm mi_lstm_layer_norm peepholes_clip projection_cell_clip deep_transition_gru slstm sru qrnn_window2 "
-)
-OTHERS += "convolution hawk gla"
+OTHERS = "layer_norm_lstm mi_lstm_layer_norm peepholes_clip projection_cell_clip deep_transition_gru slstm sru "
+OTHERS += "qrnn_window2 convolution hawk gla"
 
 
 @pytest.mark.parametrize("name", more.COMPILED if AT_FULL_SIZE else OTHERS.split())
@@ -251,9 +249,7 @@ def test_a_recording_serves_all_lengths(name, reverse):
     (device, replays), (plain, _) = recording_device(), recording_device()
     plain.replay = lambda key, arrays, launch: launch()
     full = [(6, 5, 6, 4, 6), (6, 6, 5, 6, 5), (5, 6, 6, 6, 6), (6, 5, 5, 5, 6), (6, 6, 6, 4, 5)]
-    sources = [
-        np.array(s) for s in ([4, 3, 2, 4, 1], [1, 4, 4, 4, 2], [4, 4, 4, 3, 4], [2, 2, 4, 4, 4], [4, 1, 4, 4, 4])
-    ]
+    sources = np.array([[4, 3, 2, 4, 1], [1, 4, 4, 4, 2], [4, 4, 4, 3, 4], [2, 2, 4, 4, 4], [4, 1, 4, 4, 4]])
     place, launched = (Place(draw_again(name, 0), one, None) for one in (device, plain))
     for number, lengths in enumerate(full):
         case = replace(draw_again(name, number), lengths=lengths)

@@ -22,6 +22,7 @@ from tests.cuda_standin.cupy import make_cupy
 from tests.cuda_standin.gpu import Gpu, StandInError
 from tests.cuda_standin.runtime import idle_runtime
 from tests.refusals import refused
+from tests.waiting import at_once
 
 SOURCES = sorted(Path(nmt.__file__).parent.rglob("*.py"))
 MODULES = {"xp", "cupy", "_cupy"}  # names of the array module in the source
@@ -80,9 +81,7 @@ def left_by_a_with(cupy, stream, x):
 def a_new_thread(cupy, stream, x):
     found = []
     stream.__enter__()
-    thread = threading.Thread(target=lambda: found.append(cupy.cuda.get_current_stream().name))
-    thread.start()
-    thread.join()
+    at_once(lambda: found.append(cupy.cuda.get_current_stream().name))
     assert found == ["null"]
 
 

@@ -68,14 +68,11 @@ def workbook(sheets: dict[str, Rows], more: str = "") -> bytes:
 
 
 def tmx(languages: Sequence[str], columns: Sequence[Sequence[str]]) -> str:
-    units = "".join(
-        "<tu>"
-        + "".join(
-            f'<tuv xml:lang="{code}"><seg>{escape(text)}</seg></tuv>' for code, text in zip(languages, row, strict=True)
-        )
-        + "</tu>\n"
-        for row in zip(*columns, strict=True)
-    )
+    units = ""
+    for row in zip(*columns, strict=True):
+        both = zip(languages, map(escape, row), strict=True)
+        sides = "".join(f'<tuv xml:lang="{code}"><seg>{text}</seg></tuv>' for code, text in both)
+        units += f"<tu>{sides}</tu>\n"
     head = '<?xml version="1.0"?>\n<!DOCTYPE tmx SYSTEM "tmx14.dtd">\n'
     return f'{head}<tmx version="1.4"><header/><body>{units}</body></tmx>'
 

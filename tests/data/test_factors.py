@@ -25,12 +25,11 @@ TAGS, NUMBERS = ["NOUN", "VERB", "ADJ"], ["sg", "pl"]
 
 def sentences(count: int, seed: int = 1, separator: str = "|") -> list[str]:
     rng = random.Random(seed)
-    return [
-        " ".join(
-            separator.join((rng.choice(WORDS), rng.choice(TAGS), rng.choice(NUMBERS))) for _ in range(rng.randint(1, 6))
-        )
-        for _ in range(count)
-    ]
+
+    def word() -> str:
+        return separator.join(rng.choice(parts) for parts in (WORDS, TAGS, NUMBERS))
+
+    return [" ".join(word() for _ in range(rng.randint(1, 6))) for _ in range(count)]
 
 
 @pytest.fixture(scope="module", params=["bpe", "unigram", "char", "word"])

@@ -207,13 +207,8 @@ EVERYTHING = 128  # more than there are prefixes of 4 tokens out of UNK and two 
 PENALTIES = ["none", "average", 1.0, 0.6]
 SOURCES = [[4, 5], [5], [4, 4, 5, 5], [5, 1, 4]]
 # Another attention and cell is another plan: two models, both with two seeds.
-MODELS = {
-    "lstm": {},
-    "gru_no_feeding": {
-        "encoder": {"rnn_type": "gru"},
-        "decoder": {"rnn_type": "gru", "attention": "general", "input_feeding": False},
-    },
-}
+MODELS = {"lstm": {}, "gru_no_feeding": {"encoder": {"rnn_type": "gru"}}}
+MODELS["gru_no_feeding"]["decoder"] = {"rnn_type": "gru", "attention": "general", "input_feeding": False}
 # Attention in every layer, positions that are counted; more steps than positions. Nothing squashes what the output
 # layer reads, so smaller numbers do.
 CONV = {"type": "conv", "num_layers": 2, "hidden_size": 5, "embeddings": {"embedding_dim": 4}, "max_positions": 4}
@@ -294,9 +289,8 @@ def compare_with_everything(model, witnesses, length_penalty):
     """A beam that holds all prefixes of 4 tokens against all sequences that each source's witness scores."""
     results = find(model, SOURCES, beam_size=EVERYTHING, max_length=4, length_penalty=length_penalty, n_best=5)
     for witness, hypotheses in zip(witnesses, results, strict=True):
-        everything = beam.all_sequences(
-            witness, eos=EOS_ID, max_length=4, length_penalty=length_penalty, forbidden=FORBIDDEN
-        )
+        given = {"eos": EOS_ID, "max_length": 4, "length_penalty": length_penalty, "forbidden": FORBIDDEN}
+        everything = beam.all_sequences(witness, **given)
         finished = [sequence for sequence in everything if sequence.finished]
         found = [h for h in hypotheses if h.finished]
         assert found, "no finished translation although the beam holds all of them"
@@ -318,9 +312,8 @@ def test_greedy_is_beam_one_is_the_likeliest_token_each_time(name, seed):
     for length_penalty in ("none", 1.0):
         results = find(model, SOURCES, beam_size=1, max_length=6, length_penalty=length_penalty)
         for witness, (h,) in zip(witnesses, results, strict=True):
-            expected = beam.greedy(
-                witness, eos=EOS_ID, max_length=6, length_penalty=length_penalty, forbidden=FORBIDDEN
-            )
+            given = {"eos": EOS_ID, "max_length": 6, "length_penalty": length_penalty, "forbidden": FORBIDDEN}
+            expected = beam.greedy(witness, **given)
             assert (tuple(h.ids), h.finished) == (expected.ids, expected.finished)
             assert h.log_prob == pytest.approx(expected.log_prob, abs=1e-4)
             assert h.score == pytest.approx(expected.score, abs=1e-4)

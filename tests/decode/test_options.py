@@ -247,11 +247,8 @@ def test_the_numbers_of_samples_are_hashes_of_seed_source_sample_and_step(monkey
         return x ^ x >> 31
 
     drawn, draw = [], selectors.draw_tokens
-    monkeypatch.setattr(
-        selectors,
-        "draw_tokens",
-        lambda rows, uniforms, **more: (drawn.append(uniforms), draw(rows, uniforms, **more))[1],
-    )
+    noted = lambda rows, uniforms, **more: (drawn.append(uniforms), draw(rows, uniforms, **more))[1]  # noqa: E731
+    monkeypatch.setattr(selectors, "draw_tokens", noted)
     sampled(count=4, seed=-3, order=(1,), size=1)
     digest = hashlib.blake2b((1).to_bytes(4, "little"), digest_size=8).digest()
     key = mix(int.from_bytes(digest, "little") ^ 2**64 - 3)

@@ -16,12 +16,8 @@ from tests.refusals import refused, refused_of_damaged
 
 def tensors():
     rng = np.random.default_rng(1)
-    return {
-        "weight": rng.normal(size=(3, 4)).astype(np.float32),
-        "half": rng.normal(size=5).astype(np.float16),
-        "count": np.array([7], np.int64),
-        "empty": np.zeros((0, 3), np.float32),
-    }
+    weight, half = rng.normal(size=(3, 4)).astype(np.float32), rng.normal(size=5).astype(np.float16)
+    return {"weight": weight, "half": half, "count": np.array([7], np.int64), "empty": np.zeros((0, 3), np.float32)}
 
 
 def test_tensors_and_plain_values_come_back(tmp_path):

@@ -4,7 +4,6 @@ import gc
 import os
 import re
 import threading
-import time
 import weakref
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from tests.learning.conftest import parameters
 from tests.learning.killed import check_kills, learn_like
 from tests.refusals import refused
 from tests.saved_models import write_folder
+from tests.waiting import beside, until
 
 pytest.importorskip("rapidfuzz", reason="needs the extra [learn]")
 
@@ -74,29 +74,19 @@ def test_former_models_are_freed_at_once(learning, pairs):
 
 
 def test_every_answer_is_of_one_model_while_another_thread_learns(learning, pairs):
-    one, versions = learning(), {}
-    texts = [source for source, _ in pairs[:6]]
-
-    def note(translator):
-        versions[id(translator)] = translator
-
-    note(one.translator())
-    found, stop = [], threading.Event()
+    one, found, stop = learning(), [], threading.Event()
+    texts, versions = [source for source, _ in pairs[:6]], [one.translator()]
 
     def translate():
         while not stop.is_set():
             found.append(tuple(one.translate(texts)))
 
-    threads = [threading.Thread(target=translate) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for source, target in pairs[:12]:
-        one.learn(source, target)
-        note(one.translator())
-    stop.set()
-    for thread in threads:
-        thread.join()
-    assert found and set(found) <= {tuple(each.translate(texts)) for each in versions.values()}
+    with beside(*[translate] * 3):
+        for source, target in pairs[:12]:
+            one.learn(source, target)
+            versions.append(one.translator())
+        stop.set()
+    assert found and set(found) <= {tuple(each.translate(texts)) for each in versions}
 
 
 def test_an_undone_pair_leaves_no_bit(learning, pairs):
@@ -179,9 +169,7 @@ def test_it_is_consolidated_when_nobody_works(learning, pairs):
     one = learning("one", idle=0.2)  # not before: a slow pair would be a pause
     one.learn(*pairs[25])
     other.learn(*pairs[25])
-    until = time.monotonic() + 60
-    while not one.memory.consolidated("") and time.monotonic() < until:
-        time.sleep(0.05)
+    until(lambda: one.memory.consolidated(""), 60)
     other.consolidate()
     assert parameters(one.translator()) == parameters(other.translator())
     assert not one.memory.consolidated("few")
@@ -201,9 +189,7 @@ def test_a_new_pair_cancels_a_consolidation(learning, pairs, monkeypatch):
     for pair in pairs[:20]:
         one.learn(*pair)
         plain.learn(*pair)
-    until = time.monotonic() + 60
-    while one.memory.consolidated("") < 21 and time.monotonic() < until:
-        time.sleep(0.05)
+    until(lambda: one.memory.consolidated("") >= 21, 60)
     plain.learn(*pairs[20])
     plain.consolidate()
     assert cancelled == [True]
@@ -346,20 +332,16 @@ def test_learning_that_harms_goes_back_and_stops(learning, pairs, monkeypatch):
 
 def test_careless_and_hostile_pairs(learning, pairs, folder, tmp_path):
     one = learning()
-    for source, target, match in (
-        ("", "x", "source: must be a sentence"),
-        ("x", " \n ", "target: must be a sentence"),
-        ("x" * 6000, "x", "at most 5,000"),
-        ("\ud800", "x", "surrogate"),
-    ):
-        refused(NMTError, match, one.learn, source, target)
+    refused(NMTError, "source: must be a sentence", one.learn, "", "x")
+    refused(NMTError, "target: must be a sentence", one.learn, "x", " \n ")
+    refused(NMTError, "at most 5,000", one.learn, "x" * 6000, "x")
+    refused(NMTError, "surrogate", one.learn, "\ud800", "x")
     refused(TypeError, "must be one string", one.learn, "kara", None)
     assert one.learn("kara\x00 lo'; DROP TABLE pairs; --", 'quote " <b>').pair.state == State.LEARNT
     long = one.learn("kara " * 300, "lo")
     assert long.pair.state == State.STORED and "too long" in long.note
     assert "vocabulary lacks" in one.learn("kara", "Ω").note
-    with pytest.raises(NMTError, match="end the other process"):
-        learning()  # the same file
+    refused(NMTError, "end the other process", learning)  # the same file
     (tmp_path / "text").write_text("not a database, but long enough to be read as one " * 40)
     refused(NMTError, "must be a memory", learning, "text")
     other = saved_models.write_folder(tmp_path / "other", seed=9)

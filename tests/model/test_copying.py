@@ -42,14 +42,8 @@ LONG = [list(np.arange(45) % 5 + 4)]
 
 def model_that_copies(dtype=np.float32, tied="none", decoder=None, **options):
     side = {"embeddings": {"embedding_dim": 6}}
-    return small_models.build(
-        V,
-        dtype=dtype,
-        tied=tied,
-        encoder={"dropout": 0.3, **side},
-        decoder={"hidden_dropout": 0.2, "copy_source": True, **side, **(decoder or {})},
-        **options,
-    )
+    decoder = {"hidden_dropout": 0.2, "copy_source": True, **side, **(decoder or {})}
+    return small_models.build(V, dtype=dtype, tied=tied, encoder={"dropout": 0.3, **side}, decoder=decoder, **options)
 
 
 @pytest.mark.parametrize(
@@ -218,18 +212,11 @@ def test_copies_of_words_that_are_unknown_have_the_words_of_the_source(tmp_path)
 
 
 VOCAB = 12
-TIED = {
-    "tied": "all",
-    "encoder": {"embeddings": {"embedding_dim": 6, "scale": True}},
-    "decoder": {"embeddings": {"embedding_dim": 6}, "lexical": True},
-}
-EXPORTED = {
-    "tied": TIED,
-    "conditional above a projection": {
-        "encoder": {"rnn_type": "gru", "projection": 5, "num_layers": 2},
-        "decoder": {"rnn_type": "gru", "conditional": True, "lexical": True, "readout": "deep"},
-    },
-}
+TIED = {"tied": "all", "encoder": {"embeddings": {"embedding_dim": 6, "scale": True}}}
+TIED["decoder"] = {"embeddings": {"embedding_dim": 6}, "lexical": True}
+ABOVE = {"encoder": {"rnn_type": "gru", "projection": 5, "num_layers": 2}}
+ABOVE["decoder"] = {"rnn_type": "gru", "conditional": True, "lexical": True, "readout": "deep"}
+EXPORTED = {"tied": TIED, "conditional above a projection": ABOVE}
 has_onnx = all(find_spec(name) for name in ("onnx", "onnxruntime"))
 KINDS = {"own output matrix": {"decoder": {"lexical": True}}, "tied": TIED}
 

@@ -105,9 +105,8 @@ def test_gradients_are_those_of_the_loss(decoder):
 
     _, gradients = model.loss_and_gradients(batch, **options)
     assert not gradients["tgt_embeddings"][:, -1].any()  # the moves are given
-    assert (
-        np.abs(gradients["src_embeddings"][4:]).max(axis=1).min() > 1e-6
-    )  # through the pointer, to every source token
+    # Through the pointer, to every source token.
+    assert np.abs(gradients["src_embeddings"][4:]).max(axis=1).min() > 1e-6
     check_gradients(model, gradients, loss, smallest=1e-9, names=[n for n in model.params if n != "tgt_embeddings"])
 
 
@@ -118,16 +117,9 @@ def test_the_cell_reads_the_row_at_the_pointer():
     memory, x = rng.normal(size=(4, 3, M)), rng.normal(size=(steps, 3, E))
     tokens = rng.integers(1, 600, (4, 3))
     places = np.broadcast_to(np.arange(4.0)[:, None], (4, 3))
-    y = (
-        Scan(cell, dtype=np.float64)
-        .forward(
-            Weights({"W": np.eye(E + M)}),
-            x,
-            captured={"memory": np.concatenate([memory, places[..., None], tokens[..., None]], axis=2)},
-            source_lengths=lengths,
-        )
-        .y
-    )
+    weights, scan = Weights({"W": np.eye(E + M)}), Scan(cell, dtype=np.float64)
+    captured = {"memory": np.concatenate([memory, places[..., None], tokens[..., None]], axis=2)}
+    y = scan.forward(weights, x, captured=captured, source_lengths=lengths).y
     for b, count in enumerate(lengths):
         at = 0
         for t in range(steps):
@@ -163,12 +155,10 @@ def test_a_wide_search_finds_the_best_row_of_edits(decoder):
     """All 279 rows of at most four edits of a source of two tokens, scored one by one, over a vocabulary of two."""
     model, source = model_of_actions(vocab=6, decoder=decoder), [5, 4]
     inserts, moving = [4, 5], [6, 10, 11]
-    rows = [
-        list(row)
-        for length in (2, 3, 4)
-        for places in itertools.combinations(range(length), 2)
-        for row in itertools.product(*(moving if n in places else inserts for n in range(length)))
-    ]
+    rows = []
+    for length in (2, 3, 4):
+        for places in itertools.combinations(range(length), 2):
+            rows += map(list, itertools.product(*(moving if n in places else inserts for n in range(length))))
     assert len(rows) == 279
     scores = sorted((score(model, source, row) for row in rows), reverse=True)
     options = {"beam_size": 300, "n_best": 5, "length_penalty": "none", "max_length_ratio": 0.0, "generate_unk": False}

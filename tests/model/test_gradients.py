@@ -171,14 +171,9 @@ MATRICES = {
 }
 SETUPS |= MATRICES
 WITH_DROPOUT = ("dropout_everywhere", "variational_dropout_residual_gru", "conv")
-WITHOUT_DROPOUT = (
-    "lstm_bahdanau_bridge",
-    "gru_reset_before_dot_last_tied_all",
-    "conv_tied_bahdanau",
-    "conditional_gru_deep_from_mean",
-    "lstm_last_two_layers_residual",
-    "lexical_conditional_from_mean_above_projection",
-)
+WITHOUT_DROPOUT = "lstm_bahdanau_bridge gru_reset_before_dot_last_tied_all conv_tied_bahdanau".split()
+WITHOUT_DROPOUT += "conditional_gru_deep_from_mean lstm_last_two_layers_residual".split()
+WITHOUT_DROPOUT += ["lexical_conditional_from_mean_above_projection"]
 
 # Sources and targets of mixed lengths, a repeated word, an empty target (only EOS), and an equal
 # pair of lengths.
@@ -409,13 +404,9 @@ def dropped_model(**changes):
 def test_gradients_are_those_of_the_loss(name, tied):
     if tied == "softmax" and name != "r_drop":
         pytest.skip("the output layer is in the divergence alone")
-    model = small_models.build(
-        VOCAB,
-        dtype=np.float64,
-        tied=tied,
-        encoder={"dropout": 0.3, "num_layers": 2},
-        decoder={"hidden_dropout": 0.2, "embeddings": {"embedding_dim": 6}},
-    )
+    decoder = {"hidden_dropout": 0.2, "embeddings": {"embedding_dim": 6}}
+    sides = {"encoder": {"dropout": 0.3, "num_layers": 2}, "decoder": decoder}
+    model = small_models.build(VOCAB, dtype=np.float64, tied=tied, **sides)
     batch = batch_of(DROPPED_PAIRS).doubled() if "r_drop" in name or name == "all" else batch_of(DROPPED_PAIRS)
     options = {"seed": SEED, "threads": 1, "objective": OBJECTIVES[name], "label_smoothing": 0.1}
 

@@ -29,13 +29,13 @@ def model_folder(folder, source="en", target="de", name="small", **changes):
 
 
 class Server:
-    """One that runs; `log` holds what it has said so far."""
+    """One that runs; `log` holds what it has said so far. before: a statement that it begins with."""
 
-    def __init__(self, *arguments):
+    def __init__(self, *arguments, before="pass"):
         self.log = []
         port = () if "--port" in arguments else ("--port", "0")
         self.process = subprocess.Popen(
-            [sys.executable, "-c", "from nmt.cli.entry import serve; serve()", *port, *map(str, arguments)],
+            [sys.executable, "-c", f"{before}; from nmt.cli.entry import serve; serve()", *port, *map(str, arguments)],
             stderr=subprocess.PIPE,
             env=os.environ | {"OMP_NUM_THREADS": "1"},
         )
@@ -80,8 +80,7 @@ class Server:
         """Status and message of an answer that must not be a good one."""
         status, _, content = self.ask(path, body, **more)
         assert 400 <= status < 600, content
-        told = json.loads(content)
-        (message,) = told.values()
+        (message,) = json.loads(content).values()
         assert "\n" not in message
         return status, message
 
@@ -107,9 +106,9 @@ class Server:
 
 
 @contextmanager
-def running(*arguments):
+def running(*arguments, **more):
     """A server until the end of the block."""
-    server = Server(*arguments)
+    server = Server(*arguments, **more)
     try:
         yield server
     finally:

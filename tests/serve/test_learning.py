@@ -98,11 +98,8 @@ def test_suggest_of_libretranslate(learns):
 
 def test_a_server_without_it_refuses(server):
     assert server.json("/frontend/settings")["suggestions"] is False
-    for path, body in (
-        ("/suggest", {"q": "a", "s": "b", **PAIR}),
-        ("/api/learn", {"q": "a", "translation": "b", **PAIR}),
-        ("/api/learning?source=en&target=de", None),
-    ):
+    learn = "/api/learn", {"q": "a", "translation": "b", **PAIR}
+    for path, body in (("/suggest", {"q": "a", "s": "b", **PAIR}), learn, ("/api/learning?source=en&target=de", None)):
         status, message = server.refused(path, body)
         assert status == 403 and "--learn" in message
 

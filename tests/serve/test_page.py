@@ -34,17 +34,13 @@ def both_ways(tmp_path_factory):
         yield one
 
 
-@pytest.fixture(scope="module")
-def learns(tmp_path_factory):
-    """A server that learns from corrections."""
-    pytest.importorskip("rapidfuzz", reason="needs the extra [learn]")
-    with running(model_folder(tmp_path_factory.mktemp("learns") / "model"), "--learn", "--no-split") as one:
-        yield one
+def go(page, server):
+    page.goto(server.url + "/")
+    page.wait_for_selector("#source option", state="attached")
 
 
 def write(page, server, text):
-    page.goto(server.url + "/")
-    page.wait_for_selector("#source option", state="attached")
+    go(page, server)
     page.fill("#text", text)
     page.wait_for_selector("#result .w")
 
@@ -121,8 +117,7 @@ def test_a_former_translation_is_not_taken_for_the_present_one(page, server, lin
 
 
 def test_copy_and_clear_are_off_while_there_is_nothing(page, server, lines):
-    page.goto(server.url + "/")
-    page.wait_for_selector("#source option", state="attached")
+    go(page, server)
     assert page.is_disabled("#copy") and page.is_disabled("#clear") and page.is_visible("#hint")
     page.fill("#text", lines[0])
     page.wait_for_selector("#result .w")
@@ -230,8 +225,7 @@ def test_languages_can_be_swapped(page, both_ways, server):
     page.click("#swap")
     wait(page, "#modelname", "^back$")
     assert page.input_value("#source") == "de" and words(page.input_value("#text")) == found
-    page.goto(server.url + "/")  # en and fr into de: there is no way back
-    page.wait_for_selector("#source option", state="attached")
+    go(page, server)  # en and fr into de: there is no way back
     assert page.is_hidden("#swap")
     page.select_option("#source", "fr")
     wait(page, "#modelname", "^other$")
@@ -254,10 +248,8 @@ def test_several_files_each_with_its_own_line(page, server, lines, expected):
     content = "\n".join(lines[:3]).encode()
     give(page, ("Bericht für Müller.txt", content), ("a.exe", b"x"), ("c.txt", content))
     page.wait_for_selector("#done li:nth-child(3) a")
-    assert saved(page, "#done li:nth-child(1) a") == (
-        "Bericht für Müller_de.txt",
-        "\n".join(expected[line] for line in lines[:3]),
-    )
+    translated = "\n".join(expected[line] for line in lines[:3])
+    assert saved(page, "#done li:nth-child(1) a") == ("Bericht für Müller_de.txt", translated)
     assert "not supported" in page.inner_text("#done li:nth-child(2) .bad")
     # The list outlives a reload; links that no longer hold say so.
     page.reload()
@@ -416,8 +408,7 @@ def test_a_server_that_learns_nothing_has_no_tab_for_it(page, server, lines):
 def test_a_third_language_is_named(page, tmp_path):
     models = model_folder(tmp_path / "a", "de", "en"), model_folder(tmp_path / "b", "en", "fr", "last", seed=5)
     with running(*models, "--no-split") as one:
-        page.goto(one.url + "/")
-        page.wait_for_selector("#source option", state="attached")
+        go(page, one)
         page.select_option("#target", "fr")
         page.fill("#text", "kara losu miti")
         wait(page, "#status", r"^Translated through English in \d+ ms, \d+% sure\.$")

@@ -162,13 +162,8 @@ def test_shares_and_rules():
     assert sum(shares[name] for name in ("near", "partly", "different")) == 100
     assert judged([]) is None and judged(["right"] * 20)["low"] == 84
     good = {"pairs": 20_000, "count": 200, "chrf": 50.0, "shuffled": 20.0, "passes": 40.0, "usual": 40.0}
-    rules = {
-        "plain": {},
-        "high": {"chrf": 61.0},
-        "rising": {"rise": 2.0},
-        "unseen": {"unseen": 100},
-        "worse": {"worse": 1},
-    }
+    rules = {"plain": {}, "high": {"chrf": 61.0}, "rising": {"rise": 2.0}, "unseen": {"unseen": 100}}
+    rules |= {"worse": {"worse": 1}}
     rules |= {"few-passes": {"passes": 4.0, "per_pass": 0.5}, "long": {"longs": 20, "short": 60.0, "long": 5.0}}
     for code, change in rules.items():
         assert [one["code"] for one in sentences(Facts(**good | change))] == [code]

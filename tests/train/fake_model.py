@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import random
+import subprocess
 import sys
 import time
 import types
@@ -198,6 +199,13 @@ def write_setup(folder: Path, **training: Any) -> dict[str, Any]:
         "training": {"learning_rate": 0.3, "batch_size": 64, "epochs": 4}
         | {"validation_freq": 8, "logging_freq": 4, **training},
     }
+
+
+def begin(command: list[str], seconds: float) -> subprocess.Popen[str]:
+    """Begin a command with the fake model, each of whose updates takes so long."""
+    environment = {**os.environ, "NMT_FAKE_SECONDS": str(seconds)}
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment)
 
 
 def main(arguments: list[str]) -> None:

@@ -19,25 +19,10 @@ from nmt.train.updates.optimizer import make_optimizer
 from nmt.train.updates.schedule import TrainingState, batch_seed, update_seed
 from nmt.train.updates.update import GradientSum, Updater
 from tests.settings import settings_with
-from tests.small_models import batch_of, build
+from tests.small_models import Group, batch_of, build
 from tests.train.resumed import events
 
 CONFIG = settings_with(training={"learning_rate": 0.01, "label_smoothing": 0.1})
-
-
-class Group:
-    """Batches of one update."""
-
-    def __init__(self, batches):
-        self.batches = batches
-        self.num_src_tokens = sum(batch.num_src_tokens for batch in batches)
-        self.num_tgt_tokens = sum(batch.num_tgt_tokens for batch in batches)
-
-    def __len__(self):
-        return len(self.batches)
-
-    def __iter__(self):
-        return iter(enumerate(self.batches))
 
 
 def pairs(seed, count):
@@ -175,11 +160,8 @@ def test_a_group_is_ready_without_others_whose_names_begin_alike():
         for array in gradients.arrays_for(done, is_last=done == 1).values():
             array[...] = 1
     gradients.ready("encoder")
-    assert {name: array[0] for name, array in gradients.arrays.items()} == {
-        "encoder.W": 2,
-        "encoder2.W": 1,
-        "encoder": 2,
-    }
+    first = {name: array[0] for name, array in gradients.arrays.items()}
+    assert first == {"encoder.W": 2, "encoder2.W": 1, "encoder": 2}
     gradients.ready()
     assert all(array[0] == 2 for array in gradients.arrays.values())
 
@@ -319,9 +301,6 @@ def test_updates_have_the_tokens_of_their_epoch():
 
 
 def test_ranks_take_turns_forward_and_back():
-    assert [Dealing(Batches(9), 9, rank=rank, ranks=3)._own(9) for rank in range(3)] == [
-        [0, 5, 6],
-        [1, 4, 7],
-        [2, 3, 8],
-    ]
-    assert [Dealing(Batches(9), 9, rank=rank, ranks=3)._own(8) for rank in range(3)] == [[0, 5, 6], [1, 4, 7], [2, 3]]
+    dealings = [Dealing(Batches(9), 9, rank=rank, ranks=3) for rank in range(3)]
+    assert [one._own(9) for one in dealings] == [[0, 5, 6], [1, 4, 7], [2, 3, 8]]
+    assert [one._own(8) for one in dealings] == [[0, 5, 6], [1, 4, 7], [2, 3]]

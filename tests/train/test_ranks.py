@@ -180,13 +180,7 @@ def setup(folder: Path, **training) -> Path:
 def start(config: Path, ranks: int, *options: str, seconds: float = 0.0, command: str = "") -> subprocess.Popen[str]:
     script = command or str(ROOT / "tests" / "train" / "fake_model.py")
     launcher = [str(MPIEXEC), "-n", str(ranks)] if ranks > 1 else []
-    return subprocess.Popen(
-        [*launcher, sys.executable, script, "nmt-train", str(config), *options],
-        env={**os.environ, "NMT_FAKE_SECONDS": str(seconds)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    return fake_model.begin([*launcher, sys.executable, script, "nmt-train", str(config), *options], seconds)
 
 
 def run(config: Path, ranks: int, *options: str, **more) -> tuple[int, str, str]:

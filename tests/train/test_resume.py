@@ -134,13 +134,7 @@ def start(folder: Path, seconds: float) -> subprocess.Popen[str]:
     settings = fake_model.write_setup(folder, metric="loss")
     settings["training"]["logging_freq"] = 1
     (folder / "config.yaml").write_text(yaml.safe_dump(settings))
-    return subprocess.Popen(
-        [sys.executable, fake_model.__file__, "nmt-train", str(folder / "config.yaml")],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "NMT_FAKE_SECONDS": str(seconds)},
-    )
+    return fake_model.begin([sys.executable, fake_model.__file__, "nmt-train", str(folder / "config.yaml")], seconds)
 
 
 def test_a_finished_run_stays_finished(make_trainer: Make) -> None:
