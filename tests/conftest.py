@@ -6,6 +6,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -42,6 +43,22 @@ def browser() -> Iterator[Any]:
         found = started.chromium.launch(executable_path=place, args=["--no-sandbox"])
         yield found
         found.close()
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a model folder, which tests only read."""
+    from tests.saved_models import write_folder
+
+    return write_folder(tmp_path_factory.mktemp("small") / "model")
+
+
+@pytest.fixture(scope="session")
+def translator(folder: Path) -> Any:
+    """Return a translator, which tests leave as it is."""
+    from nmt import Translator
+
+    return Translator.load(folder, threads=1)
 
 
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist

@@ -48,10 +48,9 @@ def test_table_is_aligned() -> None:
 
 def test_the_package_is_a_function():
     hypotheses, references = ["a b c d e", "x"], ["a b c d f", "x"]
-    found = nmt.evaluate(hypotheses, references, metrics=("bleu", "chrf"), tokenize="none", lowercase=True)
-    assert found == score_translations(
-        hypotheses, references, metrics=["bleu", "chrf"], tokenize="none", lowercase=True
-    )
+    given = {"metrics": ("bleu", "chrf"), "tokenize": "none", "lowercase": True}
+    found = nmt.evaluate(hypotheses, references, **given)
+    assert found == score_translations(hypotheses, references, **given)
     assert isinstance(found["bleu"], nmt.Score) and "tok:none" in found["bleu"].signature
     assert list(nmt.evaluate(hypotheses, (references, [None, "y"]))) == ["bleu", "chrf", "ter"]
 

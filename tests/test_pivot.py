@@ -16,7 +16,7 @@ from nmt.inference.pipeline import detail_through, phrases_for
 from nmt.inference.pivot import through
 from nmt.inference.translation import CUT, Constraints, Detail, Translation, confidence_in
 from tests.refusals import refused
-from tests.saved_models import sentences, write_folder, write_pair
+from tests.saved_models import sentences, write_pair
 
 LINES = [*sentences(6, seed=9), "", "kara"]
 
@@ -189,11 +189,6 @@ def test_an_empty_text_between_is_told(pivot: Pivot, models: dict[str, Translato
 
 
 TWO_LINES = sentences(2, seed=4)
-
-
-@pytest.fixture(scope="module")
-def translator(tmp_path_factory):
-    return Translator.load(write_folder(tmp_path_factory.mktemp("constraints") / "model"), threads=1)
 
 
 @pytest.mark.parametrize(

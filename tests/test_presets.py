@@ -140,7 +140,7 @@ def test_renamed_settings_say_so_and_a_trained_model_may_have_them(tmp_path):
     "section, key, value, told",
     [
         ("training", "quantization_aware", 4, "quantization_aware is not there any more; train without it"),
-        ("data", "index", "ids", "data.index is not there any more; remove it"),
+        ("data", "index", "ids", "data.index is not there any more; remove it: .*TMPDIR"),
         ("training", "loss_spikes", "skip", "loss_spikes is not there any more; an update"),
         ("training", "optimizer", "lamb", "optimizer: lamb is not there any more; write adam"),
         ("training", "scheduling", "noam", "scheduling: noam is not there any more; write inverse_square_root"),

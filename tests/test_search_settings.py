@@ -74,9 +74,8 @@ def place(tmp_path_factory):
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_an_export_follows_a_setting_or_refuses_it(place, name):
-    saved = load_saved_model(place / "model")
-    decoding = saved.config.decoding.model_copy(update=settings_for(name))
-    saved = replace(saved, config=saved.config.model_copy(update={"decoding": decoding}))
+    saved, changes = load_saved_model(place / "model"), {f"decoding.{k}": v for k, v in settings_for(name).items()}
+    saved = replace(saved, config=saved.config.with_changes(changes))
     if name in EXPORTED:
         check_exported(saved, "C")
     else:

@@ -19,7 +19,7 @@ from nmt.train.planning.lengths import doubts, fixed_training
 from nmt.train.tasks.prepare import check_trainable
 from nmt.train.updates.schedule import make_schedule
 from tests.refusals import refused
-from tests.saved_models import sentences, write_folder
+from tests.saved_models import sentences
 from tests.settings import changed, settings_with
 
 LINES = sentences(3, seed=5)
@@ -45,16 +45,6 @@ BAD = {
     "mbr_samples": [0, HUGE],
     "glossary_bonus": [-1, NAN, INF],
 }
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return write_folder(tmp_path_factory.mktemp("strict") / "model")
-
-
-@pytest.fixture(scope="module")
-def translator(folder):
-    return Translator.load(folder, threads=1)
 
 
 @pytest.mark.parametrize(("key", "value"), [(key, value) for key, values in BAD.items() for value in values])

@@ -42,22 +42,15 @@ from nmt.system.notices import Notices
 from nmt.train.log.progress import LOG_NAME, TrainingLog
 from tests.cli.test_cli_models import call
 from tests.refusals import refused
-from tests.saved_models import write_folder
 
 LONG = "kara " * 1200
 TEXT = f"kara losu\n\n{LONG}\nmiti\n\u200b\n"
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return write_folder(tmp_path_factory.mktemp("warnings") / "model")
-
-
-@pytest.fixture(scope="module")
-def broken(folder):
+def broken(folder, tmp_path_factory):
     """The same model with a bias that is no number."""
-    other = folder.parent / "broken"
-    shutil.copytree(folder, other)
+    other = shutil.copytree(folder, tmp_path_factory.mktemp("broken") / "model")
     tensors, content = map_tensors(folder / "best.safetensors")
     tensors["params/output.b"][:] = np.nan
     write_tensors(other / "best.safetensors", tensors, content)
@@ -172,8 +165,7 @@ def test_commands_tell_each_kind_once(folder, broken, tmp_path):
 
 
 def test_learning_a_shortlist_tells_of_cut_lines(folder, tmp_path):
-    other = tmp_path / "model"
-    shutil.copytree(folder, other)
+    other = shutil.copytree(folder, tmp_path / "model")
     (tmp_path / "s").write_text(f"kara losu\n{LONG}\n")
     (tmp_path / "t").write_text("losu\nmiti\n")
     sides = ["--src", tmp_path / "s", "--tgt", tmp_path / "t"]

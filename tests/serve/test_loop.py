@@ -303,8 +303,7 @@ def folder(tmp_path_factory):
 def configured(folder, **decoding):
     """The model with other settings in its config.yaml."""
     found = Translator.load(folder, threads=1)
-    section = found.config.decoding.model_copy(update=decoding)
-    found.config = found.config.model_copy(update={"decoding": section})
+    found.config = found.config.with_changes({f"decoding.{name}": value for name, value in decoding.items()})
     return found
 
 

@@ -374,8 +374,7 @@ def test_a_text_whose_beginning_is_known_is_no_exception_to_the_limit(monkeypatc
 def test_samples_are_the_same_again(tmp_path):
     """Sampling is drawn from the seed and the sentence: a kept sample is what a search would draw again."""
     translator = Translator.load(write_folder(tmp_path / "model", seed=6), threads=1)
-    section = translator.config.decoding.model_copy(update={"sampling": True})
-    translator.config = translator.config.model_copy(update={"decoding": section})
+    translator.config = translator.config.with_changes({"decoding.sampling": True})
     lines = sentences(6, seed=3)
     with closing(Engine(translator)) as engine:
         first = asyncio.run(engine.translate(lines, Ask(2)))
