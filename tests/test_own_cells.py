@@ -102,27 +102,25 @@ def own_model(folder, make=write_folder):
 # ---------------------------------------------------------------- whose code runs
 
 
-def commands(model, folder):
-    text = folder / "text"
-    text.write_text("kara\n")
-    return {
-        "translate": (translate, model, text),
-        "ensemble": (translate, folder / "good", text, "--ensemble", model),
-        "evaluate": (evaluate, model, "--src", text, "--ref", text),
-        "score": (score, model, "--src", text, "--tgt", text),
-        "quantize": (quantize, model, "-o", folder / "new"),
-        "shortlist": (shortlist, model, "--src", text, "--tgt", text),
-    }
+COMMANDS = {
+    "translate": (translate, "model", "text"),
+    "ensemble": (translate, "good", "text", "--ensemble", "model"),
+    "evaluate": (evaluate, "model", "--src", "text", "--ref", "text"),
+    "score": (score, "model", "--src", "text", "--tgt", "text"),
+    "quantize": (quantize, "model", "-o", "new"),
+    "shortlist": (shortlist, "model", "--src", "text", "--tgt", "text"),
+}
 
 
-@pytest.mark.parametrize("command", ["translate", "ensemble", "evaluate", "score", "quantize", "shortlist"])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_no_command_runs_code_of_a_strangers_model(command, folder):
     (folder / "evil.py").write_text(TRAP)
+    (folder / "text").write_text("kara\n")
     if command == "ensemble":
         write_folder(folder / "good")
-    model = model_of(folder / "model", "evil.Cell")
-    function, *arguments = commands(model, folder)[command]
-    result = CliRunner().invoke(function, [str(a) for a in arguments])
+    model_of(folder / "model", "evil.Cell")
+    function, *words = COMMANDS[command]
+    result = CliRunner().invoke(function, words)
     assert result.exit_code == 1 and not (folder / "ran").exists()
     assert "evil.Cell" in result.stderr and "--cells evil" in result.stderr and result.stderr.count("\n") == 1
 

@@ -23,6 +23,7 @@ from nmt.exporting.c.library import check_library, save_library
 from nmt.storage.saved_model import load_saved_model
 from tests.exporting.c.test_text import CC, HERE, needs_cc, wild
 from tests.exporting.web.test_web import LINES, MODELS, small
+from tests.refusals import refused
 from tests.saved_models import sentences, write_folder
 from tests.search_cases import RULES
 
@@ -365,8 +366,8 @@ def test_what_a_library_cannot_have_is_one_line(tmp_path):
         ({"decoder": {"copy_source": True}}, "must be a model whose translation is one program, got one where the de"),
     ]
     for n, (settings, message) in enumerate(cases):
-        with pytest.raises(CheckpointError, match=message):
-            check_library(load_saved_model(write_folder(tmp_path / str(n), **settings)))
+        saved = load_saved_model(write_folder(tmp_path / str(n), **settings))
+        refused(CheckpointError, message, check_library, saved)
 
 
 def test_the_header_is_a_header_of_cpp(tmp_path):
