@@ -194,8 +194,8 @@ def test_a_folder_in_4_bits_is_half_as_large_and_survives_bundles(tmp_path):
     assert load_saved_model(tmp_path / "model.nmt").digest == saved.digest
 
 
-def test_a_model_in_int8_becomes_one_in_4_bits(tmp_path):
-    save_quantised(tmp_path / "8", load_saved_model(write_folder(tmp_path / "model")))
+def test_a_model_in_int8_becomes_one_in_4_bits(folder, tmp_path):
+    save_quantised(tmp_path / "8", load_saved_model(folder))
     save_quantised(tmp_path / "4", load_saved_model(tmp_path / "8"), 4)
     stored = [load_saved_model(tmp_path / bits).build("float32").params for bits in ("8", "4")]
     for name, matrix in stored[0].items():
@@ -204,8 +204,8 @@ def test_a_model_in_int8_becomes_one_in_4_bits(tmp_path):
 
 
 @pytest.mark.parametrize("value", [[], None, 3, {"params/output.W": [1]}, {"params/output.W": [2, 3, 1]}, {"a": None}])
-def test_sizes_of_4_bits_that_do_not_fit_are_one_line(tmp_path, value):
-    save_quantised(tmp_path / "4", load_saved_model(write_folder(tmp_path / "model")), 4)
+def test_sizes_of_4_bits_that_do_not_fit_are_one_line(folder, tmp_path, value):
+    save_quantised(tmp_path / "4", load_saved_model(folder), 4)
     path = tmp_path / "4" / "best.safetensors"
     tensors = read_foreign_tensors(path)
     with safe_open(path, "np") as file:
@@ -236,8 +236,8 @@ def damaged(path, change):
         lambda t: t.update({"params/other#scales": t["params/output.W#scales"]}),
     ],
 )
-def test_parts_that_do_not_fit_are_refused_in_one_line(tmp_path, change):
-    save_quantised(tmp_path / "int8", load_saved_model(write_folder(tmp_path / "model")))
+def test_parts_that_do_not_fit_are_refused_in_one_line(folder, tmp_path, change):
+    save_quantised(tmp_path / "int8", load_saved_model(folder))
     damaged(tmp_path / "int8", change)
     told = refused(CheckpointError, "", Translator.load, tmp_path / "int8")
     assert str(tmp_path / "int8") in told

@@ -18,7 +18,6 @@ from nmt.cli.lines.streams import quietly, tell
 from nmt.system.notices import making_code, stop_telling, telling_of_compilation
 from nmt.system.terminal import BEST, coloured, is_live, live
 from nmt.train.log.progress import TrainingLog
-from tests.saved_models import write_folder
 from tests.terminal import on_terminal
 from tests.waiting import until
 
@@ -182,16 +181,14 @@ def test_a_wrong_option_on_a_terminal():
     assert written.rstrip().endswith("See nmt-translate --help.")
 
 
-def test_a_translator_on_a_terminal_says_what_to_type(tmp_path):
-    folder = str(write_folder(tmp_path / "model"))
-    written, status = on_terminal(["nmt-translate", folder], 80, typed=b"kara losu\n\x04")
+def test_a_translator_on_a_terminal_says_what_to_type(folder):
+    written, status = on_terminal(["nmt-translate", str(folder)], 80, typed=b"kara losu\n\x04")
     assert status == 0 and "Type a sentence, then Enter; Ctrl-D ends." in written
-    assert "Type a" not in CliRunner().invoke(translate, [folder], input="kara losu\n").output
+    assert "Type a" not in CliRunner().invoke(translate, [str(folder)], input="kara losu\n").output
 
 
-def test_a_server_on_a_terminal_says_what_to_open(tmp_path):
-    folder = str(write_folder(tmp_path / "model"))
-    written, _ = on_terminal(["nmt-serve", folder, "--port", "0"], 80, until=b"Ctrl-C ends the server.")
+def test_a_server_on_a_terminal_says_what_to_open(folder):
+    written, _ = on_terminal(["nmt-serve", str(folder), "--port", "0"], 80, until=b"Ctrl-C ends the server.")
     assert re.search(r"Open http://127\.0\.0\.1:\d+ in a browser; Ctrl-C ends the server\.", written)
     assert '{"time"' not in written
 

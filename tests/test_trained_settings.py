@@ -30,14 +30,9 @@ from tests.saved_models import sentences, write_folder
 from tests.settings import changed, leaves
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    return write_folder(tmp_path_factory.mktemp("trained") / "model")
-
-
 @pytest.fixture
-def folder(trained, tmp_path):
-    return shutil.copytree(trained, tmp_path / "model")
+def folder(folder, tmp_path):
+    return shutil.copytree(folder, tmp_path / "model")
 
 
 def edit(folder, key, value):
@@ -122,9 +117,9 @@ def test_what_does_not_is_free(folder):
     load_saved_model(folder).build()
 
 
-def test_every_setting_is_one_or_the_other(trained):
+def test_every_setting_is_one_or_the_other(folder):
     """A new one of the model is bound unless somebody says that it is free; of other sections it is free."""
-    settings = load_folder_config(trained).to_dict()
+    settings = load_folder_config(folder).to_dict()
     others = json.loads(json.dumps(settings), object_hook=lambda section: {k: _other(v) for k, v in section.items()})
     found = {one.key: one.changes_meaning for one in differences(others, settings)}
     assert found.keys() == leaves(settings).keys()
@@ -260,9 +255,9 @@ def card_of(saved, path, **scores):
     return front_matter(model_card(saved, path))
 
 
-def test_a_card_is_written_beside_the_file(trained, tmp_path):
+def test_a_card_is_written_beside_the_file(folder, tmp_path):
     path = tmp_path / "small.nmt"
-    result = call(bundle, trained, "-o", path, "--card")
+    result = call(bundle, folder, "-o", path, "--card")
     assert result.exit_code == 0, result.output
     front, page = front_matter((tmp_path / "small.md").read_text("utf-8"))
     assert front["library_name"] == "recurrent-nmt" and front["pipeline_tag"] == "translation"
@@ -275,21 +270,21 @@ def test_a_card_is_written_beside_the_file(trained, tmp_path):
     assert "- vocabulary: 48 and 48 units (unigram)" in page
     settings = json.loads(page.split("```json\n")[1].split("```")[0])
     assert settings["model"] == saved.config.model.to_dict()
-    assert str(trained.parent) not in page
+    assert str(folder.parent) not in page
     assert page.index("**Licence**") < page.index("```json"), "what people read comes first"
 
 
 @pytest.mark.parametrize(("read", "sample"), [(178, "178 of 500 pairs of "), (500, ""), (0, ""), ("all", "")])
-def test_scores_say_on_how_many_pairs_they_are(trained, tmp_path, read, sample):
-    saved = load_saved_model(trained)
+def test_scores_say_on_how_many_pairs_they_are(folder, tmp_path, read, sample):
+    saved = load_saved_model(folder)
     saved.content["state"] |= {"validation_pairs": read, "dev": [500, 17]}
     front, page = card_of(saved, tmp_path / "m.nmt", bleu=41.0)
     assert f"| on {sample}the validation text |" in page
     assert front["model-index"][0]["results"][0]["dataset"]["name"] == f"{sample}dev"
 
 
-def test_scores_become_an_index_that_hubs_read(trained, tmp_path):
-    saved = load_saved_model(trained)
+def test_scores_become_an_index_that_hubs_read(folder, tmp_path):
+    saved = load_saved_model(folder)
     front, page = card_of(saved, tmp_path / "m.nmt", update=7, bleu=41.237, ppl=3.0)
     result = front["model-index"][0]["results"][0]
     assert [(one["type"], one["value"]) for one in result["metrics"]] == [("bleu", 41.24), ("ppl", 3.0)]
@@ -299,22 +294,22 @@ def test_scores_become_an_index_that_hubs_read(trained, tmp_path):
     assert "model-index" not in front and "None are known." in page
 
 
-def test_sides_that_are_no_languages_are_not_called_so(trained, tmp_path):
-    saved = load_saved_model(trained)
+def test_sides_that_are_no_languages_are_not_called_so(folder, tmp_path):
+    saved = load_saved_model(folder)
     saved = replace(saved, config=saved.config.with_changes({"data.tgt.lang": "phoneme"}))
     front, page = card_of(saved, tmp_path / "m.nmt")
     assert front["language"] == ["xx"] and "turns `xx` into `phoneme`" in page
 
 
-def test_a_card_that_is_there_is_kept_and_nothing_is_written(trained, tmp_path):
+def test_a_card_that_is_there_is_kept_and_nothing_is_written(folder, tmp_path):
     (tmp_path / "m.md").write_text("mine")
-    result = call(bundle, trained, "-o", tmp_path / "m.nmt", "--card")
+    result = call(bundle, folder, "-o", tmp_path / "m.nmt", "--card")
     assert result.exit_code == 1 and "must be a new file" in result.output
     assert (tmp_path / "m.md").read_text() == "mine" and not (tmp_path / "m.nmt").exists()
 
 
-def test_a_card_has_no_place_of_the_machine_and_replaces_no_other(trained, tmp_path):
-    saved = load_saved_model(trained)
+def test_a_card_has_no_place_of_the_machine_and_replaces_no_other(folder, tmp_path):
+    saved = load_saved_model(folder)
     saved = replace(saved, config=saved.config.with_changes({"training.load_model": "/home/me/model"}))
     (tmp_path / "m.nmt").write_bytes(b"12345")
     write_card(tmp_path / "m.md", saved, tmp_path / "m.nmt")
@@ -324,11 +319,11 @@ def test_a_card_has_no_place_of_the_machine_and_replaces_no_other(trained, tmp_p
         write_card(tmp_path / "m.md", saved, tmp_path / "m.nmt")
 
 
-def test_a_card_that_cannot_be_written_leaves_no_bundle(trained, tmp_path, monkeypatch):
+def test_a_card_that_cannot_be_written_leaves_no_bundle(folder, tmp_path, monkeypatch):
     def full(path, data):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr("nmt.storage.model_card.write_bytes", full)
-    result = call(bundle, trained, "-o", tmp_path / "m.nmt", "--card")
+    result = call(bundle, folder, "-o", tmp_path / "m.nmt", "--card")
     assert result.exit_code == 1 and "m.md" in result.output and "Traceback" not in result.output
     assert not list(tmp_path.glob("m.*"))

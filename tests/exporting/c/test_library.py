@@ -351,9 +351,8 @@ def test_a_library_for_macos_is_linked_and_that_for_intel_translates_here(tmp_pa
         assert [[float.fromhex(score).hex(), text] for score, text in found] == [[row[0], row[2]] for row in expected]
 
 
-def test_without_a_compiler_one_line_says_so_and_nothing_is_written(tmp_path, monkeypatch):
+def test_without_a_compiler_one_line_says_so_and_nothing_is_written(folder, tmp_path, monkeypatch):
     monkeypatch.setenv("CC", "no-such-compiler -O2")
-    folder = write_folder(tmp_path / "model")
     done = CliRunner().invoke(export, [str(folder), "--to", "c", "-o", str(tmp_path / "out")])
     assert done.exit_code != 0 and done.output.count("\n") == 1
     assert "must have a C compiler to build the library with, got none that runs as no-such-compiler -O2" in done.output

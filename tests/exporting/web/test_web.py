@@ -240,8 +240,8 @@ def test_what_a_page_cannot_do_is_one_line(tmp_path):
     refused(CheckpointError, "one program, got one where the decoder reads an embedding", check_web, saved)
 
 
-def test_subwords_of_another_kind_are_refused(tmp_path):
-    saved = load_saved_model(write_folder(tmp_path / "model"))
+def test_subwords_of_another_kind_are_refused(folder):
+    saved = load_saved_model(folder)
     words = Vocabulary([f"w{n}" for n in range(saved.src_subwords.vocab_size - 4)])
     object.__setattr__(saved, "src_subwords", words)
     refused(CheckpointError, "source's subwords must be a sentencepiece model for the web, got a v", check_web, saved)
