@@ -295,11 +295,6 @@ def test_commas_and_brackets_of_a_text_are_no_values():
 LINES = sentences(3, seed=6)
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return write_folder(tmp_path_factory.mktemp("engine") / "model")
-
-
 def configured(folder, **decoding):
     """The model with other settings in its config.yaml."""
     found = Translator.load(folder, threads=1)
