@@ -48,8 +48,7 @@ def build(
 
 def on_device(model, device, **options):
     """A model with the same parameters on another device; `options` are those `build` made it with."""
-    vocab_size = model.vocab_sizes["src"]
-    copy = build(vocab_size, joint=model.joint, device=device, **options)
+    copy = build(model.vocab_sizes["src"], joint=model.joint, device=device, **options)
     for name, param in model.params.items():
         copy.params[name][...] = device.upload(model.device.download(param))
     copy.changed()

@@ -72,8 +72,7 @@ def help_of(*words):
 
 def check_nmt_command(words):
     name = words[0].removeprefix("nmt-")
-    given = {word.split("=")[0] for word in words[1:] if re.match(r"--?[a-z]", word)}
-    assert given <= options_of(name)
+    assert {word.split("=")[0] for word in words[1:] if re.match(r"--?[a-z]", word)} <= options_of(name)
 
 
 def check_make(words):
@@ -84,8 +83,7 @@ def check_make(words):
 def check_python(words):
     script = words[1]
     if script == "-m":
-        spec = importlib.util.find_spec(words[2])
-        assert spec is not None and not words[2].startswith("tests")
+        assert importlib.util.find_spec(words[2]) is not None and not words[2].startswith("tests")
         known = set(re.findall(r"(?<![\w-])--?[a-z]+", help_of("-m", words[2])))
         assert {word for word in words[3:] if word.startswith("-")} <= known
         return
@@ -138,8 +136,7 @@ def test_settings_read_what_the_scripts_write():
 def test_every_option_is_documented(name):
     page = (ROOT / "docs" / "commands.md").read_text("utf-8")
     section = page.split(f"## nmt-{name}\n")[1].split("\n## ")[0]
-    named = set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", section))
-    assert options_of(name) <= named, "run make docs"
+    assert options_of(name) <= set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", section)), "run make docs"
 
 
 def schema_paths(node, schema, prefix=""):
@@ -209,8 +206,7 @@ def test_a_new_cell_as_the_page_says(tmp_path, monkeypatch):
 
 
 def test_code_that_the_page_of_settings_shows_stands_where_it_says():
-    page = ROOT / "docs" / "extending.md"
-    blocks = code_blocks(page, "python")
+    blocks = code_blocks(ROOT / "docs" / "extending.md", "python")
     assert len(blocks) == 3
     for block in blocks:
         place, code = block.removeprefix("# ").split("\n", 1)
@@ -255,8 +251,7 @@ def test_scans_as_their_page_says():
     assert not run.y[2:, 1].any() and run.y[:2, 1].all()
     assert set(back.initial) == set(run.final) and back.captured["memory"].shape == names["memory"].shape
     assert all(gradient.any() for gradient in names["gradients"].values())
-    totals = names["attention"][..., 0].sum(axis=1)
-    np.testing.assert_allclose(totals, mask, atol=1e-6)
+    np.testing.assert_allclose(names["attention"][..., 0].sum(axis=1), mask, atol=1e-6)
     assert sorted(names["result"].tapes) == [0, 4, 8]
     assert all(gradient.any() for gradient in names["d_own"].values())
 

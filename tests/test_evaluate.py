@@ -37,8 +37,7 @@ def test_empty_translations_are_scored() -> None:
 
 
 def test_table_is_aligned() -> None:
-    scores = score_translations(["a b c d x"], ["a b c d e"])
-    lines = format_table(list(scores.values())).splitlines()
+    lines = format_table(list(score_translations(["a b c d x"], ["a b c d e"]).values())).splitlines()
     assert [line[:8].strip() for line in lines] == ["metric", "BLEU", "chrF2", "TER"]
     assert len({line[:15].rstrip()[-3:-2] for line in lines[1:]}) == 1, "points below one another"
 

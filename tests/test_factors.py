@@ -131,8 +131,7 @@ def test_an_interruption_changes_no_bit(trained: Path) -> None:
 def test_an_unknown_word_keeps_its_factors(trained: Path) -> None:
     model = small_models.build(9, joint=False, factor_sizes=(4,), encoder={"factors": (3,)})
     whole = config_from_dict(settings(trained, src_word_dropout=0.5))
-    src = [[4 + 9 * (1 + n % 3), 6 + 9 * 2] for n in range(20)]
-    batch = make_batch(src, [[4]] * 20, range(20))
+    batch = make_batch([[4 + 9 * (1 + n % 3), 6 + 9 * 2] for n in range(20)], [[4]] * 20, range(20))
     found = Methods(whole, model).prepare(batch, 3).batch.src
     units = found % 9
     assert set(units[:2].reshape(-1).tolist()) == {1, 4, 6}

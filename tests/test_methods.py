@@ -144,14 +144,12 @@ def test_a_model_with_more_units_translates_and_goes_on(tmp_path, joint, tied):
     assert before.keys() == after.keys()
     for name, array in after.items():
         size = before[name].shape
-        inner = array[tuple(slice(0, n) for n in size)]
-        np.testing.assert_allclose(inner, before[name], atol=1e-6)
+        np.testing.assert_allclose(array[tuple(slice(0, n) for n in size)], before[name], atol=1e-6)
         if "decoder" in name:
             assert np.array_equal(array, before[name])
     bias = after["params/output.b"]
     assert len(bias) == new[1].vocab_size and np.isfinite(bias).all()
-    translator = Translator.load(tmp_path / "tuned", threads=1)
-    assert len(translator.translate(lines[:3])) == 3
+    assert len(Translator.load(tmp_path / "tuned", threads=1).translate(lines[:3])) == 3
     values["training"]["updates"] = 2
     Trainer(config_from_dict(values)).run()  # goes on with the units it has
     assert load_subwords(tmp_path / "tuned", joint=joint)[0].model_bytes == new[0].model_bytes

@@ -133,8 +133,7 @@ def test_wishes_are_for_the_last_and_its_glossary_is_of_the_source(pivot: Pivot)
     found = pivot.translate_nbest(LINES, constraints=Constraints(prefixes="miti nura"))
     there = [one.text for (one,), between in zip(found, pivot.first.translate(LINES), strict=True) if between]
     assert len(there) >= 3 and all(text.startswith("miti nura") for text in there)
-    line = "kara losu"
-    assert phrases_for(pivot, line, [("losu", "nuyo"), ("miti", "kara")]) == ["nuyo"]
+    assert phrases_for(pivot, "kara losu", [("losu", "nuyo"), ("miti", "kara")]) == ["nuyo"]
     with pytest.raises(DataError, match="must have an entry for each sentence"):
         pivot.translate_nbest(LINES, constraints=Constraints(prefixes=["a"]))
 

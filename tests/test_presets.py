@@ -95,8 +95,7 @@ def test_the_page_says_how_a_preset_is_chosen() -> None:
     assert SHARE_OF_WORDS == 0.9 and Survey(10, 9, []).preset == "character"
     assert rows["nine of ten source lines are a single word"] == "`character`"
     numbers = [f"{number * 7919 % 65521:b}" for number in range(200)]
-    words = list(zip(numbers, numbers, strict=True))
-    assert Survey(200, 200, words).preset == "edits"
+    assert Survey(200, 200, list(zip(numbers, numbers, strict=True))).preset == "edits"
     assert rows["nine of ten are a single word, and edits of it explain the target"] == "`edits`"
     assert LEAST_GAIN == 5 and "at least five bits" in " ".join(page.split())
     assert rows[f"fewer than {FEW_PAIRS:,} pairs"].startswith(f"`{Survey(FEW_PAIRS - 1, 0, []).preset}`")

@@ -239,8 +239,7 @@ def damaged(path, change):
 def test_parts_that_do_not_fit_are_refused_in_one_line(folder, tmp_path, change):
     save_quantised(tmp_path / "int8", load_saved_model(folder))
     damaged(tmp_path / "int8", change)
-    told = refused(CheckpointError, "", Translator.load, tmp_path / "int8")
-    assert str(tmp_path / "int8") in told
+    assert str(tmp_path / "int8") in refused(CheckpointError, "", Translator.load, tmp_path / "int8")
 
 
 def test_a_model_refuses_gradients_in_int8(folders):

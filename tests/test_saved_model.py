@@ -201,8 +201,7 @@ def test_a_shortlist_of_other_subwords_is_refused(tmp_path):
 
 
 def test_what_is_not_there_is_said_when_it_is_asked_for(tmp_path):
-    folder = write_folder(tmp_path / "m")
-    translator = Translator.load(folder, threads=1)
+    translator = Translator.load(write_folder(tmp_path / "m"), threads=1)
     refused(NMTError, "run nmt-shortlist", translator.translate, ["kara"], shortlist=True)
 
 
@@ -240,8 +239,7 @@ def test_the_digest_is_of_all_that_translations_depend_on(folder, bundle):
         {"config": saved.config.with_changes({"data.tgt.lowercase": True})},
         {"content": {"checksums": saved.content["checksums"] | {"params/output.b": 3}}},
     ]
-    digests = [replace(saved, **change).digest for change in others]
-    assert len({saved.digest, *digests}) == 1 + len(others)
+    assert len({saved.digest, *[replace(saved, **change).digest for change in others]}) == 1 + len(others)
     assert load_saved_model(bundle).digest == saved.digest
     optimizer = {"checksums": saved.content["checksums"] | {"optimizer/m": 3}}
     assert replace(saved, content=optimizer).digest == saved.digest

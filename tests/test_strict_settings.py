@@ -185,8 +185,7 @@ def value_for(node: dict[str, Any], rng: random.Random, name: str) -> Any:
     if kind in ("integer", "number"):
         least = node.get("minimum", node.get("exclusiveMinimum", -1000))
         most = min(node.get("maximum", node.get("exclusiveMaximum", 10**6)), 10**9)
-        inside = [least, most, least + 1, (least + most) / 2, 1, 2, 3, 8]
-        chosen = rng.choice(inside)
+        chosen = rng.choice([least, most, least + 1, (least + most) / 2, 1, 2, 3, 8])
         return int(chosen) if kind == "integer" else float(chosen)
     if kind == "boolean":
         return rng.random() < 0.5
@@ -238,8 +237,7 @@ def test_random_settings_are_a_config_or_one_line(seed: int) -> None:
         if config is None:
             continue
         good += 1
-        again = config_from_dict(parse_yaml(dump_config(config)))
-        assert again.to_dict() == config.to_dict(), values
+        assert config_from_dict(parse_yaml(dump_config(config))).to_dict() == config.to_dict(), values
         outcome(lambda config=config: ask(config))
         if good == 4:
             return

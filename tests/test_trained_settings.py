@@ -186,8 +186,7 @@ def test_what_a_record_holds_is_shown_in_one_line(folder):
     tensors, content = read_checkpoint(path)
     content["config"]["model"]["encoder"]["rnn_type"] = "a\nb" * 500
     write_tensors(path, tensors, content)
-    told = refused(CheckpointError, "", Translator.load, folder)
-    assert len(told) < 300
+    assert len(refused(CheckpointError, "", Translator.load, folder)) < 300
 
 
 def test_all_settings_that_differ_are_named(folder):
@@ -217,8 +216,7 @@ def test_long_values_are_shown_by_their_beginnings():
     ],
 )
 def test_a_cell_may_move_to_another_module(before, now, bound):
-    settings = [{"model": {"encoder": {"rnn_type": name}}} for name in (before, now)]
-    (found,) = differences(*settings)
+    (found,) = differences(*[{"model": {"encoder": {"rnn_type": name}}} for name in (before, now)])
     assert found.changes_meaning is bound and found.shown == (before, now)
 
 
@@ -268,8 +266,7 @@ def test_a_card_is_written_beside_the_file(folder, tmp_path):
     assert "computed in int8" in model_card(saved, path)
     assert "nmt-translate small.nmt" in page and "**Licence**" in page
     assert "- vocabulary: 48 and 48 units (unigram)" in page
-    settings = json.loads(page.split("```json\n")[1].split("```")[0])
-    assert settings["model"] == saved.config.model.to_dict()
+    assert json.loads(page.split("```json\n")[1].split("```")[0])["model"] == saved.config.model.to_dict()
     assert str(folder.parent) not in page
     assert page.index("**Licence**") < page.index("```json"), "what people read comes first"
 

@@ -204,13 +204,11 @@ def test_terms_that_were_not_followed_are_told(folder, tmp_path):
     arguments = [folder, tmp_path / "s", "--glossary", tmp_path / "g"]
     unfollowed, plain = call(translate, *arguments, "--glossary-bonus", 0), call(translate, *arguments[:2])
     assert told in unfollowed.stderr and UNFOLLOWED not in plain.stderr and unfollowed.stdout == plain.stdout
-    result = call(translate, *arguments, "--glossary-bonus", 0, "--format", "text")
-    assert told in result.stderr
+    assert told in call(translate, *arguments, "--glossary-bonus", 0, "--format", "text").stderr
     records = call(translate, *arguments, "--glossary-bonus", 0, "--output-format", "json").stdout.splitlines()
     told = [UNFOLLOWED in json.loads(line)["translations"][0].get("warnings", []) for line in records]
     assert told == [True, True, False, False, False]
-    first = unfollowed.stdout.split()[0]
-    (tmp_path / "g").write_text(f"kara = {first}\n")
+    (tmp_path / "g").write_text(f"kara = {unfollowed.stdout.split()[0]}\n")
     (tmp_path / "s").write_text("kara losu.\n")
     assert UNFOLLOWED not in call(translate, *arguments, "--glossary-bonus", 0).stderr
 
@@ -239,8 +237,7 @@ VALUES = [{"training": {name: "a\nb"}} for name in ("freeze", "adam_betas", "pri
 
 @pytest.mark.parametrize("values", [*VALUES, {"training": {BROKEN: 1}}, {BROKEN: 1}, {"data": {"src": {BROKEN: 1}}}])
 def test_a_setting_with_line_breaks_is_one_line(values):
-    told = refused(ConfigError, "", Config.from_dict, values)
-    assert is_one_line(told)
+    assert is_one_line(refused(ConfigError, "", Config.from_dict, values))
 
 
 @pytest.mark.parametrize("change", ["seed=>\n  x", "se\ned", "training.a\nb=1", "=\n"])

@@ -236,8 +236,7 @@ def test_loops_that_come_again_are_recorded(name, compute_dtype):
     for case, reverse in [(one, False), (two, False)] * 2 + [(other, False), (one, True), (two, False)]:
         key = id(case), reverse
         if key not in expected:
-            alone = Place(draw_again(name, 0), recording_device()[0], compute_dtype)
-            expected[key] = alone.run(case, reverse)
+            expected[key] = Place(draw_again(name, 0), recording_device()[0], compute_dtype).run(case, reverse)
         compare.assert_same_bits(place.run(case, reverse), expected[key], f"{key}")
     # Forward and backward; the second run of a kind is recorded, or the third where memory had to grow first.
     assert replays() in (2 * 3, 2 * 4)

@@ -159,8 +159,7 @@ def test_the_record_has_operations_with_their_arrays(runtime, tmp_path):
 
     runtime_out = runtime.xp.zeros((4, 4), np.float32)
     step()
-    again = runtime.record(step)
-    again()
+    runtime.record(step)()
     runtime.gpu.before_launch = lambda kernel: setattr(
         runtime.gpu, "error", CUDARuntimeError("cudaErrorIllegalAddress")
     )

@@ -65,8 +65,7 @@ def check(c, tiles, exact, seed, reverse=False, multiprocessors=132):
     ("B", "lengths", "reverse", "seed"), [(3, [4, 2, 0], False, None), (9, None, True, 1), (8, [3] * 8, False, 2)]
 )
 def test_layer(cell, exact, B, lengths, reverse, seed):
-    c = recurrent.case(cell, 4, B, 32, lengths)
-    check(c, tiny(cell, exact), exact, seed, reverse)
+    check(recurrent.case(cell, 4, B, 32, lengths), tiny(cell, exact), exact, seed, reverse)
 
 
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
@@ -90,16 +89,14 @@ def test_weights_in_shared_memory(cell, exact):
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
 def test_blocks_take_turns(cell, reverse):
     """Nine groups of rows on four multiprocessors: a launch of eight, two at once, and one of the last."""
-    lengths = np.random.default_rng(5).integers(0, 4, 66)
-    c = recurrent.case(cell, 3, 66, 32, lengths.tolist())
+    c = recurrent.case(cell, 3, 66, 32, np.random.default_rng(5).integers(0, 4, 66).tolist())
     tiles = tiny(cell, False)
     assert tiles[0].groups == tiles[1].groups == 4
     check(c, tiles, False, seed=4, reverse=reverse, multiprocessors=4)
 
 
 def test_no_steps_and_no_rows():
-    c = recurrent.case("lstm", 3, 2, 32, [0, 0])
-    check(c, tiny("lstm", False), False, seed=3)
+    check(recurrent.case("lstm", 3, 2, 32, [0, 0]), tiny("lstm", False), False, seed=3)
 
 
 def test_choice_fits_or_is_none():

@@ -69,8 +69,7 @@ class Run:
 
     def state(self):
         arrays, numbers = self.optimizer.state_dict()
-        params = {name: self.device.download(array) for name, array in self.model.params.items()}
-        return params, arrays, numbers
+        return {name: self.device.download(array) for name, array in self.model.params.items()}, arrays, numbers
 
 
 def assert_same(one, other):

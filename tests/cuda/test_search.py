@@ -178,8 +178,7 @@ def test_counted_positions_go_on_where_a_step_would_be_recorded():
 
 @pytest.mark.parametrize(("average", "options"), [("log_prob", {}), ("prob", {"min_length": 2})])
 def test_ensembles_are_those_of_the_processor(device, average, options):
-    models = [lively(seed) for seed in (5, 4, 8)]
-    assert_same(device, models, SearchOptions(**options), average=average)
+    assert_same(device, [lively(seed) for seed in (5, 4, 8)], SearchOptions(**options), average=average)
 
 
 def test_what_only_the_processor_does_is_one_line(device):

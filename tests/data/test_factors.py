@@ -149,8 +149,7 @@ def test_pieces_start_words_and_there_are_as_many_as_ids():
 def test_merges_are_learned_order_first():
     # By hand: l o w e r</w> -> lo w e r</w> -> low e r</w> -> low er</w>; unmerged letters stay apart.
     merges = [("l", "o"), ("lo", "w"), ("e", "r</w>")]
-    units = ["low@@", "er", "low", "n@@", "e@@", "w"]
-    cut = Vocabulary(units, merges=merges)
+    cut = Vocabulary(["low@@", "er", "low", "n@@", "e@@", "w"], merges=merges)
     assert cut.encode(["lower new"]) == [[4, 5, 7, 8, 9]]
     assert cut.decode([[4, 5, 7, 8, 9]]) == ["lower new"]
     assert cut.cut(["lower new"]) == [["\u2581low@@", "er", "\u2581n@@", "e@@", "w"]]

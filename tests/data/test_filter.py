@@ -87,8 +87,7 @@ def test_subwords_are_not_made_of_what_is_left_out(tmp_path):
     for on in (False, True):
         texts = {"src": {"lang": "de"}, "tgt": {"lang": "en"}, "subwords": {"type": "char"}, "filter": {"markup": on}}
         data = DataConfig.model_validate(texts_in(tmp_path, **texts))
-        both = load_sides(data)
-        assert (1 in both[0].subwords.encode(["qqq"])[0]) == on
+        assert (1 in load_sides(data)[0].subwords.encode(["qqq"])[0]) == on
         assert (training_filter(data, (SideConfig(lang="de"), SideConfig(lang="en"))) is None) != on
 
 
@@ -114,8 +113,7 @@ def test_utf8_read_as_another_encoding_is_found(line, encoding):
     damaged = "".join(
         bytes([byte]).decode(encoding, "ignore") or bytes([byte]).decode("latin-1") for byte in line.encode()
     )
-    found = has_broken_letters(TextBlock(["fine", damaged, "fine as well"]))
-    assert found.tolist() == [False, True, False]
+    assert has_broken_letters(TextBlock(["fine", damaged, "fine as well"])).tolist() == [False, True, False]
 
 
 def test_a_replacement_sign_is_found_and_lines_stay_apart():

@@ -148,8 +148,7 @@ def clock(monkeypatch):
 
 def test_lines_pass_unchanged_and_the_meter_says_how_far_they_are(clock):
     lines, said = [f"line {number}" for number in range(10_000)], []
-    size = sum(map(len, lines))
-    assert list(metered(iter(lines), ReadingMeter("text", size, said.append))) == lines
+    assert list(metered(iter(lines), ReadingMeter("text", sum(map(len, lines)), said.append))) == lines
     assert [text.split("[")[0] for text in said] == ["text:  82% 72.6k/88.9k "] and said[0].endswith("  8,192 lines")
 
 

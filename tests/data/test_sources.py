@@ -97,13 +97,11 @@ def test_several_corpora_patterns_and_packed_files(tmp_path, sides):
         rows = slice(number * 20, number * 20 + 20)
         prefix = write_pair(tmp_path / f"part{number}", SRC[rows], TGT[rows], "x")
         write(tmp_path / f"rows-{number}.tsv", tsv(SRC[rows], TGT[rows]))
-    content = (tmp_path / "part2" / "x.de").read_text()
-    write(tmp_path / "part2" / "x.de.gz", content)
+    write(tmp_path / "part2" / "x.de.gz", (tmp_path / "part2" / "x.de").read_text())
     (tmp_path / "part2" / "x.de").unlink()
     same(load_parallel(corpus(tmp_path / "part*" / "x"), *sides), expected)
     same(load_parallel(str(tmp_path / "rows-*.tsv"), *sides), expected)
-    listed = (*corpus(tmp_path / "rows-[01].tsv"), *corpus(prefix))
-    found = load_parallel(listed, *sides)
+    found = load_parallel((*corpus(tmp_path / "rows-[01].tsv"), *corpus(prefix)), *sides)
     same(found, expected)
     assert found.parts == ((40, 1.0), (20, 1.0))
 
@@ -208,8 +206,7 @@ def test_features_in_lines_are_symbols_too(tmp_path, first, are_symbols):
 
 
 def test_a_row_without_features_is_an_error(tmp_path):
-    table = write(tmp_path / "t.tsv", "walk\twalked\tV;PST\ngo\twent\n")
-    (part,) = Source(table, features=3).parts(["w", "f"])
+    (part,) = Source(write(tmp_path / "t.tsv", "walk\twalked\tV;PST\ngo\twent\n"), features=3).parts(["w", "f"])
     assert "line 2 must have at least 3 cells, got 2" in line_of(lambda: list(part.rows()))
 
 

@@ -80,11 +80,9 @@ def test_special_names_in_the_text_are_not_special():
 def test_special_ids_decode_to_nothing(type):
     subwords = small_subwords(type)
     row = subwords.encode(["the old house"])[0]
-    noisy = [BOS_ID, *row, EOS_ID, PAD_ID, PAD_ID]
-    found = subwords.decode([noisy, row, [], [UNK_ID] * 3, [PAD_ID, EOS_ID]])
+    found = subwords.decode([[BOS_ID, *row, EOS_ID, PAD_ID, PAD_ID], row, [], [UNK_ID] * 3, [PAD_ID, EOS_ID]])
     assert found == ["the old house", "the old house", "", "", ""]
-    spread = [part for i in row for part in (UNK_ID, i, PAD_ID)]
-    assert subwords.decode([spread]) == ["the old house"]
+    assert subwords.decode([[part for i in row for part in (UNK_ID, i, PAD_ID)]]) == ["the old house"]
     assert subwords.pieces([0, 1, 2, 3]) == list(SPECIAL_PIECES)
     assert "".join(subwords.pieces(row)) == "▁the▁old▁house"
     refused(IndexError, "", subwords.decode, [[subwords.vocab_size]])
@@ -153,8 +151,7 @@ def test_too_large_a_vocabulary_names_the_largest_that_works(type):
 
 
 def test_too_small_a_vocabulary_names_the_smallest():
-    line = line_of(lambda: small_subwords("bpe", 6))
-    smallest = int(line.split("at least ")[1].split()[0])
+    smallest = int(line_of(lambda: small_subwords("bpe", 6)).split("at least ")[1].split()[0])
     assert small_subwords("bpe", smallest).vocab_size == smallest
 
 

@@ -117,8 +117,7 @@ def test_a_table_is_read_or_refused_or_doubted(tmp_path, name):
 
 
 def test_verses_are_paired_by_their_numbers(tmp_path):
-    files = place(tmp_path, "chr.usfm"), place(tmp_path, "en.usfm")
-    _, pairs, told = read(*files)
+    _, pairs, told = read(place(tmp_path, "chr.usfm"), place(tmp_path, "en.usfm"))
     assert len(pairs) == 111 and pairs[:3] == spaced(PAIRS)[:3]
     assert pairs[3] == tuple(f"{one} {other}" for one, other in zip(*spaced(PAIRS)[3:5], strict=True)), "4-5 and 4, 5"
     assert "5 of " in told and "languages by the text: source chr, target en" in told

@@ -188,8 +188,7 @@ def test_nothing_that_a_hypothesis_becomes_is_better_than_the_bound(penalty):
             bound = best_possible(penalty, sums[rows], lengths[rows], limits, reward)
             tight = np.full_like(bound, -np.inf)
             for later in range(1, 9):
-                length = np.minimum(lengths[rows] + later, limits)
-                score = final_scores(penalty, sums[rows], length, reward)
+                score = final_scores(penalty, sums[rows], np.minimum(lengths[rows] + later, limits), reward)
                 assert (score <= bound + 1e-12).all()
                 tight = np.maximum(tight, score)
             if reward == 0 and rows.stop - rows.start == 1:
@@ -348,8 +347,7 @@ def test_a_score_is_minus_the_training_loss(name, sentences):
             for h in hypotheses:
                 expected = ForcedModel(model, source).total(tuple(h.ids))
                 if h.finished:
-                    batch = small_models.batch_of([(source, h.ids)])
-                    expected = -model.loss(batch, threads=1).nll
+                    expected = -model.loss(small_models.batch_of([(source, h.ids)]), threads=1).nll
                     finished += 1
                 assert h.log_prob == pytest.approx(expected, abs=5e-5)
                 assert h.score == h.log_prob
@@ -365,8 +363,7 @@ def test_batches_and_threads_do_not_change_a_translation(name, beam_size, senten
     def translations(model, size, threads):
         found = []
         for start in range(0, len(sentences), size):
-            part = sentences[start : start + size]
-            found += find(model, part, threads=threads, **options)
+            found += find(model, sentences[start : start + size], threads=threads, **options)
         return [(list(hypotheses[0].ids), hypotheses[0].finished) for hypotheses in found]
 
     different = set()
@@ -402,8 +399,7 @@ def test_blocks_cover_all_and_stay_small():
     lengths = [0, 3, 1000, 5, 0, 400, 5, 1, 1000, 2]
     blocks = list(length_blocks([[7] * length for length in lengths], 4))
     assert sorted(index for block in blocks for index in block) == list(range(10))
-    in_order = [lengths[index] for block in blocks for index in block]
-    assert in_order == sorted(lengths, reverse=True)
+    assert [lengths[index] for block in blocks for index in block] == sorted(lengths, reverse=True)
     for block in blocks:
         assert len(block) == 1 or len(block) * max(lengths[i] for i in block) <= 4 * 200
     assert max(map(len, blocks)) == 4

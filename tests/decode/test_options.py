@@ -108,8 +108,7 @@ def test_what_is_forbidden_may_not_begin_a_translation(size):
 
 @pytest.mark.parametrize("prefix", [(4,), (5, 5, 6)])
 def test_prefixes(prefix):
-    options = SearchOptions(prefixes=[prefix, (), prefix])
-    found = tried(options)
+    found = tried(SearchOptions(prefixes=[prefix, (), prefix]))
     for n, given in ((0, prefix), (1, ()), (2, prefix)):
         expected = everything(plain(n), legal=lambda ids, _, p=given: ids[: len(p)] == p, limit=LONGEST + len(given))
         assert [tuple(h.ids) for h in found[n] if h.finished][:3] == [ids for ids, _ in expected[:3]]
@@ -226,8 +225,7 @@ def test_a_glossary_can_still_add_the_bonus_of_what_was_not_said():
     rule = Glossary([[[5, 6], [4], [4, 4, 4]]], 2.5)
     extra = rule.start(np.zeros(3, np.int64))
     for token in (5, 6):
-        progress = extra["glossary"][1:]
-        advance(progress, np.array([token, 4]))
+        advance(extra["glossary"][1:], np.array([token, 4]))
     beam = SimpleNamespace(extra=extra)
     assert rule.most_to_gain(beam, np.array([2, 0, 1])).tolist() == pytest.approx([2.5 * (3 - 1 - 2 / 3), 7.5, 5.0])
 
@@ -371,8 +369,7 @@ def test_attention_is_what_the_context_is_made_of():
     weights = Weights({k: rng.normal(size=p.shape).astype("f4") for k, p in scan.params.items()})
     x, memory = rng.normal(size=(3, 2, 3)).astype("f4"), rng.normal(size=(5, 2, 4)).astype("f4")
     unit = np.ascontiguousarray(np.broadcast_to(np.eye(5, dtype="f4")[:, None], (5, 2, 5)))
-    captured = {"memory": memory, "positions": unit}
-    y = scan.forward(weights, x, captured=captured, source_lengths=[5, 3]).y
+    y = scan.forward(weights, x, captured={"memory": memory, "positions": unit}, source_lengths=[5, 3]).y
     h = np.zeros((2, 4))
     for t in range(3):
         h = np.tanh(x[t] @ weights["cell.W_x"] + h @ weights["cell.W_h"] + weights["cell.b"])

@@ -371,7 +371,6 @@ def test_a_sound_stays_in_brackets(text):
 
 def test_scripts_without_spaces_have_as_many_lines():
     """The text became a single line."""
-    content = b"1\n00:00:01,000 --> 00:00:02,000\none two three\nfour five six\n"
-    document = read_document(content, "srt")
+    document = read_document(b"1\n00:00:01,000 --> 00:00:02,000\none two three\nfour five six\n", "srt")
     found = document.write(["一二三、四<i>五六</i>七八。"]).decode()
     assert found.splitlines()[2:] == ["一二三、四<i>五", "六</i>七八。"]

@@ -47,8 +47,7 @@ def test_segments_of_version_2_say_that_they_are_translated():
 
 def test_attributes_of_empty_targets_stay():
     unit = '<trans-unit><source>hi you</source><target state="new" xml:lang="de" /></trans-unit>'
-    found = '<target state="needs-review-translation" xml:lang="de">HI YOU</target>'
-    assert found in translated(whole(unit))
+    assert '<target state="needs-review-translation" xml:lang="de">HI YOU</target>' in translated(whole(unit))
 
 
 def test_the_file_names_the_language_of_its_targets():
@@ -117,8 +116,7 @@ def test_the_target_stands_behind_the_segmented_source_and_has_its_segments():
     ],
 )
 def test_a_target_without_text_or_with_the_same_text_is_no_translation(text, target):
-    found = translated(whole(f"<trans-unit>{text}</trans-unit>"))
-    assert f">{target}</target>" in found
+    assert f">{target}</target>" in translated(whole(f"<trans-unit>{text}</trans-unit>"))
 
 
 def test_segments_without_text_are_filled_and_others_stay():
@@ -172,8 +170,7 @@ def test_messages_keep_their_syntax(source, target):
 @pytest.mark.parametrize("text", ["{n, plural, one {x}", "{0,choice,0#no|1#one {0}}", "{n, plural, one {a} {b}}"])
 def test_a_message_that_cannot_be_read_stays_untranslated_and_is_counted(text):
     unit = whole(f"<trans-unit><source>{text}</source></trans-unit><trans-unit><source>hi</source></trans-unit>")
-    document = read_document(unit.encode(), "xliff")
-    assert document.left == {"ICU messages that cannot be read": 1}
+    assert read_document(unit.encode(), "xliff").left == {"ICU messages that cannot be read": 1}
     assert translated(unit) == unit.replace("hi</source>", "hi</source><target>HI</target>")
 
 

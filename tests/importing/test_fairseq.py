@@ -83,8 +83,7 @@ class Fairseq:
     def first(self, final):
         if "decoder.encoder_hidden_proj.weight" not in self.w:
             return final
-        names = [f"decoder.encoder_{kind}_proj" for kind in ("hidden", "cell")]
-        both = zip(names, final, strict=True)
+        both = zip([f"decoder.encoder_{kind}_proj" for kind in ("hidden", "cell")], final, strict=True)
         return tuple(self.w[f"{name}.weight"] @ x + self.w[f"{name}.bias"] for name, x in both)
 
     def attend(self, memory, h):

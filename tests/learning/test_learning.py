@@ -238,8 +238,7 @@ def test_a_project_takes_no_more_of_the_model_than_its_share(learning, pairs):
 
 
 def test_a_quantised_model_learns_and_is_saved_quantised(tmp_path, pairs):
-    folder = write_folder(tmp_path / "model")
-    save_quantised(tmp_path / "int8", load_saved_model(folder))
+    save_quantised(tmp_path / "int8", load_saved_model(write_folder(tmp_path / "model")))
     with LearningTranslator.load(tmp_path / "int8") as one:
         teach(one, [pairs[0]] * 3)
         one.save(tmp_path / "learnt")
@@ -378,8 +377,7 @@ def test_other_models_learn_the_same_twice(tmp_path, pairs, changes):
     found = []
     for model in (folder, tmp_path / "one.nmt"):
         with LearningTranslator.load(model) as one:
-            numbers = teach(one, pairs[:6])
-            one.undo(numbers[2])
+            one.undo(teach(one, pairs[:6])[2])
             found.append(parameters(one.translator()))
             assert found[-1] != parameters(one.base)
     assert (tmp_path / "one.nmt.learning.sqlite").is_file()

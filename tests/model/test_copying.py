@@ -126,8 +126,7 @@ def test_the_search_has_the_scores_of_forced_decoding(settings, lexical):
     for batch_size in (1, 4):
         found = search(model, sources, beam_size=3, batch_size=batch_size, **settings)
         best = [one[0] for one in found]
-        targets = [[*one.ids, EOS_ID] if one.finished else one.ids for one in best]
-        known = force(model, sources, targets)
+        known = force(model, sources, [[*one.ids, EOS_ID] if one.finished else one.ids for one in best])
         assert [one.log_prob for one in best] == pytest.approx([float(k.log_probs.sum()) for k in known], abs=1e-4)
 
 
@@ -214,8 +213,7 @@ def log_probs_by_loops(model, source, target):
     w = {name: np.asarray(value, np.float64) for name, value in model.params.items()}
     src = np.array([*source, EOS_ID])
     encoded = model.encode(*model.pad_sources([source]), 1)
-    width = model.config.encoder.output_size
-    outputs = np.asarray(encoded.memory[:, 0, :width], np.float64)
+    outputs = np.asarray(encoded.memory[:, 0, : model.config.encoder.output_size], np.float64)
     table = w[model.table("src")]
     words = table[src] * (table.shape[1] ** 0.5 if model.config.encoder.embeddings.scale else 1.0)
     p = {"W_query": w["decoder.W_q"], "W_key": w["decoder.W_k"], "v": w["decoder.v"]}

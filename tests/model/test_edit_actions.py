@@ -211,8 +211,7 @@ def test_edits_are_learned_as_by_all_paths():
     """Expected counts of one round, over all rows of edits of each pair."""
     sides = [TokenRows.from_lists([pair[k] for pair in PAIRS]) for k in range(2)]
     before, after = (Edits.learn(*sides, V, rounds) for rounds in (1, 2))
-    kinds = [(a, c) for a in range(V) for c in range(V) if (a, c) != (PAD_ID, PAD_ID)]
-    counts = dict.fromkeys(kinds, 1e-3)
+    counts = dict.fromkeys([(a, c) for a in range(V) for c in range(V) if (a, c) != (PAD_ID, PAD_ID)], 1e-3)
     for src, tgt in PAIRS:
         paths = list(every_path(src, tgt))
         weights = np.exp([sum(before.log_prob(*edit) for edit in path) for path in paths])
@@ -244,8 +243,7 @@ def test_edits_of_many_pairs_are_learned_from_some(monkeypatch):
     some = [TokenRows.from_lists([(PAIRS * 3)[number][k] for number in (0, 3, 7, 11)]) for k in range(2)]
     expected = Edits.learn(*some, V)
     monkeypatch.setattr(edits_module, "_MOST_LEARNED", 4)
-    found = Edits.learn(*sides, V)
-    assert found.log_prob(4, 4) == expected.log_prob(4, 4) != Edits(V).log_prob(4, 4)
+    assert Edits.learn(*sides, V).log_prob(4, 4) == expected.log_prob(4, 4) != Edits(V).log_prob(4, 4)
 
 
 def test_few_long_pairs_are_aligned_at_a_time(monkeypatch):

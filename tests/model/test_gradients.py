@@ -323,8 +323,7 @@ def build(compute_dtype, **more):
 
 
 def some_batch():
-    rng = np.random.default_rng(2)
-    sources = small_models.random_sentences(rng, 12, WIDE, 7)
+    sources = small_models.random_sentences(np.random.default_rng(2), 12, WIDE, 7)
     return small_models.batch_of([(src, src[::-1]) for src in sources])
 
 
@@ -364,8 +363,7 @@ def test_auto_is_what_is_faster_on_this_machine(monkeypatch, tmp_path, fast, exp
     assert resolved_dtype("auto") == resolved_dtype("auto", cpu()) == expected
     assert resolved_dtype("int8") == "int8"
     settings = fake_model.write_setup(tmp_path) | {"compute_dtype": "auto"}
-    model = build_model(config_from_dict(settings), 9, 9)
-    assert model.step_decoder.compute_dtype == expected
+    assert build_model(config_from_dict(settings), 9, 9).step_decoder.compute_dtype == expected
 
 
 def test_only_amx_and_amd_multiply_pairs_fast(monkeypatch):

@@ -385,8 +385,7 @@ def linear_attention(heads, K, *, decay, delta=False, window=0):
     """A head at a time: what the matrix keeps of each key's row, what a key writes, what a query reads."""
 
     def step(p, x, s):
-        H = len(p["W_o"])
-        V = H // heads
+        V = len(p["W_o"]) // heads
         u, new = x @ p["W_qkv"], {}
         if window:
             u, new = short_convolution(p, u, s, window)

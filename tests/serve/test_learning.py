@@ -56,8 +56,7 @@ def test_a_confirmed_pair_changes_the_next_answer(learns):
 
 def test_projects_are_models_of_their_own(learns):
     plain = sure(learns, LINES[2])
-    found = confirm(learns, LINES[2], LINES[3], project="A & B")
-    assert found["model"] == "small@A & B"
+    assert confirm(learns, LINES[2], LINES[3], project="A & B")["model"] == "small@A & B"
     assert sure(learns, LINES[2]) == plain
     assert sure(learns, LINES[2], model="small@A & B") != plain
     names = [one["name"] for one in learns.json("/api/models")["models"]]
@@ -88,8 +87,7 @@ def test_projects_are_limited_in_number():
 
 def test_suggest_of_libretranslate(learns):
     assert learns.json("/frontend/settings")["suggestions"] is True
-    body = {"q": LINES[8], "s": LINES[9], **PAIR}
-    assert learns.json("/suggest", body) == {"success": True}
+    assert learns.json("/suggest", {"q": LINES[8], "s": LINES[9], **PAIR}) == {"success": True}
     recent = learns.json("/api/learning?source=en&target=de")["recent"][0]
     assert (recent["source"], recent["target"]) == (LINES[8], LINES[9])
     assert recent["who"] == ""  # no address, and nothing of a key

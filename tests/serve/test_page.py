@@ -85,8 +85,7 @@ def test_other_translations_of_a_sentence_stay_with_their_words(page, server, li
     assert page.get_attribute("#alternatives li:nth-child(1) button", "aria-pressed") == "true"
     chosen = page.inner_text("#alternatives li:nth-child(2) button")
     page.click("#alternatives li:nth-child(2) button")
-    second = page.locator("#result .s >> nth=1")
-    assert words(second.inner_text()) == words(chosen) != words(expected[lines[1]])
+    assert words(page.locator("#result .s >> nth=1").inner_text()) == words(chosen) != words(expected[lines[1]])
     page.hover("#result .s >> nth=1 >> .w >> nth=0")
     assert "% sure" in page.inner_text("#shown")
     # It stays while another sentence is written on, and can be taken back.
@@ -152,8 +151,7 @@ def test_long_texts_scroll_in_their_box(page, server, lines):
     last.scroll_into_view_if_needed()
     last.hover()
     assert "% sure" in page.inner_text("#shown")
-    box = page.locator("#shown").bounding_box()
-    assert 0 <= box["y"] < page.viewport_size["height"]
+    assert 0 <= page.locator("#shown").bounding_box()["y"] < page.viewport_size["height"]
     page.click("#tab-look")
     assert page.locator("#attention table").count() == 5 and "5 of 60 sentences" in page.inner_text("#looknote")
     page.click("#moretables")

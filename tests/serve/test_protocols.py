@@ -317,8 +317,7 @@ def test_terms_that_were_not_followed_are_told(server, expected, lines):
 def test_files(server, lines, expected):
     form, kind = multipart("../a b.txt", "\r\n".join(lines[:3]).encode(), source="en", target="de")
     answer = server.json("/translate_file", form, headers=kind)
-    path = urllib.parse.urlsplit(answer["translatedFileUrl"]).path
-    status, headers, found = server.ask(path)
+    status, headers, found = server.ask(urllib.parse.urlsplit(answer["translatedFileUrl"]).path)
     assert found.decode() == "\r\n".join(expected[line] for line in lines[:3])
     assert headers["Content-Disposition"].startswith('attachment; filename="a_b_de.txt"')
     assert server.refused("/download_file/other.txt")[0] == 404
@@ -398,8 +397,7 @@ def test_what_is_neither_true_nor_false_is_refused(server, wrong):
 
 
 def test_libretranslatepy(server, lines, expected):
-    library = pytest.importorskip("libretranslatepy")
-    client = library.LibreTranslateAPI(server.url + "/")
+    client = pytest.importorskip("libretranslatepy").LibreTranslateAPI(server.url + "/")
     assert client.translate(lines[0], "en", "de") == expected[lines[0]]
     assert {one["code"] for one in client.languages()} == {"en", "fr", "de"}
     assert client.detect("Das ist ein Haus, und das ist ein Baum.")[0]["language"] == "de"

@@ -136,8 +136,7 @@ def test_a_first_file_makes_a_project_of_its_name(opened):
 
 def test_columns_findings_and_rows_are_decided(opened):
     page = opened(at=("text", "text"))
-    sides = page.locator("thead select")
-    sides.nth(2).select_option("1")
+    page.locator("thead select").nth(2).select_option("1")
     page.wait_for_timeout(200)
     assert json.loads(page.sent[-1].split(" ", 2)[2]) == {"columns": [1, 3]}
     page.locator("thead select").nth(0).select_option("1")

@@ -39,8 +39,7 @@ def test_a_language_is_whole(language):
 
 def test_scripts_ask_for_words_that_are_there():
     known = {plain(key) for key in ENGLISH} | set(ENGLISH)
-    asked = set(re.findall(r'\b(?:t|button)\("([\w.-]+)"[,)]', SCRIPTS))
-    assert asked - known == set()
+    assert set(re.findall(r'\b(?:t|button)\("([\w.-]+)"[,)]', SCRIPTS)) - known == set()
     begun = set(re.findall(r't\("((?:[\w-]+\.)+)" \+|t\(`([\w.]+\.)\$\{', SCRIPTS))
     for prefix in filter(None, (a or b for a, b in begun)):
         assert any(key.startswith(prefix) for key in known), prefix

@@ -41,8 +41,7 @@ def project(folder, rows, text=None):
     table.parent.mkdir()
     table.write_text("".join(f"{a}\t{b}\t{n}\n" for n, (a, b) in enumerate(rows, 1)), "utf-8")
     write_json(table.with_suffix(".json"), {"state": "ready", "rows": len(rows), "findings": text or []})
-    one = Round.make(made, minutes=1, direction=[0, 1], on=None, preset=None)
-    return made, one
+    return made, Round.make(made, minutes=1, direction=[0, 1], on=None, preset=None)
 
 
 def reported(made, one, changes=None):

@@ -116,8 +116,7 @@ def test_a_job_that_ends_while_a_project_is_shown_still_runs_there(tmp_path):
 def test_two_texts_name_the_languages(studio):
     """The languages of two plain texts were found, and forgotten when they were joined."""
     texts = {"dev.chr.txt": ("ᎠᎴ ᎾᏍᎩ ᎨᏒ\n" * 40).encode(), "dev.en.txt": b"and that is so\n" * 40}
-    project = studio.make("Named", **texts)
-    sides = studio.rest(project)["sides"]
+    sides = studio.rest(studio.make("Named", **texts))["sides"]
     assert sides == [{"lang": "chr", "name": "Cherokee"}, {"lang": "en", "name": "English"}]
 
 
@@ -211,8 +210,7 @@ def test_questions_are_asked_and_answered(studio):
     assert studio.rest(project)["texts"][1]["state"] == "ready"
     assert studio("GET", f"projects/{project}/texts/2/rows?count=1")["rows"][0]["source"] == ROWS[0][1]
     mended = {"row": 3, "source": "Neu", "target": "New", "out": True}
-    found = studio("POST", f"projects/{project}/texts/2/rows", mended)
-    assert found.items() >= mended.items()
+    assert studio("POST", f"projects/{project}/texts/2/rows", mended).items() >= mended.items()
     rows = studio("GET", f"projects/{project}/texts/2/rows?from=1&count=2")["rows"]
     assert [row["out"] for row in rows] == [False, True]
     studio("POST", f"projects/{project}/texts/2/decide", {"finding": "none", "do": "keep"}, status=400)

@@ -153,6 +153,5 @@ def test_a_studio_that_is_killed_lets_its_training_save_and_the_next_one_goes_on
     until(studio, project, ("training",))
     studio("POST", f"projects/{project}/rounds/1/pause", {})
     until(studio, project, ("paused",))
-    log = (tmp_path / "Killed" / "rounds" / "1" / "train.log").read_text("utf-8")
-    assert "resum" in log
+    assert "resum" in (tmp_path / "Killed" / "rounds" / "1" / "train.log").read_text("utf-8")
     assert studio.end() == 0

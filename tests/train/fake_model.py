@@ -99,8 +99,7 @@ class TranslationModel:
     ) -> tuple[LossStats, dict[str, np.ndarray]]:
         self.calls += 1
         time.sleep(self.seconds)
-        keep = np.random.default_rng(seed).random(batch.src.shape) < 0.9
-        stats, grads = self._pass(batch, keep)
+        stats, grads = self._pass(batch, np.random.default_rng(seed).random(batch.src.shape) < 0.9)
         for grad in grads.values():
             grad *= batch.num_tgt_tokens / (tokens or batch.num_tgt_tokens)
         if into is not None:

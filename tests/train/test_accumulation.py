@@ -69,8 +69,7 @@ def test_what_is_read_twice_counts_once():
 
 def test_everything_counts_updates(make_trainer):
     trainer = make_trainer(batch_multiplier=3, metric="loss", validation_freq=2, logging_freq=2, updates=7)
-    result = trainer.run()
-    assert result.update == 7
+    assert trainer.run().update == 7
     assert [event["update"] for event in events(trainer.folder, "validation")] == [2, 4, 6, 7]
     assert [event["update"] for event in events(trainer.folder, "train")] == [2, 4, 6]
     alone = make_trainer({"model_dir": str(trainer.folder.parent / "alone")}, metric="loss", updates=7)
@@ -121,8 +120,7 @@ def test_an_update_whose_loss_or_gradient_is_not_finite_changes_nothing(broken, 
         return (replace(stats, loss=np.nan) if broken in ("loss", "both") else stats), gradients
 
     monkeypatch.setattr(model, "loss_and_gradients", breaking)
-    outcome = updater_of(model).update_with(batch_of(pairs(1, 3)), 1, 0.01)
-    assert outcome.is_finite == (broken is None)
+    assert updater_of(model).update_with(batch_of(pairs(1, 3)), 1, 0.01).is_finite == (broken is None)
     assert all((model.params[name] == param).all() == (broken is not None) for name, param in before.items())
 
 
@@ -249,8 +247,7 @@ def test_ranks_have_like_work():
         shares = [[work[[g.numbers[p] for p in g.own]].sum() for g in one] for one in zip(*groups, strict=True)]
         return 1 - np.sum(shares) / (4 * np.sum(np.max(shares, axis=1)))
 
-    dealt = [list(Dealing(batches, 8, rank=r, ranks=4).left(TrainingState())) for r in range(4)]
-    assert wait(dealt) < 0.02
+    assert wait([list(Dealing(batches, 8, rank=r, ranks=4).left(TrainingState())) for r in range(4)]) < 0.02
 
 
 def test_an_epoch_goes_on_with_other_numbers_of_ranks():
@@ -292,8 +289,7 @@ def test_updates_have_the_tokens_of_their_epoch():
     for epoch in (1, 3):
         found = list(dealing.left(TrainingState(epoch=epoch)))
         for done in range(len(found)):
-            position = sum(map(len, found[:done]))
-            rest = dealing.left(TrainingState(epoch=epoch, position=position))
+            rest = dealing.left(TrainingState(epoch=epoch, position=sum(map(len, found[:done]))))
             assert [group.numbers for group in rest] == [group.numbers for group in found[done:]]
         tokens = dealing.batches.tokens(epoch)
         for group in found:

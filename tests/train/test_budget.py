@@ -102,8 +102,7 @@ def test_a_run_ends_with_its_time_and_its_rate_at_zero(make_trainer, monkeypatch
     assert "are over (training.max_minutes)" in result.reason
     told = events(result.folder)
     rates = [event["learning_rate"] for event in told if "learning_rate" in event]
-    elapsed = max(event["elapsed"] for event in told if "elapsed" in event)
-    assert elapsed == pytest.approx(59, rel=0.05)
+    assert max(event["elapsed"] for event in told if "elapsed" in event) == pytest.approx(59, rel=0.05)
     assert rates[-1] < 0.05 * max(rates)
 
 
@@ -126,8 +125,7 @@ def test_a_run_that_goes_on_measures_nothing(make_trainer):
     config = make_trainer().config
     fitted = fit_to_budget(config, "10m", lambda *_: Pace(1.0, 20.0, 40), lambda text: None)
     Trainer(fitted.with_changes({"training.updates": 2})).run()  # as if it had been killed there
-    again = fit_to_budget(config, "10m", never, lambda text: None)
-    assert again.to_dict() == fitted.to_dict()
+    assert fit_to_budget(config, "10m", never, lambda text: None).to_dict() == fitted.to_dict()
     said = []
     longer = fit_to_budget(config, "30m", never, said.append).training
     before, times = fitted.training, 30 / fitted.training.max_minutes
@@ -147,8 +145,7 @@ def test_a_short_run_has_a_curve(make_trainer):
     assert (short.training.logging_freq, long.training.logging_freq) == (5, 50)
     short = short.with_changes({"training.updates": 2})
     Trainer(short).run()
-    again = fit_to_budget(config, "1m", lambda *_: pace, lambda text: None)
-    assert again.training.logging_freq == 5
+    assert fit_to_budget(config, "1m", lambda *_: pace, lambda text: None).training.logging_freq == 5
 
 
 def test_a_run_shows_soon_what_it_learns_and_learns_the_same(make_trainer, monkeypatch):

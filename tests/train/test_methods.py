@@ -70,8 +70,7 @@ class Aligned:
 
 
 def test_alignments_are_of_words_before_they_are_dropped_and_of_both_passes() -> None:
-    settings = {"guided_alignment": 1.0, "src_word_dropout": 0.9, "r_drop": 1.0}
-    config = settings_with(training=settings)
+    config = settings_with(training={"guided_alignment": 1.0, "src_word_dropout": 0.9, "r_drop": 1.0})
     aligned: Any = Aligned()
     found = Methods(config, Any, aligned).prepare(batch(), 7).objective.alignment  # type: ignore[arg-type]
     assert found is not None
@@ -100,8 +99,7 @@ def held_out(folder: Any, line: str, **src: Any) -> tuple[Task, list[str]]:
         path.write_text(f"{path.read_text()}{line if lang == config.data.src.lang else 'z1'}\n")
     units = SimpleNamespace(encode=lambda lines: [[4] * len(line.split()) for line in lines])
     said: list[str] = []
-    task = Task(config, Side(config.data.src, units), Side(config.data.tgt, units))  # type: ignore[arg-type]
-    return task.held_out(said.append), said
+    return Task(config, Side(config.data.src, units), Side(config.data.tgt, units)).held_out(said.append), said
 
 
 @pytest.fixture

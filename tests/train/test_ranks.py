@@ -252,8 +252,7 @@ runpy.run_path("{ROOT}/tests/train/fake_model.py", run_name="__main__")
 @needs_mpi
 def test_ranks_wait_for_the_writer_before_they_read_the_best_checkpoint(tmp_path):
     (tmp_path / "slow.py").write_text(SLOW_WRITER, encoding="utf-8")
-    config = setup(tmp_path, updates=3)
-    code, output, errors = run(config, 2, command=str(tmp_path / "slow.py"))
+    code, output, errors = run(setup(tmp_path, updates=3), 2, command=str(tmp_path / "slow.py"))
     assert code == 0 and output.count("test\t") == 3, errors
 
 
@@ -329,8 +328,7 @@ def test_ranks_end_after_their_error_is_read(monkeypatch):
 
 @needs_mpi
 def test_a_mistake_is_one_line(tmp_path):
-    config = setup(tmp_path)
-    code, output, errors = run(config, 3, "--set", f"data.dev={tmp_path}/none")
+    code, output, errors = run(setup(tmp_path), 3, "--set", f"data.dev={tmp_path}/none")
     assert code != 0 and not output
     assert errors.count("Error: ") == 1 and "none.xx" in errors
 

@@ -166,8 +166,7 @@ def test_settings_that_do_not_fit_the_checkpoint_are_refused(make_trainer, top, 
     make_trainer(epochs=1).run()
     trainer = make_trainer(top, epochs=2, **training)
     saved = (trainer.folder / "last.safetensors").read_bytes()
-    message = refused(CheckpointError, key, trainer.run)
-    assert "set it back, or choose another model_dir" in message
+    assert "set it back, or choose another model_dir" in refused(CheckpointError, key, trainer.run)
     assert (trainer.folder / "last.safetensors").read_bytes() == saved
 
 
@@ -373,8 +372,7 @@ def test_a_text_that_moved_is_the_same_text(make_trainer: Make, tmp_path: Path) 
     log = log_of(trainer)
     assert "warning: changed since the checkpoint: data.train" in log
     assert "starts again" not in log, "the batches are the same"
-    weighted = [{"path": str(tmp_path / "moved"), "weight": 2}]
-    trainer = make_trainer({"data": {"train": weighted}}, updates=6)
+    trainer = make_trainer({"data": {"train": [{"path": str(tmp_path / "moved"), "weight": 2}]}}, updates=6)
     trainer.run()
     assert "epoch 1 starts again" in log_of(trainer)
 

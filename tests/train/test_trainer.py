@@ -55,8 +55,7 @@ def test_events_tell_losses_rates_and_scores(finished: Make) -> None:
     assert all(event["src_tokens_per_second"] > 0 for event in train[1:])
     # 200 pairs of w.. z.. and an end of sentence each, 4 epochs: real tokens, no padding
     lines = (trainer.folder.parent / "train.yy").read_text().splitlines()
-    tokens = sum(len(line.split()) + 1 for line in lines)
-    assert train[-1]["tgt_tokens"] == 4 * tokens
+    assert train[-1]["tgt_tokens"] == 4 * sum(len(line.split()) + 1 for line in lines)
     scored = events(trainer.folder, "validation")
     due = {*range(8, len(train) + 1, 8), len(train)}
     assert [event["update"] for event in scored] == sorted(due), "the last update is validated too"
@@ -184,8 +183,7 @@ def test_separate_subwords(make_trainer: Make) -> None:
 def test_numbered_best_checkpoints(make_trainer: Make) -> None:
     trainer = make_trainer(metric="loss", keep_best_ckpts=2, epochs=6)
     trainer.run()
-    scored = events(trainer.folder, "validation")
-    best = sorted(scored, key=lambda event: event["loss"])[:2]
+    best = sorted(events(trainer.folder, "validation"), key=lambda event: event["loss"])[:2]
     kept = sorted(path.name for path in trainer.folder.glob("best-*"))
     assert kept == sorted(f"best-{event['update']}.safetensors" for event in best)
 

@@ -103,8 +103,7 @@ def plain(tmp_path_factory):
 def test_translations_and_scores_are_those_of_python_to_the_last_bit(tmp_path, name):
     compute_dtype, settings = MODELS[name]
     folder = small(tmp_path / "model", settings)
-    driver = built(folder, tmp_path / "out", compute_dtype)
-    found = run_driver(driver, SENTENCES, threads=3)
+    found = run_driver(built(folder, tmp_path / "out", compute_dtype), SENTENCES, threads=3)
     expected = of_python(folder, compute_dtype, SENTENCES, n_best=4, beam_size=4)
     assert sum(bool(row[2]) for row in expected[1]) > 200
     assert found == expected
@@ -233,8 +232,7 @@ def test_the_command_writes_an_example_that_translates(tmp_path, monkeypatch):
 
 @needs_cc
 def test_a_library_with_the_model_inside_needs_no_file(tmp_path, monkeypatch):
-    machine = building.Compiler().machine
-    monkeypatch.setitem(building.LEVELS, machine, {"generic": "1"})
+    monkeypatch.setitem(building.LEVELS, building.Compiler().machine, {"generic": "1"})
     folder, out = small(tmp_path / "model", {}), tmp_path / "out"
     command = [str(folder), "--to", "c", "--embed", "-o", str(out)]
     assert CliRunner().invoke(export, command, catch_exceptions=False).exit_code == 0
