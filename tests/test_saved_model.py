@@ -99,8 +99,7 @@ def test_two_vocabularies(tmp_path):
 
 def test_parameters_are_those_of_the_map(bundle):
     saved = load_saved_model(bundle)
-    model = saved.build()
-    for name, param in model.params.items():
+    for name, param in saved.build().params.items():
         assert np.shares_memory(param, saved.params[f"params/{name}"])
 
 

@@ -99,8 +99,7 @@ def test_token_limit_counts_real_target_tokens(size):
 
 
 def test_a_sentence_over_the_limit_is_a_batch_by_itself():
-    corpus = random_corpus(300)
-    for batch in TrainBatches(corpus, 20, seed=1).epoch(0):
+    for batch in TrainBatches(random_corpus(300), 20, seed=1).epoch(0):
         assert batch.num_tgt_tokens <= 20 or len(batch) == 1
 
 

@@ -71,8 +71,7 @@ def test_unknown_characters_harm_nothing(type):
 
 
 def test_special_names_in_the_text_are_not_special():
-    subwords = small_subwords()
-    for row in subwords.encode(["<s> </s>", "<pad>", "a </s> b", "<unk>"]):
+    for row in small_subwords().encode(["<s> </s>", "<pad>", "a </s> b", "<unk>"]):
         assert not {PAD_ID, BOS_ID, EOS_ID} & set(row)
 
 

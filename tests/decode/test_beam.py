@@ -342,8 +342,7 @@ def test_a_score_is_minus_the_training_loss(name, sentences):
     finished = 0
     for seed in (0, 1, 2, 4):
         model = model_of(name, seed, WIDE_VOCAB)
-        found = find(model, sentences, beam_size=4, n_best=2)
-        for source, hypotheses in zip(sentences, found, strict=True):
+        for source, hypotheses in zip(sentences, find(model, sentences, beam_size=4, n_best=2), strict=True):
             for h in hypotheses:
                 expected = ForcedModel(model, source).total(tuple(h.ids))
                 if h.finished:

@@ -191,8 +191,7 @@ def test_progress_agrees_with_a_search_in_the_tokens_said():
 def test_glossary_bonus():
     """A bonus for each phrase, once, however many tokens it has, and nothing for a phrase half said."""
     glossary, bonus = [[[5, 6]], [[4]], []], 3.0
-    options = SearchOptions(glossary=glossary, glossary_bonus=bonus)
-    for n, hypotheses in tried(options).items():
+    for n, hypotheses in tried(SearchOptions(glossary=glossary, glossary_bonus=bonus)).items():
         scored = [
             (ids, score + bonus * sum(has(ids, p) for p in glossary[n]))
             for ids, score in everything(plain(n))

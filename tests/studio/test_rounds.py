@@ -59,8 +59,7 @@ def test_a_round_is_trained_stopped_for_a_while_tested_used_and_shared(studio):
     scores = json.loads(subprocess.run([*command, "--json"], cwd=folder, stdout=subprocess.PIPE, check=True).stdout)
     for name in ("bleu", "chrf"):
         assert report["experts"][name] == scores["metrics"][name]["score"]
-    verdicts = ["right", "usable", "wrong"] * 7
-    for line, verdict in zip(report["lines"], verdicts, strict=False):
+    for line, verdict in zip(report["lines"], ["right", "usable", "wrong"] * 7, strict=False):
         given = {"line": line["line"], "verdict": verdict}
         told = studio("POST", f"projects/{project}/rounds/1/judge", given)["judged"]
     assert told["count"] == min(21, len(report["lines"])) and told["low"] < 67 < told["high"]

@@ -165,8 +165,7 @@ def test_powers_are_rounded_as_in_python(tmp_path):
 import { power } from "./translator.js";
 found = given[0].map(p => given[1].map(base => power(base, p)));"""
     exponents, bases = [0, 1e-5, 0.2, 0.6, 1, 1.3, 2, 7.5, 100], [(5 + n) / 6 for n in range(200)]
-    found = run_script(tmp_path, script, exponents, bases)
-    for exponent, row in zip(exponents, found, strict=True):
+    for exponent, row in zip(exponents, run_script(tmp_path, script, exponents, bases), strict=True):
         expected = [math.pow(base, exponent) for base in bases]
         assert row == pytest.approx(expected, rel=2.3e-16) and sum(map(float.__eq__, map(float, row), expected)) > 195
 
