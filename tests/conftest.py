@@ -1,9 +1,12 @@
+import asyncio
 import gc
+import inspect
 import os
 import shutil
 import signal
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -42,6 +45,22 @@ def browser() -> Iterator[Any]:
         found.close()
 
 
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a model folder, which tests only read."""
+    from tests.saved_models import write_folder
+
+    return write_folder(tmp_path_factory.mktemp("small") / "model")
+
+
+@pytest.fixture(scope="session")
+def translator(folder: Path) -> Any:
+    """Return a translator, which tests leave as it is."""
+    from nmt import Translator
+
+    return Translator.load(folder, threads=1)
+
+
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist
 def pytest_xdist_auto_num_workers() -> int:
     """Return the number of processes of `-n auto`: one more than cores, since tests wait for servers and processes."""
@@ -58,6 +77,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         from tests.windows.omitted import skip_on_windows
 
         skip_on_windows(items)
+
+
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine, for a minute at most."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    given = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
+    asyncio.run(asyncio.wait_for(pyfuncitem.obj(**given), 60))
+    return True
 
 
 @pytest.hookimpl(wrapper=True)

@@ -60,13 +60,8 @@ class Interrupts:
 
     def search(self) -> Any:
         """All kinds of search, one after another, for one line and for some."""
-        names = ("beam", "greedy", "n best", "shortlist", "sampling", "rules", "prefix")
-        return [
-            self.asked[name](self.translator, self.lines[:count])
-            for name in names
-            if name != "shortlist"
-            for count in (1, 5)
-        ]
+        kinds = [self.asked[name] for name in ("beam", "greedy", "n best", "sampling", "rules", "prefix")]
+        return [ask(self.translator, self.lines[:count]) for ask in kinds for count in (1, 5)]
 
     def compile(self) -> Any:
         """A layer forward and back, whose program has to be compiled where the caches are empty."""

@@ -36,12 +36,8 @@ def write_folder(folder, *, joint=True, seed=0, side=None, subwords="unigram", v
     """Write a folder; `model` are changes of the model section as `model_settings` takes them."""
     folder.mkdir(parents=True)
     sides = {name: {"lang": lang, **(side or {})} for name, lang in (("src", "xx"), ("tgt", "yy"))}
-    values = {
-        "model_dir": str(folder),
-        "threads": 1,
-        "data": texts_in(folder, **sides, subwords={"joint": joint, "type": subwords, "vocab_size": vocab_size}),
-        "model": model_settings(**model).to_dict(),
-    }
+    data = texts_in(folder, **sides, subwords={"joint": joint, "type": subwords, "vocab_size": vocab_size})
+    values = {"model_dir": str(folder), "threads": 1, "data": data, "model": model_settings(**model).to_dict()}
     config = config_from_dict(values)
     text = sentences(400, words=words)
     src = train_subwords(text, type=subwords, vocab_size=vocab_size)
@@ -50,6 +46,14 @@ def write_folder(folder, *, joint=True, seed=0, side=None, subwords="unigram", v
         for lang in ("xx", "yy"):
             (folder / f"{name}.{lang}").write_text("\n".join(lines) + "\n", "utf-8")
     return write_model(folder, config, src, tgt, seed)
+
+
+def write_pair(folder, source, target, **more):
+    """Write a folder of a model from one language to another."""
+    path = write_folder(folder, **more) / "config.yaml"
+    text = path.read_text("utf-8").replace("lang: xx", f"lang: {source}").replace("lang: yy", f"lang: {target}")
+    path.write_text(text, "utf-8")
+    return folder
 
 
 def calibrate(folder: Path) -> None:

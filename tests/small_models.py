@@ -6,22 +6,10 @@ from nmt.data.batching.batches import make_batch
 from nmt.model.translation import TranslationModel
 from tests.settings import settings_with
 
-ENCODER = {
-    "rnn_type": "lstm",
-    "embeddings": {"embedding_dim": 4},
-    "hidden_size": 3,
-    "num_layers": 1,
-    "bidirectional": True,
-}
-DECODER = {
-    "rnn_type": "lstm",
-    "embeddings": {"embedding_dim": 5},
-    "hidden_size": 6,
-    "num_layers": 1,
-    "init_hidden": "bridge",
-    "attention": "bahdanau",
-    "input_feeding": True,
-}
+ENCODER = {"rnn_type": "lstm", "embeddings": {"embedding_dim": 4}, "hidden_size": 3, "num_layers": 1}
+ENCODER |= {"bidirectional": True}
+DECODER = {"rnn_type": "lstm", "embeddings": {"embedding_dim": 5}, "hidden_size": 6, "num_layers": 1}
+DECODER |= {"init_hidden": "bridge", "attention": "bahdanau", "input_feeding": True}
 
 
 def model_settings(*, encoder=None, decoder=None, tied="none"):
@@ -60,8 +48,7 @@ def build(
 
 def on_device(model, device, **options):
     """A model with the same parameters on another device; `options` are those `build` made it with."""
-    vocab_size = model.vocab_sizes["src"]
-    copy = build(vocab_size, joint=model.joint, device=device, **options)
+    copy = build(model.vocab_sizes["src"], joint=model.joint, device=device, **options)
     for name, param in model.params.items():
         copy.params[name][...] = device.upload(model.device.download(param))
     copy.changed()
@@ -71,6 +58,21 @@ def on_device(model, device, **options):
 def batch_of(pairs):
     """A batch of (source ids, target ids) pairs, without BOS and EOS."""
     return make_batch([src for src, _ in pairs], [tgt for _, tgt in pairs], range(len(pairs)))
+
+
+class Group:
+    """The batches of one update."""
+
+    def __init__(self, batches):
+        self.batches = batches
+        self.num_src_tokens = sum(batch.num_src_tokens for batch in batches)
+        self.num_tgt_tokens = sum(batch.num_tgt_tokens for batch in batches)
+
+    def __len__(self):
+        return len(self.batches)
+
+    def __iter__(self):
+        return enumerate(self.batches)
 
 
 def random_sentences(rng, count, vocab_size, longest):

@@ -5,6 +5,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -25,27 +26,18 @@ def on_terminal(
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     kept = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR")}
-    with subprocess.Popen(
-        [str(BIN / command[0]), *command[1:]],
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        env=kept | {"TERM": "xterm"} | dict(env or {}),
-    ) as process:
+    streams = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
+    env = kept | {"TERM": "xterm"} | dict(env or {})
+    with subprocess.Popen([str(BIN / command[0]), *command[1:]], **streams, env=env) as process:
         os.close(theirs)
         os.write(ours, typed)
         written = b""
-        while True:
-            try:
-                data = os.read(ours, 65536)
-            except OSError:  # Linux says so when the last writer has gone
-                break
-            if not data:
-                break
-            written += data
-            if until is not None and until in written:
-                process.terminate()
-                until = None
+        with suppress(OSError):  # Linux says so when the last writer has gone
+            while data := os.read(ours, 65536):
+                written += data
+                if until is not None and until in written:
+                    process.terminate()
+                    until = None
         status = process.wait()
     os.close(ours)
     return written.decode(), status

@@ -2,11 +2,14 @@
 
 import threading
 from functools import partial
+from multiprocessing import get_context
 
 import numpy as np
 import pytest
 
+from nmt.data.batching.batches import make_batch
 from nmt.decode import SearchOptions, search
+from nmt.decode.session import Session
 from nmt.model.translation import TranslationModel
 from nmt.rnn import tuning
 from nmt.rnn.arrays.weights import Weights
@@ -15,7 +18,7 @@ from tests import small_models
 from tests.callers import Callers, kinds, random_model, switching_often, translators
 from tests.interrupts import Interrupts
 from tests.saved_models import sentences
-from tests.waiting import at_once
+from tests.waiting import at_once, beside
 
 VOCAB = 31
 SOURCES = [[4 + (7 * n + k * n) % (VOCAB - 4) for k in range(1 + n * 5 % 11)] for n in range(23)]
@@ -110,8 +113,6 @@ def test_programs_of_new_weights_are_not_those_of_old_ones(monkeypatch):
 
 def test_gradients_of_several_callers_of_one_model():
     """Each has memory of its own."""
-    from nmt.data.batching.batches import make_batch
-
     model = small_models.build(VOCAB)
     batches = [make_batch(SOURCES[n : n + 5], SOURCES[n + 2 : n + 7], range(5)) for n in range(8)]
 
@@ -134,8 +135,6 @@ def test_gradients_of_several_callers_of_one_model():
 
 
 def test_memory_of_an_interrupted_batch_is_nobody_elses():
-    from nmt.data.batching.batches import make_batch
-
     model = small_models.build(VOCAB)
     batch = make_batch(SOURCES[:5], SOURCES[5:10], range(5))
     expected = model.loss(batch, threads=1)
@@ -160,23 +159,18 @@ def test_packed_forms_may_be_made_while_another_caller_counts_them():
             except RuntimeError as error:
                 errors.append(error)
 
-    counting = threading.Thread(target=count)
-    with switching_often():
-        counting.start()
+    with switching_often(), beside(count):
         try:
             for n in range(300):
                 weights.derived(f"w{n}", ("form",), lambda out: np.zeros(1))
         finally:
             stop.set()
-            counting.join()
     assert not errors
 
 
 def test_a_module_whose_import_was_interrupted_is_imported_again(monkeypatch):
     """The first time its code stops half way."""
-    source = (
-        "import os\nfirst = 1\nif os.environ.pop('NMT_TEST_INTERRUPT', ''):\n    raise KeyboardInterrupt\nsecond = 2\n"
-    )
+    source = "import os\nif os.environ.pop('NMT_TEST_INTERRUPT', ''):\n    raise KeyboardInterrupt\nsecond = 2\n"
     monkeypatch.setenv("NMT_TEST_INTERRUPT", "yes")
     with pytest.raises(KeyboardInterrupt):
         gpu_runtime.load_module(source, "interrupted")
@@ -185,8 +179,6 @@ def test_a_module_whose_import_was_interrupted_is_imported_again(monkeypatch):
 
 def test_a_session_whose_reading_was_interrupted_goes_on_right():
     """What has been read lies along the text that was being typed, not along the one before."""
-    from nmt.decode.session import Session
-
     model = small_models.build(VOCAB)
     session, calls = Session(model, SOURCES[4]), []
     session.complete([5, 6, 7])
@@ -224,8 +216,6 @@ def test_children_forked_after_use_find_what_their_parent_did(interrupts):
 
 
 def test_a_pool_of_processes_that_are_forked(interrupts):
-    from multiprocessing import get_context
-
     expected = interrupts.translator.translate(interrupts.lines)
     _OF_CHILDREN.append(interrupts.translator)
     with get_context("fork").Pool(2) as processes:

@@ -1,5 +1,6 @@
 """How sure a model is of a translation: the same number from the search, from forced decoding and by hand."""
 
+import json
 import math
 from pathlib import Path
 
@@ -9,14 +10,9 @@ import pytest
 from nmt.cli.lines.streams import output_of
 from nmt.inference.translation import UNSAYABLE, Constraints, Translation, confidence_in
 from nmt.inference.translator import Translator
-from tests.saved_models import sentences, write_folder
+from tests.saved_models import sentences
 
 LINES = [*sentences(5, seed=4), "", "kara"]
-
-
-@pytest.fixture(scope="module")
-def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
-    return Translator.load(write_folder(tmp_path_factory.mktemp("confidence") / "model"))
 
 
 @pytest.mark.parametrize("settings", [{}, {"length_penalty": "none"}, {"word_reward": 0.5}, {"min_length": 3}], ids=str)
@@ -35,19 +31,16 @@ def test_it_is_the_same_with_details_and_without(translator: Translator) -> None
 
 
 def test_a_translation_that_was_truncated_has_no_end_to_count(translator: Translator) -> None:
-    (found,) = translator.translate_nbest(["kara losu miti"], max_length_ratio=0.01, max_length_extra=2, beam_size=1)
-    (other,) = translator.translate_nbest(
-        ["kara losu miti"], max_length_ratio=0.01, max_length_extra=2, beam_size=1, details=True
-    )
+    settings = {"max_length_ratio": 0.01, "max_length_extra": 2, "beam_size": 1}
+    (found,) = translator.translate_nbest(["kara losu miti"], **settings)
+    (other,) = translator.translate_nbest(["kara losu miti"], **settings, details=True)
     assert found[0].length == other[0].length == len(other[0].detail.tokens)
 
 
 def test_completions_count_what_was_typed(translator: Translator) -> None:
     session = translator.session(LINES[0])
-    typed = session.complete("kara lo", n_best=2)
-    searched = translator.translate_nbest(
-        [LINES[0]], n_best=2, constraints=Constraints(prefixes="kara lo"), details=True
-    )[0]
+    typed, prefix = session.complete("kara lo", n_best=2), Constraints(prefixes="kara lo")
+    searched = translator.translate_nbest([LINES[0]], n_best=2, constraints=prefix, details=True)[0]
     for one, other in zip(typed, searched, strict=True):
         assert one.length == len(other.detail.tokens)
         assert one.confidence == pytest.approx(math.exp(np.mean(other.detail.log_probs)), rel=1e-5)
@@ -76,8 +69,6 @@ def test_it_is_a_number_from_0_to_1(one: Translation, expected: float) -> None:
 
 
 def test_json_has_it(translator: Translator, tmp_path: Path) -> None:
-    import json
-
     (found,) = translator.translate_nbest(["kara losu"], n_best=2, details=True)
     (line,) = output_of("json", 0, "kara losu", found)
     written = json.loads(line)["translations"]

@@ -59,8 +59,7 @@ REQUIRED = {"model_dir", "data.train", "data.dev", "data.src.lang", "data.tgt.la
 
 
 def test_every_key_has_a_meaning_in_the_reference():
-    text = (CONFIGS / "reference.yaml").read_text(encoding="utf-8")
-    lines = text.splitlines()
+    lines = (CONFIGS / "reference.yaml").read_text(encoding="utf-8").splitlines()
     for number, line in enumerate(lines):
         if ":" in line and not line.lstrip().startswith("#"):
             assert lines[number - 1].lstrip().startswith("#"), line
@@ -86,12 +85,10 @@ def test_every_documented_choice_is_accepted(name, value):
     if value == "all":
         extra = [*extra, ("model.encoder.embeddings.embedding_dim", 512)]
     overrides = [f"{key}={setting}" for key, setting in [(name, value), *extra]]
-    config = load_config(CONFIGS / "reference.yaml", overrides)
-    got = config
+    got = load_config(CONFIGS / "reference.yaml", overrides)
     for part in name.split("."):
         got = getattr(got, part)
-    other_names = {"luong": "general"}
-    assert got == other_names.get(value, value)
+    assert got == {"luong": "general"}.get(value, value)
 
 
 def test_peers_config_is_the_measured_set_up():
@@ -280,8 +277,7 @@ def test_overrides_are_yaml_values():
 
 
 def test_an_override_reaches_into_a_section_the_file_leaves_out(tmp_path):
-    path = write(tmp_path, format_yaml(MINIMAL))
-    config = load_config(path, ["model.decoder.embeddings.dropout=0.5"])
+    config = load_config(write(tmp_path, format_yaml(MINIMAL)), ["model.decoder.embeddings.dropout=0.5"])
     assert config.model.decoder.embeddings.dropout == 0.5
 
 
@@ -299,8 +295,7 @@ def test_an_override_reaches_into_a_section_the_file_leaves_out(tmp_path):
     ],
 )
 def test_a_mistake_in_an_override_names_the_override(override, line):
-    told = refused(ConfigError, "", load_config, CONFIGS / "reference.yaml", [override])
-    assert told.startswith(line)
+    assert refused(ConfigError, "", load_config, CONFIGS / "reference.yaml", [override]).startswith(line)
 
 
 # Values

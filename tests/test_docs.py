@@ -22,7 +22,12 @@ from docs.show.__main__ import main as show
 from nmt import Translator
 from nmt.cli.entry import COMMANDS
 from nmt.cli.front import load_command
+from nmt.config import load_config
 from nmt.inference.translation import Detail
+from nmt.model.parts.cells import decoder_layers, encoder_cells, import_cells
+from nmt.model.parts.encoder import Bridge
+from nmt.rnn import GRU, LSTM, RNN, ZoneoutCell, layouts
+from nmt.rnn.layers.layer_stack import LayerOptions
 from tests.saved_models import sentences, write_folder
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -65,15 +70,9 @@ def help_of(*words):
     return subprocess.run([sys.executable, *words, "--help"], capture_output=True, text=True, check=True).stdout
 
 
-def model_dir(config_name):
-    text = (ROOT / "configs" / config_name).read_text("utf-8")
-    return re.search(r"^model_dir:\s*(\S+)", text, re.M).group(1)
-
-
 def check_nmt_command(words):
     name = words[0].removeprefix("nmt-")
-    given = {word.split("=")[0] for word in words[1:] if re.match(r"--?[a-z]", word)}
-    assert given <= options_of(name)
+    assert {word.split("=")[0] for word in words[1:] if re.match(r"--?[a-z]", word)} <= options_of(name)
 
 
 def check_make(words):
@@ -84,8 +83,7 @@ def check_make(words):
 def check_python(words):
     script = words[1]
     if script == "-m":
-        spec = importlib.util.find_spec(words[2])
-        assert spec is not None and not words[2].startswith("tests")
+        assert importlib.util.find_spec(words[2]) is not None and not words[2].startswith("tests")
         known = set(re.findall(r"(?<![\w-])--?[a-z]+", help_of("-m", words[2])))
         assert {word for word in words[3:] if word.startswith("-")} <= known
         return
@@ -123,8 +121,8 @@ def test_commands_stand_in_blocks_that_are_looked_at(page):
 
 
 def test_the_demo_is_what_its_settings_write():
-    makefile = (ROOT / "Makefile").read_text()
-    assert f"DEMO_MODEL := {model_dir('quickstart.yaml')}\n" in makefile
+    config = load_config(ROOT / "configs" / "quickstart.yaml")
+    assert f"DEMO_MODEL := {config.model_dir}\n" in (ROOT / "Makefile").read_text()
 
 
 def test_settings_read_what_the_scripts_write():
@@ -138,8 +136,7 @@ def test_settings_read_what_the_scripts_write():
 def test_every_option_is_documented(name):
     page = (ROOT / "docs" / "commands.md").read_text("utf-8")
     section = page.split(f"## nmt-{name}\n")[1].split("\n## ")[0]
-    named = set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", section))
-    assert options_of(name) <= named, "run make docs"
+    assert options_of(name) <= set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", section)), "run make docs"
 
 
 def schema_paths(node, schema, prefix=""):
@@ -186,11 +183,6 @@ def page_files(page, folder):
 
 
 def test_a_new_cell_as_the_page_says(tmp_path, monkeypatch):
-    from nmt.config import load_config
-    from nmt.model.parts.cells import decoder_layers, encoder_cells, import_cells
-    from nmt.model.parts.encoder import Bridge
-    from nmt.rnn import ZoneoutCell
-
     page = ROOT / "docs" / "add-a-cell.md"
     assert page_files(page, tmp_path) == OF_PAGES | {"more_cells.py", "tied_cells.py"}
     command = next(line for line in "".join(code_blocks(page, "bash")).splitlines() if line.startswith("nmt-train"))
@@ -214,8 +206,7 @@ def test_a_new_cell_as_the_page_says(tmp_path, monkeypatch):
 
 
 def test_code_that_the_page_of_settings_shows_stands_where_it_says():
-    page = ROOT / "docs" / "extending.md"
-    blocks = code_blocks(page, "python")
+    blocks = code_blocks(ROOT / "docs" / "extending.md", "python")
     assert len(blocks) == 3
     for block in blocks:
         place, code = block.removeprefix("# ").split("\n", 1)
@@ -226,9 +217,6 @@ def test_code_that_the_page_of_settings_shows_stands_where_it_says():
 
 def test_operators_as_their_page_says():
     """The examples run one after the other, and the table's keywords exist."""
-    from nmt.rnn import GRU, LSTM, RNN, layouts
-    from nmt.rnn.layers.layer_stack import LayerOptions
-
     page = ROOT / "docs" / "library.md"
     first, second, steps, node = code_blocks(page, "python")[3:7]
     names = {}
@@ -263,8 +251,7 @@ def test_scans_as_their_page_says():
     assert not run.y[2:, 1].any() and run.y[:2, 1].all()
     assert set(back.initial) == set(run.final) and back.captured["memory"].shape == names["memory"].shape
     assert all(gradient.any() for gradient in names["gradients"].values())
-    totals = names["attention"][..., 0].sum(axis=1)
-    np.testing.assert_allclose(totals, mask, atol=1e-6)
+    np.testing.assert_allclose(names["attention"][..., 0].sum(axis=1), mask, atol=1e-6)
     assert sorted(names["result"].tapes) == [0, 4, 8]
     assert all(gradient.any() for gradient in names["d_own"].values())
 
@@ -333,9 +320,8 @@ def test_every_page_with_python_has_a_test_that_runs_it():
 def models(tmp_path_factory):
     """A folder with a small model under each name that a page loads."""
     folder = tmp_path_factory.mktemp("pages")
-    write_folder(folder / "runs" / "multi30k_de_en")
-    write_folder(folder / "runs" / "demo")
-    write_folder(folder / "runs" / "mine")
+    for name in ("multi30k_de_en", "demo", "mine"):
+        write_folder(folder / "runs" / name)
     (folder / "test.de").write_text("kara losu\nmiti\n", "utf-8")
     return folder
 
@@ -393,6 +379,5 @@ def test_the_page_of_python_lists_all_arguments_and_fields():
         rows = named_after(head)
         assert sorted(rows) == sorted(names), kind
         if kind is not nmt.TrainingResult:
-            assert all(f"        {name}: " in kind.__doc__ for name in names - {"confidence"}), (
-                "help shows each of them"
-            )
+            told = names - {"confidence"}
+            assert all(f"        {name}: " in kind.__doc__ for name in told), "help shows each of them"

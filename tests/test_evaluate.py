@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+import nmt
 from nmt.errors import DataError
 from nmt.evaluate import expected_utilities, format_table, score_translations, sentence_utility, split_references
 from nmt.evaluate.error_rates import edit_distance
@@ -36,8 +37,7 @@ def test_empty_translations_are_scored() -> None:
 
 
 def test_table_is_aligned() -> None:
-    scores = score_translations(["a b c d x"], ["a b c d e"])
-    lines = format_table(list(scores.values())).splitlines()
+    lines = format_table(list(score_translations(["a b c d x"], ["a b c d e"]).values())).splitlines()
     assert [line[:8].strip() for line in lines] == ["metric", "BLEU", "chrF2", "TER"]
     assert len({line[:15].rstrip()[-3:-2] for line in lines[1:]}) == 1, "points below one another"
 
@@ -46,13 +46,10 @@ def test_table_is_aligned() -> None:
 
 
 def test_the_package_is_a_function():
-    import nmt
-
     hypotheses, references = ["a b c d e", "x"], ["a b c d f", "x"]
-    found = nmt.evaluate(hypotheses, references, metrics=("bleu", "chrf"), tokenize="none", lowercase=True)
-    assert found == score_translations(
-        hypotheses, references, metrics=["bleu", "chrf"], tokenize="none", lowercase=True
-    )
+    given = {"metrics": ("bleu", "chrf"), "tokenize": "none", "lowercase": True}
+    found = nmt.evaluate(hypotheses, references, **given)
+    assert found == score_translations(hypotheses, references, **given)
     assert isinstance(found["bleu"], nmt.Score) and "tok:none" in found["bleu"].signature
     assert list(nmt.evaluate(hypotheses, (references, [None, "y"]))) == ["bleu", "chrf", "ter"]
 

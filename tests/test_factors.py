@@ -22,7 +22,9 @@ from nmt.data.corpora.corpus import Side, load_parallel
 from nmt.doctor import examine
 from nmt.errors import ConfigError, DataError
 from nmt.serve.models import load_models
+from nmt.serve.settings import ServerSettings
 from nmt.train.run.trainer import Trainer
+from nmt.train.tasks.prepare import sides_of_sample
 from nmt.train.updates.update import Methods
 from tests import small_models
 from tests.cli.test_cli_models import call
@@ -100,8 +102,6 @@ def test_a_word_without_factors_is_a_line_that_names_it(trained: Path, tmp_path:
 
 
 def test_what_does_not_know_of_them_refuses(trained: Path, tmp_path: Path) -> None:
-    from nmt.serve.settings import ServerSettings
-
     model, runner = str(trained / "model"), CliRunner()
     (tmp_path / "in.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\na\n")
     commands = [
@@ -131,8 +131,7 @@ def test_an_interruption_changes_no_bit(trained: Path) -> None:
 def test_an_unknown_word_keeps_its_factors(trained: Path) -> None:
     model = small_models.build(9, joint=False, factor_sizes=(4,), encoder={"factors": (3,)})
     whole = config_from_dict(settings(trained, src_word_dropout=0.5))
-    src = [[4 + 9 * (1 + n % 3), 6 + 9 * 2] for n in range(20)]
-    batch = make_batch(src, [[4]] * 20, range(20))
+    batch = make_batch([[4 + 9 * (1 + n % 3), 6 + 9 * 2] for n in range(20)], [[4]] * 20, range(20))
     found = Methods(whole, model).prepare(batch, 3).batch.src
     units = found % 9
     assert set(units[:2].reshape(-1).tolist()) == {1, 4, 6}
@@ -142,8 +141,6 @@ def test_an_unknown_word_keeps_its_factors(trained: Path) -> None:
 
 
 def test_the_doctor_counts_units_without_them(trained: Path) -> None:
-    from nmt.train.tasks.prepare import sides_of_sample
-
     config = config_from_dict(settings(trained))
     found = examine(config, lambda sample: sides_of_sample(config, sample, lambda text: None))
     assert not found.errors
@@ -163,13 +160,7 @@ def test_gradients_of_their_tables_are_those_of_the_loss() -> None:
     model = small_models.build(9, joint=False, dtype=np.float64, **sizes)
     pairs = [([4 + 9 * 2, 5 + 9 * (3 + 4 * 2)], [5, 4]), ([8 + 9 * (1 + 4 * 4), 7 + 9 * 2, 4], [6])]
     batch = make_batch([src for src, _ in pairs], [tgt for _, tgt in pairs], range(2))
-    _, gradients = model.loss_and_gradients(batch, seed=1, threads=1)
     tables = {f"src_factors.{n}.embeddings" for n in range(2)}
-    assert {name for name in gradients if name.startswith("src_factors")} == tables
-    tokens = int(batch.tgt_lengths.sum())
     names = (*tables, "src_embeddings", "encoder.0.forward.W_x")
-
-    def loss() -> float:
-        return float(model.loss_and_gradients(batch, seed=1, threads=1)[0].loss) / tokens
-
-    check_gradients(model, gradients, loss, smallest=1e-9, names=names)
+    _, gradients = check_gradients(model, batch, {"seed": 1, "threads": 1}, smallest=1e-9, names=names)
+    assert {name for name in gradients if name.startswith("src_factors")} == tables

@@ -4,7 +4,6 @@ import gzip
 import os
 import socket
 import stat
-import threading
 from itertools import islice
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from nmt.system.lines import MAX_LINE_BYTES, Lines, chunks, open_lines, read_lin
 from nmt.system.paths import check_new_folder, check_output, check_prefix, named, shown
 from tests.refusals import refused
 from tests.saved_models import write_folder
+from tests.waiting import beside
 
 
 def mode_of(path):
@@ -118,8 +118,7 @@ BAD = ["", "x" * 300, "a\0b", "y/" * 3000 + "y"]
 @pytest.mark.parametrize("path", BAD, ids=range(len(BAD)))
 @pytest.mark.parametrize("read", READERS, ids=lambda read: read.__qualname__)
 def test_bad_paths_are_errors_of_one_line(read, path):
-    told = refused(NMTError, "", read, path)
-    assert len(told) < 1000
+    assert len(refused(NMTError, "", read, path)) < 1000
 
 
 def test_errors_of_paths_are_those_of_texts_and_of_models():
@@ -186,11 +185,6 @@ def test_what_is_no_text_is_called_by_its_name(start, what, tmp_path):
 FIFO_LINES = [f"line {n}" for n in range(3000)]
 
 
-def line_of(call):
-    text = refused(DataError, "", call)
-    return text
-
-
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_line_has_a_bound(tmp_path, packed):
     path = tmp_path / ("a.gz" if packed else "a")
@@ -198,14 +192,16 @@ def test_a_line_has_a_bound(tmp_path, packed):
     path.write_bytes(gzip.compress(b"first\n" + most + b"\r\nlast\n") if packed else b"first\n" + most + b"\r\nlast\n")
     assert [len(line) for line in open_lines(str(path))] == [5, MAX_LINE_BYTES, 4]
     path.write_bytes(gzip.compress(b"first\n" + most + b"x" * 9) if packed else b"first\n" + most + b"x")
-    line = line_of(lambda: list(open_lines(str(path))))
+    line = refused(DataError, "", lambda: list(open_lines(str(path))))
     assert line.startswith(f"{path}: line 2 must have at most 8,388,608 bytes")
 
 
 def test_a_device_without_end_is_an_error():
     for path in ("/dev/zero", "/dev/full"):
-        assert line_of(lambda p=path: list(open_lines(p))).startswith(f"{path}: line 1 must have at most")
-        assert line_of(lambda p=path: read_text(p)).startswith(f"{path}: line 1 must have at most")
+        assert refused(DataError, "", lambda p=path: list(open_lines(p))).startswith(
+            f"{path}: line 1 must have at most"
+        )
+        assert refused(DataError, "", lambda p=path: read_text(p)).startswith(f"{path}: line 1 must have at most")
     assert list(open_lines("/dev/null")) == []
 
 
@@ -215,9 +211,8 @@ def test_what_is_kept_whole_has_a_bound(tmp_path, monkeypatch):
     path.write_text("12345\n12345\n")
     assert read_text(str(path)) == ["12345", "12345"]
     path.write_text("12345\n12345\n1\n")
-    assert line_of(lambda: read_text(str(path))).startswith(
-        f"{path}: must be text that takes at most 140 bytes of memory"
-    )
+    line = refused(DataError, "", read_text, str(path))
+    assert line.startswith(f"{path}: must be text that takes at most 140 bytes of memory")
 
 
 def test_pipes_are_read_in_order_whatever_pieces_they_come_in(tmp_path):
@@ -230,10 +225,8 @@ def test_pipes_are_read_in_order_whatever_pieces_they_come_in(tmp_path):
             for start in range(0, len(content), 1237):
                 pipe.write(content[start : start + 1237])
 
-    writer = threading.Thread(target=write)
-    writer.start()
-    assert list(open_lines(str(path))) == FIFO_LINES
-    writer.join()
+    with beside(write):
+        assert list(open_lines(str(path))) == FIFO_LINES
 
 
 def test_a_pipe_may_hold_more_than_is_read_ahead(tmp_path, monkeypatch):
@@ -260,8 +253,8 @@ def test_sockets_and_folders_are_no_text(tmp_path):
     place = tmp_path / "s"
     with socket.socket(socket.AF_UNIX) as one:
         one.bind(str(place))
-        assert f"{place}: must be a text file, got a socket" in line_of(lambda: open_lines(str(place)))
-    assert f"{tmp_path}: must be a text file, got a folder" in line_of(lambda: open_lines(str(tmp_path)))
+        assert f"{place}: must be a text file, got a socket" in refused(DataError, "", open_lines, str(place))
+    assert f"{tmp_path}: must be a text file, got a folder" in refused(DataError, "", open_lines, str(tmp_path))
 
 
 WRONG = {
@@ -277,7 +270,7 @@ WRONG = {
 def test_other_conventions_are_recognised(case, tmp_path):
     content, message = WRONG[case]
     (tmp_path / "a").write_bytes(content)
-    line = line_of(lambda: list(read_lines(tmp_path / "a")))
+    line = refused(DataError, "", lambda: list(read_lines(tmp_path / "a")))
     assert line.startswith(f"{tmp_path / 'a'}: must ") and message in line
 
 

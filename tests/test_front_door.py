@@ -122,17 +122,15 @@ def test_make_installs_each_choice_of_extras_once(tmp_path):
 
 def test_every_page_stands_in_the_sites_contents():
     index = (DOCS.parent / "index.md").read_text("utf-8")
-    assert {path.relative_to(ROOT).with_suffix("").as_posix() for path in DOCS.glob("**/*.md")} <= set(
-        re.findall(r"^(docs/[\w/-]+)$", index, re.M)
-    )
+    pages = {path.relative_to(ROOT).with_suffix("").as_posix() for path in DOCS.glob("**/*.md")}
+    assert pages <= set(re.findall(r"^(docs/[\w/-]+)$", index, re.M))
 
 
 RESULTS = sorted(path for path in ROOT.glob("results/*.md") if path.name != "README.md")
 # Written by `make docs`, and the history.
 APART = {"docs/commands.md", "docs/settings.md", "docs/names.md", "CHANGELOG.md"}
-GUIDES = sorted(
-    path for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")] if path.relative_to(ROOT).as_posix() not in APART
-)
+EVERY = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+GUIDES = [path for path in EVERY if path.relative_to(ROOT).as_posix() not in APART]
 with (ROOT / "results" / "facts.tsv").open(encoding="utf-8") as file:
     FACTS = list(csv.DictReader(file, delimiter="\t"))
 # Parts of guides that `make docs` writes.
@@ -146,9 +144,7 @@ QUOTED = (
     rf"({NUMBER}) Mi?B\b",
 )
 # Limits, defaults and rules of thumb, which are no measurements of a result.
-LIMITS = re.compile(
-    r"\b(?:1|8|16|64|128|200|250|256|425|512) Mi?B\b|\b50 to 250 sentences|\b0\.5 MB|\b54 MB for|4 for each MiB"
-)
+LIMITS = r"\b(?:1|8|16|64|128|200|250|256|425|512) Mi?B\b|\b50 to 250 sentences|\b0\.5 MB|\b54 MB for|4 for each MiB"
 # Figures for each 100 words of prose and tables; pages that are made of numbers may have more.
 MOST_FIGURES = {"README.md": 7, "docs/lstm-step.md": 7, "docs/tutorials/lesson.md": 7}
 
@@ -182,9 +178,8 @@ def test_what_training_promises_stands_in_results():
     rows = [line for line in (ROOT / "results" / "low-resource.md").read_text("utf-8").splitlines() if "|" in line]
     for point in measured():
         scores = point.bleu, point.bleu_elsewhere, point.bleu_held_out, point.right, point.minutes
-        found = [
-            row for row in rows if row.startswith(f"| {point.kind}") and f"| {point.pairs:,} | {point.seeds} |" in row
-        ]
+        own = f"| {point.pairs:,} | {point.seeds} |"
+        found = [row for row in rows if row.startswith(f"| {point.kind}") and own in row]
         assert len(found) == 1 and all(f" {one} " in found[0] for one in scores if one is not None), point
 
 
@@ -195,7 +190,7 @@ def test_no_fact_has_two_values():
 @pytest.mark.parametrize("path", GUIDES, ids=lambda path: path.stem)
 def test_a_guide_quotes_facts(path):
     values = {fact["value"] for fact in FACTS} | {str(point.bleu) for point in measured()}
-    text = LIMITS.sub("", " ".join(prose(path).split()))
+    text = re.sub(LIMITS, "", " ".join(prose(path).split()))
     assert [found for pattern in QUOTED for found in re.findall(pattern, text) if found not in values] == []
 
 

@@ -87,8 +87,7 @@ def loaded_by(statement):
     """Returns the top-level modules that a fresh interpreter holds after a statement."""
     code = f"{statement}\nimport sys\nprint(*{{name.split('.')[0] for name in sys.modules}})"
     command = [sys.executable, "-c", code]
-    answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    return set(answer.stdout.split())
+    return set(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split())
 
 
 @pytest.mark.parametrize("statement", ["import nmt", "import nmt.errors"])
@@ -112,8 +111,7 @@ def test_import_contracts_hold():
     found = str(tool) if tool.exists() else shutil.which("lint-imports")
     if found is None:
         pytest.skip("import-linter is not installed")
-    command = [found, "--no-cache", "--no-logo"]
-    answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    answer = subprocess.run([found, "--no-cache", "--no-logo"], cwd=ROOT, capture_output=True, text=True)
     assert answer.returncode == 0, answer.stdout + answer.stderr
 
 

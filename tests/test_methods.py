@@ -2,7 +2,6 @@
 one update."""
 
 import io
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from tests.saved_models import sentences, write_folder
 from tests.settings import texts_in
 from tests.small_models import DECODER, ENCODER
 from tests.train.fake_model import write_corpus
-from tests.train.resumed import difference
+from tests.train.resumed import difference, events
 
 
 def settings(folder: Path, **training: Any) -> dict[str, Any]:
@@ -44,14 +43,8 @@ def settings(folder: Path, **training: Any) -> dict[str, Any]:
     }
 
 
-ALL = {
-    "ema_decay": 0.9,
-    "src_word_dropout": 0.1,
-    "tgt_word_dropout": 0.1,
-    "r_drop": 2.0,
-    "guided_alignment": 0.5,
-    "label_smoothing": 0.1,
-}
+ALL = {"ema_decay": 0.9, "src_word_dropout": 0.1, "tgt_word_dropout": 0.1, "r_drop": 2.0}
+ALL |= {"guided_alignment": 0.5, "label_smoothing": 0.1}
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "sgd"])
@@ -65,8 +58,7 @@ def learned(folder: Path, **training: Any) -> dict[str, bytes]:
     values = settings(folder, updates=2, **training)
     Trainer(config_from_dict(values)).run()
     path = Path(values["model_dir"])
-    events = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
-    losses = [event for event in events if event["event"] == "train"]
+    losses = events(path, "train")
     assert len(losses) == 2 and all(event["nll"] > 0 and event["loss"] > 0 for event in losses)
     return {key: array.tobytes() for key, array in read_checkpoint(path / "last.safetensors")[0].items()}
 
@@ -128,7 +120,7 @@ SLOW = {"learning_rate": 1e-9, "learning_rate_min": 1e-12}
 def settings_for(base, tmp_path, lines=(), **data):
     """Settings of a run that starts from the model in `base`, on a text of its own."""
     values = load_folder_config(base).to_dict()
-    for lang in (data.get("src", values["data"]["src"])["lang"], data.get("tgt", values["data"]["tgt"])["lang"]):
+    for lang in ((values["data"] | data)[side]["lang"] for side in ("src", "tgt")):
         (tmp_path / f"new.{lang}").write_text("\n".join(lines or sentences(60, seed=4)) + "\n", "utf-8")
     values["model_dir"] = str(tmp_path / "tuned")
     values["data"] |= {"train": str(tmp_path / "new"), "dev": str(tmp_path / "new"), "check": False} | data
@@ -152,14 +144,12 @@ def test_a_model_with_more_units_translates_and_goes_on(tmp_path, joint, tied):
     assert before.keys() == after.keys()
     for name, array in after.items():
         size = before[name].shape
-        inner = array[tuple(slice(0, n) for n in size)]
-        np.testing.assert_allclose(inner, before[name], atol=1e-6)
+        np.testing.assert_allclose(array[tuple(slice(0, n) for n in size)], before[name], atol=1e-6)
         if "decoder" in name:
             assert np.array_equal(array, before[name])
     bias = after["params/output.b"]
     assert len(bias) == new[1].vocab_size and np.isfinite(bias).all()
-    translator = Translator.load(tmp_path / "tuned", threads=1)
-    assert len(translator.translate(lines[:3])) == 3
+    assert len(Translator.load(tmp_path / "tuned", threads=1).translate(lines[:3])) == 3
     values["training"]["updates"] = 2
     Trainer(config_from_dict(values)).run()  # goes on with the units it has
     assert load_subwords(tmp_path / "tuned", joint=joint)[0].model_bytes == new[0].model_bytes

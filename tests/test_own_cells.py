@@ -21,7 +21,6 @@ from nmt.cli.commands.translate import translate
 from nmt.config import config_from_dict, dump_config, load_config
 from nmt.errors import ConfigError, ShapeError
 from nmt.model.parts import cells
-from nmt.model.parts import cells as model_cells
 from nmt.model.parts.cells import check_allowed, import_allowed_cells, import_cell
 from nmt.rnn import Cell, LSTMCell, Scan, State, check, graph, tanh
 from nmt.storage.model_folder import read_checkpoint
@@ -29,7 +28,7 @@ from nmt.storage.saved_model import load_saved_model, save_bundle, save_quantise
 from nmt.storage.tensor_file import write_tensors
 from tests.refusals import refused
 from tests.saved_models import sentences, write_folder
-from tests.settings import settings_with
+from tests.settings import changed, settings_with
 
 ROOT = Path(__file__).resolve().parent.parent
 MINE = """
@@ -85,17 +84,12 @@ def model_of(path, cell, **options):
     """A model folder whose settings, those in its checkpoint too, name a cell that it was not trained with, as a
     stranger would edit it."""
     write_folder(path, **options)
-    rename_cells(path, "encoder", "decoder", cell=cell)
-    return path
-
-
-def rename_cells(path, *parts, cell):
-    settings = load_config(path / "config.yaml").to_dict()
-    for part in parts:
-        settings["model"][part]["rnn_type"] = cell
+    sides = [(f"model.{side}.rnn_type", cell) for side in ("encoder", "decoder")]
+    settings = changed(load_config(path / "config.yaml").to_dict(), sides)
     (path / "config.yaml").write_text(dump_config(config_from_dict(settings)))
     tensors, content = read_checkpoint(path / "best.safetensors")
     write_tensors(path / "best.safetensors", tensors, content | {"config": settings})
+    return path
 
 
 def own_model(folder, make=write_folder):
@@ -108,27 +102,25 @@ def own_model(folder, make=write_folder):
 # ---------------------------------------------------------------- whose code runs
 
 
-def commands(model, folder):
-    text = folder / "text"
-    text.write_text("kara\n")
-    return {
-        "translate": (translate, model, text),
-        "ensemble": (translate, folder / "good", text, "--ensemble", model),
-        "evaluate": (evaluate, model, "--src", text, "--ref", text),
-        "score": (score, model, "--src", text, "--tgt", text),
-        "quantize": (quantize, model, "-o", folder / "new"),
-        "shortlist": (shortlist, model, "--src", text, "--tgt", text),
-    }
+COMMANDS = {
+    "translate": (translate, "model", "text"),
+    "ensemble": (translate, "good", "text", "--ensemble", "model"),
+    "evaluate": (evaluate, "model", "--src", "text", "--ref", "text"),
+    "score": (score, "model", "--src", "text", "--tgt", "text"),
+    "quantize": (quantize, "model", "-o", "new"),
+    "shortlist": (shortlist, "model", "--src", "text", "--tgt", "text"),
+}
 
 
-@pytest.mark.parametrize("command", ["translate", "ensemble", "evaluate", "score", "quantize", "shortlist"])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_no_command_runs_code_of_a_strangers_model(command, folder):
     (folder / "evil.py").write_text(TRAP)
+    (folder / "text").write_text("kara\n")
     if command == "ensemble":
         write_folder(folder / "good")
-    model = model_of(folder / "model", "evil.Cell")
-    function, *arguments = commands(model, folder)[command]
-    result = CliRunner().invoke(function, [str(a) for a in arguments])
+    model_of(folder / "model", "evil.Cell")
+    function, *words = COMMANDS[command]
+    result = CliRunner().invoke(function, words)
     assert result.exit_code == 1 and not (folder / "ran").exists()
     assert "evil.Cell" in result.stderr and "--cells evil" in result.stderr and result.stderr.count("\n") == 1
 
@@ -233,7 +225,7 @@ def test_a_package_allows_its_modules(folder):
     (folder / "some_cells" / "__init__.py").write_text("")
     (folder / "some_cells" / "deep.py").write_text(MINE)
     import_allowed_cells(config_of("some_cells.deep.MyCell"), ["some_cells"], "here")
-    assert type(model_cells.recurrent_cell("some_cells.deep.MyCell", 3, 4)).__name__ == "MyCell"
+    assert type(cells.recurrent_cell("some_cells.deep.MyCell", 3, 4)).__name__ == "MyCell"
 
 
 def test_files_of_the_folder_stand_in_for_no_other_module(folder):
@@ -271,6 +263,11 @@ def test_a_cell_whose_file_was_edited_is_a_new_cell(edit, who, folder, monkeypat
     assert type(made("my_cells.MyCell")) is type(made("my_cells.MyCell")) is sys.modules["my_cells"].MyCell
 
 
+def run_in(folder, *words):
+    options = {"cwd": folder, "capture_output": True, "text": True, "env": os.environ | {"PYTHONPATH": str(ROOT)}}
+    return subprocess.run([sys.executable, "-m", "nmt", *words], **options)
+
+
 def test_what_an_edited_cell_has_learned_is_used_with_a_warning(folder):
     """By resuming and by translating; not after an edit that changes no equation, nor for a model without digests."""
     texts = folder / "text.en", folder / "text.de"
@@ -278,27 +275,21 @@ def test_what_an_edited_cell_has_learned_is_used_with_a_warning(folder):
         text.write_text("".join(f"{line}\n" for line in sentences(30)))
     file = folder / "my_cells.py"
     file.write_text(RENAMED)
-    side = {"rnn_type": "my_cells.Renamed"}
+    side = {"rnn_type": "my_cells.Renamed", "hidden_size": 4, "embeddings": {"embedding_dim": 4}}
     settings = {
         "model_dir": "run",
         "data": {"train": "text", "dev": "text", "src": {"lang": "en"}, "tgt": {"lang": "de"}}
         | {"subwords": {"vocab_size": 40}, "check": False},
-        "model": {
-            "encoder": side | {"hidden_size": 4, "embeddings": {"embedding_dim": 4}},
-            "decoder": side | {"hidden_size": 4, "embeddings": {"embedding_dim": 4}},
-        },
+        "model": {"encoder": side, "decoder": side},
         "training": {"updates": 2, "epochs": 9, "validation_freq": 2, "learning_rate_warmup": 1},
     }
     (folder / "run.yaml").write_text(json.dumps(settings))
-
     train, translate = ["train", "run.yaml"], ["translate", "run", "--cells", "my_cells", "text.en"]
 
     def said(*commands):
         lines = []
         for words in commands:
-            options = {"cwd": folder, "capture_output": True, "text": True}
-            options["env"] = os.environ | {"PYTHONPATH": str(ROOT)}
-            done = subprocess.run([sys.executable, "-m", "nmt", *words], **options)
+            done = run_in(folder, *words)
             assert done.returncode == 0, done.stderr
             lines.append([line for line in done.stderr.splitlines() if "has been edited" in line])
         return lines
@@ -330,7 +321,7 @@ def test_a_file_that_lost_its_cell_or_its_sense_is_an_error(folder):
 
 def test_a_path_that_was_not_imported_leads_to_no_code(folder):
     (folder / "evil.py").write_text(TRAP)
-    refused(ConfigError, r"rnn_type: evil\.Cell must be imported", model_cells.recurrent_cell, "evil.Cell", 3, 4)
+    refused(ConfigError, r"rnn_type: evil\.Cell must be imported", cells.recurrent_cell, "evil.Cell", 3, 4)
     assert not (folder / "ran").exists()
 
 
@@ -426,15 +417,14 @@ def write_mistake(folder, case):
     code, words = MISTAKES[case]
     words = words.replace("(AT:", "(bad_cells.py:")
     (folder / "bad_cells.py").write_text(BASE + code + "\n")
-    lines = {f"{{{n}}}": str(AT + n) for n in range(1, 6)}
-    for name, line in lines.items():
-        words = words.replace(name, line)
+    for n in range(1, 6):
+        words = words.replace(f"{{{n}}}", str(AT + n))
     return words
 
 
 def made(path):
     import_cell(path)
-    return model_cells.recurrent_cell(path, 3, 4)
+    return cells.recurrent_cell(path, 3, 4)
 
 
 @pytest.mark.parametrize("case", MISTAKES)
@@ -457,8 +447,7 @@ def test_a_path_to_no_cell_is_one_line(path, folder):
 def test_a_cell_by_nearly_its_name_is_named(folder):
     (folder / "near_cells.py").write_text("from nmt.rnn import LSTMCell\nclass MyGRUCell(LSTMCell):\n    pass\n")
     refused(ConfigError, r"no attribute .*; did you mean near_cells\.MyGRUCell\?$", made, "near_cells.MyGRUcell")
-    with pytest.raises(ConfigError, match=r"docs/add-a-cell\.md$"):
-        made("near_cells.LSTMcel")  # which is imported there
+    refused(ConfigError, r"docs/add-a-cell\.md$", made, "near_cells.LSTMcel")  # which is imported there
     assert check_allowed(["near_cells.py", "more.cells"]) == ("near_cells", "more.cells")
 
 
@@ -474,9 +463,7 @@ def test_training_with_such_a_cell_ends_at_once(folder):
     words = write_mistake(folder, "a module that leaves")
     settings = ["model.encoder.rnn_type=bad_cells.Bad", f"model_dir={folder / 'model'}"]
     options = [word for setting in settings for word in ("--set", setting)]
-    command = [sys.executable, "-m", "nmt", "train", str(ROOT / "configs" / "quickstart.yaml"), *options]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    done = run_in(folder, "train", str(ROOT / "configs" / "quickstart.yaml"), *options)
     assert done.returncode == 1 and done.stdout == "" and not (folder / "model").exists()
     assert done.stderr.startswith("Error: model.encoder.rnn_type: bad_cells.Bad") and done.stderr.count("\n") == 1
     assert words in done.stderr
@@ -490,7 +477,7 @@ def test_bugs_of_ours_keep_their_traceback(folder, monkeypatch):
     exec(code, names)
     monkeypatch.setattr(graph.Graph, "apply", names["broken"])
     with pytest.raises(KeyError, match="a bug"):
-        model_cells.recurrent_cell("fine_cells.Fine", 3, 4)
+        cells.recurrent_cell("fine_cells.Fine", 3, 4)
 
 
 def test_an_interrupt_is_nobodys_mistake(folder):
@@ -506,9 +493,8 @@ class Raises(LSTMCell):
 
 def test_the_core_says_it_too(capsys):
     """In a notebook, where cells come by no name; the author's error is the cause."""
-    with pytest.raises(
-        ShapeError, match=rf"^Raises\.step: .* no attribute 'missing' \(.*{Path(__file__).name}:\d+\)$"
-    ) as caught:
+    line = rf"^Raises\.step: .* no attribute 'missing' \(.*{Path(__file__).name}:\d+\)$"
+    with pytest.raises(ShapeError, match=line) as caught:
         Scan(Raises(3, 4))
     assert isinstance(caught.value.__cause__, AttributeError)
     assert not check(Raises) and "Raises.step: must compute" in capsys.readouterr().out

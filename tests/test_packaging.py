@@ -107,8 +107,7 @@ def test_the_project_names_itself_rightly():
 
 
 def test_the_version_stands_the_same_everywhere():
-    yaml = pytest.importorskip("yaml")
-    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+    citation = pytest.importorskip("yaml").safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
     assert nmt.__version__ == PROJECT["version"] == citation["version"]
     assert re.search(rf"^## {re.escape(nmt.__version__)}\b", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.M)
     assert citation["license"] == "MIT" and citation["authors"] and citation["title"].startswith(OURS)
@@ -140,8 +139,7 @@ def test_the_wheel_brings_what_is_used_and_no_more(archives):
     shells = "bash-completion/completions/nmt zsh/site-functions/_nmt fish/vendor_completions.d/nmt.fish"
     assert len(pages) > 10 and shared == pages | {f"share/{name}" for name in shells.split()}
     sources = {path.relative_to(ROOT).as_posix() for path in (ROOT / "nmt").rglob("*.py")}
-    packed = {name for name in names if name.startswith("nmt/")}
-    assert sources | {"nmt/py.typed"} <= packed
+    assert sources | {"nmt/py.typed"} <= {name for name in names if name.startswith("nmt/")}
     own = f"recurrent_nmt-{nmt.__version__}"
     assert {name.split("/")[0] for name in names} == {"nmt", f"{own}.data", f"{own}.dist-info"}
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)

@@ -13,30 +13,24 @@ from nmt import Pivot, Translator
 from nmt.data.alignment.word_alignment import words_of
 from nmt.errors import ConfigError, DataError
 from nmt.inference.pipeline import detail_through, phrases_for
+from nmt.inference.pivot import through
 from nmt.inference.translation import CUT, Constraints, Detail, Translation, confidence_in
 from tests.refusals import refused
-from tests.saved_models import sentences, write_folder
+from tests.saved_models import sentences, write_pair
 
 LINES = [*sentences(6, seed=9), "", "kara"]
-
-
-def folder(path: Path, source: str, target: str, **more: Any) -> Path:
-    """A model from one language to another."""
-    write_folder(path, **more)
-    config = path / "config.yaml"
-    text = config.read_text("utf-8").replace("lang: xx", f"lang: {source}").replace("lang: yy", f"lang: {target}")
-    config.write_text(text, "utf-8")
-    return path
 
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     place = tmp_path_factory.mktemp("pivot")
     return {
-        "de-en": folder(place / "de-en", "de", "en", seed=6),
-        "en-fr": folder(place / "en-fr", "en-US", "fr", seed=3, joint=False, subwords="bpe"),
-        "fr-it": folder(place / "fr-it", "fr", "it", seed=5),
-        "silent": folder(place / "silent", "en", "fr", seed=5, decoder={"attention": "none", "input_feeding": False}),
+        "de-en": write_pair(place / "de-en", "de", "en", seed=6),
+        "en-fr": write_pair(place / "en-fr", "en-US", "fr", seed=3, joint=False, subwords="bpe"),
+        "fr-it": write_pair(place / "fr-it", "fr", "it", seed=5),
+        "silent": write_pair(
+            place / "silent", "en", "fr", decoder={"attention": "none", "input_feeding": False}, seed=5
+        ),
     }
 
 
@@ -131,18 +125,15 @@ def test_nothing_between_has_no_alignment() -> None:
 
 def test_without_attention_there_is_no_alignment(models: dict[str, Translator]) -> None:
     found = Pivot(models["de-en"], models["silent"]).translate_nbest(LINES, details=True)
-    assert all(
-        one.detail is None or (one.detail.alignment == [] and not one.detail.attention.any()) for (one,) in found
-    )
-    assert any(one.detail is not None for (one,) in found)
+    details = [one.detail for (one,) in found if one.detail is not None]
+    assert details and all(one.alignment == [] and not one.attention.any() for one in details)
 
 
 def test_wishes_are_for_the_last_and_its_glossary_is_of_the_source(pivot: Pivot) -> None:
     found = pivot.translate_nbest(LINES, constraints=Constraints(prefixes="miti nura"))
     there = [one.text for (one,), between in zip(found, pivot.first.translate(LINES), strict=True) if between]
     assert len(there) >= 3 and all(text.startswith("miti nura") for text in there)
-    line = "kara losu"
-    assert phrases_for(pivot, line, [("losu", "nuyo"), ("miti", "kara")]) == ["nuyo"]
+    assert phrases_for(pivot, "kara losu", [("losu", "nuyo"), ("miti", "kara")]) == ["nuyo"]
     with pytest.raises(DataError, match="must have an entry for each sentence"):
         pivot.translate_nbest(LINES, constraints=Constraints(prefixes=["a"]))
 
@@ -184,31 +175,19 @@ def test_wrong_uses_are_one_line(models: dict[str, Translator], pivot: Pivot) ->
     with pytest.raises(ConfigError, match="dictionary: must be for one model, got it for a pivot"):
         pivot.translate_nbest(LINES, replace_unk=True, dictionary={"a": "b"})
     refused(ConfigError, "shortlist: must be learnt before", pivot.translate_nbest, LINES, shortlist=True)
-    with pytest.raises(TypeError, match="sentences must be a list of strings"):
-        pivot.translate([b"kara"])  # type: ignore[list-item]
-    with pytest.raises(TypeError, match="did you mean beam_size"):
-        pivot.translate(LINES, beam=3)  # type: ignore[call-arg]
+    refused(TypeError, "sentences must be a list of strings", pivot.translate, [b"kara"])  # type: ignore[list-item]
+    refused(TypeError, "did you mean beam_size", pivot.translate, LINES, beam=3)  # type: ignore[call-arg]
     refused(TypeError, "must be made in the process that uses it", pivot.__reduce__)
 
 
 def test_an_empty_text_between_is_told(pivot: Pivot, models: dict[str, Translator]) -> None:
-    from nmt.inference.pivot import through
-
-    empty, blank = (
-        Translation("", -1.0, -2.0, warnings=("the translation is empty",), length=1),
-        Translation("", 0, 0),
-    )
-    ((found,),) = through([empty], [[blank]])
+    empty = Translation("", -1.0, -2.0, warnings=("the translation is empty",), length=1)
+    ((found,),) = through([empty], [[Translation("", 0, 0)]])
     assert found.warnings == empty.warnings and found.text == "" and found.detail is None
     assert found.confidence == empty.confidence
 
 
 TWO_LINES = sentences(2, seed=4)
-
-
-@pytest.fixture(scope="module")
-def translator(tmp_path_factory):
-    return Translator.load(write_folder(tmp_path_factory.mktemp("constraints") / "model"), threads=1)
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from nmt.config.yaml_text import format_yaml, parse_yaml
 from nmt.errors import CheckpointError, ConfigError, NMTError
 from nmt.exporting.c.cell import export_cell
 from nmt.importing.sources import import_model
+from nmt.train.tasks.plain_texts import FEW_PAIRS, LEAST_GAIN, SHARE_OF_WORDS, Survey
 from tests.refusals import refused
 from tests.saved_models import write_folder
 from tests.settings import changed, leaves
@@ -51,9 +52,8 @@ def test_what_a_file_says_stands_above_it(tmp_path: Path) -> None:
     encoder, training = config.model.encoder, config.training
     assert (encoder.embeddings.dropout, encoder.embeddings.embedding_dim) == (0.4, 384)
     assert (training.updates, training.batch_size, training.learning_rate) == (70, 300, 0.002)
-    assert [line.split(": ")[:2] for line in lines] == [
-        ["preset captions", section] for section in ("data", "model", "training", "decoding")
-    ]
+    sections = ("data", "model", "training", "decoding")
+    assert [line.split(": ")[:2] for line in lines] == [["preset captions", section] for section in sections]
     said = " ".join(lines)
     assert "decoder.embeddings.dropout 0.2" in said
     assert not any(key in said for key in ("encoder.embeddings.dropout 0.4", "updates auto", "batch_size", " 70"))
@@ -90,52 +90,42 @@ def test_the_command_shows_all_settings_and_trains_nothing(tmp_path: Path) -> No
 
 
 def test_the_page_says_how_a_preset_is_chosen() -> None:
-    from nmt.train.tasks.plain_texts import FEW_PAIRS, LEAST_GAIN, SHARE_OF_WORDS, Survey
-
     page = (Path(__file__).parent.parent / "docs" / "presets.md").read_text("utf-8")
     rows = dict(line.strip("| ").split(" | ", 1) for line in page.splitlines() if line.endswith(("` |", "text |")))
     assert SHARE_OF_WORDS == 0.9 and Survey(10, 9, []).preset == "character"
     assert rows["nine of ten source lines are a single word"] == "`character`"
     numbers = [f"{number * 7919 % 65521:b}" for number in range(200)]
-    words = list(zip(numbers, numbers, strict=True))
-    assert Survey(200, 200, words).preset == "edits"
+    assert Survey(200, 200, list(zip(numbers, numbers, strict=True))).preset == "edits"
     assert rows["nine of ten are a single word, and edits of it explain the target"] == "`edits`"
     assert LEAST_GAIN == 5 and "at least five bits" in " ".join(page.split())
-    for pairs, condition in (
-        (FEW_PAIRS - 1, f"fewer than {FEW_PAIRS:,} pairs"),
-        (FEW_PAIRS, f"{FEW_PAIRS:,} pairs or more"),
-    ):
-        assert rows[condition].startswith(f"`{Survey(pairs, 0, []).preset}`")
+    assert rows[f"fewer than {FEW_PAIRS:,} pairs"].startswith(f"`{Survey(FEW_PAIRS - 1, 0, []).preset}`")
+    assert rows[f"{FEW_PAIRS:,} pairs or more"].startswith(f"`{Survey(FEW_PAIRS, 0, []).preset}`")
 
 
 SETTINGS = list(_OFF)
 VALUES = [name for name in REMOVED if ": " in name]
 
 
-def with_setting(name, value):
-    return changed(MINIMAL, [(name, value)])
-
-
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_removed_setting_names_its_replacement(name):
-    told = refused(ConfigError, "", config_from_dict, with_setting(name, "used"))
+    told = refused(ConfigError, "", config_from_dict, changed(MINIMAL, [(name, "used")]))
     assert told == f"config: {name} is not there any more; {REMOVED[name]}"
 
 
 @pytest.mark.parametrize("name", VALUES)
 def test_a_removed_value_names_its_replacement(name):
-    told = refused(ConfigError, "", config_from_dict, with_setting(*name.split(": ")))
+    told = refused(ConfigError, "", config_from_dict, changed(MINIMAL, [name.split(": ")]))
     assert told.startswith(f"config: {name} is not there any more; {REMOVED[name]}")
 
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_folder_of_an_older_version_that_does_not_use_it_is_read(name):
-    assert config_from_dict(with_setting(name, _OFF[name])) == config_from_dict(deepcopy(MINIMAL))
+    assert config_from_dict(changed(MINIMAL, [(name, _OFF[name])])) == config_from_dict(deepcopy(MINIMAL))
 
 
 def test_renamed_settings_say_so_and_a_trained_model_may_have_them(tmp_path):
     for name, now in RENAMED.items():
-        refused(ConfigError, f"^config: {name} is .*{now}", config_from_dict, with_setting(name, 3))
+        refused(ConfigError, f"^config: {name} is .*{now}", config_from_dict, changed(MINIMAL, [(name, 3)]))
     path = write_folder(tmp_path / "model") / "config.yaml"
     values = parse_yaml(path.read_text("utf-8"))
     former = {"passes": 3.0, "patience": 5, "early_stopping_patience": 7, "early_stopping_metric": "chrf"}
@@ -149,7 +139,7 @@ def test_renamed_settings_say_so_and_a_trained_model_may_have_them(tmp_path):
     "section, key, value, told",
     [
         ("training", "quantization_aware", 4, "quantization_aware is not there any more; train without it"),
-        ("data", "index", "ids", "data.index is not there any more; remove it"),
+        ("data", "index", "ids", "data.index is not there any more; remove it: .*TMPDIR"),
         ("training", "loss_spikes", "skip", "loss_spikes is not there any more; an update"),
         ("training", "optimizer", "lamb", "optimizer: lamb is not there any more; write adam"),
         ("training", "scheduling", "noam", "scheduling: noam is not there any more; write inverse_square_root"),

@@ -28,11 +28,7 @@ from tests.saved_models import sentences, write_folder
 LINES = sentences(20, seed=5)
 KINDS = {
     "plain": {},
-    "tied": {
-        "tied": "all",
-        "encoder": {"embeddings": {"embedding_dim": 6}},
-        "decoder": {"embeddings": {"embedding_dim": 6}},
-    },
+    "tied": {"tied": "all"} | {side: {"embeddings": {"embedding_dim": 6}} for side in ("encoder", "decoder")},
     "gru": {"encoder": {"rnn_type": "gru"}, "decoder": {"rnn_type": "gru", "attention": "general"}},
     "lexical": {"decoder": {"lexical": True}},
 }
@@ -148,9 +144,8 @@ def test_a_block_gets_the_factor_of_the_least_squared_error(shape, by_rows):
     matrix[0] = 0
     made = quantise_to_4_bits(matrix, by_rows=by_rows)
     for threads in (2, 3):
-        np.testing.assert_array_equal(
-            quantise_to_4_bits(matrix, by_rows=by_rows, threads=threads).numbers, made.numbers
-        )
+        other = quantise_to_4_bits(matrix, by_rows=by_rows, threads=threads)
+        np.testing.assert_array_equal(other.numbers, made.numbers)
     channels, numbers = (m.astype(np.float64) if by_rows else m.T.astype(np.float64) for m in (matrix, made.numbers))
     scales = np.where(made.scales > 0, made.scales, 1).astype(np.float64)
     np.testing.assert_allclose(made.scales * 126, np.abs(channels).max(1), rtol=1e-6)
@@ -199,8 +194,8 @@ def test_a_folder_in_4_bits_is_half_as_large_and_survives_bundles(tmp_path):
     assert load_saved_model(tmp_path / "model.nmt").digest == saved.digest
 
 
-def test_a_model_in_int8_becomes_one_in_4_bits(tmp_path):
-    save_quantised(tmp_path / "8", load_saved_model(write_folder(tmp_path / "model")))
+def test_a_model_in_int8_becomes_one_in_4_bits(folder, tmp_path):
+    save_quantised(tmp_path / "8", load_saved_model(folder))
     save_quantised(tmp_path / "4", load_saved_model(tmp_path / "8"), 4)
     stored = [load_saved_model(tmp_path / bits).build("float32").params for bits in ("8", "4")]
     for name, matrix in stored[0].items():
@@ -209,8 +204,8 @@ def test_a_model_in_int8_becomes_one_in_4_bits(tmp_path):
 
 
 @pytest.mark.parametrize("value", [[], None, 3, {"params/output.W": [1]}, {"params/output.W": [2, 3, 1]}, {"a": None}])
-def test_sizes_of_4_bits_that_do_not_fit_are_one_line(tmp_path, value):
-    save_quantised(tmp_path / "4", load_saved_model(write_folder(tmp_path / "model")), 4)
+def test_sizes_of_4_bits_that_do_not_fit_are_one_line(folder, tmp_path, value):
+    save_quantised(tmp_path / "4", load_saved_model(folder), 4)
     path = tmp_path / "4" / "best.safetensors"
     tensors = read_foreign_tensors(path)
     with safe_open(path, "np") as file:
@@ -241,11 +236,10 @@ def damaged(path, change):
         lambda t: t.update({"params/other#scales": t["params/output.W#scales"]}),
     ],
 )
-def test_parts_that_do_not_fit_are_refused_in_one_line(tmp_path, change):
-    save_quantised(tmp_path / "int8", load_saved_model(write_folder(tmp_path / "model")))
+def test_parts_that_do_not_fit_are_refused_in_one_line(folder, tmp_path, change):
+    save_quantised(tmp_path / "int8", load_saved_model(folder))
     damaged(tmp_path / "int8", change)
-    told = refused(CheckpointError, "", Translator.load, tmp_path / "int8")
-    assert str(tmp_path / "int8") in told
+    assert str(tmp_path / "int8") in refused(CheckpointError, "", Translator.load, tmp_path / "int8")
 
 
 def test_a_model_refuses_gradients_in_int8(folders):

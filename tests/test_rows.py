@@ -1,14 +1,13 @@
 """A column is translated, and each value that is no text is an error of its row alone."""
 
-from nmt import Translator
 from nmt.inference import rows
 from nmt.inference.rows import translate_rows
-from tests.saved_models import sentences, write_folder
+from tests.saved_models import sentences
 
 
-def test_rows_that_are_no_text_are_told_of_and_the_others_translated_a_piece_at_a_time(tmp_path, monkeypatch):
+def test_rows_that_are_no_text_are_told_of_and_the_others_translated_a_piece_at_a_time(translator, monkeypatch):
     monkeypatch.setattr(rows, "_CHUNK_BATCHES", 1)
-    translator, texts = Translator.load(write_folder(tmp_path / "model"), threads=1), [*sentences(3), ""]
+    texts = [*sentences(3), ""]
     found = translate_rows(translator, [*texts, None, 7, float("nan"), *texts], batch_size=2)
     assert found.texts == [*translator.translate(texts), "", "", "", *translator.translate(texts)]
     nothing = "must be text, got nothing"

@@ -10,14 +10,15 @@ from nmt.errors import ConfigError
 from nmt.inference.pipeline import target_ids
 from nmt.inference.translation import Constraints
 from nmt.inference.translator import Translator
-from tests.saved_models import sentences, write_folder
+from tests.refusals import refused
+from tests.saved_models import sentences
 
 LINES = sentences(3, seed=5)
 
 
 @pytest.fixture(scope="module")
-def translator(tmp_path_factory):
-    found = Translator.load(write_folder(tmp_path_factory.mktemp("session") / "model"), threads=1)
+def translator(folder):
+    found = Translator.load(folder, threads=1)
     every = np.arange(found.tgt_subwords.vocab_size, dtype=np.int32)
     starts = np.minimum(np.arange(len(every) + 1), 5) * 3
     found.shortlist = Shortlist(starts, every[:15], every[4:12], len(every))
@@ -42,17 +43,12 @@ def test_completions_are_chosen_by_agreement(n_best, translator):
     assert translator.session(LINES[1]).complete("kara", **options) == expected
 
 
-@pytest.mark.parametrize("settings", [{"sampling": True}])
-def test_what_is_not_for_sessions_is_said(settings, translator):
-    ((name, value),) = settings.items()
-    shown = {True: "true"}.get(value, value) if name == "sampling" else value
-    with pytest.raises(ConfigError, match=f"decoding.{name}: must be .* for a session, got {shown}; give complete"):
-        translator.session(LINES[0]).complete("", **settings)
+def test_what_is_not_for_sessions_is_said(translator):
+    line = "decoding.sampling: must be .* for a session, got true; give complete"
+    refused(ConfigError, line, translator.session(LINES[0]).complete, "", sampling=True)
     configured = copy.copy(translator)
-    decoding = translator.config.decoding.model_copy(update=settings)
-    configured.config = translator.config.model_copy(update={"decoding": decoding})
-    with pytest.raises(ConfigError, match=f"decoding.{name}: must be .* for a session"):
-        configured.session(LINES[0]).complete("")
+    configured.config = translator.config.with_changes({"decoding.sampling": True})
+    refused(ConfigError, "decoding.sampling: must be .* for a session", configured.session(LINES[0]).complete, "")
 
 
 def test_nothing_is_read_again(translator):

@@ -6,6 +6,7 @@ import pytest
 from nmt.errors import CheckpointError
 from nmt.inference.shortlist_learning import ShortlistLearner, candidates_together, count_misses
 from nmt.storage.model_folder import load_shortlist, save_shortlist
+from tests.refusals import refused
 
 
 def learner():
@@ -17,9 +18,7 @@ def learner():
 
 def test_attention_is_summed_by_pairs():
     """4 sees 6 (0.9) and 7 (0.6 + 0.5); 5 sees 6 (0.1) and 7 (0.4 + 0.2 + 0.3); 7 sees 6; 8 saw the end alone."""
-    found = learner().shortlist(per_source=2, frequent=0)
-    lists = [found.tokens[found.starts[s] : found.starts[s + 1]].tolist() for s in range(8)]
-    assert lists == [[], [], [], [], [7, 6], [7, 6], [], [6]]
+    assert lists_of(learner().shortlist(per_source=2, frequent=0)) == [[], [], [], [], [7, 6], [7, 6], [], [6]]
     assert learner().shortlist(1, 0).candidates([4, 7]).tolist() == [1, 3, 6, 7]
     assert learner().shortlist(1, 1).always.tolist() == [1, 3, 6], "6 and 7 come twice each: the lower number"
     assert 8 in learner().shortlist(1, 3).always and len(learner().shortlist(1, 9).always) == 5
@@ -93,5 +92,4 @@ def test_files(tmp_path):
     again = load_shortlist(path, 9, "d")
     assert again.candidates([4, 5]).tolist() == learner().shortlist(2, 2).candidates([4, 5]).tolist()
     for size, digest in ((9, "e"), (7, "d")):
-        with pytest.raises(CheckpointError, match="nmt-shortlist"):
-            load_shortlist(path, size, digest)
+        refused(CheckpointError, "nmt-shortlist", load_shortlist, path, size, digest)

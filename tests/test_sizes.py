@@ -58,8 +58,7 @@ def test_files_can_be_read_in_one_go():
 def test_functions_can_be_seen_at_once():
     sizes = {f"{file}: {name}": n for file, path in FILES.items() for name, n in functions(path).items()}
     assert len(sizes) > 2000
-    long = {name for name, size in sizes.items() if size > MOST_OF_FUNCTION}
-    assert long == LONG_FUNCTIONS.keys()
+    assert {name for name, size in sizes.items() if size > MOST_OF_FUNCTION} == LONG_FUNCTIONS.keys()
 
 
 @pytest.mark.parametrize("folder", size.EXTENTS)

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +19,7 @@ from nmt.train.planning.lengths import doubts, fixed_training
 from nmt.train.tasks.prepare import check_trainable
 from nmt.train.updates.schedule import make_schedule
 from tests.refusals import refused
-from tests.saved_models import sentences, write_folder
+from tests.saved_models import sentences
 from tests.settings import changed, settings_with
 
 LINES = sentences(3, seed=5)
@@ -46,51 +47,28 @@ BAD = {
 }
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return write_folder(tmp_path_factory.mktemp("strict") / "model")
-
-
-@pytest.fixture(scope="module")
-def translator(folder):
-    return Translator.load(folder, threads=1)
-
-
 @pytest.mark.parametrize(("key", "value"), [(key, value) for key, values in BAD.items() for value in values])
 def test_a_setting_of_a_call_is_checked_as_in_a_file(key, value, translator):
     told = refused(ConfigError, rf"decoding\.{key} must", settings_with, decoding={key: value})
-    with pytest.raises(ConfigError) as in_a_call:
-        translator.translate(LINES, **{key: value})
-    assert told == f"config: {in_a_call.value}"
-    assert "\n" not in str(in_a_call.value)
+    assert told == f"config: {refused(ConfigError, '', translator.translate, LINES, **{key: value})}"
 
 
 @pytest.mark.parametrize("n_best", [0, -1, 2.5, "2", True, NAN, HUGE])
 def test_how_many_are_asked_for(n_best, translator):
-    for ask, name in (
-        (lambda: translator.translate_nbest(LINES, n_best=n_best), "n_best"),
-        (lambda: translator.session(LINES[0]).complete("", n_best=n_best), "n_best"),
-    ):
-        refused(ConfigError, f"^{name} must be a whole number", ask)
+    for ask in (partial(translator.translate_nbest, LINES), partial(translator.session(LINES[0]).complete, "")):
+        refused(ConfigError, "^n_best must be a whole number", ask, n_best=n_best)
 
 
 def test_other_callers_are_as_strict(translator):
-    for ask in (
-        lambda: translator.score(LINES, LINES, batch_size=0),
-        lambda: translator.session(LINES[0]).complete("", beam_size=0),
-        lambda: translator.session("").complete("", beam_size=0),
-    ):
-        refused(ConfigError, r"^decoding\.\w+ must be", ask)
+    refused(ConfigError, r"^decoding\.batch_size must be", translator.score, LINES, LINES, batch_size=0)
+    for line in (LINES[0], ""):
+        refused(ConfigError, r"^decoding\.beam_size must be", translator.session(line).complete, "", beam_size=0)
 
 
 def test_numbers_of_numpy_are_numbers(translator):
     ours = {"beam_size": 3, "length_penalty": 0.5, "max_length_ratio": 1.5, "generate_unk": False}
-    theirs = {
-        "beam_size": np.int64(3),
-        "length_penalty": np.float64(0.5),
-        "max_length_ratio": np.array(1.5),
-        "generate_unk": np.bool_(False),
-    }
+    kinds = np.int64, np.float64, np.array, np.bool_
+    theirs = {name: kind(value) for kind, (name, value) in zip(kinds, ours.items(), strict=True)}
     expected = translator.translate_nbest(LINES, n_best=2, **ours)
     assert translator.translate_nbest(LINES, n_best=np.int32(2), **theirs) == expected
 
@@ -170,9 +148,8 @@ def test_what_was_allowed_once_allows_no_other_type():
 
 def test_settings_of_a_call_that_were_allowed_once_allow_no_other_type(translator):
     assert translator.translate(["a"], beam_size=1) == translator.translate(["a"], beam_size=1)
-    for value in (True, 1.0):
+    for value in (True, 1.0, 0):
         refused(ConfigError, "decoding.beam_size must be a whole number", translator.translate, ["a"], beam_size=value)
-    refused(ConfigError, "decoding.beam_size", translator.translate, ["a"], beam_size=0)
 
 
 SCHEMA = config_schema()
@@ -208,8 +185,7 @@ def value_for(node: dict[str, Any], rng: random.Random, name: str) -> Any:
     if kind in ("integer", "number"):
         least = node.get("minimum", node.get("exclusiveMinimum", -1000))
         most = min(node.get("maximum", node.get("exclusiveMaximum", 10**6)), 10**9)
-        inside = [least, most, least + 1, (least + most) / 2, 1, 2, 3, 8]
-        chosen = rng.choice(inside)
+        chosen = rng.choice([least, most, least + 1, (least + most) / 2, 1, 2, 3, 8])
         return int(chosen) if kind == "integer" else float(chosen)
     if kind == "boolean":
         return rng.random() < 0.5
@@ -261,8 +237,7 @@ def test_random_settings_are_a_config_or_one_line(seed: int) -> None:
         if config is None:
             continue
         good += 1
-        again = config_from_dict(parse_yaml(dump_config(config)))
-        assert again.to_dict() == config.to_dict(), values
+        assert config_from_dict(parse_yaml(dump_config(config))).to_dict() == config.to_dict(), values
         outcome(lambda config=config: ask(config))
         if good == 4:
             return

@@ -18,7 +18,6 @@ from nmt.cli.lines.streams import quietly, tell
 from nmt.system.notices import making_code, stop_telling, telling_of_compilation
 from nmt.system.terminal import BEST, coloured, is_live, live
 from nmt.train.log.progress import TrainingLog
-from tests.saved_models import write_folder
 from tests.terminal import on_terminal
 from tests.waiting import until
 
@@ -129,32 +128,21 @@ def test_a_pipe_and_a_text_that_is_not_there_have_no_total(terminal, tmp_path):
 
 
 def test_a_log_gets_lines_without_a_bar(monkeypatch):
-    def work(meter):
-        meter.add(5)
-        meter.add(5)
-
-    lines = without_terminal(monkeypatch, work, total=20)
-    assert [line.split(" [")[0] for line in lines] == [
-        f"translated: {part}" for part in (" 25% 5/20", " 50% 10/20", " 50% 10/20")
-    ]
+    lines = without_terminal(monkeypatch, lambda meter: [meter.add(5), meter.add(5)], total=20)
+    parts = " 25% 5/20", " 50% 10/20", " 50% 10/20"
+    assert [line.split(" [")[0] for line in lines] == [f"translated: {part}" for part in parts]
 
 
 def test_short_work_is_silent_in_a_log(monkeypatch):
     assert without_terminal(monkeypatch, lambda meter: meter.add(5), seconds=30.0, total=20) == []
 
 
-def test_quiet_is_silent_on_a_terminal_too(terminal):
-    with in_place_of_stderr(terminal), quietly(True):
-        with closing(Meter(source="a text that is not looked for")) as meter:
-            meter.add(5)
-    assert terminal.getvalue() == ""
-
-
-def test_quiet_counts_no_lines_of_a_text(terminal, monkeypatch):
+def test_quiet_is_silent_on_a_terminal_too_and_counts_no_lines_of_a_text(terminal, monkeypatch):
     monkeypatch.setattr(meter_module, "_LINE_SECONDS", 0.0)
     monkeypatch.setattr(meter_module, "_lines_in", lambda source: pytest.fail("counted"))
     with in_place_of_stderr(terminal), quietly(True), closing(Meter(source="a text")) as meter:
         meter.add(5)
+    assert terminal.getvalue() == ""
 
 
 def test_a_meter_starts_no_thread_and_outlives_its_reader(monkeypatch):
@@ -193,16 +181,14 @@ def test_a_wrong_option_on_a_terminal():
     assert written.rstrip().endswith("See nmt-translate --help.")
 
 
-def test_a_translator_on_a_terminal_says_what_to_type(tmp_path):
-    folder = str(write_folder(tmp_path / "model"))
-    written, status = on_terminal(["nmt-translate", folder], 80, typed=b"kara losu\n\x04")
+def test_a_translator_on_a_terminal_says_what_to_type(folder):
+    written, status = on_terminal(["nmt-translate", str(folder)], 80, typed=b"kara losu\n\x04")
     assert status == 0 and "Type a sentence, then Enter; Ctrl-D ends." in written
-    assert "Type a" not in CliRunner().invoke(translate, [folder], input="kara losu\n").output
+    assert "Type a" not in CliRunner().invoke(translate, [str(folder)], input="kara losu\n").output
 
 
-def test_a_server_on_a_terminal_says_what_to_open(tmp_path):
-    folder = str(write_folder(tmp_path / "model"))
-    written, _ = on_terminal(["nmt-serve", folder, "--port", "0"], 80, until=b"Ctrl-C ends the server.")
+def test_a_server_on_a_terminal_says_what_to_open(folder):
+    written, _ = on_terminal(["nmt-serve", str(folder), "--port", "0"], 80, until=b"Ctrl-C ends the server.")
     assert re.search(r"Open http://127\.0\.0\.1:\d+ in a browser; Ctrl-C ends the server\.", written)
     assert '{"time"' not in written
 

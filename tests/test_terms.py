@@ -5,8 +5,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from nmt import Translator
 from nmt.inference import terms as module
+from nmt.inference.pipeline import phrases_for, phrases_missing
 from nmt.inference.terms import Terms
+from tests.saved_models import write_folder
 
 
 def found(text, *terms, language="", overlapping=False):
@@ -185,10 +188,6 @@ def test_hostile_glossaries_end(text):
 
 
 def test_a_model_of_lower_case_writes_its_terms_so(tmp_path):
-    from nmt import Translator
-    from nmt.inference.pipeline import phrases_for, phrases_missing
-    from tests.saved_models import write_folder
-
     plain = Translator.load(write_folder(tmp_path / "plain"))
     lower = Translator.load(write_folder(tmp_path / "lower", side={"lowercase": True}))
     glossary = [("w1", "B"), ("US", "USA"), (".", "x"), ("two words", "c"), ("words", "d")]

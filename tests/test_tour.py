@@ -225,11 +225,8 @@ def test_a_wrong_promise_and_a_wrong_order_are_found(trained):
 
 def test_the_interface_is_the_one_that_was_written_down():
     written, found = interface.PAGE.read_text("utf-8"), interface.interface_page()
-    changes = [
-        line
-        for line in difflib.unified_diff(written.splitlines(), found.splitlines(), n=0, lineterm="")
-        if line[0] != "@"
-    ]
+    changes = list(difflib.unified_diff(written.splitlines(), found.splitlines(), n=0, lineterm=""))
+    changes = [line for line in changes if line[0] != "@"]
     assert not changes, "\n".join(
         ["the public interface has changed: run make docs, and say in CHANGELOG.md what users notice", *changes[2:]]
     )

@@ -9,7 +9,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import yaml
-from click.testing import CliRunner
 
 from nmt import Translator
 from nmt.cli.commands.average import average
@@ -25,19 +24,15 @@ from nmt.storage.tensor_file import write_tensors
 from nmt.storage.trained_settings import Difference, differences
 from nmt.train.checkpoints.checkpoint import save_average
 from nmt.train.checkpoints.resume import compare_settings
+from tests.cli.test_cli_models import call
 from tests.refusals import refused
 from tests.saved_models import sentences, write_folder
 from tests.settings import changed, leaves
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    return write_folder(tmp_path_factory.mktemp("trained") / "model", tied="none")
-
-
 @pytest.fixture
-def folder(trained, tmp_path):
-    return shutil.copytree(trained, tmp_path / "model")
+def folder(folder, tmp_path):
+    return shutil.copytree(folder, tmp_path / "model")
 
 
 def edit(folder, key, value):
@@ -122,9 +117,9 @@ def test_what_does_not_is_free(folder):
     load_saved_model(folder).build()
 
 
-def test_every_setting_is_one_or_the_other(trained):
+def test_every_setting_is_one_or_the_other(folder):
     """A new one of the model is bound unless somebody says that it is free; of other sections it is free."""
-    settings = load_folder_config(trained).to_dict()
+    settings = load_folder_config(folder).to_dict()
     others = json.loads(json.dumps(settings), object_hook=lambda section: {k: _other(v) for k, v in section.items()})
     found = {one.key: one.changes_meaning for one in differences(others, settings)}
     assert found.keys() == leaves(settings).keys()
@@ -147,7 +142,7 @@ def test_every_command_says_it(folder, tmp_path):
         average: [folder, *last, "-o", tmp_path / "mean"],
     }
     for command, arguments in calls.items():
-        result = CliRunner().invoke(command, [str(a) for a in arguments], input="kara\n")
+        result = call(command, *arguments, given="kara\n")
         assert result.exit_code == 1 and result.stdout == "" and result.stderr.count("\n") == 1, command
         assert "model.encoder.embeddings.scale must be false, which best.safetensors was trained with" in result.stderr
     assert {path.name for path in tmp_path.iterdir()} == {"model"}, "nothing is left half done"
@@ -191,8 +186,7 @@ def test_what_a_record_holds_is_shown_in_one_line(folder):
     tensors, content = read_checkpoint(path)
     content["config"]["model"]["encoder"]["rnn_type"] = "a\nb" * 500
     write_tensors(path, tensors, content)
-    told = refused(CheckpointError, "", Translator.load, folder)
-    assert len(told) < 300
+    assert len(refused(CheckpointError, "", Translator.load, folder)) < 300
 
 
 def test_all_settings_that_differ_are_named(folder):
@@ -222,8 +216,7 @@ def test_long_values_are_shown_by_their_beginnings():
     ],
 )
 def test_a_cell_may_move_to_another_module(before, now, bound):
-    settings = [{"model": {"encoder": {"rnn_type": name}}} for name in (before, now)]
-    (found,) = differences(*settings)
+    (found,) = differences(*[{"model": {"encoder": {"rnn_type": name}}} for name in (before, now)])
     assert found.changes_meaning is bound and found.shown == (before, now)
 
 
@@ -247,29 +240,22 @@ def test_parameters_that_do_not_fit_are_named_with_their_shapes(change, words, f
     assert "None" not in told
 
 
-def call(card_folder, path, *words):
-    return CliRunner().invoke(bundle, [str(word) for word in (card_folder, "-o", path, *words)])
-
-
 def front_matter(text):
     before, front, page = text.split("---\n", 2)
     assert before == ""
     return yaml.safe_load(front), page
 
 
-def with_scores(saved, **scores):
+def card_of(saved, path, **scores):
+    """The two parts of the card of a file of five bytes."""
+    path.write_bytes(b"12345")
     saved.content["scores"] = scores
-    return saved
+    return front_matter(model_card(saved, path))
 
 
-@pytest.fixture(scope="module")
-def card_folder(tmp_path_factory):
-    return write_folder(tmp_path_factory.mktemp("card") / "model")
-
-
-def test_a_card_is_written_beside_the_file(card_folder, tmp_path):
+def test_a_card_is_written_beside_the_file(folder, tmp_path):
     path = tmp_path / "small.nmt"
-    result = call(card_folder, path, "--card")
+    result = call(bundle, folder, "-o", path, "--card")
     assert result.exit_code == 0, result.output
     front, page = front_matter((tmp_path / "small.md").read_text("utf-8"))
     assert front["library_name"] == "recurrent-nmt" and front["pipeline_tag"] == "translation"
@@ -280,56 +266,48 @@ def test_a_card_is_written_beside_the_file(card_folder, tmp_path):
     assert "computed in int8" in model_card(saved, path)
     assert "nmt-translate small.nmt" in page and "**Licence**" in page
     assert "- vocabulary: 48 and 48 units (unigram)" in page
-    settings = json.loads(page.split("```json\n")[1].split("```")[0])
-    assert settings["model"] == saved.config.model.to_dict()
-    assert str(card_folder.parent) not in page
+    assert json.loads(page.split("```json\n")[1].split("```")[0])["model"] == saved.config.model.to_dict()
+    assert str(folder.parent) not in page
     assert page.index("**Licence**") < page.index("```json"), "what people read comes first"
 
 
 @pytest.mark.parametrize(("read", "sample"), [(178, "178 of 500 pairs of "), (500, ""), (0, ""), ("all", "")])
-def test_scores_say_on_how_many_pairs_they_are(card_folder, tmp_path, read, sample):
-    saved = with_scores(load_saved_model(card_folder), bleu=41.0)
+def test_scores_say_on_how_many_pairs_they_are(folder, tmp_path, read, sample):
+    saved = load_saved_model(folder)
     saved.content["state"] |= {"validation_pairs": read, "dev": [500, 17]}
-    (tmp_path / "m.nmt").write_bytes(b"12345")
-    front, page = front_matter(model_card(saved, tmp_path / "m.nmt"))
+    front, page = card_of(saved, tmp_path / "m.nmt", bleu=41.0)
     assert f"| on {sample}the validation text |" in page
     assert front["model-index"][0]["results"][0]["dataset"]["name"] == f"{sample}dev"
 
 
-def test_scores_become_an_index_that_hubs_read(card_folder, tmp_path):
-    saved = with_scores(load_saved_model(card_folder), update=7, bleu=41.237, ppl=3.0)
-    (tmp_path / "m.nmt").write_bytes(b"12345")
-    front, page = front_matter(model_card(saved, tmp_path / "m.nmt"))
+def test_scores_become_an_index_that_hubs_read(folder, tmp_path):
+    saved = load_saved_model(folder)
+    front, page = card_of(saved, tmp_path / "m.nmt", update=7, bleu=41.237, ppl=3.0)
     result = front["model-index"][0]["results"][0]
     assert [(one["type"], one["value"]) for one in result["metrics"]] == [("bleu", 41.24), ("ppl", 3.0)]
     assert result["task"] == {"type": "translation"} and result["dataset"]["name"] == "dev"
     assert "| BLEU | 41.24 |" in page and "5 bytes" in page
-    front, page = front_matter(model_card(with_scores(saved, update=7), tmp_path / "m.nmt"))
+    front, page = card_of(saved, tmp_path / "m.nmt", update=7)
     assert "model-index" not in front and "None are known." in page
 
 
-def test_sides_that_are_no_languages_are_not_called_so(tmp_path):
-    card_folder = write_folder(tmp_path / "model")
-    saved = load_saved_model(card_folder)
-    data = saved.config.data
-    sounds = data.model_copy(update={"tgt": data.tgt.model_copy(update={"lang": "phoneme"})})
-    object.__setattr__(saved, "config", saved.config.model_copy(update={"data": sounds}))
-    (tmp_path / "m.nmt").write_bytes(b"")
-    front, page = front_matter(model_card(saved, tmp_path / "m.nmt"))
+def test_sides_that_are_no_languages_are_not_called_so(folder, tmp_path):
+    saved = load_saved_model(folder)
+    saved = replace(saved, config=saved.config.with_changes({"data.tgt.lang": "phoneme"}))
+    front, page = card_of(saved, tmp_path / "m.nmt")
     assert front["language"] == ["xx"] and "turns `xx` into `phoneme`" in page
 
 
-def test_a_card_that_is_there_is_kept_and_nothing_is_written(card_folder, tmp_path):
+def test_a_card_that_is_there_is_kept_and_nothing_is_written(folder, tmp_path):
     (tmp_path / "m.md").write_text("mine")
-    result = call(card_folder, tmp_path / "m.nmt", "--card")
+    result = call(bundle, folder, "-o", tmp_path / "m.nmt", "--card")
     assert result.exit_code == 1 and "must be a new file" in result.output
     assert (tmp_path / "m.md").read_text() == "mine" and not (tmp_path / "m.nmt").exists()
 
 
-def test_a_card_has_no_place_of_the_machine_and_replaces_no_other(card_folder, tmp_path):
-    saved = load_saved_model(card_folder)
-    training = saved.config.training.model_copy(update={"load_model": "/home/me/model"})
-    saved = replace(saved, config=saved.config.model_copy(update={"training": training}))
+def test_a_card_has_no_place_of_the_machine_and_replaces_no_other(folder, tmp_path):
+    saved = load_saved_model(folder)
+    saved = replace(saved, config=saved.config.with_changes({"training.load_model": "/home/me/model"}))
     (tmp_path / "m.nmt").write_bytes(b"12345")
     write_card(tmp_path / "m.md", saved, tmp_path / "m.nmt")
     text = (tmp_path / "m.md").read_text("utf-8")
@@ -338,11 +316,11 @@ def test_a_card_has_no_place_of_the_machine_and_replaces_no_other(card_folder, t
         write_card(tmp_path / "m.md", saved, tmp_path / "m.nmt")
 
 
-def test_a_card_that_cannot_be_written_leaves_no_bundle(card_folder, tmp_path, monkeypatch):
+def test_a_card_that_cannot_be_written_leaves_no_bundle(folder, tmp_path, monkeypatch):
     def full(path, data):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr("nmt.storage.model_card.write_bytes", full)
-    result = call(card_folder, tmp_path / "m.nmt", "--card")
+    result = call(bundle, folder, "-o", tmp_path / "m.nmt", "--card")
     assert result.exit_code == 1 and "m.md" in result.output and "Traceback" not in result.output
     assert not list(tmp_path.glob("m.*"))

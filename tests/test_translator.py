@@ -131,8 +131,7 @@ def test_translations_of_a_line_differ_by_more_than_spaces(translator: Translato
 
 
 def test_the_configured_number_of_translations(translator: Translator) -> None:
-    decoding = translator.config.decoding.model_copy(update={"n_best": 3})
-    translator.config = translator.config.model_copy(update={"decoding": decoding})
+    translator.config = translator.config.with_changes({"decoding.n_best": 3})
     assert [len(found) for found in translator.translate_nbest(["w1 w2 w3"])] == [3]
     assert [len(found) for found in translator.translate_nbest(["w1 w2 w3"], n_best=2)] == [2]
 

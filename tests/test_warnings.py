@@ -42,22 +42,15 @@ from nmt.system.notices import Notices
 from nmt.train.log.progress import LOG_NAME, TrainingLog
 from tests.cli.test_cli_models import call
 from tests.refusals import refused
-from tests.saved_models import write_folder
 
 LONG = "kara " * 1200
 TEXT = f"kara losu\n\n{LONG}\nmiti\n\u200b\n"
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return write_folder(tmp_path_factory.mktemp("warnings") / "model")
-
-
-@pytest.fixture(scope="module")
-def broken(folder):
+def broken(folder, tmp_path_factory):
     """The same model with a bias that is no number."""
-    other = folder.parent / "broken"
-    shutil.copytree(folder, other)
+    other = shutil.copytree(folder, tmp_path_factory.mktemp("broken") / "model")
     tensors, content = map_tensors(folder / "best.safetensors")
     tensors["params/output.b"][:] = np.nan
     write_tensors(other / "best.safetensors", tensors, content)
@@ -95,9 +88,8 @@ def test_a_least_length_that_the_source_does_not_allow(constraints, folder):
     assert len(source_ids(translator, [short])[0]) <= 6 < len(source_ids(translator, [long])[0])
     for lines in ([short, blank, long], [short], [long]):
         found = translator.translate_nbest(lines, n_best=2, constraints=constraints, **SETTINGS)
-        assert [LENGTHENED in one.warnings for row in found for one in row] == [
-            line == short for line, row in zip(lines, found, strict=True) for _ in row
-        ]
+        told = [LENGTHENED in one.warnings for row in found for one in row]
+        assert told == [line == short for line, row in zip(lines, found, strict=True) for _ in row]
     assert not any(one.warnings for row in translator.translate_nbest([short], max_length_extra=9) for one in row)
     for line in (short, long):
         (found,) = translator.session(line).complete(**SETTINGS)
@@ -173,8 +165,7 @@ def test_commands_tell_each_kind_once(folder, broken, tmp_path):
 
 
 def test_learning_a_shortlist_tells_of_cut_lines(folder, tmp_path):
-    other = tmp_path / "model"
-    shutil.copytree(folder, other)
+    other = shutil.copytree(folder, tmp_path / "model")
     (tmp_path / "s").write_text(f"kara losu\n{LONG}\n")
     (tmp_path / "t").write_text("losu\nmiti\n")
     sides = ["--src", tmp_path / "s", "--tgt", tmp_path / "t"]
@@ -198,9 +189,8 @@ def test_one_prefix_for_all(folder, tmp_path):
     assert [found[0].text[:9] for found in one] == ["losu nura", "", "losu nura"]
     given = "".join(f"{line}\n" for line in lines)
     (tmp_path / "p").write_text("losu nura\n" * 3)
-    shown = [
-        call(translate, folder, *o, given=given) for o in (["--prefix-text", "losu nura"], ["--prefix", tmp_path / "p"])
-    ]
+    ways = ["--prefix-text", "losu nura"], ["--prefix", tmp_path / "p"]
+    shown = [call(translate, folder, *way, given=given) for way in ways]
     assert shown[0].stdout == shown[1].stdout == "".join(f"{found[0].text}\n" for found in one)
     result = call(translate, folder, "--prefix-text", "x", "--prefix", tmp_path / "p", given=given)
     assert (result.exit_code, "Give --prefix, a text for each line, or --prefix-text" in result.stderr) == (2, True)
@@ -214,13 +204,11 @@ def test_terms_that_were_not_followed_are_told(folder, tmp_path):
     arguments = [folder, tmp_path / "s", "--glossary", tmp_path / "g"]
     unfollowed, plain = call(translate, *arguments, "--glossary-bonus", 0), call(translate, *arguments[:2])
     assert told in unfollowed.stderr and UNFOLLOWED not in plain.stderr and unfollowed.stdout == plain.stdout
-    result = call(translate, *arguments, "--glossary-bonus", 0, "--format", "text")
-    assert told in result.stderr
+    assert told in call(translate, *arguments, "--glossary-bonus", 0, "--format", "text").stderr
     records = call(translate, *arguments, "--glossary-bonus", 0, "--output-format", "json").stdout.splitlines()
     told = [UNFOLLOWED in json.loads(line)["translations"][0].get("warnings", []) for line in records]
     assert told == [True, True, False, False, False]
-    first = unfollowed.stdout.split()[0]
-    (tmp_path / "g").write_text(f"kara = {first}\n")
+    (tmp_path / "g").write_text(f"kara = {unfollowed.stdout.split()[0]}\n")
     (tmp_path / "s").write_text("kara losu.\n")
     assert UNFOLLOWED not in call(translate, *arguments, "--glossary-bonus", 0).stderr
 
@@ -249,8 +237,7 @@ VALUES = [{"training": {name: "a\nb"}} for name in ("freeze", "adam_betas", "pri
 
 @pytest.mark.parametrize("values", [*VALUES, {"training": {BROKEN: 1}}, {BROKEN: 1}, {"data": {"src": {BROKEN: 1}}}])
 def test_a_setting_with_line_breaks_is_one_line(values):
-    told = refused(ConfigError, "", Config.from_dict, values)
-    assert is_one_line(told)
+    assert is_one_line(refused(ConfigError, "", Config.from_dict, values))
 
 
 @pytest.mark.parametrize("change", ["seed=>\n  x", "se\ned", "training.a\nb=1", "=\n"])

@@ -80,12 +80,7 @@ def backward(c, kept, rounded, reverse=False):
             i, f, g, o, before, cell_t = kept[t]
             tanh_c = np.tanh(cell_t)
             d_c = d[1] + d_h * o * (1 - tanh_c**2)
-            parts = (
-                d_c * g * i * (1 - i),
-                d_c * before * f * (1 - f),
-                d_c * i * (1 - g * g),
-                d_h * tanh_c * o * (1 - o),
-            )
+            parts = d_c * g * i * (1 - i), d_c * before * f * (1 - f), d_c * i * (1 - g * g), d_h * tanh_c * o * (1 - o)
             made_a = made = np.concatenate(parts, axis=1)
             new = [0, d_c * f]
         else:

@@ -77,12 +77,8 @@ def with_numbers(text):
 
 
 def test_tensor_cores_are_used():
-    bfloat16 = [
-        k
-        for name, found in KERNELS.items()
-        if name.startswith("persistent") and "bfloat16" in name
-        for k in found.values()
-    ]
+    named = [found for name, found in KERNELS.items() if name.startswith("persistent") and "bfloat16" in name]
+    bfloat16 = [kernel for found in named for kernel in found.values()]
     assert bfloat16
     assert "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32" in to_ptx(bfloat16[0], (8, 0))
 

@@ -21,6 +21,8 @@ from tests.cuda_standin import contract
 from tests.cuda_standin.cupy import make_cupy
 from tests.cuda_standin.gpu import Gpu, StandInError
 from tests.cuda_standin.runtime import idle_runtime
+from tests.refusals import refused
+from tests.waiting import at_once
 
 SOURCES = sorted(Path(nmt.__file__).parent.rglob("*.py"))
 MODULES = {"xp", "cupy", "_cupy"}  # names of the array module in the source
@@ -79,9 +81,7 @@ def left_by_a_with(cupy, stream, x):
 def a_new_thread(cupy, stream, x):
     found = []
     stream.__enter__()
-    thread = threading.Thread(target=lambda: found.append(cupy.cuda.get_current_stream().name))
-    thread.start()
-    thread.join()
+    at_once(lambda: found.append(cupy.cuda.get_current_stream().name))
     assert found == ["null"]
 
 
@@ -111,8 +111,7 @@ def changed_after(cupy, stream, x):
 
 
 def converted(cupy, stream, x):
-    with pytest.raises(TypeError, match="Implicit conversion to a NumPy array is not allowed"):
-        np.asarray(x)
+    refused(TypeError, "Implicit conversion to a NumPy array is not allowed", np.asarray, x)
 
 
 def of_another_stream(cupy, stream, x):
@@ -138,8 +137,7 @@ def allocator(cupy, stream, x):
 
 
 def too_much(cupy, stream, x):
-    with pytest.raises(MemoryError):
-        cupy.empty(1 << 40)
+    refused(MemoryError, "", cupy.empty, 1 << 40)
     assert issubclass(cupy.cuda.memory.OutOfMemoryError, MemoryError)
 
 

@@ -159,8 +159,7 @@ def test_the_record_has_operations_with_their_arrays(runtime, tmp_path):
 
     runtime_out = runtime.xp.zeros((4, 4), np.float32)
     step()
-    again = runtime.record(step)
-    again()
+    runtime.record(step)()
     runtime.gpu.before_launch = lambda kernel: setattr(
         runtime.gpu, "error", CUDARuntimeError("cudaErrorIllegalAddress")
     )
@@ -200,17 +199,13 @@ def test_a_lag_is_in_the_stream_of_the_upload(runtime):
 def test_a_run_behind_the_plugin(tmp_path):
     """The scoring test first, arrays apart, on the stand-in: the plugin's names are those of the package."""
     tests = ["tests/cuda/test_rows.py", "-k", "embedding or take or lying"]
-    given = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT),
-        "NMT_GPU_LOG": str(tmp_path / "log"),
-        "NMT_GPU_FIRST": "tests.cuda.test_search:test_given_translations_are_scored_as_on_the_processor",
-    }
+    first = "tests.cuda.test_search:test_given_translations_are_scored_as_on_the_processor"
+    given = {"PYTHONPATH": str(ROOT), "NMT_GPU_LOG": str(tmp_path / "log"), "NMT_GPU_FIRST": first}
     script = (
         "import sys, pytest\nfrom tests import gpu_fence\ngpu_fence.take_apart()\nsys.exit(pytest.main(sys.argv[1:]))\n"
     )
     command = [sys.executable, "-c", script, "-q", "-s", "-p", "tests.gpu_fence", "-p", "no:cacheprovider", *tests]
-    ran = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=given, check=False)
+    ran = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=os.environ | given, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert ran.stderr.count("was the first of process") == 1
     assert not (tmp_path / "log").exists()

@@ -1,7 +1,10 @@
 """The runtime of a GPU above its kernels: memory, launches, recordings, threads, errors, on the stand-in."""
 
+import operator as op
 import re
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -27,6 +30,7 @@ from nmt.train.updates.optimizer import OPTIMIZERS, make_optimizer
 from tests.cuda_standin.gpu import CUDARuntimeError, StandInError
 from tests.cuda_standin.runtime import idle_runtime
 from tests.devices import ptx_runtime_with
+from tests.refusals import refused
 from tests.rnn import scan_cases as cases
 from tests.small_models import batch_of, build, random_sentences
 
@@ -51,23 +55,12 @@ def add(runtime, total, other):
 def test_nothing_of_the_host_is_converted(device):
     xp, here = device.xp, np.ones(3, np.float32)
     there = device.upload(here)
-    for call in (
-        lambda: np.asarray(there),
-        lambda: there + here,
-        lambda: np.add(there, here),
-        lambda: np.concatenate([there, there]),
-        lambda: xp.concatenate([there, here], axis=0),
-    ):
-        with pytest.raises(TypeError):
-            call()
-    with pytest.raises(TypeError):
-        there[...] = here
-    with pytest.raises(StandInError, match="index of the host"):
-        there[np.array([0, 1])]
-    with pytest.raises(AttributeError, match="no attribute 'einsum'"):
-        xp.einsum("i->", there)
-    with pytest.raises(AttributeError, match="no attribute 'restored'"):
-        there.restored()
+    calls = (np.asarray, there), (op.add, there, here), (np.add, there, here), (op.setitem, there, ..., here)
+    for call, *given in (*calls, (np.concatenate, [there, there]), (partial(xp.concatenate, axis=0), [there, here])):
+        refused(TypeError, "", call, *given)
+    refused(StandInError, "index of the host", op.getitem, there, np.array([0, 1]))
+    refused(AttributeError, "no attribute 'einsum'", getattr, xp, "einsum")
+    refused(AttributeError, "no attribute 'restored'", getattr, there, "restored")
 
 
 def test_a_kernel_reads_only_what_is_allocated(runtime):
@@ -75,8 +68,7 @@ def test_a_kernel_reads_only_what_is_allocated(runtime):
     add(runtime, x, y)
     np.testing.assert_array_equal(runtime.download(x), 2)
     y.host = np.ones(8, np.float32)  # memory of nobody
-    with pytest.raises(StandInError, match="not allocated"):
-        add(runtime, x, y)
+    refused(StandInError, "not allocated", add, runtime, x, y)
 
 
 # ------------------------------------------------------------ memory and launches
@@ -89,12 +81,9 @@ def test_memory_that_does_not_suffice_is_one_line(runtime):
 
 def test_arguments_that_do_not_fit_are_refused(runtime):
     kernel, x = row_kernels.round_rows(32), runtime.xp.zeros((4, 4), np.uint32)
-    with pytest.raises(TypeError, match="6 arguments, got 1"):
-        runtime.launch(kernel, 1, x)
-    with pytest.raises(TypeError, match="array of uint16 must be given, got uint32"):
-        runtime.launch(kernel, 1, x, 0, 4, 4, 4, x)
-    with pytest.raises(TypeError, match="C-contiguous"):
-        runtime.launch(kernel, 1, x.T, 0, 4, 4, 4, x)
+    refused(TypeError, "6 arguments, got 1", runtime.launch, kernel, 1, x)
+    refused(TypeError, "array of uint16 must be given, got uint32", runtime.launch, kernel, 1, x, 0, 4, 4, 4, x)
+    refused(TypeError, "C-contiguous", runtime.launch, kernel, 1, x.T, 0, 4, 4, 4, x)
 
 
 @pytest.mark.parametrize("waits", [False, True])
@@ -140,8 +129,10 @@ def test_a_launch_that_is_refused_is_one_line(runtime):
     add(runtime, x, x)
     runtime.packages.driver.cuLaunchKernel = lambda *given: (SimpleNamespace(name="CUDA_ERROR_ILLEGAL_ADDRESS"),)
     names = re.escape("add_scaled 1x1x1, add_scaled 1x1x1;")
-    with pytest.raises(DeviceError, match=f"launched must succeed, got CUDA_ERROR_ILLEGAL_ADDRESS after {names}"):
-        add(runtime, x, x)
+    refused(DeviceError, f"launched must succeed, got CUDA_ERROR_ILLEGAL_ADDRESS after {names}", add, runtime, x, x)
+
+
+EDITS = {"edit_actions": True, "attention": "none", "input_feeding": False}
 
 
 @pytest.mark.parametrize(
@@ -149,15 +140,12 @@ def test_a_launch_that_is_refused_is_one_line(runtime):
     [
         ({"encoder": {"rnn_type": "mlstm"}}, "MLSTMCell: device must be cpu"),
         ({"decoder": {"copy_source": True}}, "model.decoder.copy_source: must be false on a GPU"),
-        (
-            {"decoder": {"edit_actions": True, "attention": "none", "input_feeding": False}},
-            "model.decoder.edit_actions: must be false on a GPU",
-        ),
+        ({"decoder": EDITS}, "model.decoder.edit_actions: must be false on a GPU"),
     ],
 )
 def test_a_model_that_needs_the_processor_is_refused_in_one_line(device, changes, what):
-    with pytest.raises(NMTError, match=rf"^{re.escape(what)}[^\n]*, got [^\n]*; [^\n]*use --device cpu$"):
-        build(14, dtype=np.float32, device=device, **changes)
+    line = rf"^{re.escape(what)}.*, got .*; .*use --device cpu$"
+    refused(NMTError, line, build, 14, dtype=np.float32, device=device, **changes)
 
 
 def test_too_much_shared_memory_is_one_line(runtime):
@@ -172,11 +160,9 @@ def test_a_product_stays_in_its_arrays(runtime, which):
     memory = runtime.xp.zeros(96, np.float32)
     pieces = [memory[32 * n : 32 * n + 16].reshape(4, 4) for n in range(3)]
     given = [Matrix(piece, int(n == which), 4) for n, piece in enumerate(pieces)]
-    with pytest.raises(ShapeError, match="rows must lie in their arrays"):
-        runtime.gemm(*given)
+    refused(ShapeError, "rows must lie in their arrays", runtime.gemm, *given)
     given[which] = Matrix(pieces[which], 0, 4, 1, 4)
-    with pytest.raises(ShapeError, match="rows must lie in their arrays"):
-        runtime.gemm(*given)
+    refused(ShapeError, "rows must lie in their arrays", runtime.gemm, *given)
 
 
 # ------------------------------------------------------------ recordings
@@ -257,20 +243,8 @@ def test_an_empty_array_may_be_recorded(device):
 
 def in_another_thread(call):
     """What a call gives in a thread of its own."""
-    found = []
-
-    def run():
-        try:
-            found.append(call())
-        except Exception as error:  # noqa: BLE001
-            found.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    if isinstance(found[0], Exception):
-        raise found[0]
-    return found[0]
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(call).result()
 
 
 def foreign(cupy):
@@ -391,10 +365,9 @@ def test_threads_do_not_share_the_words_of_a_launch(runtime):
 
     def while_packed(kernel):
         runtime.gpu.before_launch = lambda kernel: None
-        other = threading.Thread(target=add, args=(runtime, rows[1], rows[1]))
-        others.append(other)
-        other.start()
-        other.join(0.2)
+        others.append(threading.Thread(target=add, args=(runtime, rows[1], rows[1])))
+        others[0].start()
+        others[0].join(0.2)
 
     runtime.gpu.before_launch = while_packed
     add(runtime, rows[2], rows[2])
@@ -452,16 +425,9 @@ def test_threads_may_run_a_scan_and_a_search_together(device):
         return device.download(scan.forward(Weights(case.params), case.x, case.initial, **case.options).y).tolist()
 
     expected = [translate(), run()]
-    found = {}
-    threads = [
-        threading.Thread(target=lambda n=n, call=call: found.__setitem__(n, call()))
-        for n, call in enumerate((translate, run, translate, run))
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert [found.get(n) for n in range(4)] == expected * 2
+    with ThreadPoolExecutor(4) as pool:
+        asked = [pool.submit(call) for call in (translate, run, translate, run)]
+    assert [one.result() for one in asked] == expected * 2
 
 
 # ------------------------------------------------------------ what the host does
@@ -477,8 +443,7 @@ def test_arguments_packed_once_are_those_of_a_launch(runtime):
     runtime.launch(kernel, 1, x.view(np.uint32), 0, 4, 4, 2, out)
     np.testing.assert_array_equal(runtime.download(out), first)
     assert first.any()
-    with pytest.raises(TypeError, match="5 arguments, got 4"):
-        runtime.packed(kernel, 1, 0, 4, 4, 2)
+    refused(TypeError, "5 arguments, got 4", runtime.packed, kernel, 1, 0, 4, 4, 2)
     with pytest.raises(TypeError, match="6 arguments, got 2"):
         runtime.launch(kernel, 1, x.view(np.uint32), 0, packed)
 

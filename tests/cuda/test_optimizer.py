@@ -9,12 +9,8 @@ from nmt.train.updates.optimizer import gradient_norm, make_optimizer
 # Both round every operation to float32, but contract other products with other sums.
 CLOSE = {"rtol": 2e-6, "atol": 1e-7}
 
-SETTINGS = {
-    "adam": {"optimizer": "adam", "weight_decay": 0.1},
-    "adamw": {"optimizer": "adamw", "weight_decay": 0.1},
-    "sgd": {"optimizer": "sgd", "weight_decay": 0.1},
-    "momentum": {"optimizer": "sgd", "momentum": 0.9},
-}
+SETTINGS = {name: {"optimizer": name, "weight_decay": 0.1} for name in ("adam", "adamw", "sgd")}
+SETTINGS["momentum"] = {"optimizer": "sgd", "momentum": 0.9}
 
 
 def arrays(seed):

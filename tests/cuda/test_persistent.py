@@ -6,7 +6,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel
 from nmt.rnn.kernels.cuda.persistent import layer, time_loop
 from nmt.rnn.kernels.cuda.persistent.cell_steps import CELLS
 from nmt.rnn.kernels.cuda.persistent.layer import PersistentLayer
@@ -21,18 +20,14 @@ TOLERANCE = {False: 4e-3, True: 2e-5}
 
 def tiny(cell, exact, columns=8, hidden=32, units=16, warps=(1, 1)):
     """Two blocks for the units."""
-    tiles = (
-        Tile(hidden, CELLS[cell], back, units, columns, w, exact) for back, w in zip((False, True), warps, strict=True)
-    )
-    forward, backward = tiles
+    forward, backward = (Tile(hidden, CELLS[cell], n > 0, units, columns, w, exact) for n, w in enumerate(warps))
     return forward, backward
 
 
 def run(c, tiles, exact, seed, reverse=False, multiprocessors=132):
     runtime = runtime_with(multiprocessors=multiprocessors, seed=seed)
-    W_h, b_h, a, lengths, d_y = (
-        None if x is None else runtime.upload(x) for x in (c.W_h, c.b_h, c.a, c.lengths, c.d_y)
-    )
+    given = c.W_h, c.b_h, c.a, c.lengths, c.d_y
+    W_h, b_h, a, lengths, d_y = (None if x is None else runtime.upload(x) for x in given)
     states, d_last = (runtime.upload(np.stack(given)) for given in (c.states, c.d_last))
     made = PersistentLayer(runtime, c.cell, *tiles)
     forward = made.forward(W_h, a, lengths, states, b_h=b_h, reverse=reverse)
@@ -53,13 +48,7 @@ def check(c, tiles, exact, seed, reverse=False, multiprocessors=132):
     H = c.sizes[2]
     if not exact:
         before, d_product = (x.astype(np.uint32).__lshift__(16).view(np.float32) for x in (before, d_product))
-    compared = [
-        (y, y_),
-        (d_a, d_a_),
-        (d_product, d_product_),
-        *zip(last, last_, strict=True),
-        *zip(first, first_, strict=True),
-    ]
+    compared = [(y, y_), (d_a, d_a_), (d_product, d_product_), *zip([*last, *first], [*last_, *first_], strict=True)]
     if d_inner is not None:
         compared.append((d_inner, d_product_[:, :, 2 * H :]))
     for made, expected in compared:
@@ -76,8 +65,7 @@ def check(c, tiles, exact, seed, reverse=False, multiprocessors=132):
     ("B", "lengths", "reverse", "seed"), [(3, [4, 2, 0], False, None), (9, None, True, 1), (8, [3] * 8, False, 2)]
 )
 def test_layer(cell, exact, B, lengths, reverse, seed):
-    c = recurrent.case(cell, 4, B, 32, lengths)
-    check(c, tiny(cell, exact), exact, seed, reverse)
+    check(recurrent.case(cell, 4, B, 32, lengths), tiny(cell, exact), exact, seed, reverse)
 
 
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
@@ -101,16 +89,14 @@ def test_weights_in_shared_memory(cell, exact):
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
 def test_blocks_take_turns(cell, reverse):
     """Nine groups of rows on four multiprocessors: a launch of eight, two at once, and one of the last."""
-    lengths = np.random.default_rng(5).integers(0, 4, 66)
-    c = recurrent.case(cell, 3, 66, 32, lengths.tolist())
+    c = recurrent.case(cell, 3, 66, 32, np.random.default_rng(5).integers(0, 4, 66).tolist())
     tiles = tiny(cell, False)
     assert tiles[0].groups == tiles[1].groups == 4
     check(c, tiles, False, seed=4, reverse=reverse, multiprocessors=4)
 
 
 def test_no_steps_and_no_rows():
-    c = recurrent.case("lstm", 3, 2, 32, [0, 0])
-    check(c, tiny("lstm", False), False, seed=3)
+    check(recurrent.case("lstm", 3, 2, 32, [0, 0]), tiny("lstm", False), False, seed=3)
 
 
 def test_choice_fits_or_is_none():
@@ -118,9 +104,8 @@ def test_choice_fits_or_is_none():
         for gates in (3, 4):
             for backward in (False, True):
                 tile = choose_tile(hidden, gates, 64, 132, (9, 0), backward=backward, exact=False)
-                assert tile is None or (
-                    tile.fits((9, 0)) and tile.blocks <= 132 and tile.share * tile.warps == tile.inner
-                )
+                if tile is not None:
+                    assert tile.fits((9, 0)) and tile.blocks <= 132 and tile.share * tile.warps == tile.inner
     assert choose_tile(500, 4, 64, 132, (9, 0), backward=False, exact=False) is None
     assert choose_tile(8192, 4, 64, 132, (9, 0), backward=False, exact=False) is None
     assert choose_tile(512, 4, 64, 132, (9, 0), backward=False, exact=False) is not None
@@ -156,10 +141,7 @@ def test_planted_bug_is_caught(cell, direction, name, monkeypatch):
     old, new = MUTANTS[name]
     old = old.replace("{}", " " * (20 if direction == "forward" else 24))
     original = getattr(time_loop, f"{direction}_kernel")
-    broken: list[GPUKernel] = []
-    monkeypatch.setattr(
-        layer, f"{direction}_kernel", lambda *given: broken.append(mutant(original, old, new, *given)) or broken[-1]
-    )
+    monkeypatch.setattr(layer, f"{direction}_kernel", lambda *given: mutant(original, old, new, *given))
     c, tiles = recurrent.case(cell, 3, 5, 32, [3, 3, 2, 3, 3]), tiny(cell, False)
     for seed in range(16):  # orders of threads, until one shows it
         try:

@@ -9,8 +9,10 @@ from nmt.storage.model_folder import build_model
 from nmt.train.updates.optimizer import make_optimizer
 from nmt.train.updates.update import Updater
 from tests.devices import ptx_runtime_with
+from tests.oracle.compare import assert_same_bits
+from tests.refusals import refused
 from tests.settings import settings_with
-from tests.small_models import DECODER, ENCODER, batch_of
+from tests.small_models import DECODER, ENCODER, Group, batch_of
 
 V = 14
 SIZES = [(4, 4), (4, 4), (5, 3)]  # the longest source and target
@@ -23,20 +25,6 @@ def batch(number, longest):
     lengths = [rng.permutation([most, most - 1, most - 1, most - rng.integers(2)]) for most in longest]
     sides = ([rng.integers(4, V, n).tolist() for n in side] for side in lengths)
     return batch_of(list(zip(*sides, strict=True)))
-
-
-class Several:
-    """An update of these batches."""
-
-    def __init__(self, batches):
-        self._batches = batches
-        self.num_tgt_tokens = sum(one.num_tgt_tokens for one in batches)
-
-    def __len__(self):
-        return len(self._batches)
-
-    def __iter__(self):
-        return enumerate(self._batches)
 
 
 def settings(compute_dtype, **training):
@@ -71,7 +59,7 @@ class Run:
         if broken:
             bias[...] = self.device.upload(np.full_like(before, np.nan))
             self.model.changed()
-        outcome = self.updater.update(Several(batches), number, 0.02 / number)
+        outcome = self.updater.update(Group(batches), number, 0.02 / number)
         if broken:
             assert not outcome.is_finite
             bias[...] = self.device.upload(before)
@@ -81,16 +69,13 @@ class Run:
 
     def state(self):
         arrays, numbers = self.optimizer.state_dict()
-        params = {name: self.device.download(array) for name, array in self.model.params.items()}
-        return params, arrays, numbers
+        return {name: self.device.download(array) for name, array in self.model.params.items()}, arrays, numbers
 
 
 def assert_same(one, other):
     assert one.outcomes == other.outcomes
     for mine, theirs in zip(one.state(), other.state(), strict=True):
-        assert mine.keys() == theirs.keys()
-        for name, value in mine.items():
-            np.testing.assert_array_equal(value, theirs[name], name)
+        assert_same_bits(mine, theirs)
 
 
 @pytest.mark.parametrize("compute_dtype", ["float32", "bfloat16"])
@@ -121,8 +106,8 @@ def test_recorded_updates_have_the_bits_of_others(compute_dtype):
     assert (counts["graph"], counts["product"], counts["cooperative"], counts["upload"]) == (1, 0, 0, 1)
     wrong = batch(120, SIZES[0])
     wrong.tgt_out[0, 0] = V
-    with pytest.raises(ShapeError, match="targets must be classes from 0 and below 14, got 3 to 14"):
-        recorded.updater.update(Several([wrong]), 12, 0.01)
+    line = "targets must be classes from 0 and below 14, got 3 to 14"
+    refused(ShapeError, line, recorded.updater.update, Group([wrong]), 12, 0.01)
 
 
 def test_what_cuda_does_not_record_is_launched_with_the_numbers_of_its_batch():

@@ -24,6 +24,14 @@ def wide_device(runtime):
     return CudaDevice(runtime_with(multiprocessors=8, seed=1))
 
 
+def assert_near(found, expected, tolerance=1e-5):
+    """Outputs and gradients by their names, each near by its norm."""
+    for mine, theirs in zip(found, expected, strict=True):
+        assert set(mine) == set(theirs)
+        for key, value in theirs.items():
+            assert compare.norm_error(mine[key], value) < tolerance, key
+
+
 @pytest.fixture
 def launches(monkeypatch):
     """Forward runs by the persistent kernels."""
@@ -50,11 +58,7 @@ def test_a_layer_means_what_the_interpreter_says(wide_device, launches, name, le
         dirty.x[n:, row] = dirty.d_y[n:, row] = np.nan
     options = {"device": wide_device, "compute_dtype": compute_dtype, "reverse": reverse}
     found = cases.compiled(dirty, **options)
-    tolerance = compare.BFLOAT16_TOLERANCE if compute_dtype else 1e-5
-    for mine, theirs in zip(found[:2], expected, strict=True):
-        assert set(mine) == set(theirs)
-        for key, value in theirs.items():
-            assert compare.norm_error(mine[key], value) < tolerance, key
+    assert_near(found[:2], expected, compare.BFLOAT16_TOLERANCE if compute_dtype else 1e-5)
     for row, n in enumerate(lengths):
         np.testing.assert_array_equal(found[0]["y"][n:, row], 0)
         np.testing.assert_array_equal(found[1]["d_x"][n:, row], 0)
@@ -66,10 +70,7 @@ def test_a_layer_means_what_the_interpreter_says(wide_device, launches, name, le
 def test_full_rows_and_absent_states(wide_device, launches):
     case = cases.draw(LSTMCell(D, H), "float32", rows=ROWS, steps=STEPS)
     case = replace(case, initial={})
-    found, expected = cases.compiled(case, device=wide_device), cases.compiled(case)
-    for mine, theirs in zip(found[:2], expected[:2], strict=True):
-        for key, value in theirs.items():
-            assert compare.norm_error(mine[key], value) < 1e-5, key
+    assert_near(cases.compiled(case, device=wide_device)[:2], cases.compiled(case)[:2])
     assert launches == ["lstm"]
 
 
@@ -80,13 +81,9 @@ def test_only_these_cells_are_recognised(training):
 
     assert found(LSTMCell(D, H)) == "lstm"
     assert found(GRUCell(D, H)) == "gru"
-    others = [
-        LSTMCell(D, H, bias=False),
-        GRUCell(D, H, reset_after=False),
-        ElmanCell(D, H),
-        StackCell([LSTMCell(D, H)]),
-    ]
-    assert [found(cell) for cell in others] == [None] * len(others)
+    for other in (LSTMCell(D, H, bias=False), GRUCell(D, H, reset_after=False), ElmanCell(D, H)):
+        assert found(other) is None
+    assert found(StackCell([LSTMCell(D, H)])) is None
 
 
 def test_cells_are_recognised_by_what_they_compute_not_by_how_it_is_shown(monkeypatch):
@@ -108,11 +105,7 @@ def test_dropout_on_the_input_is_recognised(variational):
 def test_a_layer_with_dropout_means_what_the_interpreter_says(wide_device, launches, name, variational, reverse):
     case = cases.draw(DropoutCell(CELLS[name](D, H), 0.4, variational), "float32", (3, 0, 2), rows=ROWS, steps=STEPS)
     *found, masks = cases.compiled(case, device=wide_device, reverse=reverse)
-    expected = cases.interpreted(case, masks, reverse=reverse)
-    for mine, theirs in zip(found, expected, strict=True):
-        assert set(mine) == set(theirs)
-        for key, value in theirs.items():
-            assert compare.norm_error(mine[key], value) < 1e-5, key
+    assert_near(found, cases.interpreted(case, masks, reverse=reverse))
     assert launches == [name]
     assert any((mask == 0).any() for mask in masks.values())
 

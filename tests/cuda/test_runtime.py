@@ -8,6 +8,7 @@ from nmt.errors import DeviceError
 from nmt.rnn.kernels.cuda.machine_code import runtime
 from tests.cuda_standin.gpu import CUDARuntimeError, Gpu
 from tests.cuda_standin.runtime import packages_of
+from tests.refusals import refused
 
 
 def no_driver():
@@ -36,5 +37,4 @@ def test_what_a_gpu_lacks(facts, calls, message):
 def test_missing_package_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)
     runtime._installed.cache_clear()
-    with pytest.raises(DeviceError, match=r"pip install -e '.\[cuda\]', or use --device cpu"):
-        runtime.CupyRuntime()
+    refused(DeviceError, r"pip install -e '.\[cuda\]', or use --device cpu", runtime.CupyRuntime)

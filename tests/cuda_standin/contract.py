@@ -68,12 +68,8 @@ CUDA: dict[str, tuple[str, ...]] = {
     "runtime.driverGetVersion": (),
 }
 CUDA_NAMES = (
-    "Stream.ptr",
-    "function.Function.ptr",
-    "memory.OutOfMemoryError",
-    "runtime.CUDARuntimeError",
-    "runtime.cudaDevAttrMultiProcessorCount",
-    "runtime.cudaDevAttrMaxSharedMemoryPerBlockOptin",
+    *("Stream.ptr", "function.Function.ptr", "memory.OutOfMemoryError", "runtime.CUDARuntimeError"),
+    *("runtime.cudaDevAttrMultiProcessorCount", "runtime.cudaDevAttrMaxSharedMemoryPerBlockOptin"),
 )
 
 # `cuda.bindings.driver`: functions with the number of arguments.

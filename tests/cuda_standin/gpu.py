@@ -227,13 +227,9 @@ class Gpu:
             *sizes, shared, stream, places = given
             return self._launch(f, tuple(sizes), shared, stream, places, cooperative=True)
 
-        return SimpleNamespace(
-            CUfunction=int,
-            CUfunction_attribute=attributes,
-            cuFuncSetAttribute=lambda function, attribute, value: (0,),
-            cuLaunchKernel=plain,
-            cuLaunchCooperativeKernel=cooperative,
-        )
+        launches = {"cuLaunchKernel": plain, "cuLaunchCooperativeKernel": cooperative}
+        launches["cuFuncSetAttribute"] = lambda function, attribute, value: (0,)
+        return SimpleNamespace(CUfunction=int, CUfunction_attribute=attributes, **launches)
 
     def _launch(
         self, f: int, sizes: tuple[int, ...], shared: int, stream: int, places: int, *, cooperative: bool

@@ -38,6 +38,11 @@ def write_pair(folder: Path, src: list[str], tgt: list[str], name: str = "train"
     return str(folder / name)
 
 
+def arrays(corpus):
+    """All arrays of a corpus of pairs."""
+    return corpus.src.tokens, corpus.src.starts, corpus.tgt.tokens, corpus.tgt.starts, corpus.line_numbers
+
+
 def line_of(function):
     """The message of the DataError that a function raises, which is one line."""
     return refused(DataError, "", function)

@@ -51,39 +51,28 @@ def workbook(sheets: dict[str, Rows], more: str = "") -> bytes:
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
         listed = "".join(f'<sheet name="{name}" sheetId="{n}" r:id="r{n}"/>' for n, name in enumerate(names, 1))
         packed = "http://schemas.openxmlformats.org/package/2006/relationships"
-        file.writestr(
-            "_rels/.rels",
-            f'<Relationships xmlns="{packed}"><Relationship Id="r" Type="{kinds}/officeDocument" '
-            'Target="xl/workbook.xml"/></Relationships>',
-        )
+        first = f'<Relationship Id="r" Type="{kinds}/officeDocument" Target="xl/workbook.xml"/>'
+        file.writestr("_rels/.rels", f'<Relationships xmlns="{packed}">{first}</Relationships>')
         file.writestr("xl/workbook.xml", f'<workbook {space} xmlns:r="{kinds}"><sheets>{listed}</sheets></workbook>')
-        listed = "".join(
-            f'<Relationship Id="r{n}" Type="{kinds}/worksheet" Target="worksheets/s{n}.xml"/>'
-            for n, _ in enumerate(names, 1)
-        )
+        sheet = f'<Relationship Id="r{{0}}" Type="{kinds}/worksheet" Target="worksheets/s{{0}}.xml"/>'
+        listed = "".join(sheet.format(n) for n, _ in enumerate(names, 1))
         file.writestr("xl/_rels/workbook.xml.rels", f'<Relationships xmlns="{packed}">{listed}</Relationships>')
         for n, name in enumerate(names, 1):
-            rows = "".join(
-                f'<row r="{r}">'
-                + "".join(cell(f"{chr(65 + c)}{r}", text) for c, text in enumerate(row) if text)
-                + "</row>"
-                for r, row in enumerate(sheets[name], 1)
-            )
-            file.writestr(
-                f"xl/worksheets/s{n}.xml", f"<worksheet {space}><sheetData>{rows}</sheetData>{more}</worksheet>"
-            )
+            rows = ""
+            for r, row in enumerate(sheets[name], 1):
+                cells = "".join(cell(f"{chr(65 + c)}{r}", text) for c, text in enumerate(row) if text)
+                rows += f'<row r="{r}">{cells}</row>'
+            content = f"<worksheet {space}><sheetData>{rows}</sheetData>{more}</worksheet>"
+            file.writestr(f"xl/worksheets/s{n}.xml", content)
     return out.getvalue()
 
 
 def tmx(languages: Sequence[str], columns: Sequence[Sequence[str]]) -> str:
-    units = "".join(
-        "<tu>"
-        + "".join(
-            f'<tuv xml:lang="{code}"><seg>{escape(text)}</seg></tuv>' for code, text in zip(languages, row, strict=True)
-        )
-        + "</tu>\n"
-        for row in zip(*columns, strict=True)
-    )
+    units = ""
+    for row in zip(*columns, strict=True):
+        both = zip(languages, map(escape, row), strict=True)
+        sides = "".join(f'<tuv xml:lang="{code}"><seg>{text}</seg></tuv>' for code, text in both)
+        units += f"<tu>{sides}</tu>\n"
     head = '<?xml version="1.0"?>\n<!DOCTYPE tmx SYSTEM "tmx14.dtd">\n'
     return f'{head}<tmx version="1.4"><header/><body>{units}</body></tmx>'
 
@@ -92,31 +81,33 @@ def _form(lang: str, text: str) -> str:
     return f'<form lang="{lang}"><text>{escape(text)}</text></form>'
 
 
-def lift(pairs: Sequence[tuple[str, str]], examples: int = 0) -> str:
+def lift(pairs: Sequence[tuple[str, str]], examples: int = 0, lang: str = "chr") -> str:
     entries = []
     for number, (source, target) in enumerate(pairs):
-        example = f"<example>{_form('chr', source * 2)}<translation>{_form('en', target)}</translation></example>"
+        example = f"<example>{_form(lang, source * 2)}<translation>{_form('en', target)}</translation></example>"
         gloss = f'<gloss lang="en"><text>{escape(target)}</text></gloss>'
         sense = f"<sense>{gloss}{example if number < examples else ''}</sense>"
-        entries.append(f"<entry><lexical-unit>{_form('chr', source)}</lexical-unit>{sense}</entry>\n")
+        entries.append(f"<entry><lexical-unit>{_form(lang, source)}</lexical-unit>{sense}</entry>\n")
     return f'<?xml version="1.0" encoding="UTF-8"?>\n<lift version="0.13">{"".join(entries)}</lift>'
 
 
-def flextext(pairs: Sequence[tuple[str, str]]) -> str:
+def flextext(pairs: Sequence[tuple[str, str]], lang: str = "chr") -> str:
     def item(kind: str, lang: str, text: str) -> str:
         return f'<item type="{kind}" lang="{lang}">{escape(text)}</item>'
 
-    phrases = "".join(
-        "<phrase>"
-        + item("segnum", "en", str(n))
-        + "<words>"
-        + "".join(f"<word>{item('txt', 'chr', word)}{item('gls', 'en', 'x')}</word>" for word in source.split())
-        + f"</words>{item('gls', 'en', target)}</phrase>\n"
-        for n, (source, target) in enumerate(pairs, 1)
-    )
+    phrases = ""
+    for n, (source, target) in enumerate(pairs, 1):
+        words = "".join(f"<word>{item('txt', lang, word)}{item('gls', 'en', 'x')}</word>" for word in source.split())
+        told = item("gls", "en", target)
+        phrases += f"<phrase>{item('segnum', 'en', str(n))}<words>{words}</words>{told}</phrase>\n"
     for name in ("phrases", "paragraph", "paragraphs", "interlinear-text", "document"):
         phrases = f"<{name}>{phrases}</{name}>"
     return phrases
+
+
+def sfm(pairs: Sequence[tuple[str, str]]) -> str:
+    entries = (f"\\lx {a}\n\\ps n\n\\ge {b}\n\\dt 01/Jan/2020\n\n" for a, b in pairs)
+    return "\\_sh v3.0  400  MDF 4.0\n\n" + "".join(entries)
 
 
 def usfm(lines: Sequence[str], code: str, *, joined: bool = False) -> str:
@@ -128,19 +119,22 @@ def usfm(lines: Sequence[str], code: str, *, joined: bool = False) -> str:
         number = str(n % 30 + 1)
         if joined and n % 30 == 3:
             number = "4-5"
-        if not (joined and n % 30 == 4):
-            out.append(f"\\v {number} \\nd {first}\\nd*\\f + \\ft a note\\f* {' '.join(rest)}")
-        else:
-            out.append(f"{line}")
+        verse = f"\\v {number} \\nd {first}\\nd*\\f + \\ft a note\\f* {' '.join(rest)}"
+        out.append(line if joined and n % 30 == 4 else verse)
     return "\n".join(out) + "\n"
 
 
 _HEAD = ("Cherokee", "English")
+_FORM = ("When", "Please type it in Cherokee", "What does it say in English?")
+_COLUMNS = ("No.", "Cherokee", "English translation", "", "Source")
+_CHECKED = [(*pair, "" if n % 9 else "check this") for n, pair in enumerate(PAIRS)]
+_NUMBERED = [(*pair, f"check {n}" * (n % 9 > 0)) for n, pair in enumerate(PAIRS)]
 _QUOTED = [*PAIRS[:40], (SOURCES[40], "two\nlines"), *PAIRS[41:]]
 _IDS = [(str(n), *pair) for n, pair in enumerate(PAIRS, 1)]
 _THIRD = [(*pair, pair[1][::-1]) for pair in PAIRS]
 _FRENCH = ["Où est-ce que tu vas après l'été, cher élève ?" + f" n° {n}" for n in range(120)]
-_SFM = "\\_sh v3.0  400  MDF 4.0\n\n" + "".join(f"\\lx {a}\n\\ps n\n\\ge {b}\n\\dt 01/Jan/2020\n\n" for a, b in PAIRS)
+_REVERSED = [(b, b[::-1], f"n {a}") for b, a in zip(_FRENCH, TARGETS, strict=True)]
+_SFM = sfm(PAIRS)
 _TEXT = "\\_sh v3.0 400 Text\n\\id story\n" + "".join(
     f"\\ref {n}\n\\tx {' '.join(a.split()[:2])}\n\\mb x y\n\\tx {' '.join(a.split()[2:])}\n\\ft {b}\n\n"
     for n, (a, b) in enumerate(PAIRS)
@@ -169,11 +163,7 @@ BY_HAND: dict[str, bytes | str] = {
     "headings-again.csv": text_of(_AGAIN, ",", "minimal"),
     "two-headings.csv": text_of([("Source", "Target"), _HEAD, *PAIRS], ",", "minimal"),
     "locales.csv": text_of([("chr_US", "en-US"), *PAIRS], ",", "minimal"),
-    "form.csv": text_of(
-        [("When", "Please type it in Cherokee", "What does it say in English?"), *[("12:00", *pair) for pair in PAIRS]],
-        ",",
-        "minimal",
-    ),
+    "form.csv": text_of([_FORM, *[("12:00", *pair) for pair in PAIRS]], ",", "minimal"),
     "cut.csv": text_of([_HEAD, *_COMMAS, ("A", "yes,no")], ","),
     "nan.csv": text_of([_HEAD, *PAIRS, *[(a, "nan") for a in SOURCES[:3]]], ",", "minimal"),
     "dates.csv": text_of([(a, f"2024-01-{1 + n % 28}") for n, a in enumerate(SOURCES)], ","),
@@ -198,21 +188,10 @@ BY_HAND: dict[str, bytes | str] = {
     "unknown-heading.tsv": text_of([("Tsalagi gawonihisdi", "Meaning"), *PAIRS]),
     "tzotzil.tsv": text_of([("Tzotzil", "Español"), *[(b, f"{a} x") for b, a in zip(_FRENCH, TARGETS, strict=True)]]),
     "senses.tsv": text_of([(a.split()[0] + str(n), f"{b.split()[0]}; hound") for n, (a, b) in enumerate(PAIRS)]),
-    "empty-column.tsv": text_of(
-        [("No.", "Cherokee", "English translation", "", "Source"), *[("1", *pair, "", pair[1] + "s") for pair in PAIRS]]
-    ),
-    "notes.tsv": text_of(
-        [(*_HEAD, "Notes"), *[(*pair, "" if n % 9 else "check this") for n, pair in enumerate(PAIRS)]]
-    ),
-    "own-name-and-notes.tsv": text_of(
-        [("Lengua propia", "English", "Notes"), *[(*pair, f"check {n}" * (n % 9 > 0)) for n, pair in enumerate(PAIRS)]]
-    ),
-    "notes-beside-unknown.tsv": text_of(
-        [
-            ("Tzotzil-Chamula", "Free rendering", "Notes"),
-            *[(b, b[::-1], f"n {a}") for b, a in zip(_FRENCH, TARGETS, strict=True)],
-        ]
-    ),
+    "empty-column.tsv": text_of([_COLUMNS, *[("1", *pair, "", pair[1] + "s") for pair in PAIRS]]),
+    "notes.tsv": text_of([(*_HEAD, "Notes"), *_CHECKED]),
+    "own-name-and-notes.tsv": text_of([("Lengua propia", "English", "Notes"), *_NUMBERED]),
+    "notes-beside-unknown.tsv": text_of([("Tzotzil-Chamula", "Free rendering", "Notes"), *_REVERSED]),
     "toolbox.txt": _SFM,
     "words.chr-en.tsv": text_of([(a.split()[0], b.split()[0]) for a, b in PAIRS]),
     "words-codes.tsv": text_of([("en", "ru"), *[(f"ab{n}", f"аб{n}") for n in range(120)]]),

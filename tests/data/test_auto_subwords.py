@@ -14,8 +14,7 @@ from tests.data.corpora import sentences, small_subwords
 
 def chosen(text, **settings):
     said = []
-    found = auto_subwords(SubwordsConfig(**settings), lambda: iter(text), said.append)
-    return found, said
+    return auto_subwords(SubwordsConfig(**settings), lambda: iter(text), said.append), said
 
 
 @pytest.mark.parametrize(
@@ -51,8 +50,7 @@ def test_the_same_as_with_the_number():
 
 
 def test_many_characters_get_their_units_and_more():
-    text = [chr(0x4E00 + n) + chr(0x4E00 + (n * 7) % 1500) for n in range(1500)] * 2
-    found, _ = chosen(text, type="bpe")
+    found, _ = chosen([chr(0x4E00 + n) + chr(0x4E00 + (n * 7) % 1500) for n in range(1500)] * 2, type="bpe")
     assert found.vocab_size > 1500
 
 

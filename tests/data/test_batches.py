@@ -65,8 +65,7 @@ def test_make_batch_without_targets():
 
 def test_make_batch_takes_arrays_and_one_row_and_none():
     lists = make_batch([[7, 8], [9]], [[4], [5]], [0, 1])
-    arrays = make_batch([np.array([7, 8]), np.array([9])], [np.array([4]), np.array([5])], [0, 1])
-    assert same(lists, arrays)
+    assert same(lists, make_batch([np.array([7, 8]), np.array([9])], [np.array([4]), np.array([5])], [0, 1]))
     check(make_batch([[5]], [[]], [3]))
     assert len(make_batch([], [], [])) == 0
     assert len(make_batch([], None, [])) == 0
@@ -100,8 +99,7 @@ def test_token_limit_counts_real_target_tokens(size):
 
 
 def test_a_sentence_over_the_limit_is_a_batch_by_itself():
-    corpus = random_corpus(300)
-    for batch in TrainBatches(corpus, 20, seed=1).epoch(0):
+    for batch in TrainBatches(random_corpus(300), 20, seed=1).epoch(0):
         assert batch.num_tgt_tokens <= 20 or len(batch) == 1
 
 
@@ -151,8 +149,7 @@ def test_two_epochs_at_once_do_not_disturb_each_other():
 
 
 def test_little_padding_and_company_that_changes():
-    corpus = random_corpus(20_000, longest=40)
-    batches = TrainBatches(corpus, 4096, seed=1)
+    batches = TrainBatches(random_corpus(20_000, longest=40), 4096, seed=1)
     dealt = list(batches.epoch(1))
     tgt_share = sum(b.num_tgt_tokens for b in dealt) / sum(b.tgt_out.size for b in dealt)
     src_share = sum(b.num_src_tokens for b in dealt) / sum(b.src.size for b in dealt)

@@ -109,8 +109,7 @@ def test_damaged_gzip_is_one_line(tmp_path):
     whole = gzip.compress("\n".join(sentences(2000)).encode())
     for damaged in (whole[: len(whole) // 2], whole[:-4], whole[:5], b"plain text\n"):
         path.write_bytes(damaged)
-        line = line_of(lambda: list(read_lines(path)))
-        assert line.startswith(f"{path}: must be a whole gzip file")
+        assert line_of(lambda: list(read_lines(path))).startswith(f"{path}: must be a whole gzip file")
     flipped = bytearray(whole)
     flipped[len(flipped) // 2] ^= 0xFF
     path.write_bytes(bytes(flipped))

@@ -25,12 +25,11 @@ TAGS, NUMBERS = ["NOUN", "VERB", "ADJ"], ["sg", "pl"]
 
 def sentences(count: int, seed: int = 1, separator: str = "|") -> list[str]:
     rng = random.Random(seed)
-    return [
-        " ".join(
-            separator.join((rng.choice(WORDS), rng.choice(TAGS), rng.choice(NUMBERS))) for _ in range(rng.randint(1, 6))
-        )
-        for _ in range(count)
-    ]
+
+    def word() -> str:
+        return separator.join(rng.choice(parts) for parts in (WORDS, TAGS, NUMBERS))
+
+    return [" ".join(word() for _ in range(rng.randint(1, 6))) for _ in range(count)]
 
 
 @pytest.fixture(scope="module", params=["bpe", "unigram", "char", "word"])
@@ -150,8 +149,7 @@ def test_pieces_start_words_and_there_are_as_many_as_ids():
 def test_merges_are_learned_order_first():
     # By hand: l o w e r</w> -> lo w e r</w> -> low e r</w> -> low er</w>; unmerged letters stay apart.
     merges = [("l", "o"), ("lo", "w"), ("e", "r</w>")]
-    units = ["low@@", "er", "low", "n@@", "e@@", "w"]
-    cut = Vocabulary(units, merges=merges)
+    cut = Vocabulary(["low@@", "er", "low", "n@@", "e@@", "w"], merges=merges)
     assert cut.encode(["lower new"]) == [[4, 5, 7, 8, 9]]
     assert cut.decode([[4, 5, 7, 8, 9]]) == ["lower new"]
     assert cut.cut(["lower new"]) == [["\u2581low@@", "er", "\u2581n@@", "e@@", "w"]]

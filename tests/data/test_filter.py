@@ -9,6 +9,7 @@ from nmt.data.quality.filter import LineFilter, has_broken_letters
 from nmt.data.tokens.characters import TextBlock
 from nmt.errors import DataError
 from tests.data.corpora import sentences, side, write_pair
+from tests.refusals import refused
 from tests.settings import texts_in
 
 PLANTED = {
@@ -76,8 +77,7 @@ def test_all_rules_together_count_each_pair_once(prefix, subwords):
 
 def test_rules_that_leave_nothing_are_named(tmp_path, subwords):
     prefix = write_pair(tmp_path, ["the dog"] * 3, ["the dog"] * 3)
-    with pytest.raises(DataError, match=r"none that pass data.filter \(3 same\)"):
-        corpus(prefix, subwords, same=True)
+    refused(DataError, r"none that pass data.filter \(3 same\)", corpus, prefix, subwords, same=True)
 
 
 def test_subwords_are_not_made_of_what_is_left_out(tmp_path):
@@ -87,8 +87,7 @@ def test_subwords_are_not_made_of_what_is_left_out(tmp_path):
     for on in (False, True):
         texts = {"src": {"lang": "de"}, "tgt": {"lang": "en"}, "subwords": {"type": "char"}, "filter": {"markup": on}}
         data = DataConfig.model_validate(texts_in(tmp_path, **texts))
-        both = load_sides(data)
-        assert (1 in both[0].subwords.encode(["qqq"])[0]) == on
+        assert (1 in load_sides(data)[0].subwords.encode(["qqq"])[0]) == on
         assert (training_filter(data, (SideConfig(lang="de"), SideConfig(lang="en"))) is None) != on
 
 
@@ -114,8 +113,7 @@ def test_utf8_read_as_another_encoding_is_found(line, encoding):
     damaged = "".join(
         bytes([byte]).decode(encoding, "ignore") or bytes([byte]).decode("latin-1") for byte in line.encode()
     )
-    found = has_broken_letters(TextBlock(["fine", damaged, "fine as well"]))
-    assert found.tolist() == [False, True, False]
+    assert has_broken_letters(TextBlock(["fine", damaged, "fine as well"])).tolist() == [False, True, False]
 
 
 def test_a_replacement_sign_is_found_and_lines_stay_apart():

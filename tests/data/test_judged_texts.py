@@ -97,8 +97,7 @@ def test_columns_that_are_no_texts_are_doubted(tmp_path):
     digits, constant = judged_corpus(Source(str(tmp_path / "t.tsv"), (1, 2)), ("de", "en"))
     assert "column 1 (source): 40 of the first 40 rows have no letters" in digits
     assert "column 2 (target): 40 of the first 40 rows are 'eng'" in constant
-    named = Source(str(tmp_path / "t.tsv"), (3, 4))
-    assert not judged_corpus(named, ("de", "en"))
+    assert not judged_corpus(Source(str(tmp_path / "t.tsv"), (3, 4)), ("de", "en"))
 
 
 def test_quotes_of_a_spreadsheet_are_taken_off_and_quotations_are_not(tmp_path):

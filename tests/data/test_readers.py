@@ -14,7 +14,7 @@ import pytest
 
 import nmt.data.corpora.corpus as reading_meter
 import nmt.data.corpora.prepare as text_module
-from nmt.config import DataConfig, FilterConfig, config_from_dict
+from nmt.config import DataConfig, FilterConfig
 from nmt.data import load_sides
 from nmt.data.batching.batches import TrainBatches
 from nmt.data.corpora import corpus as corpus_module
@@ -23,9 +23,10 @@ from nmt.data.corpora.corpus import ReadingMeter, load_parallel, metered, text_b
 from nmt.data.corpora.readers import end_to_end
 from nmt.data.corpora.sources import Source
 from nmt.data.quality.filter import LineFilter
-from nmt.errors import ConfigError, DataError
+from nmt.errors import DataError
 from nmt.system.notices import tell_nobody
-from tests.data.corpora import sentences, side, write_pair
+from tests.data.corpora import arrays, sentences, side, write_pair
+from tests.oracle.compare import assert_same_arrays
 from tests.refusals import refused
 from tests.settings import texts_in
 
@@ -90,10 +91,7 @@ def test_a_corpus(prefix, subwords, size, rules):
     for found in by_readers(size, lambda readers: corpus_of(prefix, subwords, readers, **rules)):
         for name in ("total", "skipped_empty", "skipped_long", "filtered"):
             assert getattr(found, name) == getattr(alone, name), name
-        np.testing.assert_array_equal(found.line_numbers, alone.line_numbers)
-        for mine, others in ((found.src, alone.src), (found.tgt, alone.tgt)):
-            np.testing.assert_array_equal(mine.tokens, others.tokens)
-            np.testing.assert_array_equal(mine.starts, others.starts)
+        assert_same_arrays(arrays(found), arrays(alone))
 
 
 def test_each_reader_cuts_its_share_alone(prefix, subwords):
@@ -119,11 +117,8 @@ def test_each_reader_cuts_its_share_alone(prefix, subwords):
 def test_a_text_that_holds_nothing_is_an_error_in_all(tmp_path, subwords):
     prefix = write_pair(tmp_path, ["", ""], ["", ""])
 
-    def read(readers):
-        told = refused(DataError, "", corpus_of, prefix, subwords, readers)
-        return told
-
-    assert len(set(by_readers(3, read))) == 1
+    told = by_readers(3, lambda readers: refused(DataError, "", corpus_of, prefix, subwords, readers))
+    assert len(set(told)) == 1
 
 
 def test_texts_that_are_kept_are_read_by_all(prefix, subwords):
@@ -153,8 +148,7 @@ def clock(monkeypatch):
 
 def test_lines_pass_unchanged_and_the_meter_says_how_far_they_are(clock):
     lines, said = [f"line {number}" for number in range(10_000)], []
-    size = sum(map(len, lines))
-    assert list(metered(iter(lines), ReadingMeter("text", size, said.append))) == lines
+    assert list(metered(iter(lines), ReadingMeter("text", sum(map(len, lines)), said.append))) == lines
     assert [text.split("[")[0] for text in said] == ["text:  82% 72.6k/88.9k "] and said[0].endswith("  8,192 lines")
 
 
@@ -197,10 +191,6 @@ def text(tmp_path, monkeypatch):
     return write_pair(tmp_path, src, tgt)
 
 
-def arrays(corpus):
-    return corpus.src.tokens, corpus.src.starts, corpus.tgt.tokens, corpus.tgt.starts, corpus.line_numbers
-
-
 def is_mapped(array):
     while isinstance(array, np.ndarray):
         array = array.base
@@ -217,9 +207,8 @@ def test_batches_are_those_of_a_text_in_memory(text, sides, monkeypatch, most, r
     monkeypatch.setattr(readers, "MOST_IN_MEMORY", most)
     large = load()
     assert is_mapped(large.src.tokens) and not is_mapped(plain.src.tokens) and not large.src.tokens.flags.writeable
-    for expected, found in zip(arrays(plain), arrays(large), strict=True):
-        assert expected.dtype == found.dtype
-        np.testing.assert_array_equal(expected, found)
+    assert [one.dtype for one in arrays(plain)] == [one.dtype for one in arrays(large)]
+    assert_same_arrays(arrays(plain), arrays(large))
     assert (plain.filtered, plain.total) == (large.filtered, large.total)
     np.testing.assert_array_equal(plain.target_counts(45), large.target_counts(45))
     assert large.tgt.checksum(large.src.checksum()) == plain.tgt.checksum(plain.src.checksum())
@@ -250,8 +239,7 @@ def test_a_file_that_takes_a_part_at_a_time_has_all_of_it(text, sides, monkeypat
     monkeypatch.setattr(readers.tempfile, "TemporaryFile", lambda **o: Slow(f"{folder}/{next(numbers)}", "w+"))
     large = load_parallel(text, *sides)
     shutil.rmtree(folder)
-    np.testing.assert_array_equal(plain.src.tokens, large.src.tokens)
-    np.testing.assert_array_equal(plain.tgt.tokens, large.tgt.tokens)
+    assert_same_arrays(arrays(plain), arrays(large))
 
 
 def test_a_temporary_folder_without_room_is_a_line(text, sides, monkeypatch):
@@ -260,12 +248,5 @@ def test_a_temporary_folder_without_room_is_a_line(text, sides, monkeypatch):
 
     monkeypatch.setattr(readers, "MOST_IN_MEMORY", 0)
     monkeypatch.setattr(readers.tempfile, "TemporaryFile", full)
-    with pytest.raises(DataError, match="must have room for the ids of the training text, got .*; set TMPDIR"):
-        load_parallel(text, *sides)
-
-
-def test_the_setting_of_the_former_index_names_what_took_its_place():
-    values = {"model_dir": "m", "data": {"train": "t", "dev": "d", "src": {"lang": "de"}, "tgt": {"lang": "en"}}}
-    assert config_from_dict({**values, "data": {**values["data"], "index": None}}).data.train == "t"
-    with pytest.raises(ConfigError, match=r"data\.index is not there any more; remove it: .*TMPDIR"):
-        config_from_dict({**values, "data": {**values["data"], "index": "runs/index"}})
+    line = "must have room for the ids of the training text, got .*; set TMPDIR"
+    refused(DataError, line, load_parallel, text, *sides)

@@ -71,8 +71,7 @@ def test_unknown_characters_harm_nothing(type):
 
 
 def test_special_names_in_the_text_are_not_special():
-    subwords = small_subwords()
-    for row in subwords.encode(["<s> </s>", "<pad>", "a </s> b", "<unk>"]):
+    for row in small_subwords().encode(["<s> </s>", "<pad>", "a </s> b", "<unk>"]):
         assert not {PAD_ID, BOS_ID, EOS_ID} & set(row)
 
 
@@ -80,11 +79,9 @@ def test_special_names_in_the_text_are_not_special():
 def test_special_ids_decode_to_nothing(type):
     subwords = small_subwords(type)
     row = subwords.encode(["the old house"])[0]
-    noisy = [BOS_ID, *row, EOS_ID, PAD_ID, PAD_ID]
-    found = subwords.decode([noisy, row, [], [UNK_ID] * 3, [PAD_ID, EOS_ID]])
+    found = subwords.decode([[BOS_ID, *row, EOS_ID, PAD_ID, PAD_ID], row, [], [UNK_ID] * 3, [PAD_ID, EOS_ID]])
     assert found == ["the old house", "the old house", "", "", ""]
-    spread = [part for i in row for part in (UNK_ID, i, PAD_ID)]
-    assert subwords.decode([spread]) == ["the old house"]
+    assert subwords.decode([[part for i in row for part in (UNK_ID, i, PAD_ID)]]) == ["the old house"]
     assert subwords.pieces([0, 1, 2, 3]) == list(SPECIAL_PIECES)
     assert "".join(subwords.pieces(row)) == "▁the▁old▁house"
     refused(IndexError, "", subwords.decode, [[subwords.vocab_size]])
@@ -153,8 +150,7 @@ def test_too_large_a_vocabulary_names_the_largest_that_works(type):
 
 
 def test_too_small_a_vocabulary_names_the_smallest():
-    line = line_of(lambda: small_subwords("bpe", 6))
-    smallest = int(line.split("at least ")[1].split()[0])
+    smallest = int(line_of(lambda: small_subwords("bpe", 6)).split("at least ")[1].split()[0])
     assert small_subwords("bpe", smallest).vocab_size == smallest
 
 
@@ -219,9 +215,8 @@ def test_files_and_bytes(tmp_path):
 
 def foreign_model(**settings):
     result = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(sentences(400)), model_writer=result, minloglevel=5, vocab_size=45, **settings
-    )
+    settings = {"model_writer": result, "minloglevel": 5, "vocab_size": 45} | settings
+    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(sentences(400)), **settings)
     return result.getvalue()
 
 
@@ -251,17 +246,8 @@ def test_models_of_other_ids_are_renumbered(settings):
 
 
 def test_byte_pieces_cannot_break_a_line():
-    result = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(sentences(400)),
-        model_writer=result,
-        minloglevel=5,
-        vocab_size=340,
-        byte_fallback=True,
-        model_type="bpe",
-        hard_vocab_limit=False,
-    )
-    subwords = Subwords(result.getvalue())
+    settings = {"vocab_size": 340, "byte_fallback": True, "model_type": "bpe", "hard_vocab_limit": False}
+    subwords = Subwords(foreign_model(**settings))
     pieces = subwords.pieces(range(subwords.vocab_size))
     newline, nul = pieces.index("<0x0A>"), pieces.index("<0x00>")
     word = subwords.encode(["house"])[0]

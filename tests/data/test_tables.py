@@ -112,14 +112,12 @@ def test_a_table_is_read_or_refused_or_doubted(tmp_path, name):
     (corpus,) = texts.setting()
     columns = corpus.get("src_column"), corpus.get("tgt_column")
     source = Source(file, columns, features=texts.features, header=corpus.get("header"))
-    assert [row for part in source.parts(texts.langs) for row in part.rows() if all(row)] == list(
-        again.pairs(texts.langs)
-    ), "the settings that are written read the same"
+    rows = [row for part in source.parts(texts.langs) for row in part.rows() if all(row)]
+    assert rows == list(again.pairs(texts.langs)), "the settings that are written read the same"
 
 
 def test_verses_are_paired_by_their_numbers(tmp_path):
-    files = place(tmp_path, "chr.usfm"), place(tmp_path, "en.usfm")
-    _, pairs, told = read(*files)
+    _, pairs, told = read(place(tmp_path, "chr.usfm"), place(tmp_path, "en.usfm"))
     assert len(pairs) == 111 and pairs[:3] == spaced(PAIRS)[:3]
     assert pairs[3] == tuple(f"{one} {other}" for one, other in zip(*spaced(PAIRS)[3:5], strict=True)), "4-5 and 4, 5"
     assert "5 of " in told and "languages by the text: source chr, target en" in told

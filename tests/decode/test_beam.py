@@ -188,8 +188,7 @@ def test_nothing_that_a_hypothesis_becomes_is_better_than_the_bound(penalty):
             bound = best_possible(penalty, sums[rows], lengths[rows], limits, reward)
             tight = np.full_like(bound, -np.inf)
             for later in range(1, 9):
-                length = np.minimum(lengths[rows] + later, limits)
-                score = final_scores(penalty, sums[rows], length, reward)
+                score = final_scores(penalty, sums[rows], np.minimum(lengths[rows] + later, limits), reward)
                 assert (score <= bound + 1e-12).all()
                 tight = np.maximum(tight, score)
             if reward == 0 and rows.stop - rows.start == 1:
@@ -207,13 +206,8 @@ EVERYTHING = 128  # more than there are prefixes of 4 tokens out of UNK and two 
 PENALTIES = ["none", "average", 1.0, 0.6]
 SOURCES = [[4, 5], [5], [4, 4, 5, 5], [5, 1, 4]]
 # Another attention and cell is another plan: two models, both with two seeds.
-MODELS = {
-    "lstm": {},
-    "gru_no_feeding": {
-        "encoder": {"rnn_type": "gru"},
-        "decoder": {"rnn_type": "gru", "attention": "general", "input_feeding": False},
-    },
-}
+MODELS = {"lstm": {}, "gru_no_feeding": {"encoder": {"rnn_type": "gru"}}}
+MODELS["gru_no_feeding"]["decoder"] = {"rnn_type": "gru", "attention": "general", "input_feeding": False}
 # Attention in every layer, positions that are counted; more steps than positions. Nothing squashes what the output
 # layer reads, so smaller numbers do.
 CONV = {"type": "conv", "num_layers": 2, "hidden_size": 5, "embeddings": {"embedding_dim": 4}, "max_positions": 4}
@@ -294,9 +288,8 @@ def compare_with_everything(model, witnesses, length_penalty):
     """A beam that holds all prefixes of 4 tokens against all sequences that each source's witness scores."""
     results = find(model, SOURCES, beam_size=EVERYTHING, max_length=4, length_penalty=length_penalty, n_best=5)
     for witness, hypotheses in zip(witnesses, results, strict=True):
-        everything = beam.all_sequences(
-            witness, eos=EOS_ID, max_length=4, length_penalty=length_penalty, forbidden=FORBIDDEN
-        )
+        given = {"eos": EOS_ID, "max_length": 4, "length_penalty": length_penalty, "forbidden": FORBIDDEN}
+        everything = beam.all_sequences(witness, **given)
         finished = [sequence for sequence in everything if sequence.finished]
         found = [h for h in hypotheses if h.finished]
         assert found, "no finished translation although the beam holds all of them"
@@ -318,9 +311,8 @@ def test_greedy_is_beam_one_is_the_likeliest_token_each_time(name, seed):
     for length_penalty in ("none", 1.0):
         results = find(model, SOURCES, beam_size=1, max_length=6, length_penalty=length_penalty)
         for witness, (h,) in zip(witnesses, results, strict=True):
-            expected = beam.greedy(
-                witness, eos=EOS_ID, max_length=6, length_penalty=length_penalty, forbidden=FORBIDDEN
-            )
+            given = {"eos": EOS_ID, "max_length": 6, "length_penalty": length_penalty, "forbidden": FORBIDDEN}
+            expected = beam.greedy(witness, **given)
             assert (tuple(h.ids), h.finished) == (expected.ids, expected.finished)
             assert h.log_prob == pytest.approx(expected.log_prob, abs=1e-4)
             assert h.score == pytest.approx(expected.score, abs=1e-4)
@@ -350,13 +342,11 @@ def test_a_score_is_minus_the_training_loss(name, sentences):
     finished = 0
     for seed in (0, 1, 2, 4):
         model = model_of(name, seed, WIDE_VOCAB)
-        found = find(model, sentences, beam_size=4, n_best=2)
-        for source, hypotheses in zip(sentences, found, strict=True):
+        for source, hypotheses in zip(sentences, find(model, sentences, beam_size=4, n_best=2), strict=True):
             for h in hypotheses:
                 expected = ForcedModel(model, source).total(tuple(h.ids))
                 if h.finished:
-                    batch = small_models.batch_of([(source, h.ids)])
-                    expected = -model.loss(batch, threads=1).nll
+                    expected = -model.loss(small_models.batch_of([(source, h.ids)]), threads=1).nll
                     finished += 1
                 assert h.log_prob == pytest.approx(expected, abs=5e-5)
                 assert h.score == h.log_prob
@@ -372,8 +362,7 @@ def test_batches_and_threads_do_not_change_a_translation(name, beam_size, senten
     def translations(model, size, threads):
         found = []
         for start in range(0, len(sentences), size):
-            part = sentences[start : start + size]
-            found += find(model, part, threads=threads, **options)
+            found += find(model, sentences[start : start + size], threads=threads, **options)
         return [(list(hypotheses[0].ids), hypotheses[0].finished) for hypotheses in found]
 
     different = set()
@@ -409,8 +398,7 @@ def test_blocks_cover_all_and_stay_small():
     lengths = [0, 3, 1000, 5, 0, 400, 5, 1, 1000, 2]
     blocks = list(length_blocks([[7] * length for length in lengths], 4))
     assert sorted(index for block in blocks for index in block) == list(range(10))
-    in_order = [lengths[index] for block in blocks for index in block]
-    assert in_order == sorted(lengths, reverse=True)
+    assert [lengths[index] for block in blocks for index in block] == sorted(lengths, reverse=True)
     for block in blocks:
         assert len(block) == 1 or len(block) * max(lengths[i] for i in block) <= 4 * 200
     assert max(map(len, blocks)) == 4

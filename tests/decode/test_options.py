@@ -14,10 +14,14 @@ from nmt.decode.rules import selectors
 from nmt.decode.rules.glossary import Glossary, Progress, advance
 from nmt.decode.rules.score_rules import Rule
 from nmt.errors import ShapeError
+from nmt.rnn.arrays.weights import Weights
+from nmt.rnn.cells import AttentionCell, AttentionProbe, ElmanCell
+from nmt.rnn.scan.scan import Scan
 from nmt.special_tokens import EOS_ID
 from tests import small_models
 from tests.decode.test_beam import EOS, TableDecoder
 from tests.oracle import beam
+from tests.refusals import refused
 from tests.search_cases import LISTS, RULES, given_for
 
 V, BOS, LONGEST = 7, 2, 4
@@ -104,8 +108,7 @@ def test_what_is_forbidden_may_not_begin_a_translation(size):
 
 @pytest.mark.parametrize("prefix", [(4,), (5, 5, 6)])
 def test_prefixes(prefix):
-    options = SearchOptions(prefixes=[prefix, (), prefix])
-    found = tried(options)
+    found = tried(SearchOptions(prefixes=[prefix, (), prefix]))
     for n, given in ((0, prefix), (1, ()), (2, prefix)):
         expected = everything(plain(n), legal=lambda ids, _, p=given: ids[: len(p)] == p, limit=LONGEST + len(given))
         assert [tuple(h.ids) for h in found[n] if h.finished][:3] == [ids for ids, _ in expected[:3]]
@@ -188,8 +191,7 @@ def test_progress_agrees_with_a_search_in_the_tokens_said():
 def test_glossary_bonus():
     """A bonus for each phrase, once, however many tokens it has, and nothing for a phrase half said."""
     glossary, bonus = [[[5, 6]], [[4]], []], 3.0
-    options = SearchOptions(glossary=glossary, glossary_bonus=bonus)
-    for n, hypotheses in tried(options).items():
+    for n, hypotheses in tried(SearchOptions(glossary=glossary, glossary_bonus=bonus)).items():
         scored = [
             (ids, score + bonus * sum(has(ids, p) for p in glossary[n]))
             for ids, score in everything(plain(n))
@@ -222,8 +224,7 @@ def test_a_glossary_can_still_add_the_bonus_of_what_was_not_said():
     rule = Glossary([[[5, 6], [4], [4, 4, 4]]], 2.5)
     extra = rule.start(np.zeros(3, np.int64))
     for token in (5, 6):
-        progress = extra["glossary"][1:]
-        advance(progress, np.array([token, 4]))
+        advance(extra["glossary"][1:], np.array([token, 4]))
     beam = SimpleNamespace(extra=extra)
     assert rule.most_to_gain(beam, np.array([2, 0, 1])).tolist() == pytest.approx([2.5 * (3 - 1 - 2 / 3), 7.5, 5.0])
 
@@ -243,11 +244,8 @@ def test_the_numbers_of_samples_are_hashes_of_seed_source_sample_and_step(monkey
         return x ^ x >> 31
 
     drawn, draw = [], selectors.draw_tokens
-    monkeypatch.setattr(
-        selectors,
-        "draw_tokens",
-        lambda rows, uniforms, **more: (drawn.append(uniforms), draw(rows, uniforms, **more))[1],
-    )
+    noted = lambda rows, uniforms, **more: (drawn.append(uniforms), draw(rows, uniforms, **more))[1]  # noqa: E731
+    monkeypatch.setattr(selectors, "draw_tokens", noted)
     sampled(count=4, seed=-3, order=(1,), size=1)
     digest = hashlib.blake2b((1).to_bytes(4, "little"), digest_size=8).digest()
     key = mix(int.from_bytes(digest, "little") ^ 2**64 - 3)
@@ -345,8 +343,7 @@ def test_tokens_beyond_the_vocabulary_are_one_line(tokens, model, sentences):
     with pytest.raises(ShapeError, match=f"^search: tokens .* must be from 0 to {VOCAB - 1}, got {tokens[-1]}$"):
         find(model, sentences, forbidden=[tokens])
     for options in ({"forbidden": [tokens]}, {"prefixes": [tokens]}):
-        with pytest.raises(ShapeError, match="^search: tokens of forbidden and prefixes must be"):
-            find(model, sentences[:1], **options)
+        refused(ShapeError, "^search: tokens of forbidden and prefixes must be", find, model, sentences[:1], **options)
 
 
 def test_forced_log_probs_are_minus_the_training_loss(model, sentences):
@@ -365,18 +362,13 @@ def test_forced_log_probs_are_minus_the_training_loss(model, sentences):
 
 def test_attention_is_what_the_context_is_made_of():
     """With `dot` attention and a memory that can be read back: the weights of the probe are the softmax's."""
-    from nmt.rnn.arrays.weights import Weights
-    from nmt.rnn.cells import AttentionCell, AttentionProbe, ElmanCell
-    from nmt.rnn.scan.scan import Scan
-
     rng = np.random.default_rng(0)
     cell = AttentionCell(ElmanCell(3, 4), 4, 4, attention="dot", input_feeding=False)
     scan = Scan(AttentionProbe(cell, 5), threads=1)
     weights = Weights({k: rng.normal(size=p.shape).astype("f4") for k, p in scan.params.items()})
     x, memory = rng.normal(size=(3, 2, 3)).astype("f4"), rng.normal(size=(5, 2, 4)).astype("f4")
     unit = np.ascontiguousarray(np.broadcast_to(np.eye(5, dtype="f4")[:, None], (5, 2, 5)))
-    captured = {"memory": memory, "positions": unit}
-    y = scan.forward(weights, x, captured=captured, source_lengths=[5, 3]).y
+    y = scan.forward(weights, x, captured={"memory": memory, "positions": unit}, source_lengths=[5, 3]).y
     h = np.zeros((2, 4))
     for t in range(3):
         h = np.tanh(x[t] @ weights["cell.W_x"] + h @ weights["cell.W_h"] + weights["cell.b"])

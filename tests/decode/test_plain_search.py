@@ -131,8 +131,7 @@ def test_searches_at_the_same_time_share_the_threads(monkeypatch):
     monkeypatch.setattr(module, "_running", [])
     assert [module._share_of(6, one), module._share_of(6, other), module._share_of(6, third)] == [6, 3, 2]
     del one, other
-    fourth = module._Running()
-    assert module._share_of(6, fourth) == 3
+    assert module._share_of(6, module._Running()) == 3
     assert module._share_of(1, module._Running()) == 1
 
 
@@ -422,6 +421,5 @@ def test_what_a_long_text_took_to_be_encoded_is_paid_before_more_is_admitted():
 def test_a_search_that_ends_leaves_its_steps_to_the_next(one_model):
     one_model.idle_steppers.clear()
     for _ in range(2):
-        asked = [Sentence(ids, is_bulk=n % 2 > 0) for n, ids in enumerate(SOURCES)]
-        live(one_model).run(Queue(asked))
+        live(one_model).run(Queue([Sentence(ids, is_bulk=n % 2 > 0) for n, ids in enumerate(SOURCES)]))
         assert len(one_model.idle_steppers[1].kept) == 2, "those of both lanes"

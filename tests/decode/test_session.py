@@ -7,6 +7,7 @@ from nmt.decode import Ensemble, SearchOptions, Session, search
 from nmt.errors import ConfigError, DeviceError
 from tests.decode.test_options import build
 from tests.decode.test_shortlist import SOME
+from tests.refusals import refused
 from tests.search_cases import LISTS, RULES, given_for
 
 SOURCE = [4, 9, 6, 6, 11, 5]
@@ -84,8 +85,7 @@ def test_several_models(model):
 
 def test_a_gpu_has_no_sessions(model, monkeypatch):
     monkeypatch.setattr(type(model.device), "is_cpu", property(lambda self: False))
-    with pytest.raises(DeviceError, match="session: must run on the processor"):
-        Session(model, [4])
+    refused(DeviceError, "session: must run on the processor", Session, model, [4])
 
 
 @pytest.mark.parametrize("options", [{"prefixes": [[4]]}, {"sampling": True}])

@@ -12,6 +12,7 @@ from nmt.rnn.devices import cpu
 from nmt.rnn.kernels.search import candidates
 from nmt.special_tokens import EOS_ID, UNK_ID
 from tests.decode.test_options import build, find, sentences  # noqa: F401 - a fixture
+from tests.refusals import refused
 from tests.search_cases import LISTS, RULES, given_for
 
 VOCAB = 12
@@ -40,8 +41,7 @@ def test_candidates_are_those_of_the_source_the_frequent_and_the_needed():
     assert SOME.candidates([4, 7, 4], [11]).tolist() == [1, 3, 4, 5, 7, 8, 9, 11]
     assert SOME.candidates([6]).tolist() == [UNK_ID, EOS_ID, 8]
     assert SOME.candidates([6, 99]).tolist() == [UNK_ID, EOS_ID, 8], "a source token that it does not know adds none"
-    with pytest.raises(ShapeError):
-        shortlist_of([[12]])
+    refused(ShapeError, "", shortlist_of, [[12]])
     for starts in ([], [1, 2], [0, 1], [0, 3], [0, 3, 2]):
         with pytest.raises(ShapeError, match="rising starts up to 2"):
             Shortlist(np.array(starts, np.int64), np.array([4, 5], np.int32), np.array([8], np.int32), VOCAB)

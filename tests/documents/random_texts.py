@@ -110,13 +110,8 @@ class Translator:
         self._is_wrong = draw.random() < 0.1
         words = self._divided(asked)
         found: list[tuple[str, int]] = []
-        inside = {
-            at
-            for one in self._items
-            for m in re.finditer(re.escape(one), asked)
-            if " " in one
-            for at in range(*m.span())
-        }
+        spaced = [m for one in self._items if " " in one for m in re.finditer(re.escape(one), asked)]
+        inside = {at for m in spaced for at in range(*m.span())}
         at = 0
         for n, word in enumerate(words):
             at = asked.index(word, at)

@@ -67,19 +67,10 @@ def snippet(text):
     passage.joined([by_words(one.asked, forward, str.upper) for one in passage.sentences])
 
 
-READERS = {
-    "html": document("html"),
-    "xml": document("xml", "<r>z "),
-    "markdown": document("markdown"),
-    "vtt": document("vtt", "WEBVTT\n\n00:01.000 --> 00:02.000\nz "),
-    "snippet": snippet,
-}
-TEXT_READERS = {
-    "text": document("text"),
-    "placeholders": placeholders_of,
-    "pieces": lambda text: pieces(text, None),
-    "windows": windows,
-}
+BEFORE = {"html": "", "xml": "<r>z ", "markdown": "", "vtt": "WEBVTT\n\n00:01.000 --> 00:02.000\nz "}
+READERS = {form: document(form, before) for form, before in BEFORE.items()} | {"snippet": snippet}
+TEXT_READERS = {"text": document("text"), "placeholders": placeholders_of, "windows": windows}
+TEXT_READERS["pieces"] = lambda text: pieces(text, None)
 
 
 @pytest.mark.parametrize("said", ["7", "x", "z%d", "{a}"])

@@ -81,15 +81,8 @@ ENTRY, UNIT = 'msgid "a"\nmsgstr ""\n', "<trans-unit><source>a</source></trans-u
     ids=lambda value: value[:60] if isinstance(value, str) else "",
 )  # fmt: skip
 def test_what_is_broken_or_too_large_is_refused_in_a_line(form, content, said):
-    refused(
-        DataError,
-        said,
-        read_document,
-        content.encode() if isinstance(content, str) else content,
-        form,
-        "some",
-        limits=LIMITS,
-    )
+    content = content.encode() if isinstance(content, str) else content
+    refused(DataError, said, read_document, content, form, "some", limits=LIMITS)
 
 
 def test_two_members_of_one_name_are_refused_without_a_warning_of_python():

@@ -5,12 +5,14 @@
 import io
 import random
 import re
+import tracemalloc
 import zipfile
 from xml.etree import ElementTree
 
 import pytest
 
 from nmt.documents.document import read_document
+from tests.documents.details import changed
 from tests.documents.test_passages import backward, by_words, forward
 
 A = 'xmlns:a="http://schemas.openxmlformats.org/drawingml/2006/main"'
@@ -84,13 +86,10 @@ def part_of(content, name):
 def translated(form, content, order=forward, languages=None, change=str.swapcase):
     document = read_document(content, form, "some", None, languages)
     assert document.write([p.source for p in document.passages]) == content
-    found = document.write(
-        [p.joined([by_words(s.asked, order, change) for s in p.sentences]) for p in document.passages]
-    )
+    found = changed(content, form, lambda asked: by_words(asked, order, change), None, languages)
     before, after = (zipfile.ZipFile(io.BytesIO(one)) for one in (content, found))
-    assert [(one.filename, one.compress_type) for one in before.infolist()] == [
-        (one.filename, one.compress_type) for one in after.infolist()
-    ]
+    parts = [[(part.filename, part.compress_type) for part in one.infolist()] for one in (before, after)]
+    assert parts[0] == parts[1]
     assert after.read("media/a.png") == bytes(range(256))
     return found
 
@@ -175,8 +174,7 @@ def test_books_have_their_contents_and_language_in_the_target_language(languages
     about = part_of(found, "EPUB/b.opf")
     assert f"<dc:title>BOOK ONE</dc:title><dc:creator>jane doe</dc:creator><dc:language>{code}<" in about
     assert "<dc:language>la<" in about
-    contents = part_of(found, "EPUB/toc.ncx")
-    assert re.findall("<text>([^<]*)", contents) == ["BOOK ONE", "jane doe", "ONE PART"]
+    assert re.findall("<text>([^<]*)", part_of(found, "EPUB/toc.ncx")) == ["BOOK ONE", "jane doe", "ONE PART"]
     assert "<dc:language/>" in part_of(translated("epub", book("<dc:language/>")), "EPUB/b.opf")
 
 
@@ -250,8 +248,7 @@ def translated_docx(body, order=forward, change=str.swapcase):
 def shown(xml):
     """Texts and what stands between them, as a reader sees it."""
     xml = re.sub(r"<w:t(?: [^>]*)?>([^<]*)</w:t>", lambda m: m[1].replace(" ", "_"), xml)
-    xml = re.sub(r"<w:rPr>.*?</w:rPr>|</?w:(?:r|p)>|<w:rPr/>", "", xml)
-    return xml
+    return re.sub(r"<w:rPr>.*?</w:rPr>|</?w:(?:r|p)>|<w:rPr/>", "", xml)
 
 
 DOCX_NOTE = '<w:r><w:rPr><w:vertAlign w:val="superscript"/></w:rPr><w:footnoteReference w:id="2"/></w:r>'
@@ -289,10 +286,11 @@ def test_ranges_stay_around_their_words():
     assert found == 'THREE_<w:bookmarkStart w:id="7" w:name="a"/>TWO<w:bookmarkEnd w:id="7"/>_ONE'
 
 
-def field(instruction, result, form=""):
-    def character(kind):
-        return f'<w:r><w:fldChar w:fldCharType="{kind}"/></w:r>'
+def character(kind):
+    return f'<w:r><w:fldChar w:fldCharType="{kind}"/></w:r>'
 
+
+def field(instruction, result, form=""):
     code = f"<w:r><w:instrText> {instruction} </w:instrText></w:r>"
     return character("begin") + code + character("separate") + run(result, form) + character("end")
 
@@ -308,25 +306,20 @@ def test_results_of_fields_that_are_computed_stay(instruction, order):
 
 
 def test_results_of_links_are_translated_in_their_fields():
-    found = translated_docx(
-        f"<w:p>{run('see ')}{field('HYPERLINK &quot;x&quot;', 'our page')}{run(' below')}</w:p>", backward
-    )
+    link = field("HYPERLINK &quot;x&quot;", "our page")
+    found = translated_docx(f"<w:p>{run('see ')}{link}{run(' below')}</w:p>", backward)
     inside = found.partition('"separate"/>')[2].partition("<w:fldChar")[0]
     assert "".join(re.findall(r"<w:t[^>]*>([^<]*)", inside)) == "PAGE OUR"
-    assert [m for m in re.findall(r'fldCharType="(\w+)"', found)] == ["begin", "separate", "end"]
+    assert re.findall(r'fldCharType="(\w+)"', found) == ["begin", "separate", "end"]
 
 
 def test_fields_over_paragraphs_and_within_fields_stay_whole():
-    def character(kind):
-        return f'<w:r><w:fldChar w:fldCharType="{kind}"/></w:r>'
-
     toc = character("begin") + "<w:r><w:instrText> TOC </w:instrText></w:r>" + character("separate")
     inner = field("PAGEREF x", "12")
     body = f"<w:p>{toc}{run('first part')}{inner}</w:p><w:p>{run('second part')}{character('end')}</w:p>"
     found = translated_docx(body)
     assert inner in found and found.count("FIRST PART") == found.count("SECOND PART") == 1
-    kinds = re.findall(r'fldCharType="(\w+)"', found)
-    assert kinds == ["begin", "separate", "begin", "separate", "end", "end"]
+    assert re.findall(r'fldCharType="(\w+)"', found) == ["begin", "separate", "begin", "separate", "end", "end"]
 
 
 def test_runs_keep_their_formats_at_spaces():
@@ -344,16 +337,11 @@ def test_links_insertions_and_controls_keep_their_texts():
     link = '<w:hyperlink r="x">' + run("our page") + "</w:hyperlink>"
     added = '<w:ins w:id="3">' + run("new words") + "</w:ins>"
     held = "<w:sdt><w:sdtPr><w:alias/></w:sdtPr><w:sdtContent>" + run("a choice") + "</w:sdtContent></w:sdt>"
-    found = translated_docx(
-        f"<w:p><w:pPr><w:jc/></w:pPr>{run('see ')}{link} {run(' and ')}{added}{run(' or ')}{held}</w:p>"
-    )
-    assert found == (
-        '<w:p><w:pPr><w:jc/></w:pPr><w:r><w:t xml:space="preserve">SEE </w:t></w:r>'
-        '<w:hyperlink r="x"><w:r><w:t>OUR PAGE</w:t></w:r></w:hyperlink>'
-        '<w:r><w:t xml:space="preserve"> AND </w:t></w:r>'
-        '<w:ins w:id="3"><w:r><w:t>NEW WORDS</w:t></w:r></w:ins><w:r><w:t xml:space="preserve"> OR </w:t></w:r>'
-        "<w:sdt><w:sdtPr><w:alias/></w:sdtPr><w:sdtContent><w:r><w:t>A CHOICE</w:t></w:r></w:sdtContent></w:sdt></w:p>"
-    )
+    around = "<w:p><w:pPr><w:jc/></w:pPr>{}{}{}{}{}{}{}</w:p>"
+    found = translated_docx(around.format(run("see "), link, " ", run(" and "), added, run(" or "), held))
+    texts = (one.replace(' xml:space="preserve"', "") for one in (link, added, held))
+    link, added, held = (re.sub("(?<=<w:t>).*?(?=<)", lambda text: text[0].upper(), one) for one in texts)
+    assert found == around.format(run("SEE "), link, "", run(" AND "), added, run(" OR "), held)
 
 
 def test_text_boxes_within_paragraphs_that_move():
@@ -374,8 +362,7 @@ PIECES = [
     run("one two. "), run(" three ", DOCX_BOLD), run("fo"), run("ur", ITALIC), run(" "), run(" ", DOCX_BOLD), DOCX_NOTE, DRAWING,
     '<w:bookmarkStart w:id="1"/>', '<w:bookmarkEnd w:id="1"/>', '<w:bookmarkStart w:id="2"/>',
     '<w:bookmarkEnd w:id="2"/>', "<w:proofErr/>", "<w:r><w:tab/></w:r>", "<w:hyperlink>", "</w:hyperlink>",
-    '<w:r><w:fldChar w:fldCharType="begin"/></w:r>', '<w:r><w:fldChar w:fldCharType="separate"/></w:r>',
-    '<w:r><w:fldChar w:fldCharType="end"/></w:r>', "<w:r><w:instrText>HYPERLINK x</w:instrText></w:r>",
+    character("begin"), character("separate"), character("end"), "<w:r><w:instrText>HYPERLINK x</w:instrText></w:r>",
 ]  # fmt: skip
 
 
@@ -409,7 +396,6 @@ def test_names_are_those_of_the_format_not_prefixes():
 
 def test_paragraphs_without_text_take_no_memory():
     """An empty paragraph took 57 times its bytes."""
-    import tracemalloc
 
     def peak(count):
         content = packed("docx", "<w:p/>" * count)
@@ -430,9 +416,8 @@ DOCX_RAISED = '<w:rPr><w:vertAlign w:val="superscript"/></w:rPr>'
 def test_superscript_numbers_behind_words_are_marks_of_notes(order, words):
     body = f"<w:p>{run('the train')}{run('1', DOCX_RAISED)}{run(' leaves')}</w:p>"
     found = translated_docx(body, order)
-    assert [s.text for p in read_document(packed("docx", body), "docx").passages for s in p.sentences] == [
-        "the train leaves"
-    ]
+    (passage,) = read_document(packed("docx", body), "docx").passages
+    assert [s.text for s in passage.sentences] == ["the train leaves"]
     assert re.sub("<[^>]*>", "", found) == words.replace("TRAIN", "TRAIN1") and f"{DOCX_RAISED}<w:t>1</w:t>" in found
     found = translated_docx(f"<w:p>{run('5 m')}{run('2', DOCX_RAISED)}{run(' of the 1')}{run('st', DOCX_RAISED)}</w:p>")
     assert re.sub("<[^>]*>", "", found) == "5 M2 OF THE 1ST"

@@ -259,11 +259,8 @@ def test_marks_of_a_list_stay(mark):
 def test_sentences_are_apart_as_the_script_of_the_translation_writes_them(source, said, expected):
     passage = read_passage(source, "html", lambda text: re.findall(r"[^.。]*[.。]\s*", text))
     assert passage.source == source
-    made = [
-        by_words(one.asked, forward, lambda _, said=said: said)
-        for one, said in zip(passage.sentences, said, strict=True)
-    ]
-    assert passage.joined(made) == expected
+    both = zip(passage.sentences, said, strict=True)
+    assert passage.joined([by_words(one.asked, forward, lambda _, said=s: said) for one, s in both]) == expected
 
 
 def test_a_sentence_that_is_wrapped_is_one():
@@ -273,11 +270,8 @@ def test_a_sentence_that_is_wrapped_is_one():
     text = f"one\n{long}- Two\n* three\n"
     assert [one.asked for one in read_passage(text).sentences] == ["one", read, "Two", "three"]
     assert read_passage(text).source == text and translated(text).startswith("ONE\ntHIS IS")
-    for other in (
-        long.replace("so", "So"),
-        long.lower(),
-        "apples\npears and nuts of the garden of my uncle in the north",
-    ):
+    apples = "apples\npears and nuts of the garden of my uncle in the north"
+    for other in (long.replace("so", "So"), long.lower(), apples):
         assert [one.asked for one in read_passage(other).sentences] == [one.strip() for one in other.splitlines()]
 
 
@@ -441,9 +435,8 @@ def test_placeholders_are_neither_lost_nor_doubled():
 
     assert translated("see {a} now", order=lost, change=garbled).split().count("{a}") == 1
     assert translated("see {a} now", order=doubled, change=lambda w: w).split().count("{a}") == 1
-    assert translated("it costs 1,000.50 now", change=lambda w: w.replace("1,000.50", "1.000,50")) == (
-        "it costs 1.000,50 now"
-    )
+    found = translated("it costs 1,000.50 now", change=lambda w: w.replace("1,000.50", "1.000,50"))
+    assert found == "it costs 1.000,50 now"
     assert translated("it costs 12 now", change=lambda w: "zwölf" if w == "12" else w) == "it costs zwölf now"
 
 

@@ -67,14 +67,8 @@ def test_rules_of_plurals_are_valid():
     for language in "ja fr ru cs pl lt lv ro sl gd ga mt cy ar is de".split():
         assert plural_forms(plural_rule(language)) is not None, language
     assert plural_rule("pt_BR") == plural_rule("fr")
-    for broken in (
-        "",
-        "nplurals=0; plural=0;",
-        "nplurals=2; plural=n;",
-        "nplurals=2; plural=(((",
-        "nplurals=99; plural=0",
-    ):
-        assert plural_forms(broken) is None
+    broken = "", "nplurals=0; plural=0;", "nplurals=2; plural=n;", "nplurals=2; plural=(((", "nplurals=99; plural=0"
+    assert [plural_forms(rule) for rule in broken] == [None] * 5
 
 
 def test_all_but_the_translations_stays():
@@ -85,9 +79,8 @@ def test_all_but_the_translations_stays():
         'msgstr ""\r\n#~ msgid "gone"\r\n#~ msgstr ""\r\n'
     )
     found = translated(text)
-    assert found == text.replace('"%d"\r\nmsgstr ""', '"%d"\r\nmsgstr "A %d"').replace(
-        "#, c-format\r\n#|", "#, c-format, fuzzy\r\n#|"
-    )
+    expected = text.replace('"%d"\r\nmsgstr ""', '"%d"\r\nmsgstr "A %d"')
+    assert found == expected.replace("#, c-format\r\n#|", "#, c-format, fuzzy\r\n#|")
 
 
 def test_forms_that_somebody_translated_stay():

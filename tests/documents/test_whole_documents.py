@@ -3,6 +3,7 @@
 # ruff: noqa: E501 - files are easier to read in long lines
 
 import html
+import itertools
 import random
 import re
 from collections import Counter
@@ -13,9 +14,11 @@ import pytest
 from nmt.documents.document import read_document
 from nmt.documents.passage import RULES, Rules
 from nmt.documents.tagged_text import read_passage
+from nmt.errors import DataError
 from nmt.inference.translation import Translation
 from tests.documents.details import changed, detail_of
 from tests.documents.test_passages import backward, by_stops, by_words, forward, translated
+from tests.refusals import refused
 
 
 def through(content, form, change=lambda sentence: by_words(sentence, backward), splitter=None):
@@ -49,9 +52,7 @@ class Drawn:
         draw = self.draw
         way = draw.random()
         if way < 0.5 or not depth:
-            return draw.choice(
-                ["word", "a b", " ", "  ", "\n", "x. ", "Ab! ", "%d ", "{x}/{y}", "7", ", ", "STOP NOW "]
-            )
+            return draw.choice(["word", "a b", " ", "  ", "\n", "x. ", "Ab! ", "%d ", "{x}/{y}", "7", ", ", "STOP NOW "])  # fmt: skip
         self.count += 1
         if way < 0.6:
             return draw.choice([f"<!-- {self.count} -->", f"<br n='{self.count}'/>", "&unknown;"])
@@ -96,17 +97,14 @@ def test_random_markup_stays_well_formed_whatever_is_said(seed, markup):
 )
 def test_elements_that_end_behind_a_space_or_in_another_sentence_stay_a_tree(text):
     found = translated(text, "html", backward, splitter=by_stops)
-    numbered = [iter(range(99)), iter(range(99))]
-    count = [
-        re.sub(r"<(\w+)>", lambda m, n=n: f"<{m[1]} {next(n)}>", one)
-        for one, n in zip((text, found), numbered, strict=True)
-    ]
-    assert Counter(name for name, _ in elements(count[0])[0].values()) == Counter(
-        name for name, _ in elements(count[1])[0].values()
-    )
-    assert sorted(re.sub("<[^>]*>", " ", found).casefold().split()) == sorted(
-        re.sub("<[^>]*>", " ", text).casefold().split()
-    )
+
+    def parts(one):
+        """Its words, and the names of its elements, which are a tree if they can be numbered."""
+        numbers = itertools.count()
+        tree, _ = elements(re.sub(r"<(\w+)>", lambda m: f"<{m[1]} {next(numbers)}>", one))
+        return sorted(re.sub("<[^>]*>", " ", one).casefold().split()), Counter(name for name, _ in tree.values())
+
+    assert parts(found) == parts(text)
 
 
 @pytest.mark.parametrize(
@@ -122,33 +120,17 @@ def test_a_placeholder_that_comes_again_beside_several_is_kept(text):
 @pytest.mark.parametrize(
     "text, expected",
     [
-        (
-            "<ul><li translate=no>Keep<li>Change</ul><p>After</p>",
-            "<ul><li translate=no>Keep<li>cHANGE</ul><p>aFTER</p>",
-        ),
+        # What is not translated ends where browsers end it.
+        ("<ul><li translate=no>Keep<li>Change</ul><p>After</p>", "<ul><li translate=no>Keep<li>cHANGE</ul><p>aFTER</p>"),
         ("<p translate=no>Keep<p>change", "<p translate=no>Keep<p>CHANGE"),
         ("<p translate=no>Keep <b>it</b><div>change</div>", "<p translate=no>Keep <b>it</b><div>CHANGE</div>"),
         ("<dl><dt translate=no>K<dd>c<dt>d</dl>e", "<dl><dt translate=no>K<dd>C<dt>D</dl>E"),
-        (
-            "<table><tr><td translate=no>K<td>c<tr><td>d</table>e",
-            "<table><tr><td translate=no>K<td>C<tr><td>D</table>E",
-        ),
-        (
-            "<table><tr translate=no><td>K<td>k<tr><td>d</table>e",
-            "<table><tr translate=no><td>K<td>k<tr><td>D</table>E",
-        ),
+        ("<table><tr><td translate=no>K<td>c<tr><td>d</table>e", "<table><tr><td translate=no>K<td>C<tr><td>D</table>E"),
+        ("<table><tr translate=no><td>K<td>k<tr><td>d</table>e", "<table><tr translate=no><td>K<td>k<tr><td>D</table>E"),
         ("<ul translate=no><li>k<li>k<ul><li>k</ul></ul>c", "<ul translate=no><li>k<li>k<ul><li>k</ul></ul>C"),
         ("<div><p translate=no>Keep</div>change", "<div><p translate=no>Keep</div>CHANGE"),
         ("<p class='notranslate x'>Keep<br>it</p>change", "<p class='notranslate x'>Keep<br>it</p>CHANGE"),
-    ],
-)
-def test_what_is_not_translated_ends_where_browsers_end_it(text, expected):
-    assert translated(text, "html") == expected
-
-
-@pytest.mark.parametrize(
-    "text, expected",
-    [
+        # And all else is read as they read it.
         ("a&nbsp;b c", "A&nbsp;B C"),
         ("<b>10&#160;km</b> to go", "<b>10&#160;KM</b> TO GO"),
         ("press <button>ok</button> now", "PRESS <button>OK</button> NOW"),
@@ -163,7 +145,7 @@ def test_what_is_not_translated_ends_where_browsers_end_it(text, expected):
         ("x <b title='a", "X <b title='a"),
         ("<svg><text>a</text></svg>b", "<svg><text>a</text></svg>B"),
     ],
-)
+)  # fmt: skip
 def test_html_is_read_as_browsers_read_it(text, expected):
     assert translated(text, "html") == expected
 
@@ -270,22 +252,16 @@ def test_files_stay_in_the_encoding_that_they_declare(content, form, expected):
     found = through(content, form, lambda _: "ä Ω “")
     if expected is not None:
         assert found == expected
-    declared = re.search(rb"(?:charset|encoding)=[\"']?([\w-]+)", content)[1].decode()
-    by = (
-        "utf-8"
-        if "ä".encode() in content or content.startswith(b"\xef") or declared in ("utf-8", "nonsense")
-        else declared
-    )
+    by = re.search(rb"(?:charset|encoding)=[\"']?([\w-]+)", content)[1].decode()
+    if "ä".encode() in content or content.startswith(b"\xef") or by == "nonsense":
+        by = "utf-8"
     by = "cp1252" if by in ("iso-8859-1", "latin1") and form == "html" else by
     assert "ä Ω “" in html.unescape(found.decode(by))
 
 
 def test_files_in_no_encoding_that_is_known_are_a_line():
-    from nmt.errors import DataError
-
     for content in (b"<p>\xff\xfe", b'<meta charset="utf-8"><p>\xff', b'<meta charset="nonsense"><p>\xe4'):
-        with pytest.raises(DataError, match="must be UTF-8"):
-            read_document(content, "html")
+        refused(DataError, "must be UTF-8", read_document, content, "html")
 
 
 STRINGS = r"""<resources xmlns:xliff="urn:oasis:names:tc:xliff:document:1.2">
@@ -342,13 +318,11 @@ def test_messages_in_any_text_keep_their_syntax(markup):
     text = "you have {n, plural,\n one {# file}\n other {# files, {who}}} now"
     assert translated(text, markup) == "YOU HAVE {n, plural,\n one {# FILE}\n other {# FILES, {who}}} NOW"
     assert translated(text, markup, backward) == "HAVE YOU {n, plural,\n one {# FILE}\n other {# {who} FILES,}} NOW"
-    assert (
-        translated("it's {a, select, other {one, don't {who}}}", markup) == "IT'S {a, select, other {ONE, DON'T {who}}}"
-    )
+    text = "it's {a, select, other {one, don't {who}}}"
+    assert translated(text, markup) == "IT'S {a, select, other {ONE, DON'T {who}}}"
     # An apostrophe before a brace would begin a quotation.
-    assert "\u2019{who}" in translated(
-        "{a, select, other {of {who} it}}", markup, change=lambda w: w.replace("{", "l'{")
-    )
+    found = translated("{a, select, other {of {who} it}}", markup, change=lambda w: w.replace("{", "l'{"))
+    assert "\u2019{who}" in found
 
 
 @pytest.mark.parametrize(
@@ -363,10 +337,8 @@ def test_messages_in_any_text_keep_their_syntax(markup):
         ("in 1998<sup>[3]</sup><sup>[4]</sup> it", "in 1998 it"),
         ("<sup>1</sup> see it", "see it"),
         ("1<sup>st</sup> H<sub>2</sub>O", "1st H2O"),
-        (
-            "5 m<sup>2</sup>, 3 cm<sup>2</sup>, x<sup>2</sup>, 10<sup>6</sup>, sin<sup>2</sup>",
-            "5 m2, 3 cm2, x2, 106, sin2",
-        ),
+        ("5 m<sup>2</sup>, 3 cm<sup>2</sup>, x<sup>2</sup>", "5 m2, 3 cm2, x2"),
+        ("10<sup>6</sup>, sin<sup>2</sup>", "106, sin2"),
         ("XIX<sup>e</sup> M<sup>me</sup> (a+b)<sup>2</sup>", "XIXe Mme (a+b)2"),
         ("<sup>1</sup>/<sub>2</sub> <sup>14</sup>C", "1/2 14C"),
         ("the <ruby>big train<rt>tren</rt></ruby> leaves", "the big train leaves"),

@@ -19,9 +19,8 @@ def imported(source, out, **options):
 
 def check_search(translator, model, sources, unknown, **options):
     """What a search finds scores as the witness says, too, whether it has ended or was cut."""
-    for src, (found,) in zip(
-        sources, translator.translate_nbest(sources, n_best=1, details=True, **options), strict=True
-    ):
+    translations = translator.translate_nbest(sources, n_best=1, details=True, **options)
+    for src, (found,) in zip(sources, translations, strict=True):
         tokens = found.detail.tokens
         if not any(token.startswith(unknown) for token in tokens):
             want = model.scores(src, found.text)[: len(tokens)]

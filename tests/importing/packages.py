@@ -114,9 +114,8 @@ def e2k_arrays():
 def e2k_logits(w, word, said):
     """The logits after <sos> and `said`, ids of the package."""
     ids = [1, *(SPELLING.index(c) for c in word if c in SPELLING), 2]
-    memory = np.tanh(
-        layers(w, "encoder.", "gru", w["e_emb.weight"][ids])[0] @ w["encoder_fc.0.weight"].T + w["encoder_fc.0.bias"]
-    )
+    read = layers(w, "encoder.", "gru", w["e_emb.weight"][ids])[0]
+    memory = np.tanh(read @ w["encoder_fc.0.weight"].T + w["encoder_fc.0.bias"])
     W, b = np.split(w["attn.in_proj_weight"], 3), np.split(w["attn.in_proj_bias"], 3)
     keys, values = memory @ W[1].T + b[1], memory @ W[2].T + b[2]
     h1 = h2 = np.zeros(A)
@@ -151,10 +150,8 @@ def e2k_description():
     tensors |= {"decoder.W_m": "encoder_fc.0.weight.T", "decoder.b_m": "encoder_fc.0.bias"}
     for n, name in enumerate("qkv"):
         rows = f"[{n * A}:{(n + 1) * A}]"
-        tensors |= {
-            f"decoder.W_{name}": f"attn.in_proj_weight{rows}.T",
-            f"decoder.b_{name}": f"attn.in_proj_bias{rows}",
-        }
+        tensors[f"decoder.W_{name}"] = f"attn.in_proj_weight{rows}.T"
+        tensors[f"decoder.b_{name}"] = f"attn.in_proj_bias{rows}"
     tensors |= {"decoder.W_o": "attn.out_proj.weight.T", "decoder.b_o": "attn.out_proj.bias"}
     tensors |= {"output.W": "fc.weight.T", "output.b": "fc.bias"}
     encoder = {"rnn_type": "gru", "embeddings": {"embedding_dim": D}, "hidden_size": D}

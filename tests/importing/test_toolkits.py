@@ -202,8 +202,7 @@ def test_log_probabilities_are_the_toolkits(tmp_path, witness, name):
 def test_what_opennmt_computes_otherwise_is_refused(tmp_path, change, line):
     path = OpenNMT("mlp").save(tmp_path)
     options = {"bridge": False, "copy_attn": False, "rnn_type": "LSTM", "encoder_type": "brnn"}
-    content = {"model": {}, "generator": {}, "vocab": {}, "opt": Namespace(**(options | change))}
-    save(path, content)
+    save(path, {"model": {}, "generator": {}, "vocab": {}, "opt": Namespace(**(options | change))})
     refused(CheckpointError, line, import_model, path)
 
 

@@ -10,26 +10,22 @@ import pytest
 from nmt.errors import CheckpointError
 from nmt.importing.torch_file import Inert, read_torch
 from tests.importing.torch_files import Namespace, save
+from tests.oracle.compare import assert_same_bits
 from tests.refusals import refused, refused_of_damaged
 
 
 def tensors():
     rng = np.random.default_rng(1)
-    return {
-        "weight": rng.normal(size=(3, 4)).astype(np.float32),
-        "half": rng.normal(size=5).astype(np.float16),
-        "count": np.array([7], np.int64),
-        "empty": np.zeros((0, 3), np.float32),
-    }
+    weight, half = rng.normal(size=(3, 4)).astype(np.float32), rng.normal(size=5).astype(np.float16)
+    return {"weight": weight, "half": half, "count": np.array([7], np.int64), "empty": np.zeros((0, 3), np.float32)}
 
 
 def test_tensors_and_plain_values_come_back(tmp_path):
     values = {"model": tensors(), "epoch": 3, "name": "ä", "list": [1.5, None, True], "big": 2**70}
     found = read_torch(save(tmp_path / "model.pt", values))
     assert found.keys() == values.keys()
-    for name, array in values["model"].items():
-        np.testing.assert_array_equal(found["model"][name], array)
-        assert found["model"][name].dtype == array.dtype
+    assert_same_bits(found["model"], values["model"])
+    assert all(found["model"][name].dtype == array.dtype for name, array in values["model"].items())
     assert {k: found[k] for k in ("epoch", "name", "list", "big")} == {k: values[k] for k in found if k != "model"}
 
 
@@ -49,8 +45,7 @@ class Malicious:
 
 def test_a_planted_call_does_nothing(tmp_path):
     target = tmp_path / "made"
-    found = read_torch(save(tmp_path / "model.pt", {"model": Malicious(target)}))
-    assert isinstance(found["model"], Inert)
+    assert isinstance(read_torch(save(tmp_path / "model.pt", {"model": Malicious(target)}))["model"], Inert)
     assert not target.exists()
     # The same file would have run, had anybody loaded it as a pickle.
     pickle.loads(pickle.dumps(Malicious(target)))
@@ -80,8 +75,7 @@ def rewritten(path, change):
 )
 def test_damage_is_one_line(tmp_path, change, fact):
     path = rewritten(save(tmp_path / "model.pt", tensors()), change)
-    told = refused(CheckpointError, fact, read_torch, path)
-    assert told.startswith(f"{path}: ")
+    assert refused(CheckpointError, fact, read_torch, path).startswith(f"{path}: ")
 
 
 def test_a_size_in_a_pickle_takes_no_memory(tmp_path):

@@ -6,6 +6,7 @@ import sys
 import types
 import zipfile
 from contextlib import contextmanager
+from unittest.mock import patch
 
 import numpy as np
 
@@ -15,21 +16,13 @@ KINDS = {"float32": "FloatStorage", "float16": "HalfStorage", "int64": "LongStor
 @contextmanager
 def lent(**modules):
     """Modules with these names in them, for as long as a pickle is written."""
-    former = {name: sys.modules.get(name) for name in modules}
-    for name, values in modules.items():
-        module = types.ModuleType(name)
-        for key, value in values.items():
-            value.__module__, value.__qualname__ = name, key
-            setattr(module, key, value)
-        sys.modules[name] = module
-    try:
+    with patch.dict(sys.modules):
+        for name, values in modules.items():
+            sys.modules[name] = types.ModuleType(name)
+            for key, value in values.items():
+                value.__module__, value.__qualname__ = name, key
+                setattr(sys.modules[name], key, value)
         yield
-    finally:
-        for name, module in former.items():
-            if module is None:
-                del sys.modules[name]
-            else:
-                sys.modules[name] = module
 
 
 class _Tensor:

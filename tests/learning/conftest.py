@@ -12,11 +12,6 @@ def parameters(translator):
 
 
 @pytest.fixture(scope="session")
-def folder(tmp_path_factory):
-    return saved_models.write_folder(tmp_path_factory.mktemp("learning") / "model")
-
-
-@pytest.fixture(scope="session")
 def pairs():
     lines = saved_models.sentences(120, seed=3, longest=6)
     return list(zip(lines[:60], lines[60:], strict=True))

@@ -34,13 +34,10 @@ for source, target in PAIRS[done:]:
 def check_kills(folder, memory, *, kills, seed):
     """Kill `kills` processes while they learn. Raises AssertionError if a pair is lost."""
     rng, acknowledged = random.Random(seed), 0
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    command = [sys.executable, "-c", _WORKER, str(folder), str(memory)]
     for _ in range(kills):
-        process = subprocess.Popen(
-            [sys.executable, "-c", _WORKER, str(folder), str(memory)],
-            stdout=subprocess.PIPE,
-            text=True,
-            env=os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])},
-        )
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
         ready = process.stdout.readline().split()
         assert ready and ready[0] == "ready", ready
         assert int(ready[1]) >= acknowledged, f"{acknowledged} pairs were acknowledged, and {ready[1]} are there"

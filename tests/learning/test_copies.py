@@ -70,8 +70,7 @@ def test_a_memory_of_a_former_version_comes_with_its_log(learning, pairs, tmp_pa
     before = (tmp_path / "alone").read_bytes()
     refused(NMTError, r"alone: must be a memory, got a file without pairs, .*copy both, or [^\n]*$", learning, "alone")
     assert (tmp_path / "alone").read_bytes() == before
-    again = learning("former")
-    assert parameters(again.translator()) == learnt
+    assert parameters(learning("former").translator()) == learnt
     shutil.copy(tmp_path / "former", tmp_path / "copy")
     assert len(learning("copy").memory.pairs("")) == 3
 

@@ -4,7 +4,6 @@ import gc
 import os
 import re
 import threading
-import time
 import weakref
 from pathlib import Path
 
@@ -12,15 +11,18 @@ import numpy as np
 import pytest
 
 from nmt import LearningTranslator, NMTError, Translator
+from nmt.decode.rules.options import Shortlist
 from nmt.errors import DataError
 from nmt.learning import projects
 from nmt.learning.learning_translator import IDLE
 from nmt.learning.memory import Pair, State, read_tmx, write_tmx
 from nmt.learning.trainer import SHARE, Recipe
-from tests import saved_models
+from nmt.storage.saved_model import load_saved_model, save_bundle, save_quantised
 from tests.learning.conftest import parameters
+from tests.learning.killed import check_kills, learn_like
 from tests.refusals import refused
 from tests.saved_models import write_folder
+from tests.waiting import beside, until
 
 pytest.importorskip("rapidfuzz", reason="needs the extra [learn]")
 
@@ -33,16 +35,22 @@ def log_prob(translator, source, target):
     return sum(translator.score([source], [target])[0].log_probs)
 
 
-def test_a_pair_is_known_at_the_next_sentence(learning, pairs):
-    one = learning(recipe=MUCH)
+def teach(one, pairs):
+    """Learn these pairs; return their numbers."""
+    return [one.learn(*pair).pair.number for pair in pairs]
+
+
+@pytest.mark.parametrize("compute_dtype", ["float32", "int8", "bfloat16"])
+def test_a_pair_is_known_at_the_next_sentence(learning, pairs, compute_dtype):
+    one = learning(compute_dtype=compute_dtype, recipe=MUCH)
     source, target = pairs[0]
     before = log_prob(one.translator(), source, target)
     found = one.learn(source, target, who="Ada")
     assert log_prob(one.translator(), source, target) > before
     assert (found.pair.state, found.pair.who, found.note) == (State.LEARNT, "Ada", "")
-    for _ in range(5):
-        one.learn(source, target)
+    teach(one, [pairs[0]] * 5)
     assert one.translate(source) == target
+    assert one.translator().model.in_int8 == (compute_dtype == "int8")
 
 
 def test_translators_in_use_do_not_change(learning, pairs):
@@ -50,8 +58,7 @@ def test_translators_in_use_do_not_change(learning, pairs):
     texts = [source for source, _ in pairs[:8]]
     former = one.translator()
     bits, answers = parameters(former), former.translate(texts)
-    for source, target in pairs[:5]:
-        one.learn(source, target)
+    teach(one, pairs[:5])
     assert parameters(former) == bits and former.translate(texts) == answers
     assert parameters(one.translator()) != bits
     assert parameters(one.base) == bits
@@ -71,34 +78,24 @@ def test_former_models_are_freed_at_once(learning, pairs):
 
 
 def test_every_answer_is_of_one_model_while_another_thread_learns(learning, pairs):
-    one, versions = learning(), {}
-    texts = [source for source, _ in pairs[:6]]
-
-    def note(translator):
-        versions[id(translator)] = translator
-
-    note(one.translator())
-    found, stop = [], threading.Event()
+    one, found, stop = learning(), [], threading.Event()
+    texts, versions = [source for source, _ in pairs[:6]], [one.translator()]
 
     def translate():
         while not stop.is_set():
             found.append(tuple(one.translate(texts)))
 
-    threads = [threading.Thread(target=translate) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for source, target in pairs[:12]:
-        one.learn(source, target)
-        note(one.translator())
-    stop.set()
-    for thread in threads:
-        thread.join()
-    assert found and set(found) <= {tuple(each.translate(texts)) for each in versions.values()}
+    with beside(*[translate] * 3):
+        for source, target in pairs[:12]:
+            one.learn(source, target)
+            versions.append(one.translator())
+        stop.set()
+    assert found and set(found) <= {tuple(each.translate(texts)) for each in versions}
 
 
 def test_an_undone_pair_leaves_no_bit(learning, pairs):
     one, without = learning("one"), learning("without")
-    numbers = [one.learn(*pair).pair.number for pair in pairs[:30]]
+    numbers = teach(one, pairs[:30])
     one.wait()  # snapshots after 20 pairs
     for gone in (27, 22, 3):  # behind the snapshot, and before it
         one.undo(numbers[gone])
@@ -116,8 +113,7 @@ def test_an_undone_pair_leaves_no_bit(learning, pairs):
 
 def test_what_was_learnt_is_there_again_bit_for_bit(learning, pairs):
     one = learning()
-    for pair in pairs[:25]:
-        one.learn(*pair)
+    teach(one, pairs[:25])
     one.learn("kara", "losu", project="other")
     bits = parameters(one.translator()), parameters(one.translator("other"))
     one.close()
@@ -147,13 +143,12 @@ def test_a_consolidation_is_a_function_of_its_pairs(learning, pairs):
 
 def test_a_pair_that_was_consolidated_is_undone_without_a_trace(learning, pairs):
     one, without = learning("one", idle=None), learning("without", idle=None)
-    numbers = [one.learn(*pair).pair.number for pair in pairs[:8]]
+    numbers = teach(one, pairs[:8])
     one.consolidate()
-    numbers += [one.learn(*pair).pair.number for pair in pairs[8:10]]
+    numbers += teach(one, pairs[8:10])
     for gone in (3, 9, 7):  # 7 was the last one that was consolidated
         one.undo(numbers[gone])
-    for place in (0, 1, 2, 4, 5, 6):
-        without.learn(*pairs[place])
+    teach(without, [pairs[place] for place in (0, 1, 2, 4, 5, 6)])
     without.consolidate()
     without.learn(*pairs[8])
     bits = parameters(without.translator())
@@ -168,17 +163,14 @@ def test_a_pair_that_was_consolidated_is_undone_without_a_trace(learning, pairs)
 
 def test_it_is_consolidated_when_nobody_works(learning, pairs):
     one, other = learning("one", idle=None), learning("other", idle=None)
-    for pair in pairs[:25]:
-        one.learn(*pair)
-        other.learn(*pair)
+    for each in (one, other):
+        teach(each, pairs[:25])
     one.learn(*pairs[0], project="few")
     one.close()
     one = learning("one", idle=0.2)  # not before: a slow pair would be a pause
     one.learn(*pairs[25])
     other.learn(*pairs[25])
-    until = time.monotonic() + 60
-    while not one.memory.consolidated("") and time.monotonic() < until:
-        time.sleep(0.05)
+    until(lambda: one.memory.consolidated(""), 60)
     other.consolidate()
     assert parameters(one.translator()) == parameters(other.translator())
     assert not one.memory.consolidated("few")
@@ -195,12 +187,9 @@ def test_a_new_pair_cancels_a_consolidation(learning, pairs, monkeypatch):
         return real(all_of_them, is_cancelled)
 
     monkeypatch.setattr(one._trainer, "consolidate", interrupted)
-    for pair in pairs[:20]:
-        one.learn(*pair)
-        plain.learn(*pair)
-    until = time.monotonic() + 60
-    while one.memory.consolidated("") < 21 and time.monotonic() < until:
-        time.sleep(0.05)
+    for each in (one, plain):
+        teach(each, pairs[:20])
+    until(lambda: one.memory.consolidated("") >= 21, 60)
     plain.learn(*pairs[20])
     plain.consolidate()
     assert cancelled == [True]
@@ -209,8 +198,7 @@ def test_a_new_pair_cancels_a_consolidation(learning, pairs, monkeypatch):
 
 def test_a_consolidation_that_harms_changes_nothing(learning, pairs):
     one = learning(idle=None)
-    for pair in pairs[:9]:
-        one.learn(*pair)
+    teach(one, pairs[:9])
     bits = parameters(one.translator())
     one._projects._base_loss -= 2.0
     assert not one.consolidate()
@@ -249,26 +237,10 @@ def test_a_project_takes_no_more_of_the_model_than_its_share(learning, pairs):
     assert {key[0] for key in a.weights._packed} <= set(own)
 
 
-@pytest.mark.parametrize("compute_dtype", ["int8", "bfloat16"])
-def test_other_types_of_products_follow(learning, pairs, compute_dtype):
-    one = learning(compute_dtype=compute_dtype, recipe=MUCH)
-    source, target = pairs[0]
-    before = log_prob(one.translator(), source, target)
-    for _ in range(5):
-        one.learn(source, target)
-    assert one.translator().model.in_int8 == (compute_dtype == "int8")
-    assert log_prob(one.translator(), source, target) > before
-    assert one.translate(source) == target
-
-
 def test_a_quantised_model_learns_and_is_saved_quantised(tmp_path, pairs):
-    from nmt.storage.saved_model import load_saved_model, save_quantised
-
-    folder = saved_models.write_folder(tmp_path / "model")
-    save_quantised(tmp_path / "int8", load_saved_model(folder))
+    save_quantised(tmp_path / "int8", load_saved_model(write_folder(tmp_path / "model")))
     with LearningTranslator.load(tmp_path / "int8") as one:
-        for _ in range(3):
-            one.learn(*pairs[0])
+        teach(one, [pairs[0]] * 3)
         one.save(tmp_path / "learnt")
         expected = one.translate([source for source, _ in pairs])
     assert (tmp_path / "int8" / "learning.sqlite").is_file()
@@ -276,16 +248,13 @@ def test_a_quantised_model_learns_and_is_saved_quantised(tmp_path, pairs):
 
 
 def test_shortlists_follow(folder, learning, pairs):
-    from nmt.decode.rules.options import Shortlist
-
     one = learning(recipe=MUCH)
     size = one.base.src_subwords.vocab_size
     empty = Shortlist(np.zeros(size + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int32), size)
     one.base.shortlist = empty
     one._projects.restore("")
     source, target = pairs[0]
-    for _ in range(5):
-        one.learn(source, target)
+    teach(one, [pairs[0]] * 5)
     found = one.translator()
     assert found.translate_nbest([source], shortlist=True)[0][0].text == target
     assert len(found.shortlist.tokens) == len(set(one._trainer.ids([one.memory.pairs("")[0]])[0][1]))
@@ -294,8 +263,7 @@ def test_shortlists_follow(folder, learning, pairs):
 
 def test_what_was_learnt_is_saved_as_an_ordinary_model(learning, pairs, tmp_path):
     one = learning()
-    for pair in pairs[:10]:
-        one.learn(*pair)
+    teach(one, pairs[:10])
     one.save(tmp_path / "folder")
     one.translator().save(tmp_path / "file.nmt")
     for place in ("folder", "file.nmt"):
@@ -303,8 +271,6 @@ def test_what_was_learnt_is_saved_as_an_ordinary_model(learning, pairs, tmp_path
 
 
 def test_a_kill_loses_nothing_that_was_acknowledged(folder, learning, tmp_path):
-    from tests.learning.killed import check_kills, learn_like
-
     check_kills(folder, tmp_path / "memory.sqlite", kills=int(os.environ.get("NMT_TEST_KILLS", "4")), seed=1)
     one, other = learning(), learning("other")
     learn_like(other, one)
@@ -324,14 +290,12 @@ def test_the_rule_slows_stops_and_recovers():
 
 def test_learning_that_harms_goes_back_and_stops(learning, pairs, monkeypatch):
     one = learning()
-    for pair in pairs[:10]:
-        one.learn(*pair)
+    teach(one, pairs[:10])
     one.wait()
     good = parameters(one.translator())
     assert one.progress().checks[0].rise <= projects.SLOWS
     one._projects._base_loss -= 2.0  # as if the held-out text had suffered
-    for pair in pairs[10:20]:
-        one.learn(*pair)
+    teach(one, pairs[10:20])
     one.wait()
     found = one.progress()
     assert (found.pairs, found.learnt, found.rate) == (20, 10, 0.0)
@@ -349,24 +313,19 @@ def test_learning_that_harms_goes_back_and_stops(learning, pairs, monkeypatch):
 
 def test_careless_and_hostile_pairs(learning, pairs, folder, tmp_path):
     one = learning()
-    for source, target, match in (
-        ("", "x", "source: must be a sentence"),
-        ("x", " \n ", "target: must be a sentence"),
-        ("x" * 6000, "x", "at most 5,000"),
-        ("\ud800", "x", "surrogate"),
-    ):
-        refused(NMTError, match, one.learn, source, target)
-    with pytest.raises(TypeError, match="must be one string"):
-        one.learn("kara", None)
+    refused(NMTError, "source: must be a sentence", one.learn, "", "x")
+    refused(NMTError, "target: must be a sentence", one.learn, "x", " \n ")
+    refused(NMTError, "at most 5,000", one.learn, "x" * 6000, "x")
+    refused(NMTError, "surrogate", one.learn, "\ud800", "x")
+    refused(TypeError, "must be one string", one.learn, "kara", None)
     assert one.learn("kara\x00 lo'; DROP TABLE pairs; --", 'quote " <b>').pair.state == State.LEARNT
     long = one.learn("kara " * 300, "lo")
     assert long.pair.state == State.STORED and "too long" in long.note
     assert "vocabulary lacks" in one.learn("kara", "Ω").note
-    with pytest.raises(NMTError, match="end the other process"):
-        learning()  # the same file
+    refused(NMTError, "end the other process", learning)  # the same file
     (tmp_path / "text").write_text("not a database, but long enough to be read as one " * 40)
     refused(NMTError, "must be a memory", learning, "text")
-    other = saved_models.write_folder(tmp_path / "other", seed=9)
+    other = write_folder(tmp_path / "other", seed=9)
     one.close()
     refused(NMTError, "memory of this model", learning, model=other)
     refused(NMTError, "must be open", one.learn, "kara", "lo")
@@ -386,13 +345,12 @@ def test_an_interrupted_pair_is_learnt_afterwards(learning, pairs, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         one.learn(*pairs[1])
     one.learn(*pairs[2])
-    for pair in pairs[:3]:
-        other.learn(*pair)
+    teach(other, pairs[:3])
     assert parameters(one.translator()) == parameters(other.translator())
 
 
 def test_without_the_training_text_it_learns_too(tmp_path, pairs, caplog):
-    folder = saved_models.write_folder(tmp_path / "model")
+    folder = write_folder(tmp_path / "model")
     for name in ("train.xx", "dev.xx"):
         (folder / name).unlink()
     with LearningTranslator.load(folder) as one:
@@ -414,15 +372,12 @@ def test_without_the_training_text_it_learns_too(tmp_path, pairs, caplog):
     ids=["tied", "no-attention", "dropout"],
 )
 def test_other_models_learn_the_same_twice(tmp_path, pairs, changes):
-    from nmt.storage.saved_model import load_saved_model, save_bundle
-
-    folder = saved_models.write_folder(tmp_path / "model", **changes)
+    folder = write_folder(tmp_path / "model", **changes)
     save_bundle(tmp_path / "one.nmt", load_saved_model(folder))
     found = []
     for model in (folder, tmp_path / "one.nmt"):
         with LearningTranslator.load(model) as one:
-            numbers = [one.learn(*pair).pair.number for pair in pairs[:6]]
-            one.undo(numbers[2])
+            one.undo(teach(one, pairs[:6])[2])
             found.append(parameters(one.translator()))
             assert found[-1] != parameters(one.base)
     assert (tmp_path / "one.nmt.learning.sqlite").is_file()
@@ -433,7 +388,6 @@ PAGE = (Path(__file__).resolve().parents[2] / "docs" / "learning.md").read_text(
 
 
 def test_the_page_of_learning(tmp_path, monkeypatch, capsys):
-    pytest.importorskip("rapidfuzz", reason="needs the extra [learn]")
     write_folder(tmp_path / "runs" / "de-en")
     monkeypatch.chdir(tmp_path)
     (block,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S)

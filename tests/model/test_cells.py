@@ -20,8 +20,7 @@ def test_every_name_makes_a_cell_and_a_model(name):
     side = {"rnn_type": name, "num_layers": 2, "residual": True}
     model = TranslationModel(small_models.model_settings(encoder=side, decoder=side), 9, 9, True)
     model.initialize(0)
-    starts = {f"{layer}.{state}" for layer in range(2) for state in cell.starts()}
-    assert set(model.bridge.routes) == starts
+    assert set(model.bridge.routes) == {f"{layer}.{state}" for layer in range(2) for state in cell.starts()}
     gains = {k: v for k, v in model.params.items() if "gain_" in k}
     assert bool(gains) == ("layer_norm" in name) and all((v == 1).all() for v in gains.values())
 

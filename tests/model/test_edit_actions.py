@@ -98,17 +98,11 @@ def test_gradients_are_those_of_the_loss(decoder):
     model = model_of_actions(np.float64, decoder=decoder)
     batch = make_batch(SOURCES, ACTIONS, range(len(SOURCES)))
     options = {"seed": 5, "threads": 1, "label_smoothing": 0.1}
-
-    def loss():
-        stats, _ = model.loss_and_gradients(batch, **options)
-        return stats.loss / stats.tokens
-
-    _, gradients = model.loss_and_gradients(batch, **options)
+    names = [name for name in model.params if name != "tgt_embeddings"]
+    _, gradients = check_gradients(model, batch, options, smallest=1e-9, names=names)
     assert not gradients["tgt_embeddings"][:, -1].any()  # the moves are given
-    assert (
-        np.abs(gradients["src_embeddings"][4:]).max(axis=1).min() > 1e-6
-    )  # through the pointer, to every source token
-    check_gradients(model, gradients, loss, smallest=1e-9, names=[n for n in model.params if n != "tgt_embeddings"])
+    # Through the pointer, to every source token.
+    assert np.abs(gradients["src_embeddings"][4:]).max(axis=1).min() > 1e-6
 
 
 def test_the_cell_reads_the_row_at_the_pointer():
@@ -118,16 +112,9 @@ def test_the_cell_reads_the_row_at_the_pointer():
     memory, x = rng.normal(size=(4, 3, M)), rng.normal(size=(steps, 3, E))
     tokens = rng.integers(1, 600, (4, 3))
     places = np.broadcast_to(np.arange(4.0)[:, None], (4, 3))
-    y = (
-        Scan(cell, dtype=np.float64)
-        .forward(
-            Weights({"W": np.eye(E + M)}),
-            x,
-            captured={"memory": np.concatenate([memory, places[..., None], tokens[..., None]], axis=2)},
-            source_lengths=lengths,
-        )
-        .y
-    )
+    weights, scan = Weights({"W": np.eye(E + M)}), Scan(cell, dtype=np.float64)
+    captured = {"memory": np.concatenate([memory, places[..., None], tokens[..., None]], axis=2)}
+    y = scan.forward(weights, x, captured=captured, source_lengths=lengths).y
     for b, count in enumerate(lengths):
         at = 0
         for t in range(steps):
@@ -163,12 +150,10 @@ def test_a_wide_search_finds_the_best_row_of_edits(decoder):
     """All 279 rows of at most four edits of a source of two tokens, scored one by one, over a vocabulary of two."""
     model, source = model_of_actions(vocab=6, decoder=decoder), [5, 4]
     inserts, moving = [4, 5], [6, 10, 11]
-    rows = [
-        list(row)
-        for length in (2, 3, 4)
-        for places in itertools.combinations(range(length), 2)
-        for row in itertools.product(*(moving if n in places else inserts for n in range(length)))
-    ]
+    rows = []
+    for length in (2, 3, 4):
+        for places in itertools.combinations(range(length), 2):
+            rows += map(list, itertools.product(*(moving if n in places else inserts for n in range(length))))
     assert len(rows) == 279
     scores = sorted((score(model, source, row) for row in rows), reverse=True)
     options = {"beam_size": 300, "n_best": 5, "length_penalty": "none", "max_length_ratio": 0.0, "generate_unk": False}
@@ -226,8 +211,7 @@ def test_edits_are_learned_as_by_all_paths():
     """Expected counts of one round, over all rows of edits of each pair."""
     sides = [TokenRows.from_lists([pair[k] for pair in PAIRS]) for k in range(2)]
     before, after = (Edits.learn(*sides, V, rounds) for rounds in (1, 2))
-    kinds = [(a, c) for a in range(V) for c in range(V) if (a, c) != (PAD_ID, PAD_ID)]
-    counts = dict.fromkeys(kinds, 1e-3)
+    counts = dict.fromkeys([(a, c) for a in range(V) for c in range(V) if (a, c) != (PAD_ID, PAD_ID)], 1e-3)
     for src, tgt in PAIRS:
         paths = list(every_path(src, tgt))
         weights = np.exp([sum(before.log_prob(*edit) for edit in path) for path in paths])
@@ -259,8 +243,7 @@ def test_edits_of_many_pairs_are_learned_from_some(monkeypatch):
     some = [TokenRows.from_lists([(PAIRS * 3)[number][k] for number in (0, 3, 7, 11)]) for k in range(2)]
     expected = Edits.learn(*some, V)
     monkeypatch.setattr(edits_module, "_MOST_LEARNED", 4)
-    found = Edits.learn(*sides, V)
-    assert found.log_prob(4, 4) == expected.log_prob(4, 4) != Edits(V).log_prob(4, 4)
+    assert Edits.learn(*sides, V).log_prob(4, 4) == expected.log_prob(4, 4) != Edits(V).log_prob(4, 4)
 
 
 def test_few_long_pairs_are_aligned_at_a_time(monkeypatch):

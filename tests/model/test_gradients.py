@@ -171,14 +171,9 @@ MATRICES = {
 }
 SETUPS |= MATRICES
 WITH_DROPOUT = ("dropout_everywhere", "variational_dropout_residual_gru", "conv")
-WITHOUT_DROPOUT = (
-    "lstm_bahdanau_bridge",
-    "gru_reset_before_dot_last_tied_all",
-    "conv_tied_bahdanau",
-    "conditional_gru_deep_from_mean",
-    "lstm_last_two_layers_residual",
-    "lexical_conditional_from_mean_above_projection",
-)
+WITHOUT_DROPOUT = "lstm_bahdanau_bridge gru_reset_before_dot_last_tied_all conv_tied_bahdanau".split()
+WITHOUT_DROPOUT += "conditional_gru_deep_from_mean lstm_last_two_layers_residual".split()
+WITHOUT_DROPOUT += ["lexical_conditional_from_mean_above_projection"]
 
 # Sources and targets of mixed lengths, a repeated word, an empty target (only EOS), and an equal
 # pair of lengths.
@@ -328,8 +323,7 @@ def build(compute_dtype, **more):
 
 
 def some_batch():
-    rng = np.random.default_rng(2)
-    sources = small_models.random_sentences(rng, 12, WIDE, 7)
+    sources = small_models.random_sentences(np.random.default_rng(2), 12, WIDE, 7)
     return small_models.batch_of([(src, src[::-1]) for src in sources])
 
 
@@ -369,8 +363,7 @@ def test_auto_is_what_is_faster_on_this_machine(monkeypatch, tmp_path, fast, exp
     assert resolved_dtype("auto") == resolved_dtype("auto", cpu()) == expected
     assert resolved_dtype("int8") == "int8"
     settings = fake_model.write_setup(tmp_path) | {"compute_dtype": "auto"}
-    model = build_model(config_from_dict(settings), 9, 9)
-    assert model.step_decoder.compute_dtype == expected
+    assert build_model(config_from_dict(settings), 9, 9).step_decoder.compute_dtype == expected
 
 
 def test_only_amx_and_amd_multiply_pairs_fast(monkeypatch):
@@ -409,25 +402,15 @@ def dropped_model(**changes):
 def test_gradients_are_those_of_the_loss(name, tied):
     if tied == "softmax" and name != "r_drop":
         pytest.skip("the output layer is in the divergence alone")
-    model = small_models.build(
-        VOCAB,
-        dtype=np.float64,
-        tied=tied,
-        encoder={"dropout": 0.3, "num_layers": 2},
-        decoder={"hidden_dropout": 0.2, "embeddings": {"embedding_dim": 6}},
-    )
+    decoder = {"hidden_dropout": 0.2, "embeddings": {"embedding_dim": 6}}
+    sides = {"encoder": {"dropout": 0.3, "num_layers": 2}, "decoder": decoder}
+    model = small_models.build(VOCAB, dtype=np.float64, tied=tied, **sides)
     batch = batch_of(DROPPED_PAIRS).doubled() if "r_drop" in name or name == "all" else batch_of(DROPPED_PAIRS)
     options = {"seed": SEED, "threads": 1, "objective": OBJECTIVES[name], "label_smoothing": 0.1}
-
-    def loss():
-        stats, _ = model.loss_and_gradients(batch, **options)
-        return stats.loss / stats.tokens
-
-    stats, gradients = model.loss_and_gradients(batch, **options)
+    stats, _ = check_gradients(model, batch, options, smallest=1e-8)
     plain, _ = model.loss_and_gradients(batch, **{**options, "objective": Objective()})
     assert stats.nll == plain.nll
     assert stats.loss > plain.loss, "something is added"
-    check_gradients(model, gradients, loss, smallest=1e-8)
 
 
 def test_the_divergence_is_that_of_the_two_distributions():

@@ -13,6 +13,7 @@ from nmt.decode.rules.selectors import sample_keys
 from nmt.model import translation_program
 from nmt.rnn import tuning
 from nmt.rnn.kernels.search import ruled_tokens
+from tests.refusals import refused
 from tests.small_models import build
 
 V = 11
@@ -122,8 +123,7 @@ def test_a_lack_of_memory_is_an_error_after_which_sentences_are_translated(monke
 
     with monkeypatch.context() as failing:
         failing.setattr(translation_program, "aligned", fail)
-        with pytest.raises(MemoryError):
-            search(model, [[5] * 60], beam_size=5, threads=1)
+        refused(MemoryError, "", search, model, [[5] * 60], beam_size=5, threads=1)
     assert search(model, [[5, 6, 7]], beam_size=3, threads=1) == expected
 
 

@@ -32,13 +32,17 @@ def magnitude(a):
     return np.where(np.real(a) < 0, -a, a)
 
 
+def softplus(a):
+    return np.log(1 + np.exp(a))
+
+
 ACTIVATIONS = {
     "sigmoid": sigmoid,
     "tanh": np.tanh,
     "relu": relu,
     "hard_sigmoid": lambda a: np.where(np.real(a) < -2.5, 0.0, np.where(np.real(a) > 2.5, 1.0, 0.2 * a + 0.5)),
     "softsign": lambda a: a / (1 + magnitude(a)),
-    "softplus": lambda a: np.log(1 + np.exp(a)),
+    "softplus": softplus,
     "leaky_relu": lambda a: np.where(np.real(a) < 0, 0.01 * a, a),
     "elu": lambda a: np.where(np.real(a) < 0, np.exp(a) - 1, a),
     "scaled_tanh": lambda a: 1.7159 * np.tanh(2 * a / 3),
@@ -314,10 +318,6 @@ def run(step, p, x, initial, lengths, *, reverse=False):
     return y, final
 
 
-def softplus(a):
-    return np.log(1 + np.exp(a))
-
-
 def silu(a):
     return a * sigmoid(a)
 
@@ -385,8 +385,7 @@ def linear_attention(heads, K, *, decay, delta=False, window=0):
     """A head at a time: what the matrix keeps of each key's row, what a key writes, what a query reads."""
 
     def step(p, x, s):
-        H = len(p["W_o"])
-        V = H // heads
+        V = len(p["W_o"]) // heads
         u, new = x @ p["W_qkv"], {}
         if window:
             u, new = short_convolution(p, u, s, window)
@@ -522,8 +521,7 @@ def memory(p, h, e):
 def decoder_layer(p, x, g, source, kind):
     """Section 3.3: a window of past positions, attention (keys and values are halves of `source` [S, 2 E]), residuals
     around both; the context is scaled by the root of the number of positions (section 3.5)."""
-    inner = {name.removeprefix("cell."): v for name, v in p.items() if name.startswith("cell.")}
-    h = gated(inner, x, 0)
+    h = gated(below(p, "cell."), x, 0)
     half = source.shape[1] // 2
     scores = {"W_query": p["W_q"], "W_key": p["W_k"], "v": p["v"]} if kind == "bahdanau" else {}
     y = []

@@ -2,6 +2,9 @@
 
 import pytest
 
+from nmt import Translator
+from tests.saved_models import sentences
+
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory):
@@ -19,15 +22,21 @@ def server(folder, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def lines():
-    from tests.saved_models import sentences
+def learns(tmp_path_factory):
+    """A server that learns from corrections."""
+    from tests.serve.servers import model_folder, running
 
+    pytest.importorskip("rapidfuzz", reason="needs the extra [learn]")
+    with running(model_folder(tmp_path_factory.mktemp("learns") / "model"), "--learn", "--no-split") as one:
+        yield one
+
+
+@pytest.fixture(scope="session")
+def lines():
     return sentences(60, seed=5)
 
 
 @pytest.fixture(scope="session")
 def expected(folder, lines):
     """What the model's translator says of the lines."""
-    from nmt import Translator
-
     return dict(zip(lines, Translator.load(folder).translate(lines), strict=True))

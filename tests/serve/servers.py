@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -9,7 +10,7 @@ import sys
 import threading
 import urllib.error
 import urllib.request
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 
@@ -21,22 +22,20 @@ for _needed in ("starlette", "uvicorn", "prometheus_client", "python_multipart",
 
 def model_folder(folder, source="en", target="de", name="small", **changes):
     """A folder of a model from one language to another."""
-    saved_models.write_folder(folder, **{"seed": 6} | changes)
+    saved_models.write_pair(folder, source, target, **{"seed": 6} | changes)
     path = folder / "config.yaml"
-    text = path.read_text("utf-8").replace("lang: xx", f"lang: {source}").replace("lang: yy", f"lang: {target}")
-    lines = [f"name: {name}" if line.startswith("name:") else line for line in text.splitlines()]
-    path.write_text("\n".join(lines) + "\n", "utf-8")
+    path.write_text(re.sub(r"(?m)^name: .*", f"name: {name}", path.read_text("utf-8")), "utf-8")
     return folder
 
 
 class Server:
-    """One that runs; `log` holds what it has said so far."""
+    """One that runs; `log` holds what it has said so far. before: a statement that it begins with."""
 
-    def __init__(self, *arguments):
+    def __init__(self, *arguments, before="pass"):
         self.log = []
         port = () if "--port" in arguments else ("--port", "0")
         self.process = subprocess.Popen(
-            [sys.executable, "-c", "from nmt.cli.entry import serve; serve()", *port, *map(str, arguments)],
+            [sys.executable, "-c", f"{before}; from nmt.cli.entry import serve; serve()", *port, *map(str, arguments)],
             stderr=subprocess.PIPE,
             env=os.environ | {"OMP_NUM_THREADS": "1"},
         )
@@ -81,8 +80,7 @@ class Server:
         """Status and message of an answer that must not be a good one."""
         status, _, content = self.ask(path, body, **more)
         assert 400 <= status < 600, content
-        told = json.loads(content)
-        (message,) = told.values()
+        (message,) = json.loads(content).values()
         assert "\n" not in message
         return status, message
 
@@ -93,14 +91,10 @@ class Server:
             if end:
                 plug.shutdown(socket.SHUT_WR)
             found = b""
-            while True:
-                try:
-                    piece = plug.recv(65536)
-                except ConnectionResetError:
-                    return found
-                if not piece:
-                    return found
-                found += piece
+            with suppress(ConnectionResetError):
+                while piece := plug.recv(65536):
+                    found += piece
+            return found
 
     def end(self, number=signal.SIGTERM, seconds=60):
         """Its exit code after a signal."""
@@ -112,9 +106,9 @@ class Server:
 
 
 @contextmanager
-def running(*arguments):
+def running(*arguments, **more):
     """A server until the end of the block."""
-    server = Server(*arguments)
+    server = Server(*arguments, **more)
     try:
         yield server
     finally:

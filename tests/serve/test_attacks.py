@@ -6,17 +6,21 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from types import SimpleNamespace
 
 import psutil
 import pytest
 
+from nmt.errors import DataError
+from nmt.serve.settings import read_keys
 from tests.documents import test_packages
 from tests.documents.test_packages import packed
+from tests.documents.test_xliff import whole
+from tests.refusals import refused
 from tests.serve.servers import model_folder, multipart, running
 from tests.waiting import beside, until
 
@@ -140,18 +144,8 @@ def test_no_text_keeps_others_waiting(attacked, name):
 
 FILES: dict[str, tuple[str, Callable[[], bytes]]] = {
     "A5 one run of many texts": ("a.docx", lambda: packed("docx", f"<w:p><w:r>{'<w:t>a</w:t>' * 16_000}</w:r></w:p>")),
-    "A6 many sources": (
-        "a.xliff",
-        lambda: (
-            '<xliff version="1.2"><file><body><trans-unit>'
-            + "<source/>" * 20_000
-            + "</trans-unit></body></file></xliff>"
-        ).encode(),
-    ),
-    "A6 deep units": (
-        "a.xliff",
-        lambda: ('<xliff version="1.2">' + "<trans-unit>" * 9_000 + "</trans-unit>" * 9_000 + "</xliff>").encode(),
-    ),
+    "A6 many sources": ("a.xliff", lambda: whole(f"<trans-unit>{'<source/>' * 20_000}</trans-unit>").encode()),
+    "A6 deep units": ("a.xliff", lambda: whole("<trans-unit>" * 9_000 + "</trans-unit>" * 9_000).encode()),
     "A7 many paragraphs": ("a.docx", lambda: packed("docx", "<w:p/>" * 7_000_000)),
     "A7 many paragraphs of a book": ("a.epub", lambda: test_packages.packed("epub", "<p></p>" * 5_000_000)),
     "A7 many cells": ("a.ods", lambda: test_packages.packed("ods", test_packages.BODIES["ods"] * 190_000)),
@@ -199,13 +193,10 @@ def seconds_to_end(folder, fields):
     """Seconds that a server takes to end, and all of its processes, after six clients who have asked for this left."""
     with running(folder) as server:
         body = json.dumps(fields).encode()
-        plugs = []
-        for _ in range(6):
-            plug = socket.create_connection(("127.0.0.1", server.port))
-            plug.sendall(
-                b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body
-            )
-            plugs.append(plug)
+        head = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body)
+        plugs = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(6)]
+        for plug in plugs:
+            plug.sendall(head + body)
         time.sleep(0.3)
         assert server.json("/health") == {"status": "ok"}
         home = descendants(server.process.pid)
@@ -226,8 +217,7 @@ def test_a_server_under_attack_ends_at_once(folder):
 def test_trailers_are_refused_and_not_kept(attacked):
     """A8"""
     head = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer other\r\n"
-    head += b"Transfer-Encoding: chunked\r\n\r\n"
-    head += b"2\r\n{}\r\n0\r\n"
+    head += b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n"
     assert b"evil" not in attacked.send(head + b"X-Request-Id: evil\r\n\r\n", end=True)
     before = memory(attacked.process.pid)
     for trailer in (b"X-1: " + b"y" * 60_000 + b"\r\n", b"y" * 2**18):
@@ -272,53 +262,29 @@ def test_bodies_together_take_bounded_memory_and_give_it_back(open_server):
 
 def test_more_connections_than_files_leave_the_server_answering_and_the_log_short(folder):
     """A12"""
-    code = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200)); "
-    code += "from nmt.cli.entry import serve; serve()"
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, str(folder), "--port", "0"], stderr=subprocess.PIPE, text=True
-    )
-    log = []
-    port = None
-    for line in process.stderr:
-        log.append(line)
-        if "listening on" in line:
-            port = int(json.loads(line)["event"].rpartition(":")[2])
-            break
-    reader = threading.Thread(target=lambda: log.extend(process.stderr), daemon=True)
-    reader.start()
-    plugs = [socket.create_connection(("127.0.0.1", port), timeout=5) for _ in range(230)]
-    try:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
-        connection.request("GET", "/health")
-        assert connection.getresponse().status == 200
-    finally:
+    limits = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200))"
+    with running(folder, before=limits) as server:
+        plugs = [socket.create_connection(("127.0.0.1", server.port), timeout=5) for _ in range(230)]
+        assert server.json("/health")
         for plug in plugs:
             plug.close()
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
-    reader.join(10)
-    assert len(log) < 40
-    for line in log:
+        assert server.end(seconds=30) == 0
+    assert len(server.log) < 40
+    for line in server.log:
         json.loads(line)
 
 
 def test_documents_of_one_client_leave_room_for_others(attacked):
     """A13"""
-    body, head = multipart(
-        "a.txt", b"".join(b"kara mo %d. " % n for n in range(13_000)), target_lang="DE", source_lang="EN"
-    )
+    text = b"".join(b"kara mo %d. " % n for n in range(13_000))
+    body, head = multipart("a.txt", text, target_lang="DE", source_lang="EN")
     statuses = [attacked.ask("/v2/document", body, head | key("attacker"), "POST")[0] for _ in range(40)]
     assert statuses.count(200) >= 1 and set(statuses) == {200, 429}
     small, head = multipart("a.txt", b"kara", target_lang="DE", source_lang="EN")
     told = attacked.json("/v2/document", small, headers=head | key("other"), method="POST")
 
-    def is_done():
-        found = attacked.json(
-            f"/v2/document/{told['document_id']}", {"document_key": told["document_key"]}, headers=key("other")
-        )
-        return found["status"] == "done"
-
-    until(is_done)
+    ask = f"/v2/document/{told['document_id']}", {"document_key": told["document_key"]}, key("other")
+    until(lambda: json.loads(attacked.ask(*ask)[2])["status"] == "done")
 
 
 def test_glossaries_of_one_client_push_out_nobody_elses(attacked):
@@ -371,7 +337,6 @@ def test_a_host_is_given_once_and_nobody_is_sent_to_it(attacked):
 
 def test_wrong_keys_are_refused_faster_and_faster(attacked):
     """A19"""
-    statuses = [attacked.ask("/languages", None)[0] for _ in range(2)]
     fields = {"q": "a", "source": "en", "target": "de"}
     statuses = [attacked.ask("/translate", fields, key(f"guess{n}"))[0] for n in range(80)]
     assert statuses[0] == 403 and statuses[-1] == 429
@@ -380,12 +345,8 @@ def test_wrong_keys_are_refused_faster_and_faster(attacked):
 
 def test_a_key_with_a_space_is_refused_at_the_start(tmp_path):
     """A19"""
-    from nmt.errors import DataError
-    from nmt.serve.settings import read_keys
-
     (tmp_path / "keys").write_text("good\ntwo words\t5\n")
-    with pytest.raises(DataError, match=r"line 2 must be a key without spaces"):
-        read_keys(str(tmp_path / "keys"), 0)
+    refused(DataError, "line 2 must be a key without spaces", read_keys, str(tmp_path / "keys"), 0)
 
 
 def test_warnings_and_tracebacks_are_lines_of_json():
@@ -438,16 +399,10 @@ def test_a_model_file_that_is_overwritten_harms_no_request(tmp_path, dtype):
 
 def test_sessions_end_with_their_model(tmp_path):
     """A kept session was found by the id of an engine, which another one may have after a reload."""
-    from types import SimpleNamespace
-
     from nmt.serve.service import Sessions
 
-    class Session:
-        def complete(self, typed, **more):
-            return [typed]
-
-    made = []
-    translator = SimpleNamespace(session=lambda sentence: made.append(sentence) or Session())
+    session, made = SimpleNamespace(complete=lambda typed, **more: [typed]), []
+    translator = SimpleNamespace(session=lambda sentence: made.append(sentence) or session)
 
     def model(generation):
         return SimpleNamespace(generation=generation, engine=SimpleNamespace(translator=translator))

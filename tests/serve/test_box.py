@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,12 +13,14 @@ import pytest
 
 pytest.importorskip("starlette", reason="needs the extra [serve]")
 
+from nmt.documents.tagged_text import read_passage
+from nmt.inference.translation import Translation
 from nmt.serve.box import box as box_module
 from nmt.serve.box import text_work
 from nmt.serve.box.box import Box, Job
 from nmt.serve.limits import Bodies, ClosedError, FairQueue, FullError, Shelf, Turns
 from nmt.serve.settings import Limits, RequestError
-from tests.waiting import until
+from tests.waiting import beside, until
 
 
 def children(process):
@@ -89,23 +90,14 @@ def job(name, *args, **more):
     return Job(name, args, "q", **more)
 
 
-def refused(box, one, client="a"):
-    async def run():
-        with pytest.raises(RequestError) as told:
-            await box.run(one, client)
-        return told.value
-
-    error = asyncio.run(run())
-    assert error.status == 400 and "\n" not in error.message
-    return error.message
+async def refused(box, one):
+    with pytest.raises(RequestError) as told:
+        await box.run(one, "a")
+    assert told.value.status == 400 and "\n" not in told.value.message
+    return told.value.message
 
 
-def test_each_budget_holds_and_the_next_job_is_done(any_box):
-    box = any_box
-
-    async def after():
-        return await box.run(job("plain", 7), "a")
-
+async def test_each_budget_holds_and_the_next_job_is_done(any_box):
     for one, said in (
         (job("busy", seconds=0.2), "needs more"),
         (job("large", memory=100 * 2**20), "needs more"),
@@ -113,19 +105,13 @@ def test_each_budget_holds_and_the_next_job_is_done(any_box):
         (job("dead"), "needs more"),
         (job("deep"), "nest less deeply"),
     ):
-        assert said in refused(box, one), one
-        box._idle.clear()  # of the loop that is over
-        assert asyncio.run(after()) == [[7, "x", b"y", (1.5, None, True)]]
-        box._idle.clear()
+        assert said in await refused(any_box, one), one
+        assert await any_box.run(job("plain", 7), "a") == [[7, "x", b"y", (1.5, None, True)]]
 
 
-def test_the_time_of_a_job_is_its_own_whatever_the_kernel_says_that_others_took(box):
-    async def run():
-        assert await box.run(job("drifts"), "a") == [0]
-        assert await box.run(job("works", 0.2, seconds=0.9), "a") == [0]
-
-    asyncio.run(run())
-    box._idle.clear()  # of the loop that is over
+async def test_the_time_of_a_job_is_its_own_whatever_the_kernel_says_that_others_took(box):
+    assert await box.run(job("drifts"), "a") == [0]
+    assert await box.run(job("works", 0.2, seconds=0.9), "a") == [0]
 
 
 def test_a_worker_that_has_grown_is_not_given_another_job(any_box):
@@ -140,57 +126,45 @@ def test_a_worker_that_has_grown_is_not_given_another_job(any_box):
     any_box._idle.clear()  # of the loop that is over
 
 
-def test_a_mistake_of_ours_keeps_its_traceback_in_the_log(any_box, caplog):
-    assert "ZeroDivisionError" in refused(any_box, job("broken"))
+async def test_a_mistake_of_ours_keeps_its_traceback_in_the_log(any_box, caplog):
+    assert "ZeroDivisionError" in await refused(any_box, job("broken"))
     assert any("own_work.py" in getattr(one, "fields", {}).get("traceback", "") for one in caplog.records)
 
 
-def test_a_worker_sends_plain_values_alone(any_box):
-    async def run():
-        with pytest.raises(Exception, match="must be plain values"):
-            await any_box.run(job("classes"), "a")
-
-    asyncio.run(run())
+async def test_a_worker_sends_plain_values_alone(any_box):
+    with pytest.raises(Exception, match="must be plain values"):
+        await any_box.run(job("classes"), "a")
 
 
-def test_who_goes_ends_the_work_and_leaves_no_process(box):
-    async def run():
-        task = asyncio.ensure_future(box.run(job("busy", seconds=60), "a"))
-        while not children(box._home.pid):
-            await asyncio.sleep(0.01)
-        (worker,) = children(box._home.pid)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        while children(box._home.pid):  # killed, and no zombie is left
-            await asyncio.sleep(0.01)
-        assert not Path(f"/proc/{worker}").exists()
-        assert await box.run(job("plain", 1), "a")
-
-    asyncio.run(asyncio.wait_for(run(), 30))
-
-
-def test_a_home_that_was_killed_is_begun_anew(box):
-    async def run():
-        assert await box.run(job("plain", 1), "a")
-        os.kill(box._home.pid, signal.SIGKILL)
-        box._home.wait()
-        box._idle.clear()
-        assert await box.run(job("cut", ["one. two."], "text", None, frozenset()), "a")
-
-    asyncio.run(asyncio.wait_for(run(), 30))
-
-
-def test_signals_of_the_group_end_no_work(box):
-    async def run():
-        task = asyncio.ensure_future(box.run(job("plain", 3), "a"))
+async def test_who_goes_ends_the_work_and_leaves_no_process(box):
+    task = asyncio.ensure_future(box.run(job("busy", seconds=60), "a"))
+    while not children(box._home.pid):
+        await asyncio.sleep(0.01)
+    (worker,) = children(box._home.pid)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
         await task
-        for process in [box._home.pid, *children(box._home.pid)]:
-            os.kill(process, signal.SIGTERM)
-            os.kill(process, signal.SIGINT)
-        assert await box.run(job("plain", 4), "a")
+    while children(box._home.pid):  # killed, and no zombie is left
+        await asyncio.sleep(0.01)
+    assert not Path(f"/proc/{worker}").exists()
+    assert await box.run(job("plain", 1), "a")
 
-    asyncio.run(asyncio.wait_for(run(), 30))
+
+async def test_a_home_that_was_killed_is_begun_anew(box):
+    assert await box.run(job("plain", 1), "a")
+    os.kill(box._home.pid, signal.SIGKILL)
+    box._home.wait()
+    box._idle.clear()
+    assert await box.run(job("cut", ["one. two."], "text", None, frozenset()), "a")
+
+
+async def test_signals_of_the_group_end_no_work(box):
+    task = asyncio.ensure_future(box.run(job("plain", 3), "a"))
+    await task
+    for process in [box._home.pid, *children(box._home.pid)]:
+        os.kill(process, signal.SIGTERM)
+        os.kill(process, signal.SIGINT)
+    assert await box.run(job("plain", 4), "a")
 
 
 def test_close_ends_home_and_workers(box):
@@ -229,50 +203,41 @@ def test_a_server_that_was_killed_leaves_no_worker(tmp_path):
     until(lambda: not any(one.is_running() for one in workers))
 
 
-def test_a_client_with_slow_texts_keeps_nobody_else_waiting(any_box):
-    async def run():
-        slow = [asyncio.ensure_future(any_box.run(job("slow"), "attacker")) for _ in range(20)]
-        await asyncio.sleep(0)
-        found = [await any_box.run(job("plain", n), "other") for n in range(5)]
-        assert len(found) == 5 and not any(one.done() for one in slow)
-        for one in slow:
-            one.cancel()
-        await asyncio.gather(*slow, return_exceptions=True)
-
-    asyncio.run(asyncio.wait_for(run(), 30))
+async def test_a_client_with_slow_texts_keeps_nobody_else_waiting(any_box):
+    slow = [asyncio.ensure_future(any_box.run(job("slow"), "attacker")) for _ in range(20)]
+    await asyncio.sleep(0)
+    found = [await any_box.run(job("plain", n), "other") for n in range(5)]
+    assert len(found) == 5 and not any(one.done() for one in slow)
+    for one in slow:
+        one.cancel()
+    await asyncio.gather(*slow, return_exceptions=True)
 
 
 def test_the_home_of_workers_imports_no_compiler_and_no_model():
-    import subprocess
-    import sys
-
     code = "import sys, nmt.serve.box.home, nmt.serve.box.text_work; print(*sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"numba", "llvmlite", "pydantic", "starlette", "nmt.rnn", "nmt.model"} & set(found)
 
 
-def test_turns_are_by_client_and_no_place_is_lost():
-    async def run():
-        turns, order, open_ = Turns(2, 1), [], asyncio.Event()
+async def test_turns_are_by_client_and_no_place_is_lost():
+    turns, order, open_ = Turns(2, 1), [], asyncio.Event()
 
-        async def work(client):
-            async with turns.of(client):
-                order.append(client)
-                await open_.wait()
+    async def work(client):
+        async with turns.of(client):
+            order.append(client)
+            await open_.wait()
 
-        many = [asyncio.ensure_future(work("a")) for _ in range(5)]
-        await asyncio.sleep(0)
-        assert order == ["a"]
-        other = [asyncio.ensure_future(work(client)) for client in "bc"]
-        await asyncio.sleep(0)
-        assert order == ["a", "b"]
-        many[1].cancel()
-        open_.set()
-        await asyncio.gather(*many, *other, return_exceptions=True)
-        assert sorted(order) == ["a", "a", "a", "a", "b", "c"]
-        assert (turns._free, dict(turns._taken), dict(turns._waiting)) == (2, {}, {})
-
-    asyncio.run(run())
+    many = [asyncio.ensure_future(work("a")) for _ in range(5)]
+    await asyncio.sleep(0)
+    assert order == ["a"]
+    other = [asyncio.ensure_future(work(client)) for client in "bc"]
+    await asyncio.sleep(0)
+    assert order == ["a", "b"]
+    many[1].cancel()
+    open_.set()
+    await asyncio.gather(*many, *other, return_exceptions=True)
+    assert sorted(order) == ["a", "a", "a", "a", "b", "c"]
+    assert (turns._free, dict(turns._taken), dict(turns._waiting)) == (2, {}, {})
 
 
 def test_a_shelf_makes_room_at_the_cost_of_who_has_most():
@@ -306,9 +271,6 @@ def test_bodies_are_bounded_together_and_by_client():
 
 
 def test_ranks_are_those_of_the_translations():
-    from nmt.documents.tagged_text import read_passage
-    from nmt.inference.translation import Translation
-
     passages = [read_passage("one\ntwo"), read_passage("  ")]
     found = [
         [Translation("a", 0.0, -1.0, length=2), Translation("b", 0.0, -5.0, length=2)],
@@ -316,6 +278,11 @@ def test_ranks_are_those_of_the_translations():
     ]
     first, second, blank = ("a\nc", 0.6065), ("b\nc", 0.2231), ("  ", 1.0)  # exp(-2 / 4), exp(-6 / 4)
     assert text_work.joined(passages, found, 3) == [[first, second], [blank]]
+
+
+@pytest.fixture
+def queue():
+    return FairQueue(100)
 
 
 @dataclass(eq=False)
@@ -333,11 +300,6 @@ def put(queue, client, names, **more):
 
 def names(tickets):
     return " ".join(ticket.name for ticket in tickets)
-
-
-@pytest.fixture
-def queue():
-    return FairQueue(100)
 
 
 def test_clients_take_turns_and_so_do_their_requests(queue):
@@ -382,13 +344,7 @@ def test_what_waits_at_the_end_is_still_given(queue):
 
 def test_who_waits_is_woken(queue):
     found = []
-    thread = threading.Thread(target=lambda: found.append(queue.take(1, 9, wait=True)))
-    thread.start()
-    put(queue, "a", "x")
-    thread.join(10)
-    assert names(found[0]) == "x"
-    thread = threading.Thread(target=lambda: found.append(queue.take(1, 9, wait=True)))
-    thread.start()
-    queue.close()
-    thread.join(10)
-    assert found[1] is None
+    for wake in (lambda: put(queue, "a", "x"), queue.close):
+        with beside(lambda: found.append(queue.take(1, 9, wait=True)), seconds=10):
+            wake()
+    assert names(found[0]) == "x" and found[1] is None

@@ -15,9 +15,8 @@ LINES = ["ᎣᏏᏲ ᏙᎯᏧ", "ᎤᏪᏥ ᎠᎴ ᎾᏍᎩ ᎨᏎ ᎠᏂᏴᏫ"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    return model_folder(
-        tmp_path_factory.mktemp("chr") / "model", "chr", "en", "cherokee", words=WORDS, vocab_size=30, seed=5
-    )
+    place = tmp_path_factory.mktemp("chr") / "model"
+    return model_folder(place, "chr", "en", "cherokee", words=WORDS, vocab_size=30, seed=5)
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
 """Clients that send half, too much, too slowly or nonsense; that go, come too often or have no key. Others go on."""
 
+import asyncio
 import http.client
 import itertools
 import json
@@ -15,13 +16,18 @@ import time
 import urllib.parse
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from nmt import Translator
+from nmt.cli.options.command import ByteSize
 from nmt.errors import DeviceError
 from nmt.rnn.kernels.machine_code.store import store
+from nmt.serve.settings import Limits, RequestError
+from tests.refusals import refused
 from tests.serve import servers
-from tests.serve.servers import multipart, running
+from tests.serve.servers import asked, multipart, running
 from tests.waiting import at_once, beside, until
 
 
@@ -63,11 +69,10 @@ def test_who_stops_reading_harms_nobody(strict, lines):
     for _ in range(20):
         plug = socket.create_connection(("127.0.0.1", strict.port))
         plug.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
-        body = json.dumps({"q": lines[:20], "source": "en", "target": "de", "api_key": "free"}).encode()
+        body = json.dumps(free(lines[:20])).encode()
         plug.sendall(30 * (head(len(body)) + body))
         plugs.append(plug)
-    fields = {"q": lines[0], "source": "en", "target": "de", "api_key": "free"}
-    assert "translatedText" in strict.json("/translate", fields)
+    assert "translatedText" in strict.json("/translate", free(lines[0]))
     for plug in plugs:
         plug.close()
     until(lambda: b"nmt_requests_in_flight 1.0" in strict.ask("/metrics")[2])
@@ -75,7 +80,7 @@ def test_who_stops_reading_harms_nobody(strict, lines):
 
 def test_keys_and_rates(strict):
     def ask(**more):
-        return strict.ask("/translate", {"q": "kara", "source": "en", "target": "de"} | more)
+        return strict.ask("/translate", asked("kara", **more))
 
     assert ask()[0] == 403 and ask(api_key="other")[0] == 403 and ask(api_key=["x"])[0] == 403
     assert [ask(api_key="slow")[0] for _ in range(3)] == [200, 200, 429]
@@ -89,12 +94,16 @@ def test_keys_and_rates(strict):
         assert strict.json(path)
 
 
+def free(text):
+    """The fields of a request with a key without limits."""
+    return asked(text, api_key="free")
+
+
 def test_too_many_waiting_are_told_to_come_back(strict, lines):
     found = []
 
     def ask():
-        body = {"q": [" ".join(lines[n : n + 5]) for n in range(15)], "api_key": "free", "source": "en", "target": "de"}
-        found.append(strict.ask("/translate", body))
+        found.append(strict.ask("/translate", free([" ".join(lines[n : n + 5]) for n in range(15)])))
 
     at_once(*[ask] * 40, seconds=60)
     assert {status for status, *_ in found} == {200, 503}
@@ -104,20 +113,19 @@ def test_too_many_waiting_are_told_to_come_back(strict, lines):
 
 def test_who_goes_leaves_the_search(strict, lines):
     long = [f"{n} {' '.join(lines[n : n + 8])}" for n in range(45)]
-    body = json.dumps({"q": long, "source": "en", "target": "de", "api_key": "free"}).encode()
+    body = json.dumps(free(long)).encode()
     assert len(body) < 20_000
     with socket.create_connection(("127.0.0.1", strict.port)) as plug:
         plug.sendall(head(len(body)) + body)
         time.sleep(0.02)
     until(lambda: b"nmt_sentences_waiting 0.0" in strict.ask("/metrics")[2])
     until(lambda: b"nmt_requests_in_flight 1.0" in strict.ask("/metrics")[2])
-    fields = {"q": lines[0], "source": "en", "target": "de", "api_key": "free"}
-    assert "translatedText" in strict.json("/translate", fields)
+    assert "translatedText" in strict.json("/translate", free(lines[0]))
 
 
 def test_the_log_is_json_and_has_texts_only_when_asked(strict, server, lines):
-    strict.ask("/translate", {"q": "seldom said", "source": "en", "target": "de", "api_key": "free"})
-    server.ask("/translate", {"q": "seldom said", "source": "en", "target": "de"})
+    strict.ask("/translate", free("seldom said"))
+    server.ask("/translate", asked("seldom said"))
     until(lambda: any('"texts": ["seldom said"]' in line for line in strict.log))
     assert not any("seldom said" in line for line in server.log)
     for line in [*strict.log, *server.log]:
@@ -125,13 +133,9 @@ def test_the_log_is_json_and_has_texts_only_when_asked(strict, server, lines):
     assert not any("traceback" in line for line in [*strict.log, *server.log])
 
 
-def test_a_body_that_does_not_come_is_not_waited_for():
-    import asyncio
-    from types import SimpleNamespace
-
+async def test_a_body_that_does_not_come_is_not_waited_for():
     from starlette.requests import Request
 
-    from nmt.serve.settings import Limits, RequestError
     from nmt.serve.web import read_body
 
     async def receive():
@@ -140,21 +144,14 @@ def test_a_body_that_does_not_come_is_not_waited_for():
             return {"type": "http.request", "body": b"half", "more_body": True}
         await asyncio.Event().wait()
 
-    async def read(limits):
-        service = SimpleNamespace(settings=SimpleNamespace(limits=limits))
+    for limits, status in ((Limits(body_seconds=0.01), 408), (Limits(body_bytes=3), 413)):
+        service, sent = SimpleNamespace(settings=SimpleNamespace(limits=limits)), []
         with pytest.raises(RequestError) as caught:
             await read_body(Request({"type": "http", "method": "POST", "headers": []}, receive), service)
-        return caught.value.status
-
-    sent = []
-    assert asyncio.run(read(Limits(body_seconds=0.01))) == 408
-    sent = []
-    assert asyncio.run(read(Limits(body_bytes=3))) == 413
+        assert caught.value.status == status
 
 
-def test_a_head_that_does_not_come_is_not_waited_for(folder, monkeypatch):
-    import asyncio
-
+async def test_a_head_that_does_not_come_is_not_waited_for(folder, monkeypatch):
     import uvicorn
 
     from nmt.serve import http_protocol
@@ -163,25 +160,21 @@ def test_a_head_that_does_not_come_is_not_waited_for(folder, monkeypatch):
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
         await send({"type": "http.response.body", "body": b"ok"})
 
-    async def ask():
-        config = uvicorn.Config(app, http=http_protocol.GuardedProtocol, port=0, lifespan="off", log_level="critical")
-        server = uvicorn.Server(config)
-        running = asyncio.ensure_future(server._serve())
-        while not server.started:
-            await asyncio.sleep(0.01)
-        port = server.servers[0].sockets[0].getsockname()[1]
-        answers = []
-        for head in (b"", b"GET / HTTP/1.1\r\nHost", b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"):
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(head)
-            answers.append((await reader.read())[:12])
-            writer.close()
-        server.should_exit = True
-        await running
-        return answers
-
     monkeypatch.setattr(http_protocol, "HEAD_SECONDS", 0.3)
-    assert asyncio.run(ask()) == [b"HTTP/1.1 408", b"HTTP/1.1 408", b"HTTP/1.1 200"]
+    config = uvicorn.Config(app, http=http_protocol.GuardedProtocol, port=0, lifespan="off", log_level="critical")
+    server = uvicorn.Server(config)
+    running = asyncio.ensure_future(server._serve())
+    while not server.started:
+        await asyncio.sleep(0.01)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    whole = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    for head, status in ((b"", b"408"), (b"GET / HTTP/1.1\r\nHost", b"408"), (whole, b"200")):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(head)
+        assert (await reader.read())[:12] == b"HTTP/1.1 " + status
+        writer.close()
+    server.should_exit = True
+    await running
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -190,8 +183,7 @@ def test_under_load_every_request_that_was_accepted_is_answered(folder, lines, n
     whole answers alone, as many together as the server says."""
     with running(folder, "--no-split", "--cache", 0) as server:
         answered, broken = [], []
-        body = [json.dumps({"q": lines[n], "source": "en", "target": "de"}).encode() for n in range(len(lines))]
-        long = json.dumps({"q": lines * 5, "source": "en", "target": "de"}).encode()
+        body, long = [json.dumps(asked(line)).encode() for line in lines], json.dumps(asked(lines * 5)).encode()
 
         def ask(n):
             kind = {"Content-Type": "application/json"}
@@ -221,7 +213,6 @@ def test_under_load_every_request_that_was_accepted_is_answered(folder, lines, n
 
 
 COMMAND = [sys.executable, "-c", "from nmt.cli.entry import serve; serve()"]
-PAIR = {"source": "en", "target": "de"}
 
 
 def test_a_port_that_is_lost_between_binding_and_listening_is_a_line(monkeypatch):
@@ -231,8 +222,7 @@ def test_a_port_that_is_lost_between_binding_and_listening_is_a_line(monkeypatch
         raise OSError(98, "Address already in use")
 
     monkeypatch.setattr(socket.socket, "listen", lost)
-    with pytest.raises(DeviceError, match="must be free to listen on"):
-        listen_on("127.0.0.1", 0)
+    refused(DeviceError, "must be free to listen on", listen_on, "127.0.0.1", 0)
 
 
 def test_a_second_server_leaves_the_first_its_port_while_it_loads(server, folder, tmp_path):
@@ -244,18 +234,15 @@ def test_a_second_server_leaves_the_first_its_port_while_it_loads(server, folder
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
-    first = subprocess.Popen(
-        [*COMMAND, str(folder), "--port", port],
-        stderr=subprocess.PIPE,
-        env=os.environ | {"NMT_CACHE_DIR": str(tmp_path), "NMT_SHIPPED_CODE": "0", "OMP_NUM_THREADS": "1"},
-        text=True,
-    )
+    own = {"NMT_CACHE_DIR": str(tmp_path), "NMT_SHIPPED_CODE": "0", "OMP_NUM_THREADS": "1"}
+    command, pipe = [*COMMAND, str(folder), "--port", port], subprocess.PIPE
+    first = subprocess.Popen(command, stderr=pipe, env=os.environ | own, text=True)
     try:
         assert '"loading' in first.stderr.readline()
-        second = subprocess.run([*COMMAND, str(folder), "--port", port], capture_output=True, text=True, timeout=120)
+        second = subprocess.run(command, capture_output=True, text=True, timeout=120)
         (line,) = second.stderr.splitlines()
         assert second.returncode == 1 and line.startswith(f"Error: 127.0.0.1:{port}: must be free to listen on")
-        assert line.endswith("; choose another --host or --port.") or line.endswith("; choose another --host or --port")
+        assert line.removesuffix(".").endswith("; choose another --host or --port")
         with socket.create_connection(("127.0.0.1", int(port)), timeout=120) as plug:  # it waits, and is answered
             plug.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
             assert plug.recv(1000).startswith(b"HTTP/1.1 200")
@@ -271,25 +258,25 @@ def test_a_second_server_leaves_the_first_its_port_while_it_loads(server, folder
 def test_a_file_is_translated_however_little_may_wait(folder, lines):
     """It was refused for ever, since two of its pieces raced for the empty queue."""
     text = "\n".join(f"{n} {' '.join(lines[n % 50 : n % 50 + 2])}" for n in range(2000))
-    with servers.running(folder, "--max-waiting", 40, "--cache", 0, "--no-split", "--threads", 2) as server:
+    with running(folder, "--max-waiting", 40, "--cache", 0, "--no-split", "--threads", 2) as server:
         found = []
 
         def ask():
             while len(found) < 60:
-                found.append(server.ask("/translate", {"q": lines[:5], **PAIR})[0])
+                found.append(server.ask("/translate", asked(lines[:5]))[0])
 
         with beside(*[ask] * 3, seconds=60):
-            form, headers = multipart("a.txt", text.encode(), **PAIR)
+            form, headers = multipart("a.txt", text.encode(), source="en", target="de")
             url = server.json("/translate_file", form, headers=headers)["translatedFileUrl"]
             assert len(server.ask(url.removeprefix(server.url))[2].splitlines()) == 2000
         assert set(found) == {200}  # the file leaves them room
-        assert server.json("/translate", {"q": [f"{n} a" for n in range(600)], **PAIR})  # nor does a long text race
+        assert server.json("/translate", asked([f"{n} a" for n in range(600)]))  # nor does a long text race
 
 
 def test_while_it_ends_it_says_so(folder, lines, expected):
-    body = json.dumps({"q": lines[0], **PAIR}).encode()
+    body = json.dumps(asked(lines[0])).encode()
     head = f"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n".encode()
-    with servers.running(folder) as server, socket.create_connection(("127.0.0.1", server.port), timeout=60) as plug:
+    with running(folder) as server, socket.create_connection(("127.0.0.1", server.port), timeout=60) as plug:
         plug.sendall(head + body[:5])  # a request that has begun
         until(lambda: b"nmt_requests_in_flight 2.0" in server.ask("/metrics")[2])
         server.process.send_signal(signal.SIGTERM)
@@ -297,7 +284,7 @@ def test_while_it_ends_it_says_so(folder, lines, expected):
         status, headers, content = server.ask("/ready")
         assert (status, json.loads(content)) == (503, {"status": "ending"}) and headers["Connection"] == "close"
         assert server.json("/health")
-        assert server.refused("/translate", {"q": "a", **PAIR}) == (503, "server: is ending; try again later")
+        assert server.refused("/translate", asked("a")) == (503, "server: is ending; try again later")
         plug.sendall(body[5:])
         answer = plug.makefile("rb").read()
         assert b" 200 OK" in answer
@@ -307,16 +294,14 @@ def test_while_it_ends_it_says_so(folder, lines, expected):
 
 def test_models_are_loaded_anew_and_nothing_is_lost(folder, tmp_path, lines):
     """The log, /api/models and /metrics tell a file that was replaced as another model, whatever its name."""
-    from nmt import Translator
-
     place = servers.model_folder(tmp_path / "model")
-    with servers.running(place, "--compute-dtype", "int8") as server:
+    with running(place, "--compute-dtype", "int8") as server:
         stop, wrong, numbers = threading.Event(), [], itertools.count()
 
         def ask():
             while not stop.is_set():
                 text = [f"{line} {next(numbers)}" for line in lines[:3]]
-                status, _, content = server.ask("/translate", {"q": text, **PAIR})
+                status, _, content = server.ask("/translate", asked(text))
                 if status != 200:
                     wrong.append(content)
 
@@ -338,14 +323,14 @@ def test_models_are_loaded_anew_and_nothing_is_lost(folder, tmp_path, lines):
         assert sum('"event": "loading 1 model"' in line for line in server.log) == 1
         with beside(*[ask] * 4, seconds=60):
             reloaded(b"success", 1)
-            first, said = told(), server.json("/translate", {"q": lines, **PAIR})
+            first, said = told(), server.json("/translate", asked(lines))
             servers.model_folder(tmp_path / "next", seed=9)
             (tmp_path / "model").rename(tmp_path / "former")
             reloaded(b"failure", 1)  # in between there is none
             until(lambda: any("the old ones stay in use" in line for line in server.log))  # logged after it is counted
             (tmp_path / "next").rename(tmp_path / "model")
             reloaded(b"success", 2)
-            assert told() != first and server.json("/translate", {"q": lines, **PAIR}) != said  # nothing of the cache
+            assert told() != first and server.json("/translate", asked(lines)) != said  # nothing of the cache
             stop.set()
         assert wrong == []
 
@@ -360,10 +345,9 @@ def started(*arguments, **environment):
     """Exit code and lines of a server that does not get as far as listening, and whose log is written slowly."""
     environment = os.environ | {"NMT_SERVE_PORT": "0"} | environment
     options = {"capture_output": True, "text": True, "timeout": 120, "env": environment}
-    code = (
-        f"import time; from nmt.serve.log import _Writer as w; w.filter = lambda *_: not time.sleep(0.2); {COMMAND[-1]}"
-    )
-    done = subprocess.run([*COMMAND[:-1], code, *map(str, arguments)], check=False, **options)
+    slow = "import time; from nmt.serve.log import _Writer as w; w.filter = lambda *_: not time.sleep(0.2)"
+    command = [*COMMAND[:-1], f"{slow}; {COMMAND[-1]}", *map(str, arguments)]
+    done = subprocess.run(command, check=False, **options)
     return done.returncode, done.stderr.splitlines()
 
 
@@ -393,8 +377,6 @@ def test_mistakes_at_the_start_are_told_by_their_name(folder, arguments, environ
 
 
 def test_sizes_have_units():
-    from nmt.cli.options.command import ByteSize
-
     sizes = {"64M": 2**26, "64 MiB": 2**26, "2G": 2**31, "1GB": 10**9, "8K": 8192, "12": 12, 7: 7}
     assert {given: ByteSize(0).convert(given, None, None) for given in sizes} == sizes
 
@@ -418,7 +400,7 @@ def test_the_description_is_of_this_server(server, folder, tmp_path):
     assert "403" not in spec["paths"]["/translate"]["post"]["responses"]
     keys = tmp_path / "keys"
     keys.write_text("k\n")
-    with servers.running(folder, "--keys", keys, "--threads", 1) as strict:
+    with running(folder, "--keys", keys, "--threads", 1) as strict:
         spec = strict.json("/spec")
         validator.validate(spec)
         assert set(spec["components"]["securitySchemes"]) == {"bearer", "deepl"}

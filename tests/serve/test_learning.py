@@ -3,9 +3,13 @@
 import json
 import signal
 import threading
+from types import SimpleNamespace
 
 import pytest
 
+from nmt.serve.models import check_room
+from nmt.serve.settings import RequestError
+from tests.refusals import refused
 from tests.saved_models import sentences
 from tests.serve.servers import Server, model_folder, running
 from tests.waiting import beside
@@ -52,8 +56,7 @@ def test_a_confirmed_pair_changes_the_next_answer(learns):
 
 def test_projects_are_models_of_their_own(learns):
     plain = sure(learns, LINES[2])
-    found = confirm(learns, LINES[2], LINES[3], project="A & B")
-    assert found["model"] == "small@A & B"
+    assert confirm(learns, LINES[2], LINES[3], project="A & B")["model"] == "small@A & B"
     assert sure(learns, LINES[2]) == plain
     assert sure(learns, LINES[2], model="small@A & B") != plain
     names = [one["name"] for one in learns.json("/api/models")["models"]]
@@ -77,21 +80,14 @@ def test_a_model_in_a_row_uses_what_its_parts_have_learnt(learns):
 
 
 def test_projects_are_limited_in_number():
-    from types import SimpleNamespace
-
-    from nmt.serve.models import check_room
-    from nmt.serve.settings import RequestError
-
     full = SimpleNamespace(projects=[str(number) for number in range(50)])
     check_room(full, "7")
-    with pytest.raises(RequestError, match="must be one of 50"):
-        check_room(full, "new")
+    refused(RequestError, "must be one of 50", check_room, full, "new")
 
 
 def test_suggest_of_libretranslate(learns):
     assert learns.json("/frontend/settings")["suggestions"] is True
-    body = {"q": LINES[8], "s": LINES[9], **PAIR}
-    assert learns.json("/suggest", body) == {"success": True}
+    assert learns.json("/suggest", {"q": LINES[8], "s": LINES[9], **PAIR}) == {"success": True}
     recent = learns.json("/api/learning?source=en&target=de")["recent"][0]
     assert (recent["source"], recent["target"]) == (LINES[8], LINES[9])
     assert recent["who"] == ""  # no address, and nothing of a key
@@ -100,11 +96,8 @@ def test_suggest_of_libretranslate(learns):
 
 def test_a_server_without_it_refuses(server):
     assert server.json("/frontend/settings")["suggestions"] is False
-    for path, body in (
-        ("/suggest", {"q": "a", "s": "b", **PAIR}),
-        ("/api/learn", {"q": "a", "translation": "b", **PAIR}),
-        ("/api/learning?source=en&target=de", None),
-    ):
+    learn = "/api/learn", {"q": "a", "translation": "b", **PAIR}
+    for path, body in (("/suggest", {"q": "a", "s": "b", **PAIR}), learn, ("/api/learning?source=en&target=de", None)):
         status, message = server.refused(path, body)
         assert status == 403 and "--learn" in message
 

@@ -8,6 +8,7 @@ import os
 import re
 import sys
 import threading
+from contextlib import closing
 from types import SimpleNamespace
 from unittest.mock import Mock
 
@@ -30,6 +31,7 @@ from nmt.serve.protocols import own_routes
 from nmt.serve.service import Sessions
 from nmt.serve.settings import RequestError
 from tests.saved_models import sentences, write_folder
+from tests.waiting import at_once, beside
 
 
 class Transport:
@@ -58,97 +60,83 @@ class Transport:
         return self.closed
 
 
-def test_head_and_body_of_an_answer_are_sent_together():
-    async def send():
-        transport = Transport()
-        joined = http_protocol._JoinedWrites(transport, asyncio.get_running_loop())
-        joined.write(b"head")
-        joined.write(b"body")
-        assert transport.sent == []
-        await asyncio.sleep(0)
-        assert transport.sent == [b"headbody"]
-        joined.write(b"last")
-        joined.close()
-        await asyncio.sleep(0)
-        assert transport.sent == [b"headbody", b"last"] and joined.is_closing()
-        joined.write(b"too late")
-        await asyncio.sleep(0)
-        assert transport.sent == [b"headbody", b"last"]
-
-    asyncio.run(send())
+async def test_head_and_body_of_an_answer_are_sent_together():
+    transport = Transport()
+    joined = http_protocol._JoinedWrites(transport, asyncio.get_running_loop())
+    joined.write(b"head")
+    joined.write(b"body")
+    assert transport.sent == []
+    await asyncio.sleep(0)
+    assert transport.sent == [b"headbody"]
+    joined.write(b"last")
+    joined.close()
+    await asyncio.sleep(0)
+    assert transport.sent == [b"headbody", b"last"] and joined.is_closing()
+    joined.write(b"too late")
+    await asyncio.sleep(0)
+    assert transport.sent == [b"headbody", b"last"]
 
 
-def test_long_answers_do_not_wait_in_memory():
-    async def send():
-        transport = Transport()
-        joined = http_protocol._JoinedWrites(transport, asyncio.get_running_loop())
-        for _ in range(5):
-            joined.write(b"x" * 50_000)
-        assert sum(map(len, transport.sent)) >= 200_000
-        await asyncio.sleep(0)
-        assert sum(map(len, transport.sent)) == 250_000
-
-    asyncio.run(send())
+async def test_long_answers_do_not_wait_in_memory():
+    transport = Transport()
+    joined = http_protocol._JoinedWrites(transport, asyncio.get_running_loop())
+    for _ in range(5):
+        joined.write(b"x" * 50_000)
+    assert sum(map(len, transport.sent)) >= 200_000
+    await asyncio.sleep(0)
+    assert sum(map(len, transport.sent)) == 250_000
 
 
-def test_a_connection_is_read_while_its_request_is_answered_so_that_a_departure_is_noticed():
+async def test_a_connection_is_read_while_its_request_is_answered_so_that_a_departure_is_noticed():
     """Also where the end of the body came in one large piece, which pauses reading."""
+    has_all, is_gone = asyncio.Event(), asyncio.Event()
 
-    async def ask():
-        has_all, is_gone = asyncio.Event(), asyncio.Event()
+    async def application(scope, receive, send):
+        while (await receive())["more_body"]:
+            pass
+        scope["nmt.departures"].add(is_gone.set)
+        has_all.set()
+        await is_gone.wait()
 
-        async def application(scope, receive, send):
-            while (await receive())["more_body"]:
-                pass
-            scope["nmt.departures"].add(is_gone.set)
-            has_all.set()
-            await is_gone.wait()
-
-        config = uvicorn.Config(application, http=http_protocol.GuardedProtocol, lifespan="off")
-        config.load()
-        protocol = config.http_protocol_class(config, uvicorn.server.ServerState(), {})
-        transport = Transport()
-        protocol.connection_made(transport)
-        head = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
-        protocol.data_received(head % 100_000)
-        await asyncio.sleep(0)  # the application waits for the body
-        protocol.data_received(b"x" * 100_000)
-        await has_all.wait()
-        assert transport.reads
-        # A second request has to wait until the first one is answered, and nothing else is read.
-        protocol.data_received(head % 3 + b"xyz")
-        await asyncio.sleep(0)
-        assert not transport.reads
-        protocol.connection_lost(None)
-        assert is_gone.is_set()
-
-    asyncio.run(ask())
+    config = uvicorn.Config(application, http=http_protocol.GuardedProtocol, lifespan="off")
+    config.load()
+    protocol = config.http_protocol_class(config, uvicorn.server.ServerState(), {})
+    transport = Transport()
+    protocol.connection_made(transport)
+    head = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
+    protocol.data_received(head % 100_000)
+    await asyncio.sleep(0)  # the application waits for the body
+    protocol.data_received(b"x" * 100_000)
+    await has_all.wait()
+    assert transport.reads
+    # A second request has to wait until the first one is answered, and nothing else is read.
+    protocol.data_received(head % 3 + b"xyz")
+    await asyncio.sleep(0)
+    assert not transport.reads
+    protocol.connection_lost(None)
+    assert is_gone.is_set()
 
 
-def test_an_ending_server_leaves_a_connection_open_that_has_not_asked_yet():
+async def test_an_ending_server_leaves_a_connection_open_that_has_not_asked_yet():
     """It was closed, and a request that was on its way, such as the question whether the server is ending, was lost."""
-
-    async def ask():
-        config = uvicorn.Config(Mock(), http=http_protocol.GuardedProtocol, lifespan="off")
-        config.load()
-        ending = server._Server(config, SimpleNamespace(is_ending=False), "")
-        protocol, transport = config.http_protocol_class(config, ending.server_state, {}), Transport()
-        protocol.connection_made(transport)
-        ending.server_state.tasks.add(asyncio.ensure_future(asyncio.sleep(60)))  # a request that is answered meanwhile
-        whole = asyncio.ensure_future(ending.shutdown())
-        while not ending._service.is_ending:
-            await asyncio.sleep(0)
-        assert not transport.is_closing()
-        whole.cancel()
-
-    asyncio.run(ask())
+    config = uvicorn.Config(Mock(), http=http_protocol.GuardedProtocol, lifespan="off")
+    config.load()
+    ending = server._Server(config, SimpleNamespace(is_ending=False), "")
+    protocol, transport = config.http_protocol_class(config, ending.server_state, {}), Transport()
+    protocol.connection_made(transport)
+    ending.server_state.tasks.add(asyncio.ensure_future(asyncio.sleep(60)))  # a request that is answered meanwhile
+    whole = asyncio.ensure_future(ending.shutdown())
+    while not ending._service.is_ending:
+        await asyncio.sleep(0)
+    assert not transport.is_closing()
+    whole.cancel()
 
 
 def request_of(departures):
     return Request({"type": "http", "method": "POST", "headers": [], "nmt.departures": departures})
 
 
-def test_who_goes_cancels_the_work_and_nothing_else():
+async def test_who_goes_cancels_the_work_and_nothing_else():
     ended = []
 
     async def work():
@@ -157,77 +145,60 @@ def test_who_goes_cancels_the_work_and_nothing_else():
         finally:
             ended.append(1)
 
-    async def ask():
-        departures = http_protocol.Departures()
-        asyncio.get_running_loop().call_soon(departures.happen)
-        with pytest.raises(RequestError) as caught:
-            await web.while_connected(request_of(departures), work())
-        assert caught.value.status == 499 and ended == [1]
-        assert not asyncio.current_task().cancelling()
-        with pytest.raises(RequestError):  # the client has gone before
-            await web.while_connected(request_of(departures), work())
+    departures = http_protocol.Departures()
+    asyncio.get_running_loop().call_soon(departures.happen)
+    with pytest.raises(RequestError) as caught:
+        await web.while_connected(request_of(departures), work())
+    assert caught.value.status == 499 and ended == [1]
+    assert not asyncio.current_task().cancelling()
+    with pytest.raises(RequestError):  # the client has gone before
+        await web.while_connected(request_of(departures), work())
+    await asyncio.sleep(0)
+
+
+async def test_who_stays_gets_the_result_and_is_forgotten():
+    departures = http_protocol.Departures()
+
+    async def work():
         await asyncio.sleep(0)
+        return 7
 
-    asyncio.run(ask())
-
-
-def test_who_stays_gets_the_result_and_is_forgotten():
-    async def ask():
-        departures = http_protocol.Departures()
-
-        async def work():
-            await asyncio.sleep(0)
-            return 7
-
-        assert await web.while_connected(request_of(departures), work()) == 7
-        departures.happen()
-        await asyncio.sleep(0)  # nobody is cancelled
-        return True
-
-    assert asyncio.run(ask())
+    assert await web.while_connected(request_of(departures), work()) == 7
+    departures.happen()
+    await asyncio.sleep(0)  # nobody is cancelled
 
 
-def test_a_server_that_ends_is_no_client_that_goes():
-    async def ask():
-        task = asyncio.ensure_future(
-            web.while_connected(request_of(http_protocol.Departures()), asyncio.Event().wait())
-        )
-        await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(ask())
+async def test_a_server_that_ends_is_no_client_that_goes():
+    task = asyncio.ensure_future(web.while_connected(request_of(http_protocol.Departures()), asyncio.Event().wait()))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
 
 
-def test_the_loop_is_woken_once_for_all_that_are_done(monkeypatch):
-    async def ask():
-        loop = asyncio.get_running_loop()
-        outbox = engine._Outbox(loop)
+async def test_the_loop_is_woken_once_for_all_that_are_done(monkeypatch):
+    loop = asyncio.get_running_loop()
+    outbox = engine._Outbox(loop)
 
-        def one_of(job):
-            return engine._Sentence(job, 0, "a", [4], False, "a")
+    def one_of(job):
+        return engine._Sentence(job, 0, "a", [4], False, "a")
 
-        jobs = [engine._Job(engine.Ask(), False, outbox, loop.create_future(), [[]], 1) for _ in range(20)]
-        wakes, wake = [], loop.call_soon_threadsafe
-        monkeypatch.setattr(loop, "call_soon_threadsafe", lambda *given: wakes.append(1) or wake(*given))
+    jobs = [engine._Job(engine.Ask(), False, outbox, loop.create_future(), [[]], 1) for _ in range(20)]
+    wakes, wake = [], loop.call_soon_threadsafe
+    monkeypatch.setattr(loop, "call_soon_threadsafe", lambda *given: wakes.append(1) or wake(*given))
 
-        def end():
-            engine._answer([one_of(job) for job in jobs[:19]], 19 * [[]])
-            jobs[19].fail(KeyError())
+    def end():
+        engine._answer([one_of(job) for job in jobs[:19]], 19 * [[]])
+        jobs[19].fail(KeyError())
 
-        thread = threading.Thread(target=end)
-        thread.start()
-        thread.join()
-        found = await asyncio.gather(*(job.future for job in jobs), return_exceptions=True)
-        assert len(wakes) == 1
-        assert found[:19] == [None] * 19 and isinstance(found[19], KeyError)
-        one = engine._Job(engine.Ask(), False, outbox, loop.create_future(), [[]], 1)
-        engine._answer([one_of(one)], [[]])
-        await one.future
-        assert len(wakes) == 2
-
-    asyncio.run(ask())
+    at_once(end)
+    found = await asyncio.gather(*(job.future for job in jobs), return_exceptions=True)
+    assert len(wakes) == 1
+    assert found[:19] == [None] * 19 and isinstance(found[19], KeyError)
+    one = engine._Job(engine.Ask(), False, outbox, loop.create_future(), [[]], 1)
+    engine._answer([one_of(one)], [[]])
+    await one.future
+    assert len(wakes) == 2
 
 
 def record(text, level=logging.INFO, error=None):
@@ -265,10 +236,9 @@ def test_a_log_that_is_not_read_holds_up_nobody():
         handler, listener = log_handler(stream)
         for _ in range(200):
             handler.handle(record("x" * 1000, logging.WARNING))  # more than a pipe holds
-        drain = threading.Thread(target=lambda: [None for _ in iter(lambda: os.read(reader, 65536), b"")])
-        drain.start()
-        listener.stop()
-    drain.join()
+        with beside(lambda: [None for _ in iter(lambda: os.read(reader, 65536), b"")]):
+            listener.stop()
+            stream.close()
     os.close(reader)
 
 
@@ -325,16 +295,10 @@ def test_commas_and_brackets_of_a_text_are_no_values():
 LINES = sentences(3, seed=6)
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return write_folder(tmp_path_factory.mktemp("engine") / "model")
-
-
 def configured(folder, **decoding):
     """The model with other settings in its config.yaml."""
     found = Translator.load(folder, threads=1)
-    section = found.config.decoding.model_copy(update=decoding)
-    found.config = found.config.model_copy(update={"decoding": section})
+    found.config = found.config.with_changes({f"decoding.{name}": value for name, value in decoding.items()})
     return found
 
 
@@ -348,52 +312,40 @@ def configured(folder, **decoding):
 )
 def test_a_model_without_a_live_search_says_why_and_answers(decoding, reason, folder, caplog):
     translator = configured(folder, **decoding)
-    with caplog.at_level(logging.INFO, "nmt.serve"):
-        served = Engine(translator)
-    try:
+    with caplog.at_level(logging.INFO, "nmt.serve"), closing(Engine(translator)) as served:
         told = [one.getMessage() for one in caplog.records if ": requests " in one.getMessage()]
         how = "are translated in small batches" if decoding else "share one search"
         assert told == [f"{translator.config.name}: requests {how}, {reason}"]
         found = asyncio.run(served.translate(LINES))
         assert [one[0].text for one in found] == translator.translate(LINES)
-    finally:
-        served.close()
 
 
 def test_a_model_of_edits_answers_without_details(tmp_path):
     """The page asks for alternatives with their words and probabilities."""
     decoder = {"edit_actions": True, "attention": "none", "input_feeding": False}
     folder = write_folder(tmp_path / "edits", subwords="char", decoder=decoder)
-    served = Engine(Translator.load(folder, threads=1))
-    try:
+    with closing(Engine(Translator.load(folder, threads=1))) as served:
         found = asyncio.run(served.translate(["kara losu"], Ask(3, details=True)))
         assert [one.detail for one in found[0]] == [None] * len(found[0]) and found[0]
-    finally:
-        served.close()
 
 
 def test_a_least_length_that_a_sentence_does_not_allow_is_told(folder):
-    served = Engine(configured(folder, min_length=6, max_length_ratio=1.0, max_length_extra=0))
-    try:
+    with closing(Engine(configured(folder, min_length=6, max_length_ratio=1.0, max_length_extra=0))) as served:
         found = asyncio.run(served.translate(["kara", "kara losu miti " * 4]))
         assert [LENGTHENED in one[0].warnings for one in found] == [True, False]
-    finally:
-        served.close()
 
 
 def test_an_error_in_joining_what_was_found_fails_the_requests_and_not_the_server(folder, monkeypatch):
-    served, joined = Engine(configured(folder)), engine.translations_of
+    joined = engine.translations_of
 
     def broken(translator, hypotheses):
         monkeypatch.setattr(engine, "translations_of", joined)
         raise IndexError("no such token")
 
     monkeypatch.setattr(engine, "translations_of", broken)
-    try:
+    with closing(Engine(configured(folder))) as served:
         refused(IndexError, "no such token", asyncio.run, asyncio.wait_for(served.translate(LINES[:1]), 60))
         assert asyncio.run(served.translate(LINES)) == configured(folder).translate_nbest(LINES)
-    finally:
-        served.close()
 
 
 def test_an_error_in_making_the_search_is_no_reason_to_go_on_without(folder, monkeypatch):
@@ -404,9 +356,8 @@ def test_an_error_in_making_the_search_is_no_reason_to_go_on_without(folder, mon
     refused(ValueError, "shapes differ", Engine, configured(folder))
 
 
-@pytest.mark.parametrize("decoding", [{"sampling": True, "beam_size": 1}], ids=str)
-def test_completions_that_a_model_cannot_give_are_refused_in_one_line(decoding, folder, monkeypatch):
-    translator = configured(folder, **decoding)
+async def test_completions_that_a_model_cannot_give_are_refused_in_one_line(folder, monkeypatch):
+    translator = configured(folder, sampling=True, beam_size=1)
     models._warm_up(translator)  # a thread's life: whatever it raises is a traceback in the log
     fields = {"q": LINES[0], "typed": "", "source": "xx", "target": "yy"}
 
@@ -420,21 +371,13 @@ def test_completions_that_a_model_cannot_give_are_refused_in_one_line(decoding, 
         return await work
 
     settings = SimpleNamespace(limits=SimpleNamespace(seconds=30))
-    service = SimpleNamespace(
-        check=lambda *args: None,
-        pair=pair,
-        sessions=Sessions(),
-        settings=settings,
-        in_time=lambda seconds: asyncio.timeout(seconds),
-    )
+    service = SimpleNamespace(pair=pair, sessions=Sessions(), settings=settings, in_time=asyncio.timeout)
+    service.check = lambda *args: None
     monkeypatch.setattr(own_routes.web, "read_request", asked)
     monkeypatch.setattr(own_routes.web, "while_connected", connected)
 
-    async def ask():
-        await own_routes.complete(SimpleNamespace())
-
     with pytest.raises(RequestError, match="decoding.* must be .* for a session") as told:
-        asyncio.run(ask())
+        await own_routes.complete(SimpleNamespace())
     assert told.value.status == 400
 
 

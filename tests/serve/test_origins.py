@@ -11,19 +11,16 @@ from urllib.parse import quote
 
 import pytest
 
+from nmt.cli.commands.serve import serve
+from nmt.cli.options.command import Refusal
 from nmt.errors import ConfigError
-from tests.serve.servers import model_folder, multipart, running
+from nmt.serve.settings import Origins, RequestError, ServerSettings
+from tests.refusals import refused
+from tests.serve.servers import multipart, running
 from tests.waiting import until
 
 EVIL = "http://evil.example"
 PAIR = {"source": "en", "target": "de"}
-
-
-@pytest.fixture(scope="module")
-def learns(tmp_path_factory):
-    pytest.importorskip("rapidfuzz", reason="needs the extra [learn]")
-    with running(model_folder(tmp_path_factory.mktemp("own") / "model"), "--learn", "--no-split") as one:
-        yield one
 
 
 @pytest.fixture(scope="module")
@@ -183,10 +180,8 @@ def test_allowed_origins_read_plain_translations_alone(allows, lines):
                 assert told["Access-Control-Allow-Origin"] == origin and told["Vary"] == "Origin"
         for path in ("/suggest", "/v2/document", "/v2/glossaries", "/download_file/a", "/api/learn"):
             assert allows.refused(path, {}, headers=headers)[0] == 403
-        preflight = headers | {
-            "Access-Control-Request-Method": "POST",
-            "Access-Control-Request-Headers": "content-type",
-        }
+        preflight = headers | {"Access-Control-Request-Method": "POST"}
+        preflight |= {"Access-Control-Request-Headers": "content-type"}
         status, told, _ = allows.ask("/translate", method="OPTIONS", headers=preflight)
         assert status == 204 and told["Access-Control-Allow-Origin"] == origin
         assert "Content-Type" in told["Access-Control-Allow-Headers"] and told["Access-Control-Max-Age"] == "86400"
@@ -214,10 +209,8 @@ def test_keys_decide_where_there_are_any(keyed, lines):
     """A page that has no key gets nothing; one that has it may be anywhere, as with LibreTranslate."""
     form, kind = multipart("a.txt", b"a", **PAIR)
     for headers in foreign(keyed):
-        assert keyed.refused("/translate", PAIR | {"q": lines[0]}, headers=headers) == (
-            403,
-            "api_key: must be a key of this server, got none; ask its operator for one",
-        )
+        told = keyed.refused("/translate", PAIR | {"q": lines[0]}, headers=headers)
+        assert told == (403, "api_key: must be a key of this server, got none; ask its operator for one")
         status, told, _ = keyed.ask("/translate", PAIR | {"q": lines[0], "api_key": "secret"}, headers=headers)
         assert status == 200 and told["Access-Control-Allow-Origin"] == "*"
         with_key = headers | kind | {"Authorization": "Bearer secret"}
@@ -230,31 +223,21 @@ def test_keys_decide_where_there_are_any(keyed, lines):
     "origin", ["", "app.example", "https://", "https://app.example/mt", "null", "https://a b", "https://bücher.example"]
 )
 def test_an_origin_that_is_none_is_one_line(origin):
-    from nmt.serve.settings import ServerSettings
-
-    with pytest.raises(ConfigError, match=r"^--allow-origin: must be an origin such as .*; give [^\n]*$"):
-        ServerSettings((), allow_origin=(origin,))
+    line = r"^--allow-origin: must be an origin such as .*; give"
+    refused(ConfigError, line, ServerSettings, (), allow_origin=(origin,))
 
 
 @pytest.mark.parametrize("name", ["", "http://mt.example", "mt.example:80", "mt.example/a", "a b", "bücher"])
 def test_a_host_that_is_no_name_is_one_line(name):
-    from nmt.serve.settings import ServerSettings
-
-    with pytest.raises(ConfigError, match=r"^--allow-host: must be a name such as [^\n]*; give it [^\n]*$"):
-        ServerSettings((), allow_host=(name,))
+    refused(ConfigError, r"^--allow-host: must be a name such as .*; give it", ServerSettings, (), allow_host=(name,))
 
 
 def test_an_option_that_is_wrong_ends_before_models_are_loaded():
-    from nmt.cli.commands.serve import serve
-    from nmt.cli.options.command import Refusal
-
     with pytest.raises(Refusal, match="--allow-origin: must be an origin"):
         serve.main(["nowhere", "--allow-origin", "app.example"], standalone_mode=False)
 
 
 def test_a_listed_name_guards_other_addresses(folder):
-    from nmt.serve.settings import Origins, RequestError
-
     def status(origins, host):
         scope = {"headers": [(b"host", host.encode())], "path": "/translate", "method": "POST", "http_version": "1.1"}
         try:
@@ -301,8 +284,7 @@ def test_the_block_passes_on_what_the_server_needs(server, lines, expected, tmp_
     there = f"http://127.0.0.1:{port}"
 
     def ask(*arguments):
-        done = subprocess.run(["curl", "-s", *arguments], capture_output=True, check=False, timeout=60)
-        return done.stdout
+        return subprocess.run(["curl", "-s", *arguments], capture_output=True, check=False, timeout=60).stdout
 
     try:
         until(lambda: ask(f"{there}/mt/health") == b'{"status":"ok"}')
@@ -312,17 +294,15 @@ def test_the_block_passes_on_what_the_server_needs(server, lines, expected, tmp_
         answer = json.loads(ask("-H", kind, "-d", json.dumps(fields), f"{there}/mt/translate"))
         assert answer["translatedText"] == expected[lines[0]]
         assert json.loads(ask(f"{there}/mt/spec"))["servers"] == [{"url": f"{there}/mt"}]
-        form, headers = multipart(
-            "a.txt", b"x " * 2_000_000, source="en", target="xx"
-        )  # more than nginx takes of itself
-        (tmp_path / "form").write_bytes(form)
-        kind = f"Content-Type: {headers['Content-Type']}"
-        answer = ask("-H", kind, "--data-binary", f"@{tmp_path / 'form'}", f"{there}/mt/translate_file")
-        assert "xx is not supported" in json.loads(answer)["error"]
-        form, headers = multipart("a.txt", lines[0].encode(), source="en", target="de")
-        (tmp_path / "form").write_bytes(form)
-        answer = ask("-H", kind, "--data-binary", f"@{tmp_path / 'form'}", f"{there}/mt/translate_file")
-        address = json.loads(answer)["translatedFileUrl"]
+
+        def send(content, target):
+            form, headers = multipart("a.txt", content, source="en", target=target)
+            (tmp_path / "form").write_bytes(form)
+            kind = f"Content-Type: {headers['Content-Type']}"
+            return json.loads(ask("-H", kind, "--data-binary", f"@{tmp_path / 'form'}", f"{there}/mt/translate_file"))
+
+        assert "xx is not supported" in send(b"x " * 2_000_000, "xx")["error"]  # more than nginx takes of itself
+        address = send(lines[0].encode(), "de")["translatedFileUrl"]
         assert address.startswith(f"{there}/mt/download_file/")
         assert ask(address).decode().strip() == expected[lines[0]].strip()
     finally:

@@ -34,17 +34,13 @@ def both_ways(tmp_path_factory):
         yield one
 
 
-@pytest.fixture(scope="module")
-def learns(tmp_path_factory):
-    """A server that learns from corrections."""
-    pytest.importorskip("rapidfuzz", reason="needs the extra [learn]")
-    with running(model_folder(tmp_path_factory.mktemp("learns") / "model"), "--learn", "--no-split") as one:
-        yield one
+def go(page, server):
+    page.goto(server.url + "/")
+    page.wait_for_selector("#source option", state="attached")
 
 
 def write(page, server, text):
-    page.goto(server.url + "/")
-    page.wait_for_selector("#source option", state="attached")
+    go(page, server)
     page.fill("#text", text)
     page.wait_for_selector("#result .w")
 
@@ -89,8 +85,7 @@ def test_other_translations_of_a_sentence_stay_with_their_words(page, server, li
     assert page.get_attribute("#alternatives li:nth-child(1) button", "aria-pressed") == "true"
     chosen = page.inner_text("#alternatives li:nth-child(2) button")
     page.click("#alternatives li:nth-child(2) button")
-    second = page.locator("#result .s >> nth=1")
-    assert words(second.inner_text()) == words(chosen) != words(expected[lines[1]])
+    assert words(page.locator("#result .s >> nth=1").inner_text()) == words(chosen) != words(expected[lines[1]])
     page.hover("#result .s >> nth=1 >> .w >> nth=0")
     assert "% sure" in page.inner_text("#shown")
     # It stays while another sentence is written on, and can be taken back.
@@ -121,8 +116,7 @@ def test_a_former_translation_is_not_taken_for_the_present_one(page, server, lin
 
 
 def test_copy_and_clear_are_off_while_there_is_nothing(page, server, lines):
-    page.goto(server.url + "/")
-    page.wait_for_selector("#source option", state="attached")
+    go(page, server)
     assert page.is_disabled("#copy") and page.is_disabled("#clear") and page.is_visible("#hint")
     page.fill("#text", lines[0])
     page.wait_for_selector("#result .w")
@@ -157,8 +151,7 @@ def test_long_texts_scroll_in_their_box(page, server, lines):
     last.scroll_into_view_if_needed()
     last.hover()
     assert "% sure" in page.inner_text("#shown")
-    box = page.locator("#shown").bounding_box()
-    assert 0 <= box["y"] < page.viewport_size["height"]
+    assert 0 <= page.locator("#shown").bounding_box()["y"] < page.viewport_size["height"]
     page.click("#tab-look")
     assert page.locator("#attention table").count() == 5 and "5 of 60 sentences" in page.inner_text("#looknote")
     page.click("#moretables")
@@ -230,8 +223,7 @@ def test_languages_can_be_swapped(page, both_ways, server):
     page.click("#swap")
     wait(page, "#modelname", "^back$")
     assert page.input_value("#source") == "de" and words(page.input_value("#text")) == found
-    page.goto(server.url + "/")  # en and fr into de: there is no way back
-    page.wait_for_selector("#source option", state="attached")
+    go(page, server)  # en and fr into de: there is no way back
     assert page.is_hidden("#swap")
     page.select_option("#source", "fr")
     wait(page, "#modelname", "^other$")
@@ -254,10 +246,8 @@ def test_several_files_each_with_its_own_line(page, server, lines, expected):
     content = "\n".join(lines[:3]).encode()
     give(page, ("Bericht für Müller.txt", content), ("a.exe", b"x"), ("c.txt", content))
     page.wait_for_selector("#done li:nth-child(3) a")
-    assert saved(page, "#done li:nth-child(1) a") == (
-        "Bericht für Müller_de.txt",
-        "\n".join(expected[line] for line in lines[:3]),
-    )
+    translated = "\n".join(expected[line] for line in lines[:3])
+    assert saved(page, "#done li:nth-child(1) a") == ("Bericht für Müller_de.txt", translated)
     assert "not supported" in page.inner_text("#done li:nth-child(2) .bad")
     # The list outlives a reload; links that no longer hold say so.
     page.reload()
@@ -416,8 +406,7 @@ def test_a_server_that_learns_nothing_has_no_tab_for_it(page, server, lines):
 def test_a_third_language_is_named(page, tmp_path):
     models = model_folder(tmp_path / "a", "de", "en"), model_folder(tmp_path / "b", "en", "fr", "last", seed=5)
     with running(*models, "--no-split") as one:
-        page.goto(one.url + "/")
-        page.wait_for_selector("#source option", state="attached")
+        go(page, one)
         page.select_option("#target", "fr")
         page.fill("#text", "kara losu miti")
         wait(page, "#status", r"^Translated through English in \d+ ms, \d+% sure\.$")

@@ -4,10 +4,11 @@ import asyncio
 import json
 import logging
 import os
+import re
 import signal
 import socket
 import tracemalloc
-from pathlib import Path
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -15,6 +16,9 @@ import pytest
 from tests.refusals import refused
 
 pytest.importorskip("starlette", reason="needs the extra [serve]")
+
+import uvicorn
+from uvicorn.server import ServerState
 
 from nmt.documents import passage
 from nmt.errors import CheckpointError, ConfigError
@@ -24,8 +28,10 @@ from nmt.serve import app
 from nmt.serve import models as models_module
 from nmt.serve import service as service_module
 from nmt.serve.engine import Ask, Engine
+from nmt.serve.http_protocol import GuardedProtocol
 from nmt.serve.limits import ClosedError, FullError, Gate, SentenceCache
 from nmt.serve.models import Detector, Models, ServedModel
+from nmt.serve.server import listen_on
 from nmt.serve.service import Service, TextOptions
 from nmt.serve.settings import Limits, RequestError, ServerSettings
 from tests.saved_models import sentences, write_folder
@@ -123,19 +129,14 @@ def test_keys_that_others_can_read_are_warned_of(tmp_path, caplog):
 
 
 def test_keys_are_read_anew(tmp_path, monkeypatch):
-    path = Path(tmp_path / "keys")
-    path.write_text("one\n")
+    path = tmp_path / "keys"
     service = service_of(served("a"))
     service.settings = ServerSettings((), keys=str(path))
     monkeypatch.setattr(service_module, "load_models", lambda settings: served("a"))
     service.models.all[0].engine.close = lambda: None
 
-    async def reloaded(text):
-        path.write_text(text)
-        service.models.all[0].engine.close = lambda: None
-        await service.reload()
-
-    asyncio.run(reloaded("two\n"))
+    path.write_text("two\n")
+    asyncio.run(service.reload())
     assert service.gate.enter("two", "")
     refused(RequestError, "", service.gate.enter, "one", "")
 
@@ -151,40 +152,27 @@ def test_long_texts_are_looked_at_beside_the_loop(monkeypatch):
         texts = [f"x {n}" for n in range(count)]
         return await service.translate(service.models.all[0], texts, TextOptions(split=False), "")
 
-    try:
+    with closing(service.box):
         assert len(asyncio.run(translate(900))) == 900 and looks == []
         assert len(asyncio.run(translate(3))) == 3 and looks
-    finally:
-        service.box.close()
 
 
-def test_answers_do_not_wait_for_acknowledgements():
+async def test_answers_do_not_wait_for_acknowledgements():
     """Found by the benchmark: each answer took 40 ms longer, whatever the model."""
-    import uvicorn
-    from uvicorn.server import ServerState
-
-    from nmt.serve.http_protocol import GuardedProtocol
-    from nmt.serve.server import listen_on
-
     config = uvicorn.Config(app.make_app, log_config=None)
     config.load()
+    loop = asyncio.get_running_loop()
+    found, place = loop.create_future(), listen_on("127.0.0.1", 0)
 
-    async def answers_wait():
-        loop = asyncio.get_running_loop()
-        found, place = loop.create_future(), listen_on("127.0.0.1", 0)
+    class Asked(GuardedProtocol):
+        def connection_made(self, transport):
+            super().connection_made(transport)
+            found.set_result(transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
 
-        class Asked(GuardedProtocol):
-            def connection_made(self, transport):
-                super().connection_made(transport)
-                plug = transport.get_extra_info("socket")
-                found.set_result(not plug.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
-
-        async with await loop.create_server(lambda: Asked(config, ServerState(), {}), sock=place):
-            _, writer = await asyncio.open_connection(*place.getsockname())
-            writer.close()
-            return await found
-
-    assert not asyncio.run(answers_wait())
+    async with await loop.create_server(lambda: Asked(config, ServerState(), {}), sock=place):
+        _, writer = await asyncio.open_connection(*place.getsockname())
+        writer.close()
+        assert await found
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="needs SIGHUP")
@@ -354,12 +342,11 @@ def test_a_document_that_is_all_in_the_cache_lets_others_run():
     (model,) = service.models.all
     text = [f"x {n}" for n in range(2_000)]
     texts(service, model, text)
-    turns = 0
+    turns = []
 
     async def others():
-        nonlocal turns
         while True:
-            turns += 1
+            turns.append(1)
             await asyncio.sleep(0)
 
     async def run():
@@ -368,7 +355,7 @@ def test_a_document_that_is_all_in_the_cache_lets_others_run():
         other.cancel()
 
     asyncio.run(run())
-    assert len(model.engine.calls) == 8 and turns >= 4  # two pieces of 256 at a time
+    assert len(model.engine.calls) == 8 and len(turns) >= 4  # two pieces of 256 at a time
 
 
 def test_a_text_whose_beginning_is_known_is_no_exception_to_the_limit(monkeypatch):
@@ -387,14 +374,11 @@ def test_a_text_whose_beginning_is_known_is_no_exception_to_the_limit(monkeypatc
 def test_samples_are_the_same_again(tmp_path):
     """Sampling is drawn from the seed and the sentence: a kept sample is what a search would draw again."""
     translator = Translator.load(write_folder(tmp_path / "model", seed=6), threads=1)
-    section = translator.config.decoding.model_copy(update={"sampling": True})
-    translator.config = translator.config.model_copy(update={"decoding": section})
-    engine, lines = Engine(translator), sentences(6, seed=3)
-    try:
+    translator.config = translator.config.with_changes({"decoding.sampling": True})
+    lines = sentences(6, seed=3)
+    with closing(Engine(translator)) as engine:
         first = asyncio.run(engine.translate(lines, Ask(2)))
         again = asyncio.run(engine.translate([*lines[3:], *lines[:3]], Ask(2)))
-    finally:
-        engine.close()
     assert first == again[3:] + again[:3] and len({one[0].text for one in first}) > 1
 
 
@@ -409,13 +393,8 @@ def cached(folder):
 
 def counts(server):
     """Hits and misses."""
-    lines = server.ask("/metrics")[2].decode().splitlines()
-    return tuple(
-        int(float(line.split()[1]))
-        for name in ("hits", "misses")
-        for line in lines
-        if line.startswith(f"nmt_cache_{name}_total ")
-    )
+    found = re.findall(r"(?m)^nmt_cache_(hits|misses)_total (\d+)", server.ask("/metrics")[2].decode())
+    return tuple(int(number) for _, number in sorted(found))
 
 
 @pytest.mark.parametrize(

@@ -23,16 +23,8 @@ POLICY = (
 
 
 def _finding(name: str, level: str, count: int, *actions: str) -> dict[str, Any]:
-    rows = [12, 80] if actions else []
-    return {
-        "name": name,
-        "level": level,
-        "count": count,
-        "total": 2418,
-        "rows": rows,
-        "actions": actions,
-        "message": "x",
-    }
+    found = {"name": name, "level": level, "count": count, "total": 2418, "rows": [12, 80] if actions else []}
+    return found | {"actions": actions, "message": "x"}
 
 
 def _text(number: int, **given: Any) -> dict[str, Any]:
@@ -44,28 +36,15 @@ def _text(number: int, **given: Any) -> dict[str, Any]:
         _finding("duplicates", "done", 7),
         _finding("unheard-of", "warning", 2),
     ]
-    common = {
-        "id": number,
-        "name": f"stories-{EVIL}.xlsx",
-        "state": "ready",
-        "form": "xlsx",
-        "rows": 2418,
-        "read": 2402,
-    }
+    common = {"id": number, "name": f"stories-{EVIL}.xlsx", "state": "ready", "form": "xlsx"}
+    common |= {"rows": 2418, "read": 2402}
     common |= {"heading": 1, "columns": columns, "chosen": [1, 2], "asks": None, "error": None, "decided": {}}
     return common | {"preview": [{"row": n, "cells": cells} for n in (2, 3)], "findings": findings} | given
 
 
 def _round(number: int, state: str, **given: Any) -> dict[str, Any]:
-    common = {
-        "n": number,
-        "state": state,
-        "phase": "training",
-        "minutes": 20,
-        "elapsed": 720,
-        "left": 480,
-        "pairs": 2162,
-    }
+    common = {"n": number, "state": state, "phase": "training", "minutes": 20, "elapsed": 720}
+    common |= {"left": 480, "pairs": 2162}
     return common | {"began": time.time() - 720, "error": None} | given
 
 
@@ -79,6 +58,7 @@ _ASKS = [
     _text(7, state="asks", asks="columns", chosen=None, findings=[]),
 ]
 _NOTHING = [{"lang": None, "name": ""}, {"lang": None, "name": ""}]
+_JOBS = [{"id": 1, "kind": "model", "state": "running"}, {"id": 2, "kind": "page", "state": "failed", "error": ERROR}]
 _DONE = {"rounds": [_round(1, "done"), _round(2, "done")], "best": 2, "state": "trained", "corrections": 18}
 STATES: dict[str, dict[str, Any]] = {
     "empty": {"texts": [], "pairs": 0, "state": "empty", "sides": _NOTHING},
@@ -89,13 +69,7 @@ STATES: dict[str, dict[str, Any]] = {
     "paused": {"rounds": [_round(1, "paused")], "state": "paused"},
     "failed": {"rounds": [_round(1, "failed", error=ERROR)], "state": "paused"},
     "done": _DONE | {"permission": "agreed", "shared": [{"name": "translator.html", "bytes": 7123456}]},
-    "busy": _DONE
-    | {
-        "jobs": [
-            {"id": 1, "kind": "model", "state": "running"},
-            {"id": 2, "kind": "page", "state": "failed", "error": ERROR},
-        ]
-    },
+    "busy": _DONE | {"jobs": _JOBS},
 }
 """What differs in projects of these names."""
 SCREENS = [
@@ -112,14 +86,8 @@ def project(name: str) -> dict[str, Any]:
     """Return a project."""
     common: dict[str, Any] = {"id": name, "name": f"Cherokee {EVIL}", "purpose": "suggestions", "sides": SIDES}
     common |= {"direction": [0, 1], "origin": EVIL, "permission": "", "contact": "", "texts": [_text(1)], "pairs": 2162}
-    common |= {
-        "held": {"dev": 120, "test": 120},
-        "rounds": [],
-        "best": None,
-        "corrections": 0,
-        "state": "text",
-        "enough": "few",
-    }
+    common |= {"held": {"dev": 120, "test": 120}, "rounds": [], "best": None, "corrections": 0}
+    common |= {"state": "text", "enough": "few"}
     return common | {"jobs": [], "shared": [], "room": None} | STATES[name]
 
 
@@ -128,16 +96,11 @@ _SAMPLES = [
     for at, text in ((60, "I am the."), (240, "I want to go."), (700, f"I want {EVIL}"))
 ]
 _LINES = [
-    {
-        "line": n,
-        "source": f"ᎠᎹ ᎠᏆᏚᎵ {n}. " * 15,
-        "reference": "I want water. " * 15,
-        "translation": f"I {n} {EVIL}",
-        "chrf": 3 * n,
-    }
-    | {"confidence": 0.6, "unseen": ["ᎠᎹ"], "verdict": None}
+    {"line": n, "source": f"ᎠᎹ ᎠᏆᏚᎵ {n}. " * 15, "reference": "I want water. " * 15}
+    | {"translation": f"I {n} {EVIL}", "chrf": 3 * n, "confidence": 0.6, "unseen": ["ᎠᎹ"], "verdict": None}
     for n in range(30)
 ]
+_CURVES = [[[100 * n, n, 30 * n / (n + 1)] for n in range(20)]]
 REPORT: dict[str, Any] = {
     "state": "ready",
     "quality": QUALITY,
@@ -158,13 +121,7 @@ REPORT: dict[str, Any] = {
         "runs": ["rounds/2"],
         "warnings": ["careful"],
         "pictures": {},
-        "charts": [
-            {
-                "title": "chrF",
-                "curves": [[[100 * n, n, 30 * n / (n + 1)] for n in range(20)]],
-                "bands": [[[100 * n, 1.5] for n in range(20)]],
-            }
-        ],
+        "charts": [{"title": "chrF", "curves": _CURVES, "bands": [[[100 * n, 1.5] for n in range(20)]]}],
         "tables": [{"title": "Runs", "heads": ["run", "BLEU"], "rows": [["rounds/2", "16.4"]]}],
     },
 }
@@ -172,11 +129,7 @@ FORECAST = {
     "pairs": 2162,
     "enough": "few",
     "expect": {"pairs": 4000, "minutes": 15, "chrf": 30.9, "chrf_elsewhere": 19.8},
-    "choices": [
-        {"minutes": 5, "recommended": False},
-        {"minutes": 30, "recommended": True},
-        {"minutes": 480, "recommended": False},
-    ],
+    "choices": [{"minutes": minutes, "recommended": minutes == 30} for minutes in (5, 30, 480)],
     "warnings": [{"code": "battery", "words": {"percent": 55}}],
     "stops": False,
 }
@@ -225,22 +178,15 @@ def serve(context: Any, words: dict[str, str] | None = None, sent: list[str] | N
             status, body = answer(route.request.method, route.request.url)
             route.fulfill(status=status, body=json.dumps(body), content_type=kind)
         elif path.startswith("/try/"):
-            route.fulfill(
-                body="<!doctype html><html lang=en><title>Translate</title><h1>Translate</h1>", content_type="text/html"
-            )
+            page = "<!doctype html><html lang=en><title>Translate</title><h1>Translate</h1>"
+            route.fulfill(body=page, content_type="text/html")
         elif path.endswith("/ar.json") and words:
             route.fulfill(body=json.dumps(words), content_type=kind)
         else:
             file = PAGE / (path.removeprefix("/page/") if path != "/" else "index.html")
             kinds = {".js": "text/javascript", ".css": "text/css", ".html": "text/html"}
-            headers = {
-                "Content-Type": kinds.get(file.suffix, kind) + "; charset=utf-8",
-                "Content-Security-Policy": POLICY,
-            }
-            route.fulfill(
-                status=200 if file.is_file() else 404,
-                body=file.read_bytes() if file.is_file() else "{}",
-                headers=headers,
-            )
+            headers = {"Content-Type": kinds.get(file.suffix, kind) + "; charset=utf-8"}
+            status, body = (200, file.read_bytes()) if file.is_file() else (404, "{}")
+            route.fulfill(status=status, body=body, headers=headers | {"Content-Security-Policy": POLICY})
 
     context.route("**/*", handle)

@@ -96,8 +96,7 @@ def read_here(folder, name, content, langs=(None, None), **how):
 
 def shown(project, number=1):
     """A text as the page sees it."""
-    entry = project.text(number)
-    return Rows(project, entry).view()
+    return Rows(project, project.text(number)).view()
 
 
 def rows_of(project, number=1):
@@ -120,10 +119,6 @@ def pairs(count, start=0):
     found = []
     for number in range(start, start + count):
         one, two = number % 15, number // 15 % 15
-        found.append(
-            (
-                f"Der {GERMAN[one]} ist nicht weit von {GERMAN[two]} Nummer {number}",
-                f"The {ENGLISH[one]} is not far from {ENGLISH[two]} number {number}",
-            )
-        )
+        german = f"Der {GERMAN[one]} ist nicht weit von {GERMAN[two]} Nummer {number}"
+        found.append((german, f"The {ENGLISH[one]} is not far from {ENGLISH[two]} number {number}"))
     return found

@@ -17,11 +17,8 @@ from tests.studio.studios import pairs, read_here, table
 
 PORT, KEY = 4000, "secret"
 HOST, COOKIE = ("host", "127.0.0.1:4000"), ("cookie", "other=1; nmt-studio-4000=secret")
-PATHS = sorted({(method, path) for method, path, _ in ROUTES}) + [
-    ("GET", "/try/"),
-    ("POST", "/try/api/learn"),
-    ("POST", "/try/translate"),
-]
+PATHS = sorted({(method, path) for method, path, _ in ROUTES})
+PATHS += [("GET", "/try/"), ("POST", "/try/api/learn"), ("POST", "/try/translate")]
 ATTACKS = {
     "no cookie": ([HOST], 403),
     "a wrong key": ([HOST, ("cookie", "nmt-studio-4000=x")], 403),
@@ -111,12 +108,8 @@ def test_no_name_leads_out_of_a_folder(tmp_path):
 def test_no_address_leads_out_of_a_folder(studio, path):
     (studio.folder / "secret").write_text("secret")
     project = studio.make("Paths")
-    for before in (
-        "/page/",
-        f"/studio/projects/{project}/shared/",
-        "/studio/projects/",
-        f"/studio/projects/{project}/texts/",
-    ):
+    own = f"/studio/projects/{project}"
+    for before in ("/page/", f"{own}/shared/", "/studio/projects/", f"{own}/texts/"):
         status, _, content = studio.ask("GET", before + path)
         assert status == 404 and b"secret" not in content and b"import" not in content
 

@@ -24,10 +24,10 @@ PSEUDO = {key: f"⟦{text}{' ذذ' * (len(text) // 9)}⟧" for key, text in ENGL
 
 @pytest.fixture
 def opened(browser):
-    """A function that opens the page, by default wide and in English."""
+    """A function that opens the page, by default wide and in English, and shows a screen."""
     pages = ExitStack()
 
-    def make(options=SIZES["wide"][0], language="en"):
+    def make(options=SIZES["wide"][0], language="en", at=None):
         one = pages.enter_context(page_in(browser, **options))
         one.sent = []
         serve(one.context, PSEUDO, one.sent)
@@ -36,6 +36,8 @@ def opened(browser):
         if language != "en":
             one.select_option("#foot select", language)
             one.wait_for_selector(f"html[lang={language}]")
+        if at:
+            go(one, *at)
         return one
 
     with pages:
@@ -124,8 +126,7 @@ def test_keys_reach_everything_and_the_focus_is_seen(opened):
 
 
 def test_a_first_file_makes_a_project_of_its_name(opened):
-    page = opened()
-    go(page, "new", "")
+    page = opened(at=("new", ""))
     page.set_input_files("input[type=file]", {"name": "my words.xlsx", "mimeType": "x/y", "buffer": b"PK"})
     page.wait_for_selector(".card.text")
     assert page.sent[0] == 'POST /studio/projects {"name":"my words"}'
@@ -134,10 +135,8 @@ def test_a_first_file_makes_a_project_of_its_name(opened):
 
 
 def test_columns_findings_and_rows_are_decided(opened):
-    page = opened()
-    go(page, "text", "text")
-    sides = page.locator("thead select")
-    sides.nth(2).select_option("1")
+    page = opened(at=("text", "text"))
+    page.locator("thead select").nth(2).select_option("1")
     page.wait_for_timeout(200)
     assert json.loads(page.sent[-1].split(" ", 2)[2]) == {"columns": [1, 3]}
     page.locator("thead select").nth(0).select_option("1")
@@ -157,8 +156,7 @@ def test_columns_findings_and_rows_are_decided(opened):
 
 
 def test_a_training_is_begun_and_ended(opened):
-    page = opened()
-    go(page, "text", "train")
+    page = opened(at=("text", "train"))
     assert page.locator("input[name=minutes]:checked").get_attribute("value") == "30"
     page.get_by_text("English → Cherokee").click()
     page.get_by_role("button", name="Start training").click()
@@ -178,8 +176,7 @@ def test_a_training_is_begun_and_ended(opened):
 
 
 def test_refusals_are_said_where_they_came(opened):
-    page = opened()
-    go(page, "text", "train")
+    page = opened(at=("text", "train"))
     refusal = {"error": {"code": "disk-full", "words": {}, "message": "x"}}
     page.route("**/rounds", lambda route: route.fulfill(status=507, body=json.dumps(refusal)))
     page.get_by_role("button", name="Start training").click()
@@ -195,8 +192,7 @@ def test_refusals_are_said_where_they_came(opened):
 
 
 def test_a_person_judges(opened):
-    page = opened()
-    go(page, "done", "look")
+    page = opened(at=("done", "look"))
     assert "Of 100 sentences it had never seen, 31" in page.inner_text("#main")
     for name in ("Right", "Usable with changes", "Wrong"):
         page.get_by_role("button", name=name).click()
@@ -234,8 +230,7 @@ def test_a_report_is_a_file_of_its_own(browser, tmp_path):
 
 
 def test_nothing_is_shared_unasked(opened):
-    page = opened()
-    go(page, "done", "use")
+    page = opened(at=("done", "use"))
     assert page.locator("iframe").get_attribute("src").startswith("/try/#text=")
     bare = json.dumps(project("done") | {"permission": ""})
     page.route("**/studio/projects/done", lambda route: route.fulfill(body=bare))
@@ -265,8 +260,7 @@ def test_missing_words_are_english_and_plurals_those_of_the_language(opened):
 
 def test_the_steps_keep_the_focus_while_a_text_is_read(opened):
     """They were drawn anew each second, which took the focus from them."""
-    page = opened()
-    go(page, "asks", "text")
+    page = opened(at=("asks", "text"))
     page.locator("#steps a").first.focus()
     page.wait_for_timeout(2500)
     assert page.evaluate("document.activeElement.closest('#steps') !== null")

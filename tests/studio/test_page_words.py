@@ -5,6 +5,11 @@ import re
 
 import pytest
 
+from nmt.data.quality.filter import FAULTS
+from nmt.studio.errors import STATUSES
+from nmt.studio.quality import RULES
+from nmt.studio.sharing import KINDS
+from nmt.studio.state import ENOUGH, STOPS
 from tests.studio.canned import PAGE
 
 ENGLISH = json.loads((PAGE / "strings" / "en.json").read_text("utf-8"))
@@ -34,20 +39,13 @@ def test_a_language_is_whole(language):
 
 def test_scripts_ask_for_words_that_are_there():
     known = {plain(key) for key in ENGLISH} | set(ENGLISH)
-    asked = set(re.findall(r'\b(?:t|button)\("([\w.-]+)"[,)]', SCRIPTS))
-    assert asked - known == set()
+    assert set(re.findall(r'\b(?:t|button)\("([\w.-]+)"[,)]', SCRIPTS)) - known == set()
     begun = set(re.findall(r't\("((?:[\w-]+\.)+)" \+|t\(`([\w.]+\.)\$\{', SCRIPTS))
     for prefix in filter(None, (a or b for a, b in begun)):
         assert any(key.startswith(prefix) for key in known), prefix
 
 
 def test_what_the_studio_says_by_codes_has_words():
-    from nmt.data.quality.filter import FAULTS
-    from nmt.studio.errors import STATUSES
-    from nmt.studio.quality import RULES
-    from nmt.studio.sharing import KINDS
-    from nmt.studio.state import ENOUGH, STOPS
-
     codes = [f"error.{code}" for codes in STATUSES.values() for code in codes.split()]
     codes += [f"why.{rule[0]}" for rule in RULES] + [f"act.{rule[2]}" for rule in RULES]
     codes += [f"finding.{name}" for name in FAULTS] + [f"enough.{name}" for name, _ in ENOUGH]

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 
+from nmt.cli.commands.evaluate import evaluate
 from nmt.errors import PathError
 from nmt.studio import trying
 from nmt.studio.app import make_app
@@ -18,6 +19,7 @@ from nmt.studio.projects import Projects, write_json
 from nmt.studio.quality import Facts, bucket, compared, groups, judged, quality_of, sentences, short_and_long, wilson
 from nmt.studio.rounds import Round, best_round
 from nmt.studio.server import serve
+from tests.refusals import refused
 from tests.saved_models import sentences as lines
 from tests.serve.servers import model_folder
 from tests.studio.studios import pairs
@@ -39,8 +41,7 @@ def project(folder, rows, text=None):
     table.parent.mkdir()
     table.write_text("".join(f"{a}\t{b}\t{n}\n" for n, (a, b) in enumerate(rows, 1)), "utf-8")
     write_json(table.with_suffix(".json"), {"state": "ready", "rows": len(rows), "findings": text or []})
-    one = Round.make(made, minutes=1, direction=[0, 1], on=None, preset=None)
-    return made, one
+    return made, Round.make(made, minutes=1, direction=[0, 1], on=None, preset=None)
 
 
 def reported(made, one, changes=None):
@@ -56,8 +57,6 @@ def reported(made, one, changes=None):
 
 
 def test_numbers_are_those_of_nmt_evaluate(tmp_path):
-    from nmt.cli.commands.evaluate import evaluate
-
     made, one = project(tmp_path, list(zip(lines(900), lines(900, seed=9), strict=True)))
     found = reported(made, one)
     files = [f"{made.folder}/rounds/1.test.{end}" for end in ("en", "el")]
@@ -143,8 +142,7 @@ def test_a_full_disk_leaves_no_half_made_project_and_has_its_words(tmp_path, mon
 
 def test_too_few_pairs_are_refused(tmp_path):
     made, one = project(tmp_path, [("a b", "c d")] * 50)
-    with pytest.raises(Refused, match="only 1 pairs; it needs 30"):
-        prepare(made.folder, one.number)
+    refused(Refused, "only 1 pairs; it needs 30", prepare, made.folder, one.number)
 
 
 @pytest.mark.parametrize(
@@ -156,26 +154,15 @@ def test_intervals_are_wilsons(hits, count, low, high):
 
 
 def test_shares_and_rules():
-    assert [bucket(chrf, words=False, same=False) for chrf in (75, 74.9, 40, 39.9)] == [
-        "near",
-        "partly",
-        "partly",
-        "different",
-    ]
+    found = [bucket(chrf, words=False, same=False) for chrf in (75, 74.9, 40, 39.9)]
+    assert found == ["near", "partly", "partly", "different"]
     assert bucket(99, words=True, same=False) == "different" and bucket(10, words=True, same=True) == "near"
-    assert (
-        sum(quality_of(["near", "partly", "partly"], words=False)[name] for name in ("near", "partly", "different"))
-        == 100
-    )
+    shares = quality_of(["near", "partly", "partly"], words=False)
+    assert sum(shares[name] for name in ("near", "partly", "different")) == 100
     assert judged([]) is None and judged(["right"] * 20)["low"] == 84
     good = {"pairs": 20_000, "count": 200, "chrf": 50.0, "shuffled": 20.0, "passes": 40.0, "usual": 40.0}
-    rules = {
-        "plain": {},
-        "high": {"chrf": 61.0},
-        "rising": {"rise": 2.0},
-        "unseen": {"unseen": 100},
-        "worse": {"worse": 1},
-    }
+    rules = {"plain": {}, "high": {"chrf": 61.0}, "rising": {"rise": 2.0}, "unseen": {"unseen": 100}}
+    rules |= {"worse": {"worse": 1}}
     rules |= {"few-passes": {"passes": 4.0, "per_pass": 0.5}, "long": {"longs": 20, "short": 60.0, "long": 5.0}}
     for code, change in rules.items():
         assert [one["code"] for one in sentences(Facts(**good | change))] == [code]
@@ -187,9 +174,8 @@ def test_shares_and_rules():
 def test_one_short_sentence_says_nothing_about_long_ones(shorts):
     """The page said that short sentences go well, 100 of 100, by a single one."""
     found = groups([3] * shorts + [20] * 12, [False] * (12 + shorts), ["near"] * shorts + ["different"] * 12)
-    told = sentences(
-        Facts(pairs=20_000, count=60, chrf=40.0, shuffled=20.0, passes=9, usual=9, **short_and_long(found))
-    )
+    facts = {"pairs": 20_000, "count": 60, "chrf": 40.0, "shuffled": 20.0, "passes": 9, "usual": 9}
+    told = sentences(Facts(**facts | short_and_long(found)))
     assert ("long" in [one["code"] for one in told]) == (shorts == 10)
 
 
@@ -204,15 +190,12 @@ def test_a_worse_round_does_not_replace_the_better():
 def test_a_model_of_edits_can_be_used(tmp_path, monkeypatch, edits):
     """It had been refused, since it cannot learn from corrections; and a point in `+V.PTCP` had ended its sentence."""
     made, one = project(tmp_path, pairs(40))
-    decoder, asked = SimpleNamespace(edit_actions=edits), []
+    config, asked = SimpleNamespace(model=SimpleNamespace(decoder=SimpleNamespace(edit_actions=edits))), []
     one.note(ended=True, words=edits)
     monkeypatch.setattr(trying, "find_checkpoint", lambda folder: made.folder / "project.json")
-    monkeypatch.setattr(
-        trying, "load_folder_config", lambda _: SimpleNamespace(model=SimpleNamespace(decoder=decoder)), raising=False
-    )
-    monkeypatch.setattr(
-        trying.Service, "begin", lambda settings: asked.append((settings.learn, settings.split)) or made.text(9)
-    )
+    monkeypatch.setattr(trying, "load_folder_config", lambda _: config, raising=False)
+    begin = lambda settings: asked.append((settings.learn, settings.split)) or made.text(9)  # noqa: E731
+    monkeypatch.setattr(trying.Service, "begin", begin)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(Refused):
         asyncio.run(trying.Trying().load(made, one, 1))

@@ -3,87 +3,24 @@
 import csv
 import io
 import json
-import zipfile
 
 import pytest
 
 from nmt.studio.reading import answer
 from nmt.studio.state import State
 from nmt.studio.texts import reading
+from tests.data import people_tables
+from tests.data.people_tables import workbook
 from tests.studio.studios import pairs, read_here, rows_of, shown, table
 
 ROWS = pairs(40)
-TMX = (
-    '<?xml version="1.0"?><tmx version="1.4"><header/><body>'
-    + "".join(
-        f'<tu><tuv xml:lang="de"><seg>{a}</seg></tuv><tuv xml:lang="en"><seg>{b}</seg></tuv></tu>' for a, b in ROWS
-    )
-    + "</body></tmx>"
-)
-SFM = "\\_sh v3.0 Dictionary\n" + "".join(f"\\lx {a}\n\\ge {b}\n\n" for a, b in ROWS)
-LIFT = (
-    '<lift version="0.13">'
-    + "".join(
-        f'<entry><lexical-unit><form lang="de"><text>{a}</text></form></lexical-unit>'
-        f'<sense><gloss lang="en"><text>{b}</text></gloss></sense></entry>'
-        for a, b in ROWS
-    )
-    + "</lift>"
-)
-FLEX = (
-    '<document version="2"><interlinear-text><paragraphs><paragraph><phrases>'
-    + "".join(
-        f'<phrase><item type="txt" lang="de">{a}</item><item type="gls" lang="en">{b}</item></phrase>' for a, b in ROWS
-    )
-    + "</phrases></paragraph></paragraphs></interlinear-text></document>"
-)
+TMX = people_tables.tmx(("de", "en"), list(zip(*ROWS, strict=True)))
 
 
 def written(rows, **dialect):
     text = io.StringIO()
     csv.writer(text, **dialect).writerows(rows)
     return text.getvalue()
-
-
-def workbook(rows, *others):
-    """An .xlsx of a sheet for each list of rows."""
-    kept = io.BytesIO()
-    main = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
-    links = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
-    package = "http://schemas.openxmlformats.org/package/2006"
-    sheets = [rows, *others]
-    with zipfile.ZipFile(kept, "w") as archive:
-        names = "".join(f'<sheet name="S{n}" sheetId="{n}" r:id="r{n}"/>' for n in range(1, len(sheets) + 1))
-        archive.writestr("[Content_Types].xml", f'<Types xmlns="{package}/content-types"/>')
-        archive.writestr(
-            "_rels/.rels",
-            f'<Relationships xmlns="{package}/relationships"><Relationship Id="a" Type="{links}/officeDocument" '
-            'Target="xl/workbook.xml"/></Relationships>',
-        )
-        archive.writestr(
-            "xl/workbook.xml", f'<workbook xmlns="{main}" xmlns:r="{links}"><sheets>{names}</sheets></workbook>'
-        )
-        relations = "".join(
-            f'<Relationship Id="r{n}" Type="{links}/worksheet" Target="worksheets/sheet{n}.xml"/>'
-            for n in range(1, len(sheets) + 1)
-        )
-        archive.writestr(
-            "xl/_rels/workbook.xml.rels", f'<Relationships xmlns="{package}/relationships">{relations}</Relationships>'
-        )
-        for number, of_sheet in enumerate(sheets, 1):
-            cells = "".join(
-                f'<row r="{row}">'
-                + "".join(
-                    f'<c r="{"ABCDE"[n]}{row}" t="inlineStr"><is><t>{cell}</t></is></c>' for n, cell in enumerate(line)
-                )
-                + "</row>"
-                for row, line in enumerate(of_sheet, 1)
-            )
-            archive.writestr(
-                f"xl/worksheets/sheet{number}.xml",
-                f'<worksheet xmlns="{main}"><sheetData>{cells}</sheetData></worksheet>',
-            )
-    return kept.getvalue()
 
 
 HEADED = [("Deutsch", "English"), *ROWS]
@@ -100,20 +37,20 @@ READ = {
     "marked.csv": b"\xef\xbb\xbf" + written(HEADED).encode(),
     "excel16.csv": written(HEADED, delimiter="\t").encode("utf-16"),
     "ansi.csv": written(HEADED, delimiter=";").replace("Der", "Für").encode("cp1252"),
-    "book.xlsx": workbook(HEADED),
-    "notes.xlsx": workbook(NOTED),
+    "book.xlsx": workbook({"S1": HEADED}),
+    "notes.xlsx": workbook({"S1": [[str(cell) for cell in row] for row in NOTED]}),
     "pasted.txt": table(ROWS),
     "memory.tmx": TMX.encode(),
-    "words.db": SFM.encode(),
-    "words.lift": LIFT.encode(),
-    "texts.flextext": FLEX.encode(),
+    "words.db": people_tables.sfm(ROWS).encode(),
+    "words.lift": people_tables.lift(ROWS, lang="de").encode(),
+    "texts.flextext": people_tables.flextext(ROWS, lang="de").encode(),
     "rows.jsonl": "".join(json.dumps({"de": a, "en": b}) + "\n" for a, b in ROWS).encode(),
 }
 REFUSED = {
     "photo.jpg": (b"\xff\xd8\xff\xe0" + bytes(range(256)) * 9, "binary"),
     "empty.csv": (b" \n", "empty-file"),
     "locked.xlsx": (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600), "unreadable"),
-    "torn.xlsx": (workbook(HEADED)[:700], "unreadable"),
+    "torn.xlsx": (workbook({"S1": HEADED})[:700], "unreadable"),
     "bad.tmx": (TMX.encode()[:900], "unreadable"),
     "program.tsv": (b"\x7fELF" + bytes(500), "binary"),
 }
@@ -178,10 +115,8 @@ def test_a_job_that_ends_while_a_project_is_shown_still_runs_there(tmp_path):
 
 def test_two_texts_name_the_languages(studio):
     """The languages of two plain texts were found, and forgotten when they were joined."""
-    project = studio.make(
-        "Named", **{"dev.chr.txt": ("ᎠᎴ ᎾᏍᎩ ᎨᏒ\n" * 40).encode(), "dev.en.txt": b"and that is so\n" * 40}
-    )
-    sides = studio.rest(project)["sides"]
+    texts = {"dev.chr.txt": ("ᎠᎴ ᎾᏍᎩ ᎨᏒ\n" * 40).encode(), "dev.en.txt": b"and that is so\n" * 40}
+    sides = studio.rest(studio.make("Named", **texts))["sides"]
     assert sides == [{"lang": "chr", "name": "Cherokee"}, {"lang": "en", "name": "English"}]
 
 
@@ -192,19 +127,16 @@ def subtitles(*cues):
 def test_subtitles_are_paired_by_their_times(studio):
     """As many subtitles, or sentences, had been taken for the same ones; others were refused."""
     one = subtitles((1, 4, "Guten Tag. Wir"), (4, 6, "fangen an."), (7, 9, "<i>Bitte</i>"), (12, 14, "Ende"))
-    two = subtitles(
-        (1, 6, "Hello. We begin."), (7, 8, "If you"), (8, 9, "please."), (10, 11, "[Noise]"), (12, 14, "End")
-    )
+    end = (8, 9, "please."), (10, 11, "[Noise]"), (12, 14, "End")
+    two = subtitles((1, 6, "Hello. We begin."), (7, 8, "If you"), *end)
     project = studio.make("Film", **{"a.de.srt": one.encode(), "a.en.srt": two.encode()})
     (text, _), sides = studio.rest(project)["texts"], studio.rest(project)["sides"]
     assert text["state"] == "ready" and [side["lang"] for side in sides] == ["de", "en"]
     assert text["other_name"] == "a.en.srt" and text["preview"][1] == {"row": 3, "cells": ["Bitte", "If you please."]}
     rows = studio("GET", f"projects/{project}/texts/1/rows")["rows"]
-    assert [(row["row"], row["source"], row["target"]) for row in rows] == [
-        (1, "Guten Tag. Wir fangen an.", "Hello. We begin."),
-        (3, "Bitte", "If you please."),
-        (4, "Ende", "End"),
-    ]
+    first = 1, "Guten Tag. Wir fangen an.", "Hello. We begin."
+    found = [(row["row"], row["source"], row["target"]) for row in rows]
+    assert found == [first, (3, "Bitte", "If you please."), (4, "Ende", "End")]
 
 
 @pytest.mark.parametrize("heading", [None, "lemma,features,form"])
@@ -224,10 +156,8 @@ def test_a_list_of_inflections_keeps_its_features(tmp_path, heading, order):
 
 def test_an_inflection_list_of_another_script_has_sides_with_names(studio):
     """Its features are in Latin letters, which is no fault; both sides were called by the language."""
-    rows = [
-        (f"գնալ{chr(0x561 + n % 38)}{chr(0x561 + n // 38)}", "V;PST" + ";SG;3" * (n % 2), f"գնաց{n}")
-        for n in range(700)
-    ]
+    words = [f"գնալ{chr(0x561 + n % 38)}{chr(0x561 + n // 38)}" for n in range(700)]
+    rows = [(word, "V;PST" + ";SG;3" * (n % 2), f"գնաց{n}") for n, word in enumerate(words)]
     project = studio.make("Forms", **{"forms.csv": table(rows, ",", "lemma,features,form")})
     whole = studio("GET", f"projects/{project}")
     assert [(side["lang"], side["name"]) for side in whole["sides"]] == [("hy", "lemma"), ("hy", "form")]
@@ -236,11 +166,8 @@ def test_an_inflection_list_of_another_script_has_sides_with_names(studio):
 
 def test_too_little_is_not_enough_for_anything(studio):
     project = studio.make("None", **{"only.txt": b"Ein Satz\n" * 40})
-    assert (
-        studio("GET", f"projects/{project}")["enough"]
-        is None
-        is studio("GET", f"projects/{project}/forecast")["enough"]
-    )
+    for path in ("", "/forecast"):
+        assert studio("GET", f"projects/{project}{path}")["enough"] is None
 
 
 def test_a_file_that_comes_twice_counts_once(studio):
@@ -263,17 +190,15 @@ def test_a_side_without_a_text_is_said(tmp_path, name, value):
 @pytest.mark.parametrize("by", [0, 1, -2])
 def test_rows_that_are_shifted_are_said(tmp_path, by):
     """By lengths: in files of real texts, both sides of a row are long or short together."""
-    rows = [
-        (f"{a}{' und mehr' * (number * 7 % 11)}", f"{b}{' and more' * (number * 7 % 11)}")
-        for number, (a, b) in enumerate(pairs(90))
-    ]
+    more = [number * 7 % 11 for number in range(90)]
+    rows = [(f"{a}{' und mehr' * n}", f"{b}{' and more' * n}") for (a, b), n in zip(pairs(90), more, strict=True)]
     shifted = [(rows[number][0], rows[(number + by) % 90][1]) for number in range(90)]
     project = read_here(tmp_path, "a.tsv", table(shifted), columns=[1, 2])
     assert ("shifted" in [one["name"] for one in shown(project)["findings"]]) == bool(by)
 
 
 def test_questions_are_asked_and_answered(studio):
-    project = studio.make("Questions", **{"book.xlsx": workbook(HEADED, [("x", "y")])})
+    project = studio.make("Questions", **{"book.xlsx": workbook({"S1": HEADED, "S2": [("x", "y")]})})
     text = studio("GET", f"projects/{project}/texts/1")
     assert text["asks"] == "sheet" and text["sheets"] == ["S1", "S2"]
     studio("POST", f"projects/{project}/texts/1", {"sheet": "S1"})
@@ -285,12 +210,9 @@ def test_questions_are_asked_and_answered(studio):
     assert studio.rest(project)["texts"][1]["state"] == "ready"
     assert studio("GET", f"projects/{project}/texts/2/rows?count=1")["rows"][0]["source"] == ROWS[0][1]
     mended = {"row": 3, "source": "Neu", "target": "New", "out": True}
-    found = studio("POST", f"projects/{project}/texts/2/rows", mended)
-    assert found.items() >= mended.items()
-    assert [row["out"] for row in studio("GET", f"projects/{project}/texts/2/rows?from=1&count=2")["rows"]] == [
-        False,
-        True,
-    ]
+    assert studio("POST", f"projects/{project}/texts/2/rows", mended).items() >= mended.items()
+    rows = studio("GET", f"projects/{project}/texts/2/rows?from=1&count=2")["rows"]
+    assert [row["out"] for row in rows] == [False, True]
     studio("POST", f"projects/{project}/texts/2/decide", {"finding": "none", "do": "keep"}, status=400)
     assert len(studio("DELETE", f"projects/{project}/texts/1")["texts"]) == 1
     (folder,) = (one for one in studio.folder.iterdir() if one.name == "Questions")

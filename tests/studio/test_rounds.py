@@ -59,11 +59,9 @@ def test_a_round_is_trained_stopped_for_a_while_tested_used_and_shared(studio):
     scores = json.loads(subprocess.run([*command, "--json"], cwd=folder, stdout=subprocess.PIPE, check=True).stdout)
     for name in ("bleu", "chrf"):
         assert report["experts"][name] == scores["metrics"][name]["score"]
-    verdicts = ["right", "usable", "wrong"] * 7
-    for line, verdict in zip(report["lines"], verdicts, strict=False):
-        told = studio("POST", f"projects/{project}/rounds/1/judge", {"line": line["line"], "verdict": verdict})[
-            "judged"
-        ]
+    for line, verdict in zip(report["lines"], ["right", "usable", "wrong"] * 7, strict=False):
+        given = {"line": line["line"], "verdict": verdict}
+        told = studio("POST", f"projects/{project}/rounds/1/judge", given)["judged"]
     assert told["count"] == min(21, len(report["lines"])) and told["low"] < 67 < told["high"]
     assert studio("GET", f"projects/{project}/rounds/1/report")["headline"] == "person"
     assert studio("POST", "use", use) == {"at": "/try/"}
@@ -76,12 +74,9 @@ def test_a_round_is_trained_stopped_for_a_while_tested_used_and_shared(studio):
         studio("POST", f"projects/{project}/rounds/1/share", {"kind": kind})
     whole = studio.rest(project)
     assert not [(job["kind"], job["error"]) for job in whole["jobs"] if job["state"] != "done"]
-    assert {name.rpartition(".")[2] for name in (one["name"] for one in whole["shared"])} == {
-        *("html", "nmt", "tmx", "tsv", "zip")
-    }
-    status, _, content = studio.ask(
-        "GET", f"/studio/projects/{project}/shared/{whole['shared'][0]['name'].replace(' ', '%20')}"
-    )
+    shared = [one["name"] for one in whole["shared"]]
+    assert {name.rpartition(".")[2] for name in shared} == {"html", "nmt", "tmx", "tsv", "zip"}
+    status, _, content = studio.ask("GET", f"/studio/projects/{project}/shared/{shared[0].replace(' ', '%20')}")
     assert status == 200 and content
 
 
@@ -97,21 +92,23 @@ def test_two_browsers_that_begin_at_once_make_one_round(studio):
     until(studio, project, ("paused",))
 
 
+def kill(studio):
+    studio.process.kill()
+    studio.process.wait()
+    studio.process.stderr.close()
+
+
 def test_what_is_killed_at_any_moment_leaves_whole_projects(tmp_path):
     random_ = random.Random(int(os.environ.get("NMT_KILLS_SEED", "1")))
     folder, kept = tmp_path / "studio", {}
     for number in range(int(os.environ.get("NMT_KILLS", "2"))):
         studio = Studio(folder)
         state = studio("GET", "state")
-        assert {one["id"]: one["name"] for one in state["projects"]}.items() >= {
-            k: v["name"] for k, v in kept.items()
-        }.items()
+        names = {one["id"]: one["name"] for one in state["projects"]}
         for one, known in kept.items():
             whole = studio.rest(one)
-            assert (
-                whole["broken"] is None
-                and {text["id"]: text["rows"] for text in whole["texts"]}.items() >= known["texts"].items()
-            )
+            assert names[one] == known["name"] and whole["broken"] is None
+            assert {text["id"]: text["rows"] for text in whole["texts"]}.items() >= known["texts"].items()
         ends = time.monotonic() + random_.uniform(0.05, 6)
         try:
             name = f"Project {number}"
@@ -121,15 +118,12 @@ def test_what_is_killed_at_any_moment_leaves_whole_projects(tmp_path):
                 if len(kept[one]["texts"]) > 2:
                     studio("POST", f"projects/{one}/texts/1/decide", {"finding": "mixed", "do": "keep"}, status=400)
                     continue
-                text = studio(
-                    "POST", f"projects/{one}/texts?name=a.tsv", raw=table(pairs(2000), heading="German\tEnglish")
-                )["id"]
+                rows = table(pairs(2000), heading="German\tEnglish")
+                text = studio("POST", f"projects/{one}/texts?name=a.tsv", raw=rows)["id"]
                 kept[one]["texts"][text] = 2000
                 studio("POST", f"projects/{one}", {"origin": "x" * random_.randint(0, 2000)})
         finally:
-            studio.process.kill()
-            studio.process.wait()
-            studio.process.stderr.close()
+            kill(studio)
     studio = Studio(folder)
     for one, known in kept.items():
         assert {text["id"]: text["rows"] for text in studio.rest(one)["texts"]} == known["texts"]
@@ -144,16 +138,10 @@ def test_a_studio_that_is_killed_lets_its_training_save_and_the_next_one_goes_on
     where = tmp_path / ".studio.json"
     assert studio.key in where.read_text("utf-8") and where.stat().st_mode & 0o777 in (0o600, 0o666)  # that of Windows
     child = json.loads((tmp_path / "Killed" / "rounds" / "1.json").read_text())["child"]
-    second = subprocess.run(
-        [sys.executable, "-c", "from nmt.cli.entry import studio; studio()", str(tmp_path), "--no-browser"],
-        stderr=subprocess.PIPE,
-        text=True,
-        timeout=60,
-    )
+    command = [sys.executable, "-c", "from nmt.cli.entry import studio; studio()", str(tmp_path), "--no-browser"]
+    second = subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=60)
     assert "runs already" in second.stderr and f":{studio.port}/" in second.stderr and not second.returncode
-    studio.process.kill()
-    studio.process.wait()
-    studio.process.stderr.close()
+    kill(studio)
     studio = Studio(tmp_path)
     until(studio, project, ("paused",))
     ends = time.monotonic() + 60
@@ -164,6 +152,5 @@ def test_a_studio_that_is_killed_lets_its_training_save_and_the_next_one_goes_on
     until(studio, project, ("training",))
     studio("POST", f"projects/{project}/rounds/1/pause", {})
     until(studio, project, ("paused",))
-    log = (tmp_path / "Killed" / "rounds" / "1" / "train.log").read_text("utf-8")
-    assert "resum" in log
+    assert "resum" in (tmp_path / "Killed" / "rounds" / "1" / "train.log").read_text("utf-8")
     assert studio.end() == 0

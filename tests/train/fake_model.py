@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import random
+import subprocess
 import sys
 import time
 import types
@@ -98,8 +99,7 @@ class TranslationModel:
     ) -> tuple[LossStats, dict[str, np.ndarray]]:
         self.calls += 1
         time.sleep(self.seconds)
-        keep = np.random.default_rng(seed).random(batch.src.shape) < 0.9
-        stats, grads = self._pass(batch, keep)
+        stats, grads = self._pass(batch, np.random.default_rng(seed).random(batch.src.shape) < 0.9)
         for grad in grads.values():
             grad *= batch.num_tgt_tokens / (tokens or batch.num_tgt_tokens)
         if into is not None:
@@ -198,6 +198,13 @@ def write_setup(folder: Path, **training: Any) -> dict[str, Any]:
         "training": {"learning_rate": 0.3, "batch_size": 64, "epochs": 4}
         | {"validation_freq": 8, "logging_freq": 4, **training},
     }
+
+
+def begin(command: list[str], seconds: float) -> subprocess.Popen[str]:
+    """Begin a command with the fake model, each of whose updates takes so long."""
+    environment = {**os.environ, "NMT_FAKE_SECONDS": str(seconds)}
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment)
 
 
 def main(arguments: list[str]) -> None:

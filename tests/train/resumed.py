@@ -35,7 +35,7 @@ def _bytes(arrays: Any, key: str) -> bytes | None:
     return arrays[key].tobytes() if key in arrays else None
 
 
-def events(folder: Path, kind: str) -> list[dict[str, Any]]:
-    """Return the events of a kind of a run."""
+def events(folder: Path, kind: str | None = None) -> list[dict[str, Any]]:
+    """Return the events of a run, all or those of a kind."""
     lines = (folder / "metrics.jsonl").read_text("utf-8").splitlines()
-    return [event for event in map(json.loads, lines) if event["event"] == kind]
+    return [event for event in map(json.loads, lines) if kind in (None, event["event"])]

@@ -10,6 +10,7 @@ import pytest
 from nmt.config import TrainingConfig
 from nmt.rnn.devices import cpu
 from nmt.rnn.kernels.search.search_rules import mix
+from nmt.train.checkpoints.checkpoint import read_whole
 from nmt.train.distributed.ranks import Ranks
 from nmt.train.planning.lengths import fixed_training, rate_factor
 from nmt.train.run.trainer import Trainer
@@ -18,25 +19,10 @@ from nmt.train.updates.optimizer import make_optimizer
 from nmt.train.updates.schedule import TrainingState, batch_seed, update_seed
 from nmt.train.updates.update import GradientSum, Updater
 from tests.settings import settings_with
-from tests.small_models import batch_of, build
+from tests.small_models import Group, batch_of, build
 from tests.train.resumed import events
 
 CONFIG = settings_with(training={"learning_rate": 0.01, "label_smoothing": 0.1})
-
-
-class Group:
-    """Batches of one update."""
-
-    def __init__(self, batches):
-        self.batches = batches
-        self.num_src_tokens = sum(batch.num_src_tokens for batch in batches)
-        self.num_tgt_tokens = sum(batch.num_tgt_tokens for batch in batches)
-
-    def __len__(self):
-        return len(self.batches)
-
-    def __iter__(self):
-        return iter(enumerate(self.batches))
 
 
 def pairs(seed, count):
@@ -83,8 +69,7 @@ def test_what_is_read_twice_counts_once():
 
 def test_everything_counts_updates(make_trainer):
     trainer = make_trainer(batch_multiplier=3, metric="loss", validation_freq=2, logging_freq=2, updates=7)
-    result = trainer.run()
-    assert result.update == 7
+    assert trainer.run().update == 7
     assert [event["update"] for event in events(trainer.folder, "validation")] == [2, 4, 6, 7]
     assert [event["update"] for event in events(trainer.folder, "train")] == [2, 4, 6]
     alone = make_trainer({"model_dir": str(trainer.folder.parent / "alone")}, metric="loss", updates=7)
@@ -107,8 +92,6 @@ def test_a_run_goes_on_with_another_multiplier(make_trainer):
 
 
 def trainer_state(trainer: Trainer):
-    from nmt.train.checkpoints.checkpoint import read_whole
-
     return read_whole(trainer.folder / "last.safetensors").metadata["state"]
 
 
@@ -137,8 +120,7 @@ def test_an_update_whose_loss_or_gradient_is_not_finite_changes_nothing(broken, 
         return (replace(stats, loss=np.nan) if broken in ("loss", "both") else stats), gradients
 
     monkeypatch.setattr(model, "loss_and_gradients", breaking)
-    outcome = updater_of(model).update_with(batch_of(pairs(1, 3)), 1, 0.01)
-    assert outcome.is_finite == (broken is None)
+    assert updater_of(model).update_with(batch_of(pairs(1, 3)), 1, 0.01).is_finite == (broken is None)
     assert all((model.params[name] == param).all() == (broken is not None) for name, param in before.items())
 
 
@@ -176,11 +158,8 @@ def test_a_group_is_ready_without_others_whose_names_begin_alike():
         for array in gradients.arrays_for(done, is_last=done == 1).values():
             array[...] = 1
     gradients.ready("encoder")
-    assert {name: array[0] for name, array in gradients.arrays.items()} == {
-        "encoder.W": 2,
-        "encoder2.W": 1,
-        "encoder": 2,
-    }
+    first = {name: array[0] for name, array in gradients.arrays.items()}
+    assert first == {"encoder.W": 2, "encoder2.W": 1, "encoder": 2}
     gradients.ready()
     assert all(array[0] == 2 for array in gradients.arrays.values())
 
@@ -268,8 +247,7 @@ def test_ranks_have_like_work():
         shares = [[work[[g.numbers[p] for p in g.own]].sum() for g in one] for one in zip(*groups, strict=True)]
         return 1 - np.sum(shares) / (4 * np.sum(np.max(shares, axis=1)))
 
-    dealt = [list(Dealing(batches, 8, rank=r, ranks=4).left(TrainingState())) for r in range(4)]
-    assert wait(dealt) < 0.02
+    assert wait([list(Dealing(batches, 8, rank=r, ranks=4).left(TrainingState())) for r in range(4)]) < 0.02
 
 
 def test_an_epoch_goes_on_with_other_numbers_of_ranks():
@@ -311,8 +289,7 @@ def test_updates_have_the_tokens_of_their_epoch():
     for epoch in (1, 3):
         found = list(dealing.left(TrainingState(epoch=epoch)))
         for done in range(len(found)):
-            position = sum(map(len, found[:done]))
-            rest = dealing.left(TrainingState(epoch=epoch, position=position))
+            rest = dealing.left(TrainingState(epoch=epoch, position=sum(map(len, found[:done]))))
             assert [group.numbers for group in rest] == [group.numbers for group in found[done:]]
         tokens = dealing.batches.tokens(epoch)
         for group in found:
@@ -320,9 +297,6 @@ def test_updates_have_the_tokens_of_their_epoch():
 
 
 def test_ranks_take_turns_forward_and_back():
-    assert [Dealing(Batches(9), 9, rank=rank, ranks=3)._own(9) for rank in range(3)] == [
-        [0, 5, 6],
-        [1, 4, 7],
-        [2, 3, 8],
-    ]
-    assert [Dealing(Batches(9), 9, rank=rank, ranks=3)._own(8) for rank in range(3)] == [[0, 5, 6], [1, 4, 7], [2, 3]]
+    dealings = [Dealing(Batches(9), 9, rank=rank, ranks=3) for rank in range(3)]
+    assert [one._own(9) for one in dealings] == [[0, 5, 6], [1, 4, 7], [2, 3, 8]]
+    assert [one._own(8) for one in dealings] == [[0, 5, 6], [1, 4, 7], [2, 3]]

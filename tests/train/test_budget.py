@@ -2,7 +2,6 @@
 
 import io
 import itertools
-import json
 import shutil
 from types import SimpleNamespace
 
@@ -17,6 +16,7 @@ from nmt.train.run.loop import is_early_validation
 from nmt.train.run.trainer import Trainer
 from nmt.train.updates.update import Updater
 from tests.refusals import refused
+from tests.train.resumed import events
 
 
 @pytest.mark.parametrize(
@@ -29,8 +29,7 @@ def test_times_as_people_write_them(text, seconds):
 
 @pytest.mark.parametrize("text", ["", "2", "h", "2 hours", "2h x", "-2h", "10s", "1w"])
 def test_what_is_no_time(text):
-    with pytest.raises(ConfigError, match=r"^budget: must be"):
-        seconds_of(text)
+    refused(ConfigError, r"^budget: must be", seconds_of, text)
 
 
 def never(config, seconds):
@@ -101,10 +100,9 @@ def test_a_run_ends_with_its_time_and_its_rate_at_zero(make_trainer, monkeypatch
     fitted = fit_to_budget(make_trainer().config, "60s", lambda *_: Pace(0.25, 0.5, 40), lambda text: None)
     result = Trainer(fitted, spent=0.5).run()
     assert "are over (training.max_minutes)" in result.reason
-    events = [json.loads(line) for line in (Trainer(fitted).folder / "metrics.jsonl").read_text().splitlines()]
-    rates = [event["learning_rate"] for event in events if "learning_rate" in event]
-    elapsed = max(event["elapsed"] for event in events if "elapsed" in event)
-    assert elapsed == pytest.approx(59, rel=0.05)
+    told = events(result.folder)
+    rates = [event["learning_rate"] for event in told if "learning_rate" in event]
+    assert max(event["elapsed"] for event in told if "elapsed" in event) == pytest.approx(59, rel=0.05)
     assert rates[-1] < 0.05 * max(rates)
 
 
@@ -126,13 +124,8 @@ def test_a_run_that_is_over_is_not_trained_on(make_trainer, monkeypatch):
 def test_a_run_that_goes_on_measures_nothing(make_trainer):
     config = make_trainer().config
     fitted = fit_to_budget(config, "10m", lambda *_: Pace(1.0, 20.0, 40), lambda text: None)
-    values = fitted.to_dict()
-    values["training"]["updates"] = 2  # as if it had been killed there
-    from nmt.config import config_from_dict
-
-    Trainer(config_from_dict(values)).run()
-    again = fit_to_budget(config, "10m", never, lambda text: None)
-    assert again.to_dict() == fitted.to_dict()
+    Trainer(fitted.with_changes({"training.updates": 2})).run()  # as if it had been killed there
+    assert fit_to_budget(config, "10m", never, lambda text: None).to_dict() == fitted.to_dict()
     said = []
     longer = fit_to_budget(config, "30m", never, said.append).training
     before, times = fitted.training, 30 / fitted.training.max_minutes
@@ -152,8 +145,7 @@ def test_a_short_run_has_a_curve(make_trainer):
     assert (short.training.logging_freq, long.training.logging_freq) == (5, 50)
     short = short.with_changes({"training.updates": 2})
     Trainer(short).run()
-    again = fit_to_budget(config, "1m", lambda *_: pace, lambda text: None)
-    assert again.training.logging_freq == 5
+    assert fit_to_budget(config, "1m", lambda *_: pace, lambda text: None).training.logging_freq == 5
 
 
 def test_a_run_shows_soon_what_it_learns_and_learns_the_same(make_trainer, monkeypatch):
@@ -173,11 +165,9 @@ def test_a_run_shows_soon_what_it_learns_and_learns_the_same(make_trainer, monke
         fitted = fit_to_budget(make_trainer().config, "10m", lambda *_: Pace(5.0, 20.0, 40), lambda text: None)
         trainer = Trainer(fitted)
         trainer.run()
-        events = [json.loads(line) for line in (trainer.folder / "metrics.jsonl").read_text().splitlines()]
-        at = [event["elapsed"] for event in events if event["event"] == "validation"]
-        found.append(
-            (at, {name: array.tobytes() for name, array in read_checkpoint(trainer.folder / LAST_NAME)[0].items()})
-        )
+        arrays = read_checkpoint(trainer.folder / LAST_NAME)[0]
+        at = [event["elapsed"] for event in events(trainer.folder, "validation")]
+        found.append((at, {name: array.tobytes() for name, array in arrays.items()}))
         shutil.rmtree(trainer.folder)
     assert [round(seconds) for seconds in found[0][0]] == [20, 40, 80, 125, 250, 375, 500, 600]
     assert found[0][0][3:] == found[1][0] and found[0][1] == found[1][1]

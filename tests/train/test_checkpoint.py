@@ -25,6 +25,7 @@ from nmt.train.checkpoints.checkpoint import (
     save_average,
     save_checkpoint,
 )
+from tests.oracle.compare import assert_same_bits
 from tests.refusals import refused
 from tests.train.resumed import events
 
@@ -39,8 +40,7 @@ def save(path: Path, scale: float = 1.0) -> None:
 def test_round_trip(tmp_path: Path) -> None:
     save(tmp_path / "x.safetensors")
     params, optimizer, _, metadata = read_whole(tmp_path / "x.safetensors")
-    for name, array in PARAMS.items():
-        np.testing.assert_array_equal(params[PARAMS_PREFIX + name], array)
+    assert_same_bits(params, {PARAMS_PREFIX + name: array for name, array in PARAMS.items()})
     np.testing.assert_array_equal(optimizer["b/m"], PARAMS["b"])
     assert metadata["state"] == {"é": 1}
     only, _ = read_checkpoint(tmp_path / "x.safetensors", prefix=PARAMS_PREFIX)
@@ -86,8 +86,8 @@ def test_parameters_of_another_shape_are_named(tmp_path: Path) -> None:
     tensors, _ = read_checkpoint(tmp_path / "x.safetensors", prefix=PARAMS_PREFIX)
     wanted = {"a": np.zeros(1, "f4"), "b": np.zeros((3, 2), "f4"), "e": np.zeros((0, 2))}
     model: Any = SimpleNamespace(params=wanted, device=cpu())
-    with pytest.raises(CheckpointError, match=r"must contain b as \[3, 2\].*got \[2, 3\]"):
-        set_params(model, tensors, tmp_path / "x.safetensors")
+    line = r"must contain b as \[3, 2\].*got \[2, 3\]"
+    refused(CheckpointError, line, set_params, model, tensors, tmp_path / "x.safetensors")
     assert not wanted["a"].any(), "nothing is copied unless everything fits"
 
 
@@ -181,8 +181,8 @@ def test_the_best_are_those_of_the_log(folder):
 
 
 def test_mistakes(folder, tmp_path):
-    with pytest.raises(CheckpointError, match=r"must contain 4 checkpoints last-UPDATE.*got 3.*keep_last_ckpts: 4"):
-        newest_checkpoints(folder, 4)
+    line = r"must contain 4 checkpoints last-UPDATE.*got 3.*keep_last_ckpts: 4"
+    refused(CheckpointError, line, newest_checkpoints, folder, 4)
     refused(CheckpointError, r"got 2; ask for fewer", best_checkpoints, folder, 3)
     other = tmp_path / "other.safetensors"
     params = {name[7:]: array for name, array in read_checkpoint(folder / "best.safetensors")[0].items()}

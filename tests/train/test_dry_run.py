@@ -50,8 +50,7 @@ def test_a_plan_is_one_page_of_figures(tmp_path: Path) -> None:
 
 
 def test_the_command_writes_to_standard_output_alone(tmp_path: Path) -> None:
-    config = settings(tmp_path)
-    (tmp_path / "c.yaml").write_text(dump_config(config))
+    (tmp_path / "c.yaml").write_text(dump_config(settings(tmp_path)))
     before = sorted(path.name for path in tmp_path.iterdir())
     result = CliRunner().invoke(train, [str(tmp_path / "c.yaml"), "--plan"])
     assert result.exit_code == 0, result.output

@@ -5,6 +5,7 @@ import ast
 import hashlib
 import json
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from nmt.storage.model_folder import read_checkpoint
 from nmt.train.run.trainer import Trainer
 from tests.settings import changed, leaves, texts_in
 from tests.train import fake_model
+from tests.train.resumed import events
 
 ROOT = Path(__file__).parents[2]
 
@@ -205,15 +207,15 @@ def outcome(folder: Path, values: dict[str, Any]) -> dict[str, Any]:
     model = Path(settings["model_dir"])
     last = model / "last.safetensors"
     arrays, content = read_checkpoint(last) if last.exists() else ({}, {"state": {}})
-    events = [json.loads(line) for line in (model / "metrics.jsonl").read_text().splitlines()]
-    for event in events:
+    told = events(model)
+    for event in told:
         for name in filter(re.compile("second|^(time|elapsed|machine|peak_memory)$").search, list(event)):
             del event[name]
     shown = [line[21:] for line in (model / "train.log").read_text().splitlines()]
     return {
         "files": sorted(str(path.relative_to(model)) for path in model.rglob("*") if "tfevents" not in path.name),
         "arrays": {name: hashlib.sha256(array.tobytes()).hexdigest() for name, array in arrays.items()},
-        "events": events,
+        "events": told,
         "state": {name: value for name, value in content["state"].items() if name != "elapsed"},
         "end": (result.reason, result.update, result.best_update),
         "batch size": [re.sub(r"[\d.]+ [MG]iB", "", line) for line in shown if line.startswith("batch_size")],
@@ -224,16 +226,13 @@ def outcome(folder: Path, values: dict[str, Any]) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def known(tmp_path_factory):
     """The folder and the outcome of a run with these values, which many keys are compared with."""
-    found: dict[str, tuple[Path, dict[str, Any]]] = {}
 
-    def of(values: dict[str, Any]) -> tuple[Path, dict[str, Any]]:
-        key = json.dumps(values, sort_keys=True)
-        if key not in found:
-            folder = tmp_path_factory.mktemp("run") / "one"
-            found[key] = folder, outcome(folder, values)
-        return found[key]
+    @cache
+    def found(key: str) -> tuple[Path, dict[str, Any]]:
+        folder = tmp_path_factory.mktemp("run") / "one"
+        return folder, outcome(folder, json.loads(key))
 
-    return of
+    return lambda values: found(json.dumps(values, sort_keys=True))
 
 
 def test_the_folder_of_a_run_changes_nothing(tmp_path: Path, known: Any) -> None:

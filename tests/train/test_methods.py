@@ -70,8 +70,7 @@ class Aligned:
 
 
 def test_alignments_are_of_words_before_they_are_dropped_and_of_both_passes() -> None:
-    settings = {"guided_alignment": 1.0, "src_word_dropout": 0.9, "r_drop": 1.0}
-    config = settings_with(training=settings)
+    config = settings_with(training={"guided_alignment": 1.0, "src_word_dropout": 0.9, "r_drop": 1.0})
     aligned: Any = Aligned()
     found = Methods(config, Any, aligned).prepare(batch(), 7).objective.alignment  # type: ignore[arg-type]
     assert found is not None
@@ -100,16 +99,19 @@ def held_out(folder: Any, line: str, **src: Any) -> tuple[Task, list[str]]:
         path.write_text(f"{path.read_text()}{line if lang == config.data.src.lang else 'z1'}\n")
     units = SimpleNamespace(encode=lambda lines: [[4] * len(line.split()) for line in lines])
     said: list[str] = []
-    task = Task(config, Side(config.data.src, units), Side(config.data.tgt, units))  # type: ignore[arg-type]
-    return task.held_out(said.append), said
+    return Task(config, Side(config.data.src, units), Side(config.data.tgt, units)).held_out(said.append), said
+
+
+@pytest.fixture
+def without_translator(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Task, "_translator", lambda *args: None)
 
 
 def batches(task: Task) -> list[Any]:
     return task.validator(SimpleNamespace(), 64, 1, lambda: None, SimpleNamespace(rank=0, size=1)).batches  # type: ignore[arg-type, return-value]
 
 
-def test_a_line_without_end_is_cut_for_the_loss_and_said(tmp_path: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(Task, "_translator", lambda *args: None)
+def test_a_line_without_end_is_cut_for_the_loss_and_said(tmp_path: Any, without_translator: None) -> None:
     task, said = held_out(tmp_path, "w1 " * 10_000)
     (warning,) = [text for text in said if text.startswith("warning: data.dev: 1 of ")]
     assert "have a side of more than 1,000 subwords and are truncated for the loss, line " in warning
@@ -117,8 +119,7 @@ def test_a_line_without_end_is_cut_for_the_loss_and_said(tmp_path: Any, monkeypa
     assert len(task._dev.src_texts[-1].split()) == 10_000  # type: ignore[union-attr]
 
 
-def test_what_training_allows_is_not_cut(tmp_path: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(Task, "_translator", lambda *args: None)
+def test_what_training_allows_is_not_cut(tmp_path: Any, without_translator: None) -> None:
     task, said = held_out(tmp_path, "w1 " * 3000, max_length=5000)
     assert not [text for text in said if text.startswith("warning")]
     assert max(batch.src.shape[0] for batch in batches(task)) >= 3000
@@ -129,8 +130,7 @@ def test_rows_are_cut_to_their_beginnings() -> None:
     assert [row.tolist() for row in rows.taken(np.array([2, 0, 1]), 2)] == [[7], [4, 5], []]
 
 
-def test_some_of_the_validation_pairs_are_at_equal_distances(tmp_path: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(Task, "_translator", lambda *args: None)
+def test_some_of_the_validation_pairs_are_at_equal_distances(tmp_path: Any, without_translator: None) -> None:
     task, _ = held_out(tmp_path, "w1 w2")
     dev = task._dev
     assert dev is not None and len(dev) > 5
@@ -150,38 +150,26 @@ def test_some_of_the_validation_pairs_are_at_equal_distances(tmp_path: Any, monk
 @pytest.mark.parametrize(
     ("metric", "score", "best", "want"),
     [
-        ("bleu", 30.1, 30.0, True),
-        ("bleu", 29.9, 30.0, False),
-        ("chrf", 30.1, 30.0, True),
-        ("ppl", 4.0, 5.0, True),
-        ("ppl", 6.0, 5.0, False),
-        ("loss", math.nan, 5.0, False),
-        ("loss", math.inf, 5.0, False),
+        ("bleu", (30.1, 1.0), (30.0, 1.0), True),
+        ("bleu", (29.9, 1.0), (30.0, 1.0), False),
+        ("chrf", (30.1, 1.0), (30.0, 1.0), True),
+        ("ppl", (4.0, 1.0), (5.0, 1.0), True),
+        ("ppl", (6.0, 1.0), (5.0, 1.0), False),
+        ("loss", (9.0, math.nan), (9.0, 5.0), False),
+        ("loss", (9.0, math.inf), (9.0, 5.0), False),
+        ("bleu", (100.0, 0.1), (100.0, 0.2), True),  # equal scores are ranked by loss
+        ("bleu", (100.0, 0.2), (100.0, 0.2), False),
+        ("bleu", (0.1, 6.1), (0.9, 6.2), True),  # noise: the lower loss counts
+        ("bleu", (0.9, 6.3), (0.1, 6.2), False),
+        ("bleu", (1.1, 6.3), (0.9, 6.2), True),
+        ("bleu", (0.9, 6.1), (1.1, 6.2), False),
+        ("chrf", (0.9, 6.3), (0.1, 6.2), True),
     ],
 )
-def test_is_better(metric: str, score: float, best: float, want: bool) -> None:
-    others = {"loss": 1.0} if metric != "loss" else {}
-    assert is_better(metric, {**others, metric: score}, {**others, metric: best}) is want
-
-
-def test_equal_scores_are_ranked_by_loss() -> None:
-    best = {"bleu": 100.0, "loss": 0.2}
-    assert is_better("bleu", {"bleu": 100.0, "loss": 0.1}, best)
-    assert not is_better("bleu", {"bleu": 100.0, "loss": 0.2}, best)
-
-
-@pytest.mark.parametrize(
-    ("metric", "score", "best", "loss", "want"),
-    [
-        ("bleu", 0.1, 0.9, 6.1, True),  # noise: the lower loss counts
-        ("bleu", 0.9, 0.1, 6.3, False),
-        ("bleu", 1.1, 0.9, 6.3, True),
-        ("bleu", 0.9, 1.1, 6.1, False),
-        ("chrf", 0.9, 0.1, 6.3, True),
-    ],
-)
-def test_bleu_that_is_noise_is_not_compared(metric: str, score: float, best: float, loss: float, want: bool) -> None:
-    assert is_better(metric, {metric: score, "loss": loss}, {metric: best, "loss": 6.2}) is want
+def test_is_better(metric: str, score: tuple[float, float], best: tuple[float, float], want: bool) -> None:
+    """Each has a score and a loss."""
+    one, other = ({metric: value, "loss": loss} for value, loss in (score, best))
+    assert is_better(metric, one, other) is want
 
 
 def test_the_first_is_best_unless_it_is_no_number() -> None:

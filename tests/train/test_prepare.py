@@ -1,7 +1,6 @@
 """What a run would meet after minutes or hours is looked at before its first update."""
 
 import io
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,9 +18,11 @@ from nmt.storage.saved_model import load_saved_model, save_bundle
 from nmt.train.run.trainer import Trainer
 from nmt.train.tasks.plain_texts import Texts, settings_of
 from nmt.train.tasks.prepare import sides_of_dry_run, sides_of_sample
+from tests.oracle.compare import assert_same_bits
 from tests.refusals import refused
 from tests.settings import settings_with
 from tests.train import fake_model
+from tests.train.resumed import events
 
 
 @pytest.mark.parametrize("weight", [0.001, 0.02, 1.0])
@@ -78,8 +79,8 @@ def test_a_folder_is_one_of_a_run_by_what_a_run_alone_writes(tmp_path: Path, cas
     before, has = names(folder), f"got one with {min(FOREIGN[case])}"
     texts = {"src": tmp_path / "train.xx", "tgt": tmp_path / "train.yy", "output": folder}
     for given in ({"config": values}, texts):
-        with pytest.raises(CheckpointError, match=f"model_dir must be new or written by nmt-train, {has}.* and no run"):
-            nmt.train(**given, progress=False)
+        line = f"model_dir must be new or written by nmt-train, {has}.* and no run"
+        refused(CheckpointError, line, nmt.train, **given, progress=False)
         assert names(folder) == before and {one.name for one in folder.iterdir()} == {*FOREIGN[case]}
 
 
@@ -270,8 +271,7 @@ def test_what_is_frozen_stays_and_has_no_state(base: Trainer, tmp_path: Path) ->
     cut.run()
     assert not np.array_equal(params(tmp_path / "again" / "last.safetensors")["params/bias"], got["params/bias"])
     trainer.run()
-    for name, array in params(tmp_path / "again" / "last.safetensors").items():
-        assert np.array_equal(array, got[name])
+    assert_same_bits(params(tmp_path / "again" / "last.safetensors"), got)
 
 
 @pytest.mark.parametrize(
@@ -286,16 +286,12 @@ def test_patterns_that_freeze_nothing_or_all(base: Trainer, tmp_path: Path, free
 
 
 def test_a_frozen_gradient_has_no_part_in_the_norm(base: Trainer, tmp_path: Path) -> None:
-    def norm(folder: Path) -> float:
-        lines = (folder / "metrics.jsonl").read_text().splitlines()
-        return float(next(event["gradient_norm"] for event in map(json.loads, lines) if "gradient_norm" in event))
-
-    norms = []
+    norms: list[float] = []
     for freeze in ([], ["table"], ["bias"]):
         trainer, _ = tuned(base, tmp_path, freeze=freeze, logging_freq=1)
         trainer.folder = tmp_path / f"frozen-{len(norms)}"
         trainer.run()
-        norms.append(norm(trainer.folder))
+        norms.append(next(event["gradient_norm"] for event in events(trainer.folder) if "gradient_norm" in event))
     assert norms[0] == pytest.approx(np.hypot(norms[1], norms[2]), rel=1e-5)
 
 

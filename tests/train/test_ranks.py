@@ -1,6 +1,5 @@
 """Several processes that train one model: `mpiexec -n N nmt-train`. Where there is no MPI most of this is left out."""
 
-import json
 import os
 import random
 import select
@@ -9,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -21,8 +21,10 @@ from nmt.train.distributed.launch import join_ranks, launched_size
 from nmt.train.distributed.ranks import Ranks, interleaved
 from nmt.train.distributed.reduction import Reduction
 from tests import waiting
+from tests.oracle.compare import assert_same_bits
 from tests.refusals import refused
 from tests.train import fake_model
+from tests.train.resumed import events
 
 ROOT = Path(__file__).parents[2]
 MPIEXEC = Path(sys.executable).parent / "mpiexec"
@@ -76,8 +78,6 @@ class Post:
     """Where the threads of a test that play ranks leave what they send."""
 
     def __init__(self, size):
-        import threading
-
         self.size, self.barrier, self.held = size, threading.Barrier(size), [None] * size
 
     def exchange(self, rank, value):
@@ -111,8 +111,6 @@ class Wire:
 
 def reduce_in_threads(size, wire_dtype="float32", updates=2):
     """Sums by `size` ranks of arrays of odd sizes, with what each had; the arrays of all ranks, and their bytes."""
-    from concurrent.futures import ThreadPoolExecutor
-
     post = Post(size)
     shapes = {"table": (50, 3), "encoder.W": (7, 5), "encoder.b": (1,), "output.W": (1 << 20, 2)}
 
@@ -151,11 +149,11 @@ def test_sums_are_those_of_one_process_bit_for_bit(size):
 def test_bfloat16_halves_the_bytes_and_all_ranks_have_the_same():
     pytest.importorskip("ml_dtypes")
     found, dense = reduce_in_threads(3, "bfloat16"), reduce_in_threads(3)
+    assert_same_bits(found[1][1], found[0][1])
+    assert_same_bits(found[2][1], found[0][1])
     for name in found[0][1]:
         expected = sum(given[name] for given, _, _ in found)
         np.testing.assert_allclose(found[0][1][name], expected, atol=2**-8 * 3 * 4, err_msg=name)
-        for _, arrays, _ in found[1:]:
-            np.testing.assert_array_equal(arrays[name], found[0][1][name])
     assert 2 * sum(one[2].sent_bytes for one in found) == sum(one[2].sent_bytes for one in dense)
 
 
@@ -182,13 +180,7 @@ def setup(folder: Path, **training) -> Path:
 def start(config: Path, ranks: int, *options: str, seconds: float = 0.0, command: str = "") -> subprocess.Popen[str]:
     script = command or str(ROOT / "tests" / "train" / "fake_model.py")
     launcher = [str(MPIEXEC), "-n", str(ranks)] if ranks > 1 else []
-    return subprocess.Popen(
-        [*launcher, sys.executable, script, "nmt-train", str(config), *options],
-        env={**os.environ, "NMT_FAKE_SECONDS": str(seconds)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    return fake_model.begin([*launcher, sys.executable, script, "nmt-train", str(config), *options], seconds)
 
 
 def run(config: Path, ranks: int, *options: str, **more) -> tuple[int, str, str]:
@@ -203,14 +195,7 @@ def arrays_of(folder: Path) -> dict[str, np.ndarray]:
 
 
 def assert_same(one: Path, other: Path) -> None:
-    mine, others = arrays_of(one), arrays_of(other)
-    assert mine.keys() == others.keys()
-    for name, array in mine.items():
-        np.testing.assert_array_equal(array, others[name], err_msg=name)
-
-
-def events(folder: Path) -> list[dict]:
-    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert_same_bits(arrays_of(one), arrays_of(other))
 
 
 @needs_mpi
@@ -267,12 +252,8 @@ runpy.run_path("{ROOT}/tests/train/fake_model.py", run_name="__main__")
 @needs_mpi
 def test_ranks_wait_for_the_writer_before_they_read_the_best_checkpoint(tmp_path):
     (tmp_path / "slow.py").write_text(SLOW_WRITER, encoding="utf-8")
-    config = setup(tmp_path, updates=3)
-    code, output, errors = run(config, 2, command=str(tmp_path / "slow.py"))
+    code, output, errors = run(setup(tmp_path, updates=3), 2, command=str(tmp_path / "slow.py"))
     assert code == 0 and output.count("test\t") == 3, errors
-
-
-REAL = "import sys\nfrom nmt.cli.entry import train\nsys.argv.pop(1)\ntrain()\n"
 
 
 GATHER = """
@@ -295,17 +276,17 @@ print(MPI.COMM_WORLD.gather(machines.ranks_here))
 """
 
 
+def under_mpi(folder: Path, ranks: int, code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [str(MPIEXEC), "-n", str(ranks), sys.executable, "-c", code, *arguments]
+    environment = {**os.environ, "TMPDIR": str(folder)}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+
+
 @needs_mpi
 @pytest.mark.parametrize(("machines", "here"), [(1, [3, 3, 3]), (2, [2, 1, 2]), (3, [1, 1, 1])])
 def test_what_ranks_have_read_is_there_once_on_a_machine(tmp_path, machines, here):
     """Ranks that are told they are on several machines send one another what they have."""
-    done = subprocess.run(
-        [str(MPIEXEC), "-n", "3", sys.executable, "-c", GATHER, str(machines)],
-        env={**os.environ, "TMPDIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    done = under_mpi(tmp_path, 3, GATHER, str(machines))
     assert done.returncode == 0, done.stderr
     assert str(here) in done.stdout and not list(tmp_path.iterdir()), "no file stays"
 
@@ -319,13 +300,7 @@ def test_a_text_that_has_no_room_is_a_line_of_error(tmp_path):
         "from nmt.train.distributed.mpi_ranks import MPIRanks\nimport numpy as np\nranks = MPIRanks()\n"
         "with ranks.together(): ranks.gathered({ranks.rank: np.zeros(1000)}, float)\n"
     )
-    done = subprocess.run(
-        [str(MPIEXEC), "-n", "2", sys.executable, "-c", code],
-        env={**os.environ, "TMPDIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    done = under_mpi(tmp_path, 2, code)
     assert done.returncode != 0 and not list(tmp_path.iterdir())
     assert done.stderr.count("Error: ") == 1 and "must have room for 16 KiB of the training text" in done.stderr
 
@@ -353,8 +328,7 @@ def test_ranks_end_after_their_error_is_read(monkeypatch):
 
 @needs_mpi
 def test_a_mistake_is_one_line(tmp_path):
-    config = setup(tmp_path)
-    code, output, errors = run(config, 3, "--set", f"data.dev={tmp_path}/none")
+    code, output, errors = run(setup(tmp_path), 3, "--set", f"data.dev={tmp_path}/none")
     assert code != 0 and not output
     assert errors.count("Error: ") == 1 and "none.xx" in errors
 

@@ -1,6 +1,7 @@
 """Stopping and going on: in the end all is as in a run that nobody disturbed, bit for bit."""
 
 import errno
+import itertools
 import os
 import re
 import signal
@@ -21,6 +22,7 @@ from nmt.train.checkpoints.checkpoint import CheckpointManager, read_whole
 from nmt.train.checkpoints.resume import load_saved_run
 from nmt.train.distributed.ranks import SIGNALS
 from nmt.train.run.trainer import Trainer
+from tests.oracle.compare import assert_same_bits
 from tests.refusals import refused
 from tests.train import fake_model
 from tests.train.fake_model import TranslationModel
@@ -39,8 +41,19 @@ def everything(folder: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
 def assert_same(one: Path, two: Path) -> None:
     (arrays, numbers), (other_arrays, other_numbers) = everything(one), everything(two)
     assert numbers == other_numbers
-    for name, array in arrays.items():
-        np.testing.assert_array_equal(array, other_arrays[name], err_msg=name)
+    assert_same_bits(arrays, other_arrays)
+
+
+def log_of(trainer: Trainer) -> str:
+    return (trainer.folder / "train.log").read_text()
+
+
+def interrupted(make_trainer: Make, updates: int) -> Trainer:
+    """A run that somebody has stopped after so many updates."""
+    trainer = make_trainer(metric="loss")
+    trainer._stop_after = updates
+    trainer.run()
+    return trainer
 
 
 @pytest.fixture
@@ -121,13 +134,7 @@ def start(folder: Path, seconds: float) -> subprocess.Popen[str]:
     settings = fake_model.write_setup(folder, metric="loss")
     settings["training"]["logging_freq"] = 1
     (folder / "config.yaml").write_text(yaml.safe_dump(settings))
-    return subprocess.Popen(
-        [sys.executable, fake_model.__file__, "nmt-train", str(folder / "config.yaml")],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "NMT_FAKE_SECONDS": str(seconds)},
-    )
+    return fake_model.begin([sys.executable, fake_model.__file__, "nmt-train", str(folder / "config.yaml")], seconds)
 
 
 def test_a_finished_run_stays_finished(make_trainer: Make) -> None:
@@ -136,8 +143,7 @@ def test_a_finished_run_stays_finished(make_trainer: Make) -> None:
     assert (again.update, again.reason, again.best_scores) == (first.update, first.reason, first.best_scores)
     longer = make_trainer(epochs=2)
     assert longer.run().update > first.update
-    log = (longer.folder / "train.log").read_text()
-    assert "changed since the checkpoint: training.epochs: 1 -> 2" in log
+    assert "changed since the checkpoint: training.epochs: 1 -> 2" in log_of(longer)
     assert "epochs: 2" in (longer.folder / "config.yaml").read_text()
 
 
@@ -160,34 +166,28 @@ def test_settings_that_do_not_fit_the_checkpoint_are_refused(make_trainer, top, 
     make_trainer(epochs=1).run()
     trainer = make_trainer(top, epochs=2, **training)
     saved = (trainer.folder / "last.safetensors").read_bytes()
-    message = refused(CheckpointError, key, trainer.run)
-    assert "set it back, or choose another model_dir" in message
+    assert "set it back, or choose another model_dir" in refused(CheckpointError, key, trainer.run)
     assert (trainer.folder / "last.safetensors").read_bytes() == saved
 
 
-def test_other_batches_begin_the_epoch_again(make_trainer: Make) -> None:
-    make_trainer(updates=3).run()
-    trainer = make_trainer({"model": {"encoder": {"dropout": 0.5}}}, batch_size=32, epochs=1)
-    trainer.run()
-    log = (trainer.folder / "train.log").read_text()
-    assert "training.batch_size: 64 -> 32" in log
-    assert "model.encoder.dropout: 0.0 -> 0.5" in log
-    assert "epoch 1 starts again" in log
-
-
 @pytest.mark.parametrize(
-    ("top", "training", "line"),
+    ("top", "training", "lines"),
     [
-        ({}, {"scheduling": "constant"}, "training.scheduling: plateau -> constant"),
-        ({"seed": 7}, {}, "warning: changed since the checkpoint: seed: 42 -> 7"),
-        ({"data": {"filter": {"duplicates": True}}}, {}, "the training batches have changed: epoch 1 starts again"),
+        ({}, {"scheduling": "constant"}, ["training.scheduling: plateau -> constant"]),
+        ({"seed": 7}, {}, ["warning: changed since the checkpoint: seed: 42 -> 7"]),
+        ({"data": {"filter": {"duplicates": True}}}, {}, ["the training batches have changed: epoch 1 starts again"]),
+        (
+            {"model": {"encoder": {"dropout": 0.5}}},
+            {"batch_size": 32},
+            ["training.batch_size: 64 -> 32", "model.encoder.dropout: 0.0 -> 0.5", "epoch 1 starts again"],
+        ),
     ],
 )
-def test_what_has_changed_is_told(make_trainer: Make, top: Any, training: Any, line: str) -> None:
+def test_what_has_changed_is_told(make_trainer: Make, top: Any, training: Any, lines: list[str]) -> None:
     make_trainer(updates=3).run()
     trainer = make_trainer(top, updates=5, **training)
     trainer.run()
-    assert line in (trainer.folder / "train.log").read_text()
+    assert all(line in log_of(trainer) for line in lines)
 
 
 def test_a_damaged_checkpoint_is_named_and_kept(make_trainer: Make) -> None:
@@ -202,16 +202,11 @@ def test_a_damaged_checkpoint_is_named_and_kept(make_trainer: Make) -> None:
 
 @pytest.mark.parametrize("keep", [0, 100, -1])
 def test_a_run_goes_on_from_the_checkpoint_before_a_damaged_one(make_trainer, undisturbed, keep):
-    trainer = make_trainer(metric="loss")
-    trainer._stop_after = 19
-    trainer.run()
+    trainer = interrupted(make_trainer, 19)
     last, former = trainer.folder / "last.safetensors", trainer.folder / "former.safetensors"
     last.write_bytes(last.read_bytes()[:keep])
     assert read_whole(former).metadata["state"]["update"] == 16, "the last validation"
-    trainer = make_trainer(metric="loss")
-    trainer._stop_after = 1
-    trainer.run()
-    log = (trainer.folder / "train.log").read_text()
+    log = log_of(interrupted(make_trainer, 1))
     assert re.search(r"last\.safetensors: must be .*; going on from the one before it\n", log)
     assert f"resuming from {former}: epoch" in log
     assert read_whole(former).metadata["state"]["update"] == 16, "the damaged one has not taken its place"
@@ -220,16 +215,9 @@ def test_a_run_goes_on_from_the_checkpoint_before_a_damaged_one(make_trainer, un
 
 
 def test_a_clock_that_is_set_back_changes_nothing(make_trainer, undisturbed, monkeypatch):
-    now = [2e9]
-
-    def falling() -> float:
-        now[0] -= 1000
-        return now[0]
-
-    monkeypatch.setattr(time, "time", falling)
-    trainer = make_trainer(metric="loss")
-    trainer._stop_after = 9
-    trainer.run()
+    now = itertools.count(2e9, -1000)
+    monkeypatch.setattr(time, "time", lambda: next(now))
+    trainer = interrupted(make_trainer, 9)
     for path in trainer.folder.iterdir():
         os.utime(path, (1e9, 1e9))
     make_trainer(metric="loss").run()
@@ -300,14 +288,12 @@ def test_a_model_without_a_run_to_go_on_with_is_not_trained_over(make_trainer: M
 
 
 def test_a_run_that_lost_its_last_checkpoint_goes_on_from_the_former(make_trainer: Make, undisturbed: Path) -> None:
-    trainer = make_trainer(metric="loss")
-    trainer._stop_after = 9
-    trainer.run()
+    trainer = interrupted(make_trainer, 9)
     assert (trainer.folder / "former.safetensors").exists()
     (trainer.folder / "last.safetensors").unlink()
     make_trainer(metric="loss").run()
     assert_same(trainer.folder, undisturbed)
-    assert "former.safetensors" in (trainer.folder / "train.log").read_text()
+    assert "former.safetensors" in log_of(trainer)
 
 
 def test_a_run_killed_before_its_first_last_checkpoint_begins_again(make_trainer, undisturbed, monkeypatch):
@@ -343,11 +329,7 @@ def test_a_resumed_run_validates_the_same_pairs(make_trainer: Make) -> None:
     make_trainer(updates=2, validation_freq=1, validation_pairs=3).run()
     trainer = make_trainer(updates=4, validation_freq=1, validation_pairs=5)
     trainer.run()
-    (line,) = [
-        line
-        for line in (trainer.folder / "train.log").read_text().splitlines()
-        if "(training.validation_pairs)" in line
-    ]
+    (line,) = [line for line in log_of(trainer).splitlines() if "(training.validation_pairs)" in line]
     assert "validation: 3 of " in line
     assert load_saved_run(trainer.folder, trainer.config).state.validation_pairs == 3  # type: ignore[union-attr]
 
@@ -357,9 +339,7 @@ def test_a_run_does_not_go_on_with_another_text(make_trainer: Make, tmp_path: Pa
     make_trainer(epochs=1).run()
     fake_model.write_corpus(tmp_path, "other", 200, seed=9)
     before = {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "train.log"}
-    with pytest.raises(CheckpointError) as caught:
-        make_trainer({"data": {"train": str(tmp_path / "other")}}, epochs=2).run()
-    message = str(caught.value)
+    message = refused(CheckpointError, "", make_trainer({"data": {"train": str(tmp_path / "other")}}, epochs=2).run)
     assert message.startswith(f"{folder}: must go on with the text that it was trained on, {tmp_path / 'train'}, got")
     assert f"{tmp_path / 'other'}" in message
     assert "choose another model_dir" in message
@@ -389,13 +369,12 @@ def test_a_text_that_moved_is_the_same_text(make_trainer: Make, tmp_path: Path) 
     fake_model.write_corpus(tmp_path, "moved", 200, seed=1)
     trainer = make_trainer({"data": {"train": str(tmp_path / "moved")}}, updates=5)
     assert trainer.run().reason
-    log = (trainer.folder / "train.log").read_text()
+    log = log_of(trainer)
     assert "warning: changed since the checkpoint: data.train" in log
     assert "starts again" not in log, "the batches are the same"
-    weighted = [{"path": str(tmp_path / "moved"), "weight": 2}]
-    trainer = make_trainer({"data": {"train": weighted}}, updates=6)
+    trainer = make_trainer({"data": {"train": [{"path": str(tmp_path / "moved"), "weight": 2}]}}, updates=6)
     trainer.run()
-    assert "epoch 1 starts again" in (trainer.folder / "train.log").read_text()
+    assert "epoch 1 starts again" in log_of(trainer)
 
 
 def test_another_text_under_the_name_of_the_validation_text_is_refused(make_trainer: Make, tmp_path: Path) -> None:
@@ -417,7 +396,7 @@ def test_the_best_score_is_of_the_present_validation_text(make_trainer: Make, tm
     second = trainer.run()
     assert second.best_scores["bleu"] < first.best_scores["bleu"]
     assert second.best_update > first.update
-    assert "warning: the validation text has changed" in (trainer.folder / "train.log").read_text()
+    assert "warning: the validation text has changed" in log_of(trainer)
 
 
 @pytest.mark.parametrize("limit", [{"epochs": 2}, {"stop_after": 1, "metric": "bleu"}])

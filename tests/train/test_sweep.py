@@ -71,8 +71,7 @@ def test_grids_are_read_and_combined(config: str) -> None:
     ],
 )
 def test_a_mistake_in_the_grid_is_named_once(config: str, grid: list[str], seeds: int, line: str) -> None:
-    message = refused(ConfigError, "", make, config, grid, seeds)
-    assert message.startswith(line)
+    assert refused(ConfigError, "", make, config, grid, seeds).startswith(line)
 
 
 def test_small_scores_keep_their_digits() -> None:
@@ -135,8 +134,7 @@ def test_a_signal_lets_runs_save_and_the_next_sweep_resumes(config: str, tmp_pat
 
 
 def test_only_combinations_have_to_be_possible(config: str) -> None:
-    grid = parse_grid(["training.updates=10,20"])
-    _, runs = plan(config, ("training.scheduling=linear",), grid, 2, None)
+    _, runs = plan(config, ("training.scheduling=linear",), parse_grid(["training.updates=10,20"]), 2, None)
     assert [run.values["seed"] for run in runs] == ["42", "43"] * 2
 
 

@@ -155,14 +155,9 @@ def _served(folder: Path) -> None:
 
 def _train(folder: Path, updates: int = 10) -> list[str]:
     sides = [str(folder / f"train.{side}") for side in ("xx", "yy")]
-    settings = {
-        "data.subwords.vocab_size": "auto",
-        "training.updates": updates,
-        "training.validation_freq": 3,
-        "training.keep_last_ckpts": 2,
-        "training.metric": "loss",
-        "threads": 1,
-    }
+    training = {"updates": updates, "validation_freq": 3, "keep_last_ckpts": 2, "metric": "loss"}
+    settings = {"data.subwords.vocab_size": "auto", "threads": 1}
+    settings |= {f"training.{name}": value for name, value in training.items()}
     changes = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
     return ["train", *sides, "-o", str(folder / "model"), "--preset", "tiny", *changes]
 

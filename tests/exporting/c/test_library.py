@@ -23,6 +23,7 @@ from nmt.exporting.c.library import check_library, save_library
 from nmt.storage.saved_model import load_saved_model
 from tests.exporting.c.test_text import CC, HERE, needs_cc, wild
 from tests.exporting.web.test_web import LINES, MODELS, small
+from tests.refusals import refused
 from tests.saved_models import sentences, write_folder
 from tests.search_cases import RULES
 
@@ -102,8 +103,7 @@ def plain(tmp_path_factory):
 def test_translations_and_scores_are_those_of_python_to_the_last_bit(tmp_path, name):
     compute_dtype, settings = MODELS[name]
     folder = small(tmp_path / "model", settings)
-    driver = built(folder, tmp_path / "out", compute_dtype)
-    found = run_driver(driver, SENTENCES, threads=3)
+    found = run_driver(built(folder, tmp_path / "out", compute_dtype), SENTENCES, threads=3)
     expected = of_python(folder, compute_dtype, SENTENCES, n_best=4, beam_size=4)
     assert sum(bool(row[2]) for row in expected[1]) > 200
     assert found == expected
@@ -232,8 +232,7 @@ def test_the_command_writes_an_example_that_translates(tmp_path, monkeypatch):
 
 @needs_cc
 def test_a_library_with_the_model_inside_needs_no_file(tmp_path, monkeypatch):
-    machine = building.Compiler().machine
-    monkeypatch.setitem(building.LEVELS, machine, {"generic": "1"})
+    monkeypatch.setitem(building.LEVELS, building.Compiler().machine, {"generic": "1"})
     folder, out = small(tmp_path / "model", {}), tmp_path / "out"
     command = [str(folder), "--to", "c", "--embed", "-o", str(out)]
     assert CliRunner().invoke(export, command, catch_exceptions=False).exit_code == 0
@@ -350,9 +349,8 @@ def test_a_library_for_macos_is_linked_and_that_for_intel_translates_here(tmp_pa
         assert [[float.fromhex(score).hex(), text] for score, text in found] == [[row[0], row[2]] for row in expected]
 
 
-def test_without_a_compiler_one_line_says_so_and_nothing_is_written(tmp_path, monkeypatch):
+def test_without_a_compiler_one_line_says_so_and_nothing_is_written(folder, tmp_path, monkeypatch):
     monkeypatch.setenv("CC", "no-such-compiler -O2")
-    folder = write_folder(tmp_path / "model")
     done = CliRunner().invoke(export, [str(folder), "--to", "c", "-o", str(tmp_path / "out")])
     assert done.exit_code != 0 and done.output.count("\n") == 1
     assert "must have a C compiler to build the library with, got none that runs as no-such-compiler -O2" in done.output
@@ -365,8 +363,8 @@ def test_what_a_library_cannot_have_is_one_line(tmp_path):
         ({"decoder": {"copy_source": True}}, "must be a model whose translation is one program, got one where the de"),
     ]
     for n, (settings, message) in enumerate(cases):
-        with pytest.raises(CheckpointError, match=message):
-            check_library(load_saved_model(write_folder(tmp_path / str(n), **settings)))
+        saved = load_saved_model(write_folder(tmp_path / str(n), **settings))
+        refused(CheckpointError, message, check_library, saved)
 
 
 def test_the_header_is_a_header_of_cpp(tmp_path):

@@ -90,8 +90,7 @@ found = forms.map(form => lines.map(line => clean_line(line, ...form))).map(clea
         assert cleaned == [clean_line(line, *form) for line in lines]
         for (name, model), rows in zip(models.items(), by_model, strict=True):
             ids, pieces = model.encode(cleaned), model.cut(cleaned)
-            expected = [list(one) for one in zip(ids, pieces, model.decode(ids), strict=True)]
-            assert rows == expected, name
+            assert rows == [list(one) for one in zip(ids, pieces, model.decode(ids), strict=True)], name
 
 
 def test_tables_have_what_sentencepiece_says():

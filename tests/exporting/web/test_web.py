@@ -22,6 +22,7 @@ from nmt.exporting.web.saving import WORKER, bundled, check_web, compressed_pack
 from nmt.storage.saved_model import load_saved_model, save_quantised
 from tests.exporting.web.hosts import NODE, needs_node, run_script
 from tests.pages import page_in
+from tests.refusals import refused
 from tests.saved_models import calibrate, sentences, write_folder
 from tests.search_cases import RULES
 
@@ -164,8 +165,7 @@ def test_powers_are_rounded_as_in_python(tmp_path):
 import { power } from "./translator.js";
 found = given[0].map(p => given[1].map(base => power(base, p)));"""
     exponents, bases = [0, 1e-5, 0.2, 0.6, 1, 1.3, 2, 7.5, 100], [(5 + n) / 6 for n in range(200)]
-    found = run_script(tmp_path, script, exponents, bases)
-    for exponent, row in zip(exponents, found, strict=True):
+    for exponent, row in zip(exponents, run_script(tmp_path, script, exponents, bases), strict=True):
         expected = [math.pow(base, exponent) for base in bases]
         assert row == pytest.approx(expected, rel=2.3e-16) and sum(map(float.__eq__, map(float, row), expected)) > 195
 
@@ -229,28 +229,21 @@ found = given[0].map(text => [is_capitals(text), asked(text), lowered(text), cap
     assert run_script(tmp_path, script, lines) == expected
 
 
-def refused(folder, match):
-    with pytest.raises(CheckpointError, match=match) as info:
-        check_web(load_saved_model(folder))
-    assert "\n" not in str(info.value)
-
-
 def test_what_a_page_cannot_do_is_one_line(tmp_path):
     changed = write_folder(tmp_path / "risk")
     config = changed / "config.yaml"
     config.write_text(config.read_text().replace("mbr: none", "mbr: chrf").replace("sampling: false", "sampling: true"))
-    refused(changed, r"decoding.mbr must be none for the web, got chrf; change it")
-    conv = {"type": "conv", "kernel_size": 3, "hidden_size": 4}
-    refused(write_folder(tmp_path / "conv", decoder=conv), "one program, got one where the decoder reads an embedding")
+    line = "decoding.mbr must be none for the web, got chrf; change it"
+    refused(CheckpointError, line, check_web, load_saved_model(changed))
+    saved = load_saved_model(write_folder(tmp_path / "conv", decoder=MODELS["convolutions"][1]["encoder"]))
+    refused(CheckpointError, "one program, got one where the decoder reads an embedding", check_web, saved)
 
 
-def test_subwords_of_another_kind_are_refused(tmp_path):
-    folder = write_folder(tmp_path / "model")
+def test_subwords_of_another_kind_are_refused(folder):
     saved = load_saved_model(folder)
     words = Vocabulary([f"w{n}" for n in range(saved.src_subwords.vocab_size - 4)])
     object.__setattr__(saved, "src_subwords", words)
-    with pytest.raises(CheckpointError, match="source's subwords must be a sentencepiece model for the web, got a v"):
-        check_web(saved)
+    refused(CheckpointError, "source's subwords must be a sentencepiece model for the web, got a v", check_web, saved)
 
 
 def test_options_that_do_not_go_together_are_one_line(tmp_path):
