@@ -4,14 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from nmt.rnn import (
-    Axes,
-    Captured,
-    Cell,
-    Param,
-    Scan,
-    State,
-    Weights,
+from nmt.rnn import Axes, Captured, Cell, Param, Scan, State, Weights
+from nmt.rnn.functions import (
     axes,
     concat,
     dot,
@@ -25,7 +19,7 @@ from nmt.rnn import (
     tanh,
     total,
     weighted_sum,
-)  # fmt: skip
+)
 from nmt.rnn.stepping.stepper import Stepper
 from tests.oracle import compare
 from tests.rnn import scan_cases as cases
