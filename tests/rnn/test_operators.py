@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from nmt.errors import ShapeError
+from nmt.errors import NMTWarning, ShapeError
 from nmt.rnn import GRU, LSTM, RNN, Scan
 from tests.oracle import compare
 from tests.refusals import refused
@@ -164,6 +164,9 @@ def test_frozen_layers_say_what_is_wrong_with_arrays():
 
 
 def test_dropout_lies_between_layers_in_training_only():
+    with pytest.warns(NMTWarning, match="^RNN: dropout must be with two layers or more") as caught:
+        RNN(D, H, dropout=0.5)
+    assert caught[0].filename == __file__
     options = {"nonlinearity": "tanh", "dtype": np.float64}
     layer, plain = RNN(D, H, 2, dropout=0.5, **options), RNN(D, H, 2, **options)
     x, d_y = draw(6, 4, D), draw(6, 4, H, seed=1)

@@ -4,8 +4,10 @@ norms, a short convolution and sizes of heads."""
 import math
 from collections.abc import Callable, Sequence
 from inspect import signature
+from typing import Any
 
 from nmt.errors import ShapeError
+from nmt.rnn.arguments import is_number
 from nmt.rnn.cell import Cell, Param, Scope, State
 from nmt.rnn.functions import axes, concat, exp, maximum, mean, positive, relu, sigmoid, softplus, sqrt, tanh, total
 from nmt.rnn.graph import Value
@@ -82,16 +84,25 @@ _BY_NAME: dict[str, Callable[..., Value]] = {
 }
 
 
-def activation(spec: ActivationSpec) -> Activation:
+def activation(spec: ActivationSpec, where: str = "step: activation") -> Activation:
     """Return the function of this name, with its numbers applied. Raises ShapeError: the name is unknown, or it takes
     fewer numbers."""
-    name, *numbers = (spec,) if isinstance(spec, str) else spec
-    if name not in _BY_NAME:
-        raise ShapeError(f"activation: must be one of {', '.join(_BY_NAME)}, got {name}")
+    name, *numbers = spec if isinstance(spec, tuple | list) and spec else (spec,)
+    if not isinstance(name, str) or name not in _BY_NAME:
+        raise ShapeError(f"{where} must be one of {', '.join(_BY_NAME)}, got {name!r}")
     takes = len(signature(_BY_NAME[name]).parameters) - 1
-    if len(numbers) > takes:
-        raise ShapeError(f"activation {name}: must have at most {takes} numbers besides its name, got {len(numbers)}")
+    if len(numbers) > takes or not all(is_number(one) and math.isfinite(one) for one in numbers):
+        raise ShapeError(f"{where} must be {name} and at most {takes} numbers, got {spec!r}")
     return lambda x: _BY_NAME[name](x, *numbers)
+
+
+def checked_activations(where: str, specs: Sequence[ActivationSpec], count: int) -> Any:
+    """Return so many activations as a tuple. Raises ShapeError."""
+    if not isinstance(specs, tuple | list) or len(specs) != count:
+        raise ShapeError(f"{where}: activations must be a tuple of {count}, got {specs!r}")
+    for spec in specs:
+        activation(spec, f"{where}: activations")
+    return tuple(specs)
 
 
 EPSILON = 1e-5
@@ -134,7 +145,7 @@ def heads_of(name: str, width: int, heads: int | None, size: int = 64) -> int:
     ShapeError: they do not divide it."""
     if heads is None:
         return next(h for h in range(max(1, width // size), 0, -1) if width % h == 0)
-    if heads < 1 or width % heads:
+    if not isinstance(heads, int) or heads < 1 or width % heads:
         raise ShapeError(f"{name}: heads must divide hidden_size {width}, got {heads}")
     return heads
 
