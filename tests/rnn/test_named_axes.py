@@ -6,24 +6,10 @@ import numpy as np
 import pytest
 
 from nmt.errors import NMTError, ShapeError
-from nmt.rnn import Axes, Captured, Param, Scan, State, Weights, interpreter, tuning
+from nmt.rnn import Axes, Captured, Param, Scan, State, Weights, interpreter, softmax, tuning, weighted_sum
 from nmt.rnn.cells import GRUCell, HeadsCell, LinearAttentionCell, LSTMCell, MLSTMCell, ZoneoutCell
 from nmt.rnn.devices import cpu
-from nmt.rnn.functions import (
-    axes,
-    concat,
-    dot,
-    flat,
-    maximum,
-    mean,
-    sigmoid,
-    softmax,
-    softplus,
-    split,
-    tanh,
-    total,
-    weighted_sum,
-)
+from nmt.rnn.functions import axes, concat, dot, flat, maximum, mean, sigmoid, softplus, split, tanh, total
 from tests.oracle import compare
 from tests.refusals import refused
 from tests.rnn import product_cases as products

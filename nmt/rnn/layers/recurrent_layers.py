@@ -116,7 +116,6 @@ class RecurrentLayers(LayerStack):
         xp = self.device.xp
         self._passes = 0
         self._reserve = self.reserve()  # memory that a forward keeps for its backward
-        self._scratch = Workspace(xp), Workspace(xp)  # memory of the backward pass
         self._idle = Idle(lambda: (Workspace(xp), Workspace(xp)))  # memory of passes that keep nothing
 
     def _strange(self, keyword: str) -> str:
@@ -136,15 +135,12 @@ class RecurrentLayers(LayerStack):
     def workspace_bytes(self) -> int:
         """Return the bytes kept between passes for reuse, which the largest pass determines. Reserves of `reserve()`
         and packed weights are not included."""
-        return self._reserve.nbytes + sum(one.nbytes for pair in (self._scratch, *self._idle.kept) for one in pair)
+        return self._reserve.nbytes + sum(one.nbytes for pair in self._idle.kept for one in pair)
 
     def release(self) -> None:
         """Free that memory; a forward that waits for its backward is forgotten. The next pass allocates again."""
         self._reserve.release()
         self._idle.kept.clear()
-        for one in self._scratch:
-            one.reset()
-            one.release()
         self._forget_sizes()
 
     def _of_passes(self, reserve: Reserve | None) -> Reserve:
@@ -278,9 +274,10 @@ class RecurrentLayers(LayerStack):
         }
         params = None if data_only else self._targets(into)
         later = data_only and "params" in self.needs
+        memories = (reserve.memory, reserve.memory) if data_only else self._idle.take()
         initial: list[Arrays] = []
         for layer in range(self.num_layers - 1, -1, -1):
-            memory = reserve.memory if data_only else self._scratch[layer % 2]
+            memory = memories[layer % 2]
             if not data_only:
                 memory.reset()
             d_below, first = self._layer_backward(layer, kept, d_below, d_final, memory, params, later)
@@ -290,6 +287,7 @@ class RecurrentLayers(LayerStack):
         if data_only:
             kept.is_split = True
         else:
+            self._idle.give(memories)
             reserve.done()
         d_x = xp.ascontiguousarray(d_below.swapaxes(0, 1)) if self.batch_first and d_below is not None else d_below
         d_first: dict[str, States] = {}
