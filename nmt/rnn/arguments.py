@@ -68,9 +68,14 @@ def lengths_of(where: str, lengths: Any, rows: int, most: int, name: str = "leng
     return array
 
 
+def is_array(array: Any, kind: Any) -> bool:
+    """Return whether this is an array of a device's kind; one of `np.ma` is none, as its mask would be ignored."""
+    return isinstance(array, kind) and not isinstance(array, np.ma.MaskedArray)
+
+
 def shown(array: Any, kind: Any = np.ndarray) -> str:
     """Return the type and shape of an array, or the type of something else, for an error."""
-    return f"{array.dtype} {list(array.shape)}" if isinstance(array, kind) else type(array).__name__
+    return f"{array.dtype} {list(array.shape)}" if is_array(array, kind) else type(array).__name__
 
 
 def is_number(value: Any) -> bool:

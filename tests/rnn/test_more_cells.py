@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from nmt.errors import NMTError
-from nmt.rnn import ChunkedScan, Scan, Shape, Weights, cells, interpreter
+from nmt.rnn import ChunkedScan, Scan, Shape, Weights, cells, initial_params, interpreter
 from nmt.rnn.compiler.plan import make_plan
 from nmt.rnn.compiler.trace import trace
 from tests.oracle import compare, more_cells
@@ -206,6 +206,13 @@ def test_recurrent_dropout_acts_on_what_the_matrix_reads():
             lambda: cells.HeadsCell(cells.SRUCell(2, 3), 2, 4, 2),
             "make must be a class of cells or a function, got a SR",
         ),
+        (lambda: cells.LinearCell(2, 3, "relu"), "nonlinearity must be none or tanh, got 'relu'"),
+        (lambda: cells.LinearCell(2, 3, "none", "no"), "bias must be True or False, got 'no'"),
+        (lambda: cells.LSTMCell(2, 3, 2), "LSTMCell: bias must be True or False, got 2"),
+        (lambda: cells.MILSTMCell(2, 3, "no"), "layer_norm must be True or False, got 'no'"),
+        (lambda: cells.DropoutCell(cells.SRUCell(2, 3), 0.1, "no"), "variational must be True or False, got 'no'"),
+        (lambda: cells.Attention("dott", 2, 2, 2), "attention must be one of bahdanau, .*, got 'dott'"),
+        (lambda: initial_params(cells.SRUCell, 1), "initial_params: the cell must be a Cell, got the class SRUCell"),
         (lambda: Shape(2.5, 2), "axes must be one or more sizes"),
         (lambda: cells.StackCell([cells.SRUCell]), "StackCell: the cell must be a Cell, got the class SRUCell"),
         (lambda: cells.AttentionCell(cells.SRUCell, 4, 2), "AttentionCell: the cell must be a Cell, got the class SRU"),

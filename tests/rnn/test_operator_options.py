@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from nmt.errors import NMTError
-from nmt.rnn import GRU, LSTM, RNN, DropoutCell, LSTMCell, Scan
+from nmt.rnn import GRU, LSTM, RNN, DropoutCell, LSTMCell
 from nmt.rnn.arrays.pass_numbers import frozen
 from nmt.rnn.layers.layer_stack import LayerOptions, LayerStack
 from tests.oracle import compare, gradients, layers
@@ -316,7 +316,7 @@ def backward_after(split):
     [
         (lambda: GRU(D, H, bidirectional=True, reverse=True), "must not both be set"),
         (lambda: GRU(D, (2, 3), 3), "num_layers must be 2"),
-        (lambda: Scan(DropoutCell(LSTMCell(D, H), NAN)).plan(True), "dropout: rate must be from 0 to less than 1"),
+        (lambda: DropoutCell(LSTMCell(D, H), NAN), "^DropoutCell: rate must be from 0 to less than 1, got nan"),
         (lambda: GRU(D, (2, 3))(np.ones((1, 1, D), "f4"), np.ones((2, 1, 3), "f4")), "hx must be a tuple of 2 arrays"),
         (lambda: RNN(D, H).load({}), "parameters must be W_x_l0"),
         (lambda: RNN(D, H).load([1]), "parameters must be W_x_l0, .* got list"),
@@ -328,6 +328,7 @@ def backward_after(split):
         (lambda: RNN(D, H).backward(None), "must follow a forward"),
         (lambda: RNN(D, H)(np.zeros((2, 2, D))), "x must be float32"),
         (lambda: RNN(D, H)([[0.0]]), "x must be float32 .* got list"),
+        (lambda: RNN(D, H)(np.ma.masked_array(X, X > 0)), "x must be float32 .* got MaskedArray"),
         (lambda: RNN(D, H)(X, lengths=[1.5, 2]), "^RNN: lengths must be"),
         (backward_after(split=False), "must follow backward_data"),
         (backward_after(split=True), "must come once for each forward"),

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from nmt.errors import ShapeError
+from nmt.errors import NMTError, ShapeError
 from nmt.rnn import AttentionCell, LSTMCell, Scan, State, Weights, tanh, tuning
 from nmt.rnn.arrays.pass_numbers import frozen
 from nmt.rnn.arrays.workspace import Fresh
@@ -331,6 +331,7 @@ def test_wrong_parameters_and_memory_for_their_gradients_are_one_line(change):
     if change != "missing":  # a gradient that is not wanted
         tape = scan.forward(Weights(case.params), case.x, training=True).tape
         memory = {"W_x": wrong.get(change, frozen(W_x))}
+        refused(NMTError, "training=True, got LSTMCell", scan.backward, scan.cell, case.d_y)
         refused(ShapeError, "^LSTMCell: gradient W_x must be", scan.backward, tape, case.d_y, gradients=memory)
 
 

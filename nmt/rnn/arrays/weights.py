@@ -11,7 +11,7 @@ import numpy as np
 
 from nmt.errors import NMTError, ShapeError
 from nmt.rnn.arguments import float_type, shown
-from nmt.rnn.cell import Cell, Param
+from nmt.rnn.cell import Cell, Param, check_is_cell
 from nmt.system.interruption import forkable
 
 LARGEST = 127
@@ -117,7 +117,7 @@ def check_gradients(where: str, expected: Mapping[str, Param], arrays: Mapping[s
 
 def _check_array(what: str, name: str, param: Param, array: Any, dtype: Any) -> None:
     if getattr(array, "shape", None) != param.shape or array.dtype != dtype:
-        got = shown(array, np.ndarray if isinstance(array, np.ndarray) else type(array))
+        got = shown(array, type(array) if hasattr(array, "dtype") else np.ndarray)
         raise ShapeError(f"{what} {name} must be {np.dtype(dtype)} {list(param.shape)}, got {got}")
     if not array.flags.c_contiguous:
         raise ShapeError(f"{what} {name} must be contiguous; pass np.ascontiguousarray of it")
@@ -291,6 +291,7 @@ class Weights(MutableMapping[str, np.ndarray]):
 def initial_params(cell: Cell, seed: int, dtype: Any = np.float32) -> dict[str, np.ndarray]:
     """Return initial parameters: Glorot uniform for each gate's matrix (Glorot and Bengio 2010, equation 16), biases
     zero, the forget gate's one."""
+    check_is_cell("initial_params", cell)
     rng = np.random.default_rng(seed)
     return {name: initial_array(param, rng, dtype) for name, param in cell.params().items()}
 

@@ -49,6 +49,9 @@ class Attention:
     def __post_init__(self) -> None:
         """Check the sizes. Raises ShapeError: factors of a product differ in size, keys without values, or a size not
         divisible by the heads."""
+        kinds = "bahdanau", "general", "dot", "scaled_dot", "multi_head"
+        if self.kind not in kinds:
+            raise ShapeError(f"Attention: attention must be one of {', '.join(kinds)}, got {self.kind!r}")
         if self.projection is not None and self.key_size is not None:
             raise ShapeError("Attention: key_size must be None with a projection, which makes keys and values in one")
         if self.attention_size % self.heads:

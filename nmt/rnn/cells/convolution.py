@@ -15,7 +15,7 @@ from nmt.errors import ShapeError
 from nmt.rnn.arguments import whole_number
 from nmt.rnn.cell import Captured, Cell, Param, Scope, State, under
 from nmt.rnn.cells.attention import Attention
-from nmt.rnn.cells.parts import features, short_convolution_states
+from nmt.rnn.cells.parts import ShortConvolution, features
 from nmt.rnn.functions import concat, sigmoid, source_count, split, sqrt, tanh
 from nmt.rnn.graph import Value
 
@@ -54,7 +54,7 @@ class ConvolutionCell(Cell):
         return window_params(self.window, self.input_size, 2 * self.hidden_size, 2, deviation)
 
     def states(self) -> dict[str, int]:
-        return short_convolution_states(self.window, 2 * self.hidden_size)
+        return ShortConvolution(self.window, 2 * self.hidden_size).states()
 
     def starts(self) -> tuple[str, ...]:
         return ()
@@ -79,7 +79,7 @@ class QRNNCell(Cell):
         return window_params(self.window, self.input_size, 3 * self.hidden_size, 3)
 
     def states(self) -> dict[str, int]:
-        return {"c": self.hidden_size} | short_convolution_states(self.window, 3 * self.hidden_size)
+        return {"c": self.hidden_size} | ShortConvolution(self.window, 3 * self.hidden_size).states()
 
     def starts(self) -> tuple[str, ...]:
         return ("c",)

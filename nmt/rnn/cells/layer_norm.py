@@ -4,6 +4,7 @@ Equations of the paper's supplementary material, on the experiments with LSTM an
 at one step, over all gates of a product together, so nothing depends on the batch or on padding.
 """
 
+from nmt.rnn.arguments import flags
 from nmt.rnn.cell import Param, Scope, State
 from nmt.rnn.cells.parts import EqualCell, features
 from nmt.rnn.functions import mean, sigmoid, split, sqrt, tanh
@@ -80,6 +81,7 @@ class MILSTMCell(EqualCell):
 
     def __init__(self, input_size: int, hidden_size: int, layer_norm: bool = False) -> None:
         super().__init__(input_size, hidden_size)
+        flags("MILSTMCell", layer_norm=layer_norm)
         self.layer_norm = layer_norm
 
     def params(self) -> dict[str, Param]:

@@ -3,6 +3,7 @@ norms, a short convolution and sizes of heads."""
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from inspect import signature
 from typing import Any
 
@@ -150,21 +151,26 @@ def heads_of(name: str, width: int, heads: int | None, size: int = 64) -> int:
     return heads
 
 
-def short_convolution_params(window: int, width: int) -> dict[str, Param]:
-    """Return a vector of weights for each input of the window, `c_0` for the newest, which begins as their mean."""
-    return {f"c_{k}": Param((width,), start=1 / window) for k in range(window)}
+@dataclass(frozen=True)
+class ShortConvolution:
+    """A sum over the last `window` inputs times weights, each of `width` features by itself, for use within a cell."""
 
+    window: int
+    width: int
 
-def short_convolution_states(window: int, width: int) -> dict[str, int]:
-    """Return the states: `past1`, the share of past inputs in the next sum; `past2` in the one after it; ..."""
-    return {f"past{k}": width for k in range(1, window)}
+    def params(self) -> dict[str, Param]:
+        """Return a vector of weights for each input of the window, `c_0` for the newest, which begins as their mean."""
+        return {f"c_{k}": Param((self.width,), start=1 / self.window) for k in range(self.window)}
 
+    def states(self) -> dict[str, int]:
+        """Return the states: `past1`, the share of past inputs in the next sum; `past2` in the one after it; ..."""
+        return {f"past{k}": self.width for k in range(1, self.window)}
 
-def short_convolution(p: Scope, x: Value, s: State, window: int) -> tuple[Value, State]:
-    """Return the sum over the window of inputs times weights, each feature by itself, and the new states."""
-    parts = [x * p[f"c_{k}"] for k in range(window)]
-    parts = [part + s[f"past{k + 1}"] if k + 1 < window else part for k, part in enumerate(parts)]
-    return parts[0], State({f"past{k}": part for k, part in enumerate(parts) if k})
+    def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
+        """Return the sum and the new states."""
+        parts = [x * p[f"c_{k}"] for k in range(self.window)]
+        parts = [part + s[f"past{k + 1}"] if k + 1 < self.window else part for k, part in enumerate(parts)]
+        return parts[0], State({f"past{k}": part for k, part in enumerate(parts) if k})
 
 
 def features(x: Value, start: int, size: int) -> Value:

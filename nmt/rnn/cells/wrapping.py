@@ -8,18 +8,9 @@ from typing import Literal
 
 from nmt.errors import ShapeError
 from nmt.overriding import override
-from nmt.rnn.arguments import is_number, whole_number
+from nmt.rnn.arguments import flags, is_number, share, whole_number
 from nmt.rnn.cell import Captured, Cell, Param, Scope, Shape, State, axes_of, check_is_cell, under
-from nmt.rnn.cells.parts import (
-    features,
-    gelu,
-    heads_of,
-    rms_norm,
-    short_convolution,
-    short_convolution_params,
-    short_convolution_states,
-    silu,
-)
+from nmt.rnn.cells.parts import ShortConvolution, features, gelu, heads_of, rms_norm, silu
 from nmt.rnn.functions import concat, maximum, positive, split, tanh, weighted_sum
 from nmt.rnn.graph import Value, topological
 
@@ -112,7 +103,8 @@ class DropoutCell(WrappedCell):
 
     def __init__(self, cell: Cell, rate: float, variational: bool = False) -> None:
         super().__init__(cell)
-        self.rate, self.variational = rate, variational
+        flags(type(self).__name__, variational=variational)
+        self.rate, self.variational = share(type(self).__name__, "rate", rate), variational
 
     def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
         return self.cell.step(p, p.dropout(x, self.rate, variational=self.variational), s)
@@ -122,6 +114,9 @@ class LinearCell(Cell):
     """y = f(x W + b), f identity or tanh: a cell without a state, so all steps are one product."""
 
     def __init__(self, input_size: int, output_size: int, nonlinearity: str = "none", bias: bool = True) -> None:
+        flags("LinearCell", bias=bias)
+        if nonlinearity not in ("none", "tanh"):
+            raise ShapeError(f"LinearCell: nonlinearity must be none or tanh, got {nonlinearity!r}")
         self.input_size, self.output_size = input_size, output_size
         self.nonlinearity, self.bias = nonlinearity, bias
 
@@ -328,11 +323,11 @@ class BlockCell(Cell):
         D, H = self.input_size, int(self.cell.output_size)
         shapes = {"W_in": Param((D, H)), "W_gate": Param((D, H)), "W_out": Param((H, H))}
         if self.window:
-            shapes |= {"b": Param((H,))} | short_convolution_params(self.window, H)
+            shapes |= {"b": Param((H,))} | ShortConvolution(self.window, H).params()
         return shapes | under("cell", self.cell.params())
 
     def states(self) -> dict[str, int]:
-        return under("cell", self.cell.states()) | short_convolution_states(self.window, self.cell.output_size)
+        return under("cell", self.cell.states()) | ShortConvolution(self.window, self.cell.output_size).states()
 
     def starts(self) -> tuple[str, ...]:
         return tuple(f"cell.{name}" for name in self.cell.starts())
@@ -340,7 +335,7 @@ class BlockCell(Cell):
     def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
         u, past = x @ p.W_in, State()
         if self.window:
-            u, past = short_convolution(p, u, s, self.window)
+            u, past = ShortConvolution(self.window, self.cell.output_size).step(p, u, s)
             u = u + p.b
             u = silu(u) if self.convolved else u
         y, inner = self.cell.step(p.sub("cell"), u, s.sub("cell"))

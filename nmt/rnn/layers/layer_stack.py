@@ -16,7 +16,7 @@ from typing import Any, Literal, TypedDict, get_args
 import numpy as np
 
 from nmt.errors import NMTError, NMTWarning, ShapeError
-from nmt.rnn.arguments import MOST_THREADS, flags, float_type, lengths_of, share, shown, whole_number
+from nmt.rnn.arguments import MOST_THREADS, flags, float_type, is_array, lengths_of, share, shown, whole_number
 from nmt.rnn.arrays.array_names import Arrays
 from nmt.rnn.arrays.device_operations import Array
 from nmt.rnn.arrays.weights import Weights, initial_array
@@ -140,7 +140,7 @@ Given = States | None
 def check_array(where: str, what: str, array: Any, shape: Sequence[Any], dtype: np.dtype, device: Device) -> Array:
     """Return the array, contiguous. A letter in `shape` stands for any size. Raises ShapeError."""
     kind = device.xp.ndarray
-    fits = isinstance(array, kind) and array.dtype == dtype and array.ndim == len(shape)
+    fits = is_array(array, kind) and array.dtype == dtype and array.ndim == len(shape)
     if not fits or not all(isinstance(n, str) or n == m for n, m in zip(shape, array.shape, strict=True)):
         promise = f"{dtype} [{', '.join(map(str, shape))}]"
         raise ShapeError(f"{where}: {what} must be {promise}, got {shown(array, kind)}")
@@ -503,7 +503,7 @@ class LayerStack:
     def _check_sizes(self, hidden_size: int | Sequence[int], num_layers: int | None) -> tuple[int, ...]:
         """Return the hidden size of each layer."""
         layers = None if num_layers is None else whole_number(self.name, "num_layers", num_layers, _MOST_LAYERS)
-        if not isinstance(hidden_size, Sequence | np.ndarray) or isinstance(hidden_size, str):
+        if not isinstance(hidden_size, Sequence | np.ndarray) or isinstance(hidden_size, str | bytes):
             return (whole_number(self.name, "hidden_size", hidden_size),) * (layers or 1)
         if not len(hidden_size):
             raise ShapeError(f"{self.name}: hidden_size must have a number for each layer, got none")

@@ -40,9 +40,9 @@ class _OneState(RecurrentLayers):
     def forward(
         self, x: Array, hx: Given = None, lengths: Lengths = None, *, reserve: Reserve | None = None
     ) -> tuple[Array, States]:
-        """Run the layers as a call does, with dropout, keeping what `backward` needs. That includes x and y: do not
-        change them before. It is kept in the layers' own reserve, or in another one if several passes are to wait at a
-        time."""
+        """Run the layers as a call does, with dropout, keeping what `backward` needs. That includes x, y and the
+        parameters: do not change them before. It is kept in the layers' own reserve, or in another one if several
+        passes are to wait at a time."""
         return self._run(x, (hx,), lengths, self._of_passes(reserve))
 
     def backward(

@@ -159,8 +159,9 @@ class Scan(ScanSetup):
         names of the initial states whose gradients are returned, all where None. Raises NMTError after a run that kept
         no tape, ShapeError.
         """
-        if tape is None:
-            raise NMTError(f"{self.name}.backward: the tape must be of a run with training=True, got None; run it so")
+        if not isinstance(tape, Tape):
+            got = "None; run it so" if tape is None else type(tape).__name__
+            raise NMTError(f"{self.name}.backward: the tape must be of a run with training=True, got {got}")
         d_final = self.checks.by_name("d_final", d_final, self.states)
         gradients = self.checks.by_name("gradients", gradients)
         check_gradients(self.name, self.params, gradients, self.dtype)

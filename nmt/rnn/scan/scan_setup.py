@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, get_args
 import numpy as np
 
 from nmt.errors import NMTError, ShapeError
-from nmt.rnn.arguments import MOST_THREADS, lengths_of, shown, whole_number
+from nmt.rnn.arguments import MOST_THREADS, is_array, lengths_of, shown, whole_number
 from nmt.rnn.arrays.array_names import ArrayKind, Arrays, flat
 from nmt.rnn.arrays.weights import QUADS, Weights, check_device, packed_dtype
 from nmt.rnn.arrays.workspace import Allocate
@@ -45,7 +45,7 @@ class ArrayChecks:
         """Return `array`, contiguous, with one axis for its features."""
         shape = (*lead, *axes_of(width))
         kind = self.device.xp.ndarray
-        fits = isinstance(array, kind) and array.dtype == self.dtype and array.ndim == len(shape)
+        fits = is_array(array, kind) and array.dtype == self.dtype and array.ndim == len(shape)
         if not fits or not all(n is None or n == m for n, m in zip(shape, array.shape, strict=True)):
             promise = f"{self.dtype} [{', '.join('any' if n is None else str(n) for n in shape)}] on {self.device.name}"
             raise ShapeError(f"{self.name}: {what} must be {promise}, got {shown(array, kind)}")
