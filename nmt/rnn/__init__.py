@@ -9,44 +9,33 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from nmt.rnn.arrays.weights import Weights, initial_params
     from nmt.rnn.cell import Axes, Captured, Cell, Param, Scope, Shape, State
-    from nmt.rnn.cells import (
-        AttentionCell,
-        BlockCell,
-        ConvolutionCell,
+    from nmt.rnn.cells.attention import AttentionCell
+    from nmt.rnn.cells.convolution import ConvolutionCell, QRNNCell
+    from nmt.rnn.cells.elementwise import IndRNNCell, LRNCell, MinGRUCell, MinLSTMCell, RGLRUCell, SRUCell, SSRUCell
+    from nmt.rnn.cells.elman import ElmanCell
+    from nmt.rnn.cells.gru import DeepTransitionGRUCell, GRUCell
+    from nmt.rnn.cells.layer_norm import LayerNormGRUCell, LayerNormLSTMCell, MILSTMCell
+    from nmt.rnn.cells.lstm import LSTMCell
+    from nmt.rnn.cells.lstm_variants import (
         CoupledLSTMCell,
-        DeepTransitionGRUCell,
-        DropoutCell,
-        ElmanCell,
-        GRUCell,
-        HeadsCell,
-        IndRNNCell,
-        LayerNormGRUCell,
-        LayerNormLSTMCell,
-        LearnedStartCell,
-        LinearAttentionCell,
-        LinearCell,
-        LRNCell,
-        LSTMCell,
         LSTMVariantCell,
-        MILSTMCell,
-        MinGRUCell,
-        MinLSTMCell,
-        MLSTMCell,
+        PeepholeLSTMCell,
+        ProjectedLSTMCell,
+        SLSTMCell,
+    )
+    from nmt.rnn.cells.matrix_states import LinearAttentionCell, MLSTMCell, RWKV7Cell, S6Cell
+    from nmt.rnn.cells.wrapping import (
+        BlockCell,
+        DropoutCell,
+        HeadsCell,
+        LearnedStartCell,
+        LinearCell,
         NormedCell,
         OutputDropoutCell,
         Past,
-        PeepholeLSTMCell,
-        ProjectedLSTMCell,
-        QRNNCell,
         RecurrentDropoutCell,
         ResidualCell,
-        RGLRUCell,
-        RWKV7Cell,
-        S6Cell,
         SkipCell,
-        SLSTMCell,
-        SRUCell,
-        SSRUCell,
         StackCell,
         UnrolledCell,
         ZoneoutCell,

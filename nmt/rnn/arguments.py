@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from numbers import Integral, Real
 from typing import Any
 
@@ -26,6 +27,16 @@ def whole_number(where: str, name: str, value: Any, most: int = MOST_SIZE) -> in
     return number
 
 
+def float_type(where: str, dtype: Any) -> np.dtype:
+    """Return float32 or float64 as a dtype. Raises NMTError: another type, or the name of none."""
+    found = None
+    with suppress(TypeError):
+        found = None if dtype is None else np.dtype(dtype)  # NumPy takes None for float64
+    if found is None or found not in (np.float32, np.float64):
+        raise NMTError(f"{where}: dtype must be float32 or float64, got {dtype if found is None else found}")
+    return found
+
+
 def flags(where: str, **values: Any) -> None:
     """Raise NMTError unless each value is true or false; text such as "no" would count as true."""
     for name, value in values.items():
@@ -35,17 +46,38 @@ def flags(where: str, **values: Any) -> None:
 
 def share(where: str, name: str, value: Any) -> float:
     """Check a dropout probability and return it. Raises NMTError."""
-    if not _is_number(value) or not 0 <= value < 1:
+    if not is_number(value) or not 0 <= value < 1:
         raise NMTError(f"{where}: {name} must be from 0 to less than 1, got {value!r}")
     return float(value)
 
 
 def limit(where: str, name: str, value: Any) -> float | None:
     """Check a bound, which must be above 0, and return it; None means no bound. Raises ShapeError."""
-    if value is not None and (not _is_number(value) or not 0 < value < math.inf):
+    if value is not None and (not is_number(value) or not 0 < value < math.inf):
         raise ShapeError(f"{where}: {name} must be above 0 or None, got {value!r}")
     return None if value is None else float(value)
 
 
-def _is_number(value: Any) -> bool:
+def lengths_of(where: str, lengths: Any, rows: int, most: int, name: str = "lengths") -> np.ndarray:
+    """Return the lengths of rows as an array of integers. Raises ShapeError."""
+    array = np.asarray(lengths)
+    whole = array.dtype.kind in "iu" or not array.size
+    if array.shape != (rows,) or not whole or (rows and (array.min() < 0 or array.max() > most)):
+        got = array.tolist() if array.shape == (rows,) else shown(array)
+        raise ShapeError(f"{where}: {name} must be {rows} integers from 0 to {most}, got {got}")
+    return array
+
+
+def is_array(array: Any, kind: Any) -> bool:
+    """Return whether this is an array of a device's kind; one of `np.ma` is none, as its mask would be ignored."""
+    return isinstance(array, kind) and not isinstance(array, np.ma.MaskedArray)
+
+
+def shown(array: Any, kind: Any = np.ndarray) -> str:
+    """Return the type and shape of an array, or the type of something else, for an error."""
+    return f"{array.dtype} {list(array.shape)}" if is_array(array, kind) else type(array).__name__
+
+
+def is_number(value: Any) -> bool:
+    """Return whether a value is a real number, and not True or False."""
     return isinstance(value, Real) and not isinstance(value, bool)

@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, Self
 
 from nmt.errors import ShapeError
@@ -59,7 +60,7 @@ class Shape(int):
 
     def __new__(cls, *axes: int) -> Self:
         """Return the product of the axes. Raises ShapeError if an axis is below 1."""
-        if not axes or min(axes) < 1:
+        if not axes or not all(isinstance(n, Integral) and n >= 1 for n in axes):
             raise ShapeError(f"Shape: axes must be one or more sizes of at least 1, got {list(axes)}")
         shape = super().__new__(cls, math.prod(axes))
         shape.axes = axes
@@ -137,9 +138,8 @@ class Scope:
                 return self._values[prefix + name]
             if not prefix:
                 known = ", ".join(self._values)
-                raise ShapeError(
-                    f"{self._prefix}{name} must be declared in params, got none of that name among {known}"
-                )
+                promise = f"{self._prefix}{name} must be declared in params"
+                raise ShapeError(f"{promise}, got none of that name among {known}")
             prefix = prefix[: prefix.rstrip(".").rfind(".") + 1]
 
     def sub(self, prefix: str) -> Scope:
@@ -208,6 +208,15 @@ class Cell:
         """Compute one time step: input [B, input_size] and states before it -> output [B, output_size] and states after
         it."""
         raise ShapeError(f"{type(self).__name__}.step: must be written by the cell, got none; see docs/add-a-cell.md")
+
+
+def check_is_cell(where: str, cell: Any) -> None:
+    """Raise ShapeError unless this is a cell; a class of cells is none."""
+    if not isinstance(cell, Cell):
+        got, advice = type(cell).__name__, "derive it from nmt.rnn.Cell"
+        if isinstance(cell, type):
+            got, advice = f"the class {cell.__name__}", f"make one of it, {cell.__name__}(input_size, hidden_size)"
+        raise ShapeError(f"{where}: the cell must be a Cell, got {got}; {advice}")
 
 
 def belongs(name: str, groups: Collection[str]) -> bool:

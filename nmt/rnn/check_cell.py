@@ -98,16 +98,13 @@ def _check_numbers(cell: Cell) -> None:
             found.append(_named(result.y, result.final) | _leaves(slopes, slopes.params))
     for name, one in found[0].items():
         if not np.array_equal(one, found[1][name], equal_nan=True):
-            raise NMTError(
-                f"{type(cell).__name__}.step: must compute the same twice, got other numbers of {name}; does it draw "
-                "random ones? p.dropout draws a mask"
-            )
+            got = f"other numbers of {name}; does it draw random ones? p.dropout draws a mask"
+            raise NMTError(f"{type(cell).__name__}.step: must compute the same twice, got {got}")
         if not np.isfinite(one).all():
             what = name if name == "y" or name.startswith("final ") else f"the gradient of {name}"
-            raise NMTError(
-                f"{type(cell).__name__}.step: must compute finite numbers from those of a normal distribution, got inf "
-                f"or nan in {what}; bound what grows, such as exp"
-            )
+            promise = "must compute finite numbers from those of a normal distribution"
+            got = f"inf or nan in {what}; bound what grows, such as exp"
+            raise NMTError(f"{type(cell).__name__}.step: {promise}, got {got}")
 
 
 def _heading(cell: Cell) -> str:

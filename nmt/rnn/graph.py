@@ -120,16 +120,13 @@ class Value:
         """Raise ShapeError: an author took the value for an array."""
         if name.startswith("__"):
             raise AttributeError(name)
-        raise ShapeError(
-            f"a value of a step, which is traced once without numbers, has no .{name}; there are + - * / @, split, "
-            "concat, sigmoid, tanh, relu, exp, softplus, sqrt, maximum, positive, mean, dot"
-        )
+        known = "+ - * / @, split, concat, sigmoid, tanh, relu, exp, softplus, sqrt, maximum, positive, mean, dot"
+        raise ShapeError(f"a value of a step, which is traced once without numbers, has no .{name}; there are {known}")
 
     def __gt__(self, other: Value | float) -> bool:
         """Raise ShapeError: an author's step branches on the value."""
-        raise ShapeError(
-            "a step is traced once without numbers and cannot branch on them; positive(x) is 1 where x > 0"
-        )
+        advice = "positive(x) is 1 where x > 0"
+        raise ShapeError(f"a step is traced once without numbers and cannot branch on them; {advice}")
 
     __lt__ = __ge__ = __le__ = __gt__
 

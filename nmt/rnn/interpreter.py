@@ -68,9 +68,8 @@ def forward(
     there = np.broadcast_to(there, x.shape[:2])
     x = flat(x, 2, cell.input_size)
     others = {k: flat(a, 2, cell.sequences()[k]) for k, a in (sequences or {}).items()}
-    constant = {
-        k: flat(a, 1 + cell.captured()[k].source_axis, cell.captured()[k].width) for k, a in (captured or {}).items()
-    }
+    known = cell.captured()
+    constant = {k: flat(a, 1 + known[k].source_axis, known[k].width) for k, a in (captured or {}).items()}
     given_arrays = _Given(x, there, others, constant, source_lengths)
     run = _Evaluation(cell, params, given_arrays, reverse=reverse, masks=masks, record=record)
     traced, B = run.traced, x.shape[1]
@@ -118,9 +117,8 @@ def backward(
     }
     B = run.x.shape[1]
     for t in reversed(run.times):
-        cotangents = {ArrayKind.GRADIENT.of("y"): d_y[t]} | {
-            ArrayKind.STATE_GRADIENT.of(name): g for name, g in carried.items()
-        }
+        cotangents = {ArrayKind.GRADIENT.of("y"): d_y[t]}
+        cotangents |= {ArrayKind.STATE_GRADIENT.of(name): g for name, g in carried.items()}
         cotangents |= {name: array[t] for name, array in seen.items()}
         values = run.evaluate(roots, t, result.memory[t], cotangents)
         active = run.active(t)

@@ -35,9 +35,8 @@ def elementwise(graph: Graph, op: str, args: tuple[Value, ...]) -> Value:
     for a in args:
         if a.width is not None and not a.dims:
             other = shown(next(b.dims for b in args if b.dims))
-            raise ShapeError(
-                f"{op}: the features of both must have named axes, got {other} and a width of {a.width}; use axes"
-            )
+            got = f"{other} and a width of {a.width}; use axes"
+            raise ShapeError(f"{op}: the features of both must have named axes, got {got}")
         for axis, size in a.dims:
             if sizes.setdefault(axis, size) != size:
                 raise ShapeError(f"{op}: axis {axis} must have one size, got {sizes[axis]} and {size}")

@@ -45,9 +45,7 @@ class own_code:  # noqa: N801  (read as a function: `with own_code(...)`)
     def __enter__(self) -> None:
         pass
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: Any, error: BaseException | None, trace: TracebackType | None) -> None:
         if error is None or trace is None or isinstance(error, KeyboardInterrupt | MemoryError | GeneratorExit):
             return
         frames = [(frame.f_code, line) for frame, line in traceback.walk_tb(trace.tb_next)]
@@ -61,9 +59,8 @@ class own_code:  # noqa: N801  (read as a function: `with own_code(...)`)
             place = place_of(self.of) or ""
         if place is not None:
             at, advice = f" ({place})" if place else "", f"; {self.advice}" if self.advice else ""
-            raise _placed(
-                self.kind, f"{self.where} {self.promise}, got {one_line(error)}{at}{advice}", place
-            ) from error
+            line = f"{self.where} {self.promise}, got {one_line(error)}{at}{advice}"
+            raise _placed(self.kind, line, place) from error
 
 
 def make_cell(name: str, make: Callable[[int, int], Cell], input_size: int, hidden_size: int) -> Cell:

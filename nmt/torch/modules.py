@@ -19,7 +19,7 @@ from torch.nn.utils.rnn import PackedSequence
 from nmt.errors import NMTError, ShapeError
 from nmt.rnn.arguments import flags
 from nmt.rnn.arrays.weights import initial_params
-from nmt.rnn.cell import Cell, Scope, State
+from nmt.rnn.cell import Cell, Scope, State, check_is_cell
 from nmt.rnn.cells import ElmanCell, GRUCell, LSTMCell, LSTMVariantCell
 from nmt.rnn.cells.wrapping import WrappedCell
 from nmt.rnn.compiler.trace import trace_step
@@ -213,6 +213,9 @@ class CellModule(nn.Module):
         """Make a module of a cell as it is now, with new parameters. Raises ShapeError: the cell does not fit together.
         batch_first: x and y are [B, T, ...]; reverse: run from each row's last step to its first."""
         super().__init__()
+        check_is_cell("nmt.torch.cell", cell)
+        if dtype not in (None, torch.float32, torch.float64):
+            raise NMTError(f"{type(cell).__name__}: dtype must be torch.float32 or torch.float64, got {dtype}")
         flags(type(cell).__name__, batch_first=batch_first, reverse=reverse)
         self._cell, self.batch_first, self.reverse = cell, batch_first, reverse
         self._drops = bool(trace_step(cell, training=True).masks)
@@ -243,32 +246,26 @@ class CellModule(nn.Module):
         takes them; of a packed sequence, with rows in the order of the packed ones. Raises ShapeError, NMTError.
         """
         packed, states = x if isinstance(x, PackedSequence) else None, self._cell.states()
-        known = {*states, *self._cell.captured(), *self._cell.sequences()}
-        strange = {*(state or {})} - {*states} or {*others} - known
-        if strange:
-            raise ShapeError(
-                f"{type(self._cell).__name__}: arrays must be among {', '.join(sorted(known))}, got {min(strange)}"
-            )
-        given = {name: state[name] for name in states if name in state} if state else {}
+        given = self._checked(x, states, {} if state is None else state, lengths, others)
         if packed is not None:
             x, lengths = padded(packed)
             if packed.sorted_indices is not None:
                 given = {name: one.index_select(0, packed.sorted_indices) for name, one in given.items()}
-        elif self.batch_first:
+        elif self.batch_first and x.dim() > 1:
             x = x.transpose(0, 1)
         weights = [self.get_parameter(name) for name in self._cell.params()]
         tensors = [x, *(one.unsqueeze(0) for one in given.values()), *others.values(), *weights]
         reason = mode() or obstacle(tensors)
         if reason is not None:
-            raise NMTError(
-                f"nmt.torch: {type(self._cell).__name__} must be given plain tensors on the processor, all float32 or "
-                f"all float64, got {reason}"
-            )
+            promise = "must be given plain tensors on the processor, all float32 or all float64"
+            raise NMTError(f"nmt.torch: {type(self._cell).__name__} {promise}, got {reason}")
         stack, inputs = self._stack(x.dtype), ("x", *given, *others)
         records, found = stack.records(tensors), None
         version = stack.read(weights) if records or not stack.has_read(weights) else None
         if lengths is None and not records and (inputs in (("x",), ("x", *stack.states))):
-            found = stack.short(x, tensors[1 : len(inputs)])
+            shapes = [(*x.shape[:2], self._cell.input_size), *((1, *x.shape[1:2], n) for n in states.values())]
+            if all(one.shape == shape for one, shape in zip(tensors[: len(inputs)], shapes, strict=False)):
+                found = stack.short(x, tensors[1 : len(inputs)])
         if found is None:
             seed = _seed() if self._drops and self.training else 0
             steps, of_sources = (one.numpy() if isinstance(one, Tensor) else one for one in (lengths, source_lengths))
@@ -280,6 +277,25 @@ class CellModule(nn.Module):
                 final = {name: one.index_select(0, packed.unsorted_indices) for name, one in final.items()}
             return repacked(packed, y, lengths), final
         return (y.transpose(0, 1) if self.batch_first else y), final
+
+    def _checked(self, x: Any, states: Mapping[str, int], state: Any, lengths: Any, others: Mapping[str, Any]) -> Any:
+        """Return initial states in the cell's order. Raises ShapeError: an argument is of another kind."""
+        name, packed = type(self._cell).__name__, isinstance(x, PackedSequence)
+        if not isinstance(state, Mapping):
+            promise = f"state must be a dict with tensors for {', '.join(states) or 'no state'}"
+            raise ShapeError(f"{name}: {promise}, got {type(state).__name__}; give others, and lengths, by name")
+        known = {*self._cell.captured(), *self._cell.sequences()}
+        if strange := state.keys() - states.keys() or others.keys() - known:
+            promise = f"arrays must be among {', '.join(sorted({*states, *known}))}"
+            raise ShapeError(f"{name}: {promise}, got {min(strange)}; states are given in one dict, others by name")
+        for what, one in {"x": x.data if packed else x, **state, **others}.items():
+            if not isinstance(one, Tensor):
+                raise ShapeError(f"{name}: {what} must be a tensor, got {type(one).__name__}")
+            if packed and what in state and one.shape[:1] != (x.batch_sizes[0],):
+                raise ShapeError(f"{name}: {what} must have {int(x.batch_sizes[0])} rows, got {list(one.shape)}")
+        if packed and lengths is not None:
+            raise ShapeError(f"{name}: lengths must be None with a packed sequence, got both")
+        return {one: state[one] for one in states if one in state}
 
     def _stack(self, dtype: torch.dtype) -> Stack:
         """Return the layer for tensors of this dtype, made at first use; without dropout for evaluation."""

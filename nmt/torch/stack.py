@@ -202,6 +202,8 @@ class Stack:
                 own = tensors[n * each : (n + 1) * each]
                 for target, source in targets:
                     first, *rest = (own[at].t() if source.transposed else own[at] for at in source.at)
+                    if first.shape != target.shape:  # which would be repeated
+                        raise NMTError(f"nmt.torch: a parameter must be {[*target.shape]}, got {[*first.shape]}")
                     target.copy_(sum(rest, first))
             self._weights.changed()
             self._seen = [Seen(one) for one in tensors]

@@ -4,28 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from nmt.rnn import (
-    Axes,
-    Captured,
-    Cell,
-    Param,
-    Scan,
-    State,
-    Weights,
-    axes,
-    concat,
-    dot,
-    flat,
-    mean,
-    sigmoid,
-    softmax,
-    softplus,
-    split,
-    sqrt,
-    tanh,
-    total,
-    weighted_sum,
-)  # fmt: skip
+from nmt.rnn import Axes, Captured, Cell, Param, Scan, State, Weights, softmax, weighted_sum
+from nmt.rnn.functions import axes, concat, dot, flat, mean, sigmoid, softplus, split, sqrt, tanh, total
 from nmt.rnn.stepping.stepper import Stepper
 from tests.oracle import compare
 from tests.rnn import scan_cases as cases

@@ -5,21 +5,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from nmt.rnn import (
-    AttentionCell,
-    ChunkedScan,
-    DropoutCell,
-    ElmanCell,
-    GRUCell,
-    LinearCell,
-    LSTMCell,
-    ResidualCell,
-    Scan,
-    StackCell,
-    Weights,
-    interpreter,
-)
+from nmt.rnn import ChunkedScan, Scan, Weights, interpreter
 from nmt.rnn.cell import axes_of
+from nmt.rnn.cells import AttentionCell, DropoutCell, ElmanCell, GRUCell, LinearCell, LSTMCell, ResidualCell, StackCell
 from nmt.rnn.compiler.program import Product
 from nmt.rnn.compiler.trace import trace
 from tests.oracle import gradients as slopes

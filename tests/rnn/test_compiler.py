@@ -6,27 +6,14 @@ import numpy as np
 import pytest
 
 from nmt.errors import NMTError, ShapeError
-from nmt.rnn import (
-    AttentionCell,
-    Captured,
-    GRUCell,
-    LSTMCell,
-    Scan,
-    StackCell,
-    State,
-    Weights,
-    concat,
-    dot,
-    softmax,
-    split,
-    tanh,
-    weighted_sum,
-)
+from nmt.rnn import Captured, Scan, State, Weights
 from nmt.rnn.arrays.workspace import LINE_BYTES, Workspace
+from nmt.rnn.cells import AttentionCell, GRUCell, LSTMCell, StackCell
 from nmt.rnn.compiler.fuse import is_wide
 from nmt.rnn.compiler.plan import make_plan
 from nmt.rnn.compiler.program import PlaceKind, Product, memory_of
 from nmt.rnn.compiler.trace import trace
+from nmt.rnn.functions import concat, dot, softmax, split, tanh, weighted_sum
 from nmt.rnn.graph import topological
 from nmt.rnn.ops import OpKind
 from tests.oracle import compare
@@ -277,10 +264,7 @@ MISTAKES = {
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_mistakes_in_a_step_are_one_line(mistake):
-    with pytest.raises(ShapeError) as caught:
-        trace(toy(MISTAKES[mistake]), training=True)
-    message = str(caught.value)
-    assert ": " in message and "must" in message and "\n" not in message
+    refused(ShapeError, ": .*must|must.*: ", trace, toy(MISTAKES[mistake]), training=True)
 
 
 def test_a_product_of_every_source_place_with_the_state_is_refused():

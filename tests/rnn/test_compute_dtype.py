@@ -14,6 +14,7 @@ from nmt.errors import NMTError
 from nmt.rnn import GRU, LSTM, RNN, LSTMCell, Scan, Weights
 from nmt.rnn.kernels.machine_code.features import TARGET
 from tests.oracle import compare
+from tests.refusals import refused
 from tests.rnn import scan_cases as cases
 
 # int8: half a step of 1/127 of the largest number on both sides, a few products after one another.
@@ -89,9 +90,8 @@ def test_layers_take_the_type_of_their_products(kind):
     ],
 )
 def test_another_type_is_refused_in_one_line(dtype, compute_dtype, choices):
-    with pytest.raises(NMTError) as caught:
-        Scan(LSTMCell(5, 7), dtype=dtype, compute_dtype=compute_dtype)
-    assert str(caught.value) == f"LSTMCell: compute_dtype must be {choices} with {dtype}, got {compute_dtype}"
+    promise = f"^LSTMCell: compute_dtype must be {choices} with {dtype}, got {compute_dtype}$"
+    refused(NMTError, promise, Scan, LSTMCell(5, 7), dtype=dtype, compute_dtype=compute_dtype)
 
 
 ROOT = Path(__file__).resolve().parents[2]

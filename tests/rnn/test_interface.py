@@ -5,19 +5,8 @@ import numpy as np
 import pytest
 
 from nmt.errors import ShapeError
-from nmt.rnn import (
-    GRUCell,
-    LearnedStartCell,
-    LSTMCell,
-    Past,
-    Scan,
-    Shape,
-    SkipCell,
-    StackCell,
-    UnrolledCell,
-    Weights,
-    check,
-)
+from nmt.rnn import Scan, Shape, Weights, check
+from nmt.rnn.cells import GRUCell, LearnedStartCell, LSTMCell, Past, SkipCell, StackCell, UnrolledCell
 from nmt.rnn.stepping.stepper import Stepper
 from tests.oracle import compare
 from tests.refusals import refused

@@ -14,6 +14,7 @@ from nmt.rnn.compiler.trace import trace
 from nmt.rnn.scan.layered import LayeredScan
 from tests.oracle import compare, more_cells
 from tests.oracle import gradients as slopes
+from tests.refusals import refused
 from tests.rnn import scan_cases as cases
 
 E, H = 5, 3
@@ -153,17 +154,17 @@ def test_in_one_loop_they_would_wait_for_the_layer_below(name):
 
 
 def test_what_is_kept_is_named_as_in_the_stack():
-    scan = LayeredScan([LSTMCell(3, 4), LSTMCell(4, 5)], keep={"1.o": False})
+    cells = [LSTMCell(3, 4), LSTMCell(4, 5)]
+    scan = LayeredScan(cells, keep={"1.o": False})
     assert [one.keep for one in scan.scans] == [(), (("o", False),)]
-    with pytest.raises(ShapeError, match=r"^StackCell: keep must name values .* 0\.i, .* got o$"):
-        LayeredScan([LSTMCell(3, 4), LSTMCell(4, 5)], keep={"o": False})
+    refused(ShapeError, r"^StackCell: keep must name values .* 0\.i, .* got o$", LayeredScan, cells, keep={"o": False})
 
 
 def test_captured_arrays_must_be_those_of_the_layers():
     scan = LayeredScan([LSTMCell(3, 4), LSTMCell(4, 5)])
     weights = Weights({k: np.zeros(p.shape, np.float32) for k, p in scan.params.items()})
-    with pytest.raises(ShapeError, match=r"captured arrays must be none, got \['memory'\]$"):
-        scan.forward(weights, np.zeros((2, 1, 3), np.float32), captured={"memory": np.zeros((2, 1, 4), np.float32)})
+    x, promise = np.zeros((2, 1, 3), np.float32), r"captured arrays must be none, got \['memory'\]$"
+    refused(ShapeError, promise, scan.forward, weights, x, captured={"memory": x})
 
 
 def test_only_the_states_that_are_asked_for():

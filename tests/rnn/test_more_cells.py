@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from nmt.errors import ShapeError
-from nmt.rnn import Scan, Weights, cells, interpreter
+from nmt.errors import NMTError
+from nmt.rnn import ChunkedScan, Scan, Shape, Weights, cells, initial_params, interpreter
 from nmt.rnn.compiler.plan import make_plan
 from nmt.rnn.compiler.trace import trace
 from tests.oracle import compare, more_cells
@@ -198,8 +198,30 @@ def test_recurrent_dropout_acts_on_what_the_matrix_reads():
         (lambda: cells.DeepTransitionGRUCell(2, 3, 0), "must be at least 1"),
         (lambda: cells.ZoneoutCell(cells.LSTMCell(2, 3), {"z": 0.1}), "for h, c, got 0.1 for z"),
         (lambda: cells.ZoneoutCell(cells.LSTMCell(2, 3), 1.0), "less than 1"),
+        (lambda: cells.ZoneoutCell(cells.LSTMCell(2, 3), "a"), "must be numbers .* got a for h"),
         (lambda: cells.RecurrentDropoutCell(cells.SRUCell(2, 3), 0.1), "among W_x, got W_h"),
+        (lambda: cells.StackCell(cells.SRUCell(2, 3)), "cells must be a list of one or more, got"),
+        (lambda: cells.AttentionCell(cells.SRUCell(5, 3), 4, 2, readout="no"), "readout must be tanh, linear, deep"),
+        (
+            lambda: cells.HeadsCell(cells.SRUCell(2, 3), 2, 4, 2),
+            "make must be a class of cells or a function, got a SR",
+        ),
+        (lambda: cells.LinearCell(2, 3, "relu"), "nonlinearity must be none or tanh, got 'relu'"),
+        (lambda: cells.LinearCell(2, 3, "none", "no"), "bias must be True or False, got 'no'"),
+        (lambda: cells.LSTMCell(2, 3, 2), "LSTMCell: bias must be True or False, got 2"),
+        (lambda: cells.MILSTMCell(2, 3, "no"), "layer_norm must be True or False, got 'no'"),
+        (lambda: cells.DropoutCell(cells.SRUCell(2, 3), 0.1, "no"), "variational must be True or False, got 'no'"),
+        (lambda: cells.Attention("dott", 2, 2, 2), "attention must be one of bahdanau, .*, got 'dott'"),
+        (lambda: initial_params(cells.SRUCell, 1), "initial_params: the cell must be a Cell, got the class SRUCell"),
+        (lambda: Shape(2.5, 2), "axes must be one or more sizes"),
+        (lambda: cells.StackCell([cells.SRUCell]), "StackCell: the cell must be a Cell, got the class SRUCell"),
+        (lambda: cells.AttentionCell(cells.SRUCell, 4, 2), "AttentionCell: the cell must be a Cell, got the class SRU"),
+        (lambda: cells.DropoutCell(cells.SRUCell, 0.1), "DropoutCell: .* the class SRUCell; make one of it, SRUCell.i"),
+        (lambda: Scan(3), "Scan: the cell must be a Cell, got int; derive it from"),
+        (lambda: Scan(cells.SRUCell(2, 3), threads=0), "SRUCell: threads must be at least 1, got 0"),
+        (lambda: Scan(cells.SRUCell(2, 3), division="cols"), "division must be None or rows or units, got cols"),
+        (lambda: ChunkedScan(cells.SRUCell(2, 3), 2), "scan must be a Scan, got SRUCell"),
     ],
 )
 def test_impossible_options_are_one_line(make, words):
-    refused(ShapeError, words, make)
+    refused(NMTError, words, make)

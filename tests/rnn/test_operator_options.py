@@ -6,8 +6,9 @@ import inspect
 import numpy as np
 import pytest
 
-from nmt.errors import NMTError, ShapeError
-from nmt.rnn import GRU, LSTM, RNN, DropoutCell, LSTMCell, Scan
+from nmt.errors import NMTError
+from nmt.rnn import GRU, LSTM, RNN, DropoutCell, LSTMCell
+from nmt.rnn.arrays.pass_numbers import frozen
 from nmt.rnn.layers.layer_stack import LayerOptions, LayerStack
 from tests.oracle import compare, gradients, layers
 from tests.refusals import refused
@@ -263,9 +264,47 @@ def test_keywords_are_known_in_one_place():
     assert set(LayerOptions.__annotations__) == {p.name for p in known if p.kind is p.KEYWORD_ONLY}
 
 
+X, NAN = np.ones((2, 2, D), "f4"), float("nan")
+WHOLE, FEW = "(at|a whole number of at) least 1", (("sigmoid", "tanh"), "tanh", ("sigmoid", np.tanh, ("elu", NAN)))
+
+
+@pytest.mark.parametrize(
+    ("make", "name", "promise", "values"),
+    [
+        (GRU, "input_size", f"({WHOLE}|at most 16,777,216)", (10**30, True, LSTMCell)),
+        (GRU, "hidden_size", f"({WHOLE}|a number for each layer)", (0, "5", 5.0, (2, 0), ())),
+        (GRU, "num_layers", WHOLE, (0, 2.5)),
+        (LSTM, "proj_size", WHOLE, (0, 2.5)),
+        *((make, "clip", "above 0 or None", (-1.0, NAN, 0, "a")) for make in (LSTM, GRU, RNN)),
+        (LSTM, "cell_clip", "above 0 or None", (NAN,)),
+        (LSTM, "activations", "(a tuple of 3|one of sigmoid, tanh)", FEW),
+        (GRU, "activations", "(a tuple of 2|one of sigmoid, tanh|elu and at most 1 numbers)", FEW[1:]),
+        (RNN, "nonlinearity", "(one of sigmoid, tanh|tanh and at most 0 numbers)", ("sine", None, ("tanh", 1.0))),
+        (GRU, "dropout", "from 0 to less than 1", (NAN, "x", 1.0)),
+        *((LSTM, name, "True or False", ("no", None)) for name in ("bidirectional", "bias", "peepholes")),
+        (GRU, "reset_after", "True or False", ("no",)),
+        (GRU, "threads", "at (least 1|most 1,024)", (0, 100_000)),
+        (GRU, "device", "a Device", ("cpu",)),
+        (GRU, "dtype", "float32 or float64", ("foo", None, int)),
+        (GRU, "compute_dtype", "float32 or bfloat16 or int8 with float32", ("foo", [])),
+        (GRU, "recompute", "attention or gates", ("all",)),
+        (LSTM, "padding", "among zero, repeat, carry", ("nothing", ["zero"])),
+        (LSTM, "empty", "among initial, zero", ("full",)),
+        (LSTM, "needs", "among x, states, params", (["y"], {"x": False}, None, iter("x"))),
+    ],
+)
+def test_wrong_options_are_one_line(make, name, promise, values):
+    """A name with a slip, too; every layer says which it is."""
+    for value in values:
+        options = {"input_size": D, "hidden_size": H, name: value}
+        refused(NMTError, f"^{make.__name__}: {name} must (be|have) {promise}.*, got ", make, **options)
+    slip = f"^{make.__name__}: keywords must be among .*, input_size, .* got {name}z; did you mean {name}.$"
+    refused(TypeError, slip, make, D, H, **{f"{name}z": value})
+
+
 def backward_after(split):
     layer = RNN(D, H)
-    y, _ = layer.forward(np.ones((2, 2, D), "f4"))
+    y, _ = layer.forward(X)
     if split:
         layer.backward_data(y)
         return lambda: layer.backward(y)
@@ -275,51 +314,44 @@ def backward_after(split):
 @pytest.mark.parametrize(
     ("act", "words"),
     [
-        (lambda: LSTM(D, H, padding="nothing"), "padding must be among zero, repeat, carry, got nothing"),
-        (lambda: LSTM(D, H, empty="full"), "empty must be among initial, zero, got full"),
-        (lambda: LSTM(D, H, needs=["y"]), "needs must be among x, states, params, got y"),
         (lambda: GRU(D, H, bidirectional=True, reverse=True), "must not both be set"),
         (lambda: GRU(D, (2, 3), 3), "num_layers must be 2"),
-        (lambda: GRU(D, (2, 0)), "hidden_size must be at least 1, got 0"),
-        (lambda: GRU(D, ()), "hidden_size must have a number for each layer, got none"),
-        (lambda: GRU(D, H, 0), "num_layers must be at least 1, got 0"),
-        (lambda: LSTM(D, H, proj_size=0), "projection must be at least 1, got 0"),
-        (lambda: LSTM(D, H, clip=-1.0), "clip must be above 0"),
-        (lambda: LSTM(D, H, clip=float("nan")), "clip must be above 0 or None, got nan"),
-        (lambda: GRU(D, H, clip=float("nan")), "clip must be above 0 or None, got nan"),
-        (lambda: RNN(D, H, clip=0), "clip must be above 0 or None, got 0"),
-        (lambda: GRU(D, H, 2.5), "num_layers must be a whole number of at least 1, got 2.5"),
-        (lambda: GRU(D, "5"), "hidden_size must be a whole number of at least 1, got '5'"),
-        (lambda: GRU(D, 5.0), "hidden_size must be a whole number of at least 1, got 5.0"),
-        (lambda: GRU(True, H), "input_size must be a whole number of at least 1, got True"),
-        (lambda: GRU(10**30, H), "input_size must be at most 16,777,216, got 1000"),
-        (lambda: GRU(D, H, dropout=float("nan")), "dropout must be from 0 to less than 1, got nan"),
-        (lambda: GRU(D, H, dropout="x"), "dropout must be from 0 to less than 1, got 'x'"),
-        (lambda: GRU(D, H, bidirectional="no"), "bidirectional must be True or False, got 'no'"),
-        (lambda: GRU(D, H, bias=None), "bias must be True or False, got None"),
-        (lambda: GRU(D, H, threads=0), "threads must be at least 1, got 0"),
-        (lambda: GRU(D, H, threads=100_000), "threads must be at most 1,024, got 100000"),
-        (lambda: GRU(D, H, device="cpu"), "device must be a Device"),
-        (
-            lambda: Scan(DropoutCell(LSTMCell(D, H), float("nan"))).plan(True),
-            "dropout: rate must be from 0 to less than 1",
-        ),
-        (lambda: RNN(D, H, nonlinearity=("tanh", 1.0)), "at most 0 numbers"),
+        (lambda: DropoutCell(LSTMCell(D, H), NAN), "^DropoutCell: rate must be from 0 to less than 1, got nan"),
         (lambda: GRU(D, (2, 3))(np.ones((1, 1, D), "f4"), np.ones((2, 1, 3), "f4")), "hx must be a tuple of 2 arrays"),
         (lambda: RNN(D, H).load({}), "parameters must be W_x_l0"),
-        (lambda: RNN(D, H).load({**RNN(D, H).params, "W_x_l0": np.ones(3)}), r"W_x_l0 must be \[3, 4\], got \[3\]"),
+        (lambda: RNN(D, H).load([1]), "parameters must be W_x_l0, .* got list"),
+        (lambda: RNN(D, H).load(None), "parameters must be W_x_l0, .* got NoneType"),
+        (lambda: LSTM(D, H)(X, (X, X)), "hx must be one array, .* got a tuple of 2; give each state by itself"),
+        (lambda: LSTM(D, H)(X, [2, 1]), "got a list of 2; give each state by itself, and lengths by name"),
+        (lambda: GRU(D, H, compute_dtype="int8").forward(X), "^GRU: compute_dtype must be float32 or bfloat16 to"),
         (lambda: RNN(D, H).views(np.ones(3, "f4")), r"must be contiguous float32 \[36\]"),
-        (lambda: LSTM(D, 0), "hidden_size must be at least 1, got 0"),
-        (lambda: GRU(D, H, dropout=1.0), "dropout must be from 0 to less than 1, got 1.0"),
-        (lambda: RNN(D, H, nonlinearity="sine"), "must be one of"),
         (lambda: RNN(D, H).backward(None), "must follow a forward"),
         (lambda: RNN(D, H)(np.zeros((2, 2, D))), "x must be float32"),
         (lambda: RNN(D, H)([[0.0]]), "x must be float32 .* got list"),
-        (lambda: RNN(D, H)(np.zeros((2, 2, D), "f4"), lengths=[1.5, 2]), "lengths must be"),
+        (lambda: RNN(D, H)(np.ma.masked_array(X, X > 0)), "x must be float32 .* got MaskedArray"),
+        (lambda: RNN(D, H)(X, lengths=[1.5, 2]), "^RNN: lengths must be"),
         (backward_after(split=False), "must follow backward_data"),
         (backward_after(split=True), "must come once for each forward"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_mistakes_are_one_line(act, words):
-    refused((NMTError, ShapeError), words, act)
+    refused(NMTError, words, act)
+
+
+@pytest.mark.parametrize("wrong", [np.ones(3), np.ones((D, H), complex), np.ones((D, H), bool)])
+def test_wrong_parameters_are_one_line(wrong):
+    layer, good = RNN(D, H), dict(RNN(D, H).params)
+    refused(NMTError, r"^RNN: W_x_l0 must be numbers \[3, 4\], got", layer.load, good | {"W_x_l0": wrong})
+    layer.params["W_x_l0"] = wrong
+    refused(NMTError, r"^RNN: W_x_l0 must be float32 \[3, 4\], got", layer, X)
+    layer.params.update(good | {"W_x_10": good["W_x_l0"]})
+    refused(NMTError, "^RNN: parameters must be W_x_l0, .* got .* W_x_10$", layer, X)
+
+
+def test_reserves_and_targets_of_others_are_one_line():
+    layer, other = LSTM(D, H), LSTM(D, H)
+    layer.forward(X, reserve=(reserve := layer.reserve()))
+    refused(NMTError, "must follow a forward, got that of other layers", other.backward, None, reserve=reserve)
+    refused(NMTError, "reserve must be one of layer.reserve.., got bool", layer.forward, X, reserve=True)
+    refused(NMTError, "into must be writeable", layer.backward, None, into=frozen(0 * layer.flat), reserve=reserve)

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from nmt.errors import ShapeError
+from nmt.errors import NMTWarning, ShapeError
 from nmt.rnn import GRU, LSTM, RNN, Scan
 from tests.oracle import compare
 from tests.refusals import refused
@@ -151,6 +151,24 @@ def test_frozen_layers_take_calls_from_several_threads(monkeypatch):
     assert not wrong
 
 
+@pytest.mark.parametrize("make", [LSTM, GRU])
+def test_passes_in_reserves_of_their_own_may_run_at_once(make):
+    layer, wrong = make(D, H, 2, bidirectional=True), []
+    inputs = [draw(T, 4, D, seed=T).astype("f4") for T in (3, 9, 20, 30)]
+
+    def gradient(x, reserve):
+        y, *_ = layer.forward(x, reserve=reserve)
+        return layer.backward(y, reserve=reserve).d_x
+
+    expected = [gradient(x, None) for x in inputs]
+
+    def call(n, reserve):
+        wrong.extend(n for _ in range(60) if not np.array_equal(gradient(inputs[n], reserve), expected[n]))
+
+    at_once(*[partial(call, n, layer.reserve()) for n in range(4)])
+    assert not wrong
+
+
 def test_frozen_layers_say_what_is_wrong_with_arrays():
     layer = LSTM(D, H)
     layer.freeze()
@@ -164,6 +182,9 @@ def test_frozen_layers_say_what_is_wrong_with_arrays():
 
 
 def test_dropout_lies_between_layers_in_training_only():
+    with pytest.warns(NMTWarning, match="^RNN: dropout must be with two layers or more") as caught:
+        RNN(D, H, dropout=0.5)
+    assert caught[0].filename == __file__
     options = {"nonlinearity": "tanh", "dtype": np.float64}
     layer, plain = RNN(D, H, 2, dropout=0.5, **options), RNN(D, H, 2, **options)
     x, d_y = draw(6, 4, D), draw(6, 4, H, seed=1)

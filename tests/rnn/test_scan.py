@@ -6,8 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from nmt.errors import ShapeError
+from nmt.errors import NMTError, ShapeError
 from nmt.rnn import AttentionCell, LSTMCell, Scan, State, Weights, tanh, tuning
+from nmt.rnn.arrays.pass_numbers import frozen
 from nmt.rnn.arrays.workspace import Fresh
 from nmt.rnn.compiler.program import PlaceKind
 from nmt.rnn.kernels.loops import emit_cpu, run_cpu
@@ -303,25 +304,35 @@ def oracle_decoder(inner, kind, feeding, case, now):
         {"lengths": [1, 2, 3]},
         {"lengths": [4, 1]},
         {"captured": {"memory": np.zeros((3, 2, 6))}},
+        {"captured": np.zeros((3, 2, 6))},
+        {"initial": {"hx": np.zeros((2, 7))}},
+        {"initial": np.zeros((2, 7))},
+        {"weights": None},
     ],
     ids=lambda wrong: next(iter(wrong)),
 )
 def test_wrong_arrays_are_one_line(wrong):
     scan, case = Scan(LSTMCell(5, 7), dtype=np.float64), cases.draw(LSTMCell(5, 7), "float64")
-    good = {"x": np.zeros((3, 2, 5)), "initial": {}}
-    message = refused(ShapeError, "", scan.forward, Weights(case.params), **{**good, **wrong})
+    good = {"weights": Weights(case.params), "x": np.zeros((3, 2, 5)), "initial": {}}
+    message = refused(ShapeError, "", scan.forward, **{**good, **wrong})
     assert message.startswith("LSTMCell: ")
     assert "must be" in message
 
 
-@pytest.mark.parametrize("change", ["missing", "shape", "dtype"])
-def test_wrong_parameters_are_one_line(change):
-    case = cases.draw(LSTMCell(5, 7), "float64")
-    wrong = {"shape": np.zeros((5, 7)), "dtype": case.params["W_x"].astype(np.float32)}
-    params = {k: v for k, v in case.params.items() if k != "W_x"}
-    if change != "missing":
-        params["W_x"] = wrong[change]
-    refused(ShapeError, "W_x", Scan(LSTMCell(5, 7), dtype=np.float64).forward, Weights(params), case.x)
+@pytest.mark.parametrize("change", ["missing", "shape", "dtype", "order", "read-only"])
+def test_wrong_parameters_and_memory_for_their_gradients_are_one_line(change):
+    scan, case = Scan(LSTMCell(5, 7), dtype=np.float64), cases.draw(LSTMCell(5, 7), "float64")
+    W_x = case.params["W_x"]
+    wrong = {"shape": np.zeros((1, 1)), "dtype": W_x.astype(np.float32), "order": np.asfortranarray(W_x)}
+    params = {k: v for k, v in case.params.items() if k != "W_x"} | {"W_x": wrong.get(change)}
+    params = {k: v for k, v in params.items() if v is not None}
+    if change != "read-only":
+        refused(ShapeError, "parameter W_x must be", scan.forward, Weights(params), case.x)
+    if change != "missing":  # a gradient that is not wanted
+        tape = scan.forward(Weights(case.params), case.x, training=True).tape
+        memory = {"W_x": wrong.get(change, frozen(W_x))}
+        refused(NMTError, "training=True, got LSTMCell", scan.backward, scan.cell, case.d_y)
+        refused(ShapeError, "^LSTMCell: gradient W_x must be", scan.backward, tape, case.d_y, gradients=memory)
 
 
 N, R = 96, 40

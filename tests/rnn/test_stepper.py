@@ -19,6 +19,7 @@ from nmt.rnn.cells import (
 from nmt.rnn.scan.scan import Scan
 from nmt.rnn.stepping.stepper import Stepper
 from tests.oracle import compare
+from tests.refusals import refused
 
 T, B, S, E, H, M = 5, 4, 6, 7, 9, 8
 
@@ -209,8 +210,7 @@ def test_the_door_of_a_step():
     scan, weights, memory, x = attention_scan()
     stepper = Stepper(scan, weights)
     states = {k: np.zeros((B, n)) for k, n in scan.states.items()}
-    with pytest.raises(ShapeError, match="sentence must be the id of each row's sentence, got None"):
-        stepper.step(x[0], states)
+    refused(ShapeError, "sentence must be the id of each row's sentence, got None", stepper.step, x[0], states)
     sentence_ids = stepper.admit({"memory": memory})
-    with pytest.raises(ShapeError, match=r"sentence, word and parent must be of one length, got \[1, 4\]"):
-        stepper.step(x[0], states, sentence_ids, word=np.array([0]))
+    promise = r"sentence, word and parent must be of one length, got \[1, 4\]"
+    refused(ShapeError, promise, stepper.step, x[0], states, sentence_ids, word=np.array([0]))

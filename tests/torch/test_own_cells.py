@@ -6,19 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from nmt.errors import NMTError, ShapeError
-from nmt.rnn import (
-    AttentionCell,
-    Cell,
-    GRUCell,
-    LearnedStartCell,
-    LSTMCell,
-    Param,
-    RecurrentDropoutCell,
-    StackCell,
-    State,
-)
+from nmt.errors import NMTError
+from nmt.rnn import Cell, Param, State, layouts
+from nmt.rnn.cells import AttentionCell, GRUCell, LearnedStartCell, LSTMCell, RecurrentDropoutCell, StackCell
 from nmt.rnn.functions import sigmoid, tanh
+from tests.refusals import refused
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed; make test-torch")
 
@@ -127,23 +119,44 @@ def test_dropout_follows_the_generator_of_torch_while_training():
         torch.testing.assert_close(copy.deepcopy(module).eval()(x)[0], plain(x)[0])
 
 
-def test_errors_are_one_line():
-    module, x = nmt.torch.cell(Slow(D, H), dtype=torch.float64), draw(T, B, D)
-    with pytest.raises(ShapeError, match=r"Slow: x must be float64 \[any, any, 3\] on cpu, got float64 \[5, 2, 4\]"):
-        module(draw(T, B, D + 1))
-    with pytest.raises(
-        NMTError, match="Slow must be given plain tensors .* got tensors of torch.float32 and torch.float64"
-    ):
-        module(x.float())
-    with pytest.raises(ShapeError, match="Slow: arrays must be among h, got g"):
-        module(x, {"g": draw(B, H)})
-    with pytest.raises(ShapeError, match="Slow: arrays must be among h, got memory"):
-        module(x, memory=x)
+X, PACKED = draw(T, B, D), pack_padded_sequence(draw(T, B, D), [3, 5], enforce_sorted=False)
+
+
+@pytest.mark.parametrize(
+    ("given", "options", "words"),
+    [
+        ((draw(T, B, D + 1),), {}, r"x must be float64 \[any, any, 3\] on cpu, got float64 \[5, 2, 4\]"),
+        ((draw(T, B, 1),), {}, r"x must be float64 \[any, any, 3\] on cpu, got float64 \[5, 2, 1\]"),
+        ((X[0, 0],), {}, r"x must be float64 \[any, any, 3\] on cpu, got float64 \[3\]"),
+        ((X.tolist(),), {}, "x must be a tensor, got list"),
+        ((X.float(),), {}, "must be given plain tensors .* got tensors of torch.float32 and torch.float64"),
+        ((X, {"g": draw(B, H)}), {}, "arrays must be among h, got g"),
+        ((X, {"h": draw(1, H)}), {}, r"initial h must be float64 \[2, 4\] on cpu, got float64 \[1, 4\]"),
+        ((PACKED, {"h": draw(3, H)}), {}, r"h must have 2 rows, got \[3, 4\]"),
+        ((X, {"h": None}), {}, "h must be a tensor, got NoneType"),
+        *(((X, state), {}, "state must be a dict with tensors for h, got") for state in (draw(1), draw(B, H), (X,))),
+        ((X,), {"h": draw(B, H)}, "arrays must be among h, got h; states are given in one dict, others by name"),
+        ((X,), {"memory": X}, "arrays must be among h, got memory"),
+        ((PACKED,), {"lengths": [1, 1]}, "lengths must be None with a packed sequence, got both"),
+    ],
+)
+@pytest.mark.parametrize("grad", [True, False])
+def test_errors_are_one_line(given, options, words, grad):
+    with torch.set_grad_enabled(grad):
+        refused(NMTError, f"Slow:? {words}", nmt.torch.cell(Slow(D, H), dtype=torch.float64), *given, **options)
+
+
+def test_modules_that_do_not_fit_are_one_line():
+    module = nmt.torch.cell(Slow(D, H), dtype=torch.float64)
+    refused(NMTError, "nmt.torch.cell: the cell must be a Cell, got the class Slow; make one", nmt.torch.cell, Slow)
+    refused(NMTError, "Slow: dtype must be torch.float32 or .* got foo", nmt.torch.cell, Slow(D, H), dtype="foo")
+    refused(NMTError, "got LSTM; give module.state_dict", layouts.from_torch, torch.nn.LSTM(D, H))
     attention = nmt.torch.cell(AttentionCell(LSTMCell(D + 4, H), 6, 4), dtype=torch.float64)
-    with pytest.raises(ShapeError, match=r"captured arrays must be \['memory'\], got none"):
-        attention(x)
-    with pytest.raises(NMTError, match="create_graph must be False with a Slow"):
-        torch.autograd.grad(module(x)[0].sum(), x, create_graph=True)
+    refused(NMTError, r"captured arrays must be \['memory'\], got none", attention, X)
+    loss, promise = module(X)[0].sum(), "create_graph must be False with a Slow"
+    refused(NMTError, promise, torch.autograd.grad, loss, X, create_graph=True)
+    module.W = torch.nn.Parameter(draw(1, 1))
+    refused(NMTError, r"a parameter must be \[3, 4\], got \[1, 1\]", module, X)
 
 
 def test_the_page_of_pytorch():

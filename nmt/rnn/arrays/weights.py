@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nmt.errors import NMTError, ShapeError
-from nmt.rnn.cell import Cell, Param
+from nmt.rnn.arguments import float_type, shown
+from nmt.rnn.cell import Cell, Param, check_is_cell
 from nmt.system.interruption import forkable
 
 LARGEST = 127
@@ -78,13 +79,11 @@ def packed_dtype(where: str, dtype: Any, compute_dtype: str | None) -> np.dtype:
     """Return the dtype of packed weights for products in `compute_dtype`: "float32", "bfloat16", "int8", None for
     `dtype`. Raises NMTError: an unknown name, or one not supported with `dtype`; a `dtype` that is neither float32 nor
     float64."""
-    dtype = np.dtype(dtype)
-    if dtype not in (np.float32, np.float64):
-        raise NMTError(f"{where}: dtype must be float32 or float64, got {dtype}")
+    dtype = float_type(where, dtype)
     if compute_dtype in (None, dtype.name):
         return dtype
     rounded = {"bfloat16": PAIRS, "int8": QUADS} if dtype == np.float32 else {}
-    if compute_dtype not in rounded:
+    if not isinstance(compute_dtype, str) or compute_dtype not in rounded:
         choices = " or ".join([dtype.name, *rounded])
         raise NMTError(f"{where}: compute_dtype must be {choices} with {dtype}, got {compute_dtype}")
     return rounded[compute_dtype]
@@ -98,18 +97,30 @@ def check_device(where: str, packed: np.dtype, device: str) -> None:
 
 def check_params(where: str, expected: Mapping[str, Param], arrays: Mapping[str, np.ndarray], dtype: Any) -> None:
     """Raise ShapeError unless every parameter is there, contiguous and of its shape and dtype."""
+    if not isinstance(arrays, Weights):
+        raise ShapeError(f"{where}: weights must be Weights, got {type(arrays).__name__}; make them, Weights(params)")
     for name, param in expected.items():
         if name not in arrays:
             raise ShapeError(f"{where}: parameter {name} must be given, got {', '.join(arrays) or 'none'}")
-        quantised = arrays.quantised(name) if isinstance(arrays, Weights) else None
-        if quantised is not None and quantised.shape == param.shape:
-            continue
-        array = arrays[name]
-        if array.shape != param.shape or array.dtype != dtype:
-            promise = f"{np.dtype(dtype)} {list(param.shape)}"
-            raise ShapeError(f"{where}: parameter {name} must be {promise}, got {array.dtype} {list(array.shape)}")
-        if not array.flags.c_contiguous:
-            raise ShapeError(f"{where}: parameter {name} must be contiguous; pass np.ascontiguousarray of it")
+        quantised = arrays.quantised(name)
+        if quantised is None or quantised.shape != param.shape:
+            _check_array(f"{where}: parameter", name, param, arrays[name], dtype)
+
+
+def check_gradients(where: str, expected: Mapping[str, Param], arrays: Mapping[str, np.ndarray], dtype: Any) -> None:
+    """Raise ShapeError unless those arrays that gradients of parameters are added to are like these, and writeable."""
+    for name in expected.keys() & arrays.keys():
+        _check_array(f"{where}: gradient", name, expected[name], arrays[name], dtype)
+        if not getattr(arrays[name].flags, "writeable", True):
+            raise ShapeError(f"{where}: gradient {name} must be writeable, got a read-only array")
+
+
+def _check_array(what: str, name: str, param: Param, array: Any, dtype: Any) -> None:
+    if getattr(array, "shape", None) != param.shape or array.dtype != dtype:
+        got = shown(array, type(array) if hasattr(array, "dtype") else np.ndarray)
+        raise ShapeError(f"{what} {name} must be {np.dtype(dtype)} {list(param.shape)}, got {got}")
+    if not array.flags.c_contiguous:
+        raise ShapeError(f"{what} {name} must be contiguous; pass np.ascontiguousarray of it")
 
 
 class Again(NamedTuple):
@@ -280,6 +291,7 @@ class Weights(MutableMapping[str, np.ndarray]):
 def initial_params(cell: Cell, seed: int, dtype: Any = np.float32) -> dict[str, np.ndarray]:
     """Return initial parameters: Glorot uniform for each gate's matrix (Glorot and Bengio 2010, equation 16), biases
     zero, the forget gate's one."""
+    check_is_cell("initial_params", cell)
     rng = np.random.default_rng(seed)
     return {name: initial_array(param, rng, dtype) for name, param in cell.params().items()}
 

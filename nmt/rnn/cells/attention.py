@@ -10,7 +10,7 @@ from typing import Any
 
 from nmt.errors import ShapeError
 from nmt.overriding import override
-from nmt.rnn.cell import Captured, Cell, Param, Scope, State, under
+from nmt.rnn.cell import Captured, Cell, Param, Scope, State, check_is_cell, under
 from nmt.rnn.cells.parts import features
 from nmt.rnn.cells.wrapping import StackCell
 from nmt.rnn.functions import concat, dot, sigmoid, softmax, split, tanh, weighted_sum
@@ -49,16 +49,15 @@ class Attention:
     def __post_init__(self) -> None:
         """Check the sizes. Raises ShapeError: factors of a product differ in size, keys without values, or a size not
         divisible by the heads."""
+        kinds = "bahdanau", "general", "dot", "scaled_dot", "multi_head"
+        if self.kind not in kinds:
+            raise ShapeError(f"Attention: attention must be one of {', '.join(kinds)}, got {self.kind!r}")
         if self.projection is not None and self.key_size is not None:
             raise ShapeError("Attention: key_size must be None with a projection, which makes keys and values in one")
         if self.attention_size % self.heads:
-            raise ShapeError(
-                f"Attention: attention_size must be a multiple of heads ({self.heads}), got {self.attention_size}"
-            )
+            raise ShapeError(f"Attention: attention_size must be a multiple of {self.heads}, got {self.attention_size}")
         if self.key_size is not None and not 0 < self.key_size < self.memory_size:
-            raise ShapeError(
-                f"Attention: key_size must be less than memory_size ({self.memory_size}), got {self.key_size}"
-            )
+            raise ShapeError(f"Attention: key_size must be below memory_size, {self.memory_size}, got {self.key_size}")
         if self.words and self.kind == "multi_head":
             raise ShapeError(f"Attention: words must be 0 with multi_head attention, got {self.words}")
         if self.kind in ("dot", "scaled_dot") and self.keys != self.query_size:
@@ -189,6 +188,9 @@ class AttentionCell(Cell):
         """Make an attention cell around a decoder cell. output_size: of y. attention: `none`, or a kind of `Attention`,
         which has heads, bias, projection and key_size. readout: a cell is given as a function of its input and output
         size that makes it. Raises ShapeError."""
+        check_is_cell(type(self).__name__, cell)
+        if readout not in ("tanh", "linear", "deep") and (isinstance(readout, Cell) or not callable(readout)):
+            raise ShapeError(f"AttentionCell: readout must be tanh, linear, deep or a maker of cells, got {readout!r}")
         self.cell, self.memory_size, self.readout_size, self.generates = cell, memory_size, output_size, generates
         self.output_size = output_size + generates
         self.input_feeding, self.dropout = input_feeding, dropout
@@ -201,10 +203,8 @@ class AttentionCell(Cell):
             if generates:
                 raise ShapeError("AttentionCell: generates must be False without attention, which copies, got True")
             if cell.output_size != output_size:
-                raise ShapeError(
-                    f"AttentionCell: output_size must be {cell.output_size}, the inner cell's, without attention, got "
-                    f"{output_size}"
-                )
+                promise = f"output_size must be {cell.output_size}, the inner cell's, without attention"
+                raise ShapeError(f"AttentionCell: {promise}, got {output_size}")
             return
         self.attention = Attention(
             attention,
@@ -303,10 +303,8 @@ class ConditionalAttentionCell(AttentionCell):
         self.cells = cells
         self.second = second(self.attention.context_size, cells[0].output_size)
         if self.second.states() != cells[0].states():
-            raise ShapeError(
-                f"ConditionalAttentionCell: second must have the states {cells[0].states()}, the first cell's, got "
-                f"{self.second.states()}"
-            )
+            have, promise = self.second.states(), f"the first cell's states, {cells[0].states()}"
+            raise ShapeError(f"ConditionalAttentionCell: second must have {promise}, got {have}")
 
     def params(self) -> dict[str, Param]:
         """Return the parameters of `AttentionCell`, and of the second cell."""

@@ -12,8 +12,10 @@ two terms are scaled by sqrt(0.5), which preserves their variance (section 3.5).
 """
 
 from nmt.errors import ShapeError
+from nmt.rnn.arguments import whole_number
 from nmt.rnn.cell import Captured, Cell, Param, Scope, State, under
 from nmt.rnn.cells.attention import Attention
+from nmt.rnn.cells.parts import ShortConvolution, features
 from nmt.rnn.functions import concat, sigmoid, source_count, split, sqrt, tanh
 from nmt.rnn.graph import Value
 
@@ -22,15 +24,9 @@ def window_params(
     window: int, input_size: int, width: int, gates: int, deviation: float | None = None
 ) -> dict[str, Param]:
     """Return `W_0` for the newest input to `W_{window - 1}` for the oldest, and a bias. deviation: see `Param`."""
-    if window < 1:
-        raise ShapeError(f"window: must be at least 1, got {window}")
+    whole_number("convolution", "window", window)
     shapes = {f"W_{k}": Param((input_size, width), gates=gates, deviation=deviation) for k in range(window)}
     return shapes | {"b": Param((width,), gates=gates)}
-
-
-def window_states(window: int, width: int) -> dict[str, int]:
-    """Return the states: `past1`, the past inputs' part of the next step's sum; `past2` of the one after it; ..."""
-    return {f"past{k}": width for k in range(1, window)}
 
 
 def convolve(p: Scope, x: Value, s: State, window: int) -> tuple[Value, State]:
@@ -58,7 +54,7 @@ class ConvolutionCell(Cell):
         return window_params(self.window, self.input_size, 2 * self.hidden_size, 2, deviation)
 
     def states(self) -> dict[str, int]:
-        return window_states(self.window, 2 * self.hidden_size)
+        return ShortConvolution(self.window, 2 * self.hidden_size).states()
 
     def starts(self) -> tuple[str, ...]:
         return ()
@@ -83,7 +79,7 @@ class QRNNCell(Cell):
         return window_params(self.window, self.input_size, 3 * self.hidden_size, 3)
 
     def states(self) -> dict[str, int]:
-        return {"c": self.hidden_size} | window_states(self.window, 3 * self.hidden_size)
+        return {"c": self.hidden_size} | ShortConvolution(self.window, 3 * self.hidden_size).states()
 
     def starts(self) -> tuple[str, ...]:
         return ("c",)
@@ -216,8 +212,4 @@ def _linear(name: str, input_size: int, output_size: int) -> dict[str, Param]:
 
 def _parts(x: Value, hidden_size: int) -> tuple[Value, Value]:
     """Return a layer's own features and the embeddings next to them."""
-    cut = x.graph.apply
-    return (
-        cut("slice", x, start=0, size=hidden_size),
-        cut("slice", x, start=hidden_size, size=(x.width or 0) - hidden_size),
-    )
+    return features(x, 0, hidden_size), features(x, hidden_size, (x.width or 0) - hidden_size)

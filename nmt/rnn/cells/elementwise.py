@@ -14,7 +14,7 @@ class IndRNNCell(EqualCell):
     Recurrent Neural Network, section 3); f is relu in the paper."""
 
     def __init__(self, input_size: int, hidden_size: int, nonlinearity: str = "relu") -> None:
-        activation(nonlinearity)
+        activation(nonlinearity, "IndRNNCell: nonlinearity")
         super().__init__(input_size, hidden_size)
         self.nonlinearity = nonlinearity
 
@@ -92,9 +92,7 @@ class RGLRUCell(EqualCell):
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
         if input_size != hidden_size:
-            raise ShapeError(
-                f"RGLRUCell: input_size must be hidden_size {hidden_size}, got {input_size}; use BlockCell"
-            )
+            raise ShapeError(f"RGLRUCell: input_size must be {hidden_size}, got {input_size}; use BlockCell")
         super().__init__(input_size, hidden_size)
 
     def params(self) -> dict[str, Param]:

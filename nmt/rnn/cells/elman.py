@@ -1,12 +1,12 @@
 """Simple recurrent network (Elman 1990)."""
 
-from nmt.rnn.arguments import limit
-from nmt.rnn.cell import Cell, Param, Scope, State
-from nmt.rnn.cells.parts import ActivationSpec, activation, clip
+from nmt.rnn.arguments import flags, limit
+from nmt.rnn.cell import Param, Scope, State
+from nmt.rnn.cells.parts import ActivationSpec, EqualCell, activation, clip
 from nmt.rnn.graph import Value
 
 
-class ElmanCell(Cell):
+class ElmanCell(EqualCell):
     """h_t = f(x W_x + h_prev W_h + b), f an activation by name; `clip` limits its argument to [-clip, clip]."""
 
     def __init__(
@@ -17,17 +17,15 @@ class ElmanCell(Cell):
         nonlinearity: ActivationSpec = "tanh",
         clip: float | None = None,
     ) -> None:
-        activation(nonlinearity)
-        self.input_size, self.hidden_size, self.output_size = input_size, hidden_size, hidden_size
+        activation(nonlinearity, "ElmanCell: nonlinearity")
+        flags("ElmanCell", bias=bias)
+        super().__init__(input_size, hidden_size)
         self.bias, self.nonlinearity, self.clip = bias, nonlinearity, limit("ElmanCell", "clip", clip)
 
     def params(self) -> dict[str, Param]:
         D, H = self.input_size, self.hidden_size
         shapes = {"W_x": Param((D, H)), "W_h": Param((H, H))}
         return shapes | ({"b": Param((H,))} if self.bias else {})
-
-    def states(self) -> dict[str, int]:
-        return {"h": self.hidden_size}
 
     def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
         a = x @ p.W_x + s.h @ p.W_h

@@ -1,15 +1,14 @@
 """Gated recurrent unit, both forms (Cho et al. 2014, section 2.3; the arXiv versions v1 and v3 differ in the reset),
 and several of its transitions in one time step."""
 
-from nmt.errors import ShapeError
-from nmt.rnn.arguments import limit
-from nmt.rnn.cell import Cell, Param, Scope, State, under
-from nmt.rnn.cells.parts import ActivationSpec, activation, clip
+from nmt.rnn.arguments import flags, limit, whole_number
+from nmt.rnn.cell import Param, Scope, State, under
+from nmt.rnn.cells.parts import ActivationSpec, EqualCell, activation, checked_activations, clip
 from nmt.rnn.functions import sigmoid, split, tanh
 from nmt.rnn.graph import Value
 
 
-class GRUCell(Cell):
+class GRUCell(EqualCell):
     """Gates in the order r, z, n. z is the weight of the old state: h_t = (1 - z) * n + z * h_prev. reset_after=True:
     the reset acts after the product, n = tanh(x W_n + r * (h W_hn + b_hn)), as in cuDNN and PyTorch. reset_after=False:
     before it, n = tanh(x W_n + (r * h) W_hn + b_n + b_hn), as in the first paper and ONNX's default. `clip` limits the
@@ -25,11 +24,10 @@ class GRUCell(Cell):
         clip: float | None = None,
         activations: tuple[ActivationSpec, ActivationSpec] = ("sigmoid", "tanh"),
     ) -> None:
-        for name in activations:
-            activation(name)
-        self.input_size, self.hidden_size, self.output_size = input_size, hidden_size, hidden_size
-        self.bias, self.reset_after, self.activations = bias, reset_after, activations
-        self.clip = limit("GRUCell", "clip", clip)
+        flags("GRUCell", bias=bias, reset_after=reset_after)
+        super().__init__(input_size, hidden_size)
+        self.bias, self.reset_after, self.clip = bias, reset_after, limit("GRUCell", "clip", clip)
+        self.activations = checked_activations("GRUCell", activations, 2)
 
     def params(self) -> dict[str, Param]:
         D, H = self.input_size, self.hidden_size
@@ -41,9 +39,6 @@ class GRUCell(Cell):
         if self.bias:
             shapes |= {"b": Param((3 * H,), gates=3), "b_h": Param((3 * H,), gates=3)}
         return shapes
-
-    def states(self) -> dict[str, int]:
-        return {"h": self.hidden_size}
 
     def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
         gate, candidate = (activation(name) for name in self.activations)
@@ -68,16 +63,15 @@ class GRUCell(Cell):
         return h, State(h=h)
 
 
-class DeepTransitionGRUCell(Cell):
+class DeepTransitionGRUCell(EqualCell):
     """A GRU step that reads the input, then `transitions - 1` GRU steps that read only the state (Pascanu et al. 2014;
     Miceli Barone et al. 2017, Deep Architectures for Neural Machine Translation, section on deep transition; as in
     Nematus: Sennrich et al. 2017). The reset acts after the product; z is the weight of the old state. `0.*` are the
     parameters of the first, a `GRUCell`."""
 
     def __init__(self, input_size: int, hidden_size: int, transitions: int = 2) -> None:
-        if transitions < 1:
-            raise ShapeError(f"DeepTransitionGRUCell: transitions must be at least 1, got {transitions}")
-        self.input_size, self.hidden_size, self.output_size = input_size, hidden_size, hidden_size
+        whole_number("DeepTransitionGRUCell", "transitions", transitions)
+        super().__init__(input_size, hidden_size)
         self.first, self.transitions = GRUCell(input_size, hidden_size), transitions
 
     def params(self) -> dict[str, Param]:
@@ -85,9 +79,6 @@ class DeepTransitionGRUCell(Cell):
         for k in range(1, self.transitions):
             shapes |= {f"{k}.W_h": Param((H, 3 * H), gates=3), f"{k}.b_h": Param((3 * H,), gates=3)}
         return shapes
-
-    def states(self) -> dict[str, int]:
-        return self.first.states()
 
     def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
         h, _ = self.first.step(p.sub("0"), x, s)

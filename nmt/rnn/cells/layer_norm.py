@@ -4,8 +4,9 @@ Equations of the paper's supplementary material, on the experiments with LSTM an
 at one step, over all gates of a product together, so nothing depends on the batch or on padding.
 """
 
+from nmt.rnn.arguments import flags
 from nmt.rnn.cell import Param, Scope, State
-from nmt.rnn.cells.parts import EqualCell
+from nmt.rnn.cells.parts import EqualCell, features
 from nmt.rnn.functions import mean, sigmoid, split, sqrt, tanh
 from nmt.rnn.graph import Value
 
@@ -63,17 +64,12 @@ class LayerNormGRUCell(EqualCell):
     def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
         H = self.hidden_size
         a, u = x @ p.W_x, s.h @ p.W_h
-        a_rz, a_n = slice_of(a, 0, 2 * H), slice_of(a, 2 * H, H)
-        u_rz, u_n = slice_of(u, 0, 2 * H), slice_of(u, 2 * H, H)
+        a_rz, a_n = features(a, 0, 2 * H), features(a, 2 * H, H)
+        u_rz, u_n = features(u, 0, 2 * H), features(u, 2 * H, H)
         r, z = split(sigmoid(normalised(p, "x_rz", a_rz) + normalised(p, "h_rz", u_rz)), 2)
         n = tanh(normalised(p, "x_n", a_n) + r * normalised(p, "h_n", u_n))
         h = (1 - z) * n + z * s.h
         return h, State(h=h)
-
-
-def slice_of(x: Value, start: int, size: int) -> Value:
-    """Return features [start, start + size) of x."""
-    return x.graph.apply("slice", x, start=start, size=size)
 
 
 class MILSTMCell(EqualCell):
@@ -85,6 +81,7 @@ class MILSTMCell(EqualCell):
 
     def __init__(self, input_size: int, hidden_size: int, layer_norm: bool = False) -> None:
         super().__init__(input_size, hidden_size)
+        flags("MILSTMCell", layer_norm=layer_norm)
         self.layer_norm = layer_norm
 
     def params(self) -> dict[str, Param]:

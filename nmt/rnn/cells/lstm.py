@@ -1,5 +1,6 @@
 """Long short-term memory with a forget gate (Hochreiter and Schmidhuber 1997; Gers, Schmidhuber and Cummins 2000)."""
 
+from nmt.rnn.arguments import flags
 from nmt.rnn.cell import Cell, Param, Scope, State
 from nmt.rnn.functions import sigmoid, split, tanh
 from nmt.rnn.graph import Value
@@ -12,6 +13,7 @@ class LSTMCell(Cell):
     """
 
     def __init__(self, input_size: int, hidden_size: int, bias: bool = True) -> None:
+        flags("LSTMCell", bias=bias)
         self.input_size, self.hidden_size, self.output_size, self.bias = input_size, hidden_size, hidden_size, bias
 
     def params(self) -> dict[str, Param]:

@@ -2,9 +2,9 @@
 gates, other activations; and the named members of the family."""
 
 from nmt.errors import ShapeError
-from nmt.rnn.arguments import limit, whole_number
+from nmt.rnn.arguments import flags, limit, whole_number
 from nmt.rnn.cell import Cell, Param, Scope, State
-from nmt.rnn.cells.parts import ActivationSpec, EqualCell, activation, clip
+from nmt.rnn.cells.parts import ActivationSpec, EqualCell, activation, checked_activations, clip
 from nmt.rnn.functions import concat, exp, maximum, positive, relu, sigmoid, softplus, split, tanh
 from nmt.rnn.graph import Value
 
@@ -34,15 +34,15 @@ class LSTMVariantCell(Cell):
         coupled: bool = False,
         activations: tuple[ActivationSpec, ActivationSpec, ActivationSpec] = ("sigmoid", "tanh", "tanh"),
     ) -> None:
-        for spec in activations:
-            activation(spec)
         name = type(self).__name__
+        flags(name, bias=bias, peepholes=peepholes, coupled=coupled)
         clip, cell_clip = limit(name, "clip", clip), limit(name, "cell_clip", cell_clip)
         projection = None if projection is None else whole_number(name, "projection", projection)
         self.input_size, self.hidden_size = input_size, hidden_size
         self.output_size = hidden_size if projection is None else projection
         self.bias, self.peepholes, self.projection = bias, peepholes, projection
-        self.clip, self.cell_clip, self.coupled, self.activations = clip, cell_clip, coupled, activations
+        self.clip, self.cell_clip, self.coupled = clip, cell_clip, coupled
+        self.activations = checked_activations(name, activations, 3)
 
     def params(self) -> dict[str, Param]:
         D, H, P, G = self.input_size, self.hidden_size, self.output_size, 3 if self.coupled else 4

@@ -5,16 +5,7 @@ from typing import Literal, get_args
 
 from nmt.errors import ShapeError
 from nmt.rnn.cell import Axes, Cell, Param, Scope, State
-from nmt.rnn.cells.parts import (
-    constants,
-    head_norm,
-    heads_of,
-    short_convolution,
-    short_convolution_params,
-    short_convolution_states,
-    silu,
-    unit,
-)
+from nmt.rnn.cells.parts import ShortConvolution, constants, head_norm, heads_of, silu, unit
 from nmt.rnn.functions import axes, exp, flat, maximum, relu, sigmoid, softplus, split, sqrt, tanh, total
 from nmt.rnn.graph import Value
 
@@ -82,12 +73,12 @@ class LinearAttentionCell(Cell):
         if self.delta:
             shapes["W_b"] = Param((D, h))
         if self.window:
-            shapes |= short_convolution_params(self.window, width)
+            shapes |= ShortConvolution(self.window, width).params()
         return shapes | {"gain": Param((self.value_size,), start=1.0), "W_o": Param((H, H))}
 
     def states(self) -> dict[str, int]:
         matrix = Axes(h=self.heads, k=self.key_size, v=self.value_size)
-        return {"S": matrix} | short_convolution_states(self.window, 2 * self._keys + self.hidden_size)
+        return {"S": matrix} | ShortConvolution(self.window, 2 * self._keys + self.hidden_size).states()
 
     def starts(self) -> tuple[str, ...]:
         return ()
@@ -96,7 +87,7 @@ class LinearAttentionCell(Cell):
         h, K, V, past = self.heads, self.key_size, self.value_size, State()
         u = x @ p.W_qkv
         if self.window:
-            u, past = short_convolution(p, u, s, self.window)
+            u, past = ShortConvolution(self.window, 2 * self._keys + self.hidden_size).step(p, u, s)
             u = silu(u)
         cut = u.graph.apply
         q, k = (axes(cut("slice", u, start=n * h * K, size=h * K), h=h, k=K) for n in (0, 1))

@@ -3,9 +3,12 @@ norms, a short convolution and sizes of heads."""
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from inspect import signature
+from typing import Any
 
 from nmt.errors import ShapeError
+from nmt.rnn.arguments import is_number
 from nmt.rnn.cell import Cell, Param, Scope, State
 from nmt.rnn.functions import axes, concat, exp, maximum, mean, positive, relu, sigmoid, softplus, sqrt, tanh, total
 from nmt.rnn.graph import Value
@@ -82,16 +85,25 @@ _BY_NAME: dict[str, Callable[..., Value]] = {
 }
 
 
-def activation(spec: ActivationSpec) -> Activation:
+def activation(spec: ActivationSpec, where: str = "step: activation") -> Activation:
     """Return the function of this name, with its numbers applied. Raises ShapeError: the name is unknown, or it takes
     fewer numbers."""
-    name, *numbers = (spec,) if isinstance(spec, str) else spec
-    if name not in _BY_NAME:
-        raise ShapeError(f"activation: must be one of {', '.join(_BY_NAME)}, got {name}")
+    name, *numbers = spec if isinstance(spec, tuple | list) and spec else (spec,)
+    if not isinstance(name, str) or name not in _BY_NAME:
+        raise ShapeError(f"{where} must be one of {', '.join(_BY_NAME)}, got {name!r}")
     takes = len(signature(_BY_NAME[name]).parameters) - 1
-    if len(numbers) > takes:
-        raise ShapeError(f"activation {name}: must have at most {takes} numbers besides its name, got {len(numbers)}")
+    if len(numbers) > takes or not all(is_number(one) and math.isfinite(one) for one in numbers):
+        raise ShapeError(f"{where} must be {name} and at most {takes} numbers, got {spec!r}")
     return lambda x: _BY_NAME[name](x, *numbers)
+
+
+def checked_activations(where: str, specs: Sequence[ActivationSpec], count: int) -> Any:
+    """Return so many activations as a tuple. Raises ShapeError."""
+    if not isinstance(specs, tuple | list) or len(specs) != count:
+        raise ShapeError(f"{where}: activations must be a tuple of {count}, got {specs!r}")
+    for spec in specs:
+        activation(spec, f"{where}: activations")
+    return tuple(specs)
 
 
 EPSILON = 1e-5
@@ -134,26 +146,31 @@ def heads_of(name: str, width: int, heads: int | None, size: int = 64) -> int:
     ShapeError: they do not divide it."""
     if heads is None:
         return next(h for h in range(max(1, width // size), 0, -1) if width % h == 0)
-    if heads < 1 or width % heads:
+    if not isinstance(heads, int) or heads < 1 or width % heads:
         raise ShapeError(f"{name}: heads must divide hidden_size {width}, got {heads}")
     return heads
 
 
-def short_convolution_params(window: int, width: int) -> dict[str, Param]:
-    """Return a vector of weights for each input of the window, `c_0` for the newest, which begins as their mean."""
-    return {f"c_{k}": Param((width,), start=1 / window) for k in range(window)}
+@dataclass(frozen=True)
+class ShortConvolution:
+    """A sum over the last `window` inputs times weights, each of `width` features by itself, for use within a cell."""
 
+    window: int
+    width: int
 
-def short_convolution_states(window: int, width: int) -> dict[str, int]:
-    """Return the states: `past1`, the share of past inputs in the next sum; `past2` in the one after it; ..."""
-    return {f"past{k}": width for k in range(1, window)}
+    def params(self) -> dict[str, Param]:
+        """Return a vector of weights for each input of the window, `c_0` for the newest, which begins as their mean."""
+        return {f"c_{k}": Param((self.width,), start=1 / self.window) for k in range(self.window)}
 
+    def states(self) -> dict[str, int]:
+        """Return the states: `past1`, the share of past inputs in the next sum; `past2` in the one after it; ..."""
+        return {f"past{k}": self.width for k in range(1, self.window)}
 
-def short_convolution(p: Scope, x: Value, s: State, window: int) -> tuple[Value, State]:
-    """Return the sum over the window of inputs times weights, each feature by itself, and the new states."""
-    parts = [x * p[f"c_{k}"] for k in range(window)]
-    parts = [part + s[f"past{k + 1}"] if k + 1 < window else part for k, part in enumerate(parts)]
-    return parts[0], State({f"past{k}": part for k, part in enumerate(parts) if k})
+    def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
+        """Return the sum and the new states."""
+        parts = [x * p[f"c_{k}"] for k in range(self.window)]
+        parts = [part + s[f"past{k + 1}"] if k + 1 < self.window else part for k, part in enumerate(parts)]
+        return parts[0], State({f"past{k}": part for k, part in enumerate(parts) if k})
 
 
 def features(x: Value, start: int, size: int) -> Value:

@@ -8,17 +8,9 @@ from typing import Literal
 
 from nmt.errors import ShapeError
 from nmt.overriding import override
-from nmt.rnn.cell import Captured, Cell, Param, Scope, Shape, State, axes_of, under
-from nmt.rnn.cells.parts import (
-    features,
-    gelu,
-    heads_of,
-    rms_norm,
-    short_convolution,
-    short_convolution_params,
-    short_convolution_states,
-    silu,
-)
+from nmt.rnn.arguments import flags, is_number, share, whole_number
+from nmt.rnn.cell import Captured, Cell, Param, Scope, Shape, State, axes_of, check_is_cell, under
+from nmt.rnn.cells.parts import ShortConvolution, features, gelu, heads_of, rms_norm, silu
 from nmt.rnn.functions import concat, maximum, positive, split, tanh, weighted_sum
 from nmt.rnn.graph import Value, topological
 
@@ -51,11 +43,14 @@ class StackCell(SeveralCells):
     """Cells one above the other; each reads the output of the one below."""
 
     def __init__(self, cells: list[Cell]) -> None:
+        if not isinstance(cells, list | tuple) or not cells:
+            raise ShapeError(f"StackCell: cells must be a list of one or more, got {cells!r}")
+        for cell in cells:
+            check_is_cell("StackCell", cell)
         for below, above in zip(cells, cells[1:], strict=False):
             if above.input_size != below.output_size:
-                raise ShapeError(
-                    f"StackCell: input_size must be {below.output_size}, the output below, got {above.input_size}"
-                )
+                promise = f"input_size must be {below.output_size}, the output below"
+                raise ShapeError(f"StackCell: {promise}, got {above.input_size}")
         self.cells = cells
         self.input_size, self.output_size = cells[0].input_size, cells[-1].output_size
 
@@ -71,6 +66,7 @@ class WrappedCell(Cell):
     """A wrapper with the same parameters, states and other arrays as its inner cell, under the same names."""
 
     def __init__(self, cell: Cell) -> None:
+        check_is_cell(type(self).__name__, cell)
         self.cell = cell
         self.input_size, self.output_size = cell.input_size, cell.output_size
 
@@ -107,7 +103,8 @@ class DropoutCell(WrappedCell):
 
     def __init__(self, cell: Cell, rate: float, variational: bool = False) -> None:
         super().__init__(cell)
-        self.rate, self.variational = rate, variational
+        flags(type(self).__name__, variational=variational)
+        self.rate, self.variational = share(type(self).__name__, "rate", rate), variational
 
     def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
         return self.cell.step(p, p.dropout(x, self.rate, variational=self.variational), s)
@@ -117,6 +114,9 @@ class LinearCell(Cell):
     """y = f(x W + b), f identity or tanh: a cell without a state, so all steps are one product."""
 
     def __init__(self, input_size: int, output_size: int, nonlinearity: str = "none", bias: bool = True) -> None:
+        flags("LinearCell", bias=bias)
+        if nonlinearity not in ("none", "tanh"):
+            raise ShapeError(f"LinearCell: nonlinearity must be none or tanh, got {nonlinearity!r}")
         self.input_size, self.output_size = input_size, output_size
         self.nonlinearity, self.bias = nonlinearity, bias
 
@@ -139,13 +139,11 @@ class ZoneoutCell(WrappedCell):
 
     def __init__(self, cell: Cell, rates: float | dict[str, float]) -> None:
         super().__init__(cell)
-        given = dict.fromkeys(cell.states(), rates) if isinstance(rates, int | float) else rates
+        given = rates if isinstance(rates, dict) else dict.fromkeys(cell.states(), rates)
         for name, rate in given.items():
-            if name not in cell.states() or not 0 <= rate < 1:
-                raise ShapeError(
-                    f"ZoneoutCell: rates must be numbers from 0 to less than 1 for {', '.join(cell.states())}, "
-                    f"got {rate} for {name}"
-                )
+            if name not in cell.states() or not is_number(rate) or not 0 <= rate < 1:
+                promise = f"rates must be numbers from 0 to less than 1 for {', '.join(cell.states())}"
+                raise ShapeError(f"ZoneoutCell: {promise}, got {rate} for {name}")
         self.rates = tuple(given.items())
 
     def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
@@ -158,13 +156,9 @@ class ZoneoutCell(WrappedCell):
         return y, new
 
 
-class OutputDropoutCell(WrappedCell):
+class OutputDropoutCell(DropoutCell):
     """Dropout on the output of a cell, not on its states; per step, or one mask for all steps, as in `DropoutCell` for
     the input (Merity et al. 2018, section 4.2)."""
-
-    def __init__(self, cell: Cell, rate: float, variational: bool = False) -> None:
-        super().__init__(cell)
-        self.rate, self.variational = rate, variational
 
     def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
         y, new = self.cell.step(p, x, s)
@@ -194,9 +188,8 @@ class RecurrentDropoutCell(WrappedCell):
     def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
         if not self.rate:
             return self.cell.step(p, x, s)
-        return self.cell.step(
-            p.replaced({name: _Weight(p[name], p, self.rate, self.variational) for name in self.weights}), x, s
-        )
+        weights = {name: _Weight(p[name], p, self.rate, self.variational) for name in self.weights}
+        return self.cell.step(p.replaced(weights), x, s)
 
 
 def _check_weights(where: str, cell: Cell, weights: tuple[str, ...]) -> None:
@@ -217,9 +210,8 @@ class LearnedStartCell(WrappedCell):
         self.names = cell.starts() if states is None else states
         for name in self.names:
             if name not in cell.starts():
-                raise ShapeError(
-                    f"LearnedStartCell: states must be among {', '.join(cell.starts()) or 'none'}, got {name}"
-                )
+                known = ", ".join(cell.starts()) or "none"
+                raise ShapeError(f"LearnedStartCell: states must be among {known}, got {name}")
 
     def params(self) -> dict[str, Param]:
         """Return the parameters of the cell, and the vectors."""
@@ -245,8 +237,7 @@ class Past:
     lag: int
 
     def __post_init__(self) -> None:
-        if self.lag < 1:
-            raise ShapeError(f"Past: lag of {self.name} must be at least 1, got {self.lag}")
+        whole_number("Past", f"lag of {self.name}", self.lag)
 
     def states(self) -> dict[str, int]:
         """Return the states' widths by name."""
@@ -321,6 +312,7 @@ class BlockCell(Cell):
         convolved: bool = True,
         gate: Literal["silu", "gelu"] = "silu",
     ) -> None:
+        check_is_cell("BlockCell", cell)
         if cell.input_size != cell.output_size or gate not in _ACTIVATIONS:
             got = f"{cell.input_size} -> {cell.output_size}, {gate}"
             raise ShapeError(f"BlockCell: the cell must have as many inputs as outputs, gate silu or gelu, got {got}")
@@ -331,11 +323,11 @@ class BlockCell(Cell):
         D, H = self.input_size, int(self.cell.output_size)
         shapes = {"W_in": Param((D, H)), "W_gate": Param((D, H)), "W_out": Param((H, H))}
         if self.window:
-            shapes |= {"b": Param((H,))} | short_convolution_params(self.window, H)
+            shapes |= {"b": Param((H,))} | ShortConvolution(self.window, H).params()
         return shapes | under("cell", self.cell.params())
 
     def states(self) -> dict[str, int]:
-        return under("cell", self.cell.states()) | short_convolution_states(self.window, self.cell.output_size)
+        return under("cell", self.cell.states()) | ShortConvolution(self.window, self.cell.output_size).states()
 
     def starts(self) -> tuple[str, ...]:
         return tuple(f"cell.{name}" for name in self.cell.starts())
@@ -343,7 +335,7 @@ class BlockCell(Cell):
     def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
         u, past = x @ p.W_in, State()
         if self.window:
-            u, past = short_convolution(p, u, s, self.window)
+            u, past = ShortConvolution(self.window, self.cell.output_size).step(p, u, s)
             u = u + p.b
             u = silu(u) if self.convolved else u
         y, inner = self.cell.step(p.sub("cell"), u, s.sub("cell"))
@@ -356,6 +348,8 @@ class HeadsCell(SeveralCells):
     sLSTM)."""
 
     def __init__(self, make: Callable[[int, int], Cell], input_size: int, hidden_size: int, heads: int) -> None:
+        if isinstance(make, Cell) or not callable(make):
+            raise ShapeError(f"HeadsCell: make must be a class of cells or a function, got a {type(make).__name__}")
         part = hidden_size // heads_of("HeadsCell", hidden_size, heads)
         self.cells = [make(input_size, part) for _ in range(heads)]
         self.input_size, self.hidden_size = input_size, hidden_size
@@ -375,9 +369,7 @@ class UnrolledCell(WrappedCell):
 
     def __init__(self, cell: Cell, steps: int) -> None:
         super().__init__(cell)
-        if steps < 1:
-            raise ShapeError(f"UnrolledCell: steps must be at least 1, got {steps}")
-        self.steps = steps
+        self.steps = whole_number("UnrolledCell", "steps", steps)
         self.input_size = Shape(steps, *axes_of(cell.input_size))
         self.output_size = Shape(steps, *axes_of(cell.output_size))
 
@@ -414,10 +406,8 @@ class PointerCell(WrappedCell):
         read = cell.captured().get("memory")
         self._width = memory_size if read is None else read.width
         if self.input_size < 1:
-            raise ShapeError(
-                f"PointerCell: memory_size must be less than {cell.input_size}, the inner cell's input size, got "
-                f"{memory_size}"
-            )
+            promise = f"memory_size must be less than {cell.input_size}, the inner cell's input size"
+            raise ShapeError(f"PointerCell: {promise}, got {memory_size}")
 
     @override
     def states(self) -> dict[str, int]:

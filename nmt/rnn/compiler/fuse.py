@@ -154,9 +154,8 @@ class _Builder:
     def _product(self, v: Value) -> None:
         x = v.args[0]
         if "S" in x.axes and self.scratch is PlaceKind.ROWS:
-            raise ShapeError(
-                "matmul: inside the time loop the left side must have no source axis; take it from a captured array"
-            )
+            promise = "inside the time loop the left side must have no source axis"
+            raise ShapeError(f"matmul: {promise}; take it from a captured array")
         base, _ = x.span
         self._require(base)
         self.products[self.level(v)].append(Product(v, x))

@@ -70,9 +70,8 @@ def choose_kept(
     def store(v: Value) -> None:
         if v.id in recomputed:
             name = recomputed[v.id]
-            raise NMTError(
-                f"keep: {name} must be True, for it reads a sum over units or positions, got False; leave it out"
-            )
+            promise = f"{name} must be True, for it reads a sum over units or positions"
+            raise NMTError(f"keep: {promise}, got False; leave it out")
         kept[v.id] = v
         reachable.cache_clear()
 

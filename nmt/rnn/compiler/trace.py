@@ -12,14 +12,14 @@ stores nothing for it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from numbers import Integral
 from typing import Any
 
 from nmt.errors import ShapeError
 from nmt.rnn.arrays.array_names import ArrayKind, Numbered, output
-from nmt.rnn.cell import Captured, Cell, Param, Scope, State, dims_of
+from nmt.rnn.cell import Captured, Cell, Param, Scope, State, check_is_cell, dims_of
 from nmt.rnn.graph import Graph, Value, topological
 from nmt.rnn.named_axes import shown as axes_shown
 from nmt.rnn.ops import OpKind
@@ -246,6 +246,7 @@ class Declared:
     """A cell's sizes and names. Raises ShapeError: they have wrong types, or its methods raise."""
 
     def __init__(self, cell: Cell) -> None:
+        check_is_cell("trace", cell)
         self.name = type(cell).__name__
         self.input_size = self._size(cell, "input_size")
         self.output_size = self._size(cell, "output_size")
@@ -289,9 +290,8 @@ class Declared:
     def _size(self, cell: Cell, what: str) -> int:
         size = getattr(cell, what, None)
         if not _is_size(size):
-            raise ShapeError(
-                f"{self.name}: {what} must be a whole number of at least 1, got {shown(size)}; set it in __init__"
-            )
+            advice = "; set it in __init__"
+            raise ShapeError(f"{self.name}: {what} must be a whole number of at least 1, got {shown(size)}{advice}")
         return size  # type: ignore[return-value]
 
     def _check_names(self) -> None:
@@ -385,9 +385,7 @@ def wanted(
     known |= {name: ArrayKind.PARAMETER.of(name) for name in cell.params()}
     _check(f"{where}: needs", needs, {*known})
     if "y" in record:
-        raise ShapeError(
-            f"{where}: record must name noted values other than the output y, got y; note it by another name"
-        )
+        raise ShapeError(f"{where}: record must name noted values other than the output y, got y; note it as another")
     _check(f"{where}: receives", receives, {"y", *record})
     return Wanted(
         None if needs is None else frozenset(known[name] for name in needs),
@@ -397,7 +395,8 @@ def wanted(
 
 
 def _check(where: str, names: Collection[str] | None, known: set[str]) -> None:
-    unknown = set(names or ()) - known
-    if isinstance(names, str) or unknown:
-        got = names if isinstance(names, str) else ", ".join(sorted(unknown))
+    is_none = names is not None and not isinstance(names, list | tuple | Set)
+    unknown = set() if is_none else set(names or ()) - known
+    if is_none or unknown:
+        got = names if isinstance(names, str) else shown(names) if is_none else ", ".join(sorted(map(str, unknown)))
         raise ShapeError(f"{where} must be a collection of names among {', '.join(sorted(known))}, got {got}")

@@ -8,14 +8,15 @@ stack."""
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+import warnings
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any, Literal, TypedDict, get_args
 
 import numpy as np
 
-from nmt.errors import NMTError, ShapeError
-from nmt.rnn.arguments import MOST_THREADS, flags, share, whole_number
+from nmt.errors import NMTError, NMTWarning, ShapeError
+from nmt.rnn.arguments import MOST_THREADS, flags, float_type, is_array, lengths_of, share, shown, whole_number
 from nmt.rnn.arrays.array_names import Arrays
 from nmt.rnn.arrays.device_operations import Array
 from nmt.rnn.arrays.weights import Weights, initial_array
@@ -83,14 +84,10 @@ def reverse_sequence(
     inverse and its own adjoint, so the same call maps the gradient back. Raises ShapeError."""
     axes = time_axis, batch_axis
     if array.ndim < 2 or sorted(axes) != sorted({n % array.ndim for n in axes if -array.ndim <= n < array.ndim}):
-        raise ShapeError(
-            f"reverse_sequence: time_axis and batch_axis must be two axes of the array, counted from 0, got {axes} for "
-            f"an array of {array.ndim} axes"
-        )
+        promise = f"time_axis and batch_axis must be two axes of the array, which has {array.ndim}"
+        raise ShapeError(f"reverse_sequence: {promise}, got {axes}")
     T, B = array.shape[time_axis], array.shape[batch_axis]
-    steps = np.asarray(lengths)
-    if steps.shape != (B,) or (B and (steps.dtype.kind not in "iu" or steps.min() < 0 or steps.max() > T)):
-        raise ShapeError(f"reverse_sequence: lengths must be {B} integers from 0 to {T}, got {steps.tolist()}")
+    steps = lengths_of("reverse_sequence", lengths, B, T)
     t = np.arange(T)[:, None]
     source = np.where(t < steps, steps - 1 - t, t)
     moved = xp.moveaxis(array, axes, (0, 1))
@@ -127,11 +124,7 @@ def unpack(values: Any, lengths: Lengths, steps: int | None = None) -> Any:
 
 def _real_steps(where: str, lengths: Lengths, rows: int, steps: int) -> np.ndarray:
     """Return which steps of each row are real, bool [B, T]."""
-    array = np.asarray(lengths)
-    whole = array.dtype.kind in "iu" or not array.size
-    if array.shape != (rows,) or not whole or (rows and (array.min() < 0 or array.max() > steps)):
-        raise ShapeError(f"{where}: lengths must be {rows} integers from 0 to {steps}, got {array.tolist()}")
-    return np.arange(steps) < array[:, None]
+    return np.arange(steps) < lengths_of(where, lengths, rows, steps)[:, None]
 
 
 def _zeros_like(array: Any, shape: tuple[int, ...]) -> Any:
@@ -141,20 +134,16 @@ def _zeros_like(array: Any, shape: tuple[int, ...]) -> Any:
 
 States = Array | tuple[Array, ...]
 """One state of all layers."""
+Given = States | None
 
 
-def check_array(
-    where: str, what: str, array: Any, shape: Sequence[str | int], dtype: np.dtype, device: Device
-) -> Array:
+def check_array(where: str, what: str, array: Any, shape: Sequence[Any], dtype: np.dtype, device: Device) -> Array:
     """Return the array, contiguous. A letter in `shape` stands for any size. Raises ShapeError."""
-    promise = f"{dtype} [{', '.join(map(str, shape))}]"
-    if not isinstance(array, device.xp.ndarray):
-        raise ShapeError(f"{where}: {what} must be {promise}, got {type(array).__name__}")
-    fits = array.ndim == len(shape) and all(
-        isinstance(n, str) or n == m for n, m in zip(shape, array.shape, strict=True)
-    )
-    if not fits or array.dtype != dtype:
-        raise ShapeError(f"{where}: {what} must be {promise}, got {array.dtype} {list(array.shape)}")
+    kind = device.xp.ndarray
+    fits = is_array(array, kind) and array.dtype == dtype and array.ndim == len(shape)
+    if not fits or not all(isinstance(n, str) or n == m for n, m in zip(shape, array.shape, strict=True)):
+        promise = f"{dtype} [{', '.join(map(str, shape))}]"
+        raise ShapeError(f"{where}: {what} must be {promise}, got {shown(array, kind)}")
     return device.xp.ascontiguousarray(array)
 
 
@@ -176,6 +165,9 @@ class LayerStates:
     def split(self, given: States, B: int, what: str) -> list[Array]:
         """Return [B, n] for each layer and direction. Raises ShapeError."""
         shapes = self.shapes(B)
+        if self._equal and isinstance(given, tuple | list):
+            got = f"a {type(given).__name__} of {len(given)}; give each state by itself, and lengths by name"
+            raise ShapeError(f"{self._where}: {what} must be one array, {self._dtype} {list(shapes[0])}, got {got}")
         arrays = (given,) if self._equal else given
         if not isinstance(arrays, tuple | list) or len(arrays) != len(shapes):
             got = f"{len(arrays)}" if isinstance(arrays, tuple | list) else type(arrays).__name__
@@ -220,7 +212,7 @@ class LayerParams:
         size, xp = sum(math.prod(p.shape) for p in self.shapes.values()), self._device.xp
         fits = isinstance(flat, xp.ndarray) and flat.shape == (size,) and flat.dtype == self.dtype
         if not fits or not flat.flags.c_contiguous:
-            got = f"{flat.dtype} {list(flat.shape)}" if isinstance(flat, xp.ndarray) else type(flat).__name__
+            got = shown(flat, xp.ndarray)
             raise ShapeError(f"{self._where}: a flat vector must be contiguous {self.dtype} [{size}], got {got}")
         found, start = {}, 0
         for name, param in self.shapes.items():
@@ -244,22 +236,30 @@ class LayerParams:
     def check(self, arrays: Mapping[str, Array], *, exact: bool = False) -> None:
         """Raise ShapeError unless exactly these parameters are there, with their shapes. `exact`: with their dtype and
         device, too."""
-        missing = [name for name in self.shapes if name not in arrays]
-        if missing or len(arrays) > len(self.shapes):
-            raise ShapeError(
-                f"{self._where}: parameters must be {', '.join(self.shapes)}, got {', '.join(arrays) or 'none'}"
-            )
+        if not isinstance(arrays, Mapping) or arrays.keys() != self.shapes.keys():
+            got = ", ".join(map(str, arrays)) or "none" if isinstance(arrays, Mapping) else type(arrays).__name__
+            raise ShapeError(f"{self._where}: parameters must be {', '.join(self.shapes)}, got {got}")
         for name, param in self.shapes.items():
+            array = arrays[name]
             if exact:
-                check_array(self._where, name, arrays[name], param.shape, self.dtype, self._device)
-            elif np.shape(arrays[name]) != param.shape:
-                raise ShapeError(
-                    f"{self._where}: parameter {name} must be {list(param.shape)}, got {list(np.shape(arrays[name]))}"
-                )
+                check_array(self._where, name, array, param.shape, self.dtype, self._device)
+                continue
+            array = array if isinstance(array, self._device.xp.ndarray) else np.asarray(array)
+            if array.shape != param.shape or array.dtype.kind not in "fiuV":  # V: the small floats of ml_dtypes
+                got = f"{array.dtype} {list(array.shape)}"
+                raise ShapeError(f"{self._where}: {name} must be numbers {list(param.shape)}, got {got}")
+
+    def given(self, name: str) -> Array:
+        """Return a parameter, checked if it has been put in. Raises ShapeError, for missing and unknown names too."""
+        array = self.arrays.get(name)
+        if array is None or len(self.arrays) != len(self._views):
+            self.check(self.arrays)
+        if array is not self._views[name]:
+            check_array(self._where, name, array, self.shapes[name].shape, self.dtype, self._device)
+        return array
 
     def load(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Copy parameters from host arrays of any float type. Raises ShapeError."""
-        self.check(arrays)
+        """Copy parameters from host arrays, checked already."""
         for name, view in self._views.items():
             view[...] = self._device.upload(np.ascontiguousarray(arrays[name], self.dtype))
         self.arrays.update(self._views)
@@ -348,20 +348,17 @@ class LayerStack:
         input_size = whole_number(self.name, "input_size", input_size)
         self.hidden_sizes = self._check_sizes(hidden_size, num_layers)
         threads = None if threads is None else whole_number(self.name, "threads", threads, MOST_THREADS)
-        if device is not None and not isinstance(device, Device):
-            raise NMTError(
-                f"{self.name}: device must be a Device, as nmt.rnn.devices.choose_device gives, got {device!r}"
-            )
         dropout = share(self.name, "dropout", dropout)
+        if dropout and len(self.hidden_sizes) == 1:
+            text = "dropout must be with two layers or more, between which it is, got one layer; nothing is dropped"
+            warnings.warn(f"{self.name}: {text}", NMTWarning, stacklevel=4)  # the caller of the layer's class
         flags(self.name, bidirectional=bidirectional, reverse=reverse, bias=bias)
         flags(self.name, batch_first=batch_first, learn_initial=learn_initial)
-        self._check_options((bidirectional, reverse), padding, empty, needs)
+        self.needs = self._check_options((bidirectional, reverse), padding, empty, needs)
         self.input_size, self.num_layers = input_size, len(self.hidden_sizes)
         self.bidirectional, self.reverse, self.bias, self.dropout = bidirectional, reverse, bias, dropout
-        self.batch_first, self.learn_initial, self.dtype = batch_first, learn_initial, np.dtype(dtype)
-        self.padding: Padding = padding
-        self.empty: Empty = empty
-        self.needs = frozenset(needs)
+        self.batch_first, self.learn_initial, self.dtype = batch_first, learn_initial, float_type(self.name, dtype)
+        self.padding, self.empty = padding, empty
         self.device, self.threads = device or cpu(), threads or default_threads()
         self._ends = ("", "_reverse") if bidirectional else ("_reverse",) if reverse else ("",)
         self.directions = len(self._ends)
@@ -384,6 +381,7 @@ class LayerStack:
                 needs=self._wanted(cell, layer),
                 recompute=recompute,
                 device=device,
+                name=self.name,
             )
             shapes |= self._add_layer(scan)
             below = cell.output_size * self.directions
@@ -428,6 +426,7 @@ class LayerStack:
     def load(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Copy parameters from host arrays of any float type (for those of other systems see weight_layouts.py). Raises
         ShapeError."""
+        self._store.check(arrays)
         self._thaw({})
         self._store.load(arrays)
 
@@ -463,11 +462,7 @@ class LayerStack:
         weights = side.weights
         if side.end in self._frozen:
             return weights
-        try:
-            own = {name: self.params[name + side.end] for name in side.params}
-        except KeyError as e:
-            have = ", ".join(self.params)
-            raise ShapeError(f"{self.name}: params must hold {e.args[0]}, got {have}") from None
+        own = {name: self._store.given(name + side.end) for name in side.params}
         for name, array in self._to_cell(own).items():
             if name not in weights or weights[name] is not array:
                 weights[name] = array
@@ -508,22 +503,24 @@ class LayerStack:
     def _check_sizes(self, hidden_size: int | Sequence[int], num_layers: int | None) -> tuple[int, ...]:
         """Return the hidden size of each layer."""
         layers = None if num_layers is None else whole_number(self.name, "num_layers", num_layers, _MOST_LAYERS)
-        if not isinstance(hidden_size, Sequence | np.ndarray) or isinstance(hidden_size, str):
+        if not isinstance(hidden_size, Sequence | np.ndarray) or isinstance(hidden_size, str | bytes):
             return (whole_number(self.name, "hidden_size", hidden_size),) * (layers or 1)
         if not len(hidden_size):
             raise ShapeError(f"{self.name}: hidden_size must have a number for each layer, got none")
         if layers not in (None, len(hidden_size)):
-            raise ShapeError(
-                f"{self.name}: num_layers must be {len(hidden_size)}, the number of hidden sizes, or None, got {layers}"
-            )
+            promise = f"num_layers must be {len(hidden_size)}, the number of hidden sizes, or None"
+            raise ShapeError(f"{self.name}: {promise}, got {layers}")
         return tuple(whole_number(self.name, "hidden_size", size) for size in hidden_size)
 
-    def _check_options(self, directions: tuple[bool, bool], padding: str, empty: str, needs: Collection[str]) -> None:
-        """Raise NMTError if both directions are requested twice, or an option has an unknown value."""
+    def _check_options(self, directions: tuple[bool, bool], padding: str, empty: str, needs: Any) -> frozenset[str]:
+        """Return the kinds of gradients. Raises NMTError if both directions are requested twice, or an option has an
+        unknown value."""
         if all(directions):
             raise NMTError(f"{self.name}: bidirectional and reverse must not both be set, got both; drop reverse")
-        given = {"padding": [padding], "empty": [empty], "needs": needs}
+        kinds = needs if isinstance(needs, list | tuple | Set) else [needs]
+        given = {"padding": [padding], "empty": [empty], "needs": kinds}
         for (name, names), kind in zip(given.items(), (Padding, Empty, Need), strict=True):
             for one in names:
                 if one not in get_args(kind):
                     raise NMTError(f"{self.name}: {name} must be among {', '.join(get_args(kind))}, got {one}")
+        return frozenset(kinds)

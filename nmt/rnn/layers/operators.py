@@ -12,12 +12,13 @@ For other systems' names of these options, and arrays in their layouts, see docs
 from collections.abc import Sequence
 from typing import Any, Unpack
 
+from nmt.rnn.arguments import flags, limit, whole_number
 from nmt.rnn.arrays.array_names import Arrays
 from nmt.rnn.arrays.device_operations import Array
 from nmt.rnn.cell import Cell, Param
 from nmt.rnn.cells import ElmanCell, GRUCell, LSTMCell, LSTMVariantCell
-from nmt.rnn.cells.parts import ActivationSpec
-from nmt.rnn.layers.layer_stack import LayerOptions, States
+from nmt.rnn.cells.parts import ActivationSpec, activation, checked_activations
+from nmt.rnn.layers.layer_stack import Given, LayerOptions, States
 from nmt.rnn.layers.recurrent_layers import Into, LayerGradients, Lengths, RecurrentLayers, Reserve
 
 __all__ = ["GRU", "LSTM", "RNN", "LayerGradients"]
@@ -26,7 +27,7 @@ __all__ = ["GRU", "LSTM", "RNN", "LayerGradients"]
 class _OneState(RecurrentLayers):
     """Layers whose only state is their output."""
 
-    def __call__(self, x: Array, hx: States | None = None, lengths: Lengths = None) -> tuple[Array, States]:
+    def __call__(self, x: Array, hx: Given = None, lengths: Lengths = None) -> tuple[Array, States]:
         """Run the layers without keeping anything: x [T, B, D] -> y [T, B, directions * H] and hy, shaped like hx.
 
         lengths: steps of each row, in any order, all T where None; y is zero beyond them, and hy is the state after
@@ -34,29 +35,25 @@ class _OneState(RecurrentLayers):
         With `batch_first` x and y are [B, T, ...]. A missing hx is zero, or the learned initial state. Raises
         ShapeError.
         """
-        y, hy = self._run(x, (hx,), lengths, None)
-        return y, hy
+        return self._run(x, (hx,), lengths, None)
 
     def forward(
-        self, x: Array, hx: States | None = None, lengths: Lengths = None, *, reserve: Reserve | None = None
+        self, x: Array, hx: Given = None, lengths: Lengths = None, *, reserve: Reserve | None = None
     ) -> tuple[Array, States]:
-        """Run the layers as a call does, with dropout, keeping what `backward` needs. That includes x and y: do not
-        change them before. It is kept in the layers' own reserve, or in another one if several passes are to wait at a
-        time."""
-        y, hy = self._run(x, (hx,), lengths, reserve or self._reserve)
-        return y, hy
+        """Run the layers as a call does, with dropout, keeping what `backward` needs. That includes x, y and the
+        parameters: do not change them before. It is kept in the layers' own reserve, or in another one if several
+        passes are to wait at a time."""
+        return self._run(x, (hx,), lengths, self._of_passes(reserve))
 
     def backward(
-        self, d_y: Array | None, d_hy: States | None = None, *, into: Into = None, reserve: Reserve | None = None
+        self, d_y: Array | None, d_hy: Given = None, *, into: Into = None, reserve: Reserve | None = None
     ) -> LayerGradients:
         """Return gradients of sum(d_y * y) + sum(d_hy * hy) of the last `forward`; None is zero. Those of parameters
         are added to `into`, if given. One backward for each forward. Raises ShapeError, and NMTError without a
         preceding forward."""
         return self._backward(d_y, (d_hy,), into, reserve)
 
-    def backward_data(
-        self, d_y: Array | None, d_hy: States | None = None, *, reserve: Reserve | None = None
-    ) -> LayerGradients:
+    def backward_data(self, d_y: Array | None, d_hy: Given = None, *, reserve: Reserve | None = None) -> LayerGradients:
         """Run `backward` without gradients of parameters; `backward_weights` may follow, and gives bit-identical
         results."""
         return self._backward(d_y, (d_hy,), reserve=reserve, data_only=True)
@@ -89,35 +86,31 @@ class LSTM(RecurrentLayers):
         [-clip, clip]; cell_clip: so is the memory. activations: of the gates, the candidate g and the memory in the
         output, by name or as (name, alpha, beta), see cells/parts.py. options: see `LayerStack`.
         """
-        self.proj_size, self.peepholes, self.input_forget = proj_size, peepholes, input_forget
-        self.clip, self.cell_clip, self.activations = clip, cell_clip, activations
+        name = type(self).__name__
+        flags(name, peepholes=peepholes, input_forget=input_forget)
+        self.proj_size = None if proj_size is None else whole_number(name, "proj_size", proj_size)
+        self.peepholes, self.input_forget = peepholes, input_forget
+        self.clip, self.cell_clip = limit(name, "clip", clip), limit(name, "cell_clip", cell_clip)
+        self.activations = checked_activations(name, activations, 3)
         super().__init__(input_size, hidden_size, num_layers, **options)
 
     def __call__(
-        self, x: Array, hx: States | None = None, cx: States | None = None, lengths: Lengths = None
+        self, x: Array, hx: Given = None, cx: Given = None, lengths: Lengths = None
     ) -> tuple[Array, States, States]:
         """Run the layers without keeping anything; see `GRU.__call__`, here with a second state."""
-        y, hy, cy = self._run(x, (hx, cx), lengths, None)
-        return y, hy, cy
+        return self._run(x, (hx, cx), lengths, None)
 
     def forward(
-        self,
-        x: Array,
-        hx: States | None = None,
-        cx: States | None = None,
-        lengths: Lengths = None,
-        *,
-        reserve: Reserve | None = None,
+        self, x: Array, hx: Given = None, cx: Given = None, lengths: Lengths = None, *, reserve: Reserve | None = None
     ) -> tuple[Array, States, States]:
         """Run the layers as a call does, with dropout, keeping what `backward` needs; see `GRU.forward`."""
-        y, hy, cy = self._run(x, (hx, cx), lengths, reserve or self._reserve)
-        return y, hy, cy
+        return self._run(x, (hx, cx), lengths, self._of_passes(reserve))
 
     def backward(
         self,
         d_y: Array | None,
-        d_hy: States | None = None,
-        d_cy: States | None = None,
+        d_hy: Given = None,
+        d_cy: Given = None,
         *,
         into: Into = None,
         reserve: Reserve | None = None,
@@ -126,12 +119,7 @@ class LSTM(RecurrentLayers):
         return self._backward(d_y, (d_hy, d_cy), into, reserve)
 
     def backward_data(
-        self,
-        d_y: Array | None,
-        d_hy: States | None = None,
-        d_cy: States | None = None,
-        *,
-        reserve: Reserve | None = None,
+        self, d_y: Array | None, d_hy: Given = None, d_cy: Given = None, *, reserve: Reserve | None = None
     ) -> LayerGradients:
         """Run `backward` without gradients of parameters; `backward_weights` may follow, and gives bit-identical
         results."""
@@ -139,9 +127,8 @@ class LSTM(RecurrentLayers):
 
     def _cell(self, input_size: int, hidden_size: int) -> Cell:
         """Return the cell: the plain one, whose program is smaller, if the options allow it."""
-        plain = self.proj_size is None and self.clip is None and self.cell_clip is None
-        plain = plain and not self.peepholes and not self.input_forget
-        if plain and self.activations == ("sigmoid", "tanh", "tanh"):
+        variant = self.proj_size, self.clip, self.cell_clip, self.activations
+        if variant == (None, None, None, ("sigmoid", "tanh", "tanh")) and not self.peepholes and not self.input_forget:
             return LSTMCell(input_size, hidden_size, self.bias)
         return LSTMVariantCell(
             input_size,
@@ -172,7 +159,10 @@ class GRU(_OneState):
     ) -> None:
         """Make GRU layers. reset_after: ONNX's linear_before_reset. clip: the activations' arguments are limited to
         [-clip, clip]; activations: of the gates and of n, see cells/parts.py. options: see `LayerStack`."""
-        self.reset_after, self.clip, self.activations = reset_after, clip, activations
+        name = type(self).__name__
+        flags(name, reset_after=reset_after)
+        self.reset_after, self.clip = reset_after, limit(name, "clip", clip)
+        self.activations = checked_activations(name, activations, 2)
         super().__init__(input_size, hidden_size, num_layers, **options)
 
     def _cell(self, input_size: int, hidden_size: int) -> Cell:
@@ -224,7 +214,8 @@ class RNN(_OneState):
     ) -> None:
         """Make RNN layers. nonlinearity: see cells/parts.py; clip: its argument is limited to [-clip, clip]. options:
         see `LayerStack`."""
-        self.nonlinearity, self.clip = nonlinearity, clip
+        activation(nonlinearity, f"{type(self).__name__}: nonlinearity")
+        self.nonlinearity, self.clip = nonlinearity, limit(type(self).__name__, "clip", clip)
         super().__init__(input_size, hidden_size, num_layers, **options)
 
     def _cell(self, input_size: int, hidden_size: int) -> Cell:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
+from inspect import signature
 from typing import Any, Unpack
 
 import numpy as np
@@ -17,7 +19,7 @@ from nmt.rnn import tuning
 from nmt.rnn.arrays.array_names import Arrays
 from nmt.rnn.arrays.device_operations import Array
 from nmt.rnn.arrays.workspace import Idle, Workspace, zeros_of
-from nmt.rnn.layers.layer_stack import LayerOptions, LayerStack, RowEnds, States, check_array
+from nmt.rnn.layers.layer_stack import Given, LayerOptions, LayerStack, RowEnds, States, check_array
 from nmt.rnn.scan.layered import LayerSide
 from nmt.rnn.scan.passes import Result, Tape
 
@@ -34,6 +36,7 @@ class KeptLayer:
 class KeptPass:
     """The data that a forward pass through all layers keeps."""
 
+    of: object
     layers: list[KeptLayer]
     ends: RowEnds | None
     is_split: bool = False
@@ -69,11 +72,12 @@ class Reserve:
         """Keep a pass for its backward."""
         self._kept = kept
 
-    def waiting(self, where: str, *, after_data: bool = False) -> KeptPass:
-        """Return the pass that waits for its backward, or for its gradients of weights. Raises NMTError: there is
-        none."""
-        if self._kept is None:
-            raise NMTError(f"{where}: must follow a forward, got none; call forward")
+    def waiting(self, where: str, of: object, *, after_data: bool = False) -> KeptPass:
+        """Return the pass of these layers that waits for its backward, or for its gradients of weights. Raises
+        NMTError: there is none."""
+        if self._kept is None or self._kept.of is not of:
+            got = "none" if self._kept is None else "that of other layers"
+            raise NMTError(f"{where}: must follow a forward, got {got}; call forward")
         if after_data and not self._kept.is_split:
             raise NMTError(f"{where}: must follow backward_data, got a forward alone; call backward_data first")
         if self._kept.is_split and not after_data:
@@ -105,19 +109,21 @@ class LayerGradients:
 class RecurrentLayers(LayerStack):
     """A stack that can run; see `LayerStack` for its options and parameters."""
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int | Sequence[int],
-        num_layers: int | None = None,
-        **options: Unpack[LayerOptions],
-    ) -> None:
-        super().__init__(input_size, hidden_size, num_layers, **options)
+    def __init__(self, *sizes: Any, **options: Unpack[LayerOptions]) -> None:
+        if unknown := options.keys() - LayerOptions.__annotations__.keys():
+            raise TypeError(self._strange(min(unknown)))
+        super().__init__(*sizes, **options)
         xp = self.device.xp
         self._passes = 0
         self._reserve = self.reserve()  # memory that a forward keeps for its backward
-        self._scratch = Workspace(xp), Workspace(xp)  # memory of the backward pass
         self._idle = Idle(lambda: (Workspace(xp), Workspace(xp)))  # memory of passes that keep nothing
+
+    def _strange(self, keyword: str) -> str:
+        """Return the error about an unknown keyword of the layer's class."""
+        known = sorted({*signature(type(self)).parameters, *LayerOptions.__annotations__} - {"options"})
+        close = get_close_matches(keyword, known, n=1)
+        advice = f"; did you mean {close[0]}?" if close else ""
+        return f"{type(self).__name__}: keywords must be among {', '.join(known)}, got {keyword}{advice}"
 
     # ------------------------------------------------------------ memory
 
@@ -129,16 +135,19 @@ class RecurrentLayers(LayerStack):
     def workspace_bytes(self) -> int:
         """Return the bytes kept between passes for reuse, which the largest pass determines. Reserves of `reserve()`
         and packed weights are not included."""
-        return self._reserve.nbytes + sum(one.nbytes for pair in (self._scratch, *self._idle.kept) for one in pair)
+        return self._reserve.nbytes + sum(one.nbytes for pair in self._idle.kept for one in pair)
 
     def release(self) -> None:
         """Free that memory; a forward that waits for its backward is forgotten. The next pass allocates again."""
         self._reserve.release()
         self._idle.kept.clear()
-        for one in self._scratch:
-            one.reset()
-            one.release()
         self._forget_sizes()
+
+    def _of_passes(self, reserve: Reserve | None) -> Reserve:
+        """Return a reserve, the layers' own where None. Raises NMTError: it is none."""
+        if reserve is not None and not isinstance(reserve, Reserve):
+            raise NMTError(f"{self.name}: reserve must be one of layer.reserve(), got {type(reserve).__name__}")
+        return self._reserve if reserve is None else reserve
 
     def _begin(self, reserve: Reserve | None) -> tuple[Workspace, Workspace]:
         """Return memory for a pass, except for the caller's results; allocating large memory again takes a tenth of a
@@ -155,9 +164,7 @@ class RecurrentLayers(LayerStack):
 
     # ------------------------------------------------------------ forward
 
-    def _run(
-        self, x: Array, given: Sequence[States | None], lengths: Lengths, reserve: Reserve | None
-    ) -> tuple[Any, ...]:
+    def _run(self, x: Array, given: Sequence[Given], lengths: Lengths, reserve: Reserve | None) -> Any:
         """Run all layers; with a reserve, apply dropout and keep the pass there for its backward."""
         if lengths is None and reserve is None and self._is_short(x, given):
             return self._repeat(x, given)
@@ -203,12 +210,12 @@ class RecurrentLayers(LayerStack):
         if reserve is None:
             self._idle.give(memories)
         else:
-            reserve.keep(KeptPass(kept, ends))
+            reserve.keep(KeptPass(self, kept, ends))
             self._passes += 1
         y = xp.ascontiguousarray(below.swapaxes(0, 1)) if self.batch_first else below
         return (y, *(states.join([f[name][None] for f in final]) for name, states in self._states.items()))
 
-    def _first_states(self, given: Sequence[States | None], B: int) -> dict[str, Sequence[Array]]:
+    def _first_states(self, given: Sequence[Given], B: int) -> dict[str, Sequence[Array]]:
         """Return the given initial states by state, for each layer and direction [B, n]."""
         pairs = zip(self._states.items(), given, strict=True)
         return {name: states.split(array, B, f"{name}x") for (name, states), array in pairs if array is not None}
@@ -231,7 +238,7 @@ class RecurrentLayers(LayerStack):
         B = x.shape[0 if self.batch_first else 1]
         return all(a is None or states.fits(a, B) for a, states in zip(given, self._states.values(), strict=True))
 
-    def _repeat(self, x: Array, given: Sequence[States | None]) -> tuple[Any, ...]:
+    def _repeat(self, x: Array, given: Sequence[Given]) -> tuple[Any, ...]:
         """Return the results of a short run with fixed weights, without repeating checks and look-ups."""
         first = self._first_states(given, x.shape[0 if self.batch_first else 1])
         y, *final = self._sizes(x.swapaxes(0, 1) if self.batch_first else x, [first.get(name) for name in self.states])
@@ -248,7 +255,7 @@ class RecurrentLayers(LayerStack):
     def _backward(
         self,
         d_y: Array | None,
-        given: Sequence[States | None],
+        given: Sequence[Given],
         into: Into = None,
         reserve: Reserve | None = None,
         *,
@@ -256,8 +263,8 @@ class RecurrentLayers(LayerStack):
     ) -> LayerGradients:
         """Run the backward pass; with `data_only` the operands of the weights' gradients stay in the reserve, for
         `backward_weights`."""
-        reserve, xp = reserve or self._reserve, self.device.xp
-        kept = reserve.waiting(f"{self.name}.backward{'_data' if data_only else ''}")
+        reserve, xp = self._of_passes(reserve), self.device.xp
+        kept = reserve.waiting(f"{self.name}.backward{'_data' if data_only else ''}", self)
         rows = kept.layers[0].tapes[0].rows
         d_below: Array | None = self._check_d_y(d_y, rows.T, rows.B)
         d_final = {
@@ -267,9 +274,10 @@ class RecurrentLayers(LayerStack):
         }
         params = None if data_only else self._targets(into)
         later = data_only and "params" in self.needs
+        memories = (reserve.memory, reserve.memory) if data_only else self._idle.take()
         initial: list[Arrays] = []
         for layer in range(self.num_layers - 1, -1, -1):
-            memory = reserve.memory if data_only else self._scratch[layer % 2]
+            memory = memories[layer % 2]
             if not data_only:
                 memory.reset()
             d_below, first = self._layer_backward(layer, kept, d_below, d_final, memory, params, later)
@@ -279,6 +287,7 @@ class RecurrentLayers(LayerStack):
         if data_only:
             kept.is_split = True
         else:
+            self._idle.give(memories)
             reserve.done()
         d_x = xp.ascontiguousarray(d_below.swapaxes(0, 1)) if self.batch_first and d_below is not None else d_below
         d_first: dict[str, States] = {}
@@ -289,7 +298,7 @@ class RecurrentLayers(LayerStack):
     def backward_weights(self, into: Into = None, *, reserve: Reserve | None = None) -> Arrays:
         """Return gradients of the parameters after `backward_data`, added to `into` if given; may be called repeatedly.
         Raises ShapeError, and NMTError without a preceding `backward_data`."""
-        kept = (reserve or self._reserve).waiting(f"{self.name}.backward_weights", after_data=True)
+        kept = self._of_passes(reserve).waiting(f"{self.name}.backward_weights", self, after_data=True)
         params = self._targets(into)
         if params is None:
             raise NMTError(f"{self.name}.backward_weights: needs must hold params, got {', '.join(sorted(self.needs))}")
@@ -321,9 +330,8 @@ class RecurrentLayers(LayerStack):
                 d_last = self._end_gradients(kept.ends, d_last, d_part if layer == self.num_layers - 1 else None, side)
             tape.allocate = memory
             shares = None if params is None else self._shares(side)
-            found = side.scan.backward(
-                tape, d_part, d_last, shares, outputs=self._outputs(layer == 0), weights_later=weights_later
-            )
+            outputs = self._outputs(layer == 0)
+            found = side.scan.backward(tape, d_part, d_last, shares, outputs=outputs, weights_later=weights_later)
             d_inputs.append(found.x)
             initial.append(found.initial)
             if params is not None and shares is not None:
@@ -350,10 +358,11 @@ class RecurrentLayers(LayerStack):
             return None
         if into is None:
             return {}
-        if not isinstance(into, Mapping):
-            return self.views(into)
-        self._store.check(into, exact=True)
-        return dict(into)
+        found = dict(into) if isinstance(into, Mapping) else self.views(into)
+        self._store.check(found, exact=True)
+        if not all(getattr(array.flags, "writeable", True) for array in found.values()):
+            raise NMTError(f"{self.name}: into must be writeable, got read-only arrays")
+        return found
 
     def _shares(self, side: LayerSide) -> Arrays:
         """Return zero gradients of a cell's parameters, to be added to."""

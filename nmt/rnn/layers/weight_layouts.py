@@ -53,8 +53,7 @@ def reorder_gates(array: np.ndarray, have: str, want: str) -> np.ndarray:
 def from_torch(state: Mapping[str, Any], prefix: str = "") -> Arrays:
     """Convert the entries below `prefix` of a state_dict, as NumPy arrays: `weight_ih_l0` [G*H, D] and so on. Raises
     ShapeError: a name that is not one of a layer's parameters."""
-    below = {name[len(prefix) :]: array for name, array in state.items() if name.startswith(prefix)}
-    return _transposed(below, _NAME, _TORCH, lambda what, layer, end: f"{what}_l{layer}{end}")
+    return _transposed(state, _NAME, _TORCH, lambda what, layer, end: f"{what}_l{layer}{end}", prefix)
 
 
 def to_torch(params: Mapping[str, np.ndarray], prefix: str = "") -> Arrays:
@@ -110,14 +109,19 @@ def _flat_order(names: Mapping[str, Any]) -> list[str]:
 
 
 def _transposed(
-    arrays: Mapping[str, Any], pattern: str, known: Mapping[str, str], name_of: Callable[[str, str, str], str]
+    arrays: Any, pattern: str, known: Mapping[str, str], name_of: Callable[[str, str, str], str], prefix: str = ""
 ) -> Arrays:
     """Return matrices transposed, under the names that `name_of` makes of the parameter, layer and direction. `known`
     translates the parameter; see `_split`."""
+    if not isinstance(arrays, Mapping):
+        advice = "; give module.state_dict()" if hasattr(arrays, "state_dict") else ""
+        raise ShapeError(f"layouts: parameters must be a dict of arrays by name, got {type(arrays).__name__}{advice}")
     found: Arrays = {}
-    for name, array in arrays.items():
-        what, layer, side = _split(name, pattern, known)
-        found[name_of(known[what], layer, side)] = np.ascontiguousarray(np.asarray(array).T)
+    for name in (name for name in arrays if name.startswith(prefix)):
+        what, layer, side = _split(name[len(prefix) :], pattern, known)
+        found[name_of(known[what], layer, side)] = np.ascontiguousarray(np.asarray(arrays[name]).T)
+    if prefix and not found:
+        raise ShapeError(f"layouts: prefix must begin some of the names, got {prefix!r} and {', '.join(arrays)}")
     return found
 
 
@@ -146,9 +150,10 @@ def from_onnx(
     """Convert the inputs of a node LSTM, GRU or RNN: W [directions, G*H, D], R [directions, G*H, H], B [directions,
     2*G*H], P [directions, 3*H]. `direction` and `input_forget` are the node's, `layer` is the layer's number in our
     stack."""
+    ends = _ends(op, direction, layer)
     have, want = ONNX[op], COUPLED if op == "LSTM" and input_forget else OURS[op]
     found: Arrays = {}
-    for n, end in enumerate(_ends(direction, layer)):
+    for n, end in enumerate(ends):
         found[f"W_x{end}"] = reorder_gates(np.ascontiguousarray(W[n].T), have, want)
         found[f"W_h{end}"] = reorder_gates(np.ascontiguousarray(R[n].T), have, want)
         if B is not None:
@@ -164,7 +169,9 @@ def to_onnx(op: str, params: Mapping[str, np.ndarray], *, layer: int = 0) -> Arr
     """Return the inputs W, R, and B and P if there are such parameters, of a node for one layer, with all its
     directions. The gate f with input_forget, which ONNX requires but does not read, is zero. Raises ShapeError: a
     projection, which ONNX does not have."""
-    ends = [end for end in (f"_l{layer}", f"_l{layer}_reverse") if f"W_x{end}" in params]
+    ends = [end for end in _ends(op, "bidirectional", layer) if f"W_x{end}" in params]
+    if not ends:
+        raise ShapeError(f"to_onnx: layer must be among those of {', '.join(params)}, got {layer}")
     if f"W_p{ends[0]}" in params:
         raise ShapeError("to_onnx: parameters must be without a projection, got W_p; ONNX has no such operator")
     want = ONNX[op]
@@ -188,6 +195,7 @@ def onnx_options(op: str, attributes: Mapping[str, Any], inputs: Collection[str]
     as in ONNX Runtime. `layout` 1 is left to the caller: ONNX then has its states batch first too, which ours never
     are. Raises ShapeError: directions that differ in their activations."""
     direction = attributes.get("direction", "forward")
+    _ends(op, direction, 0)
     options: dict[str, Any] = {"bidirectional": direction == "bidirectional", "reverse": direction == "reverse"}
     options |= {"clip": attributes.get("clip"), "empty": "zero", "bias": "B" in inputs}
     if op == "LSTM":
@@ -222,9 +230,11 @@ _WITH_BETA = {"affine", "scaled_tanh", "hard_sigmoid"}
 _WITH_ALPHA = {"leaky_relu", "thresholded_relu", "elu"}
 
 
-def _ends(direction: str, layer: int) -> list[str]:
-    """Return the endings of the names of a layer's parameters, by direction. Raises ShapeError: an unknown
+def _ends(op: str, direction: str, layer: int) -> list[str]:
+    """Return the endings of the names of a layer's parameters, by direction. Raises ShapeError: an unknown operator or
     direction."""
+    if op not in ONNX:
+        raise ShapeError(f"layouts: op must be one of {', '.join(ONNX)}, got {op}")
     ends = {"forward": ("",), "reverse": ("_reverse",), "bidirectional": ("", "_reverse")}
     if direction not in ends:
         raise ShapeError(f"layouts: direction must be one of {', '.join(ends)}, got {direction}")
@@ -234,8 +244,6 @@ def _ends(direction: str, layer: int) -> list[str]:
 def __getattr__(name: str) -> Any:
     """Raise AttributeError, with what takes the place of functions that are gone."""
     if name in ("from_keras", "to_keras", "from_haste", "to_haste"):
-        raise AttributeError(
-            f"layouts.{name} is not there any more; layouts.reorder_gates(array, 'zrn', 'rzn') puts gates in order, "
-            "array by array (docs/library.md)"
-        )
+        advice = "layouts.reorder_gates(array, 'zrn', 'rzn') puts gates in order, array by array (docs/library.md)"
+        raise AttributeError(f"layouts.{name} is not there any more; {advice}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from nmt.errors import ShapeError
+from nmt.rnn.arguments import whole_number
 from nmt.rnn.arrays.array_names import Arrays
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.arrays.workspace import zeros_of
@@ -39,9 +40,9 @@ class ChunkedScan:
     separate seed for each chunk."""
 
     def __init__(self, scan: Scan, steps: int) -> None:
-        if steps < 1:
-            raise ShapeError(f"ChunkedScan: steps must be at least 1, got {steps}")
-        self.scan, self.steps = scan, steps
+        if not isinstance(scan, Scan):
+            raise ShapeError(f"ChunkedScan: scan must be a Scan, got {type(scan).__name__}; make one, Scan(cell)")
+        self.scan, self.steps = scan, whole_number("ChunkedScan", "steps", steps)
 
     def forward(
         self,
@@ -61,16 +62,15 @@ class ChunkedScan:
         scan = self.scan
         T, B, _ = scan.checks.array("x", x, (None, None), scan.cell.input_size).shape
         there = scan.checks.steps_of(lengths, mask, T, B)
-        result = ChunkedResult(
-            self._zeros(T, B, scan.cell.output_size), {}, {}, {}, np.zeros(B, np.int64), np.zeros(B, bool)
-        )
+        y = self._zeros(T, B, scan.cell.output_size)
+        result = ChunkedResult(y, {}, {}, {}, np.zeros(B, np.int64), np.zeros(B, bool))
         states = initial
         starts = range(0, max(1, T), self.steps)
         for n, start in enumerate(reversed(starts) if reverse else starts):
             span = slice(start, start + self.steps)
             if n and not there[span].any():
                 continue
-            parts = {name: array[span] for name, array in (sequences or {}).items()}
+            parts = {name: array[span] for name, array in scan.checks.by_name("sequences", sequences).items()}
             one = scan.forward(
                 weights, x[span], states, mask=there[span], sequences=parts, reverse=reverse, seed=seed + n, **options
             )

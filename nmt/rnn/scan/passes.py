@@ -234,10 +234,8 @@ class BackwardPass:
         checks, receives = self.setup.checks, self.setup.wanted.receives
         extra = sorted({*d_recorded, *(("y",) if d_y is not None else ())} - receives)
         if extra:
-            raise ShapeError(
-                f"{checks.name}: receives must name every output that has a gradient, got none for "
-                f"{', '.join(extra)}; add it to Scan's receives"
-            )
+            got = f"none for {', '.join(extra)}; add it to Scan's receives"
+            raise ShapeError(f"{checks.name}: receives must name every output that has a gradient, got {got}")
         found = {}
         for name in receives:
             given = d_y if name == "y" else d_recorded.get(name)
@@ -289,10 +287,9 @@ class BackwardPass:
         added to `gradients`, where present."""
         tape, rows, arrays, plan = self.tape, self.rows, self.arrays, self.plan
         invariants = self.setup.invariants(tape.compiled, rows.threads)
-        tape.compiled.step.backward(arrays, tape.weights, rows, tape.allocate, gradients)
-        captured = invariants.backward(
-            plan.d_captured, arrays, tape.constant_arrays, tape.weights, rows, tape.allocate, gradients
-        )
+        rest = tape.weights, rows, tape.allocate, gradients
+        tape.compiled.step.backward(arrays, *rest)
+        captured = invariants.backward(plan.d_captured, arrays, tape.constant_arrays, *rest)
         names = self.setup.states if wanted is None else [n for n in self.setup.states if n in wanted]
         initial = self._of_initial(dict.fromkeys([*names, *tape.learned]))
         host = self.setup.device.host

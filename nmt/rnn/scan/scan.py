@@ -13,7 +13,7 @@ import numpy as np
 
 from nmt.errors import NMTError
 from nmt.rnn.arrays.array_names import ArrayKind, Arrays
-from nmt.rnn.arrays.weights import Weights, check_params
+from nmt.rnn.arrays.weights import Weights, check_gradients, check_params
 from nmt.rnn.arrays.workspace import Allocate, Fresh
 from nmt.rnn.cell import Cell
 from nmt.rnn.scan.passes import BackwardPass, ForwardPass, Gradients, Prepared, Result, Tape, add_present
@@ -75,7 +75,8 @@ class Scan(ScanSetup):
         checks = self.checks
         x = checks.array("x", x, (None, None), self.cell.input_size)
         T, B, _ = x.shape
-        others = checks.all_sequences(sequences or {}, T, B)
+        others = checks.all_sequences(checks.by_name("sequences", sequences), T, B)
+        captured = checks.by_name("captured arrays", captured)
         packing = None
         if mask is not None:
             lengths, packing = pack_steps(checks.steps_of(lengths, mask, T, B), self.device)
@@ -93,11 +94,11 @@ class Scan(ScanSetup):
         )
         check_params(checks.name, self.params, weights, self.dtype)
         with self.device.in_one_call():
-            compiled, initial = self.compiled(training, single_step), initial or {}
+            compiled, initial = self.compiled(training, single_step), {} if initial is None else initial
             run = ForwardPass(self, compiled, weights, rows, allocate or Fresh(self.device.xp))
             run.give_inputs(x, others)
             run.draw_masks(seed)
-            run.give_captured(checks.all_captured(captured or {}, rows.S, B))
+            run.give_captured(checks.all_captured(captured, rows.S, B))
             run.give_states(initial, outputs)
             run.run()
             result = run.result(packing, final, lasting)
@@ -158,17 +159,20 @@ class Scan(ScanSetup):
         names of the initial states whose gradients are returned, all where None. Raises NMTError after a run that kept
         no tape, ShapeError.
         """
-        if tape is None:
-            name = type(self.cell).__name__
-            raise NMTError(f"{name}.backward: the tape must be of a run with training=True, got None; run it so")
+        if not isinstance(tape, Tape):
+            got = "None; run it so" if tape is None else type(tape).__name__
+            raise NMTError(f"{self.name}.backward: the tape must be of a run with training=True, got {got}")
+        d_final = self.checks.by_name("d_final", d_final, self.states)
+        gradients = self.checks.by_name("gradients", gradients)
+        check_gradients(self.name, self.params, gradients, self.dtype)
         if weights_later:
             tape.compiled = tape.compiled.keeping_operands
         run = BackwardPass(self, tape)
         with self.device.in_one_call():
             run.give_outputs(d_y, d_recorded or {})
-            run.give_states(d_final or {})
+            run.give_states(d_final)
             run.take_memory(outputs)
-            return run.run({} if gradients is None else gradients, initial)
+            return run.run(gradients, initial)
 
     def backward_weights(self, tape: Tape, gradients: Arrays) -> None:
         """Add the gradients of the parameters to `gradients`, where present, after a `backward` with `weights_later`.
@@ -178,6 +182,7 @@ class Scan(ScanSetup):
         program, whose sums may be grouped differently, and whose products may or may not be rounded before they are
         added.
         """
+        check_gradients(self.name, self.params, gradients, self.dtype)
         invariants = self.invariants(tape.compiled, tape.rows.threads)
         tape.compiled.step.weight_gradients(tape.arrays, tape.weights, tape.rows, tape.allocate, gradients)
         invariants.weight_gradients(tape.constant_arrays, tape.weights, tape.rows, tape.allocate, gradients)

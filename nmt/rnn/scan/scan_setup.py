@@ -13,10 +13,11 @@ from typing import Any, NamedTuple, get_args
 import numpy as np
 
 from nmt.errors import NMTError, ShapeError
+from nmt.rnn.arguments import MOST_THREADS, is_array, lengths_of, shown, whole_number
 from nmt.rnn.arrays.array_names import ArrayKind, Arrays, flat
 from nmt.rnn.arrays.weights import QUADS, Weights, check_device, packed_dtype
 from nmt.rnn.arrays.workspace import Allocate
-from nmt.rnn.cell import Cell, axes_of
+from nmt.rnn.cell import Cell, axes_of, check_is_cell
 from nmt.rnn.compiler.identity import TracedStep, traced
 from nmt.rnn.compiler.keep import Keep, Recompute
 from nmt.rnn.compiler.plan import Plan, make_plan, with_operands
@@ -35,35 +36,26 @@ Lead = tuple[int | None, ...]
 class ArrayChecks:
     """Checks of a cell's arrays, which have one dtype and device. All errors are ShapeErrors."""
 
-    def __init__(self, cell: Cell, dtype: np.dtype, device: Device) -> None:
-        self.name, self.dtype, self.device = type(cell).__name__, dtype, device
+    def __init__(self, name: str, cell: Cell, dtype: np.dtype, device: Device) -> None:
+        self.name, self.dtype, self.device = name, dtype, device
         self.captured, self.sequences = cell.captured(), cell.sequences()
         self.inputs = {"x": cell.input_size, **self.sequences}
 
     def array(self, what: str, array: Any, lead: Lead, width: int) -> Any:
         """Return `array`, contiguous, with one axis for its features."""
         shape = (*lead, *axes_of(width))
-        is_array = isinstance(array, self.device.xp.ndarray)
-        fits = (
-            is_array
-            and array.ndim == len(shape)
-            and all(n is None or n == m for n, m in zip(shape, array.shape, strict=True))
-        )
-        if not fits or array.dtype != self.dtype:
+        kind = self.device.xp.ndarray
+        fits = is_array(array, kind) and array.dtype == self.dtype and array.ndim == len(shape)
+        if not fits or not all(n is None or n == m for n, m in zip(shape, array.shape, strict=True)):
             promise = f"{self.dtype} [{', '.join('any' if n is None else str(n) for n in shape)}] on {self.device.name}"
-            got = f"{array.dtype} {list(array.shape)}" if is_array else type(array).__name__
-            raise ShapeError(f"{self.name}: {what} must be {promise}, got {got}")
+            raise ShapeError(f"{self.name}: {what} must be {promise}, got {shown(array, kind)}")
         return flat(self.device.contiguous(array), len(lead), width)
 
     def lengths(self, what: str, lengths: Any, B: int, limit: int) -> np.ndarray:
         """Return lengths of B rows as int64; None is `limit` for each."""
         if lengths is None:
             return np.full(B, limit, np.int64)
-        array = np.asarray(lengths)
-        whole = array.dtype.kind in "iu" or not array.size
-        if array.shape != (B,) or not whole or (B and (array.min() < 0 or array.max() > limit)):
-            got = array.tolist() if array.shape == (B,) else f"{array.dtype} {list(array.shape)}"
-            raise ShapeError(f"{self.name}: {what} must be {B} integers from 0 to {limit}, got {got}")
+        array = lengths_of(self.name, lengths, B, limit, what)
         return array.astype(np.int64, copy=array.flags.writeable)  # others stay what they are, also by address
 
     def steps_of(self, lengths: Any, mask: Any, T: int, B: int) -> np.ndarray:
@@ -75,8 +67,17 @@ class ArrayChecks:
         if lengths is not None:
             raise ShapeError(f"{self.name}: lengths must be None with a mask, got both")
         if mask.shape != (T, B) or mask.dtype != bool:
-            raise ShapeError(f"{self.name}: mask must be bool [{T}, {B}], got {mask.dtype} {list(mask.shape)}")
+            raise ShapeError(f"{self.name}: mask must be bool [{T}, {B}], got {shown(mask)}")
         return mask
+
+    def by_name(self, what: str, given: Any, known: Mapping[str, Any] | None = None) -> Any:
+        """Return arrays given by name, none where None, after checking that they are among the known names, if any."""
+        given = {} if given is None else given
+        if not isinstance(given, Mapping) or (known is not None and not given.keys() <= known.keys()):
+            promise = "a dict" if known is None else f"a dict with names among {', '.join(known) or 'none'}"
+            got = ", ".join(map(str, given)) if isinstance(given, Mapping) else shown(given)
+            raise ShapeError(f"{self.name}: {what} must be {promise}, got {got}")
+        return given
 
     def source_steps(self, captured: Mapping[str, Any]) -> int:
         """Return the number of source positions of captured arrays; 1 if none has any."""
@@ -293,6 +294,7 @@ class ScanSetup:
         recompute: Recompute = "attention",
         keep: Mapping[str, bool] | None = None,
         device: Device | None = None,
+        name: str | None = None,
     ) -> None:
         """Check a cell and its options. How numbers are computed:
 
@@ -300,7 +302,8 @@ class ScanSetup:
         rounds them to integers with a scale for each row and output channel, for inference on the processor only;
         parameters, states and everything else stay float32; None is `dtype`. `threads`: all cores where None.
         `division`: what threads share, `rows` of the batch or hidden `units`; None chooses by the sizes of batch and
-        weights. The results are bit-identical. `device`: where all arrays are, None for the processor.
+        weights. The results are bit-identical. `device`: where all arrays are, None for the processor. `name`: of the
+        layer in errors, None for the cell's class.
 
         What a training run stores: `recompute` selects what the backward pass recomputes, only the large values of
         `attention`, or `gates` as well, so that only the states are stored for each step. `keep`: exceptions, by the
@@ -316,11 +319,11 @@ class ScanSetup:
         Raises NMTError for types that do not go together and for an unknown `recompute`, ShapeError for names that the
         cell does not have. A value of `keep` that cannot be recomputed is an NMTError of the first training run.
         """
-        if recompute not in get_args(Recompute):
-            kinds = " or ".join(get_args(Recompute))
-            raise NMTError(f"{type(cell).__name__}: recompute must be {kinds}, got {recompute}")
-        self.packed = packed_dtype(type(cell).__name__, dtype, compute_dtype)
-        self.compute_dtype = compute_dtype
+        check_is_cell("Scan", cell)
+        self.name = name or type(cell).__name__
+        self._check_options(recompute, division, device)
+        self.packed = packed_dtype(self.name, dtype, compute_dtype)
+        self.compute_dtype, self.division, self.stop = compute_dtype, division, stop
         self.recompute: Recompute = recompute
         self.keep: Keep = tuple(sorted((keep or {}).items()))
         self.traced = traced(cell)
@@ -328,16 +331,23 @@ class ScanSetup:
             self.traced.trace(training=True, named=[name for name, _ in self.keep])  # raises an error for unknown names
         self.cell, self.dtype = cell, np.dtype(dtype)
         self.device = device or cpu()
-        check_device(type(cell).__name__, self.packed, self.device.name)
+        check_device(self.name, self.packed, self.device.name)
         self._check_axes()
-        self.threads, self.division = threads or default_threads(), division
-        self.stop = stop
+        threads = default_threads() if threads is None else threads
+        self.threads = whole_number(self.name, "threads", threads, MOST_THREADS)
         shown = dict.fromkeys((*record, stop) if stop is not None else record)
         self.wanted = wanted(cell, needs, receives, shown)
-        self.params = cell.params()
-        self.states = cell.states()
-        self.captured = cell.captured()
-        self.checks = ArrayChecks(cell, self.dtype, self.device)
+        self.params, self.states, self.captured = cell.params(), cell.states(), cell.captured()
+        self.checks = ArrayChecks(self.name, cell, self.dtype, self.device)
+
+    def _check_options(self, recompute: str, division: str | None, device: Any) -> None:
+        """Raise NMTError: an option has an unknown value."""
+        choices = ("recompute", recompute, get_args(Recompute)), ("division", division, (None, *get_args(Division)))
+        for option, value, known in choices:
+            if value not in known:
+                raise NMTError(f"{self.name}: {option} must be {' or '.join(map(str, known))}, got {value}")
+        if device is not None and not isinstance(device, Device):
+            raise NMTError(f"{self.name}: device must be a Device, got {device!r}; see nmt.rnn.devices.choose_device")
 
     def _check_axes(self) -> None:
         """Raise NMTError: the step has named axes, for which there is no code of a GPU."""
@@ -345,10 +355,8 @@ class ScanSetup:
             cell: Any = self.cell
             while hasattr(cell, "cell"):  # those around it are not what a user has chosen
                 cell = cell.cell
-            raise NMTError(
-                f"{type(cell).__name__}: device must be cpu for a step with named axes, got {self.device.name}; "
-                "there are no kernels of a GPU for them, use --device cpu"
-            )
+            got = f"{self.device.name}; there are no kernels of a GPU for them, use --device cpu"
+            raise NMTError(f"{type(cell).__name__}: device must be cpu for a step with named axes, got {got}")
 
     def __repr__(self) -> str:
         """Return the cell and its sizes, its types and its device."""
@@ -359,8 +367,7 @@ class ScanSetup:
     def compiled(self, training: bool, single_step: bool = False) -> CompiledScan:
         """Return the plan for a kind of run; made at first use. Raises NMTError: training in int8."""
         if training and self.packed == QUADS:
-            name = type(self.cell).__name__
-            raise NMTError(f"{name}: compute_dtype must be float32 or bfloat16 to train, got int8; take another")
+            raise NMTError(f"{self.name}: compute_dtype must be float32 or bfloat16 to train, got int8; take another")
         kind = RunKind(
             self.device,
             self.dtype,
@@ -384,6 +391,7 @@ class ScanSetup:
     def start(self, weights: Weights, given: Mapping[str, np.ndarray], B: int) -> Arrays:
         """Return the initial states of B rows, [B, n] by name; those that start at zero are missing. Raises
         ShapeError."""
+        given = self.checks.by_name("initial states", given, self.states)
         found = {name: given[name] for name in self.states if given.get(name) is not None}
         found = {k: self.checks.array(f"initial {k}", a, (B,), self.states[k]) for k, a in found.items()}
         for name, param in self.cell.learned().items():

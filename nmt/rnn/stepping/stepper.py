@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -58,18 +58,15 @@ class Stepper:
         """Return the arrays in which sentences are stored, and the names of those with one entry for each sentence."""
         return self._sources.arrays, self._sources.narrow
 
-    def admit(
-        self, captured: Mapping[str, np.ndarray], source_lengths: Sequence[int] | np.ndarray | None = None
-    ) -> np.ndarray:
+    def admit(self, captured: Mapping[str, np.ndarray], source_lengths: Any = None) -> np.ndarray:
         """Take in sentences: captured arrays [S, B, n], real positions of each [B]. Returns sentence ids, int64 [B].
 
         Raises ShapeError."""
         scan = self.scan
         count = next((captured[k].shape[int(c.source_axis)] for k, c in scan.captured.items() if k in captured), 0)
         rows = scan.rows(1, count, captured=captured, source_lengths=source_lengths, threads=self.threads)
-        arrays: Arrays = {
-            ArrayKind.CAPTURED.of(k): a for k, a in scan.checks.all_captured(captured, rows.S, rows.B).items()
-        }
+        own = scan.checks.all_captured(captured, rows.S, rows.B)
+        arrays: Arrays = {ArrayKind.CAPTURED.of(k): a for k, a in own.items()}
         invariants = scan.invariants(scan.compiled(training=False), self.threads)
         invariants.forward(arrays, self.weights, rows, Fresh(scan.device.xp))
         return self._sources.add(arrays, rows.source_lengths)
@@ -220,9 +217,8 @@ class FixedStepper:
         self._compiled = scan.compiled(training=False, single_step=True)
         N, D = len(source_lengths), scan.cell.input_size
         one = scan.rows(1, N, captured=captured, source_lengths=source_lengths)
-        self._arrays: Arrays = {
-            ArrayKind.CAPTURED.of(k): a for k, a in scan.checks.all_captured(captured, one.S, N).items()
-        }
+        own = scan.checks.all_captured(captured, one.S, N)
+        self._arrays: Arrays = {ArrayKind.CAPTURED.of(k): a for k, a in own.items()}
         scan.invariants(self._compiled, scan.threads).forward(self._arrays, weights, one, Fresh(xp))
         R = N * K
         ones, owner = np.ones(R, np.int64), np.repeat(np.arange(N), K)
