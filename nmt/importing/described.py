@@ -117,7 +117,7 @@ def _side(path: Path, name: str, values: Mapping[str, Any]) -> tuple[list[int], 
     numbers = [special.get(one, -1) for one in _SPECIAL]
     if any(type(n) is not int or not -1 <= n < len(units) for n in numbers):
         raise CheckpointError(f"{path}: {name}.special must be numbers of units, or -1 for none, got {numbers!r:.60}")
-    order, ours = our_order(str(path), units, *numbers)
+    order, ours = our_order(path, units, *numbers)
     return order, Vocabulary(ours, split=split, unknown=unknown)
 
 

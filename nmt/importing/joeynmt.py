@@ -43,17 +43,18 @@ def read(path: Path, values: Mapping[str, Any]) -> Imported:
     state = values["model_state"]
     if not isinstance(state, dict):
         raise CheckpointError(f"{path}: model_state must contain tensors, got something else")
-    tensors = Tensors.of_file(path, {str(k): v for k, v in state.items()})
+    tensors = Tensors(path, {str(k): v for k, v in state.items()})
     keys = _settings(path.parent / "config.yaml")
     numbers = _special(path.parent / "config.yaml", keys)
     found = [_units(path.parent / f"{side}_vocab.txt") for side in ("src", "trg")]
-    (src_order, src), (tgt_order, tgt) = (our_order(str(path.parent), units, *numbers) for units in found)
+    (src_order, src), (tgt_order, tgt) = (our_order(path.parent, units, *numbers) for units in found)
     params = Params(tensors)
     sizes = [tensors.shape(f"{side}_embed.lut.weight")[-1] for side in ("src", "trg")]
     params.table("src_embeddings", "src_embed.lut.weight", src_order, sizes[0])
     params.table("tgt_embeddings", "trg_embed.lut.weight", tgt_order, sizes[1])
     encoder, decoder = _encoder(params, keys, sizes[0]), _decoder(params, keys, sizes[1])
-    params.output("decoder.output_layer.weight", None, tgt_order, decoder["hidden_size"])
+    output = "decoder.output_layer.weight"
+    params.output(output, tensors.take(output), None, tgt_order, decoder["hidden_size"])
     tensors.finish()
     settings = {
         "model": {"encoder": encoder, "decoder": decoder},

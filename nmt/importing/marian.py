@@ -67,8 +67,6 @@ NEMATUS_NAMES = (
     | {f"encoder_r_{part}": f"encoder_bi_r_{part}" for part in _CELL_PARTS}
 )
 """Nematus's names, mapped to those of s2s for the same tensors."""
-IDLE = ("decoder_c_tt",)
-"""Tensors that are ignored: a number added to all attention scores alike changes nothing."""
 
 
 def read(path: Path, arrays: Mapping[str, Any]) -> Imported:
@@ -80,18 +78,31 @@ def read(path: Path, arrays: Mapping[str, Any]) -> Imported:
     options = parse_settings(path, given.tobytes().split(b"\0")[0])
     check_settings(path, options, _MUST)
     names = {} if options.get("type", "amun") == "s2s" else NEMATUS_NAMES
-    tensors = renamed(path, {k: v for k, v in arrays.items() if k != SETTINGS}, names)
+    tensors = _tensors(path, {names.get(k, k): v for k, v in arrays.items() if k != SETTINGS}, len(arrays) - 1)
     beside_it = path.parent / f"{path.name}.decoder.yml"
-    decoder = read_settings(beside_it)
-    found = decoder.get("vocabs")
+    own = read_settings(beside_it)
+    found = own.get("vocabs")
     if not isinstance(found, list) or len(found) != 2 or not all(isinstance(name, str) for name in found):
         raise CheckpointError(
             f"{beside_it}: vocabs must be two files, of the source and of the target, got {found!r:.80}"
         )
-    sides = [_side(next_to(path.parent, name)) for name in found]
-    imported = build(KIND, tensors, sides, residual=options.get("skip") is True)
-    imported.settings["decoding"] |= _decoding(decoder)
-    return imported
+    params = Params(tensors)
+    tables = [_table(tensors, side) for side in ("encoder", "decoder")]
+    (src_order, src), (tgt_order, tgt) = (
+        _units(params, table, next_to(path.parent, name)) for table, name in zip(tables, found, strict=True)
+    )
+    sizes = [tensors.shape(table)[-1] for table in tables]
+    params.table("src_embeddings", tables[0], src_order, sizes[0])
+    params.table("tgt_embeddings", tables[1], tgt_order, sizes[1])
+    encoder = _encoder(params, sizes[0])
+    decoder = _decoder(params, sizes[1], 2 * encoder["hidden_size"])
+    _output(params, tables[1], tgt_order, sizes[1])
+    tensors.leave("decoder_c_tt")  # a number added to all attention scores alike changes nothing
+    tensors.finish()
+    joint = src.model_bytes == tgt.model_bytes
+    residual = {"residual": options.get("skip") is True}  # layers above the first add their input to their output
+    settings = {"model": {"encoder": encoder | residual, "decoder": decoder | residual}, "decoding": _decoding(own)}
+    return Imported(KIND, settings, params.arrays, src, src if joint else tgt, params.lines)
 
 
 def _decoding(decoder: Mapping[str, Any]) -> dict[str, Any]:
@@ -107,48 +118,15 @@ def _decoding(decoder: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def renamed(path: Path, arrays: Mapping[str, Any], names: Mapping[str, str]) -> Tensors:
-    """Return the tensors under the names of s2s, with vectors as rows and columns as there. Raises CheckpointError if
-    two of them have the same name."""
-    found = {names.get(name, name): array for name, array in arrays.items()}
+def _tensors(path: Path, found: dict[str, Any], count: int) -> Tensors:
+    """Return tensors with vectors as rows and columns, as s2s has them. Raises CheckpointError if two of the `count`
+    tensors have the same name."""
     for name, array in found.items():
         if isinstance(array, np.ndarray) and array.ndim == 1:
             found[name] = array[:, None] if name == "decoder_U_att" else array[None]
-    if len(found) != len(arrays):
+    if len(found) != count:
         raise CheckpointError(f"{path}: must name each tensor once, got one by two names")
-    return Tensors.of_file(path, found)
-
-
-Side = tuple[Subwords | list[str], Path]
-"""The content of a vocabulary, and its file."""
-
-
-def _side(path: Path) -> Side:
-    if path.suffix == ".fsv":
-        raise CheckpointError(f"{path}: must be a vocabulary of words or pieces, got factors, which ours have none of")
-    return read_sentencepiece(path) or read_units(path), path
-
-
-def build(kind: str, tensors: Tensors, sides: list[Side], *, residual: bool) -> Imported:
-    """Return the model of these tensors, given by the names of s2s. sides: the vocabularies of source and target.
-    residual: layers above the first add their input to their output."""
-    params = Params(tensors)
-    tables = [_table(tensors, side) for side in ("encoder", "decoder")]
-    (src_order, src), (tgt_order, tgt) = (
-        _units(params, table, side) for table, side in zip(tables, sides, strict=True)
-    )
-    sizes = [tensors.shape(table)[-1] for table in tables]
-    params.table("src_embeddings", tables[0], src_order, sizes[0])
-    params.table("tgt_embeddings", tables[1], tgt_order, sizes[1])
-    encoder = _encoder(params, sizes[0])
-    decoder = _decoder(params, sizes[1], 2 * encoder["hidden_size"])
-    _output(params, tables[1], tgt_order, sizes[1])
-    tensors.leave(*IDLE)
-    tensors.finish()
-    joint = src.model_bytes == tgt.model_bytes
-    layers = {"residual": residual}
-    settings = {"model": {"encoder": encoder | layers, "decoder": decoder | layers}, "decoding": {}}
-    return Imported(kind, settings, params.arrays, src, src if joint else tgt, params.lines)
+    return Tensors(path, found)
 
 
 def _table(tensors: Tensors, side: str) -> str:
@@ -157,15 +135,17 @@ def _table(tensors: Tensors, side: str) -> str:
     return next((name for name in (own, "Wemb", "encoder_Wemb") if name in tensors), own)
 
 
-def _units(params: Params, table: str, side: Side) -> tuple[list[int], Subwords]:
-    """Return the order of a table's rows, and the subwords of its language.
+def _units(params: Params, table: str, path: Path) -> tuple[list[int], Subwords]:
+    """Return the order of a table's rows, and the subwords of its language, from the file of a vocabulary.
 
     A model may use only the first tokens of a list. If it has more rows than the list has tokens, the extra rows still
     take part in the softmax, and get names that do not occur in text.
     """
-    found, path = side
-    if isinstance(found, Subwords):
-        return found.own_ids, found
+    if path.suffix == ".fsv":
+        raise CheckpointError(f"{path}: must be a vocabulary of words or pieces, got factors, which ours have none of")
+    if (subwords := read_sentencepiece(path)) is not None:
+        return subwords.own_ids, subwords
+    found = read_units(path)
     count = params.tensors.shape(table)[0]
     if count < 2 or found[_EOS : _UNK + 1] not in (["</s>", "<unk>"], ["eos", "UNK"]):
         raise CheckpointError(
@@ -174,7 +154,7 @@ def _units(params: Params, table: str, side: Side) -> tuple[list[int], Subwords]
         )
     if more := range(len(found), count):
         params.lines.append(f"rows {more[0]} to {more[-1]} of {table}: no unit of {path.name} -> <unused{more[0]}> ...")
-    order, units = our_order(str(path), [*found[:count], *(f"<unused{n}>" for n in more)], -1, _UNK, -1, _EOS)
+    order, units = our_order(path, [*found[:count], *(f"<unused{n}>" for n in more)], -1, _UNK, -1, _EOS)
     return order, Vocabulary(units)
 
 
@@ -242,7 +222,7 @@ def _output(params: Params, table: str, order: list[int], embedding: int) -> Non
     weight = next((name.format(end) for end in ("Wt", "W") if name.format(end) in tensors), table)
     found = tensors.take(weight)
     bias = tensors.take(name.format("b"))[0] if name.format("b") in tensors else None
-    params.output_of(weight, found.T if weight.endswith("l2_W") else found, bias, order, embedding)
+    params.output(weight, found.T if weight.endswith("l2_W") else found, bias, order, embedding)
 
 
 def _cell_of(tensors: Tensors, theirs: str) -> tuple[str, int]:
