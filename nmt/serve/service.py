@@ -229,11 +229,6 @@ class Service:
         seconds = _SECONDS + cut.characters * count / _CHARACTERS_A_SECOND
         return await self.box.run(Job("join", (packed, found, count), "q", seconds), client)
 
-    async def ask(self, model: ServedModel, sentences: list[str], ask: Ask, client: str) -> list[list[Translation]]:
-        """Return a model's translations. Raises RequestError: 503 if too many wait, 504 if it takes too long."""
-        async with self.in_time(self.settings.limits.seconds):
-            return await self.in_pieces(model, sentences, ask, client)
-
     async def sentences(
         self, model: ServedModel, rows: Sequence[tuple[bool, str]], ask: Ask, client: str
     ) -> list[list[Translation]]:

@@ -225,37 +225,36 @@ class ServerSettings:
         object.__setattr__(self, "origins", Origins(self.host, self.allow_origin, self.allow_host))
 
     def read_keys(self) -> dict[str, int]:
-        """Return the requests per minute by the hash of each key, as the file has them now. Raises DataError."""
-        return {} if self.keys is None else read_keys(self.keys, self.limits.requests_per_minute)
+        """Return the requests per minute by the hash of each key, as the file has them now: one key per line, with a
+        tab and its limit if that differs from the usual one. Raises DataError."""
+        if self.keys is None:
+            return {}
+        if not exists(Path(self.keys)):
+            raise DataError(absent(self.keys, advice="make it, with one key per line, or omit --keys"))
+        if Path(self.keys).stat().st_mode & 0o077:
+            text = "%s: must be readable by its user alone, got a file that others can read; chmod 600 it"
+            _logger.warning(text, self.keys)
+        found: dict[str, int] = {}
+        for number, line in enumerate(read_text(self.keys), start=1):
+            key, _, limit = line.strip().partition("\t")
+            if not key or key.startswith("#"):
+                continue
+            if any(c.isspace() or not c.isprintable() for c in key):
+                raise DataError(
+                    f"{self.keys}: line {number} must be a key without spaces, which no header could carry, got one "
+                    "with; choose another key, and put a tab before requests a minute"
+                )
+            if limit and not limit.strip().isdecimal():
+                raise DataError(
+                    f"{self.keys}: line {number} must be a key, a tab and requests a minute, got {limit!r}; correct "
+                    "the line"
+                )
+            found[hash_of(key)] = int(limit) if limit else self.limits.requests_per_minute
+        if not found:
+            raise DataError(f"{self.keys}: must contain one key per line, got none; add keys, or omit the option")
+        return found
 
 
 def hash_of(key: str) -> str:
     """Return the SHA-256 of a key, which is kept in its place."""
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def read_keys(path: str, default: int) -> dict[str, int]:
-    """Return the requests per minute by the hash of each key in a file: one key per line, with a tab and its limit if
-    that differs from `default`. Raises DataError."""
-    if not exists(Path(path)):
-        raise DataError(absent(path, advice="make it, with one key per line, or omit --keys"))
-    if Path(path).stat().st_mode & 0o077:
-        _logger.warning("%s: must be readable by its user alone, got a file that others can read; chmod 600 it", path)
-    found: dict[str, int] = {}
-    for number, line in enumerate(read_text(path), start=1):
-        key, _, limit = line.strip().partition("\t")
-        if not key or key.startswith("#"):
-            continue
-        if any(c.isspace() or not c.isprintable() for c in key):
-            raise DataError(
-                f"{path}: line {number} must be a key without spaces, which no header could carry, got one with; "
-                "choose another key, and put a tab before requests a minute"
-            )
-        if limit and not limit.strip().isdecimal():
-            raise DataError(
-                f"{path}: line {number} must be a key, a tab and requests a minute, got {limit!r}; correct the line"
-            )
-        found[hash_of(key)] = int(limit) if limit else default
-    if not found:
-        raise DataError(f"{path}: must contain one key per line, got none; add keys, or omit the option")
-    return found

@@ -19,7 +19,6 @@ from nmt.errors import NMTError
 from nmt.inference.translation import Translation
 from nmt.serve.box.box import Job
 from nmt.serve.engine import Admission, Ask
-from nmt.serve.http_protocol import Departures
 from nmt.serve.limits import Room, TranslatedFile, translated_name
 from nmt.serve.models import Learning, ServedModel, check_room
 from nmt.serve.service import Service
@@ -164,7 +163,7 @@ def arrive(request: Request, service: Service) -> None:
     client = service.gate.enter(key, address) if key or not service.gate.wants_keys else None
     if client is not None:
         scope["nmt.client"] = client
-    scope["nmt.room"] = service.bodies.room(client or address)
+    scope["nmt.room"] = Room(service.bodies, client or address)
 
 
 def header_key(request: Request) -> str | None:
@@ -313,18 +312,19 @@ def _kind(value: Any) -> str:
 async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
     """Return the result of `work`, which is cancelled if the client disconnects. The body must have been read. Raises
     RequestError: 499 if the client has disconnected."""
-    departures: Departures = request.scope["nmt.departures"]
+    departed: asyncio.Future[None] = request.scope["nmt.departed"]
     task = asyncio.current_task()
     if task is None:
         raise RuntimeError("while_connected must be awaited by a task")
-    has_gone = False
+    is_over = has_gone = False
 
-    def leave() -> None:
+    def leave(_: object) -> None:
         nonlocal has_gone
-        has_gone = True
-        task.cancel()
+        if not is_over:
+            has_gone = True
+            task.cancel()
 
-    departures.add(leave)
+    departed.add_done_callback(leave)
     try:
         return await work
     except asyncio.CancelledError:
@@ -332,7 +332,8 @@ async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
             raise
         raise RequestError(499, "client: has gone before its answer") from None
     finally:
-        departures.remove(leave)
+        is_over = True
+        departed.remove_done_callback(leave)
         if has_gone:
             task.uncancel()
 

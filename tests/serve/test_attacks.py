@@ -381,11 +381,11 @@ def test_wrong_keys_are_refused_faster_and_faster(attacked):
 def test_a_key_with_a_space_is_refused_at_the_start(tmp_path):
     """A19"""
     from nmt.errors import DataError
-    from nmt.serve.settings import read_keys
+    from nmt.serve.settings import ServerSettings
 
     (tmp_path / "keys").write_text("good\ntwo words\t5\n")
     with pytest.raises(DataError, match=r"line 2 must be a key without spaces"):
-        read_keys(str(tmp_path / "keys"), 0)
+        ServerSettings((), keys=str(tmp_path / "keys")).read_keys()
 
 
 def test_warnings_and_tracebacks_are_lines_of_json():
