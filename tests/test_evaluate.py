@@ -5,9 +5,15 @@ import math
 import pytest
 
 from nmt.errors import DataError
-from nmt.evaluate import expected_utilities, format_table, score_translations, sentence_utility, split_references
 from nmt.evaluate.error_rates import edit_distance
-from nmt.evaluate.scores import reliability
+from nmt.evaluate.scores import (
+    expected_utilities,
+    format_table,
+    reliability,
+    score_translations,
+    sentence_utility,
+    split_references,
+)
 from nmt.report.page import reliability_svg
 from tests.refusals import refused
 

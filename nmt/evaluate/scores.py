@@ -244,7 +244,12 @@ def make_metric(name: str, lowercase: bool, tokenize: str) -> Any:
                 + how_to_install(extra)
             ) from None
         except OSError as error:
-            raise not_downloaded(f"the tokenizer {tokenize}", error) from None
+            why = getattr(error, "reason", None) or error
+            raise DataError(
+                f"evaluation: the tokenizer {tokenize} must be downloaded by sacrebleu once, got "
+                f"{getattr(why, 'strerror', None) or why}; connect to the network, or copy ~/.sacrebleu from a machine "
+                "that has it"
+            ) from None
     if name in ("chrf", "chrf++"):
         return CHRF(lowercase=lowercase, word_order=2 if name == "chrf++" else 0)
     if name == "ter":
@@ -252,16 +257,6 @@ def make_metric(name: str, lowercase: bool, tokenize: str) -> Any:
     if name in ("wer", "per", "accuracy"):
         return ErrorRate(name, lowercase)
     raise DataError(f"evaluation: metric must be one of {', '.join(ALL_METRICS)}, got {name!r}")
-
-
-def not_downloaded(what: str, error: OSError) -> DataError:
-    """Return the error for files that sacrebleu could not download."""
-    reason = getattr(error, "reason", None) or error
-    reason = getattr(reason, "strerror", None) or reason
-    return DataError(
-        f"evaluation: {what} must be downloaded by sacrebleu once, got {reason}; connect to the network, or copy "
-        "~/.sacrebleu from a machine that has it"
-    )
 
 
 def _score(

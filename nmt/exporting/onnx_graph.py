@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+_TYPES = {"float32": TensorProto.FLOAT, "int64": TensorProto.INT64, "int32": TensorProto.INT32}
 _OPSET = 17
 _IR_VERSION = 8
 """The version that ONNX Runtime can read since 1.12 (2022)."""
@@ -25,7 +26,7 @@ class Graph:
 
     def input(self, name: str, dtype: str, *axes: int | str) -> str:
         """Add an input of `dtype` float32 or int64, and return its name; axes are sizes or names."""
-        self._inputs.append(helper.make_tensor_value_info(name, _type(dtype), axes))
+        self._inputs.append(helper.make_tensor_value_info(name, _TYPES[dtype], axes))
         return name
 
     def output(self, value: str, name: str, *axes: int | str) -> None:
@@ -69,7 +70,3 @@ class Graph:
         )
         onnx.checker.check_model(model, full_check=True)
         onnx.save_model(model, str(path))
-
-
-def _type(dtype: str) -> int:
-    return int({"float32": TensorProto.FLOAT, "int64": TensorProto.INT64, "int32": TensorProto.INT32}[dtype])

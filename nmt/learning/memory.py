@@ -237,11 +237,11 @@ class Memory:
             raise DataError(f"pair: must be the number of a pair of the memory, got {number}; see its list")
         return found[0]
 
-    def pairs(self, project: str, *, newest: int | None = None, after: int = 0) -> list[Pair]:
-        """Return the pairs of a project that were not undone, in order: all after a number, or the newest ones."""
+    def pairs(self, project: str, *, newest: int | None = None) -> list[Pair]:
+        """Return the pairs of a project that were not undone, in order: all, or the newest ones."""
         if newest is not None:
             return self._pairs("project = ? AND state != 'undone' ORDER BY number DESC LIMIT ?", project, newest)[::-1]
-        return self._pairs("project = ? AND state != 'undone' AND number > ? ORDER BY number", project, after)
+        return self._pairs("project = ? AND state != 'undone' ORDER BY number", project)
 
     def learnt(self, project: str) -> list[Pair]:
         """Return the learnt pairs of a project, in order."""

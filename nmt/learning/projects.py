@@ -245,7 +245,8 @@ class Projects:
             translator, (loaded,) = copy(self.base), self.base.loaded
             base: Any = self.base.model
             network: Any = self.trainer.network(known.own, base)
-            translator.model, translator.loaded = network, (learnt_model(loaded, network, known.own),)
+            facts = {one.name: getattr(loaded, one.name) for one in fields(LoadedModel)} | {"network": network}
+            translator.model, translator.loaded = network, (LearntModel(**facts, own=known.own),)
             translator.shortlist = known.shortlist
             known.translator = translator
         is_new = project not in self._projects
@@ -364,12 +365,6 @@ class LearntModel(LoadedModel):
             else:
                 params[key] = array
         return replace(saved, params=params)
-
-
-def learnt_model(loaded: LoadedModel, network: Network, own: Mapping[str, np.ndarray]) -> LearntModel:
-    """Return `network` as a loaded model: `loaded`, but with the parameters `own`."""
-    facts = {one.name: getattr(loaded, one.name) for one in fields(LoadedModel)}
-    return LearntModel(**facts | {"network": network}, own=own)
 
 
 def with_pairs(shortlist: Shortlist, pairs: Iterable[tuple[Sequence[int], Sequence[int]]]) -> Shortlist:

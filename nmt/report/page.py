@@ -59,8 +59,6 @@ _BAR = 36
 def reliability_svg(found: Reliability, title: str) -> str:
     """Return a diagram: of each range of confidence the share kept, a dot that is on the diagonal if the confidence is
     right; dots and the bars below are larger for more lines."""
-    from html import escape
-
     width, height = _LEFT + _SIDE + 24, _TOP + _SIDE + _BELOW + _BAR
     bottom, most = _TOP + _SIDE, max(one.lines for one in found.bins)
     parts = [

@@ -207,7 +207,7 @@ def _pivots(models: Sequence[ServedModel]) -> Iterator[ServedModel]:
 @cache
 def bleu_signature() -> str:
     """Return the sacrebleu signature of the validation BLEU (Post 2018, section 4)."""
-    from nmt.evaluate import score_translations
+    from nmt.evaluate.scores import score_translations
 
     return score_translations(["a"], ["a"], metrics=("bleu",))["bleu"].signature
 

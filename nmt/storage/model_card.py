@@ -59,7 +59,7 @@ def model_card(saved: SavedModel, bundle: Path) -> str:
     sections = [
         f"---\n{front}\n---",
         f"# {config.name}",
-        _purpose(saved),
+        f"A recurrent model that turns `{config.data.src.lang}` into `{config.data.tgt.lang}`.",
         facts,
         f"## Use\n\nWith nmt {nmt.__version__} (`pip install .` in its checkout):\n\n"
         f"```bash\nnmt-translate {shown(bundle.name)}\n```",
@@ -69,11 +69,6 @@ def model_card(saved: SavedModel, bundle: Path) -> str:
         f"## Training\n\n```json\n{_settings(saved)}\n```\n",
     ]
     return "\n\n".join(sections)
-
-
-def _purpose(saved: SavedModel) -> str:
-    data = saved.config.data
-    return f"A recurrent model that turns `{data.src.lang}` into `{data.tgt.lang}`."
 
 
 def _languages(saved: SavedModel) -> list[str]:

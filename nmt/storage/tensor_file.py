@@ -34,7 +34,10 @@ _PACKED_KEY = "packed"
 """The key in the content of tensors that are stored in 4 bits: their shapes and the axes of their channels."""
 _FACTORS_SUFFIX = "#factors"
 
-_DTYPES = {
+_BFLOAT16 = np.dtype([("bfloat16", "<u2")])
+"""The upper halves of float32 numbers, which NumPy has no type for: only files of others have them."""
+_DTYPES: dict[str, Any] = {
+    "BF16": _BFLOAT16,
     "F64": "<f8",
     "F32": "<f4",
     "F16": "<f2",
@@ -47,8 +50,6 @@ _DTYPES = {
     "I8": "i1",
     "U8": "u1",
 }
-_BFLOAT16 = np.dtype([("bfloat16", "<u2")])
-"""The upper halves of float32 numbers, which NumPy has no type for: only files of others have them."""
 _Bytes = mmap.mmap | memoryview
 _is_whole = ContextVar("_is_whole", default=os.name == "nt")
 """Windows replaces no file that a process has mapped."""
@@ -270,7 +271,7 @@ def _read_header(mapped: _Bytes) -> tuple[int, dict[str, _Entry], dict[str, str]
 def _entry(name: str, value: Any) -> _Entry:
     """Return the checked entry of one tensor in a header. Raises _MalformedError."""
     try:
-        dtype, shape, (begin, end) = _dtype(value["dtype"]), value["shape"], value["data_offsets"]
+        dtype, shape, (begin, end) = np.dtype(_DTYPES[value["dtype"]]), value["shape"], value["data_offsets"]
         numbers = [*shape, begin, end]
     except (KeyError, TypeError, ValueError) as error:
         raise _MalformedError(f"no dtype, shape or place of {name!r:.80}") from error
@@ -279,11 +280,6 @@ def _entry(name: str, value: Any) -> _Entry:
     if math.prod(shape) * dtype.itemsize != end - begin:
         raise _MalformedError(f"a shape of {name!r:.80} that does not fit its bytes")
     return _Entry(dtype, tuple(shape), begin, end)
-
-
-def _dtype(name: str) -> np.dtype:
-    """Return the dtype of NumPy for one of safetensors. Raises KeyError for an unknown one."""
-    return _BFLOAT16 if name == "BF16" else np.dtype(_DTYPES[name])
 
 
 def _widened(array: np.ndarray) -> np.ndarray:

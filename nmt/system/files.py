@@ -218,7 +218,9 @@ def remedy(error: OSError) -> str:
 @contextlib.contextmanager
 def _aside(target: Path) -> Iterator[Path]:
     """Yield a temporary path next to `target`; if the block fails, what is there is removed."""
-    temporary = target.with_name(_temporary_name(target.name))
+    ending, raw = f".{os.getpid()}{TEMPORARY_SUFFIX}", os.fsencode(target.name)
+    is_short = len(raw) + len(ending) < _MOST_NAME_BYTES
+    temporary = target.with_name(f".{target.name if is_short else f'{zlib.crc32(raw):08x}'}{ending}")
     _unfinished.add(temporary)
     try:
         yield temporary
@@ -227,16 +229,6 @@ def _aside(target: Path) -> Iterator[Path]:
         raise
     finally:
         _unfinished.discard(temporary)
-
-
-def _temporary_name(name: str) -> str:
-    """Return the temporary name of a file: its name with an ending, or its checksum if the name is too long for
-    that."""
-    ending = f".{os.getpid()}{TEMPORARY_SUFFIX}"
-    raw = os.fsencode(name)
-    if len(raw) + len(ending) < _MOST_NAME_BYTES:
-        return f".{name}{ending}"
-    return f".{zlib.crc32(raw):08x}{ending}"
 
 
 def _make_like(path: Path, former: os.stat_result) -> None:

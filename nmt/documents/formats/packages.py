@@ -188,13 +188,6 @@ def _descriptions(one: Element, content: bytes, splitter: Splitter | None) -> li
     return [one for one in found if one.passage.sentences and not _FILE_NAME.fullmatch(one.passage.source)]
 
 
-def raised_styles(content: bytes) -> set[str]:
-    """Return the names of the styles of an OpenDocument part that make text superscript."""
-    styles = [one.partition(b"</style:style>")[0] for one in content.split(b"<style:style ")[1:]]
-    found = (_STYLE_NAME.search(one) for one in styles if b'text-position="super' in one)
-    return {one[1].decode() for one in found if one is not None}
-
-
 class _Runs:
     """XML of runs and what is between them; adjacent texts with the same formatting are merged. is_single: whether a
     run has one text, whose spaces are preserved, as in DrawingML."""
@@ -342,7 +335,9 @@ def _xml_part(part: File) -> Document:
     data, back = xml_as_utf8(part.content, part.name)
     paragraphs: list[Paragraph | Description] = []
     languages: list[Element] = []
-    raised = raised_styles(data)
+    styles = [one.partition(b"</style:style>")[0] for one in data.split(b"<style:style ")[1:]]
+    found = (_STYLE_NAME.search(one) for one in styles if b'text-position="super' in one)
+    raised = {one[1].decode() for one in found if one is not None}
 
     def wanted(one: Element) -> bool:
         return is_paragraph(one) or is_language(one) or is_description(one)

@@ -92,7 +92,10 @@ def read(file: File) -> Document:
             if any([reasons_of(next(read).parts) for _ in source]):  # something of it is left untranslated
                 continue
             _put(out, unit, _strings(unit, source, new, forms), end)
-            _mark_fuzzy(out, unit, end)
+            if unit.flags is None:  # a person is to check it
+                out[unit.first or 0] = f"#, fuzzy{end}" + out[unit.first or 0]
+            elif not unit.is_fuzzy:
+                out[unit.flags] = out[unit.flags].rstrip() + f", fuzzy{end}"
         written = "".join(out)
         if header is None:
             written = _block([("msgid", ""), ("msgstr", fields)], end) + end + written
@@ -200,14 +203,6 @@ def _put(out: list[str], entry: _Entry, texts: Sequence[tuple[str, str]], end: s
     """Replace the msgstr lines of an entry."""
     first, last = entry.strings
     out[first:last] = [_block(texts, end)] + [""] * (last - first - 1)
-
-
-def _mark_fuzzy(out: list[str], entry: _Entry, end: str) -> None:
-    """Mark an entry as fuzzy, so that a person checks it."""
-    if entry.flags is None:
-        out[entry.first or 0] = f"#, fuzzy{end}" + out[entry.first or 0]
-    elif not entry.is_fuzzy:
-        out[entry.flags] = out[entry.flags].rstrip() + f", fuzzy{end}"
 
 
 _SLAVIC = "(n%10==1 && n%100!=11 ? 0 : n%10>=2 && n%10<=4 && (n%100<10 || n%100>=20) ? 1 : 2)"

@@ -30,7 +30,6 @@ from nmt.storage.model_folder import confidence_tensors
 if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.model.translation_program import TranslationProgram
-    from nmt.rnn.kernels.machine_code.native import Native
 
 START = b"NMTWEB1\n"
 _LINE = 64
@@ -51,7 +50,8 @@ def _package_here(asked: dict[str, Any]) -> bytes:
     saved = load_saved_model(asked["path"], asked["checkpoint"], cells=asked["cells"])
     program = saved.build(asked["compute_dtype"]).program(forced=True)
     program.pack()
-    module = _module([run_program, *program.functions.values()])
+    found = compiled([run_program, *program.functions.values()], "WebAssembly")
+    module = link([Part(record.code, record.facts["entry"], symbol) for record, symbol in found.values()], _IMPORTS)
     sides = {"src": saved.src_subwords, "tgt": saved.tgt_subwords}
     arrays = program.arrays_by_name | {"program": program.code}
     is_joint = sides["src"].model_bytes == sides["tgt"].model_bytes
@@ -99,12 +99,6 @@ def _settings(config: Config) -> dict[str, Any]:
         "bounds": {row.name: [*bounds(row), row.kind is int] for row in OPTIONS if row.kind is not bool},
         "most_source": MAX_SOURCE_SUBWORDS,
     }
-
-
-def _module(natives: list[Native]) -> Module:
-    """Compile functions and all that they call, and link them."""
-    found = compiled(natives, "WebAssembly")
-    return link([Part(record.code, record.facts["entry"], symbol) for record, symbol in found.values()], _IMPORTS)
 
 
 def pack(facts: dict[str, Any], arrays: dict[str, np.ndarray], *, in_4_bits: bool = False) -> bytes:

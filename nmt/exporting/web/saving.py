@@ -11,7 +11,6 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nmt.exporting.checks import check_exported
 from nmt.exporting.web.package import make_package
 from nmt.system.files import new_folder, replacing, write_bytes, writing
 from nmt.system.paths import check_new_folder
@@ -30,11 +29,6 @@ _POLICY = (
     "style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 )
 _NO_SCRIPT = '<noscript><div class="plain"><div class="card"><p>This page needs JavaScript.</p></div></div></noscript>'
-
-
-def check_web(saved: SavedModel) -> None:
-    """Raise CheckpointError if a model cannot be exported for the web."""
-    check_exported(saved, "the web")
 
 
 def save_page(out: Path, saved: SavedModel, compressed: bytes) -> None:

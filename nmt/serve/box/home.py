@@ -57,7 +57,9 @@ def main(number: int) -> None:
         ready, _, _ = select.select([control.fileno(), woken], [], [])
         if woken in ready:
             os.read(woken, 4096)
-        _reap(children)
+        for worker, process in list(children.items()):  # numbers of processes become free for reuse only here
+            if os.waitpid(process, os.WNOHANG)[0]:
+                del children[worker]
         if control.fileno() not in ready:
             continue
         message, handles, _, _ = socket.recv_fds(control, 64, 1)
@@ -71,13 +73,6 @@ def main(number: int) -> None:
             os.close(handles[0])
     for process in children.values():
         os.kill(process, signal.SIGKILL)
-
-
-def _reap(children: dict[int, int]) -> None:
-    """Remove workers that have ended. Process numbers become free for reuse only here."""
-    for name, process in list(children.items()):
-        if os.waitpid(process, os.WNOHANG)[0]:
-            del children[name]
 
 
 def _forked(handle: int, others: tuple[socket.socket, int, int]) -> int:
