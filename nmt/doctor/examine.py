@@ -80,8 +80,7 @@ class Vocabulary:
         return ", or ".join(advice) or "the training text has none of these characters; add text that has them"
 
     def absurd(self, text: Text, share: float) -> list[Finding]:
-        """Return findings about rarely used vocabularies that are larger than the text would choose; `share` is the
-        checked part of the training text."""
+        """Return findings about large vocabularies that are rarely used; `share`: that of the text that was checked."""
         asked, is_words, findings = self._asked.vocab_size, self._asked.type == "word", []
         groups: dict[int, list[int]] = {}
         for number, side in enumerate(self._sides):

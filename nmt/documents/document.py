@@ -28,8 +28,7 @@ class File:
 
 @dataclass(frozen=True)
 class Document:
-    """A document. passages: the text to translate; write: returns the file, given the new text of each passage;
-    unread: what else should be translated but cannot be read, as `left` counts it."""
+    """A document. passages: the text; write: returns the file, given their new texts; unread: as `left` counts it."""
 
     passages: list[Passage]
     write: Callable[[Sequence[str]], bytes]

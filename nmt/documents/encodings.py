@@ -101,8 +101,7 @@ def _is_utf8(content: bytes) -> bool:
 
 
 def xml_as_utf8(content: bytes, name: str) -> tuple[bytes, Callable[[bytes], bytes]]:
-    """Return an XML file in UTF-8, and a function that converts it back to its own encoding; new characters that the
-    encoding lacks become references. Raises DataError."""
+    """Return an XML file in UTF-8, and a function that converts it back, with references. Raises DataError."""
     if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
         mark, encoding = content[:2], "utf-16-le" if content[:1] == b"\xff" else "utf-16-be"
     else:

@@ -36,8 +36,7 @@ _SPANS = (7, 12, 24, 60)
 _ERAS = (543, 578, 579, 580, 581, 582, 621, 622, 1911, 1925, 1988, 2018, 3760, 3761)
 """Years by which calendars differ: Buddhist, Islamic, Persian, of Taiwan, Japan (three emperors), Jewish."""
 _UNITS = (1.609344, 0.9144, 0.3048, 2.54, 25.4, 0.45359, 453.59, 28.35, 29.57, 3.7854, 0.5683, 0.40469, 2.59)
-"""Metric values of a mile, yard, foot (m), inch (cm, mm), pound (kg, g), ounce (g, ml), gallon, pint, acre, square
-mile."""
+"""Metric values of a mile, yard, foot, inch (cm, mm), pound (kg, g), ounce (g, ml), gallon, pint, acre, square mile."""
 _TENFOLD = re.compile(
     r"\b(?:la[ck]h?s?\b|crore|pro ?mil)|[‰十百千万萬億亿兆천만억조]|หมื่น|แสน|लाख|करोड़|अरब", re.IGNORECASE
 )
@@ -411,8 +410,7 @@ def are_one_number(before: str, after: str) -> bool:
 
 
 def priced(source: Placeholder, text: str, target: Placeholder, translation: str) -> tuple[int, int, str]:
-    """Return a range of a translation and its new text, so that a number of it becomes the source's: with its sign of
-    currency if both have one and these differ."""
+    """Return a range and its new text, by which a number becomes the source's, with its sign of currency."""
     (a, b), (start, end) = _with_currency(source, text), _with_currency(target, translation)
     own = {c for c in text[a : source.start] + text[source.end : b]}
     other = {c for c in translation[start : target.start] + translation[target.end : end]}

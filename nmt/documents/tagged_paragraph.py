@@ -36,8 +36,7 @@ class _Item(NamedTuple):
 
 
 class Paragraph:
-    """The text as the model reads it, how it was written where that differs, and the tags before each character.
-    escape: how characters of the translation are written."""
+    """A text as the model reads it, its writing where that differs, and its tags. escape: of the translation."""
 
     def __init__(self, escape: dict[int, str]) -> None:
         self._escape = escape

@@ -134,8 +134,7 @@ def _readings_ended(tokens: list[Token]) -> list[Token]:
 
 
 def _symbols_whole(tokens: list[Token]) -> list[Token]:
-    """Return the tokens with elements around nothing but symbols, such as the link after a heading, merged to one token
-    each: they are not words and stay next to the word that they were next to."""
+    """Return the tokens with elements around symbols alone, such as the link after a heading, as one token each."""
     found: list[Token] = []
     for token in tokens:
         found.append(token)

@@ -208,8 +208,7 @@ def _decoded(tokens: Sequence[str]) -> list[str]:
 def _aligned(
     attention: np.ndarray, target: tuple[list[Span], list[Span]], source: tuple[list[Span], list[Span]]
 ) -> tuple[list[int], list[int | None]]:
-    """Return the source word of each word of the translation, and the best word of the translation for each of the
-    source. target, source: words and subwords, as ranges of characters."""
+    """Return the source word of each target word, and the best target word of each source word; all as ranges."""
     import numpy as np  # not on top: reading documents needs no arrays
 
     def pooled(spans: list[Span], pieces: list[Span]) -> np.ndarray:

@@ -19,8 +19,7 @@ from nmt.errors import DataError, NMTWarning, checked_texts, how_to_install
 METRICS = ("bleu", "chrf", "ter")
 """The metrics computed by default."""
 ALL_METRICS = ("bleu", "chrf", "chrf++", "ter", "wer", "per", "accuracy")
-"""All metrics; wer, per and accuracy are for tasks in which each line is a word, such as grapheme-to-phoneme
-conversion."""
+"""All metrics; wer, per and accuracy are for tasks such as grapheme-to-phoneme conversion: each line is a word."""
 HIGHER_IS_BETTER = {"bleu": True, "chrf": True, "chrf++": True, "ter": False, "wer": False, "per": False} | {
     "accuracy": True
 }

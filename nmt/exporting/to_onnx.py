@@ -82,8 +82,7 @@ class _Writer:
         return graph.op("Mul", rows, graph.constant("scale", sizes["embedding_dim"] ** 0.5)) if sizes["scale"] else rows
 
     def _layer(self, graph: Graph, layer: int, x: str, lengths: str) -> tuple[str, dict[str, str]]:
-        """Return the outputs [S, B, M] and last states [B, M] of an encoder layer, computed by ONNX's recurrent
-        operator."""
+        """Return the outputs [S, B, M] and last states [B, M] of an encoder layer, by ONNX's recurrent operator."""
         kind, hidden = self.e["rnn_type"], self.e["hidden_size"]
         directions = ("forward", "backward")[: 1 + self.e["bidirectional"]]
         found = [self._onnx_weights(kind, f"encoder.{layer}.{direction}") for direction in directions]

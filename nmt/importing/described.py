@@ -122,8 +122,7 @@ def _side(path: Path, name: str, values: Mapping[str, Any]) -> tuple[list[int], 
 
 
 def _value(path: Path, tensors: Tensors, text: str) -> np.ndarray:
-    """Return the array of an expression: `A.T`, `A[0:256]`, sums `A + B`, and `A | B`, concatenated along the last
-    axis."""
+    """Return the array of an expression: `A.T`, `A[0:256]`, sums `A + B`, and `A | B`, joined along the last axis."""
     parts = []
     for part in text.split(" | "):
         terms = []

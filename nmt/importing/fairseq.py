@@ -35,8 +35,7 @@ def knows(values: Any) -> bool:
 
 
 def read(path: Path, values: Mapping[str, Any]) -> Imported:
-    """Return the model of a checkpoint and the files next to it. Raises CheckpointError if something is missing,
-    damaged, or cannot be represented exactly."""
+    """Return the model of a checkpoint and the files next to it. Raises CheckpointError if it cannot be exact."""
     model = values.get("model")
     if not isinstance(model, dict):
         raise CheckpointError(f"{path}: model must contain tensors, got something else")
@@ -111,8 +110,7 @@ def _decoder(params: Params, embedding: int) -> dict[str, Any]:
 
 
 def _output(params: Params, order: list[int], hidden: int) -> None:
-    """Add the output layer, which is separate or shares the target's embeddings; a linear layer before it is multiplied
-    into it, because nothing stands between the two."""
+    """Add the output layer, its own or the target's embeddings; a linear layer before it is multiplied into it."""
     tensors = params.tensors
     own = "decoder.fc_out.weight" in tensors
     name = "decoder.fc_out.weight" if own else "decoder.embed_tokens.weight"
@@ -128,8 +126,7 @@ def _output(params: Params, order: list[int], hidden: int) -> None:
 
 
 def _units(path: Path, values: Mapping[str, Any], side: str) -> list[str]:
-    """Return the vocabulary of a side from dict.LANG.txt, which has one word and its frequency per line. Raises
-    CheckpointError."""
+    """Return a side's vocabulary from dict.LANG.txt, lines of a word and its frequency. Raises CheckpointError."""
     args = values.get("args")  # in older checkpoints
     lang = _entry(args if isinstance(args, Inert) else _entry(values.get("cfg"), "task"), side)
     if not isinstance(lang, str) or not lang:

@@ -60,8 +60,7 @@ class Tensors:
         return tuple(self._array(name).shape)
 
     def take(self, name: str, *shape: int) -> np.ndarray:
-        """Return a tensor in float32, of this shape. Raises CheckpointError if it is missing, of another shape, or not
-        finite."""
+        """Return a tensor in float32. Raises CheckpointError if it is missing, of another shape, or not finite."""
         array = self._array(name)
         if shape and tuple(array.shape) != shape:
             raise CheckpointError(
@@ -81,8 +80,7 @@ class Tensors:
         self.taken.update(name for name in names if name in self.arrays)
 
     def finish(self, advice: str = "") -> None:
-        """Raise CheckpointError if a tensor was not taken, because the model then computes something that ours would
-        not. `advice`: what to do."""
+        """Raise CheckpointError if a tensor was not taken: the model computes something that ours would not."""
         if rest := sorted(set(self.arrays) - self.taken):
             more = f" and {len(rest) - 1} more" if len(rest) > 1 else ""
             raise CheckpointError(
@@ -123,8 +121,7 @@ class Params:
         self.give(name, np.zeros(shape), f"zeros ({why})")
 
     def torch_layers(self, kind: str, prefix: str, sizes: Sequence[int], bidirectional: bool) -> None:
-        """Add the encoder from PyTorch's nn.LSTM or nn.GRU below `prefix`; sizes: input size, state size, and number of
-        layers."""
+        """Add the encoder from PyTorch's nn.LSTM or nn.GRU below `prefix`; sizes: of input, of state, of layers."""
         input_size, hidden_size, num_layers = sizes
         directions = {"forward": "", "backward": "_reverse"} if bidirectional else {"forward": ""}
         for layer in range(num_layers):
@@ -147,8 +144,7 @@ class Params:
             self.give(f"{name}.b", both[0] + both[1], f"{names[2]} + {names[3]}")
 
     def torch_cells(self, kind: str, theirs: str, input_size: int, hidden_size: int) -> int:
-        """Add the decoder's layers and return their number; `theirs` has the places `part`, of CELL_PARTS, and `layer`
-        to fill in."""
+        """Add the decoder's layers, return their number; `theirs` has the places `part`, of CELL_PARTS, and `layer`."""
         layers = self.tensors.count(theirs.replace("{part}", "weight_hh").replace("{layer}", "{}"))
         for layer in range(layers):
             names = [theirs.format(part=part, layer=layer) for part in CELL_PARTS]
@@ -176,8 +172,7 @@ class Params:
         self.give("output.b", given, f"{said}, in our order")
 
     def _check_rows(self, name: str, found: np.ndarray, order: Sequence[int], size: int) -> None:
-        """Raise CheckpointError if a table does not have one row for each token of its vocabulary, or has rows of
-        another size."""
+        """Raise CheckpointError if a table does not have one row of this size for each token of its vocabulary."""
         # Several of our tokens may share a row: a row may be used twice, or never.
         count = max(order) + 1
         if tuple(found.shape) != (count, size):
@@ -226,8 +221,7 @@ def read_settings(path: Path) -> dict[str, Any]:
 
 
 def parse_settings(path: Path, content: bytes) -> dict[str, Any]:
-    """Return the settings in bytes of YAML, or of JSON if the file is named so, because YAML does not allow tabs.
-    Raises CheckpointError."""
+    """Return the settings in bytes of YAML, or of JSON, which may have tabs, by the name. Raises CheckpointError."""
     name, parse = ("JSON", json.loads) if path.suffix == ".json" else ("YAML", parse_yaml)
     try:
         values = parse(content.decode())
@@ -239,8 +233,7 @@ def parse_settings(path: Path, content: bytes) -> dict[str, Any]:
 
 
 def check_settings(where: Path, values: Mapping[str, Any], allowed: Mapping[str, tuple[Any, ...]]) -> None:
-    """Raise CheckpointError if a setting requires something that our models cannot do: `allowed` has the possible
-    values, the first of which is the default."""
+    """Raise CheckpointError if a setting is not one of its `allowed` values, the first of which is the default."""
     for name, promised in allowed.items():
         value = values.get(name, promised[0])
         if not isinstance(value, str | int | float | None) or value not in promised:

@@ -38,8 +38,7 @@ _MUST: dict[str, tuple[Any, ...]] = {
 
 
 def read(path: Path, values: Mapping[str, Any]) -> Imported:
-    """Return the model of a checkpoint and the files next to it. Raises CheckpointError if something is missing,
-    damaged, or cannot be represented exactly."""
+    """Return the model of a checkpoint and the files next to it. Raises CheckpointError if it cannot be exact."""
     state = values["model_state"]
     if not isinstance(state, dict):
         raise CheckpointError(f"{path}: model_state must contain tensors, got something else")
@@ -67,8 +66,7 @@ def read(path: Path, values: Mapping[str, Any]) -> Imported:
 
 
 def _settings(where: Path) -> dict[str, Any]:
-    """Return the settings by JoeyNMT's names in version 2, with the defaults of `_MUST`. Raises CheckpointError if one
-    of them requires something that our models cannot do."""
+    """Return the settings by the names of JoeyNMT 2, with defaults. Raises CheckpointError for impossible ones."""
     values = read_settings(where)
     model = values.get("model")
     parts = [model.get(name) if isinstance(model, dict) else None for name in ("encoder", "decoder")]
@@ -172,8 +170,7 @@ def _special(where: Path, keys: Mapping[str, Any]) -> list[int]:
 
 
 def _units(path: Path) -> list[str]:
-    """Return a vocabulary from a file with one token per line next to the checkpoint, where training puts it. Raises
-    CheckpointError."""
+    """Return a vocabulary from a file next to the checkpoint, one token per line. Raises CheckpointError."""
     units = read_units(path)
     names = [name for _, name in sorted(_SPECIAL.values())]
     # Version 1 wrote its special tokens, too; if a list lacks them, they come first, as JoeyNMT itself reads it.

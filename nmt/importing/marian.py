@@ -70,8 +70,7 @@ NEMATUS_NAMES = (
 
 
 def read(path: Path, arrays: Mapping[str, Any]) -> Imported:
-    """Return the model of such a file and the files next to it. Raises CheckpointError if something is missing,
-    damaged, or cannot be represented exactly."""
+    """Return the model of such a file and the files next to it. Raises CheckpointError if it cannot be exact."""
     given = arrays[SETTINGS]
     if not isinstance(given, np.ndarray):
         raise CheckpointError(f"{path}: {SETTINGS} must be bytes of YAML, got something else")
@@ -119,8 +118,7 @@ def _decoding(decoder: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _tensors(path: Path, found: dict[str, Any], count: int) -> Tensors:
-    """Return tensors with vectors as rows and columns, as s2s has them. Raises CheckpointError if two of the `count`
-    tensors have the same name."""
+    """Return tensors with vectors as rows and columns, as s2s has them. Raises CheckpointError if one has two names."""
     for name, array in found.items():
         if isinstance(array, np.ndarray) and array.ndim == 1:
             found[name] = array[:, None] if name == "decoder_U_att" else array[None]
@@ -234,8 +232,7 @@ def _cell_of(tensors: Tensors, theirs: str) -> tuple[str, int]:
 def _cell(
     params: Params, kind: str, name: str, theirs: str, input_size: int, *, final: bool = False, own: slice | None = None
 ) -> None:
-    """Add the parameters of a cell. final: the reset gate also applies to the bias of a GRU's n. own: the rows that it
-    reads of an input twice as wide."""
+    """Add a cell. final: the reset gate applies to n's bias, too. own: rows that it reads of an input twice as wide."""
     take = params.tensors.take
     hidden = params.tensors.shape(f"{theirs}_U")[0]
     if kind == "gru":

@@ -39,8 +39,7 @@ _MUST: dict[str, tuple[Any, ...]] = {
 
 
 def read(path: Path, values: Mapping[str, Any]) -> Imported:
-    """Return the model of such a file. Raises CheckpointError if it is damaged, or has parts that our models cannot
-    have."""
+    """Return the model of such a file. Raises CheckpointError if it cannot be exact."""
     tensors = _tensors(path, values)
     options = _options(path, values["opt"])
     kind = str(options.get("rnn_type", "LSTM")).lower()
@@ -99,8 +98,7 @@ def _tensors(path: Path, values: Mapping[str, Any]) -> Tensors:
 
 
 def _options(path: Path, opt: Any) -> dict[str, Any]:
-    """Return the settings of the training. Raises CheckpointError if one of them requires something that our models
-    cannot do."""
+    """Return the settings of the training. Raises CheckpointError for what our models cannot do."""
     found = opt.state if isinstance(opt, Inert) else opt
     if not isinstance(found, dict):
         raise CheckpointError(f"{path}: must contain the settings of its training (opt), got something else")
@@ -144,8 +142,7 @@ def _vocabulary(path: Path, vocab: Any, side: str) -> tuple[list[int], list[str]
 
 
 def _torchtext_units(field: Inert) -> Any:
-    """Return the tokens of a torchtext field: version 2 keeps a `TextMultiField`; the tokens are `vocab.itos` of its
-    first field."""
+    """Return the tokens of a torchtext field, or of the first field of version 2's `TextMultiField`."""
     inner = field.get("fields")
     if isinstance(inner, list) and inner and isinstance(inner[0], tuple) and len(inner[0]) > 1:
         field = inner[0][1] if isinstance(inner[0][1], Inert) else field

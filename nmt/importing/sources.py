@@ -135,8 +135,7 @@ _MOST_INFLATION = 50
 
 
 def read_npz(path: Path) -> dict[str, np.ndarray]:
-    """Return the arrays of an npz file by name. Raises CheckpointError if it is damaged, something else, or contains
-    objects."""
+    """Return the arrays of an npz file by name. Raises CheckpointError if it is damaged, or contains objects."""
     problem = f"{path}: must be an npz file of numbers, got "
     found: dict[str, np.ndarray] = {}
     try:

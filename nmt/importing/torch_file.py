@@ -41,8 +41,7 @@ class MalformedError(Exception):
 
 
 class Inert:
-    """A placeholder for an object of a class, or a result of a function, that a pickle names: its name, arguments and
-    state."""
+    """A placeholder for an object or result that a pickle names: its name, arguments and state."""
 
     name = ""
 

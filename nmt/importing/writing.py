@@ -92,8 +92,7 @@ _SENTENCEPIECE = ".spm"
 
 
 def next_to(folder: Path, named: str) -> Path:
-    """Return the file of this name in the folder of a model, ignoring other folders in `named`: those are paths on
-    another machine."""
+    """Return the file of this name in a folder, without the folders in `named`, which are those of another machine."""
     return folder / Path(named.replace("\\", "/")).name
 
 
@@ -128,8 +127,7 @@ def units_of(text: str) -> list[str]:
 
 
 def _by_number(path: Path, text: str) -> list[str]:
-    """Return the tokens of a JSON object or YAML mapping of tokens to ids; each id from 0 on must occur once. Raises
-    CheckpointError."""
+    """Return the tokens of a mapping of tokens to ids, each from 0 on once, in JSON or YAML. Raises CheckpointError."""
     is_json = path.suffix == ".json"
     try:
         pairs: Any = json.loads(text, object_pairs_hook=list) if is_json else parse_written_pairs(text)

@@ -344,8 +344,7 @@ def with_details(
 
 
 def ranked_by_agreement(translations: list[Translation], measure: str) -> list[Translation]:
-    """Return texts that differ by more than spaces in decreasing order of expected utility (`chrf` or `bleu`), which
-    becomes their score."""
+    """Return different texts in decreasing order of expected utility (`chrf` or `bleu`), which becomes their score."""
     from nmt.evaluate.scores import expected_utilities
 
     utilities = expected_utilities([t.text for t in translations], measure)

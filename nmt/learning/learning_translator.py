@@ -309,8 +309,7 @@ _REPLAYED, _MOST_READ = 1_000, 500_000
 
 
 def general_text(config: Config) -> list[tuple[Use, str, str]]:
-    """Return a sample of data.train to replay and one of data.dev to score; where a text is missing, nothing, and a
-    warning goes to the logger `nmt`."""
+    """Return a sample of data.train to replay and one of data.dev to score; a text that is missing is logged."""
     found = []
     for use, corpora, count, lacks in (
         (Use.REPLAYED, config.data.train, _REPLAYED, "is not replayed, so that more of it may be forgotten"),

@@ -368,8 +368,7 @@ def read_tmx(path: Path, source: str, target: str) -> list[tuple[str, str]]:
 
 
 def write_tmx(path: Path, pairs: Iterable[Pair], source: str, target: str) -> None:
-    """Write pairs as a TMX file; one that is there is replaced when the new one is complete. Raises DataError if it
-    cannot be written, or another file is there."""
+    """Write pairs as a TMX file, which may exist. Raises DataError if it cannot be written, or is another file."""
     from nmt import __version__
 
     if is_file(path) and b"<tmx" not in path.read_bytes():

@@ -1,5 +1,4 @@
-"""The models of all projects: what each has learnt, the work in the background, and the rule by which learning slows,
-goes back and stops when the general text suffers."""
+"""The models of all projects, the work in the background, and the rule by which learning slows, goes back and stops."""
 
 from __future__ import annotations
 
@@ -32,8 +31,7 @@ EVERY = 10
 HELD_OUT = 100
 """Pairs of the validation text that are scored."""
 SLOWS, STOPS = 0.02, 0.1
-"""The rise of the held-out loss above the base model's, in nats a token, from which learning is slowed, and from which
-it goes back and stops."""
+"""The rises of the held-out loss, in nats a token, from which learning is slowed, and from which it goes back."""
 _LEAST_RATE = 1 / 16
 
 
@@ -311,8 +309,7 @@ class Projects:
                 self._adopt(name, known, *found)
 
     def _care_for(self, project: str, now: Project, known: Project) -> None:
-        """Score the held-out text with `known`, a former state of the project `now`, and save that state, if either is
-        due. Meanwhile the project may learn more pairs."""
+        """Score the held-out text with `known`, a former state of `now`, and save that state, if either is due."""
         is_scored = known.unchecked >= EVERY and known.rate > 0 and bool(self._held_out)
         rise = self._rise(known.own) if is_scored else 0.0  # takes most of the time, and no turn
         packed = self.trainer.packed(known.own)

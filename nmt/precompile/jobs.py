@@ -88,8 +88,7 @@ _CHANGES: dict[str, dict[str, Any]] = {
 
 
 def fill_for_model(model: Path, threads: int, compute_dtype: str | None = None, cells: Sequence[str] = ()) -> None:
-    """Run what a trained model needs to translate, so that its code is compiled and stored. `compute_dtype`: that of
-    its config by default."""
+    """Run what a trained model needs to translate, so that its code is compiled and stored."""
     _translate(model, threads, thorough=False, compute_dtype=compute_dtype, cells=cells)
 
 

@@ -116,8 +116,7 @@ _connections = Connections()
 
 
 def bound_connections() -> int:
-    """Limit the number of connections to the available file descriptors, less those reserved for other uses. Return the
-    listen backlog: how many connections may wait to be accepted."""
+    """Limit the connections to the file descriptors that are left; return how many may wait to be accepted."""
     try:
         import resource
     except ImportError:  # Windows, which sets no such limit

@@ -1,5 +1,4 @@
-"""Limits of the server: keys and rates, request bodies in memory, fair turns for clients, and stored results: those of
-sentences and files."""
+"""Limits of the server: keys and rates, request bodies in memory, fair turns for clients, and stored results."""
 
 from __future__ import annotations
 
@@ -446,8 +445,7 @@ class Files:
 
 
 def translated_name(name: str, target: str) -> str:
-    """Return the file name of a translation. Letters of any language are kept; characters that are special in a path, a
-    header or a shell, and invisible ones, become underscores."""
+    """Return the file name of a translation, with underscores for signs that are special in paths and headers."""
     path = PurePath(name)
     stem = "".join(c if c.isprintable() else "_" for c in path.stem)
     stem = re.sub(r"[/\\:*?\"<>|;%]+", "_", stem)[:80].strip(" _.") or "file"

@@ -1,5 +1,4 @@
-"""Metrics for Prometheus, and the log on stderr: one line of JSON (on a terminal, plain text) per request and event,
-without texts (unless enabled) and client addresses."""
+"""Metrics for Prometheus, and the log on stderr: one line per request and event, as JSON but on a terminal."""
 
 from __future__ import annotations
 
@@ -85,8 +84,7 @@ def log_handler(stream: TextIO) -> tuple[logging.Handler, QueueListener]:
 
 
 class LoopErrors:
-    """Exception handler of the event loop, for errors outside requests: logs the first error of each kind, and then at
-    most one in ten seconds, with the number suppressed."""
+    """Logs errors outside of requests: the first of each kind, then at most one in ten seconds, with their number."""
 
     def __init__(self) -> None:
         self._last: dict[str, tuple[float, int]] = {}

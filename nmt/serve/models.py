@@ -40,8 +40,7 @@ from nmt.system.paths import is_file
 
 
 class PivotEngine:
-    """Answers as an `Engine` does: `last` translates the best translations of `first`. Both belong to loaded models,
-    which count the sentences that wait and close their engines."""
+    """Answers as an `Engine` does: `last` translates the best translations of `first`. Their models close both."""
 
     waiting = 0
 
@@ -128,8 +127,7 @@ class ServedModel:
 
 
 class Models:
-    """A set of models; the first model of a language pair is its default. With `pivots`, `all` also has pairs of models
-    for the language pairs that no model translates."""
+    """The models; the first of a language pair is its default. With `pivots`, `all` has two of them for other pairs."""
 
     def __init__(self, models: Sequence[ServedModel], *, pivots: bool = True) -> None:
         self.loaded, self.pivots = tuple(models), pivots

@@ -147,8 +147,7 @@ class Service:
         return found
 
     def publish(self, models: Models) -> None:
-        """Serve other models from now on; may be called from any thread. Requests under way end with the former ones,
-        or get new ones where those are closed already."""
+        """Serve other models from now on, from any thread. Requests under way end with the former ones."""
         self.models = models
         self.sessions.renew({one.generation for one in models.all})
         self.measures.loaded(models.loaded)
@@ -204,8 +203,7 @@ class Service:
     async def cut(
         self, model: ServedModel, texts: Sequence[str], wanted: TextOptions, client: str, *, aside: bool = False
     ) -> Cut:
-        """Split texts into sentences: short ones here, where even the worst case is quick, all others in the box.
-        `aside` forces the box. Raises RequestError."""
+        """Split texts into sentences: in the box, but short ones here, unless `aside`. Raises RequestError."""
         splitter, rules = model.splitter if wanted.split else None, Rules(model.source, model.target)
         characters = sum(map(len, texts))
         if not aside and characters <= (_SMALL if wanted.markup == "text" else _SMALL_MARKUP):

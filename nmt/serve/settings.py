@@ -112,8 +112,7 @@ class Origins:
 
 
 def sender_of(scope: Scope) -> tuple[list[str], list[str], list[str]]:
-    """Return the headers that say by which name a server was asked, and by whose page: Host, Origin and
-    Sec-Fetch-Site, in lower case."""
+    """Return the headers Host, Origin and Sec-Fetch-Site in lower case: how a server was asked, and by whose page."""
     names = (b"host", b"origin", b"sec-fetch-site")
     host, origin, site = (
         [value.decode("latin-1").lower() for name, value in scope["headers"] if name == wanted] for wanted in names

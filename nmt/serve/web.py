@@ -53,8 +53,7 @@ class CompactJSON(Response):
 
 
 async def body_parts(request: Request, service: Service, most: int) -> AsyncIterator[bytes]:
-    """Yield the body as it arrives, and count it towards the bytes of all requests. Raises RequestError: 413 beyond
-    `most` bytes, 408 if it arrives too slowly, 429 and 503 if too much is in memory."""
+    """Yield the body as it arrives, and count its bytes. Raises RequestError: 413, 408 if too slow, 429, 503, 499."""
     limits = service.settings.limits
     check_length(request, most)
     room: Room | None = request.scope.get("nmt.room")
@@ -122,8 +121,7 @@ async def read_fields(request: Request, service: Service) -> dict[str, Any]:
 
 
 async def read_multipart(request: Request, service: Service, most: int | None = None) -> dict[str, Any]:
-    """Return the fields of a multipart form, with files as (name, bytes), parsed as it arrives: at most `most` bytes,
-    by default the limit for files. Raises RequestError."""
+    """Return the fields of a form, files as (name, bytes), of at most `most` bytes or the limit of files."""
     arrive(request, service)
     most = service.settings.limits.file_bytes if most is None else most
     check_length(request, most)
@@ -268,8 +266,7 @@ def flag_field(fields: Mapping[str, Any], name: str) -> bool:
 
 
 def glossary_field(fields: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """Return the phrase pairs of the field `glossary`, given as a list of pairs or as lines of `phrase = translation`;
-    none if it is missing. Raises RequestError."""
+    """Return the field `glossary`: a list of pairs, lines `phrase = translation`, or none. Raises RequestError."""
     given = fields.get("glossary")
     if not given:
         return ()
@@ -310,8 +307,7 @@ def _kind(value: Any) -> str:
 
 
 async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of `work`, which is cancelled if the client disconnects. The body must have been read. Raises
-    RequestError: 499 if the client has disconnected."""
+    """Return the result of `work`, cancelled if the client goes; its body was read. Raises RequestError: 499."""
     departed: asyncio.Future[None] = request.scope["nmt.departed"]
     task = asyncio.current_task()
     if task is None:
@@ -411,8 +407,7 @@ def left_of(request: Request, name: str) -> dict[str, str]:
 async def translated_file(
     request: Request, fields: Mapping[str, Any], source: str | None = None, ticket: str = ""
 ) -> str:
-    """Translate the file of a request; return the key by which it is fetched. `source`: as for `requested_model`;
-    `ticket`: as in `FileWish`. Raises RequestError."""
+    """Translate a request's file; return its key. `source`: see `requested_model`; `ticket`: see `FileWish`."""
     client = admit_client(request, fields.get("api_key"))
     languages = text_field(fields, "source", source), text_field(fields, "target")
     model = text_field(fields, "model", "") or None

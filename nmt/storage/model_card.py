@@ -37,8 +37,7 @@ _OPEN = """\
 
 
 def write_card(path: Path, saved: SavedModel, bundle: Path) -> None:
-    """Write the card of a model that was written to `bundle`. An existing card is not overwritten. Raises
-    CheckpointError if it exists already or cannot be written."""
+    """Write the card of a model in `bundle`. Raises CheckpointError if it exists already or cannot be written."""
     if exists(path):
         raise CheckpointError(f"{path}: must be a new file, got one that is there; remove it, or choose another name")
     with writing(path):
@@ -72,8 +71,7 @@ def model_card(saved: SavedModel, bundle: Path) -> str:
 
 
 def _languages(saved: SavedModel) -> list[str]:
-    """Return the sides that are named by language codes as in BCP 47, without sides such as letters and sounds, or
-    without a name."""
+    """Return the sides that are named by language codes as in BCP 47, unlike letters and sounds."""
     data = saved.config.data
     codes = [side for side in (data.src.lang, data.tgt.lang) if re.fullmatch(r"[a-z]{2,3}(?:[-_][A-Za-z]{2,4})?", side)]
     return [code for code in codes if code not in UNNAMED]

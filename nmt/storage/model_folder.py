@@ -60,8 +60,7 @@ PARAMS_PREFIX = "params/"
 SCALES_SUFFIX = "#scales"
 OPTIMIZER_PREFIX = "optimizer/"
 RAW_PREFIX = "raw/"
-"""The prefix of the parameters that updates change, with training.ema_decay. Those with PARAMS_PREFIX are then their
-average."""
+"""The prefix of parameters that updates change, with training.ema_decay; PARAMS_PREFIX is that of their average."""
 
 
 def check_folder(folder: Path) -> None:
@@ -79,8 +78,7 @@ def check_folder(folder: Path) -> None:
 
 
 def load_folder_config(folder: Path) -> Config:
-    """Return the settings a model was trained with. Raises CheckpointError: The folder is missing or was not written by
-    nmt-train. Raises ConfigError: config.yaml was changed into something impossible."""
+    """Return the settings a model was trained with. Raises CheckpointError or, for impossible ones, ConfigError."""
     from nmt.config import load_config
 
     check_folder(folder)
@@ -224,8 +222,7 @@ def numbered_checkpoints(folder: Path, kind: str) -> list[Path]:
 
 
 def find_checkpoint(folder: Path, checkpoint: str | None = None) -> Path:
-    """Return the file to load: the requested one (`best`, `last`, or a numbered one such as `best-600`), or the best,
-    or the last. Raises CheckpointError: There is none."""
+    """Return the requested checkpoint, such as `best-600`, or the best, or the last. Raises CheckpointError."""
     there = checkpoint_names(folder)
     for name in [checkpoint] if checkpoint is not None else ["best", "last"]:
         if name in there:
@@ -309,8 +306,7 @@ def confidence_tensors(calibration: Calibration) -> dict[str, np.ndarray]:
 
 
 def calibration_from(tensors: dict[str, np.ndarray], where: Path) -> Calibration | None:
-    """Return the calibration whose arrays `confidence_tensors` returned, or None if they are missing. Raises
-    CheckpointError, which names `where`."""
+    """Return the calibration of `confidence_tensors`, None without one. Raises CheckpointError, which names `where`."""
     from nmt.data.calibration import FEATURES, Calibration
 
     own = {
@@ -352,8 +348,7 @@ def shortlist_tensors(shortlist: Shortlist) -> dict[str, np.ndarray]:
 
 
 def shortlist_from(tensors: dict[str, np.ndarray], vocab_size: int, where: Path) -> Shortlist | None:
-    """Return the shortlist whose arrays `shortlist_tensors` returned, or None if they are missing. Raises
-    CheckpointError, which names `where`."""
+    """Return the shortlist of `shortlist_tensors`, None without one. Raises CheckpointError, which names `where`."""
     if not any(name.startswith(_SHORTLIST_PREFIX) for name in tensors):
         return None
     from nmt.decode.rules.options import Shortlist

@@ -130,8 +130,7 @@ class LoadedModel(ModelFacts):
             self.mapped.check_unchanged()
 
     def reopened(self, **changes: Any) -> SavedModel:
-        """Return the model as its file contains it, with other facts if they are given. Raises CheckpointError if the
-        file is missing or has other parameters than the network was made of."""
+        """Return the model as its file has it, but for these facts. Raises CheckpointError for other parameters."""
         params, content = map_tensors(self.path, PARAMS_PREFIX)
         if content["checksums"] != self.content["checksums"]:
             raise CheckpointError(f"{self.path}: must have the parameters of the model, got others; load it again")
@@ -316,8 +315,7 @@ def _subwords(tensors: dict[str, np.ndarray], side: str, path: Path) -> Subwords
 
 
 def _check_sizes(saved: SavedModel) -> None:
-    """Raise CheckpointError for sizes beyond the number of parameters, or more layers than arrays, before they cost
-    memory or time: settings and parameters do not fit."""
+    """Raise CheckpointError for sizes or layers that no such parameters have, before they cost memory or time."""
     most = {"num_layers": len(saved.params)}
     most |= dict.fromkeys(_SIZES, sum(array.size for array in saved.params.values()))
 

@@ -167,8 +167,7 @@ def tensors_made_with(path: Path, subwords: str, advice: str) -> dict[str, np.nd
 
 
 def read_foreign_tensors(path: Path) -> dict[str, np.ndarray]:
-    """Map the tensors of any safetensors file into memory; it need not be written by us. Tensors in bfloat16 are copied
-    to float32. Raises CheckpointError: The file is missing, truncated, damaged, or something else."""
+    """Map the tensors of any safetensors file; bfloat16 is copied to float32. Raises CheckpointError."""
     try:
         mapped, start, entries, _ = _open(path)
     except (_MalformedError, OSError, ValueError) as error:
@@ -196,8 +195,7 @@ class MappedFile:
         self._path, self._then = path, os.stat(path)
 
     def check_unchanged(self) -> None:
-        """Raise CheckpointError if the file was written into. A file that was renamed to its place is a different one,
-        and does no harm."""
+        """Raise CheckpointError if the file was written into; one that was renamed to its place does no harm."""
         try:
             now = os.stat(self._path)
         except OSError:
@@ -216,8 +214,7 @@ def mapped_file(path: Path) -> MappedFile | None:
 
 
 def _open(path: Path) -> tuple[_Bytes, int, dict[str, _Entry], dict[str, str]]:
-    """Return a file's map or bytes, the position of the data, every tensor's entry, and the metadata. Raises
-    _MalformedError."""
+    """Return a file's bytes, the position of the data, all entries, and the metadata. Raises _MalformedError."""
     with path.open("rb") as file:
         size = file.seek(0, 2)
         if size <= _LENGTH_BYTES:

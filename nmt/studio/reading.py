@@ -62,8 +62,7 @@ def read(given: Facts) -> Facts:
 
 
 def _readable(path: Path, name: str, aside: Path) -> str:
-    """Return the path of a file that the readers take: itself, or a copy in UTF-8 with the ending of its kind. Raises
-    Refused."""
+    """Return the path of a file that the readers take: itself, or a copy in UTF-8. Raises Refused."""
     with path.open("rb") as file:
         start = file.read(HEAD_BYTES)
     if not start.strip():

@@ -65,8 +65,7 @@ def replacing(path: Path, *, sync: bool = False) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Write a file or folder of a model within the block. Raises CheckpointError: In the place of an OSError of the
-    block; it names `path`."""
+    """Turn an OSError of the block, which writes a file or folder of a model, into a CheckpointError."""
     try:
         yield
     except OSError as error:
@@ -158,8 +157,7 @@ def link_onto(existing: Path, path: Path) -> None:
 
 
 def read_small(path: Path, most: int) -> bytes:
-    """Return the content of a file or pipe of at most `most` bytes. Raises OSError: It cannot be read, or has more
-    bytes, as an endless device has."""
+    """Return the content of a file or pipe. Raises OSError if it cannot be read, or has more than `most` bytes."""
     try:
         with path.open("rb") as file:
             content = file.read(most + 1)
@@ -277,8 +275,7 @@ def _sync(path: Path) -> None:
 
 
 def open_folder(folder: Path) -> int:
-    """Return a folder opened for `lock_alone`; on Windows, which opens no folders, the file .lock in it, which goes
-    when it is closed."""
+    """Return a folder opened for `lock_alone`; on Windows a file .lock in it, which goes when it is closed."""
     if ON_WINDOWS:
         return os.open(folder / _LOCK_NAME, os.O_RDWR | os.O_CREAT | getattr(os, "O_TEMPORARY", 0))
     return os.open(folder, os.O_RDONLY)

@@ -1,5 +1,4 @@
-"""Memory of a process that runs long: settings of the C library's allocator, which only this module changes, and of the
-garbage collector."""
+"""Memory of a process that runs long: settings of the C library's allocator and of the garbage collector."""
 
 from __future__ import annotations
 
@@ -32,8 +31,7 @@ def keep_little() -> None:
 
 
 def keep_for_good() -> None:
-    """Freeze all live objects (gc.freeze), so that the garbage collector no longer scans modules and models, which
-    takes about 40 ms each time. Objects frozen earlier that are no longer used are freed first."""
+    """Free what is not used, and freeze the rest: no collection scans modules and models again, 40 ms each time."""
     gc.unfreeze()
     gc.collect()
     gc.freeze()

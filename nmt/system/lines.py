@@ -136,8 +136,7 @@ def check_is_lines(path: str | PathLike[str], data: bool = True) -> None:
 
 
 def count_lines(path: str | PathLike[str]) -> int:
-    """Return the number of lines of a file that `read_lines` takes, without decoding them. Raises DataError, OSError or
-    EOFError if it cannot be read."""
+    """Return the number of lines of a file, not decoded. Raises DataError, OSError or EOFError if it cannot be read."""
     with open_binary(text_file(path)) as stream:
         return sum(1 for _ in stream)
 
@@ -212,8 +211,7 @@ def open_lines(source: str) -> Lines[str]:
 
 
 def read_text(source: str) -> list[str]:
-    """Return all lines that `open_lines` yields. Raises DataError as it does, and if they need more than MAX_TEXT_BYTES
-    of memory."""
+    """Return all lines that `open_lines` yields. Raises DataError, also for more than MAX_TEXT_BYTES of memory."""
     found: list[str] = []
     size = 0
     for line in open_lines(source):
@@ -335,8 +333,7 @@ def _raw_lines(stream: BinaryIO) -> Iterator[bytes]:
 
 
 def _decoded(lines: Iterator[bytes], name: str, errors: str = "strict") -> Iterator[str]:
-    """Yield the decoded lines without line ends; `errors` is as for `bytes.decode`. Raises DataError, which names the
-    file and the line."""
+    """Yield the decoded lines without line ends; `errors` as for `bytes.decode`. Raises DataError with the line."""
     number = 0
     try:
         for number, raw in enumerate(lines, start=1):

@@ -42,8 +42,7 @@ class Notices:
                 kind.first.append(number + 1)
 
     def told(self) -> list[str]:
-        """Return a text for each kind of warning: the problem, the number of lines, and the first line numbers, counted
-        from 1."""
+        """Return a text for each kind of warning: the problem, the number of lines, and the first of them, from 1."""
         found = []
         for text, kind in self._kinds.items():
             numbers = ", ".join(map(str, kind.first))
@@ -100,8 +99,7 @@ _notices: list[_Notice] = []
 
 @contextmanager
 def telling_of_compilation(tell: Callable[[str], None]) -> Iterator[None]:
-    """Report in one line that code is compiled within the block, if it takes more than a second. `tell`: writes a line,
-    like `nmt.cli.lines.streams.tell`."""
+    """Report that code is compiled within the block, if it takes more than a second, by `tell`, which writes a line."""
     notice = _Notice(tell)
     _notices.append(notice)
     try:
@@ -119,8 +117,7 @@ def stop_telling() -> None:
 
 @contextmanager
 def making_code(is_kept: bool = True) -> Iterator[None]:
-    """Record that something is compiled within the block, or that this process waits for another to compile it.
-    `is_kept`: whether the code is stored for later processes."""
+    """Record that code is compiled, or waited for, within the block. `is_kept`: whether it is stored for others."""
     notice = _notices[-1] if _notices else None
     if notice is None:
         yield

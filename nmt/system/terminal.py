@@ -23,8 +23,7 @@ def is_live(stream: TextIO | None) -> bool:
 
 
 def live(text: str) -> str:
-    """Return the text that replaces the terminal's last line by `text`, truncated to the terminal's width: text that
-    wraps to a second line could not be replaced."""
+    """Return the text that replaces the terminal's last line, cut to its width: a second line could not be replaced."""
     return f"\r{text[: shutil.get_terminal_size().columns - 1]}\x1b[K"
 
 

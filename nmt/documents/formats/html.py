@@ -21,8 +21,7 @@ _SHOWN: dict[str, frozenset[str]] = {
     "content": frozenset(("meta",)),
     "value": frozenset(("input",)),
 }
-"""Attributes that are translated (HTML Living Standard, 3.2.6.2; WAI-ARIA 1.3), and on which elements; on all if none
-are named."""
+"""Attributes that are translated (HTML, 3.2.6.2; WAI-ARIA 1.3), and on which elements; on all if none are named."""
 _ABOUT = frozenset(
     "description keywords application-name og:title og:description og:site_name og:image:alt twitter:title "
     "twitter:description twitter:image:alt".split()

@@ -346,8 +346,7 @@ def _apart(text: str, atoms: list[str]) -> str:
 
 
 def _restored(text: str, atoms: list[str]) -> str:
-    """Return a text with what `_without_atoms` has replaced. Two pieces of code that have become neighbours get a space
-    between them: their backquotes would be one run."""
+    """Return a text with what `_without_atoms` has replaced, and a space between codes, or they would be one."""
 
     def apart(found: re.Match[str]) -> str:
         is_code = atoms[int(found[1])].endswith("`") and atoms[int(found[2])].startswith("`")

@@ -107,8 +107,7 @@ class Paragraph:
     def all_of(
         cls, whole: Element, content: bytes, splitter: Splitter | None, raised: Set[str]
     ) -> list[Paragraph | Description]:
-        """Return the paragraphs with text of an element: itself and those nested in it, such as those of text boxes,
-        and descriptions of pictures. raised: names of styles of superscript text."""
+        """Return the paragraphs with text of an element, nested ones too, and descriptions of pictures."""
         found: list[Paragraph | Description] = []
         stack = [whole]
         while stack:
@@ -189,8 +188,7 @@ def _descriptions(one: Element, content: bytes, splitter: Splitter | None) -> li
 
 
 class _Runs:
-    """XML of runs and what is between them; adjacent texts with the same formatting are merged. is_single: whether a
-    run has one text, whose spaces are preserved, as in DrawingML."""
+    """XML of runs and what is between them. is_single: whether a run has one text, with its spaces, as in DrawingML."""
 
     def __init__(self, prefix: bytes, is_single: bool) -> None:
         self._prefix, self._is_single = prefix, is_single
@@ -234,8 +232,7 @@ _INSTRUCTION = re.compile(r"<\?.*?(?:\?>|\Z)", re.DOTALL)
 
 
 class MixedReader:
-    """A reader of the pieces of a paragraph, in order. Elements that are neither inline nor white space, such as notes,
-    pictures and computed fields, are marks at their places."""
+    """A reader of a paragraph's pieces. Elements that are neither inline nor white space are marks at their places."""
 
     base: None = None
 
@@ -294,8 +291,7 @@ _PACKAGES = {
     "odp": _OPEN_DOCUMENT,
     "epub": ("META-INF/container", r"(?!META-INF/).+\.(?:x?html?|ncx|opf)"),
 }
-"""For each format the part that every package has, without .xml, and the names of the parts with text (ECMA-376; ODF
-1.3; EPUB 3.3)."""
+"""By format, the part of every package, without .xml, and the names of parts with text (ECMA-376; ODF; EPUB 3.3)."""
 _ROOT = re.compile(rb"<(?:\w+:)?(?:html|body|package|ncx)\s[^<>]*>")
 """Tags around all text of a part of a book."""
 _LANGUAGE = re.compile(rb"""(\s(?:xml:)?lang\s*=\s*["'])([\w-]+)(["'])""")

@@ -237,8 +237,7 @@ def plural_rule(language: str | None) -> str:
 
 
 def plural_forms(header: str) -> tuple[int, int | None] | None:
-    """Return the number of forms in a Plural-Forms header, and the form that only the number 1 takes, None if other
-    numbers take it too. Return None for an invalid header."""
+    """Return the number of plural forms, and the form of the number 1 alone or None; None for an invalid header."""
     found = _PLURALS.fullmatch(header.strip())
     if found is None or not 1 <= int(found[1]) <= _MOST_FORMS:
         return None

@@ -37,8 +37,7 @@ _IMPORTS = ("exp", "nmt_allocate", "nmt_free", "nmt_sleep", "nmt_yield_processor
 
 
 def make_package(path: str, checkpoint: str | None, cells: Sequence[str], compute_dtype: str) -> bytes:
-    """Return the package of a model, made by another process for the level `wasm`; `checkpoint` and `cells` are those
-    of `load_saved_model`."""
+    """Return the package of a model, made by a process of the level `wasm`; arguments as in `load_saved_model`."""
     asked = {"path": path, "checkpoint": checkpoint, "cells": list(cells), "compute_dtype": compute_dtype}
     return run_for_level(__name__, "wasm", asked)
 
@@ -102,8 +101,7 @@ def _settings(config: Config) -> dict[str, Any]:
 
 
 def pack(facts: dict[str, Any], arrays: dict[str, np.ndarray], *, in_4_bits: bool = False) -> bytes:
-    """Return a package; each array is in the facts with its place, type and size, a matrix in 4 bits also with its
-    shape, the axis of its channels and the size of a block."""
+    """Return a package; facts have each array's place, type and size, and of 4 bits the shape, axis and block, too."""
     places, contents, at = dict[str, Any](), list[bytes](), 0
     for name, array in arrays.items():
         places[name] = [at, array.dtype.str[1:], array.size]

@@ -53,8 +53,7 @@ def compressed_package(path: str, checkpoint: str | None, saved: SavedModel, com
 
 
 def bundled(names: tuple[str, ...], *, exports: bool = False) -> str:
-    """Return several files of this folder as one script; `exports`: the last one keeps its exports, so that it is a
-    module."""
+    """Return files of this folder as one script; `exports`: whether the last one keeps its exports, for a module."""
     parts = []
     for name in names:
         text = re.sub(r"^import .*\n", "", (_HERE / name).read_text("utf-8"), flags=re.MULTILINE)

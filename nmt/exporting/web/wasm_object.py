@@ -22,8 +22,7 @@ _SYMBOL_TABLE, _SEGMENT_INFO = 8, 5
 
 @dataclass(frozen=True)
 class Symbol:
-    """A symbol: its kind and name; whether it is defined here; the index of its function in the object or, for data,
-    its segment and the offset there."""
+    """A symbol; index: of its function in the object or, of data, its segment, in which it is at the offset."""
 
     kind: int
     name: str
@@ -34,8 +33,7 @@ class Symbol:
 
 @dataclass(frozen=True)
 class Relocation:
-    """A number to replace: its type, where it is in the section, the index of the symbol or type that it refers to, and
-    what is added to an address."""
+    """A number to replace: its type and place; index: of its symbol or type; addend: what is added to an address."""
 
     type: int
     at: int

@@ -1,5 +1,4 @@
-"""The parts of DeepL's API, version 2, that its clients and CAT tools use (developers.deepl.com/docs): texts,
-glossaries, and documents (upload, status, download)."""
+"""The parts of DeepL's API, version 2, that its clients and CAT tools use: texts, glossaries, and documents."""
 
 from __future__ import annotations
 
@@ -69,8 +68,7 @@ class Glossary:
 
 
 class Glossaries:
-    """The glossaries of all clients. A client with too many must delete some; if all together are too large, the oldest
-    one of the client that stores most is dropped."""
+    """The glossaries of all clients, up to a limit each; beyond one of all, the client with most loses its oldest."""
 
     def __init__(self) -> None:
         self._all: Shelf[Glossary] = Shelf(_MOST_BYTES, 10_000)
@@ -228,8 +226,7 @@ _MOST_KEPT = 1000
 
 @dataclass
 class _Document:
-    """An uploaded document. `done`: its number of characters, once it is translated; `name`: the file name of the
-    translation; `error`: why there is no translation."""
+    """An uploaded document; name: of the file of the translation; error: why there is none."""
 
     key: str
     ticket: str

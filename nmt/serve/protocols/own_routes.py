@@ -55,8 +55,7 @@ async def models(request: Request) -> Response:
 
 
 async def sentences(request: Request) -> Response:
-    """Answer POST /api/sentences: a text's translation, sentence by sentence, with words, probabilities and attention,
-    and with the glossary terms that the model has not followed."""
+    """Answer POST /api/sentences: a text's sentences with words, probabilities, attention, and terms not followed."""
     service, fields, client = await web.read_request(request)
     text = web.text_field(fields, "q")
     count = web.count_field(fields, "alternatives")
