@@ -157,15 +157,14 @@ def examine(
     show: Show = tell_nobody,
     concurrently: bool = False,
 ) -> Findings:
-    """Check the texts of data.train, data.dev and data.test, and return the findings. Raises DataError if a file is
-    missing, or is not a text of lines at all.
+    """Check the texts of data.train, data.dev and data.test, and return the findings. Raises DataError for what is no
+    text.
 
     Args:
-        sides: Returns both sides with subwords, which it may train on the cleaned lines that it receives, the first
-            ones of each side; None skips the checks of subwords. Called if there was no error.
+        sides: Returns both sides with subwords, perhaps trained on the first cleaned lines of each side; None skips the
+            checks of subwords. Called if there was no error.
         limit: The number of lines of the training text to check; None for all.
-        concurrently: Call `sides` in a thread while the rest is read, whether or not there are errors. For functions
-            that write no files.
+        concurrently: Call `sides`, which writes no files, in a thread while the rest is read.
     """
     with ThreadPoolExecutor(1) as pool:
         return _examine(config, sides, limit, show, pool if concurrently else None)

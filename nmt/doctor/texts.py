@@ -213,14 +213,9 @@ class Block:
 
 
 class Text:
-    """One of data.train, data.dev and data.test.
-
-    Args:
-        source: The prefix of its files, or one of several corpora. Line numbers run on through all files.
-        sides: Source and target.
-        is_filtered: Whether data.filter applies, as it does to the training text alone.
-        all_rows: Whether findings have the numbers of all their lines.
-    """
+    """One of data.train, data.dev and data.test. source: the prefix of its files, or a corpus; line numbers run on
+    through all files. is_filtered: whether data.filter applies. all_rows: whether findings have the numbers of all
+    lines."""
 
     def __init__(
         self, source: str | Source, sides: list[SideConfig], is_filtered: bool = True, *, all_rows: bool = False
@@ -322,11 +317,8 @@ MOST_HASHES = 4_000_000
 
 
 class Duplicates:
-    """Counts duplicate pairs.
-
-    The sample is chosen by the hashes themselves: only hashes divisible by a power of two are kept, so that either all
-    copies of a pair are in the sample or none.
-    """
+    """Counts duplicate pairs; of many, those whose hashes a power of two divides, so that of a pair all copies count or
+    none."""
 
     def __init__(self, most: int = MOST_HASHES) -> None:
         self._most, self._divisor = most, 1
@@ -384,9 +376,9 @@ _REPORTED = {"none": (Likeness.EXACT, Likeness.NEAR), "exact": (Likeness.NEAR,),
 
 
 class Overlap:
-    """Looks for the lines of held-out texts in the training text. `texts`: the held-out texts, each with its cleaned
-    lines of one or both sides; `filtered`: data.filter.overlap, the matches that are kept out of training and therefore
-    no findings; `named`: whether findings name the training text, one of several."""
+    """Looks for the lines of held-out texts, each with its cleaned lines, in the training text. `filtered`:
+    data.filter.overlap, whose matches are no findings; `named`: whether findings name the training text, one of
+    several."""
 
     def __init__(
         self, texts: Sequence[tuple[Text, Sequence[Sequence[str]]]], filtered: str = "none", named: bool = False

@@ -14,9 +14,8 @@ from nmt.documents.tokens import reasons_of
 
 @dataclass(frozen=True)
 class File:
-    """A file to read. name: its name in messages; splitter: splits paragraphs into sentences, if None each is one
-    sentence; languages: codes of source and target, for formats that name them; limits: of its contents; form: one of
-    FORMATS."""
+    """A file to read. name: its name in messages; splitter: splits paragraphs into sentences, if there is one;
+    languages: codes of source and target, for formats that name them; limits: of its contents; form: one of FORMATS."""
 
     content: bytes
     name: str = "document"
@@ -55,9 +54,9 @@ def read_document(
     *,
     numbers: bool = True,
 ) -> Document:
-    """Read a document. Raises DataError if the file is not of this format, or exceeds the limits, and NMTError if a
-    library that the format needs is not installed. `content`, `name`, `splitter`, `languages`, `limits`: see `File`;
-    `form`: one of FORMATS; `numbers`: whether numbers of its translation that are provably wrong are corrected."""
+    """Read a document; arguments as in `File`. `numbers`: whether provably wrong numbers of its translation are
+    corrected. Raises DataError if the file is not of this format, or exceeds the limits, and NMTError without a
+    library."""
     file = File(content, name, splitter, languages, limits or Limits(), form)
     if not FORMATS[form].is_packed:
         file.limits.check_content(len(content), name)

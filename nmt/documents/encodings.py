@@ -75,9 +75,8 @@ def utf8_text(content: bytes, name: str) -> tuple[str, Encoding]:
 
 
 def declared_text(content: bytes, name: str) -> tuple[str, Encoding]:
-    """Return the text of an HTML or XML file in the encoding that it declares. It is read as UTF-8 (see `utf8_text`) if
-    it declares none, if it is UTF-8 with non-ASCII characters whatever it declares, or if it cannot be decoded as
-    declared."""
+    """Return the text of an HTML or XML file in the encoding that it declares; in UTF-8 (see `utf8_text`) without one,
+    if it is UTF-8 with other characters than ASCII's, or if it cannot be decoded as declared."""
     found = None if content.startswith(MARK) else _DECLARED.search(content[:_HEAD])
     try:
         if found is not None:

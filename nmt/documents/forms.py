@@ -10,10 +10,9 @@ from nmt.errors import DataError
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits for one file. content_bytes: the size of its text, unpacked: that of all parts with text of an archive, or
-    of the file; archive_bytes: the size of all members of an archive, unpacked; elements: the number of XML elements,
-    PO entries or subtitles; paragraph_elements: the number of XML elements in one paragraph or unit; depth: the nesting
-    depth of elements."""
+    """Limits for one file. content_bytes: the size of its text, unpacked; archive_bytes: that of all members of an
+    archive; elements: XML elements, PO entries or subtitles; paragraph_elements: those in a paragraph or unit; depth:
+    of nesting."""
 
     content_bytes: int = 64 * 2**20
     archive_bytes: int = 200 * 2**20

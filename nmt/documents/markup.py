@@ -1,9 +1,6 @@
 """A scanner that finds tags, comments and text in HTML and XML in one pass, however malformed the text is; which
-elements are inline or not translated, and where they end if the end tag is omitted.
-
-The scanner takes linear time: it never searches the same range twice for the same string. The pieces together are the
-text, byte for byte.
-"""
+elements are inline or not translated, and where they end without an end tag. It takes linear time: it never searches a
+range twice for the same string. The pieces together are the text, byte for byte."""
 
 from __future__ import annotations
 

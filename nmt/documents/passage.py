@@ -57,12 +57,8 @@ def windows(text: str) -> list[str]:
 
 
 def sentence_splitter(language: str) -> Splitter:
-    """Return a splitter with the rules of a language, or with those of English if there are none for it.
-
-    The library is sentencex, by Wikimedia, with rules and abbreviations for some 250 languages.
-
-    Raises NMTError if the library is not installed.
-    """
+    """Return a splitter with the rules of a language, or of English if there are none for it, by sentencex of
+    Wikimedia. Raises NMTError without the library."""
     try:
         from sentencex import segment
     except ImportError:

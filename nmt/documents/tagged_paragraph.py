@@ -24,10 +24,8 @@ _BLANK = "blank"
 
 
 class _Item(NamedTuple):
-    """A tag, a text, or white space at an edge of a sentence.
-
-    at: Its first character in the paragraph. number: Which of the paragraph's tags it is, from 0; -1 for others.
-    """
+    """A tag, a text, or white space at an edge of a sentence. at: its first character in the paragraph. number: of a
+    tag."""
 
     raw: str
     at: int

@@ -91,10 +91,9 @@ class TargetWord:
 
 @dataclass
 class TargetWords:
-    """The words of a translation. spans: the words of the source; best: for each of them the word of the translation
-    that attends to it most, None if there is none; is_aligned: whether by attention, not by their order;
-    scanned: the placeholders of the translation; changes: pairs
-    (as the model wrote it, as it is now) of numbers."""
+    """The words of a translation. spans: those of the source; best: for each of them the word that attends to it most;
+    is_aligned: whether by attention, not by their order; scanned: the placeholders; changes: of numbers, former and
+    new."""
 
     words: list[TargetWord]
     spans: list[Span]
@@ -245,12 +244,9 @@ def keep_placeholders(
     found: TargetWords, source: str, translation: str, placeholders: Sequence[Placeholder], *, numbers: bool = True
 ) -> None:
     """Put each placeholder of a source into the words of its translation once; with `numbers` correct those that are
-    provably wrong.
-
-    A placeholder that the model has copied stays where it is, and so do numbers that denote the same. Otherwise the
-    source word with its placeholders replaces the words aligned to it; if there are none, it is put next to the
-    translation of its neighbour. Of a wrong number only the figures are replaced.
-    """
+    provably wrong. What the model has copied stays, and so do numbers that denote the same. Otherwise the source word
+    replaces the words aligned to it, or is put next to its neighbour's translation. Of a wrong number only the figures
+    are replaced."""
     _Keeper(found, source, translation).run(placeholders, numbers)
     own = [one.text for one in placeholders if _UNNUMBERED.fullmatch(one.text)]
     if len(own) > 1 and not _NUMBERED.search(source):

@@ -26,14 +26,8 @@ class ErrorRateSignature(Signature):
 
 
 class ErrorRate(Metric):
-    """`wer`: the percentage of lines that equal no reference; `accuracy`: 100 minus that. `per`: the number of edits
-    (Levenshtein 1966) that turn the space-separated tokens of all lines into those of the references, per 100 of the
-    latter.
-
-    Args:
-        name: One of NAMES.
-        lowercase: Ignore case.
-    """
+    """`wer`: the percentage of lines that equal no reference; `accuracy`: 100 minus that. `per`: the edits (Levenshtein
+    1966) that turn the tokens of all lines into those of the references, per 100 of these."""
 
     _SIGNATURE_TYPE = ErrorRateSignature
 

@@ -151,11 +151,8 @@ def split_references(texts: Sequence[Sequence[str | None]], separator: str) -> l
 
 
 def bleu_interval(hypotheses: Sequence[str], references: Sequence[str], resamples: int = 300) -> float:
-    """Return half the width of the 95 % confidence interval of BLEU, by bootstrap over the lines (Koehn 2004).
-
-    It is the same interval as sacrebleu's, at a fraction of the time and memory: one multinomial draw says how often
-    each line is sampled, and a matrix product gives the sums of all resamples. The same lines give the same result.
-    """
+    """Return half the width of the 95 % confidence interval of BLEU, by bootstrap over the lines (Koehn 2004):
+    sacrebleu's, at a fraction of the time, as one multinomial draw and a matrix product give the sums of a sample."""
     import numpy as np
 
     metric = make_metric("bleu", False, "13a")
@@ -176,9 +173,8 @@ def sentence_utility(name: str) -> Utility:
 
 
 def expected_utilities(texts: Sequence[str], utility: Utility | str) -> list[float]:
-    """Return the mean utility, a function or a name of `sentence_utility`, of each text against all of them, including
-    itself and counting repetitions (Eikema and Aziz 2020, section 5; with samples, this estimates the expectation under
-    the model)."""
+    """Return the mean utility, a function or a name of `sentence_utility`, of each text against all of them, itself and
+    repetitions counted (Eikema and Aziz 2020, section 5)."""
     counts = Counter(texts)
     if utility in ("chrf", "chrf++"):
         metric = make_metric(utility, lowercase=False, tokenize="")

@@ -28,18 +28,8 @@ def weights_of(saved: SavedModel) -> dict[str, np.ndarray]:
 def save_export(
     out: Path, saved: SavedModel, page: str, save_weights: Callable[[Path], None], more: dict[str, Any] | None = None
 ) -> None:
-    """Write a new folder with weights, settings, subwords, and the script that runs them.
-
-    Args:
-        out: The folder, which must be missing or empty. It appears only when it is complete.
-        saved: The model.
-        page: The name of the script, a file of this package.
-        save_weights: Writes the weights into the folder that it is given.
-        more: Further entries of the settings.
-
-    Raises:
-        CheckpointError: `out` contains something already or cannot be written.
-    """
+    """Write a new folder with weights, settings, subwords, and the script that runs them, `page`; it appears when it is
+    complete. `save_weights`: writes into the folder it is given; `more`: further settings. Raises CheckpointError."""
     check_new_folder(out)
     src, tgt, decoding = saved.src_subwords, saved.tgt_subwords, saved.config.decoding
     about = {

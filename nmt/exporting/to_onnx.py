@@ -1,6 +1,5 @@
-"""Export a model as two ONNX graphs: the encoder with everything that depends on the source alone, and one step of the
-decoder.
-"""
+"""Export a model as two ONNX graphs: the encoder with all that depends on the source alone, and a step of the
+decoder."""
 
 from __future__ import annotations
 
@@ -23,13 +22,9 @@ _ORDER = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2), "gru_reset_before": (1, 0, 2)}
 
 
 def save_onnx(out: Path, saved: SavedModel) -> None:
-    """Write `encoder.onnx`, `decoder.onnx`, `model.json` and the script that runs them as a new folder.
-
-    Raises:
-        CheckpointError: `out` contains something already or cannot be written; the model is of a kind that the graphs
-            do not support, or in int8.
-        ConfigError: The package onnx is not installed.
-    """
+    """Write `encoder.onnx`, `decoder.onnx`, `model.json` and the script that runs them as a new folder. Raises
+    CheckpointError if the folder cannot be written, or the graphs do not support the model; ConfigError without the
+    package onnx."""
     check_exported(saved, _CELLS, "ONNX")
     try:
         from nmt.exporting.onnx_graph import Graph

@@ -319,9 +319,8 @@ def with_details(
     found: Sequence[Sequence[Hypothesis]],
     dictionary: Mapping[str, str] | None,
 ) -> list[list[Translation]]:
-    """Return translations with details, by forced decoding of the hypotheses of sentences that are not blank and
-    whose ids are `src_ids`; with a dictionary, even an empty one, unknown subwords are replaced. A model that copies
-    does so by itself unless there are entries."""
+    """Return translations with details, by forced decoding of the hypotheses of sentences that are not blank; with a
+    dictionary, even an empty one, unknown subwords are replaced, unless a model that copies does so by itself."""
     from nmt.data.corpora.corpus import clean_line
     from nmt.decode import force
 

@@ -101,17 +101,9 @@ class Check:
 
 
 class Memory:
-    """The pairs of all projects of one model. Calls of several threads must not overlap.
-
-    Args:
-        path: The file; it is created if it is missing.
-        digest: The fingerprint of the base model. A memory belongs to one.
-        begin: Returns the facts and the pairs of the general text of a new memory.
-
-    Raises:
-        DataError: The file is no memory, belongs to another model, or another process uses it.
-        NMTError: rapidfuzz is missing.
-    """
+    """The pairs of all projects of one model, by whose digest it is known, in a file that is created if it is missing.
+    Calls of several threads must not overlap. `begin`: returns facts and pairs of the general text of a new memory.
+    Raises DataError for a file of something else or of another process, and NMTError without rapidfuzz."""
 
     def __init__(
         self, path: Path, digest: str, begin: Callable[[], tuple[dict[str, Any], Iterable[tuple[Use, str, str]]]]
@@ -348,10 +340,7 @@ class Memory:
 
 
 def read_tmx(path: Path, source: str, target: str) -> list[tuple[str, str]]:
-    """Return the pairs of a TMX file in these languages; regions need not agree. Inline markup is skipped.
-
-    Raises DataError if the file cannot be read, is no TMX, declares entities, or has no such pair.
-    """
+    """Return the pairs of a TMX file in these languages, whatever their regions, without markup. Raises DataError."""
     found, languages = [], dict[str, None]()
     for _, fields in RECORDS["tmx"](str(path)):
         texts: dict[str, str] = {}

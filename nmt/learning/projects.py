@@ -89,13 +89,11 @@ class Project:
 
 
 class Projects:
-    """Each project's parameters and translator, as the memory has them.
-
-    Any thread that changes something holds `turn`; `translator` needs no turn. One more thread scores and saves them.
+    """Each project's parameters and translator, as the memory has them. Any thread that changes something holds `turn`;
+    `translator` needs none. One more thread scores and saves them.
 
     Args:
-        base: The translator of the base model.
-        floating: The base model in floating point: that of `base`, unless it is in int8.
+        base, floating: The base model's translator, and the model in floating point.
         idle: Seconds without a change after which a project is consolidated; None: never.
         changed: Called with a project's name and new translator after each change, by the thread that made it.
     """

@@ -83,14 +83,9 @@ def own_names(network: Network, share: float = SHARE) -> list[str]:
 
 
 class Trainer:
-    """Learns pairs with the parameters of one project after another. One thread at a time may use it.
-
-    Args:
-        translator: The translator of the base model, whose subwords, cleaning and settings apply.
-        base: The base model, in floating point; it is not changed.
-        names: The parameters that are learnt.
-        general: The pairs of the training text to replay some of.
-    """
+    """Learns pairs with the parameters of one project after another, in one thread at a time. `translator`, `base`: of
+    the base model, in floating point; `names`: of the parameters that are learnt; `general`: training text, some of it
+    replayed."""
 
     def __init__(
         self,
@@ -160,10 +155,8 @@ class Trainer:
         return found
 
     def learn(self, own: Arrays, pair: Pair, neighbours: Sequence[Pair]) -> Arrays:
-        """Return the parameters of a project after it has learnt a pair, as new arrays.
-
-        The batch is the pair, its neighbours, and a sample of the training text that depends on the pair alone.
-        """
+        """Return the parameters of a project after it has learnt a pair, as new arrays. The batch is the pair, its
+        neighbours, and a sample of the training text that depends on the pair alone."""
         seed = zlib.crc32(f"{pair.source}\n{pair.target}".encode())
         rows = self.ids([pair, *neighbours])
         count = min(self.recipe.replayed, len(self._general))

@@ -1,6 +1,4 @@
-"""HTTP protection that uvicorn does not provide: limits on the size and time of a request's head, answers written in
-one piece, and callbacks for closed connections.
-"""
+"""HTTP protection that uvicorn does not provide: limits of a request's head, answers in one piece, and departures."""
 
 from __future__ import annotations
 
@@ -25,11 +23,8 @@ _LINGER_SECONDS, _LINGER_BYTES = 2.0, 64 * 2**20
 
 
 class _JoinedWrites:
-    """A transport that joins all writes of one event-loop iteration. The head and body of an answer are then one system
-    call and one packet, and the interpreter lock is released once instead of twice while searches compete for it.
-
-    awaits_more: whether a request has come in part; set by the protocol.
-    """
+    """A transport that joins all writes of one iteration of the loop: head and body of an answer are one system call
+    and one packet, for which the interpreter is given up once. awaits_more: whether a request has come in part."""
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._transport, self._loop = transport, loop

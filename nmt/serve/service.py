@@ -265,11 +265,9 @@ class Service:
         admission: Admission | None = None,
         take: Callable[[int, list[list[Translation]]], Awaitable[None]] | None = None,
     ) -> list[list[Translation]]:
-        """Return a model's translations. A long text is sent in pieces, two at a time, so that little memory is held
-        for a request that may be cancelled, and other requests need not wait until all of it is tokenized. `admission`:
-        that of the request, if it has more sentences than these; `take`: called with each piece and its offset; pieces
-        are then not kept. Raises RequestError.
-        """
+        """Return a model's translations. A long text is sent in pieces, two at a time, which takes little memory and
+        lets others in. `admission`: that of the request, if it has more sentences; `take`: called with each piece,
+        which is then not kept, and its offset. Raises RequestError."""
         is_bulk, admission = len(sentences) >= BULK, admission or Admission()
         size = max(1, min(_PIECE, self.settings.limits.waiting // 4))
         if len(sentences) <= size and take is None:

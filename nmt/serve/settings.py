@@ -67,9 +67,8 @@ class Origins:
         self._hosts.add(f"[{host}]" if ":" in host else host.lower())
 
     def admit(self, scope: Scope, has_keys: bool) -> Headers:
-        """Return the headers by which a browser lets the page that asks read the answer. Raises RequestError: 421 for
-        another's name of the server, 403 for another's page. A server with keys leaves it to them: a page without one
-        gets nothing."""
+        """Return the headers by which a browser lets the asking page read the answer. Raises RequestError: 421 for
+        another's name of the server, 403 for another's page. A server with keys leaves it to them."""
         hosts, origins, sites = sender_of(scope)
         host = hosts[-1] if hosts else ""
         self._check_host(host, scope)
@@ -197,9 +196,8 @@ class Limits:
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """`models`: folders or bundles; `pivot`: whether two models in a row may translate; `cache`: bytes for translations
-    of former sentences; `keys`: a file of keys, None for a server without keys; `learn`: whether models learn from
-    confirmed pairs; `allow_origin`, `allow_host`: as in `Origins`. Raises ConfigError."""
+    """`models`: folders or bundles; `pivot`: whether two models in a row may translate; `cache`: its bytes; `keys`: a
+    file of keys, if any; `allow_origin`, `allow_host`: as in `Origins`. Raises ConfigError."""
 
     models: tuple[Path, ...]
     host: str = "127.0.0.1"

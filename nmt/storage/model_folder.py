@@ -95,13 +95,8 @@ def subword_names(*, joint: bool) -> tuple[str, str]:
 def load_subwords(
     folder: Path, *, joint: bool, digest: str | None = None, of: Path | None = None
 ) -> tuple[Subwords, Subwords]:
-    """Return the subwords of both languages; with `joint` the two are one object.
-
-    digest: The expected `subwords_digest`, checked before the bytes are parsed. of: The checkpoint that contains this
-    digest.
-
-    Raises CheckpointError: A file is missing, not a subword model, or a different one.
-    """
+    """Return the subwords of both languages; with `joint` the two are one object. `digest`: the expected one, of the
+    checkpoint `of`, checked before bytes are parsed. Raises CheckpointError."""
     from nmt.data.tokens.factors import read_subwords
 
     paths = dict.fromkeys(folder / name for name in subword_names(joint=joint))  # with `joint` a single one
@@ -154,11 +149,8 @@ def build_model(
     *,
     src_factor_sizes: Sequence[int] = (),
 ) -> Any:
-    """Return the configured model with its parameters not yet set. This imports Numba.
-
-    compute_dtype: Overrides the configured one. device: Where it computes; None for the processor. src_factor_sizes:
-    The number of values of each factor of the source.
-    """
+    """Return the configured model with its parameters not yet set. This imports Numba. compute_dtype: in place of the
+    configured one. device: None for the processor. src_factor_sizes: values of each factor of the source."""
     from nmt.rnn.devices import resolved_dtype
 
     options: dict[str, Any] = {
@@ -174,9 +166,8 @@ def build_model(
 
 
 def read_checkpoint(path: Path, prefix: str = "") -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Read the tensors whose names start with `prefix`, and the metadata. Returns the tensors by their name in the
-    file, each in separate memory; and the content that `save_checkpoint` was given. Raises CheckpointError: The file is
-    missing, truncated, damaged, or not one of ours."""
+    """Return the tensors whose names start with `prefix`, in memory of their own, and the content that
+    `save_checkpoint` was given. Raises CheckpointError."""
     tensors, content = map_tensors(path, prefix)
     return {name: array.copy() for name, array in tensors.items()}, content
 
@@ -252,12 +243,8 @@ def model_files(place: Path) -> list[Path]:
 
 
 def set_params(model: Network, tensors: dict[str, np.ndarray], path: Path, *, adopt: bool = False) -> None:
-    """Copy the parameters in `tensors` (names with their prefix) into those of a model.
-
-    adopt: The model uses the arrays themselves where it can; they must not be changed any more.
-
-    Raises CheckpointError: The model has other parameters or shapes than the checkpoint.
-    """
+    """Copy the parameters in `tensors` (names with their prefix) into those of a model; `adopt`: it uses the arrays
+    themselves where it can. Raises CheckpointError: The model has other parameters or shapes."""
     params = model.params
     saved = _joined(model, tensors, path)
     for name in sorted(params.keys() | saved.keys()):

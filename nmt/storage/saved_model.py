@@ -116,9 +116,8 @@ class ModelFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedModel(ModelFacts):
-    """A model in memory, made from files that were opened once: its settings, vocabularies and fingerprint are those of
-    these files. `network`: a `TranslationModel`; `parameters`: the count of numbers in its files;
-    `mapped`: the file whose bytes the network uses, None if they were read."""
+    """A model in memory, made from files that were opened once. `network`: a `TranslationModel`; `parameters`: the
+    count of numbers in its files; `mapped`: the file whose bytes the network uses, None if they were read."""
 
     network: Any
     parameters: int
@@ -150,13 +149,9 @@ class SavedModel(ModelFacts):
         return sum(array.size for name, array in self.params.items() if not name.endswith(SCALES_SUFFIX))
 
     def build(self, compute_dtype: str | None = None, device: Device | None = None) -> Any:
-        """Return the model (see `build_model`) with its parameters, which stay memory-mapped on the processor.
-
-        This method alone imports the cells that the model names by dotted path, if `cells` allows it.
-
-        Raises CheckpointError: Parameters and settings do not fit one another. Raises ConfigError: A cell's module is
-        not allowed, or its code does not do what a cell must.
-        """
+        """Return the model (see `build_model`) with its parameters, which stay memory-mapped on the processor. This
+        alone imports cells that the model names by dotted path, if `cells` allows it. Raises CheckpointError and
+        ConfigError."""
         import_allowed_cells(self.config, self.cells, str(self.settings_path))
         try:
             model = build_model(
@@ -232,16 +227,8 @@ def save_bundle(path: Path, saved: SavedModel) -> None:
 
 
 def save_folder(out: Path, saved: SavedModel, **changes: Any) -> None:
-    """Write a model as a new folder.
-
-    Args:
-        out: The folder, which must be missing or empty. It appears only when it is complete.
-        saved: The model.
-        changes: Settings that config.yaml has in place of the model's.
-
-    Raises:
-        CheckpointError: `out` contains something already, or cannot be written.
-    """
+    """Write a model as a new folder, which appears only when it is complete; `changes`: of settings in config.yaml.
+    Raises CheckpointError: `out` contains something already, or cannot be written."""
     from nmt.config import dump_config
 
     check_new_folder(out)
@@ -333,16 +320,8 @@ def _check_sizes(saved: SavedModel) -> None:
 
 
 def save_quantised(out: Path, saved: SavedModel, bits: int = 8) -> None:
-    """Write a model as a new folder with its matrices quantised and `compute_dtype: int8` in its settings.
-
-    Args:
-        out: The folder, which must be missing or empty. It appears only when it is complete.
-        saved: A model in any dtype; one that is in int8 already gives the same numbers again.
-        bits: Of each number, 8 or 4.
-
-    Raises:
-        CheckpointError: `out` contains something already, or cannot be written.
-    """
+    """Write a model as a new folder with its matrices in 8 or 4 `bits` and `compute_dtype: int8` in its settings; one
+    that is in int8 already gives the same numbers again. Raises CheckpointError, as `save_folder`."""
     check_new_folder(out)
     content = {**saved.content, "quantization": QUANTIZATION[bits]}
     save_folder(out, replace(saved, params=_tensors(saved, bits), content=content), compute_dtype="int8")

@@ -76,17 +76,8 @@ class _Entry:
 def write_tensors(
     path: Path, tensors: Mapping[str, np.ndarray], content: Mapping[str, Any], *, in_4_bits: bool = False
 ) -> None:
-    """Write a temporary file, wait for the disk, then rename it to `path`.
-
-    Args:
-        path: The file to create or replace.
-        tensors: Arrays of any of the usual dtypes.
-        content: Values that JSON can represent; `format_version` and `checksums` are added.
-        in_4_bits: Store int8 matrices in 4 bits a number where they fit (`four_bits.pack`).
-
-    Raises:
-        OSError: It cannot be written; the former file is untouched and no temporary file is left.
-    """
+    """Write a temporary file, wait for the disk, then rename it to `path`. `content`: values for JSON, to which
+    `format_version` and `checksums` are added; `in_4_bits`: where matrices fit (`four_bits.pack`). Raises OSError."""
     from safetensors.numpy import save
 
     whole = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
@@ -124,11 +115,10 @@ def _unpack(path: Path, tensors: dict[str, np.ndarray], packed: Any) -> None:
 
 
 def map_tensors(path: Path, prefix: str = "") -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Map the tensors whose names start with `prefix` into memory, and read the content. Returns views of a private map
-    of the file by their name in it: pages are read when first used and shared with other processes; writing into a view
-    changes neither the file nor other processes. Within `reading_whole`, and of matrices in 4 bits, arrays that were
-    read. And the content that `write_tensors` was given. Raises CheckpointError: The file is missing, truncated,
-    damaged, or not one of ours."""
+    """Return the tensors whose names start with `prefix`, and the content that `write_tensors` was given. Tensors are
+    views of a private map: pages are read when first used and shared with other processes, and writing changes none of
+    them. They are in memory within `reading_whole`, and of matrices in 4 bits. Raises CheckpointError for what is not a
+    whole file."""
     if not is_file(path):
         raise CheckpointError(absent(path, advice="it is a checkpoint of nmt-train"))
     try:

@@ -74,16 +74,8 @@ def check_settings(
     content: Mapping[str, Any],
     allowed: Callable[[Difference], bool] = lambda difference: False,
 ) -> None:
-    """Compare the settings next to a checkpoint with those it was trained with; a checkpoint without settings passes.
-
-    Args:
-        settings_path: The file that `config` was read from.
-        checkpoint: The file that `content` was read from.
-        allowed: Returns whether the caller can handle a difference.
-
-    Raises:
-        CheckpointError: Settings that decide what the parameters mean differ; all of them are named.
-    """
+    """Compare the settings of a file next to a checkpoint with those it was trained with; one without settings passes.
+    `allowed`: returns whether the caller can handle a difference. Raises CheckpointError, which names all others."""
     found = [
         one for one in differences(content.get("config"), config.to_dict()) if one.changes_meaning and not allowed(one)
     ]

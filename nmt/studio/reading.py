@@ -46,13 +46,9 @@ _LEVELS = ("error", "warning", "done")
 
 
 def read(given: Facts) -> Facts:
-    """Read a file and write its rows; return the facts.
-
-    given: `file`, `other` (the other half of a text in two files) and `table` (to write) are paths; `name`, that of the
-    user's file; `langs`, the codes of the project's sides; `columns`, `header`, `sheet` and `swap`, what the user says.
-
-    Raises Refused, or NMTError for what the readers refuse.
-    """
+    """Read a file and write its rows; return the facts. given: paths `file`, `other` (the other half) and `table` (to
+    write); `name` of the file; `langs` of the project; `columns`, `header`, `sheet` and `swap` as the user says. Raises
+    Refused, or NMTError for what the readers refuse."""
     with TemporaryDirectory(prefix="nmt-studio-") as aside:
         first = _readable(Path(given["file"]), given["name"], Path(aside) / "1")
         if given.get("other"):

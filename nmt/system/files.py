@@ -33,15 +33,11 @@ _unfinished: set[Path] = set()
 
 @contextlib.contextmanager
 def replacing(path: Path, *, sync: bool = False) -> Iterator[Path]:
-    """Yield a path to write to; when the block ends without an error, rename that file to `path`.
+    """Yield a path to write to, in the same folder; when the block ends without an error, rename that file to `path`.
 
-    The temporary file is in the same folder, so that the rename is atomic, and is removed if the block raises. A
-    symbolic link is kept: its target is replaced. The new file gets the mode of the old one and, if the system allows
-    it, its owner. Anything but a plain file (a pipe, /dev/null) is written to directly, since a rename would destroy
-    it.
-
-    `path`: the file to create or replace; `sync`: wait until the bytes are on the disk, so that a power cut cannot undo
-    the rename. Raises OSError: The disk is full, the folder is missing or not writable, or the file is write-protected.
+    The target of a symbolic link is replaced. The new file gets the mode of the old one and, if the system allows it,
+    its owner. Anything but a plain file (a pipe, /dev/null) is written to directly: a rename would destroy it.
+    `sync`: wait for the disk, so that a power cut cannot undo the rename. Raises OSError.
     """
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
@@ -74,14 +70,10 @@ def writing(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """Yield a new folder to fill; when the block ends without an error, rename it to `path`.
+    """Yield a new folder to fill; when the block ends without an error, rename it to `path`, whose parents are made.
 
-    A new folder appears with all of its content, or not at all. Parent folders are made if needed. An existing empty
-    folder is kept, with its mode and owner: the content is written to a folder within it and, when complete, moved up
-    in the order in which it was written.
-
-    Raises OSError: `path` exists and is not an empty folder, another process is filling it, the disk is full, or the
-    parent folder is not writable.
+    An existing empty folder is kept, with its mode and owner: the content is written to a folder within it and, when
+    complete, moved up in the order in which it was written. Raises OSError, also if another process fills it.
     """
     target = Path(os.path.realpath(path))
     if target.exists():
@@ -141,9 +133,8 @@ def write_private(path: Path, content: bytes) -> None:
 
 
 def link_onto(existing: Path, path: Path) -> None:
-    """Make `path` another name of the file `existing` (a hard link), or a copy if the file system has no hard links. An
-    existing file at `path` is replaced atomically. Raises OSError: It cannot be written, or `existing` does not
-    exist."""
+    """Make `path` another name of the file `existing` (a hard link), or a copy where there are no hard links; a file at
+    `path` is replaced atomically. Raises OSError."""
     with _aside(path) as temporary:
         _remove(temporary)
         try:
@@ -282,11 +273,8 @@ def open_folder(folder: Path) -> int:
 
 
 def lock_alone(handle: int) -> bool:
-    """Lock an open file or folder exclusively until it is closed; return False if another process has locked it.
-    Returns True as well on systems and file systems without locks, where two processes do not notice each other.
-
-    On Windows a byte that no file has is locked, since a locked byte cannot be read there.
-    """
+    """Lock an open file or folder until it is closed; return False if another process has locked it. True as well where
+    there are no locks. On Windows a byte that no file has is locked, since a locked byte cannot be read there."""
     try:
         if ON_WINDOWS:
             import msvcrt

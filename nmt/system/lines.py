@@ -46,8 +46,7 @@ _BLOCK_BYTES = 2**16
 
 
 class Lines(Iterator[T], Generic[T]):
-    """An iterator that can also say whether the next item is available without waiting. `items`: the items; the next
-    one may have to be waited for; `ready`: returns whether the next item is available; None if there is never a
+    """An iterator of `items` that can also say whether the next one is available: `ready`; None if there is never a
     wait."""
 
     def __init__(self, items: Iterator[T], ready: Callable[[], bool] | None = None) -> None:
@@ -107,12 +106,8 @@ def text_file(path: str | PathLike[str]) -> Path:
 
 def read_lines(path: str | PathLike[str], *, lenient: bool = False) -> Lines[str]:
     """Return the lines of a UTF-8 file: plain, gzip or zstd (by `.gz` or `.zst`, which may be omitted from the path).
-
-    If `lenient`, a byte that is not UTF-8 becomes a lone surrogate (PEP 383) instead of an error.
-
-    Raises DataError, which names file and line: at once if the file cannot be opened; while reading if it is not UTF-8,
-    a line is too long, or the archive is damaged.
-    """
+    If `lenient`, another byte becomes a lone surrogate (PEP 383). Raises DataError with file and line, at once if the
+    file cannot be opened, or while reading."""
     found = text_file(path)
     try:
         opened = open_binary(found)
@@ -190,13 +185,8 @@ def source_name(source: str) -> str:
 
 
 def open_lines(source: str) -> Lines[str]:
-    """Return the lines of a file (like `read_lines`), of standard input (`-`), or of a pipe or device given by its
-    path.
-
-    A thread reads the lines of a pipe as they arrive, at most MAX_LINE_BYTES ahead.
-
-    Raises DataError like `read_lines`.
-    """
+    """Return the lines of a file (like `read_lines`), of standard input (`-`), or of a pipe or device, which a thread
+    reads as they arrive, at most MAX_LINE_BYTES ahead. Raises DataError."""
     if source == STDIN:
         return _standard_input()
     path = named(source, "a text file")

@@ -43,9 +43,8 @@ def shown(path: str | PathLike[str]) -> str:
 
 
 def named(path: str | PathLike[str], what: str = "path") -> Path:
-    """Return a path that a user has given. `path`: the path as given; `what`: the name of the option, for an error
-    about an empty path. Raises PathError: It is empty, cannot name a file, is in a folder that may not be searched, or
-    ends in a slash although it is a file."""
+    """Return a path that a user has given. `what`: the name of the option. Raises PathError: It is empty, cannot name a
+    file, is in a folder that may not be searched, or is that of a file and ends in a slash."""
     text = os.fspath(path)
     if not text:
         raise PathError(f"{what}: must be the name of a file or folder, got an empty one; is a variable unset?")

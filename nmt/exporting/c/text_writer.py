@@ -26,10 +26,8 @@ _characters = cache(lambda: [chr(n) for n in range(sys.maxunicode + 1) if not 0x
 
 
 def text_tables(normalize: str, *, lowercase: bool) -> str:
-    """Return text_tables.h for settings of data.src: sets of characters as ranges, lower case, and the normal form.
-
-    A table of uint32 has rising rows and ends with a row of zeros.
-    """
+    """Return text_tables.h for settings of data.src: sets of characters as ranges, lower case, and the normal form. A
+    table of uint32 has rising rows and ends with a row of zeros."""
     not_text = NOT_PIECES if normalize == "pieces" else NOT_TEXT
     sets: dict[str, Callable[[str], Any]] = {
         "not_text": not_text.match,

@@ -1,7 +1,5 @@
-"""Write `translator.html`, a page that translates by itself, or the same as a module for JavaScript.
-
-The page is the server's page (nmt/serve/protocols/page.*) with a worker in place of the server.
-"""
+"""Write `translator.html`, a page that translates by itself, or the same as a module for JavaScript. The page is the
+server's (nmt/serve/protocols/page.*) with a worker in place of the server."""
 
 from __future__ import annotations
 

@@ -40,10 +40,7 @@ class Module:
 
 
 def link(parts: Sequence[Part], imports: Sequence[str]) -> Module:
-    """Return one module of all parts; `imports` are the functions that the host may be asked for.
-
-    Raises ValueError: an object calls a function that is neither a part nor among the imports, or is damaged.
-    """
+    """Return one module of all parts; `imports`: what the host may be asked for. Raises ValueError for other calls."""
     return _Linker(parts, imports).module()
 
 

@@ -108,10 +108,7 @@ class Cursor:
 
 
 def read_object(content: bytes) -> WasmObject:
-    """Return the parts of an object.
-
-    Raises ValueError: it is none, or has a part that our code never has.
-    """
+    """Return the parts of an object. Raises ValueError: it is none, or has a part that our code never has."""
     if not content.startswith(HEADER):
         raise ValueError("an object of WebAssembly must begin with its header")
     found, cursor, order = WasmObject(), Cursor(content, len(HEADER)), list[int]()

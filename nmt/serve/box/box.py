@@ -41,10 +41,8 @@ _QUIETLY = 0x0800_4000 if sys.platform == "win32" else 0
 
 @dataclass(frozen=True)
 class Job:
-    """A function of `text_work` with its arguments. `what`: the field that error messages name; `seconds`: CPU time;
-    `memory`: extra bytes; `output`: maximum bytes of the answer; `is_long`: whether it takes a slot of the long jobs,
-    so that short ones need not wait for it.
-    """
+    """A function of `text_work` with its arguments. `what`: the field that errors name; `seconds`: CPU time; `memory`:
+    extra bytes; `output`: most bytes of the answer; `is_long`: whether it takes a slot of the long jobs."""
 
     name: str
     args: tuple[Any, ...]
@@ -108,10 +106,7 @@ class Box:
             self._home = self._control = None
 
     async def run(self, job: Job, client: str) -> list[Any]:
-        """Return what the job's function yields. Cancelling it kills the process.
-
-        Raises RequestError: The text is rejected, or exceeds the limits.
-        """
+        """Return what the job's function yields. Cancelling it kills the process. Raises RequestError."""
         async with (self._long if job.is_long else self._short).of(client):
             worker = self._idle.pop() if self._idle else await self._fork()
             is_whole = goes_on = False

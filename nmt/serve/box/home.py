@@ -1,11 +1,8 @@
-"""The process from which workers are forked, and the worker's loop: one job after another, each within limits that the
-kernel enforces.
+"""The process from which workers are forked, and their loop: one job after another, within limits of the kernel.
 
 The server sends it commands over a socket: `fork N` with the socket of a new worker, and `kill N`. It imports the
-workers' modules once, so that forking takes milliseconds and memory pages are shared. It ends, with all workers, when
-the server does.
-
-Other systems than Linux have no such kernel: there the server starts each worker as `spawned` and watches it.
+workers' modules once, so that forking takes milliseconds, and ends, with all workers, when the server does. Other
+systems than Linux have no such kernel: there the server starts each worker as `spawned` and watches it.
 """
 
 from __future__ import annotations
