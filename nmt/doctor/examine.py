@@ -1,9 +1,5 @@
-"""Run all checks: read the training text once, then check held-out texts, overlap and vocabulary; memory does not grow
-with the text.
-
-Memory is bounded by the hashes of pairs (`texts.MOST_HASHES`), a sample of lines for the subwords, and the held-out
-texts, which are kept.
-"""
+"""Run all checks: read the training text once, then check held-out texts, overlap and vocabulary. Memory is bounded by
+the hashes of pairs (`texts.MOST_HASHES`), a sample of lines for the subwords, and the held-out texts."""
 
 from __future__ import annotations
 

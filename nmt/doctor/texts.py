@@ -213,9 +213,8 @@ class Block:
 
 
 class Text:
-    """One of data.train, data.dev and data.test. source: the prefix of its files, or a corpus; line numbers run on
-    through all files. is_filtered: whether data.filter applies. all_rows: whether findings have the numbers of all
-    lines."""
+    """One of data.train, data.dev and data.test. source: the prefix of its files, or a corpus; lines are numbered
+    through all files. is_filtered: whether data.filter applies. all_rows: whether findings number all lines."""
 
     def __init__(
         self, source: str | Source, sides: list[SideConfig], is_filtered: bool = True, *, all_rows: bool = False
@@ -317,8 +316,8 @@ MOST_HASHES = 4_000_000
 
 
 class Duplicates:
-    """Counts duplicate pairs; of many, those whose hashes a power of two divides, so that of a pair all copies count or
-    none."""
+    """Counts duplicate pairs; of many, those whose hashes a power of two divides, so that all copies of a pair
+    count."""
 
     def __init__(self, most: int = MOST_HASHES) -> None:
         self._most, self._divisor = most, 1
@@ -377,8 +376,7 @@ _REPORTED = {"none": (Likeness.EXACT, Likeness.NEAR), "exact": (Likeness.NEAR,),
 
 class Overlap:
     """Looks for the lines of held-out texts, each with its cleaned lines, in the training text. `filtered`:
-    data.filter.overlap, whose matches are no findings; `named`: whether findings name the training text, one of
-    several."""
+    data.filter.overlap, whose matches are no findings; `named`: whether findings name the training text."""
 
     def __init__(
         self, texts: Sequence[tuple[Text, Sequence[Sequence[str]]]], filtered: str = "none", named: bool = False

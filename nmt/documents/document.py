@@ -55,8 +55,7 @@ def read_document(
     numbers: bool = True,
 ) -> Document:
     """Read a document; arguments as in `File`. `numbers`: whether provably wrong numbers of its translation are
-    corrected. Raises DataError if the file is not of this format, or exceeds the limits, and NMTError without a
-    library."""
+    corrected. Raises DataError for another format or beyond the limits, and NMTError without a library."""
     file = File(content, name, splitter, languages, limits or Limits(), form)
     if not FORMATS[form].is_packed:
         file.limits.check_content(len(content), name)

@@ -10,9 +10,8 @@ from nmt.errors import DataError
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits for one file. content_bytes: the size of its text, unpacked; archive_bytes: that of all members of an
-    archive; elements: XML elements, PO entries or subtitles; paragraph_elements: those in a paragraph or unit; depth:
-    of nesting."""
+    """Limits for one file. content_bytes: the size of its text, unpacked; archive_bytes: of all members of an archive;
+    elements: XML elements, PO entries or subtitles; paragraph_elements: in a paragraph; depth: of nesting."""
 
     content_bytes: int = 64 * 2**20
     archive_bytes: int = 200 * 2**20

@@ -1,7 +1,5 @@
-"""Placement of markup: tags follow the words that they belong to into the translation.
-
-Elements stay a tree: each mark is written once, and what was inside an element stays inside.
-"""
+"""Placement of markup: tags follow the words that they belong to into the translation. Elements stay a tree: each mark
+is written once, and what was inside an element stays inside."""
 
 from __future__ import annotations
 

@@ -239,9 +239,8 @@ def _is_measure(imperial: Fraction, metric: Fraction) -> bool:
 
 @dataclass
 class Comparison:
-    """The numbers of a translation compared with the source's. wrong: pairs of the source's and the one that stands for
-    it; unsigned: pairs that lack the minus; lost: those of the source without any; right: those that may stand for
-    one."""
+    """The numbers of a translation compared with the source's. wrong: pairs of the source's and what stands for it;
+    unsigned: pairs that lack the minus; lost: those of the source without any; right: those that may stand for one."""
 
     wrong: list[tuple[Figure, Figure]]
     unsigned: list[tuple[Figure, Figure]]

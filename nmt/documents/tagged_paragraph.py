@@ -24,8 +24,7 @@ _BLANK = "blank"
 
 
 class _Item(NamedTuple):
-    """A tag, a text, or white space at an edge of a sentence. at: its first character in the paragraph. number: of a
-    tag."""
+    """A tag, a text, or white space at an edge of a sentence. at: its first character; number: of a tag."""
 
     raw: str
     at: int

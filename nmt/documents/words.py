@@ -92,8 +92,7 @@ class TargetWord:
 @dataclass
 class TargetWords:
     """The words of a translation. spans: those of the source; best: for each of them the word that attends to it most;
-    is_aligned: whether by attention, not by their order; scanned: the placeholders; changes: of numbers, former and
-    new."""
+    is_aligned: whether by attention, not by their order; scanned: the placeholders; changes: of numbers."""
 
     words: list[TargetWord]
     spans: list[Span]
@@ -243,10 +242,9 @@ def word_at(spans: Sequence[Span], at: int) -> int:
 def keep_placeholders(
     found: TargetWords, source: str, translation: str, placeholders: Sequence[Placeholder], *, numbers: bool = True
 ) -> None:
-    """Put each placeholder of a source into the words of its translation once; with `numbers` correct those that are
-    provably wrong. What the model has copied stays, and so do numbers that denote the same. Otherwise the source word
-    replaces the words aligned to it, or is put next to its neighbour's translation. Of a wrong number only the figures
-    are replaced."""
+    """Put each placeholder of a source into its translation once; with `numbers` correct those that are provably wrong.
+    What the model has copied stays, and so do numbers that denote the same. Otherwise the source word replaces the
+    words aligned to it, or is put next to its neighbour's translation. Of a wrong number only figures are replaced."""
     _Keeper(found, source, translation).run(placeholders, numbers)
     own = [one.text for one in placeholders if _UNNUMBERED.fullmatch(one.text)]
     if len(own) > 1 and not _NUMBERED.search(source):

@@ -1,9 +1,6 @@
-"""Error rates for tasks in which each line is a word, such as grapheme-to-phoneme conversion or normalising old
-spelling.
-
-They are metrics of sacrebleu, so that its confidence intervals and paired tests work with them. If a line has several
-references, the one with the fewest edits counts, as is usual for dictionaries with several pronunciations.
-"""
+"""Error rates for tasks in which each line is a word, such as grapheme-to-phoneme conversion. They are metrics of
+sacrebleu, so that its intervals and tests work with them. Of several references the one with the fewest edits
+counts."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Export a model as two ONNX graphs: the encoder with all that depends on the source alone, and a step of the
-decoder."""
+"""Export a model as two ONNX graphs: all that depends on the source alone, and one step of the decoder."""
 
 from __future__ import annotations
 
@@ -23,8 +22,7 @@ _ORDER = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2), "gru_reset_before": (1, 0, 2)}
 
 def save_onnx(out: Path, saved: SavedModel) -> None:
     """Write `encoder.onnx`, `decoder.onnx`, `model.json` and the script that runs them as a new folder. Raises
-    CheckpointError if the folder cannot be written, or the graphs do not support the model; ConfigError without the
-    package onnx."""
+    CheckpointError if that is impossible for the folder or the model, and ConfigError without the package onnx."""
     check_exported(saved, _CELLS, "ONNX")
     try:
         from nmt.exporting.onnx_graph import Graph
@@ -55,8 +53,7 @@ class _Writer:
     # ------------------------------------------------------------ the source
 
     def encoder(self, graph: Graph) -> None:
-        """Build the encoder: tokens [S, B] and lengths [B] -> keys and values [S, B, n], and the first states [B, n]
-        that are not zero."""
+        """Build the encoder: tokens [S, B], lengths [B] -> keys, values [S, B, n] and first states [B, n] but zeros."""
         tokens, lengths = graph.input("tokens", "int64", "S", "B"), graph.input("lengths", "int32", "B")
         x = words = self._embed(graph, "src", tokens)
         final = []
@@ -160,8 +157,8 @@ class _Writer:
     # ------------------------------------------------------------ a step
 
     def decoder(self, graph: Graph) -> dict[str, int]:
-        """Build a decoder step: token [B], lengths [B], keys, values and `state.*` -> log_probs [B, V] and `next.*`.
-        Returns the sizes of the states."""
+        """Build a decoder step: token [B], lengths [B], keys, values, `state.*` -> log_probs [B, V], `next.*`; return
+        sizes."""
         d, states = self.d, self._states()
         token, before = graph.input("token", "int64", "B"), {}
         for name, width in states.items():

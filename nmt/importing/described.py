@@ -1,7 +1,4 @@
-"""Import models of unknown systems: a YAML file says which tensor is which of our parameters.
-
-docs/migration.md explains it with an example.
-"""
+"""Import models of unknown systems: a YAML file says which tensor is which of our parameters (docs/migration.md)."""
 
 from __future__ import annotations
 

@@ -35,8 +35,7 @@ KINDS: dict[str, tuple[Callable[[Any], bool], Callable[[Path, Any], Imported]]] 
     fairseq.KIND: (fairseq.knows, fairseq.read),
     marian.KIND: (_has(marian.SETTINGS), marian.read),
 }
-"""The supported systems by name: how the content of a file, tensors by name or the object given to torch.save, is
-recognised, and read."""
+"""The supported systems by name: how a file's content (tensors, or what torch.save wrote) is recognised, and read."""
 
 
 def import_model(source: Path, kind: str | None = None, member: str | None = None) -> Imported:

@@ -167,8 +167,7 @@ class _Unpickler(pickle._Unpickler):
 
 def read_torch(path: Path) -> Any:
     """Return the object that `torch.save` wrote to a file: dictionaries, lists and plain values, tensors as read-only
-    arrays (bfloat16 as float32), and `Inert` for everything else. Raises CheckpointError: It cannot be read, is
-    damaged, or is something else."""
+    arrays (bfloat16 as float32), and `Inert` for everything else. Raises CheckpointError."""
     problem = f"{path}: must be a file that torch.save wrote, got "
     try:
         if zipfile.is_zipfile(path):

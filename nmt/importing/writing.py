@@ -34,9 +34,8 @@ _UNKNOWN_TEXT = "unknown"
 
 
 def save_imported(out: Path, imported: Imported, src_lang: str = "src", tgt_lang: str = "tgt") -> None:
-    """Write a model as a new folder, which appears only when it is complete. Raises CheckpointError: `out` contains
-    something already, cannot be written, or the parts do not fit one another. Raises ConfigError: The languages are the
-    same."""
+    """Write a model as a new folder, which appears only when it is complete. Raises CheckpointError: That is
+    impossible, or the parts do not fit one another. Raises ConfigError: The languages are the same."""
     from nmt.config import config_from_dict, dump_config
 
     joint = imported.src is imported.tgt

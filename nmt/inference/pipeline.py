@@ -1,8 +1,5 @@
-"""The pipeline between text and search: a model with its subwords and settings; functions that convert between text and
-ids, make the inputs of a search, and the details of translations by forced decoding.
-
-The functions are for nmt's own packages; users call `Translator`.
-"""
+"""The pipeline between text and search: a model with its subwords and settings; functions for nmt's own packages
+between text and ids, for the inputs of a search, and for details of translations by forced decoding."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ class Projects:
         self, pairs: Sequence[Pair], is_cancelled: Callable[[], bool] = lambda: False
     ) -> tuple[Arrays | None, float]:
         """Return the parameters after learning pairs together, and the rise of the held-out loss: as much of the change
-        as keeps that loss within bounds, or the least that is tried."""
+        as keeps that within bounds, or the least that is tried."""
         found, rise = self.trainer.consolidate(pairs, is_cancelled), 0.0
         if found is None:
             return None, rise

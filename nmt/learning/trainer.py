@@ -84,8 +84,7 @@ def own_names(network: Network, share: float = SHARE) -> list[str]:
 
 class Trainer:
     """Learns pairs with the parameters of one project after another, in one thread at a time. `translator`, `base`: of
-    the base model, in floating point; `names`: of the parameters that are learnt; `general`: training text, some of it
-    replayed."""
+    the base model, in floating point; `names`: of the parameters that are learnt; `general`: text to replay."""
 
     def __init__(
         self,
@@ -174,11 +173,9 @@ class Trainer:
         return self._held
 
     def consolidate(self, pairs: Sequence[Pair], is_cancelled: Callable[[], bool] = lambda: False) -> Arrays | None:
-        """Return the parameters of a project that learns pairs together, from the base model: several passes with Adam
-        over all of them, in batches of which half is training text. None if it was cancelled between two updates.
-
-        It depends on nothing but the base model, the general text and the pairs in their order. The parameters learnt
-        pair by pair are not used, so that a missing pair has left no trace."""
+        """Return the parameters of a project that learns pairs together, from the base model, so that a missing pair
+        has left no trace: several passes with Adam over all of them, in batches of which half is training text. None if
+        it was cancelled between two updates."""
         mine, general = self.ids(pairs), self._general
         network, updater = self._learner("adam")
         passes = max(1, min(self.recipe.passes, _MOST_VISITS // max(1, len(mine))))

@@ -1,7 +1,5 @@
-"""Jobs that run usual models on a few made-up lines, so that their machine code gets compiled.
-
-The generated loops depend on the cell, on its surroundings and on the dtypes, not on sizes. So these models represent
-all of their kind."""
+"""Jobs that run usual models on a few made-up lines, so that their machine code gets compiled. It depends on the cell,
+its surroundings and dtypes, not on sizes: these models represent all of their kind."""
 
 from __future__ import annotations
 

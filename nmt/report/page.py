@@ -1,7 +1,5 @@
-"""The report: what runs were, as data, and the self-contained HTML file that shows it in any browser without a network.
-
-The page is drawn by the scripts of the studio's report (nmt/studio/page), which get the data as JSON.
-"""
+"""The report: what runs were, as data, and the self-contained HTML file that shows it, drawn by the scripts of the
+studio's report (nmt/studio/page), which get the data as JSON."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Run one model for many callers, whose sentences share a search that never ends.
-
-Requests that the live search cannot serve (several translations, details, glossaries, models without a compiled search)
-go to one more thread, in small batches, with the same fair turns."""
+"""Run one model for many callers, whose sentences share a search that never ends. Requests that it cannot serve
+(several translations, details, glossaries, models without a compiled search) go to one more thread, in small
+batches."""
 
 from __future__ import annotations
 
@@ -219,8 +218,7 @@ class Engine:
     ) -> list[list[Translation]]:
         """Return the translations of each sentence, best first, at least one each. Cancelling it removes the sentences
         from the search. `admission`: the request's, if it has more sentences; `is_bulk`: they belong to a long text;
-        `terms_in`: texts with the phrases of the glossary. Raises FullError, ClosedError, and NMTError for what a model
-        cannot do."""
+        `terms_in`: texts with the phrases of the glossary. Raises FullError, ClosedError, NMTError."""
         ask = ask or Ask()
         if self.translator.config.model.decoder.edit_actions:  # their scores are not those of the tokens that are shown
             ask = replace(ask, details=False)

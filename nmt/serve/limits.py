@@ -193,8 +193,7 @@ class _Lane(Generic[TicketT]):
 
 class FairQueue(Generic[TicketT]):
     """A queue of sentences for threads. Clients take turns, and so do requests of one client: a sentence each. Bulk
-    sentences have a lane of their own; the consumer says how many of each it has room for. At most `most` sentences may
-    wait."""
+    sentences have a lane of their own; the consumer says how many of each it has room for. At most `most` may wait."""
 
     def __init__(self, most: int) -> None:
         self._most = most

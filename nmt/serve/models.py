@@ -360,9 +360,8 @@ T = TypeVar("T")
 
 
 class Learning:
-    """The learning translators of a server, by the names of their models. `models`: the loaded ones, each with its
-    memory next to its files; `publish`: called with all models after each change, by the thread that learns. Raises
-    NMTError."""
+    """The learning translators of a server, by the names of their models, each with its memory next to its files.
+    `publish`: called with all models after each change, by the thread that learns. Raises NMTError."""
 
     def __init__(self, models: Models, settings: ServerSettings, publish: Callable[[Models], None]) -> None:
         self._settings, self._models, self._publish = settings, models, publish

@@ -97,9 +97,8 @@ async def read_body(request: Request, service: Service) -> bytes:
 
 
 async def read_fields(request: Request, service: Service) -> dict[str, Any]:
-    """Return the fields of a request, from the query and from a JSON or form body, which takes precedence; a field that
-    is repeated becomes a list. A client without access is rejected before the body is read if possible. Raises
-    RequestError."""
+    """Return the fields of a request, from the query and from a JSON or form body, which takes precedence; a repeated
+    one becomes a list. A client without access is rejected before the body if possible. Raises RequestError."""
     arrive(request, service)
     query = request.scope.get("query_string", b"")
     fields = _gathered(parse_pairs(decoded(query, "query string"), "query string")) if query else {}

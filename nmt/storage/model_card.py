@@ -1,8 +1,5 @@
-"""Write the card of a model: one page of Markdown that describes it, in the layout of public model hubs.
-
-The front matter between lines of `---` is machine-readable (huggingface.co/docs/hub/model-cards): languages, task,
-tags, and scores as a `model-index`. Facts that the model lacks, its intended use and its licence, are left as questions
-(Mitchell et al. 2019, "Model Cards for Model Reporting")."""
+"""Write the card of a model: one page of Markdown in the layout of public model hubs
+(huggingface.co/docs/hub/model-cards), with questions for what the model does not know (Mitchell et al. 2019)."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ class SavedModel(ModelFacts):
 
     def build(self, compute_dtype: str | None = None, device: Device | None = None) -> Any:
         """Return the model (see `build_model`) with its parameters, which stay memory-mapped on the processor. This
-        alone imports cells that the model names by dotted path, if `cells` allows it. Raises CheckpointError and
+        alone imports cells that the model names by dotted path, if they are allowed. Raises CheckpointError,
         ConfigError."""
         import_allowed_cells(self.config, self.cells, str(self.settings_path))
         try:

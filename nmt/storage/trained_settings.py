@@ -1,9 +1,6 @@
-"""Compare the settings that a checkpoint was trained with to the present ones, for settings that give parameters their
-meaning.
-
-Many of them change no shape: embeddings that are scaled now and were not in training, or text that is lower-cased now,
-would produce garbage without an error. A checkpoint contains the settings of its training; its reader compares them.
-"""
+"""Compare the settings that a checkpoint was trained with to the present ones, where these give parameters their
+meaning. Many change no shape: embeddings that are scaled now and were not in training would give garbage without an
+error."""
 
 from __future__ import annotations
 

@@ -46,8 +46,7 @@ _BLOCK_BYTES = 2**16
 
 
 class Lines(Iterator[T], Generic[T]):
-    """An iterator of `items` that can also say whether the next one is available: `ready`; None if there is never a
-    wait."""
+    """An iterator of `items` that can say whether the next one is available: `ready`, None if there is never a wait."""
 
     def __init__(self, items: Iterator[T], ready: Callable[[], bool] | None = None) -> None:
         self._items, self._ready = items, ready

@@ -1,8 +1,5 @@
-"""Output to a terminal on standard error: colours, and a last line that changes during work.
-
-Only a terminal gets either: a file or pipe gets plain text, line by line. Three colours and a truncated line are all
-that is needed here; the progress of commands is shown by tqdm (nmt.cli.lines.streams).
-"""
+"""Output to a terminal on standard error: colours, and a last line that changes during work. A file or pipe gets plain
+text, line by line. The progress of commands is shown by tqdm (nmt.cli.lines.streams)."""
 
 from __future__ import annotations
 

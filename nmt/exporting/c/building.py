@@ -31,8 +31,8 @@ LEVELS = {
     "aarch64-macos": {"neon_dotprod": "1"},
 }
 """By machine, the levels, the best one first, each with the condition under which a processor has it: features by their
-names in GCC, the bit ASIMDDP of Linux, or Apple's name. All processors of Apple have products of bytes, and all Macs
-since 2014 AVX2; a library for macOS has one level, as zig renames no symbols of objects."""
+names in GCC, the bit ASIMDDP of Linux, or Apple's name. A library for macOS has one level, that of all its machines, as
+zig renames no symbols of objects."""
 _OF_INT8 = ("avx512_vnni", "avx2_vnni", "neon_dotprod")
 """Levels that differ from the next one only in products of int8."""
 ASKING = {

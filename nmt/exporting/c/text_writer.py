@@ -40,9 +40,8 @@ def text_tables(normalize: str, *, lowercase: bool) -> str:
 
 
 def _lower_case(lowercase: bool) -> list[str]:
-    """Return the table of capitals with their small letters, one or two, and the sets that decide about a final sigma
-    (Unicode Standard, table 3-17), by what Python makes of a sigma after such a character. Cherokee letters are in
-    none."""
+    """Return the table of capitals with their small letters, and the sets that decide about a final sigma (Unicode
+    Standard, table 3-17), by what Python makes of a sigma after such a character; none of them Cherokee letters."""
     others = [one for one in _characters() if not CHEROKEE.match(one)] if lowercase else []
     small = [(ord(one), *map(ord, one.lower().ljust(2, "\0"))) for one in others if one.lower() != one != "Σ"]
     cased = {one for one in others if f"{one}Σ".lower().endswith("ς")}

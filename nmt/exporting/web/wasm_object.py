@@ -1,8 +1,5 @@
-"""Read the object files of WebAssembly that LLVM writes.
-
-An object is a module (webassembly.github.io/spec/core/binary) with custom sections that say what its numbers refer to:
-symbols and relocations (github.com/WebAssembly/tool-conventions, Linking.md).
-"""
+"""Read the object files of WebAssembly that LLVM writes: modules (webassembly.github.io/spec/core/binary) with symbols
+and relocations in custom sections (github.com/WebAssembly/tool-conventions, Linking.md)."""
 
 from __future__ import annotations
 

@@ -1,9 +1,6 @@
 """The sandbox for untrusted texts: a few worker processes, in which each job runs within CPU and memory limits. A job
-that is cancelled or exceeds its limits is killed with its process, and another one is forked.
-
-On Linux the kernel enforces the limits. Elsewhere each worker is a new process, and the server looks ten times a second
-whether it has taken too much, so that it may exceed the limits for that long.
-"""
+that is cancelled or exceeds them is killed with its process, and another one is forked. On Linux the kernel enforces
+the limits; elsewhere the server looks ten times a second whether a worker, a new process, has taken too much."""
 
 from __future__ import annotations
 

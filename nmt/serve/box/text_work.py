@@ -1,8 +1,5 @@
-"""Work on untrusted texts in a worker process (see `box`): split, join, read and write files.
-
-Each function yields plain values, one frame each: lists, texts, numbers, bytes. This module imports no compiled code
-and no model, so that its process starts small.
-"""
+"""Work on untrusted texts in a worker process (see `box`): split, join, read and write files. Each function yields
+plain values, one frame each. This module imports no compiled code and no model: its process starts small."""
 
 from __future__ import annotations
 
