@@ -272,9 +272,7 @@ class Text:
             if tally.count:
                 what = f"line {tally.examples[0].line} must be UTF-8, got other bytes, as in {tally.count:,} of "
                 what += f"{self.total:,} lines"
-                examples, advice = tuple(tally.examples), "convert the text to UTF-8"
-                rows = tally.finding("", "", 0, "").rows
-                found.append(Finding("utf-8", "error", file, tally.count, 0, what, "lines", examples, advice, rows))
+                found.append(tally.finding("utf-8", file, 0, what, level="error", advice="convert the text to UTF-8"))
             tally = self._empty[side]  # nothing can be learned if all are empty
             level = "error" if tally.count == self.total else "warning"
             advice = columns_advice(self.prefix) if level == "error" and format_of(self.prefix) != "lines" else ""

@@ -20,9 +20,6 @@ METRICS = ("bleu", "chrf", "ter")
 """The metrics computed by default."""
 ALL_METRICS = ("bleu", "chrf", "chrf++", "ter", "wer", "per", "accuracy")
 """All metrics; wer, per and accuracy are for tasks such as grapheme-to-phoneme conversion: each line is a word."""
-HIGHER_IS_BETTER = {"bleu": True, "chrf": True, "chrf++": True, "ter": False, "wer": False, "per": False} | {
-    "accuracy": True
-}
 Utility = Callable[[str, str], float]
 """A function that scores a candidate, given the correct text as the second argument."""
 References = Sequence[str] | Sequence[Sequence[str | None]]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from nmt.rnn.kernels.machine_code.store import Record
 
 
-def run_for_level(module: str, level: str, asked: dict[str, Any], elsewhere: str = "1") -> bytes:
+def run_for_level(module: str, level: str, asked: Any, elsewhere: str = "1") -> bytes:
     """Return the output of a module that gets JSON and compiles for a level; `elsewhere`: see features.py."""
     chosen = {"NMT_CPU": level, "NMT_CPU_UNCHECKED": elsewhere}
     done = subprocess.run(

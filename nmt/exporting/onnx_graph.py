@@ -15,10 +15,10 @@ _IR_VERSION = 8
 
 
 class Graph:
-    """An ONNX graph, built node by node. Values are represented by their names."""
+    """An ONNX graph, built node by node, of a model with these weights. Values are represented by their names."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, weights: dict[str, np.ndarray]) -> None:
+        self.name, self._weights = name, weights
         self._nodes: list[Any] = []
         self._constants: dict[str, Any] = {}
         self._inputs: list[Any] = []
@@ -52,10 +52,14 @@ class Graph:
         """Add a node with one output, and return its name."""
         return self.add(kind, *inputs, **attributes)[0]
 
-    def linear(self, x: str, *names: str, weights: dict[str, np.ndarray]) -> str:
+    def weight(self, name: str) -> str:
+        """Add a weight of the model, and return its name."""
+        return self.constant(name, self._weights[name])
+
+    def linear(self, x: str, *names: str) -> str:
         """Return x W, or x W + b if a second name is given."""
-        y = self.op("MatMul", x, self.constant(names[0], weights[names[0]]))
-        return self.op("Add", y, self.constant(names[1], weights[names[1]])) if names[1:] else y
+        y = self.op("MatMul", x, self.weight(names[0]))
+        return self.op("Add", y, self.weight(names[1])) if names[1:] else y
 
     def split(self, x: str, parts: int, width: int) -> list[str]:
         """Return `parts` equal parts of the last axis, each of size `width`."""

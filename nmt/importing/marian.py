@@ -22,6 +22,7 @@ from nmt.data.tokens.subwords import Subwords
 from nmt.data.tokens.vocabulary import Vocabulary
 from nmt.errors import CheckpointError
 from nmt.importing.imported import Imported, Params, Tensors, check_settings, our_order, parse_settings, read_settings
+from nmt.importing.torch_file import MalformedError
 from nmt.importing.writing import next_to, read_sentencepiece, read_units
 from nmt.system.files import explain
 
@@ -273,17 +274,13 @@ _MOST_NAME_BYTES = 1000
 _MOST_AXES = 8
 
 
-class _MalformedError(Exception):
-    """A malformed file; the text completes an error's `got`."""
-
-
 def read_marian(path: Path) -> dict[str, np.ndarray]:
     """Return the arrays of a binary file of Marian by name, views of one memory map. Raises CheckpointError if it
     cannot be read, is damaged, or is packed for one kind of processor."""
     try:
         content = np.memmap(path, np.uint8, "r")
         return _arrays(content, content.data)
-    except _MalformedError as error:
+    except MalformedError as error:
         raise CheckpointError(f"{path}: must be a model of Marian, got {error}; restore a copy") from None
     except OSError as error:
         raise CheckpointError(f"{path}: must be readable, got {explain(error)}; restore a copy") from error
@@ -295,18 +292,18 @@ def _arrays(content: np.ndarray, view: memoryview) -> dict[str, np.ndarray]:
     """Return the arrays of a binary file by name; `view` is the same bytes, for the standard library."""
     version, count = struct.unpack("<QQ", view[:16])
     if version != _VERSION or count > _MOST_ARRAYS:
-        raise _MalformedError("another version or a damaged one")
+        raise MalformedError("another version or a damaged one")
     headers = [struct.unpack("<QQQQ", view[16 + 32 * n : 48 + 32 * n]) for n in range(count)]
     at = 16 + 32 * count
     names, shapes = [], []
     for name_size, _, _, _ in headers:
         if not 0 < name_size <= _MOST_NAME_BYTES or at + name_size > len(content):
-            raise _MalformedError("a damaged one")
+            raise MalformedError("a damaged one")
         names.append(content[at : at + name_size].tobytes().rstrip(b"\0").decode())
         at += name_size
     for _, _, axes, _ in headers:
         if axes > _MOST_AXES or at + 4 * axes > len(content):
-            raise _MalformedError("a damaged one")
+            raise MalformedError("a damaged one")
         shapes.append(struct.unpack(f"<{axes}i", view[at : at + 4 * axes]))
         at += 4 * axes
     (gap,) = struct.unpack("<Q", view[at : at + 8])
@@ -314,12 +311,12 @@ def _arrays(content: np.ndarray, view: memoryview) -> dict[str, np.ndarray]:
     found: dict[str, np.ndarray] = {}
     for name, shape, (_, kind, _, size) in zip(names, shapes, headers, strict=True):
         if kind not in _DTYPES:
-            raise _MalformedError(f"numbers of {name!r:.60} that are packed for one kind of processor (type {kind:#x})")
+            raise MalformedError(f"numbers of {name!r:.60} that are packed for one kind of processor (type {kind:#x})")
         dtype = np.dtype(_DTYPES[kind])
         if min(shape, default=0) < 0 or at + size > len(content) or math.prod(shape) * dtype.itemsize > size:
-            raise _MalformedError(f"fewer numbers of {name!r:.60} than it names")
+            raise MalformedError(f"fewer numbers of {name!r:.60} than it names")
         found[name] = np.frombuffer(content[at : at + math.prod(shape) * dtype.itemsize], dtype).reshape(shape)
         at += size
     if len(found) != len(names):
-        raise _MalformedError("an array twice")
+        raise MalformedError("an array twice")
     return found

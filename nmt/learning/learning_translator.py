@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
 from random import Random
@@ -100,7 +100,7 @@ class LearningTranslator:
 
         def begin() -> tuple[dict[str, Any], list[tuple[Use, str, str]]]:
             names = own_names(floating, share)
-            return {"recipe": (recipe or Recipe()).to_dict(), "names": names}, general_text(base.config)
+            return {"recipe": asdict(recipe or Recipe()), "names": names}, general_text(base.config)
 
         self.memory = Memory(own_path if memory is None else named(memory, "memory"), loaded.digest, begin)
         try:

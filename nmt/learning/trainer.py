@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -58,10 +58,6 @@ class Recipe:
     replayed: int = 4
     passes: int = 6
     adam_rate: float = 1e-3
-
-    def to_dict(self) -> dict[str, float]:
-        """Return it as values for JSON."""
-        return asdict(self)
 
 
 def own_names(network: Network, share: float = SHARE) -> list[str]:

@@ -32,7 +32,7 @@ import numpy as np
 from nmt.errors import CheckpointError, DataError, ShapeError
 from nmt.rnn.arrays.weights import Quantised
 from nmt.storage.tensor_file import map_tensors, tensors_made_with, write_tensors
-from nmt.system.files import explain, remedy, write_bytes, writing
+from nmt.system.files import explain, write_bytes, writing
 from nmt.system.paths import absent, exists, is_file, is_folder, kind, shown
 
 if TYPE_CHECKING:
@@ -121,14 +121,11 @@ def load_subwords(
 def save_subwords(folder: Path, src: Subwords, tgt: Subwords, *, joint: bool) -> None:
     """Write the subwords of both languages, each to a temporary file that is then renamed."""
     src_name, tgt_name = subword_names(joint=joint)
-    try:
+    with writing(folder / src_name):
         write_bytes(folder / src_name, src.model_bytes, sync=True)
-        if not joint:
+    if not joint:
+        with writing(folder / tgt_name):
             write_bytes(folder / tgt_name, tgt.model_bytes, sync=True)
-    except OSError as error:
-        raise CheckpointError(
-            f"{folder}: subwords must be written here, got {explain(error)}; {remedy(error)}"
-        ) from error
 
 
 def subwords_digest(src: Subwords, tgt: Subwords) -> str:
