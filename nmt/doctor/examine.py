@@ -132,10 +132,8 @@ def _long(text: Text, marked: np.ndarray, lines: Sequence[Sequence[str]]) -> Fin
         return None
     tally = Tally()
     tally.add(marked, 0, *lines)
-    limits = " and ".join(f"data.{name}.max_length" for name in ("src", "tgt")[2 - len(text.sides) :])
-    unit = "pairs" if len(text.sides) == 2 else "lines"
-    advice = f"raise {limits}, or split the text into sentences"
-    return tally.finding("long", text.where, len(marked), "are longer than max_length", unit=unit, advice=advice)
+    advice = "raise data.src.max_length and data.tgt.max_length, or split the text into sentences"
+    return tally.finding("long", text.where, len(marked), "are longer than max_length", unit="pairs", advice=advice)
 
 
 PAIRS_AT_START = 1_000_000
@@ -180,7 +178,7 @@ def _examine(
     kept = {prefix: _all_lines(text) for prefix, text in held_out.items()}
     others = [(text, kept[prefix]) for prefix, text in held_out.items() if prefix not in of_training]
     limits = [limit and max(1, (limit - done) // (len(trains) - done)) for done, _ in enumerate(trains)]
-    sample = _Sample(len(configs), len(trains))
+    sample = _Sample(len(trains))
     before, met = 0, list[Finding]()
     made: Future[tuple[Side, Side]] | None = None
     for train, most in zip(trains, limits, strict=True):
@@ -201,7 +199,9 @@ def _examine(
         met += overlap.findings(train)
     for text in held_out.values():
         result.findings += text.findings()
-    result.findings += _judged([*trains, *held_out.values()])
+    judged = (judged_corpus(text.source, [side.lang for side in configs]) for text in (*trains, *held_out.values()))
+    names = dict.fromkeys(line for lines in judged for line in lines)  # of source and target, as the user named them
+    result.findings += [Finding("names", "warning", line, 1, 0, "") for line in names]
     result.findings += met
     for text in held_out.values():
         if text.prefix in of_training:
@@ -218,28 +218,21 @@ def _examine(
     return result
 
 
-def _judged(texts: list[Text]) -> list[Finding]:
-    """Return the findings about what the user named as source and target of these texts."""
-    langs = [side.lang for side in texts[0].sides]
-    lines = [line for text in texts for line in judged_corpus(text.source, langs)] if len(langs) == 2 else []
-    return [Finding("names", "warning", line, 1, 0, "") for line in dict.fromkeys(lines)]
-
-
 class _Sample:
     """A sample of the training text: the first cleaned lines of each corpus."""
 
-    def __init__(self, sides: int, corpora: int) -> None:
-        self._sides, self._most = sides, max(1, _SAMPLE // corpora)
+    def __init__(self, corpora: int) -> None:
+        self._most = max(1, _SAMPLE // corpora)
         self.of_each: list[list[list[str]]] = []
 
     @property
     def lines(self) -> list[list[str]]:
         """Return the lines of all corpora, for each side."""
-        return [[line for lines in self.of_each for line in lines[side]] for side in range(self._sides)]
+        return [[line for lines in self.of_each for line in lines[side]] for side in (0, 1)]
 
     def begin(self) -> None:
         """Start the next corpus."""
-        self.of_each.append([[] for _ in range(self._sides)])
+        self.of_each.append([[], []])
 
     @property
     def is_full(self) -> bool:
@@ -254,7 +247,7 @@ class _Sample:
 
 def _all_lines(text: Text) -> list[list[str]]:
     """Return all cleaned lines of a held-out text."""
-    lines: list[list[str]] = [[] for _ in text.sides]
+    lines: list[list[str]] = [[], []]
     for block in text.blocks():
         for side, these in zip(lines, block.clean, strict=True):
             side += these
@@ -274,7 +267,7 @@ def _subwords(
         both = sides()
     except DataError as error:
         return [Finding("vocabulary", "error", str(error), 1, 0, "")]
-    vocabulary = Vocabulary(both[2 - len(trains[0].sides) :], config)
+    vocabulary = Vocabulary(both, config)
     findings = []
     for train, lines in zip(trains, sample.of_each, strict=True):
         findings += vocabulary.check(train, lines, training=True)

@@ -225,7 +225,7 @@ class Text:
         is_lines = format_of(source.path) == "lines"
         self.files = [f"{self.prefix}.{side.lang}" if is_lines else f"{self.prefix} ({side.lang})" for side in sides]
         if source.tgt_path is not None:
-            self.files = [source.path, source.tgt_path][-len(sides) :]
+            self.files = [source.path, source.tgt_path]
         self.where = ", ".join(self.files) if is_lines else self.prefix
         self.total = 0
         """The number of pairs, or lines, that were read."""
@@ -347,7 +347,6 @@ class Duplicates:
         repeated, before = numbers[order][again], numbers[order][again - 1]
         first = np.argsort(repeated)[:SHOWN]
         pairs = zip(repeated[first].tolist(), before[first].tolist(), strict=True)
-        unit = "pairs" if len(text.sides) == 2 else "lines"
         about = "" if self._divisor == 1 else f" (estimated from one in {self._divisor:,})"
         return Finding(
             "duplicates",
@@ -356,9 +355,9 @@ class Duplicates:
             len(again) * self._divisor,
             text.total,
             f"repeat an earlier one{about}",
-            unit,
+            "pairs",
             tuple(Example(line + 1, f"as line {other + 1}") for line, other in pairs),
-            "--set data.filter.duplicates=true keeps the first of each" if unit == "pairs" else "",
+            "--set data.filter.duplicates=true keeps the first of each",
             tuple((np.sort(repeated) + 1).tolist()) if text.all_rows else (),
         )
 
@@ -413,8 +412,6 @@ class Overlap:
         )
         if not exact + near:
             return None
-        is_pair = len(text.sides) == 2
-        whole = f" ({int(pairs.sum()):,} of them with the same translation)" if is_pair else ""
         # Only the first of equal lines has a match of its own, and it may belong to another text.
         here = [
             number - start
@@ -427,7 +424,6 @@ class Overlap:
             kind, line = self._examples[start + number]
             what = "as" if kind == Likeness.EXACT else "nearly as"
             examples.append(Example(number + 1, f"{what} line {line + 1} of {train.files[0]}"))
-        lines = "source lines" if is_pair else "lines"
         corpus = f" {train.prefix}" if self._named else ""
         return Finding(
             "overlap",
@@ -435,9 +431,9 @@ class Overlap:
             text.where,
             exact + near,
             size,
-            f"have {lines} that are in the training text{corpus}: {exact:,} letter for letter{whole}, {near:,} nearly "
-            "so",
-            "pairs" if is_pair else "lines",
+            f"have source lines that are in the training text{corpus}: {exact:,} letter for letter "
+            f"({int(pairs.sum()):,} of them with the same translation), {near:,} nearly so",
+            "pairs",
             tuple(examples),
             "scores on them measure memorisation; data.filter.overlap removes them from training",
         )

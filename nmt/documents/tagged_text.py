@@ -186,7 +186,10 @@ def tagged_passage(
             paragraph.add_tag(token.raw, token.kind, token.name)
         else:
             parts += _written(paragraph.parts(splitter), own)
-            parts.append(Left(token.raw, token.left) if token.left else token.raw)
+            parts.append(token.raw)
+            if token.left:
+                parts[-1] = left = Left(token.raw)
+                left.reason = token.left
             own = token.syntax or syntax
             quote = {ord("'"): escape.get(ord("'"), "'") * 2} if own == "quoted message" else {}
             paragraph = Paragraph(escape | quote if quote else escape)

@@ -36,17 +36,7 @@ class Token:
 class Left(str):
     """Text that stays as it is although it should be translated. reason: why, as words that follow a number."""
 
-    reason: str
-
-    def __new__(cls, text: str, reason: str) -> Left:
-        """Return the text with the reason."""
-        one = super().__new__(cls, text)
-        one.reason = reason
-        return one
-
-    def __reduce__(self) -> tuple[type[Left], tuple[str, str]]:
-        """Return what pickles need."""
-        return Left, (str(self), self.reason)
+    reason = ""
 
 
 def reasons_of(parts: Iterable[object]) -> Counter[str]:

@@ -83,11 +83,6 @@ _CHANGES: dict[str, dict[str, Any]] = {
 """Changes to the model's section."""
 
 
-def fill_for_model(model: Path, threads: int, compute_dtype: str | None = None, cells: Sequence[str] = ()) -> None:
-    """Run what a trained model needs to translate, so that its code is compiled and stored."""
-    _translate(model, threads, thorough=False, compute_dtype=compute_dtype, cells=cells)
-
-
 def run_job_aside(job: Job, threads: int) -> None:
     """Do `run_job` in a temporary folder."""
     with TemporaryDirectory() as folder:
@@ -114,9 +109,9 @@ def run_job(job: Job, folder: Path, threads: int) -> None:
         "training": {"updates": 2, "batch_size": 256, "validation_freq": 2, "stop_after": None},
     }
     Trainer(config_from_dict(settings, job.name), threads=threads).run()
-    _translate(folder / "model", threads, job.thorough)
+    fill_for_model(folder / "model", threads, thorough=job.thorough)
     save_quantised(folder / "int8", load_saved_model(folder / "model", None))
-    _translate(folder / "int8", threads, job.thorough)
+    fill_for_model(folder / "int8", threads, thorough=job.thorough)
 
 
 def _write_texts(folder: Path) -> Path:
@@ -129,9 +124,10 @@ def _write_texts(folder: Path) -> Path:
     return stem
 
 
-def _translate(
-    model: Path, threads: int, thorough: bool, compute_dtype: str | None = None, cells: Sequence[str] = ()
+def fill_for_model(
+    model: Path, threads: int, compute_dtype: str | None = None, cells: Sequence[str] = (), *, thorough: bool = False
 ) -> None:
+    """Run what a trained model needs to translate, so that its code is compiled and stored."""
     from nmt import Translator
 
     lines = [" ".join(_WORDS[:n]) for n in range(1, 9)]

@@ -439,7 +439,10 @@ async def translate_file(service: Service, wish: FileWish, client: str) -> str:
     except NMTError as error:
         raise RequestError(400, str(error)) from None
     async with service.in_time(service.settings.limits.file_seconds):
-        model = await _model_of(service, wish, form, client)
+        sample = ""
+        if wish.source.lower() == "auto":
+            (sample,) = await service.box.run(_job("sample", wish, (wish.content, form, wish.name)), client)
+        model, _ = await service.pair(wish.source, wish.target, [sample], wish.model)
         language, pair = None if model.splitter is None else model.source, (model.source, model.target)
         read = _job("read_file", wish, (wish.content, form, wish.name, language, pair))
         rows = [(asked, packed) for piece in await service.box.run(read, client) for asked, packed in piece]
@@ -455,13 +458,6 @@ def _job(name: str, wish: FileWish, args: tuple[Any, ...]) -> Job:
     size = len(wish.content)
     seconds = _SECONDS + size / _BYTES_A_SECOND
     return Job(name, args, wish.name[:80], seconds, _MEMORY, _MEMORY + 4 * size, is_long=True)
-
-
-async def _model_of(service: Service, wish: FileWish, form: str, client: str) -> ServedModel:
-    sample = ""
-    if wish.source.lower() == "auto":
-        (sample,) = await service.box.run(_job("sample", wish, (wish.content, form, wish.name)), client)
-    return (await service.pair(wish.source, wish.target, [sample], wish.model))[0]
 
 
 async def _answers(

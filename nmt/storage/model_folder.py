@@ -148,18 +148,13 @@ def build_model(
 ) -> Any:
     """Return the configured model with its parameters not yet set. This imports Numba. compute_dtype: in place of the
     configured one. device: None for the processor. src_factor_sizes: values of each factor of the source."""
+    from nmt.model.translation import TranslationModel
     from nmt.rnn.devices import resolved_dtype
 
-    options: dict[str, Any] = {
-        "compute_dtype": resolved_dtype(compute_dtype or config.compute_dtype, device),
-        "recompute": config.training.recompute,
-        "device": device,
-    }
-    from nmt.model.translation import TranslationModel
-
-    if src_factor_sizes:
-        options["src_factor_sizes"] = src_factor_sizes
-    return TranslationModel(config.model, src_vocab_size, tgt_vocab_size, config.data.subwords.joint, **options)
+    sizes = src_vocab_size, tgt_vocab_size
+    options: dict[str, Any] = {"compute_dtype": resolved_dtype(compute_dtype or config.compute_dtype, device)}
+    options |= {"recompute": config.training.recompute, "device": device, "src_factor_sizes": src_factor_sizes}
+    return TranslationModel(config.model, *sizes, config.data.subwords.joint, **options)
 
 
 def read_checkpoint(path: Path, prefix: str = "") -> tuple[dict[str, np.ndarray], dict[str, Any]]:
