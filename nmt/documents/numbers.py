@@ -1,9 +1,7 @@
-"""Numbers in figures: what they denote in any usual form, and which of a translation are provably not the source's.
-
-A number of the translation is right if it denotes one of the source: with the separators of any locale, another order
-of a date, 12 or 24 hours, in other figures, or with a scale word (`2.5 billion`, `2.500.000.000`). Numbers in words,
-and those of which nothing is known, stay as the model wrote them.
-"""
+"""Numbers in figures: what they denote in any usual form, and which of a translation are provably not the source's. One
+is right if it denotes one of the source: with the separators of any locale, another order of a date, 12 or 24 hours, in
+other figures, or with a scale word (`2.5 billion`, `2.500.000.000`). Numbers in words, and those of which nothing is
+known, stay as the model wrote them."""
 
 from __future__ import annotations
 

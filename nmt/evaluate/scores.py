@@ -1,9 +1,6 @@
-"""Score translations against references: BLEU, chrF and TER as sacrebleu computes them.
-
-BLEU: Papineni et al. 2002; chrF: Popović 2015; chrF++: Popović 2017; TER: Snover et al. 2006; signatures: Post 2018.
-Every score comes with its signature, because it cannot be compared with others without it. The confidence of a model
-is compared with what became of its translations.
-"""
+"""Score translations against references: BLEU, chrF and TER as sacrebleu computes them (Papineni et al. 2002; Popović
+2015 and 2017; Snover et al. 2006), with signatures (Post 2018), without which no score can be compared with others. The
+confidence of a model is compared with what became of its translations."""
 
 from __future__ import annotations
 

@@ -1,10 +1,7 @@
 """Import recurrent models of fairseq (`lstm` and architectures derived from it): a checkpoint with dict.LANG.txt next
-to it.
-
-The source ends with `</s>`, with which the target begins, too. Decoder layer n starts from encoder layer n, through one
-linear layer for h and one for c if the sizes differ; attention is general, with tanh above [context; h] without bias
-(fairseq/models/lstm.py and fairseq/data/dictionary.py of 0.12).
-"""
+to it. The source ends with `</s>`, with which the target begins, too. Decoder layer n starts from encoder layer n,
+through one linear layer for h and one for c if the sizes differ; attention is general, with tanh above [context; h]
+without bias (fairseq/models/lstm.py and fairseq/data/dictionary.py of 0.12)."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
-"""Import recurrent models of OpenNMT-py 2 and 3 (encoder_type rnn or brnn, decoder_type rnn; LSTM or GRU).
-
-A torch.save file has `model`, `generator`, `vocab` and `opt`. The source has no EOS; every decoder layer starts from
-the encoder layer of the same number; attention is `dot`, `general` or `mlp` (onmt/modules/global_attention.py of 3.5),
-the last with a bias of the query and no tanh above the context.
-"""
+"""Import recurrent models of OpenNMT-py 2 and 3 (encoder_type rnn or brnn, decoder_type rnn; LSTM or GRU). A torch.save
+file has `model`, `generator`, `vocab` and `opt`. The source has no EOS; every decoder layer starts from the encoder
+layer of the same number; attention is `dot`, `general` or `mlp` (onmt/modules/global_attention.py of 3.5), the last
+with a bias of the query and no tanh above the context."""
 
 from __future__ import annotations
 

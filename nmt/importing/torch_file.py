@@ -1,9 +1,7 @@
-"""Read files of `torch.save` as data: no function or class that a file names is ever looked up or called.
-
-Such a file is a zip of raw numbers and a pickle that describes them (before PyTorch 1.6: several pickles, then the
-numbers). Python's own unpickler reads it, with every global replaced ("Restricting Globals" in the documentation of
-`pickle`): the few that make tensors and plain containers by functions of ours, all others by `Inert`.
-"""
+"""Read files of `torch.save` as data: no function or class that a file names is ever looked up or called. Such a file
+is a zip of raw numbers and a pickle that describes them (before PyTorch 1.6: several pickles, then the numbers).
+Python's own unpickler reads it, with every global replaced ("Restricting Globals" in the documentation of `pickle`):
+the few that make tensors and plain containers by functions of ours, all others by `Inert`."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
-"""The memory of confirmed pairs: one SQLite file, from which everything that was learnt can be computed again.
+"""The memory of confirmed pairs: one SQLite file, from which everything that was learnt can be computed again; and
+translation memories in TMX 1.4b.
 
 A model is a function of the base model, of the pairs of its project that are `learnt`, in their order, and of the
 places in that order at which it was consolidated. A pair is written here, durably, before it is learnt, and a
 consolidation before it is used. Snapshots only save time.
-
-Translation memories in TMX 1.4b (Translation Memory eXchange) are read and written here as well.
 """
 
 from __future__ import annotations

@@ -115,11 +115,8 @@ Table = dict[str, Any]
 
 
 def report_data(runs: Sequence[Run], pictures: Pictures | None = None) -> dict[str, Any]:
-    """Return all that a page says of one or more runs, for JSON.
-
-    Args:
-        pictures: Pictures of attention, shown below everything else.
-    """
+    """Return all that a page says of one or more runs, for JSON; `pictures`, of attention, come below everything
+    else."""
     charts = [
         {
             "title": title,
@@ -156,12 +153,8 @@ def report_page(
     words: Mapping[str, str] | None = None,
     language: str = "en",
 ) -> str:
-    """Return the HTML page of one or more runs.
-
-    Args:
-        studio: `project`, `round` and `report` of the studio; then the runs are its numbers for experts.
-        words: The words of the page in `language`; English fills what is missing.
-    """
+    """Return the HTML page of one or more runs. `studio`: its `project`, `round` and `report`, of which the runs are
+    the numbers for experts; `words`: of the page in `language`; English fills what is missing."""
     english = json.loads((_PAGE / "strings" / "en.json").read_text("utf-8"))
     data = {
         "title": title,

@@ -48,16 +48,13 @@ Headers = list[tuple[bytes, bytes]]
 
 
 class Origins:
-    """The pages that may use a server, and the names by which it is asked.
+    """The pages that may use a server, and the names by which it is asked. Raises ConfigError.
 
     Args:
         host: The address that the server listens on. On an address of this machine alone it answers to names of this
             machine alone: a page whose own name was made to lead here (DNS rebinding) asks by that name.
         allowed: Origins whose pages may translate, such as https://app.example; `*` is every page.
         hosts: Further names of the server, without ports. On other addresses they are all its names, if any is given.
-
-    Raises:
-        ConfigError: An origin or a name is none.
     """
 
     def __init__(self, host: str, allowed: Iterable[str] = (), hosts: Iterable[str] = ()) -> None:

@@ -181,18 +181,10 @@ class SavedModel(ModelFacts):
 
 
 def load_saved_model(path: str | Path, checkpoint: str | None = None, *, cells: Sequence[str] = ()) -> SavedModel:
-    """Read a model folder, or a file of nmt-bundle.
-
-    Args:
-        path: The folder or file.
-        checkpoint: Of a folder, `best`, `last` or a numbered one such as `best-600`; None takes the best, or the last
-            if there is no best yet.
-        cells: Names of modules whose cells may be imported when it is built: `my_cells`.
-
-    Raises:
-        CheckpointError: It is missing or damaged, or its parts do not fit one another.
-        ConfigError: Its settings were changed into something impossible, or `cells` are not names.
-    """
+    """Read a model folder, or a file of nmt-bundle. `checkpoint`: of a folder, such as `last` or `best-600`; None takes
+    the best, or the last if there is no best yet; `cells`: names of modules whose cells may be imported when it is
+    built. Raises CheckpointError: It is missing or damaged, or its parts do not fit one another. Raises ConfigError:
+    Its settings were changed into something impossible, or `cells` are not names."""
     allowed = check_allowed(cells)
     path = named(path, "the model")
     saved = _read_bundle(path, checkpoint) if is_file(path) else _read_folder(path, checkpoint)

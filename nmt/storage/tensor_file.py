@@ -1,9 +1,6 @@
-"""Files of tensors (safetensors) with JSON content and checksums: written to a temporary file and renamed, read through
-a memory map.
-
+"""Files of tensors (safetensors) with JSON content and checksums: written aside and renamed, read through a memory map.
 The reader is our own and trusts nothing: whatever the bytes are, it returns complete arrays or raises one
-CheckpointError. Nothing in such a file can run code.
-"""
+CheckpointError. Nothing in such a file can run code."""
 
 from __future__ import annotations
 

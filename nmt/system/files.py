@@ -1,7 +1,5 @@
-"""Files that are either complete or absent: written under a temporary name, then renamed.
-
-A reader, or the next run after a `kill -9`, sees the old file or the new one, never a partial one.
-"""
+"""Files that are either complete or absent: written under a temporary name, then renamed. A reader, or the next run
+after a `kill -9`, sees the old file or the new one, never a partial one."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""Checks of paths that a user gives, in one place: any problem is a PathError of one line.
-
-Every path from a command line or the Python interface passes through `named`. After that, `look`, `is_file`,
-`is_folder` and `exists` replace the methods of `Path`, which raise OSError if a folder may not be searched.
-"""
+"""Checks of paths that a user gives, in one place: any problem is a PathError of one line. Every such path passes
+through `named`; then `look`, `is_file`, `is_folder` and `exists` replace the methods of `Path`, which raise OSError if
+a folder may not be searched."""
 
 from __future__ import annotations
 

@@ -1,10 +1,7 @@
-"""Packages, zip archives of XML: office documents and books. Parts with text are translated, all else is copied.
-
-In a paragraph of runs, text with the formatting of most of the text around it is plain text. Text with other formatting
-becomes an element, as do links, insertions, content controls, bookmarks and fields; everything without text (note
-references, pictures, symbols, deleted text, formulas) is a mark at its place. A mark is represented by its number
-between two control characters, which XML cannot contain.
-"""
+"""Packages, zip archives of XML: office documents and books. Parts with text are translated, all else is copied. In a
+paragraph of runs, text with the formatting of most of the text around it is plain text. Other text becomes an element,
+as do links, insertions, content controls, bookmarks and fields; what has no text (note references, pictures, symbols,
+deleted text, formulas) is a mark at its place: its number between two control characters, which XML cannot contain."""
 
 from __future__ import annotations
 

@@ -1,9 +1,6 @@
-"""Make the package of a model: one file with its module of WebAssembly, its description and its arrays.
-
-A package begins with the bytes `NMTWEB1\\n` and the length of a JSON text, uint32; the text and the contents of the
-arrays follow, each at a multiple of 64 bytes. It is made in a process of its own, as a process compiles for one level
-of processors: `python -m nmt.exporting.web.package`.
-"""
+"""Make the package of a model: one file with its module of WebAssembly, its description and its arrays. It begins with
+the bytes `NMTWEB1\\n` and the length of a JSON text, uint32; the text and the contents of the arrays follow, each at a
+multiple of 64 bytes. It is made in a process of its own, as a process compiles for one level of processors."""
 
 from __future__ import annotations
 
