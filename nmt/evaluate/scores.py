@@ -105,7 +105,8 @@ def _checked(references: References, metrics: Sequence[str], tokenize: str) -> t
         checked_texts("evaluate", "references", references)  # raises
     if tokenize not in TOKENIZERS:
         raise DataError(f"evaluation: tokenize must be one of {', '.join(TOKENIZERS)}, got {tokenize!r}")
-    texts = reference_texts(references)
+    is_one = not references or isinstance(references[0], str)
+    texts = [[*references]] if is_one else [list(text) for text in references if text is not None]
     for text in texts:
         checked_texts("evaluate", "references", [line for line in text if line is not None])
     if texts and "bleu" in metrics and tokenize == "13a" and (other := _tokenizer_for(texts[0])) is not None:
@@ -125,13 +126,6 @@ def _tokenizer_for(lines: Sequence[str | None]) -> str | None:
     if 2 * found.total() < sum(map(str.isalpha, text)) or found.total() < _LONG_WORD * len(text.split()):
         return None
     return "ja-mecab" if found["ja-mecab"] else max(found, key=lambda name: found[name], default=None)
-
-
-def reference_texts(references: References) -> list[list[str | None]]:
-    """Return references of either form as a list of texts."""
-    if not references or isinstance(references[0], str):
-        return [[*references]]
-    return [list(text) for text in references if text is not None]
 
 
 def split_references(texts: Sequence[Sequence[str | None]], separator: str) -> list[list[str | None]]:

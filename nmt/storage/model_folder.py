@@ -313,8 +313,7 @@ def save_calibration(path: Path, calibration: Calibration, content: dict[str, An
 
 def load_calibration(path: Path, digest: str) -> Calibration | None:
     """Return the calibration made with these subwords, or None if there is no file. Raises CheckpointError."""
-    tensors = tensors_made_with(path, digest, "restore a copy, or remove it")
-    return None if tensors is None else calibration_from(tensors, path)
+    return calibration_from(tensors_made_with(path, digest, "restore a copy, or remove it"), path)
 
 
 _SHORTLIST_PREFIX = "shortlist/"
@@ -353,4 +352,4 @@ def save_shortlist(path: Path, shortlist: Shortlist, content: dict[str, Any]) ->
 def load_shortlist(path: Path, vocab_size: int, digest: str) -> Shortlist | None:
     """Return the shortlist made for these subwords, or None if there is no file. Raises CheckpointError."""
     tensors = tensors_made_with(path, digest, "make it again with nmt-shortlist, or remove it")
-    return None if tensors is None else shortlist_from(tensors, vocab_size, path)
+    return shortlist_from(tensors, vocab_size, path)

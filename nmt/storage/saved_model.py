@@ -123,11 +123,6 @@ class LoadedModel(ModelFacts):
     parameters: int
     mapped: MappedFile | None
 
-    def check_unchanged(self) -> None:
-        """Raise CheckpointError if the file that the network uses was written into."""
-        if self.mapped is not None:
-            self.mapped.check_unchanged()
-
     def reopened(self, **changes: Any) -> SavedModel:
         """Return the model as its file has it, but for these facts. Raises CheckpointError for other parameters."""
         params, content = map_tensors(self.path, PARAMS_PREFIX)

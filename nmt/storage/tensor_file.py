@@ -141,11 +141,11 @@ def map_tensors(path: Path, prefix: str = "") -> tuple[dict[str, np.ndarray], di
     return tensors, content
 
 
-def tensors_made_with(path: Path, subwords: str, advice: str) -> dict[str, np.ndarray] | None:
-    """Return the tensors of a file next to a model, None if there is none. Raises CheckpointError, with `advice`, if
+def tensors_made_with(path: Path, subwords: str, advice: str) -> dict[str, np.ndarray]:
+    """Return the tensors of a file next to a model, none if there is none. Raises CheckpointError, with `advice`, if
     its content names the digest of other `subwords`, and as `map_tensors` does."""
     if not is_file(path):
-        return None
+        return {}
     tensors, content = map_tensors(path)
     if content.get("subwords") != subwords:
         raise CheckpointError(f"{path}: must have been made with the subwords next to it, got others; {advice}")
