@@ -153,7 +153,8 @@ def build_model(
 
     sizes = src_vocab_size, tgt_vocab_size
     options: dict[str, Any] = {"compute_dtype": resolved_dtype(compute_dtype or config.compute_dtype, device)}
-    options |= {"recompute": config.training.recompute, "device": device, "src_factor_sizes": src_factor_sizes}
+    options |= {"recompute": config.training.recompute, "device": device}
+    options |= {"src_factor_sizes": src_factor_sizes} if src_factor_sizes else {}
     return TranslationModel(config.model, *sizes, config.data.subwords.joint, **options)
 
 
