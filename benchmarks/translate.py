@@ -32,7 +32,7 @@ from _systems import DTYPES, Setting, System, note, ours_in_all, peers
 from _translation_table import markdown, ratios
 from _watch import Watched, converse
 
-from nmt.evaluate import score_translations
+from nmt.evaluate.scores import score_translations
 
 _CHECKED_LINES = 20
 _WARM_UP = 5

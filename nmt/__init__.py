@@ -30,7 +30,7 @@ _PLACES = {
     "LearningTranslator": "nmt.learning.learning_translator",
     "NMTError": "nmt.errors",
     "Pivot": "nmt.inference.pivot",
-    "Score": "nmt.evaluate",
+    "Score": "nmt.evaluate.scores",
     "TrainingResult": "nmt.train.run.trainer",
     "Translation": "nmt.inference.translation",
     "Translator": "nmt.inference.translator",

@@ -6,9 +6,9 @@ import pytest
 
 import nmt
 from nmt.errors import DataError
-from nmt.evaluate import expected_utilities, format_table, score_translations, sentence_utility, split_references
+from nmt.evaluate import scores as scoring
 from nmt.evaluate.error_rates import edit_distance
-from nmt.evaluate.scores import reliability
+from nmt.evaluate.scores import expected_utilities, reliability, score_translations, sentence_utility
 from nmt.report.page import reliability_svg
 from tests.refusals import refused
 
@@ -37,7 +37,7 @@ def test_empty_translations_are_scored() -> None:
 
 
 def test_table_is_aligned() -> None:
-    lines = format_table(list(score_translations(["a b c d x"], ["a b c d e"]).values())).splitlines()
+    lines = scoring.format_table(list(score_translations(["a b c d x"], ["a b c d e"]).values())).splitlines()
     assert [line[:8].strip() for line in lines] == ["metric", "BLEU", "chrF2", "TER"]
     assert len({line[:15].rstrip()[-3:-2] for line in lines[1:]}) == 1, "points below one another"
 
@@ -100,7 +100,7 @@ def test_several_references_and_chrf_plus_plus():
 
 
 def test_error_rates_by_hand():
-    references = split_references([["b a | b e", "k a t", "d o g"]], " | ")
+    references = scoring.split_references([["b a | b e", "k a t", "d o g"]], " | ")
     assert references == [["b a", "k a t", "d o g"], ["b e", None, None]]
     scores = score_translations(["b e", "k a", "t  o g"], references, metrics=("wer", "per", "accuracy"))
     assert scores["wer"].score == pytest.approx(200 / 3)

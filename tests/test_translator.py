@@ -9,7 +9,7 @@ import pytest
 
 from nmt.data.tokens.subwords import train_subwords
 from nmt.errors import CheckpointError
-from nmt.evaluate import sentence_utility
+from nmt.evaluate.scores import sentence_utility
 from nmt.inference.pipeline import ranked_by_agreement
 from nmt.inference.translation import BROKEN, CUT, MAX_SOURCE_SUBWORDS, Translation, distinct
 from nmt.inference.translator import Constraints, Translator

@@ -1,9 +1,5 @@
-"""Run all checks: read the training text once, then check held-out texts, overlap and vocabulary; memory does not grow
-with the text.
-
-Memory is bounded by the hashes of pairs (`texts.MOST_HASHES`), a sample of lines for the subwords, and the held-out
-texts, which are kept.
-"""
+"""Run all checks: read the training text once, then check held-out texts, overlap and vocabulary. Memory is bounded by
+the hashes of pairs (`texts.MOST_HASHES`), a sample of lines for the subwords, and the held-out texts."""
 
 from __future__ import annotations
 
@@ -80,8 +76,7 @@ class Vocabulary:
         return ", or ".join(advice) or "the training text has none of these characters; add text that has them"
 
     def absurd(self, text: Text, share: float) -> list[Finding]:
-        """Return findings about rarely used vocabularies that are larger than the text would choose; `share` is the
-        checked part of the training text."""
+        """Return findings about large vocabularies that are rarely used; `share`: that of the text that was checked."""
         asked, is_words, findings = self._asked.vocab_size, self._asked.type == "word", []
         groups: dict[int, list[int]] = {}
         for number, side in enumerate(self._sides):
@@ -137,10 +132,8 @@ def _long(text: Text, marked: np.ndarray, lines: Sequence[Sequence[str]]) -> Fin
         return None
     tally = Tally()
     tally.add(marked, 0, *lines)
-    limits = " and ".join(f"data.{name}.max_length" for name in ("src", "tgt")[2 - len(text.sides) :])
-    unit = "pairs" if len(text.sides) == 2 else "lines"
-    advice = f"raise {limits}, or split the text into sentences"
-    return tally.finding("long", text.where, len(marked), "are longer than max_length", unit=unit, advice=advice)
+    advice = "raise data.src.max_length and data.tgt.max_length, or split the text into sentences"
+    return tally.finding("long", text.where, len(marked), "are longer than max_length", unit="pairs", advice=advice)
 
 
 PAIRS_AT_START = 1_000_000
@@ -158,15 +151,14 @@ def examine(
     show: Show = tell_nobody,
     concurrently: bool = False,
 ) -> Findings:
-    """Check the texts of data.train, data.dev and data.test, and return the findings. Raises DataError if a file is
-    missing, or is not a text of lines at all.
+    """Check the texts of data.train, data.dev and data.test, and return the findings. Raises DataError for what is no
+    text.
 
     Args:
-        sides: Returns both sides with subwords, which it may train on the cleaned lines that it receives, the first
-            ones of each side; None skips the checks of subwords. Called if there was no error.
+        sides: Returns both sides with subwords, perhaps trained on the first cleaned lines of each side; None skips the
+            checks of subwords. Called if there was no error.
         limit: The number of lines of the training text to check; None for all.
-        concurrently: Call `sides` in a thread while the rest is read, whether or not there are errors. For functions
-            that write no files.
+        concurrently: Call `sides`, which writes no files, in a thread while the rest is read.
     """
     with ThreadPoolExecutor(1) as pool:
         return _examine(config, sides, limit, show, pool if concurrently else None)
@@ -186,7 +178,7 @@ def _examine(
     kept = {prefix: _all_lines(text) for prefix, text in held_out.items()}
     others = [(text, kept[prefix]) for prefix, text in held_out.items() if prefix not in of_training]
     limits = [limit and max(1, (limit - done) // (len(trains) - done)) for done, _ in enumerate(trains)]
-    sample = _Sample(len(configs), len(trains))
+    sample = _Sample(len(trains))
     before, met = 0, list[Finding]()
     made: Future[tuple[Side, Side]] | None = None
     for train, most in zip(trains, limits, strict=True):
@@ -207,7 +199,9 @@ def _examine(
         met += overlap.findings(train)
     for text in held_out.values():
         result.findings += text.findings()
-    result.findings += _judged([*trains, *held_out.values()])
+    judged = (judged_corpus(text.source, [side.lang for side in configs]) for text in (*trains, *held_out.values()))
+    names = dict.fromkeys(line for lines in judged for line in lines)  # of source and target, as the user named them
+    result.findings += [Finding("names", "warning", line, 1, 0, "") for line in names]
     result.findings += met
     for text in held_out.values():
         if text.prefix in of_training:
@@ -224,28 +218,21 @@ def _examine(
     return result
 
 
-def _judged(texts: list[Text]) -> list[Finding]:
-    """Return the findings about what the user named as source and target of these texts."""
-    langs = [side.lang for side in texts[0].sides]
-    lines = [line for text in texts for line in judged_corpus(text.source, langs)] if len(langs) == 2 else []
-    return [Finding("names", "warning", line, 1, 0, "") for line in dict.fromkeys(lines)]
-
-
 class _Sample:
     """A sample of the training text: the first cleaned lines of each corpus."""
 
-    def __init__(self, sides: int, corpora: int) -> None:
-        self._sides, self._most = sides, max(1, _SAMPLE // corpora)
+    def __init__(self, corpora: int) -> None:
+        self._most = max(1, _SAMPLE // corpora)
         self.of_each: list[list[list[str]]] = []
 
     @property
     def lines(self) -> list[list[str]]:
         """Return the lines of all corpora, for each side."""
-        return [[line for lines in self.of_each for line in lines[side]] for side in range(self._sides)]
+        return [[line for lines in self.of_each for line in lines[side]] for side in (0, 1)]
 
     def begin(self) -> None:
         """Start the next corpus."""
-        self.of_each.append([[] for _ in range(self._sides)])
+        self.of_each.append([[], []])
 
     @property
     def is_full(self) -> bool:
@@ -260,7 +247,7 @@ class _Sample:
 
 def _all_lines(text: Text) -> list[list[str]]:
     """Return all cleaned lines of a held-out text."""
-    lines: list[list[str]] = [[] for _ in text.sides]
+    lines: list[list[str]] = [[], []]
     for block in text.blocks():
         for side, these in zip(lines, block.clean, strict=True):
             side += these
@@ -280,7 +267,7 @@ def _subwords(
         both = sides()
     except DataError as error:
         return [Finding("vocabulary", "error", str(error), 1, 0, "")]
-    vocabulary = Vocabulary(both[2 - len(trains[0].sides) :], config)
+    vocabulary = Vocabulary(both, config)
     findings = []
     for train, lines in zip(trains, sample.of_each, strict=True):
         findings += vocabulary.check(train, lines, training=True)

@@ -213,14 +213,8 @@ class Block:
 
 
 class Text:
-    """One of data.train, data.dev and data.test.
-
-    Args:
-        source: The prefix of its files, or one of several corpora. Line numbers run on through all files.
-        sides: Source and target.
-        is_filtered: Whether data.filter applies, as it does to the training text alone.
-        all_rows: Whether findings have the numbers of all their lines.
-    """
+    """One of data.train, data.dev and data.test. source: the prefix of its files, or a corpus; lines are numbered
+    through all files. is_filtered: whether data.filter applies. all_rows: whether findings number all lines."""
 
     def __init__(
         self, source: str | Source, sides: list[SideConfig], is_filtered: bool = True, *, all_rows: bool = False
@@ -231,7 +225,7 @@ class Text:
         is_lines = format_of(source.path) == "lines"
         self.files = [f"{self.prefix}.{side.lang}" if is_lines else f"{self.prefix} ({side.lang})" for side in sides]
         if source.tgt_path is not None:
-            self.files = [source.path, source.tgt_path][-len(sides) :]
+            self.files = [source.path, source.tgt_path]
         self.where = ", ".join(self.files) if is_lines else self.prefix
         self.total = 0
         """The number of pairs, or lines, that were read."""
@@ -278,9 +272,7 @@ class Text:
             if tally.count:
                 what = f"line {tally.examples[0].line} must be UTF-8, got other bytes, as in {tally.count:,} of "
                 what += f"{self.total:,} lines"
-                examples, advice = tuple(tally.examples), "convert the text to UTF-8"
-                rows = tally.finding("", "", 0, "").rows
-                found.append(Finding("utf-8", "error", file, tally.count, 0, what, "lines", examples, advice, rows))
+                found.append(tally.finding("utf-8", file, 0, what, level="error", advice="convert the text to UTF-8"))
             tally = self._empty[side]  # nothing can be learned if all are empty
             level = "error" if tally.count == self.total else "warning"
             advice = columns_advice(self.prefix) if level == "error" and format_of(self.prefix) != "lines" else ""
@@ -322,11 +314,8 @@ MOST_HASHES = 4_000_000
 
 
 class Duplicates:
-    """Counts duplicate pairs.
-
-    The sample is chosen by the hashes themselves: only hashes divisible by a power of two are kept, so that either all
-    copies of a pair are in the sample or none.
-    """
+    """Counts duplicate pairs; of many, those whose hashes a power of two divides, so that all copies of a pair
+    count."""
 
     def __init__(self, most: int = MOST_HASHES) -> None:
         self._most, self._divisor = most, 1
@@ -358,7 +347,6 @@ class Duplicates:
         repeated, before = numbers[order][again], numbers[order][again - 1]
         first = np.argsort(repeated)[:SHOWN]
         pairs = zip(repeated[first].tolist(), before[first].tolist(), strict=True)
-        unit = "pairs" if len(text.sides) == 2 else "lines"
         about = "" if self._divisor == 1 else f" (estimated from one in {self._divisor:,})"
         return Finding(
             "duplicates",
@@ -367,9 +355,9 @@ class Duplicates:
             len(again) * self._divisor,
             text.total,
             f"repeat an earlier one{about}",
-            unit,
+            "pairs",
             tuple(Example(line + 1, f"as line {other + 1}") for line, other in pairs),
-            "--set data.filter.duplicates=true keeps the first of each" if unit == "pairs" else "",
+            "--set data.filter.duplicates=true keeps the first of each",
             tuple((np.sort(repeated) + 1).tolist()) if text.all_rows else (),
         )
 
@@ -384,9 +372,8 @@ _REPORTED = {"none": (Likeness.EXACT, Likeness.NEAR), "exact": (Likeness.NEAR,),
 
 
 class Overlap:
-    """Looks for the lines of held-out texts in the training text. `texts`: the held-out texts, each with its cleaned
-    lines of one or both sides; `filtered`: data.filter.overlap, the matches that are kept out of training and therefore
-    no findings; `named`: whether findings name the training text, one of several."""
+    """Looks for the lines of held-out texts, each with its cleaned lines, in the training text. `filtered`:
+    data.filter.overlap, whose matches are no findings; `named`: whether findings name the training text."""
 
     def __init__(
         self, texts: Sequence[tuple[Text, Sequence[Sequence[str]]]], filtered: str = "none", named: bool = False
@@ -425,8 +412,6 @@ class Overlap:
         )
         if not exact + near:
             return None
-        is_pair = len(text.sides) == 2
-        whole = f" ({int(pairs.sum()):,} of them with the same translation)" if is_pair else ""
         # Only the first of equal lines has a match of its own, and it may belong to another text.
         here = [
             number - start
@@ -439,7 +424,6 @@ class Overlap:
             kind, line = self._examples[start + number]
             what = "as" if kind == Likeness.EXACT else "nearly as"
             examples.append(Example(number + 1, f"{what} line {line + 1} of {train.files[0]}"))
-        lines = "source lines" if is_pair else "lines"
         corpus = f" {train.prefix}" if self._named else ""
         return Finding(
             "overlap",
@@ -447,9 +431,9 @@ class Overlap:
             text.where,
             exact + near,
             size,
-            f"have {lines} that are in the training text{corpus}: {exact:,} letter for letter{whole}, {near:,} nearly "
-            "so",
-            "pairs" if is_pair else "lines",
+            f"have source lines that are in the training text{corpus}: {exact:,} letter for letter "
+            f"({int(pairs.sum()):,} of them with the same translation), {near:,} nearly so",
+            "pairs",
             tuple(examples),
             "scores on them measure memorisation; data.filter.overlap removes them from training",
         )

@@ -14,9 +14,8 @@ from nmt.documents.tokens import reasons_of
 
 @dataclass(frozen=True)
 class File:
-    """A file to read. name: its name in messages; splitter: splits paragraphs into sentences, if None each is one
-    sentence; languages: codes of source and target, for formats that name them; limits: of its contents; form: one of
-    FORMATS."""
+    """A file to read. name: its name in messages; splitter: splits paragraphs into sentences, if there is one;
+    languages: codes of source and target, for formats that name them; limits: of its contents; form: one of FORMATS."""
 
     content: bytes
     name: str = "document"
@@ -28,8 +27,7 @@ class File:
 
 @dataclass(frozen=True)
 class Document:
-    """A document. passages: the text to translate; write: returns the file, given the new text of each passage;
-    unread: what else should be translated but cannot be read, as `left` counts it."""
+    """A document. passages: the text; write: returns the file, given their new texts; unread: as `left` counts it."""
 
     passages: list[Passage]
     write: Callable[[Sequence[str]], bytes]
@@ -56,9 +54,8 @@ def read_document(
     *,
     numbers: bool = True,
 ) -> Document:
-    """Read a document. Raises DataError if the file is not of this format, or exceeds the limits, and NMTError if a
-    library that the format needs is not installed. `content`, `name`, `splitter`, `languages`, `limits`: see `File`;
-    `form`: one of FORMATS; `numbers`: whether numbers of its translation that are provably wrong are corrected."""
+    """Read a document; arguments as in `File`. `numbers`: whether provably wrong numbers of its translation are
+    corrected. Raises DataError for another format or beyond the limits, and NMTError without a library."""
     file = File(content, name, splitter, languages, limits or Limits(), form)
     if not FORMATS[form].is_packed:
         file.limits.check_content(len(content), name)

@@ -75,9 +75,8 @@ def utf8_text(content: bytes, name: str) -> tuple[str, Encoding]:
 
 
 def declared_text(content: bytes, name: str) -> tuple[str, Encoding]:
-    """Return the text of an HTML or XML file in the encoding that it declares. It is read as UTF-8 (see `utf8_text`) if
-    it declares none, if it is UTF-8 with non-ASCII characters whatever it declares, or if it cannot be decoded as
-    declared."""
+    """Return the text of an HTML or XML file in the encoding that it declares; in UTF-8 (see `utf8_text`) without one,
+    if it is UTF-8 with other characters than ASCII's, or if it cannot be decoded as declared."""
     found = None if content.startswith(MARK) else _DECLARED.search(content[:_HEAD])
     try:
         if found is not None:
@@ -101,8 +100,7 @@ def _is_utf8(content: bytes) -> bool:
 
 
 def xml_as_utf8(content: bytes, name: str) -> tuple[bytes, Callable[[bytes], bytes]]:
-    """Return an XML file in UTF-8, and a function that converts it back to its own encoding; new characters that the
-    encoding lacks become references. Raises DataError."""
+    """Return an XML file in UTF-8, and a function that converts it back, with references. Raises DataError."""
     if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
         mark, encoding = content[:2], "utf-16-le" if content[:1] == b"\xff" else "utf-16-be"
     else:

@@ -10,10 +10,8 @@ from nmt.errors import DataError
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits for one file. content_bytes: the size of its text, unpacked: that of all parts with text of an archive, or
-    of the file; archive_bytes: the size of all members of an archive, unpacked; elements: the number of XML elements,
-    PO entries or subtitles; paragraph_elements: the number of XML elements in one paragraph or unit; depth: the nesting
-    depth of elements."""
+    """Limits for one file. content_bytes: the size of its text, unpacked; archive_bytes: of all members of an archive;
+    elements: XML elements, PO entries or subtitles; paragraph_elements: in a paragraph; depth: of nesting."""
 
     content_bytes: int = 64 * 2**20
     archive_bytes: int = 200 * 2**20
@@ -44,8 +42,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Format:
-    """A format. module: its `read` reads a file, and raises DataError; suffixes: extensions of its files; is_packed:
-    whether a file is a zip archive, whose text is smaller or larger than the file."""
+    """A format. module: its `read` reads a file; suffixes: endings of names; is_packed: whether it is a zip archive."""
 
     module: str
     media_type: str
@@ -73,8 +70,7 @@ FORMATS = {
     "odp": Format(_PACKAGES, f"{_OASIS}.presentation", "odp", is_packed=True),
     "epub": Format(_PACKAGES, "application/epub+zip", "epub", is_packed=True),
 }
-"""The formats by name. To add a zip archive of XML parts, add its parts to `packages`, and its paragraphs to
-`paragraphs`."""
+"""The formats by name. A new zip archive of XML parts has its parts and paragraphs in `packages`."""
 
 PACKED_FORMATS = tuple(name for name, one in FORMATS.items() if one.is_packed)
 MEDIA_TYPES = {name: one.media_type for name, one in FORMATS.items()}

@@ -1,7 +1,5 @@
-"""Placement of markup: tags follow the words that they belong to into the translation.
-
-Elements stay a tree: each mark is written once, and what was inside an element stays inside.
-"""
+"""Placement of markup: tags follow the words that they belong to into the translation. Elements stay a tree: each mark
+is written once, and what was inside an element stays inside."""
 
 from __future__ import annotations
 
@@ -16,8 +14,7 @@ from nmt.documents.placeholders import WIDE, scanned
 from nmt.documents.words import NOWHERE, Span, TargetWord, TargetWords, one_numbers
 
 _OWN, _FOREIGN, _UNALIGNED = 1.0, -0.7, -0.1
-"""Scores of a target word in the span of an element: aligned to it, to other words, to none. Tried by
-12995ccb:benchmarks/markup.py, not fitted to it."""
+"""Scores of a target word in the span of an element: aligned to it, to other words, to none."""
 
 _MOST_MARKS = 200
 """The maximum number of marks that are placed by alignment: time grows with their square, and recursion with depth."""
@@ -34,8 +31,7 @@ _CLOSING = f"{_STOPS})]}}»”’\"'）」』】》"
 
 @dataclass(frozen=True)
 class Mark:
-    """A tag, comment or similar markup as written, before the character `at` of a text. `partner`: the index of the tag
-    that opens or closes the same element, None if there is none."""
+    """A tag or other markup as written, before character `at`. `partner`: the index of the tag of the same element."""
 
     raw: str
     at: int

@@ -1,9 +1,6 @@
 """A scanner that finds tags, comments and text in HTML and XML in one pass, however malformed the text is; which
-elements are inline or not translated, and where they end if the end tag is omitted.
-
-The scanner takes linear time: it never searches the same range twice for the same string. The pieces together are the
-text, byte for byte.
-"""
+elements are inline or not translated, and where they end without an end tag. It takes linear time: it never searches a
+range twice for the same string. The pieces together are the text, byte for byte."""
 
 from __future__ import annotations
 
@@ -169,8 +166,7 @@ INLINE = frozenset(
     "a abbr acronym b bdi bdo big button cite data del dfn em font i img ins label mark q rb ruby s small span "
     "strike strong sub sup time tt u wbr g x bx ex ph bpt ept it mrk".split()
 )
-"""Inline elements (HTML Living Standard, 3.2.5.2.5 Phrasing content, of form controls only button; XLIFF 1.2, 2.3). All
-others are walls, which end sentences."""
+"""Inline elements (HTML Living Standard, 3.2.5.2.5; XLIFF 1.2, 2.3). All others are walls, which end sentences."""
 VOID = frozenset("area base br col embed hr img input link meta param source track wbr".split())
 RUBY = frozenset("rt rp rtc".split())
 """Elements of readings of a text, which are not among its words."""
@@ -182,8 +178,7 @@ BLOCKS = frozenset(
     "address article blockquote br caption dd details div dl dt figcaption figure footer form h1 h2 h3 h4 h5 h6 header "
     "hr li main nav ol p pre script section style summary table tbody td tfoot th thead tr ul".split()
 )
-"""Elements that end sentences in text that may contain tags although it is not HTML. Others may be placeholders such as
-<name>, which are inline."""
+"""Elements that end sentences in text that is not HTML. Others may be placeholders such as <name>."""
 
 _CLOSE_P = (
     "address article aside blockquote center details dialog dir div dl fieldset figcaption figure footer form h1 h2 h3 "

@@ -1,9 +1,7 @@
-"""Numbers in figures: what they denote in any usual form, and which of a translation are provably not the source's.
-
-A number of the translation is right if it denotes one of the source: with the separators of any locale, another order
-of a date, 12 or 24 hours, in other figures, or with a scale word (`2.5 billion`, `2.500.000.000`). Numbers in words,
-and those of which nothing is known, stay as the model wrote them.
-"""
+"""Numbers in figures: what they denote in any usual form, and which of a translation are provably not the source's. One
+is right if it denotes one of the source: with the separators of any locale, another order of a date, 12 or 24 hours, in
+other figures, or with a scale word (`2.5 billion`, `2.500.000.000`). Numbers in words, and those of which nothing is
+known, stay as the model wrote them."""
 
 from __future__ import annotations
 
@@ -36,8 +34,7 @@ _SPANS = (7, 12, 24, 60)
 _ERAS = (543, 578, 579, 580, 581, 582, 621, 622, 1911, 1925, 1988, 2018, 3760, 3761)
 """Years by which calendars differ: Buddhist, Islamic, Persian, of Taiwan, Japan (three emperors), Jewish."""
 _UNITS = (1.609344, 0.9144, 0.3048, 2.54, 25.4, 0.45359, 453.59, 28.35, 29.57, 3.7854, 0.5683, 0.40469, 2.59)
-"""Metric values of a mile, yard, foot (m), inch (cm, mm), pound (kg, g), ounce (g, ml), gallon, pint, acre, square
-mile."""
+"""Metric values of a mile, yard, foot, inch (cm, mm), pound (kg, g), ounce (g, ml), gallon, pint, acre, square mile."""
 _TENFOLD = re.compile(
     r"\b(?:la[ck]h?s?\b|crore|pro ?mil)|[‰十百千万萬億亿兆천만억조]|หมื่น|แสน|लाख|करोड़|अरब", re.IGNORECASE
 )
@@ -240,9 +237,8 @@ def _is_measure(imperial: Fraction, metric: Fraction) -> bool:
 
 @dataclass
 class Comparison:
-    """The numbers of a translation compared with the source's. wrong: pairs (number of the source, number that stands
-    for it); unsigned: pairs that lack the minus; lost: numbers of the source without any; right: numbers of the
-    translation that may stand for one."""
+    """The numbers of a translation compared with the source's. wrong: pairs of the source's and what stands for it;
+    unsigned: pairs that lack the minus; lost: those of the source without any; right: those that may stand for one."""
 
     wrong: list[tuple[Figure, Figure]]
     unsigned: list[tuple[Figure, Figure]]
@@ -411,8 +407,7 @@ def are_one_number(before: str, after: str) -> bool:
 
 
 def priced(source: Placeholder, text: str, target: Placeholder, translation: str) -> tuple[int, int, str]:
-    """Return a range of a translation and its new text, so that a number of it becomes the source's: with its sign of
-    currency if both have one and these differ."""
+    """Return a range and its new text, by which a number becomes the source's, with its sign of currency."""
     (a, b), (start, end) = _with_currency(source, text), _with_currency(target, translation)
     own = {c for c in text[a : source.start] + text[source.end : b]}
     other = {c for c in translation[start : target.start] + translation[target.end : end]}

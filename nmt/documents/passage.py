@@ -28,8 +28,7 @@ _SIGNS = re.compile("[«»‹›“”„‘’\"'.!?…]")
 _SHORT = 4000
 
 LONGEST_SENTENCE = 1000
-"""The maximum length of a sentence in characters: longer ones are split between words, or anywhere if there are none,
-as a model would read only their beginning."""
+"""The maximum length of a sentence in characters, as a model would read only the beginning of longer ones."""
 
 
 def pieces(text: str, splitter: Splitter | None) -> list[str]:
@@ -58,12 +57,8 @@ def windows(text: str) -> list[str]:
 
 
 def sentence_splitter(language: str) -> Splitter:
-    """Return a splitter with the rules of a language, or with those of English if there are none for it.
-
-    The library is sentencex, by Wikimedia, with rules and abbreviations for some 250 languages.
-
-    Raises NMTError if the library is not installed.
-    """
+    """Return a splitter with the rules of a language, or of English if there are none for it, by sentencex of
+    Wikimedia. Raises NMTError without the library."""
     try:
         from sentencex import segment
     except ImportError:
@@ -109,8 +104,7 @@ _PLAIN_SPACES = str.maketrans(dict.fromkeys(NO_BREAK, " "))
 
 @dataclass(frozen=True)
 class Rules:
-    """The rules for all sentences of a text. source, target: codes of the languages, whose letters have cases of their
-    own; numbers: whether numbers that are provably wrong are corrected."""
+    """The rules of a text. source, target: languages' codes; numbers: whether provably wrong numbers are corrected."""
 
     source: str = ""
     target: str = ""
@@ -272,8 +266,7 @@ class Passage:
 
 
 def _spaced(one: Sentence, other: Sentence, first: str, second: str) -> tuple[str, str]:
-    """Return two neighbouring sentences, with a space between them if only their source's script writes none, and
-    without one if only the translation's writes none."""
+    """Return two neighbouring sentences, with or without a space between them, as the translation's script has it."""
     cores = _TAG.sub("", first[: len(first) - len(one.after)]), _TAG.sub("", second[len(other.before) :])
     source, end, start = (bool(_WIDE.match(sign)) for sign in (one.text[-1], cores[0][-1:], cores[1][:1]))
     gap = _TAG.sub("", one.after + other.before)

@@ -11,8 +11,7 @@ UNSPACED = (
     "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u19e0-\u19ff\u2e80-\u2fff\u3005-\u3007\u3021-\u312f\u3190-\u31ff"
     "\u3400-\u4dbf\u4e00-\u9fff\ua9e0-\ua9ff\uaa60-\uaa7f\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
 )
-"""Letters of scripts that write no spaces between words, as ranges of a regular expression: Thai, Lao, Tibetan,
-Burmese, Khmer, kana, bopomofo, Han."""
+"""Letters of scripts without spaces: Thai, Lao, Tibetan, Burmese, Khmer, kana, bopomofo, Han."""
 WIDE = "\u2e80-\u9fff\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef\U00020000-\U0003ffff"
 """Letters and punctuation of Chinese and Japanese, which write no spaces between sentences either."""
 _ENDING = f"{UNSPACED}\u1100-\u11ff\u3130-\u318f\uac00-\ud7ff"
@@ -106,8 +105,7 @@ _FORMAT = re.compile(
 
 
 class Kind(Enum):
-    """The kinds of placeholders. ARGUMENT: read by a program, or a name or keys; ADDRESS: of a page or of mail; SYMBOL:
-    emoji and pictures; NUMBER: written in figures."""
+    """The kinds of placeholders. ARGUMENT: read by a program, or a name or keys; SYMBOL: emoji and pictures."""
 
     ARGUMENT = "argument"
     ADDRESS = "address"

@@ -24,10 +24,7 @@ _BLANK = "blank"
 
 
 class _Item(NamedTuple):
-    """A tag, a text, or white space at an edge of a sentence.
-
-    at: Its first character in the paragraph. number: Which of the paragraph's tags it is, from 0; -1 for others.
-    """
+    """A tag, a text, or white space at an edge of a sentence. at: its first character; number: of a tag."""
 
     raw: str
     at: int
@@ -36,8 +33,7 @@ class _Item(NamedTuple):
 
 
 class Paragraph:
-    """The text as the model reads it, how it was written where that differs, and the tags before each character.
-    escape: how characters of the translation are written."""
+    """A text as the model reads it, its writing where that differs, and its tags. escape: of the translation."""
 
     def __init__(self, escape: dict[int, str]) -> None:
         self._escape = escape

@@ -134,8 +134,7 @@ def _readings_ended(tokens: list[Token]) -> list[Token]:
 
 
 def _symbols_whole(tokens: list[Token]) -> list[Token]:
-    """Return the tokens with elements around nothing but symbols, such as the link after a heading, merged to one token
-    each: they are not words and stay next to the word that they were next to."""
+    """Return the tokens with elements around symbols alone, such as the link after a heading, as one token each."""
     found: list[Token] = []
     for token in tokens:
         found.append(token)
@@ -173,9 +172,8 @@ def tagged_passage(
     escape: dict[int, str] = HTML_ESCAPES,
     syntax: Syntax = "",
 ) -> Passage:
-    """Return the passage of tokens: block elements divide it into paragraphs. entities: which named entities are known;
-    others stay as written; escape: how characters of the translation are written; syntax: that of the text outside of
-    ICU messages."""
+    """Return the passage of tokens, whose walls divide it into paragraphs. entities: which names are known, others
+    stay; escape: how characters of the translation are written; syntax: that of the text outside of ICU messages."""
     parts: list[str | Sentence] = []
     own = syntax
     paragraph = Paragraph(escape)
@@ -188,7 +186,10 @@ def tagged_passage(
             paragraph.add_tag(token.raw, token.kind, token.name)
         else:
             parts += _written(paragraph.parts(splitter), own)
-            parts.append(Left(token.raw, token.left) if token.left else token.raw)
+            parts.append(token.raw)
+            if token.left:
+                parts[-1] = left = Left(token.raw)
+                left.reason = token.left
             own = token.syntax or syntax
             quote = {ord("'"): escape.get(ord("'"), "'") * 2} if own == "quoted message" else {}
             paragraph = Paragraph(escape | quote if quote else escape)
@@ -310,9 +311,8 @@ _REFERENCE = re.compile(r"&(?:#\d{1,7}|#[xX][\da-fA-F]{1,6}|[A-Za-z]\w{1,31});")
 
 
 def loose_passage(text: str, splitter: Splitter | None, *, is_lines: bool, marks: str = "") -> Passage:
-    """Return the passage of a text; its tags, if any, follow their words. `is_lines`: whether line breaks and tabs
-    divide it; otherwise they are white space; `marks`: a regular expression, without groups, of what is copied next to
-    its word."""
+    """Return the passage of a text; its tags follow their words. `is_lines`: whether line breaks and tabs divide it;
+    `marks`: a regular expression, without groups, of what is copied next to its word."""
     if is_lines and not has_markup(text):
         found = with_accelerators([Token("text", text, text, is_lines=True)])
         return tagged_passage(found, splitter, escape={}) if len(found) > 1 else plain_passage(text, splitter)
@@ -373,9 +373,8 @@ def read_passage(
     ignored: frozenset[str] = frozenset(),
     rules: Rules = RULES,
 ) -> Passage:
-    """Split a text into sentences. markup: the kind of tags and entities in it; splitter: splits paragraphs into
-    sentences, if None each paragraph is one sentence; ignored: names of elements whose content is not translated;
-    rules: of all sentences."""
+    """Split a text into sentences. markup: the kind of its tags; splitter: of paragraphs, if there is one; ignored:
+    names of elements whose content is not translated; rules: of all sentences."""
     if markup == "text":
         return plain_passage(text, splitter).ruled(rules)
     return tagged_passage(html_tokens(text, ignored, is_xml=markup == "xml"), splitter).ruled(rules)

@@ -1,5 +1,4 @@
-"""Tokens of a text with markup, and what divides or joins them: ICU messages, tags of templates, marks of notes, and
-the signs of keys in menus."""
+"""Tokens of a text with markup, divided or joined: ICU messages, tags of templates, marks of notes, keys in menus."""
 
 from __future__ import annotations
 
@@ -37,17 +36,7 @@ class Token:
 class Left(str):
     """Text that stays as it is although it should be translated. reason: why, as words that follow a number."""
 
-    reason: str
-
-    def __new__(cls, text: str, reason: str) -> Left:
-        """Return the text with the reason."""
-        one = super().__new__(cls, text)
-        one.reason = reason
-        return one
-
-    def __reduce__(self) -> tuple[type[Left], tuple[str, str]]:
-        """Return what pickles need."""
-        return Left, (str(self), self.reason)
+    reason = ""
 
 
 def reasons_of(parts: Iterable[object]) -> Counter[str]:
@@ -245,8 +234,7 @@ def _parsed(message: str) -> list[_Span] | None:
 
 
 def _spans_of(message: str, pieces: list[tuple[str, str]]) -> list[_Span]:
-    """Return the spans of a message's pieces. A simple argument `{x}` is a placeholder within its text, one with a
-    format such as `{x, date}` and the number `#` are marks."""
+    """Return the spans of a message's pieces. `{x}` is a placeholder, `{x, date}` and the number `#` are marks."""
     is_quoted = any(kind == "text" and _QUOTE.search(raw) for kind, raw in pieces)
     syntax: Syntax = "quoted message" if is_quoted else "message"
     found: list[_Span] = []

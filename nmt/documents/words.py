@@ -91,10 +91,8 @@ class TargetWord:
 
 @dataclass
 class TargetWords:
-    """The words of a translation. spans: the words of the source; best: for each of them the word of the translation
-    that attends to it most, None if there is none; is_aligned: whether by attention, not by their order;
-    scanned: the placeholders of the translation; changes: pairs
-    (as the model wrote it, as it is now) of numbers."""
+    """The words of a translation. spans: those of the source; best: for each of them the word that attends to it most;
+    is_aligned: whether by attention, not by their order; scanned: the placeholders; changes: of numbers."""
 
     words: list[TargetWord]
     spans: list[Span]
@@ -208,8 +206,7 @@ def _decoded(tokens: Sequence[str]) -> list[str]:
 def _aligned(
     attention: np.ndarray, target: tuple[list[Span], list[Span]], source: tuple[list[Span], list[Span]]
 ) -> tuple[list[int], list[int | None]]:
-    """Return the source word of each word of the translation, and the best word of the translation for each of the
-    source. target, source: words and subwords, as ranges of characters."""
+    """Return the source word of each target word, and the best target word of each source word; all as ranges."""
     import numpy as np  # not on top: reading documents needs no arrays
 
     def pooled(spans: list[Span], pieces: list[Span]) -> np.ndarray:
@@ -245,13 +242,9 @@ def word_at(spans: Sequence[Span], at: int) -> int:
 def keep_placeholders(
     found: TargetWords, source: str, translation: str, placeholders: Sequence[Placeholder], *, numbers: bool = True
 ) -> None:
-    """Put each placeholder of a source into the words of its translation once; with `numbers` correct those that are
-    provably wrong.
-
-    A placeholder that the model has copied stays where it is, and so do numbers that denote the same. Otherwise the
-    source word with its placeholders replaces the words aligned to it; if there are none, it is put next to the
-    translation of its neighbour. Of a wrong number only the figures are replaced.
-    """
+    """Put each placeholder of a source into its translation once; with `numbers` correct those that are provably wrong.
+    What the model has copied stays, and so do numbers that denote the same. Otherwise the source word replaces the
+    words aligned to it, or is put next to its neighbour's translation. Of a wrong number only figures are replaced."""
     _Keeper(found, source, translation).run(placeholders, numbers)
     own = [one.text for one in placeholders if _UNNUMBERED.fullmatch(one.text)]
     if len(own) > 1 and not _NUMBERED.search(source):

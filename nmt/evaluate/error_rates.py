@@ -1,9 +1,6 @@
-"""Error rates for tasks in which each line is a word, such as grapheme-to-phoneme conversion or normalising old
-spelling.
-
-They are metrics of sacrebleu, so that its confidence intervals and paired tests work with them. If a line has several
-references, the one with the fewest edits counts, as is usual for dictionaries with several pronunciations.
-"""
+"""Error rates for tasks in which each line is a word, such as grapheme-to-phoneme conversion. They are metrics of
+sacrebleu, so that its intervals and tests work with them. Of several references the one with the fewest edits
+counts."""
 
 from __future__ import annotations
 
@@ -26,14 +23,8 @@ class ErrorRateSignature(Signature):
 
 
 class ErrorRate(Metric):
-    """`wer`: the percentage of lines that equal no reference; `accuracy`: 100 minus that. `per`: the number of edits
-    (Levenshtein 1966) that turn the space-separated tokens of all lines into those of the references, per 100 of the
-    latter.
-
-    Args:
-        name: One of NAMES.
-        lowercase: Ignore case.
-    """
+    """`wer`: the percentage of lines that equal no reference; `accuracy`: 100 minus that. `per`: the edits (Levenshtein
+    1966) that turn the tokens of all lines into those of the references, per 100 of these."""
 
     _SIGNATURE_TYPE = ErrorRateSignature
 

@@ -1,9 +1,6 @@
-"""Score translations against references: BLEU, chrF and TER as sacrebleu computes them.
-
-BLEU: Papineni et al. 2002; chrF: Popović 2015; chrF++: Popović 2017; TER: Snover et al. 2006; signatures: Post 2018.
-Every score comes with its signature, because it cannot be compared with others without it. The confidence of a model
-is compared with what became of its translations.
-"""
+"""Score translations against references: BLEU, chrF and TER as sacrebleu computes them (Papineni et al. 2002; Popović
+2015 and 2017; Snover et al. 2006), with signatures (Post 2018), without which no score can be compared with others. The
+confidence of a model is compared with what became of its translations."""
 
 from __future__ import annotations
 
@@ -19,11 +16,7 @@ from nmt.errors import DataError, NMTWarning, checked_texts, how_to_install
 METRICS = ("bleu", "chrf", "ter")
 """The metrics computed by default."""
 ALL_METRICS = ("bleu", "chrf", "chrf++", "ter", "wer", "per", "accuracy")
-"""All metrics; wer, per and accuracy are for tasks in which each line is a word, such as grapheme-to-phoneme
-conversion."""
-HIGHER_IS_BETTER = {"bleu": True, "chrf": True, "chrf++": True, "ter": False, "wer": False, "per": False} | {
-    "accuracy": True
-}
+"""All metrics; wer, per and accuracy are for tasks such as grapheme-to-phoneme conversion: each line is a word."""
 Utility = Callable[[str, str], float]
 """A function that scores a candidate, given the correct text as the second argument."""
 References = Sequence[str] | Sequence[Sequence[str | None]]
@@ -112,7 +105,8 @@ def _checked(references: References, metrics: Sequence[str], tokenize: str) -> t
         checked_texts("evaluate", "references", references)  # raises
     if tokenize not in TOKENIZERS:
         raise DataError(f"evaluation: tokenize must be one of {', '.join(TOKENIZERS)}, got {tokenize!r}")
-    texts = reference_texts(references)
+    is_one = not references or isinstance(references[0], str)
+    texts = [[*references]] if is_one else [list(text) for text in references if text is not None]
     for text in texts:
         checked_texts("evaluate", "references", [line for line in text if line is not None])
     if texts and "bleu" in metrics and tokenize == "13a" and (other := _tokenizer_for(texts[0])) is not None:
@@ -134,13 +128,6 @@ def _tokenizer_for(lines: Sequence[str | None]) -> str | None:
     return "ja-mecab" if found["ja-mecab"] else max(found, key=lambda name: found[name], default=None)
 
 
-def reference_texts(references: References) -> list[list[str | None]]:
-    """Return references of either form as a list of texts."""
-    if not references or isinstance(references[0], str):
-        return [[*references]]
-    return [list(text) for text in references if text is not None]
-
-
 def split_references(texts: Sequence[Sequence[str | None]], separator: str) -> list[list[str | None]]:
     """Return texts with one reference per line, or None, of texts that have several between separators."""
     rows = [
@@ -152,11 +139,8 @@ def split_references(texts: Sequence[Sequence[str | None]], separator: str) -> l
 
 
 def bleu_interval(hypotheses: Sequence[str], references: Sequence[str], resamples: int = 300) -> float:
-    """Return half the width of the 95 % confidence interval of BLEU, by bootstrap over the lines (Koehn 2004).
-
-    It is the same interval as sacrebleu's, at a fraction of the time and memory: one multinomial draw says how often
-    each line is sampled, and a matrix product gives the sums of all resamples. The same lines give the same result.
-    """
+    """Return half the width of the 95 % confidence interval of BLEU, by bootstrap over the lines (Koehn 2004):
+    sacrebleu's, at a fraction of the time, as one multinomial draw and a matrix product give the sums of a sample."""
     import numpy as np
 
     metric = make_metric("bleu", False, "13a")
@@ -177,9 +161,8 @@ def sentence_utility(name: str) -> Utility:
 
 
 def expected_utilities(texts: Sequence[str], utility: Utility | str) -> list[float]:
-    """Return the mean utility, a function or a name of `sentence_utility`, of each text against all of them, including
-    itself and counting repetitions (Eikema and Aziz 2020, section 5; with samples, this estimates the expectation under
-    the model)."""
+    """Return the mean utility, a function or a name of `sentence_utility`, of each text against all of them, itself and
+    repetitions counted (Eikema and Aziz 2020, section 5)."""
     counts = Counter(texts)
     if utility in ("chrf", "chrf++"):
         metric = make_metric(utility, lowercase=False, tokenize="")
@@ -244,7 +227,12 @@ def make_metric(name: str, lowercase: bool, tokenize: str) -> Any:
                 + how_to_install(extra)
             ) from None
         except OSError as error:
-            raise not_downloaded(f"the tokenizer {tokenize}", error) from None
+            why = getattr(error, "reason", None) or error
+            raise DataError(
+                f"evaluation: the tokenizer {tokenize} must be downloaded by sacrebleu once, got "
+                f"{getattr(why, 'strerror', None) or why}; connect to the network, or copy ~/.sacrebleu from a machine "
+                "that has it"
+            ) from None
     if name in ("chrf", "chrf++"):
         return CHRF(lowercase=lowercase, word_order=2 if name == "chrf++" else 0)
     if name == "ter":
@@ -252,16 +240,6 @@ def make_metric(name: str, lowercase: bool, tokenize: str) -> Any:
     if name in ("wer", "per", "accuracy"):
         return ErrorRate(name, lowercase)
     raise DataError(f"evaluation: metric must be one of {', '.join(ALL_METRICS)}, got {name!r}")
-
-
-def not_downloaded(what: str, error: OSError) -> DataError:
-    """Return the error for files that sacrebleu could not download."""
-    reason = getattr(error, "reason", None) or error
-    reason = getattr(reason, "strerror", None) or reason
-    return DataError(
-        f"evaluation: {what} must be downloaded by sacrebleu once, got {reason}; connect to the network, or copy "
-        "~/.sacrebleu from a machine that has it"
-    )
 
 
 def _score(

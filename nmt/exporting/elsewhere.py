@@ -18,9 +18,8 @@ if TYPE_CHECKING:
     from nmt.rnn.kernels.machine_code.store import Record
 
 
-def run_for_level(module: str, level: str, asked: dict[str, Any], elsewhere: str = "1") -> bytes:
-    """Return what a module writes to its standard output, run with `asked` as JSON on its standard input in a process
-    that compiles for a level; `elsewhere`: what for (see features.py)."""
+def run_for_level(module: str, level: str, asked: Any, elsewhere: str = "1") -> bytes:
+    """Return the output of a module that gets JSON and compiles for a level; `elsewhere`: see features.py."""
     chosen = {"NMT_CPU": level, "NMT_CPU_UNCHECKED": elsewhere}
     done = subprocess.run(
         [sys.executable, "-m", module],

@@ -8,16 +8,17 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+_TYPES = {"float32": TensorProto.FLOAT, "int64": TensorProto.INT64, "int32": TensorProto.INT32}
 _OPSET = 17
 _IR_VERSION = 8
 """The version that ONNX Runtime can read since 1.12 (2022)."""
 
 
 class Graph:
-    """An ONNX graph, built node by node. Values are represented by their names."""
+    """An ONNX graph, built node by node, of a model with these weights. Values are represented by their names."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, weights: dict[str, np.ndarray]) -> None:
+        self.name, self._weights = name, weights
         self._nodes: list[Any] = []
         self._constants: dict[str, Any] = {}
         self._inputs: list[Any] = []
@@ -25,7 +26,7 @@ class Graph:
 
     def input(self, name: str, dtype: str, *axes: int | str) -> str:
         """Add an input of `dtype` float32 or int64, and return its name; axes are sizes or names."""
-        self._inputs.append(helper.make_tensor_value_info(name, _type(dtype), axes))
+        self._inputs.append(helper.make_tensor_value_info(name, _TYPES[dtype], axes))
         return name
 
     def output(self, value: str, name: str, *axes: int | str) -> None:
@@ -51,10 +52,14 @@ class Graph:
         """Add a node with one output, and return its name."""
         return self.add(kind, *inputs, **attributes)[0]
 
-    def linear(self, x: str, *names: str, weights: dict[str, np.ndarray]) -> str:
+    def weight(self, name: str) -> str:
+        """Add a weight of the model, and return its name."""
+        return self.constant(name, self._weights[name])
+
+    def linear(self, x: str, *names: str) -> str:
         """Return x W, or x W + b if a second name is given."""
-        y = self.op("MatMul", x, self.constant(names[0], weights[names[0]]))
-        return self.op("Add", y, self.constant(names[1], weights[names[1]])) if names[1:] else y
+        y = self.op("MatMul", x, self.weight(names[0]))
+        return self.op("Add", y, self.weight(names[1])) if names[1:] else y
 
     def split(self, x: str, parts: int, width: int) -> list[str]:
         """Return `parts` equal parts of the last axis, each of size `width`."""
@@ -69,7 +74,3 @@ class Graph:
         )
         onnx.checker.check_model(model, full_check=True)
         onnx.save_model(model, str(path))
-
-
-def _type(dtype: str) -> int:
-    return int({"float32": TensorProto.FLOAT, "int64": TensorProto.INT64, "int32": TensorProto.INT32}[dtype])

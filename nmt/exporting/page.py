@@ -28,37 +28,22 @@ def weights_of(saved: SavedModel) -> dict[str, np.ndarray]:
 def save_export(
     out: Path, saved: SavedModel, page: str, save_weights: Callable[[Path], None], more: dict[str, Any] | None = None
 ) -> None:
-    """Write a new folder with weights, settings, subwords, and the script that runs them.
-
-    Args:
-        out: The folder, which must be missing or empty. It appears only when it is complete.
-        saved: The model.
-        page: The name of the script, a file of this package.
-        save_weights: Writes the weights into the folder that it is given.
-        more: Further entries of the settings.
-
-    Raises:
-        CheckpointError: `out` contains something already or cannot be written.
-    """
+    """Write a new folder with weights, settings, subwords, and the script that runs them, `page`; it appears when it is
+    complete. `save_weights`: writes into the folder it is given; `more`: further settings. Raises CheckpointError."""
     check_new_folder(out)
-    about = about_of(saved) | (more or {})
-    with writing(out), new_folder(out) as folder:
-        save_weights(folder)
-        write_bytes(folder / ABOUT_NAME, json.dumps(about, ensure_ascii=False, indent=1).encode())
-        save_subwords(folder, saved.src_subwords, saved.tgt_subwords, joint=saved.config.data.subwords.joint)
-        write_bytes(folder / page, (Path(__file__).parent / page).read_bytes(), sync=True)
-
-
-def about_of(saved: SavedModel) -> dict[str, Any]:
-    """Return the content of `model.json`: settings, tokens, and limits of the length of a translation."""
-    src, tgt = saved.src_subwords, saved.tgt_subwords
-    decoding = saved.config.decoding
-    return {
+    src, tgt, decoding = saved.src_subwords, saved.tgt_subwords, saved.config.decoding
+    about = {
         "model": saved.config.model.to_dict(),
         "units": {"src": src.pieces(range(src.vocab_size)), "tgt": tgt.pieces(range(tgt.vocab_size))},
         "generate_unk": decoding.generate_unk,
         "longest": {"ratio": decoding.max_length_ratio, "extra": decoding.max_length_extra},
+        **(more or {}),
     }
+    with writing(out), new_folder(out) as folder:
+        save_weights(folder)
+        write_bytes(folder / ABOUT_NAME, json.dumps(about, ensure_ascii=False, indent=1).encode())
+        save_subwords(folder, src, tgt, joint=saved.config.data.subwords.joint)
+        write_bytes(folder / page, (Path(__file__).parent / page).read_bytes(), sync=True)
 
 
 def check_exported(saved: SavedModel, cells: tuple[str, ...], form: str) -> None:

@@ -16,12 +16,9 @@ _TYPES = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
 
 
 def tables_of(subwords: Subwords, name: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Return the facts of a model and its arrays, whose names begin with `name`: for each piece its score, its type as
-    in sentencepiece_model.proto and its id in our vocabulary; and the rules of the normalisation.
-
-    Fields: pieces; kind, one of _TYPES; bytes, whether unknown characters become bytes; prefix, trims, escapes: whether
-    a space is added in front, whether extra spaces are removed, and whether spaces are written as `▁`.
-    """
+    """Return the facts of a model and its arrays, whose names begin with `name`: of pieces the scores, types (as in
+    sentencepiece_model.proto) and our ids; and the rules of the normalisation. Fields: pieces; kind, one of _TYPES;
+    bytes, whether unknown characters become bytes; prefix, trims, escapes: of spaces."""
     pieces, scores, types = list[str](), list[float](), list[int]()
     trained, rules = dict[int, Any](), dict[int, Any]()
     content: Iterator[tuple[int, Any]] = fields(subwords.model_bytes)

@@ -18,12 +18,8 @@ _CELLS = ("lstm", "gru")
 
 
 def save_numpy(out: Path, saved: SavedModel) -> None:
-    """Write `weights.npz`, `model.json` and the script that runs them as a new folder.
-
-    Raises:
-        CheckpointError: `out` contains something already or cannot be written; the model is of a kind that the script
-            does not support, or in int8.
-    """
+    """Write `weights.npz`, `model.json` and the script that runs them as a new folder. Raises CheckpointError if the
+    folder cannot be written, or the script does not support the model."""
     check_exported(saved, _CELLS, "the page of NumPy")
 
     def save_weights(folder: Path) -> None:

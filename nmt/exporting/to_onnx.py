@@ -1,6 +1,4 @@
-"""Export a model as two ONNX graphs: the encoder with everything that depends on the source alone, and one step of the
-decoder.
-"""
+"""Export a model as two ONNX graphs: all that depends on the source alone, and one step of the decoder."""
 
 from __future__ import annotations
 
@@ -23,13 +21,8 @@ _ORDER = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2), "gru_reset_before": (1, 0, 2)}
 
 
 def save_onnx(out: Path, saved: SavedModel) -> None:
-    """Write `encoder.onnx`, `decoder.onnx`, `model.json` and the script that runs them as a new folder.
-
-    Raises:
-        CheckpointError: `out` contains something already or cannot be written; the model is of a kind that the graphs
-            do not support, or in int8.
-        ConfigError: The package onnx is not installed.
-    """
+    """Write `encoder.onnx`, `decoder.onnx`, `model.json` and the script that runs them as a new folder. Raises
+    CheckpointError if that is impossible for the folder or the model, and ConfigError without the package onnx."""
     check_exported(saved, _CELLS, "ONNX")
     try:
         from nmt.exporting.onnx_graph import Graph
@@ -38,7 +31,7 @@ def save_onnx(out: Path, saved: SavedModel) -> None:
             f"nmt-export: must have the package onnx for --to onnx, got none; {how_to_install('onnx')}"
         ) from None
     writer = _Writer(saved.config.model.to_dict(), weights_of(saved))
-    encoder, decoder = Graph("encoder"), Graph("decoder")
+    encoder, decoder = Graph("encoder", writer.w), Graph("decoder", writer.w)
     writer.encoder(encoder)
     states = writer.decoder(decoder)
 
@@ -60,8 +53,7 @@ class _Writer:
     # ------------------------------------------------------------ the source
 
     def encoder(self, graph: Graph) -> None:
-        """Build the encoder: tokens [S, B] and lengths [B] -> keys and values [S, B, n], and the first states [B, n]
-        that are not zero."""
+        """Build the encoder: tokens [S, B], lengths [B] -> keys, values [S, B, n] and first states [B, n] but zeros."""
         tokens, lengths = graph.input("tokens", "int64", "S", "B"), graph.input("lengths", "int32", "B")
         x = words = self._embed(graph, "src", tokens)
         final = []
@@ -77,13 +69,12 @@ class _Writer:
     def _embed(self, graph: Graph, side: str, tokens: str) -> str:
         """Return the embeddings of tokens."""
         name = "embeddings" if self.ties == "all" else f"{side}_embeddings"
-        rows = graph.op("Gather", graph.constant(name, self.w[name]), tokens)
+        rows = graph.op("Gather", graph.weight(name), tokens)
         sizes = (self.e if side == "src" else self.d)["embeddings"]
         return graph.op("Mul", rows, graph.constant("scale", sizes["embedding_dim"] ** 0.5)) if sizes["scale"] else rows
 
     def _layer(self, graph: Graph, layer: int, x: str, lengths: str) -> tuple[str, dict[str, str]]:
-        """Return the outputs [S, B, M] and last states [B, M] of an encoder layer, computed by ONNX's recurrent
-        operator."""
+        """Return the outputs [S, B, M] and last states [B, M] of an encoder layer, by ONNX's recurrent operator."""
         kind, hidden = self.e["rnn_type"], self.e["hidden_size"]
         directions = ("forward", "backward")[: 1 + self.e["bidirectional"]]
         found = [self._onnx_weights(kind, f"encoder.{layer}.{direction}") for direction in directions]
@@ -126,15 +117,15 @@ class _Writer:
         kind, width = self.d["attention"], self.memory
         values = memory
         if self.e["projection"]:
-            values = graph.op("Tanh", graph.linear(memory, "decoder.W_m", "decoder.b_m", weights=self.w))
+            values = graph.op("Tanh", graph.linear(memory, "decoder.W_m", "decoder.b_m"))
             width = self.e["projection"]
         keys, size = values, width
         if kind in ("bahdanau", "general"):
             names = ("decoder.W_k", "decoder.b_q")[: 1 + (kind == "bahdanau" and self.d["attention_bias"])]
-            keys, size = graph.linear(values, *names, weights=self.w), self.w["decoder.W_k"].shape[1]
+            keys, size = graph.linear(values, *names), self.w["decoder.W_k"].shape[1]
         if kind == "multi_head":
-            keys = graph.linear(values, "decoder.W_k", "decoder.b_k", weights=self.w)
-            values = graph.linear(values, "decoder.W_v", "decoder.b_v", weights=self.w)
+            keys = graph.linear(values, "decoder.W_k", "decoder.b_k")
+            values = graph.linear(values, "decoder.W_v", "decoder.b_v")
             size = width = self.w["decoder.W_k"].shape[1]
         if self.d["lexical"]:
             values = graph.op("Concat", values, words, axis=-1)
@@ -158,7 +149,7 @@ class _Writer:
                 got = mean or (source["h"] if d["init_from"] == "top" or name not in source else source[name])
                 if d["init_hidden"] == "bridge":
                     names = f"bridge.{layer}.{name}.W", f"bridge.{layer}.{name}.b"
-                    got = graph.linear(got, *names, weights=self.w)
+                    got = graph.linear(got, *names)
                     got = graph.op("Tanh", got) if d["bridge_activation"] == "tanh" else got
                 found[f"cell.{layer}.{name}"] = got
         return found
@@ -166,8 +157,8 @@ class _Writer:
     # ------------------------------------------------------------ a step
 
     def decoder(self, graph: Graph) -> dict[str, int]:
-        """Build a decoder step: token [B], lengths [B], keys, values and `state.*` -> log_probs [B, V] and `next.*`.
-        Returns the sizes of the states."""
+        """Build a decoder step: token [B], lengths [B], keys, values, `state.*` -> log_probs [B, V], `next.*`; return
+        sizes."""
         d, states = self.d, self._states()
         token, before = graph.input("token", "int64", "B"), {}
         for name, width in states.items():
@@ -212,9 +203,9 @@ class _Writer:
     def _cell(self, graph: Graph, name: str, state: str, x: str, before: dict[str, str], after: dict[str, str]) -> str:
         """Add one step of the cell whose states are called `state`, and return its output."""
         kind, H, h = self.d["rnn_type"], self.d["hidden_size"], before[f"{state}.h"]
-        a = graph.linear(x, f"{name}.W_x", f"{name}.b", weights=self.w)
+        a = graph.linear(x, f"{name}.W_x", f"{name}.b")
         if kind == "lstm":
-            a = graph.op("Add", a, graph.linear(h, f"{name}.W_h", weights=self.w))
+            a = graph.op("Add", a, graph.linear(h, f"{name}.W_h"))
             i, f, g, o = graph.split(a, 4, H)
             kept = graph.op("Mul", graph.op("Sigmoid", f), before[f"{state}.c"])
             c = graph.op("Add", kept, graph.op("Mul", graph.op("Sigmoid", i), graph.op("Tanh", g)))
@@ -223,17 +214,17 @@ class _Writer:
             return after[f"{state}.h"]
         a_r, a_z, a_n = graph.split(a, 3, H)
         if kind == "gru":
-            u_r, u_z, u_n = graph.split(graph.linear(h, f"{name}.W_h", f"{name}.b_h", weights=self.w), 3, H)
+            u_r, u_z, u_n = graph.split(graph.linear(h, f"{name}.W_h", f"{name}.b_h"), 3, H)
         else:
             b_r, b_z, b_n = np.split(self.w[f"{name}.b_h"], 3)
-            gates = graph.linear(h, f"{name}.W_rz", weights=self.w)
+            gates = graph.linear(h, f"{name}.W_rz")
             both = graph.constant(f"{name}.b_rz", np.hstack([b_r, b_z]))
             u_r, u_z = graph.split(graph.op("Add", gates, both), 2, H)
         r, z = graph.op("Sigmoid", graph.op("Add", a_r, u_r)), graph.op("Sigmoid", graph.op("Add", a_z, u_z))
         if kind == "gru":
             inner = graph.op("Mul", r, u_n)
         else:
-            inner = graph.linear(graph.op("Mul", r, h), f"{name}.W_n", weights=self.w)
+            inner = graph.linear(graph.op("Mul", r, h), f"{name}.W_n")
             inner = graph.op("Add", inner, graph.constant(f"{name}.b_n", b_n))
         n = graph.op("Tanh", graph.op("Add", a_n, inner))
         new = graph.op("Mul", graph.op("Sub", graph.constant("one", np.float32(1)), z), n)
@@ -245,8 +236,8 @@ class _Writer:
         if not self.d["lexical"]:
             return y
         f = graph.op("Tanh", words)
-        lexical = graph.op("Add", graph.op("Tanh", graph.linear(f, "decoder.W_l", weights=self.w)), f)
-        return graph.op("Add", y, graph.linear(lexical, "decoder.W_o", weights=self.w))
+        lexical = graph.op("Add", graph.op("Tanh", graph.linear(f, "decoder.W_l")), f)
+        return graph.op("Add", y, graph.linear(lexical, "decoder.W_o"))
 
     def _context(self, graph: Graph, query: str, source: list[str]) -> tuple[str, str]:
         """Return the context vectors [B, n] of attention for queries [B, H], and the same sum of the source
@@ -255,12 +246,12 @@ class _Writer:
         kind, heads = d["attention"], d["attention_heads"]
         first = graph.constant("first axis", np.array([0]))
         if kind == "bahdanau":
-            asked = graph.op("Unsqueeze", graph.linear(query, "decoder.W_q", weights=self.w), first)
+            asked = graph.op("Unsqueeze", graph.linear(query, "decoder.W_q"), first)
             vector = graph.constant("decoder.v", self.w["decoder.v"][:, None])
             scores = graph.op("MatMul", graph.op("Tanh", graph.op("Add", keys, asked)), vector)
         else:
             if kind == "multi_head":
-                query = graph.linear(query, "decoder.W_q", "decoder.b_q", weights=self.w)
+                query = graph.linear(query, "decoder.W_q", "decoder.b_q")
             parts = graph.constant("heads", np.array([0, 0, heads, -1]))
             asked = graph.op("Reshape", graph.op("Unsqueeze", query, first), parts)
             products = graph.op("Mul", graph.op("Reshape", keys, parts), asked)
@@ -274,7 +265,7 @@ class _Writer:
         context = graph.op("ReduceSum", weighed, first, keepdims=0)
         context = graph.op("Reshape", context, graph.constant("whole", np.array([0, -1])))
         if kind == "multi_head":
-            return graph.linear(context, "decoder.W_o", "decoder.b_o", weights=self.w), ""
+            return graph.linear(context, "decoder.W_o", "decoder.b_o"), ""
         if not d["lexical"]:
             return context, ""
         width = self.e["projection"] or self.memory
@@ -300,13 +291,13 @@ class _Writer:
             both = graph.op("Concat", query, context, axis=-1)
             return self._cell(graph, "decoder.readout", "readout", both, before, after)
         parts = (context, query, word)[: 3 if kind == "deep" else 2]
-        y = graph.linear(graph.op("Concat", *parts, axis=-1), "decoder.W_c", "decoder.b_c", weights=self.w)
+        y = graph.linear(graph.op("Concat", *parts, axis=-1), "decoder.W_c", "decoder.b_c")
         return y if kind == "linear" else graph.op("Tanh", y)
 
     def _logits(self, graph: Graph, x: str) -> str:
         """Return the result of the output layer."""
         if self.ties == "none":
-            return graph.linear(x, "output.W", "output.b", weights=self.w)
+            return graph.linear(x, "output.W", "output.b")
         name = "embeddings" if self.ties == "all" else "tgt_embeddings"
-        table = graph.op("Transpose", graph.constant(name, self.w[name]), perm=[1, 0])
-        return graph.op("Add", graph.op("MatMul", x, table), graph.constant("output.b", self.w["output.b"]))
+        table = graph.op("Transpose", graph.weight(name), perm=[1, 0])
+        return graph.op("Add", graph.op("MatMul", x, table), graph.weight("output.b"))

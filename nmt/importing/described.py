@@ -1,7 +1,4 @@
-"""Import models of unknown systems: a YAML file says which tensor is which of our parameters.
-
-docs/migration.md explains it with an example.
-"""
+"""Import models of unknown systems: a YAML file says which tensor is which of our parameters (docs/migration.md)."""
 
 from __future__ import annotations
 
@@ -117,13 +114,12 @@ def _side(path: Path, name: str, values: Mapping[str, Any]) -> tuple[list[int], 
     numbers = [special.get(one, -1) for one in _SPECIAL]
     if any(type(n) is not int or not -1 <= n < len(units) for n in numbers):
         raise CheckpointError(f"{path}: {name}.special must be numbers of units, or -1 for none, got {numbers!r:.60}")
-    order, ours = our_order(str(path), units, *numbers)
+    order, ours = our_order(path, units, *numbers)
     return order, Vocabulary(ours, split=split, unknown=unknown)
 
 
 def _value(path: Path, tensors: Tensors, text: str) -> np.ndarray:
-    """Return the array of an expression: `A.T`, `A[0:256]`, sums `A + B`, and `A | B`, concatenated along the last
-    axis."""
+    """Return the array of an expression: `A.T`, `A[0:256]`, sums `A + B`, and `A | B`, joined along the last axis."""
     parts = []
     for part in text.split(" | "):
         terms = []

@@ -1,10 +1,7 @@
 """Import recurrent models of fairseq (`lstm` and architectures derived from it): a checkpoint with dict.LANG.txt next
-to it.
-
-The source ends with `</s>`, with which the target begins, too. Decoder layer n starts from encoder layer n, through one
-linear layer for h and one for c if the sizes differ; attention is general, with tanh above [context; h] without bias
-(fairseq/models/lstm.py and fairseq/data/dictionary.py of 0.12).
-"""
+to it. The source ends with `</s>`, with which the target begins, too. Decoder layer n starts from encoder layer n,
+through one linear layer for h and one for c if the sizes differ; attention is general, with tanh above [context; h]
+without bias (fairseq/models/lstm.py and fairseq/data/dictionary.py of 0.12)."""
 
 from __future__ import annotations
 
@@ -35,15 +32,13 @@ def knows(values: Any) -> bool:
 
 
 def read(path: Path, values: Mapping[str, Any]) -> Imported:
-    """Return the model of a checkpoint and the files next to it. Raises CheckpointError if something is missing,
-    damaged, or cannot be represented exactly."""
+    """Return the model of a checkpoint and the files next to it. Raises CheckpointError if it cannot be exact."""
     model = values.get("model")
     if not isinstance(model, dict):
         raise CheckpointError(f"{path}: model must contain tensors, got something else")
-    tensors = Tensors.of_file(path, {str(k): v for k, v in model.items()})
+    tensors = Tensors(path, {str(k): v for k, v in model.items()})
     found = [_units(path, values, side) for side in ("source_lang", "target_lang")]
-    place = str(path.parent)
-    (src_order, src), (tgt_order, tgt) = (our_order(place, units, _PAD, _UNK, _BOS, _EOS) for units in found)
+    (src_order, src), (tgt_order, tgt) = (our_order(path.parent, units, _PAD, _UNK, _BOS, _EOS) for units in found)
     params = Params(tensors)
     tables = [f"{side}.embed_tokens.weight" for side in ("encoder", "decoder")]
     sizes = [tensors.shape(table)[-1] for table in tables]
@@ -112,8 +107,7 @@ def _decoder(params: Params, embedding: int) -> dict[str, Any]:
 
 
 def _output(params: Params, order: list[int], hidden: int) -> None:
-    """Add the output layer, which is separate or shares the target's embeddings; a linear layer before it is multiplied
-    into it, because nothing stands between the two."""
+    """Add the output layer, its own or the target's embeddings; a linear layer before it is multiplied into it."""
     tensors = params.tensors
     own = "decoder.fc_out.weight" in tensors
     name = "decoder.fc_out.weight" if own else "decoder.embed_tokens.weight"
@@ -125,13 +119,13 @@ def _output(params: Params, order: list[int], hidden: int) -> None:
         bias = bias + weight @ shift
         weight = weight @ tensors.take(f"{before}.weight", weight.shape[-1], hidden).astype(np.float64)
         name = f"{name} times {before}.weight"
-    params.output_of(name, weight.astype(np.float32), bias.astype(np.float32), order, hidden)
+    params.output(name, weight.astype(np.float32), bias.astype(np.float32), order, hidden)
 
 
 def _units(path: Path, values: Mapping[str, Any], side: str) -> list[str]:
-    """Return the vocabulary of a side from dict.LANG.txt, which has one word and its frequency per line. Raises
-    CheckpointError."""
-    lang = _setting(values, side)
+    """Return a side's vocabulary from dict.LANG.txt, lines of a word and its frequency. Raises CheckpointError."""
+    args = values.get("args")  # in older checkpoints
+    lang = _entry(args if isinstance(args, Inert) else _entry(values.get("cfg"), "task"), side)
     if not isinstance(lang, str) or not lang:
         raise CheckpointError(f"{path}: {side} must be in its settings (args or cfg), got {lang!r:.40}")
     where = next_to(path.parent, f"dict.{lang}.txt")
@@ -142,17 +136,6 @@ def _units(path: Path, values: Mapping[str, Any], side: str) -> list[str]:
     return [*_SPECIAL, *(word for word, _, _ in words)]
 
 
-def _setting(values: Mapping[str, Any], name: str) -> Any:
-    """Return a setting of the task: from `args` in older checkpoints, from `cfg.task` in newer ones."""
-    found = values.get("args")
-    if isinstance(found, Inert):
-        return found.get(name)
-    task = _entry(values.get("cfg"), "task")
-    return _entry(task, name)
-
-
 def _entry(values: Any, name: str) -> Any:
     """Return the entry of a dictionary, or the attribute in the state of an object, that has this name."""
-    if isinstance(values, Mapping):
-        return values.get(name)
-    return values.get(name) if isinstance(values, Inert) else None
+    return values.get(name) if isinstance(values, Mapping | Inert) else None

@@ -44,14 +44,9 @@ class Imported:
 class Tensors:
     """The tensors of a foreign model, taken by name and shape; any that is not taken is a part that would be lost."""
 
-    place: str
+    path: Path
     arrays: Mapping[str, Any]
     taken: set[str] = field(default_factory=set)
-
-    @classmethod
-    def of_file(cls, path: Path, arrays: Mapping[str, Any]) -> Tensors:
-        """Return the tensors of a file; error messages name the file."""
-        return cls(str(path), arrays)
 
     def __contains__(self, name: str) -> bool:
         return name in self.arrays
@@ -65,21 +60,19 @@ class Tensors:
         return tuple(self._array(name).shape)
 
     def take(self, name: str, *shape: int) -> np.ndarray:
-        """Return a tensor in float32, of this shape. Raises CheckpointError if it is missing, of another shape, or not
-        finite."""
+        """Return a tensor in float32. Raises CheckpointError if it is missing, of another shape, or not finite."""
         array = self._array(name)
         if shape and tuple(array.shape) != shape:
             raise CheckpointError(
-                f"{self.place}: {name} must be {list(shape)}, as the other tensors require, got {list(array.shape)}; "
-                "this "
-                "is another kind of model"
+                f"{self.path}: {name} must be {list(shape)}, as the other tensors require, got {list(array.shape)}; "
+                "this is another kind of model"
             )
         if array.dtype.kind not in "fiu":
-            raise CheckpointError(f"{self.place}: {name} must contain numbers, got {array.dtype}")
+            raise CheckpointError(f"{self.path}: {name} must contain numbers, got {array.dtype}")
         self.taken.add(name)
         found = np.ascontiguousarray(array, np.float32)
         if not np.isfinite(found).all():
-            raise CheckpointError(f"{self.place}: {name} must contain finite numbers, got others; restore a copy")
+            raise CheckpointError(f"{self.path}: {name} must contain finite numbers, got others; restore a copy")
         return found
 
     def leave(self, *names: str) -> None:
@@ -87,19 +80,18 @@ class Tensors:
         self.taken.update(name for name in names if name in self.arrays)
 
     def finish(self, advice: str = "") -> None:
-        """Raise CheckpointError if a tensor was not taken, because the model then computes something that ours would
-        not. `advice`: what to do."""
+        """Raise CheckpointError if a tensor was not taken: the model computes something that ours would not."""
         if rest := sorted(set(self.arrays) - self.taken):
             more = f" and {len(rest) - 1} more" if len(rest) > 1 else ""
             raise CheckpointError(
-                f"{self.place}: must contain only what can be represented exactly, got {rest[0]!r:.80}{more}, which "
+                f"{self.path}: must contain only what can be represented exactly, got {rest[0]!r:.80}{more}, which "
                 f"has no counterpart here{advice and '; ' + advice}"
             )
 
     def _array(self, name: str) -> np.ndarray:
         array = self.arrays.get(name)
         if not isinstance(array, np.ndarray):
-            raise CheckpointError(f"{self.place}: must contain the tensor {name}, got none of that name")
+            raise CheckpointError(f"{self.path}: must contain the tensor {name}, got none of that name")
         return array
 
 
@@ -128,23 +120,8 @@ class Params:
         """Add a parameter that the foreign model does not have, with zeros, which change nothing."""
         self.give(name, np.zeros(shape), f"zeros ({why})")
 
-    def torch_gru(self, name: str, names: Sequence[str], input_size: int, hidden_size: int) -> None:
-        """Add a GRU with PyTorch's gates r, z, n, which are ours; `names`: weight_ih, weight_hh, bias_ih, bias_hh."""
-        self.matrix(f"{name}.W_x", names[0], 3 * hidden_size, input_size)
-        self.matrix(f"{name}.W_h", names[1], 3 * hidden_size, hidden_size)
-        self.vector(f"{name}.b", names[2], 3 * hidden_size)
-        self.vector(f"{name}.b_h", names[3], 3 * hidden_size)
-
-    def torch_lstm(self, name: str, names: Sequence[str], input_size: int, hidden_size: int) -> None:
-        """Add an LSTM with PyTorch's gates i, f, g, o, which are ours; its two biases are added up."""
-        self.matrix(f"{name}.W_x", names[0], 4 * hidden_size, input_size)
-        self.matrix(f"{name}.W_h", names[1], 4 * hidden_size, hidden_size)
-        both = [self.tensors.take(one, 4 * hidden_size) for one in names[2:]]
-        self.give(f"{name}.b", both[0] + both[1], f"{names[2]} + {names[3]}")
-
     def torch_layers(self, kind: str, prefix: str, sizes: Sequence[int], bidirectional: bool) -> None:
-        """Add the encoder from PyTorch's nn.LSTM or nn.GRU below `prefix`; sizes: input size, state size, and number of
-        layers."""
+        """Add the encoder from PyTorch's nn.LSTM or nn.GRU below `prefix`; sizes: of input, of state, of layers."""
         input_size, hidden_size, num_layers = sizes
         directions = {"forward": "", "backward": "_reverse"} if bidirectional else {"forward": ""}
         for layer in range(num_layers):
@@ -154,13 +131,20 @@ class Params:
             input_size = hidden_size * len(directions)
 
     def torch_cell(self, kind: str, name: str, names: Sequence[str], input_size: int, hidden_size: int) -> None:
-        """Add an LSTM or a GRU, depending on `kind`."""
-        make = self.torch_gru if kind == "gru" else self.torch_lstm
-        make(name, names, input_size, hidden_size)
+        """Add a GRU or an LSTM with PyTorch's gates, which are ours; an LSTM's biases are added. `names`: of
+        CELL_PARTS."""
+        size = hidden_size * (3 if kind == "gru" else 4)
+        self.matrix(f"{name}.W_x", names[0], size, input_size)
+        self.matrix(f"{name}.W_h", names[1], size, hidden_size)
+        if kind == "gru":
+            self.vector(f"{name}.b", names[2], size)
+            self.vector(f"{name}.b_h", names[3], size)
+        else:
+            both = [self.tensors.take(one, size) for one in names[2:]]
+            self.give(f"{name}.b", both[0] + both[1], f"{names[2]} + {names[3]}")
 
     def torch_cells(self, kind: str, theirs: str, input_size: int, hidden_size: int) -> int:
-        """Add the decoder's layers and return their number; `theirs` has the places `part`, of CELL_PARTS, and `layer`
-        to fill in."""
+        """Add the decoder's layers, return their number; `theirs` has the places `part`, of CELL_PARTS, and `layer`."""
         layers = self.tensors.count(theirs.replace("{part}", "weight_hh").replace("{layer}", "{}"))
         for layer in range(layers):
             names = [theirs.format(part=part, layer=layer) for part in CELL_PARTS]
@@ -173,42 +157,28 @@ class Params:
         self._check_rows(theirs, found, order, size)
         self.give(name, rows_of(found, order), f"{theirs}, rows in our order")
 
-    def output(self, weight: str, bias: str | None, order: Sequence[int], hidden_size: int) -> None:
-        """Add the output layer, PyTorch's [V, H], with its rows in our order; a token that the foreign model lacks is
-        never produced."""
-        found = self.tensors.take(weight)
-        biases = None if bias is None else self.tensors.take(bias, len(found))
-        self.output_of(weight, found, biases, order, hidden_size, bias)
-
-    def output_of(
-        self,
-        weight: str,
-        found: np.ndarray,
-        biases: np.ndarray | None,
-        order: Sequence[int],
-        hidden_size: int,
-        bias: str | None = None,
-    ) -> None:
-        """Add the output layer given as arrays [V, H] and [V]; `weight` and `bias` say where they come from."""
-        self._check_rows(weight, found, order, hidden_size)
-        self.give("output.W", rows_of(found, order).T, f"{weight}, rows in our order, transposed")
-        known = np.zeros(len(found), np.float32) if biases is None else biases
-        if known.shape != found.shape[:1]:
+    def output(self, name: str, weight: np.ndarray, bias: np.ndarray | None, order: Sequence[int], size: int) -> None:
+        """Add the output layer [V, H] and its bias [V], which come from `name`, with rows in our order; a token that
+        the foreign model lacks is never produced."""
+        self._check_rows(name, weight, order, size)
+        self.give("output.W", rows_of(weight, order).T, f"{name}, rows in our order, transposed")
+        known = np.zeros(len(weight), np.float32) if bias is None else bias
+        if known.shape != weight.shape[:1]:
             raise CheckpointError(
-                f"{self.tensors.place}: the bias of {weight} must have {len(found)} numbers, got {list(known.shape)}"
+                f"{self.tensors.path}: the bias of {name} must have {len(weight)} numbers, got {list(known.shape)}"
             )
         given = np.where(np.array(order) < 0, NEVER, known[np.maximum(order, 0)])
-        said = "zeros (no bias)" if biases is None else bias or f"the bias of {weight}"
-        self.give("output.b", given, f"{said}, in our order")
+        theirs = name.removesuffix("weight") + "bias"
+        said = theirs if theirs in self.tensors else f"the bias of {name}"
+        self.give("output.b", given, f"{'zeros (no bias)' if bias is None else said}, in our order")
 
     def _check_rows(self, name: str, found: np.ndarray, order: Sequence[int], size: int) -> None:
-        """Raise CheckpointError if a table does not have one row for each token of its vocabulary, or has rows of
-        another size."""
+        """Raise CheckpointError if a table does not have one row of this size for each token of its vocabulary."""
         # Several of our tokens may share a row: a row may be used twice, or never.
         count = max(order) + 1
         if tuple(found.shape) != (count, size):
             raise CheckpointError(
-                f"{self.tensors.place}: {name} must be [{count}, {size}], as vocabulary and other tensors require, got "
+                f"{self.tensors.path}: {name} must be [{count}, {size}], as vocabulary and other tensors require, got "
                 f"{list(found.shape)}"
             )
 
@@ -220,7 +190,7 @@ def rows_of(table: np.ndarray, order: Sequence[int]) -> np.ndarray:
     return found
 
 
-def our_order(place: str, units: Sequence[str], pad: int, unk: int, bos: int, eos: int) -> tuple[list[int], list[str]]:
+def our_order(place: Path, units: Sequence[str], pad: int, unk: int, bos: int, eos: int) -> tuple[list[int], list[str]]:
     """Return the foreign index of each of our ids, -1 for none, and our tokens from id 4 on.
 
     pad, unk, bos, eos: The foreign ids of the special tokens, -1 for none. Raises CheckpointError if tokens are not
@@ -252,8 +222,7 @@ def read_settings(path: Path) -> dict[str, Any]:
 
 
 def parse_settings(path: Path, content: bytes) -> dict[str, Any]:
-    """Return the settings in bytes of YAML, or of JSON if the file is named so, because YAML does not allow tabs.
-    Raises CheckpointError."""
+    """Return the settings in bytes of YAML, or of JSON, which may have tabs, by the name. Raises CheckpointError."""
     name, parse = ("JSON", json.loads) if path.suffix == ".json" else ("YAML", parse_yaml)
     try:
         values = parse(content.decode())
@@ -265,8 +234,7 @@ def parse_settings(path: Path, content: bytes) -> dict[str, Any]:
 
 
 def check_settings(where: Path, values: Mapping[str, Any], allowed: Mapping[str, tuple[Any, ...]]) -> None:
-    """Raise CheckpointError if a setting requires something that our models cannot do: `allowed` has the possible
-    values, the first of which is the default."""
+    """Raise CheckpointError if a setting is not one of its `allowed` values, the first of which is the default."""
     for name, promised in allowed.items():
         value = values.get(name, promised[0])
         if not isinstance(value, str | int | float | None) or value not in promised:

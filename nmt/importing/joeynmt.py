@@ -1,8 +1,7 @@
 """Import recurrent models of JoeyNMT 1 and 2: a folder with a checkpoint (`model_state`), config.yaml and vocabularies.
-
 The source ends with `</s>`. Every state of the decoder starts from one layer over h of the encoder's last layer
-(`bridge`), from that h (`last`; its forward half if the encoder is twice as wide), or from zero (decoders.py of 2.3).
-"""
+(`bridge`), from that h (`last`; its forward half if the encoder is twice as wide), or from zero (decoders.py of
+2.3)."""
 
 from __future__ import annotations
 
@@ -38,22 +37,22 @@ _MUST: dict[str, tuple[Any, ...]] = {
 
 
 def read(path: Path, values: Mapping[str, Any]) -> Imported:
-    """Return the model of a checkpoint and the files next to it. Raises CheckpointError if something is missing,
-    damaged, or cannot be represented exactly."""
+    """Return the model of a checkpoint and the files next to it. Raises CheckpointError if it cannot be exact."""
     state = values["model_state"]
     if not isinstance(state, dict):
         raise CheckpointError(f"{path}: model_state must contain tensors, got something else")
-    tensors = Tensors.of_file(path, {str(k): v for k, v in state.items()})
+    tensors = Tensors(path, {str(k): v for k, v in state.items()})
     keys = _settings(path.parent / "config.yaml")
     numbers = _special(path.parent / "config.yaml", keys)
     found = [_units(path.parent / f"{side}_vocab.txt") for side in ("src", "trg")]
-    (src_order, src), (tgt_order, tgt) = (our_order(str(path.parent), units, *numbers) for units in found)
+    (src_order, src), (tgt_order, tgt) = (our_order(path.parent, units, *numbers) for units in found)
     params = Params(tensors)
     sizes = [tensors.shape(f"{side}_embed.lut.weight")[-1] for side in ("src", "trg")]
     params.table("src_embeddings", "src_embed.lut.weight", src_order, sizes[0])
     params.table("tgt_embeddings", "trg_embed.lut.weight", tgt_order, sizes[1])
     encoder, decoder = _encoder(params, keys, sizes[0]), _decoder(params, keys, sizes[1])
-    params.output("decoder.output_layer.weight", None, tgt_order, decoder["hidden_size"])
+    output = "decoder.output_layer.weight"
+    params.output(output, tensors.take(output), None, tgt_order, decoder["hidden_size"])
     tensors.finish()
     settings = {
         "model": {"encoder": encoder, "decoder": decoder},
@@ -66,8 +65,7 @@ def read(path: Path, values: Mapping[str, Any]) -> Imported:
 
 
 def _settings(where: Path) -> dict[str, Any]:
-    """Return the settings by JoeyNMT's names in version 2, with the defaults of `_MUST`. Raises CheckpointError if one
-    of them requires something that our models cannot do."""
+    """Return the settings by the names of JoeyNMT 2, with defaults. Raises CheckpointError for impossible ones."""
     values = read_settings(where)
     model = values.get("model")
     parts = [model.get(name) if isinstance(model, dict) else None for name in ("encoder", "decoder")]
@@ -171,8 +169,7 @@ def _special(where: Path, keys: Mapping[str, Any]) -> list[int]:
 
 
 def _units(path: Path) -> list[str]:
-    """Return a vocabulary from a file with one token per line next to the checkpoint, where training puts it. Raises
-    CheckpointError."""
+    """Return a vocabulary from a file next to the checkpoint, one token per line. Raises CheckpointError."""
     units = read_units(path)
     names = [name for _, name in sorted(_SPECIAL.values())]
     # Version 1 wrote its special tokens, too; if a list lacks them, they come first, as JoeyNMT itself reads it.

@@ -22,6 +22,7 @@ from nmt.data.tokens.subwords import Subwords
 from nmt.data.tokens.vocabulary import Vocabulary
 from nmt.errors import CheckpointError
 from nmt.importing.imported import Imported, Params, Tensors, check_settings, our_order, parse_settings, read_settings
+from nmt.importing.torch_file import MalformedError
 from nmt.importing.writing import next_to, read_sentencepiece, read_units
 from nmt.system.files import explain
 
@@ -67,31 +68,41 @@ NEMATUS_NAMES = (
     | {f"encoder_r_{part}": f"encoder_bi_r_{part}" for part in _CELL_PARTS}
 )
 """Nematus's names, mapped to those of s2s for the same tensors."""
-IDLE = ("decoder_c_tt",)
-"""Tensors that are ignored: a number added to all attention scores alike changes nothing."""
 
 
 def read(path: Path, arrays: Mapping[str, Any]) -> Imported:
-    """Return the model of such a file and the files next to it. Raises CheckpointError if something is missing,
-    damaged, or cannot be represented exactly."""
+    """Return the model of such a file and the files next to it. Raises CheckpointError if it cannot be exact."""
     given = arrays[SETTINGS]
     if not isinstance(given, np.ndarray):
         raise CheckpointError(f"{path}: {SETTINGS} must be bytes of YAML, got something else")
     options = parse_settings(path, given.tobytes().split(b"\0")[0])
     check_settings(path, options, _MUST)
     names = {} if options.get("type", "amun") == "s2s" else NEMATUS_NAMES
-    tensors = renamed(path, {k: v for k, v in arrays.items() if k != SETTINGS}, names)
+    tensors = _tensors(path, {names.get(k, k): v for k, v in arrays.items() if k != SETTINGS}, len(arrays) - 1)
     beside_it = path.parent / f"{path.name}.decoder.yml"
-    decoder = read_settings(beside_it)
-    found = decoder.get("vocabs")
+    own = read_settings(beside_it)
+    found = own.get("vocabs")
     if not isinstance(found, list) or len(found) != 2 or not all(isinstance(name, str) for name in found):
         raise CheckpointError(
             f"{beside_it}: vocabs must be two files, of the source and of the target, got {found!r:.80}"
         )
-    sides = [_side(next_to(path.parent, name)) for name in found]
-    imported = build(KIND, tensors, sides, residual=options.get("skip") is True)
-    imported.settings["decoding"] |= _decoding(decoder)
-    return imported
+    params = Params(tensors)
+    tables = [_table(tensors, side) for side in ("encoder", "decoder")]
+    (src_order, src), (tgt_order, tgt) = (
+        _units(params, table, next_to(path.parent, name)) for table, name in zip(tables, found, strict=True)
+    )
+    sizes = [tensors.shape(table)[-1] for table in tables]
+    params.table("src_embeddings", tables[0], src_order, sizes[0])
+    params.table("tgt_embeddings", tables[1], tgt_order, sizes[1])
+    encoder = _encoder(params, sizes[0])
+    decoder = _decoder(params, sizes[1], 2 * encoder["hidden_size"])
+    _output(params, tables[1], tgt_order, sizes[1])
+    tensors.leave("decoder_c_tt")  # a number added to all attention scores alike changes nothing
+    tensors.finish()
+    joint = src.model_bytes == tgt.model_bytes
+    residual = {"residual": options.get("skip") is True}  # layers above the first add their input to their output
+    settings = {"model": {"encoder": encoder | residual, "decoder": decoder | residual}, "decoding": _decoding(own)}
+    return Imported(KIND, settings, params.arrays, src, src if joint else tgt, params.lines)
 
 
 def _decoding(decoder: Mapping[str, Any]) -> dict[str, Any]:
@@ -107,48 +118,14 @@ def _decoding(decoder: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def renamed(path: Path, arrays: Mapping[str, Any], names: Mapping[str, str]) -> Tensors:
-    """Return the tensors under the names of s2s, with vectors as rows and columns as there. Raises CheckpointError if
-    two of them have the same name."""
-    found = {names.get(name, name): array for name, array in arrays.items()}
+def _tensors(path: Path, found: dict[str, Any], count: int) -> Tensors:
+    """Return tensors with vectors as rows and columns, as s2s has them. Raises CheckpointError if one has two names."""
     for name, array in found.items():
         if isinstance(array, np.ndarray) and array.ndim == 1:
             found[name] = array[:, None] if name == "decoder_U_att" else array[None]
-    if len(found) != len(arrays):
+    if len(found) != count:
         raise CheckpointError(f"{path}: must name each tensor once, got one by two names")
-    return Tensors.of_file(path, found)
-
-
-Side = tuple[Subwords | list[str], Path]
-"""The content of a vocabulary, and its file."""
-
-
-def _side(path: Path) -> Side:
-    if path.suffix == ".fsv":
-        raise CheckpointError(f"{path}: must be a vocabulary of words or pieces, got factors, which ours have none of")
-    return read_sentencepiece(path) or read_units(path), path
-
-
-def build(kind: str, tensors: Tensors, sides: list[Side], *, residual: bool) -> Imported:
-    """Return the model of these tensors, given by the names of s2s. sides: the vocabularies of source and target.
-    residual: layers above the first add their input to their output."""
-    params = Params(tensors)
-    tables = [_table(tensors, side) for side in ("encoder", "decoder")]
-    (src_order, src), (tgt_order, tgt) = (
-        _units(params, table, side) for table, side in zip(tables, sides, strict=True)
-    )
-    sizes = [tensors.shape(table)[-1] for table in tables]
-    params.table("src_embeddings", tables[0], src_order, sizes[0])
-    params.table("tgt_embeddings", tables[1], tgt_order, sizes[1])
-    encoder = _encoder(params, sizes[0])
-    decoder = _decoder(params, sizes[1], 2 * encoder["hidden_size"])
-    _output(params, tables[1], tgt_order, sizes[1])
-    tensors.leave(*IDLE)
-    tensors.finish()
-    joint = src.model_bytes == tgt.model_bytes
-    layers = {"residual": residual}
-    settings = {"model": {"encoder": encoder | layers, "decoder": decoder | layers}, "decoding": {}}
-    return Imported(kind, settings, params.arrays, src, src if joint else tgt, params.lines)
+    return Tensors(path, found)
 
 
 def _table(tensors: Tensors, side: str) -> str:
@@ -157,15 +134,17 @@ def _table(tensors: Tensors, side: str) -> str:
     return next((name for name in (own, "Wemb", "encoder_Wemb") if name in tensors), own)
 
 
-def _units(params: Params, table: str, side: Side) -> tuple[list[int], Subwords]:
-    """Return the order of a table's rows, and the subwords of its language.
+def _units(params: Params, table: str, path: Path) -> tuple[list[int], Subwords]:
+    """Return the order of a table's rows, and the subwords of its language, from the file of a vocabulary.
 
     A model may use only the first tokens of a list. If it has more rows than the list has tokens, the extra rows still
     take part in the softmax, and get names that do not occur in text.
     """
-    found, path = side
-    if isinstance(found, Subwords):
-        return found.own_ids, found
+    if path.suffix == ".fsv":
+        raise CheckpointError(f"{path}: must be a vocabulary of words or pieces, got factors, which ours have none of")
+    if (subwords := read_sentencepiece(path)) is not None:
+        return subwords.own_ids, subwords
+    found = read_units(path)
     count = params.tensors.shape(table)[0]
     if count < 2 or found[_EOS : _UNK + 1] not in (["</s>", "<unk>"], ["eos", "UNK"]):
         raise CheckpointError(
@@ -174,7 +153,7 @@ def _units(params: Params, table: str, side: Side) -> tuple[list[int], Subwords]
         )
     if more := range(len(found), count):
         params.lines.append(f"rows {more[0]} to {more[-1]} of {table}: no unit of {path.name} -> <unused{more[0]}> ...")
-    order, units = our_order(str(path), [*found[:count], *(f"<unused{n}>" for n in more)], -1, _UNK, -1, _EOS)
+    order, units = our_order(path, [*found[:count], *(f"<unused{n}>" for n in more)], -1, _UNK, -1, _EOS)
     return order, Vocabulary(units)
 
 
@@ -242,7 +221,7 @@ def _output(params: Params, table: str, order: list[int], embedding: int) -> Non
     weight = next((name.format(end) for end in ("Wt", "W") if name.format(end) in tensors), table)
     found = tensors.take(weight)
     bias = tensors.take(name.format("b"))[0] if name.format("b") in tensors else None
-    params.output_of(weight, found.T if weight.endswith("l2_W") else found, bias, order, embedding)
+    params.output(weight, found.T if weight.endswith("l2_W") else found, bias, order, embedding)
 
 
 def _cell_of(tensors: Tensors, theirs: str) -> tuple[str, int]:
@@ -254,8 +233,7 @@ def _cell_of(tensors: Tensors, theirs: str) -> tuple[str, int]:
 def _cell(
     params: Params, kind: str, name: str, theirs: str, input_size: int, *, final: bool = False, own: slice | None = None
 ) -> None:
-    """Add the parameters of a cell. final: the reset gate also applies to the bias of a GRU's n. own: the rows that it
-    reads of an input twice as wide."""
+    """Add a cell. final: the reset gate applies to n's bias, too. own: rows that it reads of an input twice as wide."""
     take = params.tensors.take
     hidden = params.tensors.shape(f"{theirs}_U")[0]
     if kind == "gru":
@@ -296,17 +274,13 @@ _MOST_NAME_BYTES = 1000
 _MOST_AXES = 8
 
 
-class _MalformedError(Exception):
-    """A malformed file; the text completes an error's `got`."""
-
-
 def read_marian(path: Path) -> dict[str, np.ndarray]:
     """Return the arrays of a binary file of Marian by name, views of one memory map. Raises CheckpointError if it
     cannot be read, is damaged, or is packed for one kind of processor."""
     try:
         content = np.memmap(path, np.uint8, "r")
         return _arrays(content, content.data)
-    except _MalformedError as error:
+    except MalformedError as error:
         raise CheckpointError(f"{path}: must be a model of Marian, got {error}; restore a copy") from None
     except OSError as error:
         raise CheckpointError(f"{path}: must be readable, got {explain(error)}; restore a copy") from error
@@ -318,18 +292,18 @@ def _arrays(content: np.ndarray, view: memoryview) -> dict[str, np.ndarray]:
     """Return the arrays of a binary file by name; `view` is the same bytes, for the standard library."""
     version, count = struct.unpack("<QQ", view[:16])
     if version != _VERSION or count > _MOST_ARRAYS:
-        raise _MalformedError("another version or a damaged one")
+        raise MalformedError("another version or a damaged one")
     headers = [struct.unpack("<QQQQ", view[16 + 32 * n : 48 + 32 * n]) for n in range(count)]
     at = 16 + 32 * count
     names, shapes = [], []
     for name_size, _, _, _ in headers:
         if not 0 < name_size <= _MOST_NAME_BYTES or at + name_size > len(content):
-            raise _MalformedError("a damaged one")
+            raise MalformedError("a damaged one")
         names.append(content[at : at + name_size].tobytes().rstrip(b"\0").decode())
         at += name_size
     for _, _, axes, _ in headers:
         if axes > _MOST_AXES or at + 4 * axes > len(content):
-            raise _MalformedError("a damaged one")
+            raise MalformedError("a damaged one")
         shapes.append(struct.unpack(f"<{axes}i", view[at : at + 4 * axes]))
         at += 4 * axes
     (gap,) = struct.unpack("<Q", view[at : at + 8])
@@ -337,12 +311,12 @@ def _arrays(content: np.ndarray, view: memoryview) -> dict[str, np.ndarray]:
     found: dict[str, np.ndarray] = {}
     for name, shape, (_, kind, _, size) in zip(names, shapes, headers, strict=True):
         if kind not in _DTYPES:
-            raise _MalformedError(f"numbers of {name!r:.60} that are packed for one kind of processor (type {kind:#x})")
+            raise MalformedError(f"numbers of {name!r:.60} that are packed for one kind of processor (type {kind:#x})")
         dtype = np.dtype(_DTYPES[kind])
         if min(shape, default=0) < 0 or at + size > len(content) or math.prod(shape) * dtype.itemsize > size:
-            raise _MalformedError(f"fewer numbers of {name!r:.60} than it names")
+            raise MalformedError(f"fewer numbers of {name!r:.60} than it names")
         found[name] = np.frombuffer(content[at : at + math.prod(shape) * dtype.itemsize], dtype).reshape(shape)
         at += size
     if len(found) != len(names):
-        raise _MalformedError("an array twice")
+        raise MalformedError("an array twice")
     return found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,38 +24,18 @@ SUFFIXES = (".npz", ".safetensors", ".pt", ".ckpt", ".pth", ".bin")
 """The suffixes of files that may be models."""
 
 
-@dataclass(frozen=True)
-class Content:
-    """A file that was read. values: its tensors by name, or the object given to torch.save."""
-
-    path: Path
-    values: Any
-
-    def has(self, *names: str) -> bool:
-        """Return whether it contains all of these."""
-        return isinstance(self.values, dict) and all(name in self.values for name in names)
+def _has(*names: str) -> Callable[[Any], bool]:
+    """Return the check of a file's content for all of these names."""
+    return lambda values: isinstance(values, dict) and all(name in values for name in names)
 
 
-@dataclass(frozen=True)
-class Kind:
-    """A supported system: how its files are recognised, and read."""
-
-    name: str
-    knows: Callable[[Content], bool]
-    read: Callable[[Content], Imported]
-
-
-KINDS = (
-    Kind(opennmt.KIND, lambda c: c.has(*opennmt.NAMES), lambda c: opennmt.read(c.path, c.values)),
-    Kind(joeynmt.KIND, lambda c: c.has(*joeynmt.NAMES), lambda c: joeynmt.read(c.path, c.values)),
-    Kind(fairseq.KIND, lambda c: fairseq.knows(c.values), lambda c: fairseq.read(c.path, c.values)),
-    Kind(marian.KIND, lambda c: c.has(marian.SETTINGS), lambda c: marian.read(c.path, c.values)),
-)
-
-
-def kind_names() -> list[str]:
-    """Return the names of all supported systems."""
-    return [kind.name for kind in KINDS]
+KINDS: dict[str, tuple[Callable[[Any], bool], Callable[[Path, Any], Imported]]] = {
+    opennmt.KIND: (_has(*opennmt.NAMES), opennmt.read),
+    joeynmt.KIND: (_has(*joeynmt.NAMES), joeynmt.read),
+    fairseq.KIND: (fairseq.knows, fairseq.read),
+    marian.KIND: (_has(marian.SETTINGS), marian.read),
+}
+"""The supported systems by name: how a file's content (tensors, or what torch.save wrote) is recognised, and read."""
 
 
 def import_model(source: Path, kind: str | None = None, member: str | None = None) -> Imported:
@@ -64,16 +43,16 @@ def import_model(source: Path, kind: str | None = None, member: str | None = Non
 
     Args:
         source: A file, a folder, or a description in YAML (see `described`).
-        kind: The system, one of `kind_names`; None to detect it.
+        kind: The system, one of KINDS; None to detect it.
         member: Which file of a folder, if there are several: its path there, or the end of it.
 
     Raises:
         CheckpointError: It is none of these, damaged, or something that cannot be represented exactly.
         ConfigError: There is no such kind.
     """
-    if kind is not None and kind not in kind_names():
+    if kind is not None and kind not in KINDS:
         advice = instead(f"nmt-import --from {kind}")
-        names = ", ".join(kind_names())
+        names = ", ".join(KINDS)
         raise ConfigError(f"from: {kind} {advice}" if advice else f"from: must be one of {names}, got {kind!r:.40}")
     source = named(source, "the model")
     if source.suffix == ".nmt" or exists(source / BEST_NAME):
@@ -86,23 +65,24 @@ def import_model(source: Path, kind: str | None = None, member: str | None = Non
     if source.suffix in described.SUFFIXES:
         description = described.read_description(source)
         path = source.parent / description["file"]
-        arrays = described.tensors_below(path, _content(path).values, description.get("below"))
-        return described.read(source, description, Tensors.of_file(path, arrays))
-    content = _content(_file_of(source, member))
-    for one in KINDS:
-        if kind in (None, one.name) and one.knows(content):
-            return one.read(content)
-    wanted = kind or f"one of {', '.join(kind_names())}"
+        arrays = described.tensors_below(path, _content(path), description.get("below"))
+        return described.read(source, description, Tensors(path, arrays))
+    path = _file_of(source, member)
+    content = _content(path)
+    for name, (knows, read) in KINDS.items():
+        if kind in (None, name) and knows(content):
+            return read(path, content)
+    wanted = kind or f"one of {', '.join(KINDS)}"
     raise CheckpointError(
         f"{source}: must be a model of {wanted}, got {_shown(content)}; docs/migration.md says how to describe another"
     )
 
 
-def _shown(content: Content) -> str:
+def _shown(content: Any) -> str:
     """Return a description of a file's content, for an error message."""
-    if not isinstance(content.values, dict):
+    if not isinstance(content, dict):
         return "something else"
-    names = [str(name)[:40] for name in content.values]
+    names = [str(name)[:40] for name in content]
     return f"a file with {', '.join(names[:4])}{' ...' if len(names) > 4 else ''}" if names else "an empty file"
 
 
@@ -133,7 +113,7 @@ def _chosen(source: Path, names: list[str], member: str | None) -> str:
     raise CheckpointError(f"{source}: must contain {member!r:.80} once, got {len(found)} among {shown}")
 
 
-def _content(path: Path) -> Content:
+def _content(path: Path) -> Any:
     """Return the content of a file, whose format its first bytes show. Raises CheckpointError."""
     try:
         with path.open("rb") as file:
@@ -141,12 +121,12 @@ def _content(path: Path) -> Content:
     except OSError as error:
         raise CheckpointError(f"{path}: must be readable, got {explain(error)}; check the path") from error
     if path.suffix == ".npz":
-        return Content(path, read_npz(path))
+        return read_npz(path)
     if path.suffix == ".safetensors" or start[8:9] == b"{":
-        return Content(path, read_foreign_tensors(path))
+        return read_foreign_tensors(path)
     if start.startswith(START):
-        return Content(path, read_marian(path))
-    return Content(path, read_torch(path))
+        return read_marian(path)
+    return read_torch(path)
 
 
 _MOST_INFLATION = 50
@@ -154,8 +134,7 @@ _MOST_INFLATION = 50
 
 
 def read_npz(path: Path) -> dict[str, np.ndarray]:
-    """Return the arrays of an npz file by name. Raises CheckpointError if it is damaged, something else, or contains
-    objects."""
+    """Return the arrays of an npz file by name. Raises CheckpointError if it is damaged, or contains objects."""
     problem = f"{path}: must be an npz file of numbers, got "
     found: dict[str, np.ndarray] = {}
     try:
@@ -170,11 +149,9 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
         raise CheckpointError(f"{path}: must be readable, got {explain(error)}; restore a copy") from error
     except CheckpointError:
         raise
-    except ValueError as error:
-        if "allow_pickle" in str(error):
-            raise CheckpointError(f"{problem}Python objects, which are never loaded") from None
-        raise CheckpointError(f"{problem}a damaged one ({explain(error)[:80]}); restore a copy") from error
     except Exception as error:  # noqa: BLE001 - what NumPy's and zlib's parsers raise for broken bytes is not documented
+        if isinstance(error, ValueError) and "allow_pickle" in str(error):
+            raise CheckpointError(f"{problem}Python objects, which are never loaded") from None
         raise CheckpointError(f"{problem}a damaged one ({explain(error)[:80]}); restore a copy") from error
     if wrong := [name for name, array in found.items() if not isinstance(array, np.ndarray) or array.dtype.hasobject]:
         raise CheckpointError(f"{problem}{wrong[0]!r:.60} that is none")

@@ -1,9 +1,7 @@
-"""Read files of `torch.save` as data: no function or class that a file names is ever looked up or called.
-
-Such a file is a zip of raw numbers and a pickle that describes them (before PyTorch 1.6: several pickles, then the
-numbers). Python's own unpickler reads it, with every global replaced ("Restricting Globals" in the documentation of
-`pickle`): the few that make tensors and plain containers by functions of ours, all others by `Inert`.
-"""
+"""Read files of `torch.save` as data: no function or class that a file names is ever looked up or called. Such a file
+is a zip of raw numbers and a pickle that describes them (before PyTorch 1.6: several pickles, then the numbers).
+Python's own unpickler reads it, with every global replaced ("Restricting Globals" in the documentation of `pickle`):
+the few that make tensors and plain containers by functions of ours, all others by `Inert`."""
 
 from __future__ import annotations
 
@@ -41,8 +39,7 @@ class MalformedError(Exception):
 
 
 class Inert:
-    """A placeholder for an object of a class, or a result of a function, that a pickle names: its name, arguments and
-    state."""
+    """A placeholder for an object or result that a pickle names: its name, arguments and state."""
 
     name = ""
 
@@ -168,8 +165,7 @@ class _Unpickler(pickle._Unpickler):
 
 def read_torch(path: Path) -> Any:
     """Return the object that `torch.save` wrote to a file: dictionaries, lists and plain values, tensors as read-only
-    arrays (bfloat16 as float32), and `Inert` for everything else. Raises CheckpointError: It cannot be read, is
-    damaged, or is something else."""
+    arrays (bfloat16 as float32), and `Inert` for everything else. Raises CheckpointError."""
     problem = f"{path}: must be a file that torch.save wrote, got "
     try:
         if zipfile.is_zipfile(path):

@@ -34,9 +34,8 @@ _UNKNOWN_TEXT = "unknown"
 
 
 def save_imported(out: Path, imported: Imported, src_lang: str = "src", tgt_lang: str = "tgt") -> None:
-    """Write a model as a new folder, which appears only when it is complete. Raises CheckpointError: `out` contains
-    something already, cannot be written, or the parts do not fit one another. Raises ConfigError: The languages are the
-    same."""
+    """Write a model as a new folder, which appears only when it is complete. Raises CheckpointError: That is
+    impossible, or the parts do not fit one another. Raises ConfigError: The languages are the same."""
     from nmt.config import config_from_dict, dump_config
 
     joint = imported.src is imported.tgt
@@ -92,8 +91,7 @@ _SENTENCEPIECE = ".spm"
 
 
 def next_to(folder: Path, named: str) -> Path:
-    """Return the file of this name in the folder of a model, ignoring other folders in `named`: those are paths on
-    another machine."""
+    """Return the file of this name in a folder, without the folders in `named`, which are those of another machine."""
     return folder / Path(named.replace("\\", "/")).name
 
 
@@ -118,11 +116,7 @@ def read_units(path: Path) -> list[str]:
         ) from error
     except ValueError:
         raise CheckpointError(f"{path}: must be text in UTF-8, got other bytes; restore a copy") from None
-    if path.suffix == ".json":
-        return _by_number(path, _json(path, text))
-    if path.suffix in (".yml", ".yaml"):
-        return _by_number(path, _yaml(path, text))
-    return units_of(text)
+    return _by_number(path, text) if path.suffix in (".json", ".yml", ".yaml") else units_of(text)
 
 
 def units_of(text: str) -> list[str]:
@@ -131,25 +125,15 @@ def units_of(text: str) -> list[str]:
     return text.removesuffix(ending).split(ending)
 
 
-def _json(path: Path, text: str) -> list[tuple[Any, Any]]:
-    """Return the pairs of a JSON object. Raises CheckpointError."""
+def _by_number(path: Path, text: str) -> list[str]:
+    """Return the tokens of a mapping of tokens to ids, each from 0 on once, in JSON or YAML. Raises CheckpointError."""
+    is_json = path.suffix == ".json"
     try:
-        pairs = json.loads(text, object_pairs_hook=list)
+        pairs: Any = json.loads(text, object_pairs_hook=list) if is_json else parse_written_pairs(text)
     except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path}: must be JSON, got {explain(error)[:80]}; restore a copy") from error
-    return pairs if isinstance(pairs, list) and all(isinstance(pair, tuple) for pair in pairs) else []
-
-
-def _yaml(path: Path, text: str) -> list[tuple[Any, Any]]:
-    """Return the pairs of a YAML mapping. Raises CheckpointError."""
-    try:
-        return list(parse_written_pairs(text))
-    except ValueError as error:
-        raise CheckpointError(f"{path}: must be YAML, got {explain(error)[:80]}; restore a copy") from error
-
-
-def _by_number(path: Path, pairs: list[tuple[Any, Any]]) -> list[str]:
-    """Return the tokens of (token, id) pairs; each id from 0 on must occur once. Raises CheckpointError."""
+        name = "JSON" if is_json else "YAML"
+        raise CheckpointError(f"{path}: must be {name}, got {explain(error)[:80]}; restore a copy") from error
+    pairs = pairs if isinstance(pairs, list) and all(isinstance(pair, tuple) for pair in pairs) else []
     found: dict[int, str] = {}
     for unit, number in pairs:
         written = str(number)

@@ -1,8 +1,5 @@
-"""The pipeline between text and search: a model with its subwords and settings; functions that convert between text and
-ids, make the inputs of a search, and the details of translations by forced decoding.
-
-The functions are for nmt's own packages; users call `Translator`.
-"""
+"""The pipeline between text and search: a model with its subwords and settings; functions for nmt's own packages
+between text and ids, for the inputs of a search, and for details of translations by forced decoding."""
 
 from __future__ import annotations
 
@@ -319,9 +316,8 @@ def with_details(
     found: Sequence[Sequence[Hypothesis]],
     dictionary: Mapping[str, str] | None,
 ) -> list[list[Translation]]:
-    """Return translations with details, by forced decoding of the hypotheses of sentences that are not blank and
-    whose ids are `src_ids`; with a dictionary, even an empty one, unknown subwords are replaced. A model that copies
-    does so by itself unless there are entries."""
+    """Return translations with details, by forced decoding of the hypotheses of sentences that are not blank; with a
+    dictionary, even an empty one, unknown subwords are replaced, unless a model that copies does so by itself."""
     from nmt.data.corpora.corpus import clean_line
     from nmt.decode import force
 
@@ -344,9 +340,8 @@ def with_details(
 
 
 def ranked_by_agreement(translations: list[Translation], measure: str) -> list[Translation]:
-    """Return texts that differ by more than spaces in decreasing order of expected utility (`chrf` or `bleu`), which
-    becomes their score."""
-    from nmt.evaluate import expected_utilities
+    """Return different texts in decreasing order of expected utility (`chrf` or `bleu`), which becomes their score."""
+    from nmt.evaluate.scores import expected_utilities
 
     utilities = expected_utilities([t.text for t in translations], measure)
     ranked = sorted((replace(t, score=u) for u, t in zip(utilities, translations, strict=True)), key=lambda t: -t.score)

@@ -132,8 +132,7 @@ def learn_from(
     src_ids: Sequence[list[int]],
     tgt_ids: Sequence[list[int]],
 ) -> None:
-    """Run given or generated translations through the model by forced decoding and add its attention to the learner.
-    Raises ConfigError for a model without attention."""
+    """Add the attention of translations, by forced decoding. Raises ConfigError for a model without attention."""
     from nmt.decode import force
     from nmt.special_tokens import EOS_ID
 

@@ -80,8 +80,7 @@ def _split(text: str) -> tuple[str, list[tuple[int, int, str]]]:
 
 
 class _Node:
-    """The terms that begin with the same words. `last`: by the stem of their last word the numbers of terms, each with
-    this word."""
+    """The terms that begin with the same words. `last`: numbers and last words, by the stem of these."""
 
     __slots__ = ("last", "next")
 

@@ -48,8 +48,7 @@ class Constraints:
     forbidden: Sequence[str] = ()
 
     def of(self, count: int) -> Constraints:
-        """Return the same with an entry for each of `count` sentences in every list that is there. Raises DataError
-        where a list has another number of them."""
+        """Return the same with an entry for each of `count` sentences. Raises DataError where there are others."""
         whole = replace(self, prefixes=[self.prefixes] * count) if isinstance(self.prefixes, str) else self
         for name in ("prefixes", "glossary"):
             entries = getattr(whole, name)
@@ -171,15 +170,6 @@ def with_warnings(found: Sequence[Translation], *, cut: bool, more: tuple[str, .
     return warned
 
 
-def log_warnings(found: Sequence[Translation]) -> None:
-    """Write the warnings of translations to the logger `nmt`, one line of each kind."""
-    notices = Notices()
-    for number, one in enumerate(found):
-        notices.add(number, one.warnings)
-    for text in notices.told():
-        logging.getLogger("nmt").warning("warning: %s", text)
-
-
 def best_texts(
     whose: str,
     translate_nbest: Callable[..., list[list[Translation]]],
@@ -192,7 +182,11 @@ def best_texts(
         raise TypeError(f"{whose}.translate: must have no n_best, got it; translate_nbest gives several translations")
     given = [sentences] if isinstance(sentences, str) else sentences
     best = [translations[0] for translations in translate_nbest(given, n_best=1, **settings)]
-    log_warnings(best)
+    notices = Notices()
+    for number, one in enumerate(best):
+        notices.add(number, one.warnings)
+    for text in notices.told():
+        logging.getLogger("nmt").warning("warning: %s", text)
     return best[0].text if isinstance(sentences, str) else [one.text for one in best]
 
 

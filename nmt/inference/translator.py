@@ -379,7 +379,8 @@ class Translator(TranslationPipeline):
     def _check_unchanged(self) -> None:
         """Raise CheckpointError if a file whose numbers are in use was written into."""
         for one in self.loaded:
-            one.check_unchanged()
+            if one.mapped is not None:
+                one.mapped.check_unchanged()
 
     def _constraint_warnings(self, constraints: Constraints, index: int) -> tuple[str, ...]:
         """Return warnings about text in a sentence's constraints that the vocabulary cannot represent."""

@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
 from random import Random
@@ -100,7 +100,7 @@ class LearningTranslator:
 
         def begin() -> tuple[dict[str, Any], list[tuple[Use, str, str]]]:
             names = own_names(floating, share)
-            return {"recipe": (recipe or Recipe()).to_dict(), "names": names}, general_text(base.config)
+            return {"recipe": asdict(recipe or Recipe()), "names": names}, general_text(base.config)
 
         self.memory = Memory(own_path if memory is None else named(memory, "memory"), loaded.digest, begin)
         try:
@@ -309,8 +309,7 @@ _REPLAYED, _MOST_READ = 1_000, 500_000
 
 
 def general_text(config: Config) -> list[tuple[Use, str, str]]:
-    """Return a sample of data.train to replay and one of data.dev to score; where a text is missing, nothing, and a
-    warning goes to the logger `nmt`."""
+    """Return a sample of data.train to replay and one of data.dev to score; a text that is missing is logged."""
     found = []
     for use, corpora, count, lacks in (
         (Use.REPLAYED, config.data.train, _REPLAYED, "is not replayed, so that more of it may be forgotten"),

@@ -1,10 +1,9 @@
-"""The memory of confirmed pairs: one SQLite file, from which everything that was learnt can be computed again.
+"""The memory of confirmed pairs: one SQLite file, from which everything that was learnt can be computed again; and
+translation memories in TMX 1.4b.
 
 A model is a function of the base model, of the pairs of its project that are `learnt`, in their order, and of the
 places in that order at which it was consolidated. A pair is written here, durably, before it is learnt, and a
 consolidation before it is used. Snapshots only save time.
-
-Translation memories in TMX 1.4b (Translation Memory eXchange) are read and written here as well.
 """
 
 from __future__ import annotations
@@ -101,17 +100,9 @@ class Check:
 
 
 class Memory:
-    """The pairs of all projects of one model. Calls of several threads must not overlap.
-
-    Args:
-        path: The file; it is created if it is missing.
-        digest: The fingerprint of the base model. A memory belongs to one.
-        begin: Returns the facts and the pairs of the general text of a new memory.
-
-    Raises:
-        DataError: The file is no memory, belongs to another model, or another process uses it.
-        NMTError: rapidfuzz is missing.
-    """
+    """The pairs of all projects of one model, by whose digest it is known, in a file that is created if it is missing.
+    Calls of several threads must not overlap. `begin`: returns facts and pairs of the general text of a new memory.
+    Raises DataError for a file of something else or of another process, and NMTError without rapidfuzz."""
 
     def __init__(
         self, path: Path, digest: str, begin: Callable[[], tuple[dict[str, Any], Iterable[tuple[Use, str, str]]]]
@@ -237,11 +228,11 @@ class Memory:
             raise DataError(f"pair: must be the number of a pair of the memory, got {number}; see its list")
         return found[0]
 
-    def pairs(self, project: str, *, newest: int | None = None, after: int = 0) -> list[Pair]:
-        """Return the pairs of a project that were not undone, in order: all after a number, or the newest ones."""
+    def pairs(self, project: str, *, newest: int | None = None) -> list[Pair]:
+        """Return the pairs of a project that were not undone, in order: all, or the newest ones."""
         if newest is not None:
             return self._pairs("project = ? AND state != 'undone' ORDER BY number DESC LIMIT ?", project, newest)[::-1]
-        return self._pairs("project = ? AND state != 'undone' AND number > ? ORDER BY number", project, after)
+        return self._pairs("project = ? AND state != 'undone' ORDER BY number", project)
 
     def learnt(self, project: str) -> list[Pair]:
         """Return the learnt pairs of a project, in order."""
@@ -348,10 +339,7 @@ class Memory:
 
 
 def read_tmx(path: Path, source: str, target: str) -> list[tuple[str, str]]:
-    """Return the pairs of a TMX file in these languages; regions need not agree. Inline markup is skipped.
-
-    Raises DataError if the file cannot be read, is no TMX, declares entities, or has no such pair.
-    """
+    """Return the pairs of a TMX file in these languages, whatever their regions, without markup. Raises DataError."""
     found, languages = [], dict[str, None]()
     for _, fields in RECORDS["tmx"](str(path)):
         texts: dict[str, str] = {}
@@ -368,8 +356,7 @@ def read_tmx(path: Path, source: str, target: str) -> list[tuple[str, str]]:
 
 
 def write_tmx(path: Path, pairs: Iterable[Pair], source: str, target: str) -> None:
-    """Write pairs as a TMX file; one that is there is replaced when the new one is complete. Raises DataError if it
-    cannot be written, or another file is there."""
+    """Write pairs as a TMX file, which may exist. Raises DataError if it cannot be written, or is another file."""
     from nmt import __version__
 
     if is_file(path) and b"<tmx" not in path.read_bytes():

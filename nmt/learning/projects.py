@@ -1,5 +1,4 @@
-"""The models of all projects: what each has learnt, the work in the background, and the rule by which learning slows,
-goes back and stops when the general text suffers."""
+"""The models of all projects, the work in the background, and the rule by which learning slows, goes back and stops."""
 
 from __future__ import annotations
 
@@ -32,8 +31,7 @@ EVERY = 10
 HELD_OUT = 100
 """Pairs of the validation text that are scored."""
 SLOWS, STOPS = 0.02, 0.1
-"""The rise of the held-out loss above the base model's, in nats a token, from which learning is slowed, and from which
-it goes back and stops."""
+"""The rises of the held-out loss, in nats a token, from which learning is slowed, and from which it goes back."""
 _LEAST_RATE = 1 / 16
 
 
@@ -91,13 +89,11 @@ class Project:
 
 
 class Projects:
-    """Each project's parameters and translator, as the memory has them.
-
-    Any thread that changes something holds `turn`; `translator` needs no turn. One more thread scores and saves them.
+    """Each project's parameters and translator, as the memory has them. Any thread that changes something holds `turn`;
+    `translator` needs none. One more thread scores and saves them.
 
     Args:
-        base: The translator of the base model.
-        floating: The base model in floating point: that of `base`, unless it is in int8.
+        base, floating: The base model's translator, and the model in floating point.
         idle: Seconds without a change after which a project is consolidated; None: never.
         changed: Called with a project's name and new translator after each change, by the thread that made it.
     """
@@ -172,7 +168,7 @@ class Projects:
         self, pairs: Sequence[Pair], is_cancelled: Callable[[], bool] = lambda: False
     ) -> tuple[Arrays | None, float]:
         """Return the parameters after learning pairs together, and the rise of the held-out loss: as much of the change
-        as keeps that loss within bounds, or the least that is tried."""
+        as keeps that within bounds, or the least that is tried."""
         found, rise = self.trainer.consolidate(pairs, is_cancelled), 0.0
         if found is None:
             return None, rise
@@ -245,7 +241,8 @@ class Projects:
             translator, (loaded,) = copy(self.base), self.base.loaded
             base: Any = self.base.model
             network: Any = self.trainer.network(known.own, base)
-            translator.model, translator.loaded = network, (learnt_model(loaded, network, known.own),)
+            facts = {one.name: getattr(loaded, one.name) for one in fields(LoadedModel)} | {"network": network}
+            translator.model, translator.loaded = network, (LearntModel(**facts, own=known.own),)
             translator.shortlist = known.shortlist
             known.translator = translator
         is_new = project not in self._projects
@@ -310,8 +307,7 @@ class Projects:
                 self._adopt(name, known, *found)
 
     def _care_for(self, project: str, now: Project, known: Project) -> None:
-        """Score the held-out text with `known`, a former state of the project `now`, and save that state, if either is
-        due. Meanwhile the project may learn more pairs."""
+        """Score the held-out text with `known`, a former state of `now`, and save that state, if either is due."""
         is_scored = known.unchecked >= EVERY and known.rate > 0 and bool(self._held_out)
         rise = self._rise(known.own) if is_scored else 0.0  # takes most of the time, and no turn
         packed = self.trainer.packed(known.own)
@@ -364,12 +360,6 @@ class LearntModel(LoadedModel):
             else:
                 params[key] = array
         return replace(saved, params=params)
-
-
-def learnt_model(loaded: LoadedModel, network: Network, own: Mapping[str, np.ndarray]) -> LearntModel:
-    """Return `network` as a loaded model: `loaded`, but with the parameters `own`."""
-    facts = {one.name: getattr(loaded, one.name) for one in fields(LoadedModel)}
-    return LearntModel(**facts | {"network": network}, own=own)
 
 
 def with_pairs(shortlist: Shortlist, pairs: Iterable[tuple[Sequence[int], Sequence[int]]]) -> Shortlist:

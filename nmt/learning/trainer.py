@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -59,10 +59,6 @@ class Recipe:
     passes: int = 6
     adam_rate: float = 1e-3
 
-    def to_dict(self) -> dict[str, float]:
-        """Return it as values for JSON."""
-        return asdict(self)
-
 
 def own_names(network: Network, share: float = SHARE) -> list[str]:
     """Return the parameters that a project has of its own: all vectors, and the matrices nearest to the output that are
@@ -83,14 +79,8 @@ def own_names(network: Network, share: float = SHARE) -> list[str]:
 
 
 class Trainer:
-    """Learns pairs with the parameters of one project after another. One thread at a time may use it.
-
-    Args:
-        translator: The translator of the base model, whose subwords, cleaning and settings apply.
-        base: The base model, in floating point; it is not changed.
-        names: The parameters that are learnt.
-        general: The pairs of the training text to replay some of.
-    """
+    """Learns pairs with the parameters of one project after another, in one thread at a time. `translator`, `base`: of
+    the base model, in floating point; `names`: of the parameters that are learnt; `general`: text to replay."""
 
     def __init__(
         self,
@@ -160,10 +150,8 @@ class Trainer:
         return found
 
     def learn(self, own: Arrays, pair: Pair, neighbours: Sequence[Pair]) -> Arrays:
-        """Return the parameters of a project after it has learnt a pair, as new arrays.
-
-        The batch is the pair, its neighbours, and a sample of the training text that depends on the pair alone.
-        """
+        """Return the parameters of a project after it has learnt a pair, as new arrays. The batch is the pair, its
+        neighbours, and a sample of the training text that depends on the pair alone."""
         seed = zlib.crc32(f"{pair.source}\n{pair.target}".encode())
         rows = self.ids([pair, *neighbours])
         count = min(self.recipe.replayed, len(self._general))
@@ -181,11 +169,9 @@ class Trainer:
         return self._held
 
     def consolidate(self, pairs: Sequence[Pair], is_cancelled: Callable[[], bool] = lambda: False) -> Arrays | None:
-        """Return the parameters of a project that learns pairs together, from the base model: several passes with Adam
-        over all of them, in batches of which half is training text. None if it was cancelled between two updates.
-
-        It depends on nothing but the base model, the general text and the pairs in their order. The parameters learnt
-        pair by pair are not used, so that a missing pair has left no trace."""
+        """Return the parameters of a project that learns pairs together, from the base model, so that a missing pair
+        has left no trace: several passes with Adam over all of them, in batches of which half is training text. None if
+        it was cancelled between two updates."""
         mine, general = self.ids(pairs), self._general
         network, updater = self._learner("adam")
         passes = max(1, min(self.recipe.passes, _MOST_VISITS // max(1, len(mine))))

@@ -14,15 +14,13 @@ def _print_line(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def main(work: str, *args: str) -> None:
-    """Run a command: `make` and `make-windows` for users; the others are run by `make` in separate processes."""
-    if work == "compile":
-        compile_here(json.load(sys.stdin))
-    elif work == "pack":
-        path, *recipes = json.load(sys.stdin)
-        pack_here(Path(path), recipes)
+def main(*args: str) -> None:
+    """Run `make` or `make-windows`; or, in a process that one of them starts, what standard input says."""
+    if not args:
+        work, *given = json.load(sys.stdin)
+        compile_here(given) if work == "compile" else pack_here(Path(given[0]), given[1:])
     else:
-        folder, *levels = args
+        work, folder, *levels = args
         recipes, elsewhere = recipes_of(standard_jobs(), _print_line), "windows" if work == "make-windows" else "1"
         make_packs(recipes, Path(folder), levels or tuple(LEVELS), _print_line, elsewhere)
 

@@ -1,15 +1,10 @@
-"""Jobs that run usual models on a few made-up lines, so that their machine code gets compiled.
-
-The generated loops depend on the cell, on its surroundings and on the dtypes, not on sizes. So these models represent
-all of their kind."""
+"""Jobs that run usual models on a few made-up lines, so that their machine code gets compiled. It depends on the cell,
+its surroundings and dtypes, not on sizes: these models represent all of their kind."""
 
 from __future__ import annotations
 
 import json
-import os
 import random
-import subprocess
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
@@ -20,6 +15,7 @@ from typing import Any
 
 from nmt.config import config_from_dict
 from nmt.config.presets import merged
+from nmt.exporting.elsewhere import run_for_level
 from nmt.rnn.cores import default_threads
 from nmt.rnn.kernels.machine_code.native import Native, when_used
 from nmt.rnn.kernels.machine_code.recipes import Recipe, native_of, recipe_of
@@ -87,12 +83,6 @@ _CHANGES: dict[str, dict[str, Any]] = {
 """Changes to the model's section."""
 
 
-def fill_for_model(model: Path, threads: int, compute_dtype: str | None = None, cells: Sequence[str] = ()) -> None:
-    """Run what a trained model needs to translate, so that its code is compiled and stored. `compute_dtype`: that of
-    its config by default."""
-    _translate(model, threads, thorough=False, compute_dtype=compute_dtype, cells=cells)
-
-
 def run_job_aside(job: Job, threads: int) -> None:
     """Do `run_job` in a temporary folder."""
     with TemporaryDirectory() as folder:
@@ -119,9 +109,9 @@ def run_job(job: Job, folder: Path, threads: int) -> None:
         "training": {"updates": 2, "batch_size": 256, "validation_freq": 2, "stop_after": None},
     }
     Trainer(config_from_dict(settings, job.name), threads=threads).run()
-    _translate(folder / "model", threads, job.thorough)
+    fill_for_model(folder / "model", threads, thorough=job.thorough)
     save_quantised(folder / "int8", load_saved_model(folder / "model", None))
-    _translate(folder / "int8", threads, job.thorough)
+    fill_for_model(folder / "int8", threads, thorough=job.thorough)
 
 
 def _write_texts(folder: Path) -> Path:
@@ -134,9 +124,10 @@ def _write_texts(folder: Path) -> Path:
     return stem
 
 
-def _translate(
-    model: Path, threads: int, thorough: bool, compute_dtype: str | None = None, cells: Sequence[str] = ()
+def fill_for_model(
+    model: Path, threads: int, compute_dtype: str | None = None, cells: Sequence[str] = (), *, thorough: bool = False
 ) -> None:
+    """Run what a trained model needs to translate, so that its code is compiled and stored."""
     from nmt import Translator
 
     lines = [" ".join(_WORDS[:n]) for n in range(1, 9)]
@@ -178,16 +169,16 @@ def recipes_of(jobs: Iterable[Job], notify: Notify) -> list[Recipe]:
     return [found[key] for key in sorted(found)]
 
 
-def compile_all(recipes: Sequence[Recipe], environment: dict[str, str]) -> None:
-    """Compile the functions that the store lacks, on all cores."""
+def compile_all(recipes: Sequence[Recipe], level: str, elsewhere: str) -> None:
+    """Compile the functions that the store lacks, on all cores; a process chooses its target only once."""
     count = max(1, default_threads())
     # Functions that others call come first, in one process: otherwise every process would compile them.
     called = [recipe for recipe in recipes if recipe[0] == "named"]
     rest = [recipe for recipe in recipes if recipe[0] != "named"]
     for group in (called,), tuple(rest[n::count] for n in range(count)):
         with ThreadPoolExecutor(count) as threads:
-            for done in threads.map(lambda part: _run("compile", part, environment), filter(None, group)):
-                done.check_returncode()
+            parts = [["compile", *part] for part in group if part]
+            list(threads.map(lambda part: run_for_level("nmt.precompile", level, part, elsewhere), parts))
 
 
 def make_packs(
@@ -195,19 +186,11 @@ def make_packs(
 ) -> None:
     """Write `LEVEL.pack` into a folder for each level; `elsewhere`: the machines they are for (see features.py)."""
     for level in levels:
-        environment = {"NMT_CPU": level, "NMT_CPU_UNCHECKED": elsewhere}
-        compile_all(recipes, environment)
+        compile_all(recipes, level, elsewhere)
         notify(f"{level}: {len(recipes)} functions compiled")
         path = folder / f"{level}.pack"
-        _run("pack", [str(path), *recipes], environment).check_returncode()
+        run_for_level("nmt.precompile", level, ["pack", str(path), *recipes], elsewhere)
         notify(f"{path}: {path.stat().st_size:,} bytes")
-
-
-def _run(work: str, argument: Sequence[object], environment: dict[str, str]) -> subprocess.CompletedProcess[bytes]:
-    """Run a command of this package in another process, since a process chooses its target only once."""
-    command = [sys.executable, "-m", "nmt.precompile", work]
-    given = os.environ | environment | {"NMT_SHIPPED_CODE": "0"}
-    return subprocess.run(command, input=json.dumps(argument).encode(), env=given, check=False)
 
 
 def compile_here(recipes: Sequence[Recipe]) -> None:

@@ -1,7 +1,5 @@
-"""The report: what runs were, as data, and the self-contained HTML file that shows it in any browser without a network.
-
-The page is drawn by the scripts of the studio's report (nmt/studio/page), which get the data as JSON.
-"""
+"""The report: what runs were, as data, and the self-contained HTML file that shows it, drawn by the scripts of the
+studio's report (nmt/studio/page), which get the data as JSON."""
 
 from __future__ import annotations
 
@@ -59,8 +57,6 @@ _BAR = 36
 def reliability_svg(found: Reliability, title: str) -> str:
     """Return a diagram: of each range of confidence the share kept, a dot that is on the diagonal if the confidence is
     right; dots and the bars below are larger for more lines."""
-    from html import escape
-
     width, height = _LEFT + _SIDE + 24, _TOP + _SIDE + _BELOW + _BAR
     bottom, most = _TOP + _SIDE, max(one.lines for one in found.bins)
     parts = [
@@ -119,11 +115,8 @@ Table = dict[str, Any]
 
 
 def report_data(runs: Sequence[Run], pictures: Pictures | None = None) -> dict[str, Any]:
-    """Return all that a page says of one or more runs, for JSON.
-
-    Args:
-        pictures: Pictures of attention, shown below everything else.
-    """
+    """Return all that a page says of one or more runs, for JSON; `pictures`, of attention, come below everything
+    else."""
     charts = [
         {
             "title": title,
@@ -160,12 +153,8 @@ def report_page(
     words: Mapping[str, str] | None = None,
     language: str = "en",
 ) -> str:
-    """Return the HTML page of one or more runs.
-
-    Args:
-        studio: `project`, `round` and `report` of the studio; then the runs are its numbers for experts.
-        words: The words of the page in `language`; English fills what is missing.
-    """
+    """Return the HTML page of one or more runs. `studio`: its `project`, `round` and `report`, of which the runs are
+    the numbers for experts; `words`: of the page in `language`; English fills what is missing."""
     english = json.loads((_PAGE / "strings" / "en.json").read_text("utf-8"))
     data = {
         "title": title,

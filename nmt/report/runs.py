@@ -89,8 +89,7 @@ def runs_in(names: Sequence[str]) -> list[Path]:
 
 
 def read_run(folder: Path) -> Run:
-    """Return the run in a model folder. If a run resumed after a crash repeated some updates, the later events count.
-    Raises DataError if there is no metrics.jsonl, or it cannot be read."""
+    """Return the run in a model folder; of updates that a resumed run repeated, the later events. Raises DataError."""
     run = Run(shown(folder), folder)
     path = folder / METRICS_NAME
     raw: dict[str, dict[int, tuple[Any, ...]]] = {kind: {} for kind in _CURVES}

@@ -184,14 +184,7 @@ def make_app(service: Service) -> Starlette:
             await app.state.documents.end()
             await service.close()
 
-    async def request_error(request: Request, error: Exception) -> Response:
-        return _refusal(request.scope, error)
-
-    app = Starlette(
-        routes=ROUTES,
-        lifespan=lifespan,
-        exception_handlers={404: _known_error, 405: _known_error, RequestError: request_error},
-    )
+    app = Starlette(routes=ROUTES, lifespan=lifespan, exception_handlers={404: _known_error, 405: _known_error})
     app.router.redirect_slashes = False
     app.add_middleware(RequestMiddleware, service=service)
     state: Any = app.state

@@ -1,7 +1,6 @@
-"""Run one model for many callers, whose sentences share a search that never ends.
-
-Requests that the live search cannot serve (several translations, details, glossaries, models without a compiled search)
-go to one more thread, in small batches, with the same fair turns."""
+"""Run one model for many callers, whose sentences share a search that never ends. Requests that it cannot serve
+(several translations, details, glossaries, models without a compiled search) go to one more thread, in small
+batches."""
 
 from __future__ import annotations
 
@@ -172,8 +171,7 @@ class Engine:
     Args:
         translator: The model and its settings; its number of threads is ignored.
         threads: Number of parallel searches, one per core.
-        most_waiting: Maximum number of waiting sentences.
-        shortlist: Whether to restrict the output words to the model's shortlist.
+        most_waiting, shortlist: Most sentences that wait; whether the model's shortlist is used.
     """
 
     def __init__(
@@ -219,12 +217,8 @@ class Engine:
         terms_in: Sequence[str] | None = None,
     ) -> list[list[Translation]]:
         """Return the translations of each sentence, best first, at least one each. Cancelling it removes the sentences
-        from the search. `admission`: the request's, if it has more sentences than these; `is_bulk`: they belong to a
-        long text, even if there are few; `terms_in`: for each the text that contains the phrases of the glossary,
-        the sentences by default.
-
-        Raises FullError: Too many wait. ClosedError: The engine is closed. NMTError: The model cannot do what is asked.
-        """
+        from the search. `admission`: the request's, if it has more sentences; `is_bulk`: they belong to a long text;
+        `terms_in`: texts with the phrases of the glossary. Raises FullError, ClosedError, NMTError."""
         ask = ask or Ask()
         if self.translator.config.model.decoder.edit_actions:  # their scores are not those of the tokens that are shown
             ask = replace(ask, details=False)

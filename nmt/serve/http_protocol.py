@@ -1,12 +1,9 @@
-"""HTTP protection that uvicorn does not provide: limits on the size and time of a request's head, answers written in
-one piece, and callbacks for closed connections.
-"""
+"""HTTP protection that uvicorn does not provide: limits of a request's head, answers in one piece, and departures."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -26,11 +23,8 @@ _LINGER_SECONDS, _LINGER_BYTES = 2.0, 64 * 2**20
 
 
 class _JoinedWrites:
-    """A transport that joins all writes of one event-loop iteration. The head and body of an answer are then one system
-    call and one packet, and the interpreter lock is released once instead of twice while searches compete for it.
-
-    awaits_more: whether a request has come in part; set by the protocol.
-    """
+    """A transport that joins all writes of one iteration of the loop: head and body of an answer are one system call
+    and one packet, for which the interpreter is given up once. awaits_more: whether a request has come in part."""
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._transport, self._loop = transport, loop
@@ -117,8 +111,7 @@ _connections = Connections()
 
 
 def bound_connections() -> int:
-    """Limit the number of connections to the available file descriptors, less those reserved for other uses. Return the
-    listen backlog: how many connections may wait to be accepted."""
+    """Limit the connections to the file descriptors that are left; return how many may wait to be accepted."""
     try:
         import resource
     except ImportError:  # Windows, which sets no such limit
@@ -134,36 +127,9 @@ def bound_connections() -> int:
     return backlog
 
 
-class Departures:
-    """Callbacks to run once when a client disconnects. `has_been` tells whether it has already disconnected."""
-
-    def __init__(self) -> None:
-        self.has_been = False
-        self._callbacks: list[Callable[[], object]] = []
-
-    def add(self, tell: Callable[[], object]) -> None:
-        """Register `tell`; call it at once if the client has already disconnected."""
-        if self.has_been:
-            tell()
-        else:
-            self._callbacks.append(tell)
-
-    def remove(self, tell: Callable[[], object]) -> None:
-        """Unregister a callback."""
-        if tell in self._callbacks:
-            self._callbacks.remove(tell)
-
-    def happen(self) -> None:
-        """Record the disconnection and run the callbacks."""
-        self.has_been = True
-        callbacks, self._callbacks = self._callbacks, []
-        for tell in callbacks:
-            tell()
-
-
 class GuardedProtocol(HttpToolsProtocol):  # type: ignore[misc,unused-ignore]
     """A connection whose client must send the head of each request within HEAD_SECONDS and MOST_HEAD_BYTES. A request's
-    scope contains the connection's `Departures` as "nmt.departures"."""
+    scope has a future, "nmt.departed", which is done when the client has disconnected."""
 
     _head_bytes, _in_head, _silent_bytes, _has_news = 0, True, 0, False
     _too_late: asyncio.TimerHandle | None = None
@@ -172,7 +138,7 @@ class GuardedProtocol(HttpToolsProtocol):  # type: ignore[misc,unused-ignore]
         """Start the timer for the head of the first request."""
         if not _connections.admit(self):
             transport.abort()
-        self._departures = Departures()
+        self._departed = self.loop.create_future()
         # Else an answer's second packet waits for the client's acknowledgement of the first, 40 ms on Linux. asyncio
         # sets this for some sockets, but for none on Windows.
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -182,11 +148,11 @@ class GuardedProtocol(HttpToolsProtocol):  # type: ignore[misc,unused-ignore]
         self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the timer and run the disconnection callbacks."""
+        """Stop the timer and tell who waits for a departure."""
         _connections.leave(self)
         self._stop_waiting()
         super().connection_lost(exc)
-        self._departures.happen()
+        self._departed.set_result(None)
 
     def on_message_begin(self) -> None:
         """Begin the head of a further request."""
@@ -195,7 +161,7 @@ class GuardedProtocol(HttpToolsProtocol):  # type: ignore[misc,unused-ignore]
             self._in_head, self._head_bytes = True, 0
         super().on_message_begin()
         scope: Any = self.scope
-        scope["nmt.departures"] = self._departures
+        scope["nmt.departed"] = self._departed
 
     def on_headers_complete(self) -> None:
         """Stop the timer: the head is complete."""

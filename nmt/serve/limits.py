@@ -1,5 +1,4 @@
-"""Limits of the server: keys and rates, request bodies in memory, fair turns for clients, and stored results: those of
-sentences and files."""
+"""Limits of the server: keys and rates, request bodies in memory, fair turns for clients, and stored results."""
 
 from __future__ import annotations
 
@@ -104,10 +103,6 @@ class Bodies:
         found, self._peak = self._peak, self._total
         return found
 
-    def room(self, client: str) -> Room:
-        """Return an empty account for one request of a client."""
-        return Room(self, client)
-
     def add(self, client: str, size: int) -> None:
         """Count `size` more bytes. Raises RequestError: 429 beyond a client's share, 503 beyond the total limit."""
         if size > 0 and self._of[client] + size > self._share:
@@ -197,11 +192,8 @@ class _Lane(Generic[TicketT]):
 
 
 class FairQueue(Generic[TicketT]):
-    """A queue of sentences for any number of consumer threads.
-
-    Clients take turns, and so do the requests of one client: one sentence each. Bulk sentences have a separate lane;
-    the consumer says how many of each kind it has room for. At most `most` sentences may wait.
-    """
+    """A queue of sentences for threads. Clients take turns, and so do requests of one client: a sentence each. Bulk
+    sentences have a lane of their own; the consumer says how many of each it has room for. At most `most` may wait."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -296,8 +288,7 @@ class Shelf(Generic[T]):
     def __init__(self, most_bytes: int, most: int, may_go: Callable[[T], bool] = lambda one: True) -> None:
         self._most_bytes, self._most, self._may_go = most_bytes, most, may_go
         self._bytes = 0
-        self._all: dict[str, tuple[str, T, int]] = {}
-        self._of: dict[str, OrderedDict[str, int]] = {}  # bytes by client and name, the oldest first
+        self._all: dict[str, tuple[str, T, int]] = {}  # clients, objects and bytes by name, the oldest first
 
     def __iter__(self) -> Iterator[T]:
         return (one for _, one, _ in list(self._all.values()))
@@ -309,15 +300,16 @@ class Shelf(Generic[T]):
         """Store an object. Beyond the limits, evict the oldest object of the client with most bytes."""
         self.pop(name)
         self._all[name] = client, one, size
-        self._of.setdefault(client, OrderedDict())[name] = size
         self._bytes += size
         while len(self._all) > 1 and (self._bytes > self._most_bytes or len(self._all) > self._most):
-            largest = max(self._of, key=lambda c: sum(self._of[c].values()))
-            going = next((n for n in self._of[largest] if n != name and self._may_go(self._all[n][1])), None)
-            going = going or next((n for n in self._all if n != name and self._may_go(self._all[n][1])), None)
-            if going is None:
+            stored = Counter[str]()
+            for owner, _, bytes_of_one in self._all.values():
+                stored[owner] += bytes_of_one
+            largest = max(stored, key=stored.__getitem__)
+            may_go = [n for n, (_, other, _) in self._all.items() if n != name and self._may_go(other)]
+            if not may_go:
                 return
-            self.pop(going)
+            self.pop(next((n for n in may_go if self._all[n][0] == largest), may_go[0]))
 
     def get(self, name: str) -> T | None:
         """Return the object of that name, or None."""
@@ -325,27 +317,23 @@ class Shelf(Generic[T]):
 
     def of(self, client: str) -> list[T]:
         """Return a client's objects, oldest first."""
-        return [self._all[name][1] for name in self._of.get(client, ())]
+        return [one for owner, one, _ in self._all.values() if owner == client]
 
     def bytes_of(self, client: str) -> int:
         """Return how many bytes a client stores."""
-        return sum(self._of.get(client, {}).values())
+        return sum(size for owner, _, size in self._all.values() if owner == client)
 
     def pop(self, name: str) -> T | None:
         """Remove and return the object of that name, or None."""
         if name not in self._all:
             return None
-        client, one, size = self._all.pop(name)
+        _, one, size = self._all.pop(name)
         self._bytes -= size
-        del self._of[client][name]
-        if not self._of[client]:
-            del self._of[client]
         return one
 
     def clear(self) -> None:
         """Remove all objects."""
         self._all.clear()
-        self._of.clear()
         self._bytes = 0
 
 
@@ -454,8 +442,7 @@ class Files:
 
 
 def translated_name(name: str, target: str) -> str:
-    """Return the file name of a translation. Letters of any language are kept; characters that are special in a path, a
-    header or a shell, and invisible ones, become underscores."""
+    """Return the file name of a translation, with underscores for signs that are special in paths and headers."""
     path = PurePath(name)
     stem = "".join(c if c.isprintable() else "_" for c in path.stem)
     stem = re.sub(r"[/\\:*?\"<>|;%]+", "_", stem)[:80].strip(" _.") or "file"

@@ -1,5 +1,4 @@
-"""Metrics for Prometheus, and the log on stderr: one line of JSON (on a terminal, plain text) per request and event,
-without texts (unless enabled) and client addresses."""
+"""Metrics for Prometheus, and the log on stderr: one line per request and event, as JSON but on a terminal."""
 
 from __future__ import annotations
 
@@ -14,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from functools import cache
 from logging.handlers import QueueHandler, QueueListener
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TextIO
@@ -85,8 +85,7 @@ def log_handler(stream: TextIO) -> tuple[logging.Handler, QueueListener]:
 
 
 class LoopErrors:
-    """Exception handler of the event loop, for errors outside requests: logs the first error of each kind, and then at
-    most one in ten seconds, with the number suppressed."""
+    """Logs errors outside of requests: the first of each kind, then at most one in ten seconds, with their number."""
 
     def __init__(self) -> None:
         self._last: dict[str, tuple[float, int]] = {}
@@ -163,17 +162,17 @@ class Measures:
     """Counters of one server. `waiting` returns how many sentences wait, `cached` the bytes of the cache."""
 
     def __init__(self, waiting: Callable[[], int], cached: Callable[[], int]) -> None:
-        # Labelled counters are looked up once and kept, since the library checks the labels at every lookup.
-        self._answers: dict[tuple[str, int], tuple[Any, Any]] = {}
-        self._translations: dict[str, tuple[Any, Any]] = {}
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
         of = self._registry
         self._requests = Counter("nmt_requests", "Requests answered.", ["route", "status"], registry=of)
         self._seconds = Histogram("nmt_request_seconds", "Time to answer.", ["route"], buckets=_SECONDS, registry=of)
+        # Labelled counters are looked up once and kept, since the library checks the labels at every lookup.
+        self._answers = cache(lambda r, status: (self._requests.labels(r, str(status)), self._seconds.labels(r)))
         self.in_flight = Gauge("nmt_requests_in_flight", "Requests that are being answered.", registry=of)
         self._sentences = Counter("nmt_sentences", "Sentences translated.", ["model"], registry=of)
         self._characters = Counter("nmt_characters", "Characters of source text translated.", ["model"], registry=of)
+        self._translations = cache(lambda name: (self._sentences.labels(name), self._characters.labels(name)))
         self._hits = Counter("nmt_cache_hits", "Sentences answered without a search.", registry=of)
         self._misses = Counter("nmt_cache_misses", "Sentences searched for.", registry=of)
         Gauge("nmt_cache_bytes", "Bytes of the cache of translations.", registry=of).set_function(cached)
@@ -196,21 +195,15 @@ class Measures:
 
     def answered(self, route: str, status: int, seconds: float) -> None:
         """Count an answered request and its duration."""
-        found = self._answers.get((route, status))
-        if found is None:
-            found = self._requests.labels(route, str(status)), self._seconds.labels(route)
-            self._answers[route, status] = found
-        found[0].inc()
-        found[1].observe(seconds)
+        requests, durations = self._answers(route, status)
+        requests.inc()
+        durations.observe(seconds)
 
     def translated(self, model: str, sentences: int, characters: int) -> None:
         """Count sentences and source characters translated by a model."""
-        found = self._translations.get(model)
-        if found is None:
-            found = self._sentences.labels(model), self._characters.labels(model)
-            self._translations[model] = found
-        found[0].inc(sentences)
-        found[1].inc(characters)
+        of_model = self._translations(model)
+        of_model[0].inc(sentences)
+        of_model[1].inc(characters)
 
     def looked_up(self, sentences: int, hits: int) -> None:
         """Count sentences of the current request, and those of them that needed no search."""

@@ -1,9 +1,5 @@
 """The models of a server: their language pairs and names, and how they are loaded, replaced, and learn from confirmed
-pairs (`--learn`): after each pair the model of its project is replaced by one with another engine, as at a reload.
-
-The language of a text is found by py3langid, a classifier of 97 languages; names of languages are in English, by
-Unicode's locale data (CLDR).
-"""
+pairs (`--learn`): after each pair the model of its project is replaced by one with another engine, as at a reload."""
 
 from __future__ import annotations
 
@@ -40,8 +36,7 @@ from nmt.system.paths import is_file
 
 
 class PivotEngine:
-    """Answers as an `Engine` does: `last` translates the best translations of `first`. Both belong to loaded models,
-    which count the sentences that wait and close their engines."""
+    """Answers as an `Engine` does: `last` translates the best translations of `first`. Their models close both."""
 
     waiting = 0
 
@@ -90,9 +85,8 @@ _GENERATIONS = count()
 
 @dataclass(frozen=True)
 class ServedModel:
-    """A loaded model, or two in a row, `via` a third language. `scores`: validation scores saved by training;
-    `fingerprint`: of everything that translations depend on (`ModelFacts.digest`); `generation`: a number unique to
-    this load, even among models of the same name."""
+    """A loaded model, or two in a row, `via` a third language. `scores`: those of its validation; `fingerprint`: the
+    beginning of `ModelFacts.digest`; `generation`: unique to this load."""
 
     name: str
     source: str
@@ -128,8 +122,7 @@ class ServedModel:
 
 
 class Models:
-    """A set of models; the first model of a language pair is its default. With `pivots`, `all` also has pairs of models
-    for the language pairs that no model translates."""
+    """The models; the first of a language pair is its default. With `pivots`, `all` has two of them for other pairs."""
 
     def __init__(self, models: Sequence[ServedModel], *, pivots: bool = True) -> None:
         self.loaded, self.pivots = tuple(models), pivots
@@ -207,7 +200,7 @@ def _pivots(models: Sequence[ServedModel]) -> Iterator[ServedModel]:
 @cache
 def bleu_signature() -> str:
     """Return the sacrebleu signature of the validation BLEU (Post 2018, section 4)."""
-    from nmt.evaluate import score_translations
+    from nmt.evaluate.scores import score_translations
 
     return score_translations(["a"], ["a"], metrics=("bleu",))["bleu"].signature
 
@@ -296,11 +289,9 @@ class Detector:
         return find_spec("py3langid") is not None
 
     def ranked(self, text: str, among: Sequence[str]) -> list[tuple[str, float]]:
-        """Return the languages `among` with their probabilities, most probable first. The probabilities are over all
-        languages, so a text in another language gets low ones. A language that the detector does not know has 0: it
-        comes first if its script is the text's, and no language of that script and of `among` is the most probable of
-        all. Raises RequestError: 501 without the library.
-        """
+        """Return the languages `among` with their probabilities over all languages, most probable first. One that the
+        detector does not know has 0: it comes first if its script is the text's, and no language of that script and of
+        `among` is the most probable of all. Raises RequestError: 501 without the library."""
         if not self.is_there:
             raise RequestError(501, "source: must be a language, got auto and no py3langid to detect it; name one")
         with self._lock:
@@ -369,15 +360,8 @@ T = TypeVar("T")
 
 
 class Learning:
-    """The learning translators of a server, by the names of their models.
-
-    Args:
-        models: The loaded models; each learns, and keeps its memory next to its files.
-        publish: Called with all models after each change, by the thread that learns.
-
-    Raises:
-        NMTError: A memory cannot be used, or a model cannot learn.
-    """
+    """The learning translators of a server, by the names of their models, each with its memory next to its files.
+    `publish`: called with all models after each change, by the thread that learns. Raises NMTError."""
 
     def __init__(self, models: Models, settings: ServerSettings, publish: Callable[[Models], None]) -> None:
         self._settings, self._models, self._publish = settings, models, publish

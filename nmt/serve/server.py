@@ -93,8 +93,7 @@ class _Server(uvicorn.Server):
 
 
 def listen_on(host: str, port: int, backlog: int = 100) -> socket.socket:
-    """Return a socket that listens on the address, so that no other process can. Connections wait, up to `backlog`,
-    until the event loop accepts them. Raises DeviceError."""
+    """Return a socket that listens on an address; up to `backlog` connections wait for the loop. Raises DeviceError."""
     if not sys.platform.startswith("linux") and not is_of_this_machine(host):
         raise DeviceError(
             f"--host: must be an address of this machine alone on {sys.platform}, where no kernel ends requests that "

@@ -147,8 +147,7 @@ class Service:
         return found
 
     def publish(self, models: Models) -> None:
-        """Serve other models from now on; may be called from any thread. Requests under way end with the former ones,
-        or get new ones where those are closed already."""
+        """Serve other models from now on, from any thread. Requests under way end with the former ones."""
         self.models = models
         self.sessions.renew({one.generation for one in models.all})
         self.measures.loaded(models.loaded)
@@ -204,8 +203,7 @@ class Service:
     async def cut(
         self, model: ServedModel, texts: Sequence[str], wanted: TextOptions, client: str, *, aside: bool = False
     ) -> Cut:
-        """Split texts into sentences: short ones here, where even the worst case is quick, all others in the box.
-        `aside` forces the box. Raises RequestError."""
+        """Split texts into sentences: in the box, but short ones here, unless `aside`. Raises RequestError."""
         splitter, rules = model.splitter if wanted.split else None, Rules(model.source, model.target)
         characters = sum(map(len, texts))
         if not aside and characters <= (_SMALL if wanted.markup == "text" else _SMALL_MARKUP):
@@ -228,11 +226,6 @@ class Service:
         packed = pickle.dumps(cut.passages) if isinstance(cut.passages, list) else cut.passages
         seconds = _SECONDS + cut.characters * count / _CHARACTERS_A_SECOND
         return await self.box.run(Job("join", (packed, found, count), "q", seconds), client)
-
-    async def ask(self, model: ServedModel, sentences: list[str], ask: Ask, client: str) -> list[list[Translation]]:
-        """Return a model's translations. Raises RequestError: 503 if too many wait, 504 if it takes too long."""
-        async with self.in_time(self.settings.limits.seconds):
-            return await self.in_pieces(model, sentences, ask, client)
 
     async def sentences(
         self, model: ServedModel, rows: Sequence[tuple[bool, str]], ask: Ask, client: str
@@ -272,11 +265,9 @@ class Service:
         admission: Admission | None = None,
         take: Callable[[int, list[list[Translation]]], Awaitable[None]] | None = None,
     ) -> list[list[Translation]]:
-        """Return a model's translations. A long text is sent in pieces, two at a time, so that little memory is held
-        for a request that may be cancelled, and other requests need not wait until all of it is tokenized. `admission`:
-        that of the request, if it has more sentences than these; `take`: called with each piece and its offset; pieces
-        are then not kept. Raises RequestError.
-        """
+        """Return a model's translations. A long text is sent in pieces, two at a time, which takes little memory and
+        lets others in. `admission`: that of the request, if it has more sentences; `take`: called with each piece,
+        which is then not kept, and its offset. Raises RequestError."""
         is_bulk, admission = len(sentences) >= BULK, admission or Admission()
         size = max(1, min(_PIECE, self.settings.limits.waiting // 4))
         if len(sentences) <= size and take is None:

@@ -48,16 +48,13 @@ Headers = list[tuple[bytes, bytes]]
 
 
 class Origins:
-    """The pages that may use a server, and the names by which it is asked.
+    """The pages that may use a server, and the names by which it is asked. Raises ConfigError.
 
     Args:
         host: The address that the server listens on. On an address of this machine alone it answers to names of this
             machine alone: a page whose own name was made to lead here (DNS rebinding) asks by that name.
         allowed: Origins whose pages may translate, such as https://app.example; `*` is every page.
         hosts: Further names of the server, without ports. On other addresses they are all its names, if any is given.
-
-    Raises:
-        ConfigError: An origin or a name is none.
     """
 
     def __init__(self, host: str, allowed: Iterable[str] = (), hosts: Iterable[str] = ()) -> None:
@@ -67,9 +64,8 @@ class Origins:
         self._hosts.add(f"[{host}]" if ":" in host else host.lower())
 
     def admit(self, scope: Scope, has_keys: bool) -> Headers:
-        """Return the headers by which a browser lets the page that asks read the answer. Raises RequestError: 421 for
-        another's name of the server, 403 for another's page. A server with keys leaves it to them: a page without one
-        gets nothing."""
+        """Return the headers by which a browser lets the asking page read the answer. Raises RequestError: 421 for
+        another's name of the server, 403 for another's page. A server with keys leaves it to them."""
         hosts, origins, sites = sender_of(scope)
         host = hosts[-1] if hosts else ""
         self._check_host(host, scope)
@@ -112,8 +108,7 @@ class Origins:
 
 
 def sender_of(scope: Scope) -> tuple[list[str], list[str], list[str]]:
-    """Return the headers that say by which name a server was asked, and by whose page: Host, Origin and
-    Sec-Fetch-Site, in lower case."""
+    """Return the headers Host, Origin and Sec-Fetch-Site in lower case: how a server was asked, and by whose page."""
     names = (b"host", b"origin", b"sec-fetch-site")
     host, origin, site = (
         [value.decode("latin-1").lower() for name, value in scope["headers"] if name == wanted] for wanted in names
@@ -198,9 +193,8 @@ class Limits:
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """`models`: folders or bundles; `pivot`: whether two models in a row may translate; `cache`: bytes for translations
-    of former sentences; `keys`: a file of keys, None for a server without keys; `learn`: whether models learn from
-    confirmed pairs; `allow_origin`, `allow_host`: as in `Origins`. Raises ConfigError."""
+    """`models`: folders or bundles; `pivot`: whether two models in a row may translate; `cache`: its bytes; `keys`: a
+    file of keys, if any; `allow_origin`, `allow_host`: as in `Origins`. Raises ConfigError."""
 
     models: tuple[Path, ...]
     host: str = "127.0.0.1"
@@ -225,37 +219,36 @@ class ServerSettings:
         object.__setattr__(self, "origins", Origins(self.host, self.allow_origin, self.allow_host))
 
     def read_keys(self) -> dict[str, int]:
-        """Return the requests per minute by the hash of each key, as the file has them now. Raises DataError."""
-        return {} if self.keys is None else read_keys(self.keys, self.limits.requests_per_minute)
+        """Return the requests per minute by the hash of each key, as the file has them now: one key per line, with a
+        tab and its limit if that differs from the usual one. Raises DataError."""
+        if self.keys is None:
+            return {}
+        if not exists(Path(self.keys)):
+            raise DataError(absent(self.keys, advice="make it, with one key per line, or omit --keys"))
+        if Path(self.keys).stat().st_mode & 0o077:
+            text = "%s: must be readable by its user alone, got a file that others can read; chmod 600 it"
+            _logger.warning(text, self.keys)
+        found: dict[str, int] = {}
+        for number, line in enumerate(read_text(self.keys), start=1):
+            key, _, limit = line.strip().partition("\t")
+            if not key or key.startswith("#"):
+                continue
+            if any(c.isspace() or not c.isprintable() for c in key):
+                raise DataError(
+                    f"{self.keys}: line {number} must be a key without spaces, which no header could carry, got one "
+                    "with; choose another key, and put a tab before requests a minute"
+                )
+            if limit and not limit.strip().isdecimal():
+                raise DataError(
+                    f"{self.keys}: line {number} must be a key, a tab and requests a minute, got {limit!r}; correct "
+                    "the line"
+                )
+            found[hash_of(key)] = int(limit) if limit else self.limits.requests_per_minute
+        if not found:
+            raise DataError(f"{self.keys}: must contain one key per line, got none; add keys, or omit the option")
+        return found
 
 
 def hash_of(key: str) -> str:
     """Return the SHA-256 of a key, which is kept in its place."""
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def read_keys(path: str, default: int) -> dict[str, int]:
-    """Return the requests per minute by the hash of each key in a file: one key per line, with a tab and its limit if
-    that differs from `default`. Raises DataError."""
-    if not exists(Path(path)):
-        raise DataError(absent(path, advice="make it, with one key per line, or omit --keys"))
-    if Path(path).stat().st_mode & 0o077:
-        _logger.warning("%s: must be readable by its user alone, got a file that others can read; chmod 600 it", path)
-    found: dict[str, int] = {}
-    for number, line in enumerate(read_text(path), start=1):
-        key, _, limit = line.strip().partition("\t")
-        if not key or key.startswith("#"):
-            continue
-        if any(c.isspace() or not c.isprintable() for c in key):
-            raise DataError(
-                f"{path}: line {number} must be a key without spaces, which no header could carry, got one with; "
-                "choose another key, and put a tab before requests a minute"
-            )
-        if limit and not limit.strip().isdecimal():
-            raise DataError(
-                f"{path}: line {number} must be a key, a tab and requests a minute, got {limit!r}; correct the line"
-            )
-        found[hash_of(key)] = int(limit) if limit else default
-    if not found:
-        raise DataError(f"{path}: must contain one key per line, got none; add keys, or omit the option")
-    return found

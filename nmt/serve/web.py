@@ -19,7 +19,6 @@ from nmt.errors import NMTError
 from nmt.inference.translation import Translation
 from nmt.serve.box.box import Job
 from nmt.serve.engine import Admission, Ask
-from nmt.serve.http_protocol import Departures
 from nmt.serve.limits import Room, TranslatedFile, translated_name
 from nmt.serve.models import Learning, ServedModel, check_room
 from nmt.serve.service import Service
@@ -54,8 +53,7 @@ class CompactJSON(Response):
 
 
 async def body_parts(request: Request, service: Service, most: int) -> AsyncIterator[bytes]:
-    """Yield the body as it arrives, and count it towards the bytes of all requests. Raises RequestError: 413 beyond
-    `most` bytes, 408 if it arrives too slowly, 429 and 503 if too much is in memory."""
+    """Yield the body as it arrives, and count its bytes. Raises RequestError: 413, 408 if too slow, 429, 503, 499."""
     limits = service.settings.limits
     check_length(request, most)
     room: Room | None = request.scope.get("nmt.room")
@@ -99,10 +97,8 @@ async def read_body(request: Request, service: Service) -> bytes:
 
 
 async def read_fields(request: Request, service: Service) -> dict[str, Any]:
-    """Return the fields of a request, from the query string and from a JSON or form body, which takes precedence; a
-    field given more than once becomes a list. A client without access is rejected before the body is read if possible.
-    Raises RequestError.
-    """
+    """Return the fields of a request, from the query and from a JSON or form body, which takes precedence; a repeated
+    one becomes a list. A client without access is rejected before the body if possible. Raises RequestError."""
     arrive(request, service)
     query = request.scope.get("query_string", b"")
     fields = _gathered(parse_pairs(decoded(query, "query string"), "query string")) if query else {}
@@ -123,8 +119,7 @@ async def read_fields(request: Request, service: Service) -> dict[str, Any]:
 
 
 async def read_multipart(request: Request, service: Service, most: int | None = None) -> dict[str, Any]:
-    """Return the fields of a multipart form, with files as (name, bytes), parsed as it arrives: at most `most` bytes,
-    by default the limit for files. Raises RequestError."""
+    """Return the fields of a form, files as (name, bytes), of at most `most` bytes or the limit of files."""
     arrive(request, service)
     most = service.settings.limits.file_bytes if most is None else most
     check_length(request, most)
@@ -164,7 +159,7 @@ def arrive(request: Request, service: Service) -> None:
     client = service.gate.enter(key, address) if key or not service.gate.wants_keys else None
     if client is not None:
         scope["nmt.client"] = client
-    scope["nmt.room"] = service.bodies.room(client or address)
+    scope["nmt.room"] = Room(service.bodies, client or address)
 
 
 def header_key(request: Request) -> str | None:
@@ -269,8 +264,7 @@ def flag_field(fields: Mapping[str, Any], name: str) -> bool:
 
 
 def glossary_field(fields: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """Return the phrase pairs of the field `glossary`, given as a list of pairs or as lines of `phrase = translation`;
-    none if it is missing. Raises RequestError."""
+    """Return the field `glossary`: a list of pairs, lines `phrase = translation`, or none. Raises RequestError."""
     given = fields.get("glossary")
     if not given:
         return ()
@@ -311,20 +305,20 @@ def _kind(value: Any) -> str:
 
 
 async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of `work`, which is cancelled if the client disconnects. The body must have been read. Raises
-    RequestError: 499 if the client has disconnected."""
-    departures: Departures = request.scope["nmt.departures"]
+    """Return the result of `work`, cancelled if the client goes; its body was read. Raises RequestError: 499."""
+    departed: asyncio.Future[None] = request.scope["nmt.departed"]
     task = asyncio.current_task()
     if task is None:
         raise RuntimeError("while_connected must be awaited by a task")
-    has_gone = False
+    is_over = has_gone = False
 
-    def leave() -> None:
+    def leave(_: object) -> None:
         nonlocal has_gone
-        has_gone = True
-        task.cancel()
+        if not is_over:
+            has_gone = True
+            task.cancel()
 
-    departures.add(leave)
+    departed.add_done_callback(leave)
     try:
         return await work
     except asyncio.CancelledError:
@@ -332,7 +326,8 @@ async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
             raise
         raise RequestError(499, "client: has gone before its answer") from None
     finally:
-        departures.remove(leave)
+        is_over = True
+        departed.remove_done_callback(leave)
         if has_gone:
             task.uncancel()
 
@@ -410,8 +405,7 @@ def left_of(request: Request, name: str) -> dict[str, str]:
 async def translated_file(
     request: Request, fields: Mapping[str, Any], source: str | None = None, ticket: str = ""
 ) -> str:
-    """Translate the file of a request; return the key by which it is fetched. `source`: as for `requested_model`;
-    `ticket`: as in `FileWish`. Raises RequestError."""
+    """Translate a request's file; return its key. `source`: see `requested_model`; `ticket`: see `FileWish`."""
     client = admit_client(request, fields.get("api_key"))
     languages = text_field(fields, "source", source), text_field(fields, "target")
     model = text_field(fields, "model", "") or None
@@ -445,7 +439,10 @@ async def translate_file(service: Service, wish: FileWish, client: str) -> str:
     except NMTError as error:
         raise RequestError(400, str(error)) from None
     async with service.in_time(service.settings.limits.file_seconds):
-        model = await _model_of(service, wish, form, client)
+        sample = ""
+        if wish.source.lower() == "auto":
+            (sample,) = await service.box.run(_job("sample", wish, (wish.content, form, wish.name)), client)
+        model, _ = await service.pair(wish.source, wish.target, [sample], wish.model)
         language, pair = None if model.splitter is None else model.source, (model.source, model.target)
         read = _job("read_file", wish, (wish.content, form, wish.name, language, pair))
         rows = [(asked, packed) for piece in await service.box.run(read, client) for asked, packed in piece]
@@ -461,13 +458,6 @@ def _job(name: str, wish: FileWish, args: tuple[Any, ...]) -> Job:
     size = len(wish.content)
     seconds = _SECONDS + size / _BYTES_A_SECOND
     return Job(name, args, wish.name[:80], seconds, _MEMORY, _MEMORY + 4 * size, is_long=True)
-
-
-async def _model_of(service: Service, wish: FileWish, form: str, client: str) -> ServedModel:
-    sample = ""
-    if wish.source.lower() == "auto":
-        (sample,) = await service.box.run(_job("sample", wish, (wish.content, form, wish.name)), client)
-    return (await service.pair(wish.source, wish.target, [sample], wish.model))[0]
 
 
 async def _answers(

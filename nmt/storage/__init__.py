@@ -1,2 +1,1 @@
-"""Models on disk: folders, bundles and checkpoints. Whatever is read is checked, and files are written completely or
-not at all."""
+"""Models on disk: folders, bundles and checkpoints, checked when they are read, written completely or not at all."""

@@ -1,8 +1,5 @@
 """Store int8 matrices of few values in 4 bits a number: integers from -7 to 7, and a factor for each block of 32.
-
-Packing loses nothing: it finds the factors of a matrix of `quantise_to_4_bits` again, as the greatest common divisors
-of its blocks.
-"""
+Packing loses nothing: it finds the factors of `quantise_to_4_bits` again, as greatest common divisors."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
-"""Write the card of a model: one page of Markdown that describes it, in the layout of public model hubs.
-
-The front matter between lines of `---` is machine-readable (huggingface.co/docs/hub/model-cards): languages, task,
-tags, and scores as a `model-index`. Facts that the model lacks, its intended use and its licence, are left as questions
-(Mitchell et al. 2019, "Model Cards for Model Reporting")."""
+"""Write the card of a model: one page of Markdown in the layout of public model hubs
+(huggingface.co/docs/hub/model-cards), with questions for what the model does not know (Mitchell et al. 2019)."""
 
 from __future__ import annotations
 
@@ -37,8 +34,7 @@ _OPEN = """\
 
 
 def write_card(path: Path, saved: SavedModel, bundle: Path) -> None:
-    """Write the card of a model that was written to `bundle`. An existing card is not overwritten. Raises
-    CheckpointError if it exists already or cannot be written."""
+    """Write the card of a model in `bundle`. Raises CheckpointError if it exists already or cannot be written."""
     if exists(path):
         raise CheckpointError(f"{path}: must be a new file, got one that is there; remove it, or choose another name")
     with writing(path):
@@ -59,7 +55,7 @@ def model_card(saved: SavedModel, bundle: Path) -> str:
     sections = [
         f"---\n{front}\n---",
         f"# {config.name}",
-        _purpose(saved),
+        f"A recurrent model that turns `{config.data.src.lang}` into `{config.data.tgt.lang}`.",
         facts,
         f"## Use\n\nWith nmt {nmt.__version__} (`pip install .` in its checkout):\n\n"
         f"```bash\nnmt-translate {shown(bundle.name)}\n```",
@@ -71,14 +67,8 @@ def model_card(saved: SavedModel, bundle: Path) -> str:
     return "\n\n".join(sections)
 
 
-def _purpose(saved: SavedModel) -> str:
-    data = saved.config.data
-    return f"A recurrent model that turns `{data.src.lang}` into `{data.tgt.lang}`."
-
-
 def _languages(saved: SavedModel) -> list[str]:
-    """Return the sides that are named by language codes as in BCP 47, without sides such as letters and sounds, or
-    without a name."""
+    """Return the sides that are named by language codes as in BCP 47, unlike letters and sounds."""
     data = saved.config.data
     codes = [side for side in (data.src.lang, data.tgt.lang) if re.fullmatch(r"[a-z]{2,3}(?:[-_][A-Za-z]{2,4})?", side)]
     return [code for code in codes if code not in UNNAMED]

@@ -32,7 +32,7 @@ import numpy as np
 from nmt.errors import CheckpointError, DataError, ShapeError
 from nmt.rnn.arrays.weights import Quantised
 from nmt.storage.tensor_file import map_tensors, tensors_made_with, write_tensors
-from nmt.system.files import explain, remedy, write_bytes, writing
+from nmt.system.files import explain, write_bytes, writing
 from nmt.system.paths import absent, exists, is_file, is_folder, kind, shown
 
 if TYPE_CHECKING:
@@ -60,8 +60,7 @@ PARAMS_PREFIX = "params/"
 SCALES_SUFFIX = "#scales"
 OPTIMIZER_PREFIX = "optimizer/"
 RAW_PREFIX = "raw/"
-"""The prefix of the parameters that updates change, with training.ema_decay. Those with PARAMS_PREFIX are then their
-average."""
+"""The prefix of parameters that updates change, with training.ema_decay; PARAMS_PREFIX is that of their average."""
 
 
 def check_folder(folder: Path) -> None:
@@ -79,8 +78,7 @@ def check_folder(folder: Path) -> None:
 
 
 def load_folder_config(folder: Path) -> Config:
-    """Return the settings a model was trained with. Raises CheckpointError: The folder is missing or was not written by
-    nmt-train. Raises ConfigError: config.yaml was changed into something impossible."""
+    """Return the settings a model was trained with. Raises CheckpointError or, for impossible ones, ConfigError."""
     from nmt.config import load_config
 
     check_folder(folder)
@@ -97,13 +95,8 @@ def subword_names(*, joint: bool) -> tuple[str, str]:
 def load_subwords(
     folder: Path, *, joint: bool, digest: str | None = None, of: Path | None = None
 ) -> tuple[Subwords, Subwords]:
-    """Return the subwords of both languages; with `joint` the two are one object.
-
-    digest: The expected `subwords_digest`, checked before the bytes are parsed. of: The checkpoint that contains this
-    digest.
-
-    Raises CheckpointError: A file is missing, not a subword model, or a different one.
-    """
+    """Return the subwords of both languages; with `joint` the two are one object. `digest`: the expected one, of the
+    checkpoint `of`, checked before bytes are parsed. Raises CheckpointError."""
     from nmt.data.tokens.factors import read_subwords
 
     paths = dict.fromkeys(folder / name for name in subword_names(joint=joint))  # with `joint` a single one
@@ -128,14 +121,11 @@ def load_subwords(
 def save_subwords(folder: Path, src: Subwords, tgt: Subwords, *, joint: bool) -> None:
     """Write the subwords of both languages, each to a temporary file that is then renamed."""
     src_name, tgt_name = subword_names(joint=joint)
-    try:
+    with writing(folder / src_name):
         write_bytes(folder / src_name, src.model_bytes, sync=True)
-        if not joint:
+    if not joint:
+        with writing(folder / tgt_name):
             write_bytes(folder / tgt_name, tgt.model_bytes, sync=True)
-    except OSError as error:
-        raise CheckpointError(
-            f"{folder}: subwords must be written here, got {explain(error)}; {remedy(error)}"
-        ) from error
 
 
 def subwords_digest(src: Subwords, tgt: Subwords) -> str:
@@ -156,29 +146,21 @@ def build_model(
     *,
     src_factor_sizes: Sequence[int] = (),
 ) -> Any:
-    """Return the configured model with its parameters not yet set. This imports Numba.
-
-    compute_dtype: Overrides the configured one. device: Where it computes; None for the processor. src_factor_sizes:
-    The number of values of each factor of the source.
-    """
+    """Return the configured model with its parameters not yet set. This imports Numba. compute_dtype: in place of the
+    configured one. device: None for the processor. src_factor_sizes: values of each factor of the source."""
+    from nmt.model.translation import TranslationModel
     from nmt.rnn.devices import resolved_dtype
 
-    options: dict[str, Any] = {
-        "compute_dtype": resolved_dtype(compute_dtype or config.compute_dtype, device),
-        "recompute": config.training.recompute,
-        "device": device,
-    }
-    from nmt.model.translation import TranslationModel
-
-    if src_factor_sizes:
-        options["src_factor_sizes"] = src_factor_sizes
-    return TranslationModel(config.model, src_vocab_size, tgt_vocab_size, config.data.subwords.joint, **options)
+    sizes = src_vocab_size, tgt_vocab_size
+    options: dict[str, Any] = {"compute_dtype": resolved_dtype(compute_dtype or config.compute_dtype, device)}
+    options |= {"recompute": config.training.recompute, "device": device}
+    options |= {"src_factor_sizes": src_factor_sizes} if src_factor_sizes else {}
+    return TranslationModel(config.model, *sizes, config.data.subwords.joint, **options)
 
 
 def read_checkpoint(path: Path, prefix: str = "") -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Read the tensors whose names start with `prefix`, and the metadata. Returns the tensors by their name in the
-    file, each in separate memory; and the content that `save_checkpoint` was given. Raises CheckpointError: The file is
-    missing, truncated, damaged, or not one of ours."""
+    """Return the tensors whose names start with `prefix`, in memory of their own, and the content that
+    `save_checkpoint` was given. Raises CheckpointError."""
     tensors, content = map_tensors(path, prefix)
     return {name: array.copy() for name, array in tensors.items()}, content
 
@@ -224,8 +206,7 @@ def numbered_checkpoints(folder: Path, kind: str) -> list[Path]:
 
 
 def find_checkpoint(folder: Path, checkpoint: str | None = None) -> Path:
-    """Return the file to load: the requested one (`best`, `last`, or a numbered one such as `best-600`), or the best,
-    or the last. Raises CheckpointError: There is none."""
+    """Return the requested checkpoint, such as `best-600`, or the best, or the last. Raises CheckpointError."""
     there = checkpoint_names(folder)
     for name in [checkpoint] if checkpoint is not None else ["best", "last"]:
         if name in there:
@@ -255,12 +236,8 @@ def model_files(place: Path) -> list[Path]:
 
 
 def set_params(model: Network, tensors: dict[str, np.ndarray], path: Path, *, adopt: bool = False) -> None:
-    """Copy the parameters in `tensors` (names with their prefix) into those of a model.
-
-    adopt: The model uses the arrays themselves where it can; they must not be changed any more.
-
-    Raises CheckpointError: The model has other parameters or shapes than the checkpoint.
-    """
+    """Copy the parameters in `tensors` (names with their prefix) into those of a model; `adopt`: it uses the arrays
+    themselves where it can. Raises CheckpointError: The model has other parameters or shapes."""
     params = model.params
     saved = _joined(model, tensors, path)
     for name in sorted(params.keys() | saved.keys()):
@@ -309,8 +286,7 @@ def confidence_tensors(calibration: Calibration) -> dict[str, np.ndarray]:
 
 
 def calibration_from(tensors: dict[str, np.ndarray], where: Path) -> Calibration | None:
-    """Return the calibration whose arrays `confidence_tensors` returned, or None if they are missing. Raises
-    CheckpointError, which names `where`."""
+    """Return the calibration of `confidence_tensors`, None without one. Raises CheckpointError, which names `where`."""
     from nmt.data.calibration import FEATURES, Calibration
 
     own = {
@@ -338,8 +314,7 @@ def save_calibration(path: Path, calibration: Calibration, content: dict[str, An
 
 def load_calibration(path: Path, digest: str) -> Calibration | None:
     """Return the calibration made with these subwords, or None if there is no file. Raises CheckpointError."""
-    tensors = tensors_made_with(path, digest, "restore a copy, or remove it")
-    return None if tensors is None else calibration_from(tensors, path)
+    return calibration_from(tensors_made_with(path, digest, "restore a copy, or remove it"), path)
 
 
 _SHORTLIST_PREFIX = "shortlist/"
@@ -352,8 +327,7 @@ def shortlist_tensors(shortlist: Shortlist) -> dict[str, np.ndarray]:
 
 
 def shortlist_from(tensors: dict[str, np.ndarray], vocab_size: int, where: Path) -> Shortlist | None:
-    """Return the shortlist whose arrays `shortlist_tensors` returned, or None if they are missing. Raises
-    CheckpointError, which names `where`."""
+    """Return the shortlist of `shortlist_tensors`, None without one. Raises CheckpointError, which names `where`."""
     if not any(name.startswith(_SHORTLIST_PREFIX) for name in tensors):
         return None
     from nmt.decode.rules.options import Shortlist
@@ -379,4 +353,4 @@ def save_shortlist(path: Path, shortlist: Shortlist, content: dict[str, Any]) ->
 def load_shortlist(path: Path, vocab_size: int, digest: str) -> Shortlist | None:
     """Return the shortlist made for these subwords, or None if there is no file. Raises CheckpointError."""
     tensors = tensors_made_with(path, digest, "make it again with nmt-shortlist, or remove it")
-    return None if tensors is None else shortlist_from(tensors, vocab_size, path)
+    return shortlist_from(tensors, vocab_size, path)

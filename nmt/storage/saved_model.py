@@ -116,22 +116,15 @@ class ModelFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedModel(ModelFacts):
-    """A model in memory, made from files that were opened once: its settings, vocabularies and fingerprint are those of
-    these files. `network`: a `TranslationModel`; `parameters`: the count of numbers in its files;
-    `mapped`: the file whose bytes the network uses, None if they were read."""
+    """A model in memory, made from files that were opened once. `network`: a `TranslationModel`; `parameters`: the
+    count of numbers in its files; `mapped`: the file whose bytes the network uses, None if they were read."""
 
     network: Any
     parameters: int
     mapped: MappedFile | None
 
-    def check_unchanged(self) -> None:
-        """Raise CheckpointError if the file that the network uses was written into."""
-        if self.mapped is not None:
-            self.mapped.check_unchanged()
-
     def reopened(self, **changes: Any) -> SavedModel:
-        """Return the model as its file contains it, with other facts if they are given. Raises CheckpointError if the
-        file is missing or has other parameters than the network was made of."""
+        """Return the model as its file has it, but for these facts. Raises CheckpointError for other parameters."""
         params, content = map_tensors(self.path, PARAMS_PREFIX)
         if content["checksums"] != self.content["checksums"]:
             raise CheckpointError(f"{self.path}: must have the parameters of the model, got others; load it again")
@@ -151,13 +144,9 @@ class SavedModel(ModelFacts):
         return sum(array.size for name, array in self.params.items() if not name.endswith(SCALES_SUFFIX))
 
     def build(self, compute_dtype: str | None = None, device: Device | None = None) -> Any:
-        """Return the model (see `build_model`) with its parameters, which stay memory-mapped on the processor.
-
-        This method alone imports the cells that the model names by dotted path, if `cells` allows it.
-
-        Raises CheckpointError: Parameters and settings do not fit one another. Raises ConfigError: A cell's module is
-        not allowed, or its code does not do what a cell must.
-        """
+        """Return the model (see `build_model`) with its parameters, which stay memory-mapped on the processor. This
+        alone imports cells that the model names by dotted path, if they are allowed. Raises CheckpointError,
+        ConfigError."""
         import_allowed_cells(self.config, self.cells, str(self.settings_path))
         try:
             model = build_model(
@@ -187,18 +176,10 @@ class SavedModel(ModelFacts):
 
 
 def load_saved_model(path: str | Path, checkpoint: str | None = None, *, cells: Sequence[str] = ()) -> SavedModel:
-    """Read a model folder, or a file of nmt-bundle.
-
-    Args:
-        path: The folder or file.
-        checkpoint: Of a folder, `best`, `last` or a numbered one such as `best-600`; None takes the best, or the last
-            if there is no best yet.
-        cells: Names of modules whose cells may be imported when it is built: `my_cells`.
-
-    Raises:
-        CheckpointError: It is missing or damaged, or its parts do not fit one another.
-        ConfigError: Its settings were changed into something impossible, or `cells` are not names.
-    """
+    """Read a model folder, or a file of nmt-bundle. `checkpoint`: of a folder, such as `last` or `best-600`; None takes
+    the best, or the last if there is no best yet; `cells`: names of modules whose cells may be imported when it is
+    built. Raises CheckpointError: It is missing or damaged, or its parts do not fit one another. Raises ConfigError:
+    Its settings were changed into something impossible, or `cells` are not names."""
     allowed = check_allowed(cells)
     path = named(path, "the model")
     saved = _read_bundle(path, checkpoint) if is_file(path) else _read_folder(path, checkpoint)
@@ -233,16 +214,8 @@ def save_bundle(path: Path, saved: SavedModel) -> None:
 
 
 def save_folder(out: Path, saved: SavedModel, **changes: Any) -> None:
-    """Write a model as a new folder.
-
-    Args:
-        out: The folder, which must be missing or empty. It appears only when it is complete.
-        saved: The model.
-        changes: Settings that config.yaml has in place of the model's.
-
-    Raises:
-        CheckpointError: `out` contains something already, or cannot be written.
-    """
+    """Write a model as a new folder, which appears only when it is complete; `changes`: of settings in config.yaml.
+    Raises CheckpointError: `out` contains something already, or cannot be written."""
     from nmt.config import dump_config
 
     check_new_folder(out)
@@ -316,8 +289,7 @@ def _subwords(tensors: dict[str, np.ndarray], side: str, path: Path) -> Subwords
 
 
 def _check_sizes(saved: SavedModel) -> None:
-    """Raise CheckpointError for sizes beyond the number of parameters, or more layers than arrays, before they cost
-    memory or time: settings and parameters do not fit."""
+    """Raise CheckpointError for sizes or layers that no such parameters have, before they cost memory or time."""
     most = {"num_layers": len(saved.params)}
     most |= dict.fromkeys(_SIZES, sum(array.size for array in saved.params.values()))
 
@@ -335,16 +307,8 @@ def _check_sizes(saved: SavedModel) -> None:
 
 
 def save_quantised(out: Path, saved: SavedModel, bits: int = 8) -> None:
-    """Write a model as a new folder with its matrices quantised and `compute_dtype: int8` in its settings.
-
-    Args:
-        out: The folder, which must be missing or empty. It appears only when it is complete.
-        saved: A model in any dtype; one that is in int8 already gives the same numbers again.
-        bits: Of each number, 8 or 4.
-
-    Raises:
-        CheckpointError: `out` contains something already, or cannot be written.
-    """
+    """Write a model as a new folder with its matrices in 8 or 4 `bits` and `compute_dtype: int8` in its settings; one
+    that is in int8 already gives the same numbers again. Raises CheckpointError, as `save_folder`."""
     check_new_folder(out)
     content = {**saved.content, "quantization": QUANTIZATION[bits]}
     save_folder(out, replace(saved, params=_tensors(saved, bits), content=content), compute_dtype="int8")

@@ -1,9 +1,6 @@
-"""Files of tensors (safetensors) with JSON content and checksums: written to a temporary file and renamed, read through
-a memory map.
-
+"""Files of tensors (safetensors) with JSON content and checksums: written aside and renamed, read through a memory map.
 The reader is our own and trusts nothing: whatever the bytes are, it returns complete arrays or raises one
-CheckpointError. Nothing in such a file can run code.
-"""
+CheckpointError. Nothing in such a file can run code."""
 
 from __future__ import annotations
 
@@ -34,7 +31,10 @@ _PACKED_KEY = "packed"
 """The key in the content of tensors that are stored in 4 bits: their shapes and the axes of their channels."""
 _FACTORS_SUFFIX = "#factors"
 
-_DTYPES = {
+_BFLOAT16 = np.dtype([("bfloat16", "<u2")])
+"""The upper halves of float32 numbers, which NumPy has no type for: only files of others have them."""
+_DTYPES: dict[str, Any] = {
+    "BF16": _BFLOAT16,
     "F64": "<f8",
     "F32": "<f4",
     "F16": "<f2",
@@ -47,8 +47,6 @@ _DTYPES = {
     "I8": "i1",
     "U8": "u1",
 }
-_BFLOAT16 = np.dtype([("bfloat16", "<u2")])
-"""The upper halves of float32 numbers, which NumPy has no type for: only files of others have them."""
 _Bytes = mmap.mmap | memoryview
 _is_whole = ContextVar("_is_whole", default=os.name == "nt")
 """Windows replaces no file that a process has mapped."""
@@ -75,17 +73,8 @@ class _Entry:
 def write_tensors(
     path: Path, tensors: Mapping[str, np.ndarray], content: Mapping[str, Any], *, in_4_bits: bool = False
 ) -> None:
-    """Write a temporary file, wait for the disk, then rename it to `path`.
-
-    Args:
-        path: The file to create or replace.
-        tensors: Arrays of any of the usual dtypes.
-        content: Values that JSON can represent; `format_version` and `checksums` are added.
-        in_4_bits: Store int8 matrices in 4 bits a number where they fit (`four_bits.pack`).
-
-    Raises:
-        OSError: It cannot be written; the former file is untouched and no temporary file is left.
-    """
+    """Write a temporary file, wait for the disk, then rename it to `path`. `content`: values for JSON, to which
+    `format_version` and `checksums` are added; `in_4_bits`: where matrices fit (`four_bits.pack`). Raises OSError."""
     from safetensors.numpy import save
 
     whole = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
@@ -123,11 +112,9 @@ def _unpack(path: Path, tensors: dict[str, np.ndarray], packed: Any) -> None:
 
 
 def map_tensors(path: Path, prefix: str = "") -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Map the tensors whose names start with `prefix` into memory, and read the content. Returns views of a private map
-    of the file by their name in it: pages are read when first used and shared with other processes; writing into a view
-    changes neither the file nor other processes. Within `reading_whole`, and of matrices in 4 bits, arrays that were
-    read. And the content that `write_tensors` was given. Raises CheckpointError: The file is missing, truncated,
-    damaged, or not one of ours."""
+    """Return the tensors whose names start with `prefix`, and the content that `write_tensors` was given. Tensors are
+    views of a private map: pages are read when first used and shared with other processes, and writing changes none of
+    them. They are in memory within `reading_whole`, and of matrices in 4 bits. Raises CheckpointError."""
     if not is_file(path):
         raise CheckpointError(absent(path, advice="it is a checkpoint of nmt-train"))
     try:
@@ -154,11 +141,11 @@ def map_tensors(path: Path, prefix: str = "") -> tuple[dict[str, np.ndarray], di
     return tensors, content
 
 
-def tensors_made_with(path: Path, subwords: str, advice: str) -> dict[str, np.ndarray] | None:
-    """Return the tensors of a file next to a model, None if there is none. Raises CheckpointError, with `advice`, if
+def tensors_made_with(path: Path, subwords: str, advice: str) -> dict[str, np.ndarray]:
+    """Return the tensors of a file next to a model, none if there is none. Raises CheckpointError, with `advice`, if
     its content names the digest of other `subwords`, and as `map_tensors` does."""
     if not is_file(path):
-        return None
+        return {}
     tensors, content = map_tensors(path)
     if content.get("subwords") != subwords:
         raise CheckpointError(f"{path}: must have been made with the subwords next to it, got others; {advice}")
@@ -166,8 +153,7 @@ def tensors_made_with(path: Path, subwords: str, advice: str) -> dict[str, np.nd
 
 
 def read_foreign_tensors(path: Path) -> dict[str, np.ndarray]:
-    """Map the tensors of any safetensors file into memory; it need not be written by us. Tensors in bfloat16 are copied
-    to float32. Raises CheckpointError: The file is missing, truncated, damaged, or something else."""
+    """Map the tensors of any safetensors file; bfloat16 is copied to float32. Raises CheckpointError."""
     try:
         mapped, start, entries, _ = _open(path)
     except (_MalformedError, OSError, ValueError) as error:
@@ -195,8 +181,7 @@ class MappedFile:
         self._path, self._then = path, os.stat(path)
 
     def check_unchanged(self) -> None:
-        """Raise CheckpointError if the file was written into. A file that was renamed to its place is a different one,
-        and does no harm."""
+        """Raise CheckpointError if the file was written into; one that was renamed to its place does no harm."""
         try:
             now = os.stat(self._path)
         except OSError:
@@ -215,8 +200,7 @@ def mapped_file(path: Path) -> MappedFile | None:
 
 
 def _open(path: Path) -> tuple[_Bytes, int, dict[str, _Entry], dict[str, str]]:
-    """Return a file's map or bytes, the position of the data, every tensor's entry, and the metadata. Raises
-    _MalformedError."""
+    """Return a file's bytes, the position of the data, all entries, and the metadata. Raises _MalformedError."""
     with path.open("rb") as file:
         size = file.seek(0, 2)
         if size <= _LENGTH_BYTES:
@@ -270,7 +254,7 @@ def _read_header(mapped: _Bytes) -> tuple[int, dict[str, _Entry], dict[str, str]
 def _entry(name: str, value: Any) -> _Entry:
     """Return the checked entry of one tensor in a header. Raises _MalformedError."""
     try:
-        dtype, shape, (begin, end) = _dtype(value["dtype"]), value["shape"], value["data_offsets"]
+        dtype, shape, (begin, end) = np.dtype(_DTYPES[value["dtype"]]), value["shape"], value["data_offsets"]
         numbers = [*shape, begin, end]
     except (KeyError, TypeError, ValueError) as error:
         raise _MalformedError(f"no dtype, shape or place of {name!r:.80}") from error
@@ -279,11 +263,6 @@ def _entry(name: str, value: Any) -> _Entry:
     if math.prod(shape) * dtype.itemsize != end - begin:
         raise _MalformedError(f"a shape of {name!r:.80} that does not fit its bytes")
     return _Entry(dtype, tuple(shape), begin, end)
-
-
-def _dtype(name: str) -> np.dtype:
-    """Return the dtype of NumPy for one of safetensors. Raises KeyError for an unknown one."""
-    return _BFLOAT16 if name == "BF16" else np.dtype(_DTYPES[name])
 
 
 def _widened(array: np.ndarray) -> np.ndarray:

@@ -1,9 +1,6 @@
-"""Compare the settings that a checkpoint was trained with to the present ones, for settings that give parameters their
-meaning.
-
-Many of them change no shape: embeddings that are scaled now and were not in training, or text that is lower-cased now,
-would produce garbage without an error. A checkpoint contains the settings of its training; its reader compares them.
-"""
+"""Compare the settings that a checkpoint was trained with to the present ones, where these give parameters their
+meaning. Many change no shape: embeddings that are scaled now and were not in training would give garbage without an
+error."""
 
 from __future__ import annotations
 
@@ -74,16 +71,8 @@ def check_settings(
     content: Mapping[str, Any],
     allowed: Callable[[Difference], bool] = lambda difference: False,
 ) -> None:
-    """Compare the settings next to a checkpoint with those it was trained with; a checkpoint without settings passes.
-
-    Args:
-        settings_path: The file that `config` was read from.
-        checkpoint: The file that `content` was read from.
-        allowed: Returns whether the caller can handle a difference.
-
-    Raises:
-        CheckpointError: Settings that decide what the parameters mean differ; all of them are named.
-    """
+    """Compare the settings of a file next to a checkpoint with those it was trained with; one without settings passes.
+    `allowed`: returns whether the caller can handle a difference. Raises CheckpointError, which names all others."""
     found = [
         one for one in differences(content.get("config"), config.to_dict()) if one.changes_meaning and not allowed(one)
     ]

@@ -43,8 +43,7 @@ _COUNT = lambda value: value.isascii() and value.isdecimal() and len(value) <= 1
 
 
 class Asked:
-    """A request: the `project`, and the number of the `text` or the `round`, that its address names, and its JSON,
-    `given`. Raises Refused."""
+    """A request: the `project`, `text` and `round` of its address, and its JSON, `given`. Raises Refused."""
 
     project: Project
     text: int

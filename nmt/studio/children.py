@@ -31,8 +31,7 @@ _LEAST_FINISH, _FINISH_SHARE = 30.0, 0.1
 
 
 def start(arguments: list[str], folder: Path, log: Path | None = None, *, low: bool = True) -> subprocess.Popen[bytes]:
-    """Start Python with these arguments in a folder, at low priority unless the user waits for it. Modules of the
-    folder are not importable."""
+    """Start Python in a folder, whose modules cannot be imported, at low priority unless the user waits for it."""
     more: dict[str, Any] = {"start_new_session": True}  # so that a Ctrl-C for the studio is none for them
     if sys.platform == "win32":
         level = subprocess.BELOW_NORMAL_PRIORITY_CLASS if low else subprocess.NORMAL_PRIORITY_CLASS
@@ -93,8 +92,7 @@ class Children:
         return job
 
     async def call(self, arguments: list[str], folder: Path, given: Any = None) -> None:
-        """Run a child to its end; one that gets something to read is limited. Raises Refused with its last line if it
-        fails, or takes too long."""
+        """Run a child to its end, with limits if it is given something. Raises Refused if it fails or is slow."""
         child = start(arguments, folder, low=given is None)
         self._running.add(child)
         try:

@@ -13,8 +13,7 @@ from nmt.data.calibration import learn_known
 from nmt.data.corpora.corpus import clean_line
 from nmt.data.corpora.language_names import is_in
 from nmt.data.corpora.readers import TokenRows
-from nmt.evaluate import score_translations
-from nmt.evaluate.scores import reliability, sentence_utility
+from nmt.evaluate.scores import reliability, score_translations, sentence_utility
 from nmt.inference.pipeline import source_ids, unseen_words
 from nmt.inference.translator import Translator
 from nmt.report import Run, read_run, report_data

@@ -118,7 +118,7 @@ def prepare(folder: Path, number: int) -> dict[str, Any]:
             content = "".join(f"{pair[side]}\n" for pair in of_text)
             write_bytes(project.round_file(number, f".{name}.{codes[side]}"), content.encode(), sync=True)
     former = max((one for one in project.rounds() if one < number), default=None)
-    before = set() if former is None else set(train_of(project, former))
+    before = set() if former is None else set(zip(*lines_of(project, former, "train"), strict=True))
     facts = {"pairs": len(texts["train"]), "corrections": len(texts["corrections"]), "words": words, "codes": codes}
     facts |= {"new": sum(pair not in before for pair in texts["train"]), "all_pairs": len(pairs)}
     facts |= {"held": {kind: len(texts[kind]) for kind in ("dev", "test")}}
@@ -142,11 +142,6 @@ def lines_of(project: Project, number: int, name: str) -> list[list[str]]:
     record = project.record(number)
     files = [project.round_file(number, f".{name}.{code}") for code in record.get("codes") or project.codes]
     return [file.read_text(encoding="utf-8").split("\n")[:-1] if file.is_file() else [] for file in files]
-
-
-def train_of(project: Project, number: int) -> list[Pair]:
-    """Return the pairs that a round was trained on."""
-    return list(zip(*lines_of(project, number, "train"), strict=True))
 
 
 def corrections(project: Project, loaded: dict[Path, Callable[[], list[Pair]]] | None = None) -> list[Pair]:

@@ -57,8 +57,7 @@ def write_json(path: Path, values: Any) -> None:
 
 
 def kept_json(path: Path, *names: str) -> dict[str, Any] | None:
-    """Return what a file of JSON says, or of that these values alone, read again where it has changed; None if there is
-    none. It must not be changed."""
+    """Return what a file of JSON says, or these values, or None, read again where it has changed; do not change it."""
     try:
         facts = path.stat()
     except OSError:

@@ -1,5 +1,4 @@
-"""Judge a round in words of its readers: shares of sentences with their uncertainty, and the likely reason of a bad
-result, by rules in one table."""
+"""Judge a round in plain words: shares of sentences with their uncertainty, and the likely reason of a bad result."""
 
 from __future__ import annotations
 
@@ -92,8 +91,7 @@ class Facts:
 
 
 FITS = 0.3
-"""Correlation of the lengths of both sides below which rows do not belong together; of translations it is 0.5 to 0.95,
-of shifted rows about 0."""
+"""Correlation of both sides' lengths below which rows do not fit: translations have 0.5 to 0.95, shifted rows 0."""
 
 
 def fit(sources: Sequence[str], targets: Sequence[str]) -> float:

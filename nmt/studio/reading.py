@@ -46,13 +46,9 @@ _LEVELS = ("error", "warning", "done")
 
 
 def read(given: Facts) -> Facts:
-    """Read a file and write its rows; return the facts.
-
-    given: `file`, `other` (the other half of a text in two files) and `table` (to write) are paths; `name`, that of the
-    user's file; `langs`, the codes of the project's sides; `columns`, `header`, `sheet` and `swap`, what the user says.
-
-    Raises Refused, or NMTError for what the readers refuse.
-    """
+    """Read a file and write its rows; return the facts. given: paths `file`, `other` (the other half) and `table` (to
+    write); `name` of the file; `langs` of the project; `columns`, `header`, `sheet` and `swap` as the user says. Raises
+    Refused, or NMTError for what the readers refuse."""
     with TemporaryDirectory(prefix="nmt-studio-") as aside:
         first = _readable(Path(given["file"]), given["name"], Path(aside) / "1")
         if given.get("other"):
@@ -62,8 +58,7 @@ def read(given: Facts) -> Facts:
 
 
 def _readable(path: Path, name: str, aside: Path) -> str:
-    """Return the path of a file that the readers take: itself, or a copy in UTF-8 with the ending of its kind. Raises
-    Refused."""
+    """Return the path of a file that the readers take: itself, or a copy in UTF-8. Raises Refused."""
     with path.open("rb") as file:
         start = file.read(HEAD_BYTES)
     if not start.strip():

@@ -102,8 +102,7 @@ def kind_of_bytes(start: bytes, name: str = "") -> FileKind | None:
 
 
 def kind_of_text(start: str, data: bool = True) -> FileKind | None:
-    """Return what a text is that begins as markup or, with `data`, as JSON or CSV; None if it can be lines of
-    sentences."""
+    """Return what a text is that begins as markup or, with `data`, as JSON or CSV; None for lines of sentences."""
     start = start.removeprefix("\ufeff").replace("\r\n", "\n")
     for pattern, kind in _MARKUP:
         if pattern.match(start if kind.form == "po" else start.lstrip()):

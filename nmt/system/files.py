@@ -1,7 +1,5 @@
-"""Files that are either complete or absent: written under a temporary name, then renamed.
-
-A reader, or the next run after a `kill -9`, sees the old file or the new one, never a partial one.
-"""
+"""Files that are either complete or absent: written under a temporary name, then renamed. A reader, or the next run
+after a `kill -9`, sees the old file or the new one, never a partial one."""
 
 from __future__ import annotations
 
@@ -33,15 +31,11 @@ _unfinished: set[Path] = set()
 
 @contextlib.contextmanager
 def replacing(path: Path, *, sync: bool = False) -> Iterator[Path]:
-    """Yield a path to write to; when the block ends without an error, rename that file to `path`.
+    """Yield a path to write to, in the same folder; when the block ends without an error, rename that file to `path`.
 
-    The temporary file is in the same folder, so that the rename is atomic, and is removed if the block raises. A
-    symbolic link is kept: its target is replaced. The new file gets the mode of the old one and, if the system allows
-    it, its owner. Anything but a plain file (a pipe, /dev/null) is written to directly, since a rename would destroy
-    it.
-
-    `path`: the file to create or replace; `sync`: wait until the bytes are on the disk, so that a power cut cannot undo
-    the rename. Raises OSError: The disk is full, the folder is missing or not writable, or the file is write-protected.
+    The target of a symbolic link is replaced. The new file gets the mode of the old one and, if the system allows it,
+    its owner. Anything but a plain file (a pipe, /dev/null) is written to directly: a rename would destroy it.
+    `sync`: wait for the disk, so that a power cut cannot undo the rename. Raises OSError.
     """
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
@@ -65,8 +59,7 @@ def replacing(path: Path, *, sync: bool = False) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Write a file or folder of a model within the block. Raises CheckpointError: In the place of an OSError of the
-    block; it names `path`."""
+    """Turn an OSError of the block, which writes a file or folder of a model, into a CheckpointError."""
     try:
         yield
     except OSError as error:
@@ -75,14 +68,10 @@ def writing(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """Yield a new folder to fill; when the block ends without an error, rename it to `path`.
+    """Yield a new folder to fill; when the block ends without an error, rename it to `path`, whose parents are made.
 
-    A new folder appears with all of its content, or not at all. Parent folders are made if needed. An existing empty
-    folder is kept, with its mode and owner: the content is written to a folder within it and, when complete, moved up
-    in the order in which it was written.
-
-    Raises OSError: `path` exists and is not an empty folder, another process is filling it, the disk is full, or the
-    parent folder is not writable.
+    An existing empty folder is kept, with its mode and owner: the content is written to a folder within it and, when
+    complete, moved up in the order in which it was written. Raises OSError, also if another process fills it.
     """
     target = Path(os.path.realpath(path))
     if target.exists():
@@ -142,9 +131,8 @@ def write_private(path: Path, content: bytes) -> None:
 
 
 def link_onto(existing: Path, path: Path) -> None:
-    """Make `path` another name of the file `existing` (a hard link), or a copy if the file system has no hard links. An
-    existing file at `path` is replaced atomically. Raises OSError: It cannot be written, or `existing` does not
-    exist."""
+    """Make `path` another name of the file `existing` (a hard link), or a copy where there are no hard links; a file at
+    `path` is replaced atomically. Raises OSError."""
     with _aside(path) as temporary:
         _remove(temporary)
         try:
@@ -158,8 +146,7 @@ def link_onto(existing: Path, path: Path) -> None:
 
 
 def read_small(path: Path, most: int) -> bytes:
-    """Return the content of a file or pipe of at most `most` bytes. Raises OSError: It cannot be read, or has more
-    bytes, as an endless device has."""
+    """Return the content of a file or pipe. Raises OSError if it cannot be read, or has more than `most` bytes."""
     try:
         with path.open("rb") as file:
             content = file.read(most + 1)
@@ -218,7 +205,9 @@ def remedy(error: OSError) -> str:
 @contextlib.contextmanager
 def _aside(target: Path) -> Iterator[Path]:
     """Yield a temporary path next to `target`; if the block fails, what is there is removed."""
-    temporary = target.with_name(_temporary_name(target.name))
+    ending, raw = f".{os.getpid()}{TEMPORARY_SUFFIX}", os.fsencode(target.name)
+    is_short = len(raw) + len(ending) < _MOST_NAME_BYTES
+    temporary = target.with_name(f".{target.name if is_short else f'{zlib.crc32(raw):08x}'}{ending}")
     _unfinished.add(temporary)
     try:
         yield temporary
@@ -227,16 +216,6 @@ def _aside(target: Path) -> Iterator[Path]:
         raise
     finally:
         _unfinished.discard(temporary)
-
-
-def _temporary_name(name: str) -> str:
-    """Return the temporary name of a file: its name with an ending, or its checksum if the name is too long for
-    that."""
-    ending = f".{os.getpid()}{TEMPORARY_SUFFIX}"
-    raw = os.fsencode(name)
-    if len(raw) + len(ending) < _MOST_NAME_BYTES:
-        return f".{name}{ending}"
-    return f".{zlib.crc32(raw):08x}{ending}"
 
 
 def _make_like(path: Path, former: os.stat_result) -> None:
@@ -285,19 +264,15 @@ def _sync(path: Path) -> None:
 
 
 def open_folder(folder: Path) -> int:
-    """Return a folder opened for `lock_alone`; on Windows, which opens no folders, the file .lock in it, which goes
-    when it is closed."""
+    """Return a folder opened for `lock_alone`; on Windows a file .lock in it, which goes when it is closed."""
     if ON_WINDOWS:
         return os.open(folder / _LOCK_NAME, os.O_RDWR | os.O_CREAT | getattr(os, "O_TEMPORARY", 0))
     return os.open(folder, os.O_RDONLY)
 
 
 def lock_alone(handle: int) -> bool:
-    """Lock an open file or folder exclusively until it is closed; return False if another process has locked it.
-    Returns True as well on systems and file systems without locks, where two processes do not notice each other.
-
-    On Windows a byte that no file has is locked, since a locked byte cannot be read there.
-    """
+    """Lock an open file or folder until it is closed; return False if another process has locked it. True as well where
+    there are no locks. On Windows a byte that no file has is locked, since a locked byte cannot be read there."""
     try:
         if ON_WINDOWS:
             import msvcrt

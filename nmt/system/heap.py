@@ -1,5 +1,4 @@
-"""Memory of a process that runs long: settings of the C library's allocator, which only this module changes, and of the
-garbage collector."""
+"""Memory of a process that runs long: settings of the C library's allocator and of the garbage collector."""
 
 from __future__ import annotations
 
@@ -18,14 +17,9 @@ def keep_little() -> None:
 
     nmt-train and nmt-serve call it, since they run long; the allocator of a program that imports nmt is not changed. By
     default, glibc raises the threshold above which blocks are mapped separately, up to 32 MiB, as such blocks are
-    freed. Later blocks then come from a heap, which is fast, but free memory in the middle of a heap is never returned,
-    and each allocating thread gets a separate heap. A fixed threshold is not raised (mallopt(3)). The cost: a large
-    block that is freed and allocated again is mapped page by page each time.
-
-    Measured alternately on two cores of an AMD EPYC (Zen 4), 2026-11-25, in each pair with it and without it: 120
-    updates of configs/quickstart.yaml 5.9 to 6.7 and 5.6 to 6.1 s of one core, 189 and 229 MiB at the end; with 16,000
-    words and 512 hidden units 0.75 to 0.79 and 0.74 to 0.75 s per update, 413 and 533 MiB. Differences of 3 % are
-    within the noise. Does nothing where the C library has no such function.
+    freed. Later blocks then come from a heap, of which free memory in the middle is never returned, and each thread
+    that allocates gets a heap of its own. A fixed threshold is not raised (mallopt(3)); its cost, that a large block is
+    mapped page by page each time, is within the noise. Does nothing where the C library has no such function.
     """
     if not sys.platform.startswith("linux"):
         return
@@ -37,8 +31,7 @@ def keep_little() -> None:
 
 
 def keep_for_good() -> None:
-    """Freeze all live objects (gc.freeze), so that the garbage collector no longer scans modules and models, which
-    takes about 40 ms each time. Objects frozen earlier that are no longer used are freed first."""
+    """Free what is not used, and freeze the rest: no collection scans modules and models again, 40 ms each time."""
     gc.unfreeze()
     gc.collect()
     gc.freeze()

@@ -23,13 +23,9 @@ _registry_lock: Any = threading.RLock()
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Delay a SIGINT until the block has ended.
-
-    For work that shares state with later calls and that we cannot make interruptible at every instruction, such as
-    compiling with Numba. Python runs signal handlers only in the main thread; in other threads the context does
-    nothing. It also does nothing if the handler has an attribute `never_raises`, since such a handler only ends the
-    process or records the signal.
-    """
+    """Delay a SIGINT until the block has ended, for work with shared state that cannot be interrupted at every
+    instruction, such as compiling with Numba. It does nothing in other threads than the main one, where Python handles
+    signals, and if the handler has an attribute `never_raises`, as one that only records the signal."""
     former = signal.getsignal(signal.SIGINT) if threading.current_thread() is threading.main_thread() else None
     # Not callable: another thread, a signal that is ignored or has the default action, or a handler not set by Python.
     if not callable(former) or getattr(former, "never_raises", False):

@@ -46,9 +46,7 @@ _BLOCK_BYTES = 2**16
 
 
 class Lines(Iterator[T], Generic[T]):
-    """An iterator that can also say whether the next item is available without waiting. `items`: the items; the next
-    one may have to be waited for; `ready`: returns whether the next item is available; None if there is never a
-    wait."""
+    """An iterator of `items` that can say whether the next one is available: `ready`, None if there is never a wait."""
 
     def __init__(self, items: Iterator[T], ready: Callable[[], bool] | None = None) -> None:
         self._items, self._ready = items, ready
@@ -107,12 +105,8 @@ def text_file(path: str | PathLike[str]) -> Path:
 
 def read_lines(path: str | PathLike[str], *, lenient: bool = False) -> Lines[str]:
     """Return the lines of a UTF-8 file: plain, gzip or zstd (by `.gz` or `.zst`, which may be omitted from the path).
-
-    If `lenient`, a byte that is not UTF-8 becomes a lone surrogate (PEP 383) instead of an error.
-
-    Raises DataError, which names file and line: at once if the file cannot be opened; while reading if it is not UTF-8,
-    a line is too long, or the archive is damaged.
-    """
+    If `lenient`, another byte becomes a lone surrogate (PEP 383). Raises DataError with file and line, at once if the
+    file cannot be opened, or while reading."""
     found = text_file(path)
     try:
         opened = open_binary(found)
@@ -136,8 +130,7 @@ def check_is_lines(path: str | PathLike[str], data: bool = True) -> None:
 
 
 def count_lines(path: str | PathLike[str]) -> int:
-    """Return the number of lines of a file that `read_lines` takes, without decoding them. Raises DataError, OSError or
-    EOFError if it cannot be read."""
+    """Return the number of lines of a file, not decoded. Raises DataError, OSError or EOFError if it cannot be read."""
     with open_binary(text_file(path)) as stream:
         return sum(1 for _ in stream)
 
@@ -191,13 +184,8 @@ def source_name(source: str) -> str:
 
 
 def open_lines(source: str) -> Lines[str]:
-    """Return the lines of a file (like `read_lines`), of standard input (`-`), or of a pipe or device given by its
-    path.
-
-    A thread reads the lines of a pipe as they arrive, at most MAX_LINE_BYTES ahead.
-
-    Raises DataError like `read_lines`.
-    """
+    """Return the lines of a file (like `read_lines`), of standard input (`-`), or of a pipe or device, which a thread
+    reads as they arrive, at most MAX_LINE_BYTES ahead. Raises DataError."""
     if source == STDIN:
         return _standard_input()
     path = named(source, "a text file")
@@ -212,8 +200,7 @@ def open_lines(source: str) -> Lines[str]:
 
 
 def read_text(source: str) -> list[str]:
-    """Return all lines that `open_lines` yields. Raises DataError as it does, and if they need more than MAX_TEXT_BYTES
-    of memory."""
+    """Return all lines that `open_lines` yields. Raises DataError, also for more than MAX_TEXT_BYTES of memory."""
     found: list[str] = []
     size = 0
     for line in open_lines(source):
@@ -335,8 +322,7 @@ def _raw_lines(stream: BinaryIO) -> Iterator[bytes]:
 
 
 def _decoded(lines: Iterator[bytes], name: str, errors: str = "strict") -> Iterator[str]:
-    """Yield the decoded lines without line ends; `errors` is as for `bytes.decode`. Raises DataError, which names the
-    file and the line."""
+    """Yield the decoded lines without line ends; `errors` as for `bytes.decode`. Raises DataError with the line."""
     number = 0
     try:
         for number, raw in enumerate(lines, start=1):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 
 from nmt.system.interruption import forkable
 
@@ -21,34 +21,27 @@ def tell_nobody(text: str) -> None:
     """Discard the text: a Show for no output."""
 
 
-@dataclass
-class _Kind:
-    count: int = 0
-    first: list[int] = field(default_factory=list)
-
-
 class Notices:
     """Collects warnings about the lines of a text."""
 
     def __init__(self) -> None:
-        self._kinds: dict[str, _Kind] = {}
+        self._counts = Counter[str]()
+        self._first: dict[str, list[int]] = {}
 
     def add(self, number: int, warnings: Iterable[str]) -> None:
         """Record warnings about line `number`, counted from 0; duplicates count once."""
         for text in dict.fromkeys(warnings):
-            kind = self._kinds.setdefault(text, _Kind())
-            kind.count += 1
-            if len(kind.first) < _SHOWN:
-                kind.first.append(number + 1)
+            self._counts[text] += 1
+            if len(first := self._first.setdefault(text, [])) < _SHOWN:
+                first.append(number + 1)
 
     def told(self) -> list[str]:
-        """Return a text for each kind of warning: the problem, the number of lines, and the first line numbers, counted
-        from 1."""
+        """Return a text for each kind of warning: the problem, the number of lines, and the first of them, from 1."""
         found = []
-        for text, kind in self._kinds.items():
-            numbers = ", ".join(map(str, kind.first))
-            more = ", ..." if kind.count > len(kind.first) else ""
-            where = f"line {numbers}" if kind.count == 1 else f"{kind.count:,} lines: {numbers}{more}"
+        for text, count in self._counts.items():
+            numbers = ", ".join(map(str, self._first[text]))
+            more = ", ..." if count > _SHOWN else ""
+            where = f"line {numbers}" if count == 1 else f"{count:,} lines: {numbers}{more}"
             found.append(f"{text} ({where})")
         return found
 
@@ -100,8 +93,7 @@ _notices: list[_Notice] = []
 
 @contextmanager
 def telling_of_compilation(tell: Callable[[str], None]) -> Iterator[None]:
-    """Report in one line that code is compiled within the block, if it takes more than a second. `tell`: writes a line,
-    like `nmt.cli.lines.streams.tell`."""
+    """Report that code is compiled within the block, if it takes more than a second, by `tell`, which writes a line."""
     notice = _Notice(tell)
     _notices.append(notice)
     try:
@@ -119,8 +111,7 @@ def stop_telling() -> None:
 
 @contextmanager
 def making_code(is_kept: bool = True) -> Iterator[None]:
-    """Record that something is compiled within the block, or that this process waits for another to compile it.
-    `is_kept`: whether the code is stored for later processes."""
+    """Record that code is compiled, or waited for, within the block. `is_kept`: whether it is stored for others."""
     notice = _notices[-1] if _notices else None
     if notice is None:
         yield

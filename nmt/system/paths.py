@@ -1,8 +1,6 @@
-"""Checks of paths that a user gives, in one place: any problem is a PathError of one line.
-
-Every path from a command line or the Python interface passes through `named`. After that, `look`, `is_file`,
-`is_folder` and `exists` replace the methods of `Path`, which raise OSError if a folder may not be searched.
-"""
+"""Checks of paths that a user gives, in one place: any problem is a PathError of one line. Every such path passes
+through `named`; then `look`, `is_file`, `is_folder` and `exists` replace the methods of `Path`, which raise OSError if
+a folder may not be searched."""
 
 from __future__ import annotations
 
@@ -35,8 +33,7 @@ _MODEL_SUFFIXES = (".safetensors", ".spm")
 
 
 def shown(path: str | PathLike[str]) -> str:
-    """Return a path as text for any file and terminal: bytes that are not UTF-8 become U+FFFD, line ends are escaped,
-    and the middle of a very long path is omitted."""
+    """Return a path as text for any file and terminal: escaped, and without the middle if it is very long."""
     text = os.fspath(path).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     half = _MOST_SHOWN // 2
@@ -44,9 +41,8 @@ def shown(path: str | PathLike[str]) -> str:
 
 
 def named(path: str | PathLike[str], what: str = "path") -> Path:
-    """Return a path that a user has given. `path`: the path as given; `what`: the name of the option, for an error
-    about an empty path. Raises PathError: It is empty, cannot name a file, is in a folder that may not be searched, or
-    ends in a slash although it is a file."""
+    """Return a path that a user has given. `what`: the name of the option. Raises PathError: It is empty, cannot name a
+    file, is in a folder that may not be searched, or is that of a file and ends in a slash."""
     text = os.fspath(path)
     if not text:
         raise PathError(f"{what}: must be the name of a file or folder, got an empty one; is a variable unset?")
@@ -63,8 +59,7 @@ def ends_in_slash(path: str | PathLike[str]) -> bool:
 
 
 def look(path: Path) -> os.stat_result | None:
-    """Return the result of `os.stat` for a path; None if nothing is there. Raises PathError: The path cannot name a
-    file, or a parent folder may not be searched."""
+    """Return the result of `os.stat`, None if nothing is there. Raises PathError for what cannot be a path."""
     try:
         if ON_WINDOWS:
             _check_names(path)
@@ -171,8 +166,7 @@ def check_output(path: str | PathLike[str], what: str = "output") -> Path:
 
 
 def check_prefix(path: str | PathLike[str], what: str = "output") -> Path:
-    """Return the prefix of the paths of files to write. Raises PathError if it names a folder, or if its folder does
-    not exist or is not writable."""
+    """Return the prefix of files to write. Raises PathError if it is a folder, or its folder is not writable."""
     place = named(path, what)
     if ends_in_slash(path):
         raise PathError(f"{shown(path)}: must be the beginning of a file's name, got a folder's; add a name to it")
@@ -181,8 +175,7 @@ def check_prefix(path: str | PathLike[str], what: str = "output") -> Path:
 
 
 def check_folder(path: str | PathLike[str], what: str = "output") -> Path:
-    """Return a folder to write into, which need not exist yet. Raises PathError if it is a file, or cannot be made or
-    written to."""
+    """Return a folder to write into, which need not exist yet. Raises PathError if that is impossible."""
     place = named(path, what)
     if exists(place) and not is_folder(place):
         raise PathError(f"{shown(path)}: must be a folder, got {kind(place)}; name another place")
@@ -191,8 +184,7 @@ def check_folder(path: str | PathLike[str], what: str = "output") -> Path:
 
 
 def check_new_folder(path: str | PathLike[str], what: str = "output") -> Path:
-    """Return a folder to create, which may exist if it is empty. Raises PathError if it is not empty, is a file, or
-    cannot be made."""
+    """Return a folder to create, which may exist if it is empty. Raises PathError if that is impossible."""
     place = named(path, what)
     if exists(place):
         if exists(place / _MODEL_NAMES[0]):
@@ -205,8 +197,7 @@ def check_new_folder(path: str | PathLike[str], what: str = "output") -> Path:
 
 
 def is_model_file(path: Path) -> bool:
-    """Return whether a path is a file of a model: a bundle, or a file with a model's name or suffix in a model
-    folder."""
+    """Return whether a path is a bundle, or a file with a model's name or suffix in a model folder."""
     if not is_file(path):
         return False
     real = Path(os.path.realpath(path))

@@ -1,8 +1,5 @@
-"""Output to a terminal on standard error: colours, and a last line that changes during work.
-
-Only a terminal gets either: a file or pipe gets plain text, line by line. Three colours and a truncated line are all
-that is needed here; the progress of commands is shown by tqdm (nmt.cli.lines.streams).
-"""
+"""Output to a terminal on standard error: colours, and a last line that changes during work. A file or pipe gets plain
+text, line by line. The progress of commands is shown by tqdm (nmt.cli.lines.streams)."""
 
 from __future__ import annotations
 
@@ -23,8 +20,7 @@ def is_live(stream: TextIO | None) -> bool:
 
 
 def live(text: str) -> str:
-    """Return the text that replaces the terminal's last line by `text`, truncated to the terminal's width: text that
-    wraps to a second line could not be replaced."""
+    """Return the text that replaces the terminal's last line, cut to its width: a second line could not be replaced."""
     return f"\r{text[: shutil.get_terminal_size().columns - 1]}\x1b[K"
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from nmt.errors import DataError
-from nmt.evaluate import bleu_interval, score_translations
+from nmt.evaluate.scores import bleu_interval, score_translations
 from nmt.report import read_run, report_data, report_page
 from nmt.report.runs import thinned
 from tests.cli.conftest import Run as Command

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from nmt.errors import DataError
-from nmt.serve.settings import read_keys
+from nmt.serve.settings import ServerSettings
 from tests.documents import test_packages
 from tests.documents.test_packages import packed
 from tests.documents.test_xliff import whole
@@ -346,7 +346,8 @@ def test_wrong_keys_are_refused_faster_and_faster(attacked):
 def test_a_key_with_a_space_is_refused_at_the_start(tmp_path):
     """A19"""
     (tmp_path / "keys").write_text("good\ntwo words\t5\n")
-    refused(DataError, "line 2 must be a key without spaces", read_keys, str(tmp_path / "keys"), 0)
+    settings = ServerSettings((), keys=str(tmp_path / "keys"))
+    refused(DataError, "line 2 must be a key without spaces", settings.read_keys)
 
 
 def test_warnings_and_tracebacks_are_lines_of_json():

@@ -18,7 +18,7 @@ from nmt.inference.translation import Translation
 from nmt.serve.box import box as box_module
 from nmt.serve.box import text_work
 from nmt.serve.box.box import Box, Job
-from nmt.serve.limits import Bodies, ClosedError, FairQueue, FullError, Shelf, Turns
+from nmt.serve.limits import Bodies, ClosedError, FairQueue, FullError, Room, Shelf, Turns
 from nmt.serve.settings import Limits, RequestError
 from tests.waiting import beside, until
 
@@ -256,7 +256,7 @@ def test_a_shelf_makes_room_at_the_cost_of_who_has_most():
 
 def test_bodies_are_bounded_together_and_by_client():
     bodies = Bodies(Limits(all_bytes=1000, file_bytes=300, body_bytes=100))
-    rooms = [bodies.room(client) for client in "abcd"]
+    rooms = [Room(bodies, client) for client in "abcd"]
     for room in rooms[:3]:
         room.add(300)
         with pytest.raises(RequestError) as told:

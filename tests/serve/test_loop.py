@@ -94,9 +94,9 @@ async def test_a_connection_is_read_while_its_request_is_answered_so_that_a_depa
     async def application(scope, receive, send):
         while (await receive())["more_body"]:
             pass
-        scope["nmt.departures"].add(is_gone.set)
         has_all.set()
-        await is_gone.wait()
+        await scope["nmt.departed"]
+        is_gone.set()
 
     config = uvicorn.Config(application, http=http_protocol.GuardedProtocol, lifespan="off")
     config.load()
@@ -114,7 +114,7 @@ async def test_a_connection_is_read_while_its_request_is_answered_so_that_a_depa
     await asyncio.sleep(0)
     assert not transport.reads
     protocol.connection_lost(None)
-    assert is_gone.is_set()
+    await is_gone.wait()
 
 
 async def test_an_ending_server_leaves_a_connection_open_that_has_not_asked_yet():
@@ -132,8 +132,8 @@ async def test_an_ending_server_leaves_a_connection_open_that_has_not_asked_yet(
     whole.cancel()
 
 
-def request_of(departures):
-    return Request({"type": "http", "method": "POST", "headers": [], "nmt.departures": departures})
+def request_of(departed):
+    return Request({"type": "http", "method": "POST", "headers": [], "nmt.departed": departed})
 
 
 async def test_who_goes_cancels_the_work_and_nothing_else():
@@ -145,31 +145,33 @@ async def test_who_goes_cancels_the_work_and_nothing_else():
         finally:
             ended.append(1)
 
-    departures = http_protocol.Departures()
-    asyncio.get_running_loop().call_soon(departures.happen)
+    departed = asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().call_soon(departed.set_result, None)
     with pytest.raises(RequestError) as caught:
-        await web.while_connected(request_of(departures), work())
+        await web.while_connected(request_of(departed), work())
     assert caught.value.status == 499 and ended == [1]
     assert not asyncio.current_task().cancelling()
     with pytest.raises(RequestError):  # the client has gone before
-        await web.while_connected(request_of(departures), work())
+        await web.while_connected(request_of(departed), work())
     await asyncio.sleep(0)
 
 
 async def test_who_stays_gets_the_result_and_is_forgotten():
-    departures = http_protocol.Departures()
+    departed = asyncio.get_running_loop().create_future()
 
     async def work():
         await asyncio.sleep(0)
         return 7
 
-    assert await web.while_connected(request_of(departures), work()) == 7
-    departures.happen()
+    assert await web.while_connected(request_of(departed), work()) == 7
+    departed.set_result(None)
     await asyncio.sleep(0)  # nobody is cancelled
 
 
 async def test_a_server_that_ends_is_no_client_that_goes():
-    task = asyncio.ensure_future(web.while_connected(request_of(http_protocol.Departures()), asyncio.Event().wait()))
+    task = asyncio.ensure_future(
+        web.while_connected(request_of(asyncio.get_running_loop().create_future()), asyncio.Event().wait())
+    )
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

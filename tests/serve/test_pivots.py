@@ -60,7 +60,7 @@ def test_regions_do_not_matter():
 def test_the_last_translates_what_the_first_says():
     service = service_of(models("de>en", "en>fr"))
     model = service.models.find("de", "fr")
-    found = asyncio.run(service.ask(model, ["x", "z"], Ask(3, glossary=(("x", "y"),)), ""))
+    found = asyncio.run(service.in_pieces(model, ["x", "z"], Ask(3, glossary=(("x", "y"),)), ""))
     assert [one[0].text for one in found] == ["en>fr de>en x", "en>fr de>en z"]
     first, last = (one.engine for one in service.models.loaded)
     assert first.terms_in is None and last.terms_in == ["x", "z"]
@@ -78,10 +78,10 @@ def test_loaded_again_a_pair_is_the_new_one():
     service = service_of(models("de>en", "en>fr"))
     former = service.models.find("de", "fr")
     service.models = models("de>en", "en>fr")
-    asyncio.run(service.ask(former, ["x"], Ask(), ""))
+    asyncio.run(service.in_pieces(former, ["x"], Ask(), ""))
     assert [len(one.engine.calls) for one in service.models.loaded] == [1, 1]
     service.models = models("de>en")
-    refused(RequestError, "de to fr is not supported", asyncio.run, service.ask(former, ["x"], Ask(), ""))
+    refused(RequestError, "de to fr is not supported", asyncio.run, service.in_pieces(former, ["x"], Ask(), ""))
 
 
 # ---------------------------------------------------------------- a server

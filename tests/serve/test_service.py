@@ -69,7 +69,7 @@ def service_of(models, **limits):
 
 
 def texts(service, model, sentences, ask=None):
-    found = asyncio.run(service.ask(model, sentences, ask or Ask(), ""))
+    found = asyncio.run(service.in_pieces(model, sentences, ask or Ask(), ""))
     return [translations[0].text for translations in found]
 
 
@@ -351,7 +351,7 @@ def test_a_document_that_is_all_in_the_cache_lets_others_run():
 
     async def run():
         other = asyncio.ensure_future(others())
-        await service.ask(model, text, Ask(), "")
+        await service.in_pieces(model, text, Ask(), "")
         other.cancel()
 
     asyncio.run(run())

@@ -13,7 +13,7 @@ from nmt.cli.lines.streams import check_apart, output_lines, say, tell, telling_
 from nmt.cli.options.command import Command, running_options, table_of, table_options
 from nmt.cli.options.path_types import InputPath, reads, writes
 from nmt.cli.options.search_options import beam_options, tell_needs
-from nmt.evaluate import ALL_METRICS, METRICS, TOKENIZERS
+from nmt.evaluate.scores import ALL_METRICS, METRICS, TOKENIZERS
 
 if TYPE_CHECKING:
     from nmt.config import SideConfig

@@ -111,9 +111,10 @@ def _export_compiled(out: Path, form: str, given: tuple[str, str | None, SavedMo
         check_library(saved)
         save_library(out, *given, inside=embed)
         return
-    from nmt.exporting.web.saving import check_web, compressed_package, save_module, save_page
+    from nmt.exporting.checks import check_exported
+    from nmt.exporting.web.saving import compressed_package, save_module, save_page
 
-    check_web(saved)
+    check_exported(saved, "the web")
     package = compressed_package(*given)
     save_page(out, saved, package) if form == "web" else save_module(out, package)
 

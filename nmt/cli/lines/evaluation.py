@@ -12,8 +12,14 @@ from typing import Any
 from nmt.cli.lines.streams import output_lines, write_errors
 from nmt.data.corpora.sources import format_of, side_lines
 from nmt.errors import DataError
-from nmt.evaluate import format_table, score_translations, split_references
-from nmt.evaluate.scores import Reliability, reliability, sentence_utility
+from nmt.evaluate.scores import (
+    Reliability,
+    format_table,
+    reliability,
+    score_translations,
+    sentence_utility,
+    split_references,
+)
 from nmt.system.files import write_bytes
 from nmt.system.lines import read_text
 

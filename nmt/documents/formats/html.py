@@ -21,8 +21,7 @@ _SHOWN: dict[str, frozenset[str]] = {
     "content": frozenset(("meta",)),
     "value": frozenset(("input",)),
 }
-"""Attributes that are translated (HTML Living Standard, 3.2.6.2; WAI-ARIA 1.3), and on which elements; on all if none
-are named."""
+"""Attributes that are translated (HTML, 3.2.6.2; WAI-ARIA 1.3), and on which elements; on all if none are named."""
 _ABOUT = frozenset(
     "description keywords application-name og:title og:description og:site_name og:image:alt twitter:title "
     "twitter:description twitter:image:alt".split()
@@ -42,8 +41,7 @@ def read(file: File) -> Document:
 
 def html_passages(text: str, splitter: Splitter | None) -> tuple[list[Passage], Callable[[Sequence[str]], str]]:
     """Return the passages of a page of HTML or XHTML, its text and then its attributes, and a function that returns the
-    page, given their new texts. In the passage of the text, each attribute is a number between two control characters,
-    which pages do not contain."""
+    page, given their new texts. In the text, an attribute is a number between two control characters."""
     ranges: list[tuple[int, int]] = []
     values: list[Passage] = []
     parts: list[str] = []

@@ -1,12 +1,11 @@
 """Markdown: paragraphs, headings and cells of tables are translated, and HTML between them; all else is kept.
-
 markdown-it finds the blocks of text. Their inline syntax is split here: code, addresses and references are marks,
 emphasis and links are elements around their words.
 
-Blocks that CommonMark does not know become blocks that it knows, line by line. MkDocs and Python-Markdown have
-admonitions and tabs (`!!! note "Title"` around indented lines, `/// note | Title` around others), definition lists,
-footnotes and `[TOC]`; Hugo, Jekyll and others have shortcodes; many have formulas between lines of `$$`. The result is
-only for finding where text stands: a line of text is the end of its line in the file.
+Blocks that CommonMark does not know become blocks that it knows, line by line: admonitions and tabs (`!!! note "Title"`
+around indented lines, `/// note | Title` around others), definition lists, footnotes and `[TOC]` of MkDocs, shortcodes
+of Hugo and Jekyll, formulas between lines of `$$`. The result is only for finding where text stands: a line of text is
+the end of its line in the file.
 """
 
 from __future__ import annotations
@@ -346,8 +345,7 @@ def _apart(text: str, atoms: list[str]) -> str:
 
 
 def _restored(text: str, atoms: list[str]) -> str:
-    """Return a text with what `_without_atoms` has replaced. Two pieces of code that have become neighbours get a space
-    between them: their backquotes would be one run."""
+    """Return a text with what `_without_atoms` has replaced, and a space between codes, or they would be one."""
 
     def apart(found: re.Match[str]) -> str:
         is_code = atoms[int(found[1])].endswith("`") and atoms[int(found[2])].startswith("`")

@@ -1,10 +1,7 @@
-"""Packages, zip archives of XML: office documents and books. Parts with text are translated, all else is copied.
-
-In a paragraph of runs, text with the formatting of most of the text around it is plain text. Text with other formatting
-becomes an element, as do links, insertions, content controls, bookmarks and fields; everything without text (note
-references, pictures, symbols, deleted text, formulas) is a mark at its place. A mark is represented by its number
-between two control characters, which XML cannot contain.
-"""
+"""Packages, zip archives of XML: office documents and books. Parts with text are translated, all else is copied. In a
+paragraph of runs, text with the formatting of most of the text around it is plain text. Other text becomes an element,
+as do links, insertions, content controls, bookmarks and fields; what has no text (note references, pictures, symbols,
+deleted text, formulas) is a mark at its place: its number between two control characters, which XML cannot contain."""
 
 from __future__ import annotations
 
@@ -107,8 +104,7 @@ class Paragraph:
     def all_of(
         cls, whole: Element, content: bytes, splitter: Splitter | None, raised: Set[str]
     ) -> list[Paragraph | Description]:
-        """Return the paragraphs with text of an element: itself and those nested in it, such as those of text boxes,
-        and descriptions of pictures. raised: names of styles of superscript text."""
+        """Return the paragraphs with text of an element, nested ones too, and descriptions of pictures."""
         found: list[Paragraph | Description] = []
         stack = [whole]
         while stack:
@@ -188,16 +184,8 @@ def _descriptions(one: Element, content: bytes, splitter: Splitter | None) -> li
     return [one for one in found if one.passage.sentences and not _FILE_NAME.fullmatch(one.passage.source)]
 
 
-def raised_styles(content: bytes) -> set[str]:
-    """Return the names of the styles of an OpenDocument part that make text superscript."""
-    styles = [one.partition(b"</style:style>")[0] for one in content.split(b"<style:style ")[1:]]
-    found = (_STYLE_NAME.search(one) for one in styles if b'text-position="super' in one)
-    return {one[1].decode() for one in found if one is not None}
-
-
 class _Runs:
-    """XML of runs and what is between them; adjacent texts with the same formatting are merged. is_single: whether a
-    run has one text, whose spaces are preserved, as in DrawingML."""
+    """XML of runs and what is between them. is_single: whether a run has one text, with its spaces, as in DrawingML."""
 
     def __init__(self, prefix: bytes, is_single: bool) -> None:
         self._prefix, self._is_single = prefix, is_single
@@ -241,8 +229,7 @@ _INSTRUCTION = re.compile(r"<\?.*?(?:\?>|\Z)", re.DOTALL)
 
 
 class MixedReader:
-    """A reader of the pieces of a paragraph, in order. Elements that are neither inline nor white space, such as notes,
-    pictures and computed fields, are marks at their places."""
+    """A reader of a paragraph's pieces. Elements that are neither inline nor white space are marks at their places."""
 
     base: None = None
 
@@ -301,8 +288,7 @@ _PACKAGES = {
     "odp": _OPEN_DOCUMENT,
     "epub": ("META-INF/container", r"(?!META-INF/).+\.(?:x?html?|ncx|opf)"),
 }
-"""For each format the part that every package has, without .xml, and the names of the parts with text (ECMA-376; ODF
-1.3; EPUB 3.3)."""
+"""By format, the part of every package, without .xml, and the names of parts with text (ECMA-376; ODF; EPUB 3.3)."""
 _ROOT = re.compile(rb"<(?:\w+:)?(?:html|body|package|ncx)\s[^<>]*>")
 """Tags around all text of a part of a book."""
 _LANGUAGE = re.compile(rb"""(\s(?:xml:)?lang\s*=\s*["'])([\w-]+)(["'])""")
@@ -342,7 +328,9 @@ def _xml_part(part: File) -> Document:
     data, back = xml_as_utf8(part.content, part.name)
     paragraphs: list[Paragraph | Description] = []
     languages: list[Element] = []
-    raised = raised_styles(data)
+    styles = [one.partition(b"</style:style>")[0] for one in data.split(b"<style:style ")[1:]]
+    found = (_STYLE_NAME.search(one) for one in styles if b'text-position="super' in one)
+    raised = {one[1].decode() for one in found if one is not None}
 
     def wanted(one: Element) -> bool:
         return is_paragraph(one) or is_language(one) or is_description(one)

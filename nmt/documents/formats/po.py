@@ -92,7 +92,10 @@ def read(file: File) -> Document:
             if any([reasons_of(next(read).parts) for _ in source]):  # something of it is left untranslated
                 continue
             _put(out, unit, _strings(unit, source, new, forms), end)
-            _mark_fuzzy(out, unit, end)
+            if unit.flags is None:  # a person is to check it
+                out[unit.first or 0] = f"#, fuzzy{end}" + out[unit.first or 0]
+            elif not unit.is_fuzzy:
+                out[unit.flags] = out[unit.flags].rstrip() + f", fuzzy{end}"
         written = "".join(out)
         if header is None:
             written = _block([("msgid", ""), ("msgstr", fields)], end) + end + written
@@ -202,14 +205,6 @@ def _put(out: list[str], entry: _Entry, texts: Sequence[tuple[str, str]], end: s
     out[first:last] = [_block(texts, end)] + [""] * (last - first - 1)
 
 
-def _mark_fuzzy(out: list[str], entry: _Entry, end: str) -> None:
-    """Mark an entry as fuzzy, so that a person checks it."""
-    if entry.flags is None:
-        out[entry.first or 0] = f"#, fuzzy{end}" + out[entry.first or 0]
-    elif not entry.is_fuzzy:
-        out[entry.flags] = out[entry.flags].rstrip() + f", fuzzy{end}"
-
-
 _SLAVIC = "(n%10==1 && n%100!=11 ? 0 : n%10>=2 && n%10<=4 && (n%100<10 || n%100>=20) ? 1 : 2)"
 _RULES = {
     "nplurals=1; plural=0;": "id ja jv km ko lo ms my su th ug vi wo yue zh",
@@ -242,8 +237,7 @@ def plural_rule(language: str | None) -> str:
 
 
 def plural_forms(header: str) -> tuple[int, int | None] | None:
-    """Return the number of forms in a Plural-Forms header, and the form that only the number 1 takes, None if other
-    numbers take it too. Return None for an invalid header."""
+    """Return the number of plural forms, and the form of the number 1 alone or None; None for an invalid header."""
     found = _PLURALS.fullmatch(header.strip())
     if found is None or not 1 <= int(found[1]) <= _MOST_FORMS:
         return None

@@ -51,9 +51,8 @@ class Item:
 
 @dataclass(slots=True)
 class Piece:
-    """A piece of the paragraph. kind: the kind of a token, or the beginning or end of a range; text: of a text, or a
-    tab of DrawingML, which is a wall; key: identifies the two pieces of a pair; look: the formatting of a text, or of
-    the text within a container."""
+    """A piece of the paragraph. kind: of a token; text: of a text, or a tab of DrawingML, which is a wall; key: of both
+    pieces of a pair; look: the formatting of a text, or of the text within a container."""
 
     kind: Kind
     text: str = ""

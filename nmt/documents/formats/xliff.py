@@ -25,10 +25,9 @@ _LANGUAGES = {"xliff": ("srcLang", "trgLang"), "file": ("source-language", "targ
 
 @dataclass
 class _Unit:
-    """A trans-unit of XLIFF 1.2, one of its segments, or a segment of XLIFF 2 to translate. whole: the element with the
-    state; source, target: the elements with the texts; behind: the position of a new target; mark: the tag of an empty
-    segment in the target, which gets the whole text; frame: the bytes around the text in a new target that has the
-    segments of seg-source."""
+    """A trans-unit of XLIFF 1.2, one of its segments, or a segment of XLIFF 2. whole: the element with the state;
+    source, target: those with the texts; behind: where a new target is; mark: the tag of an empty segment in the
+    target, which gets the whole text; frame: what is around the text in a new target with segments."""
 
     whole: Element
     source: Element

@@ -25,8 +25,7 @@ _INLINE = frozenset(
     "a abbr acronym b bdi bdo big cite del dfn em font i img ins mark q rb rp rt rtc ruby s small span strike strong "
     "sub sup tt u wbr g x bx ex ph bpt ept it mrk emphasis link ulink xref".split()
 )
-"""Elements that are inline unless their parent also contains other elements. Fewer than in HTML: `data`, `time` and
-`label` are fields in other formats."""
+"""Elements that are inline unless their parent has others, too. `data`, `time` and `label` are fields elsewhere."""
 _OPAQUE = RUBY | frozenset("script style code kbd samp var svg math pre".split())
 _DOCBOOK = frozenset(
     "code command computeroutput cmdsynopsis envar filename funcsynopsis function literal literallayout option "

@@ -35,11 +35,8 @@ class Element:
 
 def trees(content: bytes, name: str, wanted: Callable[[Element], bool], limits: Limits) -> Iterator[Element]:
     """Yield the outermost wanted elements with their descendants, each when it has ended; nothing else is kept.
-
-    `content` is in UTF-8 whatever it declares; `name` is the file's name in messages; `wanted` is called in document
-    order at the beginning of every element that is not inside a wanted one. Raises DataError if it is no XML, exceeds
-    the limits, or declares entities, which may grow without bound.
-    """
+    `content`: in UTF-8 whatever it declares; `wanted`: called at each element that is not inside a wanted one. Raises
+    DataError if it is no XML, exceeds the limits, or declares entities, which may grow without bound."""
     limits.check_elements(count_elements(content), name)
     parser = expat.ParserCreate("utf-8", " ")
     opened: list[Element] = []

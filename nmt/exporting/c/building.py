@@ -31,8 +31,8 @@ LEVELS = {
     "aarch64-macos": {"neon_dotprod": "1"},
 }
 """By machine, the levels, the best one first, each with the condition under which a processor has it: features by their
-names in GCC, the bit ASIMDDP of Linux, or Apple's name. All processors of Apple have products of bytes, and all Macs
-since 2014 AVX2; a library for macOS has one level, as zig renames no symbols of objects."""
+names in GCC, the bit ASIMDDP of Linux, or Apple's name. A library for macOS has one level, that of all its machines, as
+zig renames no symbols of objects."""
 _OF_INT8 = ("avx512_vnni", "avx2_vnni", "neon_dotprod")
 """Levels that differ from the next one only in products of int8."""
 ASKING = {
@@ -56,8 +56,7 @@ static int has(const char *name) {
 
 
 class Compiler:
-    """The compiler that the environment variable CC names, or cc, with the tools that belong to it. Raises ConfigError:
-    there is none, or it compiles for another kind of machine."""
+    """The compiler that the variable CC names, or cc, with its tools. Raises ConfigError if none is usable."""
 
     def __init__(self) -> None:
         self.command = shlex.split(os.environ.get("CC") or "cc")
@@ -126,8 +125,7 @@ def levels_text(compiler: Compiler, levels: dict[str, str]) -> str:
 
 
 def compiled_objects(compiler: Compiler, folder: Path, module: str, asked: dict[str, Any]) -> list[Path]:
-    """Let a module compile functions for the level that a new folder is named after; return their objects, with the
-    names that the module gives to them."""
+    """Let a module compile functions for the level after which a new folder is named; return their objects, renamed."""
     folder.mkdir()
     elsewhere = f"{'windows-' * compiler.for_windows}{'macos-' * compiler.for_macos}library"
     answer: dict[str, Any] = json.loads(run_for_level(module, folder.name, asked | {"folder": str(folder)}, elsewhere))
@@ -145,8 +143,7 @@ def compiled_objects(compiler: Compiler, folder: Path, module: str, asked: dict[
 
 
 def constant_bytes(compiler: Compiler, name: str, file: Path) -> str:
-    """Return the definition in C of a constant with the bytes of a file, aligned to a cache line; its compiler finds
-    the file with `-Wa,-I` and its folder."""
+    """Return the definition in C of a file's bytes, aligned to a cache line; it is found by `-Wa,-I` and its folder."""
     begin, end = (".section .rdata", ".text") if compiler.for_windows else (".section .rodata", ".previous")
     if compiler.for_macos:
         begin, end = f".section __TEXT,__const\\n.private_extern _{name}", ".text"
@@ -163,8 +160,7 @@ def joined(compiler: Compiler, objects: list[Path], public: list[str], whole: Pa
 
 
 def save_libraries(compiler: Compiler, whole: Path, folder: Path, name: str, *libraries: str) -> None:
-    """Write a static and a shared library of one object, for macOS the shared one alone; `libraries`: options for what
-    it calls."""
+    """Write a static and a shared library, for macOS the shared one alone; `libraries`: options for what it calls."""
     if compiler.for_macos:
         made = f"lib{name}.dylib"
         return compiler.run("-shared", "-Wl,-x", f"-Wl,-install_name,@rpath/{made}", "-o", folder / made, whole)

@@ -1,9 +1,6 @@
-"""Write what one level of processors adds to a library, in a process that compiles for it: `python -m
-nmt.exporting.c.level`.
-
-It reads JSON: the model (as `load_saved_model` takes it), the type of its products, and an empty folder, which gets
-object files of all functions, plan.h, and what all levels have in common: text_tables.h, model.h and the model's file.
-"""
+"""Write what one level of processors adds to a library, in a process that compiles for it. It reads JSON: the model (as
+`load_saved_model` takes it), the type of its products, and an empty folder, which gets object files of all functions,
+plan.h, and what all levels have in common: text_tables.h, model.h and the model's file."""
 
 from __future__ import annotations
 

@@ -52,9 +52,8 @@ def save_library(
     *,
     inside: bool = False,
 ) -> None:
-    """Write a new folder with libraries, a header, an example and the model's file; `path` and `checkpoint` are those
-    of `load_saved_model`. only: levels to include, all where empty. inside: the libraries have the model in them, and
-    there is no file. Raises ConfigError without a compiler."""
+    """Write a new folder with libraries, a header, an example and the model's file; `path`, `checkpoint`: as in
+    `load_saved_model`; only: levels, all if empty; inside: without a file of the model. Raises ConfigError."""
     check_new_folder(out)
     compiler = Compiler()
     levels = levels_of(compiler, only, int8=compute_dtype == "int8")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from enum import IntEnum
 from typing import Any
 
 from nmt.model.translation_program import TranslationProgram
@@ -34,7 +33,7 @@ def plan_text(program: TranslationProgram, level: str, names: Mapping[str, str],
             _numbers({"NUM_WORDS": program.size}),
             _numbers({f"FORCED_{name}": number for name, number in program.forced.items()}),
             _numbers({side.upper(): program.boundaries[side] >= 0 for side in ("before", "after")}),
-            *(_numbers(_members(kind)) for kind in (Phase, Status)),
+            *(_numbers({f"{kind.__name__.upper()}_{one.name}": one for one in kind}) for kind in (Phase, Status)),
             *(_numbers(_fields(layout)) for layout in (PROGRAM, SEARCH)),
             table("int64_t", "code", program.code),
             table("function_at", "functions", functions),
@@ -45,10 +44,6 @@ def plan_text(program: TranslationProgram, level: str, names: Mapping[str, str],
 
 def _numbers(values: Mapping[str, int]) -> str:
     return "enum {" + ", ".join(f"{name} = {int(value)}" for name, value in values.items()) + "};\n"
-
-
-def _members(kind: type[IntEnum]) -> dict[str, int]:
-    return {f"{kind.__name__.upper()}_{member.name}": member for member in kind}
 
 
 def _fields(layout: TableLayout) -> dict[str, int]:

@@ -26,10 +26,8 @@ _characters = cache(lambda: [chr(n) for n in range(sys.maxunicode + 1) if not 0x
 
 
 def text_tables(normalize: str, *, lowercase: bool) -> str:
-    """Return text_tables.h for settings of data.src: sets of characters as ranges, lower case, and the normal form.
-
-    A table of uint32 has rising rows and ends with a row of zeros.
-    """
+    """Return text_tables.h for settings of data.src: sets of characters as ranges, lower case, and the normal form. A
+    table of uint32 has rising rows and ends with a row of zeros."""
     not_text = NOT_PIECES if normalize == "pieces" else NOT_TEXT
     sets: dict[str, Callable[[str], Any]] = {
         "not_text": not_text.match,
@@ -42,9 +40,8 @@ def text_tables(normalize: str, *, lowercase: bool) -> str:
 
 
 def _lower_case(lowercase: bool) -> list[str]:
-    """Return the table of capitals with their small letters, one or two, and the sets that decide about a final sigma
-    (Unicode Standard, table 3-17), by what Python makes of a sigma after such a character. Cherokee letters are in
-    none."""
+    """Return the table of capitals with their small letters, and the sets that decide about a final sigma (Unicode
+    Standard, table 3-17), by what Python makes of a sigma after such a character; none of them Cherokee letters."""
     others = [one for one in _characters() if not CHEROKEE.match(one)] if lowercase else []
     small = [(ord(one), *map(ord, one.lower().ljust(2, "\0"))) for one in others if one.lower() != one != "Σ"]
     cased = {one for one in others if f"{one}Σ".lower().endswith("ς")}

@@ -1,9 +1,6 @@
-"""Make the package of a model: one file with its module of WebAssembly, its description and its arrays.
-
-A package begins with the bytes `NMTWEB1\\n` and the length of a JSON text, uint32; the text and the contents of the
-arrays follow, each at a multiple of 64 bytes. It is made in a process of its own, as a process compiles for one level
-of processors: `python -m nmt.exporting.web.package`.
-"""
+"""Make the package of a model: one file with its module of WebAssembly, its description and its arrays. It begins with
+the bytes `NMTWEB1\\n` and the length of a JSON text, uint32; the text and the contents of the arrays follow, each at a
+multiple of 64 bytes. It is made in a process of its own, as a process compiles for one level of processors."""
 
 from __future__ import annotations
 
@@ -30,7 +27,6 @@ from nmt.storage.model_folder import confidence_tensors
 if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.model.translation_program import TranslationProgram
-    from nmt.rnn.kernels.machine_code.native import Native
 
 START = b"NMTWEB1\n"
 _LINE = 64
@@ -38,8 +34,7 @@ _IMPORTS = ("exp", "nmt_allocate", "nmt_free", "nmt_sleep", "nmt_yield_processor
 
 
 def make_package(path: str, checkpoint: str | None, cells: Sequence[str], compute_dtype: str) -> bytes:
-    """Return the package of a model, made by another process for the level `wasm`; `checkpoint` and `cells` are those
-    of `load_saved_model`."""
+    """Return the package of a model, made by a process of the level `wasm`; arguments as in `load_saved_model`."""
     asked = {"path": path, "checkpoint": checkpoint, "cells": list(cells), "compute_dtype": compute_dtype}
     return run_for_level(__name__, "wasm", asked)
 
@@ -51,7 +46,8 @@ def _package_here(asked: dict[str, Any]) -> bytes:
     saved = load_saved_model(asked["path"], asked["checkpoint"], cells=asked["cells"])
     program = saved.build(asked["compute_dtype"]).program(forced=True)
     program.pack()
-    module = _module([run_program, *program.functions.values()])
+    found = compiled([run_program, *program.functions.values()], "WebAssembly")
+    module = link([Part(record.code, record.facts["entry"], symbol) for record, symbol in found.values()], _IMPORTS)
     sides = {"src": saved.src_subwords, "tgt": saved.tgt_subwords}
     arrays = program.arrays_by_name | {"program": program.code}
     is_joint = sides["src"].model_bytes == sides["tgt"].model_bytes
@@ -101,15 +97,8 @@ def _settings(config: Config) -> dict[str, Any]:
     }
 
 
-def _module(natives: list[Native]) -> Module:
-    """Compile functions and all that they call, and link them."""
-    found = compiled(natives, "WebAssembly")
-    return link([Part(record.code, record.facts["entry"], symbol) for record, symbol in found.values()], _IMPORTS)
-
-
 def pack(facts: dict[str, Any], arrays: dict[str, np.ndarray], *, in_4_bits: bool = False) -> bytes:
-    """Return a package; each array is in the facts with its place, type and size, a matrix in 4 bits also with its
-    shape, the axis of its channels and the size of a block."""
+    """Return a package; facts have each array's place, type and size, and of 4 bits the shape, axis and block, too."""
     places, contents, at = dict[str, Any](), list[bytes](), 0
     for name, array in arrays.items():
         places[name] = [at, array.dtype.str[1:], array.size]

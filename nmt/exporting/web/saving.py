@@ -1,7 +1,5 @@
-"""Write `translator.html`, a page that translates by itself, or the same as a module for JavaScript.
-
-The page is the server's page (nmt/serve/protocols/page.*) with a worker in place of the server.
-"""
+"""Write `translator.html`, a page that translates by itself, or the same as a module for JavaScript. The page is the
+server's (nmt/serve/protocols/page.*) with a worker in place of the server."""
 
 from __future__ import annotations
 
@@ -11,7 +9,6 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nmt.exporting.checks import check_exported
 from nmt.exporting.web.package import make_package
 from nmt.system.files import new_folder, replacing, write_bytes, writing
 from nmt.system.paths import check_new_folder
@@ -30,11 +27,6 @@ _POLICY = (
     "style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 )
 _NO_SCRIPT = '<noscript><div class="plain"><div class="card"><p>This page needs JavaScript.</p></div></div></noscript>'
-
-
-def check_web(saved: SavedModel) -> None:
-    """Raise CheckpointError if a model cannot be exported for the web."""
-    check_exported(saved, "the web")
 
 
 def save_page(out: Path, saved: SavedModel, compressed: bytes) -> None:
@@ -59,8 +51,7 @@ def compressed_package(path: str, checkpoint: str | None, saved: SavedModel, com
 
 
 def bundled(names: tuple[str, ...], *, exports: bool = False) -> str:
-    """Return several files of this folder as one script; `exports`: the last one keeps its exports, so that it is a
-    module."""
+    """Return files of this folder as one script; `exports`: whether the last one keeps its exports, for a module."""
     parts = []
     for name in names:
         text = re.sub(r"^import .*\n", "", (_HERE / name).read_text("utf-8"), flags=re.MULTILINE)

@@ -1,8 +1,6 @@
-"""Link objects of WebAssembly to one module.
-
-The module exports its memory, the table of functions that are called by address, and `heap`, the first free byte of
-memory. A function's address is its place in the table. It imports what the objects call and none of them defines.
-"""
+"""Link objects of WebAssembly to one module. It exports its memory, the table of functions that are called by address,
+and `heap`, the first free byte of memory. A function's address is its place in the table. It imports what the objects
+call and none of them defines."""
 
 from __future__ import annotations
 
@@ -40,10 +38,7 @@ class Module:
 
 
 def link(parts: Sequence[Part], imports: Sequence[str]) -> Module:
-    """Return one module of all parts; `imports` are the functions that the host may be asked for.
-
-    Raises ValueError: an object calls a function that is neither a part nor among the imports, or is damaged.
-    """
+    """Return one module of all parts; `imports`: what the host may be asked for. Raises ValueError for other calls."""
     return _Linker(parts, imports).module()
 
 

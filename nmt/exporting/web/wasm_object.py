@@ -1,8 +1,5 @@
-"""Read the object files of WebAssembly that LLVM writes.
-
-An object is a module (webassembly.github.io/spec/core/binary) with custom sections that say what its numbers refer to:
-symbols and relocations (github.com/WebAssembly/tool-conventions, Linking.md).
-"""
+"""Read the object files of WebAssembly that LLVM writes: modules (webassembly.github.io/spec/core/binary) with symbols
+and relocations in custom sections (github.com/WebAssembly/tool-conventions, Linking.md)."""
 
 from __future__ import annotations
 
@@ -22,8 +19,7 @@ _SYMBOL_TABLE, _SEGMENT_INFO = 8, 5
 
 @dataclass(frozen=True)
 class Symbol:
-    """A symbol: its kind and name; whether it is defined here; the index of its function in the object or, for data,
-    its segment and the offset there."""
+    """A symbol; index: of its function in the object or, of data, its segment, in which it is at the offset."""
 
     kind: int
     name: str
@@ -34,8 +30,7 @@ class Symbol:
 
 @dataclass(frozen=True)
 class Relocation:
-    """A number to replace: its type, where it is in the section, the index of the symbol or type that it refers to, and
-    what is added to an address."""
+    """A number to replace: its type and place; index: of its symbol or type; addend: what is added to an address."""
 
     type: int
     at: int
@@ -110,10 +105,7 @@ class Cursor:
 
 
 def read_object(content: bytes) -> WasmObject:
-    """Return the parts of an object.
-
-    Raises ValueError: it is none, or has a part that our code never has.
-    """
+    """Return the parts of an object. Raises ValueError: it is none, or has a part that our code never has."""
     if not content.startswith(HEADER):
         raise ValueError("an object of WebAssembly must begin with its header")
     found, cursor, order = WasmObject(), Cursor(content, len(HEADER)), list[int]()

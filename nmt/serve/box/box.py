@@ -1,9 +1,6 @@
 """The sandbox for untrusted texts: a few worker processes, in which each job runs within CPU and memory limits. A job
-that is cancelled or exceeds its limits is killed with its process, and another one is forked.
-
-On Linux the kernel enforces the limits. Elsewhere each worker is a new process, and the server looks ten times a second
-whether it has taken too much, so that it may exceed the limits for that long.
-"""
+that is cancelled or exceeds them is killed with its process, and another one is forked. On Linux the kernel enforces
+the limits; elsewhere the server looks ten times a second whether a worker, a new process, has taken too much."""
 
 from __future__ import annotations
 
@@ -41,10 +38,8 @@ _QUIETLY = 0x0800_4000 if sys.platform == "win32" else 0
 
 @dataclass(frozen=True)
 class Job:
-    """A function of `text_work` with its arguments. `what`: the field that error messages name; `seconds`: CPU time;
-    `memory`: extra bytes; `output`: maximum bytes of the answer; `is_long`: whether it takes a slot of the long jobs,
-    so that short ones need not wait for it.
-    """
+    """A function of `text_work` with its arguments. `what`: the field that errors name; `seconds`: CPU time; `memory`:
+    extra bytes; `output`: most bytes of the answer; `is_long`: whether it takes a slot of the long jobs."""
 
     name: str
     args: tuple[Any, ...]
@@ -108,10 +103,7 @@ class Box:
             self._home = self._control = None
 
     async def run(self, job: Job, client: str) -> list[Any]:
-        """Return what the job's function yields. Cancelling it kills the process.
-
-        Raises RequestError: The text is rejected, or exceeds the limits.
-        """
+        """Return what the job's function yields. Cancelling it kills the process. Raises RequestError."""
         async with (self._long if job.is_long else self._short).of(client):
             worker = self._idle.pop() if self._idle else await self._fork()
             is_whole = goes_on = False

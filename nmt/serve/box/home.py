@@ -1,11 +1,8 @@
-"""The process from which workers are forked, and the worker's loop: one job after another, each within limits that the
-kernel enforces.
+"""The process from which workers are forked, and their loop: one job after another, within limits of the kernel.
 
 The server sends it commands over a socket: `fork N` with the socket of a new worker, and `kill N`. It imports the
-workers' modules once, so that forking takes milliseconds and memory pages are shared. It ends, with all workers, when
-the server does.
-
-Other systems than Linux have no such kernel: there the server starts each worker as `spawned` and watches it.
+workers' modules once, so that forking takes milliseconds, and ends, with all workers, when the server does. Other
+systems than Linux have no such kernel: there the server starts each worker as `spawned` and watches it.
 """
 
 from __future__ import annotations
@@ -57,7 +54,9 @@ def main(number: int) -> None:
         ready, _, _ = select.select([control.fileno(), woken], [], [])
         if woken in ready:
             os.read(woken, 4096)
-        _reap(children)
+        for worker, process in list(children.items()):  # numbers of processes become free for reuse only here
+            if os.waitpid(process, os.WNOHANG)[0]:
+                del children[worker]
         if control.fileno() not in ready:
             continue
         message, handles, _, _ = socket.recv_fds(control, 64, 1)
@@ -71,13 +70,6 @@ def main(number: int) -> None:
             os.close(handles[0])
     for process in children.values():
         os.kill(process, signal.SIGKILL)
-
-
-def _reap(children: dict[int, int]) -> None:
-    """Remove workers that have ended. Process numbers become free for reuse only here."""
-    for name, process in list(children.items()):
-        if os.waitpid(process, os.WNOHANG)[0]:
-            del children[name]
 
 
 def _forked(handle: int, others: tuple[socket.socket, int, int]) -> int:

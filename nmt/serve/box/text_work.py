@@ -1,8 +1,5 @@
-"""Work on untrusted texts in a worker process (see `box`): split, join, read and write files.
-
-Each function yields plain values, one frame each: lists, texts, numbers, bytes. This module imports no compiled code
-and no model, so that its process starts small.
-"""
+"""Work on untrusted texts in a worker process (see `box`): split, join, read and write files. Each function yields
+plain values, one frame each. This module imports no compiled code and no model: its process starts small."""
 
 from __future__ import annotations
 
@@ -110,9 +107,8 @@ def write_file(
     pair: tuple[str, str],
     answers: Sequence[tuple[bool, str]],
 ) -> Iterator[Any]:
-    """Yield what of a file is left untranslated, as words, and then the translated file in pieces. `answers`: for each
-    sentence whether its text is final, and the text. The file is parsed again, so that nothing of it is kept while its
-    sentences are translated."""
+    """Yield what of a file is left untranslated, and the translated file in pieces. `answers`: for each sentence
+    whether its text is final, and the text. The file is parsed again, as nothing of it is kept meanwhile."""
     document = read_document(content, form, name, splitter_of(language), pair, _LIMITS)
     rest = iter(answers)
     texts = ["".join(_finished(part, rest) for part in passage.parts) for passage in document.passages]

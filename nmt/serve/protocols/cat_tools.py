@@ -57,11 +57,8 @@ _NOT_IN_XML = re.compile(r"[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ff
 
 
 async def xml_rpc(request: Request) -> Response:
-    """Answer POST /RPC2: `translate` takes and returns a struct with `text`, and returns `confidence` if it is given
-    as true; `system.listMethods` lists both methods.
-    The query string may contain source, target, model and api_key; without languages the first model is used. Errors
-    are returned as faults, as XML-RPC clients expect.
-    """
+    """Answer POST /RPC2: `translate` takes and returns a struct with `text`, and returns `confidence` if it is given as
+    true; `system.listMethods` lists both. The query may have source, target, model and api_key. Errors are faults."""
     service = web.service_of(request)
     try:
         query = web.decoded(request.scope.get("query_string", b""), "query string")

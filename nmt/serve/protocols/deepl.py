@@ -1,5 +1,4 @@
-"""The parts of DeepL's API, version 2, that its clients and CAT tools use (developers.deepl.com/docs): texts,
-glossaries, and documents (upload, status, download)."""
+"""The parts of DeepL's API, version 2, that its clients and CAT tools use: texts, glossaries, and documents."""
 
 from __future__ import annotations
 
@@ -68,39 +67,30 @@ class Glossary:
         }
 
 
-class Glossaries:
-    """The glossaries of all clients. A client with too many must delete some; if all together are too large, the oldest
-    one of the client that stores most is dropped."""
+class Glossaries(Shelf[Glossary]):
+    """The glossaries of all clients, up to a limit each; beyond one of all, the client with most loses its oldest."""
 
     def __init__(self) -> None:
-        self._all: Shelf[Glossary] = Shelf(_MOST_BYTES, 10_000)
+        super().__init__(_MOST_BYTES, 10_000)
 
     def add(self, one: Glossary) -> None:
         """Store a glossary. Raises RequestError if its client has too many."""
         size = sum(2 * len(a) + 2 * len(b) + _BYTES_OF_ENTRY for a, b in one.entries)
         is_full = len(self.of(one.client)) >= _MOST_OF_CLIENT
-        if is_full or self._all.bytes_of(one.client) + size > _MOST_BYTES_OF_CLIENT:
+        if is_full or self.bytes_of(one.client) + size > _MOST_BYTES_OF_CLIENT:
             raise RequestError(
                 400,
                 f"glossaries: must be at most {_MOST_OF_CLIENT} of a client, and {_MOST_BYTES_OF_CLIENT >> 20} MiB, "
                 "got more; remove some",
             )
-        self._all.put(one.client, one.id, one, size)
+        self.put(one.client, one.id, one, size)
 
-    def of(self, client: str) -> list[Glossary]:
-        """Return a client's glossaries."""
-        return self._all.of(client)
-
-    def get(self, client: str, name: str) -> Glossary:
+    def own(self, client: str, name: str) -> Glossary:
         """Return one of a client's glossaries. Raises RequestError."""
-        found = self._all.get(name)
+        found = self.get(name)
         if found is None or found.client != client:
             raise RequestError(404, "glossary_id: must be a glossary of yours, got another; make it first")
         return found
-
-    def remove(self, client: str, name: str) -> None:
-        """Delete one of a client's glossaries. Raises RequestError."""
-        self._all.pop(self.get(client, name).id)
 
 
 KEY = "auth_key"
@@ -120,7 +110,7 @@ async def translate(request: Request) -> Response:
     model, _ = await service.pair(source, target, texts, web.name_field(fields, "model"))
     entries: Entries = ()
     if name := fields.get("glossary_id"):
-        entries = request.app.state.glossaries.get(client, str(name)).entries_for(model.source, model.target)
+        entries = request.app.state.glossaries.own(client, str(name)).entries_for(model.source, model.target)
     split = str(fields.get("split_sentences", "1")).lower() not in ("0", "none")
     kinds: dict[str, Markup] = {"html": "html", "xml": "xml"}
     wants_confidence = web.flag_field(fields, "confidence")
@@ -207,17 +197,17 @@ async def glossary(request: Request) -> Response:
     """Answer GET and DELETE /v2/glossaries/ID."""
     _, _, client = await web.read_request(request, KEY)
     kept: Glossaries = request.app.state.glossaries
-    name = request.path_params["name"]
+    found = kept.own(client, request.path_params["name"])
     if request.method == "DELETE":
-        kept.remove(client, name)
+        kept.pop(found.id)
         return Response(status_code=204)
-    return web.CompactJSON(kept.get(client, name).about)
+    return web.CompactJSON(found.about)
 
 
 async def glossary_entries(request: Request) -> Response:
     """Answer GET /v2/glossaries/ID/entries."""
     _, _, client = await web.read_request(request, KEY)
-    found = request.app.state.glossaries.get(client, request.path_params["name"])
+    found = request.app.state.glossaries.own(client, request.path_params["name"])
     text = "\n".join("\t".join(pair) for pair in found.entries)
     return Response(text, media_type="text/tab-separated-values")
 
@@ -228,8 +218,7 @@ _MOST_KEPT = 1000
 
 @dataclass
 class _Document:
-    """An uploaded document. `done`: its number of characters, once it is translated; `name`: the file name of the
-    translation; `error`: why there is no translation."""
+    """An uploaded document; name: of the file of the translation; error: why there is none."""
 
     key: str
     ticket: str
@@ -318,7 +307,7 @@ async def send(request: Request) -> Response:
     source, target = web.text_field(fields, "source_lang", "auto") or "auto", web.text_field(fields, "target_lang")
     glossary: tuple[tuple[str, str], ...] = ()
     if given := web.text_field(fields, "glossary_id", ""):
-        glossary = request.app.state.glossaries.get(client, given).entries_for(source, target)
+        glossary = request.app.state.glossaries.own(client, given).entries_for(source, target)
     if source != "auto":
         service.models.find(source, target)
     wish = web.FileWish(name, content, source, target, None, glossary, secrets.token_hex(8))

@@ -4,7 +4,6 @@ their words, completions while typing, confirmed pairs, health and metrics, the 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +19,9 @@ from nmt.serve import web
 from nmt.serve.box.box import Job
 from nmt.serve.engine import Ask
 from nmt.serve.limits import SECONDS_KEPT
-from nmt.serve.models import MARK, bleu_signature, check_room, language_name
+from nmt.serve.models import MARK, Learning, bleu_signature, check_room, language_name
 from nmt.serve.routes import openapi
-from nmt.serve.service import Service, TextOptions
+from nmt.serve.service import TextOptions
 from nmt.serve.settings import RequestError
 
 if TYPE_CHECKING:
@@ -55,8 +54,7 @@ async def models(request: Request) -> Response:
 
 
 async def sentences(request: Request) -> Response:
-    """Answer POST /api/sentences: a text's translation, sentence by sentence, with words, probabilities and attention,
-    and with the glossary terms that the model has not followed."""
+    """Answer POST /api/sentences: a text's sentences with words, probabilities, attention, and terms not followed."""
     service, fields, client = await web.read_request(request)
     text = web.text_field(fields, "q")
     count = web.count_field(fields, "alternatives")
@@ -210,9 +208,8 @@ async def learn(request: Request) -> Response:
 
 async def undo(request: Request) -> Response:
     """Answer POST /api/undo: the model forgets the pair of this number."""
-    service, fields, _ = await web.read_request(request)
-    learning, number = web.learning_of(service), web.count_field(fields, "number")
-    translator, project = await _place(service, fields)
+    learning, fields, translator, project = await _place(request)
+    number = web.count_field(fields, "number")
 
     def work() -> Pair:
         if translator.memory.pair(number).project != project:
@@ -224,9 +221,7 @@ async def undo(request: Request) -> Response:
 
 async def resume(request: Request) -> Response:
     """Answer POST /api/resume: learn again at the full rate."""
-    service, fields, _ = await web.read_request(request)
-    learning = web.learning_of(service)
-    translator, project = await _place(service, fields)
+    learning, _, translator, project = await _place(request)
 
     def work() -> dict[str, Any]:
         check_room(translator, project)
@@ -238,27 +233,25 @@ async def resume(request: Request) -> Response:
 
 async def state(request: Request) -> Response:
     """Answer GET /api/learning: what a project has learnt, and whether it still does."""
-    service, fields, _ = await web.read_request(request)
-    learning = web.learning_of(service)
-    translator, project = await _place(service, fields)
+    learning, _, translator, project = await _place(request)
     return web.CompactJSON(await learning.run(lambda: _state(translator, project)))
 
 
 async def matches(request: Request) -> Response:
     """Answer POST /api/matches: pairs of the memory whose sources are like `q`."""
-    service, fields, _ = await web.read_request(request)
-    text, learning = web.text_field(fields, "q"), web.learning_of(service)
-    service.check([text])
-    translator, project = await _place(service, fields)
+    learning, fields, translator, project = await _place(request)
+    text = web.text_field(fields, "q")
+    web.service_of(request).check([text])
     found = await learning.run(lambda: translator.matches(text, project=project, least=_LEAST, most=_MOST_MATCHES))
     return web.CompactJSON({"matches": [_shown(one.pair) | {"similarity": one.similarity} for one in found]})
 
 
-async def _place(service: Service, fields: Mapping[str, Any]) -> tuple[LearningTranslator, str]:
-    """Return the learning translator of a request's languages, and its project. Raises RequestError."""
-    return web.learning_of(service).place(
-        await web.requested_model(service, fields, []), web.text_field(fields, "project", "")
-    )
+async def _place(request: Request) -> tuple[Learning, dict[str, Any], LearningTranslator, str]:
+    """Return what learns, a request's fields, the learning translator of its languages, and its project. Raises
+    RequestError."""
+    service, fields, _ = await web.read_request(request)
+    learning, model = web.learning_of(service), await web.requested_model(service, fields, [])
+    return learning, fields, *learning.place(model, web.text_field(fields, "project", ""))
 
 
 def _state(translator: LearningTranslator, project: str) -> dict[str, Any]:

@@ -46,7 +46,7 @@ from nmt.train.updates.update import LossLimit
 
 if TYPE_CHECKING:
     from nmt.config import Config
-    from nmt.evaluate import Score
+    from nmt.evaluate.scores import Score
     from nmt.model.translation import TranslationModel
     from nmt.rnn.device import Device
     from nmt.train.planning.lengths import Plan

@@ -21,7 +21,7 @@ from nmt.data.corpora.readers import TokenRows
 from nmt.data.quality.overlap import sketch_of
 from nmt.data.tokens.factors import feature_ids
 from nmt.errors import ConfigError
-from nmt.evaluate import Score, score_translations
+from nmt.evaluate.scores import Score, score_translations
 from nmt.inference.translation import MAX_SOURCE_SUBWORDS
 from nmt.inference.translator import Translator
 from nmt.model.copying import EditActions, means_of_unseen

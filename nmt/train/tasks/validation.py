@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nmt.data.calibration import calibrated, least_of
-from nmt.evaluate import bleu_interval, score_translations
-from nmt.evaluate.scores import sentence_utility
+from nmt.evaluate.scores import bleu_interval, score_translations, sentence_utility
 from nmt.inference.pipeline import source_ids
 from nmt.train.checkpoints.checkpoint import HIGHER_IS_BETTER
 from nmt.train.distributed.ranks import Ranks, interleaved

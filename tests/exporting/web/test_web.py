@@ -16,9 +16,9 @@ from nmt.data.tokens.vocabulary import Vocabulary
 from nmt.documents.tagged_text import read_passage
 from nmt.errors import CheckpointError
 from nmt.exporting.c.library import save_library
-from nmt.exporting.checks import OPTIONS
+from nmt.exporting.checks import OPTIONS, check_exported
 from nmt.exporting.web.package import make_package
-from nmt.exporting.web.saving import WORKER, bundled, check_web, compressed_package, page_of, save_page
+from nmt.exporting.web.saving import WORKER, bundled, compressed_package, page_of, save_page
 from nmt.storage.saved_model import load_saved_model, save_quantised
 from tests.exporting.web.hosts import NODE, needs_node, run_script
 from tests.pages import page_in
@@ -68,7 +68,7 @@ def test_translations_scores_and_attention_are_those_of_python(tmp_path, name):
     if "4 bits" in name:
         save_quantised(tmp_path / "quantised", load_saved_model(folder), 4)
         folder = tmp_path / "quantised"
-    check_web(load_saved_model(folder))
+    check_exported(load_saved_model(folder), "the web")
     (tmp_path / "package").write_bytes(make_package(str(folder), None, (), compute_dtype))
     options = {"beam_size": 4, "n_best": 4, "details": True, "batch_size": 7}
     found = run_script(tmp_path, TRANSLATE, LINES, options)
@@ -234,16 +234,18 @@ def test_what_a_page_cannot_do_is_one_line(tmp_path):
     config = changed / "config.yaml"
     config.write_text(config.read_text().replace("mbr: none", "mbr: chrf").replace("sampling: false", "sampling: true"))
     line = "decoding.mbr must be none for the web, got chrf; change it"
-    refused(CheckpointError, line, check_web, load_saved_model(changed))
+    refused(CheckpointError, line, check_exported, load_saved_model(changed), "the web")
     saved = load_saved_model(write_folder(tmp_path / "conv", decoder=MODELS["convolutions"][1]["encoder"]))
-    refused(CheckpointError, "one program, got one where the decoder reads an embedding", check_web, saved)
+    line = "one program, got one where the decoder reads an embedding"
+    refused(CheckpointError, line, check_exported, saved, "the web")
 
 
 def test_subwords_of_another_kind_are_refused(folder):
     saved = load_saved_model(folder)
     words = Vocabulary([f"w{n}" for n in range(saved.src_subwords.vocab_size - 4)])
     object.__setattr__(saved, "src_subwords", words)
-    refused(CheckpointError, "source's subwords must be a sentencepiece model for the web, got a v", check_web, saved)
+    line = "source's subwords must be a sentencepiece model for the web, got a v"
+    refused(CheckpointError, line, check_exported, saved, "the web")
 
 
 def test_options_that_do_not_go_together_are_one_line(tmp_path):
