@@ -128,7 +128,12 @@ def test_what_does_not_go_together_is_refused(words, line, place):
     ("words", "told"),
     [
         ("translate modle text", "modle: no such folder; did you mean model?"),
-        ("translate runs/model text", "runs/model: no such folder; there is no folder runs"),
+        ("translate nowhere/none text", "nowhere/none: no such folder; there is no folder nowhere"),
+        ("translate mine text", "mine: no such folder; did you mean runs/mine?"),
+        ("quantize mine -o new", "mine: no such folder; did you mean runs/mine?"),
+        ("translate model text --then run/mine", "run/mine: no such folder; did you mean runs/mine?"),
+        ("translate runs/model text", "runs/model: no such folder; did you mean model?"),
+        ("translate empty text", "got one without config.yaml; did you mean runs/empty?"),
         ("translate . text", "got one without config.yaml; did you mean model?"),
         ("translate model txet", "txet: no such file, nor txet.gz or txet.zst; did you mean text?"),
         ("translate model text -o new/out", "new/out: no such folder new; make it, or choose another place"),
@@ -147,6 +152,9 @@ def test_what_does_not_go_together_is_refused(words, line, place):
 def test_a_mistake_is_answered_in_one_line_by_what_was_meant(words, told, place):
     (place / "text2").write_text("a\nb\n")
     (place / "model.nmt").touch()
+    for name in ("empty", "runs/mine", "runs/empty"):
+        (place / name).mkdir(parents=True, exist_ok=True)
+    (place / "runs/empty/config.yaml").touch()
     result = call(place, front, *words.split(), code=None)
     assert result.exit_code in (1, 2) and told in result.stderr.replace(os.sep, "/") and result.stderr.count("\n") == 1
 
