@@ -323,6 +323,28 @@ def test_a_run_keeps_the_text_that_it_held_out(run: Run, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (
+            "--columns 2,1",
+            "must stay a model from de to en, as it was begun, got en to de; name another folder with -o",
+        ),
+        ("-s chr -t en", "got chr to en; name another folder with -o, or train on with its own settings: nmt-train"),
+        ("--columns 2,1 -s de -t en", "it was trained on, {0}/t.tsv, got {0}/t.tsv with columns 2,1; choose another"),
+        ("--columns 1,2 --set training.updates=5", "validation text: {0}/m/dev.de and {0}/m/dev.en, which are there"),
+    ],
+)
+def test_a_run_in_other_languages_or_columns_is_told(run: Run, tmp_path: Path, options: str, told: str) -> None:
+    table = _lines(
+        tmp_path / "t.tsv", ["de\ten\tnote", *(f"ein Satz {n}\ta line {n}\tof {n} or so" for n in range(60))]
+    )
+    begin = ["nmt-train", table, "-o", tmp_path / "m", "--preset", "tiny", *SMALL, "--set", "training.updates=4"]
+    assert run(*begin, "--columns", "1,2").code == 0
+    result = run(*begin, *options.split())
+    assert told.format(tmp_path) in result.err and result.code == ("are there" not in told), result.err
+
+
+@pytest.mark.parametrize(
     ("name", "options", "langs"),
     [
         ("words.chr-en.tsv", [], ("chr", "en")),
@@ -357,7 +379,7 @@ def test_the_validation_text_is_named_always(run: Run, tmp_path: Path) -> None:
     dev = [word for side in ("de", "en") for word in ("--dev", own / f"dev.{side}")]
     result = run("nmt-train", *files, "-o", own, "--check-data", *dev)
     assert f"validation text: {own}/dev.de and {own}/dev.en, which are there already" in result.err
-    assert "name it with --dev" in run("nmt-train", *files, "-o", own, "--check-data").err
+    assert "or this text with --dev" in run("nmt-train", *files, "-o", own, "--check-data").err
     given = run("nmt-train", *files, "-o", tmp_path / "m", "--check-data", "--dev", files[0], "--dev", files[1])
     assert f"validation text: {files[0]} and {files[1]}" in given.err
 
