@@ -146,6 +146,14 @@ def text_hint(path: str | PathLike[str]) -> str:
     return _TEXT_HINT if " " in os.fspath(path) and not Path(path).suffix[1:].isalnum() else ""
 
 
+def files_in(folder: Path) -> list[Path]:
+    """Return the files of a folder that are not hidden, in order; none if it may not be read."""
+    try:
+        return sorted(one for one in folder.iterdir() if not one.name.startswith(".") and is_file(one))
+    except (OSError, PathError):
+        return []
+
+
 def listed(folder: Path) -> list[Path]:
     """Return all files below a folder, in order. Raises PathError if a folder may not be read."""
     found: list[Path] = []

@@ -37,6 +37,9 @@ from tests.saved_models import sentences, write_folder
 from tests.train import fake_model
 
 
+TWO = "dev.de dev.en notes.md train.de train.en".split()
+
+
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
     folder = tmp_path_factory.mktemp("options")
@@ -133,6 +136,17 @@ def test_what_does_not_go_together_is_refused(words, line, place):
         ("quantize mine -o new", "mine: no such folder; did you mean runs/mine?"),
         ("translate model text --then run/mine", "run/mine: no such folder; did you mean runs/mine?"),
         ("translate runs/model text", "runs/model: no such folder; did you mean model?"),
+        ("train data", "data is a folder with pairs.tsv; give data/pairs.tsv. See"),
+        ("train two -o new", "two is a folder with train.de and train.en; give two/train.de two/train.en, the source"),
+        (
+            "train text two -o new",
+            "two: must be a text file, got a folder; name one in it, as two/dev.de or two/dev.en",
+        ),
+        (
+            "train my words.tsv -o new",
+            "a path with spaces stands in quotation marks: front train 'my words.tsv' -o new",
+        ),
+        ("score model --src text --tgt my words.tsv", "front score model --src text --tgt 'my words.tsv'"),
         ("translate empty text", "got one without config.yaml; did you mean runs/empty?"),
         ("translate . text", "got one without config.yaml; did you mean model?"),
         ("translate model txet", "txet: no such file, nor txet.gz or txet.zst; did you mean text?"),
@@ -152,9 +166,11 @@ def test_what_does_not_go_together_is_refused(words, line, place):
 def test_a_mistake_is_answered_in_one_line_by_what_was_meant(words, told, place):
     (place / "text2").write_text("a\nb\n")
     (place / "model.nmt").touch()
-    for name in ("empty", "runs/mine", "runs/empty"):
+    for name in ("empty", "runs/mine"):
         (place / name).mkdir(parents=True, exist_ok=True)
-    (place / "runs/empty/config.yaml").touch()
+    for name in ("runs/empty/config.yaml", "data/pairs.tsv", "my words.tsv", *(f"two/{a}" for a in TWO)):
+        (place / name).parent.mkdir(exist_ok=True)
+        (place / name).touch()
     result = call(place, front, *words.split(), code=None)
     assert result.exit_code in (1, 2) and told in result.stderr.replace(os.sep, "/") and result.stderr.count("\n") == 1
 

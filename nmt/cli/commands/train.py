@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Mapping
@@ -22,15 +20,15 @@ from nmt.cli.options.command import (
     Command,
     Setting,
     WholeSetting,
+    as_typed,
     device_option,
     table_of,
     table_options,
     threads_option,
 )
 from nmt.cli.options.path_types import InputPath, OutputFolder, reads, writes
-from nmt.system.files import ON_WINDOWS
 from nmt.system.lines import without_packing
-from nmt.system.paths import exists, is_file, shown
+from nmt.system.paths import exists, files_in, is_file, shown
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -214,6 +212,10 @@ def texts_of(
     for one in inputs:
         if _SETTING.match(one) and not exists(Path(one)):
             raise click.UsageError(f"settings are changed by --set, got {one}; write --set {one}.")
+    if len(inputs) == 1 and (files := _files_to_name(Path(inputs[0]))):
+        names = " and ".join(Path(file).name for file in files)
+        order = ", the source first" if len(files) > 1 else ""
+        raise click.UsageError(f"{shown(inputs[0])} is a folder with {names}; give {as_typed(files)}{order}.")
     if len(inputs) == 1 and not _is_prefix(inputs[0], langs) and format_of(inputs[0]) == "lines":
         if dev:
             raise click.UsageError(
@@ -247,6 +249,21 @@ def texts_of(
 
 _SETTING = re.compile(r"\+{0,2}[a-z_]+(\.[a-z_]+)*=")
 """The beginning of a setting, as Hydra, OmegaConf and fairseq take it among the arguments."""
+
+
+def _files_to_name(folder: Path) -> list[str]:
+    """Return what the command trains on of a folder: the first table or config, or the first two texts with one name;
+    nothing of a model, or of a folder without them."""
+    from nmt.data.corpora.sources import format_of
+
+    files = [one for one in files_in(folder) if one.name[0] != "~"]  # of a workbook that is open
+    if folder / "config.yaml" in files:
+        return []
+    alone = [[one] for one in files if format_of(str(one)) != "lines" or one.suffix in (".yaml", ".yml")]
+    stems = sorted({without_packing(one).stem for one in files}, key=lambda stem: (not stem.startswith("train"), stem))
+    pairs = [[one for one in files if without_packing(one).stem == stem] for stem in stems]
+    found = alone + [pair for pair in [*pairs, files] if len(pair) == 2]
+    return list(map(str, found[0])) if found else []
 
 
 def _is_prefix(name: str, langs: tuple[str | None, str | None]) -> bool:
@@ -305,8 +322,7 @@ def _train(config: Config, budget: str | None, threads: int | None, device: str 
         if result.signal is None and result.best_path is not None:
             program = click.get_current_context().command_path.removesuffix("train")  # of nmt-train, or of nmt train
             cells = [word for name in result.cells for word in ("--cells", name)]
-            words = [str(result.folder), *cells]
-            tell(f"Try it: {program}translate {subprocess.list2cmdline(words) if ON_WINDOWS else shlex.join(words)}")
+            tell(f"Try it: {program}translate {as_typed([str(result.folder), *cells])}")
     if result.signal is not None:
         sys.exit(128 + result.signal)
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import math
+import os
 import re
+import shlex
 import signal
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -19,6 +21,7 @@ from nmt.cli.lines.streams import STDOUT_NAME, quietly, tell, telling_warnings, 
 from nmt.cli.options import help_page
 from nmt.cli.options.foreign_options import about_extra, advice, nearest, resolved
 from nmt.errors import NMTError, lacking_resource
+from nmt.system.files import ON_WINDOWS
 from nmt.system.notices import telling_of_compilation
 
 QUIET = "nmt.quiet"
@@ -51,6 +54,10 @@ class Command(click.Command):
         if not ctx.resilient_parsing:
             known = {name for param in self.get_params(ctx) for name in (*param.opts, *param.secondary_opts)}
             args = resolved(args, known)
+            if meant := _with_spaces(args):
+                raise click.UsageError(
+                    f"a path with spaces stands in quotation marks: {ctx.command_path} {as_typed(meant)}"
+                )
             try:
                 _, extra, order = self.make_parser(ctx).parse_args(args=list(args))
             except click.NoSuchOption as error:
@@ -95,6 +102,28 @@ class Command(click.Command):
         finally:
             for number, handler in former.items():
                 signal.signal(number, handler)
+
+
+_MOST_WORDS = 12
+"""Most words of a path that is looked for among the arguments."""
+
+
+def _with_spaces(args: list[str]) -> list[str] | None:
+    """Return the arguments with those joined that are a path together and of which one is none alone; None if no such
+    path exists."""
+    is_missing = [not os.path.exists(word) for word in args]
+    for start in range(len(args)):
+        for end in range(start + 2, min(start + _MOST_WORDS, len(args)) + 1):
+            if any(is_missing[start:end]) and os.path.exists(name := " ".join(args[start:end])):
+                return [*args[:start], name, *args[end:]]
+    return None
+
+
+def as_typed(words: list[str]) -> str:
+    """Return arguments as a user types them, in quotation marks where those are needed."""
+    import subprocess  # imported late, since --help must be fast
+
+    return subprocess.list2cmdline(words) if ON_WINDOWS else shlex.join(words)
 
 
 def _nearest_choice(error: click.BadParameter) -> str:
