@@ -135,6 +135,8 @@ def test_verses_are_paired_by_their_numbers(tmp_path):
     [
         ({"columns": (2, 1)}, PAIRS[0][::-1], 120),
         ({"columns": ("English", "Cherokee")}, PAIRS[0][::-1], 120),
+        ({"columns": ("english", "CHEROKEE")}, PAIRS[0][::-1], 120),
+        ({"columns": ("B", "a")}, PAIRS[0][::-1], 120),
         ({"header": False}, ("Cherokee", "English"), 121),
         ({"given": ("en", "chr")}, PAIRS[0][::-1], 120),
     ],

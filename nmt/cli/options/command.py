@@ -358,7 +358,7 @@ class ColumnPair(click.ParamType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int | str, ...]:
         """Return the columns."""
-        found = tuple(int(one) if one.isdigit() else one for one in str(value).split(","))
+        found = tuple(int(one) if one.isdigit() else one for one in map(str.strip, str(value).split(",")))
         if len(found) != 2 or "" in found or 0 in found:
             self.fail(f"must be SRC,TGT, two numbers from 1 or names, got {value}.", param, ctx)
         return found

@@ -94,6 +94,9 @@ class Texts:
                 return replace(self, features=features)._in(codes, "text", tell)
         if found.chosen is None:
             raise DataError(found.question(self.files[0]))
+        if len(set(found.chosen)) == 1:
+            again = f"got {found.chosen[0]} twice; name the other one"
+            raise DataError(f"{self.files[0]}: must have source and target in two columns, {again}")
         named = self._in(found.langs, "headings or the text", tell)
         src, tgt = found.chosen
         if len(found.columns) > 2 or (src, tgt) == (2, 1):
