@@ -36,7 +36,6 @@ from tests.cli.conftest import Run
 from tests.saved_models import sentences, write_folder
 from tests.train import fake_model
 
-
 TWO = "dev.de dev.en notes.md train.de train.en".split()
 
 
