@@ -83,10 +83,15 @@ def heading_labels(
     of short cells above numbers or another script, and of short cells with one such as Notes, a row is a heading.
     """
     fresh = ["" if cell in under else cell.strip() for cell, under in zip(cells, below, strict=True)]
-    codes = [place for place, cell in enumerate(fresh) if is_code(cell)]
-    if not any(langs) and len(codes) == 2 and _are_above_texts([(fresh[place], below[place]) for place in codes]):
-        langs = [fresh[place] for place in codes]
+    named = [place for place, cell in enumerate(fresh) if is_code(cell) or languages_named(cell)]
+    named = [place for place in named if not is_about_pairs(fresh[place])]
+    are_two = len({fresh[place].casefold() for place in named}) == len(named) == 2
+    are_two = are_two and _are_above_texts([(fresh[place], below[place]) for place in named])
+    if are_two and not any(langs):
+        langs = [fresh[place] for place in named]
     labels = [label_of(cell, langs) for cell in fresh]
+    if are_two:  # also languages that are others than those of a model
+        return labels
     places = [place for place, label in enumerate(labels) if label is not None]
     if any(is_heading((fresh[a], fresh[b]), langs) for a in places for b in places if a < b):
         return labels
