@@ -12,6 +12,7 @@ MISTAKES = [
     ("nmt-translate {model} nowhere.txt", 1, "nowhere.txt: no such file"),
     ("nmt-translate {model} {setup}", 2, "Tables, folders and shards need -o"),
     ("nmt-translate {model} {model}", 2, "must be a text to translate, got the model"),
+    ("nmt-translate {setup}/dev.xx {model}", 2, "model; name it first: "),
     ("nmt-translate {model} -o nowhere/out", 1, ": no such folder nowhere; make it"),
     ("nmt-translate {model} --n-best 3 --beam-size 2", 2, "needs --beam"),
     ("nmt-translate {model} --beamsize 3", 2, "--beam-size"),

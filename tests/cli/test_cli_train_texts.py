@@ -201,8 +201,13 @@ def test_a_folder_that_cannot_be_made_is_one_line(run: Run, tmp_path: Path) -> N
 
 
 def test_one_file_that_is_no_table_gets_advice(run: Run, tmp_path: Path) -> None:
-    result = run("nmt-train", _lines(tmp_path / "words.txt", ["a\tb"]), "-o", tmp_path / "m")
-    assert result.code == 2 and "NAME.tsv has tabs" in result.err
+    for name, text, told in (
+        ("words.txt", "a\tb", "it has tabs: name it {}/words.tsv"),
+        ("words.txt", "a b", "NAME.tsv has tabs"),
+        ("words.numbers", "PK", "save it as .xlsx"),
+    ):
+        result = run("nmt-train", _lines(tmp_path / name, [text]), "-o", tmp_path / "m")
+        assert result.code == 2 and told.format(tmp_path) in result.err
     result = run("nmt-train", "c.yaml", "--seed", "many")
     assert result.code == 2 and "must be a whole number of at least 0, got 'many'" in result.err
 
@@ -234,7 +239,7 @@ def test_show_config_writes_nothing(run: Run, tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["a.de", "a.en"], "-o DIR, a folder for the model, must be given"),
-        (["t.tsv"], "-o DIR, a folder for the model, must be given"),
+        (["t.tsv", "runs/m"], "must be given with SRC TGT or a table; did you mean -o runs/m?"),
         (["a.de", "a.en", "b.en", "-o", "m"], "one table, got 3 files and 0 --dev; docs/tables.md has"),
         (
             ["a.de", "a.en", "-o", "m", "--dev", "d.de", "d.en"],
@@ -351,6 +356,7 @@ def test_a_run_in_other_languages_or_columns_is_told(run: Run, tmp_path: Path, o
         ("words.tsv", [], ("src", "tgt")),
         ("words.tsv", ["-s", "ka", "-t", "ipa"], ("ka", "ipa")),
         ("words.chr-en.tsv", ["--tgt-lang", "ipa"], ("chr", "ipa")),
+        ("words.tsv", ["-s", "Cherokee", "-t", "en"], ("Cherokee", "en")),
         ("words.tsv", ["--set", "data.src.lang=ka", "--set", "data.tgt.lang=ipa"], ("ka", "ipa")),
     ],
 )
@@ -359,6 +365,7 @@ def test_languages_of_a_table(run: Run, tmp_path: Path, name: str, options: list
     result = run("nmt-train", table, "-o", tmp_path / "m", "--check-data", *options)
     assert (tmp_path / "m" / f"dev.{langs[0]}").is_file() and (tmp_path / "m" / f"dev.{langs[1]}").is_file(), result.err
     shown = run("nmt-train", table, "-o", tmp_path / "m", "--show-config", *options)
+    assert ("Cherokee is kept as the code of a language; programs know it as -s chr" in shown.err) is ("en" in options)
     data = yaml.safe_load(shown.out)["data"]
     assert (data["src"]["lang"], data["tgt"]["lang"]) == langs
 

@@ -27,7 +27,7 @@ from nmt.cli.options.command import (
     threads_option,
 )
 from nmt.cli.options.path_types import InputPath, OutputFolder, reads, writes
-from nmt.system.lines import without_packing
+from nmt.system.lines import read_lines, without_packing
 from nmt.system.paths import exists, files_in, is_file, shown
 
 if TYPE_CHECKING:
@@ -223,9 +223,12 @@ def texts_of(
             )
         ending = without_packing(inputs[0]).suffix
         if without_packing(inputs[0]) != Path(inputs[0]) or ending not in (".yaml", ".yml", ".json", ""):
+            advice = "give the files of SRC and TGT, or name a table by its kind: NAME.tsv has tabs, NAME.sfm markers"
+            if is_file(Path(inputs[0])) and "\t" in next(read_lines(inputs[0], lenient=True), ""):
+                advice = f"it has tabs: name it {shown(Path(inputs[0]).with_suffix('.tsv'))}"
             raise click.UsageError(
                 f"one file must be settings (CONFIG.yaml) or a table ({' '.join(ENDINGS)}), got {shown(inputs[0])}; "
-                "give the files of SRC and TGT, or name a table by its kind: NAME.tsv has tabs, NAME.sfm markers."
+                f"{_SAVED.get(ending, advice)}."
             )
         if table != NOT_SAID:
             raise click.UsageError("--columns, --header and --sheet go with a table; a config has them in data.train.")
@@ -240,13 +243,19 @@ def texts_of(
     if len(inputs) == 2 and len(dev) == 1 and is_file(Path(dev[0])) and format_of(dev[0]) == "lines":
         raise click.UsageError(f"--dev must be given twice with SRC TGT, for source and target, got {shown(dev[0])}.")
     if folder is None:
-        raise click.UsageError("-o DIR, a folder for the model, must be given with SRC TGT or a table.")
+        meant = f"; did you mean -o {shown(inputs[1])}?" if format_of(inputs[0]) != "lines" and inputs[1:] else "."
+        raise click.UsageError(f"-o DIR, a folder for the model, must be given with SRC TGT or a table{meant}")
     from nmt.train.tasks.named_texts import Texts
 
     train, held = (Texts(files, **table) for files in (inputs, dev))
     return train, held if dev else None, Path(folder)
 
 
+_SAVED = {
+    **dict.fromkeys((".numbers", ".gsheet", ".xlsb"), "save it as .xlsx"),
+    **dict.fromkeys((".docx", ".doc", ".odt", ".rtf", ".pdf"), "copy its table into a spreadsheet, saved as .xlsx"),
+}
+"""What to do about files whose endings are those of other programs."""
 _SETTING = re.compile(r"\+{0,2}[a-z_]+(\.[a-z_]+)*=")
 """The beginning of a setting, as Hydra, OmegaConf and fairseq take it among the arguments."""
 

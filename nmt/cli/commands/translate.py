@@ -222,7 +222,7 @@ def _translate_corpus(model_dir: str, inputs: tuple[str, ...], options: dict[str
     wrong = [f"--{name.replace('_', '-')}" for name in _LINES_ONLY if options[name]]
     if wrong:
         raise click.UsageError(f"{wrong[0]} is for lines of one text, not for tables, folders and shards.")
-    check_no_models(inputs)
+    check_no_models(model_dir, inputs)
     if options["output"] == "-":
         given = "Tables, folders and shards need" if len(inputs) < 2 else f"{len(inputs)} files to translate need"
         raise click.UsageError(f"{given} -o, the file or folder to write to.")

@@ -293,13 +293,15 @@ class Shard(click.ParamType):
         return int(found[1]) - 1, int(found[2])
 
 
-def check_no_models(inputs: Sequence[str]) -> None:
-    """Raise UsageError if an input is a model folder, as where an ensemble is meant."""
+def check_no_models(model: str, inputs: Sequence[str]) -> None:
+    """Raise UsageError if an input is a model folder, as where an ensemble is meant, or in the place of `model`."""
     from nmt.storage.model_folder import CONFIG_NAME
 
     for name in inputs:
         if exists(Path(name) / CONFIG_NAME):
-            raise click.UsageError(f"must be a text to translate, got the model {name}; --ensemble adds models.")
+            comes_last = is_file(Path(model)) and Path(model).suffix != ".nmt"
+            advice = f"name it first: {name} {model}" if comes_last else "--ensemble adds models"
+            raise click.UsageError(f"must be a text to translate, got the model {name}; {advice}.")
 
 
 @dataclass(frozen=True)
