@@ -66,6 +66,7 @@ def test_headings_are_told_from_first_pairs(cells, langs, found):
 def test_a_heading_of_other_sides_contradicts():
     assert contradicts(("English", "German"), ("de", "en")) and contradicts(("tgt", "src"), ("de", "en"))
     assert contradicts(("French", "German"), ("de", "en")) and contradicts(("de", "fr"), ("de", "en"))
+    assert not contradicts(("English translation", "German"), ("en", "de"))
     assert not contradicts(("German", "English"), ("de", "en")) and not contradicts(("Source", "id"), ("de", "en"))
 
 

@@ -230,10 +230,12 @@ def _by_columns(part: Part, source: Source, texts: Sequence[Sequence[str]]) -> l
             told.append(f"{file}: source and target are columns {shown}, {found.why}")
     if found is not None and part.form in GRIDS:
         last = max(int(one) for one in found.chosen or (1, 2))
-        rest = [one for one in found.columns if not one.heading and 0 < one.filled < FILLED and int(one.column) > last]
+        most = 0.5 if found.heading else FILLED
+        rest = [one for one in found.columns if not one.heading and 0 < one.filled <= most and int(one.column) > last]
         if rest:
+            many = "few" if rest[0].filled < FILLED else "some"
             told.append(
-                f"{file}: few rows go on in column {', '.join(one.name for one in rest)}, which is not read, as "
+                f"{file}: {many} rows go on in column {', '.join(one.name for one in rest)}, which is not read, as "
                 f"{rest[0].examples[0].strip()[:40]!r}; put texts that contain the separator in quotation marks"
             )
     if part.form == "sheet":

@@ -134,7 +134,9 @@ def contradicts(cells: Sequence[str], langs: Sequence[str]) -> bool:
         if label is None and None not in (lang, language_of(cell)) and language_of(cell) != lang:
             return True
     return any(
-        label is not None and (label.side not in (None, side) or label.side is None and label.languages and bool(known))
+        label is not None
+        and language_of(langs[side]) not in label.languages  # English translation, where English is the source
+        and (label.side not in (None, side) or label.side is None and label.languages and bool(known))
         for side, label in enumerate(labels)
     )
 
@@ -191,6 +193,8 @@ _KINDS = (
 """Kinds of texts in a lexicon or an interlinear text, and the kinds that translate them, the best first; markers of
 Toolbox by the Multi-Dictionary Formatter."""
 
+_APART = re.compile(r" [=|:~–—-] | {3,}")
+"""What people write between the two sides of a list."""
 Column = int | str | None
 T = TypeVar("T")
 _Rows = list[tuple[int, list[str]]]
@@ -245,7 +249,9 @@ class Look:
         texts = [one for one in self.columns if one.is_text] or list(self.columns)
         shown = ", ".join(f"{one.name} ({one.examples[0][:30] if one.examples else 'empty'})" for one in texts[:12])
         if len(self.columns) < 2:
-            return f"{path}: must have two columns, got one, {shown}; name a table that has both"
+            signs = {found[0] for one in texts[0].examples for found in [_APART.search(one)] if found}
+            advice = f"put a tab in the place of {signs.pop()!r}" if len(signs) == 1 else "name a table that has both"
+            return f"{path}: must have two columns, got one, {shown}; {advice}"
         first = ",".join(str(one.column) for one in texts[:2])
         return (
             f"{path}: must have two columns with text, got {len(texts)}: {shown}; choose source and target, as with "
