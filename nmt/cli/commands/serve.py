@@ -16,10 +16,10 @@ from nmt.cli.options.command import (
     cells_option,
     checkpoint_option,
     compute_dtype_option,
+    require_extra,
     threads_option,
 )
 from nmt.cli.options.path_types import InputPath
-from nmt.errors import NMTError, how_to_install
 
 
 @click.command(cls=Command, context_settings={"auto_envvar_prefix": "NMT_SERVE"})
@@ -122,7 +122,7 @@ def serve(models: tuple[str, ...], **options: Any) -> None:
         nmt-serve runs/de-en --learn
         nmt-serve de-en.nmt en-de.nmt --compute-dtype int8 --port 8080 --keys keys.txt
     """
-    _check_libraries()
+    require_extra("serve", "langcodes", "prometheus_client", "python_multipart", "starlette", "uvicorn")
     from nmt.rnn.cores import usable_threads
     from nmt.serve.server import serve as run
     from nmt.serve.settings import Limits, ServerSettings
@@ -133,15 +133,9 @@ def serve(models: tuple[str, ...], **options: Any) -> None:
 
 
 _LIMITS = {
-    "characters": "max_characters",
-    "texts": "max_texts",
-    "alternatives": "max_alternatives",
-    "requests_per_minute": "requests_per_minute",
-    "body_bytes": "max_body",
-    "file_bytes": "max_file",
-    "seconds": "timeout",
-    "file_seconds": "file_timeout",
-    "waiting": "max_waiting",
+    **{name: f"max_{name}" for name in ("characters", "texts", "alternatives", "waiting")},
+    **{"requests_per_minute": "requests_per_minute", "body_bytes": "max_body", "file_bytes": "max_file"},
+    **{"seconds": "timeout", "file_seconds": "file_timeout"},
 }
 """The option of each limit; all other options have the names of `ServerSettings`."""
 
@@ -158,17 +152,3 @@ def _unknown_variables() -> list[str]:
                 f"{name}: is no variable of nmt-serve" + (f"; did you mean {prefix}{close[0]}?" if close else "")
             )
     return found
-
-
-def _check_libraries() -> None:
-    """Raise NMTError if a library of the extra is not installed."""
-    try:
-        import langcodes  # noqa: F401 - check that the whole extra is installed
-        import prometheus_client  # noqa: F401
-        import python_multipart  # noqa: F401
-        import starlette  # noqa: F401
-        import uvicorn  # noqa: F401
-    except ImportError as error:
-        raise NMTError(
-            f"nmt-serve: must have the libraries of the extra [serve], got no {error.name}; " + how_to_install("serve")
-        ) from None

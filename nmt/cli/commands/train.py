@@ -111,17 +111,8 @@ def train(
     src_lang: str | None,
     tgt_lang: str | None,
     overrides: tuple[str, ...],
-    threads: int | None,
-    device: str | None,
-    seed: int | None,
     preset: str | None,
-    budget: str | None,
-    plan: bool,
-    show_config: bool,
-    check_data: bool,
-    as_json: bool,
-    stop_with_stdin: bool,
-    **table: Any,
+    **options: Any,
 ) -> None:
     """Train a translation model.
 
@@ -147,10 +138,8 @@ def train(
         nmt-train configs/quickstart.yaml --check-data
         nmt-train configs/quickstart.yaml --budget 10m
     """
-    if as_json and not check_data:
+    if options["as_json"] and not options["check_data"]:
         raise click.UsageError("--json goes with --check-data.")
-    given = {"--budget": budget is not None, "--show-config": show_config}
-    given |= {"--check-data": check_data, "--plan": plan}
     from nmt.config import dump_config, load_config
     from nmt.system.heap import keep_little
     from nmt.train.checkpoints.start import with_model_of_start
@@ -158,12 +147,12 @@ def train(
     from nmt.train.planning.budget import seconds_of
 
     keep_little()
-    if stop_with_stdin:
+    if options["stop_with_stdin"]:
         _stop_with_stdin()
-    texts = texts_of(inputs, folder, dev, (src_lang, tgt_lang), table_of(table))
-    if budget is not None:
-        seconds_of(budget)  # raises before anything is read
-    own: dict[str, str | int | None] = {"seed": seed}
+    texts = texts_of(inputs, folder, dev, (src_lang, tgt_lang), table_of(options))
+    if options["budget"] is not None:
+        seconds_of(options["budget"])  # raises before anything is read
+    own: dict[str, str | int | None] = {"seed": options["seed"]}
     # As JSON, since a language (no) or a folder may be named like another YAML value.
     named = {"data.src.lang": src_lang, "data.tgt.lang": tgt_lang, "model_dir": folder if texts is None else None}
     own |= {key: None if value is None else json.dumps(value) for key, value in named.items()}
@@ -171,7 +160,8 @@ def train(
         own |= {"preset": preset}
     overrides += tuple(f"{key}={value}" for key, value in own.items() if value is not None)
     ranks = join_ranks()
-    _check_alone(given, ranks.size)
+    _check_alone([name for name in ("budget", "show_config", "check_data", "plan") if options[name]], ranks.size)
+    running = options["threads"], options["device"]
     with ranks.together():
         notify = tell if ranks.rank == 0 else None  # print messages once, not once per rank
         if texts is None:
@@ -179,18 +169,19 @@ def train(
         else:
             from nmt.train.run.training import config_of_texts
 
-            config = config_of_texts(*texts, preset, notify, ranks, changes=overrides, write=not show_config)
+            writes_text = not options["show_config"]
+            config = config_of_texts(*texts, preset, notify, ranks, changes=overrides, write=writes_text)
         config = with_model_of_start(config)
-        if show_config:
+        if options["show_config"]:
             click.echo(dump_config(config), nl=False)
-        elif check_data:
-            _check_data(config, as_json)
-        elif plan:
+        elif options["check_data"]:
+            _check_data(config, options["as_json"])
+        elif options["plan"]:
             from nmt.train.planning.dry_run import DryRun, cost_report
 
-            say(cost_report(DryRun(config, threads, tell, device)))
+            say(cost_report(DryRun(config, running[0], tell, running[1])))
         else:
-            _train(config, budget, threads, device, ranks)
+            _train(config, options["budget"], *running, ranks)
 
 
 def texts_of(
@@ -295,10 +286,10 @@ def _is_prefix(name: str, langs: tuple[str | None, str | None]) -> bool:
     return False
 
 
-def _check_alone(given: dict[str, bool], ranks: int) -> None:
+def _check_alone(given: list[str], ranks: int) -> None:
     """Raise UsageError if several options are given that each replace normal training, or one of them with several
-    ranks."""
-    found = [name for name, is_given in given.items() if is_given]
+    ranks. given: Their names as parameters."""
+    found = [f"--{name.replace('_', '-')}" for name in given]
     if len(found) > 1:
         raise click.UsageError(f"Give one of {' and '.join(found)}.")
     if ranks > 1 and found and found[0] != "--plan":

@@ -12,6 +12,7 @@ import signal
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
+from importlib import import_module
 from typing import IO, Any, ClassVar
 
 import click
@@ -20,7 +21,7 @@ from nmt.cli.entry import end_by_signals
 from nmt.cli.lines.streams import STDOUT_NAME, quietly, tell, telling_warnings, write_errors
 from nmt.cli.options import help_page
 from nmt.cli.options.foreign_options import about_extra, advice, nearest, resolved
-from nmt.errors import NMTError, lacking_resource
+from nmt.errors import NMTError, how_to_install, lacking_resource
 from nmt.system.files import ON_WINDOWS
 from nmt.system.notices import telling_of_compilation
 
@@ -403,6 +404,16 @@ def running_options() -> Callable[[Any], Any]:
     """Return the options of all commands that run a model: number format, threads, device, cells."""
     options = (compute_dtype_option(), threads_option(), device_option(), cells_option())
     return together(*options)
+
+
+def require_extra(extra: str, *modules: str) -> None:
+    """Raise NMTError, for the running command, if a library of an extra is not installed."""
+    for name in modules:
+        try:
+            import_module(name)
+        except ImportError as error:
+            what = f"nmt-{click.get_current_context().command.name}: must have the libraries of the extra [{extra}]"
+            raise NMTError(f"{what}, got no {error.name}; {how_to_install(extra)}") from None
 
 
 def together(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:

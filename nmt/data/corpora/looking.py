@@ -381,7 +381,7 @@ def _columns_named(path: str, rows: _Rows, columns: tuple[Column, ...], letters:
     """Return the columns by the first row that has most of those that are named, in any case. In the first row of cells
     a name comes before the letter that a spreadsheet gives to one of `letters` columns: A, B and so on. Raises
     DataError if a column is missing."""
-    best: tuple[int, list[Column], list[str]] = (-1, [], [])
+    best: tuple[int, list[Column], list[str]] = (-1, [*columns], [])
     is_first = True
     for _, row in rows:
         cells = [cell.strip() for cell in row]
@@ -396,10 +396,10 @@ def _columns_named(path: str, rows: _Rows, columns: tuple[Column, ...], letters:
         is_first = is_first and sum(map(bool, cells)) < 2
     _, found, cells = best
     for column in found:
-        if isinstance(column, str) and column not in cells or isinstance(column, int) and column > len(cells):
-            shown = ", ".join(filter(None, cells))[:200]
+        if isinstance(column, str) and column not in cells or isinstance(column, int) and column > len(cells) > 0:
+            shown = ", ".join(filter(None, cells))[:200] or "an empty table"
             raise DataError(f"{path}: must have the column {column}, got {shown}; name one of these, or give a number")
-    return tuple(found) or columns
+    return tuple(found)
 
 
 def _of_letters(column: Column, most: int) -> Column:
