@@ -19,7 +19,7 @@ from nmt.cli.options.command import (
     require_extra,
     threads_option,
 )
-from nmt.cli.options.path_types import InputPath
+from nmt.cli.options.path_types import InputPath, flag
 
 
 @click.command(cls=Command, context_settings={"auto_envvar_prefix": "NMT_SERVE"})
@@ -29,11 +29,7 @@ from nmt.cli.options.path_types import InputPath
 @threads_option()
 @checkpoint_option()
 @compute_dtype_option()
-@click.option(
-    "--shortlist",
-    is_flag=True,
-    help="Restrict the output vocabulary of each sentence to the shortlist from nmt-shortlist.",
-)
+@flag("--shortlist", text="Restrict the output vocabulary of each sentence to the shortlist from nmt-shortlist.")
 @click.option(
     "--split/--no-split", default=True, help="Split paragraphs into sentences, or treat each line as one sentence."
 )
@@ -42,10 +38,9 @@ from nmt.cli.options.path_types import InputPath
     default=True,
     help="Translate through a third language, by two models, where no model has the pair.",
 )
-@click.option(
+@flag(
     "--learn",
-    is_flag=True,
-    help="Learn from confirmed translations, and keep them in a memory next to each model; see docs/learning.md.",
+    text="Learn from confirmed translations, and keep them in a memory next to each model; see docs/learning.md.",
 )
 @click.option(
     "--cache",
@@ -98,7 +93,7 @@ from nmt.cli.options.path_types import InputPath
     default=3600.0,
     help="Time limit of a request with a file; 0 is no limit.",
 )
-@click.option("--log-texts", is_flag=True, help="Also write source texts to the log.")
+@flag("--log-texts", text="Also write source texts to the log.")
 @cells_option()
 def serve(models: tuple[str, ...], **options: Any) -> None:
     """Serve translations over HTTP: a web page and an API.

@@ -26,7 +26,7 @@ from nmt.cli.options.command import (
     table_options,
     threads_option,
 )
-from nmt.cli.options.path_types import InputPath, OutputFolder, reads, writes
+from nmt.cli.options.path_types import InputPath, OutputFolder, flag, reads, writes
 from nmt.system.lines import read_lines, without_packing
 from nmt.system.paths import exists, files_in, is_file, shown
 
@@ -87,23 +87,14 @@ if TYPE_CHECKING:
     show_default=False,
     help="Train for this time, such as 2h or 90m; fits updates, schedule and validations to this machine's speed.",
 )
-@click.option(
-    "--plan",
-    is_flag=True,
-    help="Do not train: run a few batches and print parameters, memory, speed and estimated training time.",
-)
-@click.option("--show-config", is_flag=True, help="Do not train: print all settings as YAML.")
-@click.option(
+@flag("--plan", text="Do not train: run a few batches and print parameters, memory, speed and estimated training time.")
+@flag("--show-config", text="Do not train: print all settings as YAML.")
+@flag(
     "--check-data",
-    is_flag=True,
-    help="Do not train: check all corpora and print the problems found; exit code 1 if training cannot work.",
+    text="Do not train: check all corpora and print the problems found; exit code 1 if training cannot work.",
 )
-@click.option("--json", "as_json", is_flag=True, help="With --check-data: print JSON.")
-@click.option(
-    "--stop-with-stdin",
-    is_flag=True,
-    help="Stop as by Ctrl-C when standard input ends, for programs that start this one.",
-)
+@flag("--json", "as_json", text="With --check-data: print JSON.")
+@flag("--stop-with-stdin", text="Stop as by Ctrl-C when standard input ends, for programs that start this one.")
 def train(
     inputs: tuple[str, ...],
     folder: str | None,
