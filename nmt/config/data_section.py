@@ -75,13 +75,10 @@ class CorpusConfig(Section):
     """A word without spaces, such as <2en>, that is put before each source sentence of this corpus. New subwords keep
     it in one piece. When translating, write it before the sentence."""
 
-    def _check_tag(self) -> None:
-        """Raise ValueError if a tag is not a single word."""
+    def _check_corpus(self) -> None:
+        """Raise ValueError if a tag is not a single word, or settings of a table are given for two files."""
         if self.tag is not None and len(self.tag.split()) != 1:
             raise ValueError(f"tag must be one word without spaces, got {self.tag!r}")
-
-    def _check_files(self) -> None:
-        """Raise ValueError if settings of a table are given for two files."""
         if self.tgt_path is not None and (self.src_column is not None or self.tgt_column is not None):
             raise ValueError(
                 "tgt_path is for two files with one sentence per line, src_column and tgt_column for a table"
@@ -231,8 +228,9 @@ class DataConfig(Section):
                 return (one.src_column if isinstance(one.src_column, int) else 1), one.features_column
         return None
 
-    def _check_corpora(self) -> None:
-        """Raise ValueError if a list of corpora is empty, or if a validation or test corpus has a weight."""
+    def _check_texts(self) -> None:
+        """Raise ValueError if a list of corpora is empty, a validation or test corpus has a weight, or both sides have
+        the same language, and so the same file."""
         for key in ("train", "dev", "test"):
             if getattr(self, key) == ():
                 raise ValueError(f"{key} must contain at least one corpus, got an empty list")
@@ -242,9 +240,6 @@ class DataConfig(Section):
                     raise ValueError(
                         f"{key}[{number}].weight must be 1, got {corpus.weight:g}; only data.train has weights"
                     )
-
-    def _check_languages(self) -> None:
-        """Raise ValueError if both sides have the same language, and so the same file."""
         if self.src.lang == self.tgt.lang:
             raise ValueError(
                 f"tgt.lang must be another one than data.src.lang, got {self.tgt.lang!r} for both; "

@@ -79,12 +79,11 @@ class _Side(Section):
                 )
 
     def _check_rnn_type(self) -> None:
-        """Return the name of a known cell, or a dotted path to a custom one."""
+        """Raise ValueError if the cell is neither a known one nor a dotted path to a custom one."""
         if self.rnn_type not in RNN_TYPES and not re.match(_DOTTED, self.rnn_type):
             meant = self.rnn_type.replace(".py:", ".")
-            close = (
-                [meant] if re.match(_DOTTED, meant) else get_close_matches(meant.lower(), RNN_TYPES, n=1, cutoff=0.4)
-            )
+            near = get_close_matches(meant.lower(), RNN_TYPES, n=1, cutoff=0.4)
+            close = [meant] if re.match(_DOTTED, meant) else near
             advice = f"did you mean {close[0]}?" if close else f"names: {', '.join(RNN_TYPES)}"
             raise ValueError(
                 f"rnn_type must be the name of a cell, or a dotted path such as my_cells.MyCell, got "

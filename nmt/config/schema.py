@@ -54,16 +54,14 @@ else:
 class DecodingConfig(_Values):  # type: ignore[misc]  # as above
     """Search for translations. Options of the commands override these settings."""
 
-    def _check_n_best(self) -> None:
-        """Raise ValueError if more translations are asked for than there are hypotheses in the beam."""
+    def _check_numbers(self) -> None:
+        """Raise ValueError if more translations are asked for than there are hypotheses in the beam, or if min_length
+        is not below the maximum length even for the longest source. If it conflicts only for shorter sources,
+        translations carry a warning."""
         if self.n_best > self.beam_size:
             raise ValueError(
                 f"n_best must be at most beam_size ({self.beam_size}), got {self.n_best}; raise beam_size too"
             )
-
-    def _check_lengths(self) -> None:
-        """Raise ValueError if min_length is not below the maximum length even for the longest source. If it conflicts
-        only for shorter sources, translations carry a warning."""
         most = int(self.max_length_ratio * MAX_SOURCE_SUBWORDS) + self.max_length_extra
         if self.min_length >= most:
             raise ValueError(

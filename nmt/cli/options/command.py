@@ -105,16 +105,12 @@ class Command(click.Command):
                 signal.signal(number, handler)
 
 
-_MOST_WORDS = 12
-"""Most words of a path that is looked for among the arguments."""
-
-
 def _with_spaces(args: list[str]) -> list[str] | None:
-    """Return the arguments with those joined that are a path together and of which one is none alone; None if no such
-    path exists."""
+    """Return the arguments with those joined, up to twelve, that are a path together and of which one is none alone;
+    None if no such path exists."""
     is_missing = [not os.path.exists(word) for word in args]
     for start in range(len(args)):
-        for end in range(start + 2, min(start + _MOST_WORDS, len(args)) + 1):
+        for end in range(start + 2, min(start + 12, len(args)) + 1):
             if any(is_missing[start:end]) and os.path.exists(name := " ".join(args[start:end])):
                 return [*args[:start], name, *args[end:]]
     return None

@@ -22,6 +22,7 @@ from nmt.data.corpora.language_names import (
 )
 from nmt.data.tables.objects import LOOKED_AT
 from nmt.data.tables.readers import GRIDS, OBJECTS, RECORDS, form_of, paired
+from nmt.data.tables.sheets import column_of
 from nmt.errors import DataError
 from nmt.system.lines import text_file
 
@@ -407,7 +408,7 @@ def _of_letters(column: Column, most: int) -> Column:
     else as it is."""
     if not isinstance(column, str) or not re.fullmatch("[A-Za-z]{1,2}", column):
         return column
-    number = int(column[-1], 36) - 9 + (26 * (int(column[0], 36) - 9) if len(column) > 1 else 0)
+    number = column_of(column.upper().encode())
     return number if number <= most else column
 
 
