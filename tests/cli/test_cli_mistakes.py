@@ -53,6 +53,7 @@ MISTAKES = [
     ("nmt-train {config} --set data.train={folder}/empty", 1, "got none"),
     ("nmt-train {config} --set data.subwords.type=unigram", 1, "vocab_size must be at most"),
     ("nmt-train {setup}/c.yaml --set model.encoder.num_layers=2", 1, "num_layers must stay 1"),
+    ("nmt-train {setup}/c.yaml --json", 2, "--json goes with --check-data"),
     ("nmt-train {setup}/c.yaml --sed 3", 2, "Did you mean"),
 ]
 

@@ -198,26 +198,6 @@ def test_soft_alignments_and_a_dictionary(folder, tmp_path):
         assert len(row) == 4 and sum(row) == pytest.approx(1, abs=1e-4), "three words and the end"
 
 
-MISTAKES = {
-    "two ways": (average, ["{f}", "--last", "2", "--best", "2", "-o", "x"], 2, "Give one of"),
-    "too few": (average, ["{f}", "--last", "2", "-o", "x"], 1, "must contain 2 checkpoints"),
-    "no folder": (average, ["{f}/x", "--last", "2", "-o", "x"], 1, "no such folder"),
-    "another name": (bundle, ["{f}", "-o", "x.bin"], 1, "must end in .nmt"),
-    "no model": (bundle, ["{f}/nothing", "-o", "x.nmt"], 1, "no such folder"),
-    "no room": (bundle, ["{f}", "-o", "{f}/no/folder/x.nmt"], 1, "x.nmt: no such folder"),
-    "half": (shortlist, ["{f}", "--src", "x"], 2, "Give --src with --tgt"),
-    "dictionary": (translate, ["{f}", "--dictionary", "x"], 2, "--dictionary needs --replace-unk"),
-}
-
-
-@pytest.mark.parametrize("case", MISTAKES)
-def test_mistakes_are_one_line(case, folder):
-    command, arguments, code, message = MISTAKES[case]
-    result = call(command, *(a.format(f=folder) for a in arguments), given="")
-    assert (result.exit_code, message in result.stderr) == (code, True), result.stderr
-    assert code == 2 or result.stderr.count("\n") == 1
-
-
 def test_pairs_are_scored_in_each_dtype(folder, tmp_path):
     lines = "".join(line + "\n" for line in sentences(6, seed=3))
     sides = [*same_text(tmp_path, lines), "--threads", "1"]

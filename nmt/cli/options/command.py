@@ -56,9 +56,8 @@ class Command(click.Command):
             known = {name for param in self.get_params(ctx) for name in (*param.opts, *param.secondary_opts)}
             args = resolved(args, known)
             if meant := _with_spaces(args):
-                raise click.UsageError(
-                    f"a path with spaces stands in quotation marks: {ctx.command_path} {as_typed(meant)}"
-                )
+                command = f"{ctx.command_path} {as_typed(meant)}"
+                raise click.UsageError(f"a path with spaces stands in quotation marks: {command}", ctx)
             try:
                 _, extra, order = self.make_parser(ctx).parse_args(args=list(args))
             except click.NoSuchOption as error:
