@@ -159,9 +159,7 @@ def test_defaults_are_told_of_nobody(place):
 def test_a_mistake_is_answered_in_one_line_by_what_was_meant(words, told, place):
     (place / "text2").write_text("a\nb\n")
     (place / "model.nmt").touch()
-    files = (
-        "empty/a/b runs/mine/a runs/empty/config.yaml data/pairs.tsv two/dev.de two/dev.en two/notes.md two/train.de"
-    )
+    files = "empty/a/b runs/mine/a runs/empty/config.yaml data/pairs.tsv two/dev.de two/dev.en two/train.de"
     for name in (*files.split(), "two/train.en", "my words.tsv"):
         (place / name).parent.mkdir(parents=True, exist_ok=True)
         (place / name).touch()

@@ -278,8 +278,8 @@ def _is_prefix(name: str, langs: tuple[str | None, str | None]) -> bool:
 
 
 def _check_alone(given: list[str], ranks: int) -> None:
-    """Raise UsageError if several options are given that each replace normal training, or one of them with several
-    ranks. given: Their names as parameters."""
+    """Raise UsageError if several options that replace normal training are given, by the names of their parameters, or
+    one with several ranks."""
     found = [f"--{name.replace('_', '-')}" for name in given]
     if len(found) > 1:
         raise click.UsageError(f"Give one of {' and '.join(found)}.")

@@ -386,12 +386,8 @@ def _columns_named(path: str, rows: _Rows, columns: tuple[Column, ...], letters:
     is_first = True
     for _, row in rows:
         cells = [cell.strip() for cell in row]
-        names = [name_among(column, cells) for column in columns]
-        numbers = [_of_letters(column, letters) for column in columns]
-        found = [
-            name if name in cells and (is_first or not isinstance(number, int)) else number
-            for name, number in zip(names, numbers, strict=True)
-        ]
+        both = [(name_among(column, cells), _of_letters(column, letters)) for column in columns]
+        found = [name if name in cells and (is_first or not isinstance(n, int)) else n for name, n in both]
         if (count := sum(one in cells for one in found)) > best[0] or sum(map(bool, best[2])) < 2:
             best = count, found, cells
         is_first = is_first and sum(map(bool, cells)) < 2
