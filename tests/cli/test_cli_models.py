@@ -48,12 +48,8 @@ def test_a_shortlist_is_learnt_and_measured(folder, learnt):
     lines = sentences(400)
     ids = [saved.src_subwords.encode([line])[0] for line in lines[:40]]
     misses = count_misses(saved.shortlist, ids, ids)
-    assert reference.split("\t") == [
-        "miss rate",
-        f"{misses.rate:.2f} %",
-        f"{misses.missing} of {misses.tokens} subwords",
-        "reference",
-    ]
+    rate = f"{misses.rate:.2f} %", f"{misses.missing} of {misses.tokens} subwords"
+    assert reference.split("\t") == ["miss rate", *rate, "reference"]
     assert misses.missing > 0 and f"{misses.candidates:.1f} of {saved.tgt_subwords.vocab_size}" in candidates
     assert own.endswith("translation")
     assert frequent.startswith("frequent\t4 of "), "two, the unknown one and the end"

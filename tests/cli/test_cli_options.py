@@ -20,7 +20,6 @@ from nmt.cli.commands.evaluate import evaluate
 from nmt.cli.commands.export import export
 from nmt.cli.commands.pages.report import report
 from nmt.cli.commands.quantize import quantize
-from nmt.cli.commands.score import score
 from nmt.cli.commands.shortlist import shortlist
 from nmt.cli.commands.translate import translate
 from nmt.cli.front import front
@@ -56,26 +55,11 @@ def call(place, command, *words, code=0):
     return result
 
 
-@pytest.mark.parametrize(
-    ("command", "words"),
-    [
-        (evaluate, ["--hyp", "text", "--hyp", "text", "--ref", "text"]),
-        (evaluate, ["--hyp", "text", "--ref", "text", "--metric", "bleu", "--metric", "chrf"]),
-        (translate, ["model", "text", "-o", "x", "--output", "y"]),
-    ],
-)
-def test_an_option_given_twice_is_refused(command, words, place):
-    assert "must be given once, got it twice" in call(place, command, *words, code=2).stderr
-
-
 @pytest.mark.parametrize("dash", ["-", "—", "–", "—-"])
 def test_long_options_may_have_another_dash(dash):
     name = "beam_size" if dash == "-" else "beam-size"
-    assert resolved([f"{dash}{name}=3", f"{dash}no-such", "—"], {"--beam-size"}) == [
-        "--beam-size=3",
-        f"{dash}no-such",
-        "—",
-    ]
+    expected = ["--beam-size=3", f"{dash}no-such", "—"]
+    assert resolved([f"{dash}{name}=3", f"{dash}no-such", "—"], {"--beam-size"}) == expected
 
 
 def test_what_may_be_repeated_still_may(place):
@@ -146,6 +130,10 @@ def test_defaults_are_told_of_nobody(place):
         ("translate model text -o text2 --alignments text2", "must be a file of its own, got that of -o"),
         ("translate model text out.de", "2 files to translate need -o"),
         ("translate model --dictionary x", "--dictionary needs --replace-unk"),
+        ("translate model text -o x --output y", "--output must be given once, got it twice"),
+        ("evaluate --hyp text --hyp text --ref text", "--hyp must be given once, got it twice"),
+        ("evaluate --hyp text --ref text --metric bleu --metric chrf", "--metric must be given once, got it twice"),
+        ("score model --tgt text", "Missing option '--src'"),
         ("average model --last 2 --best 2 -o x", "Give one of"),
         ("average model --last 2 -o x", "must contain 2 checkpoints"),
         ("average model/x --last 2 -o x", "no such folder"),
@@ -166,10 +154,6 @@ def test_a_mistake_is_answered_in_one_line_by_what_was_meant(words, told, place)
     result = call(place, front, *words.split(), code=None)
     assert told in result.stderr.replace(os.sep, "/") and result.stderr.count("\n") == 1
     assert result.exit_code == 1 + result.stderr.endswith(" --help.\n") and (place / "text2").read_text() == "a\nb\n"
-
-
-def test_score_of_a_translator_without_sources_names_the_option(place):
-    assert "Missing option '--src'" in call(place, score, "model", "--tgt", "text", code=2).stderr
 
 
 def test_a_model_in_int8_is_not_quantised_again(place, tmp_path):
@@ -221,11 +205,6 @@ def test_the_front_alone_writes_its_list_to_standard_output():
     assert result.exit_code == 0 and "translate" in result.stdout and not result.stderr
 
 
-def test_help_has_a_short_name():
-    assert CliRunner().invoke(front, ["-h"]).exit_code == 0
-    assert "MODEL" in CliRunner().invoke(front, ["translate", "-h"]).stdout
-
-
 @pytest.mark.parametrize("number", [errno.ENAMETOOLONG, errno.EACCES, errno.EMFILE])
 def test_what_the_system_refuses_is_one_line_and_a_bug_keeps_its_traceback(number):
     @click.command(cls=Command)
@@ -248,10 +227,8 @@ def test_a_thread_that_the_system_does_not_give_is_one_line():
     def started(text):
         raise RuntimeError(text)
 
-    for text, told in (
-        ("can't start new thread", "Error: threads: the system must give one more, got none"),
-        ("a", ""),
-    ):
+    lacking = "Error: threads: the system must give one more, got none"
+    for text, told in (("can't start new thread", lacking), ("a", "")):
         result = CliRunner().invoke(started, ["--text", text])
         assert result.stderr.startswith(told)
         assert isinstance(result.exception, SystemExit if told else RuntimeError)

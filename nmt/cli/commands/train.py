@@ -237,7 +237,7 @@ _SAVED = {
     **dict.fromkeys((".numbers", ".gsheet", ".xlsb"), "save it as .xlsx"),
     **dict.fromkeys((".docx", ".doc", ".odt", ".rtf", ".pdf"), "copy its table into a spreadsheet, saved as .xlsx"),
 }
-"""What to do about files whose endings are those of other programs."""
+"""Advice on files whose endings are those of other programs."""
 _SETTING = re.compile(r"\+{0,2}[a-z_]+(\.[a-z_]+)*=")
 """The beginning of a setting, as Hydra, OmegaConf and fairseq take it among the arguments."""
 

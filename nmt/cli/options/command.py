@@ -368,7 +368,7 @@ def table_options() -> Callable[[Any], Any]:
             type=ColumnPair(),
             metavar="SRC,TGT",
             show_default="found by headings and texts",
-            help="Columns of a table: numbers from 1, headings, or fields such as lx,ge.",
+            help="Columns of a table: numbers from 1, letters, headings, or fields such as lx,ge.",
         ),
         click.option(
             "--header",

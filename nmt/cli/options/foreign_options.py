@@ -32,7 +32,7 @@ _NEEDLESS = {
     **dict.fromkeys(("train resume", "train continue"), "the same command again resumes a run"),
     "batch-type": "--batch-size counts sentences",
 }
-"""Options of other toolkits that are to be left out, and why."""
+"""Options of other toolkits that are to be omitted, and why."""
 _ONE_DASH = re.compile(r"-[a-z][a-z_]+|[–—]-?[a-z][a-z_-]+")
 """A long option as OpenNMT-py writes it, `-beam_size`, or with the dash of a word processor, `—beam-size`."""
 

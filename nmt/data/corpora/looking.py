@@ -195,7 +195,7 @@ _KINDS = (
 Toolbox by the Multi-Dictionary Formatter."""
 
 _APART = re.compile(r" [=|:~–—-] | {3,}")
-"""What people write between the two sides of a list."""
+"""Signs that people write between the two sides of a list."""
 Column = int | str | None
 T = TypeVar("T")
 _Rows = list[tuple[int, list[str]]]
