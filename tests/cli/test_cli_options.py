@@ -124,6 +124,7 @@ def test_defaults_are_told_of_nobody(place):
         ("evaluate --hyp text2 --ref text", "text, text2: must have the same number of lines, got 3 and 2; line n"),
         ("average model.nmt --last 2 -o new", "model.nmt: must be a folder that nmt-train wrote, got a file"),
         ("import model -o new", "model: must be a model of another system, got one of nmt; use it as it is"),
+        ("sweep my.tsv", "that cannot start any token; nmt-train takes such a table"),
         ("sweep none.yaml --grid training.updates=1,2", "Error: none.yaml: no such file"),
         ("translate model text --output-format text --scores", "--scores needs --output-format tsv or json"),
         ("translate model text --format html --n-best 3", "--format html goes without --n-best"),
@@ -146,6 +147,7 @@ def test_defaults_are_told_of_nobody(place):
 )
 def test_a_mistake_is_answered_in_one_line_by_what_was_meant(words, told, place):
     (place / "text2").write_text("a\nb\n")
+    (place / "my.tsv").write_text("\ta\n")
     (place / "model.nmt").touch()
     files = "empty/a/b runs/mine/a runs/empty/config.yaml data/pairs.tsv two/dev.de two/dev.en two/train.de"
     for name in (*files.split(), "two/train.en", "my words.tsv"):

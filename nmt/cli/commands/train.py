@@ -205,12 +205,13 @@ def texts_of(
             )
         ending = without_packing(inputs[0]).suffix
         if without_packing(inputs[0]) != Path(inputs[0]) or ending not in (".yaml", ".yml", ".json", ""):
-            advice = "give the files of SRC and TGT, or name a table by its kind: NAME.tsv has tabs, NAME.sfm markers"
-            if is_file(Path(inputs[0])) and "\t" in next(read_lines(inputs[0], lenient=True), ""):
+            kinds = "give the files of SRC and TGT, or name a table by its kind: NAME.tsv has tabs, NAME.sfm markers"
+            advice = _SAVED.get(ending.lower(), kinds)
+            if advice == kinds and is_file(Path(inputs[0])) and "\t" in next(read_lines(inputs[0], lenient=True), ""):
                 advice = f"it has tabs: name it {shown(Path(inputs[0]).with_suffix('.tsv'))}"
             raise click.UsageError(
                 f"one file must be settings (CONFIG.yaml) or a table ({' '.join(ENDINGS)}), got {shown(inputs[0])}; "
-                f"{_SAVED.get(ending, advice)}."
+                f"{advice}."
             )
         if table != NOT_SAID:
             raise click.UsageError("--columns, --header and --sheet go with a table; a config has them in data.train.")
@@ -247,7 +248,8 @@ def _files_to_name(folder: Path) -> list[str]:
     nothing of a model, or of a folder without them."""
     from nmt.data.corpora.sources import format_of
 
-    files = [one for one in files_in(folder) if one.name[0] != "~"]  # of a workbook that is open
+    named = [(one, one.suffix.lower()) for one in files_in(folder) if one.name[0] != "~"]  # of a workbook that is open
+    files = [one for one, ending in named if ending not in _SAVED]
     if folder / "config.yaml" in files:
         return []
     alone = [[one] for one in files if format_of(str(one)) != "lines" or one.suffix in (".yaml", ".yml")]
