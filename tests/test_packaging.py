@@ -64,7 +64,7 @@ def test_nobody_is_sent_to_an_index_that_does_not_have_it():
 
 def test_messages_name_extras_that_exist():
     ours = [text for name, text in tracked_texts() if name.startswith("nmt/")]
-    called = {extra for text in ours for extra in re.findall(r"how_to_install\(['\"](\w+)['\"]\)", text)}
+    called = {extra for text in ours for extra in re.findall(r"(?:how_to_install|require_extra)\(['\"](\w+)", text)}
     assert {"serve", "parquet", "cuda"} <= called <= PROJECT["optional-dependencies"].keys()
     assert how_to_install("serve") == "in the checkout of nmt run pip install -e '.[serve]'"
 

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from nmt import Translator
 from nmt.cli.commands.train import train
 from nmt.cli.front import load_command
-from nmt.cli.options.foreign_options import _ARGUMENTS, _SHORT, resolved
+from nmt.cli.options.foreign_options import _ARGUMENTS, _NEEDLESS, _OPTIONS, resolved
 from nmt.config import config_from_dict, config_schema, dump_config, load_config
 from nmt.config.presets import NAMES, merged, preset_values, settings_of_preset
 from nmt.config.removed import _NAMES, _OFF, FOREIGN, REMOVED, RENAMED
@@ -239,6 +239,18 @@ def test_a_setting_under_its_name_elsewhere(tmp_path, setting, meant):
         ("train", "--save-dir", "did you mean -o DIR?"),
         ("train", "-valid_sets", "did you mean --dev?"),
         ("train", "--ranks", "it is not there any more; mpiexec -n N nmt-train"),
+        ("translate", "--unkpen", "did you mean --no-unk?"),
+        ("translate", "--remove-bpe", "leave it out: translations are plain text, whose subwords are joined"),
+        ("translate", "-batch_type", "leave it out: --batch-size counts sentences"),
+        ("train", "--batch-type", "did you mean --set training.batch_type=...?"),
+        ("translate", "--block-ngram-repeat", "did you mean --no-repeat-ngram-size?"),
+        ("translate", "--print-alignment", "did you mean --alignments?"),
+        ("translate", "--normalize", "did you mean --length-penalty?"),
+        ("train", "--source-lang", "did you mean --src-lang?"),
+        ("translate", "--target_lang", "leave it out: a model knows its languages"),
+        ("train", "--resume", "leave it out: the same command again resumes a run"),
+        ("train", "-src", "did you mean SRC TGT without an option?"),
+        ("train", "--time", "did you mean --budget?"),
         ("translate", "--thread", "Did you mean '--threads'?"),
     ],
 )
@@ -279,6 +291,7 @@ def test_options_with_one_dash_are_those_with_two():
 
 def test_hints_name_options_and_arguments_that_exist():
     names = "translate", "evaluate", "train", "serve", "score", "import"
-    assert set(_SHORT.values()) <= set().union(*map(options_of, names))
+    words = {word for text in _NEEDLESS.values() for word in text.split() if word.startswith("--")}
+    assert {*_OPTIONS.values(), *words} <= set().union(*map(options_of, names))
     shown = [param.metavar or "" for name in names for param in load_command(name).params]
     assert _ARGUMENTS.keys() <= {part for metavar in shown for part in re.split(r" \| ", metavar)}

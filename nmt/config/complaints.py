@@ -57,7 +57,7 @@ def complaint(path: Path, mistake: Any, schema: dict[str, Any]) -> str:
         )
     if isinstance(got, str) and (gone := instead(f"{dotted(path)}: {got}")):
         return f"{dotted(path)}: {got} {gone}"
-    promise = describe(node, schema, all_bounds=_is_huge(got))
+    promise = describe(node, schema, all_bounds=isinstance(got, int | float) and abs(got) > MOST)
     line = f"{dotted(path) or 'the file'} must be {promise}, got {shorten(got)}"
     choices = [text for text in _choices(node, schema) if isinstance(text, str)]
     close = get_close_matches(got.lower(), choices, n=1, cutoff=0.4) if isinstance(got, str) else []
@@ -167,35 +167,25 @@ def describe(node: dict[str, Any], schema: dict[str, Any], *, all_bounds: bool =
         count = f"{len(items)} values" if items else "values"
         each = resolve(items[0] if items else node.get("items", {}), schema)
         return f"a list of {count}, each {describe(each, schema)}"
-    words = {
-        "integer": "a whole number",
-        "number": "a number",
-        "boolean": "true or false",
-        "string": "text",
-        "null": "null",
-        "object": "a section of keys and values",
-    }
     bounds = [
         f"{text} {_number(node[key])}"
-        for key, text in (
-            ("minimum", "of at least"),
-            ("exclusiveMinimum", "above"),
-            ("maximum", "of at most"),
-            ("exclusiveMaximum", "below"),
-        )
+        for key, text in _BOUNDS.items()
         if key in node and (all_bounds or abs(node[key]) < MOST)
     ]
     if node.get("minLength"):
         bounds.append("that is not empty")
-    return " ".join([words.get(str(kind), "something else"), " and ".join(bounds)]).strip()
+    return " ".join([_KINDS.get(str(kind), "something else"), " and ".join(bounds)]).strip()
+
+
+_KINDS = {
+    **{"integer": "a whole number", "number": "a number", "boolean": "true or false", "string": "text", "null": "null"},
+    "object": "a section of keys and values",
+}
+_BOUNDS = dict(minimum="of at least", exclusiveMinimum="above", maximum="of at most", exclusiveMaximum="below")
 
 
 def _number(bound: float) -> str:
     return f"{bound:,}" if isinstance(bound, int) or bound >= 1000 else f"{bound:g}"
-
-
-def _is_huge(got: Any) -> bool:
-    return isinstance(got, int | float) and abs(got) > MOST
 
 
 def dotted(path: Sequence[str | int]) -> str:

@@ -5,7 +5,7 @@ from os.path import expanduser
 from pathlib import PurePath
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, model_validator
+from pydantic import AfterValidator, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
 from nmt.config.section import FilePath, PositiveInt, Section, Text, WholeOrAuto
@@ -75,16 +75,10 @@ class CorpusConfig(Section):
     """A word without spaces, such as <2en>, that is put before each source sentence of this corpus. New subwords keep
     it in one piece. When translating, write it before the sentence."""
 
-    @model_validator(mode="after")
-    def _check_tag(self) -> "CorpusConfig":
-        """Raise ValueError if a tag is not a single word."""
+    def _check_corpus(self) -> None:
+        """Raise ValueError if a tag is not a single word, or settings of a table are given for two files."""
         if self.tag is not None and len(self.tag.split()) != 1:
             raise ValueError(f"tag must be one word without spaces, got {self.tag!r}")
-        return self
-
-    @model_validator(mode="after")
-    def _check_files(self) -> "CorpusConfig":
-        """Raise ValueError if settings of a table are given for two files."""
         if self.tgt_path is not None and (self.src_column is not None or self.tgt_column is not None):
             raise ValueError(
                 "tgt_path is for two files with one sentence per line, src_column and tgt_column for a table"
@@ -93,7 +87,6 @@ class CorpusConfig(Section):
             raise ValueError(
                 f"features_column must be null for all but .tsv, got {self.features_column} of {self.path}"
             )
-        return self
 
 
 _Several = Annotated[tuple[CorpusConfig, ...], Field(strict=False)]
@@ -150,8 +143,7 @@ class SubwordsConfig(Section):
     tgt_model_file: FilePath | None = None
     """As model_file, for the target language alone (needs joint: false)."""
 
-    @model_validator(mode="after")
-    def _check_files(self) -> "SubwordsConfig":
+    def _check_files(self) -> None:
         """Raise ValueError if the subword model files do not match `joint`."""
         if self.model_file and not self.joint:
             raise ValueError(
@@ -163,7 +155,6 @@ class SubwordsConfig(Section):
                 raise ValueError(
                     f"{key} must be null with joint: true, got a file; name it model_file, or set joint: false"
                 )
-        return self
 
 
 class FilterConfig(Section):
@@ -237,9 +228,9 @@ class DataConfig(Section):
                 return (one.src_column if isinstance(one.src_column, int) else 1), one.features_column
         return None
 
-    @model_validator(mode="after")
-    def _check_corpora(self) -> "DataConfig":
-        """Raise ValueError if a list of corpora is empty, or if a validation or test corpus has a weight."""
+    def _check_texts(self) -> None:
+        """Raise ValueError if a list of corpora is empty, a validation or test corpus has a weight, or both sides have
+        the same language, and so the same file."""
         for key in ("train", "dev", "test"):
             if getattr(self, key) == ():
                 raise ValueError(f"{key} must contain at least one corpus, got an empty list")
@@ -249,14 +240,8 @@ class DataConfig(Section):
                     raise ValueError(
                         f"{key}[{number}].weight must be 1, got {corpus.weight:g}; only data.train has weights"
                     )
-        return self
-
-    @model_validator(mode="after")
-    def _check_languages(self) -> "DataConfig":
-        """Raise ValueError if both sides have the same language, and so the same file."""
         if self.src.lang == self.tgt.lang:
             raise ValueError(
                 f"tgt.lang must be another one than data.src.lang, got {self.tgt.lang!r} for both; "
                 "the two sides would be the same file"
             )
-        return self

@@ -174,7 +174,8 @@ def load_config(path: str | PathLike[str], overrides: Changes = (), *, trained: 
     try:
         values = parse_yaml(text)
     except ValueError as error:
-        advice = "; a table must be named .tsv" if "\t" in text.partition("\n")[0] else ""
+        known = "nmt-train takes such a table" if where.endswith(".tsv") else "a table must be named .tsv"
+        advice = f"; {known}" if "\t" in text.partition("\n")[0] else ""
         if "escape" in str(error):
             advice = r"; within double quotes \ begins an escape: write paths in single quotes"
         raise ConfigError(f"{where}: must be YAML: {error}{advice}") from None

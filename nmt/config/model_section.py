@@ -5,7 +5,7 @@ import re
 from difflib import get_close_matches
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
+from pydantic import AfterValidator, Field, WithJsonSchema
 
 from nmt.config.section import AnyFloat, Fraction, PositiveFloat, Section, Width, require
 
@@ -67,8 +67,7 @@ class _Side(Section):
     """Probability with which a hidden unit keeps its previous value at a training step; afterwards the expectation is
     used (Krueger et al. 2017: 0.05 to 0.15)."""
 
-    @model_validator(mode="after")
-    def _check_type(self) -> "_Side":
+    def _check_type(self) -> None:
         """Raise ValueError if a setting that belongs to the other type is not at its default."""
         other = {"conv": RECURRENT_ONLY, "recurrent": CONV_ONLY}[self.type]
         for name, field in type(self).model_fields.items():
@@ -78,22 +77,18 @@ class _Side(Section):
                     f"{name} must be left at its default, {json.dumps(field.default)}, with type: {self.type}, "
                     f"which does not use it, got {json.dumps(value)}"
                 )
-        return self
 
-    @model_validator(mode="after")
-    def _check_rnn_type(self) -> "_Side":
-        """Return the name of a known cell, or a dotted path to a custom one."""
+    def _check_rnn_type(self) -> None:
+        """Raise ValueError if the cell is neither a known one nor a dotted path to a custom one."""
         if self.rnn_type not in RNN_TYPES and not re.match(_DOTTED, self.rnn_type):
             meant = self.rnn_type.replace(".py:", ".")
-            close = (
-                [meant] if re.match(_DOTTED, meant) else get_close_matches(meant.lower(), RNN_TYPES, n=1, cutoff=0.4)
-            )
+            near = get_close_matches(meant.lower(), RNN_TYPES, n=1, cutoff=0.4)
+            close = [meant] if re.match(_DOTTED, meant) else near
             advice = f"did you mean {close[0]}?" if close else f"names: {', '.join(RNN_TYPES)}"
             raise ValueError(
                 f"rnn_type must be the name of a cell, or a dotted path such as my_cells.MyCell, got "
                 f"{self.rnn_type!r}; {advice}"
             )
-        return self
 
 
 class EmbeddingsConfig(Section):
@@ -152,11 +147,9 @@ class EncoderConfig(_Side):
         """Return the part of the output that is the key for attention; None if key and value are the same."""
         return self.embeddings.embedding_dim if self.type == "conv" else None
 
-    @model_validator(mode="after")
-    def _check_kernel_size(self) -> "EncoderConfig":
+    def _check_kernel_size(self) -> None:
         if self.kernel_size % 2 == 0:
             raise ValueError(f"kernel_size must be odd, to have a middle, got {self.kernel_size}")
-        return self
 
 
 class DecoderConfig(_Side):
@@ -252,8 +245,7 @@ class ModelConfig(Section):
     decoder: DecoderConfig = Field(default_factory=DecoderConfig)
     """Writes the target."""
 
-    @model_validator(mode="after")
-    def _check_sizes(self) -> "ModelConfig":
+    def _check_sizes(self) -> None:
         """Raise ValueError if sizes do not fit the attention or the initial state."""
         encoder, decoder = self.encoder, self.decoder
         keys = encoder.key_size or encoder.projection or encoder.output_size
@@ -280,10 +272,8 @@ class ModelConfig(Section):
         if decoder.attention not in ("bahdanau", "multi_head"):
             why = "only bahdanau and multi_head have a layer of that size"
             require(self, {"decoder.attention_size": None}, f"with attention: {decoder.attention}", why)
-        return self
 
-    @model_validator(mode="after")
-    def _check_attention(self) -> "ModelConfig":
+    def _check_attention(self) -> None:
         """Raise ValueError if a setting does not fit the kind of attention, or the kind does not fit the decoder."""
         decoder, kind = self.decoder, self.decoder.attention
         if decoder.type == "conv" and kind in ("none", "multi_head"):
@@ -301,7 +291,7 @@ class ModelConfig(Section):
         if kind != "bahdanau":
             require(self, {"decoder.attention_bias": False}, f"with attention: {kind}")
         if kind != "none":
-            return self
+            return
         wanted = {"decoder.conditional": False, "decoder.readout": "tanh", "decoder.readout_size": None}
         wanted |= {"decoder.copy_source": False, "encoder.projection": None}
         require(self, wanted, "with decoder.attention: none")
@@ -310,13 +300,11 @@ class ModelConfig(Section):
                 "decoder.init_hidden must be bridge or last with decoder.attention: none, got zero; the decoder would "
                 "not see the source"
             )
-        return self
 
-    @model_validator(mode="after")
-    def _check_ties(self) -> "ModelConfig":
+    def _check_ties(self) -> None:
         """Raise ValueError if sizes do not fit tied embeddings."""
         if self.tied_embeddings == "none":
-            return self
+            return
         decoder, size = self.decoder, self.decoder.embeddings.embedding_dim
         if size != decoder.output_size:
             raise ValueError(
@@ -330,4 +318,3 @@ class ModelConfig(Section):
                 f"encoder.embeddings.embedding_dim must be {size}, as the decoder's, with "
                 f"tied_embeddings: all, got {source}; or use tied_embeddings: softmax"
             )
-        return self

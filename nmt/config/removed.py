@@ -174,6 +174,7 @@ _NAMES: dict[str, str] = {
     "training.validation_freq": "valid_steps valid_freq eval_steps save_steps",
     "training.stop_after": "patience early_stopping",
     "decoding.beam_size": "beam num_beams",
+    "decoding.no_repeat_ngram_size": "block_ngram_repeat",
     "decoding.n_best": "nbest num_return_sequences",
     "decoding.length_penalty": "lenpen alpha decoding.normalize",
     "decoding.max_length_ratio": "max_len_a max_new_tokens decoding.max_length",

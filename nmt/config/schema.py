@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, create_model, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, create_model
 
 from nmt.config.data_section import DataConfig
 from nmt.config.model_section import ModelConfig
@@ -54,26 +54,20 @@ else:
 class DecodingConfig(_Values):  # type: ignore[misc]  # as above
     """Search for translations. Options of the commands override these settings."""
 
-    @model_validator(mode="after")
-    def _check_n_best(self) -> "DecodingConfig":
-        """Raise ValueError if more translations are asked for than there are hypotheses in the beam."""
+    def _check_numbers(self) -> None:
+        """Raise ValueError if more translations are asked for than there are hypotheses in the beam, or if min_length
+        is not below the maximum length even for the longest source. If it conflicts only for shorter sources,
+        translations carry a warning."""
         if self.n_best > self.beam_size:
             raise ValueError(
                 f"n_best must be at most beam_size ({self.beam_size}), got {self.n_best}; raise beam_size too"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _check_lengths(self) -> "DecodingConfig":
-        """Raise ValueError if min_length is not below the maximum length even for the longest source. If it conflicts
-        only for shorter sources, translations carry a warning."""
         most = int(self.max_length_ratio * MAX_SOURCE_SUBWORDS) + self.max_length_extra
         if self.min_length >= most:
             raise ValueError(
                 f"min_length must be below {most}, what max_length_ratio and max_length_extra allow for a source of "
                 f"{MAX_SOURCE_SUBWORDS} subwords, got {self.min_length}; raise max_length_extra too"
             )
-        return self
 
 
 class Settings(Section):
@@ -110,18 +104,15 @@ class Settings(Section):
     decoding: DecodingConfig = Field(default_factory=DecodingConfig)
     """Translation."""
 
-    @model_validator(mode="after")
-    def _check_weights(self) -> "Settings":
+    def _check_weights(self) -> None:
         """Raise ValueError if the corpora have weights and every epoch would have the same part of them."""
         weights = [one.weight for one in self.data.train] if isinstance(self.data.train, tuple) else []
         if not self.training.shuffle and any(weight != 1 for weight in weights):
             raise ValueError(
                 "training.shuffle must be true with weights of corpora, got false; every epoch would have the same part"
             )
-        return self
 
-    @model_validator(mode="after")
-    def _check_methods(self) -> "Settings":
+    def _check_methods(self) -> None:
         """Raise ValueError if training methods do not fit the model or the texts."""
         training, decoder = self.training, self.model.decoder
         if decoder.lexical and (decoder.attention in ("none", "multi_head") or self.model.encoder.type == "conv"):
@@ -135,10 +126,8 @@ class Settings(Section):
                 "training.guided_alignment must be 0 for a decoder without attention or of convolutions, got "
                 f"{training.guided_alignment:g}; set it so"
             )
-        return self
 
-    @model_validator(mode="after")
-    def _check_copying(self) -> "Settings":
+    def _check_copying(self) -> None:
         """Raise ValueError if settings do not fit a decoder that copies or writes edit actions."""
         needs = {"data.subwords.joint": True, "data.src_factors": (), "training.r_drop": 0}
         of_actions = needs | {
@@ -152,10 +141,8 @@ class Settings(Section):
         for method, wanted in (("copy_source", needs), ("edit_actions", of_actions)):
             if getattr(self.model.decoder, method):
                 require(self, wanted, f"with model.decoder.{method}: true", "set it so")
-        return self
 
-    @model_validator(mode="after")
-    def _check_factors(self) -> "Settings":
+    def _check_factors(self) -> None:
         """Raise ValueError if settings do not fit the source factors."""
         data, sizes = self.data, self.model.encoder.factors
         if len(data.src_factors) != len(sizes):
@@ -164,7 +151,7 @@ class Settings(Section):
                 f"{len(sizes)}"
             )
         if not sizes:
-            return self
+            return
         tagged = [one.tag for one in data.train if one.tag is not None] if isinstance(data.train, tuple) else []
         clashes = {
             "data.subwords.joint must be false": data.subwords.joint,
@@ -175,17 +162,14 @@ class Settings(Section):
         }
         if wrong := [promise for promise, is_broken in clashes.items() if is_broken]:
             raise ValueError(f"{wrong[0]} with data.src_factors, got {json.dumps(data.src_factors)}; set it so")
-        return self
 
-    @model_validator(mode="after")
-    def _check_ties(self) -> "Settings":
+    def _check_ties(self) -> None:
         """Raise ValueError if embeddings shared by both sides have no shared vocabulary."""
         if self.model.tied_embeddings == "all" and not self.data.subwords.joint:
             raise ValueError(
                 "data.subwords.joint must be true with model.tied_embeddings: all, got false; "
                 "or use tied_embeddings: softmax"
             )
-        return self
 
 
 @cache

@@ -4,15 +4,16 @@ import ast
 import inspect
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from operator import attrgetter
 from os.path import expanduser
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic.annotated_handlers import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
 MOST = 10**9
@@ -71,8 +72,8 @@ class Section(BaseModel):
 
     The text below a key is its description in the JSON schema.
 
-    A validator over several keys raises a ValueError whose text starts with the key to change, relative to its section
-    (`decoder.hidden_size must be ...`): `nmt.config.complaints` puts the rest of the path before it.
+    A method `_check...` over several keys raises a ValueError whose text starts with the key to change, relative to its
+    section (`decoder.hidden_size must be ...`): `nmt.config.complaints` puts the rest of the path before it.
     """
 
     # pydantic before 2.10 warns of every field that begins with `model_` unless protected_namespaces is empty.
@@ -88,6 +89,13 @@ class Section(BaseModel):
                 properties[key]["description"] = text
         return found
 
+    @model_validator(mode="after")
+    def _checked(self) -> Self:
+        """Return the section. Raises ValueError by its methods `_check_...`, in their order, those of parents first."""
+        for check in _checks_of(type(self)):
+            check(self)
+        return self
+
     def __setattr__(self, name: str, value: Any) -> None:
         """Raise AttributeError: settings are immutable."""
         raise AttributeError(
@@ -98,6 +106,13 @@ class Section(BaseModel):
     def to_dict(self) -> dict[str, Any]:
         """Return every key of the section and its subsections, as plain values for YAML and JSON."""
         return self.model_dump(mode="json")
+
+
+@cache
+def _checks_of(section: type[Section]) -> list[Callable[[Section], None]]:
+    """Return the methods that check a section as a whole."""
+    parents = section.__mro__[: section.__mro__.index(Section)]
+    return [one for kind in reversed(parents) for name, one in vars(kind).items() if name.startswith("_check_")]
 
 
 @cache

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from nmt.config.section import (
     CountOrAuto,
@@ -118,8 +118,7 @@ class TrainingBasics(Section):
     keep_last_ckpts: PositiveInt = 1
     """Number of newest validated checkpoints to keep, for nmt-average; 1: only the last one."""
 
-    @model_validator(mode="after")
-    def _check_start(self) -> "TrainingBasics":
+    def _check_start(self) -> None:
         """Raise ValueError if settings do not fit load_model."""
         if self.load_model is None:
             why = "new subwords have a size of their own, data.subwords.vocab_size"
@@ -127,10 +126,8 @@ class TrainingBasics(Section):
         if not self.reset_optimizer:
             why = "the state of new units is not there"
             require(self, {"extend_vocabulary": 0}, "with reset_optimizer: false", why)
-        return self
 
-    @model_validator(mode="after")
-    def _check_rates(self) -> "TrainingBasics":
+    def _check_rates(self) -> None:
         """Raise ValueError if learning rates and schedule do not fit each other."""
         if self.learning_rate_min >= self.learning_rate:
             raise ValueError(
@@ -157,7 +154,6 @@ class TrainingBasics(Section):
             require(self, {"cooldown": 0}, f"with scheduling: {self.scheduling}", why)
         if self.optimizer != "sgd":
             require(self, {"momentum": 0}, f"with optimizer: {self.optimizer}", "only sgd uses it")
-        return self
 
 
 def _is_below(one: int | str, other: int | str | None) -> bool:

@@ -33,7 +33,7 @@ from nmt.errors import CheckpointError, DataError, ShapeError
 from nmt.rnn.arrays.weights import Quantised
 from nmt.storage.tensor_file import map_tensors, tensors_made_with, write_tensors
 from nmt.system.files import explain, write_bytes, writing
-from nmt.system.paths import absent, exists, is_file, is_folder, kind, shown
+from nmt.system.paths import RUNS, absent, exists, is_file, is_folder, kind, shown
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -70,8 +70,9 @@ def check_folder(folder: Path) -> None:
     if not is_folder(folder):
         raise CheckpointError(f"{folder}: must be a folder that nmt-train wrote, got {kind(folder)}; check the path")
     if not is_file(folder / CONFIG_NAME):
-        inside = sorted(path.parent for path in folder.glob(f"*/{CONFIG_NAME}"))
-        advice = f"did you mean {shown(inside[0])}?" if inside else "give the model_dir of a config"
+        near = (RUNS / folder / CONFIG_NAME, *sorted(folder.glob(f"*/{CONFIG_NAME}")))
+        meant = next((one.parent for one in near if is_file(one)), None)
+        advice = f"did you mean {shown(meant)}?" if meant else "give the model_dir of a config"
         raise CheckpointError(
             f"{folder}: must be a folder that nmt-train wrote, got one without {CONFIG_NAME}; {advice}"
         )

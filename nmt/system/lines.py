@@ -28,7 +28,7 @@ from typing import Any, BinaryIO, Generic, TypeVar, cast
 from nmt.errors import DataError, PathError, how_to_install
 from nmt.system.file_kinds import HEAD_BYTES, kind_of_bytes, kind_of_text
 from nmt.system.files import explain
-from nmt.system.paths import absent, exists, is_file, is_folder, kind, named, shown, text_hint
+from nmt.system.paths import absent, exists, files_in, is_file, is_folder, kind, named, shown, text_hint
 
 T = TypeVar("T")
 
@@ -98,7 +98,9 @@ def text_file(path: str | PathLike[str]) -> Path:
             if is_file(one):
                 return one
     if exists(plain):
-        raise DataError(f"{shown(path)}: must be a text file, got {kind(plain)}; give the path of a file")
+        inside = [shown(one) for one in files_in(plain)[:3]]
+        advice = f"name one in it, as {' or '.join(inside)}" if inside else "give the path of a file"
+        raise DataError(f"{shown(path)}: must be a text file, got {kind(plain)}; {advice}")
     others = " or ".join(shown(one.name) for one in packed)
     raise DataError(absent(path, f"file, nor {others}", text_hint(path) or "check the path"))
 

@@ -15,6 +15,8 @@ from pathlib import Path
 from nmt.errors import PathError
 from nmt.system.files import ON_WINDOWS, TEMPORARY_SUFFIX, explain, remedy
 
+RUNS = Path("runs")
+"""The folder in which examples of commands and configs put models."""
 _MOST_SHOWN = 120
 """Most characters of a path in an error message."""
 _MOST_NAMES = 2000
@@ -115,20 +117,36 @@ def absent(path: str | PathLike[str], what: str = "file", advice: str = "check t
     if _ADDRESS.match(os.fspath(path)):
         return f"{shown(path)}: must be on this machine, got an address; download it first"
     missing = next((one for one in reversed(place.parents) if not exists(one)), None)
-    if missing is not None:
-        return f"{shown(path)}: no such {what}; there is no folder {shown(missing)}"
+    if (near := _near(place, missing or place, what)) is not None:
+        advice = f"did you mean {shown(near)}?"
+    elif missing is not None:
+        advice = f"there is no folder {shown(missing)}"
+    return f"{shown(path)}: no such {what}; {advice}"
+
+
+def _near(place: Path, first: Path, what: str) -> Path | None:
+    """Return the path that was probably meant: the same one in the folder of all runs or its name alone, or one with
+    a similar name for `first`, the first part that is not there."""
     try:
-        names = os.listdir(place.parent)
+        names = os.listdir(first.parent)[:_MOST_NAMES]
     except OSError:  # it may be searched and not be read
         names = []
-    close = get_close_matches(place.name, names[:_MOST_NAMES], n=1, cutoff=0.6)
-    near = [place.parent / name for name in close if what != "folder" or is_folder(place.parent / name)]
-    return f"{shown(path)}: no such {what}; " + (f"did you mean {shown(near[0])}?" if near else advice)
+    similar = [first.parent / name for name in get_close_matches(first.name, names, n=3, cutoff=0.6)]
+    near = [RUNS / place, Path(place.name), *(one / place.relative_to(first) for one in similar)]
+    return next((one for one in near if exists(one) and (what != "folder" or is_folder(one))), None)
 
 
 def text_hint(path: str | PathLike[str]) -> str:
     """Return a hint for an error about a path that looks like a text; otherwise nothing."""
     return _TEXT_HINT if " " in os.fspath(path) and not Path(path).suffix[1:].isalnum() else ""
+
+
+def files_in(folder: Path) -> list[Path]:
+    """Return the files of a folder that are not hidden, in order; none if it may not be read."""
+    try:
+        return sorted(one for one in folder.iterdir() if not one.name.startswith(".") and is_file(one))
+    except (OSError, PathError):
+        return []
 
 
 def listed(folder: Path) -> list[Path]:

@@ -79,6 +79,8 @@ def test_summaries_are_shown_whole_and_options_in_groups(name):
     ("words", "same"),
     [
         (["help"], ["--help"]),
+        (["-h"], ["--help"]),
+        (["translate", "-h"], ["translate", "--help"]),
         (["help", "train"], ["train", "--help"]),
         (["-q", "help", "cache"], ["cache", "--help"]),
         (["version"], ["--version"]),

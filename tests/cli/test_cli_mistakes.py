@@ -12,6 +12,7 @@ MISTAKES = [
     ("nmt-translate {model} nowhere.txt", 1, "nowhere.txt: no such file"),
     ("nmt-translate {model} {setup}", 2, "Tables, folders and shards need -o"),
     ("nmt-translate {model} {model}", 2, "must be a text to translate, got the model"),
+    ("nmt-translate {setup}/dev.xx {model}", 2, "model; name it first: "),
     ("nmt-translate {model} -o nowhere/out", 1, ": no such folder nowhere; make it"),
     ("nmt-translate {model} --n-best 3 --beam-size 2", 2, "needs --beam"),
     ("nmt-translate {model} --beamsize 3", 2, "--beam-size"),
@@ -43,6 +44,9 @@ MISTAKES = [
     ("nmt-evaluate --hyp x --metric bleu,rouge --ref {ref}", 2, "is none of bleu, chrf"),
     ("nmt-evaluate --hyp x --metric bleu,comet --ref {ref}", 2, "by comet-score: docs/comparing.md"),
     ("nmt-evaluate --compare a b --ref {ref}", 2, "sacrebleu REF -i A B"),
+    ("nmt-translate {model} --prefix -", 1, "INPUT and --prefix: must not both be standard input"),
+    ("nmt-evaluate --hyp - --ref -", 1, "--hyp and --ref: must not both be standard input"),
+    ("nmt-train /dev/zero", 1, "Error: /dev/zero: must be a file of settings, got more than 16,777,216 bytes"),
     ("nmt-train nowhere.yaml", 1, "nowhere.yaml"),
     ("nmt-train {config} --set training.epoch=3", 1, "did you mean training.epochs?"),
     ("nmt-train {config} --set training.optimizer=adm", 1, "did you mean adam"),
@@ -52,6 +56,7 @@ MISTAKES = [
     ("nmt-train {config} --set data.train={folder}/empty", 1, "got none"),
     ("nmt-train {config} --set data.subwords.type=unigram", 1, "vocab_size must be at most"),
     ("nmt-train {setup}/c.yaml --set model.encoder.num_layers=2", 1, "num_layers must stay 1"),
+    ("nmt-train {setup}/c.yaml --json", 2, "--json goes with --check-data"),
     ("nmt-train {setup}/c.yaml --sed 3", 2, "Did you mean"),
 ]
 

@@ -87,12 +87,6 @@ def test_devices_without_end_are_one_line(arguments: list[str], model: Path, set
     assert "line 1 must have at most 8,388,608 bytes" in result.err
 
 
-def test_settings_without_end_are_one_line(run: Run) -> None:
-    result = run("nmt-train", "/dev/zero")
-    assert (result.code, result.err.count("\n")) == (1, 1)
-    assert result.err.startswith("Error: /dev/zero: must be a file of settings, got more than 16,777,216 bytes")
-
-
 # Outputs that are inputs
 
 OVER = {
@@ -142,13 +136,6 @@ def test_scores_and_evaluations_do_not_write_over_their_inputs(model: Path, setu
         result = run(command, model, *pair, other, setup / "dev.yy")
         assert (result.code, "must be a file of its own, got that of --src" in result.err) == (1, True), result.err
     assert (setup / "dev.xx").read_bytes() == before
-
-
-def test_standard_input_is_read_once(model: Path, run: Run) -> None:
-    result = run("nmt-translate", model, "--prefix", "-", stdin=b"w1\n")
-    assert (result.code, "INPUT and --prefix: must not both be standard input" in result.err) == (1, True)
-    result = run("nmt-evaluate", "--hyp", "-", "--ref", "-", stdin=b"w1\n")
-    assert (result.code, "--hyp and --ref: must not both be standard input" in result.err) == (1, True)
 
 
 # Full and closed streams

@@ -133,10 +133,6 @@ def test_a_run_tells_each_warning_once_and_keeps_them(run: Run, tmp_path: Path) 
     assert "removed by data.filter: 1 markup" in silent.err
 
 
-def test_json_goes_with_check_data(run: Run, tmp_path: Path) -> None:
-    assert run("nmt-train", write(tmp_path), "--json").code == 2
-
-
 WITHOUT = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
 
 

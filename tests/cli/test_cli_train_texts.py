@@ -201,8 +201,9 @@ def test_a_folder_that_cannot_be_made_is_one_line(run: Run, tmp_path: Path) -> N
 
 
 def test_one_file_that_is_no_table_gets_advice(run: Run, tmp_path: Path) -> None:
-    result = run("nmt-train", _lines(tmp_path / "words.txt", ["a\tb"]), "-o", tmp_path / "m")
-    assert result.code == 2 and "NAME.tsv has tabs" in result.err
+    for name, text, told in (("w.txt", "a\tb", f"name it {tmp_path}/w.tsv."), ("w.docx", "PK\3\4", "copy its table")):
+        result = run("nmt-train", _lines(tmp_path / name, [text]), "-o", tmp_path / "m")
+        assert result.code == 2 and told in result.err, result.err
     result = run("nmt-train", "c.yaml", "--seed", "many")
     assert result.code == 2 and "must be a whole number of at least 0, got 'many'" in result.err
 
@@ -234,12 +235,9 @@ def test_show_config_writes_nothing(run: Run, tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["a.de", "a.en"], "-o DIR, a folder for the model, must be given"),
-        (["t.tsv"], "-o DIR, a folder for the model, must be given"),
+        (["t.tsv", "runs/m"], "must be given with SRC TGT or a table; did you mean -o runs/m?"),
         (["a.de", "a.en", "b.en", "-o", "m"], "one table, got 3 files and 0 --dev; docs/tables.md has"),
-        (
-            ["a.de", "a.en", "-o", "m", "--dev", "d.de", "d.en"],
-            "got 3 files and 1 --dev; give --dev twice, once for each",
-        ),
+        (["a.de", "a.en", "-o", "m", "--dev", "d.de", "d.en"], "1 --dev; give --dev twice, once for each"),
         (["c.yaml", "--dev", "d"], "--dev goes with SRC TGT or a table"),
         (["t.chr.gz", "-o", "m"], "one file must be settings (CONFIG.yaml) or a table (.tsv .csv .xlsx"),
         (["t.txt", "-o", "m"], "give the files of SRC and TGT"),
@@ -323,12 +321,34 @@ def test_a_run_keeps_the_text_that_it_held_out(run: Run, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (
+            "--columns 2,1",
+            "must stay a model from de to en, as it was begun, got en to de; name another folder with -o",
+        ),
+        ("-s chr -t en", "got chr to en; name another folder with -o, or train on with its own settings: nmt-train"),
+        ("--columns 2,1 -s de -t en", "it was trained on, {0}/t.tsv, got {0}/t.tsv with columns 2,1; choose another"),
+        ("--columns 1,2 --set training.updates=5", "validation text: {0}/m/dev.de and {0}/m/dev.en, which are there"),
+    ],
+)
+def test_a_run_in_other_languages_or_columns_is_told(run: Run, tmp_path: Path, options: str, told: str) -> None:
+    rows = ["de\ten\tnote", *(f"ein Satz {n}\ta line {n}\tof {n} or so" for n in range(60))]
+    table = _lines(tmp_path / "t.tsv", rows)
+    begin = ["nmt-train", table, "-o", tmp_path / "m", "--preset", "tiny", *SMALL, "--set", "training.updates=4"]
+    assert run(*begin, "--columns", "1,2").code == 0
+    result = run(*begin, *options.split())
+    assert told.format(tmp_path) in result.err and result.code == ("are there" not in told), result.err
+
+
+@pytest.mark.parametrize(
     ("name", "options", "langs"),
     [
         ("words.chr-en.tsv", [], ("chr", "en")),
         ("words.tsv", [], ("src", "tgt")),
         ("words.tsv", ["-s", "ka", "-t", "ipa"], ("ka", "ipa")),
         ("words.chr-en.tsv", ["--tgt-lang", "ipa"], ("chr", "ipa")),
+        ("words.tsv", ["-s", "Cherokee", "-t", "en"], ("Cherokee", "en")),
         ("words.tsv", ["--set", "data.src.lang=ka", "--set", "data.tgt.lang=ipa"], ("ka", "ipa")),
     ],
 )
@@ -337,6 +357,7 @@ def test_languages_of_a_table(run: Run, tmp_path: Path, name: str, options: list
     result = run("nmt-train", table, "-o", tmp_path / "m", "--check-data", *options)
     assert (tmp_path / "m" / f"dev.{langs[0]}").is_file() and (tmp_path / "m" / f"dev.{langs[1]}").is_file(), result.err
     shown = run("nmt-train", table, "-o", tmp_path / "m", "--show-config", *options)
+    assert ("Cherokee is kept as the code of a language; programs know it as -s chr" in shown.err) is ("en" in options)
     data = yaml.safe_load(shown.out)["data"]
     assert (data["src"]["lang"], data["tgt"]["lang"]) == langs
 
@@ -357,7 +378,7 @@ def test_the_validation_text_is_named_always(run: Run, tmp_path: Path) -> None:
     dev = [word for side in ("de", "en") for word in ("--dev", own / f"dev.{side}")]
     result = run("nmt-train", *files, "-o", own, "--check-data", *dev)
     assert f"validation text: {own}/dev.de and {own}/dev.en, which are there already" in result.err
-    assert "name it with --dev" in run("nmt-train", *files, "-o", own, "--check-data").err
+    assert "or this text with --dev" in run("nmt-train", *files, "-o", own, "--check-data").err
     given = run("nmt-train", *files, "-o", tmp_path / "m", "--check-data", "--dev", files[0], "--dev", files[1])
     assert f"validation text: {files[0]} and {files[1]}" in given.err
 

@@ -118,13 +118,16 @@ def test_zstd_that_is_cut_off_or_damaged(tmp_path, sides):
     ("name", "text", "settings", "words"),
     [
         ("a.tsv", "a\tb\nonly one\nc\td\n", {}, "line 2 must have at least 2 cells, got 1"),
-        ("a.tsv", "x\ty\na\tb\n", {"src_column": "de", "tgt_column": "y"}, "must name the column de, got x, y"),
+        ("a.tsv", "x\ty\na\tb\n", {"src_column": "de", "tgt_column": "y"}, "the column de, got x, y; name one of"),
+        ("a.tsv", "x\ty\n", {"src_column": "x", "tgt_column": "English"}, "the column English, got x, y; name one of"),
+        ("a.tsv", "x\ty\n", {"src_column": "x", "tgt_column": "C"}, "must have the column C, got x, y; name one of"),
+        ("a.tsv", "x\ty\n", {"src_column": 1, "tgt_column": 3}, "must have the column 3, got x, y; name one of these"),
         ("a.tsv", "a\tb\n", {"src_column": 1}, "must have a column named for each side, or none"),
         ("a.jsonl", '{"de": "a", "en": "b"}\n{"de": "a", "en"\n', {}, "line 2 must be a JSON object"),
         ("a.jsonl", '{"de": "a", "en": "b"}\n\n{', {}, "line 3 must be a JSON object"),
         ("a.jsonl", '{"de": "a"}\n', {}, "must have two columns, got one, 1 de (a)"),
         ("a.jsonl", '{"de": "a", "fr": "b", "x": "c"}\n', {}, "choose source and target, as with --columns 1,2"),
-        ("a.jsonl", '{"de": "a", "en": "b"}\n', {"src_column": "fr"}, "must name the column fr, got de, en"),
+        ("a.jsonl", '{"de": "a", "en": "b"}\n', {"src_column": "fr"}, "must have the column fr, got de, en; name one"),
         ("a.jsonl", "[1]\n", {}, "row 1 must be an object, got a list"),
         ("a.jsonl", '{"de": "a", "en": "b"}\n{"de": "\\ud800"\n', {}, "line 2 must be a JSON object"),
     ],
@@ -217,8 +220,6 @@ def test_a_tag_the_subwords_do_not_know_is_an_error(tmp_path, sides):
 
 # Weights
 
-WEIGHTED = [{"path": "a", "weight": 2}]
-
 
 def weighted(tmp_path, sides, *weights):
     prefixes = [write_pair(tmp_path, SRC[:n], TGT[:n], f"w{n}") for n in (40, 7)]
@@ -269,7 +270,7 @@ def test_settings_of_a_corpus_that_make_no_sense(changes, words):
         ({"train": [{"path": "a"}, {}]}, {}, r"data.train\[1\].path must be given"),
         ({"train": 3}, {}, "data.train must be text that is not empty, or a list of values, each a section"),
         ({"dev": [{"path": "a", "weight": 2}]}, {}, r"data.dev\[0\].weight must be 1, got 2"),
-        ({"train": WEIGHTED}, {"training": {"shuffle": False}}, "training.shuffle must be true with weights of cor"),
+        ({"train": [{"path": "a", "weight": 2}]}, {"training": {"shuffle": False}}, "training.shuffle must be true"),
     ],
 )
 def test_settings_of_corpora_that_make_no_sense(data, sections, words):

@@ -59,7 +59,7 @@ def backtranslate(model_dir: str, text: str, output: str, tag: str, **options: A
     copy, made = Path(f"{output}.{data.src.lang}"), Path(f"{output}.{data.tgt.lang}")
     check_apart({"-o": str(made)}, {"TEXT": text})
     _check_output(output, made)
-    if exists(copy) and not _same_lines(copy, text):
+    if exists(copy) and any(one != other for one, other in zip_longest(read_lines(copy), read_lines(text))):
         raise DataError(f"{copy}: must be new or contain the lines of {text}, got another file; choose another PREFIX")
     _translate(model_dir, text, made, options)
     count = _copy(text, copy, made)
@@ -79,11 +79,6 @@ def _check_output(prefix: str, made: Path) -> None:
             f"{made}: must be new, or begun by this command, got a file without its record {record.name}; move it "
             "away, or name another PREFIX"
         )
-
-
-def _same_lines(copy: Path, text: str) -> bool:
-    """Return whether a file contains exactly the lines of a text."""
-    return all(one == other for one, other in zip_longest(read_lines(copy), read_lines(text)))
 
 
 def _translate(model_dir: str, text: str, made: Path, options: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ import click
 from nmt.cli.lines.judging import Given, check_lines_output, langs_by_names, langs_of, tell_doubts, tell_if_seen
 from nmt.cli.lines.streams import check_apart, output_lines, say, tell, telling_notices
 from nmt.cli.options.command import Command, running_options, table_of, table_options
-from nmt.cli.options.path_types import InputPath, reads, writes
+from nmt.cli.options.path_types import InputPath, chooses, flag, reads, writes
 from nmt.cli.options.search_options import beam_options, tell_needs
 from nmt.evaluate.scores import ALL_METRICS, METRICS, TOKENIZERS
 
@@ -51,12 +51,12 @@ class MetricNames(click.ParamType):
 @table_options()
 @click.option("--ref-separator", metavar="TEXT", help="Separator of several references in one line of --ref.")
 @writes("-o", "--output", text="Also write the translations to this file.")
-@click.option("--lowercase", is_flag=True, help="Ignore case.")
-@click.option(
+@flag("--lowercase", text="Ignore case.")
+@chooses(
     "--tokenize",
-    type=click.Choice(list(TOKENIZERS)),
+    among=list(TOKENIZERS),
     default="13a",
-    help="Tokenizer for BLEU. ja-mecab and ko-mecab need the extras [ja] and [ko]; flores101, flores200 and spBLEU-1K "
+    text="Tokenizer for BLEU. ja-mecab and ko-mecab need the extras [ja] and [ko]; flores101, flores200 and spBLEU-1K "
     "are downloaded once.",
 )
 @click.option(
@@ -67,18 +67,15 @@ class MetricNames(click.ParamType):
     help="Metrics, separated by commas: bleu, chrf, chrf++, ter; for texts of one word per line, wer (percentage of "
     "wrong lines), per (edits per 100 tokens), accuracy.",
 )
-@click.option(
+@flag(
     "--confidence",
-    is_flag=True,
-    help="Also print 95 % confidence intervals, by bootstrap over the lines, and with MODEL how right its own "
+    text="Also print 95 % confidence intervals, by bootstrap over the lines, and with MODEL how right its own "
     "confidence is.",
 )
 @writes("--plot-confidence", text="Also draw the confidence of MODEL against what is kept, as FILE.svg.")
 @writes("--tsv", text="Also write source, translation and references as columns, for other metrics.")
-@click.option("--json", "as_json", is_flag=True, help="Write JSON instead of tables.")
-@click.option(
-    "--shortlist", is_flag=True, help="Restrict the output vocabulary of each line to the shortlist from nmt-shortlist."
-)
+@flag("--json", "as_json", text="Write JSON instead of tables.")
+@flag("--shortlist", text="Restrict the output vocabulary of each line to the shortlist from nmt-shortlist.")
 @beam_options()
 @running_options()
 def evaluate(

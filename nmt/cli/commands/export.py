@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from nmt.cli.lines.streams import check_page, tell
 from nmt.cli.options.command import Command, cells_option, checkpoint_option
-from nmt.cli.options.path_types import InputPath, NewPlace
+from nmt.cli.options.path_types import InputPath, NewPlace, writes
 from nmt.errors import ConfigError
 from nmt.system.paths import check_new_folder, check_output
 
@@ -22,13 +22,12 @@ _COMPILED = (*_WEB, "c")
 
 @click.command(cls=Command)
 @click.argument("model_dir", metavar="MODEL", type=InputPath())
-@click.option(
-    "-o",
-    "--output",
-    type=NewPlace(),
+@writes(
+    *("-o", "--output"),
+    kind=NewPlace(),
     metavar="PATH",
     required=True,
-    help="New folder for the exported model; for web, the page to write.",
+    text="New folder for the exported model; for web, the page to write.",
 )
 @click.option("--to", "form", type=click.Choice(["numpy", "onnx", *_COMPILED]), required=True, help="Export format.")
 @click.option(
@@ -40,15 +39,7 @@ _COMPILED = (*_WEB, "c")
 @click.option("--embed", is_flag=True, help="For c: put the model into the library, so that there is no file to load.")
 @checkpoint_option()
 @cells_option()
-def export(
-    model_dir: str,
-    output: str,
-    form: str,
-    compute_dtype: str | None,
-    embed: bool,
-    checkpoint: str | None,
-    cells: tuple[str, ...],
-) -> None:
+def export(model_dir: str, output: str, form: str, compute_dtype: str | None, **options: Any) -> None:
     """Export a model to a web page, C, NumPy or ONNX, to run without nmt.
 
     --to web writes one page that translates in a browser without a server, and sends nothing anywhere. It contains the
@@ -82,7 +73,7 @@ def export(
 
     if compute_dtype is not None and form not in _COMPILED:
         raise ConfigError(f"--compute-dtype: must come with --to web, web-module or c, got --to {form}; leave it out")
-    if embed and form != "c":
+    if options["embed"] and form != "c":
         raise ConfigError(f"--embed: must come with --to c, got --to {form}; leave it out")
     if output == "-":
         raise ConfigError("--output: must be a file or a folder to write, got the standard output; name a path")
@@ -92,10 +83,11 @@ def export(
         check_page(output, "an earlier page")
     else:
         check_new_folder(out)
-    saved = load_saved_model(model_dir, checkpoint, cells=cells)
+    saved = load_saved_model(model_dir, options["checkpoint"], cells=options["cells"])
     if form in _COMPILED:
-        _export_compiled(out, form, (model_dir, checkpoint, saved, compute_dtype or "int8"), embed=embed)
-        form += f", in {compute_dtype or 'int8'}"
+        kind = compute_dtype or "int8"
+        _export_compiled(out, form, (model_dir, options["checkpoint"], saved, kind), embed=options["embed"])
+        form += f", in {kind}"
     else:
         _export_script(out, form, saved)
     files = list(out.iterdir()) if out.is_dir() else [out]

@@ -14,7 +14,7 @@ import click
 from nmt.cli.lines.judging import langs_of, tell_doubts
 from nmt.cli.lines.streams import LineWriter, check_apart, finite, in_step, output_lines, tell, telling_notices
 from nmt.cli.options.command import Command, checkpoint_option, running_options, table_of, table_options
-from nmt.cli.options.path_types import InputPath, reads, writes
+from nmt.cli.options.path_types import InputPath, chooses, reads, writes
 from nmt.cli.options.search_options import search_option
 from nmt.system.lines import chunks
 from nmt.system.notices import Notices
@@ -29,9 +29,7 @@ _CHUNK = 2048
 @reads("--tgt", required=True, text="Translations to score, one per line.")
 @table_options()
 @writes("-o", "--output", default="-", text="Output file; - is stdout.")
-@click.option(
-    "--output-format", type=click.Choice(["tsv", "json"]), default="tsv", help="Write columns or JSON objects."
-)
+@chooses("--output-format", among=["tsv", "json"], default="tsv", text="Write columns or JSON objects.")
 @search_option("batch_size")
 @checkpoint_option()
 @running_options()

@@ -16,10 +16,10 @@ from nmt.cli.options.command import (
     cells_option,
     checkpoint_option,
     compute_dtype_option,
+    require_extra,
     threads_option,
 )
-from nmt.cli.options.path_types import InputPath
-from nmt.errors import NMTError, how_to_install
+from nmt.cli.options.path_types import InputPath, flag
 
 
 @click.command(cls=Command, context_settings={"auto_envvar_prefix": "NMT_SERVE"})
@@ -29,11 +29,7 @@ from nmt.errors import NMTError, how_to_install
 @threads_option()
 @checkpoint_option()
 @compute_dtype_option()
-@click.option(
-    "--shortlist",
-    is_flag=True,
-    help="Restrict the output vocabulary of each sentence to the shortlist from nmt-shortlist.",
-)
+@flag("--shortlist", text="Restrict the output vocabulary of each sentence to the shortlist from nmt-shortlist.")
 @click.option(
     "--split/--no-split", default=True, help="Split paragraphs into sentences, or treat each line as one sentence."
 )
@@ -42,10 +38,9 @@ from nmt.errors import NMTError, how_to_install
     default=True,
     help="Translate through a third language, by two models, where no model has the pair.",
 )
-@click.option(
+@flag(
     "--learn",
-    is_flag=True,
-    help="Learn from confirmed translations, and keep them in a memory next to each model; see docs/learning.md.",
+    text="Learn from confirmed translations, and keep them in a memory next to each model; see docs/learning.md.",
 )
 @click.option(
     "--cache",
@@ -98,7 +93,7 @@ from nmt.errors import NMTError, how_to_install
     default=3600.0,
     help="Time limit of a request with a file; 0 is no limit.",
 )
-@click.option("--log-texts", is_flag=True, help="Also write source texts to the log.")
+@flag("--log-texts", text="Also write source texts to the log.")
 @cells_option()
 def serve(models: tuple[str, ...], **options: Any) -> None:
     """Serve translations over HTTP: a web page and an API.
@@ -122,7 +117,7 @@ def serve(models: tuple[str, ...], **options: Any) -> None:
         nmt-serve runs/de-en --learn
         nmt-serve de-en.nmt en-de.nmt --compute-dtype int8 --port 8080 --keys keys.txt
     """
-    _check_libraries()
+    require_extra("serve", "langcodes", "prometheus_client", "python_multipart", "starlette", "uvicorn")
     from nmt.rnn.cores import usable_threads
     from nmt.serve.server import serve as run
     from nmt.serve.settings import Limits, ServerSettings
@@ -133,15 +128,9 @@ def serve(models: tuple[str, ...], **options: Any) -> None:
 
 
 _LIMITS = {
-    "characters": "max_characters",
-    "texts": "max_texts",
-    "alternatives": "max_alternatives",
-    "requests_per_minute": "requests_per_minute",
-    "body_bytes": "max_body",
-    "file_bytes": "max_file",
-    "seconds": "timeout",
-    "file_seconds": "file_timeout",
-    "waiting": "max_waiting",
+    **{name: f"max_{name}" for name in ("characters", "texts", "alternatives", "waiting")},
+    **{"requests_per_minute": "requests_per_minute", "body_bytes": "max_body", "file_bytes": "max_file"},
+    **{"seconds": "timeout", "file_seconds": "file_timeout"},
 }
 """The option of each limit; all other options have the names of `ServerSettings`."""
 
@@ -158,17 +147,3 @@ def _unknown_variables() -> list[str]:
                 f"{name}: is no variable of nmt-serve" + (f"; did you mean {prefix}{close[0]}?" if close else "")
             )
     return found
-
-
-def _check_libraries() -> None:
-    """Raise NMTError if a library of the extra is not installed."""
-    try:
-        import langcodes  # noqa: F401 - check that the whole extra is installed
-        import prometheus_client  # noqa: F401
-        import python_multipart  # noqa: F401
-        import starlette  # noqa: F401
-        import uvicorn  # noqa: F401
-    except ImportError as error:
-        raise NMTError(
-            f"nmt-serve: must have the libraries of the extra [serve], got no {error.name}; " + how_to_install("serve")
-        ) from None

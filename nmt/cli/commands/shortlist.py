@@ -97,7 +97,10 @@ def shortlist(model_dir: str, **options: Any) -> None:
     folder = Path(model_dir)
     kinds = {name: options[name] for name in ("threads", "compute_dtype", "cells")}
     translator = Translator.load(folder, device="cpu", **kinds)
-    _check_folder(folder)
+    if not is_folder(folder):
+        raise CheckpointError(
+            f"{folder}: must be a model folder, got a file; learn the shortlist in the folder, then bundle it again"
+        )
     _tell_doubts(translator, options)
     check_no_factors(translator, "nmt-shortlist")
     learner = ShortlistLearner(translator.src_subwords.vocab_size, translator.tgt_subwords.vocab_size)
@@ -177,14 +180,6 @@ def _check_misses(path: Path, rate: float, options: dict[str, Any]) -> None:
             f"{path}: must miss at most {options['most_missed']:g} % of the model's own output (--most-missed), got "
             f"{rate:.2f} % with all words of the text; nothing is written: check whether --src and --tgt are swapped, "
             "give more text, or raise --most-missed"
-        )
-
-
-def _check_folder(folder: Path) -> None:
-    """Raise CheckpointError for a bundle, since a shortlist is written into a folder."""
-    if not is_folder(folder):
-        raise CheckpointError(
-            f"{folder}: must be a model folder, got a file; learn the shortlist in the folder, then bundle it again"
         )
 
 

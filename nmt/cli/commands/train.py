@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Mapping
@@ -22,15 +20,15 @@ from nmt.cli.options.command import (
     Command,
     Setting,
     WholeSetting,
+    as_typed,
     device_option,
     table_of,
     table_options,
     threads_option,
 )
-from nmt.cli.options.path_types import InputPath, OutputFolder, reads, writes
-from nmt.system.files import ON_WINDOWS
-from nmt.system.lines import without_packing
-from nmt.system.paths import exists, is_file, shown
+from nmt.cli.options.path_types import InputPath, OutputFolder, flag, reads, writes
+from nmt.system.lines import read_lines, without_packing
+from nmt.system.paths import exists, files_in, is_file, shown
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -89,23 +87,14 @@ if TYPE_CHECKING:
     show_default=False,
     help="Train for this time, such as 2h or 90m; fits updates, schedule and validations to this machine's speed.",
 )
-@click.option(
-    "--plan",
-    is_flag=True,
-    help="Do not train: run a few batches and print parameters, memory, speed and estimated training time.",
-)
-@click.option("--show-config", is_flag=True, help="Do not train: print all settings as YAML.")
-@click.option(
+@flag("--plan", text="Do not train: run a few batches and print parameters, memory, speed and estimated training time.")
+@flag("--show-config", text="Do not train: print all settings as YAML.")
+@flag(
     "--check-data",
-    is_flag=True,
-    help="Do not train: check all corpora and print the problems found; exit code 1 if training cannot work.",
+    text="Do not train: check all corpora and print the problems found; exit code 1 if training cannot work.",
 )
-@click.option("--json", "as_json", is_flag=True, help="With --check-data: print JSON.")
-@click.option(
-    "--stop-with-stdin",
-    is_flag=True,
-    help="Stop as by Ctrl-C when standard input ends, for programs that start this one.",
-)
+@flag("--json", "as_json", text="With --check-data: print JSON.")
+@flag("--stop-with-stdin", text="Stop as by Ctrl-C when standard input ends, for programs that start this one.")
 def train(
     inputs: tuple[str, ...],
     folder: str | None,
@@ -113,17 +102,8 @@ def train(
     src_lang: str | None,
     tgt_lang: str | None,
     overrides: tuple[str, ...],
-    threads: int | None,
-    device: str | None,
-    seed: int | None,
     preset: str | None,
-    budget: str | None,
-    plan: bool,
-    show_config: bool,
-    check_data: bool,
-    as_json: bool,
-    stop_with_stdin: bool,
-    **table: Any,
+    **options: Any,
 ) -> None:
     """Train a translation model.
 
@@ -149,10 +129,8 @@ def train(
         nmt-train configs/quickstart.yaml --check-data
         nmt-train configs/quickstart.yaml --budget 10m
     """
-    if as_json and not check_data:
+    if options["as_json"] and not options["check_data"]:
         raise click.UsageError("--json goes with --check-data.")
-    given = {"--budget": budget is not None, "--show-config": show_config}
-    given |= {"--check-data": check_data, "--plan": plan}
     from nmt.config import dump_config, load_config
     from nmt.system.heap import keep_little
     from nmt.train.checkpoints.start import with_model_of_start
@@ -160,12 +138,12 @@ def train(
     from nmt.train.planning.budget import seconds_of
 
     keep_little()
-    if stop_with_stdin:
+    if options["stop_with_stdin"]:
         _stop_with_stdin()
-    texts = texts_of(inputs, folder, dev, (src_lang, tgt_lang), table_of(table))
-    if budget is not None:
-        seconds_of(budget)  # raises before anything is read
-    own: dict[str, str | int | None] = {"seed": seed}
+    texts = texts_of(inputs, folder, dev, (src_lang, tgt_lang), table_of(options))
+    if options["budget"] is not None:
+        seconds_of(options["budget"])  # raises before anything is read
+    own: dict[str, str | int | None] = {"seed": options["seed"]}
     # As JSON, since a language (no) or a folder may be named like another YAML value.
     named = {"data.src.lang": src_lang, "data.tgt.lang": tgt_lang, "model_dir": folder if texts is None else None}
     own |= {key: None if value is None else json.dumps(value) for key, value in named.items()}
@@ -173,7 +151,8 @@ def train(
         own |= {"preset": preset}
     overrides += tuple(f"{key}={value}" for key, value in own.items() if value is not None)
     ranks = join_ranks()
-    _check_alone(given, ranks.size)
+    _check_alone([name for name in ("budget", "show_config", "check_data", "plan") if options[name]], ranks.size)
+    running = options["threads"], options["device"]
     with ranks.together():
         notify = tell if ranks.rank == 0 else None  # print messages once, not once per rank
         if texts is None:
@@ -181,18 +160,19 @@ def train(
         else:
             from nmt.train.run.training import config_of_texts
 
-            config = config_of_texts(*texts, preset, notify, ranks, changes=overrides, write=not show_config)
+            writes_text = not options["show_config"]
+            config = config_of_texts(*texts, preset, notify, ranks, changes=overrides, write=writes_text)
         config = with_model_of_start(config)
-        if show_config:
+        if options["show_config"]:
             click.echo(dump_config(config), nl=False)
-        elif check_data:
-            _check_data(config, as_json)
-        elif plan:
+        elif options["check_data"]:
+            _check_data(config, options["as_json"])
+        elif options["plan"]:
             from nmt.train.planning.dry_run import DryRun, cost_report
 
-            say(cost_report(DryRun(config, threads, tell, device)))
+            say(cost_report(DryRun(config, running[0], tell, running[1])))
         else:
-            _train(config, budget, threads, device, ranks)
+            _train(config, options["budget"], *running, ranks)
 
 
 def texts_of(
@@ -214,6 +194,10 @@ def texts_of(
     for one in inputs:
         if _SETTING.match(one) and not exists(Path(one)):
             raise click.UsageError(f"settings are changed by --set, got {one}; write --set {one}.")
+    if len(inputs) == 1 and (files := _files_to_name(Path(inputs[0]))):
+        names = " and ".join(Path(file).name for file in files)
+        order = ", the source first" if len(files) > 1 else ""
+        raise click.UsageError(f"{shown(inputs[0])} is a folder with {names}; give {as_typed(files)}{order}.")
     if len(inputs) == 1 and not _is_prefix(inputs[0], langs) and format_of(inputs[0]) == "lines":
         if dev:
             raise click.UsageError(
@@ -221,9 +205,13 @@ def texts_of(
             )
         ending = without_packing(inputs[0]).suffix
         if without_packing(inputs[0]) != Path(inputs[0]) or ending not in (".yaml", ".yml", ".json", ""):
+            kinds = "give the files of SRC and TGT, or name a table by its kind: NAME.tsv has tabs, NAME.sfm markers"
+            advice = _SAVED.get(ending.lower(), kinds)
+            if advice == kinds and is_file(Path(inputs[0])) and "\t" in next(read_lines(inputs[0], lenient=True), ""):
+                advice = f"it has tabs: name it {shown(Path(inputs[0]).with_suffix('.tsv'))}"
             raise click.UsageError(
                 f"one file must be settings (CONFIG.yaml) or a table ({' '.join(ENDINGS)}), got {shown(inputs[0])}; "
-                "give the files of SRC and TGT, or name a table by its kind: NAME.tsv has tabs, NAME.sfm markers."
+                f"{advice}."
             )
         if table != NOT_SAID:
             raise click.UsageError("--columns, --header and --sheet go with a table; a config has them in data.train.")
@@ -238,15 +226,37 @@ def texts_of(
     if len(inputs) == 2 and len(dev) == 1 and is_file(Path(dev[0])) and format_of(dev[0]) == "lines":
         raise click.UsageError(f"--dev must be given twice with SRC TGT, for source and target, got {shown(dev[0])}.")
     if folder is None:
-        raise click.UsageError("-o DIR, a folder for the model, must be given with SRC TGT or a table.")
+        meant = f"; did you mean -o {shown(inputs[1])}?" if format_of(inputs[0]) != "lines" and inputs[1:] else "."
+        raise click.UsageError(f"-o DIR, a folder for the model, must be given with SRC TGT or a table{meant}")
     from nmt.train.tasks.named_texts import Texts
 
     train, held = (Texts(files, **table) for files in (inputs, dev))
     return train, held if dev else None, Path(folder)
 
 
+_SAVED = {
+    **dict.fromkeys((".numbers", ".gsheet", ".xlsb"), "save it as .xlsx"),
+    **dict.fromkeys((".docx", ".doc", ".odt", ".rtf", ".pdf"), "copy its table into a spreadsheet, saved as .xlsx"),
+}
+"""Advice on files whose endings are those of other programs."""
 _SETTING = re.compile(r"\+{0,2}[a-z_]+(\.[a-z_]+)*=")
 """The beginning of a setting, as Hydra, OmegaConf and fairseq take it among the arguments."""
+
+
+def _files_to_name(folder: Path) -> list[str]:
+    """Return what the command trains on of a folder: the first table or config, or the first two texts with one name;
+    nothing of a model, or of a folder without them."""
+    from nmt.data.corpora.sources import format_of
+
+    named = [(one, one.suffix.lower()) for one in files_in(folder) if one.name[0] != "~"]  # of a workbook that is open
+    files = [one for one, ending in named if ending not in _SAVED]
+    if folder / "config.yaml" in files:
+        return []
+    alone = [[one] for one in files if format_of(str(one)) != "lines" or one.suffix in (".yaml", ".yml")]
+    stems = sorted({without_packing(one).stem for one in files}, key=lambda stem: (not stem.startswith("train"), stem))
+    pairs = [[one for one in files if without_packing(one).stem == stem] for stem in stems]
+    found = alone + [pair for pair in [*pairs, files] if len(pair) == 2]
+    return list(map(str, found[0])) if found else []
 
 
 def _is_prefix(name: str, langs: tuple[str | None, str | None]) -> bool:
@@ -269,10 +279,10 @@ def _is_prefix(name: str, langs: tuple[str | None, str | None]) -> bool:
     return False
 
 
-def _check_alone(given: dict[str, bool], ranks: int) -> None:
-    """Raise UsageError if several options are given that each replace normal training, or one of them with several
-    ranks."""
-    found = [name for name, is_given in given.items() if is_given]
+def _check_alone(given: list[str], ranks: int) -> None:
+    """Raise UsageError if several options that replace normal training are given, by the names of their parameters, or
+    one with several ranks."""
+    found = [f"--{name.replace('_', '-')}" for name in given]
     if len(found) > 1:
         raise click.UsageError(f"Give one of {' and '.join(found)}.")
     if ranks > 1 and found and found[0] != "--plan":
@@ -305,8 +315,7 @@ def _train(config: Config, budget: str | None, threads: int | None, device: str 
         if result.signal is None and result.best_path is not None:
             program = click.get_current_context().command_path.removesuffix("train")  # of nmt-train, or of nmt train
             cells = [word for name in result.cells for word in ("--cells", name)]
-            words = [str(result.folder), *cells]
-            tell(f"Try it: {program}translate {subprocess.list2cmdline(words) if ON_WINDOWS else shlex.join(words)}")
+            tell(f"Try it: {program}translate {as_typed([str(result.folder), *cells])}")
     if result.signal is not None:
         sys.exit(128 + result.signal)
 

@@ -30,7 +30,7 @@ from nmt.cli.lines.streams import (
 from nmt.cli.lines.tables import FORMATS as TABLE_FORMATS
 from nmt.cli.lines.tables import Columns, Shard, Work, check_no_models, is_corpus, translate_all
 from nmt.cli.options.command import Command, running_options
-from nmt.cli.options.path_types import InputPath, OutputFolder, OutputPlace, reads, writes
+from nmt.cli.options.path_types import InputPath, OutputFolder, OutputPlace, chooses, flag, reads, writes
 from nmt.cli.options.search_options import beam_options, search_option, search_options, tell_needs, tell_unused
 from nmt.inference.rows import Rows, translate_rows
 from nmt.search_settings import Place, usable
@@ -53,11 +53,11 @@ _CHUNK_BATCHES = 32
 @click.argument("inputs", metavar="[INPUT]...", nargs=-1, type=InputPath())
 @writes("-o", "--output", kind=OutputPlace(), default="-", text="Output file or folder (see above); - is stdout.")
 @click.option("--shard", type=Shard(), metavar="I/N", help="Translate only part I of N of the input, into a folder.")
-@click.option(
+@chooses(
     "--input-format",
-    type=click.Choice(TABLE_FORMATS),
+    among=TABLE_FORMATS,
     show_default="from the file name: .jsonl, .parquet, else text",
-    help="Format of INPUT: lines of text, JSON objects, or a Parquet table.",
+    text="Format of INPUT: lines of text, JSON objects, or a Parquet table.",
 )
 @click.option("--column", metavar="NAME", default="text", help="Table column to translate.")
 @click.option("--output-column", metavar="NAME", default="translation", help="Table column for the translations.")
@@ -67,35 +67,31 @@ _CHUNK_BATCHES = 32
     show_default="1; setting decoding.n_best; always 1 for text output",
     help="Write up to this many translations per line, as columns (see above).",
 )
-@click.option("--scores", is_flag=True, help="Write the score next to each translation, as columns.")
-@click.option(
+@flag("--scores", text="Write the score next to each translation, as columns.")
+@chooses(
     "--output-format",
-    type=click.Choice(FORMATS),
+    among=FORMATS,
     show_default="text, or tsv with --n-best or --scores",
-    help="Write text, columns, or one JSON object per line of INPUT (see above).",
+    text="Write text, columns, or one JSON object per line of INPUT (see above).",
 )
-@click.option(
+@chooses(
     "--format",
     "form",
-    type=click.Choice("lines auto text html xml markdown srt vtt po xliff docx pptx odt ods odp epub".split()),
+    among="lines auto text html xml markdown srt vtt po xliff docx pptx odt ods odp epub".split(),
     default="lines",
-    help="Type of INPUT: one sentence per line, or a document (see above); auto uses the file extension.",
+    text="Type of INPUT: one sentence per line, or a document (see above); auto uses the file extension.",
 )
 @click.option(
     "--split/--no-split", default=True, help="Split paragraphs of a document into sentences, or treat each as one."
 )
-@click.option(
-    "--leave-numbers",
-    is_flag=True,
-    help="Leave numbers of a document as the model writes them, even if they are wrong.",
-)
-@click.option("--strict", is_flag=True, help="Write no document of which something cannot be read and translated.")
+@flag("--leave-numbers", text="Leave numbers of a document as the model writes them, even if they are wrong.")
+@flag("--strict", text="Write no document of which something cannot be read and translated.")
 @writes("--alignments", text="Also write word alignments, as 0-0 1-2 ...")
-@click.option(
+@chooses(
     "--alignment-type",
-    type=click.Choice(["hard", "soft"]),
+    among=["hard", "soft"],
     default="hard",
-    help="hard: pairs of words; soft: the attention of each word over all source words.",
+    text="hard: pairs of words; soft: the attention of each word over all source words.",
 )
 @writes(
     "--plot-attention",
@@ -103,13 +99,9 @@ _CHUNK_BATCHES = 32
     metavar="DIR",
     text="Also plot the attention of each line, as DIR/LINE.svg; the first line is 0.",
 )
-@click.option(
-    "--replace-unk", is_flag=True, help="Replace each unknown word by the source word with the most attention."
-)
+@flag("--replace-unk", text="Replace each unknown word by the source word with the most attention.")
 @reads("--dictionary", text="Translations for --replace-unk: one source word, a tab and its translation per line.")
-@click.option(
-    "--shortlist", is_flag=True, help="Restrict the output vocabulary of each line to the shortlist from nmt-shortlist."
-)
+@flag("--shortlist", text="Restrict the output vocabulary of each line to the shortlist from nmt-shortlist.")
 @reads("--prefix", text="Forced beginnings of the translations, one per line, in whole words.")
 @click.option("--prefix-text", metavar="TEXT", show_default="none", help="Forced beginning of every translation.")
 @reads("--glossary", text="Preferred translations: PHRASE, a tab or =, and TRANSLATION per line.")
@@ -123,13 +115,13 @@ _CHUNK_BATCHES = 32
     "may be repeated.",
 )
 @reads("--ensemble", metavar="MODEL", multiple=True, text="Add this model to the ensemble; may be repeated.")
-@click.option(
+@chooses(
     "--ensemble-average",
-    type=click.Choice(["log_prob", "prob"]),
+    among=["log_prob", "prob"],
     default="log_prob",
-    help="Average the ensemble's log-probabilities or probabilities.",
+    text="Average the ensemble's log-probabilities or probabilities.",
 )
-@click.option("--resume", is_flag=True, help="Write the output file as lines finish, and continue a partial one.")
+@flag("--resume", text="Write the output file as lines finish, and continue a partial one.")
 @running_options()
 def translate(model_dir: str, inputs: tuple[str, ...], **options: Any) -> None:
     """Translate sentences, documents or tables with a trained model.
@@ -222,7 +214,7 @@ def _translate_corpus(model_dir: str, inputs: tuple[str, ...], options: dict[str
     wrong = [f"--{name.replace('_', '-')}" for name in _LINES_ONLY if options[name]]
     if wrong:
         raise click.UsageError(f"{wrong[0]} is for lines of one text, not for tables, folders and shards.")
-    check_no_models(inputs)
+    check_no_models(model_dir, inputs)
     if options["output"] == "-":
         given = "Tables, folders and shards need" if len(inputs) < 2 else f"{len(inputs)} files to translate need"
         raise click.UsageError(f"{given} -o, the file or folder to write to.")

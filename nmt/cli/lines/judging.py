@@ -86,8 +86,15 @@ def tell_if_seen(translator: Translator, names: tuple[str, str], texts: tuple[li
 
 
 def tell_if_strange(translator: Translator | Pivot, source: str, lines: Iterable[str]) -> None:
-    """Say that a text is of a kind that the model does not know: of its first lines, many more words than of the
-    validation text are new. `source`: the name of the text."""
+    """Say that a text is a table by its name, of which one with tabs may have words and features, or of a kind that the
+    model does not know: of its first lines, many more words than of the validation text are new. `source`: the name of
+    the text."""
+    endings = (".csv", ".json", *([".tsv"] if translator.config.data.features_columns is None else []))
+    if PurePath(source).suffix.lower() in endings and not takes_any_lines():
+        tell(
+            f"warning: {source}: is a table by its name, and each line is translated as a sentence, signs and all; "
+            "give one of its columns as a text, or all as .jsonl with --column"
+        )
     found = translator.novelty(line for line in islice(lines, _FIRST_LINES) if line.strip())
     if found is not None and found.is_strange:
         shown = ", ".join(found.words[:_MOST_SHOWN])
@@ -129,8 +136,6 @@ def check_forms(source: str, options: dict[str, Any]) -> None:
             f"warning: {source}: is {named} by its name, and each line is translated as a sentence; give --format "
             f"{named}, or --format lines if that is meant"
         )
-    elif PurePath(source).suffix.lower() in (".csv", ".json"):
-        tell(f"warning: {source}: is a table by its name, and each line is translated as a sentence, signs and all")
 
 
 def check_lines_output(output: str, output_format: str | None = None) -> None:

@@ -155,19 +155,14 @@ def continued_lines(target: str, records: Lines[Record], run: dict[str, Any], *,
     with write_errors(target):
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     with closing_quietly(os.fdopen(handle, "r+b")) as stream:
-        _lock(stream, target)
+        if not lock_alone(stream.fileno()):
+            raise DataError(
+                f"{target}: must not be in use, got another run that writes to it; wait for it, or write elsewhere"
+            )
         found = Continued(path, stream, records, run, tsv)
         yield found
         with write_errors(target):
             stream.close()
-
-
-def _lock(stream: BinaryIO, target: str) -> None:
-    """Lock the output file against other runs. Raises DataError if another run holds the lock."""
-    if not lock_alone(stream.fileno()):
-        raise DataError(
-            f"{target}: must not be in use, got another run that writes to it; wait for it, or write elsewhere"
-        )
 
 
 def _answered(stream: BinaryIO, tsv: bool) -> tuple[int, int]:

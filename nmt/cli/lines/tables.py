@@ -7,7 +7,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -50,6 +50,12 @@ class Columns:
     output: str
     errors: str
     scores: str | None
+
+    def among(self, names: Collection[str]) -> str:
+        """Return the name of the column to translate as it is among these, where it differs by case alone."""
+        from nmt.data.corpora.looking import name_among  # imported late, since --help must be fast
+
+        return name_among(self.text, names)
 
     def of(self, rows: Rows, index: int) -> dict[str, Any]:
         """Return the values to add to a row."""
@@ -157,7 +163,7 @@ def _translate_json(
     lines = islice(_raw_lines(part.path), part.first, part.end)
     while chunk := list(islice(lines, size)):
         records = [_record(line, columns) for line in chunk]
-        rows = translate([None if error else record[columns.text] for record, error in records])
+        rows = translate([None if error else record[columns.among(record)] for record, error in records])
         for index, (record, error) in enumerate(records):
             added = columns.of(rows, index)
             if error:
@@ -184,8 +190,8 @@ def _record(line: bytes, columns: Columns) -> tuple[dict[str, Any], str]:
         return {}, f"must be a line of JSON in UTF-8, got {str(error).splitlines()[0]}"
     if not isinstance(record, dict):
         return {}, f"must be a JSON object, got {type(record).__name__}"
-    if columns.text not in record:
-        return record, f"must have {columns.text!r}, got an object without it"
+    if columns.among(record) not in record:
+        return record, f"must have {columns.text!r}, got {', '.join(record)[:200] or 'an empty object'}"
     taken = [name for name in (columns.output, columns.errors, columns.scores) if name in record]
     if taken:
         return record, f"must not have {taken[0]!r} already, got an object with it"
@@ -214,7 +220,7 @@ def _translate_parquet(
                 if begin >= end:
                     continue
                 batch = batch.slice(begin, end - begin)
-                rows = translate(batch.column(columns.text).to_pylist())
+                rows = translate(batch.column(columns.among(schema.names)).to_pylist())
                 errors.note(rows.errors)
                 added = [columns.of(rows, index) for index in range(len(batch))]
                 arrays = [pyarrow.array([one[field.name] for one in added], field.type) for field in fields]
@@ -223,7 +229,7 @@ def _translate_parquet(
 
 def _check_columns(path: Path, names: list[str], columns: Columns) -> None:
     """Raise DataError if a table lacks the column to translate, or already has one to add."""
-    if columns.text not in names:
+    if columns.among(names) not in names:
         raise DataError(
             f"{path}: must have the column {columns.text}, got {', '.join(names)}; name another one with --column"
         )
@@ -287,13 +293,15 @@ class Shard(click.ParamType):
         return int(found[1]) - 1, int(found[2])
 
 
-def check_no_models(inputs: Sequence[str]) -> None:
-    """Raise UsageError if an input is a model folder, as where an ensemble is meant."""
+def check_no_models(model: str, inputs: Sequence[str]) -> None:
+    """Raise UsageError if an input is a model folder, as where an ensemble is meant, or in the place of `model`."""
     from nmt.storage.model_folder import CONFIG_NAME
 
     for name in inputs:
         if exists(Path(name) / CONFIG_NAME):
-            raise click.UsageError(f"must be a text to translate, got the model {name}; --ensemble adds models.")
+            comes_last = is_file(Path(model)) and Path(model).suffix != ".nmt"
+            advice = f"name it first: {name} {model}" if comes_last else "--ensemble adds models"
+            raise click.UsageError(f"must be a text to translate, got the model {name}; {advice}.")
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import contextlib
 import errno
 import math
+import os
 import re
+import shlex
 import signal
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
+from importlib import import_module
 from typing import IO, Any, ClassVar
 
 import click
@@ -18,7 +21,8 @@ from nmt.cli.entry import end_by_signals
 from nmt.cli.lines.streams import STDOUT_NAME, quietly, tell, telling_warnings, write_errors
 from nmt.cli.options import help_page
 from nmt.cli.options.foreign_options import about_extra, advice, nearest, resolved
-from nmt.errors import NMTError, lacking_resource
+from nmt.errors import NMTError, how_to_install, lacking_resource
+from nmt.system.files import ON_WINDOWS
 from nmt.system.notices import telling_of_compilation
 
 QUIET = "nmt.quiet"
@@ -51,6 +55,9 @@ class Command(click.Command):
         if not ctx.resilient_parsing:
             known = {name for param in self.get_params(ctx) for name in (*param.opts, *param.secondary_opts)}
             args = resolved(args, known)
+            if meant := _with_spaces(args):
+                command = f"{ctx.command_path} {as_typed(meant)}"
+                raise click.UsageError(f"a path with spaces stands in quotation marks: {command}", ctx)
             try:
                 _, extra, order = self.make_parser(ctx).parse_args(args=list(args))
             except click.NoSuchOption as error:
@@ -95,6 +102,24 @@ class Command(click.Command):
         finally:
             for number, handler in former.items():
                 signal.signal(number, handler)
+
+
+def _with_spaces(args: list[str]) -> list[str] | None:
+    """Return the arguments with those joined, up to twelve, that are a path together and of which one is none alone;
+    None if no such path exists."""
+    is_missing = [not os.path.exists(word) for word in args]
+    for start in range(len(args)):
+        for end in range(start + 2, min(start + 12, len(args)) + 1):
+            if any(is_missing[start:end]) and os.path.exists(name := " ".join(args[start:end])):
+                return [*args[:start], name, *args[end:]]
+    return None
+
+
+def as_typed(words: list[str]) -> str:
+    """Return arguments as a user types them, in quotation marks where those are needed."""
+    import subprocess  # imported late, since --help must be fast
+
+    return subprocess.list2cmdline(words) if ON_WINDOWS else shlex.join(words)
 
 
 def _nearest_choice(error: click.BadParameter) -> str:
@@ -329,7 +354,7 @@ class ColumnPair(click.ParamType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int | str, ...]:
         """Return the columns."""
-        found = tuple(int(one) if one.isdigit() else one for one in str(value).split(","))
+        found = tuple(int(one) if one.isdigit() else one for one in map(str.strip, str(value).split(",")))
         if len(found) != 2 or "" in found or 0 in found:
             self.fail(f"must be SRC,TGT, two numbers from 1 or names, got {value}.", param, ctx)
         return found
@@ -343,7 +368,7 @@ def table_options() -> Callable[[Any], Any]:
             type=ColumnPair(),
             metavar="SRC,TGT",
             show_default="found by headings and texts",
-            help="Columns of a table: numbers from 1, headings, or fields such as lx,ge.",
+            help="Columns of a table: numbers from 1, letters, headings, or fields such as lx,ge.",
         ),
         click.option(
             "--header",
@@ -374,6 +399,16 @@ def running_options() -> Callable[[Any], Any]:
     """Return the options of all commands that run a model: number format, threads, device, cells."""
     options = (compute_dtype_option(), threads_option(), device_option(), cells_option())
     return together(*options)
+
+
+def require_extra(extra: str, *modules: str) -> None:
+    """Raise NMTError, for the running command, if a library of an extra is not installed."""
+    for name in modules:
+        try:
+            import_module(name)
+        except ImportError as error:
+            what = f"nmt-{click.get_current_context().command.name}: must have the libraries of the extra [{extra}]"
+            raise NMTError(f"{what}, got no {error.name}; {how_to_install(extra)}") from None
 
 
 def together(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:

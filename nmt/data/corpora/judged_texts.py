@@ -46,9 +46,11 @@ class Named:
 
 def judged(texts: Sequence[Named], langs: Sequence[str], *, lines: bool = True, **how: Any) -> list[str]:
     """Return a line for each doubt about texts that are lines of a source or a target, whose languages have the codes
-    `langs`. A language that nothing is known about raises none. `how`: columns, header and sheet of tables. Raises
-    DataError if a source is also a target, or, with `lines`, if a file is markup."""
-    tables = dict.fromkeys(one.path for one in texts if format_of(one.path) in (*GRIDS, *RECORDS))
+    `langs`. A language that nothing is known about raises none; nor does INPUT, read as lines, if it is a table. `how`:
+    columns, header and sheet of tables. Raises DataError if a source is also a target, or, with `lines`, if a file is
+    markup."""
+    pairs = [one.path for one in texts if one.what != "INPUT"]
+    tables = dict.fromkeys(path for path in pairs if format_of(path) in (*GRIDS, *RECORDS))
     told = [line for table in tables for line in judged_corpus(Source(table, **how), langs)]
     texts = [one for one in texts if format_of(one.path) == "lines"]
     for number, one in enumerate(texts):
@@ -228,10 +230,12 @@ def _by_columns(part: Part, source: Source, texts: Sequence[Sequence[str]]) -> l
             told.append(f"{file}: source and target are columns {shown}, {found.why}")
     if found is not None and part.form in GRIDS:
         last = max(int(one) for one in found.chosen or (1, 2))
-        rest = [one for one in found.columns if not one.heading and 0 < one.filled < FILLED and int(one.column) > last]
+        most = 0.5 if found.heading else FILLED
+        rest = [one for one in found.columns if not one.heading and 0 < one.filled <= most and int(one.column) > last]
         if rest:
+            many = "few" if rest[0].filled < FILLED else "some"
             told.append(
-                f"{file}: few rows go on in column {', '.join(one.name for one in rest)}, which is not read, as "
+                f"{file}: {many} rows go on in column {', '.join(one.name for one in rest)}, which is not read, as "
                 f"{rest[0].examples[0].strip()[:40]!r}; put texts that contain the separator in quotation marks"
             )
     if part.form == "sheet":

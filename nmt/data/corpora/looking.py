@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice, product
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from nmt.data.corpora.language_names import (
     code_named,
@@ -22,6 +22,7 @@ from nmt.data.corpora.language_names import (
 )
 from nmt.data.tables.objects import LOOKED_AT
 from nmt.data.tables.readers import GRIDS, OBJECTS, RECORDS, form_of, paired
+from nmt.data.tables.sheets import column_of
 from nmt.errors import DataError
 from nmt.system.lines import text_file
 
@@ -83,10 +84,15 @@ def heading_labels(
     of short cells above numbers or another script, and of short cells with one such as Notes, a row is a heading.
     """
     fresh = ["" if cell in under else cell.strip() for cell, under in zip(cells, below, strict=True)]
-    codes = [place for place, cell in enumerate(fresh) if is_code(cell)]
-    if not any(langs) and len(codes) == 2 and _are_above_texts([(fresh[place], below[place]) for place in codes]):
-        langs = [fresh[place] for place in codes]
+    named = [place for place, cell in enumerate(fresh) if is_code(cell) or languages_named(cell)]
+    named = [place for place in named if not is_about_pairs(fresh[place])]
+    are_two = len({fresh[place].casefold() for place in named}) == len(named) == 2
+    are_two = are_two and _are_above_texts([(fresh[place], below[place]) for place in named])
+    if are_two and not any(langs):
+        langs = [fresh[place] for place in named]
     labels = [label_of(cell, langs) for cell in fresh]
+    if are_two:  # also languages that are others than those of a model
+        return labels
     places = [place for place, label in enumerate(labels) if label is not None]
     if any(is_heading((fresh[a], fresh[b]), langs) for a in places for b in places if a < b):
         return labels
@@ -129,7 +135,9 @@ def contradicts(cells: Sequence[str], langs: Sequence[str]) -> bool:
         if label is None and None not in (lang, language_of(cell)) and language_of(cell) != lang:
             return True
     return any(
-        label is not None and (label.side not in (None, side) or label.side is None and label.languages and bool(known))
+        label is not None
+        and language_of(langs[side]) not in label.languages  # English translation, where English is the source
+        and (label.side not in (None, side) or label.side is None and label.languages and bool(known))
         for side, label in enumerate(labels)
     )
 
@@ -186,7 +194,11 @@ _KINDS = (
 """Kinds of texts in a lexicon or an interlinear text, and the kinds that translate them, the best first; markers of
 Toolbox by the Multi-Dictionary Formatter."""
 
+_APART = re.compile(r" [=|:~–—-] | {3,}")
+"""Signs that people write between the two sides of a list."""
 Column = int | str | None
+T = TypeVar("T")
+_Rows = list[tuple[int, list[str]]]
 
 
 @dataclass(frozen=True)
@@ -238,7 +250,9 @@ class Look:
         texts = [one for one in self.columns if one.is_text] or list(self.columns)
         shown = ", ".join(f"{one.name} ({one.examples[0][:30] if one.examples else 'empty'})" for one in texts[:12])
         if len(self.columns) < 2:
-            return f"{path}: must have two columns, got one, {shown}; name a table that has both"
+            signs = {found[0] for one in texts[0].examples for found in [_APART.search(one)] if found}
+            advice = f"put a tab in the place of {signs.pop()!r}" if len(signs) == 1 else "name a table that has both"
+            return f"{path}: must have two columns, got one, {shown}; {advice}"
         first = ",".join(str(one.column) for one in texts[:2])
         return (
             f"{path}: must have two columns with text, got {len(texts)}: {shown}; choose source and target, as with "
@@ -281,6 +295,7 @@ def _look(
     width = max((len(cells) for _, cells in rows), default=0)
     table = [(number, cells + [""] * (width - len(cells))) for number, cells in rows]
     codes = [lang or "" for lang in langs]
+    columns = _columns_named(path, table[: 1 if form in OBJECTS else _TITLES], columns, 0 if form in OBJECTS else width)
     if form in OBJECTS:
         heading, labels = 0, [label_of(_last(name), codes) for name in table[0][1]]
         columns = _keys(table[0][1], langs, columns)
@@ -294,7 +309,8 @@ def _look(
         )
         for place, name in enumerate(names)
     )
-    chosen = [_place(path, column, facts) for column in columns]
+    headings = [one.heading for one in facts]
+    chosen = [headings.index(column) + 1 if isinstance(column, str) else column for column in columns]
     why = ""
     if set(columns) == {None}:
         chosen, why = _chosen(facts, labels, codes)
@@ -323,9 +339,7 @@ def _last(key: str) -> str:
     return key.rpartition(".")[2]
 
 
-def _heading(
-    table: list[tuple[int, list[str]]], named: list[str], codes: list[str], header: bool | None
-) -> tuple[int, list[Label | None]]:
+def _heading(table: _Rows, named: list[str], codes: list[str], header: bool | None) -> tuple[int, list[Label | None]]:
     """Return the number of the row with headings, 0 for none, and what its cells mean."""
     found: tuple[int, list[Label | None]] = (0, [])
     for place, (number, cells) in enumerate(table[:_TITLES]):
@@ -358,17 +372,40 @@ def _facts(column: int | str, heading: str, language: str | None, texts: list[st
     )
 
 
-def _place(path: str, column: Column, facts: Sequence[ColumnFacts]) -> int | None:
-    """Return the number of a named column. Raises DataError if there is none."""
-    names = [one.heading for one in facts]
-    if isinstance(column, str) and column not in names:
-        first = ", ".join(
-            facts[place].examples[0] if not name and facts[place].examples else name for place, name in enumerate(names)
-        )
-        raise DataError(
-            f"{path}: a first row must name the column {column}, got {first[:200]}; name one of these, or give a number"
-        )
-    return names.index(column) + 1 if isinstance(column, str) else column
+def name_among(name: T, names: Collection[str]) -> T | str:
+    """Return the name of a column as it is among others, where one is like it but for case; else as it is."""
+    alike = {one for one in names if isinstance(name, str) and one.casefold() == name.casefold()}
+    return alike.pop() if name not in names and len(alike) == 1 else name
+
+
+def _columns_named(path: str, rows: _Rows, columns: tuple[Column, ...], letters: int) -> tuple[Column, ...]:
+    """Return the columns by the first row that has most of those that are named, in any case. In the first row of cells
+    a name comes before the letter that a spreadsheet gives to one of `letters` columns: A, B and so on. Raises
+    DataError if a column is missing."""
+    best: tuple[int, list[Column], list[str]] = (-1, [*columns], [])
+    is_first = True
+    for _, row in rows:
+        cells = [cell.strip() for cell in row]
+        both = [(name_among(column, cells), _of_letters(column, letters)) for column in columns]
+        found = [name if name in cells and (is_first or not isinstance(n, int)) else n for name, n in both]
+        if (count := sum(one in cells for one in found)) > best[0] or sum(map(bool, best[2])) < 2:
+            best = count, found, cells
+        is_first = is_first and sum(map(bool, cells)) < 2
+    _, found, cells = best
+    for column in found:
+        if isinstance(column, str) and column not in cells or isinstance(column, int) and column > len(cells) > 0:
+            shown = ", ".join(filter(None, cells))[:200] or "an empty table"
+            raise DataError(f"{path}: must have the column {column}, got {shown}; name one of these, or give a number")
+    return tuple(found)
+
+
+def _of_letters(column: Column, most: int) -> Column:
+    """Return the number of a column that a spreadsheet calls by letters, A to ZZ, if it is at most `most`; anything
+    else as it is."""
+    if not isinstance(column, str) or not re.fullmatch("[A-Za-z]{1,2}", column):
+        return column
+    number = column_of(column.upper().encode())
+    return number if number <= most else column
 
 
 def _chosen(
@@ -418,6 +455,7 @@ def _look_at_records(path: str, form: str, langs: tuple[str | None, ...], column
     facts = tuple(_facts(name, "", _language_of_field(form, name), lines) for name, lines in texts.items())
     if not facts:
         raise DataError(f"{path}: must have records with texts, got none; name another file")
+    columns = tuple(name_among(column, texts) for column in columns)
     for column in columns:
         if column is not None and column not in texts:
             shown = ", ".join(list(texts)[:20])

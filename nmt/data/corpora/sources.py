@@ -70,12 +70,14 @@ class Source:
                 check_two_files(*part.files)
 
     def check_prefix(self, langs: Sequence[str]) -> None:
-        """Raise DataError if the settings name one of the two files instead of their prefix."""
+        """Raise DataError if the settings name one of the two files, or a folder, instead of their prefix."""
         is_prefix = self.tgt_path is None and format_of(self.path) == "lines" and not has_magic(self.path)
-        if not is_prefix or not Path(self.path).is_file():
+        if not is_prefix or not Path(self.path).exists():
             return
         if any(Path(f"{self.path}.{lang}{packed}").is_file() for lang in langs for packed in ("", *PACKED)):
             return
+        if not Path(self.path).is_file():
+            text_file(self.path)  # raises
         plain = self.path
         for ending in (*PACKED, *(f".{lang}" for lang in langs)):
             plain = plain.removesuffix(ending)

@@ -148,7 +148,7 @@ def _check_cells(path: str, content: bytes) -> None:
     """Raise DataError if a sheet reaches so far that it does not fit into memory."""
     rows = columns = cells = 0
     for letters, number in _CELL.findall(content):
-        rows, columns = max(rows, int(number)), max(columns, _column(letters))
+        rows, columns = max(rows, int(number)), max(columns, column_of(letters))
     repeats = width = filled = total = 0
     for kind, attributes in _ROW.findall(content):
         times = int(found[1]) if (found := _REPEATED.search(attributes)) else 1
@@ -166,7 +166,7 @@ def _check_cells(path: str, content: bytes) -> None:
 
 
 @lru_cache(maxsize=1024)
-def _column(letters: bytes) -> int:
+def column_of(letters: bytes) -> int:
     """Return the number of a column: 1 for A, 27 for AA."""
     number = 0
     for letter in letters:

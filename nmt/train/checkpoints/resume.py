@@ -148,7 +148,12 @@ def _without_paths(corpora: Any) -> Any:
 
 
 def _paths(corpora: Any) -> str:
-    """Return the paths of corpora as settings name them: a prefix, or a list of sections."""
+    """Return the paths of corpora as settings name them, a prefix or a list of sections, and the columns of tables."""
     if not isinstance(corpora, list):
         return str(corpora)
-    return ", ".join(str(one["path"]) if isinstance(one, Mapping) and "path" in one else str(one) for one in corpora)
+    told = []
+    for one in corpora:
+        section = one if isinstance(one, Mapping) and "path" in one else {"path": one}
+        columns = ",".join(str(section[key]) for key in ("src_column", "tgt_column") if section.get(key))
+        told.append(f"{section['path']} with columns {columns}" if columns else str(section["path"]))
+    return ", ".join(told)

@@ -11,7 +11,7 @@ from typing import Any
 
 from nmt.config.data_section import UNNAMED
 from nmt.data.corpora.judged_texts import ending_of
-from nmt.data.corpora.language_names import language_by_text, language_of
+from nmt.data.corpora.language_names import is_code, language_by_text, language_of, languages_named
 from nmt.data.corpora.looking import LOOKED_AT, Column, look
 from nmt.data.corpora.sources import Source, format_of, pair_chunks
 from nmt.data.tables.readers import GRIDS, RECORDS
@@ -94,6 +94,9 @@ class Texts:
                 return replace(self, features=features)._in(codes, "text", tell)
         if found.chosen is None:
             raise DataError(found.question(self.files[0]))
+        if len(set(found.chosen)) == 1:
+            again = f"got {found.chosen[0]} twice; name the other one"
+            raise DataError(f"{self.files[0]}: must have source and target in two columns, {again}")
         named = self._in(found.langs, "headings or the text", tell)
         src, tgt = found.chosen
         if len(found.columns) > 2 or (src, tgt) == (2, 1):
@@ -112,6 +115,9 @@ class Texts:
     def _in(self, langs: Sequence[str | None], by: str, tell: Show) -> Texts:
         """Return the same in these languages, after reporting those that neither options nor names say."""
         sides = list(zip(("source", "target"), "st", self.known, langs, strict=True))
+        for _, option, known, _ in sides:
+            if known is not None and not is_code(known) and len(found := languages_named(known)) == 1:
+                tell(f"warning: {known} is kept as the code of a language; programs know it as -{option} {min(found)}")
         if guessed := [f"{side} {code}" for side, _, known, code in sides if known is None and code is not None]:
             tell(f"languages by the {by}: {', '.join(guessed)}; -s and -t name others")
         if unknown := [f"-{option} CODE for the {side}" for side, option, _, code in sides if code is None]:

@@ -20,7 +20,7 @@ from nmt.data.corpora.looking import columns_advice
 from nmt.data.corpora.sources import format_of, name_of
 from nmt.data.tokens.factors import is_word
 from nmt.errors import CheckpointError, DataError
-from nmt.storage.model_folder import LAST_NAME, load_folder_config
+from nmt.storage.model_folder import CONFIG_NAME, LAST_NAME, load_folder_config
 from nmt.system.files import write_bytes
 from nmt.system.notices import tell_nobody
 from nmt.system.paths import exists
@@ -109,8 +109,8 @@ class Chosen:
             content = "".join(f"{line}\n" for line in lines).encode()
             if exists(file) and file.read_bytes() != content:
                 raise CheckpointError(
-                    f"{file}: must be text held out of this training text, got other text; remove it, or name it "
-                    "with --dev"
+                    f"{file}: must be text held out of this training text, got other text; name another "
+                    "folder with -o, or this text with --dev, or remove it"
                 )
             write_bytes(file, content)
         if tell is not None:
@@ -150,7 +150,7 @@ def settings_of(
     langs = train.langs
     dev = dev and dev.in_order_of(langs, tell).recognised(tell_nobody)
     files = [folder / f"dev.{lang}" for lang in langs]
-    saved = load_folder_config(folder) if exists(folder / LAST_NAME) else None
+    saved = _begun(folder, langs) if exists(folder / LAST_NAME) else None
     validation, named = _validation(dev, folder, files, saved)
     holds_out = write and validation is None
     if preset is None and saved is not None and start is None:
@@ -174,6 +174,17 @@ def settings_of(
         for side, theirs in zip(("src", "tgt"), (start.data.src, start.data.tgt), strict=True):
             sections["data"][side]["max_length"] = theirs.max_length
     return Chosen(values | sections, files, held_out)
+
+
+def _begun(folder: Path, langs: tuple[str, str]) -> Config:
+    """Return the settings of the run in a folder. Raises CheckpointError if it has other languages than these."""
+    saved = load_folder_config(folder)
+    if (begun := (saved.data.src.lang, saved.data.tgt.lang)) != langs:
+        raise CheckpointError(
+            f"{folder}: must stay a model from {' to '.join(begun)}, as it was begun, got {' to '.join(langs)}; name "
+            f"another folder with -o, or train on with its own settings: nmt-train {folder / CONFIG_NAME}"
+        )
+    return saved
 
 
 def _reason(survey: Survey, features: int | None) -> str:

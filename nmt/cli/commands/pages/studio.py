@@ -7,9 +7,8 @@ from pathlib import Path
 import click
 
 from nmt.cli.lines.streams import tell
-from nmt.cli.options.command import Command
+from nmt.cli.options.command import Command, require_extra
 from nmt.cli.options.path_types import OutputFolder
-from nmt.errors import NMTError, how_to_install
 
 
 @click.command(cls=Command)
@@ -28,15 +27,7 @@ def studio(folder: str | None, port: int, no_browser: bool) -> None:
         nmt-studio
         nmt-studio ~/translators --port 8000 --no-browser
     """
-    try:
-        import langcodes  # noqa: F401 - check that the whole extra is installed
-        import starlette  # noqa: F401
-        import uvicorn  # noqa: F401
-    except ImportError as error:
-        raise NMTError(
-            f"nmt-studio: must have the libraries of the extra [studio], got no {error.name}; "
-            + how_to_install("studio")
-        ) from None
+    require_extra("studio", "langcodes", "starlette", "uvicorn")
     from nmt.studio.server import serve
 
     documents = Path.home() / "Documents"
