@@ -242,9 +242,7 @@ class CudaDevice(GPUBase, SearchOperations):
 
     def _each(self, make: Any, array: Array, *numbers: Any) -> None:
         """Launch a row kernel with a thread for each number of `array`, its first argument."""
-        if array.size:
-            kernel = make(array.dtype, row_kernels.threads_for(array.size))
-            self.runtime.launch(kernel, row_kernels.grid_of(kernel, array.size), array, *numbers)
+        row_kernels.launch(self.runtime, make, array.dtype, array.size, array, *numbers)
 
     # ------------------------------------------------------------ the rest of a model
 

@@ -67,7 +67,8 @@ class Matrices:
     def keep(self, array: Array, old: int, t: int, lengths: Array, count: int) -> None:
         """Copy slot `old` of [2, B, n] to the other slot, for rows below `count` that ended before step t."""
         _, B, width = array.shape
-        self._launch(row_kernels.keep_rows, count * width, array, old, B, width, t, lengths, count)
+        given = array, old, B, width, t, lengths, count
+        row_kernels.launch(self.runtime, row_kernels.keep_rows, self.dtype, count * width, *given)
 
     # ------------------------------------------------------------ sums over rows
 
@@ -117,14 +118,12 @@ class Matrices:
         """Return a copy of the rows, or of those in `index`; as bfloat16 if it `rounds`."""
         count = rows.rows if index is None else len(index)
         out = self._matrix(role, count, rows.size, BFLOAT16 if rounds else rows.array.dtype)
-        threads = row_kernels.threads_for(out.array.size)
+        make = row_kernels.gather
         if rounds:
-            kernel = (row_kernels.round_rows if index is None else row_kernels.round_gathered)(threads)
-        else:
-            kernel = row_kernels.gather(out.array.dtype, threads)
+            make = row_kernels.round_rows if index is None else row_kernels.round_gathered
         last = (out.array,) if index is None else (index, out.array)
         given = rows.array.view(BITS) if rounds else rows.array, rows.start, rows.stride, rows.size, count
-        self.runtime.launch(kernel, row_kernels.grid_of(kernel, out.array.size), *given, *last)
+        row_kernels.launch(self.runtime, make, out.array.dtype, out.array.size, *given, *last)
         return out
 
     def _matrix(self, role: str, rows: int, columns: int, dtype: np.dtype) -> Matrix:
@@ -133,11 +132,7 @@ class Matrices:
     def put_rows(self, given: Array, index: Array, out: Matrix) -> None:
         """Write the rows of `given` [., n] to the rows `index` (on the GPU) of `out`."""
         size = out.start, out.stride, out.size, len(given)
-        self._launch(row_kernels.scatter, given.size, given, *size, index, out.array)
-
-    def _launch(self, make: Any, count: int, *arguments: Any) -> None:
-        kernel = make(self.dtype, row_kernels.threads_for(count))
-        self.runtime.launch(kernel, row_kernels.grid_of(kernel, count), *arguments)
+        row_kernels.launch(self.runtime, row_kernels.scatter, self.dtype, given.size, given, *size, index, out.array)
 
 
 def rounded(device: GPUBase, weights: Weights, name: str) -> Array:
@@ -147,8 +142,8 @@ def rounded(device: GPUBase, weights: Weights, name: str) -> Array:
 
     def round_all(array: Array, out: Array | None) -> Array:
         out, size = device.xp.empty(array.shape, BFLOAT16) if out is None else out, array.size
-        kernel = row_kernels.round_rows(row_kernels.threads_for(size))
-        device.runtime.launch(kernel, row_kernels.grid_of(kernel, size), array.view(BITS), 0, size, size, 1, out)
+        given = array.view(BITS), 0, size, size, 1, out
+        row_kernels.launch(device.runtime, row_kernels.round_rows, BFLOAT16, size, *given)
         return out
 
     def make(out: Array | None) -> Array:

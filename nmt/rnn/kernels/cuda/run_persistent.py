@@ -135,8 +135,8 @@ class PersistentRun:
     # ------------------------------------------------------------ backward
 
     def backward(self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate, gradients: Arrays) -> None:
-        """Compute gradients of input and initial states, and add to those of the parameters; if there are none,
-        `add_gradients` may follow."""
+        """Compute gradients of input and initial states, and add to those of the parameters; if there are none, `add`
+        may follow."""
         layer, run, states, x = arrays.pop(TAPE)
         if self.wants_inputs and "d_x" not in arrays:
             arrays["d_x"] = allocate((rows.T, rows.B, self.inputs), self.dtype)
@@ -169,7 +169,7 @@ class PersistentRun:
             call.run("backward", (), memory, launch)
             if gradients:  # another recording, since callers often have new memory for gradients alone
                 memory += gradients.values()
-                call.run("sums", tuple(gradients), memory, lambda: self._add(sums, gradients))
+                call.run("sums", tuple(gradients), memory, lambda: self.add(sums, gradients))
         if not gradients:
             arrays[SUMS] = sums
 
@@ -182,11 +182,8 @@ class PersistentRun:
         if not call.rows.whole:
             self.device.clear_from(d_x, call.numbers.lengths)
 
-    def add_gradients(self, arrays: Arrays, gradients: Arrays) -> None:
-        """Add to the gradients of the parameters, after `backward`."""
-        self._add(arrays[SUMS], gradients)
-
-    def _add(self, sums: tuple[Any, ...], gradients: Arrays) -> None:
+    def add(self, sums: Any, gradients: Arrays) -> None:
+        """Add to the gradients of the parameters, after `backward`, which keeps `sums` as arrays[SUMS]."""
         x, d_a, of_input, before, d_product, d_inner, matrices, taking = sums
         with matrices.keeping_factors():
             if "W_x" in gradients:
@@ -229,13 +226,10 @@ class _Call:
 
     def each(self, make: Any, out: Array, given: Array, *more: Array) -> None:
         """Launch a kernel of all numbers of `out` and a repeated array."""
-        kernel = make(self.owner.dtype, row_kernels.threads_for(out.size))
-        grid = row_kernels.grid_of(kernel, out.size)
-        self.device.runtime.launch(kernel, grid, out, out.size, given, given.size, *more)
+        numbers = out, out.size, given, given.size, *more
+        row_kernels.launch(self.device.runtime, make, self.owner.dtype, out.size, *numbers)
 
     def put_slots(self, stack: Array, rows: Array, *, at_end: bool) -> None:
         """Write rows [B, n] to the slots of a stack after each row's last step, or to the first ones."""
-        B, width = rows.shape
-        kernel = row_kernels.put_slots(self.owner.dtype, row_kernels.threads_for(rows.size))
-        given = stack, B, width, self.numbers.lengths, int(at_end), rows
-        self.device.runtime.launch(kernel, row_kernels.grid_of(kernel, rows.size), *given)
+        given = stack, *rows.shape, self.numbers.lengths, int(at_end), rows
+        row_kernels.launch(self.device.runtime, row_kernels.put_slots, self.owner.dtype, rows.size, *given)

@@ -47,22 +47,24 @@ class Parameters:
 
     def __init__(self, kernel: GPUKernel) -> None:
         self.kernel = kernel
-        is_array = [isinstance(kind, types.Array) for kind in kernel.signature]
-        self.kinds = [np.dtype(str(_element(kind))) for kind in kernel.signature]
-        # What makes a number of a value; None of an array.
-        self.numbers = [
-            None if array else float if kind.kind == "f" else int
-            for array, kind in zip(is_array, self.kinds, strict=True)
-        ]
-        self.codes = [_ARRAY if array else _PADDED[kind.name] for array, kind in zip(is_array, self.kinds, strict=True)]
+        self.kinds: list[tuple[np.dtype, type | None]] = []  # and what makes a number of a value; None of an array
+        self.codes: list[str] = []
         self.sizes: tuple[int, ...] = ()
-        for array, kind in zip(is_array, self.kinds, strict=True):
-            self.sizes += (8,) * _ARRAY_WORDS if array else (kind.itemsize,)
+        for of_argument in kernel.signature:
+            if isinstance(of_argument, types.Array):
+                self.kinds.append((np.dtype(str(of_argument.dtype)), None))
+                self.codes.append(_ARRAY)
+                self.sizes += (8,) * _ARRAY_WORDS
+            else:
+                kind = np.dtype(str(of_argument))
+                self.kinds.append((kind, float if kind.kind == "f" else int))
+                self.codes.append(_PADDED[kind.name])
+                self.sizes += (kind.itemsize,)
         self.words = bytearray(8 * len(self.sizes))
         start = np.frombuffer(self.words, np.uint64).ctypes.data
         self.places = np.arange(len(self.words) // 8, dtype=np.uint64) * np.uint64(8) + np.uint64(start)
         self._address = int(self.places.ctypes.data)
-        self._parts: dict[tuple[int, int], tuple[struct.Struct, list[Any]]] = {}
+        self._parts: dict[tuple[int, int], tuple[struct.Struct, list[tuple[np.dtype, Any]]]] = {}
 
     def fill(self, arguments: tuple[Any, ...]) -> int:
         """Write the arguments, the last of which may be `Packed`; return the address of their addresses. Raises
@@ -89,8 +91,7 @@ class Parameters:
         key = first, first + len(arguments)
         if key not in self._parts:
             part = slice(*key)
-            layout = struct.Struct("=" + "".join(self.codes[part]))
-            self._parts[key] = layout, list(zip(self.kinds[part], self.numbers[part], strict=True))
+            self._parts[key] = struct.Struct("=" + "".join(self.codes[part])), self.kinds[part]
         layout, kinds = self._parts[key]
         values: list[Any] = []
         for value, (kind, number) in zip(arguments, kinds, strict=True):
@@ -105,10 +106,6 @@ class Parameters:
             size, itemsize = value.size, kind.itemsize
             values += (size, itemsize, value.data.ptr, size, itemsize)
         return layout, values
-
-
-def _element(kind: Any) -> Any:
-    return kind.dtype if isinstance(kind, types.Array) else kind
 
 
 def load_module(source: str, key: str) -> ModuleType:

@@ -144,10 +144,9 @@ class PersistentLayer:
         slices, together = tile.slices(sizes[1]), tile.together(self.runtime.multiprocessors)
         turns = tile.turns(sizes[1], self.runtime.multiprocessors)
         kernel, flags = make(self.cell, tile, turns), empty((slices * tile.blocks,), np.uint32)
-        clear = row_kernels.clear_words(flags.dtype, row_kernels.threads_for(flags.size))
 
         def launch() -> None:
-            self.runtime.launch(clear, row_kernels.grid_of(clear, flags.size), flags, flags.size)
+            row_kernels.launch(self.runtime, row_kernels.clear_words, flags.dtype, flags.size, flags, flags.size)
             for first in range(0, slices, together * turns):
                 self.runtime.launch(kernel, (tile.blocks, min(together, slices - first)), *given, flags, *sizes, first)
 

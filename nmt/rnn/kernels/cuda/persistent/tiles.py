@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
@@ -200,20 +199,17 @@ def fitting_tiles(
     hidden: int, gates: int, multiprocessors: int, capability: Capability, *, backward: bool, exact: bool
 ) -> list[Tile]:
     """Return every division of a layer that fits the GPU."""
-    tiles = _tiles(hidden, gates, backward, exact)
-    return [tile for tile in tiles if tile.fits(capability) and tile.blocks <= multiprocessors]
+    found = []
+    for units in (8, 16, 32, 48, 64):
+        if hidden % units or hidden // units > multiprocessors or units * (1 if backward else gates) % 16:
+            continue
+        for columns, warps, in_shared in product(range(8, 72, 8), range(1, 17), (False, True)):
+            tile = Tile(hidden, gates, backward, units, columns, warps, exact, in_shared)
+            if tile.share * warps == tile.inner and tile.fits(capability):
+                found.append(tile)
+    return found
 
 
 def shortest(tiles: list[Tile], batch: int, multiprocessors: int) -> Tile | None:
     """Return the division with the shortest estimated step, or None if there is none."""
     return min(tiles, key=lambda tile: (tile.cycles(batch, multiprocessors), tile.threads), default=None)
-
-
-def _tiles(hidden: int, gates: int, backward: bool, exact: bool) -> Iterator[Tile]:
-    for units in (8, 16, 32, 48, 64):
-        if hidden % units or units * (1 if backward else gates) % 16:
-            continue
-        for columns, warps, in_shared in product(range(8, 72, 8), range(1, 17), (False, True)):
-            tile = Tile(hidden, gates, backward, units, columns, warps, exact, in_shared)
-            if tile.share * warps == tile.inner:
-                yield tile

@@ -78,20 +78,8 @@ def activations(number: Any) -> tuple[Any, ...]:
         return one / (one + math.exp(-x))
 
     @device_function
-    def tanh(x):  # type: ignore[no-untyped-def]
-        return math.tanh(x)
-
-    @device_function
-    def exp(x):  # type: ignore[no-untyped-def]
-        return math.exp(x)
-
-    @device_function
     def relu(x):  # type: ignore[no-untyped-def]
         return zero if x < zero else x
-
-    @device_function
-    def sqrt(x):  # type: ignore[no-untyped-def]
-        return math.sqrt(x)
 
     @device_function
     def softplus(x):  # type: ignore[no-untyped-def]
@@ -102,7 +90,7 @@ def activations(number: Any) -> tuple[Any, ...]:
     def maximum(x, y):  # type: ignore[no-untyped-def]
         return x if x > y or x != x else y
 
-    return sigmoid, tanh, exp, relu, sqrt, softplus, maximum
+    return sigmoid, math.tanh, math.exp, relu, math.sqrt, softplus, maximum
 
 
 @device_function
