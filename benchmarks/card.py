@@ -305,9 +305,11 @@ def _layer(runtime: Any, layer: Any, exact: bool, rows: int, T: int, lengths: An
     up, tile = runtime.upload, layer.forward_tile
     c = recurrent.case(layer.cell, T, rows, tile.hidden, lengths or [T] * rows)
     W, a, n, states = up(c.W_h), up(c.a), up(c.lengths), up(np.stack(c.states))
-    forward = layer.forward(W, a, n, states, b_h=None if c.b_h is None else up(c.b_h))
+    forward, launch = layer.forward(W, a, n, states, b_h=None if c.b_h is None else up(c.b_h))
+    launch()
     y = runtime.download(forward.y)
-    back = layer.backward(W, forward, n, states, up(c.d_y), up(np.stack(c.d_last)))
+    back, launch = layer.backward(W, forward, n, states, up(c.d_y), up(np.stack(c.d_last)))
+    launch()
     d_a = runtime.download(back.d_a)
     rounded = (lambda x: x) if exact else recurrent.bfloat16
     expected, kept, _ = recurrent.forward(c, rounded)

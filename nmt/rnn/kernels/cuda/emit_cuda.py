@@ -39,14 +39,6 @@ from nmt.rnn.kernels.loops.row_writer import Lines, Names, RowWriter, Terms, Var
 SYNC_BLOCK = "cuda.syncthreads()"
 
 
-def features_are_independent(step: RowWork) -> bool:
-    """Return whether no feature of a row depends on another, so that several blocks may share a row."""
-    (nest, *more) = step.nests
-    entries = nest.entries
-    plain = nest.width is not None and not nest.source_axis and all(e.value.width is not None for e in entries)
-    return plain and not more
-
-
 class CudaRows(RowWriter):
     """A writer of the nests of one row."""
 
@@ -245,7 +237,10 @@ class _KernelWriter(Names):
         self.step = step
         entries = [e for nest in step.nests for e in nest.entries]
         self.serial = not in_loop and any(e.add and e.place.kind is PlaceKind.CONSTANT for e in entries)
-        self.spread = features_are_independent(step) and not self.serial
+        first, *more = step.nests
+        alone = not more and first.width is not None and not first.source_axis and not self.serial
+        # Where no feature of a row depends on another, several blocks may share a row.
+        self.spread = alone and all(e.value.width is not None for e in entries)
         self.width = max((nest.width or 1 for nest in step.nests), default=1)
 
     def array(self, place: Place) -> str:
@@ -308,12 +303,9 @@ class _KernelWriter(Names):
             *arrays,
             *[number[::1]] * len(function.scratch),
         )
-        made = GPUKernel(getattr(module, function.name), signature, self._threads())
+        # The threads of a block are fixed at compile time, since the width limits how many are useful.
+        most = tuning.SHARED_ROW_THREADS if self.spread else tuning.ROW_THREADS
+        threads = min(most, max(32, 1 << (self.width - 1).bit_length()))
+        made = GPUKernel(getattr(module, function.name), signature, threads)
         shared = function.arrays, function.scratch, self.serial, self.spread, self.width
         return RowKernel(function.name, list(self.dims), *shared, made)
-
-    def _threads(self) -> int:
-        """Return the threads of a block, which are fixed at compile time, since the width limits how many are
-        useful."""
-        most = tuning.SHARED_ROW_THREADS if self.spread else tuning.ROW_THREADS
-        return min(most, max(32, 1 << (self.width - 1).bit_length()))

@@ -26,11 +26,9 @@ class GPUBase(Device):
 
     @abstractmethod
     def replay(self, key: tuple[Any, ...], arrays: Sequence[Array], launch: Callable[[], None]) -> None:
-        """Do what `launch` does: replay its recording if the same key and addresses of arrays occur again.
-
-        The key must contain everything else that decides what is launched, the arrays all memory that it uses besides
-        buffers; their contents may change. It is recorded when the key occurs for the second time.
-        """
+        """Do what `launch` does: replay its recording if the same key and addresses of arrays occur again. The key must
+        contain everything else that decides what is launched, the arrays all memory that it uses besides buffers; their
+        contents may change. It is recorded when the key occurs for the second time."""
 
     @abstractmethod
     def given(self, numbers: np.ndarray, *, fixed: bool) -> Array | None:
@@ -43,8 +41,7 @@ class GPUBase(Device):
         row_kernels.launch(self.runtime, row_kernels.take_slots, stack.dtype, out.size, *given)
 
     def clear_from(self, array: Array, lengths: Array, low: int = 0) -> None:
-        """Zero the steps of each row of [steps, B, n] from its length on (int64 [B], on the GPU); the first step is
-        number `low`."""
+        """Zero each row of [steps, B, n] from its length on (int64 [B], on the GPU); the first step is number `low`."""
         steps, B, *width = array.shape
         given = array, steps, B, prod(width), lengths, low
         row_kernels.launch(self.runtime, row_kernels.clear_ended, array.dtype, array.size, *given)

@@ -41,10 +41,8 @@ class Matrices:
     # ------------------------------------------------------------ by weights
 
     def multiply(self, left: Matrix, key: Weight, out: Matrix, index: Array | None = None) -> None:
-        """Compute out = left @ rows of a parameter, or their transpose.
-
-        index: the rows whose results are needed, on the GPU; the others' are arbitrary, or not written.
-        """
+        """Compute out = left @ rows of a parameter, or their transpose. index: the rows whose results are needed, on
+        the GPU; the others' are arbitrary, or not written."""
         name, start, rows, transposed = key
         weight = self.weight(name)
         if index is not None and len(index) >= tuning.GATHER_BELOW * left.rows:
@@ -73,8 +71,7 @@ class Matrices:
     # ------------------------------------------------------------ sums over rows
 
     def add_outer(self, left: Matrix, right: Matrix, index: Array | None, out: Matrix) -> None:
-        """Add to out [K, N] the sum, over the rows in `index` (None: all), of outer products of left [., K] and right
-        [., N]."""
+        """Add to out [K, N] the sum over rows in `index` (None: all) of outer products of left [., K], right [., N]."""
         a = self._factor(left, index, "left")
         b = self._factor(right, index, "right", a)
         self.runtime.gemm(a, b, out, transpose_a=True, accumulate=True)
@@ -136,8 +133,7 @@ class Matrices:
 
 
 def rounded(device: GPUBase, weights: Weights, name: str) -> Array:
-    """Return a whole parameter in bfloat16, made at first use and after a change: of all parameters in one launch if
-    they lie in one memory."""
+    """Return a whole parameter in bfloat16, made at first use and after a change: all at once if in one memory."""
     whole = weights.whole
 
     def round_all(array: Array, out: Array | None) -> Array:

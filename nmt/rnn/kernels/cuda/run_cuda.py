@@ -182,8 +182,7 @@ class _GPURun(PlanRun):
         return self.rows.T - 1 - step if self.rows.reverse != self.backward else step
 
     def _reserve(self, *phases: Phase) -> list[Array]:
-        """Allocate all memory of these phases in advance, or of the pass, since a recording must not allocate; return
-        it."""
+        """Allocate and return all memory of these phases, or of the pass, since a recording must not allocate."""
         arrays = list(self.numbers[:3])
         if not phases:
             arrays += [array for array in self.arrays.values() if not isinstance(array, tuple)]

@@ -45,8 +45,7 @@ _CELLS: dict[str, Callable[[int, int], Cell]] = {"lstm": LSTMCell, "gru": GRUCel
 
 
 def recognise(plan: Plan) -> str | None:
-    """Return `lstm` or `gru` if the plan's step is that of the cell, with dropout on its input or without, else
-    None."""
+    """Return `lstm` or `gru` if the plan's step is that of the cell, with dropout on its input or not, else None."""
     found = plan.trace
     if set(found.inputs) != {"x"} or "h" not in found.states or len(found.masks) > 1:
         return None
@@ -107,7 +106,7 @@ class PersistentRun:
             b_h = weights["b_h"] if self.cell == "gru" else None
             given_to_loop = weights["W_h"], a, call.numbers.lengths, states, y
             how: dict[str, Any] = {"reverse": rows.reverse, "allocate": call.empty}
-            run, launch_loop = layer.forward_launch(*given_to_loop, b_h=b_h, **how)
+            run, launch_loop = layer.forward(*given_to_loop, b_h=b_h, **how)
             # The last h is among y already, except of a row without steps.
             missing = [name != "h" or not rows.lengths.all() for name in self.states]
             taking = None if call.numbers.dense else self._taking(rows)
@@ -135,8 +134,7 @@ class PersistentRun:
     # ------------------------------------------------------------ backward
 
     def backward(self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate, gradients: Arrays) -> None:
-        """Compute gradients of input and initial states, and add to those of the parameters; if there are none, `add`
-        may follow."""
+        """Compute gradients of input and initial states, and add to those of parameters; if none, `add` may follow."""
         layer, run, states, x = arrays.pop(TAPE)
         if self.wants_inputs and "d_x" not in arrays:
             arrays["d_x"] = allocate((rows.T, rows.B, self.inputs), self.dtype)
@@ -145,7 +143,7 @@ class PersistentRun:
             carries = [arrays[ArrayKind.STATE_GRADIENT.of(name)] for name in self.states]
             d_last = call.empty((len(carries), rows.B, self.hidden), self.dtype)
             given_to_loop = weights["W_h"], run, call.numbers.lengths, states, arrays["d_y"], d_last
-            found, launch_loop = layer.backward_launch(*given_to_loop, reverse=rows.reverse, allocate=call.empty)
+            found, launch_loop = layer.backward(*given_to_loop, reverse=rows.reverse, allocate=call.empty)
             active = sum_memory(rows, call.numbers, rows.T, call.empty)
             taking = active if call.numbers.dense else self._taking(rows)
             d_a, d_product = Matrix.whole(found.d_a), Matrix.whole(found.d_product)

@@ -105,8 +105,7 @@ def instruction(*argument_types: str, result: str = "void") -> Callable[[Callabl
 
 
 def holds(elements: str) -> Any:
-    """Return an intrinsic that says whether the elements of an array are of this type, by the name of Numba's type; a
-    constant when compiling."""
+    """Return an intrinsic: whether an array has elements of this type of Numba, by name; a constant when compiling."""
 
     def call(typing_context: Any, array: Any) -> Any:
         def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
@@ -201,8 +200,7 @@ def _call_of(native: Jitted, *before: Any) -> Any:
 
 
 def with_arity(call: Callable[..., Any], count: int, name: str) -> Callable[..., Any]:
-    """Return `call`, which takes a typing context and `count` further arguments, as a function with that many named
-    parameters."""
+    """Return `call`, which takes a typing context and `count` arguments, as a function with so many parameters."""
     # Numba reads the parameters of an intrinsic from its Python signature.
     names = ", ".join(f"a{i}" for i in range(count))
     scope: dict[str, Any] = {"call": call}

@@ -38,8 +38,7 @@ _DECLARED = re.compile(r'^(?:declare .*?|(?=@.* external ))@"?([^"\s(]+)', re.MU
 
 
 def object_of(module: binding.ModuleRef, entry: str) -> Record:
-    """Return a module as an object file in which only `entry` has a name, with the list of the process symbols that it
-    calls."""
+    """Return a module as an object file in which only `entry` has a name, with the process symbols that it calls."""
     machine = _target_machine()
     if TARGET.triple:
         module = binding.parse_assembly(_moved(str(module), str(machine.target_data)))
@@ -74,29 +73,23 @@ def _target_machine() -> Any:
     """Return LLVM's target machine for the level of processors we compile for. The code may be placed at any address:
     only its entry point is known outside."""
     _initialize_llvm()
-    if TARGET.triple or TARGET.is_linked:
+    here = not (TARGET.triple or TARGET.is_linked)
+    reloc, model = ("pic", "small") if TARGET.is_linked else ("static", "jitdefault")
+    if here:
+        reloc = "static" if platform.machine().lower() in ("x86_64", "amd64") else "default"
+    else:
         binding.initialize_all_targets()
         binding.initialize_all_asmprinters()
-        elsewhere = binding.Target.from_triple(TARGET.triple or binding.get_default_triple())
-        reloc, model = ("pic", "small") if TARGET.is_linked else ("static", "jitdefault")
-        if TARGET.name == "wasm":  # which has one model alone; on Windows the default of a JIT is another
-            model = "default"
-        return elsewhere.create_target_machine(
-            cpu=TARGET.cpu, features=TARGET.features, opt=3, reloc=reloc, codemodel=model, jit=False
-        )
-    return binding.Target.from_default_triple().create_target_machine(
-        cpu=TARGET.cpu,
-        features=TARGET.features,
-        opt=3,
-        reloc="static" if platform.machine().lower() in ("x86_64", "amd64") else "default",
-        codemodel="jitdefault",
-        jit=True,
+    if TARGET.name == "wasm":  # which has one model alone; on Windows the default of a JIT is another
+        model = "default"
+    target = binding.Target.from_triple(TARGET.triple or binding.get_default_triple())
+    return target.create_target_machine(
+        cpu=TARGET.cpu, features=TARGET.features, opt=3, reloc=reloc, codemodel=model, jit=here
     )
 
 
 def unresolved(symbols: list[str]) -> list[str]:
-    """Return the symbols that this process does not define; loading code that needs one of them would make LLVM abort
-    the process."""
+    """Return the symbols that this process lacks; loading code that needs one would make LLVM abort the process."""
     return [name for name in symbols if not binding.address_of_symbol(name)]
 
 
@@ -175,10 +168,8 @@ for _name, (_library, _theirs, _) in _FUNCTIONS.items() if ON_WINDOWS == (os.nam
 
 class SpareMemory:
     """Memory that is held for compiled functions, which cannot stop when the system has no more: they get it instead,
-    and their caller raises an error once they have ended. The system counts it as used when it is written to.
-
-    lacked: whether it was needed; then `fail`.
-    """
+    and their caller raises an error once they have ended. The system counts it as used when it is written to. lacked:
+    whether it was needed; then `fail`."""
 
     def __init__(self) -> None:
         self.lacked = False

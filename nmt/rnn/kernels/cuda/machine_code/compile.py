@@ -32,8 +32,7 @@ Capability = tuple[int, int]
 
 @dataclass(frozen=True)
 class Resources:
-    """The resources of machine code: registers and bytes of stack and spills per thread, declared shared bytes per
-    block."""
+    """What machine code takes: registers and bytes of stack and spills per thread, shared bytes per block."""
 
     registers: int
     stack: int
@@ -52,10 +51,8 @@ class CompiledKernel:
 
 
 def compile_kernel(kernel: GPUKernel, capability: Capability) -> CompiledKernel:
-    """Return machine code for GPUs of this capability, (9, 0) for example, from the disk cache if it is there.
-
-    Raises DeviceError if the compilers are not installed.
-    """
+    """Return machine code for GPUs of this capability, (9, 0) for example, from the disk cache if it is there. Raises
+    DeviceError if the compilers are not installed."""
     name = f"{kernel.name}-{_key(kernel, capability)}"
     made = _read(name)
     if made is None:
@@ -77,11 +74,9 @@ def _compile(kernel: GPUKernel, capability: Capability) -> CompiledKernel:
 
 
 def to_ptx(kernel: GPUKernel, capability: Capability) -> str:
-    """Compile a kernel to PTX with Numba.
-
-    Sums are computed in the order written and NaN is handled as usual; a product and a sum may be fused into one
-    operation with one rounding. Raises DeviceError if the compilers are not installed.
-    """
+    """Compile a kernel to PTX with Numba. Sums are computed in the order written and NaN is handled as usual; a product
+    and a sum may be fused into one operation with one rounding. Raises DeviceError if the compilers are not
+    installed."""
     cuda = _numba_cuda()
     with _lock, _without_gpu(capability):
         text, _ = cuda.compile(

@@ -40,10 +40,8 @@ class Packed(NamedTuple):
 
 
 class Parameters:
-    """The words of a kernel's arguments as Numba compiled it, and the address of each.
-
-    The words have 8 bytes each, in the same memory for all launches; the driver copies `sizes` of them at a launch.
-    """
+    """The words of a kernel's arguments as Numba compiled it, and the address of each. The words have 8 bytes each, in
+    the same memory for all launches; the driver copies `sizes` of them at a launch."""
 
     def __init__(self, kernel: GPUKernel) -> None:
         self.kernel = kernel
@@ -67,8 +65,7 @@ class Parameters:
         self._parts: dict[tuple[int, int], tuple[struct.Struct, list[tuple[np.dtype, Any]]]] = {}
 
     def fill(self, arguments: tuple[Any, ...]) -> int:
-        """Write the arguments, the last of which may be `Packed`; return the address of their addresses. Raises
-        TypeError for a mismatch with the signature."""
+        """Write arguments, the last may be `Packed`; return where their places are. Raises TypeError: a mismatch."""
         packed = arguments[-1] if arguments and type(arguments[-1]) is Packed else None
         given = arguments if packed is None else arguments[:-1]
         if len(given) != (len(self.kinds) if packed is None else packed.first):
@@ -214,11 +211,9 @@ class CupyRuntime:
             stream.use()
 
     def launch(self, kernel: GPUKernel, grid: Size, *arguments: Any) -> None:
-        """Run a kernel over `grid` blocks; an empty grid does nothing.
-
-        Array arguments have the signature's element types and any shape, C-contiguous, and the kernel sees them flat;
-        numbers are converted. The last argument may be what `packed` returned.
-        """
+        """Run a kernel over `grid` blocks; an empty grid does nothing. Array arguments have the signature's element
+        types and any shape, C-contiguous, and the kernel sees them flat; numbers are converted. The last argument may
+        be what `packed` returned."""
         size = whole_size(grid)
         queue = self._queue()
         with self._lock:  # the memory of a kernel's arguments is used by all threads
@@ -230,8 +225,7 @@ class CupyRuntime:
                 self._wait(queue)
 
     def packed(self, kernel: GPUKernel, first: int, *arguments: Any) -> Packed:
-        """Return the arguments from number `first` on, prepared for several launches; their arrays must outlive
-        them."""
+        """Return the arguments from number `first` on, prepared for several launches; arrays must outlive them."""
         self._queue()
         with self._lock:
             return self._function(kernel).parameters.packed(first, arguments)
@@ -246,11 +240,9 @@ class CupyRuntime:
         transpose_b: bool = False,
         accumulate: bool = False,
     ) -> None:
-        """Compute out [M, N] = a [M, K] @ b [K, N], added to the contents of out with `accumulate`.
-
-        A transposed operand is given as [K, M] or [N, K]. float32 (sums and products in float32) or float64 throughout,
-        or a and b bfloat16 numbers stored as uint16 and out float32.
-        """
+        """Compute out [M, N] = a [M, K] @ b [K, N], added to the contents of out with `accumulate`. A transposed
+        operand is given as [K, M] or [N, K]. float32 (sums and products in float32) or float64 throughout, or a and b
+        bfloat16 numbers stored as uint16 and out float32."""
         queue = self._queue()
         with self._lock:
             queue.last.append(("product", a.rows, a.size, out.size))

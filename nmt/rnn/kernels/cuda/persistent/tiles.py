@@ -184,11 +184,8 @@ class Tile:
 def choose_tile(
     hidden: int, gates: int, batch: int, multiprocessors: int, capability: Capability, *, backward: bool, exact: bool
 ) -> Tile | None:
-    """Return the division with the shortest estimated step, or None if no division fits the GPU.
-
-    Weights in shared memory were timed on a GPU of 9.0; on older ones they lie there only where no division has them in
-    registers.
-    """
+    """Return the division with the shortest estimated step, or None if no division fits the GPU. Weights in shared
+    memory were timed on a GPU of 9.0; on older ones they lie there only where no division has them in registers."""
     fitting = fitting_tiles(hidden, gates, multiprocessors, capability, backward=backward, exact=exact)
     if capability < (9, 0):
         fitting = [tile for tile in fitting if not tile.in_shared] or fitting

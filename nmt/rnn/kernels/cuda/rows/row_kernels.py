@@ -65,10 +65,8 @@ def _kernel(*signature: Any) -> Callable[[Callable[..., None]], Maker]:
 
 @device_function
 def _upper_half(bits):  # type: ignore[no-untyped-def]
-    """Convert the bits of a float32 to those of the nearest bfloat16, ties to even.
-
-    Subnormal numbers become zero, NaN stays (kernels/products/bfloat16.py).
-    """
+    """Convert the bits of a float32 to those of the nearest bfloat16, ties to even. Subnormal numbers become zero, NaN
+    stays (kernels/products/bfloat16.py)."""
     half = bits >> uint32(16)
     magnitude = bits & uint32(0x7FFFFFFF)
     if magnitude > uint32(0x7F800000):
