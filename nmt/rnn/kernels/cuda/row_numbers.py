@@ -95,7 +95,7 @@ def active_rows(device: GPUBase, rows: Rows, numbers: RowNumbers, memory: Array,
 
 
 def taking_part(device: GPUBase, rows: Rows, what: str, lengths: np.ndarray, low: int, high: int) -> Array | None:
-    """Return the indices of the active rows of steps [low, high), on the GPU; None for all. `what`: of `lengths`."""
+    """Return the indices of active rows of steps [low, high), on the GPU; None for all. what: what `lengths` count."""
 
     def find() -> Array | None:
         there = np.arange(low, high)[:, None] < lengths

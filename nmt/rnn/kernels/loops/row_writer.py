@@ -247,7 +247,7 @@ class RowWriter:
         v, place = entry.value, entry.place
         if self.computes(entry):
             self.done.add(v.id)
-            if v.op in ("sum_last", "sum_s", "total"):
+            if v.op in ("sum_last", "sum_s", "total"):  # by the method of that name
                 getattr(self, v.op)(v, place)
                 return
             name = self.name(v, computing=True)

@@ -8,6 +8,7 @@ parts of llvmlite that intrinsics use are reached through proxies that import th
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from importlib import import_module
 from typing import Any
 
@@ -77,8 +78,9 @@ class Intrinsic(Compilable):
     """A function that writes LLVM instructions, like an intrinsic of Numba. It is called with the types of its
     arguments and returns a signature and a code generator, or None if it does not accept these types."""
 
-    def make(self) -> Any:
-        """Make Numba's intrinsic of the function."""
+    @cached_property
+    def numba(self) -> Any:
+        """Return Numba's intrinsic of the function."""
         return import_module("numba.extending").intrinsic(self.function)
 
 

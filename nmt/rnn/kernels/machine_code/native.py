@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from nmt.rnn.arrays.workspace import LINE_BYTES
 from nmt.rnn.kernels.machine_code import objects as machine_code
 from nmt.rnn.kernels.machine_code.objects import spare_memory
 from nmt.rnn.kernels.machine_code.store import (
@@ -55,10 +56,6 @@ class Compilable:
     @cached_property
     def numba(self) -> Any:
         """Return the object by which Numba knows the function."""
-        return self.make()
-
-    def make(self) -> Any:
-        """Make Numba's object for the function."""
         return _compiler().dispatcher(self.function, self.fastmath)
 
 
@@ -234,9 +231,6 @@ def called_by(found: Record) -> list[Native]:
 Words = array.array
 """A table: words of int64, of typecode "q"; Python makes one in half the time that NumPy takes."""
 
-LINE_BYTES = 64
-"""Bytes at the start of a table: the cache line for the barrier of its task (see atomics.py)."""
-
 # For each class of numbers: the name of Numba's type, and the format in a table (see `struct`).
 _NUMBERS: dict[type, tuple[str, str]] = {
     bool: ("boolean", "?7x"),
@@ -303,7 +297,7 @@ class Kernel(Compilable):
         return KernelCall(native, start_of(table), (table, args))
 
     def _entry(self, args: tuple[Any, ...]) -> tuple[Jitted, struct.Struct]:
-        forms, words = [], [f"{LINE_BYTES}x"]
+        forms, words = [], [f"{LINE_BYTES}x"]  # first the cache line for the barrier of the task (see atomics.py)
         for value in args:
             form = _NUMBERS.get(type(value))
             if form is not None:

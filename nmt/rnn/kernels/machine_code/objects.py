@@ -27,7 +27,6 @@ from nmt.rnn.kernels.machine_code.store import Record
 from nmt.system.interruption import forkable
 
 _loading = forkable(Lock())
-_engine: list[Any] = []  # empty, or the engine, which is never freed: a thread may be running its code
 _loaded: dict[str, int] = {}
 
 
@@ -103,18 +102,19 @@ def load(code: bytes, entry: str) -> int:
     that is loaded already is not loaded again. Raises RuntimeError: the file has no such function."""
     with _loading:
         if entry not in _loaded:
-            if not _engine:
-                _engine.append(_new_engine())
-            _engine[0].add_object_file(binding.ObjectFileRef.from_data(code))
-            _engine[0].finalize_object()
-            _loaded[entry] = _engine[0].get_function_address(entry)
+            engine = _engine()
+            engine.add_object_file(binding.ObjectFileRef.from_data(code))
+            engine.finalize_object()
+            _loaded[entry] = engine.get_function_address(entry)
         address = _loaded[entry]
     if not address:
         raise RuntimeError(f"no {entry} in its machine code")
     return address
 
 
-def _new_engine() -> Any:
+@cache
+def _engine() -> Any:
+    """Return the engine, which is never freed: a thread may be running its code."""
     _initialize_llvm()
     machine = binding.Target.from_default_triple().create_target_machine(jit=True)
     return binding.create_mcjit_compiler(binding.parse_assembly(""), machine)

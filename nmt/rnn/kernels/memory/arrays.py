@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
+from nmt.rnn.arrays.workspace import LINE_BYTES
 from nmt.rnn.kernels.machine_code.features import TARGET
 from nmt.rnn.kernels.machine_code.jit import inner_kernel, instruction, intrinsic, kernel, numba_types
-from nmt.rnn.kernels.machine_code.native import LINE_BYTES
 from nmt.rnn.kernels.machine_code.objects import ON_WINDOWS, call_system
 
 _INT64, _BYTES = ir.IntType(64), ir.IntType(8).as_pointer()

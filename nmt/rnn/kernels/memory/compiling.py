@@ -17,11 +17,11 @@ from typing import Any
 
 from nmt.errors import DeviceError
 from nmt.rnn.kernels.machine_code.features import TARGET
-from nmt.rnn.kernels.machine_code.native import LINE_BYTES, Compilable, Jitted
+from nmt.rnn.kernels.machine_code.native import Compilable, Jitted
 from nmt.rnn.kernels.machine_code.objects import object_of
 from nmt.rnn.kernels.machine_code.store import Record
 from nmt.rnn.kernels.memory.arrays import array_value
-from nmt.rnn.kernels.memory.table_layout import Field, TableLayout, is_letter
+from nmt.rnn.kernels.memory.table_layout import COUNTER_WORDS, Field, TableLayout, is_letter
 from nmt.system.interruption import forkable, uninterrupted
 
 with uninterrupted():  # an interrupted import of compiled modules cannot be repeated
@@ -171,7 +171,7 @@ def _from_table(builder: ir.IRBuilder, kinds: Any, given: Any, native: Jitted) -
     part, parts, table = given
     words = builder.bitcast(table, _INT64.as_pointer())
     values = [part, parts] if native.has_parts else []
-    at = LINE_BYTES // 8
+    at = COUNTER_WORDS
 
     def word(n: int) -> ir.Value:
         return builder.gep(words, [ir.Constant(_INT64, n)])

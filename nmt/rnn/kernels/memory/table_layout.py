@@ -19,9 +19,9 @@ import numpy as np
 from llvmlite import ir
 from numpy.typing import DTypeLike
 
-from nmt.rnn.arrays.workspace import aligned
+from nmt.rnn.arrays.workspace import LINE_BYTES, aligned
 from nmt.rnn.kernels.machine_code.jit import intrinsic
-from nmt.rnn.kernels.machine_code.native import LINE_BYTES, address_of
+from nmt.rnn.kernels.machine_code.native import address_of
 
 COUNTER_WORDS = LINE_BYTES // 8
 """Words of the cache line with a task's barrier counters, with which a table starts."""

@@ -12,7 +12,6 @@ from nmt.rnn.kernels.machine_code.jit import FAST, inlined, inner_kernel, kernel
 from nmt.rnn.kernels.machine_code.native import Kernel
 from nmt.rnn.kernels.machine_code.recipes import family
 from nmt.rnn.kernels.memory.table_layout import NamedTable, TableLayout, arrays, constants, reals
-from nmt.rnn.kernels.search import search_rules
 
 # A share starts on a cache line, so that no two threads write to the same one.
 _ALIGN = 64
@@ -88,8 +87,15 @@ def embedding_gradient(part, parts, ids, d_out, d_table, scale):  # type: ignore
             target[j] += source[j] * factor
 
 
-_GAMMA, _S32 = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)
-_mix = inlined(search_rules.mix)
+_GAMMA, _MIX_1, _MIX_2 = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
+_S27, _S30, _S31, _S32 = np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(32)
+
+
+@inner_kernel
+def _mix(z):  # type: ignore[no-untyped-def]
+    z = (z ^ (z >> _S30)) * _MIX_1
+    z = (z ^ (z >> _S27)) * _MIX_2
+    return z ^ (z >> _S31)
 
 
 @kernel
@@ -102,7 +108,7 @@ def dropout_mask(part, parts, out, keep_probability, seed, offset):  # type: ign
     kept, dropped = out.dtype.type(1.0 / keep_probability), out.dtype.type(0.0)
     threshold = np.uint64(keep_probability * 4294967296.0)
     # Mix the seed first: otherwise consecutive seeds would start at consecutive places of the same sequence.
-    start = _mix(np.uint64(seed)) + (np.uint64(offset) + np.uint64(low)) * _GAMMA - _GAMMA
+    start = _mix(np.uint64(seed) + _GAMMA) + (np.uint64(offset) + np.uint64(low)) * _GAMMA
     for i in range(target.size):
         bits = _mix(start + np.uint64(i) * _GAMMA) >> _S32
         target[i] = kept if bits < threshold else dropped

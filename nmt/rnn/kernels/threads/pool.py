@@ -112,16 +112,8 @@ class _Pool:
         self._making = forkable(Lock())
         store_number.call(self.address + LIMIT, default_threads() - 1)
         # Load them now: loading runs Python code, which an exception could interrupt where that must not happen.
-        for function in (
-            run_all,
-            run_list,
-            worker_loop,
-            return_worker,
-            claim_part,
-            finish_part,
-            close_job,
-            wake_helpers,
-        ):
+        used = run_all, run_list, worker_loop, return_worker, claim_part, finish_part, close_job, wake_helpers
+        for function in used:
             _ = function.call
 
     def make_workers(self, count: int) -> None:

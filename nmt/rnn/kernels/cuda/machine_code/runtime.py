@@ -65,7 +65,8 @@ class Parameters:
         self._parts: dict[tuple[int, int], tuple[struct.Struct, list[tuple[np.dtype, Any]]]] = {}
 
     def fill(self, arguments: tuple[Any, ...]) -> int:
-        """Write arguments, the last may be `Packed`; return where their places are. Raises TypeError: a mismatch."""
+        """Write the arguments, the last of which may be `Packed`; return the address of their addresses. Raises
+        TypeError for a mismatch with the signature."""
         packed = arguments[-1] if arguments and type(arguments[-1]) is Packed else None
         given = arguments if packed is None else arguments[:-1]
         if len(given) != (len(self.kinds) if packed is None else packed.first):
