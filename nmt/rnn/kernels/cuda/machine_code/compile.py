@@ -32,7 +32,7 @@ Capability = tuple[int, int]
 
 @dataclass(frozen=True)
 class Resources:
-    """What machine code takes: registers and bytes of stack and spills per thread, shared bytes per block."""
+    """Resources of machine code: registers, bytes of stack and spills per thread, declared shared bytes per block."""
 
     registers: int
     stack: int
