@@ -203,11 +203,11 @@ def first_kernel(place: Place) -> None:
     print(f"{runtime.gpu_name}, capability {runtime.capability}, {runtime.multiprocessors} multiprocessors, "
           f"{runtime.shared_per_block} bytes of shared memory a block, {runtime.memory >> 20} MiB")  # fmt: skip
     x = np.random.default_rng(0).standard_normal((100, 70)).astype("f4")
-    kernel, out = row_kernels.round_rows(256), runtime.xp.empty(x.shape, np.uint16)
+    out = runtime.xp.empty(x.shape, np.uint16)
     given = runtime.upload(x).view(np.uint32)
 
     def launch() -> None:
-        runtime.launch(kernel, row_kernels.grid_of(kernel, out.size), given, 0, 70, 70, 100, out)
+        row_kernels.launch(runtime, row_kernels.round_rows, out.dtype, out.size, given, 0, 70, 70, 100, out)
 
     launch()
     found = (runtime.download(out).astype(np.uint32) << 16).view("f4")
@@ -305,9 +305,11 @@ def _layer(runtime: Any, layer: Any, exact: bool, rows: int, T: int, lengths: An
     up, tile = runtime.upload, layer.forward_tile
     c = recurrent.case(layer.cell, T, rows, tile.hidden, lengths or [T] * rows)
     W, a, n, states = up(c.W_h), up(c.a), up(c.lengths), up(np.stack(c.states))
-    forward = layer.forward(W, a, n, states, b_h=None if c.b_h is None else up(c.b_h))
+    forward, launch = layer.forward(W, a, n, states, b_h=None if c.b_h is None else up(c.b_h))
+    launch()
     y = runtime.download(forward.y)
-    back = layer.backward(W, forward, n, states, up(c.d_y), up(np.stack(c.d_last)))
+    back, launch = layer.backward(W, forward, n, states, up(c.d_y), up(np.stack(c.d_last)))
+    launch()
     d_a = runtime.download(back.d_a)
     rounded = (lambda x: x) if exact else recurrent.bfloat16
     expected, kept, _ = recurrent.forward(c, rounded)

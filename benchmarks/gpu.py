@@ -162,10 +162,11 @@ def _microseconds(layer: Any, shape: Shape, runtime: Any) -> dict[str, float]:
 
     W_h, b_h, a, d_y = draw(H, G * H), draw(3 * H), draw(T, N, G * H), draw(T, N, H)
     states, d_last = (draw(2 if layer.cell == "lstm" else 1, N, H) for _ in range(2))
-    run = layer.forward(W_h, a, lengths, states, b_h=b_h)
+    run, launch = layer.forward(W_h, a, lengths, states, b_h=b_h)
+    launch()
     calls = {
-        "forward": lambda: layer.forward(W_h, a, lengths, states, b_h=b_h),
-        "backward": lambda: layer.backward(W_h, run, lengths, states, d_y, d_last),
+        "forward": lambda: layer.forward(W_h, a, lengths, states, b_h=b_h)[1](),
+        "backward": lambda: layer.backward(W_h, run, lengths, states, d_y, d_last)[1](),
     }
     return {f"{name} us a step": milliseconds(call, runtime.synchronize) * 1e3 / T for name, call in calls.items()}
 

@@ -49,8 +49,6 @@ def persistent(capability):
 
 def others():
     """Of rows, sums, losses, optimizers and searches."""
-    for kernel in (row_kernels.round_rows(256), row_kernels.round_gathered(256)):
-        yield f"rows.row_kernels: {kernel.name}", kernel
     for make in row_kernels._makers:
         kernel = make(np.dtype(np.float32), 256)
         yield f"rows.row_kernels: {kernel.name}", kernel

@@ -89,7 +89,7 @@ def test_numpy_may_have_no_row_stack():
         "import numpy; vars(numpy).pop('row_stack', None)\n"
         "from nmt.rnn.kernels.cuda.rows.row_kernels import round_rows\n"
         "from nmt.rnn.kernels.cuda.machine_code.compile import to_ptx\n"
-        "print('.entry' in to_ptx(round_rows(256), (9, 0)), hasattr(numpy, 'row_stack'))"
+        "print('.entry' in to_ptx(round_rows(numpy.dtype('u2'), 256), (9, 0)), hasattr(numpy, 'row_stack'))"
     )
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert ran.stdout.split() == ["True", "False"], ran.stderr

@@ -80,7 +80,7 @@ def test_memory_that_does_not_suffice_is_one_line(runtime):
 
 
 def test_arguments_that_do_not_fit_are_refused(runtime):
-    kernel, x = row_kernels.round_rows(32), runtime.xp.zeros((4, 4), np.uint32)
+    kernel, x = row_kernels.round_rows(np.dtype(np.uint16), 32), runtime.xp.zeros((4, 4), np.uint32)
     refused(TypeError, "6 arguments, got 1", runtime.launch, kernel, 1, x)
     refused(TypeError, "array of uint16 must be given, got uint32", runtime.launch, kernel, 1, x, 0, 4, 4, 4, x)
     refused(TypeError, "C-contiguous", runtime.launch, kernel, 1, x.T, 0, 4, 4, 4, x)

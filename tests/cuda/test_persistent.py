@@ -30,10 +30,12 @@ def run(c, tiles, exact, seed, reverse=False, multiprocessors=132):
     W_h, b_h, a, lengths, d_y = (None if x is None else runtime.upload(x) for x in given)
     states, d_last = (runtime.upload(np.stack(given)) for given in (c.states, c.d_last))
     made = PersistentLayer(runtime, c.cell, *tiles)
-    forward = made.forward(W_h, a, lengths, states, b_h=b_h, reverse=reverse)
+    forward, launch = made.forward(W_h, a, lengths, states, b_h=b_h, reverse=reverse)
+    launch()
     y, before = runtime.download(forward.y), runtime.download(forward.before)
     last = [runtime.download(x) for x in forward.last]
-    back = made.backward(W_h, forward, lengths, states, d_y, d_last, reverse=reverse)
+    back, launch = made.backward(W_h, forward, lengths, states, d_y, d_last, reverse=reverse)
+    launch()
     inner = None if back.d_inner is None else runtime.download(back.d_inner)
     gradients = [runtime.download(x) for x in (back.d_a, back.d_product, *back.first)]
     return y, before, last, gradients, inner

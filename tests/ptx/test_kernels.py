@@ -30,7 +30,8 @@ def states(cell, exact, **given):
     layer = PersistentLayer(runtime, cell, *tiles_of(cell, exact))
     up = runtime.upload
     b_h = None if c.b_h is None else up(c.b_h)
-    found = layer.forward(up(c.W_h), up(c.a), up(c.lengths), up(np.stack(c.states)), b_h=b_h)
+    found, launch = layer.forward(up(c.W_h), up(c.a), up(c.lengths), up(np.stack(c.states)), b_h=b_h)
+    launch()
     return runtime.download(found.y), recurrent.forward(c, (lambda x: x) if exact else recurrent.bfloat16)[0]
 
 
@@ -177,9 +178,11 @@ def test_layers_of_real_sizes(cell, exact, hidden, rows):
     layer = plan_layer(runtime, cell, hidden, rows, exact=exact)
     up = runtime.upload
     W, a, lengths, d_y = up(c.W_h), up(c.a), up(c.lengths), up(c.d_y)
-    forward = layer.forward(W, a, lengths, up(np.stack(c.states)), b_h=None if c.b_h is None else up(c.b_h))
+    forward, launch = layer.forward(W, a, lengths, up(np.stack(c.states)), b_h=None if c.b_h is None else up(c.b_h))
+    launch()
     y = runtime.download(forward.y)
-    back = layer.backward(W, forward, lengths, up(np.stack(c.states)), d_y, up(np.stack(c.d_last)))
+    back, launch = layer.backward(W, forward, lengths, up(np.stack(c.states)), d_y, up(np.stack(c.d_last)))
+    launch()
     rounded = (lambda x: x) if exact else recurrent.bfloat16
     y_, kept, _ = recurrent.forward(c, rounded)
     d_a, _, _ = recurrent.backward(c, kept, rounded)

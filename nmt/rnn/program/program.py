@@ -9,7 +9,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from nmt.rnn.kernels.machine_code.native import LINE_BYTES, Kernel, Native
+from nmt.rnn.arrays.workspace import LINE_BYTES
+from nmt.rnn.kernels.machine_code.native import Kernel, Native
 from nmt.rnn.kernels.memory.table_layout import COUNTER_WORDS, TableLayout
 from nmt.rnn.kernels.program.run_program import KINDS, PROGRAM, Kind, Section, Step, fill
 

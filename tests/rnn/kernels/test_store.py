@@ -301,7 +301,7 @@ def natives():
     """What is machine code by its address."""
     made = [search.best_task(number, packed) for number, packed in ((F4, F4), (F4, PAIRS), (F8, F8))]
     made += [products.product_task(number, packed) for number, packed in ((F4, F4), (F4, PAIRS), (F8, F8))]
-    made += [candidates._candidates_task(F4, F4), pool._run_in_turn_task]
+    made += [candidates._candidates_task(F4, F4), pool._run_in_turn]
     made += [beam_loop.search_task(F4), beam_loop.search_task(F8)]
     made += [update.embedding_task(F4, quantised=quantised) for quantised in (False, True)]
     made += [workers.run_all, workers.worker_loop]

@@ -14,11 +14,8 @@ WORKSPACE = 32 << 20  # bytes: what cuBLAS's manual recommends for GPUs of capab
 
 class Matrix:
     """Rows [first, first + rows) of a contiguous array [..., n] of rows of n, and `width` columns from `column` on; -1:
-    all columns.
-
-    stride: the number of elements from row to row; size: the number of columns in the range; start: the index of the
-    first element.
-    """
+    all columns. stride: the number of elements from row to row; size: the number of columns in the range; start: the
+    index of the first element."""
 
     __slots__ = ("array", "column", "first", "rows", "size", "start", "stride")
 
@@ -51,10 +48,8 @@ class Matrix:
 
 class Blas:
     """A cuBLAS handle for one stream, with a separate workspace, so that the same product always has the same bits.
-
-    library: libcublas, loaded. stream: address of a stream. workspace: address of WORKSPACE bytes on the GPU.
-    address: returns the address of an array's first element. Raises DeviceError if cuBLAS does not start.
-    """
+    library: libcublas, loaded. stream: address of a stream. workspace: address of WORKSPACE bytes on the GPU. address:
+    returns the address of an array's first element. Raises DeviceError if cuBLAS does not start."""
 
     def __init__(
         self, library: Any, stream: int, workspace: int, address: Callable[[Any], int] = lambda array: array.data.ptr
@@ -66,10 +61,8 @@ class Blas:
         self._check(library.cublasSetWorkspace_v2(self.handle, ctypes.c_void_p(workspace), ctypes.c_size_t(WORKSPACE)))
 
     def gemm(self, a: Matrix, b: Matrix, out: Matrix, transpose_a: bool, transpose_b: bool, accumulate: bool) -> None:
-        """Multiply as `CupyRuntime.gemm`. Raises ShapeError for operands that do not fit.
-
-        cuBLAS reads by columns, so it computes out^T = b^T @ a^T with both as stored.
-        """
+        """Multiply as `CupyRuntime.gemm`. Raises ShapeError for operands that do not fit. cuBLAS reads by columns, so
+        it computes out^T = b^T @ a^T with both as stored."""
         rows, inner = (a.size, a.rows) if transpose_a else (a.rows, a.size)
         inner_b, columns = (b.size, b.rows) if transpose_b else (b.rows, b.size)
         contiguous = a.array.flags.c_contiguous and b.array.flags.c_contiguous and out.array.flags.c_contiguous

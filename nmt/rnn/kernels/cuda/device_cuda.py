@@ -101,8 +101,7 @@ class CudaDevice(GPUBase, SearchOperations):
         self.runtime.synchronize()
 
     def _given(self, name: object) -> Array | None:
-        """Return a number or an array of the pass of this thread. Raises UnrecordedError: another one, while the pass
-        is recorded."""
+        """Return a number or array of this thread's pass. Raises UnrecordedError: another one while it is recorded."""
         given = self._of_thread.given
         found = None if given is None else given.find(name)
         if found is None and given is not None and self._of_thread.constants is not None:
@@ -224,7 +223,7 @@ class CudaDevice(GPUBase, SearchOperations):
     def begin_stack(self, stack: Array, lengths: np.ndarray, reverse: bool, start: Array | None, threads: int) -> None:
         given = stack if start is None else self.contiguous(start)
         numbers = *stack.shape, self.index(lengths), int(reverse), given, int(start is not None), 0.0
-        self._each(row_kernels.begin_stack, stack, *numbers)
+        row_kernels.launch(self.runtime, row_kernels.begin_stack, stack.dtype, stack.size, stack, *numbers)
 
     @override
     def take_slots(self, stack: Array, lengths: np.ndarray, slot: Slot, out: Array | None = None) -> Array:
@@ -238,13 +237,7 @@ class CudaDevice(GPUBase, SearchOperations):
         base = self._constant(np.zeros(1, np.int64)).view(np.uint64) if base is None else base
         threshold = int(keep_probability * 4294967296.0)
         numbers = 1.0 / keep_probability, 0.0, threshold, base, factor % 2**64, more % 2**64, offset
-        self._each(row_kernels.dropout_mask, out, out.size, *numbers)
-
-    def _each(self, make: Any, array: Array, *numbers: Any) -> None:
-        """Launch a row kernel with a thread for each number of `array`, its first argument."""
-        if array.size:
-            kernel = make(array.dtype, row_kernels.threads_for(array.size))
-            self.runtime.launch(kernel, row_kernels.grid_of(kernel, array.size), array, *numbers)
+        row_kernels.launch(self.runtime, row_kernels.dropout_mask, out.dtype, out.size, out, out.size, *numbers)
 
     # ------------------------------------------------------------ the rest of a model
 

@@ -51,6 +51,5 @@ class GivenNumbers:
 
 
 def address(array: np.ndarray) -> tuple[int, int, str, bool]:
-    """Return what tells apart the arrays that exist at one time. Another shape of the same numbers is the same array,
-    another order is not."""
+    """Return what tells apart arrays that exist at one time. Another shape is the same array, another order is not."""
     return array.__array_interface__["data"][0], array.size, array.dtype.char, array.flags.c_contiguous

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -25,11 +26,9 @@ class GPUBase(Device):
 
     @abstractmethod
     def replay(self, key: tuple[Any, ...], arrays: Sequence[Array], launch: Callable[[], None]) -> None:
-        """Do what `launch` does: replay its recording if the same key and addresses of arrays occur again.
-
-        The key must contain everything else that decides what is launched, the arrays all memory that it uses besides
-        buffers; their contents may change. It is recorded when the key occurs for the second time.
-        """
+        """Do what `launch` does: replay its recording if the same key and addresses of arrays occur again. The key must
+        contain everything else that decides what is launched, the arrays all memory that it uses besides buffers; their
+        contents may change. It is recorded when the key occurs for the second time."""
 
     @abstractmethod
     def given(self, numbers: np.ndarray, *, fixed: bool) -> Array | None:
@@ -38,16 +37,11 @@ class GPUBase(Device):
 
     def slots_of(self, stack: Array, lengths: Array, slot: Slot, out: Array) -> None:
         """Set out [B, n] to a slot of each row of [slots, B, n]; `lengths` are on the GPU."""
-        if out.size:
-            kernel = row_kernels.take_slots(stack.dtype, row_kernels.threads_for(out.size))
-            grid = row_kernels.grid_of(kernel, out.size)
-            self.runtime.launch(kernel, grid, stack, *stack.shape, lengths, *slot, out)
+        given = stack, *stack.shape, lengths, *slot, out
+        row_kernels.launch(self.runtime, row_kernels.take_slots, stack.dtype, out.size, *given)
 
     def clear_from(self, array: Array, lengths: Array, low: int = 0) -> None:
-        """Zero the steps of each row of [steps, B, n] from its length on (int64 [B], on the GPU); the first step is
-        number `low`."""
-        if array.size:
-            steps, B = array.shape[:2]
-            kernel = row_kernels.clear_ended(array.dtype, row_kernels.threads_for(array.size))
-            width = array.size // (steps * B)
-            self.runtime.launch(kernel, row_kernels.grid_of(kernel, array.size), array, steps, B, width, lengths, low)
+        """Zero each row of [steps, B, n] from its length on (int64 [B], on the GPU); the first step is number `low`."""
+        steps, B, *width = array.shape
+        given = array, steps, B, prod(width), lengths, low
+        row_kernels.launch(self.runtime, row_kernels.clear_ended, array.dtype, array.size, *given)

@@ -41,10 +41,8 @@ class Matrices:
     # ------------------------------------------------------------ by weights
 
     def multiply(self, left: Matrix, key: Weight, out: Matrix, index: Array | None = None) -> None:
-        """Compute out = left @ rows of a parameter, or their transpose.
-
-        index: the rows whose results are needed, on the GPU; the others' are arbitrary, or not written.
-        """
+        """Compute out = left @ rows of a parameter, or their transpose. index: the rows whose results are needed, on
+        the GPU; the others' are arbitrary, or not written."""
         name, start, rows, transposed = key
         weight = self.weight(name)
         if index is not None and len(index) >= tuning.GATHER_BELOW * left.rows:
@@ -67,13 +65,13 @@ class Matrices:
     def keep(self, array: Array, old: int, t: int, lengths: Array, count: int) -> None:
         """Copy slot `old` of [2, B, n] to the other slot, for rows below `count` that ended before step t."""
         _, B, width = array.shape
-        self._launch(row_kernels.keep_rows, count * width, array, old, B, width, t, lengths, count)
+        given = array, old, B, width, t, lengths, count
+        row_kernels.launch(self.runtime, row_kernels.keep_rows, self.dtype, count * width, *given)
 
     # ------------------------------------------------------------ sums over rows
 
     def add_outer(self, left: Matrix, right: Matrix, index: Array | None, out: Matrix) -> None:
-        """Add to out [K, N] the sum, over the rows in `index` (None: all), of outer products of left [., K] and right
-        [., N]."""
+        """Add to out [K, N] the sum over rows in `index` (None: all) of outer products of left [., K], right [., N]."""
         a = self._factor(left, index, "left")
         b = self._factor(right, index, "right", a)
         self.runtime.gemm(a, b, out, transpose_a=True, accumulate=True)
@@ -117,14 +115,12 @@ class Matrices:
         """Return a copy of the rows, or of those in `index`; as bfloat16 if it `rounds`."""
         count = rows.rows if index is None else len(index)
         out = self._matrix(role, count, rows.size, BFLOAT16 if rounds else rows.array.dtype)
-        threads = row_kernels.threads_for(out.array.size)
+        make = row_kernels.gather
         if rounds:
-            kernel = (row_kernels.round_rows if index is None else row_kernels.round_gathered)(threads)
-        else:
-            kernel = row_kernels.gather(out.array.dtype, threads)
+            make = row_kernels.round_rows if index is None else row_kernels.round_gathered
         last = (out.array,) if index is None else (index, out.array)
         given = rows.array.view(BITS) if rounds else rows.array, rows.start, rows.stride, rows.size, count
-        self.runtime.launch(kernel, row_kernels.grid_of(kernel, out.array.size), *given, *last)
+        row_kernels.launch(self.runtime, make, out.array.dtype, out.array.size, *given, *last)
         return out
 
     def _matrix(self, role: str, rows: int, columns: int, dtype: np.dtype) -> Matrix:
@@ -133,22 +129,17 @@ class Matrices:
     def put_rows(self, given: Array, index: Array, out: Matrix) -> None:
         """Write the rows of `given` [., n] to the rows `index` (on the GPU) of `out`."""
         size = out.start, out.stride, out.size, len(given)
-        self._launch(row_kernels.scatter, given.size, given, *size, index, out.array)
-
-    def _launch(self, make: Any, count: int, *arguments: Any) -> None:
-        kernel = make(self.dtype, row_kernels.threads_for(count))
-        self.runtime.launch(kernel, row_kernels.grid_of(kernel, count), *arguments)
+        row_kernels.launch(self.runtime, row_kernels.scatter, self.dtype, given.size, given, *size, index, out.array)
 
 
 def rounded(device: GPUBase, weights: Weights, name: str) -> Array:
-    """Return a whole parameter in bfloat16, made at first use and after a change: of all parameters in one launch if
-    they lie in one memory."""
+    """Return a whole parameter in bfloat16, made at first use and after a change: all at once if in one memory."""
     whole = weights.whole
 
     def round_all(array: Array, out: Array | None) -> Array:
         out, size = device.xp.empty(array.shape, BFLOAT16) if out is None else out, array.size
-        kernel = row_kernels.round_rows(row_kernels.threads_for(size))
-        device.runtime.launch(kernel, row_kernels.grid_of(kernel, size), array.view(BITS), 0, size, size, 1, out)
+        given = array.view(BITS), 0, size, size, 1, out
+        row_kernels.launch(device.runtime, row_kernels.round_rows, BFLOAT16, size, *given)
         return out
 
     def make(out: Array | None) -> Array:

@@ -163,9 +163,8 @@ def output_loss(
 
 def output_logits(matrices: Matrices, outputs: Any, layer: OutputLayer, logits: Any) -> None:
     """Compute logits [R, V] = outputs [R, H] @ W, without the bias."""
-    rows = len(outputs)
-    if rows:
-        matrices.multiply(Matrix(outputs, 0, rows), _weight(layer, layer.tied), Matrix(logits, 0, rows))
+    if len(outputs):
+        matrices.multiply(Matrix.whole(outputs), _weight(layer, layer.tied), Matrix.whole(logits))
 
 
 def _weight(layer: OutputLayer, transposed: bool) -> tuple[str, int, int, bool]:

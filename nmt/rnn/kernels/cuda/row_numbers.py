@@ -89,15 +89,13 @@ def active_rows(device: GPUBase, rows: Rows, numbers: RowNumbers, memory: Array,
     """Return the index of each row of steps [low, high) among all of them, or of these source positions of one step, -1
     for those that have ended, in `memory`."""
     out = memory[: (high - low) * rows.B]
-    kernel = row_kernels.active_rows(out.dtype, row_kernels.threads_for(out.size))
     given = out, high - low, rows.B, numbers.lengths if rows.T > 1 else numbers.source_lengths, low
-    device.runtime.launch(kernel, row_kernels.grid_of(kernel, out.size), *given)
+    row_kernels.launch(device.runtime, row_kernels.active_rows, out.dtype, out.size, *given)
     return out
 
 
 def taking_part(device: GPUBase, rows: Rows, what: str, lengths: np.ndarray, low: int, high: int) -> Array | None:
-    """Return the indices of the active rows among all of steps [low, high), on the GPU; None for all. `what`: what
-    `lengths` [B] count."""
+    """Return the indices of active rows of steps [low, high), on the GPU; None for all. what: what `lengths` count."""
 
     def find() -> Array | None:
         there = np.arange(low, high)[:, None] < lengths

@@ -61,15 +61,14 @@ class CudaExecutable(Executable):
     ) -> None:
         """Add to the parameters' `gradients` after a `backward`; see `Executable.weight_gradients`."""
         if self.persistent and SUMS in arrays:
-            self.persistent.add_gradients(arrays, gradients)
+            self.persistent.add(arrays[SUMS], gradients)
             return
         super().weight_gradients(arrays, weights, rows, allocate, gradients)
 
     def run(self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate, *, backward: bool) -> _GPURun:
         """Return a pass over a batch; see `Executable.run`."""
-        one, module = (
-            (self.plan.backward, self.backward_module) if backward else (self.plan.forward, self.forward_module)
-        )
+        one = self.plan.backward if backward else self.plan.forward
+        module = self.backward_module if backward else self.forward_module
         if one is None or module is None:
             raise RuntimeError("a plan for inference has no backward pass")
         return _GPURun(self, one, module, arrays, weights, rows, allocate, backward)
@@ -87,7 +86,7 @@ class _GPURun(PlanRun):
         weights: Weights,
         rows: Rows,
         allocate: Allocate,
-        backward: bool = False,
+        backward: bool,
     ) -> None:
         self.device, self.dtype = executable.device, executable.dtype
         self.runtime = executable.device.runtime
@@ -183,8 +182,7 @@ class _GPURun(PlanRun):
         return self.rows.T - 1 - step if self.rows.reverse != self.backward else step
 
     def _reserve(self, *phases: Phase) -> list[Array]:
-        """Allocate all memory of these phases in advance, or of the pass, since a recording must not allocate; return
-        it."""
+        """Allocate and return all memory of these phases, or of the pass, since a recording must not allocate."""
         arrays = list(self.numbers[:3])
         if not phases:
             arrays += [array for array in self.arrays.values() if not isinstance(array, tuple)]
@@ -214,7 +212,7 @@ class _GPURun(PlanRun):
     def _launch(self, step: RowKernel, first: int, last: int, old: int, block: TimeBlock) -> None:
         blocks = self.rows.B if step.serial else last - first
         if step.scratch:
-            blocks = min(blocks, _most_blocks(self.rows, self.runtime.multiprocessors))
+            blocks = min(blocks, self._most_blocks())
         grid = (blocks, -(-step.width // step.kernel.block_threads)) if step.spread else blocks
         if step.name not in self.packed:
             self.packed[step.name] = self.runtime.packed(step.kernel, 4, *self._tail(step))
@@ -233,9 +231,15 @@ class _GPURun(PlanRun):
     def _scratch(self, place: Place) -> Array:
         """Return stale memory: active rows write before they read, and the contents of other rows are not used."""
         if place.name not in self.scratch:
-            shape = _scratch_shape(place, self.rows, self.runtime.multiprocessors)
+            shape = shape_of_step(place, self.rows)
+            if place.kind is PlaceKind.ROW:  # a piece for each block of threads
+                shape = self._most_blocks(), *(self.rows.S,) * place.source_axis, place.width or 1
             self.scratch[place.name] = self.allocate(shape, self.dtype)
         return self.scratch[place.name]
+
+    def _most_blocks(self) -> int:
+        """Return the maximum number of thread blocks in a launch where each block has separate scratch."""
+        return max(self.rows.B, 4 * self.runtime.multiprocessors)
 
     # ------------------------------------------------------------ products
 
@@ -243,23 +247,20 @@ class _GPURun(PlanRun):
         x, offset = step.x.span
         source, target = program.places[x.id], program.places[step.out.id]
         left, right = self._rows_of(source, block), self._rows_of(target, block)
-        columns = (offset, step.x.width or 0)
         index = self._taking_part(source.source_axis, block)
-        self.matrices.multiply(left.columns(*columns), weight_key(step), right, index)
+        self.matrices.multiply(left.columns(offset, step.x.width or 0), weight_key(step), right, index)
 
     def _product_of_step(self, step: Product, t: int, old: int, count: int, block: TimeBlock) -> None:
         x, offset = step.x.span
-        places = self.one.loop.places
+        places, rows = self.one.loop.places, self.rows
         source, target = places[x.id], places[step.out.id]
         left = Matrix(self._memory(source), self._first_row(source, t, old, block), count)
         out = Matrix(self._memory(target), self._first_row(target, t, old, block), count)
         self.matrices.multiply(left.columns(offset, step.x.width or 0), weight_key(step), out)
-        if target.kind is PlaceKind.CARRY_OUT and self._some_have_ended(t, count):
-            # The product also ran over inactive rows of the prefix, whose values must not change.
-            self.matrices.keep(self._memory(target), old, t, self.numbers.lengths, count)
-
-    def _some_have_ended(self, t: int, count: int) -> bool:
-        return not self.rows.whole if self.numbers.dense else bool((self.rows.lengths[:count] <= t).any())
+        if target.kind is PlaceKind.CARRY_OUT:
+            some_have_ended = not rows.whole if self.numbers.dense else (rows.lengths[:count] <= t).any()
+            if some_have_ended:  # the product also ran over their rows, whose values must not change
+                self.matrices.keep(self._memory(target), old, t, self.numbers.lengths, count)
 
     def _memory(self, place: Place) -> Array:
         return self._scratch(place) if place.kind is PlaceKind.ROWS else self.arrays[place.name]
@@ -318,15 +319,3 @@ class _GPURun(PlanRun):
         if self.numbers.dense and rows.T > 1:  # few have ended, and sums have `taking`
             return None
         return taking_part(self.device, rows, "steps", rows.lengths, low, high)
-
-
-def _most_blocks(rows: Rows, multiprocessors: int) -> int:
-    """Return the maximum number of thread blocks in a launch where each block has separate scratch."""
-    return max(rows.B, 4 * multiprocessors)
-
-
-def _scratch_shape(place: Place, rows: Rows, multiprocessors: int) -> tuple[int, ...]:
-    """Return the shape of one step's memory for all rows, or of a piece for each block of threads."""
-    if place.kind is PlaceKind.ROW:
-        return (_most_blocks(rows, multiprocessors), *(rows.S,) * place.source_axis, place.width or 1)
-    return shape_of_step(place, rows)

@@ -45,8 +45,7 @@ _CELLS: dict[str, Callable[[int, int], Cell]] = {"lstm": LSTMCell, "gru": GRUCel
 
 
 def recognise(plan: Plan) -> str | None:
-    """Return `lstm` or `gru` if the plan's step is that of the cell, with dropout on its input or without, else
-    None."""
+    """Return `lstm` or `gru` if the plan's step is that of the cell, with dropout on its input or not, else None."""
     found = plan.trace
     if set(found.inputs) != {"x"} or "h" not in found.states or len(found.masks) > 1:
         return None
@@ -107,7 +106,7 @@ class PersistentRun:
             b_h = weights["b_h"] if self.cell == "gru" else None
             given_to_loop = weights["W_h"], a, call.numbers.lengths, states, y
             how: dict[str, Any] = {"reverse": rows.reverse, "allocate": call.empty}
-            run, launch_loop = layer.forward_launch(*given_to_loop, b_h=b_h, **how)
+            run, launch_loop = layer.forward(*given_to_loop, b_h=b_h, **how)
             # The last h is among y already, except of a row without steps.
             missing = [name != "h" or not rows.lengths.all() for name in self.states]
             taking = None if call.numbers.dense else self._taking(rows)
@@ -135,8 +134,7 @@ class PersistentRun:
     # ------------------------------------------------------------ backward
 
     def backward(self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate, gradients: Arrays) -> None:
-        """Compute gradients of input and initial states, and add to those of the parameters; if there are none,
-        `add_gradients` may follow."""
+        """Compute gradients of input and initial states, and add to those of parameters; if none, `add` may follow."""
         layer, run, states, x = arrays.pop(TAPE)
         if self.wants_inputs and "d_x" not in arrays:
             arrays["d_x"] = allocate((rows.T, rows.B, self.inputs), self.dtype)
@@ -145,7 +143,7 @@ class PersistentRun:
             carries = [arrays[ArrayKind.STATE_GRADIENT.of(name)] for name in self.states]
             d_last = call.empty((len(carries), rows.B, self.hidden), self.dtype)
             given_to_loop = weights["W_h"], run, call.numbers.lengths, states, arrays["d_y"], d_last
-            found, launch_loop = layer.backward_launch(*given_to_loop, reverse=rows.reverse, allocate=call.empty)
+            found, launch_loop = layer.backward(*given_to_loop, reverse=rows.reverse, allocate=call.empty)
             active = sum_memory(rows, call.numbers, rows.T, call.empty)
             taking = active if call.numbers.dense else self._taking(rows)
             d_a, d_product = Matrix.whole(found.d_a), Matrix.whole(found.d_product)
@@ -169,7 +167,7 @@ class PersistentRun:
             call.run("backward", (), memory, launch)
             if gradients:  # another recording, since callers often have new memory for gradients alone
                 memory += gradients.values()
-                call.run("sums", tuple(gradients), memory, lambda: self._add(sums, gradients))
+                call.run("sums", tuple(gradients), memory, lambda: self.add(sums, gradients))
         if not gradients:
             arrays[SUMS] = sums
 
@@ -182,11 +180,8 @@ class PersistentRun:
         if not call.rows.whole:
             self.device.clear_from(d_x, call.numbers.lengths)
 
-    def add_gradients(self, arrays: Arrays, gradients: Arrays) -> None:
-        """Add to the gradients of the parameters, after `backward`."""
-        self._add(arrays[SUMS], gradients)
-
-    def _add(self, sums: tuple[Any, ...], gradients: Arrays) -> None:
+    def add(self, sums: Any, gradients: Arrays) -> None:
+        """Add to the gradients of the parameters, after `backward`, which keeps `sums` as arrays[SUMS]."""
         x, d_a, of_input, before, d_product, d_inner, matrices, taking = sums
         with matrices.keeping_factors():
             if "W_x" in gradients:
@@ -229,13 +224,10 @@ class _Call:
 
     def each(self, make: Any, out: Array, given: Array, *more: Array) -> None:
         """Launch a kernel of all numbers of `out` and a repeated array."""
-        kernel = make(self.owner.dtype, row_kernels.threads_for(out.size))
-        grid = row_kernels.grid_of(kernel, out.size)
-        self.device.runtime.launch(kernel, grid, out, out.size, given, given.size, *more)
+        numbers = out, out.size, given, given.size, *more
+        row_kernels.launch(self.device.runtime, make, self.owner.dtype, out.size, *numbers)
 
     def put_slots(self, stack: Array, rows: Array, *, at_end: bool) -> None:
         """Write rows [B, n] to the slots of a stack after each row's last step, or to the first ones."""
-        B, width = rows.shape
-        kernel = row_kernels.put_slots(self.owner.dtype, row_kernels.threads_for(rows.size))
-        given = stack, B, width, self.numbers.lengths, int(at_end), rows
-        self.device.runtime.launch(kernel, row_kernels.grid_of(kernel, rows.size), *given)
+        given = stack, *rows.shape, self.numbers.lengths, int(at_end), rows
+        row_kernels.launch(self.device.runtime, row_kernels.put_slots, self.owner.dtype, rows.size, *given)

@@ -152,35 +152,20 @@ def _softplus(e: _Emit, x: ir.Value) -> ir.Value:
     return e.add(b.select(negative, e.number(0.0), x), rest)
 
 
-def _sqrt(e: _Emit, x: ir.Value) -> ir.Value:
-    return _call_sqrt(e.builder, x)
+def _of_llvm(b: ir.IRBuilder, name: str, x: ir.Value) -> ir.Value:
+    """Call an intrinsic function of LLVM and return its result."""
+    return b.call(b.module.declare_intrinsic(f"llvm.{name}", [x.type]), [x])
 
 
-def _call_sqrt(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
-    return b.call(b.module.declare_intrinsic("llvm.sqrt", [x.type]), [x])
-
-
-def _library(b: ir.IRBuilder, name: str, x: ir.Value) -> ir.Value:
+def _of_library(b: ir.IRBuilder, name: str, x: ir.Value) -> ir.Value:
     """Call a function of the C library and return its result."""
     kind = ir.FunctionType(ir.DoubleType(), [ir.DoubleType()])
     return b.call(b.module.globals.get(name) or ir.Function(b.module, kind, name), [x])
 
 
-def _double_exp(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
-    return b.call(b.module.declare_intrinsic("llvm.exp", [x.type]), [x])
-
-
-def _double_log(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
-    return b.call(b.module.declare_intrinsic("llvm.log", [x.type]), [x])
-
-
-def _double_tanh(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
-    return _library(b, "tanh", x)
-
-
 def _double_sigmoid(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
     one = ir.Constant(ir.DoubleType(), 1.0)
-    return b.fdiv(one, b.fadd(one, _double_exp(b, b.fneg(x))))
+    return b.fdiv(one, b.fadd(one, _of_llvm(b, "exp", b.fneg(x))))
 
 
 def _double_relu(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
@@ -191,12 +176,8 @@ def _double_relu(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
 def _double_softplus(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
     zero = ir.Constant(ir.DoubleType(), 0.0)
     negative = b.fcmp_ordered("<", x, zero, flags=_FLAGS)
-    rest = _library(b, "log1p", _double_exp(b, b.select(negative, x, b.fneg(x))))
+    rest = _of_library(b, "log1p", _of_llvm(b, "exp", b.select(negative, x, b.fneg(x))))
     return b.fadd(b.select(negative, zero, x), rest)
-
-
-def _double_sqrt(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
-    return _call_sqrt(b, x)
 
 
 def _maximum(b: ir.IRBuilder, x: ir.Value, y: ir.Value) -> ir.Value:
@@ -212,13 +193,13 @@ def _either(
 
 
 FUNCTIONS: dict[str, Callable[..., ir.Value]] = {
-    "exp": _either(_exp, _double_exp),
-    "log": _either(_log, _double_log),
+    "exp": _either(_exp, lambda b, x: _of_llvm(b, "exp", x)),
+    "log": _either(_log, lambda b, x: _of_llvm(b, "log", x)),
     "sigmoid": _either(_sigmoid, _double_sigmoid),
-    "tanh": _either(_tanh, _double_tanh),
+    "tanh": _either(_tanh, lambda b, x: _of_library(b, "tanh", x)),
     "relu": _either(_relu, _double_relu),
     "softplus": _either(_softplus, _double_softplus),
-    "sqrt": _either(_sqrt, _double_sqrt),
+    "sqrt": lambda b, x: _of_llvm(b, "sqrt", x),
     "maximum": _maximum,
 }
 """By name, the function that writes each activation; its arguments are LLVM's builder and the values."""

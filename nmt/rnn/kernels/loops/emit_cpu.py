@@ -72,8 +72,7 @@ class Module:
 
 
 def emit(one: Pass, dtype: np.dtype, name: str, packed: np.dtype) -> Module:
-    """Return the functions for one direction of a plan. `name` ("forward", "backward") only labels them; `packed` is
-    the dtype of packed weights."""
+    """Return the functions for one direction of a plan, labelled `name`; `packed`: the dtype of packed weights."""
     dims: dict[int, str] = {}
 
     def function(program: Program, steps: list[RowWork | Product], label: str) -> Function:

@@ -67,8 +67,7 @@ def _called() -> dict[str, Native]:
 
 
 def module_of(source: str, entry: str) -> ir.Module:
-    """Return the LLVM module for a source; its function is named `entry`. Raises SyntaxError: the source is not in the
-    language above."""
+    """Return the LLVM module for a source, with a function `entry`. Raises SyntaxError: not in the language above."""
     first, function = ast.parse(source).body
     if not isinstance(first, ast.Assign) or not isinstance(function, ast.FunctionDef):
         raise SyntaxError(f"{ast.unparse(first)}: a loop begins with its number type, and is one function")
@@ -78,8 +77,7 @@ def module_of(source: str, entry: str) -> ir.Module:
 
 
 class _LoopWriter:
-    """Write one function. Each name that is assigned to has stack memory, which LLVM turns into registers; parameters
-    are values."""
+    """Write one function. Names that are assigned to have stack memory, for LLVM to turn into registers."""
 
     def __init__(self, function: ast.FunctionDef, number: str, entry: str) -> None:
         self.number = number

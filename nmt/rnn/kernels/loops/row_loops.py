@@ -24,7 +24,7 @@ from nmt.rnn import tuning
 from nmt.rnn.compiler.program import Nest, Place, PlaceKind, Program, RowWork, memory_read
 from nmt.rnn.graph import Value
 from nmt.rnn.kernels.loops.row_writer import Lines, RowWriter, Variable, axis_index
-from nmt.rnn.kernels.memory.arrays import active_rows, prefix_rows
+from nmt.rnn.kernels.memory.arrays import identity, prefix_rows
 from nmt.rnn.named_axes import Dims
 from nmt.rnn.rows import Rows, TimeBlock
 
@@ -86,8 +86,7 @@ class AxisLoops(RowWriter):
     """Write nests whose features have named axes."""
 
     def named_axes(self, nests: list[Nest]) -> None:
-        """Write nests that share the loop over their first axis. Raises ShapeError: one is over source positions as
-        well."""
+        """Write nests that share the loop over their first axis. Raises ShapeError: one has source positions too."""
         (first, length), *_ = nests[0].dims
         shared, after = Lines(self.row.indent + 1), list[str]()
         self.summed: set[str] = set()
@@ -112,8 +111,7 @@ class AxisLoops(RowWriter):
         # A sum in a register has the same bits in every program only if the compiler does not know how long it is.
         outer.add(f"for {axis_index(axis)} in range({self.w.dim(size) if axis in self.summed else size}):")
         outer.lines += body
-        for line in after:
-            outer.add(line)
+        outer.add(*after)
 
     def total(self, v: Value, place: Place) -> None:
         """Write a sum over a named axis: in a register if that is the innermost, else in memory."""
@@ -179,13 +177,11 @@ class CPURowWriter(AxisLoops):
         if self.j_block.lines:
             loops.add(f"for j in range({self.w.dim(nest.width or 0)}):")
             loops.lines += self.j_block.lines
-        for line in self.s_end:
-            loops.add(line)
+        loops.add(*self.s_end)
         if nest.source_axis:
             self.row.add("for s in range(ls):")
             self.row.lines += self.s_block.lines
-        for line in self.row_end:
-            self.row.add(line)
+        self.row.add(*self.row_end)
 
     def _keep(self, v: Value, place: Place, name: str, lines: list[str]) -> None:
         if place.kind is PlaceKind.LOCAL:
@@ -219,7 +215,7 @@ class CPURowWriter(AxisLoops):
         self.s_block = Lines(self.row.indent + 1)
         x, at = self.w.load(source, (self.w.base(source),)), (self.w.base(place),)
         together = all(one.kind in (PlaceKind.ROWS, PlaceKind.ROW) for one in (source, place))
-        for line in (
+        self.row.add(
             "top = LOWEST",
             "for s in range(ls):",
             f"    top = max(top, {x})",
@@ -230,8 +226,7 @@ class CPURowWriter(AxisLoops):
             "    total += e" if together else "    total = in_turn(total, e)",
             "for s in range(ls):",
             f"    {self.w.store(place, at, f'{self.w.load(place, at)} / total')}",
-        ):
-            self.row.add(line)
+        )
 
 
 def row_segments(rows: Rows, wide: bool, block: TimeBlock, *, exact: bool = False) -> np.ndarray:
@@ -253,10 +248,8 @@ def _find(rows: Rows, wide: bool, block: TimeBlock, exact: bool) -> np.ndarray:
     lengths = rows.source_lengths if wide else rows.lengths - block.low
     if not wide and (block.low or block.high < rows.T):
         lengths = np.minimum(np.maximum(lengths, 0), steps)
-    if exact:
-        return np.asarray(active_rows(lengths, steps))
     bounds = np.array([0, len(lengths)], np.int64) if wide else rows.bounds
-    return np.asarray(prefix_rows(lengths, bounds, steps))
+    return prefix_rows(lengths, identity(len(lengths) + 1) if exact else bounds, steps)
 
 
 _ENDED = ["if lengths[n] <= t:", "    continue"]
@@ -307,8 +300,7 @@ def replayed_steps(step: list[str], again: list[str], body: list[str], kept: lis
 
 
 def parameters_alone(step: RowWork, program: Program) -> set[int]:
-    """Return the ids of the values in scratch of a row that depend on parameters alone: they are the same for all rows
-    and steps."""
+    """Return the ids of values in scratch of a row that depend on parameters alone: the same for all rows and steps."""
     found = set[int]()
     for entry in (entry for nest in step.nests for entry in nest.entries):
         if entry.value.axes or entry.add or entry.place.kind not in (PlaceKind.ROW, PlaceKind.LOCAL):

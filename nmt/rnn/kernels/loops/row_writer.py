@@ -62,9 +62,9 @@ class Lines:
     def __init__(self, indent: int) -> None:
         self.indent, self.lines = indent, list[str]()
 
-    def add(self, line: str) -> None:
-        """Append a line at this level."""
-        self.lines.append("    " * self.indent + line)
+    def add(self, *lines: str) -> None:
+        """Append lines at this level."""
+        self.lines += ["    " * self.indent + line for line in lines]
 
 
 class Names:
@@ -90,15 +90,13 @@ class Names:
 
     def array(self, place: Place) -> str:
         """Return the variable of a place's array."""
-        if place.kind is PlaceKind.ROWS:
-            self.function.scratch[place.name] = place
-        elif place.name not in self.function.arrays:
-            self.function.arrays.append(place.name)
+        if place.kind is not PlaceKind.ROWS:
+            return self.argument(place.name)
+        self.function.scratch[place.name] = place
         return self.variable(place.name)
 
-    def index(self, place: Place) -> str:
-        """Return the variable of the index from rows to rows of a captured array without source positions."""
-        name = ArrayKind.INDEX.of(place.name)
+    def argument(self, name: str) -> str:
+        """Return the variable of an array that is an argument."""
         if name not in self.function.arrays:
             self.function.arrays.append(name)
         return self.variable(name)
@@ -122,8 +120,8 @@ class Names:
                 return f"slot{size}"
             case PlaceKind.AGAIN_NEXT:
                 return f"(slot + 1){size}"
-            case PlaceKind.CONSTANT:
-                return f"(s * C + c){size}" if wide else f"{self.index(place)}[{row}]{size}"
+            case PlaceKind.CONSTANT:  # without source positions by an index from rows to its rows
+                return f"(s * C + c){size}" if wide else f"{self.argument(ArrayKind.INDEX.of(place.name))}[{row}]{size}"
             case PlaceKind.ROWS:
                 return f"({row} * S + s){size}" if wide else f"{row}{size}"
             case PlaceKind.ROW:
@@ -163,10 +161,6 @@ class RowWriter:
         self.row_bases: dict[str, str] = {}  # variables of the row's offsets, for all nests
         self.offsets = 0
         self.uses_captured = False
-
-    def nest(self, nest: Nest) -> None:
-        """Write one nest."""
-        raise NotImplementedError
 
     def begin(self, nest: Nest) -> None:
         """Forget the values computed in former loops: start a new nest."""
@@ -253,14 +247,8 @@ class RowWriter:
         v, place = entry.value, entry.place
         if self.computes(entry):
             self.done.add(v.id)
-            if v.op == "sum_last":
-                self.sum_last(v, place)
-                return
-            if v.op == "sum_s":
-                self.sum_s(v, place)
-                return
-            if v.op == "total":
-                self.total(v, place)
+            if v.op in ("sum_last", "sum_s", "total"):  # by the method of that name
+                getattr(self, v.op)(v, place)
                 return
             name = self.name(v, computing=True)
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 
 import numpy as np
 
@@ -19,7 +19,6 @@ from nmt.rnn.kernels.loops.emit_cpu import INTEGERS, NUMBERS, Module, emit
 from nmt.rnn.kernels.loops.row_loops import row_segments
 from nmt.rnn.kernels.loops.row_writer import Function, weight_key
 from nmt.rnn.kernels.machine_code.jit import inner_kernel
-from nmt.rnn.kernels.machine_code.native import Native
 from nmt.rnn.kernels.machine_code.recipes import generated_loop
 from nmt.rnn.kernels.memory.arrays import array_at, zero_inactive
 from nmt.rnn.kernels.memory.moves import clear_all
@@ -127,7 +126,6 @@ class _CompiledPass:
     def __init__(self, one: Pass, dtype: np.dtype, name: str, packed: np.dtype, *, backward: bool) -> None:
         self.arrays, self.backward = one.arrays, backward
         self.dtype, self.packed = dtype, packed
-        self._addresses: dict[str, int] | None = None
         self.module = emit(one, dtype, name, packed)
         self.dims = np.array(self.module.dims, np.int64)
         self.local = {name: place for name, place in one.arrays.items() if place.kind is PlaceKind.BLOCK}
@@ -136,16 +134,10 @@ class _CompiledPass:
         self.programs = one.programs
         self.block_multiple = tuning.CHECKPOINT_STEPS if one.again else 1
 
-    @property
+    @cached_property
     def addresses(self) -> dict[str, int]:
         """Return the addresses of the generated functions, by name."""
-        if self._addresses is None:
-            self._addresses = {name: native.address for name, native in self.natives().items()}
-        return self._addresses
-
-    def natives(self) -> dict[str, Native]:
-        """Return the generated functions, by name."""
-        return {one.name: generated_loop(one.source, one.name) for one in self.module.functions}
+        return {one.name: generated_loop(one.source, one.name).address for one in self.module.functions}
 
 
 class CPUExecutable(Executable):
@@ -247,8 +239,7 @@ class _PassRun(PlanRun):
         return array.reshape(-1, array.shape[-1])
 
     def _function(self, step: Function, program: Program, block: TimeBlock) -> partial[None]:
-        """Return a launch of a generated function for one block of time; the rest of its table is made once per
-        pass."""
+        """Return a launch of a generated function for one block of time; the rest of its table is made once a pass."""
         rows = self.rows
         if step.name not in self.tables:
             self.tables[step.name] = self._table(step, program)

@@ -71,8 +71,7 @@ class Target:
 
     @property
     def pairs_at_a_time(self) -> int:
-        """Return how many pairs of bfloat16 a product takes along K at a time; operands are padded to a multiple of
-        it."""
+        """Return how many pairs of bfloat16 along K a product takes at a time; operands are padded to a multiple."""
         return 16 if self.has_amx else 1
 
     def panel_width(self, dtype: DTypeLike) -> int:
@@ -269,8 +268,7 @@ def multiplies_pairs_fast() -> bool:
 
 
 def fingerprint(folder: Path = Path(__file__).parents[1]) -> str:
-    """Return a digest of all source files of the CPU kernels, since any of them may be compiled into the machine code
-    of another."""
+    """Return a digest of all source files of the CPU kernels: any may be compiled into the code of another."""
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*.py")):
         name = path.relative_to(folder)

@@ -8,6 +8,7 @@ parts of llvmlite that intrinsics use are reached through proxies that import th
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from importlib import import_module
 from typing import Any
 
@@ -77,8 +78,9 @@ class Intrinsic(Compilable):
     """A function that writes LLVM instructions, like an intrinsic of Numba. It is called with the types of its
     arguments and returns a signature and a code generator, or None if it does not accept these types."""
 
-    def make(self) -> Any:
-        """Make Numba's intrinsic of the function."""
+    @cached_property
+    def numba(self) -> Any:
+        """Return Numba's intrinsic of the function."""
         return import_module("numba.extending").intrinsic(self.function)
 
 
@@ -105,8 +107,7 @@ def instruction(*argument_types: str, result: str = "void") -> Callable[[Callabl
 
 
 def holds(elements: str) -> Any:
-    """Return an intrinsic that says whether the elements of an array are of this type, by the name of Numba's type; a
-    constant when compiling."""
+    """Return an intrinsic: whether an array has elements of this type of Numba, by name; a constant when compiling."""
 
     def call(typing_context: Any, array: Any) -> Any:
         def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
@@ -201,8 +202,7 @@ def _call_of(native: Jitted, *before: Any) -> Any:
 
 
 def with_arity(call: Callable[..., Any], count: int, name: str) -> Callable[..., Any]:
-    """Return `call`, which takes a typing context and `count` further arguments, as a function with that many named
-    parameters."""
+    """Return `call`, which takes a typing context and `count` arguments, as a function with so many parameters."""
     # Numba reads the parameters of an intrinsic from its Python signature.
     names = ", ".join(f"a{i}" for i in range(count))
     scope: dict[str, Any] = {"call": call}

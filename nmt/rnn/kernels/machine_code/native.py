@@ -21,10 +21,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from nmt.rnn.arrays.workspace import LINE_BYTES
 from nmt.rnn.kernels.machine_code import objects as machine_code
 from nmt.rnn.kernels.machine_code.objects import spare_memory
 from nmt.rnn.kernels.machine_code.store import (
+    Pack,
     Record,
+    Store,
     code_name,
     content_of,
     python_code,
@@ -38,8 +41,7 @@ from nmt.system.notices import making_code
 
 
 class Compilable:
-    """A function that compiled code calls; its machine code becomes part of each caller's. fastmath: the fast-math
-    flags that LLVM may use."""
+    """A function that becomes part of each compiled caller. fastmath: the fast-math flags that LLVM may use."""
 
     def __init__(self, function: Callable[..., Any], fastmath: frozenset[str] = frozenset()) -> None:
         self.function, self.fastmath = function, fastmath
@@ -47,18 +49,13 @@ class Compilable:
 
     @cached_property
     def content(self) -> str | None:
-        """Return a text that describes the function and is the same in every process (see store.py); None if there
-        is none."""
+        """Return a text for the function, the same in every process (see store.py); None if there is none."""
         content = content_of(self.function)
         return None if content is None else f"{type(self).__name__} {content} {sorted(self.fastmath)}"
 
     @cached_property
     def numba(self) -> Any:
         """Return the object by which Numba knows the function."""
-        return self.make()
-
-    def make(self) -> Any:
-        """Make Numba's object for the function."""
         return _compiler().dispatcher(self.function, self.fastmath)
 
 
@@ -70,30 +67,26 @@ class Native(ABC):
 
     def __init__(self, argument_types: tuple[str, ...], *, symbol: str | None = None, result: str = "void") -> None:
         self.argument_types, self.symbol, self.result = argument_types, symbol, result
-        self._address = 0
+        self._address, self._arity = 0, len(argument_types)
         self.recipe: tuple[Any, ...] | list[Any] | None = None  # see recipes.py
 
-    @property
-    @abstractmethod
-    def label(self) -> str:
-        """Return the readable start of its names."""
+    label: str
+    """The readable start of its names."""
 
     @property
     @abstractmethod
     def content(self) -> str | None:
-        """Return a text that describes the function and is the same in every process (see store.py); None if there
-        is none."""
+        """Return a text for the function, the same in every process (see store.py); None if there is none."""
 
     @property
-    @abstractmethod
     def _types(self) -> str:
         """Return a text for the types and options that it is compiled with."""
+        return ""
 
     @property
-    @abstractmethod
     def _python_code(self) -> str:
-        """Return a text for the bytecode that this process has imported, if the source may have changed since (see
-        code_names.code_name)."""
+        """Return a text for the imported bytecode, if the source may have changed since (see store.code_name)."""
+        return ""
 
     @abstractmethod
     def compile(self) -> Record:
@@ -127,42 +120,30 @@ class Native(ABC):
 
     @cached_property
     def call(self) -> Callable[..., int]:
-        """Return the function for calls from Python: arguments and result are int64, and the interpreter lock is
-        released during the call."""
+        """Return the function for Python: arguments and result are int64, and it runs without the interpreter lock."""
         return CFUNCTYPE(c_int64 if self.result == "int64" else None, *(c_int64,) * self._arity)(self.address)
 
-    @property
-    def _arity(self) -> int:
-        return len(self.argument_types)
-
     def _find(self) -> int:
-        found = self._shipped() or self._stored()
+        found = _usable(shipped(), self.source_name) or _usable(store(), self.code_name)
         if found is None:
             with making_code(store().keeps):
-                found = self.compile()
+                found = self._compiled()
                 _load_called(found)
-            if self.code_name is not None and sources_are_unchanged():
-                store().write(self.code_name, found)
         address = machine_code.load(found.code, found.facts["entry"])
         if self.symbol:
             machine_code.add_symbol(self.symbol, address)
         return address
 
     def made(self) -> Record:
-        """Return the machine code, from the store or compiled and stored now. It is not loaded, so that it may be that
-        of another machine."""
+        """Return the machine code, stored or compiled now, but not loaded: it may be that of another machine."""
         found = None if self.code_name is None else store().read(self.code_name)
-        if found is None:
-            found = self.compile()
-            if self.code_name is not None and sources_are_unchanged():
-                store().write(self.code_name, found)
+        return self._compiled() if found is None else found
+
+    def _compiled(self) -> Record:
+        found = self.compile()
+        if self.code_name is not None and sources_are_unchanged():
+            store().write(self.code_name, found)
         return found
-
-    def _shipped(self) -> Record | None:
-        return None if self.source_name is None else _usable(shipped().read(self.source_name))
-
-    def _stored(self) -> Record | None:
-        return None if self.code_name is None else _usable(store().read(self.code_name))
 
 
 class Jitted(Native):
@@ -184,25 +165,19 @@ class Jitted(Native):
         super().__init__(argument_types, symbol=symbol, result=result)
         self.function, self.fastmath = function, fastmath
         self.by_table, self.has_parts = by_table, has_parts
+        if by_table:
+            self._arity = 3
+        self.label = (symbol or function.__name__).removeprefix("nmt_").lstrip("_")
         if symbol:
-            former = _BY_SYMBOL.get(symbol)
-            if former and (former.function.__module__, former.function.__qualname__) != (
-                function.__module__,
-                function.__qualname__,
-            ):
+            former = _BY_SYMBOL.setdefault(symbol, self).function
+            if (former.__module__, former.__qualname__) != (function.__module__, function.__qualname__):
                 raise RuntimeError(f"{symbol}: two functions have this name")
             _BY_SYMBOL[symbol] = self
 
     @cached_property
     def content(self) -> str | None:
-        """Return a text that describes the function and is the same in every process (see store.py); None if there
-        is none."""
+        """Return what `content_of` makes of the function."""
         return content_of(self.function)
-
-    @property
-    def label(self) -> str:
-        """Return its name without prefix."""
-        return (self.symbol or self.function.__name__).removeprefix("nmt_").lstrip("_")
 
     @property
     def _types(self) -> str:
@@ -211,10 +186,6 @@ class Jitted(Native):
     @property
     def _python_code(self) -> str:
         return python_code(self.function.__code__)
-
-    @property
-    def _arity(self) -> int:
-        return 3 if self.by_table else super()._arity
 
     def compile(self) -> Record:
         """Compile the function with Numba and return its machine code."""
@@ -237,8 +208,9 @@ when_used: list[Callable[[Native], None]] = []
 """Hooks called when an address is first used."""
 
 
-def _usable(found: Record | None) -> Record | None:
-    """Return the record once everything that it calls is loaded; None if a symbol that it needs is missing."""
+def _usable(where: Pack | Store, name: str | None) -> Record | None:
+    """Return a record when all that it calls is loaded; None if there is none, or a symbol that it needs is missing."""
+    found = None if name is None else where.read(name)
     if found is None:
         return None
     _load_called(found)
@@ -259,9 +231,6 @@ def called_by(found: Record) -> list[Native]:
 Words = array.array
 """A table: words of int64, of typecode "q"; Python makes one in half the time that NumPy takes."""
 
-LINE_BYTES = 64
-"""Bytes at the start of a table: the cache line for the barrier of its task (see atomics.py)."""
-
 # For each class of numbers: the name of Numba's type, and the format in a table (see `struct`).
 _NUMBERS: dict[type, tuple[str, str]] = {
     bool: ("boolean", "?7x"),
@@ -274,13 +243,6 @@ _NUMBERS: dict[type, tuple[str, str]] = {
     np.float32: ("float32", "f4x"),
     np.float64: ("float64", "d"),
 }
-
-
-class _TypedKernel(NamedTuple):
-    """A kernel compiled for certain types of arguments, and the layout of its table."""
-
-    native: Jitted
-    words: struct.Struct
 
 
 class KernelCall(NamedTuple):
@@ -300,7 +262,8 @@ class Kernel(Compilable):
         super().__init__(function, fastmath)
         code = function.__code__
         self.has_parts = code.co_varnames[: min(2, code.co_argcount)] == ("part", "parts")
-        self._entries: dict[tuple[Any, ...], _TypedKernel] = {}
+        # By the types of arguments: the kernel compiled for them, and the layout of its table.
+        self._entries: dict[tuple[Any, ...], tuple[Jitted, struct.Struct]] = {}
 
     def __call__(self, *args: Any) -> None:
         """Run one part, or without parts the whole kernel, on this thread."""
@@ -329,11 +292,12 @@ class Kernel(Compilable):
         entry = self._entries.get(tuple(kinds))
         if entry is None:
             entry = self._entries[tuple(kinds)] = self._entry(args)
-        table = Words("q", entry.words.pack(*words))
-        return KernelCall(entry.native, start_of(table), (table, args))
+        native, layout = entry
+        table = Words("q", layout.pack(*words))
+        return KernelCall(native, start_of(table), (table, args))
 
-    def _entry(self, args: tuple[Any, ...]) -> _TypedKernel:
-        forms, words = [], [f"{LINE_BYTES}x"]
+    def _entry(self, args: tuple[Any, ...]) -> tuple[Jitted, struct.Struct]:
+        forms, words = [], [f"{LINE_BYTES}x"]  # first the cache line for the barrier of the task (see atomics.py)
         for value in args:
             form = _NUMBERS.get(type(value))
             if form is not None:
@@ -344,7 +308,7 @@ class Kernel(Compilable):
             else:
                 forms.append(f"{value.dtype} {value.ndim}")
                 words.append("q" * (1 + value.ndim))
-        return _TypedKernel(self.native(tuple(forms)), struct.Struct("=" + "".join(words)))
+        return self.native(tuple(forms)), struct.Struct("=" + "".join(words))
 
     def _refuse(self, value: Any) -> None:
         """Raise TypeError for a value that cannot be an argument: for anything but an array, only NumPy would know how
@@ -364,8 +328,7 @@ def start_of(words: Words[int]) -> int:
 
 
 def address_of(array: Any) -> int:
-    """Return the address of the first element of a contiguous NumPy array. Raises RuntimeError: the array is not
-    contiguous."""
+    """Return the address of a NumPy array's first element. Raises RuntimeError: the array is not contiguous."""
     try:
         return addressof(c_char.from_buffer(array))  # takes a quarter of the time of __array_interface__
     except (TypeError, ValueError):  # not writable, empty, or not contiguous

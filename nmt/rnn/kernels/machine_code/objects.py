@@ -27,7 +27,6 @@ from nmt.rnn.kernels.machine_code.store import Record
 from nmt.system.interruption import forkable
 
 _loading = forkable(Lock())
-_engine: list[Any] = []  # empty, or the engine, which is never freed: a thread may be running its code
 _loaded: dict[str, int] = {}
 
 
@@ -38,8 +37,7 @@ _DECLARED = re.compile(r'^(?:declare .*?|(?=@.* external ))@"?([^"\s(]+)', re.MU
 
 
 def object_of(module: binding.ModuleRef, entry: str) -> Record:
-    """Return a module as an object file in which only `entry` has a name, with the list of the process symbols that it
-    calls."""
+    """Return a module as an object file in which only `entry` has a name, with the process symbols that it calls."""
     machine = _target_machine()
     if TARGET.triple:
         module = binding.parse_assembly(_moved(str(module), str(machine.target_data)))
@@ -74,29 +72,23 @@ def _target_machine() -> Any:
     """Return LLVM's target machine for the level of processors we compile for. The code may be placed at any address:
     only its entry point is known outside."""
     _initialize_llvm()
-    if TARGET.triple or TARGET.is_linked:
+    here = not (TARGET.triple or TARGET.is_linked)
+    reloc, model = ("pic", "small") if TARGET.is_linked else ("static", "jitdefault")
+    if here:
+        reloc = "static" if platform.machine().lower() in ("x86_64", "amd64") else "default"
+    else:
         binding.initialize_all_targets()
         binding.initialize_all_asmprinters()
-        elsewhere = binding.Target.from_triple(TARGET.triple or binding.get_default_triple())
-        reloc, model = ("pic", "small") if TARGET.is_linked else ("static", "jitdefault")
-        if TARGET.name == "wasm":  # which has one model alone; on Windows the default of a JIT is another
-            model = "default"
-        return elsewhere.create_target_machine(
-            cpu=TARGET.cpu, features=TARGET.features, opt=3, reloc=reloc, codemodel=model, jit=False
-        )
-    return binding.Target.from_default_triple().create_target_machine(
-        cpu=TARGET.cpu,
-        features=TARGET.features,
-        opt=3,
-        reloc="static" if platform.machine().lower() in ("x86_64", "amd64") else "default",
-        codemodel="jitdefault",
-        jit=True,
+    if TARGET.name == "wasm":  # which has one model alone; on Windows the default of a JIT is another
+        model = "default"
+    target = binding.Target.from_triple(TARGET.triple or binding.get_default_triple())
+    return target.create_target_machine(
+        cpu=TARGET.cpu, features=TARGET.features, opt=3, reloc=reloc, codemodel=model, jit=here
     )
 
 
 def unresolved(symbols: list[str]) -> list[str]:
-    """Return the symbols that this process does not define; loading code that needs one of them would make LLVM abort
-    the process."""
+    """Return the symbols that this process lacks; loading code that needs one would make LLVM abort the process."""
     return [name for name in symbols if not binding.address_of_symbol(name)]
 
 
@@ -110,18 +102,19 @@ def load(code: bytes, entry: str) -> int:
     that is loaded already is not loaded again. Raises RuntimeError: the file has no such function."""
     with _loading:
         if entry not in _loaded:
-            if not _engine:
-                _engine.append(_new_engine())
-            _engine[0].add_object_file(binding.ObjectFileRef.from_data(code))
-            _engine[0].finalize_object()
-            _loaded[entry] = _engine[0].get_function_address(entry)
+            engine = _engine()
+            engine.add_object_file(binding.ObjectFileRef.from_data(code))
+            engine.finalize_object()
+            _loaded[entry] = engine.get_function_address(entry)
         address = _loaded[entry]
     if not address:
         raise RuntimeError(f"no {entry} in its machine code")
     return address
 
 
-def _new_engine() -> Any:
+@cache
+def _engine() -> Any:
+    """Return the engine, which is never freed: a thread may be running its code."""
     _initialize_llvm()
     machine = binding.Target.from_default_triple().create_target_machine(jit=True)
     return binding.create_mcjit_compiler(binding.parse_assembly(""), machine)
@@ -175,10 +168,8 @@ for _name, (_library, _theirs, _) in _FUNCTIONS.items() if ON_WINDOWS == (os.nam
 
 class SpareMemory:
     """Memory that is held for compiled functions, which cannot stop when the system has no more: they get it instead,
-    and their caller raises an error once they have ended. The system counts it as used when it is written to.
-
-    lacked: whether it was needed; then `fail`.
-    """
+    and their caller raises an error once they have ended. The system counts it as used when it is written to. lacked:
+    whether it was needed; then `fail`."""
 
     def __init__(self) -> None:
         self.lacked = False

@@ -22,26 +22,13 @@ class GeneratedLoop(Native):
 
     def __init__(self, source: str, name: str) -> None:
         super().__init__(("int64", "int64", "voidptr"))
-        self.source, self.name = source, name
+        self.source, self.label = source, name
         self.recipe = ["generated", source, name]
-
-    @property
-    def label(self) -> str:
-        """Return the name, which says what the loop does."""
-        return self.name
 
     @property
     def content(self) -> str:
         """Return the source, which determines the machine code."""
         return self.source
-
-    @property
-    def _types(self) -> str:
-        return ""
-
-    @property
-    def _python_code(self) -> str:
-        return ""
 
     def compile(self) -> Record:
         """Compile the source and return its machine code."""
@@ -74,8 +61,7 @@ def family(make: Callable[..., Native]) -> Callable[..., Native]:
 
 
 def recipe_of(native: Native) -> Recipe | None:
-    """Return the recipe of a function; None if only this process can make it, because it is not an attribute of a
-    module."""
+    """Return the recipe of a function; None if only this process can make it: it is no attribute of a module."""
     if native.recipe is not None:
         return list(native.recipe)
     if not isinstance(native, Jitted):

@@ -23,7 +23,7 @@ import sys
 import tempfile
 from contextlib import suppress
 from dataclasses import replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from importlib.metadata import version
 from pathlib import Path
 from time import time
@@ -77,8 +77,7 @@ class Store:
         return self.folder is not None and self._path(name).exists()
 
     def read(self, name: str) -> Record | None:
-        """Return the record that was written under a name; None if the file is missing, damaged, or may be written by
-        other users."""
+        """Return the record of a name; None if its file is missing, damaged, or may be written by other users."""
         if self.folder is None:
             return None
         path = self._path(name)
@@ -187,8 +186,7 @@ def cache_folders() -> list[Path]:
 
 @lru_cache(maxsize=1)
 def store() -> Store:
-    """Return the store of this process: in the first folder that belongs to this user or can be made, or one without a
-    folder."""
+    """Return the store of this process: in the first folder that is or can be this user's, or one without a folder."""
     for folder in cache_folders():
         path = folder / _FOLDER
         try:
@@ -216,14 +214,6 @@ class Pack:
     def __init__(self, path: Path | None) -> None:
         self.path = path
         self._warned = False
-        self._index: dict[str, tuple[dict[str, Any], int, int, str]] | None = None
-
-    @property
-    def index(self) -> dict[str, tuple[dict[str, Any], int, int, str]]:
-        """Return for each name the facts, the offset, size and digest of the code."""
-        if self._index is None:
-            self._index = self._read_index()
-        return self._index
 
     def has(self, name: str) -> bool:
         """Return whether the pack has code of that name, whatever its content."""
@@ -243,7 +233,9 @@ class Pack:
             return None
         return Record(facts, code)
 
-    def _read_index(self) -> dict[str, tuple[dict[str, Any], int, int, str]]:
+    @cached_property
+    def index(self) -> dict[str, tuple[dict[str, Any], int, int, str]]:
+        """Return for each name the facts, the offset, size and digest of the code."""
         if self.path is None:
             return {}
         try:
@@ -293,8 +285,7 @@ PACKS = Path(__file__).parents[1] / "packs"
 
 @lru_cache(maxsize=1)
 def shipped() -> Pack:
-    """Return the pack for the target of this process. If the environment variable NMT_SHIPPED_CODE is 0, return an
-    empty pack."""
+    """Return the pack for the target of this process; an empty one if NMT_SHIPPED_CODE is 0 in the environment."""
     if os.environ.get("NMT_SHIPPED_CODE") == "0":
         return Pack(None)
     return Pack(PACKS / f"{TARGET.name}.pack")
@@ -309,8 +300,7 @@ _PLAIN = (bool, int, float, str, np.generic)
 
 
 def source_name(label: str, content: str, types: str) -> str:
-    """Return the name of a function to compile, derived from its sources and the target. It is the same for every
-    compiler and every version of Python."""
+    """Return a name from a function's sources and the target, the same for every compiler and version of Python."""
     return _digest(label, repr((FINGERPRINT, replace(TARGET, triple=""), *TARGET.machine)), content, types)
 
 
@@ -416,6 +406,5 @@ def compiler() -> str:
 
 
 def sources_are_unchanged() -> bool:
-    """Return whether the source files of the kernels are the same as when this process started. If not, compiled code
-    may not match its name."""
+    """Return whether the kernels' sources are still those of the process; else code may not match its name."""
     return fingerprint() == FINGERPRINT

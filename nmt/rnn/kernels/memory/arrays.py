@@ -9,17 +9,16 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
+from nmt.rnn.arrays.workspace import LINE_BYTES
 from nmt.rnn.kernels.machine_code.features import TARGET
 from nmt.rnn.kernels.machine_code.jit import inner_kernel, instruction, intrinsic, kernel, numba_types
-from nmt.rnn.kernels.machine_code.native import LINE_BYTES
 from nmt.rnn.kernels.machine_code.objects import ON_WINDOWS, call_system
 
 _INT64, _BYTES = ir.IntType(64), ir.IntType(8).as_pointer()
 
 
 def allocate(builder: ir.IRBuilder, count: ir.Value, size: int) -> ir.Value:
-    """Return a pointer to `count` uninitialized elements of `size` bytes; they share no cache line with other
-    memory."""
+    """Return a pointer to `count` uninitialized elements of `size` bytes, in cache lines of their own."""
     line = ir.Constant(_INT64, LINE_BYTES)
     lines = builder.udiv(builder.mul(count, ir.Constant(_INT64, size)), line)
     total = builder.mul(builder.add(lines, ir.Constant(_INT64, 1)), line)  # whole lines, and at least one
@@ -55,8 +54,7 @@ def _extents(builder: Any, shape: Any) -> list[Any]:
 
 
 def array_value(context: Any, builder: ir.IRBuilder, kind: Any, start: ir.Value, shape: list[ir.Value]) -> ir.Value:
-    """Return a C-contiguous array of type `kind` at an address, given as a number or a pointer; it is not
-    reference-counted."""
+    """Return a C-contiguous array of type `kind` at an address (number or pointer), without reference counting."""
     array = context.make_array(kind)(context, builder)
     element = array.data.type
     data = builder.inttoptr(start, element) if isinstance(start.type, ir.IntType) else builder.bitcast(start, element)
@@ -117,28 +115,16 @@ FEW = 6
 gain nothing from sharing equal inputs."""
 
 
-@kernel
-def _run_bounds(numbers, bounds, found):  # type: ignore[no-untyped-def]
-    count = 0
-    for r in range(len(numbers)):
-        if r == 0 or numbers[r] != numbers[r - 1]:
-            bounds[count] = r
-            count += 1
-    bounds[count] = len(numbers)
-    found[0] = count + 1
-
-
 def run_bounds(numbers: np.ndarray) -> np.ndarray:
     """Return the positions at which runs of equal numbers [R] start, followed by R: int64 [runs + 1]."""
-    bounds, found = np.empty(len(numbers) + 1, np.int64), np.zeros(1, np.int64)
-    _run_bounds(numbers, bounds, found)
-    return bounds[: found[0]]
+    is_bound = np.ones(len(numbers) + 1, bool)
+    np.not_equal(numbers[1:], numbers[:-1], out=is_bound[1:-1])
+    return np.flatnonzero(is_bound)
 
 
 @lru_cache(maxsize=64)
 def identity(size: int) -> np.ndarray:
-    """Return 0, 1, ... size - 1 as int64, where every row has its own captured row. The array is cached and must not be
-    modified."""
+    """Return 0, 1, ... size - 1 as int64. The array is cached and must not be modified."""
     return np.arange(size, dtype=np.int64)
 
 
@@ -196,20 +182,6 @@ def number_in(builder: ir.IRBuilder, table: ir.Value, index: ir.Value) -> ir.Val
     return builder.load(builder.gep(numbers, [index]))
 
 
-def pointers_after(words: int) -> Any:
-    """Return an intrinsic `get(table, index)`, which returns an address from a table; index 0 is the word that follows
-    the first `words` words."""
-
-    @instruction("voidptr", "int64", result="voidptr")
-    def get(builder: ir.IRBuilder, table: ir.Value, index: ir.Value) -> ir.Value:
-        numbers = builder.bitcast(table, ir.IntType(64).as_pointer())
-        place = builder.add(index, ir.Constant(ir.IntType(64), words))
-        word = builder.load(builder.gep(numbers, [place]))  # 8 bytes, also where a pointer has 4
-        return builder.inttoptr(word, ir.IntType(8).as_pointer())
-
-    return get
-
-
 @kernel
 def zero_inactive(part, parts, array, lengths):  # type: ignore[no-untyped-def]
     """Zero the rows of [T, B, n] beyond each length."""
@@ -219,25 +191,16 @@ def zero_inactive(part, parts, array, lengths):  # type: ignore[no-untyped-def]
             array[t, b, :] = 0
 
 
-@inner_kernel
-def active_prefix(lengths, first, last, t):  # type: ignore[no-untyped-def]
-    """Return the length of the shortest prefix of rows [first, last) that contains all rows still active at step t."""
-    for n in range(last - 1, first - 1, -1):
-        if lengths[n] > t:
-            return n - first + 1
-    return 0
-
-
 @kernel
 def _prefix_rows(lengths, bounds, T, runs, found):  # type: ignore[no-untyped-def]
-    B = lengths.shape[0]
-    parts = bounds.shape[0] - 1
     count = 0
     for t in range(T):
-        for part in range(parts):
-            rows = active_prefix(lengths, bounds[part], bounds[part + 1], t)
+        for part in range(bounds.shape[0] - 1):
+            start = t * lengths.shape[0] + bounds[part]
+            rows = bounds[part + 1] - bounds[part]
+            while rows > 0 and lengths[bounds[part] + rows - 1] <= t:
+                rows -= 1
             if rows > 0:
-                start = t * B + bounds[part]
                 if count > 0 and runs[count - 1, 0] + runs[count - 1, 1] == start:
                     runs[count - 1, 1] += rows
                 else:
@@ -251,28 +214,4 @@ def prefix_rows(lengths: np.ndarray, bounds: np.ndarray, T: int) -> np.ndarray:
     all its active rows. lengths [B] and bounds [parts + 1] are int64."""
     runs, found = np.empty((T * (len(bounds) - 1), 2), np.int64), np.zeros(1, np.int64)
     _prefix_rows(lengths, bounds, T, runs, found)
-    return runs[: found[0]]
-
-
-@kernel
-def _active_rows(lengths, T, runs, found):  # type: ignore[no-untyped-def]
-    B = lengths.shape[0]
-    count = 0
-    for t in range(T):
-        for n in range(B):
-            if lengths[n] > t:
-                row = t * B + n
-                if count > 0 and runs[count - 1, 0] + runs[count - 1, 1] == row:
-                    runs[count - 1, 1] += 1
-                else:
-                    runs[count, 0], runs[count, 1] = row, 1
-                    count += 1
-    found[0] = count
-
-
-def active_rows(lengths: np.ndarray, T: int) -> np.ndarray:
-    """Return the runs of rows [n, 2] of a [T * B] array that contain exactly the active rows, step by step. lengths [B]
-    are int64."""
-    runs, found = np.empty((T * ((len(lengths) + 1) // 2), 2), np.int64), np.zeros(1, np.int64)
-    _active_rows(lengths, T, runs, found)
     return runs[: found[0]]

@@ -15,32 +15,27 @@ from functools import wraps
 from itertools import count
 from typing import Any
 
-from llvmlite import ir
-from numba import types
-from numba.core import errors
-from numba.core.typing.templates import AttributeTemplate, infer_getattr
-from numba.extending import lower_getattr_generic, lower_setattr_generic, models, register_model
-
 from nmt.errors import DeviceError
-from nmt.rnn.kernels.machine_code import features as features
 from nmt.rnn.kernels.machine_code.features import TARGET
-from nmt.rnn.kernels.machine_code.native import LINE_BYTES, Compilable, Jitted
+from nmt.rnn.kernels.machine_code.native import Compilable, Jitted
 from nmt.rnn.kernels.machine_code.objects import object_of
 from nmt.rnn.kernels.machine_code.store import Record
 from nmt.rnn.kernels.memory.arrays import array_value
-from nmt.rnn.kernels.memory.table_layout import Field, TableLayout, is_letter
+from nmt.rnn.kernels.memory.table_layout import COUNTER_WORDS, Field, TableLayout, is_letter
 from nmt.system.interruption import forkable, uninterrupted
 
 with uninterrupted():  # an interrupted import of compiled modules cannot be repeated
     import numba
     from llvmlite import ir
     from numba import types
+    from numba.core import errors
     from numba.core.codegen import JITCodeLibrary
     from numba.core.compiler import Flags, compile_extra
     from numba.core.compiler_lock import global_compiler_lock
     from numba.core.registry import cpu_target
     from numba.core.types import unliteral
-    from numba.extending import typeof_impl
+    from numba.core.typing.templates import AttributeTemplate, infer_getattr
+    from numba.extending import lower_getattr_generic, lower_setattr_generic, models, register_model, typeof_impl
 
 
 if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
@@ -171,13 +166,12 @@ def _entry_point(description: Any, native: Jitted) -> ir.Module:
 
 
 def _from_table(builder: ir.IRBuilder, kinds: Any, given: Any, native: Jitted) -> list[ir.Value]:
-    """Return the arguments of a kernel: (part, parts) if it has them, then the values that `kernel.Kernel` has written
-    into its table."""
+    """Return a kernel's arguments: (part, parts) if it has them, then what `Kernel` has written into its table."""
     context = cpu_target.target_context
     part, parts, table = given
     words = builder.bitcast(table, _INT64.as_pointer())
     values = [part, parts] if native.has_parts else []
-    at = LINE_BYTES // 8
+    at = COUNTER_WORDS
 
     def word(n: int) -> ir.Value:
         return builder.gep(words, [ir.Constant(_INT64, n)])

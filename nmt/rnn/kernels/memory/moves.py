@@ -58,6 +58,20 @@ copy_panel_row = _make_copy(TARGET.lanes * TARGET.vectors * 4)
 copy_tile_row_f4, copy_tile_row_f8 = (_make_copy(TARGET.max_rows * 4), _make_copy(TARGET.max_rows * 8))
 
 
+def vector_of(element: ir.Type, lanes: int) -> ir.Type:
+    """Return the type of a vector; of a single number with one lane."""
+    return ir.VectorType(element, lanes) if lanes > 1 else element
+
+
+def splat(b: ir.IRBuilder, number: ir.Value, lanes: int) -> ir.Value:
+    """Return a vector with the same number in every lane."""
+    if lanes == 1:
+        return number
+    undefined = ir.Constant(ir.VectorType(number.type, lanes), ir.Undefined)
+    first = b.insert_element(undefined, number, ir.Constant(_INT32, 0))
+    return b.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(_INT32, lanes), None))
+
+
 def prefetch(b: ir.IRBuilder, at: ir.Value) -> None:
     """Prefetch the cache line at an address for writing."""
     kind = ir.FunctionType(ir.VoidType(), [_BYTES, _INT32, _INT32, _INT32])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from itertools import chain
 from typing import Any, Literal
@@ -19,8 +19,9 @@ import numpy as np
 from llvmlite import ir
 from numpy.typing import DTypeLike
 
+from nmt.rnn.arrays.workspace import LINE_BYTES, aligned
 from nmt.rnn.kernels.machine_code.jit import intrinsic
-from nmt.rnn.kernels.machine_code.native import LINE_BYTES, address_of
+from nmt.rnn.kernels.machine_code.native import address_of
 
 COUNTER_WORDS = LINE_BYTES // 8
 """Words of the cache line with a task's barrier counters, with which a table starts."""
@@ -49,19 +50,12 @@ class Field:
 Fields = tuple[Field, ...]
 
 
-def numbers(*names: str) -> Fields:
-    """Return int64 fields that compiled code may change."""
-    return tuple(Field(name, "number") for name in names)
+def _fields(kind: Kind, *names: str) -> Fields:
+    return tuple(Field(name, kind) for name in names)
 
 
-def constants(*names: str) -> Fields:
-    """Return int64 fields that do not change while code runs that reads them."""
-    return tuple(Field(name, "constant") for name in names)
-
-
-def reals(*names: str) -> Fields:
-    """Return float64 fields that do not change while code runs that reads them."""
-    return tuple(Field(name, "real") for name in names)
+numbers, constants, reals = partial(_fields, "number"), partial(_fields, "constant"), partial(_fields, "real")
+"""Functions that return fields of these kinds with the given names."""
 
 
 def arrays(element: DTypeLike | str, shape: tuple[Extent, ...], *names: str) -> Fields:
@@ -110,8 +104,7 @@ class TableLayout:
 
 @cache
 def _reader(layout: TableLayout, elements: tuple[tuple[str, str], ...]) -> Any:
-    """Return the cached result of `TableLayout.reader`: a single object for all functions, so that Numba infers its
-    type only once."""
+    """Return the result of `TableLayout.reader`, one object for all functions: Numba infers its type only once."""
 
     def at(typing_context: Any, table: Any) -> Any:
         kind = import_module(f"{__package__}.compiling").TableType(layout, elements)
@@ -142,10 +135,7 @@ class NamedTable:
     ) -> None:
         """Make a table with `more` words behind its fields."""
         self.layout = layout
-        size, line = COUNTER_WORDS + len(layout.fields) + more, COUNTER_WORDS
-        memory = np.zeros(size + line, np.int64)
-        start = -address_of(memory) % LINE_BYTES // memory.itemsize
-        self.words = memory[start : start + size]
+        self.words = aligned((COUNTER_WORDS + len(layout.fields) + more,), np.int64, zeros=True)
         self.address = address_of(self.words)
         self._numbers, self._reals = self.words.data, self.words.view(np.float64).data
         self._arrays: dict[str, np.ndarray] = {}

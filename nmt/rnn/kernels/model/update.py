@@ -78,8 +78,7 @@ def embedding_rows_int8(part, parts, ids, numbers, scales, out, scale):  # type:
 
 @kernel
 def embedding_gradient(part, parts, ids, d_out, d_table, scale):  # type: ignore[no-untyped-def]
-    """Add d_out[i] * scale to d_table[ids[i]] for every i in order. Parts divide the columns, so the bits do not depend
-    on the number of parts."""
+    """Add d_out[i] * scale to d_table[ids[i]], i in order. Parts divide columns: the bits do not depend on them."""
     factor = d_table.dtype.type(scale)
     low, high = _bounds(part, parts, d_table.shape[1])
     for i in range(ids.size):

@@ -26,7 +26,7 @@ from llvmlite import ir
 from nmt.rnn.kernels.machine_code.features import TARGET
 from nmt.rnn.kernels.machine_code.jit import cgutils, external, holds, inlined, inner_kernel, instruction
 from nmt.rnn.kernels.memory.arrays import array_at
-from nmt.rnn.kernels.memory.moves import advance, prefetch, transposed
+from nmt.rnn.kernels.memory.moves import advance, prefetch, transposed, vector_of
 
 PAIR_LANES = TARGET.lanes
 # The instruction of Arm that rounds to bfloat16 does not flush tiny numbers.
@@ -49,13 +49,9 @@ class _BFloat(ir.Type):  # type: ignore[misc]
         return hash(_BFloat)
 
 
-def _vector(element: ir.Type, lanes: int) -> ir.Type:
-    return ir.VectorType(element, lanes) if lanes > 1 else element
-
-
 def _whole(lanes: int, value: int) -> ir.Constant:
     """Return a constant with the same integer in every lane."""
-    return ir.Constant(_vector(_INT32, lanes), [value] * lanes if lanes > 1 else value)
+    return ir.Constant(vector_of(_INT32, lanes), [value] * lanes if lanes > 1 else value)
 
 
 def _shuffle(b: ir.IRBuilder, x: ir.Value, y: ir.Value, lanes: list[int]) -> ir.Value:
@@ -64,7 +60,7 @@ def _shuffle(b: ir.IRBuilder, x: ir.Value, y: ir.Value, lanes: list[int]) -> ir.
 
 def _upper_half(b: ir.IRBuilder, x: ir.Value, lanes: int) -> ir.Value:
     """Round float32 to bfloat16 with integer arithmetic; return the bits in the lower half of an integer."""
-    bits = b.bitcast(x, _vector(_INT32, lanes))
+    bits = b.bitcast(x, vector_of(_INT32, lanes))
     half = b.lshr(bits, _whole(lanes, 16))
     odd = b.and_(half, _whole(lanes, 1))
     rounded = b.lshr(b.add(bits, b.add(odd, _whole(lanes, 0x7FFF))), _whole(lanes, 16))
@@ -118,7 +114,7 @@ holds_pairs = holds("uint32")
 def _make_zip(lanes: int) -> Any:
     @instruction("voidptr", "voidptr", "voidptr")
     def zip_lanes(builder: ir.IRBuilder, target: ir.Value, *rows: ir.Value) -> None:
-        x, y = (_load(builder, at, _vector(ir.FloatType(), lanes)) for at in rows)
+        x, y = (_load(builder, at, vector_of(ir.FloatType(), lanes)) for at in rows)
         _store(builder, _zip(builder, x, y, lanes), target)
 
     return zip_lanes
@@ -131,7 +127,7 @@ _zip_vector, _zip_one = _make_zip(TARGET.lanes), _make_zip(1)
 @instruction("voidptr", "voidptr")
 def _pair_vector(builder: ir.IRBuilder, target: ir.Value, source: ir.Value) -> None:
     """Write one vector of pairs of adjacent numbers in a row."""
-    kind = _vector(ir.FloatType(), TARGET.lanes)
+    kind = vector_of(ir.FloatType(), TARGET.lanes)
     x, y = (_load(builder, source, kind, 4 * TARGET.lanes * n) for n in (0, 1))
     _store(builder, _neighbours(builder, x, y), target)
 
@@ -150,7 +146,7 @@ def pair_block(
     """Pair adjacent numbers in the rows of a block of PAIR_LANES rows and twice as many columns, and transpose the
     pairs. Strides are in elements: pairs for the target, numbers for the source."""
     lanes = TARGET.lanes
-    kind, vectors = _vector(ir.FloatType(), lanes), []
+    kind, vectors = vector_of(ir.FloatType(), lanes), []
     for row in range(lanes):
         at = builder.gep(source, [builder.mul(source_stride, ir.Constant(_INT64, 4 * row))])
         vectors.append(_neighbours(builder, _load(builder, at, kind), _load(builder, at, kind, 4 * lanes)))
@@ -183,8 +179,7 @@ def pair_columns(target, source, count):  # type: ignore[no-untyped-def]
 
 @inlined
 def pair_words(K):  # type: ignore[no-untyped-def]
-    """Return the number of pairs in a row of K numbers for products, zero-padded to a multiple of the pairs that they
-    take at a time."""
+    """Return the pairs in a row of K numbers for products, padded to a multiple of those they take at a time."""
     return (K + 2 * _AT_A_TIME - 1) // (2 * _AT_A_TIME) * _AT_A_TIME
 
 
@@ -205,8 +200,7 @@ to_pairs = external(_to_pairs, (_POINTER, _SIZE, _SIZE, _SIZE, _POINTER))
 
 
 def add_products(b: ir.IRBuilder, sums: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
-    """Return sums + the products of the later numbers + those of the earlier ones, for vectors of pairs, by a single
-    instruction."""
+    """Return sums + the products of the later, then the earlier numbers of vectors of pairs, by one instruction."""
     operand = ir.VectorType(_BFloat(), 2 * TARGET.lanes)
     kind = ir.FunctionType(sums.type, [sums.type, operand, operand])
     name = "x86.avx512bf16.dpbf16ps.512" if _CONVERTS else "aarch64.neon.bfdot.v4f32.v8bf16"
@@ -255,8 +249,7 @@ def _block_on_stack(builder: ir.IRBuilder) -> ir.Value:
 
 @instruction("int64", "int64")
 def _set_tiles(builder: ir.IRBuilder, upper: ir.Value, lower: ir.Value) -> None:
-    """Configure the tiles: those for the first 16 rows of C and A have `upper` rows, the others `lower`; if `lower` is
-    0 they are not used."""
+    """Configure the tiles: `upper` rows for the first 16 of C and A, `lower` for the others, which may be none."""
     memory, zeros = _on_stack(builder, 64), ir.ArrayType(_INT8, 64)
     builder.store(ir.Constant(zeros, None), builder.bitcast(memory, zeros.as_pointer()))
     used = [ir.Constant(ir.IntType(1), 1), builder.icmp_signed(">", lower, ir.Constant(_INT64, 0))]

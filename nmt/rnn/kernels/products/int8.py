@@ -23,7 +23,7 @@ from llvmlite import ir
 
 from nmt.rnn.kernels.machine_code.features import TARGET
 from nmt.rnn.kernels.machine_code.jit import cgutils, external, holds, instruction
-from nmt.rnn.kernels.memory.moves import advance
+from nmt.rnn.kernels.memory.moves import advance, splat, vector_of
 
 TAIL = 3
 OFFSET = 0 if TARGET.byte_sums == "sdot" else 128
@@ -37,8 +37,7 @@ _MAGNITUDE, _INFINITY, _LEAST = 0x7FFFFFFF, 0x7F800000, 0x04000000
 
 
 def quad_words(K: int) -> int:
-    """Return the number of words in a row of K numbers, which is also the number of rows of words in a panel: quads and
-    tail."""
+    """Return the words in a row of K numbers, which are also the rows of words in a panel: quads and tail."""
     return (K + 3) // 4 + TAIL
 
 
@@ -48,21 +47,9 @@ holds_quads = holds("int32")
 # ---------------------------------------------------------------- rows
 
 
-def _vector(element: ir.Type, lanes: int) -> ir.Type:
-    return ir.VectorType(element, lanes) if lanes > 1 else element
-
-
 def _whole(kind: ir.Type, value: float) -> ir.Constant:
     """Return a constant with the same number in every lane."""
     return ir.Constant(kind, [value] * kind.count if isinstance(kind, ir.VectorType) else value)
-
-
-def _spread(b: ir.IRBuilder, scalar: ir.Value, lanes: int) -> ir.Value:
-    if lanes == 1:
-        return scalar
-    vector = ir.VectorType(scalar.type, lanes)
-    first = b.insert_element(ir.Constant(vector, ir.Undefined), scalar, ir.Constant(_INT32, 0))
-    return b.shuffle_vector(first, ir.Constant(vector, ir.Undefined), _whole(ir.VectorType(_INT32, lanes), 0))
 
 
 def _each(b: ir.IRBuilder, count: ir.Value, body: Callable[[ir.Value, int], None]) -> None:
@@ -87,13 +74,13 @@ def _load(b: ir.IRBuilder, source: ir.Value, k: ir.Value, kind: ir.Type) -> ir.V
 def _largest(b: ir.IRBuilder, source: ir.Value, count: ir.Value) -> ir.Value:
     """Return the bits of the largest magnitude. The bits of floats without their sign are ordered like integers, with
     infinity and then NaN at the top."""
-    best = {n: cgutils.alloca_once_value(b, _whole(_vector(_INT32, n), 0)) for n in {TARGET.lanes, 1}}
+    best = {n: cgutils.alloca_once_value(b, _whole(vector_of(_INT32, n), 0)) for n in {TARGET.lanes, 1}}
 
     def larger(x: ir.Value, y: ir.Value) -> ir.Value:
         return b.select(b.icmp_signed(">", x, y), x, y)
 
     def body(k: ir.Value, lanes: int) -> None:
-        kind = _vector(_INT32, lanes)
+        kind = vector_of(_INT32, lanes)
         bits = b.and_(_load(b, source, k, kind), _whole(kind, _MAGNITUDE))
         b.store(larger(bits, b.load(best[lanes])), best[lanes])
 
@@ -122,11 +109,11 @@ def _write_row(b: ir.IRBuilder, target: ir.Value, source: ir.Value, count: ir.Va
     b.store(zero, _at(b, target, last, _INT32)).align = 4
 
     def body(k: ir.Value, lanes: int) -> None:
-        numbers = _load(b, source, k, _vector(_FLOAT, lanes))
+        numbers = _load(b, source, k, vector_of(_FLOAT, lanes))
         # No fast-math flags, here and above: a fused multiply-add rounds once where other processors round twice.
-        scaled = b.fmul(numbers, _spread(b, inverse, lanes))
+        scaled = b.fmul(numbers, splat(b, inverse, lanes))
         rounded = b.fadd(scaled, _whole(scaled.type, _ROUND + OFFSET))
-        whole = b.trunc(b.bitcast(rounded, _vector(_INT32, lanes)), _vector(_INT8, lanes))
+        whole = b.trunc(b.bitcast(rounded, vector_of(_INT32, lanes)), vector_of(_INT8, lanes))
         b.store(whole, _at(b, target, k, whole.type)).align = 1
 
     _each(b, count, body)

@@ -23,7 +23,7 @@ from llvmlite import ir
 
 from nmt.rnn.kernels.machine_code.features import TARGET
 from nmt.rnn.kernels.machine_code.jit import cgutils, external, inner_kernel, instruction
-from nmt.rnn.kernels.memory.moves import advance, prefetch
+from nmt.rnn.kernels.memory.moves import advance, prefetch, splat
 from nmt.rnn.kernels.products import bfloat16
 from nmt.rnn.kernels.products.bfloat16 import add_products
 from nmt.rnn.kernels.products.four_bits import BLOCK_QUADS, BLOCK_ROWS, MOST_ROWS
@@ -138,12 +138,8 @@ class _Tile:
 
     def broadcast(self, at: ir.Value, vector: ir.Type) -> ir.Value:
         """Return a vector with one element of A in every lane."""
-        b = self.b
-        scalar = b.load(b.bitcast(at, vector.element.as_pointer()))
-        undefined = ir.Constant(vector, ir.Undefined)
-        first = b.insert_element(undefined, scalar, ir.Constant(_INT32, 0))
-        zeros = ir.Constant(ir.VectorType(_INT32, self.lanes), None)
-        return b.shuffle_vector(first, undefined, zeros)
+        number = self.b.load(self.b.bitcast(at, vector.element.as_pointer()))
+        return splat(self.b, number, self.lanes)
 
     def fma(self, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
         b = self.b
@@ -171,12 +167,8 @@ class _Tile:
         self.b.store(value, self.b.bitcast(at, self.vector.as_pointer())).align = self.bytes
 
     def mask(self, j: int) -> ir.Value:
-        b = self.b
         lanes = ir.Constant(ir.VectorType(_INT64, self.lanes), [j * self.lanes + lane for lane in range(self.lanes)])
-        undefined = ir.Constant(lanes.type, ir.Undefined)
-        first = b.insert_element(undefined, self.columns, ir.Constant(_INT32, 0))
-        zeros = ir.Constant(ir.VectorType(_INT32, self.lanes), None)
-        return b.icmp_signed("<", lanes, b.shuffle_vector(first, undefined, zeros))
+        return self.b.icmp_signed("<", lanes, splat(self.b, self.columns, self.lanes))
 
     def masked_load(self, at: ir.Value, j: int) -> ir.Value:
         pointer = self.vector.as_pointer()

@@ -50,8 +50,7 @@ round_rows = external_by_elements("round_rows", _ROUNDED, optional=True)
 
 @kernel
 def product(part, parts, A, a_col, B, C, c_col, K, N, segments, accumulate):  # type: ignore[no-untyped-def]
-    """Compute C[r, c_col:c_col+N] (+)= A[r, a_col:a_col+K] @ B for the rows r in `segments`, with B packed. Other rows
-    stay unchanged."""
+    """Compute C[r, c_col:c_col+N] (+)= A[r, a_col:a_col+K] @ B, B packed, for the rows r in `segments` alone."""
     width = PANEL_BYTES // A.itemsize
     panels = (N + width - 1) // width
     total = rows_in(segments)
@@ -99,8 +98,7 @@ def product(part, parts, A, a_col, B, C, c_col, K, N, segments, accumulate):  # 
 
 @family
 def product_task(number: np.dtype, packed: np.dtype) -> Any:
-    """Return the task of `product` for arrays of dtype `number` and a weight packed as `packed`, with a table from
-    `product_table`."""
+    """Return the task of `product` for arrays of `number` and a weight packed as `packed`; see `product_table`."""
     X, W = number.type, packed.type
 
     def product_of_table(part, parts, table):  # type: ignore[no-untyped-def]

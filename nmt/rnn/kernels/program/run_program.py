@@ -21,7 +21,7 @@ from nmt.rnn.kernels.memory.arrays import array_at
 from nmt.rnn.kernels.memory.table_layout import TableLayout, arrays, constants, numbers, reals
 from nmt.rnn.kernels.search.beam_table import RULES, SEARCH, Status
 from nmt.rnn.kernels.search.token_rules import SAMPLING, SEED, has_rules
-from nmt.rnn.kernels.threads.atomics import barrier_reset, barrier_wait
+from nmt.rnn.kernels.threads.atomics import LINE, barrier_reset, barrier_wait
 from nmt.rnn.kernels.threads.pool import run_share
 from nmt.rnn.kernels.threads.workers import call_task
 
@@ -156,7 +156,6 @@ class Phase(IntEnum):
 KINDS = 4
 MOST_ROWS = 64
 """The number of sentences that are encoded together."""
-LINE = 64
 
 PROGRAM = TableLayout(
     "program",

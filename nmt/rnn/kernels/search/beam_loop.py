@@ -135,8 +135,7 @@ def prune_beam(search):  # type: ignore[no-untyped-def]
 
 @exact_kernel
 def _hopeful(search, s, best):  # type: ignore[no-untyped-def]
-    """Return whether the sentence in slot s may still find a better translation; `best` is the highest sum of its live
-    hypotheses."""
+    """Return whether the sentence in slot s may find a better translation; `best` is the highest sum of its rows."""
     slots, divisors, word_reward = search.slots, search.divisors, search.word_reward
     steps, limit = slots.steps[s], slots.limit[s]
     rewarded = _best_length(word_reward, steps, limit)

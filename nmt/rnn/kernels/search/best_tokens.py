@@ -42,19 +42,10 @@ class OutputTask:
         self.parts = sizes["parts"]
         self.table, self.code = NamedTable(layout, sizes, **elements), task_of_rows.address
 
-    def give(
-        self,
-        first_token: int,
-        y: np.ndarray,
-        weights: np.ndarray,
-        bias: np.ndarray,
-        tokens: np.ndarray,
-        scores: np.ndarray,
-    ) -> None:
-        """Set the first token, the arrays y, weights and bias, and the arrays for the resulting tokens and
-        log-probabilities."""
-        given = {"y": y, "weights": weights, "bias": bias, "tokens": tokens, "scores": scores}
-        self.table.update({"first_token": first_token} | given)
+    def give(self, first_token: int, *arrays: np.ndarray) -> None:
+        """Set the first token, y, weights, bias, and the arrays for the resulting tokens and log-probabilities."""
+        names = "first_token", "y", "weights", "bias", "tokens", "scores"
+        self.table.update(dict(zip(names, (first_token, *arrays), strict=True)))
 
     def run(self) -> None:
         """Fill the arrays of tokens and log-probabilities."""
@@ -156,8 +147,7 @@ def _reduce(row, bias, top, total):  # type: ignore[no-untyped-def]
 
 @inner_kernel
 def _join(tops, totals, norm):  # type: ignore[no-untyped-def]
-    """Write the log-sum-exp of a row into norm[0], from the results of `_reduce` for its chunks, added in their
-    order."""
+    """Write the log-sum-exp of a row into norm[0], from the results of `_reduce` for its chunks, in their order."""
     top, total = tops[0], totals.dtype.type(0)
     for chunk in range(tops.shape[0]):
         top = max(top, tops[chunk])
@@ -215,8 +205,7 @@ def _norm_of(tops, totals, r, norm):  # type: ignore[no-untyped-def]
 
 @inner_kernel
 def _chunks(part, parts, y, weights, bias, first, tokens, logits, counts, tops, totals):  # type: ignore[no-untyped-def]
-    """Process this part's columns chunk by chunk: update the best tokens so far, and store the largest entry and the
-    sum of every chunk."""
+    """Process this part's chunks of columns: update the best tokens; store the largest entry and sum of each."""
     columns = _columns_in_chunk(y.itemsize)
     block = scratch((min(ROWS, y.shape[0]), columns), bias.dtype)
     counts[part, :] = 0
@@ -316,8 +305,7 @@ def _cached_task(rows: int, *sizes: Any) -> BestTokens:
 
 @family
 def best_task(number: np.dtype, packed: np.dtype) -> Any:
-    """Return the task of `best_tokens` for y and bias of dtype `number` and weights packed as `packed`: one call of the
-    team does everything."""
+    """Return the task of `best_tokens` for y and bias of dtype `number` and weights packed as `packed`."""
     best_at, multiplied = BEST.reader(Y=number, W=packed), rows_to_multiply(number, packed)
 
     def best_of_columns(part, parts, table):  # type: ignore[no-untyped-def]
@@ -399,8 +387,7 @@ def normalise(part, parts, out, tops, totals):  # type: ignore[no-untyped-def]
 
 
 def log_probs(y: np.ndarray, weights: np.ndarray, bias: np.ndarray, threads: int) -> np.ndarray:
-    """Return the log-probabilities of all tokens [R, V]; the arguments are those of `best_tokens`, and the scores have
-    the same bits."""
+    """Return the log-probabilities of all tokens [R, V], with the arguments and the bits of `best_tokens`."""
     chunks = -(-len(bias) // chunk_columns(y.itemsize))
     parts = min(threads, chunks)
     tops, totals = np.empty((len(y), chunks), y.dtype), np.empty((len(y), chunks), y.dtype)

@@ -122,11 +122,9 @@ def _spread(part, parts, logits, bias, ids, places, starts, lists, longest, out)
 def best_candidates(
     y: np.ndarray, weights: np.ndarray, lists: CandidateLists, first: int, places: int, threads: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the `places` most probable tokens of each row's list and their log-probabilities within the list.
-
-    y [R, H]; weights: the packed [H, U] matrix of the columns `lists.ids`. The results are those of
-    `search.best_tokens`, with token ids of the vocabulary.
-    """
+    """Return the `places` most probable tokens of each row's list and their log-probabilities within the list. y [R,
+    H]; weights: the packed [H, U] matrix of the columns `lists.ids`. The results are those of `search.best_tokens`,
+    with token ids of the vocabulary."""
     task_of_rows = BestCandidates(*y.shape, places, threads, weights, lists, y.dtype)
     tokens, scores = np.empty((len(y), places), np.int32), np.empty((len(y), places), y.dtype)
     task_of_rows.give(first, y, weights, lists.bias, tokens, scores)
@@ -163,8 +161,7 @@ class BestCandidates(OutputTask):
 
 @family
 def _candidates_task(number: np.dtype, packed: np.dtype) -> Any:
-    """Return the task of `best_candidates` for y and bias of dtype `number` and weights packed as `packed`: one call of
-    the team does everything."""
+    """Return the task of `best_candidates` for y and bias of dtype `number` and weights packed as `packed`."""
     candidates_at, multiplied = _CANDIDATES.reader(Y=number, W=packed), rows_to_multiply(number, packed)
 
     def best_of_lists(part, parts, table):  # type: ignore[no-untyped-def]
@@ -184,23 +181,10 @@ def candidate_log_probs(
 ) -> np.ndarray:
     """Return the log-probabilities of all tokens [R, vocab_size], -inf for those outside the row's list; the arguments
     are those of `best_candidates`, and the scores have the same bits."""
-    threads = _useful_threads(threads, y, lists)
-    logits = _all_logits(y, weights, len(lists.ids), threads)
-    out = np.empty((len(y), vocab_size), y.dtype)
-    run_parallel(_spread, min(threads, len(y)), logits, *_arrays(lists), out)
+    U = len(lists.ids)
+    parts = threads if y.size * U >= _ALONE_BELOW else 1
+    logits, out = np.empty((len(y), U), y.dtype), np.empty((len(y), vocab_size), y.dtype)
+    run_parallel(_store_logits, parts, _rounded(y, weights, parts), weights, U, logits)
+    given = lists.bias, lists.ids, lists.places, lists.starts, lists.row_lists, lists.longest
+    run_parallel(_spread, min(parts, len(y)), logits, *given, out)
     return out
-
-
-def _useful_threads(threads: int, y: np.ndarray, lists: CandidateLists) -> int:
-    return threads if y.size * len(lists.ids) >= _ALONE_BELOW else 1
-
-
-def _arrays(lists: CandidateLists) -> tuple[np.ndarray | int, ...]:
-    return lists.bias, lists.ids, lists.places, lists.starts, lists.row_lists, lists.longest
-
-
-def _all_logits(y: np.ndarray, weights: np.ndarray, columns: int, threads: int) -> np.ndarray:
-    """Return the products [R, U], without the bias."""
-    logits = np.empty((len(y), columns), y.dtype)
-    run_parallel(_store_logits, threads, _rounded(y, weights, threads), weights, columns, logits)
-    return logits

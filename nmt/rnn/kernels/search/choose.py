@@ -44,8 +44,7 @@ def top_tokens(rows: np.ndarray, places: int) -> tuple[np.ndarray, np.ndarray]:
 
 @inner_kernel
 def _draw_from(tokens, scores, count, top, temperature, total, uniform):  # type: ignore[no-untyped-def]
-    """Return the token at which the running sum of exp((score - top) / temperature) exceeds `uniform` times the total;
-    -1 if there is none."""
+    """Return the token at which the sum of exp((score - top) / temperature) exceeds uniform * total; -1: none."""
     running, chosen = 0.0, -1
     for k in range(count):
         if scores[k] > -math.inf:

@@ -101,8 +101,7 @@ def can_improve(bound: Any, to_beat: Any) -> Any:
 
 
 def score_to_beat(scores: Any, finished: Any, first: Any, count: Any, n_best: Any, former: Any) -> Any:
-    """Return the n-th best score among those of hypotheses first, ... first + count - 1 that are finished; `former` if
-    fewer are."""
+    """Return the n-th best score of `count` hypotheses from `first` on that are finished; `former` if fewer are."""
     for i in range(first, first + count):
         better, equal = 0, 0
         for j in range(first, first + count):

@@ -29,9 +29,9 @@ import platform
 
 from llvmlite import ir
 
+from nmt.rnn.arrays.workspace import LINE_BYTES
 from nmt.rnn.kernels.machine_code.features import TARGET
 from nmt.rnn.kernels.machine_code.jit import cgutils, external, inner_kernel, instruction
-from nmt.rnn.kernels.machine_code.native import LINE_BYTES
 from nmt.rnn.kernels.machine_code.objects import ON_WINDOWS, call_system, system_function
 
 WORD, LINE = 8, LINE_BYTES

@@ -18,21 +18,22 @@ import ctypes
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from ctypes import c_int64
 from threading import Event, Lock, Thread, local
 from typing import Any, TypeVar
 
 import numpy as np
+from llvmlite import ir
 
 from nmt.errors import NMTError
 from nmt.rnn import tuning
 from nmt.rnn.arrays.workspace import aligned
 from nmt.rnn.cores import default_threads
-from nmt.rnn.kernels.machine_code.jit import inner_kernel, task
+from nmt.rnn.kernels.machine_code.jit import inner_kernel, instruction, task
 from nmt.rnn.kernels.machine_code.native import Kernel, KernelCall, Words, address_of, start_of
 from nmt.rnn.kernels.machine_code.objects import spare_memory
-from nmt.rnn.kernels.memory.arrays import number_in, pointers_after
+from nmt.rnn.kernels.memory.arrays import number_in
 from nmt.rnn.kernels.memory.moves import advance
 from nmt.rnn.kernels.memory.table_layout import COUNTER_WORDS
 from nmt.rnn.kernels.threads.atomics import (
@@ -111,16 +112,8 @@ class _Pool:
         self._making = forkable(Lock())
         store_number.call(self.address + LIMIT, default_threads() - 1)
         # Load them now: loading runs Python code, which an exception could interrupt where that must not happen.
-        for function in (
-            run_all,
-            run_list,
-            worker_loop,
-            return_worker,
-            claim_part,
-            finish_part,
-            close_job,
-            wake_helpers,
-        ):
+        used = run_all, run_list, worker_loop, return_worker, claim_part, finish_part, close_job, wake_helpers
+        for function in used:
             _ = function.call
 
     def make_workers(self, count: int) -> None:
@@ -239,16 +232,15 @@ class _Waiting(local):
 _waiting = _Waiting()
 
 
-def in_one_call() -> AbstractContextManager[None]:
+@contextmanager
+def in_one_call() -> Iterator[None]:
     """Return a context in which the calls of `run_team` on this thread wait; its end runs them in order, without Python
     in between. Python's own code and data then stay in the cache, which compiled code would replace. Until then Python
     must neither read nor write the arrays of a call but by `host`. After an error none of those that wait runs. A
     context inside another is part of it."""
-    return nullcontext() if _waiting.calls is not None else _one_call()
-
-
-@contextmanager
-def _one_call() -> Iterator[None]:
+    if _waiting.calls is not None:
+        yield
+        return
     _waiting.calls, _waiting.kept = [], []
     try:
         yield
@@ -258,8 +250,7 @@ def _one_call() -> Iterator[None]:
 
 
 def run_waiting() -> None:
-    """Run the calls that wait on this thread (see `in_one_call`), which no exception interrupts. Raises NMTError as
-    `run_team` does."""
+    """Run the calls that wait on this thread (see `in_one_call`), uninterrupted. Raises NMTError as `run_team`."""
     if not _waiting.calls:
         return
     calls, kept = Words("q", _waiting.calls), _waiting.kept
@@ -311,8 +302,7 @@ _COUNT, _FIRST = COUNTER_WORDS, COUNTER_WORDS + 1
 
 
 def task_table(numbers: Iterable[int], arrays: Iterable[Any]) -> Words[int]:
-    """Return a table for a `jit.task`: the cache line of its barrier, numbers, and the addresses of contiguous
-    arrays."""
+    """Return a table for a `jit.task`: the line of its barrier, numbers, and addresses of contiguous arrays."""
     return Words("q", (*(0,) * COUNTER_WORDS, *numbers, *map(address_of, arrays)))
 
 
@@ -322,8 +312,13 @@ def numbers_of(table):  # type: ignore[no-untyped-def]
     return advance(table, COUNTER_WORDS * WORD)
 
 
-# given_array(table, n): the address of the array that follows n numbers and arrays in a `task_table`.
-given_array = pointers_after(COUNTER_WORDS)
+@instruction("voidptr", "int64", result="voidptr")
+def given_array(builder: ir.IRBuilder, table: ir.Value, index: ir.Value) -> ir.Value:
+    """Return the address of the array that follows `index` numbers and arrays in a `task_table`."""
+    words = builder.bitcast(table, ir.IntType(64).as_pointer())
+    place = builder.add(index, ir.Constant(ir.IntType(64), COUNTER_WORDS))
+    word = builder.load(builder.gep(words, [place]))  # 8 bytes, also where a pointer has 4
+    return builder.inttoptr(word, ir.IntType(8).as_pointer())
 
 
 @inner_kernel
@@ -334,6 +329,7 @@ def run_share(function, part, parts, own_parts, table):  # type: ignore[no-untyp
         call_task(function, own_part, own_parts, table)
 
 
+@task
 def _run_in_turn(part, parts, table):  # type: ignore[no-untyped-def]
     """Run the tasks of a `TaskSequence`."""
     goal = 0
@@ -348,9 +344,7 @@ def _run_in_turn(part, parts, table):  # type: ignore[no-untyped-def]
             barrier_reset(own_table, own_parts)
 
 
-_run_in_turn_task = task(_run_in_turn)
-
-
+@task
 def _run_calls(part, parts, table):  # type: ignore[no-untyped-def]
     """Run the calls of `run_calls`."""
     for n in range(number_in(table, _COUNT)):
@@ -358,14 +352,11 @@ def _run_calls(part, parts, table):  # type: ignore[no-untyped-def]
         call_task(number_in(table, place), part, parts, number_in(table, place + 1))
 
 
-_run_calls_task = task(_run_calls)
-
-
 def run_calls(parts: int, calls: Sequence[KernelCall]) -> None:
     """Run kernels in one call of the team. Each thread does its share of every one; none may need another's result."""
     numbers = [number for call in calls for number in (call.native.address, call.table)]
     table = task_table((len(calls), *numbers), ())
-    run_team(_run_calls_task.address, max(1, parts), start_of(table), (table, calls))
+    run_team(_run_calls.address, max(1, parts), start_of(table), (table, calls))
 
 
 class TaskSequence:
@@ -389,11 +380,10 @@ class TaskSequence:
             self._tasks = tasks  # set last: after an interruption before this line they are written again
         if self._parts > FLAT_BARRIER_THREADS:
             self._give_counters(tasks)  # each time: a new table may have the address of an old one
-        run_team(_run_in_turn_task.address, self._parts, self._address, keep)
+        run_team(_run_in_turn.address, self._parts, self._address, keep)
 
     def _give_counters(self, tasks: list[tuple[int, int, int]]) -> None:
-        """Give each task counters of its own for the barriers of many threads: one may begin before all have left
-        another."""
+        """Give each task counters for the barriers of many threads: one may begin before all have left another."""
         if self._counters is None:
             self._counters = GroupCounters(self._most)
         for n, (_, _, table) in enumerate(tasks):

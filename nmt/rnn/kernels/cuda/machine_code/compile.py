@@ -16,14 +16,15 @@ from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
 from threading import RLock
-from types import CodeType, FunctionType, ModuleType, SimpleNamespace
+from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from nmt.errors import DeviceError, how_to_install
 from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel
-from nmt.rnn.kernels.machine_code.store import Record, store
+from nmt.rnn.kernels.machine_code.features import fingerprint
+from nmt.rnn.kernels.machine_code.store import Record, python_code, store
 from nmt.system.notices import making_code
 
 Capability = tuple[int, int]
@@ -31,8 +32,7 @@ Capability = tuple[int, int]
 
 @dataclass(frozen=True)
 class Resources:
-    """The resources of machine code: registers and bytes of stack and spills per thread, declared shared bytes per
-    block."""
+    """Resources of machine code: registers, bytes of stack and spills per thread, declared shared bytes per block."""
 
     registers: int
     stack: int
@@ -51,10 +51,8 @@ class CompiledKernel:
 
 
 def compile_kernel(kernel: GPUKernel, capability: Capability) -> CompiledKernel:
-    """Return machine code for GPUs of this capability, (9, 0) for example, from the disk cache if it is there.
-
-    Raises DeviceError if the compilers are not installed.
-    """
+    """Return machine code for GPUs of this capability, (9, 0) for example, from the disk cache if it is there. Raises
+    DeviceError if the compilers are not installed."""
     name = f"{kernel.name}-{_key(kernel, capability)}"
     made = _read(name)
     if made is None:
@@ -76,11 +74,9 @@ def _compile(kernel: GPUKernel, capability: Capability) -> CompiledKernel:
 
 
 def to_ptx(kernel: GPUKernel, capability: Capability) -> str:
-    """Compile a kernel to PTX with Numba.
-
-    Sums are computed in the order written and NaN is handled as usual; a product and a sum may be fused into one
-    operation with one rounding. Raises DeviceError if the compilers are not installed.
-    """
+    """Compile a kernel to PTX with Numba. Sums are computed in the order written and NaN is handled as usual; a product
+    and a sum may be fused into one operation with one rounding. Raises DeviceError if the compilers are not
+    installed."""
     cuda = _numba_cuda()
     with _lock, _without_gpu(capability):
         text, _ = cuda.compile(
@@ -181,27 +177,16 @@ def _write(name: str, made: CompiledKernel) -> None:
 
 
 def _key(kernel: GPUKernel, capability: Capability) -> str:
-    text = "\n".join(
-        [
-            *_describe(kernel.function, set()),
-            *(str(kind) for kind in kernel.signature),
-            str(kernel.block_threads),
-            str(capability),
-            _versions(),
-        ]
-    )
-    return hashlib.sha256(text.encode()).hexdigest()[:24]
+    parts = [*_describe(kernel.function, set()), *map(str, kernel.signature), str(kernel.block_threads)]
+    return hashlib.sha256("\n".join([*parts, str(capability), _versions()]).encode()).hexdigest()[:24]
 
 
 @lru_cache(maxsize=1)
 def _versions() -> str:
-    """Return the versions of Python and the compilers, and hashes of the sources of `kernels/cuda`."""
+    """Return the versions of Python and the compilers, and a digest of the sources of `kernels/cuda`."""
     packages = ("numba", "numba-cuda", "nvidia-nvvm", "nvidia-nvjitlink", "llvmlite")
     found = [f"{name} {_version(name)}" for name in packages]
-    sources = [
-        hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(Path(__file__).parents[1].rglob("*.py"))
-    ]
-    return "\n".join([sys.version, *found, *sources])
+    return "\n".join([sys.version, *found, fingerprint(Path(__file__).parents[1])])
 
 
 def _version(name: str) -> str:
@@ -220,7 +205,7 @@ def _describe(function: Callable[..., Any], seen: set[int]) -> Iterator[str]:
     if not isinstance(function, FunctionType):
         yield repr(function)
         return
-    yield from _describe_code(function.__code__)
+    yield f"{function.__name__} {python_code(function.__code__)}"
     cells = [cell.cell_contents for cell in function.__closure__ or ()]
     named = [function.__globals__[name] for name in function.__code__.co_names if name in function.__globals__]
     for value in [*cells, *named, *(function.__defaults__ or ())]:
@@ -230,12 +215,3 @@ def _describe(function: Callable[..., Any], seen: set[int]) -> Iterator[str]:
             yield from _describe(value, seen)
         else:
             yield repr(value)
-
-
-def _describe_code(code: CodeType) -> Iterator[str]:
-    yield f"{code.co_name} {code.co_code.hex()} {code.co_names} {code.co_varnames} {code.co_freevars}"
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _describe_code(constant)
-        else:
-            yield repr(constant)

@@ -40,29 +40,29 @@ class Packed(NamedTuple):
 
 
 class Parameters:
-    """The words of a kernel's arguments as Numba compiled it, and the address of each.
-
-    The words have 8 bytes each, in the same memory for all launches; the driver copies `sizes` of them at a launch.
-    """
+    """The words of a kernel's arguments as Numba compiled it, and the address of each. The words have 8 bytes each, in
+    the same memory for all launches; the driver copies `sizes` of them at a launch."""
 
     def __init__(self, kernel: GPUKernel) -> None:
         self.kernel = kernel
-        is_array = [isinstance(kind, types.Array) for kind in kernel.signature]
-        self.kinds = [np.dtype(str(_element(kind))) for kind in kernel.signature]
-        # What makes a number of a value; None of an array.
-        self.numbers = [
-            None if array else float if kind.kind == "f" else int
-            for array, kind in zip(is_array, self.kinds, strict=True)
-        ]
-        self.codes = [_ARRAY if array else _PADDED[kind.name] for array, kind in zip(is_array, self.kinds, strict=True)]
+        self.kinds: list[tuple[np.dtype, type | None]] = []  # and what makes a number of a value; None of an array
+        self.codes: list[str] = []
         self.sizes: tuple[int, ...] = ()
-        for array, kind in zip(is_array, self.kinds, strict=True):
-            self.sizes += (8,) * _ARRAY_WORDS if array else (kind.itemsize,)
+        for of_argument in kernel.signature:
+            if isinstance(of_argument, types.Array):
+                self.kinds.append((np.dtype(str(of_argument.dtype)), None))
+                self.codes.append(_ARRAY)
+                self.sizes += (8,) * _ARRAY_WORDS
+            else:
+                kind = np.dtype(str(of_argument))
+                self.kinds.append((kind, float if kind.kind == "f" else int))
+                self.codes.append(_PADDED[kind.name])
+                self.sizes += (kind.itemsize,)
         self.words = bytearray(8 * len(self.sizes))
         start = np.frombuffer(self.words, np.uint64).ctypes.data
         self.places = np.arange(len(self.words) // 8, dtype=np.uint64) * np.uint64(8) + np.uint64(start)
         self._address = int(self.places.ctypes.data)
-        self._parts: dict[tuple[int, int], tuple[struct.Struct, list[Any]]] = {}
+        self._parts: dict[tuple[int, int], tuple[struct.Struct, list[tuple[np.dtype, Any]]]] = {}
 
     def fill(self, arguments: tuple[Any, ...]) -> int:
         """Write the arguments, the last of which may be `Packed`; return the address of their addresses. Raises
@@ -89,8 +89,7 @@ class Parameters:
         key = first, first + len(arguments)
         if key not in self._parts:
             part = slice(*key)
-            layout = struct.Struct("=" + "".join(self.codes[part]))
-            self._parts[key] = layout, list(zip(self.kinds[part], self.numbers[part], strict=True))
+            self._parts[key] = struct.Struct("=" + "".join(self.codes[part])), self.kinds[part]
         layout, kinds = self._parts[key]
         values: list[Any] = []
         for value, (kind, number) in zip(arguments, kinds, strict=True):
@@ -105,10 +104,6 @@ class Parameters:
             size, itemsize = value.size, kind.itemsize
             values += (size, itemsize, value.data.ptr, size, itemsize)
         return layout, values
-
-
-def _element(kind: Any) -> Any:
-    return kind.dtype if isinstance(kind, types.Array) else kind
 
 
 def load_module(source: str, key: str) -> ModuleType:
@@ -217,11 +212,9 @@ class CupyRuntime:
             stream.use()
 
     def launch(self, kernel: GPUKernel, grid: Size, *arguments: Any) -> None:
-        """Run a kernel over `grid` blocks; an empty grid does nothing.
-
-        Array arguments have the signature's element types and any shape, C-contiguous, and the kernel sees them flat;
-        numbers are converted. The last argument may be what `packed` returned.
-        """
+        """Run a kernel over `grid` blocks; an empty grid does nothing. Array arguments have the signature's element
+        types and any shape, C-contiguous, and the kernel sees them flat; numbers are converted. The last argument may
+        be what `packed` returned."""
         size = whole_size(grid)
         queue = self._queue()
         with self._lock:  # the memory of a kernel's arguments is used by all threads
@@ -233,8 +226,7 @@ class CupyRuntime:
                 self._wait(queue)
 
     def packed(self, kernel: GPUKernel, first: int, *arguments: Any) -> Packed:
-        """Return the arguments from number `first` on, prepared for several launches; their arrays must outlive
-        them."""
+        """Return the arguments from number `first` on, prepared for several launches; arrays must outlive them."""
         self._queue()
         with self._lock:
             return self._function(kernel).parameters.packed(first, arguments)
@@ -249,11 +241,9 @@ class CupyRuntime:
         transpose_b: bool = False,
         accumulate: bool = False,
     ) -> None:
-        """Compute out [M, N] = a [M, K] @ b [K, N], added to the contents of out with `accumulate`.
-
-        A transposed operand is given as [K, M] or [N, K]. float32 (sums and products in float32) or float64 throughout,
-        or a and b bfloat16 numbers stored as uint16 and out float32.
-        """
+        """Compute out [M, N] = a [M, K] @ b [K, N], added to the contents of out with `accumulate`. A transposed
+        operand is given as [K, M] or [N, K]. float32 (sums and products in float32) or float64 throughout, or a and b
+        bfloat16 numbers stored as uint16 and out float32."""
         queue = self._queue()
         with self._lock:
             queue.last.append(("product", a.rows, a.size, out.size))

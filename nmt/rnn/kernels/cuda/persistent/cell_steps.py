@@ -14,11 +14,9 @@ from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import device_function
 
 
 class CellSteps(NamedTuple):
-    """A cell as device functions over local arrays of a thread; they work on the q-th element.
-
-    now: the states, or their gradients, `states` numbers per element, h first. `inner` is the number per step that the
-    backward pass needs besides gates and y: c of an LSTM; h W_n + b_n, before the reset, of a GRU.
-    """
+    """A cell as device functions over local arrays of a thread; they work on the q-th element. now: the states, or
+    their gradients, `states` numbers per element, h first. `inner` is the number per step that the backward pass needs
+    besides gates and y: c of an LSTM; h W_n + b_n, before the reset, of a GRU."""
 
     states: int
     forward: Any

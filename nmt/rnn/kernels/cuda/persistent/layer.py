@@ -60,13 +60,7 @@ class PersistentLayer:
     forward_tile: Tile
     backward_tile: Tile | None = None
 
-    def forward(self, *given: Any, **options: Any) -> LayerForward:
-        """Do what `forward_launch` describes."""
-        found, launch = self.forward_launch(*given, **options)
-        launch()
-        return found
-
-    def forward_launch(
+    def forward(
         self,
         W_h: Any,
         a: Any,
@@ -97,13 +91,7 @@ class PersistentLayer:
         found = LayerForward(y, a, inner, before if not tile.exact else before.view(np.float32), last)
         return found, self._launch(forward_kernel, tile, given, (T, B, int(reverse)), empty)
 
-    def backward(self, *given: Any, **options: Any) -> LayerBackward:
-        """Do what `backward_launch` describes."""
-        found, launch = self.backward_launch(*given, **options)
-        launch()
-        return found
-
-    def backward_launch(
+    def backward(
         self,
         W_h: Any,
         run: LayerForward,
@@ -144,10 +132,9 @@ class PersistentLayer:
         slices, together = tile.slices(sizes[1]), tile.together(self.runtime.multiprocessors)
         turns = tile.turns(sizes[1], self.runtime.multiprocessors)
         kernel, flags = make(self.cell, tile, turns), empty((slices * tile.blocks,), np.uint32)
-        clear = row_kernels.clear_words(flags.dtype, row_kernels.threads_for(flags.size))
 
         def launch() -> None:
-            self.runtime.launch(clear, row_kernels.grid_of(clear, flags.size), flags, flags.size)
+            row_kernels.launch(self.runtime, row_kernels.clear_words, flags.dtype, flags.size, flags, flags.size)
             for first in range(0, slices, together * turns):
                 self.runtime.launch(kernel, (tile.blocks, min(together, slices - first)), *given, flags, *sizes, first)
 
@@ -162,11 +149,8 @@ def plan_layer(
     runtime: CupyRuntime, cell: str, hidden: int, batch: int, *, exact: bool, training: bool = True
 ) -> PersistentLayer | None:
     """Return how to run a layer, or None if the GPU cannot hold its weights, the sizes do not divide, or a launch for
-    each step is faster.
-
-    cell: `lstm`, or `gru` with the reset after the product. exact: products of nearly float32 precision, else of
-    bfloat16. training: whether there is a backward pass, which takes more.
-    """
+    each step is faster. cell: `lstm`, or `gru` with the reset after the product. exact: products of nearly float32
+    precision, else of bfloat16. training: whether there is a backward pass, which takes more."""
     gpu = runtime.multiprocessors, runtime.capability
     ways = (False, True) if training else (False,)
     tiles = [choose_tile(hidden, CELLS[cell], batch, *gpu, backward=way, exact=exact) for way in ways]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
@@ -185,11 +184,8 @@ class Tile:
 def choose_tile(
     hidden: int, gates: int, batch: int, multiprocessors: int, capability: Capability, *, backward: bool, exact: bool
 ) -> Tile | None:
-    """Return the division with the shortest estimated step, or None if no division fits the GPU.
-
-    Weights in shared memory were timed on a GPU of 9.0; on older ones they lie there only where no division has them in
-    registers.
-    """
+    """Return the division with the shortest estimated step, or None if no division fits the GPU. Weights in shared
+    memory were timed on a GPU of 9.0; on older ones they lie there only where no division has them in registers."""
     fitting = fitting_tiles(hidden, gates, multiprocessors, capability, backward=backward, exact=exact)
     if capability < (9, 0):
         fitting = [tile for tile in fitting if not tile.in_shared] or fitting
@@ -200,20 +196,17 @@ def fitting_tiles(
     hidden: int, gates: int, multiprocessors: int, capability: Capability, *, backward: bool, exact: bool
 ) -> list[Tile]:
     """Return every division of a layer that fits the GPU."""
-    tiles = _tiles(hidden, gates, backward, exact)
-    return [tile for tile in tiles if tile.fits(capability) and tile.blocks <= multiprocessors]
+    found = []
+    for units in (8, 16, 32, 48, 64):
+        if hidden % units or hidden // units > multiprocessors or units * (1 if backward else gates) % 16:
+            continue
+        for columns, warps, in_shared in product(range(8, 72, 8), range(1, 17), (False, True)):
+            tile = Tile(hidden, gates, backward, units, columns, warps, exact, in_shared)
+            if tile.share * warps == tile.inner and tile.fits(capability):
+                found.append(tile)
+    return found
 
 
 def shortest(tiles: list[Tile], batch: int, multiprocessors: int) -> Tile | None:
     """Return the division with the shortest estimated step, or None if there is none."""
     return min(tiles, key=lambda tile: (tile.cycles(batch, multiprocessors), tile.threads), default=None)
-
-
-def _tiles(hidden: int, gates: int, backward: bool, exact: bool) -> Iterator[Tile]:
-    for units in (8, 16, 32, 48, 64):
-        if hidden % units or units * (1 if backward else gates) % 16:
-            continue
-        for columns, warps, in_shared in product(range(8, 72, 8), range(1, 17), (False, True)):
-            tile = Tile(hidden, gates, backward, units, columns, warps, exact, in_shared)
-            if tile.share * warps == tile.inner:
-                yield tile

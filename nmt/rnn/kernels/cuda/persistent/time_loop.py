@@ -24,8 +24,7 @@ _TF32 = 0xFFFFE000  # the bits of a float32 that a tensor core reads
 
 
 class TileProduct(NamedTuple):
-    """Device functions over arrays that the kernel declares: a thread's own, or with `tile.in_shared` a block's
-    weights."""
+    """Device functions over arrays of the kernel: a thread's own, or with `tile.in_shared` a block's weights."""
 
     load_weights: Any  # (W_h, weights, first unit, warp, lane)
     sources: Any  # (warp) -> the blocks [low, high) whose results the warp reads
@@ -147,10 +146,8 @@ def _exact_multiply_add(w0, w1, w2, w3, s0, s1, c0, c1, c2, c3):
 
 
 def _make_multiply(tile: Tile) -> Any:
-    """Return the multiplication, unrolled too.
-
-    Columns beyond the last sentence get the last one's states; their sums are not read.
-    """
+    """Return the multiplication, unrolled too. Columns beyond the last sentence get the last one's states; their sums
+    are not read."""
     per_word = tile.run // 4
     lines = ["def multiply(words, first_row, column, columns, weights, parts, warp, lane):"]
     lines.append("    thread = uint64(warp * 32 + lane)")

@@ -45,10 +45,8 @@ def registers_for(blocks: int) -> int:
 
 @device_function
 def block_first_max(value, index, shared, places):  # type: ignore[no-untyped-def]
-    """Return the largest value over the threads of a block and the lowest index that has it, in every thread.
-
-    A thread without a value passes minus infinity. `shared` and `places` have WARPS numbers.
-    """
+    """Return the largest value over the threads of a block and the lowest index that has it, in every thread. A thread
+    without a value passes minus infinity. `shared` and `places` have WARPS numbers."""
     for offset in (16, 8, 4, 2, 1):
         other = cuda.shfl_xor_sync(_ALL_LANES, value, offset)
         place = cuda.shfl_xor_sync(_ALL_LANES, index, offset)
@@ -67,10 +65,8 @@ def block_first_max(value, index, shared, places):  # type: ignore[no-untyped-de
 
 
 def activations(number: Any) -> tuple[Any, ...]:
-    """Return sigmoid, tanh, exp, relu, sqrt, softplus and maximum for a type of number.
-
-    NaN stays NaN, infinities give the limits.
-    """
+    """Return sigmoid, tanh, exp, relu, sqrt, softplus and maximum for a type of number. NaN stays NaN, infinities give
+    the limits."""
     zero, one = number(0), number(1)
 
     @device_function
@@ -78,20 +74,8 @@ def activations(number: Any) -> tuple[Any, ...]:
         return one / (one + math.exp(-x))
 
     @device_function
-    def tanh(x):  # type: ignore[no-untyped-def]
-        return math.tanh(x)
-
-    @device_function
-    def exp(x):  # type: ignore[no-untyped-def]
-        return math.exp(x)
-
-    @device_function
     def relu(x):  # type: ignore[no-untyped-def]
         return zero if x < zero else x
-
-    @device_function
-    def sqrt(x):  # type: ignore[no-untyped-def]
-        return math.sqrt(x)
 
     @device_function
     def softplus(x):  # type: ignore[no-untyped-def]
@@ -102,7 +86,7 @@ def activations(number: Any) -> tuple[Any, ...]:
     def maximum(x, y):  # type: ignore[no-untyped-def]
         return x if x > y or x != x else y
 
-    return sigmoid, tanh, exp, relu, sqrt, softplus, maximum
+    return sigmoid, math.tanh, math.exp, relu, math.sqrt, softplus, maximum
 
 
 @device_function

@@ -13,6 +13,7 @@ import numpy as np
 from numba import cuda, float32, float64, int64, uint16, uint32, uint64
 
 from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel, device_function
+from nmt.rnn.kernels.cuda.machine_code.runtime import CupyRuntime
 from nmt.rnn.kernels.search import search_rules
 
 Maker = Callable[[np.dtype, int], GPUKernel]
@@ -25,14 +26,16 @@ SUM_ROWS = 64
 """Rows that one thread sums before the sums of all threads are added."""
 
 
-def grid_of(kernel: GPUKernel, count: int) -> int:
-    """Return the number of blocks for a kernel with one number per thread."""
-    return min(_GRID, -(-count // kernel.block_threads))
-
-
 def threads_for(count: int) -> int:
     """Return the block size for work on `count` numbers: small for few numbers, which tests without a GPU have."""
     return _FEW if count <= _FEW else _THREADS
+
+
+def launch(runtime: CupyRuntime, make: Maker, dtype: np.dtype, count: int, *arguments: Any) -> None:
+    """Launch a kernel with a thread for each of `count` numbers."""
+    if count:
+        kernel = make(dtype, threads_for(count))
+        runtime.launch(kernel, min(_GRID, -(-count // kernel.block_threads)), *arguments)
 
 
 _NUMBER, _NUMBERS = object(), object()
@@ -62,10 +65,8 @@ def _kernel(*signature: Any) -> Callable[[Callable[..., None]], Maker]:
 
 @device_function
 def _upper_half(bits):  # type: ignore[no-untyped-def]
-    """Convert the bits of a float32 to those of the nearest bfloat16, ties to even.
-
-    Subnormal numbers become zero, NaN stays (kernels/products/bfloat16.py).
-    """
+    """Convert the bits of a float32 to those of the nearest bfloat16, ties to even. Subnormal numbers become zero, NaN
+    stays (kernels/products/bfloat16.py)."""
     half = bits >> uint32(16)
     magnitude = bits & uint32(0x7FFFFFFF)
     if magnitude > uint32(0x7F800000):
@@ -75,31 +76,23 @@ def _upper_half(bits):  # type: ignore[no-untyped-def]
     return (bits + uint32(0x7FFF) + (half & uint32(1))) >> uint32(16)
 
 
-def _round_rows(source, start, stride, columns, count, out):  # type: ignore[no-untyped-def]
+@_kernel(_BITS, _I, _I, _I, _I, _HALVES)
+def round_rows(source, start, stride, columns, count, out):  # type: ignore[no-untyped-def]
+    """Set out [count, columns] to a matrix of float32, given as bits, rounded to bfloat16."""
     for i in range(cuda.grid(1), count * columns, cuda.gridsize(1)):
         row = i // columns
         out[i] = _upper_half(source[start + row * stride + i - row * columns])
 
 
-def _round_gathered(source, start, stride, columns, count, index, out):  # type: ignore[no-untyped-def]
+@_kernel(_BITS, _I, _I, _I, _I, _INDEX, _HALVES)
+def round_gathered(source, start, stride, columns, count, index, out):  # type: ignore[no-untyped-def]
+    """Do the same for the rows in `index`, zero where that is negative."""
     for i in range(cuda.grid(1), count * columns, cuda.gridsize(1)):
         row = i // columns
         if index[row] < 0:
             out[i] = 0
         else:
             out[i] = _upper_half(source[start + index[row] * stride + i - row * columns])
-
-
-@lru_cache
-def round_rows(threads: int) -> GPUKernel:
-    """Return a kernel: out [count, columns] = a matrix of float32, given as bits, rounded to bfloat16."""
-    return GPUKernel(_round_rows, (_BITS, _I, _I, _I, _I, _HALVES), threads)
-
-
-@lru_cache
-def round_gathered(threads: int) -> GPUKernel:
-    """Return the same kernel for the rows in `index`, zero where that is negative."""
-    return GPUKernel(_round_gathered, (_BITS, _I, _I, _I, _I, _INDEX, _HALVES), threads)
 
 
 # ---------------------------------------------------------------- active rows

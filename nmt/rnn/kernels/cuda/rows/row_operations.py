@@ -45,10 +45,8 @@ def embedding_rows_kernel(dtype: np.dtype, threads: int = THREADS) -> GPUKernel:
 
 @lru_cache
 def embedding_gradient_kernel(dtype: np.dtype, lanes: int = _LANES) -> GPUKernel:
-    """Return a kernel: table[ids[u]] += scale * (sum of d[order[i]] for i from starts[u] to starts[u + 1]).
-
-    A block computes one word and _COLUMNS columns.
-    """
+    """Return a kernel: table[ids[u]] += scale * (sum of d[order[i]] for i from starts[u] to starts[u + 1]). A block
+    computes one word and _COLUMNS columns."""
     number, tile = NUMBERS[dtype], _COLUMNS * lanes
 
     def embedding_gradient(ids, starts, order, d, table, scale, E):  # type: ignore[no-untyped-def]
@@ -74,10 +72,8 @@ def embedding_gradient_kernel(dtype: np.dtype, lanes: int = _LANES) -> GPUKernel
 
 @lru_cache
 def take_rows_kernel(dtype: np.dtype, threads: int = THREADS) -> GPUKernel:
-    """Return a kernel: out[o, r] = x[o, index[r]], zero where index[r] is negative.
-
-    x [outer, before, width], out [outer, rows, width].
-    """
+    """Return a kernel: out[o, r] = x[o, index[r]], zero where index[r] is negative. x [outer, before, width], out
+    [outer, rows, width]."""
     number = NUMBERS[dtype]
 
     def take_rows(x, index, out, outer, before, rows, width):  # type: ignore[no-untyped-def]

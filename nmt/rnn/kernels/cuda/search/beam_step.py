@@ -33,12 +33,9 @@ _wins = device_function(search_rules.wins)
 
 @lru_cache
 def beam_step_kernel(dtype: np.dtype, K: int, places: int) -> GPUKernel:
-    """Return a kernel with a warp per sentence that selects the best continuations of its rows together.
-
-    It treats them as `decode.beam.BeamCell` does, by the same rules: ended hypotheses leave, and a sentence that cannot
-    improve any more ends. Arguments are the step's, those of `BeamChoice` and the arrays of `BeamState`, by their
-    names.
-    """
+    """Return a kernel with a warp per sentence that selects the best continuations of its rows together. It treats them
+    as `decode.beam.BeamCell` does, by the same rules: ended hypotheses leave, and a sentence that cannot improve any
+    more ends. Arguments are the step's, those of `BeamChoice` and the arrays of `BeamState`, by their names."""
     number = NUMBERS[dtype]
     candidates = K * places
 
@@ -189,8 +186,7 @@ def beam_step(runtime: CupyRuntime, tokens: Any, scores: Any, plain: Any, state:
 
 
 def trace_back(runtime: CupyRuntime, state: BeamState) -> Any:
-    """Return the tokens of all ended hypotheses, int32 [N * K, T], including the last one; later entries are
-    arbitrary."""
+    """Return the tokens of all ended hypotheses, int32 [N * K, T], with the last one; later entries are arbitrary."""
     _, T, R = state.history.shape
     ids = runtime.xp.zeros((R, T), np.int32)
     given = state.end_steps, state.end_tokens, state.end_parents, state.history

@@ -36,10 +36,8 @@ def add_power_of(dtype: np.dtype) -> Any:
 
 @device_function
 def block_log_sum(top, total, shared, sums):  # type: ignore[no-untyped-def]
-    """Return the logarithm of the sum of exponentials of all threads' numbers, in every thread.
-
-    `shared` and `sums` have WARPS numbers.
-    """
+    """Return the logarithm of the sum of exponentials of all threads' numbers, in every thread. `shared` and `sums`
+    have WARPS numbers."""
     for offset in (16, 8, 4, 2, 1):
         other = cuda.shfl_xor_sync(ALL_LANES, top, offset)
         its = cuda.shfl_xor_sync(ALL_LANES, total, offset)
@@ -113,8 +111,7 @@ def best_tokens_kernel(dtype: np.dtype, places: int, threads: int = THREADS, *, 
 
 @lru_cache
 def log_probs_kernel(dtype: np.dtype, threads: int = THREADS) -> GPUKernel:
-    """Return a kernel with a block per row: logits [V] to log-probabilities in place, bit-identical to
-    `best_tokens`."""
+    """Return a kernel with a block per row: logits [V] to log-probabilities, with the bits of `best_tokens`."""
     number, add_power = NUMBERS[dtype], add_power_of(dtype)
 
     def log_probs(logits, bias, V):  # type: ignore[no-untyped-def]
@@ -131,23 +128,15 @@ def log_probs_kernel(dtype: np.dtype, threads: int = THREADS) -> GPUKernel:
     return GPUKernel(log_probs, (number[::1], number[::1], int64), threads, registers=registers_for(2))
 
 
-def best_tokens(runtime: CupyRuntime, logits: Any, bias: Any, first: int, tokens: Any, scores: Any) -> None:
+def best_tokens(
+    runtime: CupyRuntime, logits: Any, bias: Any, first: int, tokens: Any, scores: Any, *, normalise: bool = True
+) -> None:
     """Find the K best tokens of each row and their log-probabilities, best first; of equal ones the lower token.
 
     logits [R, V] (without bias), bias [V]; tokens int32 [R, K], scores [R, K]. Tokens below `first` count for the
-    normalisation but are never chosen; unused places have token -1.
+    normalisation but are never chosen; unused places have token -1. Without `normalise` the logits are scores as they
+    are, of which -inf is never chosen; see `kernels.search.choose.top_tokens`.
     """
-    _best(runtime, logits, bias, first, tokens, scores, normalise=True)
-
-
-def top_tokens(runtime: CupyRuntime, rows: Any, tokens: Any, scores: Any) -> None:
-    """Find the best tokens of rows of scores [R, V], never one with -inf; see `kernels.search.choose.top_tokens`."""
-    _best(runtime, rows, rows, 0, tokens, scores, normalise=False)
-
-
-def _best(
-    runtime: CupyRuntime, logits: Any, bias: Any, first: int, tokens: Any, scores: Any, *, normalise: bool
-) -> None:
     R, V = logits.shape
     if R:
         kernel = best_tokens_kernel(logits.dtype, tokens.shape[1], row_threads(V), normalise=normalise)

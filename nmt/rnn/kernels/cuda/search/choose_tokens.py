@@ -26,7 +26,7 @@ from nmt.rnn.kernels.cuda.rows.row_functions import (
     row_threads,
 )
 from nmt.rnn.kernels.cuda.rows.row_operations import NUMBERS, blocks_for
-from nmt.rnn.kernels.cuda.search.best import LOWEST, NO_TOKEN, top_tokens
+from nmt.rnn.kernels.cuda.search.best import LOWEST, NO_TOKEN, best_tokens
 from nmt.rnn.kernels.search import search_rules
 from nmt.rnn.kernels.search.token_rules import rules_of_rows
 
@@ -43,22 +43,17 @@ def _meet() -> None:
     cuda.syncthreads()
 
 
-def _rounded_to(number: Any) -> Any:
+@lru_cache
+def rules_kernel(dtype: np.dtype, threads: int = THREADS) -> GPUKernel:
+    """Return a kernel with a block per row: scores [V] from log-probabilities [V] by the rules of token_rules.py. Both
+    may be the same memory."""
+    number = NUMBERS[dtype]
+
+    @device_function
     def rounded(scores, x):  # type: ignore[no-untyped-def]
         return number(x)
 
-    return rounded
-
-
-@lru_cache
-def rules_kernel(dtype: np.dtype, threads: int = THREADS) -> GPUKernel:
-    """Return a kernel with a block per row: scores [V] from log-probabilities [V] by the rules of token_rules.py.
-
-    Both may be the same memory.
-    """
-    number = NUMBERS[dtype]
-
-    reweight, forbid = map(device_function, rules_of_rows(device_function, _meet, device_function(_rounded_to(number))))
+    reweight, forbid = map(device_function, rules_of_rows(device_function, _meet, rounded))
 
     def apply_rules(  # type: ignore[no-untyped-def]
         log_probs, scores, history, steps, numbers, reals, lists, prefixes, K, V, width, first, never, eos, longest
@@ -96,17 +91,14 @@ def rules_kernel(dtype: np.dtype, threads: int = THREADS) -> GPUKernel:
 
 @lru_cache
 def draw_kernel(dtype: np.dtype, threads: int = THREADS) -> GPUKernel:
-    """Return a kernel with a block per row that draws one token from its scores [V]; -1 where all are -inf.
-
-    Among all tokens it is found by partial sums. Among the best few (top_k, top_p) the next best one is searched
-    repeatedly, so that a drawing takes as many passes over the row as tokens are kept.
-    """
+    """Return a kernel with a block per row that draws one token from its scores [V]; -1 where all are -inf. Among all
+    tokens it is found by partial sums. Among the best few (top_k, top_p) the next best one is searched repeatedly, so
+    that a drawing takes as many passes over the row as tokens are kept."""
     number = NUMBERS[dtype]
 
     @device_function
     def next_best(scores, base, V, value, index, shared, at):  # type: ignore[no-untyped-def]
-        """Return the token that follows (value, index) in the order of scores, and its score; NO_TOKEN if there is
-        none."""
+        """Return the token after (value, index) in the order of scores, and its score; NO_TOKEN if there is none."""
         best, place = number(LOWEST), NO_TOKEN
         for j in range(int64(cuda.threadIdx.x), V, int64(cuda.blockDim.x)):
             x = scores[base + j]
@@ -238,7 +230,7 @@ def choose_tokens(
     places = places if drawing is None else 1
     tokens, found = allocate((R, places), np.int32), allocate((R, places), kind)
     if drawing is None:
-        top_tokens(runtime, scores, tokens, found)
+        best_tokens(runtime, scores, scores, 0, tokens, found, normalise=False)
     else:
         keys, *settings = drawing
         runtime.launch(draw_kernel(kind, threads), R, scores, keys, *given[:2], K, V, width, *settings, tokens, found)
