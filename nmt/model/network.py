@@ -197,10 +197,6 @@ class Network:
         """Return whether the output layer is the target embedding."""
         return self.config.tied_embeddings != "none"
 
-    def units_of(self, src: np.ndarray) -> np.ndarray:
-        """Return the rows of the source embedding table for source ids."""
-        return src
-
     # ------------------------------------------------------------ forward
 
     def embed(self, side: str, ids: np.ndarray, threads: int, allocate: Any) -> np.ndarray:

@@ -134,10 +134,6 @@ class TranslationModel(Network):
         shapes |= under("encoder", self.encoder.layers.params) | under("bridge", self.bridge.params())
         return shapes | under("decoder", self.decoder.params) | self._output_shapes()
 
-    @override
-    def units_of(self, src: np.ndarray) -> np.ndarray:
-        return src if self.factors is None else self.factors.units(src)
-
     def channels_are_rows(self, name: str) -> bool:
         """Return whether the output channels of a matrix are its rows, as in tables of factors; see `Network`."""
         is_factor = self.factors is not None and name in self.factors.names

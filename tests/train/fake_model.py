@@ -48,7 +48,7 @@ class TranslationModel:
 
     broken_calls: set[int] = set()
     """Calls of loss_and_gradients, counted from 1, that return NaN."""
-    actions, copies, means = None, False, ()
+    actions, copies, factors, means = None, False, None, ()
 
     def __init__(
         self,

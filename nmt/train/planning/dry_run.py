@@ -21,7 +21,6 @@ from nmt.train.log.progress import format_seconds, peak_bytes, reset_peak
 from nmt.train.planning.lengths import make_plan
 from nmt.train.tasks.prepare import check_trainable
 from nmt.train.tasks.task import load_dry_run_task
-from nmt.train.updates.dealing import SingleBatch
 from nmt.train.updates.optimizer import make_optimizer
 from nmt.train.updates.schedule import TrainingState
 from nmt.train.updates.update import Updater
@@ -89,7 +88,8 @@ class DryRun:
 
     def update(self, batch: Any) -> None:
         """Do one update with one batch."""
-        self._update(SingleBatch(batch))
+        self._number += 1
+        self._updater.update_with(batch, self._number, self.schedule.learning_rate(self._number))
 
     def measure(self, updates: int, *, warm_up: int, seconds: float = float("inf")) -> Timing:
         """Time updates as at the start of training, after some for warm-up.
@@ -113,7 +113,7 @@ class DryRun:
         took = time.perf_counter() - began
         return Timing(done, took, median(each), src_tokens, tgt_tokens)
 
-    def _update(self, batches: UpdateBatches | SingleBatch) -> None:
+    def _update(self, batches: UpdateBatches) -> None:
         self._number += 1
         self._updater.update(batches, self._number, self.schedule.learning_rate(self._number))
 

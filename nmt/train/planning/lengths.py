@@ -15,7 +15,7 @@ from nmt.config import FixedTraining
 from nmt.config.training_section import TO_ZERO
 from nmt.errors import ConfigError
 from nmt.train.updates.dealing import Dealing
-from nmt.train.updates.schedule import Schedule, make_schedule
+from nmt.train.updates.schedule import Schedule
 
 if TYPE_CHECKING:
     from nmt.config import Config, TrainingConfig
@@ -155,4 +155,4 @@ def make_plan(config: Config, task: Task, ranks: Ranks, notify: Callable[[str], 
     settings = fixed_training(config.training, dealing)
     if chosen := auto_lengths(config.training, settings, dealing):
         notify(chosen)
-    return Plan(dealing, settings, make_schedule(settings))
+    return Plan(dealing, settings, Schedule(settings))

@@ -49,23 +49,6 @@ class UpdateBatches:
                 yield place, batch
 
 
-class SingleBatch:
-    """An update with one batch that belongs to no epoch."""
-
-    def __init__(self, batch: Any) -> None:
-        self._batch = batch
-        self.num_src_tokens: int = batch.num_src_tokens
-        self.num_tgt_tokens: int = batch.num_tgt_tokens
-
-    def __iter__(self) -> Iterator[tuple[int, Any]]:
-        """Yield the batch, with place 0."""
-        yield 0, self._batch
-
-    def __len__(self) -> int:
-        """Return 1."""
-        return 1
-
-
 class Dealing:
     """A corpus divided into batches, which are distributed over updates and ranks.
 
