@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from nmt.model.network import Network
     from nmt.model.source_encoder import Source
     from nmt.rnn.arrays.beam_state import BeamSettings
-    from nmt.rnn.arrays.device_operations import CandidateLists, OutputLayer
     from nmt.rnn.scan.scan import Scan
     from nmt.rnn.stepping.compiled_beam import CompiledBeam
 
@@ -43,11 +42,15 @@ class NarrowOutput:
     layer: OutputLayer
     threads: int
     _live: dict[int, np.ndarray] = field(default_factory=dict)
+    narrow: OutputLayer = field(init=False)
+    """The layer of all candidates."""
+    sentence_ids: np.ndarray = field(init=False)
+    """The sorted ids of the sentences that have candidate lists."""
 
     def admit(self, sentence_ids: np.ndarray, candidates: Sequence[np.ndarray]) -> None:
         """Add sentences [B] with their candidates, sorted int32 arrays that are not empty."""
         self._live |= dict(zip(sentence_ids.tolist(), candidates, strict=True))
-        self._sentence_ids = np.fromiter(self._live, np.int64)
+        self.sentence_ids = np.fromiter(self._live, np.int64)
         lists = list(self._live.values())
         every = np.concatenate(lists)
         used = np.zeros(len(self.layer.weights[self.layer.bias]), np.bool_)
@@ -59,7 +62,7 @@ class NarrowOutput:
         self._bias = self.layer.weights[self.layer.bias][every]
         self._starts = np.concatenate([[0], np.cumsum([len(tokens) for tokens in lists])])
         self._longest = max(map(len, lists))
-        self._narrow = narrowed(self.layer, self._ids)
+        self.narrow = narrowed(self.layer, self._ids)
 
     def release(self, sentence_ids: np.ndarray) -> None:
         """Remove sentences; their candidates leave the layer when the next sentences are admitted."""
@@ -70,32 +73,18 @@ class NarrowOutput:
         self, outputs: np.ndarray, sentence_ids: np.ndarray, first: int, places: int
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the best candidates of each row, for sentence_ids [R]; see `Decoder.best_tokens`."""
-        lists = self._lists(sentence_ids)
-        return self.device.processor.best_candidates(outputs, self._narrow, lists, first, places, self.threads)
+        lists = self.lists(sentence_ids)
+        return self.device.processor.best_candidates(outputs, self.narrow, lists, first, places, self.threads)
 
     def log_probs(self, outputs: np.ndarray, sentence_ids: np.ndarray) -> np.ndarray:
         """Return log-probabilities, -inf for all tokens but the candidates of a row; see `Decoder.log_probs`."""
         vocab_size = len(self.layer.weights[self.layer.bias])
-        lists = self._lists(sentence_ids)
-        return self.device.processor.candidate_log_probs(outputs, self._narrow, lists, vocab_size, self.threads)
+        lists = self.lists(sentence_ids)
+        return self.device.processor.candidate_log_probs(outputs, self.narrow, lists, vocab_size, self.threads)
 
-    @property
-    def narrow(self) -> OutputLayer:
-        """Return the layer of all candidates."""
-        return self._narrow
-
-    @property
-    def sentence_ids(self) -> np.ndarray:
-        """Return the sorted ids of the sentences that have candidate lists."""
-        return self._sentence_ids
-
-    @property
-    def lists(self) -> CandidateLists:
-        """Return the lists of all candidates, without any rows."""
-        return self._lists(self._sentence_ids[:0])
-
-    def _lists(self, sentence_ids: np.ndarray) -> CandidateLists:
-        of = np.searchsorted(self._sentence_ids, sentence_ids)
+    def lists(self, sentence_ids: np.ndarray) -> CandidateLists:
+        """Return the lists of all candidates, for rows of these sentences."""
+        of = np.searchsorted(self.sentence_ids, sentence_ids)
         return CandidateLists(self._ids, self._places, self._bias, self._starts, of, self._longest)
 
 
@@ -169,7 +158,7 @@ class StepDecoder:
         """Return the output layer restricted to the candidates of all admitted sentences, the candidate lists, and the
         sorted ids of the sentences that have candidates; None if there are no candidates."""
         narrow = self._narrow
-        return None if narrow is None else (narrow.narrow, narrow.lists, narrow.sentence_ids)
+        return None if narrow is None else (narrow.narrow, narrow.lists(narrow.sentence_ids[:0]), narrow.sentence_ids)
 
     def close(self) -> None:
         """End the search and keep its prepared steps for the next one."""
@@ -282,9 +271,13 @@ class BlockDecoder:
     """A network's decoder for the search on a GPU: a block of sentences that stay until all have ended, with K rows
     each."""
 
-    def __init__(self, network: Network, stepper: FixedStepper, first: np.ndarray) -> None:
-        """Prepare the steps. `first`: the tokens before the first step, int32 [N], on the host."""
-        self.network, self.first, self._stepper = network, first, stepper
+    def __init__(self, network: Network, source: Source, K: int) -> None:
+        """Prepare the steps for encoded sentences."""
+        weights, captured = network.weights.view("decoder"), {"memory": source.memory}
+        self._stepper = FixedStepper(network.step_decoder, weights, captured, source.lengths, dict(source.states), K)
+        self.network = network
+        self.first = np.full(len(source.lengths), BOS_ID, np.int32)
+        """The tokens before the first step, on the host."""
         self._table, self._steps = network.positions.get("tgt"), 0
         self.memory = Workspace(network.device.xp)  # for one step
 
@@ -315,10 +308,3 @@ class BlockDecoder:
     def follow(self, parents: Any) -> None:
         """Reorder the states: row r continues from row parents[r] of the last step."""
         self._stepper.follow(parents)
-
-
-def translation_block(network: Network, source: Source, K: int) -> BlockDecoder:
-    """Return a block decoder for encoded sentences."""
-    weights, captured = network.weights.view("decoder"), {"memory": source.memory}
-    stepper = FixedStepper(network.step_decoder, weights, captured, source.lengths, dict(source.states), K)
-    return BlockDecoder(network, stepper, np.full(len(source.lengths), BOS_ID, np.int32))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nmt.model.batch_pass import BatchPass, Objective, RealTargets, Targets, real_positions
+from nmt.model.batch_pass import BatchPass, Objective, RealTargets, SentencePairs, real_positions
 from nmt.model.copying import Copies, copy_loss, source_rows
 from nmt.rnn.arrays.device_operations import OutputGradients
 from nmt.rnn.device import Device
@@ -38,7 +38,7 @@ class PlainHead:
         device = self.network.device
         return device.xp.ascontiguousarray(device.host(y)[..., :count])
 
-    def _loss_of(self, y: Any, batch: Targets, how: BatchPass) -> tuple[Any, Any]:
+    def _loss_of(self, y: Any, batch: SentencePairs, how: BatchPass) -> tuple[Any, Any]:
         """Return sums and gradient of y [T, B, H], the input of the output layer."""
         device, dtype, H = self.network.device, self.network.dtype, y.shape[-1]
         target, real = how.target, how.real or RealTargets.of(batch)

@@ -17,7 +17,7 @@ from difflib import get_close_matches
 from functools import partial
 from importlib import import_module, reload
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nmt.config import Config, DecoderConfig, EncoderConfig, ModelConfig
 from nmt.errors import ConfigError, NMTError
@@ -41,10 +41,6 @@ from nmt.rnn.cells.by_name import CELLS_BY_NAME
 from nmt.rnn.compiler.identity import content_of
 from nmt.rnn.compiler.trace import trace_step
 from nmt.rnn.own_code import make_cell, not_a_maker, own_code
-
-if TYPE_CHECKING:
-    from nmt.config import Config
-
 
 _imported: dict[str, tuple[str, Callable[[int, int], Cell]]] = {}
 """Imported cells by dotted path, with the setting that names each; no other code finds cells by path."""

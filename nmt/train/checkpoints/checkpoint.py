@@ -39,14 +39,13 @@ from nmt.storage.trained_settings import check_settings
 from nmt.system.files import explain, link_onto, new_folder, remedy, writing
 from nmt.system.paths import check_new_folder, is_file
 from nmt.train.distributed.ranks import Ranks
-from nmt.train.updates.schedule import TrainingState
+from nmt.train.updates.schedule import Schedule, TrainingState
 
 if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.data.calibration import Calibration
     from nmt.model.translation import TranslationModel
     from nmt.train.updates.optimizer import MovingAverage, Optimizer
-    from nmt.train.updates.schedule import Schedule
 
 
 def save_checkpoint(

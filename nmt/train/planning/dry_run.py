@@ -20,17 +20,15 @@ from nmt.train.distributed.ranks import Ranks
 from nmt.train.log.progress import format_seconds, peak_bytes, reset_peak
 from nmt.train.planning.lengths import make_plan
 from nmt.train.tasks.prepare import check_trainable
-from nmt.train.tasks.task import load_dry_run_task
-from nmt.train.updates.optimizer import make_optimizer
+from nmt.train.tasks.task import Task, load_dry_run_task
+from nmt.train.updates.optimizer import Optimizer, make_optimizer
 from nmt.train.updates.schedule import TrainingState
 from nmt.train.updates.update import Updater
 
 if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.model.network import Network
-    from nmt.train.tasks.task import Task
     from nmt.train.updates.dealing import UpdateBatches
-    from nmt.train.updates.optimizer import Optimizer
 
 
 @dataclass(frozen=True)

@@ -11,14 +11,13 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from nmt.config import FixedTraining
+from nmt.config import Config, FixedTraining, TrainingConfig
 from nmt.config.training_section import TO_ZERO
 from nmt.errors import ConfigError
 from nmt.train.updates.dealing import Dealing
 from nmt.train.updates.schedule import Schedule
 
 if TYPE_CHECKING:
-    from nmt.config import Config, TrainingConfig
     from nmt.train.distributed.ranks import Ranks
     from nmt.train.tasks.task import Task
 

@@ -11,24 +11,19 @@ from typing import TYPE_CHECKING
 
 from nmt.system.terminal import BEST
 from nmt.train.checkpoints.checkpoint import CheckpointManager, Trained
-from nmt.train.distributed.ranks import Interrupted
-from nmt.train.log.progress import TrainingLog, format_seconds, perplexity
-from nmt.train.tasks.validation import is_better
+from nmt.train.distributed.ranks import Interrupted, Ranks, StopRequest
+from nmt.train.log.progress import Stopwatch, TrainingLog, format_seconds, perplexity
+from nmt.train.tasks.validation import Validator, is_better
 from nmt.train.updates.optimizer import averaged
-from nmt.train.updates.schedule import cooldown_factor
-from nmt.train.updates.update import MAX_IN_A_ROW, Updater
+from nmt.train.updates.schedule import Schedule, TrainingState, cooldown_factor
+from nmt.train.updates.update import MAX_IN_A_ROW, LossLimit, Updater
 
 if TYPE_CHECKING:
     from nmt.config import FixedTraining
     from nmt.data.alignment.word_alignment import WordAlignments
     from nmt.model.network import LossStats
-    from nmt.train.distributed.ranks import Ranks, StopRequest
-    from nmt.train.log.progress import Stopwatch
     from nmt.train.tasks.task import Task
-    from nmt.train.tasks.validation import Validator
     from nmt.train.updates.dealing import Dealing, UpdateBatches
-    from nmt.train.updates.schedule import Schedule, TrainingState
-    from nmt.train.updates.update import LossLimit
 
 
 FIRST_SECONDS = 20.0

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from nmt.config import Config, config_from_dict, load_config
-from nmt.config.loading import changed_values
+from nmt.config.loading import Changes, changed_values
 from nmt.data.corpora.sources import format_of
 from nmt.errors import ConfigError
 from nmt.storage.saved_model import load_saved_model
@@ -27,9 +27,6 @@ from nmt.train.tasks.named_texts import Texts
 from nmt.train.tasks.plain_texts import settings_of
 
 if TYPE_CHECKING:
-    from typing import Any
-
-    from nmt.config.loading import Changes
     from nmt.train.distributed.ranks import Ranks
 
 Place = str | PathLike[str]

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Set
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nmt.config import dump_config, load_config
+from nmt.config import Config, dump_config, load_config
 from nmt.config.yaml_text import format_yaml, parse_yaml
 from nmt.errors import CheckpointError, ConfigError, DataError, NMTError
 from nmt.model.parts.cells import named_cells
@@ -35,7 +35,6 @@ from nmt.system.paths import exists
 from nmt.train.checkpoints.start import given_subwords
 
 if TYPE_CHECKING:
-    from nmt.config import Config
     from nmt.data.corpora.corpus import Side
     from nmt.data.tokens.subwords import Subwords
     from nmt.doctor import Findings

@@ -17,7 +17,7 @@ from nmt.data.batching.batches import Batch, TrainBatches, make_batch
 from nmt.data.calibration import Calibration, learn_known
 from nmt.data.corpora.corpus import ParallelCorpus, Side, load_parallel
 from nmt.data.corpora.prepare import training_filter
-from nmt.data.corpora.readers import TokenRows
+from nmt.data.corpora.readers import Readers, TokenRows
 from nmt.data.quality.overlap import sketch_of
 from nmt.data.tokens.factors import feature_ids
 from nmt.errors import ConfigError
@@ -26,18 +26,16 @@ from nmt.inference.translation import MAX_SOURCE_SUBWORDS
 from nmt.inference.translator import Translator
 from nmt.model.copying import EditActions, means_of_unseen
 from nmt.storage.model_folder import build_model
-from nmt.train.log.progress import format_bytes
+from nmt.train.log.progress import TrainingLog, format_bytes
 from nmt.train.tasks.prepare import sides_of_dry_run, sides_of_run
 from nmt.train.tasks.validation import Validator, translations
 
 if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.config.data_section import DataConfig
-    from nmt.data.corpora.readers import Readers
     from nmt.model.translation import TranslationModel
     from nmt.rnn.device import Device
     from nmt.train.distributed.ranks import Ranks
-    from nmt.train.log.progress import TrainingLog
 
 
 class Task:

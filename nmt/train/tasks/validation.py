@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from nmt.data.calibration import calibrated, least_of
+from nmt.data.calibration import Calibration, calibrated, least_of
 from nmt.evaluate import bleu_interval, score_translations
 from nmt.evaluate.scores import sentence_utility
 from nmt.inference.pipeline import source_ids
@@ -15,7 +15,6 @@ from nmt.train.distributed.ranks import Ranks, interleaved
 from nmt.train.log.progress import perplexity
 
 if TYPE_CHECKING:
-    from nmt.data.calibration import Calibration
     from nmt.inference.translator import Translation, Translator
     from nmt.model.network import Network
 

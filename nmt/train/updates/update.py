@@ -11,21 +11,19 @@ import numpy as np
 
 from nmt.errors import DataError, NMTError
 from nmt.model.batch_pass import LIKELIHOOD, Alignment, Objective
-from nmt.model.network import LossStats
+from nmt.model.network import LossStats, Network
 from nmt.rnn.cell import belongs
 from nmt.special_tokens import EOS_ID, UNK_ID, boundary_ids
 from nmt.train.distributed.ranks import Ranks
-from nmt.train.updates.optimizer import clip_scale, gradient_norm
+from nmt.train.updates.optimizer import Optimizer, clip_scale, gradient_norm
 from nmt.train.updates.schedule import batch_seed
 
 if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.data.alignment.word_alignment import WordAlignments
-    from nmt.model.network import Network
     from nmt.rnn.arrays.workspace import Group
     from nmt.train.distributed.reduction import Reduction
     from nmt.train.updates.dealing import UpdateBatches
-    from nmt.train.updates.optimizer import Optimizer
 
 
 _SRC, _TGT = range(2)
