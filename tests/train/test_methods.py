@@ -13,6 +13,7 @@ from nmt.data.corpora.corpus import Side
 from nmt.data.corpora.readers import TokenRows
 from nmt.model.batch_pass import LIKELIHOOD
 from nmt.special_tokens import EOS_ID, UNK_ID
+from nmt.train.tasks import task as task_module
 from nmt.train.tasks.task import Task
 from nmt.train.tasks.validation import is_better
 from nmt.train.updates.update import Methods
@@ -111,7 +112,7 @@ def batches(task: Task) -> list[Any]:
 
 
 def test_a_line_without_end_is_cut_for_the_loss_and_said(tmp_path: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(Task, "_translator", lambda *args: None)
+    monkeypatch.setattr(task_module, "Translator", lambda *args: None)
     task, said = held_out(tmp_path, "w1 " * 10_000)
     (warning,) = [text for text in said if text.startswith("warning: data.dev: 1 of ")]
     assert "have a side of more than 1,000 subwords and are truncated for the loss, line " in warning
@@ -120,7 +121,7 @@ def test_a_line_without_end_is_cut_for_the_loss_and_said(tmp_path: Any, monkeypa
 
 
 def test_what_training_allows_is_not_cut(tmp_path: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(Task, "_translator", lambda *args: None)
+    monkeypatch.setattr(task_module, "Translator", lambda *args: None)
     task, said = held_out(tmp_path, "w1 " * 3000, max_length=5000)
     assert not [text for text in said if text.startswith("warning")]
     assert max(batch.src.shape[0] for batch in batches(task)) >= 3000
@@ -132,7 +133,7 @@ def test_rows_are_cut_to_their_beginnings() -> None:
 
 
 def test_some_of_the_validation_pairs_are_at_equal_distances(tmp_path: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(Task, "_translator", lambda *args: None)
+    monkeypatch.setattr(task_module, "Translator", lambda *args: None)
     task, _ = held_out(tmp_path, "w1 w2")
     dev = task._dev
     assert dev is not None and len(dev) > 5

@@ -99,8 +99,8 @@ class ParallelCorpus:
 
     `line_numbers` [N] int64 are the line numbers of the pairs in the files, from 0. `total` counts all pairs,
     `skipped_empty` and `skipped_long` those dropped because a side is empty or too long; `filtered` says how many each
-    rule of `data.filter` removed. `src_texts` and `tgt_texts` are the lines as read, `references` the target lines
-    cleaned, as the model is trained to produce them; all three are empty unless requested.
+    rule of `data.filter` removed. `src_texts` are the source lines as read, `references` the target lines cleaned,
+    as the model is trained to produce them; both are empty unless requested.
     """
 
     src: TokenRows
@@ -111,7 +111,6 @@ class ParallelCorpus:
     skipped_long: int = 0
     filtered: str = ""
     src_texts: list[str] = field(default_factory=list)
-    tgt_texts: list[str] = field(default_factory=list)
     references: list[str] = field(default_factory=list)
     parts: tuple[tuple[int, float], ...] = ()
     """The number of pairs and weight of each of its corpora; empty for a single one of weight 1."""
@@ -198,7 +197,6 @@ def load_parallel(
         weights.append(source.weight)
     (src_rows, tgt_rows), numbers, (skipped_empty, skipped_long) = collected.gathered()
     ends = np.searchsorted(numbers, ends).tolist()
-    src_texts, tgt_texts, references = collected.texts
     corpus = ParallelCorpus(
         src=src_rows,
         tgt=tgt_rows,
@@ -207,9 +205,8 @@ def load_parallel(
         skipped_empty=skipped_empty,
         skipped_long=skipped_long,
         filtered="" if rules is None else rules.summary(),
-        src_texts=src_texts,
-        tgt_texts=tgt_texts,
-        references=references,
+        src_texts=collected.texts[0],
+        references=collected.texts[1],
         parts=tuple((end - start, weight) for end, start, weight in zip(ends, [0, *ends], weights, strict=False)),
     )
     check_corpus(corpus, corpora, (src, tgt))
@@ -280,8 +277,8 @@ class Collected:
         self.lengths: tuple[dict[int, np.ndarray], ...] = tuple({} for _ in sides)
         self.numbers: dict[int, np.ndarray] = {}
         self.hashes: dict[int, np.ndarray] = {}
-        self.texts: tuple[list[str], ...] = ([], [], [])
-        """The source lines with their tags, the target lines and the cleaned target lines, if texts are kept."""
+        self.texts: tuple[list[str], ...] = ([], [])
+        """The source lines with their tags, and the cleaned target lines, if texts are kept."""
         self.chunks = self.total = 0
 
     def add(self, rows: Sequence[tuple[str, ...]], tagged: Tagged) -> None:
@@ -307,7 +304,7 @@ class Collected:
             keep = ~(empty | long)
             if self.rules is not None:
                 keep &= self.rules.keep(raw, clean)
-                if self.rules.drops_duplicates:
+                if self.rules.settings.duplicates:
                     self.hashes[self.chunks] = pair_hashes(*clean)[keep]
         kept = np.flatnonzero(keep)
         self.numbers[self.chunks] = kept + self.total
@@ -315,7 +312,7 @@ class Collected:
             found = TokenRows.from_lists([of_side[i] for i in kept.tolist()])
             ids[self.chunks], lengths[self.chunks] = found.tokens, found.lengths
         if self.keep_texts:
-            for texts, lines in zip(self.texts, (tagged(raw[0]), raw[1], clean[1]), strict=True):
+            for texts, lines in zip(self.texts, (tagged(raw[0]), clean[1]), strict=True):
                 texts.extend(lines[i] for i in kept.tolist())
 
     def gathered(self) -> tuple[list[TokenRows], np.ndarray, list[int]]:
@@ -325,7 +322,7 @@ class Collected:
         skipped: list[int] = np.sum(readers.all_gather(self.skipped), axis=0).tolist()
         if self.rules is not None:
             self.rules.add_up(readers.all_gather(self.rules.counts))
-            if self.rules.drops_duplicates and self.training:
+            if self.rules.settings.duplicates and self.training:
                 self._drop_duplicates(self.rules)
         rows = []
         for ids, lengths in zip(self.ids, self.lengths, strict=True):

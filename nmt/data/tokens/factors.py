@@ -84,11 +84,6 @@ class FactoredSubwords(Subwords):
     def factor_sizes(self) -> tuple[int, ...]:
         return tuple(_FIRST + len(one) for one in self.values)
 
-    @property
-    @override
-    def own_ids(self) -> list[int]:
-        return self.words.own_ids
-
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
         """Return the ids of each sentence. Raises FactorError for a word with another number of factors."""
         rows = [self._parsed(sentence, n) for n, sentence in enumerate(sentences)]

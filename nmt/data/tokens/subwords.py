@@ -78,11 +78,6 @@ class Subwords:
         """Return a text with the number of tokens."""
         return f"Subwords({self.vocab_size:,} units)"
 
-    @classmethod
-    def from_file(cls, path: str | PathLike[str]) -> Subwords:
-        """Return a model from a file. Raises DataError if it is missing or damaged."""
-        return cls(read_model(path), str(path))
-
     @property
     def vocab_size(self) -> int:
         """Return the number of tokens, including the four special ones."""

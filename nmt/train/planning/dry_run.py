@@ -11,6 +11,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from nmt.data.batching.batches import make_batch
 from nmt.inference.translation import resolve_threads
 from nmt.rnn.devices import choose_device
 from nmt.rnn.kernels.machine_code.features import TARGET
@@ -19,8 +20,8 @@ from nmt.train.checkpoints.start import check_start, with_model_of_start
 from nmt.train.distributed.ranks import Ranks
 from nmt.train.log.progress import format_seconds, peak_bytes, reset_peak
 from nmt.train.planning.lengths import make_plan
-from nmt.train.tasks.prepare import check_trainable
-from nmt.train.tasks.task import Task, load_dry_run_task
+from nmt.train.tasks.prepare import check_trainable, sides_of_dry_run
+from nmt.train.tasks.task import Task
 from nmt.train.updates.optimizer import Optimizer, make_optimizer
 from nmt.train.updates.schedule import TrainingState
 from nmt.train.updates.update import Updater
@@ -70,13 +71,14 @@ class DryRun:
             check_start(config)
         self.config = config
         self.num_threads = resolve_threads(threads, config)
-        self.task: Task = load_dry_run_task(config, notify, keep=keep)
+        self.task: Task = Task(config, *sides_of_dry_run(config, notify, keep=keep))
         self.model: Network = self.task.build_model(choose_device(device or config.device))
         self.optimizer: Optimizer = make_optimizer(
             config.training, self.model.params, self.num_threads, self.model.device
         )
         # Everything that an update needs is loaded or compiled; no parameter changes.
-        self.model.loss_and_gradients(self.task.smallest_batch(), seed=0, threads=self.num_threads)
+        pair = make_batch([[4]], [[4]], [0], config.model.encoder.boundaries)
+        self.model.loss_and_gradients(pair, seed=0, threads=self.num_threads)
         self.dealing, self.settings, self.schedule = make_plan(config, self.task, Ranks(), notify)
         self.batches = self.dealing.batches
         self._updater = Updater(
