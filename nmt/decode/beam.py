@@ -17,7 +17,7 @@ import numpy as np
 from nmt.decode.hypotheses import Beam, Block, Decoder, Hypothesis, States, best_of
 from nmt.decode.rules.options import SearchOptions
 from nmt.decode.rules.score_rules import LengthPenalty, best_possible, final_scores, nth_best
-from nmt.decode.rules.selectors import BestSelector, CandidateSelector
+from nmt.decode.rules.selectors import CandidateSelector
 from nmt.rnn.kernels.memory.arrays import distinct, identity, run_bounds
 from nmt.rnn.kernels.search.search_rules import can_improve, ends, room_left
 from nmt.special_tokens import BOS_ID
@@ -39,7 +39,7 @@ class BeamCell:
     first_token: int = 1
     never: int = -1
     word_reward: float = 0.0
-    selector: CandidateSelector = field(default_factory=BestSelector)
+    selector: CandidateSelector = field(default_factory=CandidateSelector)
     _hypotheses: dict[int, list[Hypothesis]] = field(default_factory=dict)
     _ended: list[int] = field(default_factory=list)
 

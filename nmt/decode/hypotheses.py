@@ -19,7 +19,7 @@ States = dict[str, np.ndarray]
 TokenIds = Sequence[Sequence[int]]
 """Token ids of each sentence."""
 ForcedScores = tuple[list[np.ndarray], list[np.ndarray]]
-"""Token ids of each sentence, as `ScoringModel.forced_log_probs` takes them."""
+"""What `ScoringModel.forced_log_probs` returns: log-probabilities and attention of each sentence."""
 
 
 @dataclass(frozen=True)

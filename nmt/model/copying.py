@@ -184,12 +184,13 @@ def means_of_unseen(
     return [one for one in means if len(one[2])]
 
 
-def check_copying(config: ModelConfig, device: Device) -> None:
-    """Raise DeviceError if a decoder is to copy on a GPU."""
-    if config.decoder.copy_source and not device.is_cpu:
-        raise DeviceError(
-            f"model.decoder.copy_source: must be false on a GPU, got true on the device {device.name}; use --device cpu"
-        )
+def check_device(config: ModelConfig, device: Device) -> None:
+    """Raise DeviceError if a decoder is to copy, or to write edit actions, on a GPU."""
+    for name in ("copy_source", "edit_actions"):
+        if getattr(config.decoder, name) and not device.is_cpu:
+            raise DeviceError(
+                f"model.decoder.{name}: must be false on a GPU, got true on the device {device.name}; use --device cpu"
+            )
 
 
 def source_rows(src: Any, sentence: np.ndarray) -> np.ndarray:
@@ -247,12 +248,3 @@ class EditActions:
         log_probs[at_end, self.tokens :] = -np.inf
         log_probs[~at_end, EOS_ID] = -np.inf
         return log_probs
-
-
-def check_actions(config: ModelConfig, device: Device) -> None:
-    """Raise DeviceError if a decoder is to write edit actions on a GPU."""
-    if config.decoder.edit_actions and not device.is_cpu:
-        raise DeviceError(
-            f"model.decoder.edit_actions: must be false on a GPU, got true on the device {device.name}; use --device "
-            "cpu"
-        )

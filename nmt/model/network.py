@@ -184,7 +184,7 @@ class Network:
             width = part.embeddings.embedding_dim
             deviation = width**-0.5 if self.tied and side == "tgt" else embedding_deviation(part)
             shapes[self.table(side)] = NormalParam((size, width), deviation=deviation)
-        return shapes | {k: v for one in self.positions.values() for k, v in one.params().items()}
+        return shapes | {one.name: one.param for one in self.positions.values()}
 
     def _output_shapes(self) -> dict[str, Param]:
         """Return the output layer's parameters."""

@@ -25,7 +25,7 @@ from nmt.model.batch_pass import (
     ready_for_nobody,
     rounded_up,
 )
-from nmt.model.copying import EditActions, check_actions, check_copying
+from nmt.model.copying import EditActions, check_device
 from nmt.model.decoders import BlockDecoder, ModelDecoder
 from nmt.model.forced import ForcedScores, TokenIds, forced_log_probs
 from nmt.model.network import Network
@@ -84,8 +84,7 @@ class TranslationModel(Network):
             outputs = self.actions.count
         super().__init__(config, {"src": src_vocab_size, "tgt": outputs}, dtype, device)
         self.joint = joint
-        check_copying(config, self.device)
-        check_actions(config, self.device)
+        check_device(config, self.device)
         self.copies = config.decoder.copy_source
         self._probes: dict[int, Scan] = {}  # by the source positions that they record
         options = {"dtype": dtype, "compute_dtype": compute_dtype, "recompute": recompute, "device": self.device}

@@ -11,7 +11,7 @@ from nmt.decode import Ensemble, SearchOptions, force, search
 from nmt.decode.beam import BeamCell, run
 from nmt.decode.hypotheses import Block
 from nmt.decode.rules import selectors
-from nmt.decode.rules.glossary import Glossary, Progress, advance
+from nmt.decode.rules.glossary import Glossary, Progress
 from nmt.decode.rules.score_rules import Rule
 from nmt.errors import ShapeError
 from nmt.special_tokens import EOS_ID
@@ -223,7 +223,7 @@ def test_a_glossary_can_still_add_the_bonus_of_what_was_not_said():
     extra = rule.start(np.zeros(3, np.int64))
     for token in (5, 6):
         progress = extra["glossary"][1:]
-        advance(progress, np.array([token, 4]))
+        rule.follow({"glossary": extra["glossary"][1:]}, np.array([token, 4]))
     beam = SimpleNamespace(extra=extra)
     assert rule.most_to_gain(beam, np.array([2, 0, 1])).tolist() == pytest.approx([2.5 * (3 - 1 - 2 / 3), 7.5, 5.0])
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from nmt.decode.rules.glossary import Glossary
 from nmt.decode.rules.score_rules import Forbidding, Prefix, Reweighting, Rule
-from nmt.decode.rules.selectors import BestSelector, CandidateSelector, RuledSelector, SamplingSelector
+from nmt.decode.rules.selectors import CandidateSelector, RuledSelector, SamplingSelector
 from nmt.errors import ShapeError
 from nmt.rnn.kernels.search.token_rules import TokenRules
 from nmt.search_settings import Place, SearchSettings, SearchValues, setting
@@ -127,7 +127,7 @@ class SearchOptions(SearchValues):
                 top_k=self.sampling_topk,
                 top_p=self.sampling_topp,
             )
-        return RuledSelector(rules) if rules else BestSelector()
+        return RuledSelector(rules) if rules else CandidateSelector()
 
     def candidates(self, n: int, src_ids: Sequence[int]) -> np.ndarray:
         """Return the shortlist candidates of sentence n with this source. Raises ValueError without a shortlist."""

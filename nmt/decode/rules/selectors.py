@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -22,14 +24,15 @@ the new rows. Rows of a sentence are adjacent, sentences stay in order."""
 
 
 class CandidateSelector:
-    """Base class of all selectors."""
+    """Keeps the best continuations of all hypotheses of a sentence: beam search, or greedy search with a beam of one.
+    Other selectors derive from it.
+
+    A compiled loop does the same. The log-probabilities of all tokens are never stored.
+    """
 
     def start(self, search: Search, first: Beam) -> Beam:
         """Return the first beam of this selector, given one with an empty hypothesis per sentence."""
         return first
-
-    def follow(self, extra: Extra, tokens: np.ndarray) -> None:
-        """Update the extra state of rows, a copy of their parents', in place by `tokens`, which continue them."""
 
     def follow_given(self, extra: Extra, token: int, log_prob: np.floating) -> float:
         """Update the extra state of a single row by a given token; return what the token adds to its sum."""
@@ -38,25 +41,14 @@ class CandidateSelector:
     def choose(self, search: Search, beam: Beam, outputs: np.ndarray, live: np.ndarray, bounds: np.ndarray) -> Choice:
         """Choose the continuations of the rows of a beam from the decoder outputs [R, H]. Sentence live[n] has the rows
         bounds[n] to bounds[n + 1]."""
-        raise NotImplementedError
-
-    def best_sums(self, beam: Beam, rows: np.ndarray, first: np.ndarray) -> np.ndarray:
-        """Return an upper bound on the final sum of each sentence; rows[first[n]] is the first row of sentence n."""
-        return np.maximum.reduceat(beam.sums[rows], first) if len(first) else np.empty(0)
-
-
-class BestSelector(CandidateSelector):
-    """Keep the best continuations of all hypotheses of a sentence: beam search, or greedy search with a beam of one.
-
-    A compiled loop does the same. The log-probabilities of all tokens are never stored.
-    """
-
-    @override
-    def choose(self, search: Search, beam: Beam, outputs: np.ndarray, live: np.ndarray, bounds: np.ndarray) -> Choice:
         room = search.room(live)
         tokens, scores = search.decoder.best_tokens(outputs, search.first_token, tokens_wanted(int(room.max())))
         parent, chosen, sums = continuations(tokens, scores, beam.sums, bounds, room, search.never)
         return parent, chosen, sums, {}
+
+    def best_sums(self, beam: Beam, rows: np.ndarray, first: np.ndarray) -> np.ndarray:
+        """Return an upper bound on the final sum of each sentence; rows[first[n]] is the first row of sentence n."""
+        return np.maximum.reduceat(beam.sums[rows], first) if len(first) else np.empty(0)
 
 
 class RuledSelector(CandidateSelector):
@@ -100,8 +92,8 @@ class RuledSelector(CandidateSelector):
         self.follow(extra, np.array([token], np.int32))
         return float(score[0])
 
-    @override
     def follow(self, extra: Extra, tokens: np.ndarray) -> None:
+        """Update the extra state of rows, a copy of their parents', in place by `tokens`, which continue them."""
         for rule in self.rules:
             rule.follow(extra, tokens)
 
@@ -169,7 +161,8 @@ class SamplingSelector(RuledSelector):
     @override
     def start(self, search: Search, first: Beam) -> Beam:
         rows = np.repeat(np.arange(len(first)), self.count)
-        first = super().start(search, repeated(first, rows))
+        repeated: Any = {k: getattr(first, k)[rows] for k in ("parent", "tokens", "sums", "sentence", "history")}
+        first = super().start(search, replace(first, **repeated))
         first.extra["sample"] = np.tile(np.arange(self.count, dtype=np.uint64), len(rows) // self.count)
         return first
 
@@ -183,19 +176,6 @@ class SamplingSelector(RuledSelector):
         tokens = draw_tokens(scores, uniforms, temperature=self.temperature, top_k=self.top_k, top_p=self.top_p)
         parent = np.flatnonzero(tokens >= 0)
         return parent, tokens[parent]
-
-
-def repeated(beam: Beam, rows: np.ndarray) -> Beam:
-    """Return a beam of the given rows of `beam`, which may repeat; they continue the same states."""
-    return Beam(
-        states=beam.states,
-        parent=beam.parent[rows],
-        tokens=beam.tokens[rows],
-        sums=beam.sums[rows],
-        sentence=beam.sentence[rows],
-        history=beam.history[rows],
-        extra={name: v[rows] for name, v in beam.extra.items()},
-    )
 
 
 def sample_keys(src_ids: Sequence[Sequence[int]], seed: int) -> np.ndarray:

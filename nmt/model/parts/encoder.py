@@ -39,11 +39,7 @@ class Positions:
 
     def __init__(self, name: str, count: int, width: int, deviation: float, device: Device) -> None:
         self.name, self.device, self.count = name, device, count
-        self._param = NormalParam((count, width), deviation=deviation)
-
-    def params(self) -> dict[str, Param]:
-        """Return the shape of the table."""
-        return {self.name: self._param}
+        self.param: Param = NormalParam((count, width), deviation=deviation)
 
     def add(self, weights: Weights, x: Any) -> None:
         """Add the embeddings of positions 0, 1, ... to x [T, B, E], in place."""

@@ -35,6 +35,9 @@ class Optimizer:
 
     slots: tuple[str, ...] = ()
     """Names of the state arrays that every parameter has."""
+    decouples = False
+    """Whether the step applies `weight_decay` itself; else that times the parameter is added to the gradient, after
+    clipping (L2 regularization)."""
 
     def __init__(
         self, params: Arrays, settings: TrainingConfig, num_threads: int = 1, device: Device | None = None
@@ -57,8 +60,12 @@ class Optimizer:
         """Change `params`, with which the optimizer was created, in place by one step along `grads * gradient_scale`
         (see `clip_scale`). `grads` have the same names and shapes and may be overwritten."""
         self.steps += 1
+        added, scale = 0.0 if self.decouples else self.settings.weight_decay, gradient_scale
         for param, grad, *state in self._pieces(params, grads):
-            self._update(param, grad, state, learning_rate, gradient_scale)
+            if added:
+                self.device.add_scaled(grad, param, added, gradient_scale)
+                scale = 1.0
+            self._update(param, grad, state, learning_rate, scale)
 
     def _pieces(self, params: Arrays, grads: Arrays) -> Iterator[list[Any]]:
         """Yield flat views of parameters, gradients and state: all in one if they are contiguous, or one per
@@ -86,33 +93,26 @@ class Optimizer:
         """Change one piece that `_pieces` yielded."""
         raise NotImplementedError
 
-    def _adam(self, param: Any, grad: Any, state: list[Any], rate: float, decay: float, scale: float) -> None:
-        """Do a step of Adam with decoupled weight decay."""
-        factors = adam_factors(rate, self.settings.adam_betas, self.settings.adam_eps, decay, self.steps, scale)
-        self.device.change(ADAM, (grad, *state, param), factors, self.num_threads)
-
 
 class Adam(Optimizer):
-    """Adam; `weight_decay` times the parameter is added to the gradient, after clipping (L2 regularization)."""
+    """Adam."""
 
     slots = ("m", "v")
 
     def _update(self, param: Any, grad: Any, state: list[Any], rate: float, scale: float) -> None:
-        if decay := self.settings.weight_decay:
-            self.device.add_scaled(grad, param, decay, scale)
-            scale = 1.0
-        self._adam(param, grad, state, rate, 0.0, scale)
+        settings, decay = self.settings, self.settings.weight_decay if self.decouples else 0.0
+        factors = adam_factors(rate, settings.adam_betas, settings.adam_eps, decay, self.steps, scale)
+        self.device.change(ADAM, (grad, *state, param), factors, self.num_threads)
 
 
 class AdamW(Adam):
     """Adam with decoupled weight decay: `param -= learning_rate * weight_decay * param`."""
 
-    def _update(self, param: Any, grad: Any, state: list[Any], rate: float, scale: float) -> None:
-        self._adam(param, grad, state, rate, self.settings.weight_decay, scale)
+    decouples = True
 
 
 class SGD(Optimizer):
-    """Gradient descent with heavy-ball momentum; `weight_decay` is added to the gradient."""
+    """Gradient descent with heavy-ball momentum."""
 
     @property
     def slots(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -120,9 +120,6 @@ class SGD(Optimizer):
         return ("velocity",) if self.settings.momentum else ()
 
     def _update(self, param: Any, grad: Any, state: list[Any], rate: float, scale: float) -> None:
-        if decay := self.settings.weight_decay:
-            self.device.add_scaled(grad, param, decay, scale)
-            scale = 1.0
         rule, factors = (ROLL, (rate, 1.0, scale, self.settings.momentum)) if state else (DESCEND, (rate, 1.0, scale))
         self.device.change(rule, (*state, grad, param), factors, self.num_threads)
 
@@ -228,11 +225,6 @@ class MovingAverage:
         self._model.changed()
 
 
-@contextlib.contextmanager
-def averaged(average: MovingAverage | None) -> Iterator[None]:
+def averaged(average: MovingAverage | None) -> contextlib.AbstractContextManager[None]:
     """Replace the model's parameters by their average within the block, if there is one."""
-    if average is None:
-        yield
-        return
-    with average.in_place():
-        yield
+    return contextlib.nullcontext() if average is None else average.in_place()

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.data.alignment.word_alignment import WordAlignments
     from nmt.rnn.arrays.workspace import Group
-    from nmt.train.distributed.reduction import Reduction
     from nmt.train.updates.dealing import UpdateBatches
 
 
@@ -130,11 +129,6 @@ class Updater:
     def gradients(self) -> Group:
         """Return the gradients of the last update."""
         return self._gradients.arrays
-
-    @property
-    def reduction(self) -> Reduction | None:
-        """Return the object that sums the gradients of all ranks; None if there is one rank."""
-        return self._gradients.reduction
 
     def update(self, batches: UpdateBatches, number: int, learning_rate: float) -> Outcome:
         """Do update `number`, counted from 1, unless its loss or gradient is not finite."""
