@@ -164,17 +164,14 @@ class Block:
 
 
 class Search(Protocol):
-    """The part of a search that selectors see. Tokens below `first_token`, and `never`, are not produced."""
+    """The part of a search that selectors see. Tokens below `first_token`, and `never`, are not produced. room, steps:
+    int64 [N], the free places in the beam of each sentence, and the length in tokens of its hypotheses."""
 
     decoder: Decoder
     first_token: int
     never: int
-
-    def room(self, sentence: np.ndarray) -> np.ndarray:
-        """Return the number of free places in the beams of these sentences."""
-
-    def steps(self, sentence: np.ndarray) -> np.ndarray:
-        """Return the length in tokens of the hypotheses of these sentences."""
+    room: np.ndarray
+    steps: np.ndarray
 
 
 _TOKENS_PER_SENTENCE = 200

@@ -222,7 +222,7 @@ def search(
         if plan.path is SearchPath.COMPILED:
             ended = run_loop(cast(LoopDecoder, decoder), queue, options, size, limits)
         else:
-            ended = ([one] for one in run(BeamCell.of(options, decoder, src_ids, limits), queue, size))
+            ended = ([one] for one in run(BeamCell(options, decoder, src_ids, limits), queue, size))
         with queue:
             for sentences in ended:
                 for n, hypotheses in sentences:

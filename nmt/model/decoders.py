@@ -10,7 +10,6 @@ import numpy as np
 
 from nmt.model.batch_pass import positions, rounded_up
 from nmt.model.copying import Copies
-from nmt.overriding import override
 from nmt.rnn import tuning
 from nmt.rnn.arrays.device_operations import CandidateLists, OutputLayer
 from nmt.rnn.arrays.weights import Quantised, Weights
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from nmt.model.network import Network
     from nmt.model.source_encoder import Source
     from nmt.rnn.arrays.beam_state import BeamSettings
-    from nmt.rnn.scan.scan import Scan
     from nmt.rnn.stepping.compiled_beam import CompiledBeam
 
 
@@ -114,35 +112,65 @@ _MOST_IDLE = 8
 """The maximum number of idle steppers that are kept for each number of threads."""
 
 
-class StepDecoder:
-    """A network's decoder, one step at a time. It implements what the search calls, except for admitting sentences."""
+class ModelDecoder:
+    """The decoder of a translation model, one step at a time, for sentences that come and go."""
 
-    def __init__(self, network: Network, threads: int, scan: Scan | None = None) -> None:
-        """Prepare the steps. `scan`: a scan to use instead of the network's step, with the same parameters."""
-        self.network, self.threads = network, threads
-        self.eos_id = EOS_ID
-        step, weights = scan or network.step_decoder, network.weights.view("decoder")
+    def __init__(self, network: Network, encode: Encode, threads: int, width: int = 0) -> None:
+        """Prepare the steps; `encode` encodes sentences. width: the positions of the longest source, for a decoder that
+        copies; otherwise 0."""
+        self.network, self.threads, self.eos_id = network, threads, EOS_ID
+        self._encode, self._positions = encode, rounded_up(width)
+        step, weights = network.step_decoder, network.weights.view("decoder")
+        copies = network.config.decoder.copy_source
+        if copies:
+            step = step.around(AttentionProbe(step.cell, self._positions))
+        self._sources: dict[int, np.ndarray] | None = {} if copies else None
         idle = Idle(lambda: SearchSteps(Stepper(step, weights, threads)), _MOST_IDLE)
-        self._idle = idle if scan else network.idle_steppers.setdefault(threads, idle)
+        self._idle = idle if copies else network.idle_steppers.setdefault(threads, idle)
         self._steps = self._idle.take()
         self._stepper = self._steps.stepper
         self._table = network.positions.get("tgt")
         # With position embeddings, a state counts the steps.
-        self._counted = {"place": 1} if self._table else {}
+        self._states = step.states | ({"place": 1} if self._table else {})
         self._narrow: NarrowOutput | None = None
         self._memory = Workspace(network.device.xp, tuning.SENTENCE_BYTES)  # for the input of a step
+        self._sources_memory = Workspace(network.device.xp, tuning.SENTENCE_BYTES)  # for sentences that are admitted
         self._sentence_ids = np.zeros(0, np.int64)  # the sentence of each row of the last step
 
-    def _narrow_to(self, sentence_ids: np.ndarray, candidates: Sequence[np.ndarray] | None) -> None:
-        """Restrict new sentences to their candidates (see `Decoder.admit`), unless they have none."""
+    def admit(
+        self, src_ids: Sequence[Sequence[int]], candidates: Sequence[np.ndarray] | None = None
+    ) -> tuple[np.ndarray, States, np.ndarray]:
+        """Encode sentences (ids without EOS); either all of them have candidates (see `Decoder.admit`) or none. Returns
+        their ids [B], and the states and tokens before the first step, one row per sentence."""
+        # New memory for each block would be mapped page by page, which takes as long as half of the computation.
+        self._sources_memory.reset()
+        source = self._encode(src_ids, self.threads, self._sources_memory)
+        captured = {"memory": source.memory}
+        if self._positions:
+            captured["positions"] = positions(self.network.device, source.memory, self._positions)
+        sentence_ids = self._stepper.admit(captured, source.lengths)
         if candidates is not None:
             self._narrow = self._narrow or NarrowOutput(self.network.device, self.network.output_layer, self.threads)
             self._narrow.admit(sentence_ids, candidates)
+        if self._sources is not None:
+            missing = self._positions - len(source.ids)
+            ids = np.pad(source.ids.T, ((0, 0), (0, missing)), constant_values=PAD_ID)
+            self._sources |= dict(zip(sentence_ids.tolist(), ids, strict=True))
+        count, dtype = len(sentence_ids), self.network.dtype
+        zero = {name: np.zeros((count, *axes_of(width)), dtype) for name, width in self._states.items()}
+        states = {name: state.copy() for name, state in source.states.items()}
+        if self._sources_memory.nbytes > tuning.KEPT_SOURCE_BYTES:
+            self._sources_memory.release()
+        return sentence_ids, zero | states, np.full(len(sentence_ids), BOS_ID, np.int32)
 
     def release(self, sentence_ids: np.ndarray) -> None:
-        """Release the candidates of these sentences."""
+        """Release these sentences, which have been translated."""
+        self._stepper.release(sentence_ids)
         if self._narrow is not None:
             self._narrow.release(sentence_ids)
+        if self._sources is not None:
+            for n in sentence_ids.tolist():
+                del self._sources[n]
 
     def begin_loop(self, settings: BeamSettings) -> CompiledBeam:
         """Return the search of this decoder as one compiled computation; see `Network.loop_obstacle`."""
@@ -186,85 +214,32 @@ class StepDecoder:
     def best_tokens(self, outputs: np.ndarray, first_token: int, places: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the most probable tokens of each row [R, K] and their log-probabilities, best first; missing tokens
         are -1."""
-        places = min(places, self.network.vocab_sizes["tgt"])
+        network = self.network
+        if self._sources is not None or network.actions is not None:
+            scores = self.log_probs(outputs)
+            scores[:, :first_token] = -np.inf
+            return top_tokens(scores, places)
+        places = min(places, network.vocab_sizes["tgt"])
         if self._narrow is not None:
             return self._narrow.best_tokens(outputs, self._sentence_ids, first_token, places)
-        layer = self.network.output_layer
-        return self.network.device.best_tokens(outputs, layer, first_token, places, self.threads)
+        return network.device.best_tokens(outputs, network.output_layer, first_token, places, self.threads)
 
     def log_probs(self, outputs: np.ndarray) -> np.ndarray:
         """Return the log-probabilities of all tokens [R, V], for rules that change them."""
-        if self._narrow is not None:
-            return self._narrow.log_probs(outputs, self._sentence_ids)
-        return self.network.device.log_probs(outputs, self.network.output_layer, self.threads)
-
-
-class ModelDecoder(StepDecoder):
-    """The decoder of a translation model, one step at a time, for sentences that come and go."""
-
-    def __init__(self, network: Network, encode: Encode, threads: int, width: int = 0) -> None:
-        """Prepare the steps; `encode` encodes sentences. width: the positions of the longest source, for a decoder that
-        copies; otherwise 0."""
-        self._encode, self._positions = encode, rounded_up(width)
-        self._sources_memory = Workspace(network.device.xp, tuning.SENTENCE_BYTES)  # for sentences that are admitted
-        own = network.step_decoder
-        self._actions = network.actions
-        self._sources: dict[int, np.ndarray] | None = {} if network.config.decoder.copy_source else None
-        scan = None if self._sources is None else own.around(AttentionProbe(own.cell, self._positions))
-        super().__init__(network, threads, scan)
-        self._states = (scan or own).states | self._counted
-
-    def admit(
-        self, src_ids: Sequence[Sequence[int]], candidates: Sequence[np.ndarray] | None = None
-    ) -> tuple[np.ndarray, States, np.ndarray]:
-        """Encode sentences (ids without EOS); either all of them have candidates (see `Decoder.admit`) or none. Returns
-        their ids [B], and the states and tokens before the first step, one row per sentence."""
-        # New memory for each block would be mapped page by page, which takes as long as half of the computation.
-        self._sources_memory.reset()
-        source = self._encode(src_ids, self.threads, self._sources_memory)
-        captured = {"memory": source.memory}
-        if self._positions:
-            captured["positions"] = positions(self.network.device, source.memory, self._positions)
-        sentence_ids = self._stepper.admit(captured, source.lengths)
-        self._narrow_to(sentence_ids, candidates)
-        if self._sources is not None:
-            missing = self._positions - len(source.ids)
-            ids = np.pad(source.ids.T, ((0, 0), (0, missing)), constant_values=PAD_ID)
-            self._sources |= dict(zip(sentence_ids.tolist(), ids, strict=True))
-        count, dtype = len(sentence_ids), self.network.dtype
-        zero = {name: np.zeros((count, *axes_of(width)), dtype) for name, width in self._states.items()}
-        states = {name: state.copy() for name, state in source.states.items()}
-        if self._sources_memory.nbytes > tuning.KEPT_SOURCE_BYTES:
-            self._sources_memory.release()
-        return sentence_ids, zero | states, np.full(len(sentence_ids), BOS_ID, np.int32)
-
-    def release(self, sentence_ids: np.ndarray) -> None:
-        """Release these sentences, which have been translated."""
-        self._stepper.release(sentence_ids)
-        super().release(sentence_ids)
-        if self._sources is not None:
-            for n in sentence_ids.tolist():
-                del self._sources[n]
-
-    @override
-    def best_tokens(self, outputs: np.ndarray, first_token: int, places: int) -> tuple[np.ndarray, np.ndarray]:
-        if self._sources is None and self._actions is None:
-            return super().best_tokens(outputs, first_token, places)
-        scores = self.log_probs(outputs)
-        scores[:, :first_token] = -np.inf
-        return top_tokens(scores, places)
-
-    @override
-    def log_probs(self, outputs: np.ndarray) -> np.ndarray:
-        if self._actions is not None:
+        network, h, copies = self.network, outputs, None
+        if network.actions is not None:
             h = np.ascontiguousarray(outputs[:, :-1])
-            return self._actions.possible(super().log_probs(h), outputs[:, -1].astype(np.int64))
-        if self._sources is None:
-            return super().log_probs(outputs)
-        read, place = np.unique(self._sentence_ids, return_inverse=True)
-        ids = np.stack([self._sources[n] for n in read.tolist()])[place]
-        h, copies = Copies.split(outputs, ids, self.network.step_decoder.cell.output_size)
-        return copies.mixed(super().log_probs(h))
+        elif self._sources is not None:
+            read, place = np.unique(self._sentence_ids, return_inverse=True)
+            ids = np.stack([self._sources[n] for n in read.tolist()])[place]
+            h, copies = Copies.split(outputs, ids, network.step_decoder.cell.output_size)
+        if self._narrow is not None:
+            found = self._narrow.log_probs(h, self._sentence_ids)
+        else:
+            found = network.device.log_probs(h, network.output_layer, self.threads)
+        if network.actions is not None:
+            return network.actions.possible(found, outputs[:, -1].astype(np.int64))
+        return found if copies is None else copies.mixed(found)
 
 
 class BlockDecoder:
@@ -297,12 +272,12 @@ class BlockDecoder:
         return self._stepper.step()
 
     def best_tokens(self, outputs: Any, first_token: int, places: int) -> tuple[Any, Any]:
-        """Return the best tokens of each row, valid until the next step; see `StepDecoder.best_tokens`."""
+        """Return the best tokens of each row, valid until the next step; see `ModelDecoder.best_tokens`."""
         layer, places = self.network.output_layer, min(places, self.network.vocab_sizes["tgt"])
         return self.network.device.best_tokens(outputs, layer, first_token, places, 1, self.memory)
 
     def log_probs(self, outputs: Any) -> Any:
-        """Return the log-probabilities of all tokens, valid until the next step; see `StepDecoder.log_probs`."""
+        """Return the log-probabilities of all tokens, valid until the next step; see `ModelDecoder.log_probs`."""
         return self.network.device.log_probs(outputs, self.network.output_layer, 1, self.memory)
 
     def follow(self, parents: Any) -> None:

@@ -36,7 +36,7 @@ def tried(options, *, beam_size=EVERYTHING, limit=LONGEST, penalty="none", n_bes
     sources = [[n] for n in order]
     limits = np.full(len(order), limit) + options.longer_by(len(order))
     options = replace(options, beam_size=beam_size, length_penalty=penalty, n_best=n_best)
-    cell = BeamCell.of(options, decoder, sources, limits)
+    cell = BeamCell(options, decoder, sources, limits)
     numbers = np.arange(len(order))
     blocks = [Block(part, [sources[n] for n in part]) for part in np.split(numbers, numbers[size::size])]
     found = dict(run(cell, iter(blocks), size))
@@ -222,7 +222,6 @@ def test_a_glossary_can_still_add_the_bonus_of_what_was_not_said():
     rule = Glossary([[[5, 6], [4], [4, 4, 4]]], 2.5)
     extra = rule.start(np.zeros(3, np.int64))
     for token in (5, 6):
-        progress = extra["glossary"][1:]
         rule.follow({"glossary": extra["glossary"][1:]}, np.array([token, 4]))
     beam = SimpleNamespace(extra=extra)
     assert rule.most_to_gain(beam, np.array([2, 0, 1])).tolist() == pytest.approx([2.5 * (3 - 1 - 2 / 3), 7.5, 5.0])

@@ -41,7 +41,7 @@ class CandidateSelector:
     def choose(self, search: Search, beam: Beam, outputs: np.ndarray, live: np.ndarray, bounds: np.ndarray) -> Choice:
         """Choose the continuations of the rows of a beam from the decoder outputs [R, H]. Sentence live[n] has the rows
         bounds[n] to bounds[n + 1]."""
-        room = search.room(live)
+        room = search.room[live]
         tokens, scores = search.decoder.best_tokens(outputs, search.first_token, tokens_wanted(int(room.max())))
         parent, chosen, sums = continuations(tokens, scores, beam.sums, bounds, room, search.never)
         return parent, chosen, sums, {}
@@ -68,7 +68,7 @@ class RuledSelector(CandidateSelector):
 
     @override
     def choose(self, search: Search, beam: Beam, outputs: np.ndarray, live: np.ndarray, bounds: np.ndarray) -> Choice:
-        log_probs, steps = search.decoder.log_probs(outputs), search.steps(beam.sentence)
+        log_probs, steps = search.decoder.log_probs(outputs), search.steps[beam.sentence]
         for rule in self.rules:
             rule.look(log_probs, beam, steps)
         scores = log_probs.copy() if self._reweights else log_probs
@@ -101,7 +101,7 @@ class RuledSelector(CandidateSelector):
         self, search: Search, beam: Beam, scores: np.ndarray, live: np.ndarray, bounds: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return parent rows and the tokens that continue them, by scores [R, V]; forbidden ones are -inf."""
-        room = search.room(live)
+        room = search.room[live]
         tokens, best = top_tokens(scores, int(room.max()))
         return continuations(tokens, best, beam.sums, bounds, room, -1)[:2]
 
@@ -170,7 +170,7 @@ class SamplingSelector(RuledSelector):
     def select(
         self, search: Search, beam: Beam, scores: np.ndarray, live: np.ndarray, bounds: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        steps = search.steps(beam.sentence).astype(np.uint64)
+        steps = search.steps[beam.sentence].astype(np.uint64)
         numbers = mix(mix(self._keys[beam.sentence] + beam.extra["sample"]) + steps)
         uniforms = (numbers >> np.uint64(11)).astype(np.float64) * 2.0**-53
         tokens = draw_tokens(scores, uniforms, temperature=self.temperature, top_k=self.top_k, top_p=self.top_p)
