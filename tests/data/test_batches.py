@@ -55,21 +55,12 @@ def test_make_batch_by_hand():
     assert (batch.num_src_tokens, batch.num_tgt_tokens) == (7, 7)
 
 
-def test_make_batch_without_targets():
-    batch = make_batch([[7], [], [8, 9]], None, [0, 1, 2])
-    assert batch.indices.tolist() == [2, 0, 1]
-    assert batch.src.T.tolist() == [[8, 9, 3], [7, 3, 0], [3, 0, 0]]
-    assert batch.tgt_in.shape == batch.tgt_out.shape == (0, 3)
-    assert batch.tgt_lengths.tolist() == [0, 0, 0] and batch.num_tgt_tokens == 0
-
-
 def test_make_batch_takes_arrays_and_one_row_and_none():
     lists = make_batch([[7, 8], [9]], [[4], [5]], [0, 1])
     arrays = make_batch([np.array([7, 8]), np.array([9])], [np.array([4]), np.array([5])], [0, 1])
     assert same(lists, arrays)
     check(make_batch([[5]], [[]], [3]))
     assert len(make_batch([], [], [])) == 0
-    assert len(make_batch([], None, [])) == 0
 
 
 @pytest.mark.parametrize("shuffle", [True, False])

@@ -107,8 +107,7 @@ class TextBlock:
     def marks(self, places: np.ndarray) -> np.ndarray:
         """Return which lines contain at least one of the characters at the given indices: bool [N]."""
         found = np.zeros(len(self), dtype=bool)
-        if len(places):
-            found[self.lines_of(places)] = True
+        found[self.lines_of(places)] = True
         return found
 
     def follows(self, places: np.ndarray) -> np.ndarray:

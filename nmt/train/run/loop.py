@@ -174,7 +174,7 @@ class Loop:
             state.epoch, state.position, state.dealt = state.epoch + 1, 0, []
 
     def _update(self, batches: UpdateBatches) -> None:
-        """Do one update and record its result; an update that is not finite is skipped."""
+        """Do one update and record its result; one that is not finite, which would spoil the parameters, is skipped."""
         parts, state = self.parts, self.state
         state.update += 1
         state.position += len(batches)
@@ -183,7 +183,9 @@ class Loop:
         with parts.watch.measure("training"):
             done = self._updater.update(batches, state.update, self._rate)
         if not done.is_finite:
-            self._skip(done.stats, done.norm)
+            state.skipped += 1
+            parts.reporter.log.line(f"update {state.update} skipped: {_fact(done.stats, done.norm)}")
+            self._count_exploded(done.stats, done.norm)
             return
         if parts.loss_limit.is_broken(done.stats.nll / max(1, done.stats.tokens)):
             self._count_exploded(done.stats, done.norm)
@@ -214,12 +216,6 @@ class Loop:
                 "falls, to zero at the end of the run"
             )
         return self.parts.schedule.learning_rate(self.state.update) * factor
-
-    def _skip(self, stats: LossStats, norm: float) -> None:
-        """Skip an update that would spoil the parameters; raise an error after too many in a row."""
-        self.state.skipped += 1
-        self.parts.reporter.log.line(f"update {self.state.update} skipped: {_fact(stats, norm)}")
-        self._count_exploded(stats, norm)
 
     def _count_exploded(self, stats: LossStats, norm: float) -> None:
         """Count an update whose loss has exploded. Raises an error after too many in a row."""

@@ -87,7 +87,12 @@ def train(
     table = _table(columns, header, sheet)
     texts = _texts(src, tgt, dev, output, table) if config is None else None
     if texts is None:
-        _check_without_texts({"src": src, "tgt": tgt, "dev": dev, "columns": columns, "header": header, "sheet": sheet})
+        given = {"src": src, "tgt": tgt, "dev": dev, "columns": columns, "header": header, "sheet": sheet}
+        for name, value in given.items():
+            if value is not None:
+                raise TypeError(
+                    f"nmt.train: {name} must be omitted with settings, which name the texts, got {value!r:.60}"
+                )
         own = {"preset": preset, "model_dir": output}
         whole |= {key: value for key, value in own.items() if value is not None}
     ranks = join_ranks()
@@ -240,10 +245,3 @@ def _table(columns: Sequence[int | str] | None, header: bool | None, sheet: str 
     if not (header is None or isinstance(header, bool)) or not isinstance(sheet, str | None):
         raise TypeError(f"nmt.train: header must be a bool and sheet a text, got {header!r:.40} and {sheet!r:.40}")
     return {"columns": found, "header": header, "sheet": sheet}
-
-
-def _check_without_texts(given: Mapping[str, Any]) -> None:
-    """Raise TypeError if texts are given in addition to settings."""
-    for name, value in given.items():
-        if value is not None:
-            raise TypeError(f"nmt.train: {name} must be omitted with settings, which name the texts, got {value!r:.60}")

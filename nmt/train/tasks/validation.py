@@ -72,11 +72,8 @@ class Validator:
         """Return sums for each of this rank's batches: negative log-likelihood, tokens, correct guesses."""
         found = []
         for batch in self.batches[self.ranks.rank :: self.ranks.size]:
-            if batch.num_tgt_tokens:
-                stats = model.loss(batch, num_threads)
-                found.append((stats.nll, stats.tokens, stats.correct))
-            else:
-                found.append((0.0, 0, 0))
+            stats = model.loss(batch, num_threads)
+            found.append((stats.nll, stats.tokens, stats.correct))
             self._check()
         return found
 

@@ -42,11 +42,9 @@ class UpdateBatches:
         return len(self.numbers)
 
     def __iter__(self) -> Iterator[tuple[int, Any]]:
-        """Yield this process's batches that have targets, each with its place in the update."""
+        """Yield this process's batches, each with its place in the update."""
         for place in self.own:
-            batch = self.batches.batch(self.epoch, self.numbers[place])
-            if batch.num_tgt_tokens:
-                yield place, batch
+            yield place, self.batches.batch(self.epoch, self.numbers[place])
 
 
 class Dealing:
