@@ -254,13 +254,9 @@ class BlockDecoder:
         self.first = np.full(len(source.lengths), BOS_ID, np.int32)
         """The tokens before the first step, on the host."""
         self._table, self._steps = network.positions.get("tgt"), 0
+        self.repeats = self._table is None
+        """Whether all steps are the same launches: not if the host supplies a position embedding for each step."""
         self.memory = Workspace(network.device.xp)  # for one step
-
-    @property
-    def repeats(self) -> bool:
-        """Return whether all steps are the same launches: not if the host supplies a position embedding for each
-        step."""
-        return self._table is None
 
     def step(self, tokens: Any) -> Any:
         """Return the output [R, H] for the last tokens [R], int32; the host does not wait."""

@@ -169,7 +169,10 @@ class TranslationModel(Network):
 
     def search_decoder(self, threads: int | None = None, longest: int = 0) -> ModelDecoder:
         """Return a decoder for the search; see `SearchModel`."""
-        width = self._width(longest) if self.copies else 0
+        width = 0
+        if self.copies and longest:  # the positions of the longest source as the encoder reads it
+            before, after = boundary_ids(self.config.encoder.boundaries)
+            width = max(1, longest - 1 + len(before) + len(after))
         return ModelDecoder(self, self._encode_ids, threads or default_threads(), width)
 
     def search_short(
@@ -215,12 +218,6 @@ class TranslationModel(Network):
     def _encode_ids(self, src_ids: TokenIds, threads: int, memory: Workspace | None = None) -> Source:
         """Encode sentences; the rows stay in order."""
         return self.encode(*self.pad_sources(src_ids), threads, memory)
-
-    def _width(self, longest: int) -> int:
-        """Return the number of positions of the longest source as the encoder reads it; `longest` is its length in
-        tokens, including EOS, or 0."""
-        before, after = boundary_ids(self.config.encoder.boundaries)
-        return longest and max(1, longest - 1 + len(before) + len(after))
 
     def forced_log_probs(
         self, src_ids: TokenIds, tgt_ids: TokenIds, *, attention: bool = False, threads: int | None = None

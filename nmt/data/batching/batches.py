@@ -136,11 +136,6 @@ def length_order(src_lengths: np.ndarray, tgt_lengths: np.ndarray) -> np.ndarray
     return np.lexsort((np.where(band % 2, src_lengths, -src_lengths), band))
 
 
-def num_pools(work: int, batch_size: int) -> int:
-    """Return the number of pools, each sorted separately, for rows of this total size."""
-    return max(1, round(work / (batch_size * _POOL_BATCHES)))
-
-
 def rows_of_epoch(corpus: ParallelCorpus, seed: int, epoch: int) -> np.ndarray:
     """Return the rows of an epoch in no particular order: each as often as its part weighs (see `drawn`)."""
     if all(weight == 1 for _, weight in corpus.parts):
@@ -173,12 +168,8 @@ class TrainBatches:
         `batch_type` is token or sentence; a sentence with more tokens than the limit is a batch alone. Without
         `shuffle`, neighbouring lines stay together and every epoch is the same. For `boundaries` see `boundary_ids`.
         """
-        self._corpus = corpus
-        self._batch_size = batch_size
-        self._by_tokens = batch_type == "token"
-        self._seed = seed
-        self._shuffle = shuffle
-        self._boundaries = boundaries
+        self._corpus, self._batch_size, self._by_tokens = corpus, batch_size, batch_type == "token"
+        self._seed, self._shuffle, self._boundaries = seed, shuffle, boundaries
         self._src_lengths = corpus.src.lengths + sum(map(len, boundary_ids(boundaries)))
         self._tgt_lengths = corpus.tgt.lengths + 1
         self._plan: tuple[int, list[np.ndarray]] = (-1, [])
@@ -225,7 +216,7 @@ class TrainBatches:
             random.shuffle(rows)
         batches: list[np.ndarray] = []
         work = int(self._tgt_lengths[rows].sum()) if self._by_tokens else len(rows)
-        for pool in np.array_split(rows, num_pools(work, self._batch_size)):
+        for pool in np.array_split(rows, max(1, round(work / (self._batch_size * _POOL_BATCHES)))):
             batches += self._cut(pool[length_order(self._src_lengths[pool], self._tgt_lengths[pool])])
         if self._shuffle:
             order = random.permutation(len(batches))

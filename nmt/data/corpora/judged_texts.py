@@ -275,7 +275,8 @@ def _by_values(part: Part, texts: Sequence[Sequence[str]]) -> list[str]:
         count, value = found
         what = "have no letters, as numbers, dates and times" if value is None else f"are {value[:40]!r}"
         filled = sum(map(bool, map(str.strip, lines)))
-        told.append(f"{_place(part, side)}: {count:,} of the first {filled:,} rows {what}; {_other(part)}")
+        advice = "name another file" if part.form in ("lines", "usfm") else columns_advice(part.files[0])
+        told.append(f"{_place(part, side)}: {count:,} of the first {filled:,} rows {what}; {advice}")
     return told
 
 
@@ -300,10 +301,6 @@ def _place(part: Part, side: int) -> str:
     chosen = part.look.chosen if part.look is not None else None
     column = part.columns[side] or (chosen[side] if chosen else side + 1 if part.form in GRIDS else part.langs[side])
     return f"{file}, column {column} ({_NAMES[side][4:]})"
-
-
-def _other(part: Part) -> str:
-    return "name another file" if part.form in ("lines", "usfm") else columns_advice(part.files[0])
 
 
 def _by_words(part: Part, texts: Sequence[Sequence[str]], langs: Sequence[str]) -> list[str]:

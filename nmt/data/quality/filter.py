@@ -103,11 +103,6 @@ def has_mixed_words(block: TextBlock, main: int) -> np.ndarray:
     return block.marks(places[block.follows(places)])
 
 
-def is_same(src: Sequence[str], tgt: Sequence[str]) -> np.ndarray:
-    """Return the pairs of cleaned lines that are equal and have more than one character, bool [N]."""
-    return np.fromiter((a == b and len(a) > 1 for a, b in zip(src, tgt, strict=True)), dtype=bool, count=len(src))
-
-
 def length_ratios(src: np.ndarray, tgt: np.ndarray, usual: float) -> np.ndarray:
     """Return, for each pair, the factor by which one line is longer than expected from the other, in characters and at
     least 1: float64 [N]. `usual` is the usual ratio of target to source length. The factor is 1 if both lines are short
@@ -193,7 +188,7 @@ class FaultFinder:
                 both = zip(blocks, self.main_scripts, strict=True)
                 found[name] = np.stack([has_script(block, main) for block, main in both])
         if len(blocks) == 2 and "same" in self._names:
-            found["same"] = is_same(*clean)[None]
+            found["same"] = np.array([[a == b and len(a) > 1 for a, b in zip(*clean, strict=True)]], bool)
         if len(blocks) == 2 and "ratio" in self._names:
             ratios = length_ratios(blocks[0].lengths, blocks[1].lengths, self.usual_ratio)
             found["ratio"] = (ratios > self._most_ratio)[None]

@@ -58,10 +58,8 @@ class Characters:
         return self.scripts.index(script)
 
 
-@cache
-def characters() -> Characters:
-    """Return the tables, built on the first call (a fifth of a second)."""
-    return Characters()
+characters = cache(Characters)
+"""Returns the tables, built on the first call (a fifth of a second)."""
 
 
 def _script(name: str) -> str:

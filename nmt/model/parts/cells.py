@@ -257,8 +257,9 @@ def encoder_cells(config: ModelConfig) -> list[Cell]:
 
 
 def decoder_layers(config: ModelConfig) -> list[Cell]:
-    """Return one cell per layer, without the attention around them. The layers of a convolutional decoder contain the
-    attention, and are preceded by an input projection and followed by an output projection."""
+    """Return one cell per layer, with residual connections and the dropout between layers, without the attention around
+    them. The layers of a convolutional decoder contain the attention, and are preceded by an input projection and
+    followed by an output projection."""
     decoder = config.decoder
     if decoder.type == "conv":
         encoder, hidden, embedded = config.encoder, decoder.hidden_size, decoder.embeddings.embedding_dim
@@ -274,12 +275,7 @@ def decoder_layers(config: ModelConfig) -> list[Cell]:
             ConvOutputCell(hidden, embedded, decoder.hidden_dropout),
         ]
     read = decoder.output_size * decoder.input_feeding + config.encoder.output_size * decoder.edit_actions
-    return _layers(decoder, decoder.embeddings.embedding_dim + read)
-
-
-def _layers(decoder: DecoderConfig, input_size: int) -> list[Cell]:
-    """Return stacked cells with residual connections and the dropout between layers."""
-    layers: list[Cell] = []
+    input_size, layers = decoder.embeddings.embedding_dim + read, list[Cell]()
     for layer in range(decoder.num_layers):
         size = decoder.hidden_size if layer else input_size
         cell = _regularized(recurrent_cell(decoder.rnn_type, size, decoder.hidden_size), decoder)
