@@ -67,15 +67,9 @@ was cancelled."""
 
 class LiveSearch:
     """The compiled search of a model, for sentences that come and go. Each thread that calls `run` searches
-    independently. It finds what `search` does where `search_plan` says `COMPILED`.
-
-    Args:
-        model: The model.
-        options: The options.
-        size: The number of sentences that a thread processes at a time.
-        longest: The maximum length of a source in subwords.
-        deliver: Takes sentences as they end, each once.
-    """
+    independently. It finds what `search` does where `search_plan` says `COMPILED`. size: the number of sentences that a
+    thread processes at a time; longest: the maximum length of a source in subwords; deliver: takes sentences as they
+    end, each once."""
 
     def __init__(
         self, model: SearchModel, options: SearchOptions, *, size: int, longest: int, deliver: Callable[[Found], None]

@@ -103,17 +103,10 @@ def copy_loss(
     neither the target nor in the source, C is 0, so g P r is label_smoothing / V: the sums over all of them are short,
     and the matrix [R, V] is read a few times only, in the type of the logits.
 
-    Args:
-        device, layer: The device, which must be the processor, and the output layer.
-        h: [R, H], the input of the output layer.
-        targets: int [R].
-        into: Gradients of h (overwritten) and of the layer (added to), None for none.
-        scale: A factor of the gradients only.
-        threads: Cores to use.
-
-    Returns:
-        Sums over the rows, float64 [3]: negative log-likelihood, smoothed loss, rows whose target is the most probable
-        token; the gradients of the gates [R] and of the weights [R, n].
+    `device` must be the processor. h: [R, H], the input of the output layer; targets: int [R]; into: the gradients of h
+    (overwritten) and of the layer (added to), None for none; scale: a factor of the gradients only. Returns sums over
+    the rows, float64 [3]: negative log-likelihood, smoothed loss, rows whose target is the most probable token; and the
+    gradients of the gates [R] and of the weights [R, n].
     """
     sums = np.zeros(3)
     d_gate, d_weights = np.zeros_like(copies.gate), np.zeros_like(copies.weights)

@@ -133,14 +133,8 @@ _LEAST = 1e-8
 
 
 def attention_loss(device: Device, weights: Any, objective: Objective, scale: float) -> tuple[Any, Any]:
-    """Return the cross entropy between the alignment's shares and attention (Chen et al. 2016, section 3.1, equation 5)
-    that is added to the loss, and its gradient with respect to the weights, which `scale` multiplies.
-
-    Args:
-        device: The device of the weights.
-        weights: Attention [T, B, n].
-        objective: The weight of the loss, and the alignment.
-    """
+    """Return the cross entropy between the alignment's shares and attention, weights [T, B, n], that is added to the
+    loss (Chen et al. 2016, section 3.1, equation 5), and its gradient with respect to these, times `scale`."""
     xp = device.xp
     gradient, total = xp.zeros_like(weights), xp.zeros((), "float64")
     if (found := objective.alignment) is not None:

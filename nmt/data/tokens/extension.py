@@ -76,10 +76,8 @@ def extended(subwords: Subwords, text: Callable[[], Iterable[str]], most: int, k
     Candidates are the unknown characters, and the tokens of subwords of the same type trained on the text alone.
     Characters come first, by frequency; then pieces by the number of tokens that they save in the text: occurrences
     times one less than the number of old tokens they are split into. Raises ConfigError if the subwords are a plain
-    vocabulary, not a sentencepiece model.
-
-    `text`: returns cleaned sentences, from the beginning each time it is called; `kind`: unigram or bpe, as in
-    `train_subwords`; auto means unigram.
+    vocabulary. `text`: returns cleaned sentences, from the beginning each time it is called; `kind`: unigram or bpe, as
+    in `train_subwords`; auto means unigram.
     """
     if isinstance(subwords, Vocabulary):
         raise ConfigError(

@@ -72,16 +72,9 @@ def check_allowed(cells: Any) -> tuple[str, ...]:
 
 
 def import_allowed_cells(config: Config, allowed: Sequence[str], where: str) -> None:
-    """Import the cells that a model's settings name.
-
-    Args:
-        config: The settings.
-        allowed: Names of modules whose cells may be imported, including their submodules.
-        where: The file of the settings, for the error message.
-
-    Raises:
-        ConfigError: A module is not allowed, or cannot be imported.
-    """
+    """Import the cells that a model's settings name. Raises ConfigError if a module is not allowed, or cannot be
+    imported. `allowed`: names of modules whose cells may be imported, including their submodules; `where`: the file of
+    the settings, for the error message."""
     allowed = check_allowed(allowed)
     for key, path in named_cells(config).items():
         if not belongs(path, allowed):

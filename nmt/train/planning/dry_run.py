@@ -45,16 +45,10 @@ class Timing:
 
 
 class DryRun:
-    """A fresh model with its optimizer and the batches of the configured corpus, warmed up. Raises NMTError if a text
-    or a setting is not usable.
-
-    Args:
-        config: The settings. Only the subwords are read from model_dir, if a run left any.
-        threads: Cores to use; None takes the configured number, or all.
-        notify: Receives a line about each slow step and each choice.
-        device: `cpu`, `cuda` or `auto`; None takes the configured one.
-        keep: Save new subwords in the model folder, for the run that follows.
-    """
+    """A fresh model with its optimizer and the batches of the configured corpus, warmed up; of model_dir only the
+    subwords are read, if a run left any. Raises NMTError if a text or a setting is not usable. `threads`, `device`: see
+    `Trainer`; `notify` receives a line about each slow step and each choice; `keep`: save new subwords in the model
+    folder, for the run that follows."""
 
     def __init__(
         self,

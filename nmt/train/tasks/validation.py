@@ -24,17 +24,10 @@ LEAST_BLEU = 1.0
 
 
 class Validator:
-    """Computes the loss on a validation set, and scores of translations. All ranks must call.
-
-    Args:
-        batches: The validation pairs.
-        translator: Translates them with the model as it is.
-        sources: The raw source lines; the translator cleans them.
-        references: The target lines, cleaned and lower-cased as configured.
-        check: Called between batches; raises to stop early.
-        ranks: The ranks that share the work; None for this process alone.
-        known: Returns what of sources training had.
-    """
+    """Computes the loss on a validation set, and scores of translations. All ranks must call. `sources`: the raw source
+    lines, which the translator cleans; `references`: the target lines, cleaned and lower-cased as configured; `check`
+    is called between batches, and raises to stop early; `ranks` share the work, None for this process alone; `known`
+    returns what of sources training had."""
 
     def __init__(
         self,
