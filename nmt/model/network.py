@@ -14,7 +14,7 @@ import numpy as np
 from nmt.config import ModelConfig
 from nmt.model.batch_pass import LIKELIHOOD, BatchPass, GradientTarget, Objective, SentencePairs, ready_for_nobody
 from nmt.model.copying import EditActions
-from nmt.model.parts.encoder import NormalParam, embedding_deviation, make_positions
+from nmt.model.parts.encoder import DEVIATION, NormalParam, make_positions
 from nmt.rnn.arrays.device_operations import OutputLayer
 from nmt.rnn.arrays.pass_numbers import PassNumbers
 from nmt.rnn.arrays.weights import QUADS, Quantised, Weights, initial_array, quantise
@@ -70,7 +70,7 @@ class Network:
         self.number = next(_numbers)
         """One of its own, for these parameters, by which recordings tell models apart."""
         self.vocab_sizes = vocab_sizes
-        self.positions = make_positions(config, vocab_sizes, self.device)
+        self.positions = make_positions(config, self.device)
 
     def _fill(self, shapes: dict[str, Param]) -> None:
         """Make the parameters, all zero; the scans must exist."""
@@ -147,7 +147,7 @@ class Network:
     def initialize(self, seed: int, tgt_counts: np.ndarray | None = None) -> None:
         """Initialize the parameters. Embeddings are standard normal, or, if they are also the output layer, normal with
         variance 1 / embedding_dim, like the output layer's rows; small ones leave the first updates without a signal,
-        unless the layers above keep their variance (see `embedding_deviation`). The output bias is the log frequency of
+        unless the layers above keep their variance (see `DEVIATION`). The output bias is the log frequency of
         each token if `tgt_counts` [V] is given, so that it need not be learned; not that of actions. Other matrices
         follow the settings."""
         rng = np.random.default_rng(seed)
@@ -182,7 +182,8 @@ class Network:
         for side, size in self.vocab_sizes.items():
             part = self.config.encoder if side == "src" else self.config.decoder
             width = part.embeddings.embedding_dim
-            deviation = width**-0.5 if self.tied and side == "tgt" else embedding_deviation(part)
+            usual = DEVIATION if part.type == "conv" else 1.0
+            deviation = width**-0.5 if self.tied and side == "tgt" else usual
             shapes[self.table(side)] = NormalParam((size, width), deviation=deviation)
         return shapes | {one.name: one.param for one in self.positions.values()}
 

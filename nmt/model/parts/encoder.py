@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from nmt.config import ModelConfig
-from nmt.config.model_section import DecoderConfig, EncoderConfig
 from nmt.errors import ConfigError
 from nmt.model.batch_pass import BatchPass
 from nmt.model.parts.cells import decoder_layers, encoder_cells
@@ -25,7 +23,8 @@ from nmt.rnn.scan.passes import Tape
 from nmt.rnn.scan.scan import Scan
 
 DEVIATION = 0.1
-"""The initial standard deviation of word and position embeddings below convolutions (section 3.5)."""
+"""The initial standard deviation of word and position embeddings below convolutions, which keep the variance of their
+input (section 3.5): large embeddings would sharpen attention before it has learned where to attend."""
 
 
 class NormalParam(Param):
@@ -57,24 +56,16 @@ class Positions:
         self.device.embedding_gradient(rows, summed, gradients[self.name], 1.0, threads)
 
 
-def make_positions(config: ModelConfig, sides: Iterable[str], device: Device) -> dict[str, Positions]:
-    """Return the position embeddings of those `sides`, src and tgt, whose encoder or decoder is not recurrent and
-    cannot tell positions apart."""
+def make_positions(config: ModelConfig, device: Device) -> dict[str, Positions]:
+    """Return the position embeddings of those sides, src and tgt, whose encoder or decoder is not recurrent and cannot
+    tell positions apart."""
     found = {}
-    for side in sides:
-        one = config.encoder if side == "src" else config.decoder
+    for side, one in (("src", config.encoder), ("tgt", config.decoder)):
         if one.type == "conv":
             width = one.embeddings.embedding_dim
             deviation = DEVIATION * (width**0.5 if one.embeddings.scale else 1.0)
             found[side] = Positions(f"{side}_position_embeddings", one.max_positions, width, deviation, device)
     return found
-
-
-def embedding_deviation(side: EncoderConfig | DecoderConfig) -> float:
-    """Return the initial standard deviation of the word embeddings of an encoder or decoder. Convolutions keep the
-    variance of their input. Large embeddings would sharpen attention before it has learned where to attend, and the
-    output with it."""
-    return DEVIATION if side.type == "conv" else 1.0
 
 
 States = dict[str, np.ndarray]

@@ -127,9 +127,8 @@ def cost_report(dry_run: DryRun) -> str:
     dry_run.update(dry_run.batches.batch(1, shapes.index(largest)))
     timing = dry_run.measure(_UPDATES, warm_up=_WARM_UP, seconds=_SECONDS)
     taken = "measured peak" if can_reset else "measured peak since the start"
-    batch = f"{B} pairs, {S} source and {T} target steps" if S else f"{B} streams of {T} steps"
     memory = [
-        f"memory, with the largest batch of the first epoch: {batch}",
+        f"memory, with the largest batch of the first epoch: {B} pairs, {S} source and {T} target steps",
         f"  {taken:40}{peak_bytes() / (1 << 20):>8,.1f} MiB",
     ]
     sections = [_parameters(dry_run), memory, _speed(dry_run, timing), _time(dry_run, timing)]
@@ -158,7 +157,7 @@ def _speed(dry_run: DryRun, timing: Timing) -> list[str]:
         faster = ["  this processor has a matrix unit: compute_dtype: bfloat16 takes a third of the time or so"]
     return [
         f"speed of {timing.updates} updates with {threads} thread{'s' if threads > 1 else ''}",
-        *([f"  {'source tokens/s':34}{timing.src_tokens / timing.seconds:>14,.0f}"] if timing.src_tokens else []),
+        f"  {'source tokens/s':34}{timing.src_tokens / timing.seconds:>14,.0f}",
         f"  {'target tokens/s':34}{timing.tgt_tokens / timing.seconds:>14,.0f}",
         f"  {'target tokens per update':34}{timing.tgt_tokens / timing.updates:>14,.0f}"
         f"  (batch_size {dry_run.config.training.batch_size:,}{several})",

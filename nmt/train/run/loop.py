@@ -384,8 +384,7 @@ class Reporter:
         self.log.line(
             f"epoch {state.epoch:>3}  update {state.update:>6}  {named}"
             f"  ppl {perplexity(nll):.2f}  lr {learning_rate:.3g}  grad {norm:.2f}"
-            + (f"  src {src_rate:,.0f}/s" if state.src_tokens else "")
-            + f"  tgt {tgt_rate:,.0f}/s  left {format_seconds(left)}"
+            f"  src {src_rate:,.0f}/s  tgt {tgt_rate:,.0f}/s  left {format_seconds(left)}"
         )
         self.log.event(
             "train",
