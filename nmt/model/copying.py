@@ -57,10 +57,6 @@ class Copies:
         ids = np.pad(ids, ((0, 0), (0, weights.shape[1] - ids.shape[1])), constant_values=PAD_ID)
         return np.ascontiguousarray(outputs[:, : width - 1]), cls(outputs[:, width - 1], weights, ids)
 
-    def rows(self, part: slice) -> Copies:
-        """Return those of some rows."""
-        return Copies(self.gate[part], self.weights[part], self.ids[part])
-
     def attended(self, targets: np.ndarray, vocab_size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Return the entries of a matrix [R, V] that belong to tokens of the sources or to `targets` [R]: their places
         in the flat matrix [M], each once; the attention they receive, float64 [M]; and which of the M each copy [R, n]
@@ -113,7 +109,8 @@ def copy_loss(
 
     def fill(logits: np.ndarray, part: slice) -> None:
         scales = (label_smoothing, None if into is None else scale)
-        own, d_gate[part], d_weights[part] = _mixed_loss(logits, copies.rows(part), targets[part], *scales)
+        of_rows = Copies(copies.gate[part], copies.weights[part], copies.ids[part])
+        own, d_gate[part], d_weights[part] = _mixed_loss(logits, of_rows, targets[part], *scales)
         sums[...] += own
 
     device.processor.each_logits(h, layer, fill, into, threads)

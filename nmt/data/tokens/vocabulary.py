@@ -93,17 +93,10 @@ class Vocabulary(Subwords):
 
     def _kept(self, sentence: str) -> list[str]:
         """Return the tokens of a sentence that the model reads."""
-        units = self._units(sentence)
-        if self.unknown == "left_out":
-            units = [unit for unit in units if unit in self._ids]
-        return units
-
-    def _units(self, sentence: str) -> list[str]:
-        """Return the tokens of a sentence, before any is looked up."""
-        if self.split == "characters":
-            return list(sentence)
-        words = sentence.split()
-        return [piece for word in words for piece in self._pieces(word)] if self._ranks else words
+        units = list(sentence) if self.split == "characters" else sentence.split()
+        if self._ranks and self.split == "words":
+            units = [piece for word in units for piece in self._pieces(word)]
+        return [unit for unit in units if unit in self._ids] if self.unknown == "left_out" else units
 
     def _pieces(self, word: str) -> list[str]:
         """Return the pieces of a word, cached for the first `_most_words` words."""

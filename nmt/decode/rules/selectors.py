@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 
 from nmt.decode.hypotheses import Beam, Search
-from nmt.decode.rules.score_rules import Rule
+from nmt.decode.rules.score_rules import Extra, Rule
 from nmt.overriding import override
 from nmt.rnn.kernels.memory.arrays import identity
 from nmt.rnn.kernels.search.best_tokens import best_continuations
 from nmt.rnn.kernels.search.choose import draw_tokens, top_tokens
 from nmt.rnn.kernels.search.search_rules import may_come, mix, tokens_wanted
 
-Extra = dict[str, np.ndarray]
 Choice = tuple[np.ndarray, np.ndarray, np.ndarray, Extra]
 """Parent rows int64 [R'], the tokens that continue them int32 [R'], the new sums float64 [R'], and the extra state of
 the new rows. Rows of a sentence are adjacent, sentences stay in order."""

@@ -78,21 +78,18 @@ class Methods:
         """Return the batch after random changes, doubled if it is passed twice (R-Drop)."""
         settings = self._settings
         if rate := settings.tgt_word_dropout:
-            batch = replace(batch, tgt_in=_dropped(batch.tgt_in, rate, _random(seed, _TGT)))
+            batch = replace(batch, tgt_in=_dropped(batch.tgt_in, rate, seed, _TGT))
         if rate := settings.src_word_dropout:
             factors = self._model.factors
             units = batch.src if factors is None else factors.units(batch.src)
-            dropped = _dropped(units, rate, _random(seed, _SRC))
+            dropped = _dropped(units, rate, seed, _SRC)
             batch = replace(batch, src=dropped + (batch.src - units))  # the factors of an unknown word are kept
         return batch.doubled() if settings.r_drop else batch
 
 
-def _random(seed: int, purpose: int) -> np.random.Generator:
-    return np.random.default_rng([seed, purpose])
-
-
-def _dropped(ids: np.ndarray, rate: float, random: np.random.Generator) -> np.ndarray:
+def _dropped(ids: np.ndarray, rate: float, *seed: int) -> np.ndarray:
     """Return the ids with a random fraction of the words replaced by the unknown token; special tokens are kept."""
+    random = np.random.default_rng(seed)
     return np.where((ids > EOS_ID) & (random.random(ids.shape) < rate), ids.dtype.type(UNK_ID), ids)
 
 
