@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from nmt.data import BOS_ID, EOS_ID, PAD_ID
 from nmt.data.batching.batches import Batch, TrainBatches, make_batch
 from nmt.data.corpora.corpus import ParallelCorpus
 from nmt.data.corpora.readers import TokenRows
+from nmt.special_tokens import BOS_ID, EOS_ID, PAD_ID
 
 
 def random_corpus(count, seed=0, longest=40):

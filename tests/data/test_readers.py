@@ -15,11 +15,11 @@ import pytest
 import nmt.data.corpora.corpus as reading_meter
 import nmt.data.corpora.prepare as text_module
 from nmt.config import DataConfig, FilterConfig, config_from_dict
-from nmt.data import load_sides
 from nmt.data.batching.batches import TrainBatches
 from nmt.data.corpora import corpus as corpus_module
 from nmt.data.corpora import readers
 from nmt.data.corpora.corpus import load_parallel, metered, text_bytes
+from nmt.data.corpora.prepare import load_sides
 from nmt.data.corpora.readers import end_to_end
 from nmt.data.corpora.sources import Source
 from nmt.data.quality.filter import LineFilter

@@ -11,11 +11,12 @@ import pytest
 import sentencepiece
 
 from nmt.config import DataConfig
-from nmt.data import BOS_ID, EOS_ID, PAD_ID, UNK_ID, load_sides
 from nmt.data.corpora.corpus import clean_line
+from nmt.data.corpora.prepare import load_sides
 from nmt.data.tokens.factors import subwords_from_file
 from nmt.data.tokens.subwords import SPECIAL_PIECES, Subwords, _sample, train_subwords
 from nmt.errors import DataError
+from nmt.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from tests.data.corpora import line_of, sentences, small_subwords, write_pair
 from tests.refusals import refused
 

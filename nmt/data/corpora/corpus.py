@@ -185,11 +185,11 @@ def load_parallel(
     collected = Collected((src, tgt), rules, readers, training=training, keep_texts=keep_texts)
     ends, weights = [], []
     for source in sources_of(corpora):
-        tagged = Tagged(source.tag, src)
+        tag = _checked_tag(source.tag, src)
         for part in source.parts((src.config.lang, tgt.config.lang)):
             for pairs in pair_chunks(part, CHUNK):
                 try:
-                    collected.add(pairs, tagged)
+                    collected.add(pairs, tag)
                 except FactorError as error:
                     line = collected.total + error.index + 1
                     raise error.at(f"{name_of(corpora)}, source line {line}") from None
@@ -236,23 +236,21 @@ def check_corpus(corpus: ParallelCorpus, corpora: "str | Sequence[CorpusConfig]"
         )
 
 
-class Tagged:
-    """Puts the tag of a corpus before its cleaned source lines.
+def _checked_tag(tag: str | None, src: Side) -> str:
+    """Return the tag of a corpus, cleaned; an empty text for none. Raises DataError if the subwords do not contain
+    it."""
+    found = "" if tag is None else src.clean([tag])[0]
+    if tag is not None and (not found or UNK_ID in src.subwords.encode([found])[0]):
+        raise DataError(
+            f"data.train: tag must be text that the subwords cover, got {tag!r}; train subwords with the tag, or "
+            "choose one of letters that they have"
+        )
+    return found
 
-    Raises DataError if the subwords do not contain the tag.
-    """
 
-    def __init__(self, tag: str | None, src: Side) -> None:
-        self._tag = None if tag is None else src.clean([tag])[0]
-        if tag is not None and (not self._tag or UNK_ID in src.subwords.encode([self._tag])[0]):
-            raise DataError(
-                f"data.train: tag must be text that the subwords cover, got {tag!r}; train subwords with the tag, or "
-                "choose one of letters that they have"
-            )
-
-    def __call__(self, lines: list[str]) -> list[str]:
-        """Return the lines with the tag; empty ones stay empty."""
-        return lines if self._tag is None else [f"{self._tag} {line}" if line else line for line in lines]
+def _tagged(lines: list[str], tag: str) -> list[str]:
+    """Return the lines with the tag before them; empty ones stay empty."""
+    return [f"{tag} {line}" if line else line for line in lines] if tag else lines
 
 
 class Collected:
@@ -281,19 +279,19 @@ class Collected:
         """The source lines with their tags, and the cleaned target lines, if texts are kept."""
         self.chunks = self.total = 0
 
-    def add(self, rows: Sequence[tuple[str, ...]], tagged: Tagged) -> None:
+    def add(self, rows: Sequence[tuple[str, ...]], tag: str) -> None:
         """Process the next chunk of the text if it belongs to this reader; count its lines in any case."""
         if self.chunks % self.readers.size == self.readers.rank:
-            self._add([list(lines) for lines in zip(*rows, strict=True)], tagged)
+            self._add([list(lines) for lines in zip(*rows, strict=True)], tag)
         elif not self.chunks and self.rules is not None:
             self.rules.learn(list(zip(*rows, strict=True)))
         self.chunks += 1
         self.total += len(rows)
 
-    def _add(self, raw: list[list[str]], tagged: Tagged) -> None:
+    def _add(self, raw: list[list[str]], tag: str) -> None:
         """Tokenize and store a chunk of this reader."""
         clean = [side.clean(lines) for side, lines in zip(self.sides, raw, strict=True)]
-        read = tagged(clean[0]), clean[1]
+        read = _tagged(clean[0], tag), clean[1]
         rows = [side.subwords.encode(lines) for side, lines in zip(self.sides, read, strict=True)]
         keep = np.ones(len(raw[0]), dtype=bool)
         if self.training:
@@ -312,7 +310,7 @@ class Collected:
             found = TokenRows.from_lists([of_side[i] for i in kept.tolist()])
             ids[self.chunks], lengths[self.chunks] = found.tokens, found.lengths
         if self.keep_texts:
-            for texts, lines in zip(self.texts, (tagged(raw[0]), clean[1]), strict=True):
+            for texts, lines in zip(self.texts, (_tagged(raw[0], tag), clean[1]), strict=True):
                 texts.extend(lines[i] for i in kept.tolist())
 
     def gathered(self) -> tuple[list[TokenRows], np.ndarray, list[int]]:

@@ -93,19 +93,18 @@ class DryRun:
         updates_to_do = self._endless()
         for _ in range(warm_up):
             self._update(next(updates_to_do))
-        done = src_tokens = tgt_tokens = 0
+        done: list[UpdateBatches] = []
         each: list[float] = []
         began = time.perf_counter()
-        while done < updates and (done < 3 or time.perf_counter() - began < seconds):
+        while len(done) < updates and (len(done) < 3 or time.perf_counter() - began < seconds):
             start = time.perf_counter()
-            batches = next(updates_to_do)
-            self._update(batches)
+            done.append(next(updates_to_do))
+            self._update(done[-1])
             each.append(time.perf_counter() - start)
-            done += 1
-            src_tokens, tgt_tokens = src_tokens + batches.num_src_tokens, tgt_tokens + batches.num_tgt_tokens
         self.model.device.synchronize()
         took = time.perf_counter() - began
-        return Timing(done, took, median(each), src_tokens, tgt_tokens)
+        src_tokens, tgt_tokens = sum(one.num_src_tokens for one in done), sum(one.num_tgt_tokens for one in done)
+        return Timing(len(done), took, median(each), src_tokens, tgt_tokens)
 
     def _update(self, batches: UpdateBatches) -> None:
         self._number += 1
