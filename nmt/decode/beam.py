@@ -53,7 +53,7 @@ class BeamCell:
         for n in sentence[self.limits[sentence] <= 0].tolist():
             self._hypotheses[n].append(Hypothesis([], 0.0, 0.0, False))
         self._leave(sentence[self.limits[sentence] <= 0])
-        first = self.selector.start(self, _keep(first, np.flatnonzero(self.limits[sentence] > 0)))
+        first = self.selector.start(_keep(first, np.flatnonzero(self.limits[sentence] > 0)))
         return first if beam is None or not len(beam) else _join(beam, first)
 
     def step(self, beam: Beam) -> Beam:

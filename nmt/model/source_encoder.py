@@ -124,7 +124,7 @@ class SourceEncoder:
         are in the row order of `rows`."""
         order = self._network.device.index(rows.rows.order)
         ordered = self._ordered(d_memory, d_final, order, how)
-        d_x = self._encoder.backward(rows.sorted, *ordered, gradients.view("encoder"), how)
+        d_x = self._encoder.backward(rows.sorted, *ordered, gradients.view("encoder"))
         if d_words is not None:
             self._network.device.add(d_x, self._ordered(d_words, [], order, how)[0], how.threads)
         src = rows.rows.src

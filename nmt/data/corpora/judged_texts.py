@@ -179,7 +179,7 @@ def _by_heading(part: Part, langs: Sequence[str]) -> list[str]:
     if part.form in OBJECTS:
         told = f"{file}: has the keys {shown}"
     elif not found.heading:
-        return _by_first_row(part, places)
+        return _by_first_row(part)
     else:
         told = f"{file}: line {found.heading} has headings, {shown}, and is skipped"
         told += " with all above it" if found.heading > 1 else ""
@@ -193,7 +193,7 @@ def _by_heading(part: Part, langs: Sequence[str]) -> list[str]:
     ]
 
 
-def _by_first_row(part: Part, places: Sequence[int]) -> list[str]:
+def _by_first_row(part: Part) -> list[str]:
     """Return a doubt if the first row of a table is much shorter than the others, as headings are, or two codes."""
     rows = [[str(cell) for cell in row] for row in islice(part.rows(lenient=True), LOOKED_AT)]
     first, *others = [row for row in rows if any(row)] or [[]]

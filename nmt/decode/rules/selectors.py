@@ -29,7 +29,7 @@ class CandidateSelector:
     A compiled loop does the same. The log-probabilities of all tokens are never stored.
     """
 
-    def start(self, search: Search, first: Beam) -> Beam:
+    def start(self, first: Beam) -> Beam:
         """Return the first beam of this selector, given one with an empty hypothesis per sentence."""
         return first
 
@@ -58,7 +58,7 @@ class RuledSelector(CandidateSelector):
         self._reweights = any(rule.reweights for rule in rules)
 
     @override
-    def start(self, search: Search, first: Beam) -> Beam:
+    def start(self, first: Beam) -> Beam:
         if self._reweights:
             first.extra["log_prob"] = np.zeros(len(first))
         for rule in self.rules:
@@ -158,10 +158,10 @@ class SamplingSelector(RuledSelector):
         self._keys = sample_keys(src_ids, seed)
 
     @override
-    def start(self, search: Search, first: Beam) -> Beam:
+    def start(self, first: Beam) -> Beam:
         rows = np.repeat(np.arange(len(first)), self.count)
         repeated: Any = {k: getattr(first, k)[rows] for k in ("parent", "tokens", "sums", "sentence", "history")}
-        first = super().start(search, replace(first, **repeated))
+        first = super().start(replace(first, **repeated))
         first.extra["sample"] = np.tile(np.arange(self.count, dtype=np.uint64), len(rows) // self.count)
         return first
 

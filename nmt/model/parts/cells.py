@@ -204,9 +204,7 @@ def _current_folder() -> Iterator[None]:
         yield
     finally:
         if added and folder in sys.path:
-            sys.path.reverse()  # so that the last entry, which is ours, is removed
-            sys.path.remove(folder)
-            sys.path.reverse()
+            del sys.path[-1 - sys.path[::-1].index(folder)]  # the last entry, which is ours
 
 
 def recurrent_cell(rnn_type: str, input_size: int, hidden_size: int) -> Cell:

@@ -113,9 +113,7 @@ class Encoder:
         each = [strip(result.final, str(n)) for n in range(len(layers.scans))]
         return Encoded(result.y, [{k: v for k, v in one.items() if v.ndim == 2} for one in each], result.tape)
 
-    def backward(
-        self, encoded: Encoded, d_memory: np.ndarray, d_final: list[States], gradients: Group, how: BatchPass
-    ) -> np.ndarray:
+    def backward(self, encoded: Encoded, d_memory: np.ndarray, d_final: list[States], gradients: Group) -> np.ndarray:
         """Return the gradient with respect to x; the gradients of the parameters are added to `gradients`."""
         d_last = {k: v for n, one in enumerate(d_final) for k, v in under(str(n), one).items()}
         found = self.layers.backward(encoded.tapes, d_memory, d_last, gradients, initial=()).x

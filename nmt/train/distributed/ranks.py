@@ -145,10 +145,8 @@ class StopRequest:
             return  # rank 0 prints it
         name = signal.Signals(number).name
         text = f"\n{name}: stopping after this update and saving; once more to stop at once\n"
-        try:
+        with contextlib.suppress(OSError, ValueError):  # standard error is closed: the request still counts
             os.write(sys.stderr.fileno(), text.encode())
-        except (OSError, ValueError):
-            pass  # standard error is closed: the request still counts
 
     def _receive_or_pass_on(self, number: int, frame: FrameType | None) -> None:
         """Handle a signal in another program: the second has its former effect, such as KeyboardInterrupt."""

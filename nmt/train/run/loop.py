@@ -40,10 +40,9 @@ def stop_reason(
         return f"{state.update} updates (training.updates)"
     if state.epoch > settings.epochs:
         return f"{settings.epochs} epochs (training.epochs)"
-    if settings.max_minutes is not None:
-        # Also right after a validation: each further update needs another validation, for which there is no time.
-        if elapsed >= _training_limit(settings.max_minutes, validation_seconds):
-            return format_seconds(settings.max_minutes * 60) + OVER
+    # Also right after a validation: each further update needs another validation, for which there is no time.
+    if settings.max_minutes is not None and elapsed >= _training_limit(settings.max_minutes, validation_seconds):
+        return format_seconds(settings.max_minutes * 60) + OVER
     if schedule.finished:
         return f"learning rate below {settings.learning_rate_min:g} (training.learning_rate_min)"
     patience, count = settings.stop_after, state.without_improvement

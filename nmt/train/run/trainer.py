@@ -173,16 +173,12 @@ class TrainingResult:
 class Trainer:
     """A run in a model folder, started or resumed where the previous run stopped.
 
-    Args:
-        threads: Cores to use; None takes the configured number, or all.
-        device: `cpu`, `cuda` or `auto`; None takes the configured one.
-        terminal: The stream that shows progress; None for no output.
-        stop_after: Stop after this many updates, as if by a signal; None for no such limit.
-        ranks: The processes that train this model together; None for this one alone. Each makes a Trainer and calls
-            `run`; rank 0 writes files and shows progress.
-        exits: Whether a second signal ends the process; see `StopRequest`.
-        tried: The task of a dry run of these settings, whose training text is not read again.
-        spent: The seconds that such a dry run took, which count in the time of a new run.
+    threads: cores to use; None takes the configured number, or all. device: `cpu`, `cuda` or `auto`; None takes the
+    configured one. terminal: the stream that shows progress; None for no output. stop_after: stop after this many
+    updates, as if by a signal; None for no such limit. ranks: the processes that train this model together; None for
+    this one alone. Each makes a Trainer and calls `run`; rank 0 writes files and shows progress. exits: whether a
+    second signal ends the process; see `StopRequest`. tried: the task of a dry run of these settings, whose training
+    text is not read again, and `spent` the seconds that it took, which count in the time of a new run.
     """
 
     def __init__(

@@ -28,6 +28,17 @@ if TYPE_CHECKING:
 Arrays = dict[str, np.ndarray]
 
 
+def _together(alike: Sequence[Arrays], names: Sequence[str]) -> Iterator[list[Any]]:
+    """Yield flat views of parameters and what belongs to them: all in one if `names` are all of them and they are
+    contiguous, or one per name."""
+    wholes = [whole_of(arrays) for arrays in alike]
+    if len(names) == len(alike[0]) and all(whole is not None for whole in wholes):
+        yield wholes
+        return
+    for name in names:
+        yield [arrays[name].reshape(-1) for arrays in alike]
+
+
 class Optimizer:
     """Base class of all optimizers: state arrays named after the parameters, and a step count. `params`: the model's
     parameters, C-contiguous; `step` changes them in place; `num_threads`: cores to use. The result does not depend on
@@ -61,23 +72,12 @@ class Optimizer:
         (see `clip_scale`). `grads` have the same names and shapes and may be overwritten."""
         self.steps += 1
         added, scale = 0.0 if self.decouples else self.settings.weight_decay, gradient_scale
-        for param, grad, *state in self._pieces(params, grads):
+        trained = [name for name in params if name not in self.frozen]
+        for param, grad, *state in _together([params, grads, *self._groups.values()], trained):
             if added:
                 self.device.add_scaled(grad, param, added, gradient_scale)
                 scale = 1.0
             self._update(param, grad, state, learning_rate, scale)
-
-    def _pieces(self, params: Arrays, grads: Arrays) -> Iterator[list[Any]]:
-        """Yield flat views of parameters, gradients and state: all in one if they are contiguous, or one per
-        parameter."""
-        alike = [params, grads, *self._groups.values()]
-        wholes = [whole_of(arrays) for arrays in alike]
-        if not self.frozen and all(whole is not None for whole in wholes):
-            yield wholes
-            return
-        for name in params:
-            if name not in self.frozen:
-                yield [arrays[name].reshape(-1) for arrays in alike]
 
     def state_dict(self) -> tuple[Arrays, dict[str, Any]]:
         """Return the arrays, on the host, and the plain numbers that a checkpoint must contain."""
@@ -90,7 +90,7 @@ class Optimizer:
         self.steps = int(numbers["steps"])
 
     def _update(self, param: Any, grad: Any, state: list[Any], rate: float, scale: float) -> None:
-        """Change one piece that `_pieces` yielded."""
+        """Change one piece that `_together` yielded."""
         raise NotImplementedError
 
 
@@ -194,13 +194,9 @@ class MovingAverage:
         """Update the average with the parameters after an update."""
         self.steps += 1
         decay = min(self._decay, (1.0 + self.steps) / (10.0 + self.steps))
-        params, add = self._model.params, self._model.device.add_scaled
-        average, whole = whole_of(self.arrays), whole_of(params)
-        if average is not None and whole is not None:
-            add(average, whole, 1.0 - decay, decay)
-            return
-        for name, param in params.items():
-            add(self.arrays[name].reshape(-1), param.reshape(-1), 1.0 - decay, decay)
+        params = self._model.params
+        for average, param in _together([self.arrays, params], list(params)):
+            self._model.device.add_scaled(average, param, 1.0 - decay, decay)
 
     @contextlib.contextmanager
     def in_place(self) -> Iterator[None]:
