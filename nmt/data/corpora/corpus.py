@@ -137,11 +137,6 @@ class ParallelCorpus:
         return round(sum(weight * count for weight, count in zip(weights, tokens, strict=True)))
 
     @property
-    def num_subwords(self) -> int:
-        """Return the number of target subwords, counting each pair once and no EOS."""
-        return len(self.tgt.tokens)
-
-    @property
     def nbytes(self) -> int:
         """Return the number of bytes of all ids, without the texts."""
         arrays = (self.src.tokens, self.src.starts, self.tgt.tokens, self.tgt.starts, self.line_numbers)

@@ -23,14 +23,9 @@ class Shortlist:
     longer dominates the work. They are the frequent tokens and the translations of the source tokens (Jean et al. 2015,
     section 2.3, and Junczys-Dowmunt et al. 2018, section 3.1).
 
-    Args:
-        starts: int64 [source vocabulary + 1].
-        tokens: int32 [n]; the candidates of source token s are tokens[starts[s] : starts[s + 1]].
-        always: int32 [m], candidates of every sentence.
-        vocab_size: The size of the target vocabulary.
-
-    Raises:
-        ShapeError: The arrays do not fit one another.
+    The candidates of source token s are tokens[starts[s] : starts[s + 1]], with starts int64 [source vocabulary + 1]
+    and tokens int32 [n], and those of every sentence always, int32 [m]. vocab_size: that of the target. Raises
+    ShapeError if the arrays do not fit one another.
     """
 
     def __init__(self, starts: np.ndarray, tokens: np.ndarray, always: np.ndarray, vocab_size: int) -> None:

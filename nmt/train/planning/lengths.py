@@ -53,7 +53,10 @@ def fixed_training(settings: TrainingConfig, dealing: Dealing) -> FixedTraining:
     updates = settings.updates
     if updates == "auto":
         updates = min(at_most, usual_updates(settings, a_pass))
-    warmup = _warmup(settings, min(at_most, updates or at_most))
+    warmup: int | str = settings.learning_rate_warmup
+    if not isinstance(warmup, int):
+        least = 1 if settings.scheduling == "inverse_square_root" else 0
+        warmup = max(least, min(at_most, updates or at_most) // WARMUP_SHARE)
     every = settings.validation_freq
     if every == "auto":
         every = max(1, min(a_pass, MOST_BETWEEN))
@@ -128,14 +131,6 @@ def doubts(config: Config, fixed: FixedTraining) -> list[str]:
             "to count sentences set training.batch_type=sentence"
         )
     return [f"warning: {text}" for text in found]
-
-
-def _warmup(settings: TrainingConfig, updates: int) -> int:
-    """Return the number of warm-up updates: the configured one, or for `auto` a share of all updates."""
-    if isinstance(settings.learning_rate_warmup, int):
-        return settings.learning_rate_warmup
-    least = 1 if settings.scheduling == "inverse_square_root" else 0
-    return max(least, updates // WARMUP_SHARE)
 
 
 class Plan(NamedTuple):

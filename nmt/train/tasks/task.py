@@ -70,7 +70,7 @@ class Task:
             f"data: {len(train):,} training pairs of {train.total:,} lines"
             f" ({train.skipped_empty:,} skipped with an empty side, "
             f"{train.skipped_long:,} over max_length{filtered}), "
-            f"{train.num_subwords:,} target subwords; {len(self._dev):,} validation pairs"
+            f"{len(train.tgt.tokens):,} target subwords; {len(self._dev):,} validation pairs"
         )
         return self
 
@@ -87,7 +87,7 @@ class Task:
         """Return numbers that identify the training corpus, to notice when it changes: those of pairs and of target
         subwords, and a checksum of the pairs."""
         corpus = self.corpus
-        return [len(corpus), corpus.num_subwords, corpus.tgt.checksum(corpus.src.checksum())]
+        return [len(corpus), len(corpus.tgt.tokens), corpus.tgt.checksum(corpus.src.checksum())]
 
     @property
     def seen(self) -> str:
