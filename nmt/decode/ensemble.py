@@ -28,11 +28,15 @@ class Ensemble:
 
     def __init__(self, models: Sequence[ScoringModel], average: Average = "log_prob") -> None:
         self.models, self.average = list(models), average
-        self.device = self.models[0].device
 
     def __repr__(self) -> str:
         """Return the models and the kind of average."""
         return f"Ensemble({self.models!r}, {self.average})"
+
+    @property
+    def device(self) -> Device:
+        """Return the device of the first model."""
+        return self.models[0].device
 
     def written(self, ids: list[int]) -> list[int]:
         """Return the tokens that ids write, by the first model; see `SearchModel`."""
