@@ -12,7 +12,7 @@ from nmt.decode.hypotheses import Decoder, ForcedScores, ScoringModel, States, T
 from nmt.rnn.kernels.search.choose import top_tokens
 
 if TYPE_CHECKING:
-    pass
+    from nmt.rnn.device import Device
 
 Average = Literal["log_prob", "prob"]
 

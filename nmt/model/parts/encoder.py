@@ -138,18 +138,18 @@ class Bridge:
     def __init__(self, config: ModelConfig, **options: Any) -> None:
         """Make the bridge; `options` are those of `Scan`. Raises ConfigError if states of different sizes are to be
         copied."""
-        self.kind = config.decoder.init_hidden
-        self.of_mean = config.decoder.init_from == "mean" and self.kind != "zero"
+        kind = config.decoder.init_hidden
+        self.of_mean = config.decoder.init_from == "mean" and kind != "zero"
         self.device = options.get("device") or cpu()
         self.xp = self.device.xp
         encoder, directions = encoder_cells(config), 2 if config.encoder.bidirectional else 1
         # decoder state -> (encoder layer, encoder state)
         self.routes: dict[str, tuple[int, str]] = {}
-        # decoder state -> the layer that computes it
+        # decoder state -> the layer that computes it, if the bridge is learned
         self.scans: dict[str, Scan] = {}
         top, learned = config.decoder.init_from == "top", config.decoder.bridge_activation
         activation = "none" if learned == "linear" else learned
-        for n, cell in enumerate(decoder_layers(config)):
+        for n, cell in enumerate(decoder_layers(config) if kind != "zero" else ()):
             layer = len(encoder) - 1 if top else min(n, len(encoder) - 1)
             for name in cell.starts() if self.of_mean or encoder[layer].starts() else ():
                 width = cell.states()[name]
@@ -159,18 +159,17 @@ class Bridge:
                     wanted = ("h", *encoder[layer].starts()) if top else (name, "h", *encoder[layer].starts())
                     source = next(k for k in wanted if k in encoder[layer].starts())
                     size = directions * encoder[layer].states()[source]
-                if self.kind == "last" and size != width:
+                if kind == "last" and size != width:
                     raise ConfigError(
                         f"model.decoder.init_hidden must be bridge or zero where the encoder's {source} has {size} "
                         f"numbers and the decoder's {name} {width}, got last"
                     )
                 self.routes[f"{n}.{name}"] = layer, source
-                self.scans[f"{n}.{name}"] = Scan(LinearCell(size, width, activation), **options)
+                if kind == "bridge":
+                    self.scans[f"{n}.{name}"] = Scan(LinearCell(size, width, activation), **options)
 
     def params(self) -> dict[str, Param]:
         """Return the names and shapes of the parameters; there are none unless the bridge is learned."""
-        if self.kind != "bridge":
-            return {}
         return {k: v for name, scan in self.scans.items() for k, v in under(name, scan.cell.params()).items()}
 
     def with_mean(self, final: list[States], memory: Any, lengths: np.ndarray) -> list[States]:
@@ -198,16 +197,10 @@ class Bridge:
 
     def forward(self, weights: Weights, final: list[States], how: BatchPass) -> tuple[States, dict[str, Tape | None]]:
         """Return the initial states of the decoder by name, and tapes."""
-        if self.kind == "zero":
-            return {}, {}
-        if self.kind == "last":
-            return {name: final[layer][state] for name, (layer, state) in self.routes.items()}, {}
-        states, tapes = {}, {}
-        for name, (layer, state) in self.routes.items():
-            x = self.device.contiguous(final[layer][state])[None]
-            result = self.scans[name].forward(
-                weights.view(name), x, training=how.training, allocate=how.allocate, threads=how.threads
-            )
+        states, tapes = {name: final[layer][state] for name, (layer, state) in self.routes.items()}, {}
+        for name, scan in self.scans.items():
+            x, view = self.device.contiguous(states[name])[None], weights.view(name)
+            result = scan.forward(view, x, training=how.training, allocate=how.allocate, threads=how.threads)
             states[name], tapes[name] = result.y[0], result.tape
         return states, tapes
 
@@ -218,8 +211,6 @@ class Bridge:
         d_final = [{k: how.lasting(self.device, v.shape, v.dtype) for k, v in layer.items()} for layer in final]
         for array in (array for layer in d_final for array in layer.values()):
             self.device.clear(array, how.threads)
-        if self.kind == "zero":
-            return d_final
         for name, (layer, state) in self.routes.items():
             d = d_states[name]
             tape = tapes.get(name)
