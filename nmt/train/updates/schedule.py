@@ -14,11 +14,7 @@ if TYPE_CHECKING:
 
 def _warmed(settings: FixedTraining, update: int) -> float:
     """Return the configured rate after a linear warm-up."""
-    return settings.learning_rate * _warmup(settings, update)
-
-
-def _warmup(settings: FixedTraining, update: int) -> float:
-    return min(1.0, update / max(1, settings.learning_rate_warmup))
+    return settings.learning_rate * min(1.0, update / max(1, settings.learning_rate_warmup))
 
 
 def _inverse_square_root(settings: FixedTraining, update: int) -> float:
