@@ -69,15 +69,10 @@ class WordAlignments:
         if side == 0 and self._before:
             real[: self._before] = False
         words = np.full(len(ids), -1)
-        words[real] = _word_indices(self._starts[side][ids[real]])
+        begins = self._starts[side][ids[real]]
+        begins[:1] = True
+        words[real] = np.cumsum(begins) - 1
         return words
-
-
-def _word_indices(starts: np.ndarray) -> np.ndarray:
-    """Return each token's word, counted from 0, given which tokens begin words, as the first always does."""
-    first = starts.astype(np.int64)
-    first[:1] = 1
-    return np.cumsum(first) - 1
 
 
 def _words_of_rows(starts: np.ndarray, rows: TokenRows) -> np.ndarray:

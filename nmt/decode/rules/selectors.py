@@ -179,9 +179,5 @@ class SamplingSelector(RuledSelector):
 
 def sample_keys(src_ids: Sequence[Sequence[int]], seed: int) -> np.ndarray:
     """Return the random key of each sentence, uint64 [N]: a hash of its tokens and the seed."""
-    return mix(np.array([_key(ids) for ids in src_ids], np.uint64) ^ np.uint64(seed % 2**64))
-
-
-def _key(ids: Sequence[int]) -> int:
-    digest = hashlib.blake2b(np.array(ids, "<i4").tobytes(), digest_size=8).digest()
-    return int.from_bytes(digest, "little")
+    digests = [hashlib.blake2b(np.array(ids, "<i4").tobytes(), digest_size=8).digest() for ids in src_ids]
+    return mix(np.frombuffer(b"".join(digests), "<u8") ^ np.uint64(seed % 2**64))
