@@ -35,7 +35,6 @@ def model_settings(*, encoder=None, decoder=None, tied="none"):
 def build(
     vocab_size,
     *,
-    joint=True,
     scale=0.5,
     seed=0,
     dtype=None,
@@ -49,7 +48,7 @@ def build(
     options = {"compute_dtype": compute_dtype, "recompute": recompute, "device": device}
     options["src_factor_sizes"] = factor_sizes
     options |= {} if dtype is None else {"dtype": dtype}
-    model = TranslationModel(model_settings(**changes), vocab_size, vocab_size, joint, **options)
+    model = TranslationModel(model_settings(**changes), vocab_size, vocab_size, **options)
     rng = np.random.default_rng(seed)
     for name in sorted(model.params):
         values = rng.normal(0.0, scale, model.params[name].shape).astype(model.dtype)
@@ -61,7 +60,7 @@ def build(
 def on_device(model, device, **options):
     """A model with the same parameters on another device; `options` are those `build` made it with."""
     vocab_size = model.vocab_sizes["src"]
-    copy = build(vocab_size, joint=model.joint, device=device, **options)
+    copy = build(vocab_size, device=device, **options)
     for name, param in model.params.items():
         copy.params[name][...] = device.upload(model.device.download(param))
     copy.changed()

@@ -70,7 +70,6 @@ class TranslationModel(Network):
         config: ModelConfig,
         src_vocab_size: int,
         tgt_vocab_size: int,
-        joint: bool,
         *,
         dtype: Any = np.float32,
         compute_dtype: str | None = None,
@@ -83,7 +82,6 @@ class TranslationModel(Network):
             self.actions = EditActions(tgt_vocab_size)
             outputs = self.actions.count
         super().__init__(config, {"src": src_vocab_size, "tgt": outputs}, dtype, device)
-        self.joint = joint
         check_device(config, self.device)
         self.copies = config.decoder.copy_source
         self._probes: dict[int, Scan] = {}  # by the source positions that they record

@@ -172,7 +172,7 @@ def build_model(
 
     if src_factor_sizes:
         options["src_factor_sizes"] = src_factor_sizes
-    return TranslationModel(config.model, src_vocab_size, tgt_vocab_size, config.data.subwords.joint, **options)
+    return TranslationModel(config.model, src_vocab_size, tgt_vocab_size, **options)
 
 
 def read_checkpoint(path: Path, prefix: str = "") -> tuple[dict[str, np.ndarray], dict[str, Any]]:

@@ -55,7 +55,6 @@ class TranslationModel:
         config: Any,
         src_vocab_size: int,
         tgt_vocab_size: int,
-        joint: bool,
         compute_dtype: str | None = None,
         recompute: str = "attention",
         device: Any = None,
