@@ -17,7 +17,7 @@ import numpy as np
 from nmt.config import Config, load_config
 from nmt.data.batching.batches import Batch, TrainBatches
 from nmt.data.corpora.corpus import Side, load_parallel
-from nmt.data.tokens.subwords import Subwords
+from nmt.data.tokens.factors import subwords_from_file
 from nmt.model.translation import TranslationModel
 from nmt.storage.model_folder import build_model
 from nmt.train.updates.optimizer import clip_scale, gradient_norm, make_optimizer
@@ -34,7 +34,7 @@ _PARTS = {
 
 def load(config: Config, folder: Path) -> tuple[TrainBatches, TranslationModel]:
     """The corpus in `folder` (train.*, joint.spm) in batches, and a fresh model."""
-    subwords = Subwords.from_file(folder / "joint.spm")
+    subwords = subwords_from_file(folder / "joint.spm")
     src, tgt = Side(config.data.src, subwords), Side(config.data.tgt, subwords)
     training = config.training
     corpus = load_parallel(str(folder / "text" / "train"), src, tgt)

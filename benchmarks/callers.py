@@ -29,8 +29,8 @@ Ids = list[list[int]]
 def make_model(compute_dtype: str) -> TranslationModel:
     """The same numbers in each type."""
     config = load_config(_CONFIG).model
-    model = TranslationModel(config, _VOCAB, _VOCAB, False, compute_dtype=compute_dtype)
-    drawn = TranslationModel(config, _VOCAB, _VOCAB, False)
+    model = TranslationModel(config, _VOCAB, _VOCAB, compute_dtype=compute_dtype)
+    drawn = TranslationModel(config, _VOCAB, _VOCAB)
     drawn.initialize(1)
     model.adopt(dict(drawn.params))
     return model

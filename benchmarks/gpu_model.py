@@ -221,7 +221,7 @@ def _torch(device: Device, case: Case, kind: str, updates: int) -> tuple[float, 
         for first in range(0, len(sources), 64):
             block = sources[first : first + 64]
             steps = int(LENGTH_RATIO * len(block[0])) + LENGTH_EXTRA
-            src = make_batch(block, None, np.arange(len(block)))
+            src = make_batch(block, block, np.arange(len(block)))
             with torch.autocast(place.type, torch.bfloat16, enabled=kind == "bfloat16"):
                 ids = torch.from_numpy(src.src.astype(np.int64)).to(place)
                 lengths = torch.from_numpy(src.src_lengths.astype(np.int64))

@@ -113,7 +113,7 @@ class Training:
     def run(self, threads: int) -> dict[str, bytes]:
         """The parameters after some updates."""
         source, target = self._sizes
-        model = TranslationModel(self._config, source, target, False)
+        model = TranslationModel(self._config, source, target)
         model.initialize(3)
         targets = [[min(token, target - 1) for token in ids] for ids in self._ids]
         for n in range(self._updates):

@@ -23,7 +23,6 @@ def model_settings(*, encoder=None, decoder=None, tied="none"):
 def build(
     vocab_size,
     *,
-    joint=True,
     scale=0.5,
     seed=0,
     dtype=None,
@@ -37,7 +36,7 @@ def build(
     options = {"compute_dtype": compute_dtype, "recompute": recompute, "device": device}
     options["src_factor_sizes"] = factor_sizes
     options |= {} if dtype is None else {"dtype": dtype}
-    model = TranslationModel(model_settings(**changes), vocab_size, vocab_size, joint, **options)
+    model = TranslationModel(model_settings(**changes), vocab_size, vocab_size, **options)
     rng = np.random.default_rng(seed)
     for name in sorted(model.params):
         values = rng.normal(0.0, scale, model.params[name].shape).astype(model.dtype)
@@ -48,7 +47,7 @@ def build(
 
 def on_device(model, device, **options):
     """A model with the same parameters on another device; `options` are those `build` made it with."""
-    copy = build(model.vocab_sizes["src"], joint=model.joint, device=device, **options)
+    copy = build(model.vocab_sizes["src"], device=device, **options)
     for name, param in model.params.items():
         copy.params[name][...] = device.upload(model.device.download(param))
     copy.changed()

@@ -129,7 +129,7 @@ def test_an_interruption_changes_no_bit(trained: Path) -> None:
 
 
 def test_an_unknown_word_keeps_its_factors(trained: Path) -> None:
-    model = small_models.build(9, joint=False, factor_sizes=(4,), encoder={"factors": (3,)})
+    model = small_models.build(9, factor_sizes=(4,), encoder={"factors": (3,)})
     whole = config_from_dict(settings(trained, src_word_dropout=0.5))
     batch = make_batch([[4 + 9 * (1 + n % 3), 6 + 9 * 2] for n in range(20)], [[4]] * 20, range(20))
     found = Methods(whole, model).prepare(batch, 3).batch.src
@@ -157,7 +157,7 @@ def test_the_doctor_counts_units_without_them(trained: Path) -> None:
 
 def test_gradients_of_their_tables_are_those_of_the_loss() -> None:
     sizes = {"factor_sizes": (4, 5), "encoder": {"factors": (3, 2)}}
-    model = small_models.build(9, joint=False, dtype=np.float64, **sizes)
+    model = small_models.build(9, dtype=np.float64, **sizes)
     pairs = [([4 + 9 * 2, 5 + 9 * (3 + 4 * 2)], [5, 4]), ([8 + 9 * (1 + 4 * 4), 7 + 9 * 2, 4], [6])]
     batch = make_batch([src for src, _ in pairs], [tgt for _, tgt in pairs], range(2))
     tables = {f"src_factors.{n}.embeddings" for n in range(2)}

@@ -17,7 +17,7 @@ from nmt.inference.translator import Constraints, Translator
 from nmt.rnn.cores import default_threads
 from nmt.train.planning.lengths import doubts, fixed_training
 from nmt.train.tasks.prepare import check_trainable
-from nmt.train.updates.schedule import make_schedule
+from nmt.train.updates.schedule import Schedule
 from tests.refusals import refused
 from tests.saved_models import sentences
 from tests.settings import changed, settings_with
@@ -215,7 +215,7 @@ def ask(config: Any) -> None:
     for count in (1, 100):
         fixed = fixed_training(config.training, SimpleNamespace(size=3, num_updates=lambda epoch, n=count: n))
         doubts(config, fixed)
-        schedule = make_schedule(fixed)
+        schedule = Schedule(fixed)
         assert all(rate >= 0 for rate in (schedule.learning_rate(update) for update in (1, 2, 1000)))
 
 

@@ -27,7 +27,7 @@ def translator(monkeypatch: pytest.MonkeyPatch) -> Translator:
         monkeypatch.setitem(sys.modules, name, module)
     subwords = train_subwords([" ".join(WORDS)], type="word", vocab_size=60)
     config = settings_with({"src": {"lang": "xx", "lowercase": True, "normalize": "nfkc"}})
-    model = fake_model.TranslationModel(None, subwords.vocab_size, subwords.vocab_size, True)
+    model = fake_model.TranslationModel(None, subwords.vocab_size, subwords.vocab_size)
     for index in range(subwords.vocab_size):
         model.params["table"][index, index] = 1
     return Translator(model, subwords, subwords, config)  # type: ignore[arg-type]

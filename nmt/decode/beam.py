@@ -10,72 +10,50 @@ of its decoder; the selector chooses the continuations.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from nmt.decode.hypotheses import Beam, Block, Decoder, Hypothesis, States, best_of
 from nmt.decode.rules.options import SearchOptions
-from nmt.decode.rules.score_rules import LengthPenalty, best_possible, final_scores, nth_best
-from nmt.decode.rules.selectors import BestSelector, CandidateSelector
+from nmt.decode.rules.score_rules import best_possible, final_scores, nth_best
 from nmt.rnn.kernels.memory.arrays import distinct, identity, run_bounds
 from nmt.rnn.kernels.search.search_rules import can_improve, ends, room_left
 from nmt.special_tokens import BOS_ID
 
 
-@dataclass
 class BeamCell:
-    """A search over sentences 0, 1, ... N - 1.
+    """A search over sentences 0, 1, ... N - 1; see `Search`.
 
-    limits [N]: the maximum length of each sentence's translations, including EOS. first_token: tokens below it are
-    never produced. word_reward: see `final_scores`. Sentences enter by `extend` and are returned by `ended`.
+    limits [N]: the maximum length of each sentence's translations, including EOS. Sentences enter by `extend` and are
+    returned by `ended`.
     """
 
-    decoder: Decoder
-    limits: np.ndarray
-    beam_size: int
-    length_penalty: LengthPenalty
-    n_best: int = 1
-    first_token: int = 1
-    never: int = -1
-    word_reward: float = 0.0
-    selector: CandidateSelector = field(default_factory=BestSelector)
-    _hypotheses: dict[int, list[Hypothesis]] = field(default_factory=dict)
-    _ended: list[int] = field(default_factory=list)
+    never = BOS_ID
 
-    @classmethod
-    def of(
-        cls, options: SearchOptions, decoder: Decoder, src_ids: Sequence[Sequence[int]], limits: np.ndarray
-    ) -> BeamCell:
-        """Return a search over sentences with these options; `limits` as above."""
-        return cls(
-            decoder,
-            limits,
-            options.beam_size,
-            options.length_penalty,
-            options.n_best,
-            first_token=options.first_token,
-            never=BOS_ID,
-            word_reward=options.word_reward,
-            selector=options.selector(src_ids, decoder.eos_id),
-        )
-
-    def __post_init__(self) -> None:
-        count = len(self.limits)
+    def __init__(
+        self, options: SearchOptions, decoder: Decoder, src_ids: Sequence[Sequence[int]], limits: np.ndarray
+    ) -> None:
+        count, self.decoder, self.limits = len(limits), decoder, limits
+        self.n_best, self.first_token = options.n_best, options.first_token
+        self.length_penalty, self.word_reward = options.length_penalty, options.word_reward
+        self.selector = options.selector(src_ids, decoder.eos_id)
+        self._hypotheses: dict[int, list[Hypothesis]] = {}
+        self._ended: list[int] = []
         self._sentence_ids = np.zeros(count, np.int64)  # ids in the decoder
-        self._steps = np.zeros(count, np.int64)
-        self._room = np.full(count, self.beam_size, np.int64)  # free places in the beam
+        self.steps = np.zeros(count, np.int64)
+        self.room = np.full(count, options.beam_size, np.int64)
         self._to_beat = np.full(count, -np.inf)  # the n-th best score of the finished hypotheses
 
     def extend(self, beam: Beam | None, sentence: np.ndarray, sentence_ids: np.ndarray, first: Beam) -> Beam:
         """Add sentences to the beam: `first` has one hypothesis per sentence, empty or of the same length for all."""
         self._sentence_ids[sentence] = sentence_ids
         self._hypotheses.update((n, []) for n in sentence.tolist())
-        self._steps[sentence] = first.history.shape[1]
+        self.steps[sentence] = first.history.shape[1]
         for n in sentence[self.limits[sentence] <= 0].tolist():
             self._hypotheses[n].append(Hypothesis([], 0.0, 0.0, False))
         self._leave(sentence[self.limits[sentence] <= 0])
-        first = self.selector.start(self, _keep(first, np.flatnonzero(self.limits[sentence] > 0)))
+        first = self.selector.start(_keep(first, np.flatnonzero(self.limits[sentence] > 0)))
         return first if beam is None or not len(beam) else _join(beam, first)
 
     def step(self, beam: Beam) -> Beam:
@@ -85,16 +63,16 @@ class BeamCell:
         bounds = run_bounds(beam.sentence)
         live = beam.sentence[bounds[:-1]]
         parent, tokens, sums, extra = self.selector.choose(self, beam, outputs, live, bounds)
-        self._steps[live] += 1
+        self.steps[live] += 1
         sentence = beam.sentence[parent]
-        history = _append(beam.history[parent], self._steps[sentence], tokens)
+        history = _append(beam.history[parent], self.steps[sentence], tokens)
         after = Beam(states, parent, tokens, sums, sentence, history, extra)
         return self._prune_beam(after, live)
 
     def _prune_beam(self, beam: Beam, live: np.ndarray) -> Beam:
         """Remove ended hypotheses from the beam, and sentences that can no longer improve."""
         of = beam.sentence
-        out = ends(beam.tokens, self.decoder.eos_id, self._steps[of], self.limits[of])
+        out = ends(beam.tokens, self.decoder.eos_id, self.steps[of], self.limits[of])
         going = np.flatnonzero(~out)
         if len(going) < len(of):
             self._finish_hypotheses(beam, np.flatnonzero(out))
@@ -115,32 +93,24 @@ class BeamCell:
         best, to_beat = self.selector.best_sums(beam, going, bounds[:-1]), self._to_beat[alive]
         if (to_beat == -np.inf).all():
             return np.asarray(can_improve(best, to_beat))
-        steps, limits = self._steps[alive], self.limits[alive]
+        steps, limits = self.steps[alive], self.limits[alive]
         bound = best_possible(self.length_penalty, best, steps, limits, self.word_reward)
         return np.asarray(can_improve(bound, to_beat))
 
     def _finish_hypotheses(self, beam: Beam, rows: np.ndarray) -> None:
         """Turn the rows whose hypotheses have ended or were truncated into translations."""
         of = beam.sentence[rows]
-        sums, steps = beam.sums[rows], self._steps[of]
+        sums, steps = beam.sums[rows], self.steps[of]
         scores = final_scores(self.length_penalty, sums, steps, self.word_reward)
         log_probs = beam.extra.get("log_prob", beam.sums)
         for row, n, score in zip(rows.tolist(), of.tolist(), scores.tolist(), strict=True):
             finished = int(beam.tokens[row]) == self.decoder.eos_id
-            ids = beam.history[row, : self._steps[n] - finished].tolist()
+            ids = beam.history[row, : self.steps[n] - finished].tolist()
             self._hypotheses[n].append(Hypothesis(ids, float(log_probs[row]), score, finished))
-            self._room[n] = room_left(self._room[n], 1)
+            self.room[n] = room_left(self.room[n], 1)
             if finished and can_improve(score, self._to_beat[n]):
                 found = [h.score for h in self._hypotheses[n] if h.finished]
                 self._to_beat[n] = nth_best(found, self.n_best, self._to_beat[n])
-
-    def room(self, sentence: np.ndarray) -> np.ndarray:
-        """Return the number of free places in the beams of these sentences."""
-        return self._room[sentence]
-
-    def steps(self, sentence: np.ndarray) -> np.ndarray:
-        """Return the length in tokens of the hypotheses of these sentences."""
-        return self._steps[sentence]
 
     def _leave(self, sentence: np.ndarray) -> None:
         self.decoder.release(self._sentence_ids[sentence])

@@ -12,7 +12,6 @@ from nmt.decode.hypotheses import Decoder, ForcedScores, ScoringModel, States, T
 from nmt.rnn.kernels.search.choose import top_tokens
 
 if TYPE_CHECKING:
-    from nmt.rnn.arrays.workspace import Workspace
     from nmt.rnn.device import Device
 
 Average = Literal["log_prob", "prob"]
@@ -127,23 +126,8 @@ class EnsembleBlockDecoder:
 
     def __init__(self, decoders: Sequence[Any], combine: Callable[[list[Any]], Any]) -> None:
         self.decoders, self.combine = list(decoders), combine
-
-    @property
-    def first(self) -> np.ndarray:
-        """Return the tokens before the first step."""
-        first: np.ndarray = self.decoders[0].first
-        return first
-
-    @property
-    def repeats(self) -> bool:
-        """Return whether all steps of every decoder are the same launches."""
-        return all(decoder.repeats for decoder in self.decoders)
-
-    @property
-    def memory(self) -> Workspace:
-        """Return the workspace of the first decoder."""
-        memory: Workspace = self.decoders[0].memory
-        return memory
+        self.first, self.memory = self.decoders[0].first, self.decoders[0].memory
+        self.repeats = all(decoder.repeats for decoder in self.decoders)
 
     def step(self, tokens: Any) -> list[Any]:
         """Run one step and return the outputs of each decoder."""

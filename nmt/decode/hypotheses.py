@@ -19,16 +19,13 @@ States = dict[str, np.ndarray]
 TokenIds = Sequence[Sequence[int]]
 """Token ids of each sentence."""
 ForcedScores = tuple[list[np.ndarray], list[np.ndarray]]
-"""Token ids of each sentence, as `ScoringModel.forced_log_probs` takes them."""
+"""Log-probabilities [T] of each sentence's tokens, and attention [T, S] if it was requested."""
 
 
 @dataclass(frozen=True)
 class Hypothesis:
     """A translation: its token ids without EOS, the sum of its log-probabilities (including EOS), and the score by
-    which it is ranked.
-
-    `finished` is False if the translation was truncated at the maximum length.
-    """
+    which it is ranked. `finished` is False if it was truncated at the maximum length."""
 
     ids: list[int]
     log_prob: float
@@ -55,11 +52,8 @@ class Decoder(Protocol):
         self, src_ids: list[list[int]], candidates: list[np.ndarray] | None = None
     ) -> tuple[np.ndarray, States, np.ndarray]:
         """Encode sentences and return their ids [B], and the states and tokens before the first step, one row per
-        sentence.
-
-        `candidates` has a sorted int32 array per sentence: only these tokens may be produced, all others have no
-        probability.
-        """
+        sentence. `candidates` has a sorted int32 array for each: only these tokens may be produced, all others have no
+        probability."""
 
     def release(self, sentence_ids: np.ndarray) -> None:
         """Release the resources of these sentences; they will not be used again."""
@@ -70,10 +64,8 @@ class Decoder(Protocol):
     def step(
         self, tokens: np.ndarray, states: States, parent: np.ndarray, sentence_ids: np.ndarray
     ) -> tuple[np.ndarray, States]:
-        """Run one step and return the outputs [R, H] and the new states.
-
-        Row r reads tokens[r], continues states[parent[r]] and belongs to sentence_ids[r].
-        """
+        """Run one step and return the outputs [R, H] and the new states. Row r reads tokens[r], continues
+        states[parent[r]] and belongs to sentence_ids[r]."""
 
     def best_tokens(self, outputs: np.ndarray, first_token: int, places: int) -> tuple[np.ndarray, np.ndarray]:
         """Return at most `places` most probable tokens of each row [R, K] and their log-probabilities, best first, for
@@ -132,10 +124,8 @@ class ScoringModel(SearchModel, Protocol):
         self, src_ids: TokenIds, tgt_ids: TokenIds, *, attention: bool = False, threads: int | None = None
     ) -> ForcedScores:
         """Return the log-probabilities [T] of the given target tokens (with EOS if it is to be scored) for each source
-        (without EOS), as arrays on the host.
-
-        With `attention`, also return the attention weights [T, S] of each pair; S includes EOS.
-        """
+        (without EOS), as arrays on the host; with `attention`, also the attention weights [T, S] of each pair, where S
+        includes EOS."""
 
 
 @dataclass
@@ -164,17 +154,14 @@ class Block:
 
 
 class Search(Protocol):
-    """The part of a search that selectors see. Tokens below `first_token`, and `never`, are not produced."""
+    """The part of a search that selectors see. Tokens below `first_token`, and `never`, are not produced. room, steps:
+    int64 [N], the free places in the beam of each sentence, and the length in tokens of its hypotheses."""
 
     decoder: Decoder
     first_token: int
     never: int
-
-    def room(self, sentence: np.ndarray) -> np.ndarray:
-        """Return the number of free places in the beams of these sentences."""
-
-    def steps(self, sentence: np.ndarray) -> np.ndarray:
-        """Return the length in tokens of the hypotheses of these sentences."""
+    room: np.ndarray
+    steps: np.ndarray
 
 
 _TOKENS_PER_SENTENCE = 200

@@ -67,15 +67,9 @@ was cancelled."""
 
 class LiveSearch:
     """The compiled search of a model, for sentences that come and go. Each thread that calls `run` searches
-    independently. It finds what `search` does where `search_plan` says `COMPILED`.
-
-    Args:
-        model: The model.
-        options: The options.
-        size: The number of sentences that a thread processes at a time.
-        longest: The maximum length of a source in subwords.
-        deliver: Takes sentences as they end, each once.
-    """
+    independently. It finds what `search` does where `search_plan` says `COMPILED`. size: the number of sentences that a
+    thread processes at a time; longest: the maximum length of a source in subwords; deliver: takes sentences as they
+    end, each once."""
 
     def __init__(
         self, model: SearchModel, options: SearchOptions, *, size: int, longest: int, deliver: Callable[[Found], None]
@@ -107,7 +101,7 @@ class LiveSearch:
                     turns.admit(came or ())
                 turns.run_steps()
         except BaseException as error:
-            for asked in single.places.sentences() + bulk.places.sentences():
+            for asked in [*single.places.asked.values(), *bulk.places.asked.values()]:
                 asked.failed(error)
             raise
         finally:
@@ -142,7 +136,7 @@ class _Lane:
     @property
     def taken(self) -> int:
         """Return how many sentences are being processed."""
-        return self.places.taken
+        return len(self.places.asked)
 
     @property
     def room(self) -> int:
@@ -170,7 +164,7 @@ class _Lane:
             return 0.0
         began = moment()
         (decoder, loop), places = self._loop, self.places
-        loop.abandon(places.gone())
+        loop.abandon([place for place, asked in places.asked.items() if asked.gone])
         loop.run(more=False, most_steps=max(self._steps, 0 if self._is_bulk else self.taken // _SENTENCES_PER_STEP))
         ended = loop.ended()
         decoder.release(np.array([one.sentence_id for one in ended], np.int64))
@@ -227,35 +221,22 @@ class _Turns:
 
 
 class _Places:
-    """Reusable indices of the sentences being processed, so that nothing grows with time. limits [N]: the
+    """Reusable indices of the sentences being processed, `asked`, so that nothing grows with time. limits [N]: the
     maximum length of the translations at each place."""
 
     def __init__(self, count: int) -> None:
         self.limits = np.zeros(count, np.int64)
         self._free = list(range(count))
-        self._asked: dict[int, Asked] = {}
-
-    @property
-    def taken(self) -> int:
-        """Return how many sentences there are."""
-        return len(self._asked)
+        self.asked: dict[int, Asked] = {}
 
     def give(self, asked: Asked, limit: int) -> int:
         """Assign a place to a sentence and return it."""
         place = self._free.pop()
-        self._asked[place] = asked
+        self.asked[place] = asked
         self.limits[place] = limit
         return place
 
     def free(self, place: int) -> Asked:
         """Free a place and return its sentence."""
         self._free.append(place)
-        return self._asked.pop(place)
-
-    def sentences(self) -> list[Asked]:
-        """Return all sentences that are being processed."""
-        return list(self._asked.values())
-
-    def gone(self) -> list[int]:
-        """Return the places of cancelled sentences."""
-        return [place for place, asked in self._asked.items() if asked.gone]
+        return self.asked.pop(place)

@@ -222,7 +222,7 @@ def search(
         if plan.path is SearchPath.COMPILED:
             ended = run_loop(cast(LoopDecoder, decoder), queue, options, size, limits)
         else:
-            ended = ([one] for one in run(BeamCell.of(options, decoder, src_ids, limits), queue, size))
+            ended = ([one] for one in run(BeamCell(options, decoder, src_ids, limits), queue, size))
         with queue:
             for sentences in ended:
                 for n, hypotheses in sentences:
@@ -317,19 +317,14 @@ def force(
     threads: int | None = None,
 ) -> list[Forced]:
     """Return the scores of given tokens (with EOS if it is to be scored) for each source (without EOS)."""
-    found: list[Forced | None] = [None] * len(src_ids)
+    empty = [np.zeros((0, len(s) + 1), np.float32) if attention else None for s in src_ids]
+    found = [Forced(np.zeros(0, np.float32), one) for one in empty]  # without tokens
     lengths = [range(max(len(s), len(t))) for s, t in zip(src_ids, tgt_ids, strict=True)]
     for block in length_blocks(lengths, batch_size):
-        there = [n for n in block if len(tgt_ids[n])]
-        for n in block:
-            if not len(tgt_ids[n]):
-                empty = np.zeros((0, len(src_ids[n]) + 1), np.float32)
-                found[n] = Forced(np.zeros(0, np.float32), empty if attention else None)
-        if not there:
-            continue
-        scores, weights = model.forced_log_probs(
-            [src_ids[n] for n in there], [tgt_ids[n] for n in there], attention=attention, threads=threads
-        )
-        for i, n in enumerate(there):
-            found[n] = Forced(scores[i], weights[i] if weights else None)
-    return [f for f in found if f is not None]
+        if there := [n for n in block if len(tgt_ids[n])]:
+            scores, weights = model.forced_log_probs(
+                [src_ids[n] for n in there], [tgt_ids[n] for n in there], attention=attention, threads=threads
+            )
+            for i, n in enumerate(there):
+                found[n] = Forced(scores[i], weights[i] if weights else None)
+    return found

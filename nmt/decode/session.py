@@ -82,7 +82,7 @@ class Session:
             self._begin(candidates)
         place = self._read(list(prefix))
         limits = options.limits([self.src_ids]) + len(prefix)
-        cell = BeamCell.of(options, _KeptDecoder(self._decoder), [self.src_ids], limits)
+        cell = BeamCell(options, _KeptDecoder(self._decoder), [self.src_ids], limits)
         zero, history = np.zeros(1, np.int64), np.array(prefix, np.int32)[None]
         beam = cell.extend(
             None, zero, self._sentence_ids, Beam(place.states, zero, place.token, np.zeros(1), zero, history)

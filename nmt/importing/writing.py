@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from nmt.config.yaml_text import parse_written_pairs
-from nmt.data.tokens.subwords import Subwords
+from nmt.data.tokens.subwords import Subwords, read_model
 from nmt.data.tokens.vocabulary import Vocabulary
 from nmt.errors import CheckpointError, DataError
 from nmt.importing.imported import Imported
@@ -100,7 +100,7 @@ def read_sentencepiece(path: Path) -> Subwords | None:
     if path.suffix != _SENTENCEPIECE:
         return None
     try:
-        return Subwords.from_file(path)
+        return Subwords(read_model(path), str(path))
     except DataError as error:
         raise CheckpointError(str(error)) from error
 

@@ -54,8 +54,16 @@ LIKELIHOOD = Objective()
 """The likelihood alone."""
 
 
-class Targets(Protocol):
-    """The target side that every batch has."""
+class SentencePairs(Protocol):
+    """A batch of sentences with their translations."""
+
+    @property
+    def src(self) -> np.ndarray:
+        """Return the source tokens with boundary tokens (see `boundary_ids`), int32 [S, B]."""
+
+    @property
+    def src_lengths(self) -> np.ndarray:
+        """Return the number of real tokens of each source, [B]."""
 
     @property
     def tgt_in(self) -> np.ndarray:
@@ -67,7 +75,7 @@ class Targets(Protocol):
 
     @property
     def tgt_lengths(self) -> np.ndarray:
-        """Return the number of real tokens of each row, [B]."""
+        """Return the number of real tokens of each target, [B]."""
 
 
 def ready_for_nobody(*names: str) -> None:
@@ -135,7 +143,7 @@ class BatchPass:
         return self.allocate(shape, dtype) if is_shared else device.xp.empty(shape, dtype)
 
 
-def real_positions(batch: Targets) -> np.ndarray:
+def real_positions(batch: SentencePairs) -> np.ndarray:
     """Return the sorted positions of real tokens in arrays [T * B, ...]."""
     real = np.arange(len(batch.tgt_out))[:, None] < batch.tgt_lengths[None, :]
     return np.flatnonzero(real.reshape(-1))
@@ -149,7 +157,7 @@ class RealTargets(NamedTuple):
     tokens: np.ndarray
 
     @classmethod
-    def of(cls, batch: Targets, parts: int = 0) -> RealTargets:
+    def of(cls, batch: SentencePairs, parts: int = 0) -> RealTargets:
         """Return those of a batch; with `parts`, as many rows as are whole parts of T * B."""
         rows, all_tokens = real_positions(batch), batch.tgt_out.reshape(-1)
         part = max(1, len(all_tokens) // parts) if parts else 1

@@ -57,10 +57,6 @@ class Copies:
         ids = np.pad(ids, ((0, 0), (0, weights.shape[1] - ids.shape[1])), constant_values=PAD_ID)
         return np.ascontiguousarray(outputs[:, : width - 1]), cls(outputs[:, width - 1], weights, ids)
 
-    def rows(self, part: slice) -> Copies:
-        """Return those of some rows."""
-        return Copies(self.gate[part], self.weights[part], self.ids[part])
-
     def attended(self, targets: np.ndarray, vocab_size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Return the entries of a matrix [R, V] that belong to tokens of the sources or to `targets` [R]: their places
         in the flat matrix [M], each once; the attention they receive, float64 [M]; and which of the M each copy [R, n]
@@ -103,24 +99,18 @@ def copy_loss(
     neither the target nor in the source, C is 0, so g P r is label_smoothing / V: the sums over all of them are short,
     and the matrix [R, V] is read a few times only, in the type of the logits.
 
-    Args:
-        device, layer: The device, which must be the processor, and the output layer.
-        h: [R, H], the input of the output layer.
-        targets: int [R].
-        into: Gradients of h (overwritten) and of the layer (added to), None for none.
-        scale: A factor of the gradients only.
-        threads: Cores to use.
-
-    Returns:
-        Sums over the rows, float64 [3]: negative log-likelihood, smoothed loss, rows whose target is the most probable
-        token; the gradients of the gates [R] and of the weights [R, n].
+    `device` must be the processor. h: [R, H], the input of the output layer; targets: int [R]; into: the gradients of h
+    (overwritten) and of the layer (added to), None for none; scale: a factor of the gradients only. Returns sums over
+    the rows, float64 [3]: negative log-likelihood, smoothed loss, rows whose target is the most probable token; and the
+    gradients of the gates [R] and of the weights [R, n].
     """
     sums = np.zeros(3)
     d_gate, d_weights = np.zeros_like(copies.gate), np.zeros_like(copies.weights)
 
     def fill(logits: np.ndarray, part: slice) -> None:
         scales = (label_smoothing, None if into is None else scale)
-        own, d_gate[part], d_weights[part] = _mixed_loss(logits, copies.rows(part), targets[part], *scales)
+        of_rows = Copies(copies.gate[part], copies.weights[part], copies.ids[part])
+        own, d_gate[part], d_weights[part] = _mixed_loss(logits, of_rows, targets[part], *scales)
         sums[...] += own
 
     device.processor.each_logits(h, layer, fill, into, threads)
@@ -184,12 +174,13 @@ def means_of_unseen(
     return [one for one in means if len(one[2])]
 
 
-def check_copying(config: ModelConfig, device: Device) -> None:
-    """Raise DeviceError if a decoder is to copy on a GPU."""
-    if config.decoder.copy_source and not device.is_cpu:
-        raise DeviceError(
-            f"model.decoder.copy_source: must be false on a GPU, got true on the device {device.name}; use --device cpu"
-        )
+def check_device(config: ModelConfig, device: Device) -> None:
+    """Raise DeviceError if a decoder is to copy, or to write edit actions, on a GPU."""
+    for name in ("copy_source", "edit_actions"):
+        if getattr(config.decoder, name) and not device.is_cpu:
+            raise DeviceError(
+                f"model.decoder.{name}: must be false on a GPU, got true on the device {device.name}; use --device cpu"
+            )
 
 
 def source_rows(src: Any, sentence: np.ndarray) -> np.ndarray:
@@ -247,12 +238,3 @@ class EditActions:
         log_probs[at_end, self.tokens :] = -np.inf
         log_probs[~at_end, EOS_ID] = -np.inf
         return log_probs
-
-
-def check_actions(config: ModelConfig, device: Device) -> None:
-    """Raise DeviceError if a decoder is to write edit actions on a GPU."""
-    if config.decoder.edit_actions and not device.is_cpu:
-        raise DeviceError(
-            f"model.decoder.edit_actions: must be false on a GPU, got true on the device {device.name}; use --device "
-            "cpu"
-        )

@@ -10,7 +10,6 @@ import numpy as np
 
 from nmt.model.batch_pass import positions, rounded_up
 from nmt.model.copying import Copies
-from nmt.overriding import override
 from nmt.rnn import tuning
 from nmt.rnn.arrays.device_operations import CandidateLists, OutputLayer
 from nmt.rnn.arrays.weights import Quantised, Weights
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
     from nmt.model.network import Network
     from nmt.model.source_encoder import Source
     from nmt.rnn.arrays.beam_state import BeamSettings
-    from nmt.rnn.arrays.device_operations import CandidateLists, OutputLayer
-    from nmt.rnn.scan.scan import Scan
     from nmt.rnn.stepping.compiled_beam import CompiledBeam
 
 
@@ -43,11 +40,15 @@ class NarrowOutput:
     layer: OutputLayer
     threads: int
     _live: dict[int, np.ndarray] = field(default_factory=dict)
+    narrow: OutputLayer = field(init=False)
+    """The layer of all candidates."""
+    sentence_ids: np.ndarray = field(init=False)
+    """The sorted ids of the sentences that have candidate lists."""
 
     def admit(self, sentence_ids: np.ndarray, candidates: Sequence[np.ndarray]) -> None:
         """Add sentences [B] with their candidates, sorted int32 arrays that are not empty."""
         self._live |= dict(zip(sentence_ids.tolist(), candidates, strict=True))
-        self._sentence_ids = np.fromiter(self._live, np.int64)
+        self.sentence_ids = np.fromiter(self._live, np.int64)
         lists = list(self._live.values())
         every = np.concatenate(lists)
         used = np.zeros(len(self.layer.weights[self.layer.bias]), np.bool_)
@@ -59,7 +60,7 @@ class NarrowOutput:
         self._bias = self.layer.weights[self.layer.bias][every]
         self._starts = np.concatenate([[0], np.cumsum([len(tokens) for tokens in lists])])
         self._longest = max(map(len, lists))
-        self._narrow = narrowed(self.layer, self._ids)
+        self.narrow = narrowed(self.layer, self._ids)
 
     def release(self, sentence_ids: np.ndarray) -> None:
         """Remove sentences; their candidates leave the layer when the next sentences are admitted."""
@@ -70,32 +71,18 @@ class NarrowOutput:
         self, outputs: np.ndarray, sentence_ids: np.ndarray, first: int, places: int
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the best candidates of each row, for sentence_ids [R]; see `Decoder.best_tokens`."""
-        lists = self._lists(sentence_ids)
-        return self.device.processor.best_candidates(outputs, self._narrow, lists, first, places, self.threads)
+        lists = self.lists(sentence_ids)
+        return self.device.processor.best_candidates(outputs, self.narrow, lists, first, places, self.threads)
 
     def log_probs(self, outputs: np.ndarray, sentence_ids: np.ndarray) -> np.ndarray:
         """Return log-probabilities, -inf for all tokens but the candidates of a row; see `Decoder.log_probs`."""
         vocab_size = len(self.layer.weights[self.layer.bias])
-        lists = self._lists(sentence_ids)
-        return self.device.processor.candidate_log_probs(outputs, self._narrow, lists, vocab_size, self.threads)
+        lists = self.lists(sentence_ids)
+        return self.device.processor.candidate_log_probs(outputs, self.narrow, lists, vocab_size, self.threads)
 
-    @property
-    def narrow(self) -> OutputLayer:
-        """Return the layer of all candidates."""
-        return self._narrow
-
-    @property
-    def sentence_ids(self) -> np.ndarray:
-        """Return the sorted ids of the sentences that have candidate lists."""
-        return self._sentence_ids
-
-    @property
-    def lists(self) -> CandidateLists:
-        """Return the lists of all candidates, without any rows."""
-        return self._lists(self._sentence_ids[:0])
-
-    def _lists(self, sentence_ids: np.ndarray) -> CandidateLists:
-        of = np.searchsorted(self._sentence_ids, sentence_ids)
+    def lists(self, sentence_ids: np.ndarray) -> CandidateLists:
+        """Return the lists of all candidates, for rows of these sentences."""
+        of = np.searchsorted(self.sentence_ids, sentence_ids)
         return CandidateLists(self._ids, self._places, self._bias, self._starts, of, self._longest)
 
 
@@ -125,35 +112,65 @@ _MOST_IDLE = 8
 """The maximum number of idle steppers that are kept for each number of threads."""
 
 
-class StepDecoder:
-    """A network's decoder, one step at a time. It implements what the search calls, except for admitting sentences."""
+class ModelDecoder:
+    """The decoder of a translation model, one step at a time, for sentences that come and go."""
 
-    def __init__(self, network: Network, threads: int, scan: Scan | None = None) -> None:
-        """Prepare the steps. `scan`: a scan to use instead of the network's step, with the same parameters."""
-        self.network, self.threads = network, threads
-        self.eos_id = EOS_ID
-        step, weights = scan or network.step_decoder, network.weights.view("decoder")
+    def __init__(self, network: Network, encode: Encode, threads: int, width: int = 0) -> None:
+        """Prepare the steps; `encode` encodes sentences. width: the positions of the longest source, for a decoder that
+        copies; otherwise 0."""
+        self.network, self.threads, self.eos_id = network, threads, EOS_ID
+        self._encode, self._positions = encode, rounded_up(width)
+        step, weights = network.step_decoder, network.weights.view("decoder")
+        copies = network.config.decoder.copy_source
+        if copies:
+            step = step.around(AttentionProbe(step.cell, self._positions))
+        self._sources: dict[int, np.ndarray] | None = {} if copies else None
         idle = Idle(lambda: SearchSteps(Stepper(step, weights, threads)), _MOST_IDLE)
-        self._idle = idle if scan else network.idle_steppers.setdefault(threads, idle)
+        self._idle = idle if copies else network.idle_steppers.setdefault(threads, idle)
         self._steps = self._idle.take()
         self._stepper = self._steps.stepper
         self._table = network.positions.get("tgt")
         # With position embeddings, a state counts the steps.
-        self._counted = {"place": 1} if self._table else {}
+        self._states = step.states | ({"place": 1} if self._table else {})
         self._narrow: NarrowOutput | None = None
         self._memory = Workspace(network.device.xp, tuning.SENTENCE_BYTES)  # for the input of a step
+        self._sources_memory = Workspace(network.device.xp, tuning.SENTENCE_BYTES)  # for sentences that are admitted
         self._sentence_ids = np.zeros(0, np.int64)  # the sentence of each row of the last step
 
-    def _narrow_to(self, sentence_ids: np.ndarray, candidates: Sequence[np.ndarray] | None) -> None:
-        """Restrict new sentences to their candidates (see `Decoder.admit`), unless they have none."""
+    def admit(
+        self, src_ids: Sequence[Sequence[int]], candidates: Sequence[np.ndarray] | None = None
+    ) -> tuple[np.ndarray, States, np.ndarray]:
+        """Encode sentences (ids without EOS); either all of them have candidates (see `Decoder.admit`) or none. Returns
+        their ids [B], and the states and tokens before the first step, one row per sentence."""
+        # New memory for each block would be mapped page by page, which takes as long as half of the computation.
+        self._sources_memory.reset()
+        source = self._encode(src_ids, self.threads, self._sources_memory)
+        captured = {"memory": source.memory}
+        if self._positions:
+            captured["positions"] = positions(self.network.device, source.memory, self._positions)
+        sentence_ids = self._stepper.admit(captured, source.lengths)
         if candidates is not None:
             self._narrow = self._narrow or NarrowOutput(self.network.device, self.network.output_layer, self.threads)
             self._narrow.admit(sentence_ids, candidates)
+        if self._sources is not None:
+            missing = self._positions - len(source.ids)
+            ids = np.pad(source.ids.T, ((0, 0), (0, missing)), constant_values=PAD_ID)
+            self._sources |= dict(zip(sentence_ids.tolist(), ids, strict=True))
+        count, dtype = len(sentence_ids), self.network.dtype
+        zero = {name: np.zeros((count, *axes_of(width)), dtype) for name, width in self._states.items()}
+        states = {name: state.copy() for name, state in source.states.items()}
+        if self._sources_memory.nbytes > tuning.KEPT_SOURCE_BYTES:
+            self._sources_memory.release()
+        return sentence_ids, zero | states, np.full(len(sentence_ids), BOS_ID, np.int32)
 
     def release(self, sentence_ids: np.ndarray) -> None:
-        """Release the candidates of these sentences."""
+        """Release these sentences, which have been translated."""
+        self._stepper.release(sentence_ids)
         if self._narrow is not None:
             self._narrow.release(sentence_ids)
+        if self._sources is not None:
+            for n in sentence_ids.tolist():
+                del self._sources[n]
 
     def begin_loop(self, settings: BeamSettings) -> CompiledBeam:
         """Return the search of this decoder as one compiled computation; see `Network.loop_obstacle`."""
@@ -169,7 +186,7 @@ class StepDecoder:
         """Return the output layer restricted to the candidates of all admitted sentences, the candidate lists, and the
         sorted ids of the sentences that have candidates; None if there are no candidates."""
         narrow = self._narrow
-        return None if narrow is None else (narrow.narrow, narrow.lists, narrow.sentence_ids)
+        return None if narrow is None else (narrow.narrow, narrow.lists(narrow.sentence_ids[:0]), narrow.sentence_ids)
 
     def close(self) -> None:
         """End the search and keep its prepared steps for the next one."""
@@ -197,102 +214,49 @@ class StepDecoder:
     def best_tokens(self, outputs: np.ndarray, first_token: int, places: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the most probable tokens of each row [R, K] and their log-probabilities, best first; missing tokens
         are -1."""
-        places = min(places, self.network.vocab_sizes["tgt"])
+        network = self.network
+        if self._sources is not None or network.actions is not None:
+            scores = self.log_probs(outputs)
+            scores[:, :first_token] = -np.inf
+            return top_tokens(scores, places)
+        places = min(places, network.vocab_sizes["tgt"])
         if self._narrow is not None:
             return self._narrow.best_tokens(outputs, self._sentence_ids, first_token, places)
-        layer = self.network.output_layer
-        return self.network.device.best_tokens(outputs, layer, first_token, places, self.threads)
+        return network.device.best_tokens(outputs, network.output_layer, first_token, places, self.threads)
 
     def log_probs(self, outputs: np.ndarray) -> np.ndarray:
         """Return the log-probabilities of all tokens [R, V], for rules that change them."""
-        if self._narrow is not None:
-            return self._narrow.log_probs(outputs, self._sentence_ids)
-        return self.network.device.log_probs(outputs, self.network.output_layer, self.threads)
-
-
-class ModelDecoder(StepDecoder):
-    """The decoder of a translation model, one step at a time, for sentences that come and go."""
-
-    def __init__(self, network: Network, encode: Encode, threads: int, width: int = 0) -> None:
-        """Prepare the steps; `encode` encodes sentences. width: the positions of the longest source, for a decoder that
-        copies; otherwise 0."""
-        self._encode, self._positions = encode, rounded_up(width)
-        self._sources_memory = Workspace(network.device.xp, tuning.SENTENCE_BYTES)  # for sentences that are admitted
-        own = network.step_decoder
-        self._actions = network.actions
-        self._sources: dict[int, np.ndarray] | None = {} if network.config.decoder.copy_source else None
-        scan = None if self._sources is None else own.around(AttentionProbe(own.cell, self._positions))
-        super().__init__(network, threads, scan)
-        self._states = (scan or own).states | self._counted
-
-    def admit(
-        self, src_ids: Sequence[Sequence[int]], candidates: Sequence[np.ndarray] | None = None
-    ) -> tuple[np.ndarray, States, np.ndarray]:
-        """Encode sentences (ids without EOS); either all of them have candidates (see `Decoder.admit`) or none. Returns
-        their ids [B], and the states and tokens before the first step, one row per sentence."""
-        # New memory for each block would be mapped page by page, which takes as long as half of the computation.
-        self._sources_memory.reset()
-        source = self._encode(src_ids, self.threads, self._sources_memory)
-        captured = {"memory": source.memory}
-        if self._positions:
-            captured["positions"] = positions(self.network.device, source.memory, self._positions)
-        sentence_ids = self._stepper.admit(captured, source.lengths)
-        self._narrow_to(sentence_ids, candidates)
-        if self._sources is not None:
-            missing = self._positions - len(source.ids)
-            ids = np.pad(source.ids.T, ((0, 0), (0, missing)), constant_values=PAD_ID)
-            self._sources |= dict(zip(sentence_ids.tolist(), ids, strict=True))
-        count, dtype = len(sentence_ids), self.network.dtype
-        zero = {name: np.zeros((count, *axes_of(width)), dtype) for name, width in self._states.items()}
-        states = {name: state.copy() for name, state in source.states.items()}
-        if self._sources_memory.nbytes > tuning.KEPT_SOURCE_BYTES:
-            self._sources_memory.release()
-        return sentence_ids, zero | states, np.full(len(sentence_ids), BOS_ID, np.int32)
-
-    def release(self, sentence_ids: np.ndarray) -> None:
-        """Release these sentences, which have been translated."""
-        self._stepper.release(sentence_ids)
-        super().release(sentence_ids)
-        if self._sources is not None:
-            for n in sentence_ids.tolist():
-                del self._sources[n]
-
-    @override
-    def best_tokens(self, outputs: np.ndarray, first_token: int, places: int) -> tuple[np.ndarray, np.ndarray]:
-        if self._sources is None and self._actions is None:
-            return super().best_tokens(outputs, first_token, places)
-        scores = self.log_probs(outputs)
-        scores[:, :first_token] = -np.inf
-        return top_tokens(scores, places)
-
-    @override
-    def log_probs(self, outputs: np.ndarray) -> np.ndarray:
-        if self._actions is not None:
+        network, h, copies = self.network, outputs, None
+        if network.actions is not None:
             h = np.ascontiguousarray(outputs[:, :-1])
-            return self._actions.possible(super().log_probs(h), outputs[:, -1].astype(np.int64))
-        if self._sources is None:
-            return super().log_probs(outputs)
-        read, place = np.unique(self._sentence_ids, return_inverse=True)
-        ids = np.stack([self._sources[n] for n in read.tolist()])[place]
-        h, copies = Copies.split(outputs, ids, self.network.step_decoder.cell.output_size)
-        return copies.mixed(super().log_probs(h))
+        elif self._sources is not None:
+            read, place = np.unique(self._sentence_ids, return_inverse=True)
+            ids = np.stack([self._sources[n] for n in read.tolist()])[place]
+            h, copies = Copies.split(outputs, ids, network.step_decoder.cell.output_size)
+        if self._narrow is not None:
+            found = self._narrow.log_probs(h, self._sentence_ids)
+        else:
+            found = network.device.log_probs(h, network.output_layer, self.threads)
+        if network.actions is not None:
+            return network.actions.possible(found, outputs[:, -1].astype(np.int64))
+        return found if copies is None else copies.mixed(found)
 
 
 class BlockDecoder:
     """A network's decoder for the search on a GPU: a block of sentences that stay until all have ended, with K rows
     each."""
 
-    def __init__(self, network: Network, stepper: FixedStepper, first: np.ndarray) -> None:
-        """Prepare the steps. `first`: the tokens before the first step, int32 [N], on the host."""
-        self.network, self.first, self._stepper = network, first, stepper
+    def __init__(self, network: Network, source: Source, K: int) -> None:
+        """Prepare the steps for encoded sentences."""
+        weights, captured = network.weights.view("decoder"), {"memory": source.memory}
+        self._stepper = FixedStepper(network.step_decoder, weights, captured, source.lengths, dict(source.states), K)
+        self.network = network
+        self.first = np.full(len(source.lengths), BOS_ID, np.int32)
+        """The tokens before the first step, on the host."""
         self._table, self._steps = network.positions.get("tgt"), 0
+        self.repeats = self._table is None
+        """Whether all steps are the same launches: not if the host supplies a position embedding for each step."""
         self.memory = Workspace(network.device.xp)  # for one step
-
-    @property
-    def repeats(self) -> bool:
-        """Return whether all steps are the same launches: not if the host supplies a position embedding for each
-        step."""
-        return self._table is None
 
     def step(self, tokens: Any) -> Any:
         """Return the output [R, H] for the last tokens [R], int32; the host does not wait."""
@@ -304,21 +268,14 @@ class BlockDecoder:
         return self._stepper.step()
 
     def best_tokens(self, outputs: Any, first_token: int, places: int) -> tuple[Any, Any]:
-        """Return the best tokens of each row, valid until the next step; see `StepDecoder.best_tokens`."""
+        """Return the best tokens of each row, valid until the next step; see `ModelDecoder.best_tokens`."""
         layer, places = self.network.output_layer, min(places, self.network.vocab_sizes["tgt"])
         return self.network.device.best_tokens(outputs, layer, first_token, places, 1, self.memory)
 
     def log_probs(self, outputs: Any) -> Any:
-        """Return the log-probabilities of all tokens, valid until the next step; see `StepDecoder.log_probs`."""
+        """Return the log-probabilities of all tokens, valid until the next step; see `ModelDecoder.log_probs`."""
         return self.network.device.log_probs(outputs, self.network.output_layer, 1, self.memory)
 
     def follow(self, parents: Any) -> None:
         """Reorder the states: row r continues from row parents[r] of the last step."""
         self._stepper.follow(parents)
-
-
-def translation_block(network: Network, source: Source, K: int) -> BlockDecoder:
-    """Return a block decoder for encoded sentences."""
-    weights, captured = network.weights.view("decoder"), {"memory": source.memory}
-    stepper = FixedStepper(network.step_decoder, weights, captured, source.lengths, dict(source.states), K)
-    return BlockDecoder(network, stepper, np.full(len(source.lengths), BOS_ID, np.int32))

@@ -54,8 +54,21 @@ def forced_log_probs(
         source_lengths=source.lengths,
         threads=threads,
     ).y
-    read = source.ids if copies else None
-    scores = token_log_probs(model, y if copies else y[..., :width], tgt_out, lengths, threads, read)
+    b = np.repeat(np.arange(len(lengths)), lengths)
+    t = np.concatenate([np.arange(n) for n in lengths.tolist()]) if len(lengths) else np.zeros(0, np.int64)
+    found = np.empty(len(b), model.dtype)
+    for start in range(0, len(b), _ROWS):
+        rows = slice(start, start + _ROWS)
+        own = y if copies else y[..., :width]
+        outputs = device.xp.ascontiguousarray(own[device.index(t[rows]), device.index(b[rows])])
+        if copies:
+            h, mixture = Copies.split(outputs, source_rows(source.ids, b[rows]), width)
+            everything = mixture.mixed(device.log_probs(h, model.output_layer, threads))
+        else:
+            everything = device.log_probs(outputs, model.output_layer, threads)
+        wanted = device.index(np.arange(len(everything))), device.index(tgt_out[t[rows], b[rows]])
+        found[rows] = device.download(everything[wanted])
+    scores = np.split(found, np.cumsum(lengths)[:-1])
     if not attention:
         return scores, []
     shown = device.download(y[..., width:])
@@ -73,31 +86,3 @@ def _to_words_and_end(weights: np.ndarray, boundaries: str) -> np.ndarray:
     outer = [weights[:, : len(before)], weights[:, weights.shape[1] - len(after) :]]
     rest = np.concatenate(outer, axis=1).sum(1, keepdims=True)
     return np.concatenate([words, rest.astype(weights.dtype)], axis=1)
-
-
-def token_log_probs(
-    model: Network,
-    y: np.ndarray,
-    tgt_out: np.ndarray,
-    lengths: np.ndarray,
-    threads: int,
-    copied: np.ndarray | None = None,
-) -> list[np.ndarray]:
-    """Return the log-probabilities of the first lengths[b] tokens of each row of tgt_out [T, B] (on the host), given
-    the outputs y [T, B, H] on the model's device; the results are host arrays. copied: the source tokens [S, B] for a
-    decoder that copies; y then includes its attention weights."""
-    device = model.device
-    b = np.repeat(np.arange(len(lengths)), lengths)
-    t = np.concatenate([np.arange(n) for n in lengths.tolist()]) if len(lengths) else np.zeros(0, np.int64)
-    scores = np.empty(len(b), model.dtype)
-    for start in range(0, len(b), _ROWS):
-        rows = slice(start, start + _ROWS)
-        outputs = device.xp.ascontiguousarray(y[device.index(t[rows]), device.index(b[rows])])
-        if copied is None:
-            everything = device.log_probs(outputs, model.output_layer, threads)
-        else:
-            h, copies = Copies.split(outputs, source_rows(copied, b[rows]), model.decoder.cell.output_size)
-            everything = copies.mixed(device.log_probs(h, model.output_layer, threads))
-        wanted = device.index(np.arange(len(everything))), device.index(tgt_out[t[rows], b[rows]])
-        scores[rows] = device.download(everything[wanted])
-    return np.split(scores, np.cumsum(lengths)[:-1])

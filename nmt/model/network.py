@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from nmt.config import ModelConfig
-from nmt.model.batch_pass import LIKELIHOOD, BatchPass, GradientTarget, Objective, Targets, ready_for_nobody
+from nmt.model.batch_pass import LIKELIHOOD, BatchPass, GradientTarget, Objective, SentencePairs, ready_for_nobody
 from nmt.model.copying import EditActions
-from nmt.model.parts.encoder import NormalParam, embedding_deviation, make_positions
+from nmt.model.parts.encoder import DEVIATION, NormalParam, make_positions
 from nmt.rnn.arrays.device_operations import OutputLayer
 from nmt.rnn.arrays.pass_numbers import PassNumbers
 from nmt.rnn.arrays.weights import QUADS, Quantised, Weights, initial_array, quantise
@@ -70,7 +70,7 @@ class Network:
         self.number = next(_numbers)
         """One of its own, for these parameters, by which recordings tell models apart."""
         self.vocab_sizes = vocab_sizes
-        self.positions = make_positions(config, vocab_sizes, self.device)
+        self.positions = make_positions(config, self.device)
 
     def _fill(self, shapes: dict[str, Param]) -> None:
         """Make the parameters, all zero; the scans must exist."""
@@ -101,10 +101,6 @@ class Network:
             return "the decoder copies source tokens"
         return "a cell of the decoder reads sequences" if self.step_decoder.checks.sequences else ""
 
-    def search_short(self, *_: Any) -> list[Any] | None:
-        """Return hypotheses of short sentences in one call; see `SearchModel`. Most models do not."""
-        return None
-
     def written(self, ids: list[int]) -> list[int]:
         """Return the tokens of the target that the ids of a hypothesis write; see `SearchModel`."""
         return ids if self.actions is None else self.actions.written(ids)
@@ -130,8 +126,9 @@ class Network:
 
     def channels_are_rows(self, name: str) -> bool:
         """Return whether the output channels of a matrix, each with a scale in int8, are its rows: true for embedding
-        tables, and so for output layers tied to one."""
-        return name in [self.table(side) for side in self.vocab_sizes]
+        tables, those of factors too, and so for output layers tied to one."""
+        factors = [] if self.factors is None else self.factors.names
+        return name in [*(self.table(side) for side in self.vocab_sizes), *factors]
 
     def adopt(self, params: Mapping[str, np.ndarray | Quantised]) -> None:
         """Use host arrays as the parameters, without a copy on the processor: a memory map stays one. Their names and
@@ -150,12 +147,15 @@ class Network:
     def initialize(self, seed: int, tgt_counts: np.ndarray | None = None) -> None:
         """Initialize the parameters. Embeddings are standard normal, or, if they are also the output layer, normal with
         variance 1 / embedding_dim, like the output layer's rows; small ones leave the first updates without a signal,
-        unless the layers above keep their variance (see `embedding_deviation`). The output bias is the log frequency of
-        each token if `tgt_counts` [V] is given, so that it need not be learned. Other matrices follow the settings."""
+        unless the layers above keep their variance (see `DEVIATION`). The output bias is the log frequency of
+        each token if `tgt_counts` [V] is given, so that it need not be learned; not that of actions. Other matrices
+        follow the settings."""
         rng = np.random.default_rng(seed)
         for name, param in self.shapes.items():
             self._set(name, self._first_values(param, rng))
-        if tgt_counts is not None:
+        if self.actions is not None:
+            self.weights[self.table("tgt")][:, -1] = self.actions.moves()
+        elif tgt_counts is not None:
             frequency = (tgt_counts + 0.5) / (tgt_counts + 0.5).sum()
             self._set(OUTPUT_BIAS, np.log(frequency))
         self.changed()
@@ -182,9 +182,10 @@ class Network:
         for side, size in self.vocab_sizes.items():
             part = self.config.encoder if side == "src" else self.config.decoder
             width = part.embeddings.embedding_dim
-            deviation = width**-0.5 if self.tied and side == "tgt" else embedding_deviation(part)
+            usual = DEVIATION if part.type == "conv" else 1.0
+            deviation = width**-0.5 if self.tied and side == "tgt" else usual
             shapes[self.table(side)] = NormalParam((size, width), deviation=deviation)
-        return shapes | {k: v for one in self.positions.values() for k, v in one.params().items()}
+        return shapes | {one.name: one.param for one in self.positions.values()}
 
     def _output_shapes(self) -> dict[str, Param]:
         """Return the output layer's parameters."""
@@ -196,10 +197,6 @@ class Network:
     def tied(self) -> bool:
         """Return whether the output layer is the target embedding."""
         return self.config.tied_embeddings != "none"
-
-    def units_of(self, src: np.ndarray) -> np.ndarray:
-        """Return the rows of the source embedding table for source ids."""
-        return src
 
     # ------------------------------------------------------------ forward
 
@@ -230,13 +227,13 @@ class Network:
         embeddings = (self.config.encoder if side == "src" else self.config.decoder).embeddings
         return float(embeddings.embedding_dim) ** 0.5 if embeddings.scale else 1.0
 
-    def loss(self, batch: Targets, threads: int | None = None) -> LossStats:
+    def loss(self, batch: SentencePairs, threads: int | None = None) -> LossStats:
         """Return the loss of a batch without dropout and smoothing."""
         return self._run_batch(batch, threads)
 
     def loss_and_gradients(
         self,
-        batch: Targets,
+        batch: SentencePairs,
         *,
         seed: int,
         label_smoothing: float = 0.0,

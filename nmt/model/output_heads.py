@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nmt.model.batch_pass import BatchPass, Objective, RealTargets, Targets, real_positions
+from nmt.model.batch_pass import BatchPass, Objective, RealTargets, SentencePairs, real_positions
 from nmt.model.copying import Copies, copy_loss, source_rows
 from nmt.rnn.arrays.device_operations import OutputGradients
 from nmt.rnn.device import Device
@@ -38,7 +38,7 @@ class PlainHead:
         device = self.network.device
         return device.xp.ascontiguousarray(device.host(y)[..., :count])
 
-    def _loss_of(self, y: Any, batch: Targets, how: BatchPass) -> tuple[Any, Any]:
+    def _loss_of(self, y: Any, batch: SentencePairs, how: BatchPass) -> tuple[Any, Any]:
         """Return sums and gradient of y [T, B, H], the input of the output layer."""
         device, dtype, H = self.network.device, self.network.dtype, y.shape[-1]
         target, real = how.target, how.real or RealTargets.of(batch)
@@ -133,14 +133,8 @@ _LEAST = 1e-8
 
 
 def attention_loss(device: Device, weights: Any, objective: Objective, scale: float) -> tuple[Any, Any]:
-    """Return the cross entropy between the alignment's shares and attention (Chen et al. 2016, section 3.1, equation 5)
-    that is added to the loss, and its gradient with respect to the weights, which `scale` multiplies.
-
-    Args:
-        device: The device of the weights.
-        weights: Attention [T, B, n].
-        objective: The weight of the loss, and the alignment.
-    """
+    """Return the cross entropy between the alignment's shares and attention, weights [T, B, n], that is added to the
+    loss (Chen et al. 2016, section 3.1, equation 5), and its gradient with respect to these, times `scale`."""
     xp = device.xp
     gradient, total = xp.zeros_like(weights), xp.zeros((), "float64")
     if (found := objective.alignment) is not None:

@@ -16,13 +16,8 @@ from nmt.rnn.arrays.workspace import Allocate, Group
 
 
 class SourceFactors:
-    """Split ids with factors into subwords and factors (see `FactoredSubwords`), and concatenate the embeddings of all.
-
-    Args:
-        vocab_size: The number of subwords.
-        sizes: The number of values of each factor.
-        widths: The embedding size of each factor.
-    """
+    """Split ids with factors into subwords and factors (see `FactoredSubwords`), and concatenate the embeddings of all:
+    of so many subwords, and of factors with so many values (`sizes`) and embeddings of so many numbers (`widths`)."""
 
     def __init__(self, vocab_size: int, sizes: Sequence[int], widths: Sequence[int]) -> None:
         self._vocab_size, self._sizes, self._widths = vocab_size, tuple(sizes), tuple(widths)
@@ -129,7 +124,7 @@ class SourceEncoder:
         are in the row order of `rows`."""
         order = self._network.device.index(rows.rows.order)
         ordered = self._ordered(d_memory, d_final, order, how)
-        d_x = self._encoder.backward(rows.sorted, *ordered, gradients.view("encoder"), how)
+        d_x = self._encoder.backward(rows.sorted, *ordered, gradients.view("encoder"))
         if d_words is not None:
             self._network.device.add(d_x, self._ordered(d_words, [], order, how)[0], how.threads)
         src = rows.rows.src

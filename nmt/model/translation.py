@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 from weakref import proxy
 
 import numpy as np
@@ -18,15 +18,15 @@ from nmt.model.batch_pass import (
     BatchPass,
     Objective,
     RealTargets,
+    SentencePairs,
     SortedSource,
-    Targets,
     pad_sources,
     positions,
     ready_for_nobody,
     rounded_up,
 )
-from nmt.model.copying import EditActions, check_actions, check_copying
-from nmt.model.decoders import BlockDecoder, ModelDecoder, translation_block
+from nmt.model.copying import EditActions, check_device
+from nmt.model.decoders import BlockDecoder, ModelDecoder
 from nmt.model.forced import ForcedScores, TokenIds, forced_log_probs
 from nmt.model.network import Network
 from nmt.model.output_heads import AttentionLossHead, CopyingHead, EditsHead, PlainHead
@@ -52,26 +52,12 @@ from nmt.rnn.scan.passes import Tape
 from nmt.rnn.scan.scan import Scan
 from nmt.special_tokens import boundary_ids
 
-States = dict[str, np.ndarray]
-
 _PARTS = 8
 """Parts of all positions. The output layer computes whole parts in a pass that may be recorded, at least the real
 positions: so batches with other numbers of tokens share a recording."""
 
 _MOST_IDLE = 8
 """Programs that are kept while no caller uses them, for each number of threads."""
-
-
-class SentencePairs(Targets, Protocol):
-    """A batch of sentences with their translations."""
-
-    @property
-    def src(self) -> np.ndarray:
-        """Return the source tokens with boundary tokens (see `boundary_ids`), int32 [S, B]."""
-
-    @property
-    def src_lengths(self) -> np.ndarray:
-        """Return the number of real tokens of each row, [B]."""
 
 
 class TranslationModel(Network):
@@ -84,7 +70,6 @@ class TranslationModel(Network):
         config: ModelConfig,
         src_vocab_size: int,
         tgt_vocab_size: int,
-        joint: bool,
         *,
         dtype: Any = np.float32,
         compute_dtype: str | None = None,
@@ -97,15 +82,11 @@ class TranslationModel(Network):
             self.actions = EditActions(tgt_vocab_size)
             outputs = self.actions.count
         super().__init__(config, {"src": src_vocab_size, "tgt": outputs}, dtype, device)
-        self.joint = joint
-        check_copying(config, self.device)
-        check_actions(config, self.device)
-        self.attends = config.decoder.attention != "none"
+        check_device(config, self.device)
         self.copies = config.decoder.copy_source
         self._probes: dict[int, Scan] = {}  # by the source positions that they record
         options = {"dtype": dtype, "compute_dtype": compute_dtype, "recompute": recompute, "device": self.device}
         self.encoder = Encoder(config, **options)
-        self.factors: SourceFactors | None = None
         if src_factor_sizes:
             self.factors = SourceFactors(src_vocab_size, src_factor_sizes, config.encoder.factors)
         self._source = SourceEncoder(self, self.encoder, self.factors)
@@ -120,28 +101,12 @@ class TranslationModel(Network):
         kind = EditsHead if self.actions is not None else CopyingHead if self.copies else PlainHead
         self.head = kind(self)
 
-    @override
-    def initialize(self, seed: int, tgt_counts: np.ndarray | None = None) -> None:
-        super().initialize(seed, tgt_counts if self.actions is None else None)
-        if self.actions is not None:
-            self.weights[self.table("tgt")][:, -1] = self.actions.moves()
-            self.changed()
-
     def _shapes(self) -> dict[str, Param]:
         shapes = self._table_shapes()
         if self.factors is not None:
             shapes |= self.factors.params()
         shapes |= under("encoder", self.encoder.layers.params) | under("bridge", self.bridge.params())
         return shapes | under("decoder", self.decoder.params) | self._output_shapes()
-
-    @override
-    def units_of(self, src: np.ndarray) -> np.ndarray:
-        return src if self.factors is None else self.factors.units(src)
-
-    def channels_are_rows(self, name: str) -> bool:
-        """Return whether the output channels of a matrix are its rows, as in tables of factors; see `Network`."""
-        is_factor = self.factors is not None and name in self.factors.names
-        return is_factor or super().channels_are_rows(name)
 
     def pad_sources(self, src_ids: TokenIds) -> tuple[np.ndarray, np.ndarray]:
         """Return source ids as the encoder reads them, [S, B], with boundary tokens, and lengths [B]."""
@@ -170,7 +135,8 @@ class TranslationModel(Network):
         rows = self._source.forward(src, lengths, how)
         rows.final = self.bridge.with_mean(rows.final, rows.memory, lengths)
         states, tapes = self.bridge.forward(self.weights.view("bridge"), rows.final, how)
-        return Source(src, self._read_memory(rows, src, how), lengths, self._decoder_states(states)), rows, tapes
+        initial = {f"cell.{name}": self.device.contiguous(v) for name, v in states.items()}
+        return Source(src, self._read_memory(rows, src, how), lengths, initial), rows, tapes
 
     def _read_memory(self, rows: EncodedRows, src: np.ndarray, how: BatchPass) -> np.ndarray:
         """Return the memory that the decoder reads: the encoder's outputs, and behind them the embeddings of the source
@@ -201,7 +167,10 @@ class TranslationModel(Network):
 
     def search_decoder(self, threads: int | None = None, longest: int = 0) -> ModelDecoder:
         """Return a decoder for the search; see `SearchModel`."""
-        width = self._width(longest) if self.copies else 0
+        width = 0
+        if self.copies and longest:  # the positions of the longest source as the encoder reads it
+            before, after = boundary_ids(self.config.encoder.boundaries)
+            width = max(1, longest - 1 + len(before) + len(after))
         return ModelDecoder(self, self._encode_ids, threads or default_threads(), width)
 
     def search_short(
@@ -248,12 +217,6 @@ class TranslationModel(Network):
         """Encode sentences; the rows stay in order."""
         return self.encode(*self.pad_sources(src_ids), threads, memory)
 
-    def _width(self, longest: int) -> int:
-        """Return the number of positions of the longest source as the encoder reads it; `longest` is its length in
-        tokens, including EOS, or 0."""
-        before, after = boundary_ids(self.config.encoder.boundaries)
-        return longest and max(1, longest - 1 + len(before) + len(after))
-
     def forced_log_probs(
         self, src_ids: TokenIds, tgt_ids: TokenIds, *, attention: bool = False, threads: int | None = None
     ) -> ForcedScores:
@@ -271,7 +234,7 @@ class TranslationModel(Network):
 
     def block_decoder(self, src_ids: TokenIds, K: int) -> BlockDecoder:
         """Encode these sentences and return a GPU decoder for them, with K rows per sentence."""
-        return translation_block(self, self.encode(*self.pad_sources(src_ids)), K)
+        return BlockDecoder(self, self.encode(*self.pad_sources(src_ids)), K)
 
     def _with_attention(self, source: Source, objective: Objective) -> tuple[Scan, dict[str, Any]]:
         """Return a decoder that appends its attention weights to its outputs, and the arrays that it captures."""
@@ -284,9 +247,6 @@ class TranslationModel(Network):
         if count not in self._probes:
             self._probes[count] = self.step_decoder.around(AttentionProbe(self.decoder.cell, count))
         return self._probes[count]
-
-    def _decoder_states(self, states: States) -> States:
-        return {f"cell.{name}": self.device.contiguous(v) for name, v in states.items()}
 
     @override
     def _with_numbers(self, batch: Any, how: BatchPass) -> tuple[Any, BatchPass, PassNumbers | None]:
@@ -349,7 +309,7 @@ class TranslationModel(Network):
         if self.table("tgt") != self.table("src"):
             target.ready(self.table("tgt"))
         # A decoder without attention does not read the memory.
-        reads = self.attends or self.actions is not None
+        reads = self.config.decoder.attention != "none" or self.actions is not None
         d_memory = d.captured["memory"] if reads else self.device.xp.zeros_like(encoded.memory)
         d_memory, d_words = self._split(d_memory, encoded, how)
         d_memory = self.bridge.add_mean_gradient(d_memory, d_final, source.lengths)

@@ -273,10 +273,10 @@ class TranslationProgram(Plans):
             every = product(B, width)
             self.kernel(mean, ("float32", x, S, every), ("float32", average, every))
             final.append({"mean": average})
-        for name, (layer, state) in bridge.routes.items() if bridge.kind != "zero" else ():
-            first, scan = final[layer][state], bridge.scans[name]
-            if bridge.kind == "bridge":
-                first, _ = self.scan(scan, f"bridge.{name}.", first, RowsOf(1, B), single_step=True)
+        for name, (layer, state) in bridge.routes.items():
+            first = final[layer][state]
+            if name in bridge.scans:
+                first, _ = self.scan(bridge.scans[name], f"bridge.{name}.", first, RowsOf(1, B), single_step=True)
             self.initial[f"cell.{name}"] = first
         both = [(x, width)]
         if model.config.decoder.lexical:

@@ -156,7 +156,7 @@ def build_model(
     options: dict[str, Any] = {"compute_dtype": resolved_dtype(compute_dtype or config.compute_dtype, device)}
     options |= {"recompute": config.training.recompute, "device": device}
     options |= {"src_factor_sizes": src_factor_sizes} if src_factor_sizes else {}
-    return TranslationModel(config.model, *sizes, config.data.subwords.joint, **options)
+    return TranslationModel(config.model, *sizes, **options)
 
 
 def read_checkpoint(path: Path, prefix: str = "") -> tuple[dict[str, np.ndarray], dict[str, Any]]:

@@ -107,11 +107,11 @@ def test_an_error_names_the_last_operations(monkeypatch, waits):
     before = runtime.gpu.waits
     again()
     assert runtime.gpu.waits - before == waits
-    kernel = row_kernels.round_rows(32)
+    kernel = row_kernels.round_rows(np.dtype(np.uint16), 32)
     given = x.view(np.uint32), 0, 4, 4, 4, runtime.xp.zeros((4, 4), np.uint16)
-    runtime.gpu.before_launch = lambda kernel: fails() if kernel.name == "_round_rows" else None
+    runtime.gpu.before_launch = lambda kernel: fails() if kernel.name == "round_rows" else None
     done = "add_scaled 1x1x1, product 4x4x4"
-    named = f"{done}, recording of ({done}), recording of ({done}), _round_rows 1x1x1"
+    named = f"{done}, recording of ({done}), recording of ({done}), round_rows 1x1x1"
     if waits:
         with pytest.raises(DeviceError, match=f"after {re.escape(named)}; the last one failed, run `make"):
             runtime.launch(kernel, 1, *given)
@@ -434,7 +434,7 @@ def test_threads_may_run_a_scan_and_a_search_together(device):
 
 
 def test_arguments_packed_once_are_those_of_a_launch(runtime):
-    kernel = row_kernels.round_rows(32)
+    kernel = row_kernels.round_rows(np.dtype(np.uint16), 32)
     x, out = runtime.upload(np.arange(8, dtype=np.float32).reshape(2, 4)), runtime.xp.zeros((2, 4), np.uint16)
     packed = runtime.packed(kernel, 1, 0, 4, 4, 2, out)
     runtime.launch(kernel, 1, x.view(np.uint32), packed)

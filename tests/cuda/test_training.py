@@ -49,7 +49,7 @@ def test_factors_of_the_source_are_those_of_the_processor(device):
     plain, sizes = model_settings(), (4, 5)
     config = plain.model_copy(update={"encoder": plain.encoder.model_copy(update={"factors": (3, 2)})})
     ours, theirs = (
-        TranslationModel(config, V, V, False, dtype=np.float64, device=place, src_factor_sizes=sizes)
+        TranslationModel(config, V, V, dtype=np.float64, device=place, src_factor_sizes=sizes)
         for place in (None, device)
     )
     rng = np.random.default_rng(2)

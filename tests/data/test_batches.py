@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from nmt.data import BOS_ID, EOS_ID, PAD_ID
 from nmt.data.batching.batches import Batch, TrainBatches, make_batch
 from nmt.data.corpora.corpus import ParallelCorpus
 from nmt.data.corpora.readers import TokenRows
+from nmt.special_tokens import BOS_ID, EOS_ID, PAD_ID
 
 
 def random_corpus(count, seed=0, longest=40):
@@ -55,20 +55,11 @@ def test_make_batch_by_hand():
     assert (batch.num_src_tokens, batch.num_tgt_tokens) == (7, 7)
 
 
-def test_make_batch_without_targets():
-    batch = make_batch([[7], [], [8, 9]], None, [0, 1, 2])
-    assert batch.indices.tolist() == [2, 0, 1]
-    assert batch.src.T.tolist() == [[8, 9, 3], [7, 3, 0], [3, 0, 0]]
-    assert batch.tgt_in.shape == batch.tgt_out.shape == (0, 3)
-    assert batch.tgt_lengths.tolist() == [0, 0, 0] and batch.num_tgt_tokens == 0
-
-
 def test_make_batch_takes_arrays_and_one_row_and_none():
     lists = make_batch([[7, 8], [9]], [[4], [5]], [0, 1])
     assert same(lists, make_batch([np.array([7, 8]), np.array([9])], [np.array([4]), np.array([5])], [0, 1]))
     check(make_batch([[5]], [[]], [3]))
     assert len(make_batch([], [], [])) == 0
-    assert len(make_batch([], None, [])) == 0
 
 
 @pytest.mark.parametrize("shuffle", [True, False])

@@ -15,11 +15,11 @@ import pytest
 import nmt.data.corpora.corpus as reading_meter
 import nmt.data.corpora.prepare as text_module
 from nmt.config import DataConfig, FilterConfig
-from nmt.data import load_sides
 from nmt.data.batching.batches import TrainBatches
 from nmt.data.corpora import corpus as corpus_module
 from nmt.data.corpora import readers
-from nmt.data.corpora.corpus import ReadingMeter, load_parallel, metered, text_bytes
+from nmt.data.corpora.corpus import load_parallel, metered, text_bytes
+from nmt.data.corpora.prepare import load_sides
 from nmt.data.corpora.readers import end_to_end
 from nmt.data.corpora.sources import Source
 from nmt.data.quality.filter import LineFilter
@@ -148,19 +148,20 @@ def clock(monkeypatch):
 
 def test_lines_pass_unchanged_and_the_meter_says_how_far_they_are(clock):
     lines, said = [f"line {number}" for number in range(10_000)], []
-    assert list(metered(iter(lines), ReadingMeter("text", sum(map(len, lines)), said.append))) == lines
+    assert list(metered(iter(lines), "text", sum(map(len, lines)), said.append)) == lines
     assert [text.split("[")[0] for text in said] == ["text:  82% 72.6k/88.9k "] and said[0].endswith("  8,192 lines")
 
 
-def test_what_is_left_follows_from_the_bytes(clock):
+def test_what_is_left_follows_from_the_bytes(clock, monkeypatch):
     said = []
-    meter = ReadingMeter("text", 4_000, said.append)
-    for lines in (10, 20):
-        meter.show(lines, 500)
+    monkeypatch.setattr(reading_meter, "_LINES", 10)
+    left = metered(["." * 50] * 20 + [""], "text", 4_000, said.append)
+    for _ in range(20):
+        next(left)
     # A quarter was read in a second: three are left.
     assert said == ["text:  25% 1.00k/4.00k [00:01<00:03, 1.00kB/s]  20 lines"]
     clock.now += 119
-    meter.show(30, 0)
+    next(left)
     assert "<06:01," in said[-1]
 
 

@@ -162,7 +162,7 @@ def test_what_is_not_there(tmp_path, sides):
 def test_line_ends_within_a_cell_are_spaces(tmp_path, sides):
     path = write(tmp_path / "a.jsonl", json.dumps({"de": "the\nhouse", "en": "a\r\ncat"}) + "\n")
     found = load_parallel(path, *sides, training=False)
-    assert (found.src_texts, found.tgt_texts) == (["the house"], ["a cat"])
+    assert (found.src_texts, found.references) == (["the house"], ["a cat"])
 
 
 # Tags

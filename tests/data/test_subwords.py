@@ -11,11 +11,12 @@ import pytest
 import sentencepiece
 
 from nmt.config import DataConfig
-from nmt.data import BOS_ID, EOS_ID, PAD_ID, UNK_ID, load_sides
 from nmt.data.corpora.corpus import clean_line
+from nmt.data.corpora.prepare import load_sides
 from nmt.data.tokens.factors import subwords_from_file
 from nmt.data.tokens.subwords import SPECIAL_PIECES, Subwords, _sample, train_subwords
 from nmt.errors import DataError
+from nmt.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from tests.data.corpora import line_of, sentences, small_subwords, write_pair
 from tests.refusals import refused
 
@@ -200,17 +201,17 @@ def test_files_and_bytes(tmp_path):
     path = tmp_path / "joint.spm"
     path.write_bytes(subwords.model_bytes)
     text = sentences(5, seed=3)
-    for again in (Subwords.from_file(path), Subwords(subwords.model_bytes)):
+    for again in (subwords_from_file(path), Subwords(subwords.model_bytes)):
         assert again.encode(text) == subwords.encode(text)
         assert again.model_bytes == subwords.model_bytes
     path.write_bytes(subwords.model_bytes[: len(subwords.model_bytes) // 2])
-    assert str(path) in line_of(lambda: Subwords.from_file(path))
+    assert str(path) in line_of(lambda: subwords_from_file(path))
     path.write_bytes(b"")
-    assert "empty file" in line_of(lambda: Subwords.from_file(path))
+    assert "empty file" in line_of(lambda: subwords_from_file(path))
     path.write_bytes(b"this is not a model at all")
-    line_of(lambda: Subwords.from_file(path))
-    assert "No such file" in line_of(lambda: Subwords.from_file(tmp_path / "none.spm"))
-    assert str(tmp_path) in line_of(lambda: Subwords.from_file(tmp_path))
+    line_of(lambda: subwords_from_file(path))
+    assert "No such file" in line_of(lambda: subwords_from_file(tmp_path / "none.spm"))
+    assert str(tmp_path) in line_of(lambda: subwords_from_file(tmp_path))
 
 
 def foreign_model(**settings):

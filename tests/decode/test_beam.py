@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from nmt.data.tokens.subwords import BOS_ID, EOS_ID, PAD_ID
-from nmt.decode import Hypothesis, search
+from nmt.decode import Hypothesis, SearchOptions, search
 from nmt.decode.beam import BeamCell, run
 from nmt.decode.hypotheses import Block, length_blocks
 from nmt.decode.rules.score_rules import best_possible, final_scores, length_divisor
@@ -66,8 +66,9 @@ def rows(*named):
 
 
 def translate(decoder, beam_size, *, limits=(9,), penalty="none", n_best=1, block=9, size=9):
-    cell = BeamCell(decoder, np.array(limits), beam_size, penalty, n_best, first_token=1, never=2)
+    options = SearchOptions(beam_size=beam_size, length_penalty=penalty, n_best=n_best)
     numbers = np.arange(len(limits))
+    cell = BeamCell(options, decoder, [[n] for n in numbers], np.array(limits))
     blocks = [Block(part, [[n] for n in part]) for part in np.split(numbers, numbers[block::block])]
     found = dict(run(cell, iter(blocks), size))
     assert not decoder.sources, "sentences that have ended are released"

@@ -11,7 +11,7 @@ from nmt.decode import Ensemble, SearchOptions, force, search
 from nmt.decode.beam import BeamCell, run
 from nmt.decode.hypotheses import Block
 from nmt.decode.rules import selectors
-from nmt.decode.rules.glossary import Glossary, Progress, advance
+from nmt.decode.rules.glossary import Glossary, Progress
 from nmt.decode.rules.score_rules import Rule
 from nmt.errors import ShapeError
 from nmt.rnn.arrays.weights import Weights
@@ -40,7 +40,7 @@ def tried(options, *, beam_size=EVERYTHING, limit=LONGEST, penalty="none", n_bes
     sources = [[n] for n in order]
     limits = np.full(len(order), limit) + options.longer_by(len(order))
     options = replace(options, beam_size=beam_size, length_penalty=penalty, n_best=n_best)
-    cell = BeamCell.of(options, decoder, sources, limits)
+    cell = BeamCell(options, decoder, sources, limits)
     numbers = np.arange(len(order))
     blocks = [Block(part, [sources[n] for n in part]) for part in np.split(numbers, numbers[size::size])]
     found = dict(run(cell, iter(blocks), size))
@@ -224,7 +224,7 @@ def test_a_glossary_can_still_add_the_bonus_of_what_was_not_said():
     rule = Glossary([[[5, 6], [4], [4, 4, 4]]], 2.5)
     extra = rule.start(np.zeros(3, np.int64))
     for token in (5, 6):
-        advance(extra["glossary"][1:], np.array([token, 4]))
+        rule.follow({"glossary": extra["glossary"][1:]}, np.array([token, 4]))
     beam = SimpleNamespace(extra=extra)
     assert rule.most_to_gain(beam, np.array([2, 0, 1])).tolist() == pytest.approx([2.5 * (3 - 1 - 2 / 3), 7.5, 5.0])
 

@@ -18,7 +18,7 @@ def test_every_name_makes_a_cell_and_a_model(name):
     cell = cells.recurrent_cell(name, 5, 7)
     assert isinstance(cell, Cell) and (cell.input_size, cell.output_size) == (5, 7)
     side = {"rnn_type": name, "num_layers": 2, "residual": True}
-    model = TranslationModel(small_models.model_settings(encoder=side, decoder=side), 9, 9, True)
+    model = TranslationModel(small_models.model_settings(encoder=side, decoder=side), 9, 9)
     model.initialize(0)
     assert set(model.bridge.routes) == {f"{layer}.{state}" for layer in range(2) for state in cell.starts()}
     gains = {k: v for k, v in model.params.items() if "gain_" in k}
@@ -31,15 +31,15 @@ def test_names_of_the_settings_are_those_of_the_model():
 
 def test_an_encoder_of_other_states_hands_over_what_it_has():
     settings = small_models.model_settings(encoder={"rnn_type": "ssru"}, decoder={"rnn_type": "slstm"})
-    assert TranslationModel(settings, 9, 9, True).bridge.routes == {"0.h": (0, "c")}
+    assert TranslationModel(settings, 9, 9).bridge.routes == {"0.h": (0, "c")}
     settings = small_models.model_settings(encoder={"rnn_type": "convolution"})
-    assert TranslationModel(settings, 9, 9, True).bridge.params() == {}
+    assert TranslationModel(settings, 9, 9).bridge.params() == {}
 
 
 def test_states_of_other_sizes_cannot_be_handed_over_as_they_are():
     changes = {"encoder": {"rnn_type": "projected_lstm"}, "decoder": {"init_hidden": "last"}}
     with pytest.raises(ConfigError, match="the encoder's c has 12 numbers and the decoder's c 6, got last"):
-        TranslationModel(small_models.model_settings(**changes), 9, 9, True)
+        TranslationModel(small_models.model_settings(**changes), 9, 9)
 
 
 def test_a_misspelt_name_is_told_the_nearest():

@@ -22,7 +22,7 @@ from nmt.exporting.to_numpy import save_numpy
 from nmt.inference.pipeline import source_ids, target_ids, texts_of, with_details
 from nmt.inference.translator import Translator
 from nmt.model.batch_pass import Objective
-from nmt.model.copying import Copies, check_copying, copy_loss
+from nmt.model.copying import Copies, check_device, copy_loss
 from nmt.special_tokens import BOS_ID, EOS_ID, UNK_ID
 from nmt.storage.saved_model import load_saved_model
 from nmt.train.updates.update import Methods
@@ -157,7 +157,7 @@ def test_int8_computes_nearly_the_same():
 def test_a_gpu_is_refused_in_one_line():
     config = model_that_copies().config
     with pytest.raises(DeviceError, match="copy_source: must be false on a GPU, got true on the device cuda:0; use -"):
-        check_copying(config, SimpleNamespace(is_cpu=False, name="cuda:0"))
+        check_device(config, SimpleNamespace(is_cpu=False, name="cuda:0"))
 
 
 def test_a_dropped_word_is_copied_as_what_it_was():

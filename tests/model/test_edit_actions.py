@@ -18,7 +18,7 @@ from nmt.decode.rules.options import SearchOptions
 from nmt.decode.search import SearchPath, search_plan
 from nmt.decode.session import Session
 from nmt.errors import ConfigError, DataError, DeviceError
-from nmt.model.copying import EditActions, check_actions, means_of_unseen
+from nmt.model.copying import EditActions, check_device, means_of_unseen
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.arrays.workspace import Fresh
 from nmt.rnn.cells import LinearCell, PointerCell
@@ -317,6 +317,6 @@ def test_settings_that_do_not_fit_are_refused_in_one_line():
 def test_a_gpu_and_scores_of_given_text_are_refused_in_one_line():
     config = model_of_actions().config
     with pytest.raises(DeviceError, match="edit_actions: must be false on a GPU, got true on the device cuda:0; use -"):
-        check_actions(config, SimpleNamespace(is_cpu=False, name="cuda:0"))
+        check_device(config, SimpleNamespace(is_cpu=False, name="cuda:0"))
     with pytest.raises(ConfigError, match="scores of translations: must be of a model without"):
         model_of_actions().forced_log_probs([[4]], [[5, EOS_ID]])

@@ -83,7 +83,7 @@ def test_factors(spoilt):
         {"src_factors": ["case"], "factor_separator": "|", "subwords": {"joint": False}},
         model={"encoder": {**small_models.ENCODER, "factors": [3]}, "decoder": small_models.DECODER},
     )
-    model = TranslationModel(settings.model, V, V, False, src_factor_sizes=[2])
+    model = TranslationModel(settings.model, V, V, src_factor_sizes=[2])
     model.initialize(1)
     batch = make_batch([[n + V * (n % 2) for n in ids] for ids in SOURCES], TARGETS, EVERY)
     expected = gradients(model, batch, None)

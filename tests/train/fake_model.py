@@ -49,14 +49,13 @@ class TranslationModel:
 
     broken_calls: set[int] = set()
     """Calls of loss_and_gradients, counted from 1, that return NaN."""
-    actions, copies, means = None, False, ()
+    actions, copies, factors, means = None, False, None, ()
 
     def __init__(
         self,
         config: Any,
         src_vocab_size: int,
         tgt_vocab_size: int,
-        joint: bool,
         compute_dtype: str | None = None,
         recompute: str = "attention",
         device: Any = None,

@@ -259,7 +259,7 @@ def test_a_model_is_another_one(key: str, monkeypatch: pytest.MonkeyPatch) -> No
 
     def found(values: dict[str, Any]) -> tuple[Any, ...]:
         config = config_from_dict(changed({"model_dir": "x", "data": texts_in(Path())}, values.items()))
-        model = TranslationModel(config.model, 11, 11, True)
+        model = TranslationModel(config.model, 11, 11)
         model.initialize(1)
         arrays = {name: array.tobytes() for name, array in model.params.items()}
         steps = [traced(cell) for cell in (*encoder_cells(config.model), decoder_cell(config.model))]

@@ -13,6 +13,7 @@ from nmt.data.corpora.corpus import Side
 from nmt.data.corpora.readers import TokenRows
 from nmt.model.batch_pass import LIKELIHOOD
 from nmt.special_tokens import EOS_ID, UNK_ID
+from nmt.train.tasks import task as task_module
 from nmt.train.tasks.task import Task
 from nmt.train.tasks.validation import is_better
 from nmt.train.updates.update import Methods
@@ -22,8 +23,11 @@ from tests.train import fake_model
 PAIRS = [(list(range(4, 4 + n)), list(range(5, 25 - n))) for n in range(1, 19)]
 
 
-def methods(model: Any = None, **training: Any) -> Methods:
-    return Methods(settings_with(training=training), model)
+MODEL: Any = SimpleNamespace(factors=None)
+
+
+def methods(**training: Any) -> Methods:
+    return Methods(settings_with(training=training), MODEL)
 
 
 def batch() -> Any:
@@ -35,8 +39,7 @@ def test_without_any_a_batch_is_what_it_was() -> None:
     prepared = methods().prepare(given, 7)
     assert prepared.batch is given
     assert prepared.objective is LIKELIHOOD
-    assert prepared.options == {}
-    assert (methods().repeats, methods().recounts) == (1, False)
+    assert methods().repeats == 1
 
 
 @pytest.mark.parametrize(("setting", "name"), [("src_word_dropout", "src"), ("tgt_word_dropout", "tgt_in")])
@@ -72,7 +75,7 @@ class Aligned:
 def test_alignments_are_of_words_before_they_are_dropped_and_of_both_passes() -> None:
     config = settings_with(training={"guided_alignment": 1.0, "src_word_dropout": 0.9, "r_drop": 1.0})
     aligned: Any = Aligned()
-    found = Methods(config, Any, aligned).prepare(batch(), 7).objective.alignment  # type: ignore[arg-type]
+    found = Methods(config, MODEL, aligned).prepare(batch(), 7).objective.alignment
     assert found is not None
     assert sorted(found.row.tolist()) == list(range(2 * len(PAIRS)))
     assert len(found.step) == len(found.share) == len(found.position) == 2 * len(PAIRS)
@@ -86,7 +89,7 @@ def test_r_drop_reads_every_pair_twice_side_by_side() -> None:
         np.testing.assert_array_equal(getattr(twice, name)[..., ::2], getattr(given, name))
         np.testing.assert_array_equal(getattr(twice, name)[..., 1::2], getattr(given, name))
     assert (twice.num_src_tokens, twice.num_tgt_tokens) == (2 * given.num_src_tokens, 2 * given.num_tgt_tokens)
-    assert prepared.options["objective"].r_drop == 5.0
+    assert prepared.objective.r_drop == 5.0
 
 
 def held_out(folder: Any, line: str, **src: Any) -> tuple[Task, list[str]]:
@@ -104,7 +107,7 @@ def held_out(folder: Any, line: str, **src: Any) -> tuple[Task, list[str]]:
 
 @pytest.fixture
 def without_translator(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Task, "_translator", lambda *args: None)
+    monkeypatch.setattr(task_module, "Translator", lambda *args: None)
 
 
 def batches(task: Task) -> list[Any]:

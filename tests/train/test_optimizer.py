@@ -15,7 +15,7 @@ from nmt.train.log.progress import format_bytes, peak_bytes, reset_peak
 from nmt.train.run.loop import progress, stop_reason
 from nmt.train.run.trainer import Trainer
 from nmt.train.updates.optimizer import OPTIMIZERS, Adam, MovingAverage, clip_scale, gradient_norm, make_optimizer
-from nmt.train.updates.schedule import TrainingState, cooldown_factor, make_schedule
+from nmt.train.updates.schedule import Schedule, TrainingState, cooldown_factor
 from nmt.train.updates.update import LossLimit
 from tests import small_models
 from tests.oracle.compare import assert_same_bits
@@ -255,7 +255,7 @@ def test_parameters_that_are_one_array_are_averaged_and_stay_what_they_are(apart
     ],
 )
 def test_rates_rise_linearly_and_then_follow_their_schedule(settings: Any, expected: dict[int, float]) -> None:
-    schedule = make_schedule(fixed(learning_rate=0.4, **settings))
+    schedule = Schedule(fixed(learning_rate=0.4, **settings))
     found = {update: schedule.learning_rate(update) for update in expected}
     assert found == pytest.approx({update: 0.4 * share for update, share in expected.items()})
     assert found.get(104, 0) == 0 and not schedule.finished
@@ -263,7 +263,7 @@ def test_rates_rise_linearly_and_then_follow_their_schedule(settings: Any, expec
 
 def test_plateau_waits_for_patience_in_a_row() -> None:
     settings = {"learning_rate": 0.8, "lower_after": 2, "decrease_factor": 0.5, "learning_rate_min": 0.3}
-    schedule = make_schedule(TrainingConfig(**settings))
+    schedule = Schedule(TrainingConfig(**settings))
     rates = []
     for improved in (True, False, True, False, False, False, False):
         schedule.validated(improved=improved)
@@ -273,7 +273,7 @@ def test_plateau_waits_for_patience_in_a_row() -> None:
 
 
 def test_a_warm_up_below_the_minimum_does_not_end_the_run() -> None:
-    schedule = make_schedule(TrainingConfig(learning_rate=0.8, learning_rate_min=0.1, learning_rate_warmup=100))
+    schedule = Schedule(TrainingConfig(learning_rate=0.8, learning_rate_min=0.1, learning_rate_warmup=100))
     assert schedule.learning_rate(1) < 0.1
     assert schedule.learning_rate(50) == pytest.approx(0.4)
     assert not schedule.finished
@@ -281,10 +281,10 @@ def test_a_warm_up_below_the_minimum_does_not_end_the_run() -> None:
 
 def test_plateau_goes_on_from_its_state() -> None:
     settings = TrainingConfig(learning_rate=0.8, lower_after=2)
-    schedule = make_schedule(settings)
+    schedule = Schedule(settings)
     for _ in range(3):
         schedule.validated(improved=False)
-    again = make_schedule(settings)
+    again = Schedule(settings)
     again.load_state_dict(schedule.state_dict())
     again.validated(improved=False)
     assert again.learning_rate(1) == pytest.approx(0.2)
@@ -326,7 +326,7 @@ def test_progress_leaves_time_for_the_last_validation() -> None:
 def test_a_run_ends_where_there_is_no_time_for_another_validation() -> None:
     """Also right after one: an update more would need one more."""
     settings = fixed(max_minutes=2, learning_rate_min=0)
-    schedule = make_schedule(settings)
+    schedule = Schedule(settings)
 
     def reason(elapsed: float) -> str | None:
         state = TrainingState(update=360, validated_update=360)

@@ -143,14 +143,9 @@ class _Places:
 
 
 def _posterior(table: np.ndarray, prior: np.ndarray, empty: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """Return the posterior probability of each place among those that share a token, and the empty word.
-
-    Args:
-        table: The probability of the token given the other one, [places].
-        prior: The prior probability of each place, [places].
-        empty: The probability of each token given the empty word, [tokens].
-        at: The token of each place.
-    """
+    """Return the posterior probability of each place among those that share a token, and the empty word. `table`: the
+    probability of the token given the other one, and `prior`: of each place, [places]; `empty`: of each token given the
+    empty word, [tokens]; `at`: the token of each place."""
     weights = (1.0 - _EMPTY) * table * prior
     found: np.ndarray = weights / (np.bincount(at, weights) + _EMPTY * empty)[at]
     return found

@@ -47,7 +47,7 @@ class WordAlignments:
         tokens; `tgt_out`, `tgt_lengths`: int [T, B] and [B], with EOS; `lines`: line numbers of the pairs [B]. Returns
         steps, rows, source positions (int64 [N]) and weights (float64 [N]): each subword of a target word is aligned
         with every subword of the source words that its word is aligned with, with equal weights."""
-        found: list[tuple[np.ndarray, ...]] = []
+        found: list[tuple[np.ndarray, ...]] = [(*np.zeros((3, 0), np.int64), np.zeros(0))]
         for row, line in enumerate(lines.tolist()):
             pairs = self._pairs[line].reshape(-1, 2)
             if not len(pairs):
@@ -60,9 +60,6 @@ class WordAlignments:
             step, place = np.nonzero(linked[target[steps]][:, source[places]])
             counts = np.bincount(step, minlength=len(steps))
             found.append((steps[step], np.full(len(step), row), places[place], 1.0 / counts[step]))
-        if not found:
-            nothing = np.zeros(0, np.int64)
-            return nothing, nothing, nothing, np.zeros(0)
         step, rows, position, share = (np.concatenate(column) for column in zip(*found, strict=True))
         return step, rows, position, share
 
@@ -72,15 +69,10 @@ class WordAlignments:
         if side == 0 and self._before:
             real[: self._before] = False
         words = np.full(len(ids), -1)
-        words[real] = _word_indices(self._starts[side][ids[real]])
+        begins = self._starts[side][ids[real]]
+        begins[:1] = True
+        words[real] = np.cumsum(begins) - 1
         return words
-
-
-def _word_indices(starts: np.ndarray) -> np.ndarray:
-    """Return each token's word, counted from 0, given which tokens begin words, as the first always does."""
-    first = starts.astype(np.int64)
-    first[:1] = 1
-    return np.cumsum(first) - 1
 
 
 def _words_of_rows(starts: np.ndarray, rows: TokenRows) -> np.ndarray:

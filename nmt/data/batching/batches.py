@@ -43,7 +43,7 @@ class Batch:
     `src` [S, B] ends with EOS or has other boundary tokens (see `boundary_ids`); `tgt_in` [T, B] is BOS followed by the
     words, `tgt_out` [T, B] the words followed by EOS. The lengths [B] int32 include these tokens. `indices` [B] int64
     are line numbers in the corpus, from 0. `num_src_tokens` and `num_tgt_tokens` count tokens with EOS and without
-    padding. Without targets T is 0.
+    padding.
     """
 
     src: np.ndarray
@@ -70,32 +70,27 @@ class Batch:
 
 def make_batch(
     src_ids: Sequence[Sequence[int] | np.ndarray],
-    tgt_ids: Sequence[Sequence[int] | np.ndarray] | None,
+    tgt_ids: Sequence[Sequence[int] | np.ndarray],
     indices: Sequence[int] | np.ndarray,
     boundaries: str = "eos",
 ) -> Batch:
     """Return one batch of id sequences (without BOS and EOS; they may be empty). `indices` are the line numbers of the
     rows, `boundaries` selects the tokens around a source (see `boundary_ids`)."""
-    src = TokenRows.from_lists(src_ids)
-    tgt = None if tgt_ids is None else TokenRows.from_lists(tgt_ids)
+    src, tgt = TokenRows.from_lists(src_ids), TokenRows.from_lists(tgt_ids)
     return gather(src, tgt, np.arange(len(src)), np.asarray(indices, dtype=np.int64), boundaries)
 
 
-def gather(src: TokenRows, tgt: TokenRows | None, rows: np.ndarray, numbers: np.ndarray, boundaries: str) -> Batch:
+def gather(src: TokenRows, tgt: TokenRows, rows: np.ndarray, numbers: np.ndarray, boundaries: str) -> Batch:
     """Return the given rows of a corpus as a batch; `numbers` [len(rows)] are their line numbers."""
     around = boundary_ids(boundaries)
     src_lengths = src.lengths_of(rows) + sum(map(len, around))
-    tgt_lengths = np.zeros_like(src_lengths) if tgt is None else tgt.lengths_of(rows) + 1
+    tgt_lengths = tgt.lengths_of(rows) + 1
     order = np.lexsort((-src_lengths, -tgt_lengths))
     rows = rows[order]
     src_lengths, tgt_lengths = src_lengths[order], tgt_lengths[order]
-    padded_src = _pad(src, rows, src_lengths, *around)
-    if tgt is None:
-        tgt_out = np.zeros((0, len(rows)), dtype=np.int32)
-    else:
-        tgt_out = _pad(tgt, rows, tgt_lengths, (), (EOS_ID,))
+    tgt_out = _pad(tgt, rows, tgt_lengths, (), (EOS_ID,))
     return Batch(
-        src=padded_src,
+        src=_pad(src, rows, src_lengths, *around),
         src_lengths=src_lengths.astype(np.int32),
         tgt_in=_shift(tgt_out),
         tgt_out=tgt_out,
@@ -141,11 +136,6 @@ def length_order(src_lengths: np.ndarray, tgt_lengths: np.ndarray) -> np.ndarray
     return np.lexsort((np.where(band % 2, src_lengths, -src_lengths), band))
 
 
-def num_pools(work: int, batch_size: int) -> int:
-    """Return the number of pools, each sorted separately, for rows of this total size."""
-    return max(1, round(work / (batch_size * _POOL_BATCHES)))
-
-
 def rows_of_epoch(corpus: ParallelCorpus, seed: int, epoch: int) -> np.ndarray:
     """Return the rows of an epoch in no particular order: each as often as its part weighs (see `drawn`)."""
     if all(weight == 1 for _, weight in corpus.parts):
@@ -178,12 +168,8 @@ class TrainBatches:
         `batch_type` is token or sentence; a sentence with more tokens than the limit is a batch alone. Without
         `shuffle`, neighbouring lines stay together and every epoch is the same. For `boundaries` see `boundary_ids`.
         """
-        self._corpus = corpus
-        self._batch_size = batch_size
-        self._by_tokens = batch_type == "token"
-        self._seed = seed
-        self._shuffle = shuffle
-        self._boundaries = boundaries
+        self._corpus, self._batch_size, self._by_tokens = corpus, batch_size, batch_type == "token"
+        self._seed, self._shuffle, self._boundaries = seed, shuffle, boundaries
         self._src_lengths = corpus.src.lengths + sum(map(len, boundary_ids(boundaries)))
         self._tgt_lengths = corpus.tgt.lengths + 1
         self._plan: tuple[int, list[np.ndarray]] = (-1, [])
@@ -230,7 +216,7 @@ class TrainBatches:
             random.shuffle(rows)
         batches: list[np.ndarray] = []
         work = int(self._tgt_lengths[rows].sum()) if self._by_tokens else len(rows)
-        for pool in np.array_split(rows, num_pools(work, self._batch_size)):
+        for pool in np.array_split(rows, max(1, round(work / (self._batch_size * _POOL_BATCHES)))):
             batches += self._cut(pool[length_order(self._src_lengths[pool], self._tgt_lengths[pool])])
         if self._shuffle:
             order = random.permutation(len(batches))

@@ -93,27 +93,14 @@ def clean_lines(lines: Sequence[str], lowercase: bool = False, normalize: str = 
     return found
 
 
-class Counted:
-    """The counts of a corpus that was read: all pairs, those dropped because a side is empty or too long, and a text
-    that says how many pairs each rule of `data.filter` removed."""
-
-    total: int
-    skipped_empty: int
-    skipped_long: int
-    filtered: str
-
-    def __len__(self) -> int:
-        """Return the number of pairs that were kept."""
-        raise NotImplementedError
-
-
 @dataclass(frozen=True)
-class ParallelCorpus(Counted):
+class ParallelCorpus:
     """Pairs of subword sequences, without BOS and EOS.
 
-    `line_numbers` [N] int64 are the line numbers of the pairs in the files, from 0. `src_texts` and `tgt_texts` are the
-    lines as read, `references` the target lines cleaned, as the model is trained to produce them; all three are empty
-    unless requested.
+    `line_numbers` [N] int64 are the line numbers of the pairs in the files, from 0. `total` counts all pairs,
+    `skipped_empty` and `skipped_long` those dropped because a side is empty or too long; `filtered` says how many each
+    rule of `data.filter` removed. `src_texts` are the source lines as read, `references` the target lines cleaned,
+    as the model is trained to produce them; both are empty unless requested.
     """
 
     src: TokenRows
@@ -124,7 +111,6 @@ class ParallelCorpus(Counted):
     skipped_long: int = 0
     filtered: str = ""
     src_texts: list[str] = field(default_factory=list)
-    tgt_texts: list[str] = field(default_factory=list)
     references: list[str] = field(default_factory=list)
     parts: tuple[tuple[int, float], ...] = ()
     """The number of pairs and weight of each of its corpora; empty for a single one of weight 1."""
@@ -149,11 +135,6 @@ class ParallelCorpus(Counted):
         tokens = np.diff(self.tgt.starts[ends] + ends, prepend=0).tolist()
         weights = [weight for _, weight in self.parts or ((len(self), 1.0),)]
         return round(sum(weight * count for weight, count in zip(weights, tokens, strict=True)))
-
-    @property
-    def num_subwords(self) -> int:
-        """Return the number of target subwords, counting each pair once and no EOS."""
-        return len(self.tgt.tokens)
 
     @property
     def nbytes(self) -> int:
@@ -196,14 +177,14 @@ def load_parallel(
     is not a pair, or if no pair is left.
     """
     keep_texts = not training if keep_texts is None else keep_texts
-    collected = Collected(Tokenizer((src, tgt), training, rules), readers, keep_texts=keep_texts)
+    collected = Collected((src, tgt), rules, readers, training=training, keep_texts=keep_texts)
     ends, weights = [], []
     for source in sources_of(corpora):
-        tagged = Tagged(source.tag, src)
+        tag = _checked_tag(source.tag, src)
         for part in source.parts((src.config.lang, tgt.config.lang)):
             for pairs in pair_chunks(part, CHUNK):
                 try:
-                    collected.add(pairs, tagged)
+                    collected.add(pairs, tag)
                 except FactorError as error:
                     line = collected.total + error.index + 1
                     raise error.at(f"{name_of(corpora)}, source line {line}") from None
@@ -211,7 +192,6 @@ def load_parallel(
         weights.append(source.weight)
     (src_rows, tgt_rows), numbers, (skipped_empty, skipped_long) = collected.gathered()
     ends = np.searchsorted(numbers, ends).tolist()
-    src_texts, tgt_texts, references = collected.texts
     corpus = ParallelCorpus(
         src=src_rows,
         tgt=tgt_rows,
@@ -220,16 +200,15 @@ def load_parallel(
         skipped_empty=skipped_empty,
         skipped_long=skipped_long,
         filtered="" if rules is None else rules.summary(),
-        src_texts=src_texts,
-        tgt_texts=tgt_texts,
-        references=references,
+        src_texts=collected.texts[0],
+        references=collected.texts[1],
         parts=tuple((end - start, weight) for end, start, weight in zip(ends, [0, *ends], weights, strict=False)),
     )
     check_corpus(corpus, corpora, (src, tgt))
     return corpus
 
 
-def check_corpus(corpus: Counted, corpora: "str | Sequence[CorpusConfig]", sides: tuple[Side, Side]) -> None:
+def check_corpus(corpus: ParallelCorpus, corpora: "str | Sequence[CorpusConfig]", sides: tuple[Side, Side]) -> None:
     """Raise DataError, with the reason, if no pair is left."""
     configs = sides[0].config, sides[1].config
     if isinstance(corpora, str) and format_of(corpora) == "lines":
@@ -252,121 +231,98 @@ def check_corpus(corpus: Counted, corpora: "str | Sequence[CorpusConfig]", sides
         )
 
 
-class Tagged:
-    """Puts the tag of a corpus before its cleaned source lines.
-
-    Raises DataError if the subwords do not contain the tag.
-    """
-
-    def __init__(self, tag: str | None, src: Side) -> None:
-        self._tag = None if tag is None else src.clean([tag])[0]
-        if tag is not None and (not self._tag or UNK_ID in src.subwords.encode([self._tag])[0]):
-            raise DataError(
-                f"data.train: tag must be text that the subwords cover, got {tag!r}; train subwords with the tag, or "
-                "choose one of letters that they have"
-            )
-
-    def __call__(self, lines: list[str]) -> list[str]:
-        """Return the lines with the tag; empty ones stay empty."""
-        return lines if self._tag is None else [f"{self._tag} {line}" if line else line for line in lines]
+def _checked_tag(tag: str | None, src: Side) -> str:
+    """Return the tag of a corpus, cleaned; an empty text for none. Raises DataError if the subwords do not contain
+    it."""
+    found = "" if tag is None else src.clean([tag])[0]
+    if tag is not None and (not found or UNK_ID in src.subwords.encode([found])[0]):
+        raise DataError(
+            f"data.train: tag must be text that the subwords cover, got {tag!r}; train subwords with the tag, or "
+            "choose one of letters that they have"
+        )
+    return found
 
 
-@dataclass(frozen=True)
-class TokenizedPairs:
-    """The kept pairs of a chunk.
-
-    kept: [N] int64, their indices in the chunk. sides: Their tokens, for each side. hashes: [N] int64, equal for equal
-    pairs; None if duplicates are kept. references: All lines of the last side, cleaned.
-    """
-
-    kept: np.ndarray
-    sides: tuple[TokenRows, ...]
-    hashes: np.ndarray | None
-    references: list[str]
-
-
-class Tokenizer:
-    """Cleans and tokenizes pairs, and counts those that it drops (see `load_parallel`)."""
-
-    def __init__(self, sides: tuple[Side, ...], training: bool, rules: LineFilter | None) -> None:
-        self.sides, self.rules, self.training = sides, rules, training
-        self.skipped_empty = self.skipped_long = 0
-
-    def tokenize(self, raw: Sequence[list[str]], tagged: "Tagged | None" = None) -> TokenizedPairs:
-        """Return the kept pairs of some lines, which are given for each side."""
-        clean = [side.clean(lines) for side, lines in zip(self.sides, raw, strict=True)]
-        read = [clean[0] if tagged is None else tagged(clean[0]), *clean[1:]]
-        rows = [side.subwords.encode(lines) for side, lines in zip(self.sides, read, strict=True)]
-        keep, hashes = np.ones(len(raw[0]), dtype=bool), None
-        if self.training:
-            lengths = np.array([[len(row) for row in of_side] for of_side in rows])
-            empty = (lengths == 0).any(axis=0)
-            long = ~empty & (lengths > [[side.config.max_length] for side in self.sides]).any(axis=0)
-            keep = ~(empty | long)
-            if self.rules is not None:
-                keep &= self.rules.keep(raw, clean)
-                if self.rules.drops_duplicates:
-                    hashes = pair_hashes(clean[0], clean[-1])[keep]
-            self.skipped_empty += int(empty.sum())
-            self.skipped_long += int(long.sum())
-        kept = np.flatnonzero(keep)
-        sides = tuple(TokenRows.from_lists([of_side[i] for i in kept.tolist()]) for of_side in rows)
-        return TokenizedPairs(kept, sides, hashes, clean[-1])
+def _tagged(lines: list[str], tag: str) -> list[str]:
+    """Return the lines with the tag before them; empty ones stay empty."""
+    return [f"{tag} {line}" if line else line for line in lines] if tag else lines
 
 
 class Collected:
-    """Collects what has been read: one array for each chunk, joined once at the end. With several readers, each
-    processes every n-th chunk, and all count the lines of all chunks."""
+    """Cleans, tokenizes and collects what has been read, and counts the pairs that it drops (see `load_parallel`): one
+    array for each chunk, joined once at the end. With several readers, each processes every n-th chunk, and all count
+    the lines of all chunks."""
 
-    def __init__(self, tokenizer: Tokenizer, readers: Readers | None = None, *, keep_texts: bool = False) -> None:
-        self.tokenizer, self.rules, self.keep_texts = tokenizer, tokenizer.rules, keep_texts
+    def __init__(
+        self,
+        sides: tuple[Side, Side],
+        rules: LineFilter | None,
+        readers: Readers | None,
+        *,
+        training: bool,
+        keep_texts: bool,
+    ) -> None:
+        self.sides, self.rules, self.training, self.keep_texts = sides, rules, training, keep_texts
         self.readers = Readers() if readers is None or keep_texts else readers
+        self.skipped = np.zeros(2, np.int64)  # with an empty side, and too long
         # The arrays of each chunk of this reader, by chunk number.
-        self.ids: tuple[Pieces, ...] = tuple(Pieces() for _ in tokenizer.sides)
-        self.lengths: tuple[dict[int, np.ndarray], ...] = tuple({} for _ in tokenizer.sides)
+        self.ids: tuple[Pieces, ...] = tuple(Pieces() for _ in sides)
+        self.lengths: tuple[dict[int, np.ndarray], ...] = tuple({} for _ in sides)
         self.numbers: dict[int, np.ndarray] = {}
         self.hashes: dict[int, np.ndarray] = {}
-        self.texts: tuple[list[str], ...] = ([], [], [])
-        """The source lines with their tags, the target lines and the cleaned target lines, if texts are kept."""
+        self.texts: tuple[list[str], ...] = ([], [])
+        """The source lines with their tags, and the cleaned target lines, if texts are kept."""
         self.chunks = self.total = 0
 
-    def add(self, rows: Sequence[tuple[str, ...]], tagged: Tagged | None = None) -> None:
+    def add(self, rows: Sequence[tuple[str, ...]], tag: str) -> None:
         """Process the next chunk of the text if it belongs to this reader; count its lines in any case."""
         if self.chunks % self.readers.size == self.readers.rank:
-            self._add([list(lines) for lines in zip(*rows, strict=True)], tagged)
+            self._add([list(lines) for lines in zip(*rows, strict=True)], tag)
         elif not self.chunks and self.rules is not None:
             self.rules.learn(list(zip(*rows, strict=True)))
         self.chunks += 1
         self.total += len(rows)
 
-    def _add(self, raw: list[list[str]], tagged: Tagged | None) -> None:
+    def _add(self, raw: list[list[str]], tag: str) -> None:
         """Tokenize and store a chunk of this reader."""
-        found = self.tokenizer.tokenize(raw, tagged)
-        self.numbers[self.chunks] = found.kept + self.total
-        if found.hashes is not None:
-            self.hashes[self.chunks] = found.hashes
-        for ids, lengths, rows in zip(self.ids, self.lengths, found.sides, strict=True):
-            ids[self.chunks], lengths[self.chunks] = rows.tokens, rows.lengths
+        clean = [side.clean(lines) for side, lines in zip(self.sides, raw, strict=True)]
+        read = _tagged(clean[0], tag), clean[1]
+        rows = [side.subwords.encode(lines) for side, lines in zip(self.sides, read, strict=True)]
+        keep = np.ones(len(raw[0]), dtype=bool)
+        if self.training:
+            counts = np.array([[len(row) for row in of_side] for of_side in rows])
+            empty = (counts == 0).any(axis=0)
+            long = ~empty & (counts > [[side.config.max_length] for side in self.sides]).any(axis=0)
+            self.skipped += empty.sum(), long.sum()
+            keep = ~(empty | long)
+            if self.rules is not None:
+                keep &= self.rules.keep(raw, clean)
+                if self.rules.settings.duplicates:
+                    self.hashes[self.chunks] = pair_hashes(*clean)[keep]
+        kept = np.flatnonzero(keep)
+        self.numbers[self.chunks] = kept + self.total
+        for ids, lengths, of_side in zip(self.ids, self.lengths, rows, strict=True):
+            found = TokenRows.from_lists([of_side[i] for i in kept.tolist()])
+            ids[self.chunks], lengths[self.chunks] = found.tokens, found.lengths
         if self.keep_texts:
-            sources = raw[0] if tagged is None else tagged(raw[0])
-            for texts, lines in zip(self.texts, (sources, raw[-1], found.references), strict=True):
-                texts.extend(lines[i] for i in found.kept.tolist())
+            for texts, lines in zip(self.texts, (_tagged(raw[0], tag), clean[1]), strict=True):
+                texts.extend(lines[i] for i in kept.tolist())
 
-    def gathered(self) -> tuple[list[TokenRows], np.ndarray, tuple[int, int]]:
+    def gathered(self) -> tuple[list[TokenRows], np.ndarray, list[int]]:
         """Return, in every reader, the rows of each side, their line numbers, and the numbers of pairs skipped because
         a side is empty or too long. The counts of the rules are then those of all readers."""
-        readers, tokenizer = self.readers, self.tokenizer
-        skipped = np.sum(readers.all_gather((tokenizer.skipped_empty, tokenizer.skipped_long)), axis=0).tolist()
+        readers = self.readers
+        skipped: list[int] = np.sum(readers.all_gather(self.skipped), axis=0).tolist()
         if self.rules is not None:
             self.rules.add_up(readers.all_gather(self.rules.counts))
-            if self.rules.drops_duplicates and tokenizer.training:
+            if self.rules.settings.duplicates and self.training:
                 self._drop_duplicates(self.rules)
         rows = []
         for ids, lengths in zip(self.ids, self.lengths, strict=True):
             of_all = readers.gathered(lengths, np.int64)
             rows.append(TokenRows.of_lengths(readers.gathered(ids, np.int32), of_all))
         self.ids = ()
-        return rows, readers.gathered(self.numbers, np.int64), (skipped[0], skipped[1])
+        return rows, readers.gathered(self.numbers, np.int64), skipped
 
     def _drop_duplicates(self, rules: LineFilter) -> None:
         """Keep the first of equal pairs, even if they were read by different readers."""
@@ -393,31 +349,15 @@ def text_bytes(source: Source, langs: Sequence[str]) -> int:
     return sum(factor * file.stat().st_size for factor, file in zip(factors, files, strict=True))
 
 
-class ReadingMeter:
-    """Reports the progress of reading, as characters read relative to bytes in the files."""
-
-    def __init__(self, name: str, size: int, show: Show) -> None:
-        self._name, self._size, self._show = name, size, show
-        self._began = self._shown_at = time.monotonic()
-        self._read = 0
-
-    def show(self, lines: int, characters: int) -> None:
-        """Count `characters` more characters, and report now and then; `lines` is the number of lines read so far."""
-        self._read += characters
-        now = time.monotonic()
-        if now - self._shown_at < 1.0:
-            return
-        self._shown_at = now
-        text = tqdm.format_meter(
-            self._read, max(self._size, self._read), now - self._began, 0, self._name, unit="B", unit_scale=True
-        )
-        self._show(f"{text}  {lines:,} lines")
-
-
-def metered(lines: Iterable[str], meter: ReadingMeter) -> Iterator[str]:
-    """Yield the lines unchanged, counting them in the meter."""
-    count, left = 0, iter(lines)
+def metered(lines: Iterable[str], name: str, size: int, show: Show) -> Iterator[str]:
+    """Yield the lines unchanged, and show about once a second how far reading is: characters relative to `size`, the
+    bytes of the files."""
+    began = shown_at = time.monotonic()
+    count, read, left = 0, 0, iter(lines)
     while some := list(islice(left, _LINES)):
-        count += len(some)
-        meter.show(count, sum(map(len, some)))
+        count, read, now = count + len(some), read + sum(map(len, some)), time.monotonic()
+        if now - shown_at >= 1.0:
+            shown_at = now
+            meter = tqdm.format_meter(read, max(size, read), now - began, 0, name, unit="B", unit_scale=True)
+            show(f"{meter}  {count:,} lines")
         yield from some

@@ -181,7 +181,7 @@ def _by_heading(part: Part, langs: Sequence[str]) -> list[str]:
     if part.form in OBJECTS:
         told = f"{file}: has the keys {shown}"
     elif not found.heading:
-        return _by_first_row(part, places)
+        return _by_first_row(part)
     else:
         told = f"{file}: line {found.heading} has headings, {shown}, and is skipped"
         told += " with all above it" if found.heading > 1 else ""
@@ -195,7 +195,7 @@ def _by_heading(part: Part, langs: Sequence[str]) -> list[str]:
     ]
 
 
-def _by_first_row(part: Part, places: Sequence[int]) -> list[str]:
+def _by_first_row(part: Part) -> list[str]:
     """Return a doubt if the first row of a table is much shorter than the others, as headings are, or two codes."""
     rows = [[str(cell) for cell in row] for row in islice(part.rows(lenient=True), LOOKED_AT)]
     first, *others = [row for row in rows if any(row)] or [[]]
@@ -279,7 +279,8 @@ def _by_values(part: Part, texts: Sequence[Sequence[str]]) -> list[str]:
         count, value = found
         what = "have no letters, as numbers, dates and times" if value is None else f"are {value[:40]!r}"
         filled = sum(map(bool, map(str.strip, lines)))
-        told.append(f"{_place(part, side)}: {count:,} of the first {filled:,} rows {what}; {_other(part)}")
+        advice = "name another file" if part.form in ("lines", "usfm") else columns_advice(part.files[0])
+        told.append(f"{_place(part, side)}: {count:,} of the first {filled:,} rows {what}; {advice}")
     return told
 
 
@@ -304,10 +305,6 @@ def _place(part: Part, side: int) -> str:
     chosen = part.look.chosen if part.look is not None else None
     column = part.columns[side] or (chosen[side] if chosen else side + 1 if part.form in GRIDS else part.langs[side])
     return f"{file}, column {column} ({_NAMES[side][4:]})"
-
-
-def _other(part: Part) -> str:
-    return "name another file" if part.form in ("lines", "usfm") else columns_advice(part.files[0])
 
 
 def _by_words(part: Part, texts: Sequence[Sequence[str]], langs: Sequence[str]) -> list[str]:

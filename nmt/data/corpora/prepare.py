@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from nmt.data.corpora.corpus import CHUNK, ReadingMeter, Side, clean_line, clean_lines, metered, text_bytes
+from nmt.data.corpora.corpus import CHUNK, Side, clean_line, clean_lines, metered, text_bytes
 from nmt.data.corpora.looking import LOOKED_AT
 from nmt.data.corpora.sources import format_of, name_of, sources_of
 from nmt.data.quality.filter import LineFilter
@@ -85,16 +85,10 @@ def load_sides(
 def training_filter(data: DataConfig, sides: Sequence[SideConfig]) -> LineFilter | None:
     """Return the rules of `data.filter`, with the lines of data.dev and data.test if `overlap` needs them, or None if
     no rule is set. Raises DataError if one of those files cannot be read. `sides`: source and target."""
-    return LineFilter(data.filter, _held_out(data, sides)) if data.filter.is_on else None
-
-
-def _held_out(data: DataConfig, sides: Sequence[SideConfig]) -> list[str]:
-    """Return the source lines of data.dev and data.test if the rule `overlap` needs them."""
-    held_out: list[str] = []
-    if data.filter.overlap != "none":
-        for corpora in data.held_out:
-            held_out += training_text(corpora, sides[:1], sides)
-    return held_out
+    if not data.filter.is_on:
+        return None
+    held_out = (line for corpora in data.held_out for line in training_text(corpora, sides[:1], sides))
+    return LineFilter(data.filter, held_out)
 
 
 def _given_or_trained(
@@ -121,7 +115,7 @@ def _given_or_trained(
             lines = filtered_text(data.train, sides, every_side, LineFilter(rules))
         else:
             lines = training_text(data.train, sides, every_side)
-        return metered(lines, ReadingMeter("subwords", size, show))
+        return metered(lines, "subwords", size, show)
 
     if data.src_factors and sides[0] is data.src:
         return with_factors(data, model_file, text, notify)

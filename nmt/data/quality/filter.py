@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -102,11 +103,6 @@ def has_mixed_words(block: TextBlock, main: int) -> np.ndarray:
     return block.marks(places[block.follows(places)])
 
 
-def is_same(src: Sequence[str], tgt: Sequence[str]) -> np.ndarray:
-    """Return the pairs of cleaned lines that are equal and have more than one character, bool [N]."""
-    return np.fromiter((a == b and len(a) > 1 for a, b in zip(src, tgt, strict=True)), dtype=bool, count=len(src))
-
-
 def length_ratios(src: np.ndarray, tgt: np.ndarray, usual: float) -> np.ndarray:
     """Return, for each pair, the factor by which one line is longer than expected from the other, in characters and at
     least 1: float64 [N]. `usual` is the usual ratio of target to source length. The factor is 1 if both lines are short
@@ -170,15 +166,19 @@ class FaultFinder:
         self.usual_ratio = 1.0
 
     def learn(self, raw: Sequence[Sequence[str]]) -> None:
-        """Learn the usual script and length ratio from the first block; otherwise the first `find` does."""
-        self._learn([TextBlock(lines) for lines in raw])
+        """Learn the usual script of each side, and the ratio of the last side's length to the first side's, from the
+        first block; otherwise the first `find` does."""
+        blocks = [TextBlock(lines) for lines in raw]
+        self.main_scripts = [main_script(block) for block in blocks]
+        totals = [max(1, int(block.lengths.sum())) for block in blocks]
+        self.usual_ratio = totals[-1] / totals[0]
 
     def find(self, raw: Sequence[Sequence[str]], clean: Sequence[Sequence[str]]) -> dict[str, np.ndarray]:
         """Find the faults of the lines of one or two sides, given as read and as cleaned. Returns for each fault's
         name, bool [sides, N], or [1, N] for `same` and `ratio`, which are faults of pairs."""
         blocks = [TextBlock(lines) for lines in raw]
         if not self.main_scripts:
-            self._learn(blocks)
+            self.learn(raw)
         found: dict[str, np.ndarray] = {}
         for name, has in LINE_FAULTS.items():
             if name in self._names:
@@ -188,17 +188,11 @@ class FaultFinder:
                 both = zip(blocks, self.main_scripts, strict=True)
                 found[name] = np.stack([has_script(block, main) for block, main in both])
         if len(blocks) == 2 and "same" in self._names:
-            found["same"] = is_same(*clean)[None]
+            found["same"] = np.array([[a == b and len(a) > 1 for a, b in zip(*clean, strict=True)]], bool)
         if len(blocks) == 2 and "ratio" in self._names:
             ratios = length_ratios(blocks[0].lengths, blocks[1].lengths, self.usual_ratio)
             found["ratio"] = (ratios > self._most_ratio)[None]
         return {name: found[name] for name in FAULTS if name in found}
-
-    def _learn(self, blocks: Sequence[TextBlock]) -> None:
-        """Learn the script of each side, and the ratio of the last side's length to the first side's."""
-        self.main_scripts = [main_script(block) for block in blocks]
-        totals = [max(1, int(block.lengths.sum())) for block in blocks]
-        self.usual_ratio = totals[-1] / totals[0]
 
 
 def pair_hashes(src: Sequence[str], tgt: Sequence[str]) -> np.ndarray:
@@ -212,29 +206,20 @@ Lines = Sequence[Sequence[str]]
 
 
 class LineFilter:
-    """Decides which pairs to keep, for one block of a text after another. `held_out`: cleaned source lines that
-    `overlap` keeps out of training."""
+    """Decides which pairs to keep, for one block of a text after another; with the rule `duplicates` the caller drops
+    these, by `first_of_each`, after reading everything. `held_out`: cleaned source lines that `overlap` keeps out of
+    training."""
 
     def __init__(self, settings: FilterConfig, held_out: Iterable[str] = ()) -> None:
-        self._settings = settings
+        self.settings = settings
         names = [name for name in ("encoding", "control", "markup", "script", "same") if getattr(settings, name)]
         ratio = settings.max_length_ratio
         names += [] if ratio is None else ["ratio"]
         self._finder = FaultFinder(names, 1.0 if ratio is None else ratio) if names else None
         lines = list(held_out) if settings.overlap != "none" else []
         self._overlap = OverlapIndex(lines, every=True) if lines else None
-        self.counts: dict[str, int] = {}
+        self.counts: Counter[str] = Counter()
         """The number of pairs dropped so far by each rule; a pair that breaks several rules counts for the first."""
-
-    @property
-    def is_on(self) -> bool:
-        """Return whether any rule is set."""
-        return self._settings.is_on
-
-    @property
-    def drops_duplicates(self) -> bool:
-        """Return whether the caller must drop duplicates, by `first_of_each`, after reading everything."""
-        return self._settings.duplicates
 
     def learn(self, raw: Lines) -> None:
         """Learn what is usual from the first block of a text, for a filter whose `keep` gets later blocks only."""
@@ -250,7 +235,7 @@ class LineFilter:
                 self._drop("max_length_ratio" if name == "ratio" else name, keep, masks.max(axis=0))
         if self._overlap is not None:
             met = np.zeros(len(keep), dtype=bool)
-            met[[match.number for match in self._overlap.find(clean[0], near=self._settings.overlap == "near")]] = True
+            met[[match.number for match in self._overlap.find(clean[0], near=self.settings.overlap == "near")]] = True
             self._drop("overlap", keep, met)
         return keep
 
@@ -261,21 +246,19 @@ class LineFilter:
         self.counts["duplicates"] = int((~keep).sum())
         return keep
 
-    def add_up(self, counts: Sequence[dict[str, int]]) -> None:
+    def add_up(self, counts: Sequence[Mapping[str, int]]) -> None:
         """Set the counts to the sums over filters that each read a part of the text."""
-        total: dict[str, int] = {}
+        self.counts = Counter()
         for of_one in counts:
-            for name, count in of_one.items():
-                total[name] = total.get(name, 0) + count
-        self.counts = total
+            self.counts.update(of_one)
 
     def summary(self) -> str:
         """Return how many pairs each rule removed: `12 duplicates, 3 markup`; empty if no rule is set."""
-        if not self.is_on:
+        if not self.settings.is_on:
             return ""
         names = {"overlap": "held out for validation or test (overlap)"}
         return ", ".join(f"{count:,} {names.get(name, name)}" for name, count in self.counts.items()) or "none"
 
     def _drop(self, name: str, keep: np.ndarray, faulty: np.ndarray) -> None:
-        self.counts[name] = self.counts.get(name, 0) + int((keep & faulty).sum())
+        self.counts[name] += int((keep & faulty).sum())
         keep &= ~faulty

@@ -85,10 +85,10 @@ class OverlapIndex:
             other = self._exact.get(line)
             if other is not None:
                 found.append((number, other, Likeness.EXACT))
+                self._likeness[other] = Likeness.EXACT
                 if not self._every:
                     del self._exact[line]
         done = {(number, other) for number, other, _ in found}
-        self._update(found)
         if near and len(self):
             found += self._near_matches(_Folded(TextBlock(lines)), done)
         return [Match(number, int(self._first[other]), likeness) for number, other, likeness in found]
@@ -126,11 +126,6 @@ class OverlapIndex:
             open_ = self._likeness[others] < Likeness.NEAR
             numbers, others = numbers[open_], others[open_]
         return [pair for pair in zip(numbers.tolist(), others.tolist(), strict=True) if pair not in done]
-
-    def _update(self, found: Iterable[tuple[int, int, Likeness]]) -> None:
-        """Raise the likeness of each held-out line, `other`, to the best one found so far."""
-        for _, other, likeness in found:
-            self._likeness[other] = max(self._likeness[other], likeness)
 
     def _coefficient(self, folded: _Folded, number: int, other: int) -> float:
         """Return the Jaccard coefficient of the 4-grams of two lines."""

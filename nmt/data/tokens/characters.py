@@ -58,10 +58,8 @@ class Characters:
         return self.scripts.index(script)
 
 
-@cache
-def characters() -> Characters:
-    """Return the tables, built on the first call (a fifth of a second)."""
-    return Characters()
+characters = cache(Characters)
+"""Returns the tables, built on the first call (a fifth of a second)."""
 
 
 def _script(name: str) -> str:
@@ -107,8 +105,7 @@ class TextBlock:
     def marks(self, places: np.ndarray) -> np.ndarray:
         """Return which lines contain at least one of the characters at the given indices: bool [N]."""
         found = np.zeros(len(self), dtype=bool)
-        if len(places):
-            found[self.lines_of(places)] = True
+        found[self.lines_of(places)] = True
         return found
 
     def follows(self, places: np.ndarray) -> np.ndarray:

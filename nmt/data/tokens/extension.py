@@ -76,10 +76,8 @@ def extended(subwords: Subwords, text: Callable[[], Iterable[str]], most: int, k
     Candidates are the unknown characters, and the tokens of subwords of the same type trained on the text alone.
     Characters come first, by frequency; then pieces by the number of tokens that they save in the text: occurrences
     times one less than the number of old tokens they are split into. Raises ConfigError if the subwords are a plain
-    vocabulary, not a sentencepiece model.
-
-    `text`: returns cleaned sentences, from the beginning each time it is called; `kind`: unigram or bpe, as in
-    `train_subwords`; auto means unigram.
+    vocabulary. `text`: returns cleaned sentences, from the beginning each time it is called; `kind`: unigram or bpe, as
+    in `train_subwords`; auto means unigram.
     """
     if isinstance(subwords, Vocabulary):
         raise ConfigError(
@@ -108,10 +106,11 @@ def extended(subwords: Subwords, text: Callable[[], Iterable[str]], most: int, k
 
 
 def parts_of_new(old: Subwords, new: Subwords) -> list[list[int]]:
-    """Return, for each token that `extended` added, the old tokens that its text was split into, without the unknown
-    one. A token with capitals unknown to the old subwords is split in lower case."""
+    """Return, for each token that `extended` added, the old tokens that its text is split into, as written or in lower
+    case, whichever has fewer unknown ones; without these."""
     pieces = new.pieces(range(old.vocab_size, new.vocab_size))
-    return [[unit for unit in _known_parts(old, piece) if unit != UNK_ID] for piece in pieces]
+    cuts = ([_parts(old, text) for text in (piece, piece.lower())] for piece in pieces)
+    return [[unit for unit in min(both, key=lambda cut: cut.count(UNK_ID)) if unit != UNK_ID] for both in cuts]
 
 
 def with_means(table: np.ndarray, parts: Sequence[Sequence[int]]) -> np.ndarray:
@@ -137,11 +136,6 @@ def _parts(subwords: Subwords, piece: str) -> list[int]:
     marked = subwords.encode([piece])[0]
     first = subwords.pieces(marked[:1])
     return marked[1:] if first == [SPACE] else marked
-
-
-def _known_parts(subwords: Subwords, piece: str) -> list[int]:
-    """Return a piece's tokens as written or in lower case, whichever has fewer unknown ones."""
-    return min((_parts(subwords, text) for text in (piece, piece.lower())), key=lambda cut: cut.count(UNK_ID))
 
 
 def _piece_field(piece: str, score: float) -> bytes:

@@ -84,16 +84,14 @@ class FactoredSubwords(Subwords):
     def factor_sizes(self) -> tuple[int, ...]:
         return tuple(_FIRST + len(one) for one in self.values)
 
-    @property
-    @override
-    def own_ids(self) -> list[int]:
-        return self.words.own_ids
-
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
         """Return the ids of each sentence. Raises FactorError for a word with another number of factors."""
         rows = [self._parsed(sentence, n) for n, sentence in enumerate(sentences)]
-        self._learn({word for row in rows for word, _ in row})
+        if len(self._known) > _MOST_REMEMBERED:
+            self._known = {}  # other callers continue with the old dictionary
         known = self._known
+        new = [word for word in {word for row in rows for word, _ in row} if word not in known]
+        known.update(zip(new, self.words.encode(new), strict=True))
         return [[unit + factors for word, factors in row for unit in known[word]] for row in rows]
 
     def decode(self, rows: Sequence[Sequence[int]]) -> list[str]:
@@ -130,14 +128,6 @@ class FactoredSubwords(Subwords):
             numbers = [of.get(value, 1) for of, value in zip(self._numbers, values, strict=True)]
             found.append((word, sum(step * number for step, number in zip(self._steps, numbers, strict=True))))
         return found
-
-    def _learn(self, words: set[str]) -> None:
-        """Tokenize and store words that are not stored yet."""
-        if len(self._known) > _MOST_REMEMBERED:
-            self._known = {}  # other callers continue with the old dictionary
-        known = self._known
-        new = [word for word in words if word not in known]
-        known.update(zip(new, self.words.encode(new), strict=True))
 
 
 def split_words(sentence: str, count: int, separator: str, index: int) -> Iterator[list[str]]:

@@ -65,11 +65,10 @@ class Subwords:
         """Load a model from what `model_bytes` returned; `where` begins the message of a DataError if it is damaged."""
         self.model_bytes = model_bytes
         self._processor = _load(model_bytes, where)
-        own = _own_special_ids(self._processor)
-        size = int(self._processor.vocab_size())
-        words = np.array([i for i in range(size) if i not in own.values()], dtype=np.int32)
+        its, size = self._processor, int(self._processor.vocab_size())
         # Our ids to the model's (-1: the model has no such token) and back.
-        self._to_model = np.concatenate([np.array([own.get(i, -1) for i in range(4)], dtype=np.int32), words])
+        special = np.array([its.pad_id(), its.unk_id(), its.bos_id(), its.eos_id()], np.int32)
+        self._to_model = np.concatenate([special, np.setdiff1d(np.arange(size, dtype=np.int32), special)])
         self._from_model = np.full(size, UNK_ID, dtype=np.int32)
         self._from_model[self._to_model[self._to_model >= 0]] = np.flatnonzero(self._to_model >= 0)
         self._is_own_order = bool(np.array_equal(self._to_model, np.arange(size)))
@@ -77,11 +76,6 @@ class Subwords:
     def __repr__(self) -> str:
         """Return a text with the number of tokens."""
         return f"Subwords({self.vocab_size:,} units)"
-
-    @classmethod
-    def from_file(cls, path: str | PathLike[str]) -> Subwords:
-        """Return a model from a file. Raises DataError if it is missing or damaged."""
-        return cls(read_model(path), str(path))
 
     @property
     def vocab_size(self) -> int:
@@ -302,17 +296,6 @@ def _load(model_bytes: bytes, where: str) -> sentencepiece.SentencePieceProcesso
         elif model_bytes.startswith(b"#version"):
             got = "codes of subword-nmt; leave it out, and nmt learns subwords from plain text"
         raise DataError(problem + got) from None
-
-
-def _own_special_ids(processor: sentencepiece.SentencePieceProcessor) -> dict[int, int]:
-    """Return the model's id for each of our special ids that it has."""
-    theirs = {
-        PAD_ID: processor.pad_id(),
-        UNK_ID: processor.unk_id(),
-        BOS_ID: processor.bos_id(),
-        EOS_ID: processor.eos_id(),
-    }
-    return {ours: own for ours, own in theirs.items() if own >= 0}
 
 
 VOCAB_SIZES = ((0, 1000), (100_000, 2000), (250_000, 4000), (500_000, 8000), (4_000_000, 16_000), (40_000_000, 32_000))

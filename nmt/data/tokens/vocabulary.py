@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, Literal
 
 from nmt.data.tokens.subwords import SPECIAL_PIECES, Subwords
@@ -92,17 +93,10 @@ class Vocabulary(Subwords):
 
     def _kept(self, sentence: str) -> list[str]:
         """Return the tokens of a sentence that the model reads."""
-        units = self._units(sentence)
-        if self.unknown == "left_out":
-            units = [unit for unit in units if unit in self._ids]
-        return units
-
-    def _units(self, sentence: str) -> list[str]:
-        """Return the tokens of a sentence, before any is looked up."""
-        if self.split == "characters":
-            return list(sentence)
-        words = sentence.split()
-        return [piece for word in words for piece in self._pieces(word)] if self._ranks else words
+        units = list(sentence) if self.split == "characters" else sentence.split()
+        if self._ranks and self.split == "words":
+            units = [piece for word in units for piece in self._pieces(word)]
+        return [unit for unit in units if unit in self._ids] if self.unknown == "left_out" else units
 
     def _pieces(self, word: str) -> list[str]:
         """Return the pieces of a word, cached for the first `_most_words` words."""
@@ -117,7 +111,7 @@ class Vocabulary(Subwords):
         """Return the pieces of a word, by repeatedly joining the neighbouring pair whose merge was learned first."""
         parts = [*word[:-1], word[-1] + "</w>"]
         while len(parts) > 1:
-            rank, at = min((self._ranks.get((a, b), len(self._ranks)), n) for n, (a, b) in enumerate(pairs(parts)))
+            rank, at = min((self._ranks.get((a, b), len(self._ranks)), n) for n, (a, b) in enumerate(pairwise(parts)))
             if rank == len(self._ranks):
                 break
             parts = _joined(parts, parts[at], parts[at + 1])
@@ -140,11 +134,6 @@ class Vocabulary(Subwords):
         goes_on = [False, *(bool(self._ranks) and unit.endswith(_JOINER) for unit in units[:-1])]
         special = SPECIAL_PIECES
         return [u if on or u in special else SPACE + u for u, on in zip(units, goes_on, strict=False)]
-
-
-def pairs(parts: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the pairs of neighbours."""
-    return list(zip(parts, parts[1:], strict=False))
 
 
 def _joined(parts: list[str], a: str, b: str) -> list[str]:

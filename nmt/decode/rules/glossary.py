@@ -65,23 +65,9 @@ def _ends_in(said: Phrase, phrase: Phrase) -> bool:
     return len(phrase) <= len(said) and said[len(said) - len(phrase) :] == phrase
 
 
-def first_progress(phrases: Sequence[Iterable[Sequence[int]]], sentence: np.ndarray) -> np.ndarray:
-    """Progress objects of the first rows of sentences, whose phrases are phrases[n]; empty ones are omitted."""
-    found = np.empty(len(sentence), object)
-    for row, n in enumerate(sentence.tolist()):
-        found[row] = Progress(tuple(tuple(p) for p in phrases[n] if len(p)))
-    return found
-
-
-def advance(progress: np.ndarray, tokens: np.ndarray) -> None:
-    """Each row's progress after its token, in place."""
-    for row, token in enumerate(tokens.tolist()):
-        progress[row] = progress[row].after(token)
-
-
 class Glossary(Rule):
     """A bonus for each wanted phrase, which its tokens earn in equal shares, taken back where the phrase is left off; a
-    phrase counts once. phrases[n] are those of sentence n.
+    phrase counts once. phrases[n] are those of sentence n; empty ones are omitted.
 
     A phrase is some nats less probable than the model's own choice, however many tokens it has: a bonus for each token
     would be too much for long ones."""
@@ -93,7 +79,10 @@ class Glossary(Rule):
 
     @override
     def start(self, sentence: np.ndarray) -> Extra:
-        return {"glossary": first_progress(self.phrases, sentence)}
+        found = np.empty(len(sentence), object)
+        for row, n in enumerate(sentence.tolist()):
+            found[row] = Progress(tuple(tuple(p) for p in self.phrases[n] if len(p)))
+        return {"glossary": found}
 
     @override
     def apply(self, scores: np.ndarray, beam: Beam, steps: np.ndarray) -> None:
@@ -113,7 +102,8 @@ class Glossary(Rule):
 
     @override
     def follow(self, extra: Extra, tokens: np.ndarray) -> None:
-        advance(extra["glossary"], tokens)
+        for row, token in enumerate(tokens.tolist()):
+            extra["glossary"][row] = extra["glossary"][row].after(token)
 
     @override
     def most_to_gain(self, beam: Beam, rows: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ import numpy as np
 
 from nmt.decode.rules.glossary import Glossary
 from nmt.decode.rules.score_rules import Forbidding, Prefix, Reweighting, Rule
-from nmt.decode.rules.selectors import BestSelector, CandidateSelector, RuledSelector, SamplingSelector
+from nmt.decode.rules.selectors import CandidateSelector, RuledSelector, SamplingSelector
 from nmt.errors import ShapeError
 from nmt.rnn.kernels.search.token_rules import TokenRules
 from nmt.search_settings import Place, SearchSettings, SearchValues, setting
@@ -23,14 +23,9 @@ class Shortlist:
     longer dominates the work. They are the frequent tokens and the translations of the source tokens (Jean et al. 2015,
     section 2.3, and Junczys-Dowmunt et al. 2018, section 3.1).
 
-    Args:
-        starts: int64 [source vocabulary + 1].
-        tokens: int32 [n]; the candidates of source token s are tokens[starts[s] : starts[s + 1]].
-        always: int32 [m], candidates of every sentence.
-        vocab_size: The size of the target vocabulary.
-
-    Raises:
-        ShapeError: The arrays do not fit one another.
+    The candidates of source token s are tokens[starts[s] : starts[s + 1]], with starts int64 [source vocabulary + 1]
+    and tokens int32 [n], and those of every sentence always, int32 [m]. vocab_size: that of the target. Raises
+    ShapeError if the arrays do not fit one another.
     """
 
     def __init__(self, starts: np.ndarray, tokens: np.ndarray, always: np.ndarray, vocab_size: int) -> None:
@@ -127,7 +122,7 @@ class SearchOptions(SearchValues):
                 top_k=self.sampling_topk,
                 top_p=self.sampling_topp,
             )
-        return RuledSelector(rules) if rules else BestSelector()
+        return RuledSelector(rules) if rules else CandidateSelector()
 
     def candidates(self, n: int, src_ids: Sequence[int]) -> np.ndarray:
         """Return the shortlist candidates of sentence n with this source. Raises ValueError without a shortlist."""

@@ -4,32 +4,34 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from nmt.decode.hypotheses import Beam, Search
-from nmt.decode.rules.score_rules import Rule
+from nmt.decode.rules.score_rules import Extra, Rule
 from nmt.overriding import override
 from nmt.rnn.kernels.memory.arrays import identity
 from nmt.rnn.kernels.search.best_tokens import best_continuations
 from nmt.rnn.kernels.search.choose import draw_tokens, top_tokens
 from nmt.rnn.kernels.search.search_rules import may_come, mix, tokens_wanted
 
-Extra = dict[str, np.ndarray]
 Choice = tuple[np.ndarray, np.ndarray, np.ndarray, Extra]
 """Parent rows int64 [R'], the tokens that continue them int32 [R'], the new sums float64 [R'], and the extra state of
 the new rows. Rows of a sentence are adjacent, sentences stay in order."""
 
 
 class CandidateSelector:
-    """Base class of all selectors."""
+    """Keeps the best continuations of all hypotheses of a sentence: beam search, or greedy search with a beam of one.
+    Other selectors derive from it.
 
-    def start(self, search: Search, first: Beam) -> Beam:
+    A compiled loop does the same. The log-probabilities of all tokens are never stored.
+    """
+
+    def start(self, first: Beam) -> Beam:
         """Return the first beam of this selector, given one with an empty hypothesis per sentence."""
         return first
-
-    def follow(self, extra: Extra, tokens: np.ndarray) -> None:
-        """Update the extra state of rows, a copy of their parents', in place by `tokens`, which continue them."""
 
     def follow_given(self, extra: Extra, token: int, log_prob: np.floating) -> float:
         """Update the extra state of a single row by a given token; return what the token adds to its sum."""
@@ -38,25 +40,14 @@ class CandidateSelector:
     def choose(self, search: Search, beam: Beam, outputs: np.ndarray, live: np.ndarray, bounds: np.ndarray) -> Choice:
         """Choose the continuations of the rows of a beam from the decoder outputs [R, H]. Sentence live[n] has the rows
         bounds[n] to bounds[n + 1]."""
-        raise NotImplementedError
+        room = search.room[live]
+        tokens, scores = search.decoder.best_tokens(outputs, search.first_token, tokens_wanted(int(room.max())))
+        parent, chosen, sums = continuations(tokens, scores, beam.sums, bounds, room, search.never)
+        return parent, chosen, sums, {}
 
     def best_sums(self, beam: Beam, rows: np.ndarray, first: np.ndarray) -> np.ndarray:
         """Return an upper bound on the final sum of each sentence; rows[first[n]] is the first row of sentence n."""
         return np.maximum.reduceat(beam.sums[rows], first) if len(first) else np.empty(0)
-
-
-class BestSelector(CandidateSelector):
-    """Keep the best continuations of all hypotheses of a sentence: beam search, or greedy search with a beam of one.
-
-    A compiled loop does the same. The log-probabilities of all tokens are never stored.
-    """
-
-    @override
-    def choose(self, search: Search, beam: Beam, outputs: np.ndarray, live: np.ndarray, bounds: np.ndarray) -> Choice:
-        room = search.room(live)
-        tokens, scores = search.decoder.best_tokens(outputs, search.first_token, tokens_wanted(int(room.max())))
-        parent, chosen, sums = continuations(tokens, scores, beam.sums, bounds, room, search.never)
-        return parent, chosen, sums, {}
 
 
 class RuledSelector(CandidateSelector):
@@ -67,7 +58,7 @@ class RuledSelector(CandidateSelector):
         self._reweights = any(rule.reweights for rule in rules)
 
     @override
-    def start(self, search: Search, first: Beam) -> Beam:
+    def start(self, first: Beam) -> Beam:
         if self._reweights:
             first.extra["log_prob"] = np.zeros(len(first))
         for rule in self.rules:
@@ -76,7 +67,7 @@ class RuledSelector(CandidateSelector):
 
     @override
     def choose(self, search: Search, beam: Beam, outputs: np.ndarray, live: np.ndarray, bounds: np.ndarray) -> Choice:
-        log_probs, steps = search.decoder.log_probs(outputs), search.steps(beam.sentence)
+        log_probs, steps = search.decoder.log_probs(outputs), search.steps[beam.sentence]
         for rule in self.rules:
             rule.look(log_probs, beam, steps)
         scores = log_probs.copy() if self._reweights else log_probs
@@ -100,8 +91,8 @@ class RuledSelector(CandidateSelector):
         self.follow(extra, np.array([token], np.int32))
         return float(score[0])
 
-    @override
     def follow(self, extra: Extra, tokens: np.ndarray) -> None:
+        """Update the extra state of rows, a copy of their parents', in place by `tokens`, which continue them."""
         for rule in self.rules:
             rule.follow(extra, tokens)
 
@@ -109,7 +100,7 @@ class RuledSelector(CandidateSelector):
         self, search: Search, beam: Beam, scores: np.ndarray, live: np.ndarray, bounds: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return parent rows and the tokens that continue them, by scores [R, V]; forbidden ones are -inf."""
-        room = search.room(live)
+        room = search.room[live]
         tokens, best = top_tokens(scores, int(room.max()))
         return continuations(tokens, best, beam.sums, bounds, room, -1)[:2]
 
@@ -167,9 +158,10 @@ class SamplingSelector(RuledSelector):
         self._keys = sample_keys(src_ids, seed)
 
     @override
-    def start(self, search: Search, first: Beam) -> Beam:
+    def start(self, first: Beam) -> Beam:
         rows = np.repeat(np.arange(len(first)), self.count)
-        first = super().start(search, repeated(first, rows))
+        repeated: Any = {k: getattr(first, k)[rows] for k in ("parent", "tokens", "sums", "sentence", "history")}
+        first = super().start(replace(first, **repeated))
         first.extra["sample"] = np.tile(np.arange(self.count, dtype=np.uint64), len(rows) // self.count)
         return first
 
@@ -177,7 +169,7 @@ class SamplingSelector(RuledSelector):
     def select(
         self, search: Search, beam: Beam, scores: np.ndarray, live: np.ndarray, bounds: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        steps = search.steps(beam.sentence).astype(np.uint64)
+        steps = search.steps[beam.sentence].astype(np.uint64)
         numbers = mix(mix(self._keys[beam.sentence] + beam.extra["sample"]) + steps)
         uniforms = (numbers >> np.uint64(11)).astype(np.float64) * 2.0**-53
         tokens = draw_tokens(scores, uniforms, temperature=self.temperature, top_k=self.top_k, top_p=self.top_p)
@@ -185,24 +177,7 @@ class SamplingSelector(RuledSelector):
         return parent, tokens[parent]
 
 
-def repeated(beam: Beam, rows: np.ndarray) -> Beam:
-    """Return a beam of the given rows of `beam`, which may repeat; they continue the same states."""
-    return Beam(
-        states=beam.states,
-        parent=beam.parent[rows],
-        tokens=beam.tokens[rows],
-        sums=beam.sums[rows],
-        sentence=beam.sentence[rows],
-        history=beam.history[rows],
-        extra={name: v[rows] for name, v in beam.extra.items()},
-    )
-
-
 def sample_keys(src_ids: Sequence[Sequence[int]], seed: int) -> np.ndarray:
     """Return the random key of each sentence, uint64 [N]: a hash of its tokens and the seed."""
-    return mix(np.array([_key(ids) for ids in src_ids], np.uint64) ^ np.uint64(seed % 2**64))
-
-
-def _key(ids: Sequence[int]) -> int:
-    digest = hashlib.blake2b(np.array(ids, "<i4").tobytes(), digest_size=8).digest()
-    return int.from_bytes(digest, "little")
+    digests = [hashlib.blake2b(np.array(ids, "<i4").tobytes(), digest_size=8).digest() for ids in src_ids]
+    return mix(np.frombuffer(b"".join(digests), "<u8") ^ np.uint64(seed % 2**64))

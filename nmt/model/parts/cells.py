@@ -17,7 +17,7 @@ from difflib import get_close_matches
 from functools import partial
 from importlib import import_module, reload
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nmt.config import Config, DecoderConfig, EncoderConfig, ModelConfig
 from nmt.errors import ConfigError, NMTError
@@ -41,10 +41,6 @@ from nmt.rnn.cells.by_name import CELLS_BY_NAME
 from nmt.rnn.compiler.identity import content_of
 from nmt.rnn.compiler.trace import trace_step
 from nmt.rnn.own_code import make_cell, not_a_maker, own_code
-
-if TYPE_CHECKING:
-    from nmt.config import Config
-
 
 _imported: dict[str, tuple[str, Callable[[int, int], Cell]]] = {}
 """Imported cells by dotted path, with the setting that names each; no other code finds cells by path."""
@@ -76,16 +72,9 @@ def check_allowed(cells: Any) -> tuple[str, ...]:
 
 
 def import_allowed_cells(config: Config, allowed: Sequence[str], where: str) -> None:
-    """Import the cells that a model's settings name.
-
-    Args:
-        config: The settings.
-        allowed: Names of modules whose cells may be imported, including their submodules.
-        where: The file of the settings, for the error message.
-
-    Raises:
-        ConfigError: A module is not allowed, or cannot be imported.
-    """
+    """Import the cells that a model's settings name. Raises ConfigError if a module is not allowed, or cannot be
+    imported. `allowed`: names of modules whose cells may be imported, including their submodules; `where`: the file of
+    the settings, for the error message."""
     allowed = check_allowed(allowed)
     for key, path in named_cells(config).items():
         if not belongs(path, allowed):
@@ -215,9 +204,7 @@ def _current_folder() -> Iterator[None]:
         yield
     finally:
         if added and folder in sys.path:
-            sys.path.reverse()  # so that the last entry, which is ours, is removed
-            sys.path.remove(folder)
-            sys.path.reverse()
+            del sys.path[-1 - sys.path[::-1].index(folder)]  # the last entry, which is ours
 
 
 def recurrent_cell(rnn_type: str, input_size: int, hidden_size: int) -> Cell:
@@ -261,8 +248,9 @@ def encoder_cells(config: ModelConfig) -> list[Cell]:
 
 
 def decoder_layers(config: ModelConfig) -> list[Cell]:
-    """Return one cell per layer, without the attention around them. The layers of a convolutional decoder contain the
-    attention, and are preceded by an input projection and followed by an output projection."""
+    """Return one cell per layer, with residual connections and the dropout between layers, without the attention around
+    them. The layers of a convolutional decoder contain the attention, and are preceded by an input projection and
+    followed by an output projection."""
     decoder = config.decoder
     if decoder.type == "conv":
         encoder, hidden, embedded = config.encoder, decoder.hidden_size, decoder.embeddings.embedding_dim
@@ -278,12 +266,7 @@ def decoder_layers(config: ModelConfig) -> list[Cell]:
             ConvOutputCell(hidden, embedded, decoder.hidden_dropout),
         ]
     read = decoder.output_size * decoder.input_feeding + config.encoder.output_size * decoder.edit_actions
-    return _layers(decoder, decoder.embeddings.embedding_dim + read)
-
-
-def _layers(decoder: DecoderConfig, input_size: int) -> list[Cell]:
-    """Return stacked cells with residual connections and the dropout between layers."""
-    layers: list[Cell] = []
+    input_size, layers = decoder.embeddings.embedding_dim + read, list[Cell]()
     for layer in range(decoder.num_layers):
         size = decoder.hidden_size if layer else input_size
         cell = _regularized(recurrent_cell(decoder.rnn_type, size, decoder.hidden_size), decoder)

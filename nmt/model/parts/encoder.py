@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from nmt.config import ModelConfig
-from nmt.config.model_section import DecoderConfig, EncoderConfig
 from nmt.errors import ConfigError
 from nmt.model.batch_pass import BatchPass
 from nmt.model.parts.cells import decoder_layers, encoder_cells
@@ -25,7 +23,8 @@ from nmt.rnn.scan.passes import Tape
 from nmt.rnn.scan.scan import Scan
 
 DEVIATION = 0.1
-"""The initial standard deviation of word and position embeddings below convolutions (section 3.5)."""
+"""The initial standard deviation of word and position embeddings below convolutions, which keep the variance of their
+input (section 3.5): large embeddings would sharpen attention before it has learned where to attend."""
 
 
 class NormalParam(Param):
@@ -39,11 +38,7 @@ class Positions:
 
     def __init__(self, name: str, count: int, width: int, deviation: float, device: Device) -> None:
         self.name, self.device, self.count = name, device, count
-        self._param = NormalParam((count, width), deviation=deviation)
-
-    def params(self) -> dict[str, Param]:
-        """Return the shape of the table."""
-        return {self.name: self._param}
+        self.param: Param = NormalParam((count, width), deviation=deviation)
 
     def add(self, weights: Weights, x: Any) -> None:
         """Add the embeddings of positions 0, 1, ... to x [T, B, E], in place."""
@@ -61,24 +56,16 @@ class Positions:
         self.device.embedding_gradient(rows, summed, gradients[self.name], 1.0, threads)
 
 
-def make_positions(config: ModelConfig, sides: Iterable[str], device: Device) -> dict[str, Positions]:
-    """Return the position embeddings of those `sides`, src and tgt, whose encoder or decoder is not recurrent and
-    cannot tell positions apart."""
+def make_positions(config: ModelConfig, device: Device) -> dict[str, Positions]:
+    """Return the position embeddings of those sides, src and tgt, whose encoder or decoder is not recurrent and cannot
+    tell positions apart."""
     found = {}
-    for side in sides:
-        one = config.encoder if side == "src" else config.decoder
+    for side, one in (("src", config.encoder), ("tgt", config.decoder)):
         if one.type == "conv":
             width = one.embeddings.embedding_dim
             deviation = DEVIATION * (width**0.5 if one.embeddings.scale else 1.0)
             found[side] = Positions(f"{side}_position_embeddings", one.max_positions, width, deviation, device)
     return found
-
-
-def embedding_deviation(side: EncoderConfig | DecoderConfig) -> float:
-    """Return the initial standard deviation of the word embeddings of an encoder or decoder. Convolutions keep the
-    variance of their input. Large embeddings would sharpen attention before it has learned where to attend, and the
-    output with it."""
-    return DEVIATION if side.type == "conv" else 1.0
 
 
 States = dict[str, np.ndarray]
@@ -126,9 +113,7 @@ class Encoder:
         each = [strip(result.final, str(n)) for n in range(len(layers.scans))]
         return Encoded(result.y, [{k: v for k, v in one.items() if v.ndim == 2} for one in each], result.tape)
 
-    def backward(
-        self, encoded: Encoded, d_memory: np.ndarray, d_final: list[States], gradients: Group, how: BatchPass
-    ) -> np.ndarray:
+    def backward(self, encoded: Encoded, d_memory: np.ndarray, d_final: list[States], gradients: Group) -> np.ndarray:
         """Return the gradient with respect to x; the gradients of the parameters are added to `gradients`."""
         d_last = {k: v for n, one in enumerate(d_final) for k, v in under(str(n), one).items()}
         found = self.layers.backward(encoded.tapes, d_memory, d_last, gradients, initial=()).x
@@ -153,18 +138,18 @@ class Bridge:
     def __init__(self, config: ModelConfig, **options: Any) -> None:
         """Make the bridge; `options` are those of `Scan`. Raises ConfigError if states of different sizes are to be
         copied."""
-        self.kind = config.decoder.init_hidden
-        self.of_mean = config.decoder.init_from == "mean" and self.kind != "zero"
+        kind = config.decoder.init_hidden
+        self.of_mean = config.decoder.init_from == "mean" and kind != "zero"
         self.device = options.get("device") or cpu()
         self.xp = self.device.xp
         encoder, directions = encoder_cells(config), 2 if config.encoder.bidirectional else 1
         # decoder state -> (encoder layer, encoder state)
         self.routes: dict[str, tuple[int, str]] = {}
-        # decoder state -> the layer that computes it
+        # decoder state -> the layer that computes it, if the bridge is learned
         self.scans: dict[str, Scan] = {}
         top, learned = config.decoder.init_from == "top", config.decoder.bridge_activation
         activation = "none" if learned == "linear" else learned
-        for n, cell in enumerate(decoder_layers(config)):
+        for n, cell in enumerate(decoder_layers(config) if kind != "zero" else ()):
             layer = len(encoder) - 1 if top else min(n, len(encoder) - 1)
             for name in cell.starts() if self.of_mean or encoder[layer].starts() else ():
                 width = cell.states()[name]
@@ -174,18 +159,17 @@ class Bridge:
                     wanted = ("h", *encoder[layer].starts()) if top else (name, "h", *encoder[layer].starts())
                     source = next(k for k in wanted if k in encoder[layer].starts())
                     size = directions * encoder[layer].states()[source]
-                if self.kind == "last" and size != width:
+                if kind == "last" and size != width:
                     raise ConfigError(
                         f"model.decoder.init_hidden must be bridge or zero where the encoder's {source} has {size} "
                         f"numbers and the decoder's {name} {width}, got last"
                     )
                 self.routes[f"{n}.{name}"] = layer, source
-                self.scans[f"{n}.{name}"] = Scan(LinearCell(size, width, activation), **options)
+                if kind == "bridge":
+                    self.scans[f"{n}.{name}"] = Scan(LinearCell(size, width, activation), **options)
 
     def params(self) -> dict[str, Param]:
         """Return the names and shapes of the parameters; there are none unless the bridge is learned."""
-        if self.kind != "bridge":
-            return {}
         return {k: v for name, scan in self.scans.items() for k, v in under(name, scan.cell.params()).items()}
 
     def with_mean(self, final: list[States], memory: Any, lengths: np.ndarray) -> list[States]:
@@ -213,16 +197,10 @@ class Bridge:
 
     def forward(self, weights: Weights, final: list[States], how: BatchPass) -> tuple[States, dict[str, Tape | None]]:
         """Return the initial states of the decoder by name, and tapes."""
-        if self.kind == "zero":
-            return {}, {}
-        if self.kind == "last":
-            return {name: final[layer][state] for name, (layer, state) in self.routes.items()}, {}
-        states, tapes = {}, {}
-        for name, (layer, state) in self.routes.items():
-            x = self.device.contiguous(final[layer][state])[None]
-            result = self.scans[name].forward(
-                weights.view(name), x, training=how.training, allocate=how.allocate, threads=how.threads
-            )
+        states, tapes = {name: final[layer][state] for name, (layer, state) in self.routes.items()}, {}
+        for name, scan in self.scans.items():
+            x, view = self.device.contiguous(states[name])[None], weights.view(name)
+            result = scan.forward(view, x, training=how.training, allocate=how.allocate, threads=how.threads)
             states[name], tapes[name] = result.y[0], result.tape
         return states, tapes
 
@@ -233,8 +211,6 @@ class Bridge:
         d_final = [{k: how.lasting(self.device, v.shape, v.dtype) for k, v in layer.items()} for layer in final]
         for array in (array for layer in d_final for array in layer.values()):
             self.device.clear(array, how.threads)
-        if self.kind == "zero":
-            return d_final
         for name, (layer, state) in self.routes.items():
             d = d_states[name]
             tape = tapes.get(name)

@@ -39,14 +39,13 @@ from nmt.storage.trained_settings import check_settings
 from nmt.system.files import explain, link_onto, new_folder, remedy, writing
 from nmt.system.paths import check_new_folder, is_file
 from nmt.train.distributed.ranks import Ranks
-from nmt.train.updates.schedule import TrainingState
+from nmt.train.updates.schedule import Schedule, TrainingState
 
 if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.data.calibration import Calibration
     from nmt.model.translation import TranslationModel
     from nmt.train.updates.optimizer import MovingAverage, Optimizer
-    from nmt.train.updates.schedule import Schedule
 
 
 def save_checkpoint(
@@ -57,17 +56,10 @@ def save_checkpoint(
     metadata: Mapping[str, Any],
     raw: Mapping[str, np.ndarray] | None = None,
 ) -> None:
-    """Write a checkpoint to a temporary file, flush it to disk, then rename it to `path`.
-
-    Args:
-        path: `last.safetensors` or `best.safetensors` in a model folder.
-        optimizer: The optimizer's arrays by name; empty for a checkpoint that only translates.
-        metadata: Values that JSON can represent: position in the data, schedule, scores, settings.
-        raw: The parameters that were averaged, if `params` are an average.
-
-    Raises:
-        CheckpointError: It cannot be written; the previous file is unchanged and no temporary file remains.
-    """
+    """Write a checkpoint to a temporary file, flush it to disk, then rename it to `path`. Raises CheckpointError if
+    that fails: the previous file is unchanged and no temporary file remains. `optimizer`: its arrays by name, none for
+    a checkpoint that only translates; `metadata`: values that JSON can represent; `raw`: the parameters that were
+    averaged, if `params` are an average."""
     groups = {PARAMS_PREFIX: params, OPTIMIZER_PREFIX: optimizer, RAW_PREFIX: raw or {}}
     tensors = {prefix + name: array for prefix, arrays in groups.items() for name, array in arrays.items()}
     try:

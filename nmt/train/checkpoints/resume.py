@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -82,10 +81,7 @@ class SavedRun:
 def load_saved_run(folder: Path, config: Config) -> SavedRun | None:
     """Read the run to resume; None if the folder has none. If its last checkpoint is damaged, read the one before it.
     Raises CheckpointError if there is no undamaged checkpoint, or a setting that must not change has changed."""
-    path, former = folder / LAST_NAME, folder / FORMER_NAME
-    if not exists(path) and not exists(former):
-        return None
-    damage = f"{path}: no such file, the last checkpoint"
+    path, former, damage = folder / LAST_NAME, folder / FORMER_NAME, None
     if exists(path):
         try:
             content = read_whole(path)
@@ -93,23 +89,17 @@ def load_saved_run(folder: Path, config: Config) -> SavedRun | None:
             if not exists(former):
                 raise
             damage = str(error)
-        else:
-            return _saved_run(path, content, config)
-    return dataclasses.replace(read_saved_run(former, config), damage=damage)
-
-
-def read_saved_run(path: Path, config: Config) -> SavedRun:
-    """Read a checkpoint that contains an optimizer. Raises CheckpointError if it is damaged, or a setting that must not
-    change has changed."""
-    return _saved_run(path, read_whole(path), config)
-
-
-def _saved_run(path: Path, content: Checkpoint, config: Config) -> SavedRun:
+    elif exists(former):
+        damage = f"{path}: no such file, the last checkpoint"
+    else:
+        return None
+    if damage is not None:
+        path, content = former, read_whole(former)
     state = TrainingState.from_dict(content.metadata["state"])
     changes = compare_settings(path, content.metadata["config"], config.to_dict())
     edited = edited_cells(config, content.metadata.get("cells", {}))
     changes.notes += [f"warning: {cell} has been edited since the checkpoint; {AFTER_AN_EDIT}" for cell in edited]
-    return SavedRun(path, content, state, changes)
+    return SavedRun(path, content, state, changes, damage)
 
 
 def compare_settings(path: Path, saved: Mapping[str, Any], wanted: Mapping[str, Any]) -> Changes:

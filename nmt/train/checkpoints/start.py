@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nmt.config import config_from_dict
+from nmt.config import Config, config_from_dict
 from nmt.config.presets import merged
 from nmt.errors import CheckpointError, ConfigError
-from nmt.model.network import OUTPUT_BIAS, OUTPUT_MATRIX
+from nmt.model.network import OUTPUT_BIAS, OUTPUT_MATRIX, Network
 from nmt.storage.model_folder import CONFIG_NAME, LAST_NAME, PARAMS_PREFIX, load_folder_config, set_params
 from nmt.storage.saved_model import SavedModel, load_saved_model
 from nmt.storage.trained_settings import Difference, check_settings
@@ -19,9 +19,7 @@ from nmt.system.notices import Show, tell_nobody
 from nmt.train.checkpoints.checkpoint import read_whole
 
 if TYPE_CHECKING:
-    from nmt.config import Config
     from nmt.data.tokens.subwords import Subwords
-    from nmt.model.network import Network
     from nmt.train.updates.optimizer import Optimizer
 
 _INHERITED = ("lowercase", "normalize")

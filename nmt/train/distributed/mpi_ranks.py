@@ -205,8 +205,6 @@ class Machines:
         self._here = world.Split(order[machine], world.Get_rank())
         self._is_first_here = self._here.Get_rank() == 0
         self._firsts = world.Split(0 if self._is_first_here else 1, world.Get_rank())
-        self.ranks_here: int = self._here.Get_size()
-        """Number of ranks on this machine."""
 
     def gathered(self, own: Mapping[int, np.ndarray], dtype: Any) -> np.ndarray:
         """Return the whole array (see `Readers`). Raises DataError if the temporary folder has no room."""

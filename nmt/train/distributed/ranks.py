@@ -86,12 +86,12 @@ class StopRequest:
     Signal handlers run in the main thread; in any other thread the context does nothing. If signals reach only some of
     several ranks, `agree` makes all stop after the same update.
 
-    `ranks`: the ranks that must agree; None for this process alone; `exits`: whether the second signal ends the
-    process. If not, it has its former effect.
+    `ranks`: the ranks that must agree; `exits`: whether the second signal ends the process; else it has its former
+    effect.
     """
 
-    def __init__(self, ranks: Ranks | None = None, *, exits: bool = True) -> None:
-        self._ranks, self._exits = ranks or Ranks(), exits
+    def __init__(self, ranks: Ranks, *, exits: bool) -> None:
+        self._ranks, self._exits = ranks, exits
         self._received: int | None = None
         self._agreed: int | None = None
         self._former: dict[int, Any] = {}
@@ -145,10 +145,8 @@ class StopRequest:
             return  # rank 0 prints it
         name = signal.Signals(number).name
         text = f"\n{name}: stopping after this update and saving; once more to stop at once\n"
-        try:
+        with contextlib.suppress(OSError, ValueError):  # standard error is closed: the request still counts
             os.write(sys.stderr.fileno(), text.encode())
-        except (OSError, ValueError):
-            pass  # standard error is closed: the request still counts
 
     def _receive_or_pass_on(self, number: int, frame: FrameType | None) -> None:
         """Handle a signal in another program: the second has its former effect, such as KeyboardInterrupt."""

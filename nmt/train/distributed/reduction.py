@@ -16,7 +16,6 @@ import queue
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -42,15 +41,6 @@ class Wire(Protocol):
         """Start to send this rank's part to all and to receive part r from rank r."""
 
 
-@dataclass
-class Traffic:
-    """Bytes that this rank exchanged for one update, and when."""
-
-    sent_bytes: int = 0
-    waited: float = 0.0
-    """Seconds from the end of the backward pass until all sums were complete."""
-
-
 class Reduction:
     """Sums named arrays over all ranks. For each update call `begin`, then `ready` any number of times, then `finish`.
     `arrays`: contiguous float32 arrays in host memory, the same for every update. They are replaced by the sums.
@@ -60,7 +50,8 @@ class Reduction:
         self._wire, self._arrays = wire, arrays
         self._order = list(arrays)[::-1]  # roughly the order of the backward pass; the same in all ranks
         self._rounded = _bfloat16() if wire_dtype == "bfloat16" else None
-        self.traffic = Traffic()
+        self.sent_bytes = 0
+        """Bytes that this rank has sent for the last update."""
         self._ready: set[str] = set()
         self._change = threading.Condition()
         self._is_awaited = False
@@ -70,7 +61,7 @@ class Reduction:
 
     def begin(self) -> None:
         """Start an update."""
-        self.traffic = Traffic()
+        self.sent_bytes = 0
         self._ready.clear()
         self._is_awaited = False
         self._jobs.put(None)
@@ -83,13 +74,11 @@ class Reduction:
 
     def finish(self) -> None:
         """Wait until all arrays are the sums over all ranks; arrays not yet declared ready are ready now."""
-        began = time.perf_counter()
         self._is_awaited = True
         with self._change:
             self._ready.update(self._order)
             self._change.notify()
         error = self._done.get()
-        self.traffic.waited = time.perf_counter() - began
         if error is not None:
             raise error
 
@@ -164,7 +153,7 @@ class Reduction:
             self._wait(wire.gather_parts(total.astype(rounded).view(np.uint16), sums, counts))
             flat[...] = sums.view(rounded)
         own = counts[wire.rank]
-        self.traffic.sent_bytes += sent.itemsize * (len(flat) - own + own * (wire.size - 1))
+        self.sent_bytes += sent.itemsize * (len(flat) - own + own * (wire.size - 1))
 
     def _wait(self, request: Any) -> None:
         """Wait until an exchange is complete; MPI makes progress when it is polled."""

@@ -71,8 +71,7 @@ class TrainingLog:
         try:
             # A run that was killed, or found the disk full, may have left an incomplete line.
             cut = _ends_within_line(path)
-            file = path.open("a", encoding="utf-8")
-            self._files[path.name] = file
+            self._files[path.name] = path.open("a", encoding="utf-8")
         except OSError as error:
             self._warn(f"{path} cannot be written ({explain(error)}); going on without it")
             return

@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nmt.config import config_from_dict
+from nmt.config import Config, config_from_dict
 from nmt.errors import ConfigError
 from nmt.storage.model_folder import LAST_NAME, load_folder_config
 from nmt.train.log.progress import format_seconds
 from nmt.train.planning.lengths import LEAST_BETWEEN, VALIDATIONS, WARMUP_SHARE, usual_updates
 
 if TYPE_CHECKING:
-    from nmt.config import Config
     from nmt.train.tasks.task import Task
 
 _UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}

@@ -11,6 +11,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from nmt.data.batching.batches import make_batch
 from nmt.inference.translation import resolve_threads
 from nmt.rnn.devices import choose_device
 from nmt.rnn.kernels.machine_code.features import TARGET
@@ -19,19 +20,16 @@ from nmt.train.checkpoints.start import check_start, with_model_of_start
 from nmt.train.distributed.ranks import Ranks
 from nmt.train.log.progress import format_seconds, peak_bytes, reset_peak
 from nmt.train.planning.lengths import make_plan
-from nmt.train.tasks.prepare import check_trainable
-from nmt.train.tasks.task import load_dry_run_task
-from nmt.train.updates.dealing import SingleBatch
-from nmt.train.updates.optimizer import make_optimizer
+from nmt.train.tasks.prepare import check_trainable, sides_of_dry_run
+from nmt.train.tasks.task import Task
+from nmt.train.updates.optimizer import Optimizer, make_optimizer
 from nmt.train.updates.schedule import TrainingState
 from nmt.train.updates.update import Updater
 
 if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.model.network import Network
-    from nmt.train.tasks.task import Task
     from nmt.train.updates.dealing import UpdateBatches
-    from nmt.train.updates.optimizer import Optimizer
 
 
 @dataclass(frozen=True)
@@ -47,16 +45,10 @@ class Timing:
 
 
 class DryRun:
-    """A fresh model with its optimizer and the batches of the configured corpus, warmed up. Raises NMTError if a text
-    or a setting is not usable.
-
-    Args:
-        config: The settings. Only the subwords are read from model_dir, if a run left any.
-        threads: Cores to use; None takes the configured number, or all.
-        notify: Receives a line about each slow step and each choice.
-        device: `cpu`, `cuda` or `auto`; None takes the configured one.
-        keep: Save new subwords in the model folder, for the run that follows.
-    """
+    """A fresh model with its optimizer and the batches of the configured corpus, warmed up; of model_dir only the
+    subwords are read, if a run left any. Raises NMTError if a text or a setting is not usable. `threads`, `device`: see
+    `Trainer`; `notify` receives a line about each slow step and each choice; `keep`: save new subwords in the model
+    folder, for the run that follows."""
 
     def __init__(
         self,
@@ -73,13 +65,14 @@ class DryRun:
             check_start(config)
         self.config = config
         self.num_threads = resolve_threads(threads, config)
-        self.task: Task = load_dry_run_task(config, notify, keep=keep)
+        self.task: Task = Task(config, *sides_of_dry_run(config, notify, keep=keep))
         self.model: Network = self.task.build_model(choose_device(device or config.device))
         self.optimizer: Optimizer = make_optimizer(
             config.training, self.model.params, self.num_threads, self.model.device
         )
         # Everything that an update needs is loaded or compiled; no parameter changes.
-        self.model.loss_and_gradients(self.task.smallest_batch(), seed=0, threads=self.num_threads)
+        pair = make_batch([[4]], [[4]], [0], config.model.encoder.boundaries)
+        self.model.loss_and_gradients(pair, seed=0, threads=self.num_threads)
         self.dealing, self.settings, self.schedule = make_plan(config, self.task, Ranks(), notify)
         self.batches = self.dealing.batches
         self._updater = Updater(
@@ -89,7 +82,8 @@ class DryRun:
 
     def update(self, batch: Any) -> None:
         """Do one update with one batch."""
-        self._update(SingleBatch(batch))
+        self._number += 1
+        self._updater.update_with(batch, self._number, self.schedule.learning_rate(self._number))
 
     def measure(self, updates: int, *, warm_up: int, seconds: float = float("inf")) -> Timing:
         """Time updates as at the start of training, after some for warm-up.
@@ -99,21 +93,20 @@ class DryRun:
         updates_to_do = self._endless()
         for _ in range(warm_up):
             self._update(next(updates_to_do))
-        done = src_tokens = tgt_tokens = 0
+        done: list[UpdateBatches] = []
         each: list[float] = []
         began = time.perf_counter()
-        while done < updates and (done < 3 or time.perf_counter() - began < seconds):
+        while len(done) < updates and (len(done) < 3 or time.perf_counter() - began < seconds):
             start = time.perf_counter()
-            batches = next(updates_to_do)
-            self._update(batches)
+            done.append(next(updates_to_do))
+            self._update(done[-1])
             each.append(time.perf_counter() - start)
-            done += 1
-            src_tokens, tgt_tokens = src_tokens + batches.num_src_tokens, tgt_tokens + batches.num_tgt_tokens
         self.model.device.synchronize()
         took = time.perf_counter() - began
-        return Timing(done, took, median(each), src_tokens, tgt_tokens)
+        src_tokens, tgt_tokens = sum(one.num_src_tokens for one in done), sum(one.num_tgt_tokens for one in done)
+        return Timing(len(done), took, median(each), src_tokens, tgt_tokens)
 
-    def _update(self, batches: UpdateBatches | SingleBatch) -> None:
+    def _update(self, batches: UpdateBatches) -> None:
         self._number += 1
         self._updater.update(batches, self._number, self.schedule.learning_rate(self._number))
 
@@ -133,9 +126,8 @@ def cost_report(dry_run: DryRun) -> str:
     dry_run.update(dry_run.batches.batch(1, shapes.index(largest)))
     timing = dry_run.measure(_UPDATES, warm_up=_WARM_UP, seconds=_SECONDS)
     taken = "measured peak" if can_reset else "measured peak since the start"
-    batch = f"{B} pairs, {S} source and {T} target steps" if S else f"{B} streams of {T} steps"
     memory = [
-        f"memory, with the largest batch of the first epoch: {batch}",
+        f"memory, with the largest batch of the first epoch: {B} pairs, {S} source and {T} target steps",
         f"  {taken:40}{peak_bytes() / (1 << 20):>8,.1f} MiB",
     ]
     sections = [_parameters(dry_run), memory, _speed(dry_run, timing), _time(dry_run, timing)]
@@ -164,7 +156,7 @@ def _speed(dry_run: DryRun, timing: Timing) -> list[str]:
         faster = ["  this processor has a matrix unit: compute_dtype: bfloat16 takes a third of the time or so"]
     return [
         f"speed of {timing.updates} updates with {threads} thread{'s' if threads > 1 else ''}",
-        *([f"  {'source tokens/s':34}{timing.src_tokens / timing.seconds:>14,.0f}"] if timing.src_tokens else []),
+        f"  {'source tokens/s':34}{timing.src_tokens / timing.seconds:>14,.0f}",
         f"  {'target tokens/s':34}{timing.tgt_tokens / timing.seconds:>14,.0f}",
         f"  {'target tokens per update':34}{timing.tgt_tokens / timing.updates:>14,.0f}"
         f"  (batch_size {dry_run.config.training.batch_size:,}{several})",

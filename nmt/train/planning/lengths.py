@@ -11,14 +11,13 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from nmt.config import FixedTraining
+from nmt.config import Config, FixedTraining, TrainingConfig
 from nmt.config.training_section import TO_ZERO
 from nmt.errors import ConfigError
 from nmt.train.updates.dealing import Dealing
-from nmt.train.updates.schedule import Schedule, make_schedule
+from nmt.train.updates.schedule import Schedule
 
 if TYPE_CHECKING:
-    from nmt.config import Config, TrainingConfig
     from nmt.train.distributed.ranks import Ranks
     from nmt.train.tasks.task import Task
 
@@ -54,7 +53,10 @@ def fixed_training(settings: TrainingConfig, dealing: Dealing) -> FixedTraining:
     updates = settings.updates
     if updates == "auto":
         updates = min(at_most, usual_updates(settings, a_pass))
-    warmup = _warmup(settings, min(at_most, updates or at_most))
+    warmup: int | str = settings.learning_rate_warmup
+    if not isinstance(warmup, int):
+        least = 1 if settings.scheduling == "inverse_square_root" else 0
+        warmup = max(least, min(at_most, updates or at_most) // WARMUP_SHARE)
     every = settings.validation_freq
     if every == "auto":
         every = max(1, min(a_pass, MOST_BETWEEN))
@@ -131,14 +133,6 @@ def doubts(config: Config, fixed: FixedTraining) -> list[str]:
     return [f"warning: {text}" for text in found]
 
 
-def _warmup(settings: TrainingConfig, updates: int) -> int:
-    """Return the number of warm-up updates: the configured one, or for `auto` a share of all updates."""
-    if isinstance(settings.learning_rate_warmup, int):
-        return settings.learning_rate_warmup
-    least = 1 if settings.scheduling == "inverse_square_root" else 0
-    return max(least, updates // WARMUP_SHARE)
-
-
 class Plan(NamedTuple):
     """The numbers that depend on the corpus, the model and the machine."""
 
@@ -155,4 +149,4 @@ def make_plan(config: Config, task: Task, ranks: Ranks, notify: Callable[[str], 
     settings = fixed_training(config.training, dealing)
     if chosen := auto_lengths(config.training, settings, dealing):
         notify(chosen)
-    return Plan(dealing, settings, make_schedule(settings))
+    return Plan(dealing, settings, Schedule(settings))

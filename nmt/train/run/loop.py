@@ -11,24 +11,19 @@ from typing import TYPE_CHECKING
 
 from nmt.system.terminal import BEST
 from nmt.train.checkpoints.checkpoint import CheckpointManager, Trained
-from nmt.train.distributed.ranks import Interrupted
-from nmt.train.log.progress import TrainingLog, format_seconds, perplexity
-from nmt.train.tasks.validation import is_better
+from nmt.train.distributed.ranks import Interrupted, Ranks, StopRequest
+from nmt.train.log.progress import Stopwatch, TrainingLog, format_seconds, perplexity
+from nmt.train.tasks.validation import Validator, is_better
 from nmt.train.updates.optimizer import averaged
-from nmt.train.updates.schedule import cooldown_factor
-from nmt.train.updates.update import MAX_IN_A_ROW, Updater
+from nmt.train.updates.schedule import Schedule, TrainingState, cooldown_factor
+from nmt.train.updates.update import MAX_IN_A_ROW, LossLimit, Updater
 
 if TYPE_CHECKING:
     from nmt.config import FixedTraining
     from nmt.data.alignment.word_alignment import WordAlignments
     from nmt.model.network import LossStats
-    from nmt.train.distributed.ranks import Ranks, StopRequest
-    from nmt.train.log.progress import Stopwatch
     from nmt.train.tasks.task import Task
-    from nmt.train.tasks.validation import Validator
     from nmt.train.updates.dealing import Dealing, UpdateBatches
-    from nmt.train.updates.schedule import Schedule, TrainingState
-    from nmt.train.updates.update import LossLimit
 
 
 FIRST_SECONDS = 20.0
@@ -45,10 +40,9 @@ def stop_reason(
         return f"{state.update} updates (training.updates)"
     if state.epoch > settings.epochs:
         return f"{settings.epochs} epochs (training.epochs)"
-    if settings.max_minutes is not None:
-        # Also right after a validation: each further update needs another validation, for which there is no time.
-        if elapsed >= _training_limit(settings.max_minutes, validation_seconds):
-            return format_seconds(settings.max_minutes * 60) + OVER
+    # Also right after a validation: each further update needs another validation, for which there is no time.
+    if settings.max_minutes is not None and elapsed >= _training_limit(settings.max_minutes, validation_seconds):
+        return format_seconds(settings.max_minutes * 60) + OVER
     if schedule.finished:
         return f"learning rate below {settings.learning_rate_min:g} (training.learning_rate_min)"
     patience, count = settings.stop_after, state.without_improvement
@@ -179,7 +173,7 @@ class Loop:
             state.epoch, state.position, state.dealt = state.epoch + 1, 0, []
 
     def _update(self, batches: UpdateBatches) -> None:
-        """Do one update and record its result; an update that is not finite is skipped."""
+        """Do one update and record its result; one that is not finite, which would spoil the parameters, is skipped."""
         parts, state = self.parts, self.state
         state.update += 1
         state.position += len(batches)
@@ -188,7 +182,9 @@ class Loop:
         with parts.watch.measure("training"):
             done = self._updater.update(batches, state.update, self._rate)
         if not done.is_finite:
-            self._skip(done.stats, done.norm)
+            state.skipped += 1
+            parts.reporter.log.line(f"update {state.update} skipped: {_fact(done.stats, done.norm)}")
+            self._count_exploded(done.stats, done.norm)
             return
         if parts.loss_limit.is_broken(done.stats.nll / max(1, done.stats.tokens)):
             self._count_exploded(done.stats, done.norm)
@@ -219,12 +215,6 @@ class Loop:
                 "falls, to zero at the end of the run"
             )
         return self.parts.schedule.learning_rate(self.state.update) * factor
-
-    def _skip(self, stats: LossStats, norm: float) -> None:
-        """Skip an update that would spoil the parameters; raise an error after too many in a row."""
-        self.state.skipped += 1
-        self.parts.reporter.log.line(f"update {self.state.update} skipped: {_fact(stats, norm)}")
-        self._count_exploded(stats, norm)
 
     def _count_exploded(self, stats: LossStats, norm: float) -> None:
         """Count an update whose loss has exploded. Raises an error after too many in a row."""
@@ -393,8 +383,7 @@ class Reporter:
         self.log.line(
             f"epoch {state.epoch:>3}  update {state.update:>6}  {named}"
             f"  ppl {perplexity(nll):.2f}  lr {learning_rate:.3g}  grad {norm:.2f}"
-            + (f"  src {src_rate:,.0f}/s" if state.src_tokens else "")
-            + f"  tgt {tgt_rate:,.0f}/s  left {format_seconds(left)}"
+            f"  src {src_rate:,.0f}/s  tgt {tgt_rate:,.0f}/s  left {format_seconds(left)}"
         )
         self.log.event(
             "train",

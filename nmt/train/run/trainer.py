@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
-from nmt.config import config_from_dict
+from nmt.config import Config, config_from_dict
 from nmt.config.presets import settings_of_preset
 from nmt.data.corpora.sources import name_of
 from nmt.errors import CheckpointError, ConfigError, NMTError
@@ -36,21 +36,18 @@ from nmt.train.checkpoints.resume import SavedRun, load_saved_run
 from nmt.train.checkpoints.start import check_start, start_from, with_model_of_start
 from nmt.train.distributed.ranks import Interrupted, Ranks, StopRequest
 from nmt.train.log.progress import Stopwatch, TrainingLog, format_bytes, format_seconds, peak_bytes
-from nmt.train.planning.lengths import doubts, make_plan, validation_pairs
+from nmt.train.planning.lengths import Plan, doubts, make_plan, validation_pairs
 from nmt.train.run.loop import OVER, Loop, Parts, Reporter, format_scores, stop_reason
 from nmt.train.tasks.prepare import check_before_training, check_settings_file, check_trainable, own_folder, save_config
-from nmt.train.tasks.task import load_task
+from nmt.train.tasks.task import Task, load_task
 from nmt.train.updates.optimizer import MovingAverage, averaged, make_optimizer
 from nmt.train.updates.schedule import TrainingState
 from nmt.train.updates.update import LossLimit
 
 if TYPE_CHECKING:
-    from nmt.config import Config
     from nmt.evaluate.scores import Score
     from nmt.model.translation import TranslationModel
     from nmt.rnn.device import Device
-    from nmt.train.planning.lengths import Plan
-    from nmt.train.tasks.task import Task
     from nmt.train.tasks.validation import Validator
 
 
@@ -176,16 +173,12 @@ class TrainingResult:
 class Trainer:
     """A run in a model folder, started or resumed where the previous run stopped.
 
-    Args:
-        threads: Cores to use; None takes the configured number, or all.
-        device: `cpu`, `cuda` or `auto`; None takes the configured one.
-        terminal: The stream that shows progress; None for no output.
-        stop_after: Stop after this many updates, as if by a signal; None for no such limit.
-        ranks: The processes that train this model together; None for this one alone. Each makes a Trainer and calls
-            `run`; rank 0 writes files and shows progress.
-        exits: Whether a second signal ends the process; see `StopRequest`.
-        tried: The task of a dry run of these settings, whose training text is not read again.
-        spent: The seconds that such a dry run took, which count in the time of a new run.
+    threads: cores to use; None takes the configured number, or all. device: `cpu`, `cuda` or `auto`; None takes the
+    configured one. terminal: the stream that shows progress; None for no output. stop_after: stop after this many
+    updates, as if by a signal; None for no such limit. ranks: the processes that train this model together; None for
+    this one alone. Each makes a Trainer and calls `run`; rank 0 writes files and shows progress. exits: whether a
+    second signal ends the process; see `StopRequest`. tried: the task of a dry run of these settings, whose training
+    text is not read again, and `spent` the seconds that it took, which count in the time of a new run.
     """
 
     def __init__(

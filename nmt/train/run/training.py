@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from nmt.config import Config, config_from_dict, load_config
-from nmt.config.loading import changed_values
+from nmt.config.loading import Changes, changed_values
 from nmt.data.corpora.sources import format_of
 from nmt.errors import ConfigError
 from nmt.storage.saved_model import load_saved_model
@@ -27,9 +27,6 @@ from nmt.train.tasks.named_texts import Texts
 from nmt.train.tasks.plain_texts import settings_of
 
 if TYPE_CHECKING:
-    from typing import Any
-
-    from nmt.config.loading import Changes
     from nmt.train.distributed.ranks import Ranks
 
 Place = str | PathLike[str]
@@ -90,7 +87,12 @@ def train(
     table = _table(columns, header, sheet)
     texts = _texts(src, tgt, dev, output, table) if config is None else None
     if texts is None:
-        _check_without_texts({"src": src, "tgt": tgt, "dev": dev, "columns": columns, "header": header, "sheet": sheet})
+        given = {"src": src, "tgt": tgt, "dev": dev, "columns": columns, "header": header, "sheet": sheet}
+        for name, value in given.items():
+            if value is not None:
+                raise TypeError(
+                    f"nmt.train: {name} must be omitted with settings, which name the texts, got {value!r:.60}"
+                )
         own = {"preset": preset, "model_dir": output}
         whole |= {key: value for key, value in own.items() if value is not None}
     ranks = join_ranks()
@@ -243,10 +245,3 @@ def _table(columns: Sequence[int | str] | None, header: bool | None, sheet: str 
     if not (header is None or isinstance(header, bool)) or not isinstance(sheet, str | None):
         raise TypeError(f"nmt.train: header must be a bool and sheet a text, got {header!r:.40} and {sheet!r:.40}")
     return {"columns": found, "header": header, "sheet": sheet}
-
-
-def _check_without_texts(given: Mapping[str, Any]) -> None:
-    """Raise TypeError if texts are given in addition to settings."""
-    for name, value in given.items():
-        if value is not None:
-            raise TypeError(f"nmt.train: {name} must be omitted with settings, which name the texts, got {value!r:.60}")

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Set
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nmt.config import dump_config, load_config
+from nmt.config import Config, dump_config, load_config
 from nmt.config.yaml_text import format_yaml, parse_yaml
 from nmt.errors import CheckpointError, ConfigError, DataError, NMTError
-from nmt.model.parts.cells import named_cells
+from nmt.model.parts.cells import check_cells, named_cells
 from nmt.storage.model_folder import (
     BEGUN_NAME,
     BEST_NAME,
@@ -35,7 +35,6 @@ from nmt.system.paths import exists
 from nmt.train.checkpoints.start import given_subwords
 
 if TYPE_CHECKING:
-    from nmt.config import Config
     from nmt.data.corpora.corpus import Side
     from nmt.data.tokens.subwords import Subwords
     from nmt.doctor import Findings
@@ -145,8 +144,6 @@ def check_trainable(config: Config) -> None:
             "nmt-quantize the model or translate with --compute-dtype int8"
         )
     if named_cells(config):
-        from nmt.model.parts.cells import check_cells
-
         check_cells(config)
 
 
@@ -167,20 +164,15 @@ def check_settings_file(path: Path, config: Config) -> bool:
     with contextlib.suppress(NMTError):
         if load_config(path).to_dict() == config.to_dict():
             return True
-    check_replaceable(path, set(config.to_dict()))
-    return False
-
-
-def check_replaceable(path: Path, keys: Set[str] = frozenset()) -> None:
-    """Raise CheckpointError if a file of settings is there that nmt-train did not write, with all of these `keys`."""
-    if exists(path) and not _as_written(path, keys):
+    if not _as_written(path, set(config.to_dict())):
         raise CheckpointError(
             f"{path}: must be as nmt-train writes it, to be replaced by the settings of this run, got a file of your "
             "own with other settings; write them into it, or move it out of this folder"
         )
+    return False
 
 
-def _as_written(path: Path, keys: Set[str] = frozenset()) -> bool:
+def _as_written(path: Path, keys: Set[str]) -> bool:
     """Return whether a file has settings as nmt-train writes them, all of these `keys` and no comment."""
     try:
         values = parse_yaml(text := path.read_text("utf-8"))

@@ -6,6 +6,7 @@ import time
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,11 +14,11 @@ import numpy as np
 
 from nmt.data.alignment.edits import Edits
 from nmt.data.alignment.word_alignment import WordAlignments
-from nmt.data.batching.batches import Batch, TrainBatches, make_batch
-from nmt.data.calibration import Calibration, learn_known
+from nmt.data.batching.batches import TrainBatches
+from nmt.data.calibration import learn_known
 from nmt.data.corpora.corpus import ParallelCorpus, Side, load_parallel
 from nmt.data.corpora.prepare import training_filter
-from nmt.data.corpora.readers import TokenRows
+from nmt.data.corpora.readers import Readers, TokenRows
 from nmt.data.quality.overlap import sketch_of
 from nmt.data.tokens.factors import feature_ids
 from nmt.errors import ConfigError
@@ -26,18 +27,16 @@ from nmt.inference.translation import MAX_SOURCE_SUBWORDS
 from nmt.inference.translator import Translator
 from nmt.model.copying import EditActions, means_of_unseen
 from nmt.storage.model_folder import build_model
-from nmt.train.log.progress import format_bytes
-from nmt.train.tasks.prepare import sides_of_dry_run, sides_of_run
+from nmt.train.log.progress import TrainingLog, format_bytes
+from nmt.train.tasks.prepare import sides_of_run
 from nmt.train.tasks.validation import Validator, translations
 
 if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.config.data_section import DataConfig
-    from nmt.data.corpora.readers import Readers
     from nmt.model.translation import TranslationModel
     from nmt.rnn.device import Device
     from nmt.train.distributed.ranks import Ranks
-    from nmt.train.log.progress import TrainingLog
 
 
 class Task:
@@ -59,7 +58,6 @@ class Task:
             self.corpus = self._as_actions(self.corpus)
         self._dev: ParallelCorpus | None = None
         self._test: ParallelCorpus | None = None
-        self._known: Calibration | None = None
 
     def held_out(self, notify: Callable[[str], None]) -> Task:
         """Load the pairs of data.dev and data.test as well; return the task itself."""
@@ -72,7 +70,7 @@ class Task:
             f"data: {len(train):,} training pairs of {train.total:,} lines"
             f" ({train.skipped_empty:,} skipped with an empty side, "
             f"{train.skipped_long:,} over max_length{filtered}), "
-            f"{train.num_subwords:,} target subwords; {len(self._dev):,} validation pairs"
+            f"{len(train.tgt.tokens):,} target subwords; {len(self._dev):,} validation pairs"
         )
         return self
 
@@ -89,7 +87,7 @@ class Task:
         """Return numbers that identify the training corpus, to notice when it changes: those of pairs and of target
         subwords, and a checksum of the pairs."""
         corpus = self.corpus
-        return [len(corpus), corpus.num_subwords, corpus.tgt.checksum(corpus.src.checksum())]
+        return [len(corpus), len(corpus.tgt.tokens), corpus.tgt.checksum(corpus.src.checksum())]
 
     @property
     def seen(self) -> str:
@@ -133,10 +131,6 @@ class Task:
         seed, around = self.config.seed, self.config.model.encoder.boundaries
         return TrainBatches(self.corpus, size, training.batch_type, seed, training.shuffle, around)
 
-    def smallest_batch(self) -> Batch:
-        """Return a batch of one pair, used to load or compile everything."""
-        return make_batch([[4]], [[4]], [0], self.config.model.encoder.boundaries)
-
     @property
     def dev_size(self) -> tuple[int, int]:
         """Return the number of validation pairs, and of their target tokens with EOS."""
@@ -157,9 +151,9 @@ class Task:
         dev = _evenly_spaced(_loaded(self._dev), pairs)
         kind, around = self.config.training.batch_type, self.config.model.encoder.boundaries
         batches = list(TrainBatches(dev, size, kind, shuffle=False, boundaries=around).epoch(0))
-        translator = self._translator(model, num_threads)
-        texts = dev.src_texts, dev.references
-        return Validator(batches, translator, *texts, check, ranks, known=self._what_training_had)
+        known = cache(lambda: learn_known(self._src.subwords, self._read.src))
+        translator = Translator(model, *self.subwords, self.config, num_threads)
+        return Validator(batches, translator, dev.src_texts, dev.references, check, ranks, known=known)
 
     def test(
         self, model: TranslationModel, num_threads: int, check: Callable[[], None], ranks: Ranks
@@ -168,19 +162,9 @@ class Task:
         ranks."""
         if self._test is None:
             return {}
-        translator = self._translator(model, num_threads)
+        translator = Translator(model, *self.subwords, self.config, num_threads)
         found = translations(translator, self._test.src_texts, lambda count: check(), ranks)
         return score_translations([one.text for one in found], self._test.references)
-
-    def _what_training_had(self) -> Calibration:
-        """Return what of sources the training text has."""
-        if self._known is None:
-            self._known = learn_known(self._src.subwords, self._read.src)
-        return self._known
-
-    def _translator(self, model: TranslationModel, num_threads: int) -> Translator:
-        src, tgt = self.subwords
-        return Translator(model, src, tgt, self.config, num_threads)
 
 
 def load_task(config: Config, folder: Path, log: TrainingLog, ranks: Ranks, tried: Task | None = None) -> Task:
@@ -199,15 +183,6 @@ def load_task(config: Config, folder: Path, log: TrainingLog, ranks: Ranks, trie
             "tokenized a share of it"
         )
     return task
-
-
-def load_dry_run_task(config: Config, notify: Callable[[str], None], *, keep: bool = False) -> Task:
-    """Read the training text with the subwords it would be trained with, without writing anything. Raises DataError if
-    a text or subword model is missing, damaged or does not fit its partner. `config`: the settings. Subwords that a run
-    left in its folder are reused, otherwise they are trained in memory; `keep`: save new subwords in the model folder,
-    for the run that follows."""
-    sides = sides_of_dry_run(config, notify, keep=keep)
-    return Task(config, *sides)
 
 
 def _check_weights(corpus: ParallelCorpus) -> None:
@@ -245,16 +220,13 @@ def _evenly_spaced(dev: ParallelCorpus, count: int) -> ParallelCorpus:
     if not 0 < count < len(dev):
         return dev
     chosen = np.arange(count) * len(dev) // count
-    src_texts, tgt_texts, references = (
-        [texts[n] for n in chosen.tolist()] for texts in (dev.src_texts, dev.tgt_texts, dev.references)
-    )
+    src_texts, references = ([texts[n] for n in chosen.tolist()] for texts in (dev.src_texts, dev.references))
     return replace(
         dev,
         src=dev.src.taken(chosen),
         tgt=dev.tgt.taken(chosen),
         line_numbers=dev.line_numbers[chosen],
         src_texts=src_texts,
-        tgt_texts=tgt_texts,
         references=references,
         parts=(),
     )

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from nmt.data.calibration import calibrated, least_of
+from nmt.data.calibration import Calibration, calibrated, least_of
 from nmt.evaluate.scores import bleu_interval, score_translations, sentence_utility
 from nmt.inference.pipeline import source_ids
 from nmt.train.checkpoints.checkpoint import HIGHER_IS_BETTER
@@ -14,7 +14,6 @@ from nmt.train.distributed.ranks import Ranks, interleaved
 from nmt.train.log.progress import perplexity
 
 if TYPE_CHECKING:
-    from nmt.data.calibration import Calibration
     from nmt.inference.translator import Translation, Translator
     from nmt.model.network import Network
 
@@ -24,17 +23,10 @@ LEAST_BLEU = 1.0
 
 
 class Validator:
-    """Computes the loss on a validation set, and scores of translations. All ranks must call.
-
-    Args:
-        batches: The validation pairs.
-        translator: Translates them with the model as it is.
-        sources: The raw source lines; the translator cleans them.
-        references: The target lines, cleaned and lower-cased as configured.
-        check: Called between batches; raises to stop early.
-        ranks: The ranks that share the work; None for this process alone.
-        known: Returns what of sources training had.
-    """
+    """Computes the loss on a validation set, and scores of translations. All ranks must call. `sources`: the raw source
+    lines, which the translator cleans; `references`: the target lines, cleaned and lower-cased as configured; `check`
+    is called between batches, and raises to stop early; `ranks` share the work, None for this process alone; `known`
+    returns what of sources training had."""
 
     def __init__(
         self,
@@ -72,11 +64,8 @@ class Validator:
         """Return sums for each of this rank's batches: negative log-likelihood, tokens, correct guesses."""
         found = []
         for batch in self.batches[self.ranks.rank :: self.ranks.size]:
-            if batch.num_tgt_tokens:
-                stats = model.loss(batch, num_threads)
-                found.append((stats.nll, stats.tokens, stats.correct))
-            else:
-                found.append((0.0, 0, 0))
+            stats = model.loss(batch, num_threads)
+            found.append((stats.nll, stats.tokens, stats.correct))
             self._check()
         return found
 

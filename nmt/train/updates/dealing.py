@@ -42,28 +42,9 @@ class UpdateBatches:
         return len(self.numbers)
 
     def __iter__(self) -> Iterator[tuple[int, Any]]:
-        """Yield this process's batches that have targets, each with its place in the update."""
+        """Yield this process's batches, each with its place in the update."""
         for place in self.own:
-            batch = self.batches.batch(self.epoch, self.numbers[place])
-            if batch.num_tgt_tokens:
-                yield place, batch
-
-
-class SingleBatch:
-    """An update with one batch that belongs to no epoch."""
-
-    def __init__(self, batch: Any) -> None:
-        self._batch = batch
-        self.num_src_tokens: int = batch.num_src_tokens
-        self.num_tgt_tokens: int = batch.num_tgt_tokens
-
-    def __iter__(self) -> Iterator[tuple[int, Any]]:
-        """Yield the batch, with place 0."""
-        yield 0, self._batch
-
-    def __len__(self) -> int:
-        """Return 1."""
-        return 1
+            yield place, self.batches.batch(self.epoch, self.numbers[place])
 
 
 class Dealing:

@@ -28,6 +28,17 @@ if TYPE_CHECKING:
 Arrays = dict[str, np.ndarray]
 
 
+def _together(alike: Sequence[Arrays], names: Sequence[str]) -> Iterator[list[Any]]:
+    """Yield flat views of parameters and what belongs to them: all in one if `names` are all of them and they are
+    contiguous, or one per name."""
+    wholes = [whole_of(arrays) for arrays in alike]
+    if len(names) == len(alike[0]) and all(whole is not None for whole in wholes):
+        yield wholes
+        return
+    for name in names:
+        yield [arrays[name].reshape(-1) for arrays in alike]
+
+
 class Optimizer:
     """Base class of all optimizers: state arrays named after the parameters, and a step count. `params`: the model's
     parameters, C-contiguous; `step` changes them in place; `num_threads`: cores to use. The result does not depend on
@@ -35,6 +46,9 @@ class Optimizer:
 
     slots: tuple[str, ...] = ()
     """Names of the state arrays that every parameter has."""
+    decouples = False
+    """Whether the step applies `weight_decay` itself; else that times the parameter is added to the gradient, after
+    clipping (L2 regularization)."""
 
     def __init__(
         self, params: Arrays, settings: TrainingConfig, num_threads: int = 1, device: Device | None = None
@@ -57,20 +71,13 @@ class Optimizer:
         """Change `params`, with which the optimizer was created, in place by one step along `grads * gradient_scale`
         (see `clip_scale`). `grads` have the same names and shapes and may be overwritten."""
         self.steps += 1
-        for param, grad, *state in self._pieces(params, grads):
-            self._update(param, grad, state, learning_rate, gradient_scale)
-
-    def _pieces(self, params: Arrays, grads: Arrays) -> Iterator[list[Any]]:
-        """Yield flat views of parameters, gradients and state: all in one if they are contiguous, or one per
-        parameter."""
-        alike = [params, grads, *self._groups.values()]
-        wholes = [whole_of(arrays) for arrays in alike]
-        if not self.frozen and all(whole is not None for whole in wholes):
-            yield wholes
-            return
-        for name in params:
-            if name not in self.frozen:
-                yield [arrays[name].reshape(-1) for arrays in alike]
+        added, scale = 0.0 if self.decouples else self.settings.weight_decay, gradient_scale
+        trained = [name for name in params if name not in self.frozen]
+        for param, grad, *state in _together([params, grads, *self._groups.values()], trained):
+            if added:
+                self.device.add_scaled(grad, param, added, gradient_scale)
+                scale = 1.0
+            self._update(param, grad, state, learning_rate, scale)
 
     def state_dict(self) -> tuple[Arrays, dict[str, Any]]:
         """Return the arrays, on the host, and the plain numbers that a checkpoint must contain."""
@@ -83,36 +90,29 @@ class Optimizer:
         self.steps = int(numbers["steps"])
 
     def _update(self, param: Any, grad: Any, state: list[Any], rate: float, scale: float) -> None:
-        """Change one piece that `_pieces` yielded."""
+        """Change one piece that `_together` yielded."""
         raise NotImplementedError
-
-    def _adam(self, param: Any, grad: Any, state: list[Any], rate: float, decay: float, scale: float) -> None:
-        """Do a step of Adam with decoupled weight decay."""
-        factors = adam_factors(rate, self.settings.adam_betas, self.settings.adam_eps, decay, self.steps, scale)
-        self.device.change(ADAM, (grad, *state, param), factors, self.num_threads)
 
 
 class Adam(Optimizer):
-    """Adam; `weight_decay` times the parameter is added to the gradient, after clipping (L2 regularization)."""
+    """Adam."""
 
     slots = ("m", "v")
 
     def _update(self, param: Any, grad: Any, state: list[Any], rate: float, scale: float) -> None:
-        if decay := self.settings.weight_decay:
-            self.device.add_scaled(grad, param, decay, scale)
-            scale = 1.0
-        self._adam(param, grad, state, rate, 0.0, scale)
+        settings, decay = self.settings, self.settings.weight_decay if self.decouples else 0.0
+        factors = adam_factors(rate, settings.adam_betas, settings.adam_eps, decay, self.steps, scale)
+        self.device.change(ADAM, (grad, *state, param), factors, self.num_threads)
 
 
 class AdamW(Adam):
     """Adam with decoupled weight decay: `param -= learning_rate * weight_decay * param`."""
 
-    def _update(self, param: Any, grad: Any, state: list[Any], rate: float, scale: float) -> None:
-        self._adam(param, grad, state, rate, self.settings.weight_decay, scale)
+    decouples = True
 
 
 class SGD(Optimizer):
-    """Gradient descent with heavy-ball momentum; `weight_decay` is added to the gradient."""
+    """Gradient descent with heavy-ball momentum."""
 
     @property
     def slots(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -120,9 +120,6 @@ class SGD(Optimizer):
         return ("velocity",) if self.settings.momentum else ()
 
     def _update(self, param: Any, grad: Any, state: list[Any], rate: float, scale: float) -> None:
-        if decay := self.settings.weight_decay:
-            self.device.add_scaled(grad, param, decay, scale)
-            scale = 1.0
         rule, factors = (ROLL, (rate, 1.0, scale, self.settings.momentum)) if state else (DESCEND, (rate, 1.0, scale))
         self.device.change(rule, (*state, grad, param), factors, self.num_threads)
 
@@ -197,13 +194,9 @@ class MovingAverage:
         """Update the average with the parameters after an update."""
         self.steps += 1
         decay = min(self._decay, (1.0 + self.steps) / (10.0 + self.steps))
-        params, add = self._model.params, self._model.device.add_scaled
-        average, whole = whole_of(self.arrays), whole_of(params)
-        if average is not None and whole is not None:
-            add(average, whole, 1.0 - decay, decay)
-            return
-        for name, param in params.items():
-            add(self.arrays[name].reshape(-1), param.reshape(-1), 1.0 - decay, decay)
+        params = self._model.params
+        for average, param in _together([self.arrays, params], list(params)):
+            self._model.device.add_scaled(average, param, 1.0 - decay, decay)
 
     @contextlib.contextmanager
     def in_place(self) -> Iterator[None]:
@@ -228,11 +221,6 @@ class MovingAverage:
         self._model.changed()
 
 
-@contextlib.contextmanager
-def averaged(average: MovingAverage | None) -> Iterator[None]:
+def averaged(average: MovingAverage | None) -> contextlib.AbstractContextManager[None]:
     """Replace the model's parameters by their average within the block, if there is one."""
-    if average is None:
-        yield
-        return
-    with average.in_place():
-        yield
+    return contextlib.nullcontext() if average is None else average.in_place()

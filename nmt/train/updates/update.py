@@ -3,52 +3,37 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from nmt.errors import DataError, NMTError
 from nmt.model.batch_pass import LIKELIHOOD, Alignment, Objective
-from nmt.model.network import LossStats
+from nmt.model.network import LossStats, Network
 from nmt.rnn.cell import belongs
 from nmt.special_tokens import EOS_ID, UNK_ID, boundary_ids
 from nmt.train.distributed.ranks import Ranks
-from nmt.train.updates.dealing import SingleBatch
-from nmt.train.updates.optimizer import clip_scale, gradient_norm
+from nmt.train.updates.optimizer import Optimizer, clip_scale, gradient_norm
 from nmt.train.updates.schedule import batch_seed
 
 if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.data.alignment.word_alignment import WordAlignments
-    from nmt.model.network import Network
     from nmt.rnn.arrays.workspace import Group
-    from nmt.train.distributed.reduction import Reduction
     from nmt.train.updates.dealing import UpdateBatches
-    from nmt.train.updates.optimizer import Optimizer
 
 
 _SRC, _TGT = range(2)
 """Purposes of a batch's random numbers; each has its own stream."""
 
 
-@dataclass(frozen=True)
-class Prepared:
+class Prepared(NamedTuple):
     """A batch as the update uses it, and the terms that are added to its loss."""
 
     batch: Any
-    objective: Objective = LIKELIHOOD
-
-    @property
-    def num_tgt_tokens(self) -> int:
-        """Return the number of target tokens over which its loss is summed."""
-        return int(self.batch.tgt_lengths.sum())
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """Return the keyword arguments for `Network.loss_and_gradients`; empty if nothing is added to the loss."""
-        return {} if self.objective is LIKELIHOOD else {"objective": self.objective}
+    objective: Objective
 
 
 class Methods:
@@ -58,7 +43,7 @@ class Methods:
     def __init__(self, config: Config, model: Network, alignments: WordAlignments | None = None) -> None:
         settings, source = config.training, config.data.src
         self._settings, self._model = settings, model
-        self._alignments, self._has_factors = alignments, bool(config.model.encoder.factors)
+        self._alignments = alignments
         before, after = boundary_ids(config.model.encoder.boundaries)
         self._objective = Objective(
             r_drop=settings.r_drop,
@@ -71,8 +56,6 @@ class Methods:
         self._changes_batch = any((settings.src_word_dropout, settings.tgt_word_dropout, settings.r_drop))
         self.repeats = 2 if settings.r_drop else 1
         """The count of each target token in a prepared batch."""
-        self.recounts = settings.r_drop > 0
-        """Whether a prepared batch can have other numbers of tokens than planned."""
 
     def prepare(self, batch: Any, seed: int) -> Prepared:
         """Return the batch as an update uses it; `seed` determines random draws."""
@@ -95,22 +78,18 @@ class Methods:
         """Return the batch after random changes, doubled if it is passed twice (R-Drop)."""
         settings = self._settings
         if rate := settings.tgt_word_dropout:
-            batch = replace(batch, tgt_in=_dropped(batch.tgt_in, rate, _random(seed, _TGT)))
+            batch = replace(batch, tgt_in=_dropped(batch.tgt_in, rate, seed, _TGT))
         if rate := settings.src_word_dropout:
-            model: Any = self._model
-            units = model.units_of(batch.src) if self._has_factors else batch.src
-            dropped = _dropped(units, rate, _random(seed, _SRC))
-            # The factors of an unknown word are kept.
-            batch = replace(batch, src=dropped if units is batch.src else dropped + (batch.src - units))
+            factors = self._model.factors
+            units = batch.src if factors is None else factors.units(batch.src)
+            dropped = _dropped(units, rate, seed, _SRC)
+            batch = replace(batch, src=dropped + (batch.src - units))  # the factors of an unknown word are kept
         return batch.doubled() if settings.r_drop else batch
 
 
-def _random(seed: int, purpose: int) -> np.random.Generator:
-    return np.random.default_rng([seed, purpose])
-
-
-def _dropped(ids: np.ndarray, rate: float, random: np.random.Generator) -> np.ndarray:
+def _dropped(ids: np.ndarray, rate: float, *seed: int) -> np.ndarray:
     """Return the ids with a random fraction of the words replaced by the unknown token; special tokens are kept."""
+    random = np.random.default_rng(seed)
     return np.where((ids > EOS_ID) & (random.random(ids.shape) < rate), ids.dtype.type(UNK_ID), ids)
 
 
@@ -141,22 +120,23 @@ class Updater:
         self._config, self._model, self._optimizer = config, model, optimizer
         self._num_threads = num_threads
         self._methods = Methods(config, model, alignments)
-        self._ranks = ranks or Ranks()
-        self._gradients = GradientSum(model, config.training.gradient_dtype, self._ranks)
+        self._gradients = GradientSum(model, config.training.gradient_dtype, ranks or Ranks())
 
     @property
     def gradients(self) -> Group:
         """Return the gradients of the last update."""
         return self._gradients.arrays
 
-    @property
-    def reduction(self) -> Reduction | None:
-        """Return the object that sums the gradients of all ranks; None if there is one rank."""
-        return self._gradients.reduction
-
-    def update(self, batches: UpdateBatches | SingleBatch, number: int, learning_rate: float) -> Outcome:
+    def update(self, batches: UpdateBatches, number: int, learning_rate: float) -> Outcome:
         """Do update `number`, counted from 1, unless its loss or gradient is not finite."""
-        stats = self._add_up(batches, number)
+        return self._update(self._add_up(batches, len(batches), batches.num_tgt_tokens, number), learning_rate)
+
+    def update_with(self, batch: Any, number: int, learning_rate: float) -> Outcome:
+        """Do update `number` with one batch, and return its outcome."""
+        return self._update(self._add_up([(0, batch)], 1, batch.num_tgt_tokens, number), learning_rate)
+
+    def _update(self, stats: LossStats, learning_rate: float) -> Outcome:
+        """Change the parameters by the gradients, which have this loss."""
         for name in self._optimizer.frozen:
             self.gradients[name][...] = 0
         norm = gradient_norm(self.gradients, self._num_threads, self._model.device)
@@ -170,21 +150,15 @@ class Updater:
             self._model.changed()
         return Outcome(stats, norm, is_finite)
 
-    def update_with(self, batch: Any, number: int, learning_rate: float) -> Outcome:
-        """Do update `number` with one batch, and return its outcome."""
-        return self.update(SingleBatch(batch), number, learning_rate)
-
-    def _add_up(self, batches: UpdateBatches | SingleBatch, number: int) -> LossStats:
-        """Write the sum of the gradients of all batches of all ranks into `gradients`; return the sum of the losses."""
-        found = np.zeros((len(batches), 4))
+    def _add_up(self, batches: Iterable[tuple[int, Any]], count: int, tgt_tokens: int, number: int) -> LossStats:
+        """Write the sum of the gradients of all batches of all ranks into `gradients`; return the sum of the losses.
+        `batches`: those of this process, each with its place among all `count`, which have so many target tokens."""
+        times = self._methods.repeats
+        found, tokens_in_all = np.zeros((count, 4)), times * tgt_tokens
         own = []
         for place, batch in batches:
             seed = batch_seed(self._config.seed, number, place)
             own.append((place, seed, self._methods.prepare(batch, seed)))
-        tokens_in_all = batches.num_tgt_tokens
-        if self._methods.recounts:
-            mine = np.array([sum(prepared.num_tgt_tokens for *_, prepared in own)], np.float64)
-            tokens_in_all = int(self._ranks.total(mine)[0])
         self._gradients.begin([prepared.batch for *_, prepared in own])
         for done, (place, seed, prepared) in enumerate(own):
             into = self._gradients.arrays_for(done, is_last=done == len(own) - 1)
@@ -196,7 +170,7 @@ class Updater:
                 into=into,
                 tokens=tokens_in_all,
                 ready=self._gradients.ready,
-                **prepared.options,
+                objective=prepared.objective,
             )
             found[place] = stats.nll, stats.loss, stats.tokens, stats.correct
             self._gradients.ready()
@@ -206,7 +180,6 @@ class Updater:
                 f"data.train: must be the same text for every rank, {tokens_in_all} target tokens in update "
                 f"{number}, got {tokens:.0f}; copy it to all machines"
             )
-        times = self._methods.repeats
         return LossStats(nll / times, loss / times, int(tokens) // times, int(correct) // times)
 
 
