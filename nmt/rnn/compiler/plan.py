@@ -6,9 +6,8 @@ the wanted gradients).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from nmt.rnn.arrays.array_names import ArrayKind, Numbered
 from nmt.rnn.compiler.differentiate import Sink
@@ -27,17 +26,7 @@ from nmt.rnn.compiler.direction import (
 from nmt.rnn.compiler.fuse import build_program
 from nmt.rnn.compiler.keep import Keep, Recompute, choose_kept
 from nmt.rnn.compiler.phases import Phase
-from nmt.rnn.compiler.program import (
-    Place,
-    PlaceKind,
-    Product,
-    Program,
-    StoredValue,
-    in_block,
-    memory_read,
-    outlasting,
-    with_places,
-)
+from nmt.rnn.compiler.program import Place, PlaceKind, Product, Program, StoredValue, memory_read, with_places
 from nmt.rnn.compiler.trace import Trace
 from nmt.rnn.graph import Value
 from nmt.rnn.ops import OpKind
@@ -282,16 +271,22 @@ def with_operands(plan: Plan) -> Plan:
     if plan.backward is None:
         return plan
     names = {p.name for s in plan.sinks for p in (s.left, s.right) if p is not None}
-    backward = _moved(plan.backward, partial(outlasting, names=names))
+    backward = _moved(plan.backward, names, PlaceKind.SEQUENCE)
     return replace(plan, backward=backward, sinks=[_sink_in_block(s, backward) for s in plan.sinks])
 
 
 def _in_blocks(one: Pass, outliving: set[str]) -> Pass:
     """Move to memory of a block of time the arrays that nothing reads after the pass."""
-    return _moved(one, partial(in_block, names=set(one.arrays) - outliving))
+    return _moved(one, set(one.arrays) - outliving, PlaceKind.BLOCK)
 
 
-def _moved(one: Pass, move: Callable[[Place], Place]) -> Pass:
+def _moved(one: Pass, names: set[str], kind: PlaceKind) -> Pass:
+    """Return the pass with its arrays of these names in memory of all steps, or of one block of time."""
+
+    def move(place: Place) -> Place:
+        is_array = place.name in names and place.kind in (PlaceKind.SEQUENCE, PlaceKind.BLOCK)
+        return replace(place, kind=kind) if is_array else place
+
     before, loop, after = (with_places(program, move) for program in one.programs.values())
     arrays = {name: move(place) for name, place in one.arrays.items()}
     again = one.again and with_places(one.again, move)

@@ -183,7 +183,9 @@ class Invariants:
             own[ArrayKind.GRADIENT.of(name)] = share[None]
         self.executable.backward(own, weights, self._rows(rows), allocate, gradients)
         for name, place in plan.d_inputs.items():
-            through = self._real(own[place.name][0], rows)
+            through = own[place.name][0]
+            if through.ndim == 3:  # nothing flows to what is no source position of a row
+                self.device.clear_ended(through, rows.source_lengths, rows.threads)
             if name in direct:
                 self.device.add(direct[name], through, rows.threads)
             else:
@@ -210,12 +212,6 @@ class Invariants:
             False,
             block_rows=rows.block_rows,
         )
-
-    def _real(self, array: np.ndarray, rows: Rows) -> np.ndarray:
-        """Return a gradient [S, B, n], zeroed where a row has no source position."""
-        if array.ndim == 3:
-            self.device.clear_ended(array, rows.source_lengths, rows.threads)
-        return array
 
 
 @dataclass

@@ -17,7 +17,7 @@ from nmt.rnn.device import Executable
 from nmt.rnn.kernels.memory.arrays import identity
 from nmt.rnn.rows import Rows, single_steps, split_rows
 from nmt.rnn.scan.scan import Scan
-from nmt.rnn.stepping.prepared_step import CompiledStep, PreparedStep, StepInputs, compile_step
+from nmt.rnn.stepping.prepared_step import PreparedStep, StepInputs, compile_step
 from nmt.rnn.stepping.source_store import Sources, SourceStore
 
 
@@ -35,10 +35,10 @@ class Stepper:
         self.threads = threads or scan.threads
         check_params(type(scan.cell).__name__, scan.params, weights, scan.dtype)
         self.scan, self.weights = scan, weights
-        self._compiled = compile_step(scan.traced, scan.device, scan.dtype, scan.packed)
-        leaves = self._compiled.shared.step.leaves
-        shared = {k for part in (self._compiled.of_inputs, self._compiled.of_states) if part for k in part.plan.outputs}
-        shared |= {*self._compiled.shared.indexed.values()}
+        self.compiled = compile_step(scan.traced, scan.device, scan.dtype, scan.packed)
+        leaves = self.compiled.shared.step.leaves
+        shared = {k for part in (self.compiled.of_inputs, self.compiled.of_states) if part for k in part.plan.outputs}
+        shared |= {*self.compiled.shared.indexed.values()}
         captured = {k: v for k, v in leaves.items() if v.op == "captured" and k not in shared}
         narrow = {k for k, v in captured.items() if "S" not in v.axes}
         self._sources = SourceStore({k: v.width for k, v in captured.items()}, narrow, scan.dtype, scan.device.xp)
@@ -46,12 +46,7 @@ class Stepper:
         self._memory = Workspace(scan.device.xp)
         self._prepared: PreparedStep | None = None
         if scan.device.is_cpu:
-            self._prepared = PreparedStep(scan, weights, self._compiled, self.threads)
-
-    @property
-    def compiled(self) -> CompiledStep:
-        """Return the compiled parts of the step."""
-        return self._compiled
+            self._prepared = PreparedStep(scan, weights, self.compiled, self.threads)
 
     @property
     def stored(self) -> tuple[Arrays, set[str]]:
@@ -85,7 +80,7 @@ class Stepper:
     def starts(self) -> tuple[np.ndarray, int]:
         """Return the first positions of sentences in captured arrays, int64 by sentence id, and the first of these
         ids."""
-        return self._sources.all_starts()
+        return self._sources.starts, self._sources.first_id
 
     def sources(self, starts: np.ndarray) -> Sources:
         """Return the sources for rows whose sentences begin at `starts`."""
@@ -133,7 +128,7 @@ class Stepper:
         inputs = StepInputs(given, {ArrayKind.STATE.of(k): a for k, a in states.items()}, word, parent)
         run = self._launch if self._prepared is None else self._prepared.run
         arrays = run(inputs, sources)
-        place = self._compiled.step.plan.outputs["y"]
+        place = self.compiled.step.plan.outputs["y"]
         y = arrays[place.name][1 if place.kind is PlaceKind.AFTER else 0]
         new = {name: arrays[ArrayKind.STATE.of(name)][-1] for name in scan.states}
         for name, width in self._shaped.items():
@@ -156,7 +151,7 @@ class Stepper:
         """Run a step as `PreparedStep.run` does, on any device, part by part."""
         given, states, word, parent = inputs.given, inputs.states, inputs.word, inputs.parent
         self._memory.reset()
-        compiled, scan, R = self._compiled, self.scan, len(word)
+        compiled, scan, R = self.compiled, self.scan, len(word)
         index = scan.device.index
         arrays: Arrays = {} if sources is None else dict(sources.arrays)
         arrays |= self._shared(compiled.of_inputs, given, word)
