@@ -16,7 +16,7 @@ from nmt.rnn.compiler import identity
 from nmt.rnn.graph import Graph
 from nmt.rnn.kernels.loops import emit_cpu
 from nmt.rnn.scan.scan_setup import compile_step
-from nmt.rnn.stepping.stepper import Stepper
+from tests.rnn import scan_cases as cases
 
 
 class Fickle(Cell):
@@ -47,13 +47,6 @@ def test_a_program_that_is_not_the_step_is_found(capsys, monkeypatch):
     assert printed.rstrip().splitlines()[-1].startswith("Fickle: ") and "do not hold" in printed
 
 
-def test_a_step_that_computes_other_numbers_each_time_is_one_line(capsys, monkeypatch):
-    monkeypatch.setattr(Fickle, "factor", 1.0)
-    assert not check(Fickle)
-    printed = capsys.readouterr().out
-    assert "Fickle.step: must compute the same twice, got other numbers of y" in printed and printed.count("\n") == 1
-
-
 class Growing(Fickle):
     """Its numbers overflow, whoever computes them."""
 
@@ -70,22 +63,11 @@ class Steep(Fickle):
         return h, State(h=h)
 
 
-@pytest.mark.parametrize(("cell", "what"), [(Growing, "y"), (Steep, "the gradient of x")])
-def test_numbers_that_are_not_finite_are_the_cells_own(capsys, recwarn, cell, what):
-    assert not check(cell)
-    printed = capsys.readouterr().out
-    assert f"must compute finite numbers from those of a normal distribution, got inf or nan in {what}; " in printed
-    assert printed.count("\n") == 1 and not recwarn.list
+class Narrow(Fickle):
+    """Its step does not fit its states."""
 
-
-def test_a_step_that_does_not_fit_its_states_is_one_line(capsys):
-    class Narrow(Fickle):
-        def states(self):
-            return {"h": self.output_size - 1}
-
-    assert not check(Narrow)
-    printed = capsys.readouterr().out
-    assert "widths must be equal" in printed and printed.count("\n") == 1
+    def states(self):
+        return {"h": self.output_size - 1}
 
 
 class LowRank(Cell):
@@ -124,11 +106,24 @@ class Matrix(LowRank):
         return h, State(h=h)
 
 
-def test_a_matrix_in_place_of_a_vector_is_one_line(capsys):
-    assert not check(Matrix)
+FINITE = "must compute finite numbers from those of a normal distribution, got inf or nan in"
+
+
+@pytest.mark.parametrize(
+    ("cell", "words"),
+    [
+        (Fickle, "Fickle.step: must compute the same twice, got other numbers of y"),
+        (Growing, f"{FINITE} y; "),
+        (Steep, f"{FINITE} the gradient of x; "),
+        (Narrow, "widths must be equal"),
+        (Matrix, "got the matrix parameter U [7, 7]; multiply by it, x @ p.U, or declare a vector"),
+    ],
+)
+def test_a_step_that_is_wrong_is_one_line(capsys, monkeypatch, recwarn, cell, words):
+    monkeypatch.setattr(Fickle, "factor", 1.0)
+    assert not check(cell)
     printed = capsys.readouterr().out
-    assert "got the matrix parameter U [7, 7]; multiply by it, x @ p.U, or declare a vector" in printed
-    assert printed.count("\n") == 1
+    assert words in printed and printed.count("\n") == 1 and not recwarn.list
 
 
 class Idle(LowRank):
@@ -208,22 +203,14 @@ def meaning(cell):
     return {"y": run.y, "x": found.x, **found.params}
 
 
-def stepped(cell):
-    params, x, _ = draw(cell)
-    stepper = Stepper(Scan(cell, dtype="float64", threads=1), Weights(params))
-    states, y = {name: np.zeros((B, n)) for name, n in cell.states().items()}, []
-    for row in x:
-        one, new = stepper.step(row, states)
-        y.append(one.copy())
-        states = {name: value.copy() for name, value in new.items()}
-    return np.stack(y)
-
-
 def assert_means_itself(cell):
     expected = meaning(cell)
     for name, array in outputs(cell).items():
         np.testing.assert_allclose(array, expected[name], rtol=1e-9, atol=1e-12, err_msg=name)
-    np.testing.assert_allclose(stepped(cell), expected["y"], rtol=1e-9, atol=1e-12)
+    params, x, _ = draw(cell)
+    scan, states = Scan(cell, dtype="float64", threads=1), {name: np.zeros((B, n)) for name, n in cell.states().items()}
+    steps = cases.stepped(scan, Weights(params), x, states)["y"]
+    np.testing.assert_allclose(steps, expected["y"], rtol=1e-9, atol=1e-12)
 
 
 def test_a_cell_edited_five_times_in_a_notebook_has_its_own_results_each_time(capsys):
@@ -258,9 +245,8 @@ def test_a_scan_stays_what_it_was_made_of():
     for training in (False, True):
         y = scan.forward(Weights(params), x, training=training).y
         np.testing.assert_allclose(y, expected, rtol=1e-9, atol=1e-12)
-    state = {"h": np.zeros((B, H))}
-    one, _ = Stepper(scan, Weights(params)).step(x[0], state)
-    np.testing.assert_allclose(one, expected[0], rtol=1e-9, atol=1e-12)
+    steps = cases.stepped(scan, Weights(params), x, {"h": np.zeros((B, H))})["y"]
+    np.testing.assert_allclose(steps, expected, rtol=1e-9, atol=1e-12)
 
 
 def edited_helper():

@@ -16,7 +16,6 @@ from nmt.rnn.compiler.trace import trace
 from nmt.rnn.functions import concat, dot, softmax, split, tanh, weighted_sum
 from nmt.rnn.graph import topological
 from nmt.rnn.ops import OpKind
-from tests.oracle import compare
 from tests.refusals import refused
 from tests.rnn import more_cell_cases as more
 from tests.rnn import scan_cases as cases
@@ -34,9 +33,13 @@ def products(program):
     return [(s.weight.attrs["name"], s.weight.attrs.get("start", 0), s.transposed) for s in found]
 
 
+def programs(one):
+    """Those of a pass."""
+    return [*one.programs.values(), *([one.again] if one.again else [])]
+
+
 def all_programs(plan):
-    passes = [plan.forward] + ([plan.backward] if plan.backward else [])
-    return [program for one in passes for program in one.programs.values()]
+    return [*programs(plan.forward), *(programs(plan.backward) if plan.backward else [])]
 
 
 def written(program):
@@ -126,12 +129,10 @@ def test_the_backward_loop_fills_only_what_outlives_it(name):
 
 @pytest.mark.parametrize("name", CELLS)
 def test_no_array_of_source_places_and_features_is_made_for_every_step(name):
-    for training in (False, True):
-        plan = plan_of(CELLS[name](), training=training)
-        for program in all_programs(plan):
-            for place in written(program):
-                wide = place.source_axis and place.width is not None
-                assert not wide or place.kind is PlaceKind.CONSTANT
+    for program in programs_of(name):
+        for place in written(program):
+            wide = place.source_axis and place.width is not None
+            assert not wide or place.kind is PlaceKind.CONSTANT
 
 
 @pytest.mark.parametrize(
@@ -307,9 +308,7 @@ def kept_numbers(scan):
 @pytest.mark.parametrize(("name", "recompute", "keep", "more"), CHOICES)
 def test_gradients_stay_and_memory_changes(name, recompute, keep, more):
     case = cases.draw(cases.CELLS[name](), "float64", cases.LENGTHS["zeros"])
-    outputs, found, masks = cases.compiled(case, recompute=recompute, keep=keep, reverse=True)
-    expected, slopes = cases.interpreted(case, masks, reverse=True)
-    compare.assert_all_close((outputs | found), expected | slopes, 1e-9)
+    cases.agreeing(case, recompute=recompute, keep=keep, reverse=True)
     usual, chosen = (Scan(case.cell, recompute=recompute, keep=k) for k in (None, keep))
     assert kept_numbers(chosen) - kept_numbers(usual) == more
 
@@ -381,18 +380,15 @@ def units_of(program):
             yield set().union(*reads), {e.place for e in nest.entries}
 
 
-def programs(one):
-    return [*one.programs.values(), *([one.again] if one.again else [])]
-
-
-def named_plan(name, training):
-    return make_plan(trace(ALL_CELLS[name](), training=training), training=training)
+def programs_of(name):
+    """All programs of a cell, in inference and training."""
+    return [one for training in (False, True) for one in all_programs(plan_of(ALL_CELLS[name](), training=training))]
 
 
 @pytest.mark.parametrize("name", ALL_CELLS)
 def test_every_array_of_a_pass_is_read_or_a_result(name):
     for training in (False, True):
-        plan = named_plan(name, training)
+        plan = plan_of(ALL_CELLS[name](), training=training)
         reads = defaultdict(set)
         passes = {"forward": plan.forward} | ({"backward": plan.backward} if plan.backward else {})
         for key, one in passes.items():
@@ -410,14 +406,11 @@ def test_every_array_of_a_pass_is_read_or_a_result(name):
 
 @pytest.mark.parametrize("name", ALL_CELLS)
 def test_scratch_of_a_program_is_read_there(name):
-    for training in (False, True):
-        plan = named_plan(name, training)
-        for program in [*programs(plan.forward), *(programs(plan.backward) if plan.backward else [])]:
-            units = list(units_of(program))
-            for at, (_, written) in enumerate(units):
-                later = set().union(*(read for read, _ in units[at:]))
-                scratch = {place for place in written if place.kind in (PlaceKind.ROWS, PlaceKind.ROW, PlaceKind.LOCAL)}
-                assert scratch <= later
+    for program in programs_of(name):
+        units = list(units_of(program))
+        for at, (_, written) in enumerate(units):
+            later = set().union(*(read for read, _ in units[at:]))
+            assert {p for p in written if p.kind in (PlaceKind.ROWS, PlaceKind.ROW, PlaceKind.LOCAL)} <= later
 
 
 def expensive(entry, places):
@@ -437,9 +430,7 @@ def expensive(entry, places):
 
 @pytest.mark.parametrize("name", ALL_CELLS)
 def test_no_two_nests_compute_the_same_expensive_value(name):
-    for training in (False, True):
-        plan = named_plan(name, training)
-        for program in [*programs(plan.forward), *(programs(plan.backward) if plan.backward else [])]:
-            nests = [nest for step in program.steps if not isinstance(step, Product) for nest in step.nests]
-            found = [set().union(*(expensive(e, program.places) for e in nest.entries)) for nest in nests]
-            assert sum(map(len, found)) == len(set().union(*found)), name
+    for program in programs_of(name):
+        nests = [nest for step in program.steps if not isinstance(step, Product) for nest in step.nests]
+        found = [set().union(*(expensive(e, program.places) for e in nest.entries)) for nest in nests]
+        assert sum(map(len, found)) == len(set().union(*found)), name

@@ -7,7 +7,6 @@ import pytest
 from nmt.errors import ShapeError
 from nmt.rnn import Scan, Shape, Weights, check
 from nmt.rnn.cells import GRUCell, LearnedStartCell, LSTMCell, Past, SkipCell, StackCell, UnrolledCell
-from nmt.rnn.stepping.stepper import Stepper
 from tests.oracle import compare
 from tests.refusals import refused
 from tests.rnn import interface_cases as cases
@@ -40,30 +39,22 @@ def test_what_a_cell_may_read_equals_loops_and_interpreter(name, way):
 def test_threads_and_recomputing_change_nothing(name):
     cell, step = OWN[name]
     run = cases.draw(cell(), step, mask=cases.masked())
-    found, slopes = cases.program(run)
-    for options in ({"threads": 2, "division": "rows"}, {"threads": 2, "division": "units"}):
-        two, two_slopes = cases.program(run, **options)
-        compare.assert_same_bits((two | two_slopes), found | slopes)
-    again, again_slopes = cases.program(run, recompute="gates")
-    for key, value in (found | slopes).items():
-        np.testing.assert_allclose((again | again_slopes)[key], value, rtol=0, atol=1e-12, err_msg=key)
+    found = cases.program(run)
+    for division in ("rows", "units"):
+        scan_cases.assert_same_run(cases.program(run, threads=2, division=division), found)
+    for again, expected in zip(cases.program(run, recompute="gates"), found, strict=True):
+        for key, value in expected.items():
+            np.testing.assert_allclose(again[key], value, rtol=0, atol=1e-12, err_msg=key)
 
 
 @pytest.mark.parametrize("name", OWN)
 def test_the_stepper_reads_the_same(name):
     cell, step = OWN[name]
     run = cases.draw(cell(), step)
-    scan, weights = Scan(run.cell, dtype=np.float64, threads=1), Weights(run.params)
-    stepper, states = Stepper(scan, weights), run.initial
-    sentence_ids = stepper.admit(run.captured) if run.captured else None
-    expected = cases.oracle(run)
-    for t in range(cases.T):
-        others = {k: v[t] for k, v in run.inputs.items() if k != "x"}
-        y, new = stepper.step(run.x[t], states, sentence_ids, sequences=others)
-        np.testing.assert_allclose(y, expected["y"][t], rtol=0, atol=1e-12)
-        states = {k: v.copy() for k, v in new.items()}
-    for key, value in states.items():
-        np.testing.assert_allclose(value, expected[f"final {key}"], rtol=0, atol=1e-12)
+    scan, weights, expected = Scan(run.cell, dtype=np.float64, threads=1), Weights(run.params), cases.oracle(run)
+    found = scan_cases.stepped(scan, weights, run.x, run.initial, run.captured, sequences=run.sequences)
+    for key, value in found.items():
+        np.testing.assert_allclose(value, expected[key], rtol=0, atol=1e-12)
 
 
 def test_a_new_cell_with_all_of_it_passes_the_check(capsys):

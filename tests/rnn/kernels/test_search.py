@@ -60,13 +60,8 @@ def test_best_continuations_are_the_largest_sums_of_each_sentence():
     found = (array.reshape(-1) for array in (parents, chosen, totals))
     best_continuations(tokens.reshape(-1), scores.reshape(-1), 4, sums, rows, 3, room, 6, *found, 5)
     for n in range(3):
-        all_sums = [
-            (-(sums[r] + scores[r, k]), r, tokens[r, k])
-            for r in range(rows[n], rows[n + 1])
-            for k in range(4)
-            if tokens[r, k] != 6
-        ]
-        expected = sorted(all_sums)[: room[n]]
+        places = [(r, k) for r in range(rows[n], rows[n + 1]) for k in range(4) if tokens[r, k] != 6]
+        expected = sorted((-(sums[r] + scores[r, k]), r, tokens[r, k]) for r, k in places)[: room[n]]
         assert parents[n, : len(expected)].tolist() == [r for _, r, _ in expected]
         assert chosen[n, : len(expected)].tolist() == [token for _, _, token in expected]
         np.testing.assert_allclose(totals[n, : len(expected)], [-s for s, _, _ in expected])
@@ -183,21 +178,13 @@ def hypotheses(seed):
 
 @pytest.mark.parametrize("penalty", PENALTIES)
 @pytest.mark.parametrize("reward", REWARDS)
-def test_scores_of_arrays_are_those_of_each_number(reward, penalty):
+def test_scores_and_bounds_of_arrays_are_those_of_each_number(reward, penalty):
     for seed in range(5):
-        sums, lengths, _ = hypotheses(seed)
+        sums, lengths, limits = hypotheses(seed)
         divisors = length_divisor(penalty, np.arange(50))
         found = final_scores(penalty, sums, lengths, reward)
         for n, (total, length) in enumerate(zip(sums.tolist(), lengths.tolist(), strict=True)):
             assert found[n] == search_rules.score(total, divisors[length], reward, length)
-
-
-@pytest.mark.parametrize("penalty", PENALTIES)
-@pytest.mark.parametrize("reward", REWARDS)
-def test_bounds_of_arrays_are_those_of_each_number(reward, penalty):
-    for seed in range(5):
-        sums, lengths, limits = hypotheses(seed)
-        divisors = length_divisor(penalty, np.arange(50))
         for shift in (0.0, 100.0, -100.0):  # positive sums among them, alone, and none
             found = best_possible(penalty, sums + shift, lengths, limits, reward)
             for n in range(len(lengths)):
