@@ -48,6 +48,11 @@ class Value:
         return self.attrs.get("dims", ())
 
     @property
+    def is_elementwise(self) -> bool:
+        """Return whether it is computed number by number."""
+        return self.kind is OpKind.ELEMENTWISE
+
+    @property
     def is_view(self) -> bool:
         """Return whether this value is a view: its argument's memory, or part of it, in another shape."""
         return self.op in _VIEWS

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from nmt.errors import ShapeError
-from nmt.rnn.ops import OpKind
 
 Dims = tuple[tuple[str, int], ...]
 Graph: TypeAlias = Any
@@ -68,7 +67,7 @@ def axes(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any]) 
         inner = x.args[0] if x.args[0].width is None else graph.apply("axes", x.args[0], dims=dims)
         # Made directly, as slices of an expansion are: a deliberate copy stays one.
         return graph._make("expand", (inner,), x.axes, x.width, {"dims": dims})
-    if x.kind is OpKind.ELEMENTWISE:
+    if x.is_elementwise:
         return graph.apply(x.op, *(a if a.width is None else graph.apply("axes", a, dims=dims) for a in x.args))
     return graph._make(op, args, x.axes, x.width, {"dims": dims})
 

@@ -45,7 +45,6 @@ class OpKind(Enum):
 class Op:
     """One operation."""
 
-    name: str
     kind: OpKind
     meaning: Callable[..., Any] | None = None
     gradient: Callable[[Value, Value], Gradients] | None = None
@@ -131,55 +130,47 @@ def _same(x: np.ndarray) -> np.ndarray:
 
 
 OPS: dict[str, Op] = {
-    op.name: op
-    for op in (
-        # memory from outside the step
-        Op("param", OpKind.LEAF),  # [n] or [n, m], the same for all rows and steps
-        Op("rows_of", OpKind.LEAF, _rows_of),  # some rows of a matrix parameter
-        Op("input", OpKind.LEAF),  # one step of a sequence, [B, n]
-        Op("state", OpKind.LEAF),  # the state before the step, [B, n]
-        Op("captured", OpKind.LEAF),  # constant over time, [B, n], [S, B, n] or [S, B]
-        Op("cotangent", OpKind.LEAF),  # gradient of the loss with respect to an output or a new state
-        Op("const", OpKind.LEAF),
-        # elementwise
-        Op("add", OpKind.ELEMENTWISE, np.add, _same_gradient, "({} + {})"),
-        Op("sub", OpKind.ELEMENTWISE, np.subtract, _grad_sub, "({} - {})"),
-        Op("mul", OpKind.ELEMENTWISE, np.multiply, _grad_mul, "({} * {})"),
-        Op("div", OpKind.ELEMENTWISE, np.divide, _grad_div, "({} / {})", expensive=True),
-        Op("neg", OpKind.ELEMENTWISE, np.negative, lambda g, v: [-g], "(-{})"),
-        Op("sigmoid", OpKind.ELEMENTWISE, _sigmoid, lambda g, v: [g * v * (1 - v)], "sigmoid({})", expensive=True),
-        Op("tanh", OpKind.ELEMENTWISE, np.tanh, lambda g, v: [g * (1 - v * v)], "tanh({})", expensive=True),
-        Op("exp", OpKind.ELEMENTWISE, np.exp, lambda g, v: [g * v], "exp({})", expensive=True),
-        Op("sqrt", OpKind.ELEMENTWISE, np.sqrt, lambda g, v: [g * 0.5 / v], "sqrt({})", expensive=True),
-        Op(
-            "softplus",
-            OpKind.ELEMENTWISE,
-            _softplus,
-            lambda g, v: [g * v.graph.apply("sigmoid", v.args[0])],
-            "softplus({})",
-            expensive=True,
-        ),
-        Op("maximum", OpKind.ELEMENTWISE, np.maximum, _grad_maximum, "maximum({}, {})"),
-        Op(
-            "relu",
-            OpKind.ELEMENTWISE,
-            lambda x: np.maximum(x, 0),
-            lambda g, v: [g * v.graph.apply("positive", v)],
-            "relu({})",
-        ),
-        Op("positive", OpKind.ELEMENTWISE, lambda x: (x > 0).astype(x.dtype), None, "positive({})"),
-        Op("expand", OpKind.ELEMENTWISE, _expand, _same_gradient, "{}"),
-        # reductions
-        Op("sum_last", OpKind.REDUCE, lambda x: x.sum(-1, keepdims=True), _same_gradient, expensive=True),
-        Op("total", OpKind.REDUCE, _total, _same_gradient, expensive=True),  # over a named axis
-        Op("sum_s", OpKind.REDUCE, _sum_s, _same_gradient, expensive=True),
-        Op("softmax", OpKind.COMPOSITE, _softmax, _grad_softmax, expensive=True),
-        # addressing
-        Op("slice", OpKind.LAYOUT, _slice),
-        Op("axes", OpKind.LAYOUT, _same, lambda g, v: [v.graph.apply("flat", g)]),  # features as several named axes
-        Op("flat", OpKind.LAYOUT, _same, lambda g, v: [v.graph.apply("axes", g, dims=v.args[0].dims)]),  # the inverse
-        Op("concat", OpKind.LAYOUT, lambda *parts: np.concatenate(parts, axis=-1)),
-        # products with weights
-        Op("matmul", OpKind.PRODUCT, _matmul, expensive=True),
-    )
+    # memory from outside the step
+    "param": Op(OpKind.LEAF),  # [n] or [n, m], the same for all rows and steps
+    "rows_of": Op(OpKind.LEAF, _rows_of),  # some rows of a matrix parameter
+    "input": Op(OpKind.LEAF),  # one step of a sequence, [B, n]
+    "state": Op(OpKind.LEAF),  # the state before the step, [B, n]
+    "captured": Op(OpKind.LEAF),  # constant over time, [B, n], [S, B, n] or [S, B]
+    "cotangent": Op(OpKind.LEAF),  # gradient of the loss with respect to an output or a new state
+    "const": Op(OpKind.LEAF),
+    # elementwise
+    "add": Op(OpKind.ELEMENTWISE, np.add, _same_gradient, "({} + {})"),
+    "sub": Op(OpKind.ELEMENTWISE, np.subtract, _grad_sub, "({} - {})"),
+    "mul": Op(OpKind.ELEMENTWISE, np.multiply, _grad_mul, "({} * {})"),
+    "div": Op(OpKind.ELEMENTWISE, np.divide, _grad_div, "({} / {})", expensive=True),
+    "neg": Op(OpKind.ELEMENTWISE, np.negative, lambda g, v: [-g], "(-{})"),
+    "sigmoid": Op(OpKind.ELEMENTWISE, _sigmoid, lambda g, v: [g * v * (1 - v)], "sigmoid({})", expensive=True),
+    "tanh": Op(OpKind.ELEMENTWISE, np.tanh, lambda g, v: [g * (1 - v * v)], "tanh({})", expensive=True),
+    "exp": Op(OpKind.ELEMENTWISE, np.exp, lambda g, v: [g * v], "exp({})", expensive=True),
+    "sqrt": Op(OpKind.ELEMENTWISE, np.sqrt, lambda g, v: [g * 0.5 / v], "sqrt({})", expensive=True),
+    "softplus": Op(
+        OpKind.ELEMENTWISE,
+        _softplus,
+        lambda g, v: [g * v.graph.apply("sigmoid", v.args[0])],
+        "softplus({})",
+        expensive=True,
+    ),
+    "maximum": Op(OpKind.ELEMENTWISE, np.maximum, _grad_maximum, "maximum({}, {})"),
+    "relu": Op(
+        OpKind.ELEMENTWISE, lambda x: np.maximum(x, 0), lambda g, v: [g * v.graph.apply("positive", v)], "relu({})"
+    ),
+    "positive": Op(OpKind.ELEMENTWISE, lambda x: (x > 0).astype(x.dtype), None, "positive({})"),
+    "expand": Op(OpKind.ELEMENTWISE, _expand, _same_gradient, "{}"),
+    # reductions
+    "sum_last": Op(OpKind.REDUCE, lambda x: x.sum(-1, keepdims=True), _same_gradient, expensive=True),
+    "total": Op(OpKind.REDUCE, _total, _same_gradient, expensive=True),  # over a named axis
+    "sum_s": Op(OpKind.REDUCE, _sum_s, _same_gradient, expensive=True),
+    "softmax": Op(OpKind.COMPOSITE, _softmax, _grad_softmax, expensive=True),
+    # addressing
+    "slice": Op(OpKind.LAYOUT, _slice),
+    "axes": Op(OpKind.LAYOUT, _same, lambda g, v: [v.graph.apply("flat", g)]),  # features as several named axes
+    "flat": Op(OpKind.LAYOUT, _same, lambda g, v: [v.graph.apply("axes", g, dims=v.args[0].dims)]),  # the inverse
+    "concat": Op(OpKind.LAYOUT, lambda *parts: np.concatenate(parts, axis=-1)),
+    # products with weights
+    "matmul": Op(OpKind.PRODUCT, _matmul, expensive=True),
 }

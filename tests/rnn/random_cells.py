@@ -66,6 +66,9 @@ def _random_step(rng, p, x, s, widths, states, captured, output):
     def pick(values):
         return values[int(rng.integers(len(values)))]
 
+    def some():
+        return pick([r for r in rows if r.width in widths])
+
     def fit(v, width):
         return v * p[f"v{width}"] if v.width is None else v @ p[f"M{v.width}_{width}"] if v.width != width else v
 
@@ -73,13 +76,11 @@ def _random_step(rng, p, x, s, widths, states, captured, output):
         return pick([sigmoid, tanh, softplus, lambda v: -v, lambda v: v * 0.0, lambda v: 1 - v])(v)
 
     for way in rng.integers(10, size=int(rng.integers(4, 11))):
-        v = pick([r for r in rows if r.width in widths])
+        v = some()
         if way == 0:
             rows.append(plain(v))
         elif way == 1:
-            rows.append(
-                pick([v.__add__, v.__sub__, v.__mul__])(fit(pick([r for r in rows if r.width in widths]), v.width))
-            )
+            rows.append(pick([v.__add__, v.__sub__, v.__mul__])(fit(some(), v.width)))
         elif way == 2:
             rows.append(v @ p[f"M{v.width}_{pick(widths)}"])
         elif way == 3:
@@ -87,7 +88,7 @@ def _random_step(rng, p, x, s, widths, states, captured, output):
         elif way == 4:
             rows.append(pick(split(pick(rows), 1) + split(v, v.width)))
         elif way == 5:
-            numbers.append(pick([mean(v), dot(v, fit(pick([r for r in rows if r.width in widths]), v.width))]))
+            numbers.append(pick([mean(v), dot(v, fit(some(), v.width))]))
         elif way == 6 and numbers:
             rows.append(sigmoid(pick(numbers)) * v)
         elif way == 7:

@@ -8,7 +8,7 @@ import pytest
 from nmt.errors import NMTError, ShapeError
 from nmt.rnn import Captured, Scan, State, Weights
 from nmt.rnn.arrays.workspace import LINE_BYTES, Workspace
-from nmt.rnn.cells import AttentionCell, GRUCell, LSTMCell, StackCell
+from nmt.rnn.cells import GRUCell, LSTMCell, StackCell
 from nmt.rnn.compiler.fuse import is_wide
 from nmt.rnn.compiler.plan import make_plan
 from nmt.rnn.compiler.program import PlaceKind, Product, memory_of
@@ -74,12 +74,6 @@ def test_only_the_fed_rows_of_a_weight_stay_in_the_loop():
     assert products(plan.forward.before) == [("cell.W_x", 0, False)]
     assert ("cell.W_x", cases.D, False) in products(plan.forward.loop)
     assert products(plan.backward.after) == [("cell.W_x", 0, True)]
-
-
-def test_a_cell_without_state_has_no_products_in_the_loop():
-    plan = plan_of(CELLS["linear"]())
-    assert products(plan.forward.loop) == products(plan.backward.loop) == []
-    assert products(plan.forward.before) == [("W", 0, False)]
 
 
 @pytest.mark.parametrize("name", [n for n in DECODERS if "bahdanau" in n or "general" in n])
@@ -224,13 +218,6 @@ def test_constants_vanish():
     assert roots(traced)[0] is traced.states["h"]
 
 
-def test_dropout_is_only_there_in_training():
-    cell = CELLS["stack"]()
-    (mask,) = trace(cell, training=True).masks
-    assert (mask.width, mask.rate, mask.variational) == (H, 0.3, True)
-    assert trace(cell, training=False).masks == []
-
-
 @pytest.mark.parametrize("make", [LSTMCell, GRUCell], ids=lambda c: c.__name__)
 def test_sizes_are_no_part_of_the_source(make):
     from nmt.rnn.kernels.loops.run_cpu import CPUExecutable
@@ -274,18 +261,6 @@ def test_a_product_of_every_source_place_with_the_state_is_refused():
         return returning(weighted_sum(softmax(scores), p.memory))
 
     refused(ShapeError, "source", plan_of, toy(costly))
-
-
-@pytest.mark.parametrize(
-    "build",
-    [
-        lambda: StackCell([LSTMCell(3, 4), GRUCell(5, 4)]),
-        lambda: AttentionCell(LSTMCell(3, 4), 5, 6, attention="dot", input_feeding=False),
-    ],
-    ids=["stack", "attention"],
-)
-def test_cells_that_do_not_fit_are_one_line(build):
-    refused(ShapeError, "must", build)
 
 
 H, T, B = cases.H, cases.T, cases.B

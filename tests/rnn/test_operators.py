@@ -28,6 +28,7 @@ def test_fresh_parameters_are_drawn_and_the_forget_gate_is_open():
     assert np.std(before) > 0
     layer.initialize(1)
     assert not np.array_equal(layer.params["W_x_l0"], before)
+    assert all(len(make(D, H, bias=False).params) == 2 for make in (LSTM, GRU, RNN))
 
 
 def test_batch_first_is_a_transpose():

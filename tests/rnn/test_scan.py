@@ -90,33 +90,26 @@ def test_units_may_be_divided_between_threads(threads, reverse):
 def test_threads_divide_units_of_few_rows_and_of_large_weights(rows, large, division, monkeypatch):
     monkeypatch.setattr(tuning, "UNITS_BELOW", {False: 2, True: 5})
     monkeypatch.setattr(tuning, "LARGE_WEIGHTS", 0 if large else 1 << 40)
-    divided = []
-    place = COUNTER_WORDS + emit_cpu.NUMBERS.index("units")
+    found = [units for _, units in _teams(monkeypatch, "lstm", rows)]
+    assert sum(found) == (2 if division == "units" else 0)  # forward and backward
+    assert not any(units for _, units in _teams(monkeypatch, "lstm", rows, threads=1))
+
+
+def _teams(monkeypatch, name, rows, threads=2, **options):
+    """Of each function of a run: how many parts it has, and whether they divide units."""
+    found, place = [], COUNTER_WORDS + emit_cpu.NUMBERS.index("units")
 
     def spy(function, parts, table, keep):
-        divided.append(int(keep.numbers[place]))
+        found.append((parts, int(keep.numbers[place])))
         run_team(function, parts, table, keep)
 
     monkeypatch.setattr(run_cpu, "run_team", spy)
-    case = cases.draw(cases.CELLS["lstm"](), "float64", rows=rows)
-    cases.compiled(case, threads=2)
-    assert sum(divided) == (2 if division == "units" else 0)  # forward and backward
-    divided.clear()
-    cases.compiled(case, threads=1)
-    assert not any(divided)
+    cases.compiled(cases.draw(cases.CELLS[name](), "float64", rows=rows), threads=threads, **options)
+    return found
 
 
 def _parts(monkeypatch, *, batch=cases.B, **options):
-    """Into how many parts the functions of a run on two threads are divided."""
-    found = set()
-
-    def spy(function, parts, table, keep):
-        found.add(parts)
-        run_team(function, parts, table, keep)
-
-    monkeypatch.setattr(run_cpu, "run_team", spy)
-    cases.compiled(cases.draw(cases.CELLS["gru"](), "float64", rows=batch), threads=2, **options)
-    return found
+    return {parts for parts, _ in _teams(monkeypatch, "gru", batch, **options)}
 
 
 _LIMITS = pytest.mark.parametrize(("limit", "parts"), [(0, {2}), (1 << 40, {1})])

@@ -31,6 +31,9 @@ from nmt.rnn.compiler.trace import Trace
 from nmt.rnn.graph import Value
 from nmt.rnn.ops import OpKind
 
+_STORED = PlaceKind.SEQUENCE, PlaceKind.AFTER
+"""Places that a pass has for every step."""
+
 
 @dataclass(frozen=True)
 class PlacedSink:
@@ -120,7 +123,7 @@ def make_plan(
     roots += [_stored(Numbered.KEPT, v) for v in kept]
     forward = make_pass(roots, given, trace, states)
     lasting = {e.value.id for e in roots}
-    left = {i: p for i, p in _left_by(forward).items() if not lasting_alone or i in lasting}
+    left = {i: p for i, p in _all_places(forward).items() if p.kind in _STORED and (not lasting_alone or i in lasting)}
     found = given | cotangent_places(trace) | left
     if slots:
         again, places = _again(trace, slots, found)
@@ -196,11 +199,6 @@ def _stored(kind: Numbered, v: Value) -> StoredValue:
 
 def _all_places(one: Pass) -> dict[int, Place]:
     return one.before.places | one.loop.places | one.after.places
-
-
-def _left_by(one: Pass) -> dict[int, Place]:
-    """Return the places of the values that a pass has stored for every step."""
-    return {i: p for i, p in _all_places(one).items() if p.kind in (PlaceKind.SEQUENCE, PlaceKind.AFTER)}
 
 
 def _placed(sinks: list[Sink], places: dict[int, Place]) -> list[PlacedSink]:

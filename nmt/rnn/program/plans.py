@@ -157,18 +157,8 @@ class Plans(Program):
         owner = shared.get("owner") or self.filled(B, 0, 1)
         lengths, source_lengths = self.filled(B, T), shared.get("source_lengths") or self.filled(B, S)
         units, bounds = shared_by
-        values: list[Value] = [
-            *[0] * 8,
-            units,
-            0,
-            T,
-            T,
-            B,
-            B if rows.captured is None else rows.captured,
-            S,
-            flag,
-            flag,
-        ]
+        captured = B if rows.captured is None else rows.captured
+        values: list[Value] = [*[0] * 8, units, 0, T, T, B, captured, S, flag, flag]
         values += [bounds, self.words(plan.forward_module.dims), lengths, source_lengths, owner]
         for name in step.arrays:
             kind, base = parse(name)

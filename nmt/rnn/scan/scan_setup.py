@@ -85,19 +85,21 @@ class ArrayChecks:
 
     def all_captured(self, captured: Mapping[str, Any], S: int, B: int) -> Arrays:
         """Return the captured arrays after checking that exactly the cell's are given."""
-        self._names("captured arrays", captured, self.captured)
+        check_names(self.name, "captured arrays", captured, self.captured)
         source = {True: (S,), False: ()}
         return {k: self.array(k, captured[k], (*source[c.source_axis], B), c.width) for k, c in self.captured.items()}
 
     def all_sequences(self, sequences: Mapping[str, Any], *lead: int) -> Arrays:
         """Return the further sequences after checking that exactly the cell's are given, with these sizes before the
         features."""
-        self._names("sequences", sequences, self.sequences)
+        check_names(self.name, "sequences", sequences, self.sequences)
         return {k: self.array(k, sequences[k], lead, n) for k, n in self.sequences.items()}
 
-    def _names(self, what: str, got: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
-        if set(got) != set(expected):
-            raise ShapeError(f"{self.name}: {what} must be {sorted(expected) or 'none'}, got {sorted(got) or 'none'}")
+
+def check_names(where: str, what: str, got: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+    """Raise ShapeError unless arrays of exactly these names are given."""
+    if set(got) != set(expected):
+        raise ShapeError(f"{where}: {what} must be {sorted(expected) or 'none'}, got {sorted(got) or 'none'}")
 
 
 class Packing:
@@ -201,17 +203,9 @@ class Invariants:
 
     def _rows(self, rows: Rows) -> Rows:
         """Return rows of one step, over the real source positions."""
-        return Rows(
-            1,
-            rows.B,
-            rows.S,
-            np.ones(rows.B, np.int64),
-            rows.source_lengths,
-            rows.owner,
-            split_rows(rows.source_lengths, self.threads),
-            False,
-            block_rows=rows.block_rows,
-        )
+        ones, bounds = np.ones(rows.B, np.int64), split_rows(rows.source_lengths, self.threads)
+        sources = rows.source_lengths, rows.owner
+        return Rows(1, rows.B, rows.S, ones, *sources, bounds, False, block_rows=rows.block_rows)
 
 
 @dataclass
@@ -411,15 +405,6 @@ class ScanSetup:
         ShapeError."""
         steps = self.checks.lengths("lengths", lengths, B, T)
         S = self.checks.source_steps(captured or {})
-        return Rows(
-            T,
-            B,
-            S,
-            lengths=steps,
-            source_lengths=self.checks.lengths("source_lengths", source_lengths, B, S),
-            owner=identity(B),
-            bounds=split_rows(steps, threads or self.threads),
-            reverse=reverse,
-            division=self.division,
-            block_rows=self.device.block_rows,
-        )
+        sources = self.checks.lengths("source_lengths", source_lengths, B, S), identity(B)
+        bounds, how = split_rows(steps, threads or self.threads), (self.division, self.device.block_rows)
+        return Rows(T, B, S, steps, *sources, bounds, reverse, *how)

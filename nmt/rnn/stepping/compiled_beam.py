@@ -219,7 +219,8 @@ class CompiledBeam:
         """Update the tables after changes of the step's memory or of the sentences' positions."""
         prepared, C, memory = self._stepper.prepared, self._capacity, self._memory
         output = self._output or self._use_layer(self._layer)
-        prepared.read(self._stepper.sources(memory["rows.source"]))
+        store = self._stepper.store
+        prepared.sources = store.at(memory["rows.source"])
         inputs = StepInputs({"x": self._x}, self._continued, memory["rows.word"], memory["rows.parent"])
         calls = prepared.join(inputs, C, C, C)
         joined = *calls, output
@@ -231,7 +232,7 @@ class CompiledBeam:
             for which, table in enumerate([*tables, output.table.words]):
                 if table is not None:
                     table[GROUPS_WORD] = self._lines.address(which)
-        memory["starts"], memory["first_id"] = self._stepper.starts()
+        memory["starts"], memory["first_id"] = store.starts, store.first_id
         memory["num_ids"] = len(memory["starts"])
         for before in prepared.shared.indexed.values():
             calls.step.replace_array(ArrayKind.INDEX.of(before), memory["rows.origin"])

@@ -129,7 +129,8 @@ class PreparedStep:
         self._calls: dict[str, StepCall] = {}
         self._version = weights.version
         self._sequence = TaskSequence(3)
-        self._sources = Sources({}, identity(1), identity(1), 1)
+        self.sources = Sources({}, identity(1), identity(1), 1)
+        """The sentences that rows read from the next call on."""
         self._longest = 0
         self._filled = {*(ArrayKind.STATE.of(name) for name in scan.states), self.output.name}
         shared = self._parts["inputs"], self._parts["states"]
@@ -141,7 +142,7 @@ class PreparedStep:
         Their memory is reused by the next call. sources: None for a cell without captured arrays.
         """
         if sources is not None:
-            self.read(sources)
+            self.sources = sources
         given, states, word, parent = inputs.given, inputs.states, inputs.word, inputs.parent
         U, P = len(next(iter(given.values()))), len(next(iter(states.values()), parent))
         parts = self.join(inputs, U, P, len(word))
@@ -161,10 +162,6 @@ class PreparedStep:
         self._sequence.run([call.task for call in calls], calls)
         return arrays
 
-    def read(self, sources: Sources) -> None:
-        """Set the sentences that rows read from the next call on."""
-        self._sources = sources
-
     def join(self, inputs: StepInputs, U: int, P: int, R: int) -> StepCalls:
         """Return the parts ready for U inputs, P states and R rows, connected to these arrays and to one another.
 
@@ -173,11 +170,11 @@ class PreparedStep:
         step = self.call("step", R)
         of_inputs = self._shared(step, "inputs", inputs.given, inputs.word, U)
         of_states = self._shared(step, "states", inputs.states, inputs.parent, P)
-        for name, array in self._sources.arrays.items():
+        for name, array in self.sources.arrays.items():
             step.replace_array(name, array)
-        if self._sources.arrays:
-            step.replace_array("source_lengths", self._sources.lengths)
-            step.replace_array("owner", self._sources.starts)
+        if self.sources.arrays:
+            step.replace_array("source_lengths", self.sources.lengths)
+            step.replace_array("owner", self.sources.starts)
         return StepCalls(of_inputs, of_states, step)
 
     def _shared(
@@ -219,15 +216,15 @@ class PreparedStep:
         Parts of up to tuning.KEPT_STEP_ROWS rows are kept.
         """
         self._calls = {kind: call for kind, call in self._calls.items() if call.capacity <= tuning.KEPT_STEP_ROWS}
-        self._sources = Sources({}, identity(1), identity(1), 1)
+        self.sources = Sources({}, identity(1), identity(1), 1)
 
     def call(self, kind: str, rows: int) -> StepCall:
         """Return a part of the step, "inputs", "states" or "step", with memory for this number of rows and set to
         it."""
         if self.weights.version is not self._version:
             self._version, self._calls = self.weights.version, {}
-        if self._sources.longest > self._longest:
-            self._longest = -(-self._sources.longest // tuning.SOURCE_STEP) * tuning.SOURCE_STEP
+        if self.sources.longest > self._longest:
+            self._longest = -(-self.sources.longest // tuning.SOURCE_STEP) * tuning.SOURCE_STEP
             self._calls.pop("step", None)
         call = self._calls.get(kind)
         if call is None or rows > call.capacity:
@@ -246,7 +243,7 @@ class PreparedStep:
         lengths, arrays = ones, dict[str, np.ndarray]()
         if kind == "step":
             arrays |= self._arrays(count)
-            lengths = self._sources.lengths
+            lengths = self.sources.lengths
         else:
             arrays |= dict.fromkeys(part.plan.trace.inputs, _UNKNOWN)
         longest = self._longest if kind == "step" else 1
@@ -266,7 +263,7 @@ class PreparedStep:
         """Return the step's arrays: state stacks, and the inputs it reads itself; placeholders for arrays given at each
         call."""
         scan, gathered, allocate = self.scan, self.shared.gathered, Fresh()
-        arrays = dict(self._sources.arrays)
+        arrays = dict(self.sources.arrays)
         arrays |= dict.fromkeys(self._names, _UNKNOWN)
         slots = {name: 1 if name in self.shared.indexed else 2 for name in map(ArrayKind.STATE.of, scan.states)}
         widths = dict(zip(slots, scan.states.values(), strict=True))

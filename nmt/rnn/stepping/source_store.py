@@ -22,8 +22,8 @@ class SourceStore:
     """Arrays [positions, n] by name in which every sentence has a contiguous range of positions.
 
     widths: n of each array, None where a position has one number. narrow: arrays that have one entry per sentence,
-    stored at its first position. Sentence ids are never reused. The memory is proportional to the sentences stored at a
-    time.
+    stored at its first position. starts: first positions, int64 by sentence id, the first of which is first_id.
+    Sentence ids are never reused. The memory is proportional to the sentences stored at a time.
     """
 
     def __init__(self, widths: dict[str, int | None], narrow: set[str], dtype: Any, xp: Any = np) -> None:
@@ -34,7 +34,7 @@ class SourceStore:
         self._lengths_at = np.zeros(0, np.int64)  # by first position
         self._end = self._longest = 0
         self._live: dict[int, tuple[int, int]] = {}  # first position and length, in order of positions
-        self.starts = np.zeros(0, np.int64)  # by sentence id, counted from first_id
+        self.starts = np.zeros(0, np.int64)
         self.first_id = self._next_id = 0
 
     def emptied(self) -> SourceStore:

@@ -41,17 +41,12 @@ class Stepper:
         shared |= {*self.compiled.shared.indexed.values()}
         captured = {k: v for k, v in leaves.items() if v.op == "captured" and k not in shared}
         narrow = {k for k, v in captured.items() if "S" not in v.axes}
-        self._sources = SourceStore({k: v.width for k, v in captured.items()}, narrow, scan.dtype, scan.device.xp)
+        self.store = SourceStore({k: v.width for k, v in captured.items()}, narrow, scan.dtype, scan.device.xp)
         self._shaped = {k: n for k, n in scan.states.items() if len(axes_of(n)) > 1}
         self._memory = Workspace(scan.device.xp)
         self._prepared: PreparedStep | None = None
         if scan.device.is_cpu:
             self._prepared = PreparedStep(scan, weights, self.compiled, self.threads)
-
-    @property
-    def stored(self) -> tuple[Arrays, set[str]]:
-        """Return the arrays in which sentences are stored, and the names of those with one entry for each sentence."""
-        return self._sources.arrays, self._sources.narrow
 
     def admit(self, captured: Mapping[str, np.ndarray], source_lengths: Any = None) -> np.ndarray:
         """Take in sentences: captured arrays [S, B, n], real positions of each [B]. Returns sentence ids, int64 [B].
@@ -64,11 +59,11 @@ class Stepper:
         arrays: Arrays = {ArrayKind.CAPTURED.of(k): a for k, a in own.items()}
         invariants = scan.invariants(scan.compiled(training=False), self.threads)
         invariants.forward(arrays, self.weights, rows, Fresh(scan.device.xp))
-        return self._sources.add(arrays, rows.source_lengths)
+        return self.store.add(arrays, rows.source_lengths)
 
     def release(self, sentence_ids: np.ndarray) -> None:
         """Release these sentences; their memory is reused."""
-        self._sources.remove(sentence_ids)
+        self.store.remove(sentence_ids)
 
     @property
     def prepared(self) -> PreparedStep:
@@ -77,21 +72,12 @@ class Stepper:
             raise RuntimeError(f"steps are prepared on the processor alone, not on {self.scan.device.name}")
         return self._prepared
 
-    def starts(self) -> tuple[np.ndarray, int]:
-        """Return the first positions of sentences in captured arrays, int64 by sentence id, and the first of these
-        ids."""
-        return self._sources.starts, self._sources.first_id
-
-    def sources(self, starts: np.ndarray) -> Sources:
-        """Return the sources for rows whose sentences begin at `starts`."""
-        return self._sources.at(starts)
-
     def rest(self) -> None:
         """Free, when a search has ended, the memory that grew with its sentences and rows.
 
         A prepared step of up to tuning.KEPT_STEP_ROWS rows stays.
         """
-        self._sources = self._sources.emptied()
+        self.store = self.store.emptied()
         self._memory.release()
         if self._prepared is not None:
             self._prepared.rest()
@@ -124,7 +110,7 @@ class Stepper:
         states = states | {k: checks.array(f"state {k}", states[k], (None,), n) for k, n in self._shaped.items()}
         sources = None
         if sentence is not None and scan.captured:
-            sources = self._sources.of(sentence)
+            sources = self.store.of(sentence)
         inputs = StepInputs(given, {ArrayKind.STATE.of(k): a for k, a in states.items()}, word, parent)
         run = self._launch if self._prepared is None else self._prepared.run
         arrays = run(inputs, sources)

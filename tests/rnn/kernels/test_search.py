@@ -206,34 +206,29 @@ def test_the_score_to_beat_is_the_nth_of_the_sorted_finished_ones():
         assert search_rules.score_to_beat(scores, finished, 2, count, n_best, -9.0) == expected
 
 
+def ints(rng, *ranges):
+    return [int(rng.integers(*one)) for one in ranges]
+
+
 CASES = {
-    "may_come": lambda rng: (int(rng.integers(-1, 5)), int(rng.integers(0, 4)), int(rng.integers(-1, 5))),
-    "too_early": lambda rng: tuple(int(n) for n in rng.integers(1, 4, 4)),
-    "occurs": lambda rng: (int(rng.integers(5)), rng.integers(0, 5, 9), int(rng.integers(3)), int(rng.integers(7))),
-    "ends_with": lambda rng: (
-        rng.integers(0, 2, 9),
-        int(rng.integers(0, 3)),
-        int(rng.integers(0, 7)),
-        rng.integers(0, 2, 9),
-        int(rng.integers(0, 3)),
-        int(rng.integers(0, 4)),
-    ),
+    "may_come": lambda rng: ints(rng, (-1, 5), (0, 4), (-1, 5)),
+    "too_early": lambda rng: ints(rng, *[(1, 4)] * 4),
+    "occurs": lambda rng: (*ints(rng, (5,)), rng.integers(0, 5, 9), *ints(rng, (3,), (7,))),
+    "ends_with": lambda rng: [n for most in (7, 4) for n in (rng.integers(0, 2, 9), *ints(rng, (0, 3), (0, most)))],
     "penalised": lambda rng: tuple(rng.normal(0, 3, 2).tolist()),
     "mix": lambda rng: (rng.integers(0, 2**64, 1, np.uint64)[0],),
-    "tokens_wanted": lambda rng: (int(rng.integers(1, 9)),),
+    "tokens_wanted": lambda rng: ints(rng, (1, 9)),
     "wins": lambda rng: (float(rng.integers(-2, 2)), float(rng.integers(-2, 2))),
-    "ends": lambda rng: tuple(int(n) for n in rng.integers(1, 4, 4)),
-    "room_left": lambda rng: (int(rng.integers(1, 9)), 1),
+    "ends": lambda rng: ints(rng, *[(1, 4)] * 4),
+    "room_left": lambda rng: (*ints(rng, (1, 9)), 1),
     "score": lambda rng: tuple(rng.normal(0, 3, 4).tolist()),
-    "best_length": lambda rng: (float(rng.choice(REWARDS)), int(rng.integers(1, 5)), int(rng.integers(5, 9))),
+    "best_length": lambda rng: (float(rng.choice(REWARDS)), *ints(rng, (1, 5), (5, 9))),
     "best_score": lambda rng: tuple(rng.normal(0, 3, 5).tolist()),
     "can_improve": lambda rng: (float(rng.integers(-2, 2)), float(rng.integers(-2, 2))),
     "score_to_beat": lambda rng: (
         rng.integers(-4, 0, 9) / 3,
         rng.integers(0, 2, 9),
-        int(rng.integers(0, 3)),
-        int(rng.integers(0, 7)),
-        int(rng.integers(1, 5)),
+        *ints(rng, (0, 3), (0, 7), (1, 5)),
         -9.0,
     ),
 }
