@@ -8,7 +8,6 @@ import numpy as np
 from nmt.rnn import ChunkedScan, Scan, Weights, interpreter
 from nmt.rnn.cell import axes_of
 from nmt.rnn.cells import AttentionCell, DropoutCell, ElmanCell, GRUCell, LinearCell, LSTMCell, ResidualCell, StackCell
-from nmt.rnn.compiler.program import Product
 from nmt.rnn.compiler.trace import trace
 from nmt.rnn.stepping.stepper import Stepper
 from tests.oracle import compare
@@ -24,11 +23,6 @@ RECURRENT = {
     "rnn_tanh": lambda: ElmanCell(D, H),
     "rnn_relu": lambda: ElmanCell(D, H, nonlinearity="relu"),
 }
-
-
-def products(program):
-    """The products of a program."""
-    return [step for step in program.steps if isinstance(step, Product)]
 
 
 def dropped(cell, rate, variational=False):

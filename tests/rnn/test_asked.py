@@ -16,7 +16,7 @@ from tests.rnn import scan_cases
 def products(plan):
     """Weights of the products of the backward pass, and of the sums behind it."""
     back = plan.backward
-    found = [s for program in back.programs.values() for s in scan_cases.products(program)]
+    found = [s for program in back.programs.values() for s in program.products]
     return sorted(s.weight.attrs["name"] for s in found), sorted(s.sink.name for s in plan.sinks)
 
 

@@ -9,7 +9,7 @@ import weakref
 import numpy as np
 import pytest
 
-from nmt.rnn import Cell, Param, Scan, State, check, check_cell, exp, interpreter, tanh
+from nmt.rnn import Cell, Param, Scan, State, check, check_cell, exp, tanh
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.cells import DropoutCell, ResidualCell, StackCell
 from nmt.rnn.compiler import identity
@@ -182,43 +182,25 @@ def defined(step, namespace=None):
 
 
 def draw(cell):
-    rng = np.random.default_rng(3)
-    params = {name: rng.normal(size=p.shape) for name, p in cell.params().items()}
-    return params, rng.normal(size=(T, B, cell.input_size)), rng.normal(size=(T, B, cell.output_size))
+    return cases.draw(cell, "float64", rows=B, steps=T)
 
 
-def outputs(cell):
-    """The output, and the gradients of input and parameters."""
-    params, x, d_y = draw(cell)
-    scan, shares = Scan(cell, dtype="float64", threads=1), {name: np.zeros_like(p) for name, p in params.items()}
-    result = scan.forward(Weights(params), x, training=True)
-    found = scan.backward(result.tape, d_y, gradients=shares)
-    return {"y": result.y, "x": found.x, **shares}
+def steps_of(scan, case):
+    return cases.stepped(scan, Weights(case.params), case.x, case.initial)["y"]
 
 
-def meaning(cell):
-    params, x, d_y = draw(cell)
-    run = interpreter.forward(cell, params, x)
-    found = interpreter.backward(run, d_y, {name: np.zeros((B, n)) for name, n in cell.states().items()})
-    return {"y": run.y, "x": found.x, **found.params}
-
-
-def assert_means_itself(cell):
-    expected = meaning(cell)
-    for name, array in outputs(cell).items():
-        np.testing.assert_allclose(array, expected[name], rtol=1e-9, atol=1e-12, err_msg=name)
-    params, x, _ = draw(cell)
-    scan, states = Scan(cell, dtype="float64", threads=1), {name: np.zeros((B, n)) for name, n in cell.states().items()}
-    steps = cases.stepped(scan, Weights(params), x, states)["y"]
-    np.testing.assert_allclose(steps, expected["y"], rtol=1e-9, atol=1e-12)
+def meant(cell):
+    """Outputs of the cell's program, which are the interpreter's, as its gradients and single steps are."""
+    case = draw(cell)
+    y = cases.agreeing(case, 1e-12)[0]["y"]
+    np.testing.assert_allclose(steps_of(Scan(cell, dtype="float64", threads=1), case), y, rtol=1e-9, atol=1e-12)
+    return y
 
 
 def test_a_cell_edited_five_times_in_a_notebook_has_its_own_results_each_time(capsys):
     namespace, seen = {}, []
     for step in STEPS:
-        cell = defined(step, namespace)(D, H)
-        assert_means_itself(cell)
-        seen.append(meaning(cell)["y"])
+        seen.append(meant(defined(step, namespace)(D, H)))
     assert all(np.abs(one - other).max() > 1e-3 for n, one in enumerate(seen) for other in seen[:n])
     assert check(namespace["MyCell"]), capsys.readouterr().out
     assert "MyCell: all 13 hold" in capsys.readouterr().out
@@ -228,25 +210,22 @@ def test_a_method_patched_in_its_class():
     """As IPython's autoreload does: class and instances stay the same objects."""
     kind = defined(STEPS[0])
     cell = kind(D, H)
-    before = outputs(cell)
+    before = meant(cell)
     kind.step = defined(STEPS[2]).step
-    assert_means_itself(cell)
-    assert np.abs(outputs(cell)["y"] - before["y"]).max() > 1e-3
+    assert np.abs(meant(cell) - before).max() > 1e-3
 
 
 def test_a_scan_stays_what_it_was_made_of():
     """Its passes belong together: those of training are not made from another step than those before."""
     kind = defined(STEPS[0])
     cell = kind(D, H)
-    params, x, _ = draw(cell)
-    expected = meaning(cell)["y"]
+    case, expected = draw(cell), meant(cell)
     scan = Scan(cell, dtype="float64", threads=1)
     kind.step = defined(STEPS[3]).step
     for training in (False, True):
-        y = scan.forward(Weights(params), x, training=training).y
+        y = scan.forward(Weights(case.params), case.x, case.initial, training=training).y
         np.testing.assert_allclose(y, expected, rtol=1e-9, atol=1e-12)
-    steps = cases.stepped(scan, Weights(params), x, {"h": np.zeros((B, H))})["y"]
-    np.testing.assert_allclose(steps, expected, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(steps_of(scan, case), expected, rtol=1e-9, atol=1e-12)
 
 
 def edited_helper():
@@ -320,11 +299,7 @@ EDITS = [edited_helper, edited_constant, edited_parent, captured_values, partial
 
 @pytest.mark.parametrize("edit", EDITS, ids=lambda edit: edit.__name__)
 def test_whatever_is_edited_the_program_follows(edit):
-    found = []
-    for make in edit():
-        cell = make(D, H)
-        assert_means_itself(cell)
-        found.append(meaning(cell)["y"])
+    found = [meant(make(D, H)) for make in edit()]
     assert len(found) == 2 and np.abs(found[0] - found[1]).max() > 1e-3
 
 

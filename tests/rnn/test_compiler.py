@@ -29,8 +29,7 @@ def plan_of(cell, *, needs=None, training=True):
 
 def products(program):
     """(parameter, first row, transposed) of every product of a program."""
-    found = cases.products(program)
-    return [(s.weight.attrs["name"], s.weight.attrs.get("start", 0), s.transposed) for s in found]
+    return [(s.weight.attrs["name"], s.weight.attrs.get("start", 0), s.transposed) for s in program.products]
 
 
 def programs(one):

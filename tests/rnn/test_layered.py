@@ -115,7 +115,7 @@ def test_one_step_of_all_decoder_layers_is_the_same_decoder():
 
 def products(program):
     """Names of the weights a program multiplies by, once for each product."""
-    return sorted(step.weight.attrs["name"] for step in cases.products(program))
+    return sorted(step.weight.attrs["name"] for step in program.products)
 
 
 @pytest.mark.parametrize("name", STACKS)

@@ -61,10 +61,10 @@ def test_products_of_inputs_leave_the_loop(name):
     cell = more.CELLS[name][0]()
     matrices = [k for k, p in cell.params().items() if len(p.shape) == 2]
     for plan in (Scan(cell).plan(training) for training in (False, True)):
-        assert cases.products(plan.forward.loop) == []
-        assert len(cases.products(plan.forward.before) + cases.products(plan.forward.after)) == len(matrices)
-    assert cases.products(plan.backward.loop) == []
-    outside = cases.products(plan.backward.before) + cases.products(plan.backward.after)
+        assert plan.forward.loop.products == []
+        assert len(plan.forward.before.products + plan.forward.after.products) == len(matrices)
+    assert plan.backward.loop.products == []
+    outside = plan.backward.before.products + plan.backward.after.products
     assert len(outside) == len(matrices)  # shares of d_x; the weights' gradients are sums of their own
 
 
@@ -73,16 +73,16 @@ def test_products_of_what_is_left_of_inputs_leave_the_loop(name):
     """The windows and shifts that they read have loops of their own; not in the plan for a GPU."""
     cell = more.CELLS[name][0]()
     plan = Scan(cell).plan(True)
-    assert cases.products(plan.forward.loop) == cases.products(plan.backward.loop) == []
+    assert plan.forward.loop.products == plan.backward.loop.products == []
     together = make_plan(trace(cell, training=True), training=True, loops_apart=False)
-    assert cases.products(together.forward.loop) and cases.products(together.backward.loop)
+    assert together.forward.loop.products and together.backward.loop.products
 
 
 @pytest.mark.parametrize("name", more.STATE_GATED)
 def test_products_of_states_stay(name):
     plan = make_plan(trace(more.CELLS[name][0](), training=False), training=False)
-    assert cases.products(plan.forward.loop)
-    assert len(cases.products(plan.forward.before)) == 1
+    assert plan.forward.loop.products
+    assert len(plan.forward.before.products) == 1
 
 
 # ------------------------------------------------------------ convolutions, sLSTM

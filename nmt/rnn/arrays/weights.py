@@ -256,10 +256,8 @@ class Weights(MutableMapping[str, np.ndarray]):
         self, name: str, form: tuple[Any, ...], make: Callable[[Packed | None], Packed], again: Again | None = None
     ) -> Packed:
         """Return the array that `make` computes from a parameter, cached under `form` until the parameter changes.
-
         make: receives its previous array, to fill again, or None; returns the array. again: refills many at once after
-        a change: this one, and those used since the previous change.
-        """
+        a change: this one, and those used since the previous change."""
         if (shared := self._shared(name)) is not None:
             return shared.derived(self._prefix + name, form, make, again)
         return self._derived((self._prefix + name, *form), make, again)

@@ -108,7 +108,7 @@ def make_plan(
     roots, outputs = forward_roots(trace, slots=bool(slots))
     if not training:
         alone = make_pass(roots, given, trace, states, leave_loop=not single_step)
-        alone.by_rows = bool(slots) and not _multiplies(alone.loop)
+        alone.by_rows = bool(slots) and not alone.loop.products
         return Plan(trace, _in_blocks(alone, {p.name for p in outputs.values()}), outputs, slots=slots)
     num_forward = len(trace.graph.values)
     received = frozenset(trace.outputs if receives is None else receives)
@@ -157,10 +157,6 @@ def _slots(trace: Trace, training: bool, lasting_alone: bool, states: Carried) -
     return frozenset() if lasting_alone or stays else names
 
 
-def _multiplies(program: Program) -> bool:
-    return any(isinstance(step, Product) for step in program.steps)
-
-
 def _again(trace: Trace, slots: frozenset[str], found: dict[int, Place]) -> tuple[Program, dict[int, Place]]:
     """Return the program that recomputes these states from one step to the next, reading what `found` has, and its
     places for a backward pass."""
@@ -174,7 +170,7 @@ def _again(trace: Trace, slots: frozenset[str], found: dict[int, Place]) -> tupl
     computed = {e.value.id: e.place for e in roots if e.value.kind is not OpKind.LEAF}
     there = {i: p for i, p in (found | places).items() if i not in computed}
     program = build_program(roots, there, PlaceKind.ROWS)
-    if _multiplies(program):
+    if program.products:
         raise RuntimeError("states that are computed again need a product")
     return program, places | computed
 

@@ -112,11 +112,15 @@ class Program:
     steps: list[RowWork | Product]
     places: dict[int, Place]
 
+    @property
+    def products(self) -> list[Product]:
+        """Return its products, in order."""
+        return [step for step in self.steps if isinstance(step, Product)]
+
     @cached_property
     def row_size(self) -> int:
         """Return the multiply-adds of its products for one row; first read when it is finished."""
-        products = (step for step in self.steps if isinstance(step, Product))
-        return sum((step.x.width or 0) * (step.out.width or 0) for step in products)
+        return sum((step.x.width or 0) * (step.out.width or 0) for step in self.products)
 
 
 def memory_of(v: Value, places: Mapping[int, Place]) -> tuple[Value, int]:

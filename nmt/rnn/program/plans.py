@@ -208,11 +208,9 @@ class Plans(Program):
         initial: Mapping[str, Word] | None = None,
         single_step: bool = False,
     ) -> tuple[Word, Named]:
-        """Run a cell over x [T, B, n]; return y [T, B, n] and the final states [B, n].
-
-        given: captured arrays, and what is constant over time, by the names of the arrays. initial: states [B, n],
-        those of the cell where there are none.
-        """
+        """Run a cell over x [T, B, n]; return y [T, B, n] and the final states [B, n]. given: captured arrays, and what
+        is constant over time, by the names of the arrays. initial: states [B, n], those of the cell where there are
+        none."""
         compiled = scan.compiled(training=False, single_step=single_step)
         at, final, learned = {"x": x, **(given or {})}, Named(), scan.cell.learned()
         for name, width in scan.states.items():

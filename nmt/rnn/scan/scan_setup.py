@@ -358,16 +358,11 @@ class ScanSetup:
         """Return the plan for a kind of run; made at first use. Raises NMTError: training in int8."""
         if training and self.packed == QUADS:
             raise NMTError(f"{self.name}: compute_dtype must be float32 or bfloat16 to train, got int8; take another")
-        kind = RunKind(
-            self.device,
-            self.dtype,
-            self.packed,
-            training=training,
-            want=self.wanted,
-            single_step=single_step and not training,
-            recompute=self.recompute if training else "attention",
-            keep=self.keep if training else (),
-        )
+        types = self.device, self.dtype, self.packed
+        if training:
+            kind = RunKind(*types, True, self.wanted, False, self.recompute, self.keep)
+        else:
+            kind = RunKind(*types, False, self.wanted, single_step, "attention", ())
         return compile_step(self.traced, kind)
 
     def plan(self, training: bool) -> Plan:

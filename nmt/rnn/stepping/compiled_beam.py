@@ -96,11 +96,8 @@ class CompiledBeam:
         tokens: np.ndarray,
         limits: np.ndarray,
     ) -> None:
-        """Queue sentences [B], when no other one is queued.
-
-        They are given by their ids with the stepper, the states and tokens before the first step, their maximum numbers
-        of tokens, each at least one.
-        """
+        """Queue sentences [B], when no other one is queued. They are given by their ids with the stepper, the states
+        and tokens before the first step, their maximum numbers of tokens, each at least one."""
         if not self.wants_more:
             raise RuntimeError("sentences must wait until none of the last ones does")
         count = len(sentences)
@@ -114,10 +111,8 @@ class CompiledBeam:
         self._memory.update({"taken": 0, "num_waiting": count})
 
     def narrow(self, layer: OutputLayer, lists: CandidateLists, sentence_ids: np.ndarray) -> None:
-        """Restrict the search to these candidates from now on.
-
-        sentence_ids [lists], rising: the sentence of each list.
-        """
+        """Restrict the search to these candidates from now on. sentence_ids [lists], rising: the sentence of each
+        list."""
         for group in ("slots", "waiting"):
             of = np.searchsorted(sentence_ids, self._memory[f"{group}.sentence_id"])
             self._memory[f"{group}.list"][:] = np.minimum(of, len(sentence_ids) - 1)
@@ -130,11 +125,8 @@ class CompiledBeam:
 
     def run(self, *, more: bool, most_steps: int | None = None) -> bool:
         """Search until there is something to read or to queue, or for a limited time; return whether any sentence is in
-        progress.
-
-        more: whether other sentences would follow when some of those in progress have ended; most_steps: the number of
-        steps after which it returns; it always returns after tuning.ROWS_BETWEEN_LOOKS rows.
-        """
+        progress. more: whether other sentences would follow when some of those in progress have ended; most_steps: the
+        number of steps after which it returns; it always returns after tuning.ROWS_BETWEEN_LOOKS rows."""
         memory = self._memory
         self._connect()
         budget = max(1, tuning.ROWS_BETWEEN_LOOKS // self._capacity)

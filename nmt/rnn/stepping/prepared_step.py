@@ -97,10 +97,8 @@ class StepCall:
 
 @dataclass(frozen=True)
 class StepInputs:
-    """The inputs of a step: inputs [U, n] and states [P, n] by the names of their arrays.
-
-    Row r reads the input word[r] and continues the states parent[r], both int64 [R].
-    """
+    """The inputs of a step: inputs [U, n] and states [P, n] by the names of their arrays. Row r reads the input word[r]
+    and continues the states parent[r], both int64 [R]."""
 
     given: Mapping[str, np.ndarray]
     states: Mapping[str, np.ndarray]
@@ -117,10 +115,8 @@ class StepCalls(NamedTuple):
 
 
 class PreparedStep:
-    """The parts of a step (see `compiler.share`), each compiled to a single function.
-
-    For one caller at a time, and a fixed number of threads, for which the tables are divided.
-    """
+    """The parts of a step (see `compiler.share`), each compiled to a single function. For one caller at a time, and a
+    fixed number of threads, for which the tables are divided."""
 
     def __init__(self, scan: Scan, weights: Weights, compiled: CompiledStep, threads: int) -> None:
         self.scan, self.weights, self.shared, self.threads = scan, weights, compiled.shared, threads
@@ -137,10 +133,8 @@ class PreparedStep:
         self._names = {k for part in shared if part for k in part.plan.outputs} | {*self.shared.indexed.values()}
 
     def run(self, inputs: StepInputs, sources: Sources | None = None) -> Arrays:
-        """Return the states' stacks and the array of the output, as `CPUExecutable.forward` leaves them.
-
-        Their memory is reused by the next call. sources: None for a cell without captured arrays.
-        """
+        """Return the states' stacks and the array of the output, as `CPUExecutable.forward` leaves them. Their memory
+        is reused by the next call. sources: None for a cell without captured arrays."""
         if sources is not None:
             self.sources = sources
         given, states, word, parent = inputs.given, inputs.states, inputs.word, inputs.parent
@@ -163,10 +157,8 @@ class PreparedStep:
         return arrays
 
     def join(self, inputs: StepInputs, U: int, P: int, R: int) -> StepCalls:
-        """Return the parts ready for U inputs, P states and R rows, connected to these arrays and to one another.
-
-        The caller must gather what the step reads by row.
-        """
+        """Return the parts ready for U inputs, P states and R rows, connected to these arrays and to one another. The
+        caller must gather what the step reads by row."""
         step = self.call("step", R)
         of_inputs = self._shared(step, "inputs", inputs.given, inputs.word, U)
         of_states = self._shared(step, "states", inputs.states, inputs.parent, P)
@@ -180,10 +172,8 @@ class PreparedStep:
     def _shared(
         self, step: StepCall, kind: str, values: Mapping[str, np.ndarray], index: np.ndarray, count: int
     ) -> StepCall | None:
-        """Prepare the part shared by `kind`, "inputs" or "states", for `count` of `values`, and return it.
-
-        The step reads its results by `index`.
-        """
+        """Prepare the part shared by `kind`, "inputs" or "states", for `count` of `values`, and return it. The step
+        reads its results by `index`."""
         part = self._parts[kind]
         if part is None:
             return None
@@ -211,10 +201,8 @@ class PreparedStep:
                 step.table.restore(place)
 
     def rest(self) -> None:
-        """Free the memory of many rows, and of sentences, when a search has ended.
-
-        Parts of up to tuning.KEPT_STEP_ROWS rows are kept.
-        """
+        """Free the memory of many rows, and of sentences, when a search has ended. Parts of up to tuning.KEPT_STEP_ROWS
+        rows are kept."""
         self._calls = {kind: call for kind, call in self._calls.items() if call.capacity <= tuning.KEPT_STEP_ROWS}
         self.sources = Sources({}, identity(1), identity(1), 1)
 

@@ -19,12 +19,10 @@ class Sources:
 
 
 class SourceStore:
-    """Arrays [positions, n] by name in which every sentence has a contiguous range of positions.
-
-    widths: n of each array, None where a position has one number. narrow: arrays that have one entry per sentence,
-    stored at its first position. starts: first positions, int64 by sentence id, the first of which is first_id.
-    Sentence ids are never reused. The memory is proportional to the sentences stored at a time.
-    """
+    """Arrays [positions, n] by name in which every sentence has a contiguous range of positions. widths: n of each
+    array, None where a position has one number. narrow: arrays that have one entry per sentence, stored at its first
+    position. starts: first positions, int64 by sentence id, the first of which is first_id. Sentence ids are never
+    reused. The memory is proportional to the sentences stored at a time."""
 
     def __init__(self, widths: dict[str, int | None], narrow: set[str], dtype: Any, xp: Any = np) -> None:
         """Create an empty store. `xp`: of the device where the arrays are."""

@@ -50,7 +50,6 @@ class Stepper:
 
     def admit(self, captured: Mapping[str, np.ndarray], source_lengths: Any = None) -> np.ndarray:
         """Take in sentences: captured arrays [S, B, n], real positions of each [B]. Returns sentence ids, int64 [B].
-
         Raises ShapeError."""
         scan = self.scan
         count = next((captured[k].shape[int(c.source_axis)] for k, c in scan.captured.items() if k in captured), 0)
@@ -73,10 +72,8 @@ class Stepper:
         return self._prepared
 
     def rest(self) -> None:
-        """Free, when a search has ended, the memory that grew with its sentences and rows.
-
-        A prepared step of up to tuning.KEPT_STEP_ROWS rows stays.
-        """
+        """Free, when a search has ended, the memory that grew with its sentences and rows. A prepared step of up to
+        tuning.KEPT_STEP_ROWS rows stays."""
         self.store = self.store.emptied()
         self._memory.release()
         if self._prepared is not None:
@@ -188,11 +185,9 @@ class FixedStepper:
         states: Mapping[str, Any],
         K: int,
     ) -> None:
-        """Allocate arrays for N sentences of K rows.
-
-        captured [S, N, n] or [N, n] and states [N, n] by name, on the device; missing states are zero. source_lengths
-        [N], of the host. Every row of a sentence starts with its states. Raises ShapeError.
-        """
+        """Allocate arrays for N sentences of K rows. captured [S, N, n] or [N, n] and states [N, n] by name, on the
+        device; missing states are zero. source_lengths [N], of the host. Every row of a sentence starts with its
+        states. Raises ShapeError."""
         check_params(type(scan.cell).__name__, scan.params, weights, scan.dtype)
         self.scan, self.weights, xp = scan, weights, scan.device.xp
         self._compiled = scan.compiled(training=False, single_step=True)
