@@ -104,13 +104,10 @@ def backward(
     gradients, sinks = run.differentiated()
     roots = [*gradients.values(), *(v for s in sinks for v in (s.left, s.right) if v is not None)]
     carried = {k: flat(given.get(k, np.zeros_like(v)), 1, cell.states()[k]) for k, v in result.final.items()}
-    total = InterpretedGradients(
-        np.zeros_like(run.x),
-        {},
-        {k: np.zeros_like(v) for k, v in run.captured.items()},
-        {k: np.zeros_like(v) for k, v in run.params.items()},
-        {k: np.zeros_like(v) for k, v in run.sequences.items()},
+    captured, params, sequences = (
+        {k: np.zeros_like(v) for k, v in arrays.items()} for arrays in (run.captured, run.params, run.sequences)
     )
+    total = InterpretedGradients(np.zeros_like(run.x), {}, captured, params, sequences)
     seen = {
         ArrayKind.GRADIENT.of(ArrayKind.NOTED.of(k)): (d_recorded or {}).get(k, np.zeros_like(a))
         for k, a in result.recorded.items()

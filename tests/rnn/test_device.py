@@ -64,10 +64,6 @@ def test_an_operation_of_another_kind_of_device_says_so_and_an_incomplete_device
     refused(TypeError, "abstract", type("Half", (Device,), {"upload": lambda self, array: array}))
 
 
-def test_there_is_at_least_one_thread():
-    assert default_threads() >= 1
-
-
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="no affinity here")
 def test_threads_follow_affinity():
     cores = os.sched_getaffinity(0)
