@@ -324,22 +324,14 @@ ALL_CELLS = {
 
 def read_by(values, places, written=None):
     """Return the places that are read to compute values; `written`: where a value itself is written, if anywhere."""
-    found, pending = set(), []
-    for v in values:
-        base, _ = memory_of(v, places)
-        if base.id in places and places[base.id] != written:
-            found.add(places[base.id])
-        elif v.op == "flat":
-            pending.append(v)
-        else:
-            pending += v.args
+    found, pending = set(), [(v, written) for v in values]
     while pending:
-        v = pending.pop()
+        v, own = pending.pop()
         base, _ = memory_of(v, places)
-        if base.id in places:
+        if base.id in places and places[base.id] != own:
             found.add(places[base.id])
         else:
-            pending += v.args
+            pending += [(v, None)] if own is not None and v.op == "flat" else [(a, None) for a in v.args]
     return found
 
 
