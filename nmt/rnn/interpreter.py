@@ -70,8 +70,7 @@ def forward(
     others = {k: flat(a, 2, cell.sequences()[k]) for k, a in (sequences or {}).items()}
     known = cell.captured()
     constant = {k: flat(a, 1 + known[k].source_axis, known[k].width) for k, a in (captured or {}).items()}
-    run = _Evaluation(cell, params, x, there, others, constant, source_lengths, masks, record)
-    run.times = range(len(x) - 1, -1, -1) if reverse else range(len(x))
+    run = _Evaluation(cell, params, x, there, others, constant, source_lengths, reverse, masks, record)
     traced, B = run.traced, x.shape[1]
     given = {k: flat(a, 1, cell.states()[k]) for k, a in (initial or {}).items()}
     for name, start in cell.learned().items():
@@ -157,6 +156,7 @@ class _Evaluation:
         sequences: Arrays,
         captured: Arrays,
         source_lengths: Lengths,
+        reverse: bool,
         masks: Mapping[str, np.ndarray] | None,
         record: Sequence[str],
     ) -> None:
@@ -169,7 +169,7 @@ class _Evaluation:
         self.masks = {m.array: masks[m.name] for m in self.traced.masks if masks}
         self.learned: dict[str, str] = {}
         self.real = (np.arange(S)[:, None] < sources)[:, :, None]  # [S, B, 1]
-        self.times = range(len(x))
+        self.times = range(len(x) - 1, -1, -1) if reverse else range(len(x))
 
     def active(self, t: int) -> np.ndarray:
         """Return which rows run step t, bool [B, 1]."""
