@@ -325,7 +325,7 @@ class TranslationProgram(Plans):
 
     def _stored(self) -> dict[str, tuple[int, bool]]:
         """Return the width of each array in which sentences are stored, and whether it has one row for each."""
-        arrays, narrow = self.stepper.stored
+        arrays, narrow = self.stepper.store.arrays, self.stepper.store.narrow
         return {name: (array.shape[1] if array.ndim > 1 else 1, name in narrow) for name, array in arrays.items()}
 
     # ------------------------------------------------------------ search

@@ -18,7 +18,6 @@ from nmt.rnn import interpreter, tuning
 from nmt.rnn.arrays.array_names import Arrays
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.cell import Cell, axes_of
-from nmt.rnn.compiler.program import Product, Program
 from nmt.rnn.compiler.trace import Declared
 from nmt.rnn.kernels.machine_code.features import TARGET
 from nmt.rnn.own_code import make_cell
@@ -113,18 +112,14 @@ def _heading(cell: Cell) -> str:
     forward, backward = plan.forward, plan.backward
     if backward is None:
         raise RuntimeError("a training plan has no backward pass")
-    loops = f"{_products(forward.loop)} forward and {_products(backward.loop)} backward"
-    outside = sum(_products(p) for p in (forward.before, forward.after, backward.before, backward.after))
+    loops = f"{len(forward.loop.products)} forward and {len(backward.loop.products)} backward"
+    outside = sum(len(p.products) for p in (forward.before, forward.after, backward.before, backward.after))
     size = sum(int(np.prod(p.shape)) for p in shapes.values())
     states = ", ".join(f"{k} {n}" for k, n in cell.states().items()) or "none"
     return (
         f"{type(cell).__name__}: {cell.input_size} -> {cell.output_size}, {size} parameters, states {states}\n"
         f"  products in the time loop: {loops}; outside: {outside}; sums for weights' gradients: {len(plan.sinks)}"
     )
-
-
-def _products(program: Program) -> int:
-    return sum(isinstance(step, Product) for step in program.steps)
 
 
 def _findings(cell: Cell) -> Iterator[Finding]:

@@ -35,20 +35,19 @@ def usable_threads(wanted: int | None) -> int:
 def granted_cores(process: Path = _PROCESS, mounted: Path = _MOUNTED) -> int | None:
     """Return the tightest CPU quota of the process's control groups in cores, rounded up; None without one. Both Linux
     interfaces are read: `cpu.max` (version 2), `cpu.cfs_quota_us` and `cpu.cfs_period_us` (version 1)."""
-    quotas = [cores for folder in control_groups("cpu", process, mounted) if (cores := _quota(folder)) is not None]
+    quotas = [cores for folder in _control_groups(process, mounted) if (cores := _quota(folder)) is not None]
     return min(quotas, default=None)
 
 
-def control_groups(controller: str, process: Path = _PROCESS, mounted: Path = _MOUNTED) -> Iterator[Path]:
-    """Yield the process's control groups for `controller` (cpu or memory), and the groups that contain them."""
+def _control_groups(process: Path, mounted: Path) -> Iterator[Path]:
+    """Yield the process's control groups for the CPU, and the groups that contain them."""
     try:
         lines = process.read_text().splitlines()
     except (OSError, UnicodeDecodeError):
         return
     for line in lines:
         _, controllers, path = (line.split(":", 2) + ["", ""])[:3]
-        names = controllers.split(",")
-        if controllers and controller not in names:
+        if controllers and "cpu" not in controllers.split(","):
             continue
         root = mounted / controllers if controllers else mounted
         inside = Path(path.lstrip("/"))

@@ -7,6 +7,7 @@ Axes: `S` source steps, `B` rows; the feature axis, if there is one, is last and
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from nmt.errors import ShapeError
@@ -17,11 +18,10 @@ AXES = ("S", "B")
 _VIEWS = frozenset({"slice", "axes", "flat"})
 
 
+@dataclass(eq=False, slots=True)
 class Value:
-    """A node of a step in single assignment: `op(*args)` with axes, a width (None: one number per row) and
-    attributes."""
-
-    __slots__ = ("args", "attrs", "axes", "graph", "id", "op", "width")
+    """A node of a step in single assignment: `op(*args)` with axes, a width (None: one number per row) and attributes.
+    `id` is its place in the graph."""
 
     graph: Graph
     id: int
@@ -30,19 +30,6 @@ class Value:
     axes: tuple[str, ...]
     width: int | None
     attrs: dict[str, Any]
-
-    def __init__(
-        self,
-        graph: Graph,
-        op: str,
-        args: tuple[Value, ...],
-        axes: tuple[str, ...],
-        width: int | None,
-        attrs: dict[str, Any],
-    ) -> None:
-        self.graph, self.op, self.args = graph, op, args
-        self.axes, self.width, self.attrs = axes, width, attrs
-        self.id = len(graph.values)
 
     @property
     def rule(self) -> Op:
@@ -170,9 +157,8 @@ class Graph:
         """Return the value with these arguments, existing or new. The caller must have checked the shapes."""
         key = (op, tuple(a.id for a in args), axes, width, tuple(sorted(attrs.items())))
         if key not in self._known:
-            value = Value(self, op, args, axes, width, attrs)
-            self.values.append(value)
-            self._known[key] = value
+            self._known[key] = Value(self, len(self.values), op, args, axes, width, attrs)
+            self.values.append(self._known[key])
         return self._known[key]
 
     def copied(self) -> Graph:
@@ -180,7 +166,7 @@ class Graph:
         graph = Graph(self.order)
         for v in self.values:
             args = tuple(graph.values[a.id] for a in v.args)
-            graph.values.append(Value(graph, v.op, args, v.axes, v.width, dict(v.attrs)))
+            graph.values.append(Value(graph, v.id, v.op, args, v.axes, v.width, dict(v.attrs)))
         graph._known = dict(zip(self._known, graph.values, strict=True))
         return graph
 

@@ -70,8 +70,7 @@ def forward(
     others = {k: flat(a, 2, cell.sequences()[k]) for k, a in (sequences or {}).items()}
     known = cell.captured()
     constant = {k: flat(a, 1 + known[k].source_axis, known[k].width) for k, a in (captured or {}).items()}
-    given_arrays = _Given(x, there, others, constant, source_lengths)
-    run = _Evaluation(cell, params, given_arrays, reverse=reverse, masks=masks, record=record)
+    run = _Evaluation(cell, params, x, there, others, constant, source_lengths, reverse, masks, record)
     traced, B = run.traced, x.shape[1]
     given = {k: flat(a, 1, cell.states()[k]) for k, a in (initial or {}).items()}
     for name, start in cell.learned().items():
@@ -104,13 +103,10 @@ def backward(
     gradients, sinks = run.differentiated()
     roots = [*gradients.values(), *(v for s in sinks for v in (s.left, s.right) if v is not None)]
     carried = {k: flat(given.get(k, np.zeros_like(v)), 1, cell.states()[k]) for k, v in result.final.items()}
-    total = InterpretedGradients(
-        np.zeros_like(run.x),
-        {},
-        {k: np.zeros_like(v) for k, v in run.captured.items()},
-        {k: np.zeros_like(v) for k, v in run.params.items()},
-        {k: np.zeros_like(v) for k, v in run.sequences.items()},
+    captured, params, sequences = (
+        {k: np.zeros_like(v) for k, v in arrays.items()} for arrays in (run.captured, run.params, run.sequences)
     )
+    total = InterpretedGradients(np.zeros_like(run.x), {}, captured, params, sequences)
     seen = {
         ArrayKind.GRADIENT.of(ArrayKind.NOTED.of(k)): (d_recorded or {}).get(k, np.zeros_like(a))
         for k, a in result.recorded.items()
@@ -147,41 +143,33 @@ def backward(
     return total
 
 
-@dataclass(frozen=True)
-class _Given:
-    """The arrays a run reads at its steps, with one axis for features."""
-
-    x: np.ndarray  # [T, B, D]
-    there: np.ndarray  # bool [T, B]: which steps exist
-    sequences: Arrays
-    captured: Arrays
-    source_lengths: Lengths
-
-
 class _Evaluation:
-    """A traced cell with the arrays it reads; evaluates values of one step."""
+    """A traced cell with the arrays it reads, with one axis for features; evaluates values of one step. there: which
+    steps exist, bool [T, B]."""
 
     def __init__(
         self,
         cell: Cell,
         params: Mapping[str, np.ndarray],
-        given: _Given,
-        *,
+        x: np.ndarray,
+        there: np.ndarray,
+        sequences: Arrays,
+        captured: Arrays,
+        source_lengths: Lengths,
         reverse: bool,
         masks: Mapping[str, np.ndarray] | None,
         record: Sequence[str],
     ) -> None:
-        T, B, _ = given.x.shape
-        S = max((a.shape[0] for a in given.captured.values() if a.ndim == 3), default=1)
-        sources = np.full(B, S) if given.source_lengths is None else np.asarray(given.source_lengths)
+        S = max((a.shape[0] for a in captured.values() if a.ndim == 3), default=1)
+        sources = np.full(x.shape[1], S) if source_lengths is None else np.asarray(source_lengths)
         self.cell = cell
         self.traced: Trace = trace(cell, training=masks is not None, cut=False, record=record)
-        self.x, self.there, self.params = given.x, given.there, dict(params)
-        self.captured, self.sequences = given.captured, given.sequences
+        self.x, self.there, self.params = x, there, dict(params)
+        self.captured, self.sequences = captured, sequences
         self.masks = {m.array: masks[m.name] for m in self.traced.masks if masks}
         self.learned: dict[str, str] = {}
         self.real = (np.arange(S)[:, None] < sources)[:, :, None]  # [S, B, 1]
-        self.times = range(T - 1, -1, -1) if reverse else range(T)
+        self.times = range(len(x) - 1, -1, -1) if reverse else range(len(x))
 
     def active(self, t: int) -> np.ndarray:
         """Return which rows run step t, bool [B, 1]."""

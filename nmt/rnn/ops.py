@@ -4,7 +4,7 @@ A value of a step has symbolic axes (a subset of `S`, `B`, in this order) and at
 (always last), which may be several named ones (`Value.dims`). `meaning` takes NumPy arrays [S, B, width], each axis of
 size 1 where the value lacks it (named axes each as one; matrix parameters are [rows, columns]), and the operation's
 attributes by name. An operation over S also receives `real`, bool [S, B, 1], which is False at padding; compiled loops
-stop at the length instead. `gradient(g, v)` yields `(argument, gradient)` pairs, written with the same operators a
+stop at the length instead. `gradient(g, v)` yields a gradient for each argument, written with the same operators a
 cell's author uses. `code` is the scalar expression of an elementwise operation.
 
 Adding an operation means adding one entry here (and, unless it is elementwise, its emission in the emitters).
@@ -12,7 +12,7 @@ Adding an operation means adding one entry here (and, unless it is elementwise, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ import numpy as np
 if TYPE_CHECKING:
     from nmt.rnn.graph import Value
 
-Gradients = Iterator[tuple["Value", "Value"]]
+Gradients = Iterable["Value"]
 
 
 class OpKind(Enum):
@@ -45,7 +45,6 @@ class OpKind(Enum):
 class Op:
     """One operation."""
 
-    name: str
     kind: OpKind
     meaning: Callable[..., Any] | None = None
     gradient: Callable[[Value, Value], Gradients] | None = None
@@ -86,50 +85,40 @@ def _matmul(x: np.ndarray, w: np.ndarray, *, transposed: bool) -> np.ndarray:
     return np.asarray(x @ (w.T if transposed else w))
 
 
-def _grad_add(g: Value, v: Value) -> Gradients:
-    yield v.args[0], g
-    yield v.args[1], g
-
-
 def _grad_sub(g: Value, v: Value) -> Gradients:
-    yield v.args[0], g
-    yield v.args[1], -g
+    yield g
+    yield -g
 
 
 def _grad_mul(g: Value, v: Value) -> Gradients:
-    yield v.args[0], g * v.args[1]
-    yield v.args[1], g * v.args[0]
+    yield g * v.args[1]
+    yield g * v.args[0]
 
 
 def _grad_div(g: Value, v: Value) -> Gradients:
     d = g / v.args[1]
-    yield v.args[0], d
-    yield v.args[1], -(d * v)
+    yield d
+    yield -(d * v)
 
 
 def _grad_maximum(g: Value, v: Value) -> Gradients:
     """Yield the gradient for the larger argument; if both are equal, for the second."""
     a, b = v.args
     larger = v.graph.apply("positive", a - b)
-    yield a, g * larger
-    yield b, g * (1 - larger)
+    yield g * larger
+    yield g * (1 - larger)
 
 
 def _softplus(x: np.ndarray) -> np.ndarray:
     return np.asarray(np.logaddexp(0, x), dtype=x.dtype)
 
 
-def _grad_softplus(g: Value, v: Value) -> Gradients:
-    yield v.args[0], g * v.graph.apply("sigmoid", v.args[0])
-
-
 def _grad_softmax(g: Value, v: Value) -> Gradients:
-    total = v.graph.apply("sum_s", g * v)
-    yield v.args[0], v * (g - total)
+    yield v * (g - v.graph.apply("sum_s", g * v))
 
 
-def _grad_sum(g: Value, v: Value) -> Gradients:
-    yield v.args[0], g  # broadcast over the axis where it is added
+def _same_gradient(g: Value, v: Value) -> Gradients:
+    return [g] * len(v.args)  # broadcast over an axis that was summed, where it is added
 
 
 def _total(x: np.ndarray, *, axis: int) -> np.ndarray:
@@ -140,78 +129,48 @@ def _same(x: np.ndarray) -> np.ndarray:
     return x
 
 
-def _grad_axes(g: Value, v: Value) -> Gradients:
-    yield v.args[0], v.graph.apply("flat", g)
-
-
-def _grad_flat(g: Value, v: Value) -> Gradients:
-    yield v.args[0], v.graph.apply("axes", g, dims=v.args[0].dims)
-
-
 OPS: dict[str, Op] = {
-    op.name: op
-    for op in (
-        # memory from outside the step
-        Op("param", OpKind.LEAF),  # [n] or [n, m], the same for all rows and steps
-        Op("rows_of", OpKind.LEAF, _rows_of),  # some rows of a matrix parameter
-        Op("input", OpKind.LEAF),  # one step of a sequence, [B, n]
-        Op("state", OpKind.LEAF),  # the state before the step, [B, n]
-        Op("captured", OpKind.LEAF),  # constant over time, [B, n], [S, B, n] or [S, B]
-        Op("cotangent", OpKind.LEAF),  # gradient of the loss with respect to an output or a new state
-        Op("const", OpKind.LEAF),
-        # elementwise
-        Op("add", OpKind.ELEMENTWISE, np.add, _grad_add, "({} + {})"),
-        Op("sub", OpKind.ELEMENTWISE, np.subtract, _grad_sub, "({} - {})"),
-        Op("mul", OpKind.ELEMENTWISE, np.multiply, _grad_mul, "({} * {})"),
-        Op("div", OpKind.ELEMENTWISE, np.divide, _grad_div, "({} / {})", expensive=True),
-        Op("neg", OpKind.ELEMENTWISE, np.negative, lambda g, v: iter([(v.args[0], -g)]), "(-{})"),
-        Op(
-            "sigmoid",
-            OpKind.ELEMENTWISE,
-            _sigmoid,
-            lambda g, v: iter([(v.args[0], g * v * (1 - v))]),
-            "sigmoid({})",
-            expensive=True,
-        ),
-        Op(
-            "tanh",
-            OpKind.ELEMENTWISE,
-            np.tanh,
-            lambda g, v: iter([(v.args[0], g * (1 - v * v))]),
-            "tanh({})",
-            expensive=True,
-        ),
-        Op("exp", OpKind.ELEMENTWISE, np.exp, lambda g, v: iter([(v.args[0], g * v)]), "exp({})", expensive=True),
-        Op(
-            "sqrt",
-            OpKind.ELEMENTWISE,
-            np.sqrt,
-            lambda g, v: iter([(v.args[0], g * 0.5 / v)]),
-            "sqrt({})",
-            expensive=True,
-        ),
-        Op("softplus", OpKind.ELEMENTWISE, _softplus, _grad_softplus, "softplus({})", expensive=True),
-        Op("maximum", OpKind.ELEMENTWISE, np.maximum, _grad_maximum, "maximum({}, {})"),
-        Op(
-            "relu",
-            OpKind.ELEMENTWISE,
-            lambda x: np.maximum(x, 0),
-            lambda g, v: iter([(v.args[0], g * v.graph.apply("positive", v))]),
-            "relu({})",
-        ),
-        Op("positive", OpKind.ELEMENTWISE, lambda x: (x > 0).astype(x.dtype), None, "positive({})"),
-        Op("expand", OpKind.ELEMENTWISE, _expand, lambda g, v: iter([(v.args[0], g)]), "{}"),
-        # reductions
-        Op("sum_last", OpKind.REDUCE, lambda x: x.sum(-1, keepdims=True), _grad_sum, expensive=True),
-        Op("total", OpKind.REDUCE, _total, _grad_sum, expensive=True),  # over a named axis
-        Op("sum_s", OpKind.REDUCE, _sum_s, _grad_sum, expensive=True),
-        Op("softmax", OpKind.COMPOSITE, _softmax, _grad_softmax, expensive=True),
-        # addressing
-        Op("slice", OpKind.LAYOUT, _slice),
-        Op("axes", OpKind.LAYOUT, _same, _grad_axes),  # features as several named axes
-        Op("flat", OpKind.LAYOUT, _same, _grad_flat),  # named axes as one
-        Op("concat", OpKind.LAYOUT, lambda *parts: np.concatenate(parts, axis=-1)),
-        # products with weights
-        Op("matmul", OpKind.PRODUCT, _matmul, expensive=True),
-    )
+    # memory from outside the step
+    "param": Op(OpKind.LEAF),  # [n] or [n, m], the same for all rows and steps
+    "rows_of": Op(OpKind.LEAF, _rows_of),  # some rows of a matrix parameter
+    "input": Op(OpKind.LEAF),  # one step of a sequence, [B, n]
+    "state": Op(OpKind.LEAF),  # the state before the step, [B, n]
+    "captured": Op(OpKind.LEAF),  # constant over time, [B, n], [S, B, n] or [S, B]
+    "cotangent": Op(OpKind.LEAF),  # gradient of the loss with respect to an output or a new state
+    "const": Op(OpKind.LEAF),
+    # elementwise
+    "add": Op(OpKind.ELEMENTWISE, np.add, _same_gradient, "({} + {})"),
+    "sub": Op(OpKind.ELEMENTWISE, np.subtract, _grad_sub, "({} - {})"),
+    "mul": Op(OpKind.ELEMENTWISE, np.multiply, _grad_mul, "({} * {})"),
+    "div": Op(OpKind.ELEMENTWISE, np.divide, _grad_div, "({} / {})", expensive=True),
+    "neg": Op(OpKind.ELEMENTWISE, np.negative, lambda g, v: [-g], "(-{})"),
+    "sigmoid": Op(OpKind.ELEMENTWISE, _sigmoid, lambda g, v: [g * v * (1 - v)], "sigmoid({})", expensive=True),
+    "tanh": Op(OpKind.ELEMENTWISE, np.tanh, lambda g, v: [g * (1 - v * v)], "tanh({})", expensive=True),
+    "exp": Op(OpKind.ELEMENTWISE, np.exp, lambda g, v: [g * v], "exp({})", expensive=True),
+    "sqrt": Op(OpKind.ELEMENTWISE, np.sqrt, lambda g, v: [g * 0.5 / v], "sqrt({})", expensive=True),
+    "softplus": Op(
+        OpKind.ELEMENTWISE,
+        _softplus,
+        lambda g, v: [g * v.graph.apply("sigmoid", v.args[0])],
+        "softplus({})",
+        expensive=True,
+    ),
+    "maximum": Op(OpKind.ELEMENTWISE, np.maximum, _grad_maximum, "maximum({}, {})"),
+    "relu": Op(
+        OpKind.ELEMENTWISE, lambda x: np.maximum(x, 0), lambda g, v: [g * v.graph.apply("positive", v)], "relu({})"
+    ),
+    "positive": Op(OpKind.ELEMENTWISE, lambda x: (x > 0).astype(x.dtype), None, "positive({})"),
+    "expand": Op(OpKind.ELEMENTWISE, _expand, _same_gradient, "{}"),
+    # reductions
+    "sum_last": Op(OpKind.REDUCE, lambda x: x.sum(-1, keepdims=True), _same_gradient, expensive=True),
+    "total": Op(OpKind.REDUCE, _total, _same_gradient, expensive=True),  # over a named axis
+    "sum_s": Op(OpKind.REDUCE, _sum_s, _same_gradient, expensive=True),
+    "softmax": Op(OpKind.COMPOSITE, _softmax, _grad_softmax, expensive=True),
+    # addressing
+    "slice": Op(OpKind.LAYOUT, _slice),
+    "axes": Op(OpKind.LAYOUT, _same, lambda g, v: [v.graph.apply("flat", g)]),  # features as several named axes
+    "flat": Op(OpKind.LAYOUT, _same, lambda g, v: [v.graph.apply("axes", g, dims=v.args[0].dims)]),  # the inverse
+    "concat": Op(OpKind.LAYOUT, lambda *parts: np.concatenate(parts, axis=-1)),
+    # products with weights
+    "matmul": Op(OpKind.PRODUCT, _matmul, expensive=True),
 }

@@ -28,15 +28,9 @@ _MOST_CHARACTERS = 200
 class own_code:  # noqa: N801  (read as a function: `with own_code(...)`)
     """Run code of a cell's author in a context that turns what it raises into an error of `kind`, in one line.
 
-    Args:
-        where: The call, for the error.
-        promise: The rule for it.
-        advice: The remedy for the author, if any.
-        kind: The error's class.
-        of: The function or class called; it gives the place if the call itself failed.
-
-    An NMTError keeps its class and gets the place. KeyboardInterrupt and MemoryError, and what our own code raises,
-    pass unchanged.
+    where: the call, for the error. promise: the rule for it. advice: the remedy for the author, if any. kind: the
+    error's class. of: the function or class called; it gives the place if the call itself failed. An NMTError keeps its
+    class and gets the place. KeyboardInterrupt and MemoryError, and what our own code raises, pass unchanged.
     """
 
     def __init__(self, where: str, promise: str, advice: str = "", kind: type[NMTError] = NMTError, of: Any = None):

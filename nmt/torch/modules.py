@@ -33,7 +33,19 @@ _FEW_STEPS = 8
 longer than the run. 12995ccb:benchmarks/torch_modules.py, two cores of an AMD EPYC, 2026-11-25: docs/library.md."""
 
 
-class _OnOurCore(nn.RNNBase):
+class _WithStacks(nn.Module):
+    """A module with layers of the core, which are neither copied nor pickled: they are made again when needed."""
+
+    @property
+    def _stacks(self) -> dict[Any, Stack]:
+        found: dict[Any, Stack] = self.__dict__.setdefault("_of_our_core", {})
+        return found
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in super().__getstate__().items() if name != "_of_our_core"}
+
+
+class _OnOurCore(_WithStacks, nn.RNNBase):
     """The forward pass of the three modules; it precedes torch's class among their parents."""
 
     def forward(self, input: Any, hx: Any = None) -> Any:
@@ -165,12 +177,6 @@ class _OnOurCore(nn.RNNBase):
             self._stacks[dtype] = Stack([self._cell(width) for width in widths], self._sources(), dtype, ends)
         return self._stacks[dtype]
 
-    @property
-    def _stacks(self) -> dict[torch.dtype, Stack]:
-        """Return the layers by dtype; neither copied nor pickled."""
-        found: dict[torch.dtype, Stack] = self.__dict__.setdefault("_of_our_core", {})
-        return found
-
     def _cell(self, input_size: int) -> Cell:
         """Return the cell of a layer."""
         sizes = input_size, self.hidden_size, self.bias
@@ -187,10 +193,6 @@ class _OnOurCore(nn.RNNBase):
             found |= {"b": Source((2,)), "b_h": Source((3,))} if self.mode == "GRU" else {"b": Source((2, 3))}
         return found | {"W_p": Source((4 if self.bias else 2,), True)}
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Return what is copied and pickled: all but the core's."""
-        return {name: value for name, value in super().__getstate__().items() if name != "_of_our_core"}
-
 
 class LSTM(_OnOurCore, nn.LSTM):
     """torch.nn.LSTM, with the same arguments."""
@@ -204,7 +206,7 @@ class RNN(_OnOurCore, nn.RNN):
     """torch.nn.RNN, with the same arguments."""
 
 
-class CellModule(nn.Module):
+class CellModule(_WithStacks):
     """A cell over time; its parameters have the names and shapes that `Cell.params` declares. It computes on the
     processor, in float32 or float64, and has no second derivatives. Dropout of the cell is active while the module is
     training, with masks drawn from torch's generator."""
@@ -299,17 +301,12 @@ class CellModule(nn.Module):
 
     def _stack(self, dtype: torch.dtype) -> Stack:
         """Return the layer for tensors of this dtype, made at first use; without dropout for evaluation."""
-        stacks = self.__dict__.setdefault("_of_our_core", {})
         quiet = self._drops and not self.training
-        if (dtype, quiet) not in stacks:
+        if (dtype, quiet) not in self._stacks:
             sources = {name: Source((n,)) for n, name in enumerate(self._cell.params())}
             cell, end = _WithoutDropout(self._cell) if quiet else self._cell, "backward" if self.reverse else "forward"
-            stacks[dtype, quiet] = Stack([cell], sources, dtype, (end,))
-        return stacks[dtype, quiet]
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the attributes to copy or pickle: all but the compiled core, which is made again when it is needed."""
-        return {name: value for name, value in self.__dict__.items() if name != "_of_our_core"}
+            self._stacks[dtype, quiet] = Stack([cell], sources, dtype, (end,))
+        return self._stacks[dtype, quiet]
 
     def extra_repr(self) -> str:
         """Return the cell and its sizes."""

@@ -29,40 +29,27 @@ def cast(layer, array):
     return None if array is None else layer.device.upload(np.ascontiguousarray(array, layer.dtype))
 
 
-def states(layer, hx, cx):
-    """The state arguments this operator takes."""
-    hx, cx = cast(layer, hx), cast(layer, cx)
-    return (hx, cx) if isinstance(layer, operators.LSTM) else (hx,)
+def _results(run, layer, x, hx=None, cx=None, lengths=None):
+    """Host arrays by name: y, hy and, where there is one, cy."""
+    states = [cast(layer, state) for state in (hx, cx)[: len(layer.states)]]
+    found = run(cast(layer, x), *states, lengths=None if lengths is None else np.asarray(lengths, np.int32))
+    return dict(zip(("y", "hy", "cy"), map(layer.device.download, found), strict=False))
 
 
-def counts(lengths):
-    """Lengths as an integer array; None stays None."""
-    return None if lengths is None else np.asarray(lengths, np.int32)
-
-
-def named(layer, results):
-    """The results as a dict of host arrays: y, hy and, where there is one, cy."""
-    return dict(zip(("y", "hy", "cy"), map(layer.device.download, results), strict=False))
-
-
-def infer(layer, x, hx=None, cx=None, lengths=None):
+def infer(layer, *given, **named):
     """layer(...), results by name."""
-    x = cast(layer, x)
-    return named(layer, layer(x, *states(layer, hx, cx), lengths=counts(lengths)))
+    return _results(layer, layer, *given, **named)
 
 
-def forward(layer, x, hx=None, cx=None, lengths=None):
+def forward(layer, *given, **named):
     """layer.forward(...), which keeps what backward needs; results by name."""
-    x = cast(layer, x)
-    return named(layer, layer.forward(x, *states(layer, hx, cx), lengths=counts(lengths)))
+    return _results(layer.forward, layer, *given, **named)
 
 
 def backward(layer, d_y, d_hy=None, d_cy=None):
     """layer.backward(...) of the last forward, gradients on the host."""
-    cotangents = [cast(layer, d) for d in (d_y, d_hy, d_cy)]
-    is_lstm = isinstance(layer, operators.LSTM)
-    found = layer.backward(*cotangents) if is_lstm else layer.backward(*cotangents[:2])
     download = layer.device.download
+    found = layer.backward(*(cast(layer, d) for d in (d_y, d_hy, d_cy)[: 1 + len(layer.states)]))
     arrays = {f.name: getattr(found, f.name) for f in fields(found) if f.name != "params"}
     moved = {name: None if array is None else download(array) for name, array in arrays.items()}
     return replace(found, **moved, params={name: download(g) for name, g in found.params.items()})

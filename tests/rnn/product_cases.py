@@ -14,6 +14,7 @@ from nmt.config.model_section import RNN_TYPES
 from nmt.model.parts.cells import recurrent_cell
 from nmt.rnn import ElmanCell, GRUCell, RecurrentDropoutCell, ZoneoutCell, interpreter, ops
 from nmt.rnn.compiler.trace import trace
+from tests.oracle import compare
 from tests.oracle import gradients as slopes
 from tests.rnn import more_cell_cases as more
 from tests.rnn import scan_cases as cases
@@ -257,14 +258,14 @@ def by_oracle(run, reverse, now):
 
 
 def check_oracle(run, found, tolerance):
-    """Complaints about outputs, and about the gradients along one direction through all leaves, by complex steps; the
-    oracle is run once a pass, on leaves that are moved already."""
+    """Hold outputs, and the gradients along one direction through all leaves by complex steps, to the oracle; it is run
+    once a pass, on leaves that are moved already."""
     case, step = run.case, 1e-40
     leaves = {"x": case.x, **{f"initial {k}": a for k, a in case.initial.items()}}
     leaves |= {f"captured {k}": a for k, a in case.captured.items()} | case.params
     leaves = {name: array.astype(np.float64) for name, array in leaves.items()}
     weights = {"y": case.d_y, **{f"final {k}": a for k, a in case.d_final.items()}}
-    rng, complaints = np.random.default_rng(5), []
+    rng = np.random.default_rng(5)
     along = slopes.random_direction(leaves, rng, only=case.params)
     exact, got = 0.0, slopes.inner({name: found[f"d_{name}"] for name in along}, along)
     norm = sum(float(np.sum(found[f"d_{name}"].astype(np.float64) ** 2)) for name in along)
@@ -274,15 +275,9 @@ def check_oracle(run, found, tolerance):
         outputs = by_oracle(run, reverse, now)
         exact += sum(float(np.sum(np.imag(value) * weights[name])) for name, value in outputs.items()) / step
         for name, value in of_pass(reverse, outputs).items():
-            complaints += _off(found[name], np.real(value), tolerance, name)
+            compare.assert_close(found[name], np.real(value), tolerance, f"{run.row} {name}")
         of_leaves = {name: found[f"{'reverse' if reverse else 'forward'} d_{name}"] for name in own}
         got += slopes.inner(of_leaves, own)
         norm += sum(float(np.sum(g.astype(np.float64) ** 2)) for g in of_leaves.values())
-    if not abs(got - exact) <= tolerance * max(1.0, norm**0.5):
-        complaints.append(f"gradients along a direction: {got} instead of {exact}")
-    return complaints
-
-
-def _off(got, expected, tolerance, what):
-    worst = float(np.max(np.abs(got - expected), initial=0) / max(1.0, float(np.max(np.abs(expected), initial=0))))
-    return [] if worst <= tolerance else [f"{what}: off by {worst:.2e}"]
+    what = f"{run.row} gradients along a direction: {got} instead of {exact}"
+    assert abs(got - exact) <= tolerance * max(1.0, norm**0.5), what

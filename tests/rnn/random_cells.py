@@ -6,7 +6,6 @@ import numpy as np
 
 from nmt.rnn import Axes, Captured, Cell, Param, Scan, State, Weights, softmax, weighted_sum
 from nmt.rnn.functions import axes, concat, dot, flat, mean, sigmoid, softplus, split, sqrt, tanh, total
-from nmt.rnn.stepping.stepper import Stepper
 from tests.oracle import compare
 from tests.rnn import scan_cases as cases
 
@@ -67,6 +66,9 @@ def _random_step(rng, p, x, s, widths, states, captured, output):
     def pick(values):
         return values[int(rng.integers(len(values)))]
 
+    def some():
+        return pick([r for r in rows if r.width in widths])
+
     def fit(v, width):
         return v * p[f"v{width}"] if v.width is None else v @ p[f"M{v.width}_{width}"] if v.width != width else v
 
@@ -74,13 +76,11 @@ def _random_step(rng, p, x, s, widths, states, captured, output):
         return pick([sigmoid, tanh, softplus, lambda v: -v, lambda v: v * 0.0, lambda v: 1 - v])(v)
 
     for way in rng.integers(10, size=int(rng.integers(4, 11))):
-        v = pick([r for r in rows if r.width in widths])
+        v = some()
         if way == 0:
             rows.append(plain(v))
         elif way == 1:
-            rows.append(
-                pick([v.__add__, v.__sub__, v.__mul__])(fit(pick([r for r in rows if r.width in widths]), v.width))
-            )
+            rows.append(pick([v.__add__, v.__sub__, v.__mul__])(fit(some(), v.width)))
         elif way == 2:
             rows.append(v @ p[f"M{v.width}_{pick(widths)}"])
         elif way == 3:
@@ -88,7 +88,7 @@ def _random_step(rng, p, x, s, widths, states, captured, output):
         elif way == 4:
             rows.append(pick(split(pick(rows), 1) + split(v, v.width)))
         elif way == 5:
-            numbers.append(pick([mean(v), dot(v, fit(pick([r for r in rows if r.width in widths]), v.width))]))
+            numbers.append(pick([mean(v), dot(v, fit(some(), v.width))]))
         elif way == 6 and numbers:
             rows.append(sigmoid(pick(numbers)) * v)
         elif way == 7:
@@ -190,29 +190,15 @@ def check(cell, device=None, **options):
     case = cases.draw(cell, "float64", LENGTHS, rows=B, steps=T, places=S)
     if any(c.source_axis for c in cell.captured().values()):
         case.source_lengths = SOURCES
-    outputs, found, masks = cases.compiled(case, device=device, **options)
-    meant, slopes = cases.interpreted(case, masks)
-    compare.assert_all_close(outputs, meant, 1e-9, "training")
-    compare.assert_all_close(found, slopes, 1e-9, "gradients")
-    cases.hold_to_slopes(case, slopes, masks)
+    _, found, masks = cases.agreeing(case, device=device, **options)
+    cases.hold_to_slopes(case, found, masks)
     whole = replace(case, lengths=None)
     inferred = cases.inferred(whole, device=device, **options)
     compare.assert_all_close(inferred, cases.interpreted(whole, None)[0], 1e-9, "inference")
-    compare.assert_all_close(_stepped(whole, device, **options), inferred, 1e-9, "steps")
+    scan, there = Scan(cell, dtype="float64", threads=1, device=device, **options), cases.on_device(whole, device)
+    sources = there.captured, whole.source_lengths
+    steps = cases.stepped(scan, Weights(there.params), there.x, there.initial, *sources)
+    compare.assert_all_close(steps, inferred, 1e-9, "steps")
     for rows in ([3], [4, 0]) if device is None else ():
         among = {k: a[..., rows, :] if k == "y" else a[rows] for k, a in inferred.items()}
         compare.assert_same_bits(cases.inferred(whole.rows(rows), **options), among, "other bits in another batch")
-
-
-def _stepped(case, device, **options):
-    """Outputs and last states, step by step."""
-    there = cases.on_device(case, device)
-    scan = Scan(case.cell, dtype="float64", threads=1, device=device, **options)
-    stepper, states, y = Stepper(scan, Weights(there.params)), there.initial, []
-    ids = stepper.admit(there.captured, case.source_lengths) if case.captured else None
-    for x in there.x:
-        out, new = stepper.step(x, states, ids)
-        states = {k: a.copy() for k, a in new.items()}
-        y.append(out.copy() if device is None else device.download(out))
-    (last,) = cases.on_host((states,), device)
-    return {"y": np.array(y), **{f"final {k}": a for k, a in last.items()}}

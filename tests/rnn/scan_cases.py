@@ -8,8 +8,9 @@ import numpy as np
 from nmt.rnn import ChunkedScan, Scan, Weights, interpreter
 from nmt.rnn.cell import axes_of
 from nmt.rnn.cells import AttentionCell, DropoutCell, ElmanCell, GRUCell, LinearCell, LSTMCell, ResidualCell, StackCell
-from nmt.rnn.compiler.program import Product
 from nmt.rnn.compiler.trace import trace
+from nmt.rnn.stepping.stepper import Stepper
+from tests.oracle import compare
 from tests.oracle import gradients as slopes
 
 D, H, M, A, OUT = 5, 7, 6, 4, 11
@@ -22,11 +23,6 @@ RECURRENT = {
     "rnn_tanh": lambda: ElmanCell(D, H),
     "rnn_relu": lambda: ElmanCell(D, H, nonlinearity="relu"),
 }
-
-
-def products(program):
-    """The products of a program."""
-    return [step for step in program.steps if isinstance(step, Product)]
 
 
 def dropped(cell, rate, variational=False):
@@ -146,11 +142,6 @@ def draw(cell, dtype, lengths=None, *, rows=B, steps=T, places=S, seed=0):
     )
 
 
-def masks_of(cell):
-    """The dropout masks a training run of the cell reads."""
-    return trace(cell, training=True).masks
-
-
 def moved(value, move):
     """A case's arrays, alone or by name, each through `move`."""
     return {k: move(a) for k, a in value.items()} if isinstance(value, dict) else move(value)
@@ -181,7 +172,7 @@ def _compiled(case, *, reverse=False, threads=1, seed=3, shares=None, weights_la
     whole = scan if chunk is None else ChunkedScan(scan, chunk)
     run = {**case.options, "reverse": reverse, "training": True} | ({"seed": seed} if chunk is None else {})
     result = whole.forward(Weights(case.params), case.x, case.initial, **run)
-    masks = {m.name: dropped_in(result.tape, m) for m in masks_of(case.cell)}
+    masks = {m.name: dropped_in(result.tape, m) for m in trace(case.cell, training=True).masks}
     if shares is None:
         shares = {name: scan.device.xp.zeros_like(p) for name, p in case.params.items()}
     if weights_later:
@@ -230,6 +221,41 @@ def _interpreter_forward(case, masks, reverse, record=()):
         case.cell, wide(case.params), wide(case.x), wide(case.initial), **options,
         reverse=reverse, masks=None if masks is None else wide(masks), record=record,
     )  # fmt: skip
+
+
+def agreeing(case, tolerance=1e-9, *, reverse=False, **options):
+    """(outputs, gradients, masks) of the compiled program, held to the interpreter's with the same dropout."""
+    outputs, found, masks = compiled(case, reverse=reverse, **options)
+    expected = interpreted(case, masks, reverse=reverse)
+    compare.assert_all_close(outputs, expected[0], tolerance, "output")
+    compare.assert_all_close(found, expected[1], tolerance, "gradient")
+    return outputs, found, masks
+
+
+def assert_same_run(found, expected):
+    """Outputs and gradients, the first two results of `compiled`, are equal to the last bit."""
+    compare.assert_same_bits(found[0] | found[1], expected[0] | expected[1])
+
+
+def stepped(scan, weights, x, states, captured=None, source_lengths=None, sequences=None):
+    """Outputs and last states by name, on the host, of one step after another; all arrays are the device's."""
+    stepper, y, download = Stepper(scan, weights), [], scan.device.download
+    ids = stepper.admit(captured, source_lengths) if captured else None
+    for t, row in enumerate(x):
+        out, new = stepper.step(row, states, ids, sequences={k: a[t] for k, a in (sequences or {}).items()})
+        y.append(download(out).copy())
+        states = {k: a.copy() for k, a in new.items()}
+    return {"y": np.array(y), **{f"final {k}": download(a) for k, a in states.items()}}
+
+
+def hold_to_complex_steps(loss_of, leaves, found, tolerance=1e-9):
+    """The gradient of every leaf, along a direction of its own, is that of a loss of all leaves."""
+    rng = np.random.default_rng(5)
+    for name in leaves:
+        direction = slopes.random_direction(leaves, rng, only=[name])
+        exact, got = slopes.complex_step(loss_of, leaves, direction), slopes.inner(found, direction)
+        scale = max(1.0, float(np.linalg.norm(found[name])))
+        assert abs(got - exact) <= tolerance * scale, f"gradient of {name}: {got} instead of {exact}"
 
 
 def hold_to_slopes(case, found, masks=None, *, reverse=False):

@@ -9,14 +9,14 @@ import weakref
 import numpy as np
 import pytest
 
-from nmt.rnn import Cell, Param, Scan, State, check, check_cell, exp, interpreter, tanh
+from nmt.rnn import Cell, Param, Scan, State, check, check_cell, exp, tanh
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.cells import DropoutCell, ResidualCell, StackCell
 from nmt.rnn.compiler import identity
 from nmt.rnn.graph import Graph
 from nmt.rnn.kernels.loops import emit_cpu
 from nmt.rnn.scan.scan_setup import compile_step
-from nmt.rnn.stepping.stepper import Stepper
+from tests.rnn import scan_cases as cases
 
 
 class Fickle(Cell):
@@ -47,13 +47,6 @@ def test_a_program_that_is_not_the_step_is_found(capsys, monkeypatch):
     assert printed.rstrip().splitlines()[-1].startswith("Fickle: ") and "do not hold" in printed
 
 
-def test_a_step_that_computes_other_numbers_each_time_is_one_line(capsys, monkeypatch):
-    monkeypatch.setattr(Fickle, "factor", 1.0)
-    assert not check(Fickle)
-    printed = capsys.readouterr().out
-    assert "Fickle.step: must compute the same twice, got other numbers of y" in printed and printed.count("\n") == 1
-
-
 class Growing(Fickle):
     """Its numbers overflow, whoever computes them."""
 
@@ -70,22 +63,11 @@ class Steep(Fickle):
         return h, State(h=h)
 
 
-@pytest.mark.parametrize(("cell", "what"), [(Growing, "y"), (Steep, "the gradient of x")])
-def test_numbers_that_are_not_finite_are_the_cells_own(capsys, recwarn, cell, what):
-    assert not check(cell)
-    printed = capsys.readouterr().out
-    assert f"must compute finite numbers from those of a normal distribution, got inf or nan in {what}; " in printed
-    assert printed.count("\n") == 1 and not recwarn.list
+class Narrow(Fickle):
+    """Its step does not fit its states."""
 
-
-def test_a_step_that_does_not_fit_its_states_is_one_line(capsys):
-    class Narrow(Fickle):
-        def states(self):
-            return {"h": self.output_size - 1}
-
-    assert not check(Narrow)
-    printed = capsys.readouterr().out
-    assert "widths must be equal" in printed and printed.count("\n") == 1
+    def states(self):
+        return {"h": self.output_size - 1}
 
 
 class LowRank(Cell):
@@ -124,11 +106,24 @@ class Matrix(LowRank):
         return h, State(h=h)
 
 
-def test_a_matrix_in_place_of_a_vector_is_one_line(capsys):
-    assert not check(Matrix)
+FINITE = "must compute finite numbers from those of a normal distribution, got inf or nan in"
+
+
+@pytest.mark.parametrize(
+    ("cell", "words"),
+    [
+        (Fickle, "Fickle.step: must compute the same twice, got other numbers of y"),
+        (Growing, f"{FINITE} y; "),
+        (Steep, f"{FINITE} the gradient of x; "),
+        (Narrow, "widths must be equal"),
+        (Matrix, "got the matrix parameter U [7, 7]; multiply by it, x @ p.U, or declare a vector"),
+    ],
+)
+def test_a_step_that_is_wrong_is_one_line(capsys, monkeypatch, recwarn, cell, words):
+    monkeypatch.setattr(Fickle, "factor", 1.0)
+    assert not check(cell)
     printed = capsys.readouterr().out
-    assert "got the matrix parameter U [7, 7]; multiply by it, x @ p.U, or declare a vector" in printed
-    assert printed.count("\n") == 1
+    assert words in printed and printed.count("\n") == 1 and not recwarn.list
 
 
 class Idle(LowRank):
@@ -187,51 +182,25 @@ def defined(step, namespace=None):
 
 
 def draw(cell):
-    rng = np.random.default_rng(3)
-    params = {name: rng.normal(size=p.shape) for name, p in cell.params().items()}
-    return params, rng.normal(size=(T, B, cell.input_size)), rng.normal(size=(T, B, cell.output_size))
+    return cases.draw(cell, "float64", rows=B, steps=T)
 
 
-def outputs(cell):
-    """The output, and the gradients of input and parameters."""
-    params, x, d_y = draw(cell)
-    scan, shares = Scan(cell, dtype="float64", threads=1), {name: np.zeros_like(p) for name, p in params.items()}
-    result = scan.forward(Weights(params), x, training=True)
-    found = scan.backward(result.tape, d_y, gradients=shares)
-    return {"y": result.y, "x": found.x, **shares}
+def steps_of(scan, case):
+    return cases.stepped(scan, Weights(case.params), case.x, case.initial)["y"]
 
 
-def meaning(cell):
-    params, x, d_y = draw(cell)
-    run = interpreter.forward(cell, params, x)
-    found = interpreter.backward(run, d_y, {name: np.zeros((B, n)) for name, n in cell.states().items()})
-    return {"y": run.y, "x": found.x, **found.params}
-
-
-def stepped(cell):
-    params, x, _ = draw(cell)
-    stepper = Stepper(Scan(cell, dtype="float64", threads=1), Weights(params))
-    states, y = {name: np.zeros((B, n)) for name, n in cell.states().items()}, []
-    for row in x:
-        one, new = stepper.step(row, states)
-        y.append(one.copy())
-        states = {name: value.copy() for name, value in new.items()}
-    return np.stack(y)
-
-
-def assert_means_itself(cell):
-    expected = meaning(cell)
-    for name, array in outputs(cell).items():
-        np.testing.assert_allclose(array, expected[name], rtol=1e-9, atol=1e-12, err_msg=name)
-    np.testing.assert_allclose(stepped(cell), expected["y"], rtol=1e-9, atol=1e-12)
+def meant(cell):
+    """Outputs of the cell's program, which are the interpreter's, as its gradients and single steps are."""
+    case = draw(cell)
+    y = cases.agreeing(case, 1e-12)[0]["y"]
+    np.testing.assert_allclose(steps_of(Scan(cell, dtype="float64", threads=1), case), y, rtol=1e-9, atol=1e-12)
+    return y
 
 
 def test_a_cell_edited_five_times_in_a_notebook_has_its_own_results_each_time(capsys):
     namespace, seen = {}, []
     for step in STEPS:
-        cell = defined(step, namespace)(D, H)
-        assert_means_itself(cell)
-        seen.append(meaning(cell)["y"])
+        seen.append(meant(defined(step, namespace)(D, H)))
     assert all(np.abs(one - other).max() > 1e-3 for n, one in enumerate(seen) for other in seen[:n])
     assert check(namespace["MyCell"]), capsys.readouterr().out
     assert "MyCell: all 13 hold" in capsys.readouterr().out
@@ -241,26 +210,22 @@ def test_a_method_patched_in_its_class():
     """As IPython's autoreload does: class and instances stay the same objects."""
     kind = defined(STEPS[0])
     cell = kind(D, H)
-    before = outputs(cell)
+    before = meant(cell)
     kind.step = defined(STEPS[2]).step
-    assert_means_itself(cell)
-    assert np.abs(outputs(cell)["y"] - before["y"]).max() > 1e-3
+    assert np.abs(meant(cell) - before).max() > 1e-3
 
 
 def test_a_scan_stays_what_it_was_made_of():
     """Its passes belong together: those of training are not made from another step than those before."""
     kind = defined(STEPS[0])
     cell = kind(D, H)
-    params, x, _ = draw(cell)
-    expected = meaning(cell)["y"]
+    case, expected = draw(cell), meant(cell)
     scan = Scan(cell, dtype="float64", threads=1)
     kind.step = defined(STEPS[3]).step
     for training in (False, True):
-        y = scan.forward(Weights(params), x, training=training).y
+        y = scan.forward(Weights(case.params), case.x, case.initial, training=training).y
         np.testing.assert_allclose(y, expected, rtol=1e-9, atol=1e-12)
-    state = {"h": np.zeros((B, H))}
-    one, _ = Stepper(scan, Weights(params)).step(x[0], state)
-    np.testing.assert_allclose(one, expected[0], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(steps_of(scan, case), expected, rtol=1e-9, atol=1e-12)
 
 
 def edited_helper():
@@ -334,11 +299,7 @@ EDITS = [edited_helper, edited_constant, edited_parent, captured_values, partial
 
 @pytest.mark.parametrize("edit", EDITS, ids=lambda edit: edit.__name__)
 def test_whatever_is_edited_the_program_follows(edit):
-    found = []
-    for make in edit():
-        cell = make(D, H)
-        assert_means_itself(cell)
-        found.append(meaning(cell)["y"])
+    found = [meant(make(D, H)) for make in edit()]
     assert len(found) == 2 and np.abs(found[0] - found[1]).max() > 1e-3
 
 

@@ -1,11 +1,7 @@
 """Whole scans with products in bfloat16 and int8, near the exact ones; and on smaller vector units, in processes of
 their own. test_products.py compares training in bfloat16 with the interpreter."""
 
-import os
 import platform
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +12,7 @@ from nmt.rnn.kernels.machine_code.features import TARGET
 from tests.oracle import compare
 from tests.refusals import refused
 from tests.rnn import scan_cases as cases
+from tests.rnn.kernels.company import python
 
 # int8: half a step of 1/127 of the largest number on both sides, a few products after one another.
 TOLERANCES = {"bfloat16": compare.BFLOAT16_TOLERANCE, "int8": 0.03}
@@ -46,8 +43,7 @@ def test_threads_that_divide_units_find_their_panels(K, run, compute_dtype):
     case = cases.draw(LSTMCell(5, K), "float32", rows=3, places=4)
     one, *others = (run(case, threads=n, division="units", compute_dtype=compute_dtype) for n in (1, 2, 3))
     for found in others:
-        for some, expected in zip(found, one, strict=True) if isinstance(one, tuple) else [(found, one)]:
-            compare.assert_same_bits(some, expected)
+        (cases.assert_same_run if isinstance(one, tuple) else compare.assert_same_bits)(found, one)
 
 
 def test_both_kinds_of_products_share_one_set_of_weights():
@@ -94,7 +90,6 @@ def test_another_type_is_refused_in_one_line(dtype, compute_dtype, choices):
     refused(NMTError, promise, Scan, LSTMCell(5, 7), dtype=dtype, compute_dtype=compute_dtype)
 
 
-ROOT = Path(__file__).resolve().parents[2]
 CHECK = """
 import gc
 
@@ -137,14 +132,7 @@ print(TARGET.name, len(loops), "zmm" in code, "ymm" in code)
 def test_scans_on_a_smaller_vector_unit(name):
     if name == "avx2" and TARGET.lanes < 8:
         pytest.skip("this machine has no AVX2")
-    result = subprocess.run(
-        [sys.executable, "-c", CHECK],
-        cwd=ROOT,
-        env={**os.environ, "NMT_CPU": name, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    result = python(CHECK, NMT_CPU=name)
     assert result.returncode == 0, result.stderr
     # Forward and backward of the cells and of the LSTM in bfloat16, its forward in int8, backward of the attention's
     # keys (forward they are a product and nothing else).

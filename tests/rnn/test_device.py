@@ -64,10 +64,6 @@ def test_an_operation_of_another_kind_of_device_says_so_and_an_incomplete_device
     refused(TypeError, "abstract", type("Half", (Device,), {"upload": lambda self, array: array}))
 
 
-def test_there_is_at_least_one_thread():
-    assert default_threads() >= 1
-
-
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="no affinity here")
 def test_threads_follow_affinity():
     cores = os.sched_getaffinity(0)
@@ -84,40 +80,32 @@ def test_no_more_threads_than_cores_are_usable():
     assert usable_threads(1) == 1
 
 
-def write(folder, **files):
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in files.items():
-        (folder / name.replace("__", ".")).write_text(text)
+V1 = "5:memory:/box\n4:cpu,cpuacct:/box\n"
+INNER = {"box/inner/cpu.max": "max 100000"}
+QUOTA, PERIOD = (f"cpu,cpuacct/box/cpu.cfs_{name}_us" for name in ("quota", "period"))
 
 
 @pytest.mark.parametrize(
-    ("given", "cores"),
-    [("200000 100000", 2), ("150000 100000", 2), ("50000 100000", 1), ("max 100000", None), ("nonsense", None)],
+    ("groups", "files", "cores"),
+    [
+        ("0::/box/inner\n", INNER | {"box/cpu.max": "200000 100000"}, 2),
+        ("0::/box/inner\n", INNER | {"box/cpu.max": "150000 100000"}, 2),
+        ("0::/box/inner\n", INNER | {"box/cpu.max": "50000 100000"}, 1),
+        ("0::/box/inner\n", INNER | {"box/cpu.max": "max 100000"}, None),
+        ("0::/box/inner\n", INNER | {"box/cpu.max": "nonsense"}, None),
+        # A container sees its own group at the root; the tightest quota counts.
+        ("0::/not/to/be/seen\n", {"cpu.max": "300000 100000"}, 3),
+        ("0::/not/to/be/seen\n", {"cpu.max": "300000 100000", "not/cpu.max": "100000 100000"}, 1),
+        (V1, {QUOTA: "400000", PERIOD: "100000"}, 4),
+        (V1, {QUOTA: "-1", PERIOD: "100000"}, None),
+        (None, {}, None),
+    ],
 )
-def test_quotas_of_version_2(tmp_path, given, cores):
-    process = tmp_path / "cgroup"
-    process.write_text("0::/box/inner\n")
-    write(tmp_path / "fs" / "box", cpu__max=given)
-    write(tmp_path / "fs" / "box" / "inner", cpu__max="max 100000")
-    assert granted_cores(process, tmp_path / "fs") == cores
-
-
-def test_the_tightest_quota_counts_and_a_container_sees_its_own_at_the_root(tmp_path):
-    process = tmp_path / "cgroup"
-    process.write_text("0::/not/to/be/seen\n")
-    write(tmp_path / "fs", cpu__max="300000 100000")
-    assert granted_cores(process, tmp_path / "fs") == 3
-    write(tmp_path / "fs" / "not", cpu__max="100000 100000")
-    assert granted_cores(process, tmp_path / "fs") == 1
-
-
-@pytest.mark.parametrize(("quota", "cores"), [("400000", 4), ("-1", None)])
-def test_quotas_of_version_1(tmp_path, quota, cores):
-    process = tmp_path / "cgroup"
-    process.write_text("5:memory:/box\n4:cpu,cpuacct:/box\n")
-    write(tmp_path / "fs" / "cpu,cpuacct" / "box", cpu__cfs_quota_us=quota, cpu__cfs_period_us="100000")
-    assert granted_cores(process, tmp_path / "fs") == cores
-
-
-def test_no_control_groups(tmp_path):
-    assert granted_cores(tmp_path / "missing", tmp_path) is None
+def test_quotas_of_control_groups(tmp_path, groups, files, cores):
+    """Of version 2, of version 1, and where there are none."""
+    if groups is not None:
+        (tmp_path / "cgroup").write_text(groups)
+    for name, text in files.items():
+        (tmp_path / "fs" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "fs" / name).write_text(text)
+    assert granted_cores(tmp_path / "cgroup", tmp_path / "fs") == cores

@@ -13,7 +13,6 @@ from nmt.rnn.compiler.plan import make_plan
 from nmt.rnn.compiler.trace import trace
 from nmt.rnn.scan.layered import LayeredScan
 from tests.oracle import compare, more_cells
-from tests.oracle import gradients as slopes
 from tests.refusals import refused
 from tests.rnn import scan_cases as cases
 
@@ -99,11 +98,7 @@ def test_layers_over_finished_sequences_are_the_paper_s(name):
     found = scan.backward(result.tape, case.d_y, None, shares)
     shares |= {"x": found.x, **found.captured}
     assert set(shares) == set(leaves)
-    for leaf in leaves:
-        direction = slopes.random_direction(leaves, np.random.default_rng(5), only=[leaf])
-        exact = slopes.complex_step(lambda now: np.sum(stack.whole(now) * case.d_y), leaves, direction)
-        got = slopes.inner(shares, direction)
-        assert abs(got - exact) <= 1e-9 * max(1.0, float(np.linalg.norm(shares[leaf]))), leaf
+    cases.hold_to_complex_steps(lambda now: np.sum(stack.whole(now) * case.d_y), leaves, shares)
     plain = scan.forward(Weights(case.params), case.x, lengths=LENGTHS, **sources)
     compare.assert_close(plain.y, result.y, 1e-12, "inference")
 
@@ -120,7 +115,7 @@ def test_one_step_of_all_decoder_layers_is_the_same_decoder():
 
 def products(program):
     """Names of the weights a program multiplies by, once for each product."""
-    return sorted(step.weight.attrs["name"] for step in cases.products(program))
+    return sorted(step.weight.attrs["name"] for step in program.products)
 
 
 @pytest.mark.parametrize("name", STACKS)
@@ -147,10 +142,7 @@ def test_in_one_loop_they_would_wait_for_the_layer_below(name):
     assert windows <= set(products(together.forward.loop))
     assert windows.isdisjoint(products(apart.forward.loop))
     for lengths, reverse in ((None, False), (cases.LENGTHS["zeros"], True)):
-        case = cases.draw(cell, "float64", lengths)
-        found = cases.compiled(case, reverse=reverse)
-        for got, expected in zip(found[:2], cases.interpreted(case, {}, reverse=reverse), strict=True):
-            compare.assert_all_close(got, expected, 1e-9)
+        cases.agreeing(cases.draw(cell, "float64", lengths), reverse=reverse)
 
 
 def test_what_is_kept_is_named_as_in_the_stack():

@@ -11,7 +11,6 @@ from nmt.rnn import ChunkedScan, Scan, Shape, Weights, cells, initial_params, in
 from nmt.rnn.compiler.plan import make_plan
 from nmt.rnn.compiler.trace import trace
 from tests.oracle import compare, more_cells
-from tests.oracle import gradients as slopes
 from tests.refusals import refused
 from tests.rnn import more_cell_cases as more
 from tests.rnn import scan_cases as cases
@@ -62,10 +61,10 @@ def test_products_of_inputs_leave_the_loop(name):
     cell = more.CELLS[name][0]()
     matrices = [k for k, p in cell.params().items() if len(p.shape) == 2]
     for plan in (Scan(cell).plan(training) for training in (False, True)):
-        assert cases.products(plan.forward.loop) == []
-        assert len(cases.products(plan.forward.before) + cases.products(plan.forward.after)) == len(matrices)
-    assert cases.products(plan.backward.loop) == []
-    outside = cases.products(plan.backward.before) + cases.products(plan.backward.after)
+        assert plan.forward.loop.products == []
+        assert len(plan.forward.before.products + plan.forward.after.products) == len(matrices)
+    assert plan.backward.loop.products == []
+    outside = plan.backward.before.products + plan.backward.after.products
     assert len(outside) == len(matrices)  # shares of d_x; the weights' gradients are sums of their own
 
 
@@ -74,16 +73,16 @@ def test_products_of_what_is_left_of_inputs_leave_the_loop(name):
     """The windows and shifts that they read have loops of their own; not in the plan for a GPU."""
     cell = more.CELLS[name][0]()
     plan = Scan(cell).plan(True)
-    assert cases.products(plan.forward.loop) == cases.products(plan.backward.loop) == []
+    assert plan.forward.loop.products == plan.backward.loop.products == []
     together = make_plan(trace(cell, training=True), training=True, loops_apart=False)
-    assert cases.products(together.forward.loop) and cases.products(together.backward.loop)
+    assert together.forward.loop.products and together.backward.loop.products
 
 
 @pytest.mark.parametrize("name", more.STATE_GATED)
 def test_products_of_states_stay(name):
     plan = make_plan(trace(more.CELLS[name][0](), training=False), training=False)
-    assert cases.products(plan.forward.loop)
-    assert len(cases.products(plan.forward.before)) == 1
+    assert plan.forward.loop.products
+    assert len(plan.forward.before.products) == 1
 
 
 # ------------------------------------------------------------ convolutions, sLSTM
@@ -120,11 +119,9 @@ def test_slstm_is_that_of_the_paper_s_first_equations(started):
     for name in "cn":
         np.testing.assert_allclose(result.final[name] * scale, expected[name], rtol=1e-12)
     found = interpreter.backward(result, case.d_y)
-    for leaf in leaves:
-        direction = slopes.random_direction(leaves, np.random.default_rng(5), only=[leaf])
-        exact = slopes.complex_step(lambda now: np.sum(outputs(now)["y"] * case.d_y), leaves, direction)
-        got = slopes.inner({leaf: found.x if leaf == "x" else found.params[leaf]}, direction)
-        assert abs(got - exact) <= 1e-9 * max(1.0, abs(exact)), leaf
+    cases.hold_to_complex_steps(
+        lambda now: np.sum(outputs(now)["y"] * case.d_y), leaves, {"x": found.x, **found.params}
+    )
 
 
 @pytest.mark.parametrize("i", [-2000.0, -100.0, 0.0, 100.0, 2000.0])
@@ -149,9 +146,7 @@ def test_zoneout_keeps_old_units_in_training():
     rate, steps, rows = 0.3, 40, 50
     cell = cells.ZoneoutCell(cells.ElmanCell(2, 3), rate)
     case = cases.draw(cell, "float64", rows=rows, steps=steps)
-    outputs, found, masks = cases.compiled(case, seed=7)
-    compare.assert_all_close(outputs, cases.interpreted(case, masks)[0], 1e-9, "output")
-    compare.assert_all_close(found, cases.interpreted(case, masks)[1], 1e-9, "gradient")
+    outputs, _, _ = cases.agreeing(case, seed=7)
     before = np.concatenate([case.initial["h"][None], outputs["y"][:-1]])
     kept = outputs["y"] == before
     new = np.tanh(case.x @ case.params["W_x"] + before @ case.params["W_h"] + case.params["b"])
@@ -162,15 +157,13 @@ def test_zoneout_keeps_old_units_in_training():
 def test_recurrent_dropout_has_one_mask_for_all_steps_or_one_a_step():
     inner = cells.GRUCell(cases.D, cases.H)
     case = cases.draw(cells.RecurrentDropoutCell(inner, 0.5), "float64", cases.LENGTHS["mixed"])
-    outputs, found, masks = cases.compiled(case)
+    _, _, masks = cases.agreeing(case)
     (mask,) = masks.values()
     assert mask.shape == (cases.B, cases.H) and set(np.unique(mask)) == {0.0, 2.0}
-    expected, expected_gradients = cases.interpreted(case, masks)
-    compare.assert_all_close(outputs, expected, 1e-9, "output")
-    compare.assert_all_close(found, expected_gradients, 1e-9, "gradient")
     each = replace(case, cell=cells.RecurrentDropoutCell(inner, 0.5, variational=False))
     repeated = {name: np.repeat(mask[None], cases.T, axis=0) for name in masks}
-    compare.assert_all_close(cases.interpreted(each, repeated)[0], expected, 1e-12, "a mask a step")
+    of_each, expected = cases.interpreted(each, repeated)[0], cases.interpreted(case, masks)[0]
+    compare.assert_all_close(of_each, expected, 1e-12, "a mask a step")
 
 
 def test_recurrent_dropout_acts_on_what_the_matrix_reads():
@@ -194,6 +187,15 @@ def test_recurrent_dropout_acts_on_what_the_matrix_reads():
         (lambda: cells.ElmanCell(2, 3, nonlinearity="swish"), "must be one of sigmoid"),
         (lambda: cells.LSTMVariantCell(2, 3, clip=0), "clip must be above 0"),
         (lambda: cells.SLSTMCell(2, 3, heads=2), "heads must divide"),
+        *(
+            (lambda options=options: cells.LinearAttentionCell(5, 6, **options), words)
+            for options, words in (
+                ({"decay": "key_head"}, "decay must be one of none, constant, head, key"),
+                ({"decay": "tied", "delta": True}, "delta must be with decay constant, head"),
+                ({"heads": 4}, "heads must divide hidden_size 6, got 4"),
+                ({"window": -1}, "sizes must not be negative"),
+            )
+        ),
         (lambda: cells.QRNNCell(2, 3, window=0).params(), "must be at least 1"),
         (lambda: cells.DeepTransitionGRUCell(2, 3, 0), "must be at least 1"),
         (lambda: cells.ZoneoutCell(cells.LSTMCell(2, 3), {"z": 0.1}), "for h, c, got 0.1 for z"),
@@ -214,6 +216,17 @@ def test_recurrent_dropout_acts_on_what_the_matrix_reads():
         (lambda: cells.Attention("dott", 2, 2, 2), "attention must be one of bahdanau, .*, got 'dott'"),
         (lambda: initial_params(cells.SRUCell, 1), "initial_params: the cell must be a Cell, got the class SRUCell"),
         (lambda: Shape(2.5, 2), "axes must be one or more sizes"),
+        (lambda: Shape(2, 0), "sizes of at least 1"),
+        (lambda: cells.UnrolledCell(cells.GRUCell(3, 4), 0), "at least 1"),
+        (lambda: cells.Past("h", 3, 0), "must be at least 1"),
+        (lambda: cells.Past("h", 4, 3).read({}, 4), "from 1 to 3 steps back, got 4"),
+        (lambda: cells.SkipCell(cells.LearnedStartCell(cells.GRUCell(2, 3)), 2), "got learned ones"),
+        (lambda: cells.LearnedStartCell(cells.LSTMCell(2, 3), ("z",)), "among h, c, got z"),
+        (lambda: cells.StackCell([cells.LSTMCell(3, 4), cells.GRUCell(5, 4)]), "input_size must be 4, .* got 5"),
+        (
+            lambda: cells.AttentionCell(cells.LSTMCell(3, 4), 5, 6, attention="dot", input_feeding=False),
+            "memory_size must be 4 for dot attention, got 5",
+        ),
         (lambda: cells.StackCell([cells.SRUCell]), "StackCell: the cell must be a Cell, got the class SRUCell"),
         (lambda: cells.AttentionCell(cells.SRUCell, 4, 2), "AttentionCell: the cell must be a Cell, got the class SRU"),
         (lambda: cells.DropoutCell(cells.SRUCell, 0.1), "DropoutCell: .* the class SRUCell; make one of it, SRUCell.i"),

@@ -231,7 +231,7 @@ def test_normalised_rows_have_the_same_bits_in_any_batch(width):
 
 def test_a_planted_gradient_is_found_by_differences(monkeypatch):
     right = ops.OPS["tanh"]
-    wrong = dataclasses.replace(right, gradient=lambda g, v: iter([(v.args[0], g * (1 - v))]))
+    wrong = dataclasses.replace(right, gradient=lambda g, v: [g * (1 - v)])
     monkeypatch.setitem(ops.OPS, "tanh", wrong)
     with pytest.raises(AssertionError, match="gradients by differences"):
         for seed in range(990_001, 990_005):  # no other test's: compiled programs are kept

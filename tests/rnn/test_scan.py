@@ -1,6 +1,7 @@
 """Compiled programs over time: memory, divisions between threads, rows in company, padding; what oracles say of a case.
 test_products.py compares every cell's programs with interpreter and oracle."""
 
+import copy
 from dataclasses import replace
 
 import numpy as np
@@ -28,11 +29,8 @@ FLOAT32 = [*cases.RECURRENT, "stack", "lstm_bahdanau_feed", "gru_general_feed_dr
 def check_case(case, reverse, device=None):
     """Outputs and gradients, in training and inference, are the interpreter's; what lies behind a row is zero."""
     dtype = case.x.dtype.name
-    outputs, found, masks = cases.compiled(case, reverse=reverse, device=device)
     tolerance = compare.TOLERANCE[dtype]
-    expected, expected_gradients = cases.interpreted(case, masks, reverse=reverse)
-    compare.assert_all_close(outputs, expected, tolerance, "training")
-    compare.assert_all_close(found, expected_gradients, tolerance, "gradient")
+    outputs, found, _ = cases.agreeing(case, tolerance, reverse=reverse, device=device)
     assert all(a.dtype == dtype for a in (*outputs.values(), *found.values()))
     for row, n in enumerate(case.lengths or ()):
         np.testing.assert_array_equal(outputs["y"][n:, row], 0.0)
@@ -82,46 +80,36 @@ def test_scratch_does_not_grow_with_the_sequence(name, recompute, monkeypatch):
 @pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
 def test_units_may_be_divided_between_threads(threads, reverse):
     """Several panels of columns, not a whole number of them, and more threads than some products have panels."""
-    inner = LSTMCell(40 + 70, 70)
-    cell = AttentionCell(inner, 33, 70)
+    cell = AttentionCell(LSTMCell(40 + 70, 70), 33, 70)
     case = cases.draw(cell, "float32", tuple(9 - row for row in range(7)), rows=7, steps=9, places=4)
-    one = cases.compiled(case, reverse=reverse)
     many = cases.compiled(case, reverse=reverse, threads=threads, division="units")
-    compare.assert_same_bits(many[0], one[0], "output")
-    compare.assert_same_bits(many[1], one[1], "gradient")
+    cases.assert_same_run(many, cases.compiled(case, reverse=reverse))
 
 
 @pytest.mark.parametrize(("rows", "large", "division"), [(1, False, "units"), (8, True, "units"), (8, False, "rows")])
 def test_threads_divide_units_of_few_rows_and_of_large_weights(rows, large, division, monkeypatch):
     monkeypatch.setattr(tuning, "UNITS_BELOW", {False: 2, True: 5})
     monkeypatch.setattr(tuning, "LARGE_WEIGHTS", 0 if large else 1 << 40)
-    divided = []
-    place = COUNTER_WORDS + emit_cpu.NUMBERS.index("units")
+    found = [units for _, units in _teams(monkeypatch, "lstm", rows)]
+    assert sum(found) == (2 if division == "units" else 0)  # forward and backward
+    assert not any(units for _, units in _teams(monkeypatch, "lstm", rows, threads=1))
+
+
+def _teams(monkeypatch, name, rows, threads=2, **options):
+    """Of each function of a run: how many parts it has, and whether they divide units."""
+    found, place = [], COUNTER_WORDS + emit_cpu.NUMBERS.index("units")
 
     def spy(function, parts, table, keep):
-        divided.append(int(keep.numbers[place]))
+        found.append((parts, int(keep.numbers[place])))
         run_team(function, parts, table, keep)
 
     monkeypatch.setattr(run_cpu, "run_team", spy)
-    case = cases.draw(cases.CELLS["lstm"](), "float64", rows=rows)
-    cases.compiled(case, threads=2)
-    assert sum(divided) == (2 if division == "units" else 0)  # forward and backward
-    divided.clear()
-    cases.compiled(case, threads=1)
-    assert not any(divided)
+    cases.compiled(cases.draw(cases.CELLS[name](), "float64", rows=rows), threads=threads, **options)
+    return found
 
 
 def _parts(monkeypatch, *, batch=cases.B, **options):
-    """Into how many parts the functions of a run on two threads are divided."""
-    found = set()
-
-    def spy(function, parts, table, keep):
-        found.add(parts)
-        run_team(function, parts, table, keep)
-
-    monkeypatch.setattr(run_cpu, "run_team", spy)
-    cases.compiled(cases.draw(cases.CELLS["gru"](), "float64", rows=batch), threads=2, **options)
-    return found
+    return {parts for parts, _ in _teams(monkeypatch, "gru", batch, **options)}
 
 
 _LIMITS = pytest.mark.parametrize(("limit", "parts"), [(0, {2}), (1 << 40, {1})])
@@ -151,9 +139,7 @@ def test_thread_count_never_shows_in_long_sums():
     lengths = tuple(40 - 7 * row % 33 for row in range(23))
     case = cases.draw(cases.CELLS["lstm"](), "float32", lengths, rows=23, steps=40)
     assert sum(lengths) > 512
-    one, two = (cases.compiled(case, threads=n) for n in (1, 2))
-    compare.assert_same_bits(two[0], one[0], "output")
-    compare.assert_same_bits(two[1], one[1], "gradient")
+    cases.assert_same_run(*(cases.compiled(case, threads=n) for n in (1, 2)))
 
 
 @pytest.mark.parametrize(
@@ -193,37 +179,23 @@ def test_padding_is_never_read_in_bfloat16():
 
 
 def check_padding(name, reverse, filling, **options):
-    case = cases.draw(
-        cases.CELLS[name](), "float32" if "compute_dtype" in options else "float64", cases.LENGTHS["mixed"]
-    )
-    dirty = replace(
-        case, x=case.x.copy(), d_y=case.d_y.copy(), captured={k: a.copy() for k, a in case.captured.items()}
-    )
+    dtype = "float32" if "compute_dtype" in options else "float64"
+    case = cases.draw(cases.CELLS[name](), dtype, cases.LENGTHS["mixed"])
+    dirty = copy.deepcopy(case)
     for row, n in enumerate(case.lengths):
         dirty.x[n:, row] = filling
         dirty.d_y[n:, row] = filling
     for array in dirty.captured.values():
         for row, n in enumerate(case.source_lengths):
             array[n:, row] = filling
-    clean, found = (cases.compiled(c, reverse=reverse, **options) for c in (case, dirty))
-    compare.assert_same_bits(found[0], clean[0], "output")
-    compare.assert_same_bits(found[1], clean[1], "gradient")
+    cases.assert_same_run(*(cases.compiled(c, reverse=reverse, **options) for c in (dirty, case)))
     inferred = [cases.inferred(c, reverse=reverse, **options) for c in (dirty, case)]
     compare.assert_same_bits(*inferred, "inference")
 
 
 def test_a_sentence_without_source_weighs_nothing():
     case = cases.draw(cases.CELLS["lstm_bahdanau_feed"](), "float64", cases.LENGTHS["mixed"])
-    case = replace(case, source_lengths=(0, 1, 0, 2, 4))
-    outputs, found, masks = cases.compiled(case)
-    expected, expected_gradients = cases.interpreted(case, masks)
-    compare.assert_all_close(outputs, expected, 1e-9, "output")
-    compare.assert_all_close(found, expected_gradients, 1e-9, "gradient")
-
-
-def loaded_functions():
-    """How many functions of machine code this process has, from the store or just compiled."""
-    return len(machine_code._loaded)
+    cases.agreeing(replace(case, source_lengths=(0, 1, 0, 2, 4)))
 
 
 @pytest.mark.parametrize("name", ["lstm", "stack", "lstm_bahdanau_feed", "gru_scaled_dot"])
@@ -231,7 +203,8 @@ def test_other_sizes_of_a_batch_compile_nothing(name):
     cell = cases.CELLS[name]()
     cases.compiled(cases.draw(cell, "float64", (6, 2, 5, 1, 3)), threads=2)
     cases.inferred(cases.draw(cell, "float64"), threads=2)
-    before, plans = loaded_functions(), compiled_cells.compile_step.cache_info().misses
+    loaded = machine_code._loaded  # the functions of this process, from the store or just compiled
+    before, plans = len(loaded), compiled_cells.compile_step.cache_info().misses
     assert before > 0
     for rows, steps, places in ((1, 1, 1), (2, 9, 3), (17, 3, 8)):
         lengths = tuple(1 + row % steps for row in range(rows))
@@ -240,7 +213,7 @@ def test_other_sizes_of_a_batch_compile_nothing(name):
             for reverse in (False, True):
                 cases.compiled(case, reverse=reverse, threads=2)
                 cases.inferred(case, reverse=reverse, threads=2)
-    assert loaded_functions() == before
+    assert len(loaded) == before
     assert compiled_cells.compile_step.cache_info().misses == plans
 
 
@@ -364,5 +337,4 @@ def test_products_that_read_products_have_the_bits_of_one_thread(make):
     case = cases.draw(make(), "float32", rows=3, steps=30)
     one = cases.compiled(case, division="units")
     for _ in range(30):
-        for found, expected in zip(cases.compiled(case, threads=2, division="units"), one, strict=True):
-            compare.assert_same_bits(found, expected, "units")
+        cases.assert_same_run(cases.compiled(case, threads=2, division="units"), one)

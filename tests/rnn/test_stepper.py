@@ -20,6 +20,7 @@ from nmt.rnn.scan.scan import Scan
 from nmt.rnn.stepping.stepper import Stepper
 from tests.oracle import compare
 from tests.refusals import refused
+from tests.rnn import scan_cases as cases
 
 T, B, S, E, H, M = 5, 4, 6, 7, 9, 8
 
@@ -34,32 +35,19 @@ def attention_scan(device=None, cell=None):
     return scan, weights, memory, rng.standard_normal((T, B, E))
 
 
-def test_steps_equal_the_scan():
-    scan, weights, memory, x = attention_scan()
-    lengths = [6, 2, 1, 4]
-    whole = scan.forward(weights, x, captured={"memory": memory}, source_lengths=lengths)
-    stepper = Stepper(scan, weights)
-    sentence_ids = stepper.admit({"memory": memory}, lengths)
-    states = {k: np.zeros((B, n)) for k, n in scan.states.items()}
-    for t in range(T):
-        y, new = stepper.step(x[t], states, sentence_ids)
-        np.testing.assert_array_equal(y, whole.y[t])
-        states = {k: v.copy() for k, v in new.items()}
-    compare.assert_same_bits(states, whole.final)
+def zeros(scan, rows=B):
+    """States of rows that begin."""
+    return {k: np.zeros((rows, n)) for k, n in scan.states.items()}
 
 
-@pytest.mark.parametrize("division", ["rows", "units"])
-def test_the_division_between_threads_never_shows_in_a_step(division):
+@pytest.mark.parametrize(("threads", "division"), [(1, None), (2, None), (3, "rows"), (3, "units")])
+def test_steps_equal_the_scan(threads, division):
+    """However threads divide a step."""
     scan, weights, memory, x = attention_scan()
-    divided = Scan(scan.cell, dtype=np.float64, threads=3, division=division)
-    states = {k: np.zeros((B, n)) for k, n in scan.states.items()}
-    steps = []
-    for one in (Scan(scan.cell, dtype=np.float64, threads=1), divided):
-        stepper = Stepper(one, weights)
-        sentence_ids = stepper.admit({"memory": memory}, [6, 2, 1, 4])
-        steps.append(stepper.step(x[0], states, sentence_ids))
-    np.testing.assert_array_equal(steps[1][0], steps[0][0])
-    compare.assert_same_bits(steps[1][1], steps[0][1])
+    given = {"memory": memory}, [6, 2, 1, 4]
+    whole = cases.named(scan.forward(weights, x, captured=given[0], source_lengths=given[1]))
+    divided = Scan(scan.cell, dtype=np.float64, threads=threads, division=division)
+    compare.assert_same_bits(cases.stepped(divided, weights, x, zeros(scan), *given), whole)
 
 
 def test_rows_share_and_leave():
@@ -69,8 +57,7 @@ def test_rows_share_and_leave():
     stepper = Stepper(scan, weights)
     sentence_ids = stepper.admit({"memory": memory}, lengths)
     owner = sentence_ids[[3, 3, 1]]
-    states = {k: np.zeros((3, n)) for k, n in scan.states.items()}
-    _, new = stepper.step(x[0, :3], states, owner)
+    _, new = stepper.step(x[0, :3], zeros(scan, 3), owner)
     states = {k: v[[2]].copy() for k, v in new.items()}
     y, _ = stepper.step(x[1, :1], states, owner[[2]])
     steps = np.stack([x[0, 2], x[1, 0]])[:, None]
@@ -97,8 +84,19 @@ def shared_step(device=None, cell=None):
     return together, step(x[0, word], {k: v[parent] for k, v in states.items()})
 
 
-def test_rows_with_one_parent_and_one_word_share_them():
-    together, apart = shared_step()
+def words_alone():
+    """States made of the input alone: the oldest share of a convolution's window is a product of what is itself a
+    product of the word."""
+    layers = StackCell([LinearCell(E, H), ResidualCell(ConvolutionCell(H, H))])
+    return AttentionCell(layers, M, H, input_feeding=False)
+
+
+@pytest.mark.parametrize(
+    ("make", "states"), [(lambda: None, {"feed"}), (words_alone, {"cell.1.past1", "cell.1.past2"})]
+)
+def test_rows_with_one_parent_and_one_word_share_them(make, states):
+    together, apart = shared_step(cell=make())
+    assert states <= apart.keys()
     compare.assert_same_bits(together, apart)
 
 
@@ -116,11 +114,7 @@ def test_many_rows_and_few_take_the_same_step(threads):
     states = {k: rng.standard_normal((3, n)) for k, n in scan.states.items()}
     for rows in (1, 41, 5, 16, 17, 5, 41, 2):
         count = len(next(iter(states.values())))
-        parent, word, sentence = (
-            rng.integers(count, size=rows),
-            rng.integers(T * B, size=rows),
-            rng.integers(B, size=rows),
-        )
+        parent, word, sentence = (rng.integers(most, size=rows) for most in (count, T * B, B))
         words, place = np.unique(word, return_inverse=True)
         inputs = np.ascontiguousarray(x.reshape(T * B, E)[words])
         y, new = stepper.step(inputs, states, sentence_ids[sentence], word=place, parent=parent)
@@ -137,9 +131,8 @@ def test_many_rows_and_few_take_the_same_step(threads):
 def test_a_changed_weight_shows_in_the_next_step():
     """What was prepared knows where packed weights lie: they are laid out anew."""
     scan, weights, memory, x = attention_scan()
-    stepper = Stepper(scan, weights)
+    stepper, states = Stepper(scan, weights), zeros(scan)
     sentence_ids = stepper.admit({"memory": memory})
-    states = {k: np.zeros((B, n)) for k, n in scan.states.items()}
     before = stepper.step(x[0], states, sentence_ids)[0].copy()
     weights["W_c"] = weights["W_c"] * 2
     after = stepper.step(x[0], states, sentence_ids)[0]
@@ -148,22 +141,11 @@ def test_a_changed_weight_shows_in_the_next_step():
     np.testing.assert_array_equal(after, fresh.step(x[0], states, fresh.admit({"memory": memory}))[0])
 
 
-def test_states_made_of_the_input_alone_are_shared_too():
-    """The oldest share of a convolution's window is a product of what is itself a product of the word, and shared."""
-    layers = StackCell([LinearCell(E, H), ResidualCell(ConvolutionCell(H, H))])
-    cell = AttentionCell(layers, M, H, input_feeding=False)
-    together, apart = shared_step(cell=cell)
-    assert {"cell.1.past1", "cell.1.past2"} <= apart.keys()
-    compare.assert_same_bits(together, apart)
-
-
 def test_sentences_come_and_go():
     """Memory is moved and used again under the sentences that stay."""
     scan, weights, memory, x = attention_scan()
-    lengths = np.array([6, 2, 1, 4])
-    states = {k: np.zeros((B, n)) for k, n in scan.states.items()}
-    stepper = Stepper(scan, weights)
-    alone = Stepper(scan, weights)
+    lengths, states = np.array([6, 2, 1, 4]), zeros(scan)
+    stepper, alone = Stepper(scan, weights), Stepper(scan, weights)
     expected = alone.step(x[0], states, alone.admit({"memory": memory}, lengths))[0].copy()
     kept = stepper.admit({"memory": memory}, lengths)
     for turn in range(12):
@@ -173,7 +155,7 @@ def test_sentences_come_and_go():
         if turn % 4 == 3:
             stepper.release(kept)
             kept = stepper.admit({"memory": memory}, lengths)
-    assert len(next(iter(stepper._sources.arrays.values()))) <= 4 * lengths.sum()
+    assert len(next(iter(stepper.store.arrays.values()))) <= 4 * lengths.sum()
 
 
 PLAIN = {
@@ -183,33 +165,17 @@ PLAIN = {
 }
 
 
-def close(found, expected):
-    """A step is cut into other functions than a scan, and within a function sums of a row may change their order."""
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-14)
-
-
 @pytest.mark.parametrize("name", PLAIN)
 def test_a_cell_without_captured_arrays_steps_as_it_scans(name):
-    cell = PLAIN[name]()
-    rng = np.random.default_rng(3)
-    weights = Weights({k: v + 0.1 * rng.standard_normal(v.shape) for k, v in initial_params(cell, 1, float).items()})
-    x = rng.standard_normal((T, B, cell.input_size))
-    first = {k: rng.standard_normal((B, n)) for k, n in cell.states().items()}
-    scan = Scan(cell, dtype=np.float64, threads=2)
-    whole = scan.forward(weights, x, first)
-    stepper, states = Stepper(scan, weights), first
-    for t in range(T):
-        y, new = stepper.step(x[t], states)
-        close(y, whole.y[t])
-        states = {k: v.copy() for k, v in new.items()}
-    for state, final in whole.final.items():
-        close(states[state], final)
+    """A step is cut into other functions than a scan, and within a function sums of a row may change their order."""
+    case = cases.draw(PLAIN[name](), "float64", rows=B, steps=T)
+    scan, given = Scan(case.cell, dtype=np.float64, threads=2), (Weights(case.params), case.x, case.initial)
+    compare.assert_all_close(cases.stepped(scan, *given), cases.named(scan.forward(*given)), 1e-14)
 
 
 def test_the_door_of_a_step():
     scan, weights, memory, x = attention_scan()
-    stepper = Stepper(scan, weights)
-    states = {k: np.zeros((B, n)) for k, n in scan.states.items()}
+    stepper, states = Stepper(scan, weights), zeros(scan)
     refused(ShapeError, "sentence must be the id of each row's sentence, got None", stepper.step, x[0], states)
     sentence_ids = stepper.admit({"memory": memory})
     promise = r"sentence, word and parent must be of one length, got \[1, 4\]"

@@ -76,19 +76,9 @@ def test_the_stand_in_meets_every_option_of_every_kind():
 @pytest.mark.parametrize(("name", "dtype", "device"), LAYERS, indirect=["device"])
 def test_torch_layers(name, dtype, device):
     case, tolerance = vectors.torch_layer(name), compare.TOLERANCE[dtype]
-    layer = operator_calls.build(
-        case.kind,
-        case.input_size,
-        case.hidden_size,
-        case.params,
-        dtype,
-        num_layers=case.num_layers,
-        bidirectional=case.bidirectional,
-        bias=case.bias,
-        batch_first=case.batch_first,
-        **case.options,
-        device=device,
-    )
+    own = {key: getattr(case, key) for key in ("num_layers", "bidirectional", "bias", "batch_first")}
+    sizes = case.input_size, case.hidden_size
+    layer = operator_calls.build(case.kind, *sizes, case.params, dtype, **own, **case.options, device=device)
     inputs = (case.x, case.hx, case.cx, case.lengths)
     check(operator_calls.infer(layer, *inputs), case.expected, tolerance, name)
     check(operator_calls.forward(layer, *inputs), case.expected, tolerance, f"{name} keeping")

@@ -45,7 +45,7 @@ def plan_of(cell, *, training=True, **options):
 
 def products(program):
     """(parameter, width of the result) of every product of a program."""
-    return [(step.weight.attrs["name"], step.out.width) for step in cases.products(program)]
+    return [(step.weight.attrs["name"], step.out.width) for step in program.products]
 
 
 def kept(plan):

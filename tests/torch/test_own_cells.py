@@ -80,10 +80,6 @@ def test_directions_layouts_and_packed_sequences():
     torch.testing.assert_close((pad_packed_sequence(packed)[0], last["h"]), (y, final["h"]))
 
 
-def first_and_states(outputs):
-    return (outputs[0], *outputs[1].values())
-
-
 @pytest.mark.parametrize(
     ("cell", "others"),
     [
@@ -100,7 +96,8 @@ def test_gradients_agree_with_finite_differences(cell, others):
     lengths = {"source_lengths": [7, 4]} if others else {}
 
     def run(x, *rest):
-        return first_and_states(module(x, **dict(zip(arrays, rest, strict=False)), **lengths))
+        y, states = module(x, **dict(zip(arrays, rest, strict=False)), **lengths)
+        return (y, *states.values())
 
     assert sorted(module.state_dict()) == sorted(cell.params())
     assert torch.autograd.gradcheck(run, (draw(T, B, D), *arrays.values(), *module.parameters()))

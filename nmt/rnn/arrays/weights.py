@@ -167,11 +167,8 @@ class Weights(MutableMapping[str, np.ndarray]):
 
     def view(self, prefix: str) -> Weights:
         """Return the parameters below `prefix.`, sharing arrays and packed forms."""
-        inner = Weights.__new__(Weights)  # everything is shared with the store, including its lock
-        inner._arrays, inner._packed, inner._stale = self._arrays, self._packed, self._stale
-        inner._lock, inner._version = self._lock, self._version
-        inner._jobs, inner._used = self._jobs, self._used
-        inner._below, inner._own, inner.whole = self._below, self._own, self.whole
+        inner = Weights.__new__(Weights)
+        vars(inner).update(vars(self))  # everything is shared with the store, including its lock
         inner._prefix = f"{self._prefix}{prefix}."
         return inner
 
@@ -259,11 +256,8 @@ class Weights(MutableMapping[str, np.ndarray]):
         self, name: str, form: tuple[Any, ...], make: Callable[[Packed | None], Packed], again: Again | None = None
     ) -> Packed:
         """Return the array that `make` computes from a parameter, cached under `form` until the parameter changes.
-
         make: receives its previous array, to fill again, or None; returns the array. again: refills many at once after
-        a
-            change: this one, and those used since the previous change.
-        """
+        a change: this one, and those used since the previous change."""
         if (shared := self._shared(name)) is not None:
             return shared.derived(self._prefix + name, form, make, again)
         return self._derived((self._prefix + name, *form), make, again)

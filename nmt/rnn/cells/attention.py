@@ -206,17 +206,8 @@ class AttentionCell(Cell):
                 promise = f"output_size must be {cell.output_size}, the inner cell's, without attention"
                 raise ShapeError(f"AttentionCell: {promise}, got {output_size}")
             return
-        self.attention = Attention(
-            attention,
-            memory_size,
-            cell.output_size,
-            attention_size or cell.output_size,
-            key_size,
-            heads=heads,
-            bias=bias,
-            projection=projection,
-            words=words,
-        )
+        sizes = memory_size, cell.output_size, attention_size or cell.output_size, key_size
+        self.attention = Attention(attention, *sizes, heads=heads, bias=bias, projection=projection, words=words)
         if isinstance(readout, str):
             self.readout = readout
         else:

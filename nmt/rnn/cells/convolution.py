@@ -15,7 +15,7 @@ from nmt.errors import ShapeError
 from nmt.rnn.arguments import whole_number
 from nmt.rnn.cell import Captured, Cell, Param, Scope, State, under
 from nmt.rnn.cells.attention import Attention
-from nmt.rnn.cells.parts import ShortConvolution, features
+from nmt.rnn.cells.parts import ShortConvolution, features, over_window
 from nmt.rnn.functions import concat, sigmoid, source_count, split, sqrt, tanh
 from nmt.rnn.graph import Value
 
@@ -27,13 +27,6 @@ def window_params(
     whole_number("convolution", "window", window)
     shapes = {f"W_{k}": Param((input_size, width), gates=gates, deviation=deviation) for k in range(window)}
     return shapes | {"b": Param((width,), gates=gates)}
-
-
-def convolve(p: Scope, x: Value, s: State, window: int) -> tuple[Value, State]:
-    """Return the sum over the window, without bias, and the new states."""
-    parts = [x @ p[f"W_{k}"] for k in range(window)]
-    parts = [part + s[f"past{k + 1}"] if k + 1 < window else part for k, part in enumerate(parts)]
-    return parts[0], State({f"past{k}": part for k, part in enumerate(parts) if k})
 
 
 class ConvolutionCell(Cell):
@@ -60,7 +53,7 @@ class ConvolutionCell(Cell):
         return ()
 
     def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
-        total, past = convolve(p, x, s, self.window)
+        total, past = over_window([x @ p[f"W_{k}"] for k in range(self.window)], s)
         a, b = split(total + p.b, 2)
         return a * sigmoid(b), past
 
@@ -85,7 +78,7 @@ class QRNNCell(Cell):
         return ("c",)
 
     def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
-        total, past = convolve(p, x, s, self.window)
+        total, past = over_window([x @ p[f"W_{k}"] for k in range(self.window)], s)
         z, f, o = split(total + p.b, 3)
         f = sigmoid(f)
         c = f * s.c + (1 - f) * tanh(z)

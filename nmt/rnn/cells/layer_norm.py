@@ -14,20 +14,16 @@ EPSILON = 1e-5
 """A number added to a variance, so that a constant vector becomes zero and not NaN."""
 
 
-def layer_norm(x: Value, gain: Value, bias: Value) -> Value:
-    """Return LN(x; gain, bias) = (x - mean) / sqrt(variance + EPSILON) * gain + bias, over the features of a row."""
-    centred = x - mean(x)
-    return centred * (1 / sqrt(mean(centred * centred) + EPSILON)) * gain + bias
-
-
 def norm_params(name: str, width: int) -> dict[str, Param]:
     """Return the gain (initially one) and the bias (initially zero) of a normalisation."""
     return {f"gain_{name}": Param((width,), start=1.0), f"bias_{name}": Param((width,))}
 
 
 def normalised(p: Scope, name: str, x: Value) -> Value:
-    """Return x normalised with the gain and bias of this name."""
-    return layer_norm(x, p[f"gain_{name}"], p[f"bias_{name}"])
+    """Return (x - mean) / sqrt(variance + EPSILON) * gain + bias over the features of a row, with the gain and bias of
+    this name."""
+    centred = x - mean(x)
+    return centred * (1 / sqrt(mean(centred * centred) + EPSILON)) * p[f"gain_{name}"] + p[f"bias_{name}"]
 
 
 class LayerNormLSTMCell(EqualCell):

@@ -5,7 +5,7 @@ from typing import Literal, get_args
 
 from nmt.errors import ShapeError
 from nmt.rnn.cell import Axes, Cell, Param, Scope, State
-from nmt.rnn.cells.parts import ShortConvolution, constants, head_norm, heads_of, silu, unit
+from nmt.rnn.cells.parts import ShortConvolution, constants, features, head_norm, heads_of, silu, unit
 from nmt.rnn.functions import axes, exp, flat, maximum, relu, sigmoid, softplus, split, sqrt, tanh, total
 from nmt.rnn.graph import Value
 
@@ -89,9 +89,8 @@ class LinearAttentionCell(Cell):
         if self.window:
             u, past = ShortConvolution(self.window, 2 * self._keys + self.hidden_size).step(p, u, s)
             u = silu(u)
-        cut = u.graph.apply
-        q, k = (axes(cut("slice", u, start=n * h * K, size=h * K), h=h, k=K) for n in (0, 1))
-        v = axes(cut("slice", u, start=2 * h * K, size=h * V), h=h, v=V)
+        q, k = (axes(features(u, n * h * K, h * K), h=h, k=K) for n in (0, 1))
+        v = axes(features(u, 2 * h * K, h * V), h=h, v=V)
         q, k, S = self._decayed(p, x, q, k, s.S)
         q = q * K**-0.5
         if self.delta:
@@ -159,9 +158,9 @@ class S6Cell(Cell):
 
     def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
         N, H = self.size, self.hidden_size
-        cut = (bcr := x @ p.W_bcr).graph.apply
-        B, C = (axes(cut("slice", bcr, start=k * N, size=N), n=N) for k in (0, 1))
-        delta = softplus(cut("slice", bcr, start=2 * N, size=self.rank) @ p.W_dt + p.b_dt)
+        bcr = x @ p.W_bcr
+        B, C = (axes(features(bcr, k * N, N), n=N) for k in (0, 1))
+        delta = softplus(features(bcr, 2 * N, self.rank) @ p.W_dt + p.b_dt)
         h = exp(-exp(axes(p.A, n=N, d=H)) * axes(delta, d=H)) * s.h + axes(delta * x, d=H) * B
         return flat(total(h * C, "n")) + p.skip * x, State(h=h)
 

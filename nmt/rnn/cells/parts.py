@@ -168,9 +168,14 @@ class ShortConvolution:
 
     def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
         """Return the sum and the new states."""
-        parts = [x * p[f"c_{k}"] for k in range(self.window)]
-        parts = [part + s[f"past{k + 1}"] if k + 1 < self.window else part for k, part in enumerate(parts)]
-        return parts[0], State({f"past{k}": part for k, part in enumerate(parts) if k})
+        return over_window([x * p[f"c_{k}"] for k in range(self.window)], s)
+
+
+def over_window(parts: list[Value], s: State) -> tuple[Value, State]:
+    """Return the sum over the window that ends with a step, and the new states. parts: the shares of the step's input
+    in this sum and in each later one."""
+    parts = [part + s[f"past{k + 1}"] if k + 1 < len(parts) else part for k, part in enumerate(parts)]
+    return parts[0], State({f"past{k}": part for k, part in enumerate(parts) if k})
 
 
 def features(x: Value, start: int, size: int) -> Value:

@@ -182,7 +182,9 @@ class RecurrentDropoutCell(WrappedCell):
 
     def __init__(self, cell: Cell, rate: float, variational: bool = True, weights: tuple[str, ...] = ("W_h",)) -> None:
         super().__init__(cell)
-        _check_weights("RecurrentDropoutCell", cell, weights)
+        matrices = [name for name, param in cell.params().items() if len(param.shape) == 2]
+        if unknown := [name for name in weights if name not in matrices]:
+            raise ShapeError(f"RecurrentDropoutCell: weights must be among {', '.join(matrices)}, got {unknown[0]}")
         self.rate, self.variational, self.weights = rate, variational, weights
 
     def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
@@ -190,14 +192,6 @@ class RecurrentDropoutCell(WrappedCell):
             return self.cell.step(p, x, s)
         weights = {name: _Weight(p[name], p, self.rate, self.variational) for name in self.weights}
         return self.cell.step(p.replaced(weights), x, s)
-
-
-def _check_weights(where: str, cell: Cell, weights: tuple[str, ...]) -> None:
-    """Raise ShapeError for a name that is not one of the cell's matrices."""
-    matrices = [name for name, param in cell.params().items() if len(param.shape) == 2]
-    for name in weights:
-        if name not in matrices:
-            raise ShapeError(f"{where}: weights must be among {', '.join(matrices)}, got {name}")
 
 
 class LearnedStartCell(WrappedCell):

@@ -52,7 +52,7 @@ def differentiate(outputs: list[tuple[Value, Value]], wanted: set[int]) -> tuple
             continue
         g = gradients[v.id]
         if v.op in ("param", "rows_of"):
-            sinks.append(_sink(v, g))
+            sinks.append(Sink(v.attrs["name"], 0, None, None, g))
         elif v.op == "slice":
             if v.args[0].id in active:
                 place = pieces.setdefault(v.args[0].id, {})
@@ -68,7 +68,7 @@ def differentiate(outputs: list[tuple[Value, Value]], wanted: set[int]) -> tuple
             for target, share in _of_product(v, g, sinks, active):
                 add(target, share)
         elif v.rule.gradient is not None:
-            for target, share in v.rule.gradient(g, v):
+            for target, share in zip(v.args, v.rule.gradient(g, v), strict=True):
                 if target.id in active:
                     add(target, share)
     return gradients, sinks
@@ -123,18 +123,9 @@ def _zeros(graph: Graph, axes: tuple[str, ...], width: int) -> Value:
 
 def _of_product(v: Value, g: Value, sinks: list[Sink], active: set[int]) -> list[tuple[Value, Value]]:
     x, w = v.args
-    if whole_matrix(w).id in active:
+    if (w.args[0] if w.op == "rows_of" else w).id in active:
         left, right = (g, x) if v.attrs["transposed"] else (x, g)
         sinks.append(Sink(w.attrs["name"], w.attrs.get("start", 0), w.attrs["rows"], left, right))
     if x.id not in active:
         return []
     return [(x, v.graph.apply("matmul", g, w, transposed=not v.attrs["transposed"]))]
-
-
-def whole_matrix(w: Value) -> Value:
-    """Return the matrix parameter that a product reads, or reads some rows of."""
-    return w.args[0] if w.op == "rows_of" else w
-
-
-def _sink(v: Value, g: Value) -> Sink:
-    return Sink(v.attrs["name"], 0, None, None, g)

@@ -69,14 +69,17 @@ def computed(values: Iterable[Value]) -> tuple[Any, ...]:
     return tuple((v.op, tuple(a.id for a in v.args), v.axes, v.width, attrs(v)) for v in values)
 
 
+_PARTS = "inputs", "states", "outputs", "new", "leaves", "noted"
+"""The values by name of a `Trace`."""
+
+
 def content_of(whole: Trace) -> tuple[Any, ...]:
     """Return a traced step as a comparable value."""
 
     def ids(values: dict[str, Value]) -> tuple[tuple[str, int], ...]:
         return tuple((name, v.id) for name, v in values.items())
 
-    parts = whole.inputs, whole.states, whole.outputs, whole.new, whole.leaves, whole.noted
-    return (computed(whole.graph.values), *map(ids, parts), tuple(whole.masks))
+    return (computed(whole.graph.values), *(ids(getattr(whole, part)) for part in _PARTS), tuple(whole.masks))
 
 
 def _copied(whole: Trace) -> Trace:
@@ -86,13 +89,5 @@ def _copied(whole: Trace) -> Trace:
     def of(values: dict[str, Value]) -> dict[str, Value]:
         return {name: graph.values[v.id] for name, v in values.items()}
 
-    return replace(
-        whole,
-        graph=graph,
-        inputs=of(whole.inputs),
-        states=of(whole.states),
-        outputs=of(whole.outputs),
-        new=of(whole.new),
-        leaves=of(whole.leaves),
-        noted=of(whole.noted),
-    )
+    parts: dict[str, Any] = {part: of(getattr(whole, part)) for part in _PARTS}
+    return replace(whole, graph=graph, **parts)

@@ -6,9 +6,8 @@ the wanted gradients).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from nmt.rnn.arrays.array_names import ArrayKind, Numbered
 from nmt.rnn.compiler.differentiate import Sink
@@ -27,20 +26,13 @@ from nmt.rnn.compiler.direction import (
 from nmt.rnn.compiler.fuse import build_program
 from nmt.rnn.compiler.keep import Keep, Recompute, choose_kept
 from nmt.rnn.compiler.phases import Phase
-from nmt.rnn.compiler.program import (
-    Place,
-    PlaceKind,
-    Product,
-    Program,
-    StoredValue,
-    in_block,
-    memory_read,
-    outlasting,
-    with_places,
-)
+from nmt.rnn.compiler.program import Place, PlaceKind, Product, Program, StoredValue, memory_read, with_places
 from nmt.rnn.compiler.trace import Trace
 from nmt.rnn.graph import Value
 from nmt.rnn.ops import OpKind
+
+_STORED = PlaceKind.SEQUENCE, PlaceKind.AFTER
+"""Places that a pass has for every step."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +108,7 @@ def make_plan(
     roots, outputs = forward_roots(trace, slots=bool(slots))
     if not training:
         alone = make_pass(roots, given, trace, states, leave_loop=not single_step)
-        alone.by_rows = bool(slots) and not _multiplies(alone.loop)
+        alone.by_rows = bool(slots) and not alone.loop.products
         return Plan(trace, _in_blocks(alone, {p.name for p in outputs.values()}), outputs, slots=slots)
     num_forward = len(trace.graph.values)
     received = frozenset(trace.outputs if receives is None else receives)
@@ -131,7 +123,7 @@ def make_plan(
     roots += [_stored(Numbered.KEPT, v) for v in kept]
     forward = make_pass(roots, given, trace, states)
     lasting = {e.value.id for e in roots}
-    left = {i: p for i, p in _left_by(forward).items() if not lasting_alone or i in lasting}
+    left = {i: p for i, p in _all_places(forward).items() if p.kind in _STORED and (not lasting_alone or i in lasting)}
     found = given | cotangent_places(trace) | left
     if slots:
         again, places = _again(trace, slots, found)
@@ -165,10 +157,6 @@ def _slots(trace: Trace, training: bool, lasting_alone: bool, states: Carried) -
     return frozenset() if lasting_alone or stays else names
 
 
-def _multiplies(program: Program) -> bool:
-    return any(isinstance(step, Product) for step in program.steps)
-
-
 def _again(trace: Trace, slots: frozenset[str], found: dict[int, Place]) -> tuple[Program, dict[int, Place]]:
     """Return the program that recomputes these states from one step to the next, reading what `found` has, and its
     places for a backward pass."""
@@ -182,7 +170,7 @@ def _again(trace: Trace, slots: frozenset[str], found: dict[int, Place]) -> tupl
     computed = {e.value.id: e.place for e in roots if e.value.kind is not OpKind.LEAF}
     there = {i: p for i, p in (found | places).items() if i not in computed}
     program = build_program(roots, there, PlaceKind.ROWS)
-    if _multiplies(program):
+    if program.products:
         raise RuntimeError("states that are computed again need a product")
     return program, places | computed
 
@@ -207,11 +195,6 @@ def _stored(kind: Numbered, v: Value) -> StoredValue:
 
 def _all_places(one: Pass) -> dict[int, Place]:
     return one.before.places | one.loop.places | one.after.places
-
-
-def _left_by(one: Pass) -> dict[int, Place]:
-    """Return the places of the values that a pass has stored for every step."""
-    return {i: p for i, p in _all_places(one).items() if p.kind in (PlaceKind.SEQUENCE, PlaceKind.AFTER)}
 
 
 def _placed(sinks: list[Sink], places: dict[int, Place]) -> list[PlacedSink]:
@@ -282,16 +265,22 @@ def with_operands(plan: Plan) -> Plan:
     if plan.backward is None:
         return plan
     names = {p.name for s in plan.sinks for p in (s.left, s.right) if p is not None}
-    backward = _moved(plan.backward, partial(outlasting, names=names))
+    backward = _moved(plan.backward, names, PlaceKind.SEQUENCE)
     return replace(plan, backward=backward, sinks=[_sink_in_block(s, backward) for s in plan.sinks])
 
 
 def _in_blocks(one: Pass, outliving: set[str]) -> Pass:
     """Move to memory of a block of time the arrays that nothing reads after the pass."""
-    return _moved(one, partial(in_block, names=set(one.arrays) - outliving))
+    return _moved(one, set(one.arrays) - outliving, PlaceKind.BLOCK)
 
 
-def _moved(one: Pass, move: Callable[[Place], Place]) -> Pass:
+def _moved(one: Pass, names: set[str], kind: PlaceKind) -> Pass:
+    """Return the pass with its arrays of these names in memory of all steps, or of one block of time."""
+
+    def move(place: Place) -> Place:
+        is_array = place.name in names and place.kind in (PlaceKind.SEQUENCE, PlaceKind.BLOCK)
+        return replace(place, kind=kind) if is_array else place
+
     before, loop, after = (with_places(program, move) for program in one.programs.values())
     arrays = {name: move(place) for name, place in one.arrays.items()}
     again = one.again and with_places(one.again, move)

@@ -6,7 +6,7 @@ A program runs over all rows of one step (inside the time loop) or of all steps 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from functools import cached_property
@@ -112,11 +112,15 @@ class Program:
     steps: list[RowWork | Product]
     places: dict[int, Place]
 
+    @property
+    def products(self) -> list[Product]:
+        """Return its products, in order."""
+        return [step for step in self.steps if isinstance(step, Product)]
+
     @cached_property
     def row_size(self) -> int:
         """Return the multiply-adds of its products for one row; first read when it is finished."""
-        products = (step for step in self.steps if isinstance(step, Product))
-        return sum((step.x.width or 0) * (step.out.width or 0) for step in products)
+        return sum((step.x.width or 0) * (step.out.width or 0) for step in self.products)
 
 
 def memory_of(v: Value, places: Mapping[int, Place]) -> tuple[Value, int]:
@@ -147,23 +151,11 @@ def memory_read(values: Iterable[Value], places: Mapping[int, Place]) -> Iterato
             pending += v.args
 
 
-def in_block(place: Place, names: Collection[str]) -> Place:
-    """Return the place, in memory of a block of time if its name is among `names`."""
-    return replace(place, kind=PlaceKind.BLOCK) if place.kind is PlaceKind.SEQUENCE and place.name in names else place
-
-
-def outlasting(place: Place, names: Collection[str]) -> Place:
-    """Return the place, in memory that outlives its block of time if its name is among `names`; the inverse of
-    `in_block`."""
-    return replace(place, kind=PlaceKind.SEQUENCE) if place.kind is PlaceKind.BLOCK and place.name in names else place
-
-
 def with_places(program: Program, move: Callable[[Place], Place]) -> Program:
     """Return the program with its values in other places."""
 
-    def row_work(step: RowWork) -> RowWork:
-        nests = [replace(nest, entries=[replace(e, place=move(e.place)) for e in nest.entries]) for nest in step.nests]
-        return RowWork(nests)
+    def moved(nest: Nest) -> Nest:
+        return replace(nest, entries=[replace(e, place=move(e.place)) for e in nest.entries])
 
-    steps = [row_work(step) if isinstance(step, RowWork) else step for step in program.steps]
+    steps = [RowWork(list(map(moved, s.nests))) if isinstance(s, RowWork) else s for s in program.steps]
     return Program(steps, {i: move(place) for i, place in program.places.items()})

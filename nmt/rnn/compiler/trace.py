@@ -188,18 +188,14 @@ def _cut_invariants(whole: Trace) -> Trace:
         if v.op == "captured" or any(a.id in given for a in v.args):
             given.add(v.id)
     read = [a for v in order if v.id in moving for a in v.args]
-    still = (v for v in [*read, *roots] if v.id in given - moving and v.kind is not OpKind.LEAF and not _is_part(v))
+    # Of a view of a captured array nothing has to be computed.
+    still = (v for v in [*read, *roots] if v.id in given - moving and v.span[0].kind is not OpKind.LEAF)
     frontier = list({v.id: v for v in still}.values())
     if not frontier:
         return whole
     constant = {ArrayKind.CONSTANT.of(Numbered.INVARIANT.of(n)): value for n, value in enumerate(frontier)}
     small = replace(small_step(whole, constant, {"captured"}), masks=[m for m in whole.masks if m.variational])
     return replace(cut_out(whole, constant), masks=whole.masks, invariants=small)
-
-
-def _is_part(v: Value) -> bool:
-    """Return whether a value is only a view of a captured array, so that nothing has to be computed."""
-    return v.span[0].kind is OpKind.LEAF
 
 
 def cut_out(whole: Trace, values: Mapping[str, Value]) -> Trace:

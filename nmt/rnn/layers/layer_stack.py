@@ -117,7 +117,8 @@ def unpack(values: Any, lengths: Lengths, steps: int | None = None) -> Any:
     if len(values) != real.sum():
         raise ShapeError(f"unpack: values must be as many as the sum of all lengths, {real.sum()}, got {len(values)}")
     rows, T = real.shape
-    padded = _zeros_like(values, (T, rows, *values.shape[1:]))
+    # Other devices' arrays implement NumPy's functions themselves.
+    padded: Any = np.zeros_like(values, shape=(T, rows, *values.shape[1:]))
     padded.swapaxes(0, 1)[real] = values
     return padded
 
@@ -125,11 +126,6 @@ def unpack(values: Any, lengths: Lengths, steps: int | None = None) -> Any:
 def _real_steps(where: str, lengths: Lengths, rows: int, steps: int) -> np.ndarray:
     """Return which steps of each row are real, bool [B, T]."""
     return np.arange(steps) < lengths_of(where, lengths, rows, steps)[:, None]
-
-
-def _zeros_like(array: Any, shape: tuple[int, ...]) -> Any:
-    """Return zeros on the device of `array`."""
-    return np.zeros_like(array, shape=shape)  # other devices' arrays implement NumPy's functions themselves
 
 
 States = Array | tuple[Array, ...]

@@ -51,7 +51,8 @@ class Reserve:
     def __init__(self, xp: Any = np) -> None:
         """Create an empty reserve. `xp`: of the device whose memory it uses."""
         self.memory = Workspace(xp)
-        self._kept: KeptPass | None = None
+        self.kept: KeptPass | None = None
+        """The pass that waits for its backward."""
 
     @property
     def nbytes(self) -> int:
@@ -65,28 +66,20 @@ class Reserve:
 
     def begin(self) -> None:
         """Forget the last pass."""
-        self._kept = None
+        self.kept = None
         self.memory.reset()
-
-    def keep(self, kept: KeptPass) -> None:
-        """Keep a pass for its backward."""
-        self._kept = kept
 
     def waiting(self, where: str, of: object, *, after_data: bool = False) -> KeptPass:
         """Return the pass of these layers that waits for its backward, or for its gradients of weights. Raises
         NMTError: there is none."""
-        if self._kept is None or self._kept.of is not of:
-            got = "none" if self._kept is None else "that of other layers"
+        if self.kept is None or self.kept.of is not of:
+            got = "none" if self.kept is None else "that of other layers"
             raise NMTError(f"{where}: must follow a forward, got {got}; call forward")
-        if after_data and not self._kept.is_split:
+        if after_data and not self.kept.is_split:
             raise NMTError(f"{where}: must follow backward_data, got a forward alone; call backward_data first")
-        if self._kept.is_split and not after_data:
+        if self.kept.is_split and not after_data:
             raise NMTError(f"{where}: must come once for each forward, got backward_data before; call forward again")
-        return self._kept
-
-    def done(self) -> None:
-        """Mark the backward pass as done; it cannot run again."""
-        self._kept = None
+        return self.kept
 
 
 Lengths = Sequence[int] | np.ndarray | None
@@ -210,7 +203,7 @@ class RecurrentLayers(LayerStack):
         if reserve is None:
             self._idle.give(memories)
         else:
-            reserve.keep(KeptPass(self, kept, ends))
+            reserve.kept = KeptPass(self, kept, ends)
             self._passes += 1
         y = xp.ascontiguousarray(below.swapaxes(0, 1)) if self.batch_first else below
         return (y, *(states.join([f[name][None] for f in final]) for name, states in self._states.items()))
@@ -288,7 +281,7 @@ class RecurrentLayers(LayerStack):
             kept.is_split = True
         else:
             self._idle.give(memories)
-            reserve.done()
+            reserve.kept = None  # it cannot run again
         d_x = xp.ascontiguousarray(d_below.swapaxes(0, 1)) if self.batch_first and d_below is not None else d_below
         d_first: dict[str, States] = {}
         if "states" in self.needs:
@@ -371,7 +364,10 @@ class RecurrentLayers(LayerStack):
     def _add(self, side: LayerSide, shares: Arrays, params: Arrays) -> None:
         """Add a cell's gradients to those of the layers' parameters."""
         for name, share in self._from_cell(shares).items():
-            _accumulate(params, name + side.end, share)
+            if (whole := name + side.end) in params:
+                params[whole] += share
+            else:
+                params[whole] = share
 
     def _in_order(self, params: Arrays | None) -> Arrays:
         """Return the parameters' gradients in the order of `params`."""
@@ -389,11 +385,3 @@ class RecurrentLayers(LayerStack):
         if self.batch_first:
             return self._check("d_y", d_y, (B, T, self.output_size)).swapaxes(0, 1)
         return self._check("d_y", d_y, (T, B, self.output_size))
-
-
-def _accumulate(params: Arrays, name: str, share: Array) -> None:
-    """Add a share to the array of this name in place, or insert it."""
-    if name in params:
-        params[name] += share
-    else:
-        params[name] = share

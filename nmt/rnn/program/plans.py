@@ -157,18 +157,8 @@ class Plans(Program):
         owner = shared.get("owner") or self.filled(B, 0, 1)
         lengths, source_lengths = self.filled(B, T), shared.get("source_lengths") or self.filled(B, S)
         units, bounds = shared_by
-        values: list[Value] = [
-            *[0] * 8,
-            units,
-            0,
-            T,
-            T,
-            B,
-            B if rows.captured is None else rows.captured,
-            S,
-            flag,
-            flag,
-        ]
+        captured = B if rows.captured is None else rows.captured
+        values: list[Value] = [*[0] * 8, units, 0, T, T, B, captured, S, flag, flag]
         values += [bounds, self.words(plan.forward_module.dims), lengths, source_lengths, owner]
         for name in step.arrays:
             kind, base = parse(name)
@@ -218,11 +208,9 @@ class Plans(Program):
         initial: Mapping[str, Word] | None = None,
         single_step: bool = False,
     ) -> tuple[Word, Named]:
-        """Run a cell over x [T, B, n]; return y [T, B, n] and the final states [B, n].
-
-        given: captured arrays, and what is constant over time, by the names of the arrays. initial: states [B, n],
-        those of the cell where there are none.
-        """
+        """Run a cell over x [T, B, n]; return y [T, B, n] and the final states [B, n]. given: captured arrays, and what
+        is constant over time, by the names of the arrays. initial: states [B, n], those of the cell where there are
+        none."""
         compiled = scan.compiled(training=False, single_step=single_step)
         at, final, learned = {"x": x, **(given or {})}, Named(), scan.cell.learned()
         for name, width in scan.states.items():

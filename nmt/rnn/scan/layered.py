@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from nmt.errors import NMTError, ShapeError
+from nmt.errors import NMTError
 from nmt.rnn import tuning
 from nmt.rnn.arrays.array_names import Arrays
 from nmt.rnn.arrays.weights import Weights
@@ -26,6 +26,7 @@ from nmt.rnn.cells import StackCell
 from nmt.rnn.devices import cpu
 from nmt.rnn.scan.passes import Gradients, Result, Tape
 from nmt.rnn.scan.scan import Scan
+from nmt.rnn.scan.scan_setup import check_names
 
 _SEED_STEP = 0x9E3779B97F4A7C15
 """The distance between the seeds of two groups of 64 runs: far from the seeds of other batches."""
@@ -104,9 +105,7 @@ class LayeredScan:
         to last longer. Raises ShapeError. x must be zero beyond each row's length if the first layer has a delay."""
         allocate = allocate or Fresh(self.device.xp)
         captured, threads = captured or {}, threads or self.scans[0].threads
-        if set(captured) != set(self.captured):
-            promise, got = sorted(self.captured) or "none", sorted(captured) or "none"
-            raise ShapeError(f"LayeredScan: captured arrays must be {promise}, got {got}")
+        check_names("LayeredScan", "captured arrays", captured, self.captured)
         steps = np.full(x.shape[1], len(x), np.int64) if lengths is None else np.asarray(lengths)
         tapes: list[list[Any]] = []
         ends: Arrays = {}

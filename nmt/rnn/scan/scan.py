@@ -104,17 +104,8 @@ class Scan(ScanSetup):
             result = run.result(packing, final, lasting)
         if training:
             learned = {k: v for k, v in self.cell.learned().items() if k not in initial}
-            result.tape = Tape(
-                compiled,
-                arrays=run.arrays,
-                constant_arrays=run.constant_arrays,
-                rows=run.rows,
-                weights=weights,
-                allocate=run.allocate,
-                packing=packing,
-                learned=learned,
-                outputs=lasting,
-            )
+            arrays = run.arrays, run.constant_arrays
+            result.tape = Tape(compiled, *arrays, run.rows, weights, run.allocate, packing, learned, lasting)
         return result
 
     def prepare(

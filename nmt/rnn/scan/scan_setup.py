@@ -85,19 +85,21 @@ class ArrayChecks:
 
     def all_captured(self, captured: Mapping[str, Any], S: int, B: int) -> Arrays:
         """Return the captured arrays after checking that exactly the cell's are given."""
-        self._names("captured arrays", captured, self.captured)
+        check_names(self.name, "captured arrays", captured, self.captured)
         source = {True: (S,), False: ()}
         return {k: self.array(k, captured[k], (*source[c.source_axis], B), c.width) for k, c in self.captured.items()}
 
     def all_sequences(self, sequences: Mapping[str, Any], *lead: int) -> Arrays:
         """Return the further sequences after checking that exactly the cell's are given, with these sizes before the
         features."""
-        self._names("sequences", sequences, self.sequences)
+        check_names(self.name, "sequences", sequences, self.sequences)
         return {k: self.array(k, sequences[k], lead, n) for k, n in self.sequences.items()}
 
-    def _names(self, what: str, got: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
-        if set(got) != set(expected):
-            raise ShapeError(f"{self.name}: {what} must be {sorted(expected) or 'none'}, got {sorted(got) or 'none'}")
+
+def check_names(where: str, what: str, got: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+    """Raise ShapeError unless arrays of exactly these names are given."""
+    if set(got) != set(expected):
+        raise ShapeError(f"{where}: {what} must be {sorted(expected) or 'none'}, got {sorted(got) or 'none'}")
 
 
 class Packing:
@@ -183,7 +185,9 @@ class Invariants:
             own[ArrayKind.GRADIENT.of(name)] = share[None]
         self.executable.backward(own, weights, self._rows(rows), allocate, gradients)
         for name, place in plan.d_inputs.items():
-            through = self._real(own[place.name][0], rows)
+            through = own[place.name][0]
+            if through.ndim == 3:  # nothing flows to what is no source position of a row
+                self.device.clear_ended(through, rows.source_lengths, rows.threads)
             if name in direct:
                 self.device.add(direct[name], through, rows.threads)
             else:
@@ -199,23 +203,9 @@ class Invariants:
 
     def _rows(self, rows: Rows) -> Rows:
         """Return rows of one step, over the real source positions."""
-        return Rows(
-            1,
-            rows.B,
-            rows.S,
-            np.ones(rows.B, np.int64),
-            rows.source_lengths,
-            rows.owner,
-            split_rows(rows.source_lengths, self.threads),
-            False,
-            block_rows=rows.block_rows,
-        )
-
-    def _real(self, array: np.ndarray, rows: Rows) -> np.ndarray:
-        """Return a gradient [S, B, n], zeroed where a row has no source position."""
-        if array.ndim == 3:
-            self.device.clear_ended(array, rows.source_lengths, rows.threads)
-        return array
+        ones, bounds = np.ones(rows.B, np.int64), split_rows(rows.source_lengths, self.threads)
+        sources = rows.source_lengths, rows.owner
+        return Rows(1, rows.B, rows.S, ones, *sources, bounds, False, block_rows=rows.block_rows)
 
 
 @dataclass
@@ -368,16 +358,11 @@ class ScanSetup:
         """Return the plan for a kind of run; made at first use. Raises NMTError: training in int8."""
         if training and self.packed == QUADS:
             raise NMTError(f"{self.name}: compute_dtype must be float32 or bfloat16 to train, got int8; take another")
-        kind = RunKind(
-            self.device,
-            self.dtype,
-            self.packed,
-            training=training,
-            want=self.wanted,
-            single_step=single_step and not training,
-            recompute=self.recompute if training else "attention",
-            keep=self.keep if training else (),
-        )
+        types = self.device, self.dtype, self.packed
+        if training:
+            kind = RunKind(*types, True, self.wanted, False, self.recompute, self.keep)
+        else:
+            kind = RunKind(*types, False, self.wanted, single_step, "attention", ())
         return compile_step(self.traced, kind)
 
     def plan(self, training: bool) -> Plan:
@@ -415,15 +400,6 @@ class ScanSetup:
         ShapeError."""
         steps = self.checks.lengths("lengths", lengths, B, T)
         S = self.checks.source_steps(captured or {})
-        return Rows(
-            T,
-            B,
-            S,
-            lengths=steps,
-            source_lengths=self.checks.lengths("source_lengths", source_lengths, B, S),
-            owner=identity(B),
-            bounds=split_rows(steps, threads or self.threads),
-            reverse=reverse,
-            division=self.division,
-            block_rows=self.device.block_rows,
-        )
+        sources = self.checks.lengths("source_lengths", source_lengths, B, S), identity(B)
+        bounds, how = split_rows(steps, threads or self.threads), (self.division, self.device.block_rows)
+        return Rows(T, B, S, steps, *sources, bounds, reverse, *how)

@@ -96,11 +96,8 @@ class CompiledBeam:
         tokens: np.ndarray,
         limits: np.ndarray,
     ) -> None:
-        """Queue sentences [B], when no other one is queued.
-
-        They are given by their ids with the stepper, the states and tokens before the first step, their maximum numbers
-        of tokens, each at least one.
-        """
+        """Queue sentences [B], when no other one is queued. They are given by their ids with the stepper, the states
+        and tokens before the first step, their maximum numbers of tokens, each at least one."""
         if not self.wants_more:
             raise RuntimeError("sentences must wait until none of the last ones does")
         count = len(sentences)
@@ -114,10 +111,8 @@ class CompiledBeam:
         self._memory.update({"taken": 0, "num_waiting": count})
 
     def narrow(self, layer: OutputLayer, lists: CandidateLists, sentence_ids: np.ndarray) -> None:
-        """Restrict the search to these candidates from now on.
-
-        sentence_ids [lists], rising: the sentence of each list.
-        """
+        """Restrict the search to these candidates from now on. sentence_ids [lists], rising: the sentence of each
+        list."""
         for group in ("slots", "waiting"):
             of = np.searchsorted(sentence_ids, self._memory[f"{group}.sentence_id"])
             self._memory[f"{group}.list"][:] = np.minimum(of, len(sentence_ids) - 1)
@@ -130,11 +125,8 @@ class CompiledBeam:
 
     def run(self, *, more: bool, most_steps: int | None = None) -> bool:
         """Search until there is something to read or to queue, or for a limited time; return whether any sentence is in
-        progress.
-
-        more: whether other sentences would follow when some of those in progress have ended; most_steps: the number of
-        steps after which it returns; it always returns after tuning.ROWS_BETWEEN_LOOKS rows.
-        """
+        progress. more: whether other sentences would follow when some of those in progress have ended; most_steps: the
+        number of steps after which it returns; it always returns after tuning.ROWS_BETWEEN_LOOKS rows."""
         memory = self._memory
         self._connect()
         budget = max(1, tuning.ROWS_BETWEEN_LOOKS // self._capacity)
@@ -219,7 +211,8 @@ class CompiledBeam:
         """Update the tables after changes of the step's memory or of the sentences' positions."""
         prepared, C, memory = self._stepper.prepared, self._capacity, self._memory
         output = self._output or self._use_layer(self._layer)
-        prepared.read(self._stepper.sources(memory["rows.source"]))
+        store = self._stepper.store
+        prepared.sources = store.at(memory["rows.source"])
         inputs = StepInputs({"x": self._x}, self._continued, memory["rows.word"], memory["rows.parent"])
         calls = prepared.join(inputs, C, C, C)
         joined = *calls, output
@@ -231,7 +224,7 @@ class CompiledBeam:
             for which, table in enumerate([*tables, output.table.words]):
                 if table is not None:
                     table[GROUPS_WORD] = self._lines.address(which)
-        memory["starts"], memory["first_id"] = self._stepper.starts()
+        memory["starts"], memory["first_id"] = store.starts, store.first_id
         memory["num_ids"] = len(memory["starts"])
         for before in prepared.shared.indexed.values():
             calls.step.replace_array(ArrayKind.INDEX.of(before), memory["rows.origin"])

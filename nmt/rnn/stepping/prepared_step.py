@@ -97,10 +97,8 @@ class StepCall:
 
 @dataclass(frozen=True)
 class StepInputs:
-    """The inputs of a step: inputs [U, n] and states [P, n] by the names of their arrays.
-
-    Row r reads the input word[r] and continues the states parent[r], both int64 [R].
-    """
+    """The inputs of a step: inputs [U, n] and states [P, n] by the names of their arrays. Row r reads the input word[r]
+    and continues the states parent[r], both int64 [R]."""
 
     given: Mapping[str, np.ndarray]
     states: Mapping[str, np.ndarray]
@@ -117,10 +115,8 @@ class StepCalls(NamedTuple):
 
 
 class PreparedStep:
-    """The parts of a step (see `compiler.share`), each compiled to a single function.
-
-    For one caller at a time, and a fixed number of threads, for which the tables are divided.
-    """
+    """The parts of a step (see `compiler.share`), each compiled to a single function. For one caller at a time, and a
+    fixed number of threads, for which the tables are divided."""
 
     def __init__(self, scan: Scan, weights: Weights, compiled: CompiledStep, threads: int) -> None:
         self.scan, self.weights, self.shared, self.threads = scan, weights, compiled.shared, threads
@@ -129,19 +125,18 @@ class PreparedStep:
         self._calls: dict[str, StepCall] = {}
         self._version = weights.version
         self._sequence = TaskSequence(3)
-        self._sources = Sources({}, identity(1), identity(1), 1)
+        self.sources = Sources({}, identity(1), identity(1), 1)
+        """The sentences that rows read from the next call on."""
         self._longest = 0
         self._filled = {*(ArrayKind.STATE.of(name) for name in scan.states), self.output.name}
         shared = self._parts["inputs"], self._parts["states"]
         self._names = {k for part in shared if part for k in part.plan.outputs} | {*self.shared.indexed.values()}
 
     def run(self, inputs: StepInputs, sources: Sources | None = None) -> Arrays:
-        """Return the states' stacks and the array of the output, as `CPUExecutable.forward` leaves them.
-
-        Their memory is reused by the next call. sources: None for a cell without captured arrays.
-        """
+        """Return the states' stacks and the array of the output, as `CPUExecutable.forward` leaves them. Their memory
+        is reused by the next call. sources: None for a cell without captured arrays."""
         if sources is not None:
-            self.read(sources)
+            self.sources = sources
         given, states, word, parent = inputs.given, inputs.states, inputs.word, inputs.parent
         U, P = len(next(iter(given.values()))), len(next(iter(states.values()), parent))
         parts = self.join(inputs, U, P, len(word))
@@ -161,32 +156,24 @@ class PreparedStep:
         self._sequence.run([call.task for call in calls], calls)
         return arrays
 
-    def read(self, sources: Sources) -> None:
-        """Set the sentences that rows read from the next call on."""
-        self._sources = sources
-
     def join(self, inputs: StepInputs, U: int, P: int, R: int) -> StepCalls:
-        """Return the parts ready for U inputs, P states and R rows, connected to these arrays and to one another.
-
-        The caller must gather what the step reads by row.
-        """
+        """Return the parts ready for U inputs, P states and R rows, connected to these arrays and to one another. The
+        caller must gather what the step reads by row."""
         step = self.call("step", R)
         of_inputs = self._shared(step, "inputs", inputs.given, inputs.word, U)
         of_states = self._shared(step, "states", inputs.states, inputs.parent, P)
-        for name, array in self._sources.arrays.items():
+        for name, array in self.sources.arrays.items():
             step.replace_array(name, array)
-        if self._sources.arrays:
-            step.replace_array("source_lengths", self._sources.lengths)
-            step.replace_array("owner", self._sources.starts)
+        if self.sources.arrays:
+            step.replace_array("source_lengths", self.sources.lengths)
+            step.replace_array("owner", self.sources.starts)
         return StepCalls(of_inputs, of_states, step)
 
     def _shared(
         self, step: StepCall, kind: str, values: Mapping[str, np.ndarray], index: np.ndarray, count: int
     ) -> StepCall | None:
-        """Prepare the part shared by `kind`, "inputs" or "states", for `count` of `values`, and return it.
-
-        The step reads its results by `index`.
-        """
+        """Prepare the part shared by `kind`, "inputs" or "states", for `count` of `values`, and return it. The step
+        reads its results by `index`."""
         part = self._parts[kind]
         if part is None:
             return None
@@ -214,20 +201,18 @@ class PreparedStep:
                 step.table.restore(place)
 
     def rest(self) -> None:
-        """Free the memory of many rows, and of sentences, when a search has ended.
-
-        Parts of up to tuning.KEPT_STEP_ROWS rows are kept.
-        """
+        """Free the memory of many rows, and of sentences, when a search has ended. Parts of up to tuning.KEPT_STEP_ROWS
+        rows are kept."""
         self._calls = {kind: call for kind, call in self._calls.items() if call.capacity <= tuning.KEPT_STEP_ROWS}
-        self._sources = Sources({}, identity(1), identity(1), 1)
+        self.sources = Sources({}, identity(1), identity(1), 1)
 
     def call(self, kind: str, rows: int) -> StepCall:
         """Return a part of the step, "inputs", "states" or "step", with memory for this number of rows and set to
         it."""
         if self.weights.version is not self._version:
             self._version, self._calls = self.weights.version, {}
-        if self._sources.longest > self._longest:
-            self._longest = -(-self._sources.longest // tuning.SOURCE_STEP) * tuning.SOURCE_STEP
+        if self.sources.longest > self._longest:
+            self._longest = -(-self.sources.longest // tuning.SOURCE_STEP) * tuning.SOURCE_STEP
             self._calls.pop("step", None)
         call = self._calls.get(kind)
         if call is None or rows > call.capacity:
@@ -246,7 +231,7 @@ class PreparedStep:
         lengths, arrays = ones, dict[str, np.ndarray]()
         if kind == "step":
             arrays |= self._arrays(count)
-            lengths = self._sources.lengths
+            lengths = self.sources.lengths
         else:
             arrays |= dict.fromkeys(part.plan.trace.inputs, _UNKNOWN)
         longest = self._longest if kind == "step" else 1
@@ -266,7 +251,7 @@ class PreparedStep:
         """Return the step's arrays: state stacks, and the inputs it reads itself; placeholders for arrays given at each
         call."""
         scan, gathered, allocate = self.scan, self.shared.gathered, Fresh()
-        arrays = dict(self._sources.arrays)
+        arrays = dict(self.sources.arrays)
         arrays |= dict.fromkeys(self._names, _UNKNOWN)
         slots = {name: 1 if name in self.shared.indexed else 2 for name in map(ArrayKind.STATE.of, scan.states)}
         widths = dict(zip(slots, scan.states.values(), strict=True))

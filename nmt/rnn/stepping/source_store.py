@@ -19,12 +19,10 @@ class Sources:
 
 
 class SourceStore:
-    """Arrays [positions, n] by name in which every sentence has a contiguous range of positions.
-
-    widths: n of each array, None where a position has one number. narrow: arrays that have one entry per sentence,
-    stored at its first position. Sentence ids are never reused. The memory is proportional to the sentences stored at a
-    time.
-    """
+    """Arrays [positions, n] by name in which every sentence has a contiguous range of positions. widths: n of each
+    array, None where a position has one number. narrow: arrays that have one entry per sentence, stored at its first
+    position. starts: first positions, int64 by sentence id, the first of which is first_id. Sentence ids are never
+    reused. The memory is proportional to the sentences stored at a time."""
 
     def __init__(self, widths: dict[str, int | None], narrow: set[str], dtype: Any, xp: Any = np) -> None:
         """Create an empty store. `xp`: of the device where the arrays are."""
@@ -34,8 +32,8 @@ class SourceStore:
         self._lengths_at = np.zeros(0, np.int64)  # by first position
         self._end = self._longest = 0
         self._live: dict[int, tuple[int, int]] = {}  # first position and length, in order of positions
-        self._starts = np.zeros(0, np.int64)  # by sentence id, counted from _first_id
-        self._first_id = self._next_id = 0
+        self.starts = np.zeros(0, np.int64)
+        self.first_id = self._next_id = 0
 
     def emptied(self) -> SourceStore:
         """Return a new, empty store for arrays of the same kind."""
@@ -66,15 +64,11 @@ class SourceStore:
 
     def of(self, sentence_ids: np.ndarray) -> Sources:
         """Return the sources for rows that read these sentences [R]."""
-        return self.at(self._starts[sentence_ids - self._first_id])
+        return self.at(self.starts[sentence_ids - self.first_id])
 
     def at(self, starts: np.ndarray) -> Sources:
         """Return the sources for rows whose sentences begin at these positions [R]."""
         return Sources(self.arrays, starts, self._lengths_at, self._longest)
-
-    def all_starts(self) -> tuple[np.ndarray, int]:
-        """Return first positions by sentence id, and the first of these ids."""
-        return self._starts, self._first_id
 
     def _make_room(self, count: int) -> None:
         """Move the stored positions to the front, into larger arrays if necessary, so that `count` more fit."""
@@ -97,8 +91,8 @@ class SourceStore:
 
     def _index(self) -> None:
         """Update the values looked up by sentence: first positions and the maximum length."""
-        self._first_id = next(iter(self._live), self._next_id)
-        self._starts = np.zeros(self._next_id - self._first_id, np.int64)
+        self.first_id = next(iter(self._live), self._next_id)
+        self.starts = np.zeros(self._next_id - self.first_id, np.int64)
         for n, (start, _) in self._live.items():
-            self._starts[n - self._first_id] = start
+            self.starts[n - self.first_id] = start
         self._longest = max((length for _, length in self._live.values()), default=0)

@@ -17,7 +17,7 @@ from nmt.rnn.device import Executable
 from nmt.rnn.kernels.memory.arrays import identity
 from nmt.rnn.rows import Rows, single_steps, split_rows
 from nmt.rnn.scan.scan import Scan
-from nmt.rnn.stepping.prepared_step import CompiledStep, PreparedStep, StepInputs, compile_step
+from nmt.rnn.stepping.prepared_step import PreparedStep, StepInputs, compile_step
 from nmt.rnn.stepping.source_store import Sources, SourceStore
 
 
@@ -35,32 +35,21 @@ class Stepper:
         self.threads = threads or scan.threads
         check_params(type(scan.cell).__name__, scan.params, weights, scan.dtype)
         self.scan, self.weights = scan, weights
-        self._compiled = compile_step(scan.traced, scan.device, scan.dtype, scan.packed)
-        leaves = self._compiled.shared.step.leaves
-        shared = {k for part in (self._compiled.of_inputs, self._compiled.of_states) if part for k in part.plan.outputs}
-        shared |= {*self._compiled.shared.indexed.values()}
+        self.compiled = compile_step(scan.traced, scan.device, scan.dtype, scan.packed)
+        leaves = self.compiled.shared.step.leaves
+        shared = {k for part in (self.compiled.of_inputs, self.compiled.of_states) if part for k in part.plan.outputs}
+        shared |= {*self.compiled.shared.indexed.values()}
         captured = {k: v for k, v in leaves.items() if v.op == "captured" and k not in shared}
         narrow = {k for k, v in captured.items() if "S" not in v.axes}
-        self._sources = SourceStore({k: v.width for k, v in captured.items()}, narrow, scan.dtype, scan.device.xp)
+        self.store = SourceStore({k: v.width for k, v in captured.items()}, narrow, scan.dtype, scan.device.xp)
         self._shaped = {k: n for k, n in scan.states.items() if len(axes_of(n)) > 1}
         self._memory = Workspace(scan.device.xp)
         self._prepared: PreparedStep | None = None
         if scan.device.is_cpu:
-            self._prepared = PreparedStep(scan, weights, self._compiled, self.threads)
-
-    @property
-    def compiled(self) -> CompiledStep:
-        """Return the compiled parts of the step."""
-        return self._compiled
-
-    @property
-    def stored(self) -> tuple[Arrays, set[str]]:
-        """Return the arrays in which sentences are stored, and the names of those with one entry for each sentence."""
-        return self._sources.arrays, self._sources.narrow
+            self._prepared = PreparedStep(scan, weights, self.compiled, self.threads)
 
     def admit(self, captured: Mapping[str, np.ndarray], source_lengths: Any = None) -> np.ndarray:
         """Take in sentences: captured arrays [S, B, n], real positions of each [B]. Returns sentence ids, int64 [B].
-
         Raises ShapeError."""
         scan = self.scan
         count = next((captured[k].shape[int(c.source_axis)] for k, c in scan.captured.items() if k in captured), 0)
@@ -69,11 +58,11 @@ class Stepper:
         arrays: Arrays = {ArrayKind.CAPTURED.of(k): a for k, a in own.items()}
         invariants = scan.invariants(scan.compiled(training=False), self.threads)
         invariants.forward(arrays, self.weights, rows, Fresh(scan.device.xp))
-        return self._sources.add(arrays, rows.source_lengths)
+        return self.store.add(arrays, rows.source_lengths)
 
     def release(self, sentence_ids: np.ndarray) -> None:
         """Release these sentences; their memory is reused."""
-        self._sources.remove(sentence_ids)
+        self.store.remove(sentence_ids)
 
     @property
     def prepared(self) -> PreparedStep:
@@ -82,21 +71,10 @@ class Stepper:
             raise RuntimeError(f"steps are prepared on the processor alone, not on {self.scan.device.name}")
         return self._prepared
 
-    def starts(self) -> tuple[np.ndarray, int]:
-        """Return the first positions of sentences in captured arrays, int64 by sentence id, and the first of these
-        ids."""
-        return self._sources.all_starts()
-
-    def sources(self, starts: np.ndarray) -> Sources:
-        """Return the sources for rows whose sentences begin at `starts`."""
-        return self._sources.at(starts)
-
     def rest(self) -> None:
-        """Free, when a search has ended, the memory that grew with its sentences and rows.
-
-        A prepared step of up to tuning.KEPT_STEP_ROWS rows stays.
-        """
-        self._sources = self._sources.emptied()
+        """Free, when a search has ended, the memory that grew with its sentences and rows. A prepared step of up to
+        tuning.KEPT_STEP_ROWS rows stays."""
+        self.store = self.store.emptied()
         self._memory.release()
         if self._prepared is not None:
             self._prepared.rest()
@@ -129,11 +107,11 @@ class Stepper:
         states = states | {k: checks.array(f"state {k}", states[k], (None,), n) for k, n in self._shaped.items()}
         sources = None
         if sentence is not None and scan.captured:
-            sources = self._sources.of(sentence)
+            sources = self.store.of(sentence)
         inputs = StepInputs(given, {ArrayKind.STATE.of(k): a for k, a in states.items()}, word, parent)
         run = self._launch if self._prepared is None else self._prepared.run
         arrays = run(inputs, sources)
-        place = self._compiled.step.plan.outputs["y"]
+        place = self.compiled.step.plan.outputs["y"]
         y = arrays[place.name][1 if place.kind is PlaceKind.AFTER else 0]
         new = {name: arrays[ArrayKind.STATE.of(name)][-1] for name in scan.states}
         for name, width in self._shaped.items():
@@ -156,7 +134,7 @@ class Stepper:
         """Run a step as `PreparedStep.run` does, on any device, part by part."""
         given, states, word, parent = inputs.given, inputs.states, inputs.word, inputs.parent
         self._memory.reset()
-        compiled, scan, R = self._compiled, self.scan, len(word)
+        compiled, scan, R = self.compiled, self.scan, len(word)
         index = scan.device.index
         arrays: Arrays = {} if sources is None else dict(sources.arrays)
         arrays |= self._shared(compiled.of_inputs, given, word)
@@ -207,11 +185,9 @@ class FixedStepper:
         states: Mapping[str, Any],
         K: int,
     ) -> None:
-        """Allocate arrays for N sentences of K rows.
-
-        captured [S, N, n] or [N, n] and states [N, n] by name, on the device; missing states are zero. source_lengths
-        [N], of the host. Every row of a sentence starts with its states. Raises ShapeError.
-        """
+        """Allocate arrays for N sentences of K rows. captured [S, N, n] or [N, n] and states [N, n] by name, on the
+        device; missing states are zero. source_lengths [N], of the host. Every row of a sentence starts with its
+        states. Raises ShapeError."""
         check_params(type(scan.cell).__name__, scan.params, weights, scan.dtype)
         self.scan, self.weights, xp = scan, weights, scan.device.xp
         self._compiled = scan.compiled(training=False, single_step=True)

@@ -1,4 +1,4 @@
-"""What the products of every type promise of rows; and what machine code there is of a function."""
+"""What tests of kernels share: processes, numbers, runs of rows, and what machine code there is of a function."""
 
 import os
 import subprocess
@@ -10,18 +10,17 @@ import numpy as np
 from llvmlite import binding
 
 from nmt.rnn.kernels.machine_code import objects as machine_code
-from nmt.rnn.kernels.products import product as products
 
 
-def assert_same_bits_in_any_company(A, packed):
-    """Each row of A [29, 77] @ packed [77, 70] is the same whichever other rows take part."""
-    whole = np.empty((29, 70), "f4")
-    products.product(0, 1, A, 0, packed, whole, 0, 77, 70, np.array([[0, 29]]), 0)
-    for runs in ([[3, 1]], [[0, 5], [20, 9]], [[28, 1], [0, 1], [7, 12]]):
-        some = np.empty((29, 70), "f4")
-        products.product(0, 1, A, 0, packed, some, 0, 77, 70, np.array(runs), 0)
-        for start, count in runs:
-            np.testing.assert_array_equal(some[start : start + count], whole[start : start + count])
+def python(code, timeout=None, **environment):
+    """A process of its own that has run this code."""
+    given = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[3]), **environment}
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, env=given, timeout=timeout, check=False)
+
+
+def normal(rng, *shape):
+    return rng.standard_normal(shape).astype("f4")
 
 
 def results_on(target, module, changed="", **environment):
@@ -31,9 +30,7 @@ def results_on(target, module, changed="", **environment):
         f"{changed}from nmt.rnn.kernels.machine_code.features import TARGET; "
         f"from tests.rnn.kernels.{module} import results; print(TARGET.name, results(2))"
     )
-    environment |= {"NMT_CPU": target, "PYTHONPATH": str(Path(__file__).resolve().parents[3])}
-    command = [sys.executable, "-c", code]
-    found = subprocess.run(command, capture_output=True, text=True, env=os.environ | environment, check=False)
+    found = python(code, NMT_CPU=target, **environment)
     assert found.stdout.split()[:1] == [target], found.stderr
     return found.stdout.split()[1]
 

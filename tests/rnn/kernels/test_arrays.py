@@ -1,10 +1,8 @@
 """Arrays in compiled code: memory, copies, runs, and scratch that calls share."""
 
 import os
-import subprocess
 import sys
 from ctypes import c_int64
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,8 +14,7 @@ from nmt.rnn.kernels.machine_code.jit import kernel
 from nmt.rnn.kernels.memory.arrays import FEW, array_at, clear, distinct, release, run_bounds, scratch
 from nmt.rnn.kernels.memory.moves import address
 from nmt.rnn.rows import Sharing, split_rows
-
-ROOT = Path(__file__).resolve().parents[3]
+from tests.rnn.kernels.company import python
 
 # A process whose compiled code asks here for memory; `taken` says what it has asked for since, and that nothing of it
 # is left.
@@ -132,13 +129,9 @@ for name in ("lstm", "lstm_bahdanau_feed", "gru_scaled_dot"):
 @pytest.mark.skipif(os.name == "nt", reason="other functions of the system")
 @pytest.mark.parametrize("work", [PRODUCTS, SEARCH, TRAINING], ids=["products", "search", "training"])
 def test_all_that_is_taken_is_given_back_once(work):
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-c", COUNTING + work]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    assert "True" in done.stdout
-    assert "False" not in done.stdout
+    done = python(COUNTING + work)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "True" in done.stdout and "False" not in done.stdout
 
 
 @kernel
@@ -292,6 +285,6 @@ assert draw_tokens(few, half, **settings) == first
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs limits of memory")
 def test_a_lack_of_memory_within_compiled_code_is_an_error_after_which_it_runs():
-    done = subprocess.run([sys.executable, "-c", LACK], capture_output=True, text=True, check=False)
+    done = python(LACK)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == ["no memory for a step of the computation; use a smaller batch or beam"] * 2

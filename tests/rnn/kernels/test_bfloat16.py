@@ -2,7 +2,6 @@
 
 import platform
 from hashlib import sha256
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,12 +13,10 @@ from nmt.rnn.kernels.products import product as products
 from nmt.rnn.kernels.products.gradients import weight_gradient_bf16
 from nmt.rnn.kernels.products.packing import packed_size, words_of
 from nmt.rnn.kernels.threads.pool import run_parallel
-from tests.rnn.kernels.company import results_on, segments_of
+from tests.rnn.kernels.company import normal, results_on
 
-ROOT = Path(__file__).resolve().parents[3]
 WIDTH = TARGET.panel_width("f4")
 SIZES = [(1, 1), (7, 31), (13, 64), (32, WIDTH), (33, WIDTH + 1), (64, 2 * WIDTH), (129, 100)]
-ROWS = [0, 1, 2, 3, 11, 21, 247, 601]
 # Products of bfloat16 are exact in float32; what remains is the rounding of sums of up to 600, relative to
 # the sum of the products' magnitudes.
 EPSILON = 2e-6
@@ -46,10 +43,6 @@ def packed_of(weights, row0=0, row1=None, parts=1):
     out = np.full(packed_size(row1 - row0, weights.shape[1], "u4"), 0xFFFFFFFF, "u4")
     run_parallel(packing.pack_bf16, parts, weights, row0, row1, out)
     return out
-
-
-def normal(rng, *shape):
-    return rng.standard_normal(shape).astype("f4")
 
 
 def as_exact(x):
@@ -111,20 +104,6 @@ def product_of(A, W, start):
     """What a product adds to `start`, and the largest error of it."""
     a, w = as_exact(A), as_exact(W)
     return start + a @ w, EPSILON * (np.abs(start) + np.abs(a) @ np.abs(w))
-
-
-@pytest.mark.parametrize(("K", "N"), [*SIZES, (300, 700)])
-@pytest.mark.parametrize("rows", ROWS)
-@pytest.mark.parametrize(("parts", "accumulate"), [(1, 1), (3, 0)])
-def test_weight_gradient(K, N, rows, parts, accumulate):
-    rng = np.random.default_rng(rows)
-    X, G, dW = normal(rng, rows, K + 3), normal(rng, rows, N + 5), normal(rng, K, N)
-    segments, active = segments_of(rows)
-    start = accumulate * dW.astype("f8")
-    run_parallel(weight_gradient_bf16, parts, X, 2, K, G, 3, N, segments, dW, accumulate)
-    x, g = as_exact(X[active, 2 : 2 + K]), as_exact(G[active, 3 : 3 + N])
-    error = np.abs(dW - (start + x.T @ g))
-    assert (error <= EPSILON * (np.abs(start) + np.abs(x).T @ np.abs(g))).all()
 
 
 @pytest.mark.parametrize("special", [np.nan, np.inf])

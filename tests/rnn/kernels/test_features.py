@@ -1,21 +1,10 @@
 """The register tile for a machine; tests/rnn/test_compute_dtype.py runs scans on smaller ones, by NMT_CPU."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 from nmt.rnn.kernels.machine_code import features
 from nmt.rnn.kernels.machine_code.features import TARGET
-
-ROOT = Path(__file__).resolve().parents[3]
-
-
-def _run(forced, code):
-    environment = {**os.environ, "NMT_CPU": forced, "PYTHONPATH": str(ROOT)}
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
+from tests.rnn.kernels.company import python
 
 
 def test_the_tile_fits_the_registers():
@@ -32,7 +21,7 @@ def test_an_unknown_target_is_refused_in_one_line():
         "try:\n    import nmt.rnn.kernels.machine_code.features\n"
         "except DeviceError as error:\n    print(error)"
     )
-    assert _run("sse9", code).stdout == (
+    assert python(code, NMT_CPU="sse9").stdout == (
         "NMT_CPU: must be one of avx512_amx, avx512_bf16, avx512_vnni, avx512, avx2_vnni, avx2, generic, "
         "native, got 'sse9'; unset it to use the whole machine\n"
     )
@@ -56,4 +45,4 @@ def test_a_system_that_refuses_the_matrix_unit_is_believed(monkeypatch, answer):
 
 def test_the_features_are_known_without_numba():
     code = "import sys, nmt.rnn.kernels.machine_code.features, nmt.rnn.cores\nprint('numba' in sys.modules)"
-    assert _run("", code).stdout == "False\n"
+    assert python(code, NMT_CPU="").stdout == "False\n"

@@ -1,11 +1,7 @@
 """Quads of int8 against whole-number arithmetic, on every kind of row; panels in 4 bits have the same bits."""
 
-import os
 import platform
-import subprocess
-import sys
 from hashlib import sha256
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,15 +14,10 @@ from nmt.rnn.kernels.products import product as products
 from nmt.rnn.kernels.products.four_bits import quantise_to_4_bits
 from nmt.rnn.kernels.products.packing import PACKING, packed_size, packed_weight, words_of
 from nmt.rnn.kernels.threads.pool import run_parallel
-from tests.rnn.kernels.company import results_on
+from tests.rnn.kernels.company import normal, python, results_on
 
-ROOT = Path(__file__).resolve().parents[3]
 WIDTH = TARGET.panel_width("f4")
 SIZES = [(1, 1), (7, 31), (13, 64), (32, WIDTH), (33, WIDTH + 1), (64, 2 * WIDTH), (129, 100), (514, 70)]
-
-
-def normal(rng, *shape):
-    return rng.standard_normal(shape).astype("f4")
 
 
 def in_whole_numbers(x, axis):
@@ -112,11 +103,8 @@ def test_weights_become_the_nearest_whole_numbers_by_channel(K, by_rows):
     restored = found.restored() if by_rows else found.restored().T
     finite = np.isfinite(scales)
     # Half a step, and the rounding of the number in float32.
-    near = (
-        np.abs(restored - channels)[finite].astype("f8")
-        <= (0.5 * scales[finite, None].astype("f8")) * (1 + 1e-5) + 2.0**-119
-    )
-    assert near.all()
+    most = (0.5 * scales[finite, None].astype("f8")) * (1 + 1e-5) + 2.0**-119
+    assert (np.abs(restored - channels)[finite].astype("f8") <= most).all()
     assert np.isnan(restored[~finite]).all()
 
 
@@ -132,12 +120,8 @@ def test_packing_is_panels_of_quads_with_starts_scales_and_no_distance(K, N, par
     starts = -int8.OFFSET * padded.sum(0, dtype="i4")
     ends = np.zeros(panels * WIDTH, "f4")
     ends[:N] = scales
-    expected = (
-        np.vstack([quads, starts, ends.view("i4"), np.zeros_like(starts)])
-        .reshape(-1, panels, WIDTH)
-        .transpose(1, 0, 2)
-        .ravel()
-    )
+    whole = np.vstack([quads, starts, ends.view("i4"), np.zeros_like(starts)])
+    expected = whole.reshape(-1, panels, WIDTH).transpose(1, 0, 2).ravel()
     np.testing.assert_array_equal(packed_of(weights, 1, K + 1, parts), expected)
 
 
@@ -202,10 +186,8 @@ def test_every_target_gives_the_same_bits(name, sums, tmp_path):
     lanes = {"avx512_vnni": 16, "avx512": 16, "avx2_vnni": 8, "avx2": 8}.get(name, 0)
     if lanes > TARGET.lanes or (sums == "vnni" and TARGET.byte_sums != "vnni"):
         pytest.skip(f"this machine has no {name}")
-    changed, environment = (
-        f"from nmt.rnn.kernels.machine_code.features import TARGET; assert TARGET.byte_sums == {sums!r}; ",
-        {},
-    )
+    changed = f"from nmt.rnn.kernels.machine_code.features import TARGET; assert TARGET.byte_sums == {sums!r}; "
+    environment = {}
     if sums == "bytes":
         changed = (
             "from dataclasses import replace; from nmt.rnn.kernels.machine_code import features; "
@@ -301,7 +283,6 @@ def test_other_matrices_have_no_room_for_it(K: int, is_rounded: bool) -> None:
 @pytest.mark.parametrize("forced", FORCED)
 def test_every_level_has_the_bits_of_int8(forced: str) -> None:
     code = "from tests.rnn.kernels.test_int8 import *; print([check(*size) for size in SIZES_OF_4_BITS])"
-    environment = {**os.environ, "NMT_CPU": forced, "PYTHONPATH": str(ROOT)}
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
+    run = python(code, NMT_CPU=forced)
     assert run.returncode == 0, run.stderr
     assert run.stdout.split() == str([forced != "generic"] * len(SIZES_OF_4_BITS)).split()

@@ -278,11 +278,8 @@ def test_a_sum_in_turn_has_its_order(dtype):
 def test_infinities_and_nan_keep_their_meaning():
     given = arguments("float32")
     given[3][:3] = np.inf, -np.inf, np.nan
-    run(
-        "    for i in range(n):\n        y[i] = x[i] * 2.0 + inf * ZERO if x[i] > 100.0 else x[i] - x[i]\n",
-        "float32",
-        given,
-    )
+    line = "y[i] = x[i] * 2.0 + inf * ZERO if x[i] > 100.0 else x[i] - x[i]"
+    run(f"    for i in range(n):\n        {line}\n", "float32", given)
     assert np.isnan(given[4][:3]).all()
     assert not given[4][3:].any()
 
@@ -350,6 +347,4 @@ def test_arrays_that_share_a_scope_give_the_same_numbers(scopes, monkeypatch):
     found = cases.compiled(case, threads=2, division="units")
     engine.compile_step.cache_clear()
     recipes.generated_loop.cache_clear()
-    for one, other in zip(found[:2], expected[:2], strict=True):
-        assert set(one) == set(other)
-        compare.assert_all_close(one, other, 1e-12)
+    compare.assert_all_close(found[0] | found[1], expected[0] | expected[1], 1e-12)

@@ -3,8 +3,6 @@
 import os
 import random
 import signal
-import subprocess
-import sys
 import threading
 import time
 from functools import partial
@@ -40,14 +38,14 @@ from nmt.rnn.kernels.threads.pool import (
 )
 from tests.callers import switching_often
 from tests.refusals import refused
+from tests.rnn.kernels.company import python
 from tests.waiting import at_once, beside, until
 
 
 def relay_once(parts, rounds=3):
     """Whether every thread has seen what all had written, in every round."""
     written, seen = np.zeros(parts, np.int64), np.zeros(parts, np.int64)
-    table = task_table((rounds,), (written, seen))
-    run_team(relay.address, parts, address_of(table), (table, written, seen))
+    run(relay, parts, rounds, written, seen)
     return bool((seen == rounds * parts).all())
 
 
@@ -197,7 +195,7 @@ for _ in range(20):
     if sorted(seen) != [0, 1, 2, 3]:
         raise SystemExit(f"{seen}")
 """
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    found = python(code, timeout=120)
     assert found.returncode == 0, found.stderr
 
 
@@ -212,7 +210,7 @@ def work(part, parts):
 threading.Thread(target=run_parallel, args=(work, 3), daemon=True).start()
 there.wait()
 """
-    assert subprocess.run([sys.executable, "-c", code], timeout=120, check=False).returncode == 0
+    assert python(code, timeout=120).returncode == 0
 
 
 def test_threads_that_the_system_does_not_give_are_an_error_in_a_line(monkeypatch):
@@ -265,9 +263,7 @@ def run(function, parts, *numbers):
 @pytest.mark.parametrize("pause", [0, 0.02], ids=["awake", "asleep"])
 def test_parts_run_at_once_and_see_what_the_others_wrote(parts, pause):
     for _ in range(5):
-        written, seen = np.zeros(parts, np.int64), np.zeros(parts, np.int64)
-        run(relay, parts, 20, written, seen)
-        assert (seen == 20 * parts).all()
+        assert relay_once(parts, 20)
         time.sleep(pause)
 
 
@@ -354,7 +350,7 @@ for turn in (1, 2):
     sequence.run([(relay.address, 9, address_of(table))], table)
     assert (seen == 9 * 5 * turn).all(), seen
 """
-    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300)
+    ended = python(script, timeout=300)
     assert ended.returncode == 0, ended.stderr
 
 

@@ -6,17 +6,17 @@ import pytest
 from nmt.rnn.kernels.machine_code.features import TARGET
 from nmt.rnn.kernels.products import packing
 from nmt.rnn.kernels.products import product as products
-from nmt.rnn.kernels.products.gradients import weight_gradient
+from nmt.rnn.kernels.products.gradients import weight_gradient, weight_gradient_bf16
 from nmt.rnn.kernels.products.packing import packed_size
 from nmt.rnn.kernels.threads.pool import run_parallel
 from tests.rnn.kernels import test_bfloat16, test_int8
-from tests.rnn.kernels.company import assert_same_bits_in_any_company, segments_of
+from tests.rnn.kernels.company import segments_of
 
 # Sums of K products of standard normal numbers: a few roundings of size eps * sqrt(K) each.
 EPSILON = {"f4": 3e-6, "f8": 5e-15}
 WIDTH = TARGET.panel_width("f4")
 SIZES = [(1, 1), (7, 31), (13, 64), (40, 33), (129, 100)]
-ROWS = [0, 1, 2, 5, 11, 23, 64, 247, 601]
+ROWS = [0, 1, 2, 3, 5, 11, 21, 23, 64, 247, 601]
 
 
 def _normal(rng, shape, dtype):
@@ -82,23 +82,25 @@ def test_product_on_segments_and_column_offsets(kind, K, N, parts, accumulate):
         np.testing.assert_array_equal(C, before)
 
 
-@pytest.mark.parametrize("dtype", ["f4", "f8"])
-@pytest.mark.parametrize(("K", "N"), [*SIZES, (300, 700)])
-@pytest.mark.parametrize("rows", ROWS)
+@pytest.mark.parametrize(
+    ("kind", "K", "N"), [(k, *s) for k in ("f4", "f8", "bf16") for s in (*sizes_of(k), (300, 700))]
+)
 @pytest.mark.parametrize(("parts", "accumulate"), [(1, 1), (3, 0)])
-def test_weight_gradient_and_row_sums(dtype, K, N, rows, parts, accumulate):
-    rng = np.random.default_rng(rows)
-    X, G, dW = (_normal(rng, (rows, K + 3), dtype), _normal(rng, (rows, N + 5), dtype), _normal(rng, (K, N), dtype))
-    sums = _normal(rng, N, dtype)
-    segments, active = segments_of(rows)
-    gradient = G[active, 3 : 3 + N].astype("f8")
-    expected = accumulate * dW.astype("f8") + X[active, 2 : 2 + K].astype("f8").T @ gradient
-    expected_sums = accumulate * sums.astype("f8") + gradient.sum(axis=0)
-    run_parallel(weight_gradient, parts, X, 2, K, G, 3, N, segments, dW, accumulate)
-    run_parallel(products.sum_rows, parts, G, 3, N, segments, sums, accumulate)
-    tolerance = EPSILON[dtype] * (1 + rows) ** 0.5
-    np.testing.assert_allclose(dW, expected, rtol=0, atol=2 * tolerance)
-    np.testing.assert_allclose(sums, expected_sums, rtol=0, atol=2 * tolerance)
+def test_weight_gradient_and_row_sums(kind, K, N, parts, accumulate):
+    dtype, _, product_of = KINDS[kind]
+    for rows in ROWS:
+        rng = np.random.default_rng(rows)
+        X, G, dW = (_normal(rng, shape, dtype) for shape in ((rows, K + 3), (rows, N + 5), (K, N)))
+        sums = _normal(rng, N, dtype)
+        segments, active = segments_of(rows)
+        gradient = G[active, 3 : 3 + N]
+        expected, error = product_of(X[active, 2 : 2 + K].T, gradient, accumulate * dW.astype("f8"))
+        expected_sums = accumulate * sums.astype("f8") + gradient.astype("f8").sum(axis=0)
+        add = weight_gradient_bf16 if kind == "bf16" else weight_gradient
+        run_parallel(add, parts, X, 2, K, G, 3, N, segments, dW, accumulate)
+        run_parallel(products.sum_rows, parts, G, 3, N, segments, sums, accumulate)
+        assert (np.abs(dW - expected) <= error).all(), rows
+        np.testing.assert_allclose(sums, expected_sums, rtol=0, atol=2 * EPSILON[dtype] * (1 + rows) ** 0.5)
 
 
 def test_a_product_over_nothing_is_zero_unless_it_is_added():
@@ -146,5 +148,10 @@ def test_results_have_the_same_bits_for_any_number_of_parts(of_type):
 def test_a_row_has_the_same_bits_in_any_company(pack, spread):
     """Of numbers of one size, and of rows whose sizes differ."""
     rng = np.random.default_rng(3)
-    A = _normal(rng, (29, 77), "f4") * np.float32(10) ** rng.integers(-spread, spread + 1, (29, 1))
-    assert_same_bits_in_any_company(A.astype("f4"), pack(_normal(rng, (77, 70), "f4")))
+    A = (_normal(rng, (29, 77), "f4") * np.float32(10) ** rng.integers(-spread, spread + 1, (29, 1))).astype("f4")
+    packed, whole, some = pack(_normal(rng, (77, 70), "f4")), np.empty((29, 70), "f4"), np.empty((29, 70), "f4")
+    products.product(0, 1, A, 0, packed, whole, 0, 77, 70, np.array([[0, 29]]), 0)
+    for runs in ([[3, 1]], [[0, 5], [20, 9]], [[28, 1], [0, 1], [7, 12]]):
+        products.product(0, 1, A, 0, packed, some, 0, 77, 70, np.array(runs), 0)
+        for start, count in runs:
+            np.testing.assert_array_equal(some[start : start + count], whole[start : start + count])

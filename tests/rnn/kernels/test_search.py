@@ -60,13 +60,8 @@ def test_best_continuations_are_the_largest_sums_of_each_sentence():
     found = (array.reshape(-1) for array in (parents, chosen, totals))
     best_continuations(tokens.reshape(-1), scores.reshape(-1), 4, sums, rows, 3, room, 6, *found, 5)
     for n in range(3):
-        all_sums = [
-            (-(sums[r] + scores[r, k]), r, tokens[r, k])
-            for r in range(rows[n], rows[n + 1])
-            for k in range(4)
-            if tokens[r, k] != 6
-        ]
-        expected = sorted(all_sums)[: room[n]]
+        places = [(r, k) for r in range(rows[n], rows[n + 1]) for k in range(4) if tokens[r, k] != 6]
+        expected = sorted((-(sums[r] + scores[r, k]), r, tokens[r, k]) for r, k in places)[: room[n]]
         assert parents[n, : len(expected)].tolist() == [r for _, r, _ in expected]
         assert chosen[n, : len(expected)].tolist() == [token for _, _, token in expected]
         np.testing.assert_allclose(totals[n, : len(expected)], [-s for s, _, _ in expected])
@@ -183,21 +178,13 @@ def hypotheses(seed):
 
 @pytest.mark.parametrize("penalty", PENALTIES)
 @pytest.mark.parametrize("reward", REWARDS)
-def test_scores_of_arrays_are_those_of_each_number(reward, penalty):
+def test_scores_and_bounds_of_arrays_are_those_of_each_number(reward, penalty):
     for seed in range(5):
-        sums, lengths, _ = hypotheses(seed)
+        sums, lengths, limits = hypotheses(seed)
         divisors = length_divisor(penalty, np.arange(50))
         found = final_scores(penalty, sums, lengths, reward)
         for n, (total, length) in enumerate(zip(sums.tolist(), lengths.tolist(), strict=True)):
             assert found[n] == search_rules.score(total, divisors[length], reward, length)
-
-
-@pytest.mark.parametrize("penalty", PENALTIES)
-@pytest.mark.parametrize("reward", REWARDS)
-def test_bounds_of_arrays_are_those_of_each_number(reward, penalty):
-    for seed in range(5):
-        sums, lengths, limits = hypotheses(seed)
-        divisors = length_divisor(penalty, np.arange(50))
         for shift in (0.0, 100.0, -100.0):  # positive sums among them, alone, and none
             found = best_possible(penalty, sums + shift, lengths, limits, reward)
             for n in range(len(lengths)):
@@ -219,34 +206,29 @@ def test_the_score_to_beat_is_the_nth_of_the_sorted_finished_ones():
         assert search_rules.score_to_beat(scores, finished, 2, count, n_best, -9.0) == expected
 
 
+def ints(rng, *ranges):
+    return [int(rng.integers(*one)) for one in ranges]
+
+
 CASES = {
-    "may_come": lambda rng: (int(rng.integers(-1, 5)), int(rng.integers(0, 4)), int(rng.integers(-1, 5))),
-    "too_early": lambda rng: tuple(int(n) for n in rng.integers(1, 4, 4)),
-    "occurs": lambda rng: (int(rng.integers(5)), rng.integers(0, 5, 9), int(rng.integers(3)), int(rng.integers(7))),
-    "ends_with": lambda rng: (
-        rng.integers(0, 2, 9),
-        int(rng.integers(0, 3)),
-        int(rng.integers(0, 7)),
-        rng.integers(0, 2, 9),
-        int(rng.integers(0, 3)),
-        int(rng.integers(0, 4)),
-    ),
+    "may_come": lambda rng: ints(rng, (-1, 5), (0, 4), (-1, 5)),
+    "too_early": lambda rng: ints(rng, *[(1, 4)] * 4),
+    "occurs": lambda rng: (*ints(rng, (5,)), rng.integers(0, 5, 9), *ints(rng, (3,), (7,))),
+    "ends_with": lambda rng: [n for most in (7, 4) for n in (rng.integers(0, 2, 9), *ints(rng, (0, 3), (0, most)))],
     "penalised": lambda rng: tuple(rng.normal(0, 3, 2).tolist()),
     "mix": lambda rng: (rng.integers(0, 2**64, 1, np.uint64)[0],),
-    "tokens_wanted": lambda rng: (int(rng.integers(1, 9)),),
+    "tokens_wanted": lambda rng: ints(rng, (1, 9)),
     "wins": lambda rng: (float(rng.integers(-2, 2)), float(rng.integers(-2, 2))),
-    "ends": lambda rng: tuple(int(n) for n in rng.integers(1, 4, 4)),
-    "room_left": lambda rng: (int(rng.integers(1, 9)), 1),
+    "ends": lambda rng: ints(rng, *[(1, 4)] * 4),
+    "room_left": lambda rng: (*ints(rng, (1, 9)), 1),
     "score": lambda rng: tuple(rng.normal(0, 3, 4).tolist()),
-    "best_length": lambda rng: (float(rng.choice(REWARDS)), int(rng.integers(1, 5)), int(rng.integers(5, 9))),
+    "best_length": lambda rng: (float(rng.choice(REWARDS)), *ints(rng, (1, 5), (5, 9))),
     "best_score": lambda rng: tuple(rng.normal(0, 3, 5).tolist()),
     "can_improve": lambda rng: (float(rng.integers(-2, 2)), float(rng.integers(-2, 2))),
     "score_to_beat": lambda rng: (
         rng.integers(-4, 0, 9) / 3,
         rng.integers(0, 2, 9),
-        int(rng.integers(0, 3)),
-        int(rng.integers(0, 7)),
-        int(rng.integers(1, 5)),
+        *ints(rng, (0, 3), (0, 7), (1, 5)),
         -9.0,
     ),
 }

@@ -15,7 +15,6 @@ import pytest
 from numba.core.errors import TypingError
 
 from nmt.rnn.kernels.machine_code import features, store
-from nmt.rnn.kernels.machine_code import store as stores
 from nmt.rnn.kernels.machine_code.jit import inner_kernel, kernel
 from nmt.rnn.kernels.machine_code.native import _BY_SYMBOL, Jitted
 from nmt.rnn.kernels.machine_code.recipes import generated_loop
@@ -26,6 +25,7 @@ from nmt.rnn.kernels.products import product as products
 from nmt.rnn.kernels.search import beam_loop, candidates
 from nmt.rnn.kernels.search import best_tokens as search
 from nmt.rnn.kernels.threads import pool, workers
+from tests.rnn.kernels.company import python
 
 ROOT = Path(__file__).resolve().parents[3]
 RECORD = Record({"entry": "f", "symbols": ["nmt_g", "exp"]}, bytes(range(256)) * 3)
@@ -46,9 +46,7 @@ print(hashlib.sha256(sums.tobytes()).hexdigest())
 
 def run(folder, code=WORK, **environment):
     """What a process prints whose store is in a folder, and what it says besides."""
-    given = {**os.environ, "NMT_CACHE_DIR": str(folder), "PYTHONPATH": str(ROOT), **environment}
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, env=given, check=False)
+    done = python(code, NMT_CACHE_DIR=str(folder), **environment)
     assert done.returncode == 0, done.stderr
     return done.stdout, done.stderr
 
@@ -168,10 +166,10 @@ def test_what_nobody_reads_is_removed_after_a_month(tmp_path):
 def found(tmp_path, monkeypatch):
     """The folder of a process whose cache is here, and no other one."""
     monkeypatch.setenv("NMT_CACHE_DIR", str(tmp_path / "here"))
-    monkeypatch.setattr(stores.tempfile, "gettempdir", lambda: str(tmp_path / "temporary"))
-    stores.store.cache_clear()
-    yield lambda: (stores.store.cache_clear(), stores.store().folder)[1]
-    stores.store.cache_clear()
+    monkeypatch.setattr(store.tempfile, "gettempdir", lambda: str(tmp_path / "temporary"))
+    store.store.cache_clear()
+    yield lambda: (store.store.cache_clear(), store.store().folder)[1]
+    store.store.cache_clear()
 
 
 def test_the_folder_is_made_for_us_alone(found, tmp_path):
@@ -187,7 +185,7 @@ def test_the_folder_is_made_for_us_alone(found, tmp_path):
 def test_a_folder_that_others_may_write_to_is_not_used_and_said_once(found, tmp_path, caplog):
     found().chmod(0o770)
     assert found().parent.parent == tmp_path / "temporary"
-    assert stores.store() is stores.store()
+    assert store.store() is store.store()
     assert len(caplog.messages) == 1
     assert str(tmp_path / "here" / "nmt-code") in caplog.text
 
@@ -360,7 +358,7 @@ def test_what_python_runs_gives_another_name_to_code():
 
 
 def test_all_that_is_called_by_address_has_names_of_its_own():
-    assert_both_differ(*((native.source_name, native.code_name) for native in natives()))
+    assert_both_differ(*map(both_names, natives()))
 
 
 def test_names_are_the_same_in_every_process():
@@ -369,11 +367,10 @@ def test_names_are_the_same_in_every_process():
         "print(*sorted(name for n in natives() for name in (n.source_name, n.code_name)))"
     )
     # Other tests of this process may have made more.
-    here = {str(name) for native in natives() for name in (native.source_name, native.code_name)}
+    here = {str(name) for native in natives() for name in both_names(native)}
     for seed in ("1", "2"):
-        environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)}
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
-        assert done.stdout.split() and here.issuperset(done.stdout.split())
+        done = python(code, PYTHONHASHSEED=seed)
+        assert done.returncode == 0 and done.stdout.split() and here.issuperset(done.stdout.split())
 
 
 def test_types_and_what_is_closed_over_give_other_names():
@@ -390,7 +387,7 @@ def test_how_it_is_called_and_computed_gives_other_names():
         Jitted(function, ("int64",), frozenset(), result="int64"),
         Jitted(function, ("int64",), frozenset(), by_table=True),
     ]
-    assert_both_differ(*((native.source_name, native.code_name) for native in variants))
+    assert_both_differ(*map(both_names, variants))
 
 
 def test_what_has_no_words_has_no_name():
@@ -446,7 +443,7 @@ def test_a_change_in_another_file_that_is_used_gives_other_names(user, form, tmp
         importlib.invalidate_caches()
         function = importlib.import_module(here).function
         found = kernel(function).native(("int64",)) if form == "kernel" else Jitted(function, ("int64",), frozenset())
-        names.append((found.source_name, found.code_name))
+        names.append(both_names(found))
     for name in (here, other):
         del sys.modules[name]
     linecache.clearcache()
