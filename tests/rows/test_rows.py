@@ -99,7 +99,7 @@ def test_what_a_plan_is_kept_by(monkeypatch):
         plans(LSTMCell(D, 13), device=device_at("cuda")),
         plans(LSTMCell(D, 13), dtype="float32", compute_dtype="bfloat16"),
         plans(LSTMCell(D, 13), recompute="gates"),
-        plans(LSTMCell(D, 13), needs=LSTMCell(D, 13).params()),
+        plans(LSTMCell(D, 13), needs=list(LSTMCell(D, 13).params())),
     ]
     assert changes == [1] * len(changes)
     scan, weights = Scan(LSTMCell(D, 13), dtype="float64"), Weights(cases.draw(LSTMCell(D, 13), "float64").params)
