@@ -207,8 +207,7 @@ def interrupts(tmp_path_factory):
 
 @pytest.mark.parametrize("name", ["searching", "scoring", "training", "compiling"])
 def test_after_an_interruption_the_next_call_is_right(interrupts, name):
-    found = [interrupts.interrupt(name, seed) for seed in range(2 if name == "compiling" else 5)]
-    assert set(found) == {"right"}
+    assert {interrupts.interrupt(name, seed) for seed in range(2 if name == "compiling" else 5)} == {"right"}
 
 
 def test_children_forked_after_use_find_what_their_parent_did(interrupts):

@@ -51,8 +51,7 @@ def test_reference_loads_and_gives_every_key_its_default():
     assert written == leaves(loaded.to_dict()), "a key is missing from the reference, or too much"
     required = {key: value for key, value in written.items() if key in REQUIRED}
     assert set(required) == REQUIRED
-    bare = changed({}, required.items())
-    assert config_from_dict(bare) == loaded, "a value in the reference is not the default"
+    assert config_from_dict(changed({}, required.items())) == loaded, "a value in the reference is not the default"
 
 
 REQUIRED = {"model_dir", "data.train", "data.dev", "data.src.lang", "data.tgt.lang"}
@@ -84,8 +83,7 @@ def test_every_documented_choice_is_accepted(name, value):
     }.get(name, [])
     if value == "all":
         extra = [*extra, ("model.encoder.embeddings.embedding_dim", 512)]
-    overrides = [f"{key}={setting}" for key, setting in [(name, value), *extra]]
-    got = load_config(CONFIGS / "reference.yaml", overrides)
+    got = load_config(CONFIGS / "reference.yaml", [f"{key}={setting}" for key, setting in [(name, value), *extra]])
     for part in name.split("."):
         got = getattr(got, part)
     assert got == {"luong": "general"}.get(value, value)
@@ -96,8 +94,7 @@ def test_peers_config_is_the_measured_set_up():
     assert (config.data.src.lang, config.data.tgt.lang) == ("en", "de")
     assert not config.data.src.lowercase and not config.data.tgt.lowercase
     assert (config.data.subwords.type, config.data.subwords.vocab_size) == ("bpe", 8000)
-    dropouts = [value for path, value in leaves(config.model.to_dict()).items() if "dropout" in path]
-    assert not any(dropouts)
+    assert not any(value for path, value in leaves(config.model.to_dict()).items() if "dropout" in path)
     assert (config.training.batch_size, config.training.max_minutes) == (3350, 7.5)
 
 
@@ -158,16 +155,14 @@ def test_numbers_that_should_be_text_are_to_be_quoted():
     ],
 )
 def test_keys_are_text(text, line, tmp_path):
-    told = refused(ConfigError, "", load_config, write(tmp_path, text))
-    assert told.partition("run.yaml: ")[2].startswith(line)
+    assert refused(ConfigError, "", load_config, write(tmp_path, text)).partition("run.yaml: ")[2].startswith(line)
 
 
 def test_the_home_folder_may_be_written_as_in_a_shell(monkeypatch):
     monkeypatch.setenv("HOME", "/home/me")
     files = {"model_dir": "~/m", "data.train": "~/t", "data.dev": [{"path": "~/d"}]}
     config = config_from_dict(changed(MINIMAL, {**files, "training.load_model": "~/l"}.items()))
-    found = [config.model_dir, config.data.train, config.data.dev[0].path]
-    assert found == ["/home/me/m", "/home/me/t", "/home/me/d"]
+    assert [config.model_dir, config.data.train, config.data.dev[0].path] == ["/home/me/m", "/home/me/t", "/home/me/d"]
     assert config.training.load_model == "/home/me/l"
 
 

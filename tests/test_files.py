@@ -283,8 +283,7 @@ def test_odd_characters_within_text_stay(tmp_path):
 
 def test_chunks_take_what_is_there():
     there = iter([True, False, True, True, True, True, False])
-    lines = Lines(iter(range(7)), lambda: next(there))
-    assert list(chunks(lines, 3)) == [[0, 1], [2, 3, 4], [5, 6]]
+    assert list(chunks(Lines(iter(range(7)), lambda: next(there)), 3)) == [[0, 1], [2, 3, 4], [5, 6]]
     assert list(chunks(iter(range(7)), 3)) == [[0, 1, 2], [3, 4, 5], [6]]
     assert list(chunks(Lines(iter(range(7))), 3)) == [[0, 1, 2], [3, 4, 5], [6]]
 

@@ -143,8 +143,7 @@ def test_a_model_with_more_units_translates_and_goes_on(tmp_path, joint, tied):
     after = read_checkpoint(tmp_path / "tuned" / "last.safetensors", prefix="params/")[0]
     assert before.keys() == after.keys()
     for name, array in after.items():
-        size = before[name].shape
-        np.testing.assert_allclose(array[tuple(slice(0, n) for n in size)], before[name], atol=1e-6)
+        np.testing.assert_allclose(array[tuple(slice(0, n) for n in before[name].shape)], before[name], atol=1e-6)
         if "decoder" in name:
             assert np.array_equal(array, before[name])
     bias = after["params/output.b"]

@@ -270,8 +270,7 @@ def run_in(folder, *words):
 
 def test_what_an_edited_cell_has_learned_is_used_with_a_warning(folder):
     """By resuming and by translating; not after an edit that changes no equation, nor for a model without digests."""
-    texts = folder / "text.en", folder / "text.de"
-    for text in texts:
+    for text in (folder / "text.en", folder / "text.de"):
         text.write_text("".join(f"{line}\n" for line in sentences(30)))
     file = folder / "my_cells.py"
     file.write_text(RENAMED)

@@ -81,8 +81,7 @@ def test_attention_goes_through_the_words_between(pivot: Pivot, models: dict[str
         assert max(written) == max(read) == len(one.text.split()) - 1
         for t in range(len(b.tokens)):
             for s in range(len(a.src_tokens) + 1):
-                end = a.attention[-1, s] if ended else float(s == len(a.src_tokens))
-                total = b.attention[t, -1] * end
+                total = b.attention[t, -1] * (a.attention[-1, s] if ended else float(s == len(a.src_tokens)))
                 for m, word in enumerate(read):
                     own = [k for k, w in enumerate(written) if w == word]
                     total += b.attention[t, m] * sum(a.attention[k, s] for k in own) / len(own)
@@ -104,16 +103,14 @@ def test_words_that_the_models_count_differently(count: int) -> None:
     """A text of two words, which the last model reads as another number of them."""
     first = detail(["▁a", "▁b", "</s>"], ["▁x", "▁y"], [[1, 0, 0], [0, 1, 0], [0, 0, 1]])
     src = [f"▁m{n}" for n in range(count)]
-    last = detail(["▁u", "</s>"], src, [[1 / (count + 1)] * (count + 1)] * 2)
-    found = detail_through(first, last)
+    found = detail_through(first, detail(["▁u", "</s>"], src, [[1 / (count + 1)] * (count + 1)] * 2))
     assert found.attention.sum(1) == pytest.approx([1, 1])
     assert found.attention.shape == (2, 3)
 
 
 def test_a_text_that_was_truncated_between() -> None:
     first = detail(["▁a"], ["▁x"], [[1, 0]])
-    last = detail(["▁u", "</s>"], ["▁a"], [[0.5, 0.5], [0, 1]])
-    found = detail_through(first, last)
+    found = detail_through(first, detail(["▁u", "</s>"], ["▁a"], [[0.5, 0.5], [0, 1]]))
     assert found.attention == pytest.approx(np.array([[0.5, 0.5], [0, 1]]))
     assert "truncated at maximum length" in found.warnings
 

@@ -169,8 +169,7 @@ def test_settings_of_joeynmt_name_the_table(tmp_path, values):
     path.write_text(format_yaml(values))
     done = CliRunner().invoke(load_command("train"), [str(path)])
     assert done.exit_code == 1 and "Settings of JoeyNMT" in done.output and done.output.count("\n") == 1
-    page = (Path(__file__).parents[1] / "docs" / "migration.md").read_text("utf-8")
-    assert "\n## Settings of JoeyNMT\n" in page
+    assert "\n## Settings of JoeyNMT\n" in (Path(__file__).parents[1] / "docs" / "migration.md").read_text("utf-8")
 
 
 def test_a_wheel_is_to_be_unpacked(tmp_path):

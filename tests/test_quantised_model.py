@@ -173,8 +173,7 @@ def test_small_numbers_are_packed_as_they_are_and_only_if_asked_for(tmp_path):
         given = {"a": numbers, "row": numbers[0], "floats": numbers + np.float32(0.5)}
         write_tensors(tmp_path / "x", given, {}, **({} if in_4_bits is None else {"in_4_bits": in_4_bits}))
         compare.assert_same_bits(given, map_tensors(tmp_path / "x")[0])
-        stored = read_foreign_tensors(tmp_path / "x")
-        assert stored.keys() - given.keys() == ({"a#factors"} if in_4_bits else set())
+        assert read_foreign_tensors(tmp_path / "x").keys() - given.keys() == ({"a#factors"} if in_4_bits else set())
 
 
 def test_a_folder_in_4_bits_is_half_as_large_and_survives_bundles(tmp_path):
@@ -189,8 +188,7 @@ def test_a_folder_in_4_bits_is_half_as_large_and_survives_bundles(tmp_path):
     assert saved.parameters == origin.parameters
     save_bundle(tmp_path / "model.nmt", saved)
     assert (tmp_path / "model.nmt").stat().st_size < sizes[0]
-    expected = translations(tmp_path / "4")
-    assert translations(tmp_path / "model.nmt") == expected != translations(tmp_path / "8")
+    assert translations(tmp_path / "model.nmt") == translations(tmp_path / "4") != translations(tmp_path / "8")
     assert load_saved_model(tmp_path / "model.nmt").digest == saved.digest
 
 

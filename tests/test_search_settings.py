@@ -144,15 +144,13 @@ def test_the_section_has_the_rows_and_their_defaults():
 def test_python_reaches_it(name, place, asked):
     given = settings_for(name)
     found = load(place)
-    n_best = given.pop("n_best", 1)
-    found.translate_nbest(sentences(2), n_best=n_best, **given)
+    found.translate_nbest(sentences(2), n_best=given.pop("n_best", 1), **given)
     assert_reached(asked, name)
 
 
 @pytest.mark.parametrize("name", ROWS)
 def test_the_command_reaches_it(name, place, asked):
-    words = [str(place / "model"), str(place / "text"), *words_of(settings_for(name))]
-    result = CliRunner().invoke(translate, words)
+    result = CliRunner().invoke(translate, [str(place / "model"), str(place / "text"), *words_of(settings_for(name))])
     assert result.exit_code == 0, (result.output, result.exception)
     assert_reached(asked, name)
 
@@ -204,8 +202,7 @@ def test_the_plan_follows_from_the_table(name, model):
 def test_the_plan_follows_from_the_model(model):
     assert search_plan(Ensemble([model, model]), SearchOptions()).path is SearchPath.STEPS
     placed = {"type": "conv", "hidden_size": 5, "embeddings": {"embedding_dim": 4}, "max_positions": 4}
-    positions = small_models.build(12, encoder=placed, decoder=placed | {"attention": "dot"})
-    plan = search_plan(positions, SearchOptions())
+    plan = search_plan(small_models.build(12, encoder=placed, decoder=placed | {"attention": "dot"}), SearchOptions())
     assert plan.path is SearchPath.STEPS and "position" in plan.why
     away = SimpleNamespace(device=SimpleNamespace(name="cuda", is_cpu=False))
     assert search_plan(away, SearchOptions(min_length=2)).path is SearchPath.DEVICE

@@ -204,8 +204,7 @@ def settings(rng: random.Random) -> dict[str, Any]:
     for path, node in LEAVES.items():
         if path in (("data", "src", "lang"), ("data", "tgt", "lang"), ("preset",)) or rng.random() > share:
             continue
-        value = rng.choice(WRONG) if rng.random() < 0.03 else value_for(node, rng, path[-1])
-        given[".".join(path)] = value
+        given[".".join(path)] = rng.choice(WRONG) if rng.random() < 0.03 else value_for(node, rng, path[-1])
     return changed({"model_dir": "x", "data": {"train": "t", "dev": "d", **sides}}, given.items())
 
 

@@ -53,8 +53,7 @@ def test_a_line_break_is_said_to_be_a_space(translator: Translator, caplog: pyte
     assert translator.translate(["w1\nw2", "w3\n", "w4"]) == ["w1 w2", "w3", "w4"]
     (line,) = caplog.messages
     assert BROKEN in line and "line 1" in line
-    found = translator.translate_nbest(["w1\r\nw2", " \nw3"])
-    assert [BROKEN in one[0].warnings for one in found] == [True, False]
+    assert [BROKEN in one[0].warnings for one in translator.translate_nbest(["w1\r\nw2", " \nw3"])] == [True, False]
 
 
 def test_n_best(translator: Translator) -> None:
@@ -72,8 +71,7 @@ def test_one_sentence_gives_one_translation(translator: Translator) -> None:
 
 def test_checkers_of_types_know_which_it_is() -> None:
     types = [one.__annotations__ for one in get_overloads(Translator.translate)]
-    seen = [(one["sentences"], one["return"]) for one in types]
-    assert seen == [("str", "str"), ("Iterable[str]", "list[str]")]
+    assert [(one["sentences"], one["return"]) for one in types] == [("str", "str"), ("Iterable[str]", "list[str]")]
 
 
 def test_long_lines_are_cut_with_a_warning(translator: Translator, caplog: pytest.LogCaptureFixture) -> None:

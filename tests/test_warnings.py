@@ -119,8 +119,7 @@ def test_commands_tell_of_a_least_length_that_lines_do_not_allow(folder, tmp_pat
 
 
 def test_an_empty_translation(folder):
-    translator = Translator.load(folder)
-    found = [one[0] for one in translator.translate_nbest(["kara losu", "", "\u200b"])]
+    found = [one[0] for one in Translator.load(folder).translate_nbest(["kara losu", "", "\u200b"])]
     assert [(one.text, one.warnings) for one in found] == [("", (EMPTY,)), ("", ()), ("", ())]
 
 

@@ -128,8 +128,7 @@ def _one_line(error: Exception) -> str:
     """Return a YAML error as `line N: what is wrong`."""
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
-    line = f"line {mark.line + 1}: " if mark else ""
-    return line + " ".join(str(problem).split())
+    return (f"line {mark.line + 1}: " if mark else "") + " ".join(str(problem).split())
 
 
 def format_yaml(value: Any) -> str:

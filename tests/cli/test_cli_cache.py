@@ -46,8 +46,7 @@ def test_a_command_tells_of_compilation_once_on_a_machine(filled):
 def test_what_a_model_runs_is_compiled_beforehand_and_removed_again(filled, tmp_path):
     """And then translating loads no compiler."""
     model, cache = filled[0], shutil.copytree(filled[1], tmp_path / "cache")
-    listed = run(cache)
-    lines = [line.split("\t") for line in listed.stdout.splitlines()]
+    lines = [line.split("\t") for line in run(cache).stdout.splitlines()]
     assert len(lines) > 10
     assert sum(int(size) for _, size, _ in lines) == sum(p.stat().st_size for p in (cache / "nmt-code").iterdir())
     code = (
@@ -56,8 +55,7 @@ def test_what_a_model_runs_is_compiled_beforehand_and_removed_again(filled, tmp_
     )
     translated = run(cache, model, code=code)
     assert translated.stdout == "False\n", translated.stderr
-    cleared = run(cache, "clear")
-    assert cleared.stderr == f"{cache / 'nmt-code'}: {len(lines)} functions removed\n"
+    assert run(cache, "clear").stderr == f"{cache / 'nmt-code'}: {len(lines)} functions removed\n"
     assert list((cache / "nmt-code").iterdir()) == []
 
 

@@ -70,8 +70,7 @@ def test_a_folder_keeps_its_names_and_is_dealt_whole(folder, expected, tmp_path)
     for number in (1, 2, 3):
         call(folder, tmp_path / "in", "-o", tmp_path / "out", "--shard", f"{number}/3")
     for number in range(7):
-        found = read_lines(tmp_path / "out" / f"{number % 2}" / f"{number}.txt")
-        assert found == expected[: 3 * number + 1]
+        assert read_lines(tmp_path / "out" / f"{number % 2}" / f"{number}.txt") == expected[: 3 * number + 1]
     dealt = [tasks_of([str(tmp_path / "in")], tmp_path / "out", (number, 3)) for number in range(3)]
     assert sum(map(len, dealt)) == 7
     sizes = [sum(task.source.stat().st_size for task in tasks) for tasks in dealt]

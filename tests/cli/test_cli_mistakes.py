@@ -77,6 +77,5 @@ def test_mistakes_are_one_line(
     assert result.out == b""
     assert "Traceback" not in result.err
     if code == 1:
-        errors = [line for line in result.err.splitlines() if line.startswith("Error: ")]
-        assert result.err.splitlines()[-1:] == errors
+        assert result.err.splitlines()[-1:] == [line for line in result.err.splitlines() if line.startswith("Error: ")]
         assert words.startswith("nmt-train") or result.err.count("\n") == 1

@@ -45,8 +45,7 @@ def learnt(folder):
 def test_a_shortlist_is_learnt_and_measured(folder, learnt):
     saved = load_saved_model(folder)
     frequent, candidates, together, reference, own = learnt
-    lines = sentences(400)
-    ids = [saved.src_subwords.encode([line])[0] for line in lines[:40]]
+    ids = [saved.src_subwords.encode([line])[0] for line in sentences(400)[:40]]
     misses = count_misses(saved.shortlist, ids, ids)
     rate = f"{misses.rate:.2f} %", f"{misses.missing} of {misses.tokens} subwords"
     assert reference.split("\t") == ["miss rate", *rate, "reference"]
@@ -121,8 +120,7 @@ def test_checkpoints_that_were_kept_have_names(folder, tmp_path):
     pair = same_text(tmp_path, lines)
     shown = {name: call(score, other, *pair, "--checkpoint", name).stdout for name in ("best", "best-600", "best-80")}
     assert len(set(shown.values())) == 3
-    translator = Translator.load(other, checkpoint="best-600")
-    details = translator.score(lines.splitlines(), lines.splitlines())
+    details = Translator.load(other, checkpoint="best-600").score(lines.splitlines(), lines.splitlines())
     sums = [float(row.split("\t")[1]) for row in shown["best-600"].splitlines()]
     assert sums == pytest.approx([sum(one.log_probs) for one in details], abs=1e-5)
     for command in (translate, quantize, bundle):
@@ -134,8 +132,7 @@ def test_checkpoints_that_were_kept_have_names(folder, tmp_path):
         assert "must contain best-7.safetensors" in result.stderr and "got best, best-600, best-80;" in result.stderr
     names = ["--checkpoint", "best-600", "--checkpoint", other / "best-80.safetensors"]
     assert call(average, other, *names, "-o", tmp_path / "mean").exit_code == 0
-    text = call(score, tmp_path / "mean", *pair).stdout
-    assert text == shown["best"], "the mean of 1.5 and 0.5 times"
+    assert call(score, tmp_path / "mean", *pair).stdout == shown["best"], "the mean of 1.5 and 0.5 times"
     for name in ("../model/best", "notes", "shortlist", "", "best-600.safetensors"):
         with pytest.raises(CheckpointError, match="got best, best-600, best-80;"):
             Translator.load(other, checkpoint=name)
@@ -195,8 +192,7 @@ def test_soft_alignments_and_a_dictionary(folder, tmp_path):
 
 
 def test_pairs_are_scored_in_each_dtype(folder, tmp_path):
-    lines = "".join(line + "\n" for line in sentences(6, seed=3))
-    sides = [*same_text(tmp_path, lines), "--threads", "1"]
+    sides = [*same_text(tmp_path, "".join(line + "\n" for line in sentences(6, seed=3))), "--threads", "1"]
     found = {kind: call(score, folder, *sides, "--compute-dtype", kind) for kind in ("float32", "bfloat16", "int8")}
     sums = {kind: [float(line.split("\t")[1]) for line in one.stdout.splitlines()] for kind, one in found.items()}
     assert len(sums["float32"]) == 6

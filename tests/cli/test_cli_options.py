@@ -173,8 +173,7 @@ def test_the_ensemble_names_the_model_as_it_was_given(place, tmp_path):
 
 
 def test_a_model_of_edits_and_one_of_tokens_are_no_ensemble(place, tmp_path):
-    edits = {"edit_actions": True, "attention": "none", "input_feeding": False}
-    write_folder(tmp_path / "edits", decoder=edits)
+    write_folder(tmp_path / "edits", decoder={"edit_actions": True, "attention": "none", "input_feeding": False})
     for first, other in (("model", tmp_path / "edits"), (tmp_path / "edits", "model")):
         result = call(place, translate, str(first), "text", "-o", "out", "--ensemble", str(other), code=1)
         assert "model.decoder.edit_actions must be as in the first model of the ensemble" in result.stderr
@@ -260,8 +259,7 @@ def test_alignments_and_pictures(model: Path, run: Run, tmp_path: Path) -> None:
     assert (tmp_path / "a").read_text().split("\n") == ["0-0 1-1", "", "0-0 1-1", ""]
     assert sorted(os.listdir(tmp_path / "plots")) == ["0.svg", "2.svg"]
     tree = ElementTree.parse(tmp_path / "plots" / "0.svg")  # noqa: S314 - we wrote it
-    texts = [e.text for e in tree.iter() if e.tag.endswith("text")]
-    assert texts == ["▁w1", "▁w2", "</s>", "▁z1", "▁z2", "</s>"]
+    assert [e.text for e in tree.iter() if e.tag.endswith("text")] == ["▁w1", "▁w2", "</s>", "▁z1", "▁z2", "</s>"]
 
 
 def test_files_beside_the_input_must_have_as_many_lines(model: Path, run: Run, tmp_path: Path) -> None:

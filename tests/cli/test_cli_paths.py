@@ -148,8 +148,7 @@ def everything(folder):
 def words_of(name, param, value):
     """A command line of what the command needs, with a path for one parameter."""
     command = load_command(name)
-    beside = BESIDE.get((name, param.name), BESIDE.get(param.name, {}))
-    given = {**NEEDED[name], **beside, param.name: value}
+    given = {**NEEDED[name], **BESIDE.get((name, param.name), BESIDE.get(param.name, {})), param.name: value}
     options, arguments = [], []
     for one in command.params:
         wanted = given.get(one.name)

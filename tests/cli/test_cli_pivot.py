@@ -26,8 +26,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def run(*arguments: Any, lines: list[str] = LINES) -> Result:
-    text = "".join(f"{line}\n" for line in lines)
-    return CliRunner().invoke(translate, [*map(str, arguments)], input=text)
+    return CliRunner().invoke(translate, [*map(str, arguments)], input="".join(f"{line}\n" for line in lines))
 
 
 def pivot(places: dict[str, Path]) -> Pivot:
@@ -66,8 +65,7 @@ def test_a_beam_that_is_not_given_is_each_models_own(places: dict[str, Path]) ->
         assert config.read_text() != text
         expected = pivot(places)
         assert expected.first.config.decoding.beam_size == 5 and expected.last.config.decoding.beam_size == 1
-        found = run(places["de-en"], "--then", places["en-fr"])
-        assert found.stdout.split("\n")[:-1] == expected.translate(LINES)
+        assert run(places["de-en"], "--then", places["en-fr"]).stdout.split("\n")[:-1] == expected.translate(LINES)
     finally:
         config.write_text(text)
 
@@ -79,8 +77,7 @@ def test_documents_and_tables(places: dict[str, Path], tmp_path: Path) -> None:
     assert found.exit_code == 0, found.output
     text = (tmp_path / "out.html").read_text()
     assert text.startswith("<p>") and text.count("<b>") == text.count("</b>") == 1
-    rows = [{"text": line} for line in LINES]
-    (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [{"text": line} for line in LINES]))
     found = run(places["de-en"], tmp_path / "in.jsonl", "--then", places["en-fr"], "-o", tmp_path / "out")
     assert found.exit_code == 0, found.output
     written = [json.loads(line)["translation"] for line in (tmp_path / "out").read_text().splitlines()]

@@ -165,8 +165,7 @@ def trained(folder, pauses):
             os.kill(child.pid, signal.SIGCONT)
         if pause:
             child.stdin.close()
-        code = child.wait(300)
-        assert code == (130 if pause else 0), (folder / "log").read_text()
+        assert child.wait(300) == (130 if pause else 0), (folder / "log").read_text()
         child.stdin.close()
     return read_checkpoint(folder / "model" / LAST_NAME)
 
@@ -188,8 +187,7 @@ COMMANDS = {
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_option_is_explained(name: str) -> None:
-    module = __import__(f"nmt.cli.commands.{name}", fromlist=[name])
-    command: click.Command = getattr(module, name)
+    command: click.Command = getattr(__import__(f"nmt.cli.commands.{name}", fromlist=[name]), name)
     options = [param for param in command.params if isinstance(param, click.Option)]
     assert options
     for option in options:
@@ -203,8 +201,7 @@ def test_every_option_is_explained(name: str) -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_ranges_in_help_are_those_of_the_schema(name: str) -> None:
-    module = __import__(f"nmt.cli.commands.{name}", fromlist=[name])
-    for option in getattr(module, name).params:
+    for option in getattr(__import__(f"nmt.cli.commands.{name}", fromlist=[name]), name).params:
         if isinstance(option.type, Setting):
             node = lookup(config_schema(), option.type.path.split("."))
             node = next((kind for kind in node.get("anyOf", []) if kind.get("type") == "integer"), node)

@@ -273,8 +273,7 @@ def test_a_model_of_letters_is_scored_by_wrong_words(model: Path, setup: Path, r
     files = ["--src", setup / "test.xx", "--ref", setup / "test.yy"]
     result = run("nmt-evaluate", letters, *files)
     assert [line.split()[0] for line in result.lines[1:]] == ["WER", "PER", "accuracy", "chrF2"], result.err
-    given = run("nmt-evaluate", letters, *files, "--metric", "bleu")
-    assert [line.split()[0] for line in given.lines[1:]] == ["BLEU"]
+    assert [line.split()[0] for line in run("nmt-evaluate", letters, *files, "--metric", "bleu").lines[1:]] == ["BLEU"]
 
 
 @pytest.fixture

@@ -64,8 +64,7 @@ def test_two_files_train_a_model(run: Run, tmp_path: Path) -> None:
     assert "preset low-resource: training: " in log and "  preset low-resource: model: " in log
     held_out = (model / "dev.xx").read_bytes()
 
-    config = model / "config.yaml"
-    again = run("nmt-train", config)
+    again = run("nmt-train", model / "config.yaml")
     assert again.code == 0, "its settings are a config that trains the same model: " + again.err
     same = run(*arguments)
     assert same.code == 0 and "this run was finished before: 50 updates (training.updates); nothing is" in same.err
@@ -312,8 +311,7 @@ def test_a_run_keeps_the_text_that_it_held_out(run: Run, tmp_path: Path) -> None
     assert run("nmt-train", *sides, "-o", tmp_path / "m", *small).code == 0
     model = (tmp_path / "m").rename(tmp_path / "moved")
     best = (model / "best.safetensors").read_bytes()
-    dev = [word for side in ("xx", "yy") for word in ("--dev", model / f"dev.{side}")]
-    for more in ([], dev):
+    for more in ([], [word for side in ("xx", "yy") for word in ("--dev", model / f"dev.{side}")]):
         result = run("nmt-train", *sides, "-o", model, *small, *more)
         assert result.code == 0, result.err
         assert "finished" in result.err and (model / "best.safetensors").read_bytes() == best

@@ -9,8 +9,7 @@ from tests.cli.conftest import Run
 
 
 def test_lines_stay_in_their_places(model: Path, run: Run) -> None:
-    text = "w1 w2\n\n   \nw3\r\n\u2028\nw4\u2028w5\nw6\x0cw7\nw8 w9 w10".encode()
-    result = run("nmt-translate", model, stdin=text)
+    result = run("nmt-translate", model, stdin="w1 w2\n\n   \nw3\r\n\u2028\nw4\u2028w5\nw6\x0cw7\nw8 w9 w10".encode())
     assert result.code == 0, result.err
     assert result.lines == ["z1 z2", "", "", "z3", "", "z4 z5", "z6 z7", "z8 z9 z10"]
     assert result.err.count("\n") == 1 and "a line break in the text is a space to the model" in result.err
@@ -54,14 +53,12 @@ def test_a_text_of_another_kind_is_named_before_it_is_translated(
 
 
 def test_pipes_as_files(model: Path, run: Run) -> None:
-    result = run("nmt-translate", model, "/dev/stdin", "-o", "/dev/stdout", stdin=b"w1\nw2")
-    assert result.lines == ["z1", "z2"]
+    assert run("nmt-translate", model, "/dev/stdin", "-o", "/dev/stdout", stdin=b"w1\nw2").lines == ["z1", "z2"]
 
 
 def test_columns(model: Path, run: Run) -> None:
     result = run("nmt-translate", model, "--n-best", "2", stdin=b"w1 w2\n\nw3")
-    rows = [line.split("\t") for line in result.lines]
-    assert rows == [
+    assert [line.split("\t") for line in result.lines] == [
         ["0", "1", "-0.500000", "z1 z2"],
         ["0", "2", "-1.500000", "z1"],
         ["1", "1", "0.000000", ""],

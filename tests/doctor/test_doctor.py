@@ -23,8 +23,7 @@ SRC = dict(zip(WORDS, (word[::-1] + "o" for word in WORDS), strict=True))
 def pairs(count, seed):
     """Sentences of 4 to 14 words and their translation word by word, no two equal."""
     drawn = random.Random(seed)
-    found = {" ".join(drawn.choices(WORDS, k=drawn.randint(4, 14))) for _ in range(2 * count)}
-    tgt = sorted(found)[:count]
+    tgt = sorted({" ".join(drawn.choices(WORDS, k=drawn.randint(4, 14))) for _ in range(2 * count)})[:count]
     return [" ".join(SRC[word] for word in line.split()) for line in tgt], tgt
 
 
@@ -169,8 +168,7 @@ def test_duplicates_and_overlap_are_found_with_their_lines(corpus):
     assert "overlap" not in names(examine(config(folder, filter={"overlap": "near"})))
     write(folder, "other", src[190:210], tgt[190:210])
     two = examine(config(folder, train=[{"path": str(folder / name)} for name in ("train", "other")])).findings
-    told = [one.line() for one in two if one.name == "overlap"]
-    for name, line in zip(("train", "other"), told, strict=True):
+    for name, line in zip(("train", "other"), [one.line() for one in two if one.name == "overlap"], strict=True):
         assert f"in the training text {folder}/{name}:" in line
 
 
@@ -306,5 +304,4 @@ def test_a_blank_line_of_a_table_is_a_pair_of_nothing_as_in_two_files(tmp_path):
     (part,) = Source(corpus["path"]).parts(["en", "de"])
     assert list(part.rows()) == [("one", "eins"), ("", ""), ("", ""), ("two", "zwei")]
     data = settings_with({"src": {"lang": "en"}, "tgt": {"lang": "de"}}).data
-    text = Text(Source(corpus["path"]), [data.src, data.tgt])
-    assert [len(block) for block in text.blocks()] == [4]
+    assert [len(block) for block in Text(Source(corpus["path"]), [data.src, data.tgt]).blocks()] == [4]

@@ -216,8 +216,7 @@ def test_sequences_one_after_another_in_one_array(lengths, trailing):
     assert (nmt.rnn.sequences.pack, nmt.rnn.sequences.unpack) == (pack, unpack), "where their users find them"
     padded = draw(T, B, *trailing)
     values = pack(padded, lengths)
-    rows = [padded[:n, row] for row, n in enumerate(lengths)]
-    np.testing.assert_array_equal(values, np.concatenate(rows))
+    np.testing.assert_array_equal(values, np.concatenate([padded[:n, row] for row, n in enumerate(lengths)]))
     back = unpack(values, lengths, T)
     for row, n in enumerate(lengths):
         np.testing.assert_array_equal(back[:n, row], padded[:n, row])

@@ -145,8 +145,7 @@ def _check_apart(given: dict[str, str], ref: tuple[str, ...], model_dir: str | N
     }
     if model_dir is not None:
         inputs["a file of the model"] = model_files(Path(model_dir))
-    outputs = {name: options[key] for name, key in _OUTPUTS if options[key] is not None}
-    check_apart(outputs, inputs)
+    check_apart({name: options[key] for name, key in _OUTPUTS if options[key] is not None}, inputs)
 
 
 def _load(model_dir: str, options: dict[str, Any]) -> Translator:
@@ -166,8 +165,7 @@ def _translate(translator: Translator, name: str, shown: Any, options: dict[str,
 
     if options["metrics"] is None and translator.config.preset in OF_WORDS:
         options["metrics"] = OF_LETTERS
-    names = ("beam_size", "length_penalty", "batch_size", "shortlist")
-    searching = {key: options[key] for key in names}
+    searching = {key: options[key] for key in ("beam_size", "length_penalty", "batch_size", "shortlist")}
     with contextlib.closing(Meter(total=len(shown.sources))) as meter:
         found = translator.translate_nbest(shown.sources, n_best=1, on_batch=meter.add, **searching)
     with telling_notices(name) as notices:

@@ -116,8 +116,7 @@ def _export_script(out: Path, form: str, saved: SavedModel) -> None:
     from nmt.exporting.to_numpy import save_numpy
     from nmt.exporting.to_onnx import save_onnx
 
-    save = {"numpy": save_numpy, "onnx": save_onnx}[form]
-    save(out, saved)
+    {"numpy": save_numpy, "onnx": save_onnx}[form](out, saved)
     joint = "joint.spm" if (out / "joint.spm").exists() else "src.spm"
     cut = f"SentencePieceProcessor(model_file={joint!r}).encode(line, out_type=str) of the library sentencepiece"
     reads = "python run_onnx.py --text reads text, if sentencepiece is installed; otherwise it and its output are"

@@ -49,11 +49,9 @@ def score(
     from nmt.storage.model_folder import model_files
 
     table = table_of(loading)
-    files = model_files(Path(model_dir))
-    check_apart({"-o": output}, {"--src": src, "--tgt": tgt, "a file of the model": files})
+    check_apart({"-o": output}, {"--src": src, "--tgt": tgt, "a file of the model": model_files(Path(model_dir))})
     with telling_notices(src) as notices, output_lines(output) as writer:
-        report = _Report(writer, notices, output_format)
-        _score_pairs(report, model_dir, src, tgt, batch_size, loading, **table)
+        _score_pairs(_Report(writer, notices, output_format), model_dir, src, tgt, batch_size, loading, **table)
 
 
 @dataclass

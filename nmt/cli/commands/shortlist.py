@@ -205,10 +205,9 @@ def _pairs(
             for place in sorted(cut):
                 notices.add(done + place, [CUT])
             done += len(chunk)
-            targets = target_ids(translator, [parallel[tgt] for _, parallel in chunk])
             kept = [
                 (s, t)
-                for s, t in zip(sources, targets, strict=True)
+                for s, t in zip(sources, target_ids(translator, [parallel[tgt] for _, parallel in chunk]), strict=True)
                 if 0 < len(s) <= data.src.max_length and 0 < len(t) <= data.tgt.max_length
             ]
             yield [s for s, _ in kept], [t for _, t in kept]

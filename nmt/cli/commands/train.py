@@ -160,8 +160,7 @@ def train(
         else:
             from nmt.train.run.training import config_of_texts
 
-            writes_text = not options["show_config"]
-            config = config_of_texts(*texts, preset, notify, ranks, changes=overrides, write=writes_text)
+            config = config_of_texts(*texts, preset, notify, ranks, changes=overrides, write=not options["show_config"])
         config = with_model_of_start(config)
         if options["show_config"]:
             click.echo(dump_config(config), nl=False)

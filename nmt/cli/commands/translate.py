@@ -178,8 +178,7 @@ def translate(model_dir: str, inputs: tuple[str, ...], **options: Any) -> None:
         _settle(job, translator, source)
         if options["resume"]:
             run = identity(job, translator, options)
-            tsv = job.form == "tsv"
-            job.continued = stack.enter_context(continued_lines(options["output"], records, run, tsv=tsv))
+            job.continued = stack.enter_context(continued_lines(options["output"], records, run, tsv=job.form == "tsv"))
             job.writer, job.number, records = job.continued.writer, job.continued.answered, job.continued.rest
         meter = stack.enter_context(contextlib.closing(Meter(source=source, initial=job.number)))
         _run(job, source, records, translator, meter)

@@ -117,8 +117,7 @@ def identity(job: Any, translator: Translator | Pivot, options: dict[str, Any]) 
     model, *others = (one.digest for one in translator.loaded)
     settings = {name: value for name, value in job.search.items() if name in SearchSettings.__annotations__}
     chosen = chosen_settings(config.decoding, settings)  # type: ignore[arg-type] # a dictionary of them
-    run = {name: getattr(chosen, name) for name in SearchSettings.__annotations__ if name != "batch_size"}
-    return run | {
+    return {name: getattr(chosen, name) for name in SearchSettings.__annotations__ if name != "batch_size"} | {
         "model": model,
         "ensemble": others,
         "ensemble_average": options["ensemble_average"],
@@ -159,8 +158,7 @@ def continued_lines(target: str, records: Lines[Record], run: dict[str, Any], *,
             raise DataError(
                 f"{target}: must not be in use, got another run that writes to it; wait for it, or write elsewhere"
             )
-        found = Continued(path, stream, records, run, tsv)
-        yield found
+        yield Continued(path, stream, records, run, tsv)
         with write_errors(target):
             stream.close()
 

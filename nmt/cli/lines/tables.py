@@ -111,10 +111,8 @@ def translate_part(part: Part, form: str, target: Path, columns: Columns, transl
             _translate_parquet(part, temporary, columns, translate, size, errors)
         else:
             packs = target.suffix == ".gz"  # without a time, so that the same rows give the same bytes
-            opened = gzip.GzipFile(temporary, "wb", mtime=0) if packs else temporary.open("wb")
-            with cast(BinaryIO, opened) as stream:
-                work = _translate_text if form == "text" else _translate_json
-                work(part, stream, columns, translate, size, errors)
+            with cast(BinaryIO, gzip.GzipFile(temporary, "wb", mtime=0) if packs else temporary.open("wb")) as stream:
+                (_translate_text if form == "text" else _translate_json)(part, stream, columns, translate, size, errors)
         if errors.count and errors.count == errors.rows:
             raise DataError(
                 f"{part.path}: must have a row that can be translated, got an error in all {errors.rows}, in the first "
@@ -443,8 +441,7 @@ def _translate(task: Task, work: Work) -> int:
         first, end = (rows * place // task.shards for place in (task.shard, task.shard + 1))
     with write_errors(str(task.target)):
         task.target.parent.mkdir(parents=True, exist_ok=True)
-    part = Part(task.source, first, end)
-    errors = translate_part(part, form, task.target, work.columns, work.translate, work.size)
+    errors = translate_part(Part(task.source, first, end), form, task.target, work.columns, work.translate, work.size)
     if errors:
         tell(
             f"warning: {task.target}: an error in {_counted(errors, 'row')}, reported in the column "

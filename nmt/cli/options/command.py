@@ -397,8 +397,7 @@ def table_of(options: dict[str, Any]) -> dict[str, Any]:
 
 def running_options() -> Callable[[Any], Any]:
     """Return the options of all commands that run a model: number format, threads, device, cells."""
-    options = (compute_dtype_option(), threads_option(), device_option(), cells_option())
-    return together(*options)
+    return together(compute_dtype_option(), threads_option(), device_option(), cells_option())
 
 
 def require_extra(extra: str, *modules: str) -> None:

@@ -275,8 +275,7 @@ def look(
     Raises DataError if the file cannot be read, or lacks a named column.
     """
     file = text_file(path)
-    stamp = file.stat().st_mtime_ns, file.stat().st_size
-    return _look(path, tuple(langs), tuple(columns), header, sheet, stamp)
+    return _look(path, tuple(langs), tuple(columns), header, sheet, (file.stat().st_mtime_ns, file.stat().st_size))
 
 
 @lru_cache(maxsize=64)
@@ -494,10 +493,9 @@ def _pairs(form: str, names: list[str], langs: tuple[str | None, ...]) -> list[t
     fitting = []
     for pair in found:
         for one in (pair, pair[::-1]):
-            codes = [_language_of_field(form, name) for name in one]
             fits = [
                 None in (code, lang) or language_of(str(code)) == language_of(str(lang))
-                for code, lang in zip(codes, langs, strict=True)
+                for code, lang in zip([_language_of_field(form, name) for name in one], langs, strict=True)
             ]
             if all(fits):
                 fitting.append(one)

@@ -84,8 +84,7 @@ class Survey:
     @property
     def gain(self) -> float:
         """Return how well edits explain the pairs of the sample, in bits (see `gain_of_edits`)."""
-        sample = self.sample[:PAIRS_OF_GAIN]
-        return gain_of_edits([(_symbols(source), _symbols(target)) for source, target in sample])
+        return gain_of_edits([(_symbols(source), _symbols(target)) for source, target in self.sample[:PAIRS_OF_GAIN]])
 
 
 @dataclass(frozen=True)
@@ -242,9 +241,8 @@ def _settings_after(start: Config, tell: Callable[[str], None]) -> dict[str, Any
     theirs = start.training
     rate = theirs.learning_rate * SHARE_OF_RATE
     tell(f"training.load_model: the settings are those of that model, with a tenth of its learning rate, {rate:.2g}")
-    same = "optimizer", "label_smoothing", "batch_size", "batch_type", "metric"
     training = {
-        **{key: getattr(theirs, key) for key in same},
+        **{key: getattr(theirs, key) for key in ("optimizer", "label_smoothing", "batch_size", "batch_type", "metric")},
         "learning_rate": rate,
         "scheduling": "linear",
         "stop_after": None,

@@ -44,8 +44,7 @@ def report(folders: tuple[str, ...], output: str, title: str, attention: int, ce
 
     check_page(output, "an earlier report")
     runs = [read_run(folder) for folder in runs_in(folders)]
-    pictures = {run.name: _pictures(run, attention, cells) for run in runs}
-    page = report_page(runs, pictures, title)
+    page = report_page(runs, {run.name: _pictures(run, attention, cells) for run in runs}, title)
     with output_lines(output) as writer:
         writer.write(page.rstrip("\n"))
     if output != "-":
@@ -62,8 +61,7 @@ def _pictures(run: Run, most: int, cells: tuple[str, ...]) -> list[str]:
     if not sources:
         return []
     try:
-        translator = Translator.load(run.folder, cells=cells)
-        found = translator.translate_nbest(sources, n_best=1, details=True)
+        found = Translator.load(run.folder, cells=cells).translate_nbest(sources, n_best=1, details=True)
     except NMTError as error:
         tell(f"warning: {run.name}: no attention is drawn: {error}")
         return []
