@@ -45,8 +45,7 @@ def pivot(models: dict[str, Translator]) -> Pivot:
 
 
 def test_it_is_one_model_after_the_other(pivot: Pivot, models: dict[str, Translator]) -> None:
-    between = models["de-en"].translate(LINES)
-    assert pivot.translate(LINES) == models["en-fr"].translate(between)
+    assert pivot.translate(LINES) == models["en-fr"].translate(models["de-en"].translate(LINES))
     assert pivot.translate([]) == [] and pivot.translate([" ", "\t"]) == ["", ""]
     settings: dict[str, Any] = {"beam_size": 3, "length_penalty": "none"}
     between = models["de-en"].translate(LINES, **settings)
@@ -109,8 +108,7 @@ def test_words_that_the_models_count_differently(count: int) -> None:
 
 
 def test_a_text_that_was_truncated_between() -> None:
-    first = detail(["▁a"], ["▁x"], [[1, 0]])
-    found = detail_through(first, detail(["▁u", "</s>"], ["▁a"], [[0.5, 0.5], [0, 1]]))
+    found = detail_through(detail(["▁a"], ["▁x"], [[1, 0]]), detail(["▁u", "</s>"], ["▁a"], [[0.5, 0.5], [0, 1]]))
     assert found.attention == pytest.approx(np.array([[0.5, 0.5], [0, 1]]))
     assert "truncated at maximum length" in found.warnings
 

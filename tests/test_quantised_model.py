@@ -110,8 +110,7 @@ def test_scores_are_those_of_the_loss_and_of_forced_decoding(folders):
     targets = [[*best.ids, EOS_ID] if best.finished else list(best.ids) for best in found]
     for best, forced in zip(found, force(model, sources, targets, threads=1), strict=True):
         assert sum(forced.log_probs) == pytest.approx(best.log_prob, abs=1e-4)
-    ended = [n for n, best in enumerate(found) if best.finished]
-    for n in ended:
+    for n in [n for n, best in enumerate(found) if best.finished]:
         nll = model.loss(small_models.batch_of([(sources[n], list(found[n].ids))]), threads=1).nll
         assert found[n].log_prob == pytest.approx(-nll, rel=1e-5)
 

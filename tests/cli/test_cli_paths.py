@@ -20,13 +20,13 @@ import nmt
 from nmt.cli.entry import COMMANDS
 from nmt.cli.front import load_command
 from nmt.cli.options.path_types import (
-    InputPath,
-    NewFolder,
-    NewPlace,
-    OutputFile,
-    OutputFolder,
-    OutputPlace,
-    OutputPrefix,
+    INPUT,
+    NEW_FOLDER,
+    NEW_PLACE,
+    OUTPUT_FILE,
+    OUTPUT_FOLDER,
+    OUTPUT_PLACE,
+    OUTPUT_PREFIX,
     PathType,
 )
 from nmt.storage import model_folder
@@ -69,22 +69,22 @@ BESIDE = {
 """What else a parameter needs, or cannot be beside."""
 FOR_ALL = ["", "x" * 300, "y/" * 3000 + "y", *["loop/x", "$loop"] * (os.name == "posix"), "text/below"]
 BAD = {
-    InputPath: ["none", "text/", "b\udcff", "a train leaves at noon"],
-    OutputFile: ["folder", "folder/", "none/x", "new/", "model/config.yaml", "model/best.safetensors"],
-    OutputPlace: ["none/x", "new/"],
-    OutputPrefix: ["folder/", "new/", "none/x"],
-    OutputFolder: ["text", "text/"],
-    NewFolder: ["text", "folder", "model", "text/"],
-    NewPlace: ["text", "folder", "model", "text/"],
+    INPUT: ["none", "text/", "b\udcff", "a train leaves at noon"],
+    OUTPUT_FILE: ["folder", "folder/", "none/x", "new/", "model/config.yaml", "model/best.safetensors"],
+    OUTPUT_PLACE: ["none/x", "new/"],
+    OUTPUT_PREFIX: ["folder/", "new/", "none/x"],
+    OUTPUT_FOLDER: ["text", "text/"],
+    NEW_FOLDER: ["text", "folder", "model", "text/"],
+    NEW_PLACE: ["text", "folder", "model", "text/"],
 }
 FORBIDDEN = {
-    InputPath: ["closed/text", "secret"],
-    OutputFile: ["closed/x", "readable", "protected/x"],
-    OutputPlace: ["closed/x", "protected/x"],
-    OutputPrefix: ["closed/x", "protected/x"],
-    OutputFolder: ["closed/x", "protected/x"],
-    NewFolder: ["closed/x", "protected/x"],
-    NewPlace: ["closed/x", "protected/x"],
+    INPUT: ["closed/text", "secret"],
+    OUTPUT_FILE: ["closed/x", "readable", "protected/x"],
+    OUTPUT_PLACE: ["closed/x", "protected/x"],
+    OUTPUT_PREFIX: ["closed/x", "protected/x"],
+    OUTPUT_FOLDER: ["closed/x", "protected/x"],
+    NEW_FOLDER: ["closed/x", "protected/x"],
+    NEW_PLACE: ["closed/x", "protected/x"],
 }
 """The same for who may not ignore modes."""
 
@@ -98,8 +98,8 @@ PATHS = [(name, param) for name, param in parameters() if isinstance(param.type,
 
 def cases(bad, everywhere=()):
     for name, param in PATHS:
-        for path in [*everywhere, *bad[type(param.type)]]:
-            if isinstance(param.type, InputPath) and param.name == "files" and path in ("text/below", "none"):
+        for path in [*everywhere, *bad[param.type]]:
+            if param.type is INPUT and param.name == "files" and path in ("text/below", "none"):
                 continue
             shown = path if len(path) < 30 else f"{len(path)} bytes"
             yield pytest.param(name, param, path, id=f"{name}-{param.name}-{ascii(shown)}")

@@ -217,11 +217,9 @@ def test_ranges_in_help_are_those_of_the_schema(name: str) -> None:
                 assert not known, f"{option.name} hides its range"
 
 
-@pytest.mark.parametrize(("name", "value", "line"), [("NUMBA_DISABLE_JIT", "1", "NUMBA_DISABLE_JIT: must be 0")])
-def test_an_environment_that_compiles_nothing_is_one_line(name, value, line, tmp_path):
-    code = "from nmt.cli.entry import cache; cache()"
-    environment = {**os.environ, name: value, "NMT_CACHE_DIR": str(tmp_path)}
-    words = [sys.executable, "-c", f"import sys; sys.argv = ['nmt-cache', 'fill']; {code}"]
+def test_an_environment_that_compiles_nothing_is_one_line(tmp_path):
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1", "NMT_CACHE_DIR": str(tmp_path)}
+    words = [sys.executable, "-m", "nmt", "cache", "fill"]
     done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
-    assert line in done.stderr
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "NUMBA_DISABLE_JIT: must be 0" in done.stderr

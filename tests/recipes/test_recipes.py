@@ -232,8 +232,7 @@ def test_the_texts_of_one_model_are_translated_side_by_side(tmp_path, monkeypatc
 
 def test_models_of_several_methods_decide_by_the_sum_of_probabilities():
     """0.4 and 0.1 for b are more than 0.45 for a; a line without answers stays empty."""
-    one = [{"a": 0.45, "b": 0.4}, {"a": 1.0}, {}]
-    assert run.likeliest([one, [{"c": 0.3, "b": 0.1}, {}, {}]]) == ["b", "a", ""]
+    assert run.likeliest([[{"a": 0.45, "b": 0.4}, {"a": 1.0}, {}], [{"c": 0.3, "b": 0.1}, {}, {}]]) == ["b", "a", ""]
 
 
 def test_answers_that_a_model_has_twice_are_added(tmp_path):

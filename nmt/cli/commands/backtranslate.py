@@ -10,7 +10,7 @@ import click
 
 from nmt.cli.lines.streams import check_apart, say, tell, write_errors
 from nmt.cli.options.command import QUIET, Command, cells_option, compute_dtype_option, device_option, threads_option
-from nmt.cli.options.path_types import InputPath, OutputPrefix, writes
+from nmt.cli.options.path_types import INPUT, OUTPUT_PREFIX, writes
 from nmt.cli.options.search_options import search_option, search_options, words_of
 from nmt.errors import DataError
 from nmt.system.files import replacing
@@ -21,20 +21,18 @@ _PASSED = ("threads", "device", "compute_dtype", "checkpoint")
 
 
 @click.command(cls=Command)
-@click.argument("model_dir", metavar="MODEL", type=InputPath())
-@click.argument("text", metavar="TEXT", type=InputPath())
-@writes(
-    "-o", "--output", kind=OutputPrefix(), metavar="PREFIX", required=True, text="Prefix of the two files to write."
-)
+@click.argument("model_dir", metavar="MODEL", type=INPUT)
+@click.argument("text", metavar="TEXT", type=INPUT)
+@writes("-o", "--output", kind=OUTPUT_PREFIX, metavar="PREFIX", required=True, text="Prefix of the two files to write.")
 @click.option("--tag", metavar="WORD", default="<bt>", help="Tag of these pairs in the lines for the config.")
 @search_options(("sampling", "sampling_topk", "sampling_seed"))
 @search_option("beam_size")
 @search_option("batch_size")
 @click.option("--checkpoint", metavar="NAME", show_default="best", help="Checkpoint to load.")
-@threads_option()
-@device_option()
-@compute_dtype_option()
-@cells_option()
+@threads_option
+@device_option
+@compute_dtype_option
+@cells_option
 def backtranslate(model_dir: str, text: str, output: str, tag: str, **options: Any) -> None:
     """Translate monolingual text into training pairs.
 

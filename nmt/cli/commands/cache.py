@@ -13,17 +13,17 @@ import click
 
 from nmt.cli.lines.streams import say, tell
 from nmt.cli.options.command import Command, cells_option, compute_dtype_option, threads_option
-from nmt.cli.options.path_types import InputPath
+from nmt.cli.options.path_types import INPUT
 from nmt.errors import NMTError
 from nmt.system.paths import kind
 
 
 @click.command(cls=Command)
 @click.argument("work", type=click.Choice(["list", "clear", "fill"]), default="list")
-@click.argument("models", metavar="[MODEL]...", nargs=-1, type=InputPath())
-@threads_option()
-@compute_dtype_option()
-@cells_option()
+@click.argument("models", metavar="[MODEL]...", nargs=-1, type=INPUT)
+@threads_option
+@compute_dtype_option
+@cells_option
 def cache(
     work: str, models: tuple[str, ...], threads: int | None, compute_dtype: str | None, cells: tuple[str, ...]
 ) -> None:

@@ -11,7 +11,7 @@ import click
 from nmt.cli.lines.judging import Given, check_lines_output, langs_by_names, langs_of, tell_doubts, tell_if_seen
 from nmt.cli.lines.streams import check_apart, output_lines, say, tell, telling_notices
 from nmt.cli.options.command import Command, running_options, table_of, table_options
-from nmt.cli.options.path_types import InputPath, chooses, flag, reads, writes
+from nmt.cli.options.path_types import INPUT, chooses, flag, reads, writes
 from nmt.cli.options.search_options import beam_options, tell_needs
 from nmt.evaluate.scores import ALL_METRICS, METRICS, TOKENIZERS
 
@@ -44,11 +44,11 @@ class MetricNames(click.ParamType):
 
 
 @click.command(cls=Command)
-@click.argument("model_dir", metavar="[MODEL]", required=False, type=InputPath())
+@click.argument("model_dir", metavar="[MODEL]", required=False, type=INPUT)
 @reads("--src", text="Source text to translate with MODEL, or to show next to --hyp.")
 @reads("--hyp", text="Translations to score, instead of MODEL and --src.")
 @reads("--ref", multiple=True, text="Reference translations, one per line; may be repeated.")
-@table_options()
+@table_options
 @click.option("--ref-separator", metavar="TEXT", help="Separator of several references in one line of --ref.")
 @writes("-o", "--output", text="Also write the translations to this file.")
 @flag("--lowercase", text="Ignore case.")
@@ -76,8 +76,8 @@ class MetricNames(click.ParamType):
 @writes("--tsv", text="Also write source, translation and references as columns, for other metrics.")
 @flag("--json", "as_json", text="Write JSON instead of tables.")
 @flag("--shortlist", text="Restrict the output vocabulary of each line to the shortlist from nmt-shortlist.")
-@beam_options()
-@running_options()
+@beam_options
+@running_options
 def evaluate(
     model_dir: str | None,
     src: str | None,

@@ -14,7 +14,7 @@ import click
 from nmt.cli.lines.judging import langs_of, tell_doubts
 from nmt.cli.lines.streams import LineWriter, check_apart, finite, in_step, output_lines, tell, telling_notices
 from nmt.cli.options.command import Command, checkpoint_option, running_options, table_of, table_options
-from nmt.cli.options.path_types import InputPath, chooses, reads, writes
+from nmt.cli.options.path_types import INPUT, chooses, reads, writes
 from nmt.cli.options.search_options import search_option
 from nmt.system.lines import chunks
 from nmt.system.notices import Notices
@@ -24,15 +24,15 @@ _CHUNK = 2048
 
 
 @click.command(cls=Command)
-@click.argument("model_dir", metavar="MODEL", type=InputPath())
+@click.argument("model_dir", metavar="MODEL", type=INPUT)
 @reads("--src", required=True, text="Source text, one sentence per line.")
 @reads("--tgt", required=True, text="Translations to score, one per line.")
-@table_options()
+@table_options
 @writes("-o", "--output", default="-", text="Output file; - is stdout.")
 @chooses("--output-format", among=["tsv", "json"], default="tsv", text="Write columns or JSON objects.")
 @search_option("batch_size")
-@checkpoint_option()
-@running_options()
+@checkpoint_option
+@running_options
 def score(
     model_dir: str, src: str, tgt: str, output: str, output_format: str, batch_size: int | None, **loading: Any
 ) -> None:

@@ -26,7 +26,7 @@ from nmt.cli.options.command import (
     table_options,
     threads_option,
 )
-from nmt.cli.options.path_types import InputPath, OutputFolder, flag, reads, writes
+from nmt.cli.options.path_types import INPUT, OUTPUT_FOLDER, flag, reads, writes
 from nmt.system.lines import read_lines, without_packing
 from nmt.system.paths import exists, files_in, is_file, shown
 
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=Command)
-@click.argument("inputs", metavar="CONFIG.yaml | SRC TGT | TABLE", nargs=-1, required=True, type=InputPath())
+@click.argument("inputs", metavar="CONFIG.yaml | SRC TGT | TABLE", nargs=-1, required=True, type=INPUT)
 @writes(
     "-o",
     "--output",
     "folder",
-    kind=OutputFolder(),
+    kind=OUTPUT_FOLDER,
     metavar="DIR",
     show_default="model_dir of the config",
     text="Folder for the model; required with SRC TGT or a table.",
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 @click.option(
     "-t", "--tgt-lang", metavar="CODE", show_default="by headings, names or the text", help="Language of the target."
 )
-@table_options()
+@table_options
 @click.option(
     "--set",
     "overrides",
@@ -72,8 +72,8 @@ if TYPE_CHECKING:
     multiple=True,
     help="Override one setting of the config; may be repeated.",
 )
-@threads_option()
-@device_option()
+@threads_option
+@device_option
 @click.option("--seed", type=WholeSetting("seed", 0), show_default="seed of the config, or 42", help="Random seed.")
 @click.option(
     "--preset",

@@ -30,7 +30,7 @@ from nmt.cli.lines.streams import (
 from nmt.cli.lines.tables import FORMATS as TABLE_FORMATS
 from nmt.cli.lines.tables import Columns, Shard, Work, check_no_models, is_corpus, translate_all
 from nmt.cli.options.command import Command, running_options
-from nmt.cli.options.path_types import InputPath, OutputFolder, OutputPlace, chooses, flag, reads, writes
+from nmt.cli.options.path_types import INPUT, OUTPUT_FOLDER, OUTPUT_PLACE, chooses, flag, reads, writes
 from nmt.cli.options.search_options import beam_options, search_option, search_options, tell_needs, tell_unused
 from nmt.inference.rows import Rows, translate_rows
 from nmt.search_settings import Place, usable
@@ -49,9 +49,9 @@ _CHUNK_BATCHES = 32
 
 
 @click.command(cls=Command)
-@click.argument("model_dir", metavar="MODEL", type=InputPath())
-@click.argument("inputs", metavar="[INPUT]...", nargs=-1, type=InputPath())
-@writes("-o", "--output", kind=OutputPlace(), default="-", text="Output file or folder (see above); - is stdout.")
+@click.argument("model_dir", metavar="MODEL", type=INPUT)
+@click.argument("inputs", metavar="[INPUT]...", nargs=-1, type=INPUT)
+@writes("-o", "--output", kind=OUTPUT_PLACE, default="-", text="Output file or folder (see above); - is stdout.")
 @click.option("--shard", type=Shard(), metavar="I/N", help="Translate only part I of N of the input, into a folder.")
 @chooses(
     "--input-format",
@@ -61,7 +61,7 @@ _CHUNK_BATCHES = 32
 )
 @click.option("--column", metavar="NAME", default="text", help="Table column to translate.")
 @click.option("--output-column", metavar="NAME", default="translation", help="Table column for the translations.")
-@beam_options()
+@beam_options
 @search_option(
     "n_best",
     show_default="1; setting decoding.n_best; always 1 for text output",
@@ -95,7 +95,7 @@ _CHUNK_BATCHES = 32
 )
 @writes(
     "--plot-attention",
-    kind=OutputFolder(),
+    kind=OUTPUT_FOLDER,
     metavar="DIR",
     text="Also plot the attention of each line, as DIR/LINE.svg; the first line is 0.",
 )
@@ -122,7 +122,7 @@ _CHUNK_BATCHES = 32
     text="Average the ensemble's log-probabilities or probabilities.",
 )
 @flag("--resume", text="Write the output file as lines finish, and continue a partial one.")
-@running_options()
+@running_options
 def translate(model_dir: str, inputs: tuple[str, ...], **options: Any) -> None:
     """Translate sentences, documents or tables with a trained model.
 

@@ -8,7 +8,7 @@ import click
 
 from nmt.cli.lines.streams import check_page, output_lines, tell
 from nmt.cli.options.command import Command, cells_option
-from nmt.cli.options.path_types import InputPath, writes
+from nmt.cli.options.path_types import INPUT, writes
 from nmt.errors import NMTError
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=Command)
-@click.argument("folders", metavar="MODEL...", nargs=-1, required=True, type=InputPath())
+@click.argument("folders", metavar="MODEL...", nargs=-1, required=True, type=INPUT)
 @writes("-o", "--output", default="report.html", text="Output page; - is stdout.")
 @click.option("--title", metavar="TEXT", default="Training report", help="Title of the page.")
 @click.option(
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     default=2,
     help="Number of sample sentences to plot attention for, with each run's best model; 0 loads no model.",
 )
-@cells_option()
+@cells_option
 def report(folders: tuple[str, ...], output: str, title: str, attention: int, cells: tuple[str, ...]) -> None:
     """Write an HTML page about runs: curves, scores, translations.
 
