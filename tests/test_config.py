@@ -120,7 +120,19 @@ def test_peers_config_is_the_measured_set_up():
         ("training.adam_betas", [0.9, 2], "[1] must be a number of at least 0 and below 1, got 2"),
         ("training.adam_betas", [0.9], "[1] must be given"),
         ("data.src.lowercase", "yes", "must be true or false, got 'yes'"),
-        ("name", 5, "must be text that is not empty, got 5"),
+        ("name", 2024, 'must be text that is not empty, got 2024; put it into quotes: "2024"'),
+        ("data.src.lang", True, 'must be text that is not empty, got true; put it into quotes: "true"'),
+        (
+            "training.print_valid_sents",
+            "1,2",
+            "must be a list of values, each a whole number of at least 0, got '1,2'; write print_valid_sents: [1,2]",
+        ),
+        (
+            "preset",
+            "caption",
+            "must be one of tiny, low-resource, character, edits, captions, or null, got 'caption'; "
+            "did you mean captions?",
+        ),
         ("data.train", "", "must be text that is not empty, or a list of values, each a section of keys and values"),
         ("data", 4, "must be a section of keys and values, got 4"),
         ("model.encoder", None, "must be a section of keys and values, got null"),
@@ -140,11 +152,6 @@ def test_a_text_that_is_named_in_another_way_is_answered_by_an_example(value):
         "; write train: data/train, the prefix of two files such as data/train.de and data/train.en, or a list of "
         "corpora, train: [{path: data/train}, {path: more.tsv}]"
     ) in complaint(("data.train", value))
-
-
-def test_numbers_that_should_be_text_are_to_be_quoted():
-    assert complaint(("name", 2024)).endswith('got 2024; put it into quotes: "2024"')
-    assert complaint(("data.src.lang", True)).endswith('got true; put it into quotes: "true"')
 
 
 @pytest.mark.parametrize(
@@ -316,8 +323,6 @@ def test_a_config_cannot_be_changed():
 
 def test_sections_stand_alone():
     assert ModelConfig() == config_from_dict(MINIMAL).model
-    assert config_from_dict(config_from_dict(MINIMAL).to_dict()) == config_from_dict(MINIMAL)
-    assert isinstance(config_from_dict(MINIMAL), Config)
 
 
 def test_pairs_as_they_are_written():
@@ -428,11 +433,6 @@ def test_several_unknown_settings_are_all_named():
     assert "training.optim is not a setting; did you mean training.optimizer?" in line
     assert "data.foo is not a setting; known here: " in line
     assert "more mistake" in line
-
-
-def test_a_list_given_as_text_is_answered_by_its_form():
-    with pytest.raises(ConfigError, match=r"training\.print_valid_sents .*got '1,2'; write print_valid_sents: \[1,2\]"):
-        config_from_dict({**MINIMAL, "training": {"print_valid_sents": "1,2"}})
 
 
 def test_what_to_expect_is_what_was_measured_with_as_much_text():

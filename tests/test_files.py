@@ -302,8 +302,3 @@ def test_what_shows_nothing_is_blank(text, normalize):
     assert clean_line(f"{text}\u2581", normalize=normalize) == ""
     assert clean_lines([f"{text}\u2581", "a"], normalize=normalize) == ["", "a"]
     assert clean_line(f"{text}a\u200db{text}", normalize=normalize).strip(f" {text}") == "a\u200db"
-
-
-def test_paths_are_strings_or_paths(tmp_path):
-    (tmp_path / "a").write_text("x\n")
-    assert list(read_lines(Path(tmp_path / "a"))) == list(read_lines(str(tmp_path / "a"))) == ["x"]

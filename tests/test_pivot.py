@@ -5,6 +5,7 @@ import logging
 import pickle
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -151,11 +152,8 @@ def test_progress_counts_each_sentence_once_and_may_stop_either(pivot: Pivot) ->
     pivot.translate_nbest(LINES, on_batch=counts.append)
     assert sum(counts) == len(LINES) and counts[0] == 0
 
-    def stop(count: int) -> None:
-        raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        pivot.translate_nbest(LINES, on_batch=stop)
+        pivot.translate_nbest(LINES, on_batch=Mock(side_effect=KeyboardInterrupt))
 
 
 def test_completions_while_typing(pivot: Pivot, models: dict[str, Translator]) -> None:

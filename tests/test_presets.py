@@ -67,11 +67,6 @@ def test_merging() -> None:
     assert preset == {"a": {"b": 1, "c": {"d": 2}}, "e": 3}
 
 
-def test_an_unknown_one_is_a_line() -> None:
-    with pytest.raises(ConfigError, match=r"config: preset must be one of tiny, .*, got 'caption'; did you mean capt"):
-        config_from_dict({**MINIMAL, "preset": "caption"})
-
-
 def test_the_command_shows_all_settings_and_trains_nothing(tmp_path: Path) -> None:
     file, folder = tmp_path / "own.yaml", tmp_path / "model"
     file.write_text(f"model_dir: {folder}\ndata: {{train: a, dev: b, src: {{lang: de}}, tgt: {{lang: en}}}}\n")

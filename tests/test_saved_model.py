@@ -182,10 +182,8 @@ def test_other_subwords_are_noticed_before_they_are_read(tmp_path, monkeypatch):
     line = r"joint\.spm: must be a subword model, got a damaged file \(.*; restore a"
     refused(CheckpointError, line, load_subwords, folder, joint=True)
 
-    def refuse(path):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-
-    monkeypatch.setattr(Path, "read_bytes", refuse)
+    refusal = PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    monkeypatch.setattr(Path, "read_bytes", Mock(side_effect=refusal))
     refused(CheckpointError, r"joint\.spm: must be readable, got permission denied", load_subwords, folder, joint=True)
     (folder / "joint.spm").unlink()
     refused(CheckpointError, "no such file, the subwords of the model", load_subwords, folder, joint=True)

@@ -2,9 +2,9 @@
 
 import errno
 import json
-import os
 import shutil
 from dataclasses import replace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -313,10 +313,7 @@ def test_a_card_has_no_place_of_the_machine_and_replaces_no_other(folder, tmp_pa
 
 
 def test_a_card_that_cannot_be_written_leaves_no_bundle(folder, tmp_path, monkeypatch):
-    def full(path, data):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr("nmt.storage.model_card.write_bytes", full)
+    monkeypatch.setattr("nmt.storage.model_card.write_bytes", Mock(side_effect=OSError(errno.ENOSPC, "full")))
     result = call(bundle, folder, "-o", tmp_path / "m.nmt", "--card", code=1)
     assert "m.md" in result.output and "Traceback" not in result.output
     assert not list(tmp_path.glob("m.*"))

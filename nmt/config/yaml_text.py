@@ -49,22 +49,17 @@ def _loader_on(base: Any) -> Any:
             mapping: dict[Hashable, Any] = super().construct_mapping(node, deep)
             return mapping
 
-    Loader.add_constructor("tag:yaml.org,2002:int", _construct_int)
-    Loader.add_constructor("tag:yaml.org,2002:float", _construct_float)
+    Loader.add_constructor("tag:yaml.org,2002:int", lambda loader, node: int(node.value.replace("_", "")))
+    Loader.add_constructor(
+        "tag:yaml.org,2002:float",
+        lambda loader, node: float(node.value.replace("_", "").replace(".inf", "inf").replace(".nan", "nan")),
+    )
     return Loader
 
 
 class _Dumper(yaml.SafeDumper):
     # The same rules, so that text which our loader would read as a number is quoted.
     yaml_implicit_resolvers = _resolvers()
-
-
-def _construct_int(loader: Any, node: yaml.ScalarNode) -> int:
-    return int(node.value.replace("_", ""))
-
-
-def _construct_float(loader: Any, node: yaml.ScalarNode) -> float:
-    return float(node.value.replace("_", "").replace(".inf", "inf").replace(".nan", "nan"))
 
 
 _Loader = _loader_on(yaml.SafeLoader)

@@ -47,14 +47,18 @@ def run() -> Run:
     return run_command
 
 
-@pytest.fixture(scope="session")
-def setup(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with corpora and `c.yaml`, which trains into its `model`."""
-    folder = tmp_path_factory.mktemp("cli")
+def write(folder: Path) -> Path:
+    """Write corpora into a folder; return settings, `c.yaml`, which train on them into its `model`."""
     settings = fake_model.write_setup(folder)
     settings["data"]["test"] = str(folder / "test")
     (folder / "c.yaml").write_text(yaml.safe_dump(settings))
-    return folder
+    return folder / "c.yaml"
+
+
+@pytest.fixture(scope="session")
+def setup(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with what `write` makes."""
+    return write(tmp_path_factory.mktemp("cli")).parent
 
 
 @pytest.fixture(scope="session")

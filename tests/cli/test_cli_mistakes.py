@@ -77,7 +77,7 @@ MISTAKES = [
     ("nmt-evaluate --hyp /dev/full --ref {setup}/dev.yy", 1, ENDLESS),
     ("nmt-evaluate --hyp /dev/zero --ref {setup}/dev.yy", 1, ENDLESS),
     ("nmt-translate {model} {setup}/dev.xx -o /dev/full", 1, FULL),
-    ("nmt-translate {model} {setup}/dev.xx --alignments /dev/full", 1, FULL),
+    ("nmt-translate {model} {setup}/dev.xx -o {folder}/out --alignments /dev/full", 1, FULL),
     ("nmt-score {model} --src {setup}/dev.xx --tgt {setup}/dev.yy -o /dev/full", 1, FULL),
     ("nmt-evaluate {model} --src {setup}/dev.xx --ref {setup}/dev.yy -o /dev/full", 1, FULL),
 ]

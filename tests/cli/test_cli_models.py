@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import shutil
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -93,12 +94,6 @@ def test_one_file_of_it_all(folder, learnt, tmp_path):
     assert json.loads(done.stdout)["lines"] == 11
 
 
-def test_an_average_of_one_is_itself(folder, tmp_path):
-    call(average, folder, "--checkpoint", folder / "best.safetensors", "-o", tmp_path / "mean")
-    text = "\n".join(sentences(5, seed=2)) + "\n"
-    assert call(translate, tmp_path / "mean", given=text).stdout == call(translate, folder, given=text).stdout
-
-
 def same_text(folder, text):
     """Options for a source and a target that are equal, in two files."""
     for name in ("s", "t"):
@@ -152,11 +147,9 @@ def test_what_is_there_is_not_written_over(folder, tmp_path):
 
 @pytest.mark.parametrize("command", [quantize, average])
 def test_a_folder_that_cannot_be_finished_is_not_there(command, folder, tmp_path, monkeypatch):
-    def fail(*arguments, **options):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr("nmt.storage.saved_model.write_tensors", fail)
-    monkeypatch.setattr("nmt.train.checkpoints.checkpoint.write_tensors", fail)
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    for module in ("nmt.storage.saved_model", "nmt.train.checkpoints.checkpoint"):
+        monkeypatch.setattr(f"{module}.write_tensors", Mock(side_effect=full))
     kept = ["--checkpoint", "best"] if command is average else []
     result = call(command, folder, *kept, "-o", tmp_path / "new", code=1)
     assert result.stderr.count("\n") == 1
@@ -165,11 +158,9 @@ def test_a_folder_that_cannot_be_finished_is_not_there(command, folder, tmp_path
 
 
 def test_what_may_not_be_written_needs_leave_and_not_room(folder, monkeypatch, tmp_path):
-    def fail(*arguments, **options):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-
-    monkeypatch.setattr("nmt.storage.model_folder.write_tensors", fail)
-    monkeypatch.setattr("nmt.storage.saved_model.write_tensors", fail)
+    refusal = PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    for module in ("nmt.storage.model_folder", "nmt.storage.saved_model"):
+        monkeypatch.setattr(f"{module}.write_tensors", Mock(side_effect=refusal))
     for words in ((shortlist, folder, "--pairs", "9"), (bundle, folder, "-o", tmp_path / "x.nmt")):
         result = call(*words, code=1)
         assert "got permission denied; " in result.stderr

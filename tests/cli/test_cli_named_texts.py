@@ -108,7 +108,7 @@ def test_headings_of_a_table_are_no_pair_of_a_test(model: Path, run: Run, lines:
     table = lines / "four.tsv"
     table.write_text("".join(f"{n} a\t{row}\t{row}\tb {n}\n" for n, row in enumerate(rows)))
     for options in (["--columns", "b,C"], []):
-        done = run("nmt-evaluate", model, "--src", table, "--ref", table, *options)
+        done = run("nmt-evaluate", model, "--src", table, "--ref", table, *options, code=int(not options))
         assert (done.out == plain.out) is bool(options), done.err
     assert "choose source and target, as with --columns" in done.err
     done = run("nmt-score", model, "--src", table, "--tgt", table, "--columns", "2,3", "--header", "no")
@@ -141,10 +141,10 @@ def test_blank_lines_between_objects_are_passed_over(model: Path, run: Run, tmp_
 
 
 def test_settings_among_the_arguments_and_prefixes_are_told(setup: Path, run: Run, tmp_path):
-    assert "write --set training.updates=3" in run("nmt-train", setup / "c.yaml", "training.updates=3", code=1).err
+    assert "write --set training.updates=3" in run("nmt-train", setup / "c.yaml", "training.updates=3", code=2).err
     for lang in ("de", "en"):
         (tmp_path / f"m.{lang}").write_text("w1 w2\n" * 40)
-    done = run("nmt-train", tmp_path / "m", "-o", tmp_path / "run", code=1)
+    done = run("nmt-train", tmp_path / "m", "-o", tmp_path / "run", code=2)
     assert f"{tmp_path}/m.de and {tmp_path}/m.en; name both" in done.err
     done = run("nmt-train", tmp_path / "m", "-s", "de", "-t", "en", "-o", tmp_path / "run", "--show-config")
     assert f"train: {tmp_path}/m\n" in done.out.decode()
@@ -152,7 +152,7 @@ def test_settings_among_the_arguments_and_prefixes_are_told(setup: Path, run: Ru
     assert "got standard input, which is read once" in done.err
     done = run("nmt-train", tmp_path / "m.de", tmp_path / "m.de", "-o", tmp_path / "run", code=1)
     assert "must be two files, source and target" in done.err
-    assert "did you mean cuda?" in run("nmt-train", setup / "c.yaml", "--set", "device=gpu").err
+    assert "did you mean cuda?" in run("nmt-train", setup / "c.yaml", "--set", "device=gpu", code=1).err
 
 
 def test_validation_files_in_the_other_order_are_exchanged(run: Run, tmp_path):

@@ -12,6 +12,7 @@ import click
 import pytest
 
 from nmt.cli import entry
+from nmt.cli.front import load_command
 from nmt.cli.options.command import Setting
 from nmt.config import config_from_dict, config_schema, dump_config
 from nmt.config.complaints import lookup
@@ -180,20 +181,16 @@ def test_a_training_that_is_paused_twice_learns_the_same_bits(tmp_path):
     }
 
 
-COMMANDS = {
-    name: f"nmt-{name}" for name in ("train", "translate", "evaluate", "score", "average", "shortlist", "bundle")
-}
+COMMANDS = "train", "translate", "evaluate", "score", "average", "shortlist", "bundle"
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_option_is_explained(name: str) -> None:
-    command: click.Command = getattr(__import__(f"nmt.cli.commands.{name}", fromlist=[name]), name)
-    options = [param for param in command.params if isinstance(param, click.Option)]
+    options = [param for param in load_command(name).params if isinstance(param, click.Option)]
     assert options
-    for option in options:
-        assert option.help, option.name
     exempt = {"version", "scores", "lowercase", "as_json", "n_best", "overrides"}
     for option in options:
+        assert option.help, option.name
         has_default = option.default is not None or option.show_default not in (None, True, False)
         files = option.metavar == "FILE"
         assert has_default or files or option.name in exempt, f"{option.name} hides its default"
@@ -201,7 +198,7 @@ def test_every_option_is_explained(name: str) -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_ranges_in_help_are_those_of_the_schema(name: str) -> None:
-    for option in getattr(__import__(f"nmt.cli.commands.{name}", fromlist=[name]), name).params:
+    for option in load_command(name).params:
         if isinstance(option.type, Setting):
             node = lookup(config_schema(), option.type.path.split("."))
             node = next((kind for kind in node.get("anyOf", []) if kind.get("type") == "integer"), node)

@@ -8,9 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
 
-from tests.cli.conftest import Result, Run
+from tests.cli.conftest import Result, Run, write
 from tests.train import fake_model
 
 
@@ -75,13 +74,6 @@ def test_a_reader_that_leaves_does_not_end_the_training(setup: Path, tmp_path: P
     process.stderr.close()
     assert process.wait(timeout=60) == 0
     assert "finished: 4 epochs" in (tmp_path / "train.log").read_text()
-
-
-def write(folder: Path) -> Path:
-    settings = fake_model.write_setup(folder)
-    settings["data"]["test"] = str(folder / "test")
-    (folder / "c.yaml").write_text(yaml.safe_dump(settings))
-    return folder / "c.yaml"
 
 
 def change(folder: Path, line: int, src: str) -> None:

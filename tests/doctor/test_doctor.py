@@ -15,6 +15,7 @@ from nmt.doctor.texts import Block, Duplicates, Text
 from nmt.errors import DataError
 from nmt.train.tasks.prepare import check_data
 from tests.data.corpora import WORDS, sentences
+from tests.refusals import refused
 from tests.settings import settings_with
 
 SRC = dict(zip(WORDS, (word[::-1] + "o" for word in WORDS), strict=True))
@@ -27,13 +28,10 @@ def pairs(count, seed):
     return [" ".join(SRC[word] for word in line.split()) for line in tgt], tgt
 
 
-def write(folder, name, src, tgt, encoding="utf-8"):
+def write(folder, name, src, tgt):
     for lang, lines in (("de", src), ("en", tgt)):
-        (folder / f"{name}.{lang}").write_bytes(b"".join(_bytes(line, encoding) + b"\n" for line in lines))
-
-
-def _bytes(line, encoding):
-    return line if isinstance(line, bytes) else line.encode(encoding)
+        whole = (line if isinstance(line, bytes) else line.encode() for line in lines)
+        (folder / f"{name}.{lang}").write_bytes(b"\n".join([*whole, b""]))
 
 
 def config(folder, **data):
@@ -225,8 +223,7 @@ def test_subwords_that_do_not_fit(corpus):
 def test_no_text_at_all_is_one_line(corpus):
     folder = corpus[0]
     (folder / "train.de").write_bytes("wide".encode("utf-16"))
-    with pytest.raises(DataError, match="got text that looks like UTF-16"):
-        examine(config(folder))
+    refused(DataError, "got text that looks like UTF-16", examine, config(folder))
 
 
 def test_a_limit_says_that_it_was_one(corpus):

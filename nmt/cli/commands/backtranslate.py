@@ -95,24 +95,11 @@ def _translate(model_dir: str, text: str, made: Path, options: dict[str, Any]) -
 
 def _copy(text: str, copy: Path, made: Path) -> int:
     """Write the lines of the text next to their translations, unless the text is that file itself; return their number.
-
-    Raises DataError if the number of translations differs.
-    """
-    found = sum(1 for _ in read_lines(made))
-    count = 0
-    if copy.exists() and text_file(text).samefile(copy):
-        count = sum(1 for _ in read_lines(text))
-    else:
-        with write_errors(str(copy)), replacing(copy, sync=True) as temporary, temporary.open("wb") as file:
-            for line in read_lines(text):
-                file.write(line.encode() + b"\n")
-                count += 1
-            _check(count, found, text, made)
-    _check(count, found, text, made)
-    return count
-
-
-def _check(count: int, found: int, text: str, made: Path) -> None:
-    """Raise DataError if the text and its translations differ in their numbers of lines."""
+    Raises DataError if the number of translations differs."""
+    count, found = (sum(1 for _ in read_lines(file)) for file in (text, made))
     if count != found:
         raise DataError(f"{made}: must have the {count} lines of {text}, got {found}; remove it and start again")
+    if not (copy.exists() and text_file(text).samefile(copy)):
+        with write_errors(str(copy)), replacing(copy, sync=True) as temporary, temporary.open("wb") as file:
+            file.writelines(line.encode() + b"\n" for line in read_lines(text))
+    return count

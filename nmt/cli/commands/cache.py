@@ -62,7 +62,10 @@ def cache(
             f"{wanted}: NMT_CACHE_DIR must be a folder that can be written, got {kind(Path(wanted))}; set another"
         )
     if work == "clear":
-        _clear(kept.folder)
+        files = kept.files()
+        kept.clear()
+        left = len(kept.files())
+        tell(f"{kept.folder}: {len(files) - left} functions removed" + (f", {left} could not be" if left else ""))
     elif work == "fill":
         _fill(models, threads, compute_dtype, cells)
     else:
@@ -79,15 +82,6 @@ def _show() -> None:
     tell(f"{store().folder}: {len(files)} functions, {sum(file.size for file in files):,} bytes, for {TARGET.name}")
     if count := len(shipped().index):
         tell(f"{shipped().path}: {count} functions that came with the package")
-
-
-def _clear(folder: Path) -> None:
-    from nmt.rnn.kernels.machine_code.store import store
-
-    files = store().files()
-    store().clear()
-    left = len(store().files())
-    tell(f"{folder}: {len(files) - left} functions removed" + (f", {left} could not be" if left else ""))
 
 
 def _fill(models: tuple[str, ...], threads: int | None, compute_dtype: str | None, cells: tuple[str, ...]) -> None:

@@ -99,12 +99,15 @@ def evaluate(
         nmt-evaluate --hyp output.en --ref test.en --metric bleu,chrf++ --confidence
     """
     from nmt.cli.lines.evaluation import Evaluation, check_counts
+    from nmt.storage.model_folder import model_files
 
     how = table_of(options)
     _check_usage(model_dir, src, hyp, ref, options)
     tell_needs()
     given = {name: file for name, file in (("--src", src), ("--hyp", hyp)) if file is not None}
-    _check_apart(given, ref, model_dir, options)
+    inputs: dict[str, str | list[Path]] = {**given, **{f"--ref {one}" if len(ref) > 1 else "--ref": one for one in ref}}
+    inputs |= {} if model_dir is None else {"a file of the model": model_files(Path(model_dir))}
+    check_apart({name: options[key] for name, key in _OUTPUTS if options[key] is not None}, inputs)
     check_lines_output(options["output"] or "-")
     translator = None if model_dir is None else _load(model_dir, options)
     langs = langs_of(translator.config.data) if translator is not None else langs_by_names(src, ref[0])
@@ -133,19 +136,6 @@ def _check_usage(
         raise click.UsageError("--plot-confidence is for MODEL, whose confidence it draws.")
     if not ref:
         raise click.UsageError("Missing option '--ref'.")
-
-
-def _check_apart(given: dict[str, str], ref: tuple[str, ...], model_dir: str | None, options: dict[str, Any]) -> None:
-    """Raise DataError if an output is also an input; `given`: the input texts without references."""
-    from nmt.storage.model_folder import model_files
-
-    inputs: dict[str, str | list[Path]] = {
-        **given,
-        **{f"--ref {file}" if len(ref) > 1 else "--ref": file for file in ref},
-    }
-    if model_dir is not None:
-        inputs["a file of the model"] = model_files(Path(model_dir))
-    check_apart({name: options[key] for name, key in _OUTPUTS if options[key] is not None}, inputs)
 
 
 def _load(model_dir: str, options: dict[str, Any]) -> Translator:

@@ -33,7 +33,6 @@ from nmt.system.paths import exists, files_in, is_file, shown
 if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.train.distributed.ranks import Ranks
-    from nmt.train.run.trainer import TrainingResult
     from nmt.train.tasks.named_texts import Texts
 
 
@@ -304,28 +303,23 @@ def _stop_with_stdin() -> None:
 
 
 def _train(config: Config, budget: str | None, threads: int | None, device: str | None, ranks: Ranks) -> None:
-    """Train; if a signal ended training, exit with its exit code."""
+    """Train, and print the results; if a signal ended training, exit with its exit code."""
     from nmt.train.run.training import run_training
 
     terminal = sys.stderr if ranks.rank == 0 else None
     result = run_training(config, budget, threads, device, ranks=ranks, terminal=terminal, tell=tell)
     if ranks.rank == 0:
-        _tell(result)
+        if result.best_path is not None:
+            scores = "\t".join(f"{name} {score:.4f}" for name, score in result.best_scores.items())
+            say(f"best\t{result.best_path}\tupdate {result.best_update}\t{scores}")
+        for score in result.test_scores.values():
+            say(f"test\t{score.name}\t{score.score:.2f}\t{score.signature}")
         if result.signal is None and result.best_path is not None:
             program = click.get_current_context().command_path.removesuffix("train")  # of nmt-train, or of nmt train
             cells = [word for name in result.cells for word in ("--cells", name)]
             tell(f"Try it: {program}translate {as_typed([str(result.folder), *cells])}")
     if result.signal is not None:
         sys.exit(128 + result.signal)
-
-
-def _tell(result: TrainingResult) -> None:
-    """Write the results of a run to standard output."""
-    if result.best_path is not None:
-        scores = "\t".join(f"{name} {score:.4f}" for name, score in result.best_scores.items())
-        say(f"best\t{result.best_path}\tupdate {result.best_update}\t{scores}")
-    for score in result.test_scores.values():
-        say(f"test\t{score.name}\t{score.score:.2f}\t{score.signature}")
 
 
 def _check_data(config: Config, as_json: bool) -> None:

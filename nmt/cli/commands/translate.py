@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from nmt.cli.lines.meter import Meter
     from nmt.cli.lines.resume import Continued
     from nmt.inference.pivot import Pivot
-    from nmt.inference.translator import Constraints, Translation, Translator
+    from nmt.inference.translator import Translation, Translator
 
 _CHUNK_BATCHES = 32
 """Number of batches to read at a time: enough to batch lines of similar lengths, with little memory."""
@@ -336,6 +336,8 @@ def _settle(job: _Job, translator: Translator | Pivot, source: str = STDIN) -> N
 def _run(job: _Job, source: str, records: Lines[Record], translator: Translator | Pivot, meter: Meter) -> None:
     """Translate all records of a source chunk by chunk; each chunk is written before the next one is read."""
     from nmt.data.tokens.factors import FactorError
+    from nmt.inference.pipeline import phrases_for
+    from nmt.inference.translator import Constraints
 
     tell_to_type(source)
     size = job.search["batch_size"]
@@ -343,7 +345,9 @@ def _run(job: _Job, source: str, records: Lines[Record], translator: Translator 
         if job.continued is not None:
             job.continued.save()
         lines = [line for line, _ in chunk]
-        constraints = _constraints_of(job, translator, chunk)
+        glossary = [phrases_for(translator, line, job.glossary) for line in lines] if job.glossary else None
+        prefixes = [parallel[job.prefixes] for _, parallel in chunk] if job.prefixes else job.prefix
+        constraints = Constraints(prefixes=prefixes, glossary=glossary, forbidden=job.forbidden)
         try:
             results = translator.translate_nbest(lines, on_batch=meter.add, constraints=constraints, **job.search)
         except FactorError as error:
@@ -352,16 +356,6 @@ def _run(job: _Job, source: str, records: Lines[Record], translator: Translator 
             _write(job, line, found)
         if job.writer is not None:
             job.writer.flush()
-
-
-def _constraints_of(job: _Job, translator: Translator | Pivot, chunk: list[Record]) -> Constraints | None:
-    """Return the constraints that files parallel to the input set for a chunk."""
-    from nmt.inference.pipeline import phrases_for
-    from nmt.inference.translator import Constraints
-
-    glossary = [phrases_for(translator, line, job.glossary) for line, _ in chunk] if job.glossary else None
-    prefixes = [parallel[job.prefixes] for _, parallel in chunk] if job.prefixes else job.prefix
-    return Constraints(prefixes=prefixes, glossary=glossary, forbidden=job.forbidden)
 
 
 def _write(job: _Job, line: str, found: list[Translation]) -> None:

@@ -317,7 +317,7 @@ def _look(
         raise DataError(f"{path}: must have a column named for each side, or none, got {columns}; name the other one")
     texts = [[cells[place - 1] for cells in below] if place is not None else [] for place in chosen]
     found = tuple(
-        lang or (None if place is None else _language(facts[place - 1], lines))
+        lang or (None if place is None else facts[place - 1].language or language_by_text(lines))
         for lang, place, lines in zip(langs, chosen, texts, strict=True)
     )
     known = tuple(place for place in chosen if place is not None)
@@ -437,11 +437,6 @@ def _chosen(
         first = texts[0] if one is None else one if [one] == sides[0] else sum(texts) - one
         return [first + 1, sum(texts) - first + 1], why
     return ([1, 2], "") if len(facts) == 2 else ([None, None], "")
-
-
-def _language(facts: ColumnFacts, lines: list[str]) -> str | None:
-    """Return the code of the language of a column, by its heading or its text."""
-    return facts.language or language_by_text(lines)
 
 
 def _look_at_records(path: str, form: str, langs: tuple[str | None, ...], columns: tuple[Column, ...]) -> Look:
