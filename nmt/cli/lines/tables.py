@@ -266,17 +266,10 @@ class Task:
 
 
 def tasks_of(inputs: Sequence[str], output: Path, shard: tuple[int, int]) -> list[Task]:
-    """Return the tasks of one shard. If there are enough files, whole files are assigned, the largest first to the
-    shard with least work; otherwise each file is split into as many parts as there are shards.
-
-    Args:
-        inputs: Files, and folders whose files are all taken, except names that begin with a dot or underscore.
-        output: The folder to write to.
-        shard: The shard's number, and the number of shards.
-
-    Raises:
-        DataError: A file does not exist, or two would be written to the same place.
-    """
+    """Return the tasks of one shard, its number and the number of shards. If there are enough files, whole files are
+    assigned, the largest first to the shard with least work; otherwise each file is split into as many parts as there
+    are shards. Of folders all files are taken, except names that begin with a dot or underscore. Raises DataError: A
+    file does not exist, or two would be written to the same place."""
     found: dict[Path, Path] = {}
     for place in inputs:
         for source, relative in _files(named(place)):
@@ -315,18 +308,10 @@ class Work:
 
 
 def translate_all(inputs: Sequence[str], place: str, shard: tuple[int, int] | None, work: Work, run: Any) -> None:
-    """Translate files, or one shard of them, into a folder; a single table that is not sharded becomes a file.
-
-    Args:
-        inputs: Files and folders.
-        place: Where to write; a name that ends in a slash is a folder.
-        shard: The shard's number, and the number of shards; None for everything.
-        work: How to translate rows.
-        run: Everything that translations depend on, which is recorded in the folder.
-
-    Raises:
-        DataError: A file cannot be read or written, or the folder contains something else.
-    """
+    """Translate files and folders, or one shard of them, into a folder; a single table that is not sharded becomes a
+    file. `place`: where to write; a name that ends in a slash is a folder. `shard`: its number, and the number of
+    shards; None for everything. `run`: what translations depend on, which is recorded in the folder. Raises DataError:
+    A file cannot be read or written, or the folder contains something else."""
     one = named(inputs[0])
     if shard is None and len(inputs) == 1 and is_file(one) and not (ends_in_slash(place) or is_folder(Path(place))):
         target = check_output(place, "-o")

@@ -133,14 +133,10 @@ def settings_of(
     learned. For a new run, a twentieth of the pairs, at most MOST_HELD_OUT, is held out for `folder`/dev.LANG, and kept
     out of the training text by data.filter.overlap.
 
-    Args:
-        preset: Name of a preset; None chooses one.
-        tell: Called with a line for each choice.
-        start: The settings of the model that the training starts from; they take the place of a preset.
-        write: Whether the held-out text will be written; False only names the files.
-
-    Raises DataError if the texts cannot be read, or are too few to hold some out, and CheckpointError if the folder
-    contains other files.
+    `preset`: its name; None chooses one. `tell`: called with a line for each choice. `start`: the settings of the model
+    that the training starts from; they take the place of a preset. `write`: whether the held-out text will be written;
+    False only names the files. Raises DataError if the texts cannot be read, or are too few to hold some out, and
+    CheckpointError if the folder contains other files.
     """
     tell = tell or tell_nobody
     if write:
