@@ -181,8 +181,7 @@ def test_a_model_of_ones_own_cells_translates_where_they_are_allowed(folder):
     lines = sentences(5, seed=5)
     found = Translator.load(model, cells=["my_cells"]).translate_nbest(lines, n_best=2)
     assert found == Translator.load(model, cells=["json", "my_cells.MyCell"]).translate_nbest(lines, n_best=2)
-    options = ["--scores", "--cells", "json", "--cells", "my_cells"]
-    result = call(translate, model, *options, given="\n".join(lines) + "\n")
+    result = call(translate, model, "--scores", "--cells", "json", "--cells", "my_cells", given="\n".join(lines) + "\n")
     scores = [float(line.split("\t")[2]) for line in result.stdout.splitlines()]
     assert scores == pytest.approx([best.score for best, *_ in found], abs=1e-4)
     save_quantised(folder / "int8", load_saved_model(model, cells=["my_cells"]))

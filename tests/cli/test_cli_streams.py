@@ -194,8 +194,7 @@ def test_a_reader_who_has_had_enough(model: Path, setup: Path) -> None:
 
 
 def test_model(model: Path, setup: Path, run: Run, tmp_path: Path) -> None:
-    files = ["--src", setup / "test.xx", "--ref", setup / "test.yy"]
-    result = run("nmt-evaluate", model, *files, "-o", tmp_path / "out")
+    result = run("nmt-evaluate", model, "--src", setup / "test.xx", "--ref", setup / "test.yy", "-o", tmp_path / "out")
     assert result.lines[0].split() == ["metric", "score", "signature"]
     assert [line.split()[:2] for line in result.lines[1:]] == [["BLEU", "100.00"], ["chrF2", "100.00"], ["TER", "0.00"]]
     assert "note: references are read with single spaces, in Unicode form NFC" in result.err

@@ -292,8 +292,7 @@ def test_names_of_a_copy_and_of_a_clone(tmp_path):
     copy = [f"gn.{part}.{lang}.gz" for part in ("train", "dev") for lang in ("es", "gn")]
     clone = ["train.es", "train.wix", "dev.es", "dev.hch"]
     folder = write(tmp_path / "copy", [*copy, *(f"wixarika-spanish/{name}" for name in clone)])
-    words = ("americas", "--from", folder, "--only", "gn", "hch", "--out", tmp_path / "out")
-    printed("low_resource.py", *words)
+    printed("low_resource.py", "americas", "--from", folder, "--only", "gn", "hch", "--out", tmp_path / "out")
     assert (tmp_path / "out/gn/train.gn").read_text() == "eins\nzwei\n"
     assert (tmp_path / "out/hch/train.hch").read_text() == "eins.\nzwei.\n"
     together = tmp_path / "out/together"
