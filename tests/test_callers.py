@@ -36,8 +36,7 @@ def test_many_callers_get_the_serial_answers(tmp_path, size, divided):
     """All that can be asked for, of three types and two numbers of threads, and a training beside."""
     shared = translators(random_model(tmp_path, size))
     lines = list(dict.fromkeys(sentences(60, seed=3)))[:40]
-    word = next(text for text in shared[0].translate(lines) if text).split()[0]
-    callers = Callers(shared, lines, kinds(word))
+    callers = Callers(shared, lines, kinds(next(text for text in shared[0].translate(lines) if text).split()[0]))
     callers.run(8, calls=12)
     assert not callers.wrong
     assert len(callers.counts) > 11
@@ -207,8 +206,7 @@ def interrupts(tmp_path_factory):
 
 @pytest.mark.parametrize("name", ["searching", "scoring", "training", "compiling"])
 def test_after_an_interruption_the_next_call_is_right(interrupts, name):
-    found = [interrupts.interrupt(name, seed) for seed in range(2 if name == "compiling" else 5)]
-    assert set(found) == {"right"}
+    assert {interrupts.interrupt(name, seed) for seed in range(2 if name == "compiling" else 5)} == {"right"}
 
 
 def test_children_forked_after_use_find_what_their_parent_did(interrupts):

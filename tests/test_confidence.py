@@ -38,8 +38,7 @@ def test_a_translation_that_was_truncated_has_no_end_to_count(translator: Transl
 
 
 def test_completions_count_what_was_typed(translator: Translator) -> None:
-    session = translator.session(LINES[0])
-    typed, prefix = session.complete("kara lo", n_best=2), Constraints(prefixes="kara lo")
+    typed, prefix = translator.session(LINES[0]).complete("kara lo", n_best=2), Constraints(prefixes="kara lo")
     searched = translator.translate_nbest([LINES[0]], n_best=2, constraints=prefix, details=True)[0]
     for one, other in zip(typed, searched, strict=True):
         assert one.length == len(other.detail.tokens)

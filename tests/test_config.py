@@ -51,8 +51,7 @@ def test_reference_loads_and_gives_every_key_its_default():
     assert written == leaves(loaded.to_dict()), "a key is missing from the reference, or too much"
     required = {key: value for key, value in written.items() if key in REQUIRED}
     assert set(required) == REQUIRED
-    bare = changed({}, required.items())
-    assert config_from_dict(bare) == loaded, "a value in the reference is not the default"
+    assert config_from_dict(changed({}, required.items())) == loaded, "a value in the reference is not the default"
 
 
 REQUIRED = {"model_dir", "data.train", "data.dev", "data.src.lang", "data.tgt.lang"}
@@ -84,8 +83,7 @@ def test_every_documented_choice_is_accepted(name, value):
     }.get(name, [])
     if value == "all":
         extra = [*extra, ("model.encoder.embeddings.embedding_dim", 512)]
-    overrides = [f"{key}={setting}" for key, setting in [(name, value), *extra]]
-    got = load_config(CONFIGS / "reference.yaml", overrides)
+    got = load_config(CONFIGS / "reference.yaml", [f"{key}={setting}" for key, setting in [(name, value), *extra]])
     for part in name.split("."):
         got = getattr(got, part)
     assert got == {"luong": "general"}.get(value, value)
@@ -96,8 +94,7 @@ def test_peers_config_is_the_measured_set_up():
     assert (config.data.src.lang, config.data.tgt.lang) == ("en", "de")
     assert not config.data.src.lowercase and not config.data.tgt.lowercase
     assert (config.data.subwords.type, config.data.subwords.vocab_size) == ("bpe", 8000)
-    dropouts = [value for path, value in leaves(config.model.to_dict()).items() if "dropout" in path]
-    assert not any(dropouts)
+    assert not any(value for path, value in leaves(config.model.to_dict()).items() if "dropout" in path)
     assert (config.training.batch_size, config.training.max_minutes) == (3350, 7.5)
 
 
@@ -123,7 +120,19 @@ def test_peers_config_is_the_measured_set_up():
         ("training.adam_betas", [0.9, 2], "[1] must be a number of at least 0 and below 1, got 2"),
         ("training.adam_betas", [0.9], "[1] must be given"),
         ("data.src.lowercase", "yes", "must be true or false, got 'yes'"),
-        ("name", 5, "must be text that is not empty, got 5"),
+        ("name", 2024, 'must be text that is not empty, got 2024; put it into quotes: "2024"'),
+        ("data.src.lang", True, 'must be text that is not empty, got true; put it into quotes: "true"'),
+        (
+            "training.print_valid_sents",
+            "1,2",
+            "must be a list of values, each a whole number of at least 0, got '1,2'; write print_valid_sents: [1,2]",
+        ),
+        (
+            "preset",
+            "caption",
+            "must be one of tiny, low-resource, character, edits, captions, or null, got 'caption'; "
+            "did you mean captions?",
+        ),
         ("data.train", "", "must be text that is not empty, or a list of values, each a section of keys and values"),
         ("data", 4, "must be a section of keys and values, got 4"),
         ("model.encoder", None, "must be a section of keys and values, got null"),
@@ -145,11 +154,6 @@ def test_a_text_that_is_named_in_another_way_is_answered_by_an_example(value):
     ) in complaint(("data.train", value))
 
 
-def test_numbers_that_should_be_text_are_to_be_quoted():
-    assert complaint(("name", 2024)).endswith('got 2024; put it into quotes: "2024"')
-    assert complaint(("data.src.lang", True)).endswith('got true; put it into quotes: "true"')
-
-
 @pytest.mark.parametrize(
     ("text", "line"),
     [
@@ -158,16 +162,14 @@ def test_numbers_that_should_be_text_are_to_be_quoted():
     ],
 )
 def test_keys_are_text(text, line, tmp_path):
-    told = refused(ConfigError, "", load_config, write(tmp_path, text))
-    assert told.partition("run.yaml: ")[2].startswith(line)
+    assert refused(ConfigError, "", load_config, write(tmp_path, text)).partition("run.yaml: ")[2].startswith(line)
 
 
 def test_the_home_folder_may_be_written_as_in_a_shell(monkeypatch):
     monkeypatch.setenv("HOME", "/home/me")
     files = {"model_dir": "~/m", "data.train": "~/t", "data.dev": [{"path": "~/d"}]}
     config = config_from_dict(changed(MINIMAL, {**files, "training.load_model": "~/l"}.items()))
-    found = [config.model_dir, config.data.train, config.data.dev[0].path]
-    assert found == ["/home/me/m", "/home/me/t", "/home/me/d"]
+    assert [config.model_dir, config.data.train, config.data.dev[0].path] == ["/home/me/m", "/home/me/t", "/home/me/d"]
     assert config.training.load_model == "/home/me/l"
 
 
@@ -321,8 +323,6 @@ def test_a_config_cannot_be_changed():
 
 def test_sections_stand_alone():
     assert ModelConfig() == config_from_dict(MINIMAL).model
-    assert config_from_dict(config_from_dict(MINIMAL).to_dict()) == config_from_dict(MINIMAL)
-    assert isinstance(config_from_dict(MINIMAL), Config)
 
 
 def test_pairs_as_they_are_written():
@@ -433,11 +433,6 @@ def test_several_unknown_settings_are_all_named():
     assert "training.optim is not a setting; did you mean training.optimizer?" in line
     assert "data.foo is not a setting; known here: " in line
     assert "more mistake" in line
-
-
-def test_a_list_given_as_text_is_answered_by_its_form():
-    with pytest.raises(ConfigError, match=r"training\.print_valid_sents .*got '1,2'; write print_valid_sents: \[1,2\]"):
-        config_from_dict({**MINIMAL, "training": {"print_valid_sents": "1,2"}})
 
 
 def test_what_to_expect_is_what_was_measured_with_as_much_text():

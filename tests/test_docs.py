@@ -107,8 +107,7 @@ def test_commands_of_the_pages_exist(words):
     elif words[0] == "python":
         check_python(words)
     else:  # in an environment, an absolute path
-        name = Path(words[0]).name if words[0].startswith("/") else words[0]
-        assert name in OF_SYSTEMS
+        assert (Path(words[0]).name if words[0].startswith("/") else words[0]) in OF_SYSTEMS
     for word in words:
         if word.startswith("configs/"):
             assert (ROOT / word).is_file()
@@ -134,8 +133,7 @@ def test_settings_read_what_the_scripts_write():
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_option_is_documented(name):
-    page = (ROOT / "docs" / "commands.md").read_text("utf-8")
-    section = page.split(f"## nmt-{name}\n")[1].split("\n## ")[0]
+    section = (ROOT / "docs" / "commands.md").read_text("utf-8").split(f"## nmt-{name}\n")[1].split("\n## ")[0]
     assert options_of(name) <= set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", section)), "run make docs"
 
 
@@ -195,8 +193,7 @@ def test_a_new_cell_as_the_page_says(tmp_path, monkeypatch):
     zoneout = load_config(ROOT / "configs" / "quickstart.yaml", ["model.encoder.rnn_type=more_cells.zoneout_lstm"])
     import_cells(zoneout)
     assert isinstance(encoder_cells(zoneout.model)[0], ZoneoutCell)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    options = {"capture_output": True, "text": True, "check": True, "env": environment}
+    options = {"capture_output": True, "text": True, "check": True, "env": {**os.environ, "PYTHONPATH": str(ROOT)}}
     printed = subprocess.run([sys.executable, "my_cells.py"], **options).stdout.splitlines()
     shown = "".join(code_blocks(page, "text")).splitlines()
     assert printed[:2] == shown[:2] and printed[-1] == shown[-1]
@@ -332,8 +329,7 @@ def test_the_blocks_of_a_page_run(name, models, monkeypatch, capsys):
     names = {"translator": Translator.load("runs/multi30k_de_en", threads=1)}
     for block in code_blocks(ROOT / name, "python"):
         exec(compile(block, name, "exec"), names)
-    printed = capsys.readouterr().out
-    assert bool(printed) == any("print(" in block for block in code_blocks(ROOT / name, "python"))
+    assert bool(capsys.readouterr().out) == any("print(" in block for block in code_blocks(ROOT / name, "python"))
 
 
 def test_the_page_of_python(tmp_path, monkeypatch, capsys):

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 from nmt import Translator
 from nmt.cli.commands.bundle import bundle
@@ -81,12 +80,10 @@ def test_what_only_factors_tell_is_learned(trained: Path) -> None:
 
 def test_a_bundle_and_int8_and_the_command_say_the_same(trained: Path, tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("".join(f"{line}\n" for line in LINES))
-    runner = CliRunner()
-    assert runner.invoke(bundle, [str(trained / "model"), "-o", str(tmp_path / "one.nmt")]).exit_code == 0
-    assert runner.invoke(quantize, [str(trained / "model"), "-o", str(tmp_path / "int8")]).exit_code == 0
+    call(bundle, trained / "model", "-o", tmp_path / "one.nmt")
+    call(quantize, trained / "model", "-o", tmp_path / "int8")
     for model in (trained / "model", tmp_path / "one.nmt", tmp_path / "int8"):
-        done = runner.invoke(translate, [str(model), str(tmp_path / "in.txt"), "--threads", "1"])
-        assert (done.exit_code, done.stdout.splitlines()) == (0, ANSWERS), model
+        assert call(translate, model, tmp_path / "in.txt", "--threads", "1").stdout.splitlines() == ANSWERS, model
 
 
 def test_a_word_without_factors_is_a_line_that_names_it(trained: Path, tmp_path: Path) -> None:
@@ -94,33 +91,28 @@ def test_a_word_without_factors_is_a_line_that_names_it(trained: Path, tmp_path:
     with pytest.raises(DataError, match=r"sentence 2: each word must have 1 factor behind it, word\|FACTOR, got 'b'"):
         translator.translate(["a|X", "a|X b"])
     (tmp_path / "in.txt").write_text("a|X\nb|Y\nc\n")
-    done = CliRunner().invoke(translate, [str(trained / "model"), str(tmp_path / "in.txt")])
-    assert done.exit_code == 1
-    assert f"{tmp_path / 'in.txt'}: line 3: each word must have 1 factor" in done.stderr
-    done = CliRunner().invoke(translate, [str(trained / "model")], input="c\n")
-    assert "standard input: line 1: each word must have 1 factor" in done.stderr
+    for words, where in (([tmp_path / "in.txt"], f"{tmp_path / 'in.txt'}: line 3"), ([], "standard input: line 1")):
+        told = call(translate, trained / "model", *words, given="c\n", code=1).stderr
+        assert f"{where}: each word must have 1 factor" in told
 
 
 def test_what_does_not_know_of_them_refuses(trained: Path, tmp_path: Path) -> None:
-    model, runner = str(trained / "model"), CliRunner()
+    model = trained / "model"
     (tmp_path / "in.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\na\n")
     commands = [
-        (translate, [model, str(tmp_path / "in.srt"), "--format", "srt"], "--format: must have a model without data."),
-        (shortlist, [model, "--src", str(trained / "dev.xx"), "--tgt", str(trained / "dev.yy")], "nmt-shortlist: must"),
-        (export, [model, "--to", "numpy", "-o", str(tmp_path / "numpy")], "model.encoder.factors must be none"),
-        (export, [model, "--to", "onnx", "-o", str(tmp_path / "onnx")], "model.encoder.factors must be none"),
+        (translate, [model, tmp_path / "in.srt", "--format", "srt"], "--format: must have a model without data."),
+        (shortlist, [model, "--src", trained / "dev.xx", "--tgt", trained / "dev.yy"], "nmt-shortlist: must"),
+        (export, [model, "--to", "numpy", "-o", tmp_path / "numpy"], "model.encoder.factors must be none"),
+        (export, [model, "--to", "onnx", "-o", tmp_path / "onnx"], "model.encoder.factors must be none"),
     ]
     for command, words, message in commands:
-        done = runner.invoke(command, words)
-        assert done.exit_code == 1, (command, done.output)
-        assert message in done.stderr
+        assert message in call(command, *words, code=1).stderr
     with pytest.raises(ConfigError, match=r"model: must have a model without data\.src_factors, got one with case"):
         load_models(ServerSettings(models=(trained / "model",)))
 
 
 def test_the_score_command_knows_them(trained: Path) -> None:
-    done = call(score, trained / "model", "--src", trained / "dev.xx", "--tgt", trained / "dev.yy")
-    assert done.exit_code == 0, done.output
+    call(score, trained / "model", "--src", trained / "dev.xx", "--tgt", trained / "dev.yy")
 
 
 def test_an_interruption_changes_no_bit(trained: Path) -> None:

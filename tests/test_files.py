@@ -283,8 +283,7 @@ def test_odd_characters_within_text_stay(tmp_path):
 
 def test_chunks_take_what_is_there():
     there = iter([True, False, True, True, True, True, False])
-    lines = Lines(iter(range(7)), lambda: next(there))
-    assert list(chunks(lines, 3)) == [[0, 1], [2, 3, 4], [5, 6]]
+    assert list(chunks(Lines(iter(range(7)), lambda: next(there)), 3)) == [[0, 1], [2, 3, 4], [5, 6]]
     assert list(chunks(iter(range(7)), 3)) == [[0, 1, 2], [3, 4, 5], [6]]
     assert list(chunks(Lines(iter(range(7))), 3)) == [[0, 1, 2], [3, 4, 5], [6]]
 
@@ -303,8 +302,3 @@ def test_what_shows_nothing_is_blank(text, normalize):
     assert clean_line(f"{text}\u2581", normalize=normalize) == ""
     assert clean_lines([f"{text}\u2581", "a"], normalize=normalize) == ["", "a"]
     assert clean_line(f"{text}a\u200db{text}", normalize=normalize).strip(f" {text}") == "a\u200db"
-
-
-def test_paths_are_strings_or_paths(tmp_path):
-    (tmp_path / "a").write_text("x\n")
-    assert list(read_lines(Path(tmp_path / "a"))) == list(read_lines(str(tmp_path / "a"))) == ["x"]

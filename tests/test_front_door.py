@@ -161,8 +161,7 @@ def rounded(number, like):
 
 @pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.stem)
 def test_a_page_of_results_begins_with_where_they_come_from(path):
-    head = path.read_text("utf-8").split("\n\n")[1].splitlines()[2:]
-    rows = dict(row.strip("| ").split(" | ", 1) for row in head)
+    rows = dict(row.strip("| ").split(" | ", 1) for row in path.read_text("utf-8").split("\n\n")[1].splitlines()[2:])
     assert list(rows) == ["date", "commit", "machine", "command", "seeds"] and all(rows.values())
     assert re.match(r"20\d\d-\d\d", rows["date"])
     assert path.name in (ROOT / "results" / "README.md").read_text("utf-8")

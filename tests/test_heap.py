@@ -92,8 +92,7 @@ def test_a_training_keeps_little(monkeypatch):
 @pytest.mark.parametrize("make", [Lock, RLock])
 def test_no_code_runs_when_a_lock_dies(make):
     """An interruption that comes while a callback runs would be lost."""
-    lock = forkable(make())
-    noted = getweakrefs(lock)
+    noted = getweakrefs(forkable(make()))
     assert noted and all(one.__callback__ is None for one in noted)
 
 

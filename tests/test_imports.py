@@ -59,8 +59,7 @@ def with_names_in_strings(graph: Graph, root: Path) -> Graph:
 def test_there_are_no_circles_but_those_that_are_written_down(import_graph):
     graph = import_graph("nmt")
     assert circles(graph) == ALLOWED
-    root = Path(__file__).parents[1] / "nmt"
-    assert circles(with_names_in_strings(graph, root)) == sorted([*ALLOWED, COMPILER])
+    assert circles(with_names_in_strings(graph, Path(__file__).parents[1] / "nmt")) == sorted([*ALLOWED, COMPILER])
 
 
 def test_every_kind_of_import_makes_a_circle(import_graph, tmp_path, monkeypatch):
@@ -85,8 +84,7 @@ HEAVY = ("numba", "llvmlite", "pydantic", "yaml", "click", "sentencepiece", "sac
 
 def loaded_by(statement):
     """Returns the top-level modules that a fresh interpreter holds after a statement."""
-    code = f"{statement}\nimport sys\nprint(*{{name.split('.')[0] for name in sys.modules}})"
-    command = [sys.executable, "-c", code]
+    command = [sys.executable, "-c", f"{statement}\nimport sys\nprint(*{{name.split('.')[0] for name in sys.modules}})"]
     return set(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split())
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 import nmt
 from nmt import Translator
@@ -19,6 +18,7 @@ from nmt.errors import CheckpointError, ConfigError
 from nmt.storage.model_folder import load_folder_config, load_subwords, read_checkpoint
 from nmt.storage.saved_model import load_saved_model, save_quantised
 from nmt.train.run.trainer import Trainer
+from tests.cli.test_cli_models import call
 from tests.refusals import refused
 from tests.saved_models import sentences, write_folder
 from tests.settings import texts_in
@@ -90,12 +90,9 @@ def test_two_models_of_edits_spell_words_together(tmp_path: Path) -> None:
     given.write_text("1010\n110110110\n\n10Ω0\n")
     words = [word for setting in SMALL for word in ("--set", setting)]
     for seed in "12":
-        arguments = [str(table), "-o", str(tmp_path / seed), "--threads", "1", "--set", f"seed={seed}", *words]
-        done = CliRunner().invoke(train, arguments)
-        assert done.exit_code == 0, done.output
+        done = call(train, table, "-o", tmp_path / seed, "--threads", "1", "--set", f"seed={seed}", *words)
         assert "200 pairs of single words, whose targets are edits of the sources: preset edits" in done.stderr
-    both = CliRunner().invoke(translate, [str(tmp_path / "1"), str(given), "--ensemble", str(tmp_path / "2")])
-    assert both.exit_code == 0, both.output
+    both = call(translate, tmp_path / "1", given, "--ensemble", tmp_path / "2")
     assert both.stdout.split("\n") == ["1 0 1 0", "1 1 0 1 1 0 1 1 0", "", "1 0 Ω 0", ""]
 
 
@@ -107,10 +104,9 @@ def test_what_training_never_had_is_copied(tmp_path: Path) -> None:
     table.write_text("".join(f"{word}\t{word}{end}\t{kind}\n" for word in words for kind, end in kinds))
     given.write_text("taΩatt\tN;ACC\nΩatta\tN;PL\ntatatΩ\tN;NOM\ntaattaa\tN;LOC\ntatat\tV;NFIN\ntattaÅ\tV;LOC\n")
     settings = ["--preset", "edits", "--threads", "1", *(word for setting in SMALL for word in ("--set", setting))]
-    done = CliRunner().invoke(train, [str(table), "-s", "w", "-t", "f", "-o", str(tmp_path / "1"), *settings])
-    assert done.exit_code == 0, done.output
-    found = CliRunner().invoke(translate, [str(tmp_path / "1"), str(given)])
-    assert found.stdout.split() == ["taΩatt", "Ωattaen", "tatatΩ", "taattaa", "tatat", "tattaÅ"], found.output
+    call(train, table, "-s", "w", "-t", "f", "-o", tmp_path / "1", *settings)
+    found = call(translate, tmp_path / "1", given).stdout.split()
+    assert found == ["taΩatt", "Ωattaen", "tatatΩ", "taattaa", "tatat", "tattaÅ"]
 
 
 SIZES = {"decoder": {"embeddings": {"embedding_dim": 6}}, "encoder": {"embeddings": {"embedding_dim": 6}}}
@@ -143,8 +139,7 @@ def test_a_model_with_more_units_translates_and_goes_on(tmp_path, joint, tied):
     after = read_checkpoint(tmp_path / "tuned" / "last.safetensors", prefix="params/")[0]
     assert before.keys() == after.keys()
     for name, array in after.items():
-        size = before[name].shape
-        np.testing.assert_allclose(array[tuple(slice(0, n) for n in size)], before[name], atol=1e-6)
+        np.testing.assert_allclose(array[tuple(slice(0, n) for n in before[name].shape)], before[name], atol=1e-6)
         if "decoder" in name:
             assert np.array_equal(array, before[name])
     bias = after["params/output.b"]

@@ -9,7 +9,6 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from nmt import TrainingResult, Translator
 from nmt.cli.commands.evaluate import evaluate
@@ -26,6 +25,7 @@ from nmt.rnn import Cell, LSTMCell, Scan, State, check, graph, tanh
 from nmt.storage.model_folder import read_checkpoint
 from nmt.storage.saved_model import load_saved_model, save_bundle, save_quantised
 from nmt.storage.tensor_file import write_tensors
+from tests.cli.test_cli_models import call
 from tests.refusals import refused
 from tests.saved_models import sentences, write_folder
 from tests.settings import changed, settings_with
@@ -119,10 +119,8 @@ def test_no_command_runs_code_of_a_strangers_model(command, folder):
     if command == "ensemble":
         write_folder(folder / "good")
     model_of(folder / "model", "evil.Cell")
-    function, *words = COMMANDS[command]
-    result = CliRunner().invoke(function, words)
-    assert result.exit_code == 1 and not (folder / "ran").exists()
-    assert "evil.Cell" in result.stderr and "--cells evil" in result.stderr and result.stderr.count("\n") == 1
+    told = call(*COMMANDS[command], code=1).stderr
+    assert "evil.Cell" in told and "--cells evil" in told and told.count("\n") == 1 and not (folder / "ran").exists()
 
 
 def test_a_command_run_in_a_strangers_folder_runs_nothing_of_it(folder):
@@ -164,10 +162,9 @@ def test_a_report_draws_the_attention_of_a_model_of_ones_own_cells(folder):
     model = own_model(folder)
     events = [{"event": "start"}, {"event": "samples", "update": 1, "samples": [{"source": sentences(1)[0]}]}]
     (model / "metrics.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
-    result = CliRunner().invoke(report, [str(model), "-o", str(folder / "r.html")])
-    assert result.exit_code == 0 and "no attention is drawn" in result.stderr and "--cells my_cells" in result.stderr
-    result = CliRunner().invoke(report, [str(model), "-o", str(folder / "r.html"), "--cells", "my_cells"])
-    assert result.exit_code == 0 and "warning" not in result.stderr
+    told = call(report, model, "-o", folder / "r.html").stderr
+    assert "no attention is drawn" in told and "--cells my_cells" in told
+    assert "warning" not in call(report, model, "-o", folder / "r.html", "--cells", "my_cells").stderr
     assert "\\u003csvg" in (folder / "r.html").read_text("utf-8")
 
 
@@ -184,11 +181,9 @@ def test_a_model_of_ones_own_cells_translates_where_they_are_allowed(folder):
     lines = sentences(5, seed=5)
     found = Translator.load(model, cells=["my_cells"]).translate_nbest(lines, n_best=2)
     assert found == Translator.load(model, cells=["json", "my_cells.MyCell"]).translate_nbest(lines, n_best=2)
-    text = "\n".join(lines) + "\n"
-    options = ["--scores", "--cells", "json", "--cells", "my_cells"]
-    result = CliRunner().invoke(translate, [str(model), *options], input=text)
+    result = call(translate, model, "--scores", "--cells", "json", "--cells", "my_cells", given="\n".join(lines) + "\n")
     scores = [float(line.split("\t")[2]) for line in result.stdout.splitlines()]
-    assert result.exit_code == 0 and scores == pytest.approx([best.score for best, *_ in found], abs=1e-4)
+    assert scores == pytest.approx([best.score for best, *_ in found], abs=1e-4)
     save_quantised(folder / "int8", load_saved_model(model, cells=["my_cells"]))
     assert len(Translator.load(folder / "int8", cells=["my_cells"]).translate(lines)) == 5
     refused(ConfigError, "--cells my_cells", save_quantised, folder / "more", load_saved_model(model))
@@ -270,8 +265,7 @@ def run_in(folder, *words):
 
 def test_what_an_edited_cell_has_learned_is_used_with_a_warning(folder):
     """By resuming and by translating; not after an edit that changes no equation, nor for a model without digests."""
-    texts = folder / "text.en", folder / "text.de"
-    for text in texts:
+    for text in (folder / "text.en", folder / "text.de"):
         text.write_text("".join(f"{line}\n" for line in sentences(30)))
     file = folder / "my_cells.py"
     file.write_text(RENAMED)
@@ -476,8 +470,7 @@ def test_bugs_of_ours_keep_their_traceback(folder, monkeypatch):
     names = {}
     exec(code, names)
     monkeypatch.setattr(graph.Graph, "apply", names["broken"])
-    with pytest.raises(KeyError, match="a bug"):
-        cells.recurrent_cell("fine_cells.Fine", 3, 4)
+    refused(KeyError, "a bug", cells.recurrent_cell, "fine_cells.Fine", 3, 4)
 
 
 def test_an_interrupt_is_nobodys_mistake(folder):

@@ -5,6 +5,7 @@ import logging
 import pickle
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -45,8 +46,7 @@ def pivot(models: dict[str, Translator]) -> Pivot:
 
 
 def test_it_is_one_model_after_the_other(pivot: Pivot, models: dict[str, Translator]) -> None:
-    between = models["de-en"].translate(LINES)
-    assert pivot.translate(LINES) == models["en-fr"].translate(between)
+    assert pivot.translate(LINES) == models["en-fr"].translate(models["de-en"].translate(LINES))
     assert pivot.translate([]) == [] and pivot.translate([" ", "\t"]) == ["", ""]
     settings: dict[str, Any] = {"beam_size": 3, "length_penalty": "none"}
     between = models["de-en"].translate(LINES, **settings)
@@ -81,8 +81,7 @@ def test_attention_goes_through_the_words_between(pivot: Pivot, models: dict[str
         assert max(written) == max(read) == len(one.text.split()) - 1
         for t in range(len(b.tokens)):
             for s in range(len(a.src_tokens) + 1):
-                end = a.attention[-1, s] if ended else float(s == len(a.src_tokens))
-                total = b.attention[t, -1] * end
+                total = b.attention[t, -1] * (a.attention[-1, s] if ended else float(s == len(a.src_tokens)))
                 for m, word in enumerate(read):
                     own = [k for k, w in enumerate(written) if w == word]
                     total += b.attention[t, m] * sum(a.attention[k, s] for k in own) / len(own)
@@ -104,16 +103,13 @@ def test_words_that_the_models_count_differently(count: int) -> None:
     """A text of two words, which the last model reads as another number of them."""
     first = detail(["▁a", "▁b", "</s>"], ["▁x", "▁y"], [[1, 0, 0], [0, 1, 0], [0, 0, 1]])
     src = [f"▁m{n}" for n in range(count)]
-    last = detail(["▁u", "</s>"], src, [[1 / (count + 1)] * (count + 1)] * 2)
-    found = detail_through(first, last)
+    found = detail_through(first, detail(["▁u", "</s>"], src, [[1 / (count + 1)] * (count + 1)] * 2))
     assert found.attention.sum(1) == pytest.approx([1, 1])
     assert found.attention.shape == (2, 3)
 
 
 def test_a_text_that_was_truncated_between() -> None:
-    first = detail(["▁a"], ["▁x"], [[1, 0]])
-    last = detail(["▁u", "</s>"], ["▁a"], [[0.5, 0.5], [0, 1]])
-    found = detail_through(first, last)
+    found = detail_through(detail(["▁a"], ["▁x"], [[1, 0]]), detail(["▁u", "</s>"], ["▁a"], [[0.5, 0.5], [0, 1]]))
     assert found.attention == pytest.approx(np.array([[0.5, 0.5], [0, 1]]))
     assert "truncated at maximum length" in found.warnings
 
@@ -156,11 +152,8 @@ def test_progress_counts_each_sentence_once_and_may_stop_either(pivot: Pivot) ->
     pivot.translate_nbest(LINES, on_batch=counts.append)
     assert sum(counts) == len(LINES) and counts[0] == 0
 
-    def stop(count: int) -> None:
-        raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        pivot.translate_nbest(LINES, on_batch=stop)
+        pivot.translate_nbest(LINES, on_batch=Mock(side_effect=KeyboardInterrupt))
 
 
 def test_completions_while_typing(pivot: Pivot, models: dict[str, Translator]) -> None:

@@ -5,7 +5,6 @@ from copy import deepcopy
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from nmt import Translator
 from nmt.cli.commands.train import train
@@ -19,6 +18,7 @@ from nmt.errors import CheckpointError, ConfigError, NMTError
 from nmt.exporting.c.cell import export_cell
 from nmt.importing.sources import import_model
 from nmt.train.tasks.plain_texts import FEW_PAIRS, LEAST_GAIN, SHARE_OF_WORDS, Survey
+from tests.cli.test_cli_models import call
 from tests.refusals import refused
 from tests.saved_models import write_folder
 from tests.settings import changed, leaves
@@ -67,26 +67,18 @@ def test_merging() -> None:
     assert preset == {"a": {"b": 1, "c": {"d": 2}}, "e": 3}
 
 
-def test_an_unknown_one_is_a_line() -> None:
-    with pytest.raises(ConfigError, match=r"config: preset must be one of tiny, .*, got 'caption'; did you mean capt"):
-        config_from_dict({**MINIMAL, "preset": "caption"})
-
-
 def test_the_command_shows_all_settings_and_trains_nothing(tmp_path: Path) -> None:
     file, folder = tmp_path / "own.yaml", tmp_path / "model"
     file.write_text(f"model_dir: {folder}\ndata: {{train: a, dev: b, src: {{lang: de}}, tgt: {{lang: en}}}}\n")
-    done = CliRunner().invoke(train, [str(file), "--preset", "tiny", "--show-config", "--seed", "7"])
-    assert done.exit_code == 0, done.output
+    done = call(train, file, "--preset", "tiny", "--show-config", "--seed", "7")
     shown = tmp_path / "shown.yaml"
     shown.write_text(done.stdout)
     assert load_config(shown) == load_config(file, ["preset=tiny", "seed=7"])
     assert "preset tiny:" not in done.stderr
     assert not folder.exists()
-    done = CliRunner().invoke(train, [str(file), "--show-config", "--plan"])
-    assert (done.exit_code, "Give one of --show-config and --plan." in done.output) == (2, True)
-    done = CliRunner().invoke(train, [str(file), "--preset", "huge"])
-    assert done.exit_code == 2
-    assert "must be one of tiny, low-resource, character, edits, captions" in done.output
+    assert "Give one of --show-config and --plan." in call(train, file, "--show-config", "--plan", code=2).output
+    told = call(train, file, "--preset", "huge", code=2).output
+    assert "must be one of tiny, low-resource, character, edits, captions" in told
 
 
 def test_the_page_says_how_a_preset_is_chosen() -> None:
@@ -103,19 +95,13 @@ def test_the_page_says_how_a_preset_is_chosen() -> None:
 
 
 SETTINGS = list(_OFF)
-VALUES = [name for name in REMOVED if ": " in name]
 
 
-@pytest.mark.parametrize("name", SETTINGS)
-def test_a_removed_setting_names_its_replacement(name):
-    told = refused(ConfigError, "", config_from_dict, changed(MINIMAL, [(name, "used")]))
-    assert told == f"config: {name} is not there any more; {REMOVED[name]}"
-
-
-@pytest.mark.parametrize("name", VALUES)
-def test_a_removed_value_names_its_replacement(name):
-    told = refused(ConfigError, "", config_from_dict, changed(MINIMAL, [name.split(": ")]))
-    assert told.startswith(f"config: {name} is not there any more; {REMOVED[name]}")
+@pytest.mark.parametrize("name", [*SETTINGS, *(name for name in REMOVED if ": " in name)])
+def test_a_removed_setting_or_value_names_its_replacement(name):
+    key, _, value = name.partition(": ")
+    told = refused(ConfigError, "", config_from_dict, changed(MINIMAL, [(key, value or "used")]))
+    assert told.partition(" (and ")[0] == f"config: {name} is not there any more; {REMOVED[name]}"
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -167,10 +153,9 @@ def test_a_library_for_c_of_a_cell_names_its_replacement(tmp_path):
 def test_settings_of_joeynmt_name_the_table(tmp_path, values):
     path = tmp_path / "joey.yaml"
     path.write_text(format_yaml(values))
-    done = CliRunner().invoke(load_command("train"), [str(path)])
-    assert done.exit_code == 1 and "Settings of JoeyNMT" in done.output and done.output.count("\n") == 1
-    page = (Path(__file__).parents[1] / "docs" / "migration.md").read_text("utf-8")
-    assert "\n## Settings of JoeyNMT\n" in page
+    told = call(load_command("train"), path, code=1).output
+    assert "Settings of JoeyNMT" in told and told.count("\n") == 1
+    assert "\n## Settings of JoeyNMT\n" in (Path(__file__).parents[1] / "docs" / "migration.md").read_text("utf-8")
 
 
 def test_a_wheel_is_to_be_unpacked(tmp_path):
@@ -219,8 +204,8 @@ def test_every_name_leads_to_settings_that_exist_and_is_listed_once():
 def test_a_setting_under_its_name_elsewhere(tmp_path, setting, meant):
     path = tmp_path / "c.yaml"
     path.write_text(LEAST)
-    done = CliRunner().invoke(load_command("train"), [str(path), "--show-config", "--set", setting])
-    assert done.exit_code == 1 and f"is not a setting; did you mean {meant}?" in done.output
+    told = call(load_command("train"), path, "--show-config", "--set", setting, code=1).output
+    assert f"is not a setting; did you mean {meant}?" in told
 
 
 @pytest.mark.parametrize(
@@ -255,16 +240,14 @@ def test_a_setting_under_its_name_elsewhere(tmp_path, setting, meant):
     ],
 )
 def test_an_option_under_its_name_elsewhere(command, option, meant):
-    done = CliRunner().invoke(load_command(command), [option, "1"])
-    assert done.exit_code == 2 and "No such option" in done.output
-    assert meant.lower() in " ".join(done.output.split()).lower()
+    told = " ".join(call(load_command(command), option, "1", code=2).output.split())
+    assert "No such option" in told and meant.lower() in told.lower()
 
 
 @pytest.mark.parametrize(("option", "never"), [("--reverse", "--version"), ("--reset", "--resume")])
 def test_an_option_with_little_in_common_is_not_suggested(option, never):
-    done = CliRunner().invoke(load_command("translate"), [option, "1"])
-    said = done.output.partition("No such option")[2]
-    assert done.exit_code == 2 and option in said and never not in said
+    said = call(load_command("translate"), option, "1", code=2).output.partition("No such option")[2]
+    assert option in said and never not in said
 
 
 @pytest.mark.parametrize(
@@ -276,8 +259,7 @@ def test_an_option_with_little_in_common_is_not_suggested(option, never):
     ],
 )
 def test_files_that_need_an_option_are_answered_by_it(command, words, meant):
-    done = CliRunner().invoke(load_command(command), words)
-    assert done.exit_code == 2 and meant in done.output
+    assert meant in call(load_command(command), *words, code=2).output
 
 
 def test_options_with_one_dash_are_those_with_two():

@@ -110,8 +110,7 @@ def test_scores_are_those_of_the_loss_and_of_forced_decoding(folders):
     targets = [[*best.ids, EOS_ID] if best.finished else list(best.ids) for best in found]
     for best, forced in zip(found, force(model, sources, targets, threads=1), strict=True):
         assert sum(forced.log_probs) == pytest.approx(best.log_prob, abs=1e-4)
-    ended = [n for n, best in enumerate(found) if best.finished]
-    for n in ended:
+    for n in [n for n, best in enumerate(found) if best.finished]:
         nll = model.loss(small_models.batch_of([(sources[n], list(found[n].ids))]), threads=1).nll
         assert found[n].log_prob == pytest.approx(-nll, rel=1e-5)
 
@@ -173,8 +172,7 @@ def test_small_numbers_are_packed_as_they_are_and_only_if_asked_for(tmp_path):
         given = {"a": numbers, "row": numbers[0], "floats": numbers + np.float32(0.5)}
         write_tensors(tmp_path / "x", given, {}, **({} if in_4_bits is None else {"in_4_bits": in_4_bits}))
         compare.assert_same_bits(given, map_tensors(tmp_path / "x")[0])
-        stored = read_foreign_tensors(tmp_path / "x")
-        assert stored.keys() - given.keys() == ({"a#factors"} if in_4_bits else set())
+        assert read_foreign_tensors(tmp_path / "x").keys() - given.keys() == ({"a#factors"} if in_4_bits else set())
 
 
 def test_a_folder_in_4_bits_is_half_as_large_and_survives_bundles(tmp_path):
@@ -189,8 +187,7 @@ def test_a_folder_in_4_bits_is_half_as_large_and_survives_bundles(tmp_path):
     assert saved.parameters == origin.parameters
     save_bundle(tmp_path / "model.nmt", saved)
     assert (tmp_path / "model.nmt").stat().st_size < sizes[0]
-    expected = translations(tmp_path / "4")
-    assert translations(tmp_path / "model.nmt") == expected != translations(tmp_path / "8")
+    assert translations(tmp_path / "model.nmt") == translations(tmp_path / "4") != translations(tmp_path / "8")
     assert load_saved_model(tmp_path / "model.nmt").digest == saved.digest
 
 

@@ -40,8 +40,7 @@ def folder(tmp_path_factory):
     found = write_folder(tmp_path_factory.mktemp("saved") / "model")
     saved = load_saved_model(found)
     every = np.arange(saved.tgt_subwords.vocab_size, dtype=np.int32)
-    starts = np.minimum(np.arange(len(every) + 1), 5) * 3
-    shortlist = Shortlist(starts, every[:15], every[4:30], len(every))
+    shortlist = Shortlist(np.minimum(np.arange(len(every) + 1), 5) * 3, every[:15], every[4:30], len(every))
     digest = subwords_digest(saved.src_subwords, saved.tgt_subwords)
     save_shortlist(found / "shortlist.safetensors", shortlist, {"subwords": digest})
     calibrate(found)
@@ -90,8 +89,7 @@ def test_two_vocabularies(tmp_path):
     with pytest.raises(CheckpointError, match="must be a new file, got one that is there"):
         save_bundle(tmp_path / "m.nmt", load_saved_model(folder))
     assert model_files(tmp_path / "m.nmt") == [tmp_path / "m.nmt"] and model_files(tmp_path / "other") == []
-    names = {"best.safetensors", "config.yaml", "src.spm", "tgt.spm"}
-    assert {path.name for path in model_files(folder)} == names
+    assert {path.name for path in model_files(folder)} == {"best.safetensors", "config.yaml", "src.spm", "tgt.spm"}
     found = Translator.load(tmp_path / "m.nmt", threads=1)
     assert found.src_subwords.vocab_size != found.tgt_subwords.vocab_size
     assert found.translate(lines) == Translator.load(folder, threads=1).translate(lines)
@@ -184,10 +182,8 @@ def test_other_subwords_are_noticed_before_they_are_read(tmp_path, monkeypatch):
     line = r"joint\.spm: must be a subword model, got a damaged file \(.*; restore a"
     refused(CheckpointError, line, load_subwords, folder, joint=True)
 
-    def refuse(path):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-
-    monkeypatch.setattr(Path, "read_bytes", refuse)
+    refusal = PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    monkeypatch.setattr(Path, "read_bytes", Mock(side_effect=refusal))
     refused(CheckpointError, r"joint\.spm: must be readable, got permission denied", load_subwords, folder, joint=True)
     (folder / "joint.spm").unlink()
     refused(CheckpointError, "no such file, the subwords of the model", load_subwords, folder, joint=True)
@@ -240,8 +236,7 @@ def test_the_digest_is_of_all_that_translations_depend_on(folder, bundle):
     ]
     assert len({saved.digest, *[replace(saved, **change).digest for change in others]}) == 1 + len(others)
     assert load_saved_model(bundle).digest == saved.digest
-    optimizer = {"checksums": saved.content["checksums"] | {"optimizer/m": 3}}
-    assert replace(saved, content=optimizer).digest == saved.digest
+    assert replace(saved, content={"checksums": saved.content["checksums"] | {"optimizer/m": 3}}).digest == saved.digest
 
 
 def test_a_cell_that_was_edited_since_the_training_is_told(folder, monkeypatch):
@@ -298,8 +293,7 @@ def test_numbered_checkpoints_are_found_the_newest_first(tmp_path):
 @pytest.mark.parametrize("joint", [False, True])
 def test_all_files_of_a_folder_are_on_the_disk_before_it_appears(joint, tmp_path, monkeypatch):
     saved = load_saved_model(write_folder(tmp_path / "model", joint=joint))
-    vocab_size = saved.tgt_subwords.vocab_size
-    shortlist = Shortlist(*([np.zeros(1, "i8")] + [np.zeros(0, "i4")] * 2), vocab_size)
+    shortlist = Shortlist(*([np.zeros(1, "i8")] + [np.zeros(0, "i4")] * 2), saved.tgt_subwords.vocab_size)
     synced, sync = set(), os.fsync
     monkeypatch.setattr(os, "fsync", lambda file: (synced.add(os.fstat(file).st_ino), sync(file)))
     save_folder(tmp_path / "new", replace(saved, shortlist=shortlist))

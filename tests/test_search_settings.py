@@ -8,7 +8,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 from nmt import Translator
 from nmt.cli.commands.translate import translate
@@ -25,6 +24,7 @@ from nmt.serve.engine import Ask, Engine
 from nmt.special_tokens import EOS_ID
 from nmt.storage.saved_model import load_saved_model
 from tests import small_models
+from tests.cli.test_cli_models import call
 from tests.refusals import refused
 from tests.saved_models import sentences, write_folder
 
@@ -143,17 +143,13 @@ def test_the_section_has_the_rows_and_their_defaults():
 @pytest.mark.parametrize("name", ROWS)
 def test_python_reaches_it(name, place, asked):
     given = settings_for(name)
-    found = load(place)
-    n_best = given.pop("n_best", 1)
-    found.translate_nbest(sentences(2), n_best=n_best, **given)
+    load(place).translate_nbest(sentences(2), n_best=given.pop("n_best", 1), **given)
     assert_reached(asked, name)
 
 
 @pytest.mark.parametrize("name", ROWS)
 def test_the_command_reaches_it(name, place, asked):
-    words = [str(place / "model"), str(place / "text"), *words_of(settings_for(name))]
-    result = CliRunner().invoke(translate, words)
-    assert result.exit_code == 0, (result.output, result.exception)
+    call(translate, place / "model", place / "text", *words_of(settings_for(name)))
     assert_reached(asked, name)
 
 
@@ -167,11 +163,11 @@ def test_the_server_reaches_it(name, place, asked):
 @pytest.mark.parametrize("name", [name for name, row in ROWS.items() if row.needs])
 def test_an_option_without_what_it_needs_is_told(name, place):
     given = {name: OTHERS[name]} | ({} if name != "mbr_samples" else {"sampling": True})
-    result = CliRunner().invoke(translate, [str(place / "model"), str(place / "text"), *words_of(given)])
-    assert result.exit_code == 0, result.output
-    assert f"warning: {words_of({name: OTHERS[name]})[0]} changes nothing without --" in result.stderr
-    whole = CliRunner().invoke(translate, [str(place / "model"), str(place / "text"), *words_of(settings_for(name))])
-    assert "changes nothing" not in whole.stderr
+    told, whole = (
+        call(translate, place / "model", place / "text", *words_of(one)).stderr for one in (given, settings_for(name))
+    )
+    assert f"warning: {words_of({name: OTHERS[name]})[0]} changes nothing without --" in told
+    assert "changes nothing" not in whole
 
 
 # ---------------------------------------------------------------- where it can be used
@@ -204,8 +200,7 @@ def test_the_plan_follows_from_the_table(name, model):
 def test_the_plan_follows_from_the_model(model):
     assert search_plan(Ensemble([model, model]), SearchOptions()).path is SearchPath.STEPS
     placed = {"type": "conv", "hidden_size": 5, "embeddings": {"embedding_dim": 4}, "max_positions": 4}
-    positions = small_models.build(12, encoder=placed, decoder=placed | {"attention": "dot"})
-    plan = search_plan(positions, SearchOptions())
+    plan = search_plan(small_models.build(12, encoder=placed, decoder=placed | {"attention": "dot"}), SearchOptions())
     assert plan.path is SearchPath.STEPS and "position" in plan.why
     away = SimpleNamespace(device=SimpleNamespace(name="cuda", is_cpu=False))
     assert search_plan(away, SearchOptions(min_length=2)).path is SearchPath.DEVICE

@@ -20,8 +20,7 @@ LINES = sentences(3, seed=5)
 def translator(folder):
     found = Translator.load(folder, threads=1)
     every = np.arange(found.tgt_subwords.vocab_size, dtype=np.int32)
-    starts = np.minimum(np.arange(len(every) + 1), 5) * 3
-    found.shortlist = Shortlist(starts, every[:15], every[4:12], len(every))
+    found.shortlist = Shortlist(np.minimum(np.arange(len(every) + 1), 5) * 3, every[:15], every[4:12], len(every))
     return found
 
 

@@ -80,8 +80,7 @@ def test_values_of_row_work_are_those_that_the_source_computes(name, kind):
         told = {i for i, v in values.items() if v.op not in ("concat", "softmax", "sum_s", "total", *views)}
         source = computed_by_source(one)
         assert told <= source
-        found = {i for i in source if plan.trace.graph.values[i].op not in ("const", "sum_s", "total", *views)}
-        assert found <= told
+        assert {i for i in source if plan.trace.graph.values[i].op not in ("const", "sum_s", "total", *views)} <= told
 
 
 @pytest.mark.parametrize("name", CELLS)
@@ -89,8 +88,7 @@ def test_products_are_those_of_the_programs_in_order(name):
     plan = make_plan(trace(CELLS[name](), training=True), training=True)
     for one in (plan.forward, plan.backward):
         found = [(work.phase, work.product.out.id) for work in works(one) if work.product is not None]
-        programs = one.programs
-        assert found == [(k, s.out.id) for k, p in programs.items() for s in p.steps if isinstance(s, Product)]
+        assert found == [(k, s.out.id) for k, p in one.programs.items() for s in p.steps if isinstance(s, Product)]
 
 
 def test_the_lstm_as_everybody_knows_it():
@@ -152,8 +150,7 @@ def test_the_page_shows_the_pictures_of_the_passes():
     spec.loader.exec_module(passes)
     pictures = passes.pictures()
     assert all(names_in(source) for source in pictures.values())
-    page = (ROOT / "docs" / "compiler.md").read_text("utf-8")
-    assert set(re.findall(r"\(pictures/(\S+)\)", page)) == set(pictures)
+    assert set(re.findall(r"\(pictures/(\S+)\)", (ROOT / "docs" / "compiler.md").read_text("utf-8"))) == set(pictures)
     assert set(pictures) <= {path.name for path in (ROOT / "docs" / "pictures").iterdir()}
 
 

@@ -74,7 +74,6 @@ def test_numbers_of_numpy_are_numbers(translator):
 
 
 def test_a_name_that_is_no_setting(translator):
-    refused(TypeError, "got beam; did you mean", translator.translate, LINES, beam=4)
     refused(TypeError, r"got beamsize; did you mean beam_size\?", translator.translate, LINES, beamsize=4)
 
 
@@ -204,8 +203,7 @@ def settings(rng: random.Random) -> dict[str, Any]:
     for path, node in LEAVES.items():
         if path in (("data", "src", "lang"), ("data", "tgt", "lang"), ("preset",)) or rng.random() > share:
             continue
-        value = rng.choice(WRONG) if rng.random() < 0.03 else value_for(node, rng, path[-1])
-        given[".".join(path)] = value
+        given[".".join(path)] = rng.choice(WRONG) if rng.random() < 0.03 else value_for(node, rng, path[-1])
     return changed({"model_dir": "x", "data": {"train": "t", "dev": "d", **sides}}, given.items())
 
 

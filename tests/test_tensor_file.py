@@ -5,6 +5,7 @@ import json
 import struct
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -240,9 +241,6 @@ def test_a_file_that_cannot_be_read_is_not_called_damaged(tmp_path, monkeypatch)
     """Who removes it, as is advised for a damaged one, loses a good model."""
     write_tensors(tmp_path / "m.safetensors", {"a": np.zeros(3, np.float32)}, {})
 
-    def refuse(*arguments, **options):
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr(Path, "open", Mock(side_effect=PermissionError(13, "Permission denied")))
     told = refused(CheckpointError, "must be readable, got permission denied", map_tensors, tmp_path / "m.safetensors")
     assert "damaged" not in told and "remove" not in told

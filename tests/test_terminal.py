@@ -51,8 +51,7 @@ def in_place_of_stderr(stream):
 
 def longest(written: str) -> int:
     """The most characters that stood in one line."""
-    plain = re.sub(r"\x1b\[[0-9;]*[mK]", "", written)
-    return max(len(part) for part in re.split(r"[\r\n]", plain))
+    return max(len(part) for part in re.split(r"[\r\n]", re.sub(r"\x1b\[[0-9;]*[mK]", "", written)))
 
 
 @pytest.mark.parametrize(

@@ -173,8 +173,7 @@ def test_a_sentence_costs_the_same_however_many_terms_there_are(monkeypatch):
     looks = []
     real = Terms._is_of_case
     monkeypatch.setattr(Terms, "_is_of_case", lambda self, *given: looks.append(given) or real(self, *given))
-    terms = [f"term{number} {number}" for number in range(10_000)]
-    index = Terms([*terms, "kara", "Kara mo"])
+    index = Terms([*(f"term{number} {number}" for number in range(10_000)), "kara", "Kara mo"])
     assert index.found("kara mo and term77 77, term78 78") == [77, 78, 10_001] and len(looks) < 20
 
 

@@ -2,18 +2,15 @@
 
 import logging
 import sys
-from pathlib import Path
 from typing import Any, get_overloads
 
 import pytest
 
 from nmt.data.tokens.subwords import train_subwords
-from nmt.errors import CheckpointError
 from nmt.evaluate.scores import sentence_utility
 from nmt.inference.pipeline import ranked_by_agreement
 from nmt.inference.translation import BROKEN, CUT, MAX_SOURCE_SUBWORDS, Translation, distinct
 from nmt.inference.translator import Constraints, Translator
-from tests.refusals import refused
 from tests.settings import settings_with
 from tests.train import fake_model
 
@@ -53,8 +50,7 @@ def test_a_line_break_is_said_to_be_a_space(translator: Translator, caplog: pyte
     assert translator.translate(["w1\nw2", "w3\n", "w4"]) == ["w1 w2", "w3", "w4"]
     (line,) = caplog.messages
     assert BROKEN in line and "line 1" in line
-    found = translator.translate_nbest(["w1\r\nw2", " \nw3"])
-    assert [BROKEN in one[0].warnings for one in found] == [True, False]
+    assert [BROKEN in one[0].warnings for one in translator.translate_nbest(["w1\r\nw2", " \nw3"])] == [True, False]
 
 
 def test_n_best(translator: Translator) -> None:
@@ -72,8 +68,7 @@ def test_one_sentence_gives_one_translation(translator: Translator) -> None:
 
 def test_checkers_of_types_know_which_it_is() -> None:
     types = [one.__annotations__ for one in get_overloads(Translator.translate)]
-    seen = [(one["sentences"], one["return"]) for one in types]
-    assert seen == [("str", "str"), ("Iterable[str]", "list[str]")]
+    assert [(one["sentences"], one["return"]) for one in types] == [("str", "str"), ("Iterable[str]", "list[str]")]
 
 
 def test_long_lines_are_cut_with_a_warning(translator: Translator, caplog: pytest.LogCaptureFixture) -> None:
@@ -81,11 +76,6 @@ def test_long_lines_are_cut_with_a_warning(translator: Translator, caplog: pytes
         found = translator.translate(["w1 " * (MAX_SOURCE_SUBWORDS + 5), "w2"])
     assert [len(line.split()) for line in found] == [MAX_SOURCE_SUBWORDS, 1]
     assert [record.getMessage() for record in caplog.records] == [f"warning: {CUT} (line 1)"]
-
-
-def test_what_is_not_a_model_is_said(tmp_path: Path) -> None:
-    refused(CheckpointError, r"without config\.yaml", Translator.load, tmp_path)
-    refused(CheckpointError, "no such folder", Translator.load, tmp_path / "x")
 
 
 def test_constraints_reach_the_search_as_subwords(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,8 +57,7 @@ def test_what_cannot_be_saved_is_said(folder, translator, tmp_path):
 
 def test_a_file_that_was_replaced_is_not_saved(tmp_path):
     found = Translator.load(write_folder(tmp_path / "one"), threads=1)
-    other = write_folder(tmp_path / "other", seed=1) / "best.safetensors"
-    other.replace(tmp_path / "one" / "best.safetensors")
+    (write_folder(tmp_path / "other", seed=1) / "best.safetensors").replace(tmp_path / "one" / "best.safetensors")
     line = "must have the parameters of the model, got others; load it again"
     refused(CheckpointError, line, found.save, tmp_path / "copy")
     (tmp_path / "one" / "best.safetensors").unlink()

@@ -48,8 +48,7 @@ def shell(line, folder):
     """Run one line in bash. The commands are those of this environment."""
     names = ("PATH", "HOME", "LANG", "XDG_CACHE_HOME", "NMT_CACHE_DIR")
     kept = {name: os.environ[name] for name in names if name in os.environ}
-    path = f"{Path(sys.executable).parent}:{kept.get('PATH', '')}"
-    environment = {**kept, "PATH": path, "PYTHONPATH": str(ROOT)}
+    environment = {**kept, "PATH": f"{Path(sys.executable).parent}:{kept.get('PATH', '')}", "PYTHONPATH": str(ROOT)}
     command = ["bash", "-ec", f"set -o pipefail; {line}"]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 

@@ -138,8 +138,7 @@ def lookup(schema: dict[str, Any], path: Path) -> dict[str, Any]:
 
 def _with_parts(node: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
     """Return the node itself or, if it has alternatives, the one that has items or properties."""
-    options = [resolve(option, schema) for option in node.get("anyOf", [])]
-    inner = [_with_parts(option, schema) for option in options]
+    inner = [_with_parts(resolve(option, schema), schema) for option in node.get("anyOf", [])]
     return next((option for option in inner if "items" in option or "properties" in option), node)
 
 

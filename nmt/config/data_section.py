@@ -23,17 +23,14 @@ class TextOr:
         return core_schema.no_info_wrap_validator_function(
             lambda value, inner: value if isinstance(value, str) and value else inner(value),
             handler.generate_schema(self.other),
-            serialization=core_schema.plain_serializer_function_ser_schema(_plain),
+            serialization=core_schema.plain_serializer_function_ser_schema(
+                lambda value: [corpus.to_dict() for corpus in value] if isinstance(value, tuple) else value
+            ),
         )
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         """Return the JSON schema for pydantic."""
         return {"anyOf": [{"type": "string", "minLength": 1}, handler(schema)]}
-
-
-def _plain(value: Any) -> Any:
-    """Return a value of such a setting in the form of JSON."""
-    return [corpus.to_dict() for corpus in value] if isinstance(value, tuple) else value
 
 
 Column = Annotated[int | str, TextOr(PositiveInt)]

@@ -185,16 +185,10 @@ def load_config(path: str | PathLike[str], overrides: Changes = (), *, trained: 
             "a table has one object a line, NAME.jsonl" if isinstance(values, list) else "see configs/reference.yaml"
         )
         raise ConfigError(f"{where}: must contain sections of keys and values, got {got}; {advice}")
-    if _is_of_joeynmt(values):
+    data = values.get("data")
+    if "joeynmt_version" in values or ("testing" in values and isinstance(data, dict) and "trg" in data):
         raise ConfigError(f"{where}: must be settings of nmt, got JoeyNMT's, whose conversion {instead('joeynmt')}")
     return config_from_dict(values, where, overrides, trained=trained)
-
-
-def _is_of_joeynmt(values: Mapping[str, Any]) -> bool:
-    """Return whether these are settings of JoeyNMT: they contain its version, or a section that only JoeyNMT has and a
-    target called `trg`."""
-    data = values.get("data")
-    return "joeynmt_version" in values or ("testing" in values and isinstance(data, dict) and "trg" in data)
 
 
 def config_from_dict(

@@ -33,22 +33,18 @@ RECURRENT_ONLY = (
 """Settings of an encoder or decoder that have a meaning only with type: recurrent."""
 CONV_ONLY = ("kernel_size", "max_positions")
 """Settings of an encoder or decoder that have a meaning only with type: conv."""
-AttentionName = Literal["bahdanau", "dot", "general", "luong", "scaled_dot", "multi_head", "none"]
+AttentionName = Annotated[
+    Literal["bahdanau", "dot", "general", "luong", "scaled_dot", "multi_head", "none"],
+    AfterValidator(lambda name: "general" if name == "luong" else name),  # other toolkits call Luong's general one so
+]
 
 _VARIATIONAL = (
     "Draw one dropout mask a sentence and use it at every time step (Gal and Ghahramani 2016), "
     "instead of a new one at each step."
 )
 _RESIDUAL = "Add each layer's input to its output, from the second layer on."
-
-
 _KERNEL_SIZE = "With type: conv, how many positions a convolution reads{}."
 _MAX_POSITIONS = "With type: conv, positions that have a learned vector; those beyond share the last one's."
-
-
-def _canonical(name: str) -> str:
-    """Return the name used here: toolkits with an attention score `luong` mean Luong's general score."""
-    return "general" if name == "luong" else name
 
 
 class _Side(Section):
@@ -179,7 +175,7 @@ class DecoderConfig(_Side):
     the encoder's last layer for all. mean: the mean of the encoder's outputs for all (Sennrich et al. 2017)."""
     bridge_activation: Literal["tanh", "linear"] = "tanh"
     """With init_hidden: bridge, the activation of the learned layer."""
-    attention: Annotated[AttentionName, AfterValidator(_canonical)] = "bahdanau"
+    attention: AttentionName = "bahdanau"
     """Score between the decoder's state and a source position: additive (bahdanau), dot product (dot), dot product
     divided by the root of the size (scaled_dot), or bilinear (general; luong is another name for it). multi_head is
     scaled_dot in several heads with layers around them. none is no attention at all: the decoder only has its first

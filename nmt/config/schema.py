@@ -176,5 +176,4 @@ class Settings(Section):
 def config_schema() -> dict[str, Any]:
     """Return the JSON schema of a configuration file, for editors; it is also the content of `configs/schema.json`. It
     is the same object each time, and must not be changed."""
-    schema = Settings.model_json_schema()
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **Settings.model_json_schema()}

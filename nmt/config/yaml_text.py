@@ -49,22 +49,17 @@ def _loader_on(base: Any) -> Any:
             mapping: dict[Hashable, Any] = super().construct_mapping(node, deep)
             return mapping
 
-    Loader.add_constructor("tag:yaml.org,2002:int", _construct_int)
-    Loader.add_constructor("tag:yaml.org,2002:float", _construct_float)
+    Loader.add_constructor("tag:yaml.org,2002:int", lambda loader, node: int(node.value.replace("_", "")))
+    Loader.add_constructor(
+        "tag:yaml.org,2002:float",
+        lambda loader, node: float(node.value.replace("_", "").replace(".inf", "inf").replace(".nan", "nan")),
+    )
     return Loader
 
 
 class _Dumper(yaml.SafeDumper):
     # The same rules, so that text which our loader would read as a number is quoted.
     yaml_implicit_resolvers = _resolvers()
-
-
-def _construct_int(loader: Any, node: yaml.ScalarNode) -> int:
-    return int(node.value.replace("_", ""))
-
-
-def _construct_float(loader: Any, node: yaml.ScalarNode) -> float:
-    return float(node.value.replace("_", "").replace(".inf", "inf").replace(".nan", "nan"))
 
 
 _Loader = _loader_on(yaml.SafeLoader)
@@ -128,8 +123,7 @@ def _one_line(error: Exception) -> str:
     """Return a YAML error as `line N: what is wrong`."""
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
-    line = f"line {mark.line + 1}: " if mark else ""
-    return line + " ".join(str(problem).split())
+    return (f"line {mark.line + 1}: " if mark else "") + " ".join(str(problem).split())
 
 
 def format_yaml(value: Any) -> str:

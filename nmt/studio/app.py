@@ -235,8 +235,7 @@ async def _train(state: State, asked: Asked) -> Any:
 
 @_route("GET", f"{R}/progress")
 def _progress(state: State, asked: Asked) -> Any:
-    doing = state.doing(asked.project, asked.round.number)
-    return asked.round.progress(asked.count("from", 0, 10**15), doing)
+    return asked.round.progress(asked.count("from", 0, 10**15), state.doing(asked.project, asked.round.number))
 
 
 @_route("GET", f"{R}/report.html")

@@ -40,8 +40,7 @@ def key_of(text: str) -> str:
     """Return a sentence without case, spaces and signs, by which equal ones are found; itself if nothing is left. Of a
     word with features it is the word, so that all its forms are held out together."""
     text = text.split()[0] if is_word(text) else text
-    plain = _WORDS.sub(" ", unicodedata.normalize("NFKC", text).casefold()).strip()
-    return plain or text.strip()
+    return _WORDS.sub(" ", unicodedata.normalize("NFKC", text).casefold()).strip() or text.strip()
 
 
 def read_pairs(path: Path) -> list[Pair]:
@@ -97,8 +96,7 @@ class HeldOut:
 def prepare(folder: Path, number: int) -> dict[str, Any]:
     """Write the texts of a round; return what its record says of them. Raises Refused."""
     project = Project(folder)
-    record = project.record(number)
-    source, target = record["direction"]
+    source, target = project.record(number)["direction"]
     pairs = list(dict.fromkeys(pairs_of(project)))
     corrected = read_pairs(folder / TEXTS / CORRECTIONS)
     if len(pairs) < LEAST_PAIRS:

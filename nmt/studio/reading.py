@@ -52,8 +52,7 @@ def read(given: Facts) -> Facts:
     with TemporaryDirectory(prefix="nmt-studio-") as aside:
         first = _readable(Path(given["file"]), given["name"], Path(aside) / "1")
         if given.get("other"):
-            files = (first, _readable(Path(given["other"]), given["other_name"], Path(aside) / "2"))
-            return _two(files, given)
+            return _two((first, _readable(Path(given["other"]), given["other_name"], Path(aside) / "2")), given)
         return _one(first, given)
 
 
@@ -64,8 +63,7 @@ def _readable(path: Path, name: str, aside: Path) -> str:
     if not start.strip():
         raise Refused("empty-file", name=name)
     suffix, is_wide = Path(name).suffix.lower(), start[:2] in _WIDE
-    form = ENDINGS.get(suffix)
-    if form in ("sheet", "parquet", "tmx", "lift", "flextext") or start.startswith(b"PK\x03\x04"):
+    if ENDINGS.get(suffix) in ("sheet", "parquet", "tmx", "lift", "flextext") or start.startswith(b"PK\x03\x04"):
         return str(path)
     if not is_wide and (kind_of_bytes(start, name) is not None or b"\0" in start):
         raise Refused("binary", name=name)

@@ -148,8 +148,7 @@ class Round:
         if doing and state != "testing":
             phase = "saving" if state == "stopping" else "training" if has_started else self._phase(record)
             phase = "validating" if has_started and events[-1]["event"] == "samples" else phase
-        since = min(_ALIVE, max(0.0, time.time() - self._alive)) if state == "training" else 0.0
-        elapsed = self.elapsed + since
+        elapsed = self.elapsed + (min(_ALIVE, max(0.0, time.time() - self._alive)) if state == "training" else 0.0)
         return {
             "n": self.number,
             **{name: record.get(name) for name in _SHOWN},

@@ -90,8 +90,7 @@ class Guard:
 
 
 def _refusal(status: int) -> Response:
-    headers = _HEADERS | {"cache-control": "no-store"}
-    return Response(_CLOSED if status == 403 else "", status, headers, "text/html")
+    return Response(_CLOSED if status == 403 else "", status, _HEADERS | {"cache-control": "no-store"}, "text/html")
 
 
 def serve(folder: Path, port: int, tell: Callable[[str], None], *, browser: bool) -> None:

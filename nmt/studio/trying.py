@@ -74,8 +74,7 @@ class Trying:
         if self._service is None or self._of is None or self._service.learning is None:
             return {}
         project, number, _ = self._of
-        learning = self._service.learning
-        return {project.round_file(number) / MEMORY: learning.confirmed}
+        return {project.round_file(number) / MEMORY: self._service.learning.confirmed}
 
     async def _end(self) -> None:
         self._app = self._service = self._of = None

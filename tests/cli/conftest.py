@@ -17,7 +17,6 @@ from tests.train import fake_model
 
 @dataclass
 class Result:
-    code: int
     out: bytes
     err: str
 
@@ -32,33 +31,34 @@ Run = Callable[..., Result]
 
 @pytest.fixture(scope="session")
 def run() -> Run:
-    """Return a function that runs a command with the fake model in a process of its own."""
+    """Return a function that runs a command with the fake model in a process of its own; it ends with `code`."""
 
-    def run_command(*arguments: str | Path, stdin: bytes = b"", **options: Any) -> Result:
+    def run_command(*arguments: str | Path, stdin: bytes = b"", code: int = 0, **options: Any) -> Result:
         if not options and forked.is_usual():
-            code, out, err = forked.run([*map(str, arguments)], stdin, 60)
-            return Result(code, out, err.decode())
-        done = subprocess.run(
-            [sys.executable, fake_model.__file__, *map(str, arguments)],
-            input=stdin,
-            capture_output=True,
-            timeout=60,
-            check=False,
-            **options,
-        )
-        return Result(done.returncode, done.stdout, done.stderr.decode().replace(os.linesep, "\n"))
+            found, out, err = forked.run([*map(str, arguments)], stdin, 60)
+        else:
+            words = [sys.executable, fake_model.__file__, *map(str, arguments)]
+            done = subprocess.run(words, input=stdin, capture_output=True, timeout=60, check=False, **options)
+            found, out, err = done.returncode, done.stdout, done.stderr
+        result = Result(out, err.decode().replace(os.linesep, "\n"))
+        assert found == code, result.err
+        return result
 
     return run_command
 
 
-@pytest.fixture(scope="session")
-def setup(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with corpora and `c.yaml`, which trains into its `model`."""
-    folder = tmp_path_factory.mktemp("cli")
+def write(folder: Path) -> Path:
+    """Write corpora into a folder; return settings, `c.yaml`, which train on them into its `model`."""
     settings = fake_model.write_setup(folder)
     settings["data"]["test"] = str(folder / "test")
     (folder / "c.yaml").write_text(yaml.safe_dump(settings))
-    return folder
+    return folder / "c.yaml"
+
+
+@pytest.fixture(scope="session")
+def setup(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with what `write` makes."""
+    return write(tmp_path_factory.mktemp("cli")).parent
 
 
 @pytest.fixture(scope="session")
@@ -69,6 +69,5 @@ def trained(setup: Path, run: Run) -> Result:
 
 @pytest.fixture(scope="session")
 def model(setup: Path, trained: Result) -> Path:
-    assert trained.code == 0, trained.err
     assert os.path.exists(setup / "model" / "best.safetensors")
     return setup / "model"

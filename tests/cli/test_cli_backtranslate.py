@@ -3,7 +3,6 @@
 import gzip
 
 import pytest
-from click.testing import CliRunner
 
 from nmt import Translator
 from nmt.cli.commands.backtranslate import backtranslate
@@ -11,6 +10,7 @@ from nmt.config import CorpusConfig
 from nmt.data.corpora.corpus import Side, load_parallel
 from nmt.storage.model_folder import load_folder_config, load_subwords
 from nmt.storage.saved_model import load_saved_model, save_bundle
+from tests.cli.test_cli_models import call
 from tests.saved_models import sentences, write_folder
 
 LINES = [*sentences(9, seed=3), "", *sentences(4, seed=5)]
@@ -21,15 +21,14 @@ def folder(tmp_path_factory):
     return write_folder(tmp_path_factory.mktemp("reverse") / "model")
 
 
-def run(*arguments):
-    return CliRunner().invoke(backtranslate, [str(argument) for argument in (*arguments, "--threads", 1)])
+def run(*arguments, code=0):
+    return call(backtranslate, *arguments, "--threads", 1, code=code)
 
 
 def test_pairs_to_train_on(folder, tmp_path):
     text = tmp_path / "mono.txt.gz"
     text.write_bytes(gzip.compress("".join(f"{line}\n" for line in LINES).encode()))
     result = run(folder, text, "-o", tmp_path / "back", "--batch-size", 4)
-    assert result.exit_code == 0, result.output
     assert result.stdout == f"pairs\t14\t{tmp_path}/back.xx\t{tmp_path}/back.yy\n"
     assert f"path: {tmp_path}/back\n    tag: <bt>" in result.stderr
     made = (tmp_path / "back.yy").read_text("utf-8").splitlines()
@@ -42,12 +41,12 @@ def test_pairs_to_train_on(folder, tmp_path):
 
 def test_it_goes_on_where_it_stopped(folder, tmp_path):
     (tmp_path / "mono").write_text("\n".join(LINES) + "\n", "utf-8")
-    assert run(folder, tmp_path / "mono", "-o", tmp_path / "whole").exit_code == 0
+    run(folder, tmp_path / "mono", "-o", tmp_path / "whole")
     expected = (tmp_path / "whole.yy").read_bytes()
-    assert run(folder, tmp_path / "mono", "-o", tmp_path / "cut").exit_code == 0
+    run(folder, tmp_path / "mono", "-o", tmp_path / "cut")
     (tmp_path / "cut.xx").unlink()
     (tmp_path / "cut.yy").write_bytes(expected[: len(expected) // 2])  # killed in the middle of a line
-    assert run(folder, tmp_path / "mono", "-o", tmp_path / "cut").exit_code == 0
+    run(folder, tmp_path / "mono", "-o", tmp_path / "cut")
     assert (tmp_path / "cut.yy").read_bytes() == expected
     assert (tmp_path / "cut.xx").read_bytes() == (tmp_path / "whole.xx").read_bytes()
     assert run(folder, tmp_path / "mono", "-o", tmp_path / "cut").stdout.startswith("pairs\t14\t"), "it is done"
@@ -56,7 +55,7 @@ def test_it_goes_on_where_it_stopped(folder, tmp_path):
 def test_a_text_that_lies_at_its_place_is_not_copied(folder, tmp_path):
     (tmp_path / "a.xx").write_text("\n".join(LINES) + "\n", "utf-8")
     before = (tmp_path / "a.xx").stat().st_mtime_ns
-    assert run(folder, tmp_path / "a.xx", "-o", tmp_path / "a").exit_code == 0
+    run(folder, tmp_path / "a.xx", "-o", tmp_path / "a")
     assert (tmp_path / "a.xx").stat().st_mtime_ns == before and (tmp_path / "a.yy").exists()
 
 
@@ -64,7 +63,6 @@ def test_a_bundle_and_a_text_of_the_other_language(folder, tmp_path):
     save_bundle(tmp_path / "model.nmt", load_saved_model(folder))
     (tmp_path / "a.yy").write_text("\n".join(LINES) + "\n", "utf-8")
     result = run(tmp_path / "model.nmt", tmp_path / "a.yy", "-o", tmp_path / "b")
-    assert result.exit_code == 0, result.output
     assert "a.yy: INPUT must be xx, and is yy by its name" in result.stderr
     assert (tmp_path / "b.yy").read_text("utf-8").splitlines() == Translator.load(folder, threads=1).translate(LINES)
 
@@ -74,8 +72,7 @@ def test_an_output_that_cannot_be(folder, tmp_path, output):
     (tmp_path / "a.xx").write_text("\n".join(LINES) + "\n", "utf-8")
     (tmp_path / "there.yy").write_text("mine\n")
     (tmp_path / "folder").mkdir()
-    result = run(folder, tmp_path / "a.xx", "-o", f"{tmp_path}/{output}")
-    assert result.exit_code == 1
+    result = run(folder, tmp_path / "a.xx", "-o", f"{tmp_path}/{output}", code=1)
     expected = "must be new, or begun by this command" if output == "there" else "must be the beginning of "
     assert expected in result.stderr and "--resume" not in result.stderr
     assert (tmp_path / "there.yy").read_text() == "mine\n" and not list((tmp_path / "folder").iterdir())
@@ -88,8 +85,8 @@ def test_mistakes_are_one_line(folder, tmp_path):
         ((folder, tmp_path / "a.yy", "-o", tmp_path / "a"), "a.yy"),
         ((tmp_path / "no", tmp_path / "a.yy", "-o", tmp_path / "b"), "no"),
     ):
-        result = run(*arguments)
-        assert result.exit_code == 1 and result.stderr.count("\n") == 1 and words in result.stderr
+        result = run(*arguments, code=1)
+        assert result.stderr.count("\n") == 1 and words in result.stderr
         assert result.stderr.startswith("Error: ") and result.stdout == ""
     assert (tmp_path / "a.yy").read_text() == "x\n" and not (tmp_path / "b.xx").exists()
 
@@ -97,6 +94,6 @@ def test_mistakes_are_one_line(folder, tmp_path):
 def test_a_text_that_is_there_is_not_written_over(folder, tmp_path):
     (tmp_path / "mono").write_text("\n".join(LINES) + "\n", "utf-8")
     (tmp_path / "train.xx").write_text("mine\n")
-    result = run(folder, tmp_path / "mono", "-o", tmp_path / "train")
-    assert result.exit_code == 1 and "train.xx: must be new or contain the lines of" in result.stderr
+    result = run(folder, tmp_path / "mono", "-o", tmp_path / "train", code=1)
+    assert "train.xx: must be new or contain the lines of" in result.stderr
     assert (tmp_path / "train.xx").read_text() == "mine\n" and not (tmp_path / "train.yy").exists()

@@ -151,8 +151,7 @@ def test_errors_of_a_command_pass_through(tmp_path):
 def test_as_a_module():
     done = run_module("--help", check=True)
     assert done.stdout.startswith("Usage: python -m nmt [OPTIONS] COMMAND") and not done.stderr
-    closed = run_module("--version", check=True)
-    assert closed.stdout == f"python -m nmt {nmt.__version__}\n"
+    assert run_module("--version", check=True).stdout == f"python -m nmt {nmt.__version__}\n"
 
 
 def test_pages_and_completion_are_those_of_today():
@@ -187,8 +186,7 @@ def test_troff_takes_the_pages():
     [("nmt tra", {"train", "translate"}), ("nmt cache fi", {"fill"}), ("nmt translate --beam-s", {"--beam-size"})],
 )
 def test_bash_completes(typed, suggested):
-    words = typed.split()
-    asked = {"_NMT_COMPLETE": "bash_complete", "COMP_WORDS": typed, "COMP_CWORD": str(len(words) - 1)}
+    asked = {"_NMT_COMPLETE": "bash_complete", "COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1)}
     program = "from nmt.cli.entry import front; front()"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, env={**os.environ, **asked}

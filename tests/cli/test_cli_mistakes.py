@@ -6,6 +6,8 @@ import pytest
 
 from tests.cli.conftest import Run
 
+ENDLESS = "line 1 must have at most 8,388,608 bytes"
+FULL = "Error: /dev/full: must be writable, got no space left on device; free some space and run again\n"
 MISTAKES = [
     ("nmt-translate nowhere", 1, "nowhere: no such folder"),
     ("nmt-translate {setup}", 1, "without config.yaml"),
@@ -58,6 +60,26 @@ MISTAKES = [
     ("nmt-train {setup}/c.yaml --set model.encoder.num_layers=2", 1, "num_layers must stay 1"),
     ("nmt-train {setup}/c.yaml --json", 2, "--json goes with --check-data"),
     ("nmt-train {setup}/c.yaml --sed 3", 2, "Did you mean"),
+    ("nmt-train a.de a.en", 2, "-o DIR, a folder for the model, must be given"),
+    ("nmt-train t.tsv runs/m", 2, "must be given with SRC TGT or a table; did you mean -o runs/m?"),
+    ("nmt-train a.de a.en b.en -o m", 2, "one table, got 3 files and 0 --dev; docs/tables.md has"),
+    ("nmt-train a.de a.en -o m --dev d.de d.en", 2, "1 --dev; give --dev twice, once for each"),
+    ("nmt-train c.yaml --dev d", 2, "--dev goes with SRC TGT or a table"),
+    ("nmt-train t.chr.gz -o m", 2, "one file must be settings (CONFIG.yaml) or a table (.tsv .csv .xlsx"),
+    ("nmt-train t.txt -o m", 2, "give the files of SRC and TGT"),
+    ("nmt-train bible.chr -o m", 2, "give the files of SRC and TGT"),
+    ("nmt-train a.de a.en -o m --dev {setup}/dev.xx", 2, "--dev must be given twice with SRC TGT"),
+    ("nmt-evaluate {model} --src {setup}/dev.xx --ref {setup}/dev.xx", 1, "must be two files, source and target"),
+    ("nmt-score {model} --src {setup}/dev.xx --tgt {setup}/dev.xx", 1, "must be two files, source and target"),
+    ("nmt-translate {model} /dev/zero", 1, ENDLESS),
+    ("nmt-translate {model} --forbid /dev/zero", 1, ENDLESS),
+    ("nmt-score {model} --src {setup}/dev.xx --tgt /dev/zero", 1, ENDLESS),
+    ("nmt-evaluate --hyp /dev/full --ref {setup}/dev.yy", 1, ENDLESS),
+    ("nmt-evaluate --hyp /dev/zero --ref {setup}/dev.yy", 1, ENDLESS),
+    ("nmt-translate {model} {setup}/dev.xx -o /dev/full", 1, FULL),
+    ("nmt-translate {model} {setup}/dev.xx -o {folder}/out --alignments /dev/full", 1, FULL),
+    ("nmt-score {model} --src {setup}/dev.xx --tgt {setup}/dev.yy -o /dev/full", 1, FULL),
+    ("nmt-evaluate {model} --src {setup}/dev.xx --ref {setup}/dev.yy -o /dev/full", 1, FULL),
 ]
 
 
@@ -71,12 +93,10 @@ def test_mistakes_are_one_line(
             (tmp_path / f"{prefix}.{lang}").write_bytes(content)
     config = f"{setup}/c.yaml --set model_dir={tmp_path}/m"
     words = words.format(model=model, setup=setup, ref=setup / "test.yy", folder=tmp_path, config=config)
-    result = run(*words.split(), stdin=b"w1\n")
-    assert result.code == code, result.err
-    assert message in result.err
-    assert result.out == b""
-    assert "Traceback" not in result.err
+    result = run(*words.split(), stdin=b"w1\n", code=code)
+    assert message in result.err and result.out == b"" and "Traceback" not in result.err
     if code == 1:
-        errors = [line for line in result.err.splitlines() if line.startswith("Error: ")]
-        assert result.err.splitlines()[-1:] == errors
+        assert result.err.splitlines()[-1:] == [line for line in result.err.splitlines() if line.startswith("Error: ")]
         assert words.startswith("nmt-train") or result.err.count("\n") == 1
+    else:
+        assert result.err.count("\n") == 1 and result.err.endswith(f" See {words.split()[0]} --help.\n")

@@ -19,16 +19,7 @@ from click.testing import CliRunner
 import nmt
 from nmt.cli.entry import COMMANDS
 from nmt.cli.front import load_command
-from nmt.cli.options.path_types import (
-    InputPath,
-    NewFolder,
-    NewPlace,
-    OutputFile,
-    OutputFolder,
-    OutputPlace,
-    OutputPrefix,
-    PathType,
-)
+from nmt.cli.options import path_types as types
 from nmt.storage import model_folder
 from nmt.system.paths import _MODEL_NAMES, _MODEL_SUFFIXES, is_model_file
 from tests.saved_models import write_folder
@@ -69,22 +60,16 @@ BESIDE = {
 """What else a parameter needs, or cannot be beside."""
 FOR_ALL = ["", "x" * 300, "y/" * 3000 + "y", *["loop/x", "$loop"] * (os.name == "posix"), "text/below"]
 BAD = {
-    InputPath: ["none", "text/", "b\udcff", "a train leaves at noon"],
-    OutputFile: ["folder", "folder/", "none/x", "new/", "model/config.yaml", "model/best.safetensors"],
-    OutputPlace: ["none/x", "new/"],
-    OutputPrefix: ["folder/", "new/", "none/x"],
-    OutputFolder: ["text", "text/"],
-    NewFolder: ["text", "folder", "model", "text/"],
-    NewPlace: ["text", "folder", "model", "text/"],
+    types.INPUT: ["none", "text/", "b\udcff", "a train leaves at noon"],
+    types.OUTPUT_FILE: ["folder", "folder/", "none/x", "new/", "model/config.yaml", "model/best.safetensors"],
+    types.OUTPUT_PLACE: ["none/x", "new/"],
+    types.OUTPUT_PREFIX: ["folder/", "new/", "none/x"],
+    types.OUTPUT_FOLDER: ["text", "text/"],
+    **dict.fromkeys((types.NEW_FOLDER, types.NEW_PLACE), ["text", "folder", "model", "text/"]),
 }
-FORBIDDEN = {
-    InputPath: ["closed/text", "secret"],
-    OutputFile: ["closed/x", "readable", "protected/x"],
-    OutputPlace: ["closed/x", "protected/x"],
-    OutputPrefix: ["closed/x", "protected/x"],
-    OutputFolder: ["closed/x", "protected/x"],
-    NewFolder: ["closed/x", "protected/x"],
-    NewPlace: ["closed/x", "protected/x"],
+FORBIDDEN = dict.fromkeys(BAD, ["closed/x", "protected/x"]) | {
+    types.INPUT: ["closed/text", "secret"],
+    types.OUTPUT_FILE: ["closed/x", "readable", "protected/x"],
 }
 """The same for who may not ignore modes."""
 
@@ -93,13 +78,13 @@ def parameters():
     return [(name, param) for name in COMMANDS for param in load_command(name).params]
 
 
-PATHS = [(name, param) for name, param in parameters() if isinstance(param.type, PathType)]
+PATHS = [(name, param) for name, param in parameters() if isinstance(param.type, types.PathType)]
 
 
 def cases(bad, everywhere=()):
     for name, param in PATHS:
-        for path in [*everywhere, *bad[type(param.type)]]:
-            if isinstance(param.type, InputPath) and param.name == "files" and path in ("text/below", "none"):
+        for path in [*everywhere, *bad[param.type]]:
+            if param.type is types.INPUT and param.name == "files" and path in ("text/below", "none"):
                 continue
             shown = path if len(path) < 30 else f"{len(path)} bytes"
             yield pytest.param(name, param, path, id=f"{name}-{param.name}-{ascii(shown)}")
@@ -148,8 +133,7 @@ def everything(folder):
 def words_of(name, param, value):
     """A command line of what the command needs, with a path for one parameter."""
     command = load_command(name)
-    beside = BESIDE.get((name, param.name), BESIDE.get(param.name, {}))
-    given = {**NEEDED[name], **beside, param.name: value}
+    given = {**NEEDED[name], **BESIDE.get((name, param.name), BESIDE.get(param.name, {})), param.name: value}
     options, arguments = [], []
     for one in command.params:
         wanted = given.get(one.name)
@@ -177,11 +161,7 @@ def assert_one_line(place, name, param, path):
     assert isinstance(result.exception, SystemExit), result.exception
     lines = result.stderr.splitlines()
     assert [line for line in lines if line.startswith("Error: ")] == lines[-1:], lines
-    others = (
-        "compiling machine code",
-        "warning: ",
-        '{"time": ',
-    )  # the server's log, which has begun when it loads models, is JSON
+    others = "compiling machine code", "warning: ", '{"time": '  # the log of the server, which has begun, is JSON
     assert result.exit_code == 2 or [line for line in lines if not line.startswith(others)] == lines[-1:], lines
     assert len(lines[-1]) < 1000
     assert everything(place) == before

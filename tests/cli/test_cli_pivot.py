@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from nmt import Pivot, Translator
 from nmt.cli.commands.translate import translate
-from tests.saved_models import sentences
-from tests.test_pivot import folder
+from tests.cli.test_cli_models import call
+from tests.saved_models import sentences, write_pair
 
 LINES = [*sentences(5, seed=9), "", "kara"]
 
@@ -19,15 +19,14 @@ LINES = [*sentences(5, seed=9), "", "kara"]
 def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     place = tmp_path_factory.mktemp("then")
     return {
-        "de-en": folder(place / "de-en", "de", "en", seed=6),
-        "en-fr": folder(place / "en-fr", "en", "fr", seed=3, joint=False, subwords="bpe"),
-        "fr-it": folder(place / "fr-it", "fr", "it", seed=5),
+        "de-en": write_pair(place / "de-en", "de", "en", seed=6),
+        "en-fr": write_pair(place / "en-fr", "en", "fr", seed=3, joint=False, subwords="bpe"),
+        "fr-it": write_pair(place / "fr-it", "fr", "it", seed=5),
     }
 
 
-def run(*arguments: Any, lines: list[str] = LINES) -> Result:
-    text = "".join(f"{line}\n" for line in lines)
-    return CliRunner().invoke(translate, [*map(str, arguments)], input=text)
+def run(*arguments: Any, code: int = 0) -> Result:
+    return call(translate, *arguments, given="".join(f"{line}\n" for line in LINES), code=code)
 
 
 def pivot(places: dict[str, Path]) -> Pivot:
@@ -37,7 +36,7 @@ def pivot(places: dict[str, Path]) -> Pivot:
 def test_lines_are_those_of_python(places: dict[str, Path]) -> None:
     found = run(places["de-en"], "--then", places["en-fr"])
     expected = pivot(places).translate(LINES)
-    assert found.exit_code == 0 and found.stdout.split("\n")[:-1] == expected and len(set(expected)) >= 3
+    assert found.stdout.split("\n")[:-1] == expected and len(set(expected)) >= 3
     found = run(places["de-en"], "--then", places["en-fr"], "--then", places["fr-it"])
     assert found.stdout.split("\n")[:-1] == Translator.load(places["fr-it"]).translate(expected)
 
@@ -66,8 +65,7 @@ def test_a_beam_that_is_not_given_is_each_models_own(places: dict[str, Path]) ->
         assert config.read_text() != text
         expected = pivot(places)
         assert expected.first.config.decoding.beam_size == 5 and expected.last.config.decoding.beam_size == 1
-        found = run(places["de-en"], "--then", places["en-fr"])
-        assert found.stdout.split("\n")[:-1] == expected.translate(LINES)
+        assert run(places["de-en"], "--then", places["en-fr"]).stdout.split("\n")[:-1] == expected.translate(LINES)
     finally:
         config.write_text(text)
 
@@ -75,14 +73,11 @@ def test_a_beam_that_is_not_given_is_each_models_own(places: dict[str, Path]) ->
 def test_documents_and_tables(places: dict[str, Path], tmp_path: Path) -> None:
     (tmp_path / "page.html").write_text(f"<p>{LINES[0]} <b>{LINES[1]}</b></p>\n")
     options = [places["de-en"], tmp_path / "page.html", "--format", "html", "--no-split", "--then", places["en-fr"]]
-    found = run(*options, "-o", tmp_path / "out.html")
-    assert found.exit_code == 0, found.output
+    run(*options, "-o", tmp_path / "out.html")
     text = (tmp_path / "out.html").read_text()
     assert text.startswith("<p>") and text.count("<b>") == text.count("</b>") == 1
-    rows = [{"text": line} for line in LINES]
-    (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    found = run(places["de-en"], tmp_path / "in.jsonl", "--then", places["en-fr"], "-o", tmp_path / "out")
-    assert found.exit_code == 0, found.output
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [{"text": line} for line in LINES]))
+    run(places["de-en"], tmp_path / "in.jsonl", "--then", places["en-fr"], "-o", tmp_path / "out")
     written = [json.loads(line)["translation"] for line in (tmp_path / "out").read_text().splitlines()]
     assert written == pivot(places).translate(LINES)
 
@@ -90,13 +85,13 @@ def test_documents_and_tables(places: dict[str, Path], tmp_path: Path) -> None:
 def test_resuming_wants_the_same_models(places: dict[str, Path], tmp_path: Path) -> None:
     (tmp_path / "in").write_text("".join(f"{line}\n" for line in LINES))
     whole = [places["de-en"], tmp_path / "in", "-o", tmp_path / "out", "--resume"]
-    assert run(*whole, "--then", places["en-fr"]).exit_code == 0
+    run(*whole, "--then", places["en-fr"])
     written = (tmp_path / "out").read_text()
     (tmp_path / "out").write_text(written[: len(written) // 2])
-    assert run(*whole, "--then", places["en-fr"]).exit_code == 0 and (tmp_path / "out").read_text() == written
+    run(*whole, "--then", places["en-fr"])
+    assert (tmp_path / "out").read_text() == written
     for other in ([], ["--then", places["en-fr"], "--then", places["fr-it"]]):
-        found = run(*whole, *other)
-        assert found.exit_code == 1 and "must have answers of this very run" in found.stderr
+        assert "must have answers of this very run" in run(*whole, *other, code=1).stderr
     assert (tmp_path / "out").read_text() == written
 
 
@@ -113,6 +108,6 @@ def test_resuming_wants_the_same_models(places: dict[str, Path], tmp_path: Path)
     ],
 )
 def test_what_goes_wrong_is_one_line(more: list[str], code: int, said: str, places: dict[str, Path]) -> None:
-    found = run(places["de-en"], *[one.format(**{k: str(v) for k, v in places.items()}) for one in more])
-    assert (found.exit_code, found.stdout) == (code, "")
-    assert said in found.stderr and "Traceback" not in found.stderr and found.stderr.count("Error: ") == 1
+    found = run(places["de-en"], *[one.format(**{k: str(v) for k, v in places.items()}) for one in more], code=code)
+    assert found.stdout == "" and said in found.stderr
+    assert "Traceback" not in found.stderr and found.stderr.count("Error: ") == 1

@@ -69,24 +69,6 @@ def test_fifos_and_descriptors_are_inputs(model: Path, tmp_path: Path) -> None:
     assert (out, process.returncode) == (b"z1\nz2\n", 0)
 
 
-# Special files
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [["nmt-translate", "{model}", "/dev/zero"]]
-    + [["nmt-evaluate", "--hyp", device, "--ref", "{setup}/dev.yy"] for device in ("/dev/full", "/dev/zero")]
-    + [
-        ["nmt-translate", "{model}", "--forbid", "/dev/zero"],
-        ["nmt-score", "{model}", "--src", "{setup}/dev.xx", "--tgt", "/dev/zero"],
-    ],
-)
-def test_devices_without_end_are_one_line(arguments: list[str], model: Path, setup: Path, run: Run) -> None:
-    result = run(*(a.format(model=model, setup=setup) for a in arguments), stdin=b"w1\n")
-    assert (result.code, result.err.count("\n")) == (1, 1), result.err
-    assert "line 1 must have at most 8,388,608 bytes" in result.err
-
-
 # Outputs that are inputs
 
 OVER = {
@@ -110,8 +92,8 @@ def test_an_input_is_not_written_over(case: str, model: Path, run: Run, tmp_path
     (tmp_path / "link").symlink_to("in")
     os.link(tmp_path / "in", tmp_path / "hard")
     before = (model / "best.safetensors").read_bytes()
-    result = run("nmt-translate", model, *(a.format(d=tmp_path, model=model) for a in OVER[case]))
-    assert (result.code, result.out, result.err.count("\n")) == (1, b"", 1), result.err
+    result = run("nmt-translate", model, *(a.format(d=tmp_path, model=model) for a in OVER[case]), code=1)
+    assert result.out == b"" and result.err.count("\n") == 1
     assert "must be a file of its own, got" in result.err
     assert (model / "best.safetensors").read_bytes() == before
     assert sorted(os.listdir(tmp_path)) == ["hard", "in", "link", "p", "packed.gz"]
@@ -133,8 +115,8 @@ def test_scores_and_evaluations_do_not_write_over_their_inputs(model: Path, setu
     before = (setup / "dev.xx").read_bytes()
     pair = ["--src", setup / "dev.xx", "-o", setup / "dev.xx"]
     for command, other in (("nmt-score", "--tgt"), ("nmt-evaluate", "--ref")):
-        result = run(command, model, *pair, other, setup / "dev.yy")
-        assert (result.code, "must be a file of its own, got that of --src" in result.err) == (1, True), result.err
+        result = run(command, model, *pair, other, setup / "dev.yy", code=1)
+        assert "must be a file of its own, got that of --src" in result.err
     assert (setup / "dev.xx").read_bytes() == before
 
 
@@ -148,12 +130,6 @@ def test_errors_that_are_not_of_the_output_are_not_blamed_on_it(tmp_path: Path) 
     assert os.listdir(tmp_path) == []
 
 
-FULL = {
-    "translate": ["nmt-translate", "{model}", "{setup}/dev.xx", "-o", "/dev/full"],
-    "score": ["nmt-score", "{model}", "--src", "{setup}/dev.xx", "--tgt", "{setup}/dev.yy", "-o", "/dev/full"],
-    "evaluate": ["nmt-evaluate", "{model}", "--src", "{setup}/dev.xx", "--ref", "{setup}/dev.yy", "-o", "/dev/full"],
-    "alignments": ["nmt-translate", "{model}", "{setup}/dev.xx", "--alignments", "/dev/full"],
-}
 FULL_STDOUT = {
     "translate": ["nmt-translate", "{model}", "{setup}/dev.xx"],
     "evaluate": ["nmt-evaluate", "--hyp", "{setup}/dev.xx", "--ref", "{setup}/dev.yy"],
@@ -162,15 +138,6 @@ FULL_STDOUT = {
     "help": ["nmt-translate", "--help"],
     "version": ["nmt-train", "--version"],
 }
-
-
-@pytest.mark.parametrize("case", FULL)
-def test_a_full_file_is_one_line(case: str, model: Path, setup: Path, run: Run) -> None:
-    result = run(*(a.format(model=model, setup=setup) for a in FULL[case]))
-    assert (result.code, result.err.count("\n")) == (1, 1), result.err
-    assert (
-        result.err == "Error: /dev/full: must be writable, got no space left on device; free some space and run again\n"
-    )
 
 
 @pytest.mark.parametrize("case", FULL_STDOUT)
@@ -227,9 +194,7 @@ def test_a_reader_who_has_had_enough(model: Path, setup: Path) -> None:
 
 
 def test_model(model: Path, setup: Path, run: Run, tmp_path: Path) -> None:
-    files = ["--src", setup / "test.xx", "--ref", setup / "test.yy"]
-    result = run("nmt-evaluate", model, *files, "-o", tmp_path / "out")
-    assert result.code == 0, result.err
+    result = run("nmt-evaluate", model, "--src", setup / "test.xx", "--ref", setup / "test.yy", "-o", tmp_path / "out")
     assert result.lines[0].split() == ["metric", "score", "signature"]
     assert [line.split()[:2] for line in result.lines[1:]] == [["BLEU", "100.00"], ["chrF2", "100.00"], ["TER", "0.00"]]
     assert "note: references are read with single spaces, in Unicode form NFC" in result.err
@@ -260,9 +225,9 @@ def test_a_table_has_the_source_in_its_first_column_and_the_reference_in_its_sec
     with gzip.open(table, "wt") as file:
         file.writelines(f"{src}\t{ref}\n" for src, ref in zip(*sides, strict=True))
     result = run("nmt-evaluate", model, "--src", table, "--ref", table)
-    assert result.code == 0 and "100.00" in result.lines[1], result.err
-    refused = run("nmt-evaluate", "--hyp", table, "--ref", table)
-    assert refused.code == 1 and "must be a text with one sentence per line, got a table" in refused.err
+    assert "100.00" in result.lines[1], result.err
+    refused = run("nmt-evaluate", "--hyp", table, "--ref", table, code=1)
+    assert "must be a text with one sentence per line, got a table" in refused.err
 
 
 def test_a_model_of_letters_is_scored_by_wrong_words(model: Path, setup: Path, run: Run, tmp_path: Path) -> None:
@@ -273,8 +238,7 @@ def test_a_model_of_letters_is_scored_by_wrong_words(model: Path, setup: Path, r
     files = ["--src", setup / "test.xx", "--ref", setup / "test.yy"]
     result = run("nmt-evaluate", letters, *files)
     assert [line.split()[0] for line in result.lines[1:]] == ["WER", "PER", "accuracy", "chrF2"], result.err
-    given = run("nmt-evaluate", letters, *files, "--metric", "bleu")
-    assert [line.split()[0] for line in given.lines[1:]] == ["BLEU"]
+    assert [line.split()[0] for line in run("nmt-evaluate", letters, *files, "--metric", "bleu").lines[1:]] == ["BLEU"]
 
 
 @pytest.fixture
@@ -291,7 +255,6 @@ def texts(tmp_path: Path) -> Path:
 def test_intervals_metrics_and_several_references(run: Run, texts: Path) -> None:
     files = ["--hyp", texts / "a", "--ref", texts / "ref", "--ref", texts / "b"]
     result = run("nmt-evaluate", *files, "--metric", "chrf++,bleu", "--confidence")
-    assert result.code == 0, result.err
     assert result.lines[0].split() == ["metric", "score", "95", "%", "±", "signature"]
     assert [line.split()[0] for line in result.lines[1:]] == ["chrF2++", "BLEU"]
     assert "nrefs:2|bs:1000" in result.lines[2]
@@ -305,29 +268,27 @@ def test_confidence_of_a_model_is_compared_with_what_is_kept(
 ) -> None:
     files = ["--src", setup / "test.xx", "--ref", setup / "test.yy", "--confidence", "--metric", "bleu"]
     result = run("nmt-evaluate", model, *files, "--plot-confidence", tmp_path / "a.svg")
-    assert result.code == 0 and "not calibrated" not in result.err
+    assert "not calibrated" not in result.err
     assert "kept in all: 100.0%" in result.out.decode() and "in the worse half by chrF" in result.lines[-1]
     assert (tmp_path / "a.svg").read_text().startswith("<svg")
     found = json.loads(run("nmt-evaluate", model, *files, "--json").out)["confidence"]
-    assert found["kept"] == 1 and sum(one["lines"] for one in found["bins"]) == json_lines(setup / "test.xx")
-    refused = run("nmt-evaluate", "--hyp", setup / "test.yy", "--ref", setup / "test.yy", "--plot-confidence", "a.svg")
-    assert refused.code == 2 and "--plot-confidence is for MODEL" in refused.err
+    assert found["kept"] == 1 and sum(one["lines"] for one in found["bins"]) == len(
+        (setup / "test.xx").read_text().splitlines()
+    )
+    refused = run(
+        "nmt-evaluate", "--hyp", setup / "test.yy", "--ref", setup / "test.yy", "--plot-confidence", "a.svg", code=2
+    )
+    assert "--plot-confidence is for MODEL" in refused.err
     (model / "confidence.safetensors").rename(tmp_path / "away")
     try:
-        without = run("nmt-evaluate", model, *files)
-        assert without.code == 0 and "is the mean probability of its subwords, not calibrated" in without.err
+        assert "is the mean probability of its subwords, not calibrated" in run("nmt-evaluate", model, *files).err
     finally:
         (tmp_path / "away").rename(model / "confidence.safetensors")
 
 
-def json_lines(path: Path) -> int:
-    return len(path.read_text().splitlines())
-
-
 def test_columns_for_other_metrics(run: Run, texts: Path) -> None:
     files = ["--src", texts / "src", "--hyp", texts / "a", "--ref", texts / "ref", "--ref", texts / "b"]
-    result = run("nmt-evaluate", *files, "--tsv", texts / "out.tsv")
-    assert result.code == 0, result.err
+    run("nmt-evaluate", *files, "--tsv", texts / "out.tsv")
     rows = [line.split("\t") for line in (texts / "out.tsv").read_text().splitlines()]
     assert rows[0] == ["src", "mt", "ref", "ref2"] and len(rows) == 41
     assert rows[1][0] == "Hund 0" and {len(row) for row in rows} == {4}

@@ -15,6 +15,7 @@ from nmt.doctor.texts import Block, Duplicates, Text
 from nmt.errors import DataError
 from nmt.train.tasks.prepare import check_data
 from tests.data.corpora import WORDS, sentences
+from tests.refusals import refused
 from tests.settings import settings_with
 
 SRC = dict(zip(WORDS, (word[::-1] + "o" for word in WORDS), strict=True))
@@ -23,18 +24,14 @@ SRC = dict(zip(WORDS, (word[::-1] + "o" for word in WORDS), strict=True))
 def pairs(count, seed):
     """Sentences of 4 to 14 words and their translation word by word, no two equal."""
     drawn = random.Random(seed)
-    found = {" ".join(drawn.choices(WORDS, k=drawn.randint(4, 14))) for _ in range(2 * count)}
-    tgt = sorted(found)[:count]
+    tgt = sorted({" ".join(drawn.choices(WORDS, k=drawn.randint(4, 14))) for _ in range(2 * count)})[:count]
     return [" ".join(SRC[word] for word in line.split()) for line in tgt], tgt
 
 
-def write(folder, name, src, tgt, encoding="utf-8"):
+def write(folder, name, src, tgt):
     for lang, lines in (("de", src), ("en", tgt)):
-        (folder / f"{name}.{lang}").write_bytes(b"".join(_bytes(line, encoding) + b"\n" for line in lines))
-
-
-def _bytes(line, encoding):
-    return line if isinstance(line, bytes) else line.encode(encoding)
+        whole = (line if isinstance(line, bytes) else line.encode() for line in lines)
+        (folder / f"{name}.{lang}").write_bytes(b"\n".join([*whole, b""]))
 
 
 def config(folder, **data):
@@ -169,8 +166,7 @@ def test_duplicates_and_overlap_are_found_with_their_lines(corpus):
     assert "overlap" not in names(examine(config(folder, filter={"overlap": "near"})))
     write(folder, "other", src[190:210], tgt[190:210])
     two = examine(config(folder, train=[{"path": str(folder / name)} for name in ("train", "other")])).findings
-    told = [one.line() for one in two if one.name == "overlap"]
-    for name, line in zip(("train", "other"), told, strict=True):
+    for name, line in zip(("train", "other"), [one.line() for one in two if one.name == "overlap"], strict=True):
         assert f"in the training text {folder}/{name}:" in line
 
 
@@ -227,8 +223,7 @@ def test_subwords_that_do_not_fit(corpus):
 def test_no_text_at_all_is_one_line(corpus):
     folder = corpus[0]
     (folder / "train.de").write_bytes("wide".encode("utf-16"))
-    with pytest.raises(DataError, match="got text that looks like UTF-16"):
-        examine(config(folder))
+    refused(DataError, "got text that looks like UTF-16", examine, config(folder))
 
 
 def test_a_limit_says_that_it_was_one(corpus):
@@ -306,5 +301,4 @@ def test_a_blank_line_of_a_table_is_a_pair_of_nothing_as_in_two_files(tmp_path):
     (part,) = Source(corpus["path"]).parts(["en", "de"])
     assert list(part.rows()) == [("one", "eins"), ("", ""), ("", ""), ("two", "zwei")]
     data = settings_with({"src": {"lang": "en"}, "tgt": {"lang": "de"}}).data
-    text = Text(Source(corpus["path"]), [data.src, data.tgt])
-    assert [len(block) for block in text.blocks()] == [4]
+    assert [len(block) for block in Text(Source(corpus["path"]), [data.src, data.tgt]).blocks()] == [4]

@@ -61,8 +61,7 @@ def text_line(rng: random.Random, kind: float) -> str:
 
 def any_character(rng: random.Random) -> str:
     """A character of any plane, unassigned ones too; no surrogate, which is no text."""
-    plane = rng.randint(0, 16)
-    code = plane * 0x10000 + rng.randint(0, 0xFFFF)
+    code = rng.randint(0, 16) * 0x10000 + rng.randint(0, 0xFFFF)
     return "\ud7ff" if 0xD800 <= code <= 0xDFFF else chr(code)
 
 
@@ -193,8 +192,7 @@ def check_inputs(model: Path, first: int, count: int, seed: int = 0) -> dict[str
         done["compared"] += _check_text(model, text[start : start + _TOGETHER], OPTIONS[(first + n) % len(OPTIONS)])
     for number, line in enumerate(lines):
         if not is_text(line):
-            given = b"kara\n" * (number % 3) + line + b"\nlosu\n"
-            result = run_translate([str(model), "--batch-size", "2"], given)
+            result = run_translate([str(model), "--batch-size", "2"], b"kara\n" * (number % 3) + line + b"\nlosu\n")
             check_error(result, repr(line))
             assert f"line {number % 3 + 1} must be UTF-8" in result.stderr, repr(line)
             done["not UTF-8"] += 1
@@ -208,8 +206,7 @@ def _check_text(model: Path, lines: list[bytes], options: list[str]) -> int:
 
     def answers(given: list[bytes]) -> list[list[str]]:
         # A line before them: a byte-order mark at the start of a file is no part of its first line.
-        result = run_translate(arguments, b"\n".join([b"kara", *given]) + b"\n")
-        return _answers(result, len(given) + 1, each)[1:]
+        return _answers(run_translate(arguments, b"\n".join([b"kara", *given]) + b"\n"), len(given) + 1, each)[1:]
 
     whole = answers(lines)
     turned = answers(lines[::-1])[::-1]

@@ -50,8 +50,7 @@ def test_every_recipe_has_settings_that_hold(name):
         for path, lang in ((source, config.data.src.lang), (references, config.data.tgt.lang)):
             assert path.suffix == f".{lang}"
             assert all(prefix.startswith(str(path.with_suffix(""))) for prefix in prefixes)
-    script_name = recipe.data.split()[1]
-    assert (ROOT / script_name).is_file()
+    assert (ROOT / recipe.data.split()[1]).is_file()
 
 
 def test_means_of_published_figures_are_those_of_the_task():
@@ -199,8 +198,7 @@ def test_each_language_keeps_the_method_that_is_better_on_dev(tmp_path, monkeypa
     monkeypatch.setattr(sys, "argv", [*sys.argv[:-2], "--parts", "test", "-o", "elsewhere"])
     run.main()
     rows = list(csv.DictReader(Path("elsewhere/inflection-2022-small/results.tsv").open(), delimiter="\t"))
-    kept = [(row["variant"], row["part"], row["system"]) for row in rows]
-    assert kept == [
+    assert [(row["variant"], row["part"], row["system"]) for row in rows] == [
         ("tur_small", "test", "attention-1"),
         ("tur_small", "test", "ensemble attention-1+edits-1"),
         ("hsi_small", "test", "edits-1"),
@@ -234,17 +232,14 @@ def test_the_texts_of_one_model_are_translated_side_by_side(tmp_path, monkeypatc
 
 def test_models_of_several_methods_decide_by_the_sum_of_probabilities():
     """0.4 and 0.1 for b are more than 0.45 for a; a line without answers stays empty."""
-    one = [{"a": 0.45, "b": 0.4}, {"a": 1.0}, {}]
-    other = [{"c": 0.3, "b": 0.1}, {}, {}]
-    assert run.likeliest([one, other]) == ["b", "a", ""]
+    assert run.likeliest([[{"a": 0.45, "b": 0.4}, {"a": 1.0}, {}], [{"c": 0.3, "b": 0.1}, {}, {}]]) == ["b", "a", ""]
 
 
 def test_answers_that_a_model_has_twice_are_added(tmp_path):
     source, listed = tmp_path / "dev.lemma", tmp_path / "dev.tsv"
     source.write_text("x\n\ny\n")
     listed.write_text(f"0\t1\t{math.log(0.5)}\ta\n0\t2\t{math.log(0.3)}\tb\n0\t3\t{math.log(0.3)}\tb\n2\t1\t-1\tc\n")
-    lists = run.Commands([], 1, []).candidates(source, tmp_path)
-    assert run.likeliest([lists]) == ["b", "", "c"]
+    assert run.likeliest([run.Commands([], 1, []).candidates(source, tmp_path)]) == ["b", "", "c"]
 
 
 def test_a_recipe_from_texts_to_files_and_once_only(tmp_path):
@@ -266,8 +261,7 @@ def test_a_recipe_from_texts_to_files_and_once_only(tmp_path):
     assert [row["system"] for row in rows] == ["1", "2", "ensemble 1+2"] * 2
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("best.safetensors")}
     assert len(before) == 2
-    again = script(*command, cwd=tmp_path)
-    assert again.stdout == done.stdout
+    assert script(*command, cwd=tmp_path).stdout == done.stdout
     assert {path: path.stat().st_mtime_ns for path in before} == before
     zoo = script("zoo.py", cwd=tmp_path)
     assert zoo.returncode == 0, zoo.stderr
@@ -341,8 +335,7 @@ def test_mistakes_are_one_line(tmp_path):
     ):
         done = script(*words, cwd=tmp_path)
         assert done.returncode == 1 and message in done.stderr and done.stderr.count("\n") == 1
-    listed = script("run.py", cwd=tmp_path).stdout
-    assert [line.split("\t")[0] for line in listed.splitlines()] == list(RECIPES)
+    assert [line.split("\t")[0] for line in script("run.py", cwd=tmp_path).stdout.splitlines()] == list(RECIPES)
 
 
 def test_a_training_that_fails_does_not_keep_others_from_their_table(tmp_path, monkeypatch, capsys):

@@ -130,8 +130,7 @@ def test_a_cell_may_know_the_time():
     scan, weights = Scan(case.cell, dtype="float64"), Weights({})
     whole = scan.forward(weights, case.x, case.initial)
     first = scan.forward(weights, case.x[:2], case.initial)
-    rest = scan.forward(weights, case.x[2:], first.final)
-    np.testing.assert_array_equal(np.concatenate([first.y, rest.y]), whole.y)
+    np.testing.assert_array_equal(np.concatenate([first.y, scan.forward(weights, case.x[2:], first.final).y]), whole.y)
 
 
 def test_a_forward_only_run_has_no_way_back():
@@ -216,8 +215,7 @@ def test_sequences_one_after_another_in_one_array(lengths, trailing):
     assert (nmt.rnn.sequences.pack, nmt.rnn.sequences.unpack) == (pack, unpack), "where their users find them"
     padded = draw(T, B, *trailing)
     values = pack(padded, lengths)
-    rows = [padded[:n, row] for row, n in enumerate(lengths)]
-    np.testing.assert_array_equal(values, np.concatenate(rows))
+    np.testing.assert_array_equal(values, np.concatenate([padded[:n, row] for row, n in enumerate(lengths)]))
     back = unpack(values, lengths, T)
     for row, n in enumerate(lengths):
         np.testing.assert_array_equal(back[:n, row], padded[:n, row])

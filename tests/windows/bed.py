@@ -78,8 +78,7 @@ def mend_numpy(site: Path, bed: Path) -> None:
     its name is as long."""
     modules = [path for path in site.rglob("*.pyd") if DLL in path.read_bytes()]
     write_shim(bed, modules)
-    made = bed / OURS.decode()
-    run(COMPILER, "-shared", "-static-libgcc", "-O1", "-o", made, bed / "shim.c", bed / "shim.def")
+    run(COMPILER, "-shared", "-static-libgcc", "-O1", "-o", bed / OURS.decode(), bed / "shim.c", bed / "shim.def")
     for path in modules:
         path.write_bytes(path.read_bytes().replace(DLL, OURS))
 
@@ -145,8 +144,7 @@ def compare_libraries(system: Path, patch: pytest.MonkeyPatch, work: Path, compu
         run(compiler, "example.c", library.name, "-lm", "-o", "translate.exe", cwd=at)
         (at / "in").write_bytes(lines)
         if compiler == COMPILER:
-            asked = rf"cd /d Z:\same\{at.name} && translate.exe < in > out"
-            windows(system, "cmd", "/c", asked)
+            windows(system, "cmd", "/c", rf"cd /d Z:\same\{at.name} && translate.exe < in > out")
             found.append((at / "out").read_bytes())
         else:
             found.append(

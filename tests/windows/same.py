@@ -51,8 +51,7 @@ def train(folder: Path, dtype: str, threads: int) -> subprocess.Popen[bytes]:
 
 
 def digest(value: object) -> str:
-    content = value if isinstance(value, bytes) else repr(value).encode()
-    return hashlib.sha256(content).hexdigest()[:16]
+    return hashlib.sha256(value if isinstance(value, bytes) else repr(value).encode()).hexdigest()[:16]
 
 
 def arrays(path: Path) -> list[tuple[str, str, bytes]]:

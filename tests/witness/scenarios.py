@@ -180,8 +180,7 @@ def _ask_and_end(at: Path, child: Child, reloads: int) -> None:
     """Ask the server of this process before and after each reload, write the answers to a file, and end the server."""
 
     def ask() -> str:
-        lines = (at / "in").read_text().splitlines()
-        body = json.dumps({"q": lines, "source": "xx", "target": "yy"}).encode()
+        body = json.dumps({"q": (at / "in").read_text().splitlines(), "source": "xx", "target": "yy"}).encode()
         request = urllib.request.Request(f"{place}/translate", body, {"Content-Type": "application/json"})
         with urllib.request.urlopen(request, timeout=SECONDS / 2) as answer:
             return answer.read().decode()
@@ -219,8 +218,7 @@ def _learn(words: list[str], at: Path, child: Child) -> None:
     pairs = list(zip(sides[:3], sides[3:], strict=True))
     child.arm()
     with LearningTranslator.load(at / "model", memory=at / "memory") as one:
-        done = one.progress().pairs
-        for source, target in pairs[done:]:
+        for source, target in pairs[one.progress().pairs :]:
             one.learn(source, target)
         found = [[pair.source, pair.target, pair.state] for pair in one.memory.pairs("")]
         arrays = one.translator().model.params

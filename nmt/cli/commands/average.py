@@ -8,11 +8,11 @@ import click
 
 from nmt.cli.lines.streams import tell
 from nmt.cli.options.command import Command
-from nmt.cli.options.path_types import InputPath, new_folder, reads
+from nmt.cli.options.path_types import INPUT, new_folder, reads
 
 
 @click.command(cls=Command)
-@click.argument("model_dir", metavar="MODEL", type=InputPath())
+@click.argument("model_dir", metavar="MODEL", type=INPUT)
 @new_folder("New folder for the averaged model.")
 @click.option("--last", type=click.IntRange(min=1), help="Average this many of the newest checkpoints.")
 @click.option("--best", type=click.IntRange(min=1), help="Average this many of the best checkpoints.")

@@ -10,7 +10,7 @@ import click
 
 from nmt.cli.lines.streams import check_apart, say, tell, write_errors
 from nmt.cli.options.command import QUIET, Command, cells_option, compute_dtype_option, device_option, threads_option
-from nmt.cli.options.path_types import InputPath, OutputPrefix, writes
+from nmt.cli.options.path_types import INPUT, OUTPUT_PREFIX, writes
 from nmt.cli.options.search_options import search_option, search_options, words_of
 from nmt.errors import DataError
 from nmt.system.files import replacing
@@ -21,20 +21,18 @@ _PASSED = ("threads", "device", "compute_dtype", "checkpoint")
 
 
 @click.command(cls=Command)
-@click.argument("model_dir", metavar="MODEL", type=InputPath())
-@click.argument("text", metavar="TEXT", type=InputPath())
-@writes(
-    "-o", "--output", kind=OutputPrefix(), metavar="PREFIX", required=True, text="Prefix of the two files to write."
-)
+@click.argument("model_dir", metavar="MODEL", type=INPUT)
+@click.argument("text", metavar="TEXT", type=INPUT)
+@writes("-o", "--output", kind=OUTPUT_PREFIX, metavar="PREFIX", required=True, text="Prefix of the two files to write.")
 @click.option("--tag", metavar="WORD", default="<bt>", help="Tag of these pairs in the lines for the config.")
 @search_options(("sampling", "sampling_topk", "sampling_seed"))
 @search_option("beam_size")
 @search_option("batch_size")
 @click.option("--checkpoint", metavar="NAME", show_default="best", help="Checkpoint to load.")
-@threads_option()
-@device_option()
-@compute_dtype_option()
-@cells_option()
+@threads_option
+@device_option
+@compute_dtype_option
+@cells_option
 def backtranslate(model_dir: str, text: str, output: str, tag: str, **options: Any) -> None:
     """Translate monolingual text into training pairs.
 
@@ -97,24 +95,11 @@ def _translate(model_dir: str, text: str, made: Path, options: dict[str, Any]) -
 
 def _copy(text: str, copy: Path, made: Path) -> int:
     """Write the lines of the text next to their translations, unless the text is that file itself; return their number.
-
-    Raises DataError if the number of translations differs.
-    """
-    found = sum(1 for _ in read_lines(made))
-    count = 0
-    if copy.exists() and text_file(text).samefile(copy):
-        count = sum(1 for _ in read_lines(text))
-    else:
-        with write_errors(str(copy)), replacing(copy, sync=True) as temporary, temporary.open("wb") as file:
-            for line in read_lines(text):
-                file.write(line.encode() + b"\n")
-                count += 1
-            _check(count, found, text, made)
-    _check(count, found, text, made)
-    return count
-
-
-def _check(count: int, found: int, text: str, made: Path) -> None:
-    """Raise DataError if the text and its translations differ in their numbers of lines."""
+    Raises DataError if the number of translations differs."""
+    count, found = (sum(1 for _ in read_lines(file)) for file in (text, made))
     if count != found:
         raise DataError(f"{made}: must have the {count} lines of {text}, got {found}; remove it and start again")
+    if not (copy.exists() and text_file(text).samefile(copy)):
+        with write_errors(str(copy)), replacing(copy, sync=True) as temporary, temporary.open("wb") as file:
+            file.writelines(line.encode() + b"\n" for line in read_lines(text))
+    return count

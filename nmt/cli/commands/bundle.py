@@ -6,15 +6,15 @@ import click
 
 from nmt.cli.lines.streams import tell
 from nmt.cli.options.command import Command, checkpoint_option
-from nmt.cli.options.path_types import InputPath, OutputPlace, writes
+from nmt.cli.options.path_types import INPUT, OUTPUT_PLACE, writes
 from nmt.errors import CheckpointError
 from nmt.system.paths import check_prefix, exists
 
 
 @click.command(cls=Command)
-@click.argument("model_dir", metavar="MODEL", type=InputPath())
-@writes("-o", "--output", kind=OutputPlace(), metavar="FILE.nmt", required=True, text="File to write.")
-@checkpoint_option()
+@click.argument("model_dir", metavar="MODEL", type=INPUT)
+@writes("-o", "--output", kind=OUTPUT_PLACE, metavar="FILE.nmt", required=True, text="File to write.")
+@checkpoint_option
 @click.option("--card", is_flag=True, help="Also write a model card, FILE.md, as used on model hubs.")
 def bundle(model_dir: str, output: str, checkpoint: str | None, card: bool) -> None:
     """Pack a model into one file.

@@ -13,17 +13,17 @@ import click
 
 from nmt.cli.lines.streams import say, tell
 from nmt.cli.options.command import Command, cells_option, compute_dtype_option, threads_option
-from nmt.cli.options.path_types import InputPath
+from nmt.cli.options.path_types import INPUT
 from nmt.errors import NMTError
 from nmt.system.paths import kind
 
 
 @click.command(cls=Command)
 @click.argument("work", type=click.Choice(["list", "clear", "fill"]), default="list")
-@click.argument("models", metavar="[MODEL]...", nargs=-1, type=InputPath())
-@threads_option()
-@compute_dtype_option()
-@cells_option()
+@click.argument("models", metavar="[MODEL]...", nargs=-1, type=INPUT)
+@threads_option
+@compute_dtype_option
+@cells_option
 def cache(
     work: str, models: tuple[str, ...], threads: int | None, compute_dtype: str | None, cells: tuple[str, ...]
 ) -> None:
@@ -62,7 +62,10 @@ def cache(
             f"{wanted}: NMT_CACHE_DIR must be a folder that can be written, got {kind(Path(wanted))}; set another"
         )
     if work == "clear":
-        _clear(kept.folder)
+        files = kept.files()
+        kept.clear()
+        left = len(kept.files())
+        tell(f"{kept.folder}: {len(files) - left} functions removed" + (f", {left} could not be" if left else ""))
     elif work == "fill":
         _fill(models, threads, compute_dtype, cells)
     else:
@@ -79,15 +82,6 @@ def _show() -> None:
     tell(f"{store().folder}: {len(files)} functions, {sum(file.size for file in files):,} bytes, for {TARGET.name}")
     if count := len(shipped().index):
         tell(f"{shipped().path}: {count} functions that came with the package")
-
-
-def _clear(folder: Path) -> None:
-    from nmt.rnn.kernels.machine_code.store import store
-
-    files = store().files()
-    store().clear()
-    left = len(store().files())
-    tell(f"{folder}: {len(files) - left} functions removed" + (f", {left} could not be" if left else ""))
 
 
 def _fill(models: tuple[str, ...], threads: int | None, compute_dtype: str | None, cells: tuple[str, ...]) -> None:

@@ -11,7 +11,7 @@ import click
 from nmt.cli.lines.judging import Given, check_lines_output, langs_by_names, langs_of, tell_doubts, tell_if_seen
 from nmt.cli.lines.streams import check_apart, output_lines, say, tell, telling_notices
 from nmt.cli.options.command import Command, running_options, table_of, table_options
-from nmt.cli.options.path_types import InputPath, chooses, flag, reads, writes
+from nmt.cli.options.path_types import INPUT, chooses, flag, reads, writes
 from nmt.cli.options.search_options import beam_options, tell_needs
 from nmt.evaluate.scores import ALL_METRICS, METRICS, TOKENIZERS
 
@@ -44,11 +44,11 @@ class MetricNames(click.ParamType):
 
 
 @click.command(cls=Command)
-@click.argument("model_dir", metavar="[MODEL]", required=False, type=InputPath())
+@click.argument("model_dir", metavar="[MODEL]", required=False, type=INPUT)
 @reads("--src", text="Source text to translate with MODEL, or to show next to --hyp.")
 @reads("--hyp", text="Translations to score, instead of MODEL and --src.")
 @reads("--ref", multiple=True, text="Reference translations, one per line; may be repeated.")
-@table_options()
+@table_options
 @click.option("--ref-separator", metavar="TEXT", help="Separator of several references in one line of --ref.")
 @writes("-o", "--output", text="Also write the translations to this file.")
 @flag("--lowercase", text="Ignore case.")
@@ -76,8 +76,8 @@ class MetricNames(click.ParamType):
 @writes("--tsv", text="Also write source, translation and references as columns, for other metrics.")
 @flag("--json", "as_json", text="Write JSON instead of tables.")
 @flag("--shortlist", text="Restrict the output vocabulary of each line to the shortlist from nmt-shortlist.")
-@beam_options()
-@running_options()
+@beam_options
+@running_options
 def evaluate(
     model_dir: str | None,
     src: str | None,
@@ -99,12 +99,15 @@ def evaluate(
         nmt-evaluate --hyp output.en --ref test.en --metric bleu,chrf++ --confidence
     """
     from nmt.cli.lines.evaluation import Evaluation, check_counts
+    from nmt.storage.model_folder import model_files
 
     how = table_of(options)
     _check_usage(model_dir, src, hyp, ref, options)
     tell_needs()
     given = {name: file for name, file in (("--src", src), ("--hyp", hyp)) if file is not None}
-    _check_apart(given, ref, model_dir, options)
+    inputs: dict[str, str | list[Path]] = {**given, **{f"--ref {one}" if len(ref) > 1 else "--ref": one for one in ref}}
+    inputs |= {} if model_dir is None else {"a file of the model": model_files(Path(model_dir))}
+    check_apart({name: options[key] for name, key in _OUTPUTS if options[key] is not None}, inputs)
     check_lines_output(options["output"] or "-")
     translator = None if model_dir is None else _load(model_dir, options)
     langs = langs_of(translator.config.data) if translator is not None else langs_by_names(src, ref[0])
@@ -135,20 +138,6 @@ def _check_usage(
         raise click.UsageError("Missing option '--ref'.")
 
 
-def _check_apart(given: dict[str, str], ref: tuple[str, ...], model_dir: str | None, options: dict[str, Any]) -> None:
-    """Raise DataError if an output is also an input; `given`: the input texts without references."""
-    from nmt.storage.model_folder import model_files
-
-    inputs: dict[str, str | list[Path]] = {
-        **given,
-        **{f"--ref {file}" if len(ref) > 1 else "--ref": file for file in ref},
-    }
-    if model_dir is not None:
-        inputs["a file of the model"] = model_files(Path(model_dir))
-    outputs = {name: options[key] for name, key in _OUTPUTS if options[key] is not None}
-    check_apart(outputs, inputs)
-
-
 def _load(model_dir: str, options: dict[str, Any]) -> Translator:
     """Return the model to evaluate."""
     from nmt.inference.translator import Translator
@@ -166,8 +155,7 @@ def _translate(translator: Translator, name: str, shown: Any, options: dict[str,
 
     if options["metrics"] is None and translator.config.preset in OF_WORDS:
         options["metrics"] = OF_LETTERS
-    names = ("beam_size", "length_penalty", "batch_size", "shortlist")
-    searching = {key: options[key] for key in names}
+    searching = {key: options[key] for key in ("beam_size", "length_penalty", "batch_size", "shortlist")}
     with contextlib.closing(Meter(total=len(shown.sources))) as meter:
         found = translator.translate_nbest(shown.sources, n_best=1, on_batch=meter.add, **searching)
     with telling_notices(name) as notices:

@@ -9,7 +9,7 @@ import click
 
 from nmt.cli.lines.streams import check_page, tell
 from nmt.cli.options.command import Command, cells_option, checkpoint_option
-from nmt.cli.options.path_types import InputPath, NewPlace, writes
+from nmt.cli.options.path_types import INPUT, NEW_PLACE, writes
 from nmt.errors import ConfigError
 from nmt.system.paths import check_new_folder, check_output
 
@@ -21,10 +21,10 @@ _COMPILED = (*_WEB, "c")
 
 
 @click.command(cls=Command)
-@click.argument("model_dir", metavar="MODEL", type=InputPath())
+@click.argument("model_dir", metavar="MODEL", type=INPUT)
 @writes(
     *("-o", "--output"),
-    kind=NewPlace(),
+    kind=NEW_PLACE,
     metavar="PATH",
     required=True,
     text="New folder for the exported model; for web, the page to write.",
@@ -37,8 +37,8 @@ _COMPILED = (*_WEB, "c")
     help="For web, web-module and c: numbers of the matrices and their products; int8 makes a page a quarter as large.",
 )
 @click.option("--embed", is_flag=True, help="For c: put the model into the library, so that there is no file to load.")
-@checkpoint_option()
-@cells_option()
+@checkpoint_option
+@cells_option
 def export(model_dir: str, output: str, form: str, compute_dtype: str | None, **options: Any) -> None:
     """Export a model to a web page, C, NumPy or ONNX, to run without nmt.
 
@@ -116,8 +116,7 @@ def _export_script(out: Path, form: str, saved: SavedModel) -> None:
     from nmt.exporting.to_numpy import save_numpy
     from nmt.exporting.to_onnx import save_onnx
 
-    save = {"numpy": save_numpy, "onnx": save_onnx}[form]
-    save(out, saved)
+    {"numpy": save_numpy, "onnx": save_onnx}[form](out, saved)
     joint = "joint.spm" if (out / "joint.spm").exists() else "src.spm"
     cut = f"SentencePieceProcessor(model_file={joint!r}).encode(line, out_type=str) of the library sentencepiece"
     reads = "python run_onnx.py --text reads text, if sentencepiece is installed; otherwise it and its output are"

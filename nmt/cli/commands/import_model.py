@@ -7,11 +7,11 @@ from pathlib import Path
 import click
 
 from nmt.cli.options.command import Command
-from nmt.cli.options.path_types import InputPath, new_folder
+from nmt.cli.options.path_types import INPUT, new_folder
 
 
 @click.command("import", cls=Command)
-@click.argument("source", metavar="SOURCE", type=InputPath())
+@click.argument("source", metavar="SOURCE", type=INPUT)
 @new_folder("New folder for the model.")
 @click.option("--from", "kind", metavar="KIND", help="Format of SOURCE; detected if not given.")
 @click.option("--member", metavar="NAME", help="File to import from a folder with several.")

@@ -8,16 +8,16 @@ import click
 
 from nmt.cli.lines.streams import tell
 from nmt.cli.options.command import Command, cells_option, checkpoint_option
-from nmt.cli.options.path_types import InputPath, chooses, new_folder
+from nmt.cli.options.path_types import INPUT, chooses, new_folder
 from nmt.errors import CheckpointError
 
 
 @click.command(cls=Command)
-@click.argument("model_dir", metavar="MODEL", type=InputPath())
+@click.argument("model_dir", metavar="MODEL", type=INPUT)
 @new_folder("New folder for the model in int8.")
 @chooses("--bits", among=["8", "4"], default="8", text="Bits of a number; 4 halves the file once more.")
-@checkpoint_option()
-@cells_option()
+@checkpoint_option
+@cells_option
 def quantize(model_dir: str, output: str, bits: str, checkpoint: str | None, cells: tuple[str, ...]) -> None:
     """Convert a model to int8: a quarter of the size, and faster.
 

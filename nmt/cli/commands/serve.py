@@ -19,16 +19,16 @@ from nmt.cli.options.command import (
     require_extra,
     threads_option,
 )
-from nmt.cli.options.path_types import InputPath, flag
+from nmt.cli.options.path_types import INPUT, flag
 
 
 @click.command(cls=Command, context_settings={"auto_envvar_prefix": "NMT_SERVE"})
-@click.argument("models", metavar="MODEL...", nargs=-1, required=True, type=InputPath(), envvar="NMT_SERVE_MODELS")
+@click.argument("models", metavar="MODEL...", nargs=-1, required=True, type=INPUT, envvar="NMT_SERVE_MODELS")
 @click.option("--host", default="127.0.0.1", help="Address to listen on; 0.0.0.0 for the whole network.")
 @click.option("--port", type=click.IntRange(0, 65535), default=5000, help="Port to listen on; 0 for any free one.")
-@threads_option()
-@checkpoint_option()
-@compute_dtype_option()
+@threads_option
+@checkpoint_option
+@compute_dtype_option
 @flag("--shortlist", text="Restrict the output vocabulary of each sentence to the shortlist from nmt-shortlist.")
 @click.option(
     "--split/--no-split", default=True, help="Split paragraphs into sentences, or treat each line as one sentence."
@@ -51,7 +51,7 @@ from nmt.cli.options.path_types import InputPath, flag
 )
 @click.option(
     "--keys",
-    type=InputPath(),
+    type=INPUT,
     metavar="FILE",
     help="Require an API key: one key per line, with an optional tab and its requests per minute.",
 )
@@ -94,7 +94,7 @@ from nmt.cli.options.path_types import InputPath, flag
     help="Time limit of a request with a file; 0 is no limit.",
 )
 @flag("--log-texts", text="Also write source texts to the log.")
-@cells_option()
+@cells_option
 def serve(models: tuple[str, ...], **options: Any) -> None:
     """Serve translations over HTTP: a web page and an API.
 

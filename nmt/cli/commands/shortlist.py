@@ -13,7 +13,7 @@ import click
 from nmt.cli.lines.judging import langs_of, tell_doubts
 from nmt.cli.lines.streams import check_apart, in_step, say, tell, telling_notices
 from nmt.cli.options.command import Command, FiniteRange, cells_option, compute_dtype_option, threads_option
-from nmt.cli.options.path_types import InputPath, reads
+from nmt.cli.options.path_types import INPUT, reads
 from nmt.errors import CheckpointError, DataError
 from nmt.system.lines import chunks
 from nmt.system.paths import is_folder
@@ -35,7 +35,7 @@ Ids = tuple[list[list[int]], list[list[int]]]
 
 
 @click.command(cls=Command)
-@click.argument("model_dir", metavar="MODEL", type=InputPath())
+@click.argument("model_dir", metavar="MODEL", type=INPUT)
 @reads("--src", show_default="data.train of the config", text="Source text to learn from.")
 @reads("--tgt", show_default="data.train of the config", text="Its translations.")
 @reads("--dev-src", show_default="data.dev of the config", text="Source text to tune and measure with.")
@@ -70,9 +70,9 @@ Ids = tuple[list[list[int]], list[list[int]]]
     default=1.0,
     help="Maximum percentage of the model's own output on the second text that the shortlist may miss.",
 )
-@compute_dtype_option()
-@threads_option()
-@cells_option()
+@compute_dtype_option
+@threads_option
+@cells_option
 def shortlist(model_dir: str, **options: Any) -> None:
     """Learn a shortlist of output words, which speeds up translation.
 
@@ -205,10 +205,9 @@ def _pairs(
             for place in sorted(cut):
                 notices.add(done + place, [CUT])
             done += len(chunk)
-            targets = target_ids(translator, [parallel[tgt] for _, parallel in chunk])
             kept = [
                 (s, t)
-                for s, t in zip(sources, targets, strict=True)
+                for s, t in zip(sources, target_ids(translator, [parallel[tgt] for _, parallel in chunk]), strict=True)
                 if 0 < len(s) <= data.src.max_length and 0 < len(t) <= data.tgt.max_length
             ]
             yield [s for s, _ in kept], [t for _, t in kept]

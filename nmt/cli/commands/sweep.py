@@ -10,11 +10,11 @@ import click
 
 from nmt.cli.lines.streams import say, tell
 from nmt.cli.options.command import Command
-from nmt.cli.options.path_types import InputPath, OutputFolder, writes
+from nmt.cli.options.path_types import INPUT, OUTPUT_FOLDER, writes
 
 
 @click.command(cls=Command)
-@click.argument("config", metavar="CONFIG.yaml", type=InputPath())
+@click.argument("config", metavar="CONFIG.yaml", type=INPUT)
 @click.option(
     "--grid",
     metavar="KEY.PATH=V1,V2,...",
@@ -41,7 +41,7 @@ from nmt.cli.options.path_types import InputPath, OutputFolder, writes
 @writes(
     "-o",
     "--output",
-    kind=OutputFolder(),
+    kind=OUTPUT_FOLDER,
     metavar="DIR",
     show_default="model_dir of the config",
     text="Folder for the runs.",

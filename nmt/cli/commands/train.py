@@ -26,24 +26,23 @@ from nmt.cli.options.command import (
     table_options,
     threads_option,
 )
-from nmt.cli.options.path_types import InputPath, OutputFolder, flag, reads, writes
+from nmt.cli.options.path_types import INPUT, OUTPUT_FOLDER, flag, reads, writes
 from nmt.system.lines import read_lines, without_packing
 from nmt.system.paths import exists, files_in, is_file, shown
 
 if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.train.distributed.ranks import Ranks
-    from nmt.train.run.trainer import TrainingResult
     from nmt.train.tasks.named_texts import Texts
 
 
 @click.command(cls=Command)
-@click.argument("inputs", metavar="CONFIG.yaml | SRC TGT | TABLE", nargs=-1, required=True, type=InputPath())
+@click.argument("inputs", metavar="CONFIG.yaml | SRC TGT | TABLE", nargs=-1, required=True, type=INPUT)
 @writes(
     "-o",
     "--output",
     "folder",
-    kind=OutputFolder(),
+    kind=OUTPUT_FOLDER,
     metavar="DIR",
     show_default="model_dir of the config",
     text="Folder for the model; required with SRC TGT or a table.",
@@ -64,7 +63,7 @@ if TYPE_CHECKING:
 @click.option(
     "-t", "--tgt-lang", metavar="CODE", show_default="by headings, names or the text", help="Language of the target."
 )
-@table_options()
+@table_options
 @click.option(
     "--set",
     "overrides",
@@ -72,8 +71,8 @@ if TYPE_CHECKING:
     multiple=True,
     help="Override one setting of the config; may be repeated.",
 )
-@threads_option()
-@device_option()
+@threads_option
+@device_option
 @click.option("--seed", type=WholeSetting("seed", 0), show_default="seed of the config, or 42", help="Random seed.")
 @click.option(
     "--preset",
@@ -160,8 +159,7 @@ def train(
         else:
             from nmt.train.run.training import config_of_texts
 
-            writes_text = not options["show_config"]
-            config = config_of_texts(*texts, preset, notify, ranks, changes=overrides, write=writes_text)
+            config = config_of_texts(*texts, preset, notify, ranks, changes=overrides, write=not options["show_config"])
         config = with_model_of_start(config)
         if options["show_config"]:
             click.echo(dump_config(config), nl=False)
@@ -305,28 +303,23 @@ def _stop_with_stdin() -> None:
 
 
 def _train(config: Config, budget: str | None, threads: int | None, device: str | None, ranks: Ranks) -> None:
-    """Train; if a signal ended training, exit with its exit code."""
+    """Train, and print the results; if a signal ended training, exit with its exit code."""
     from nmt.train.run.training import run_training
 
     terminal = sys.stderr if ranks.rank == 0 else None
     result = run_training(config, budget, threads, device, ranks=ranks, terminal=terminal, tell=tell)
     if ranks.rank == 0:
-        _tell(result)
+        if result.best_path is not None:
+            scores = "\t".join(f"{name} {score:.4f}" for name, score in result.best_scores.items())
+            say(f"best\t{result.best_path}\tupdate {result.best_update}\t{scores}")
+        for score in result.test_scores.values():
+            say(f"test\t{score.name}\t{score.score:.2f}\t{score.signature}")
         if result.signal is None and result.best_path is not None:
             program = click.get_current_context().command_path.removesuffix("train")  # of nmt-train, or of nmt train
             cells = [word for name in result.cells for word in ("--cells", name)]
             tell(f"Try it: {program}translate {as_typed([str(result.folder), *cells])}")
     if result.signal is not None:
         sys.exit(128 + result.signal)
-
-
-def _tell(result: TrainingResult) -> None:
-    """Write the results of a run to standard output."""
-    if result.best_path is not None:
-        scores = "\t".join(f"{name} {score:.4f}" for name, score in result.best_scores.items())
-        say(f"best\t{result.best_path}\tupdate {result.best_update}\t{scores}")
-    for score in result.test_scores.values():
-        say(f"test\t{score.name}\t{score.score:.2f}\t{score.signature}")
 
 
 def _check_data(config: Config, as_json: bool) -> None:

@@ -30,7 +30,7 @@ from nmt.cli.lines.streams import (
 from nmt.cli.lines.tables import FORMATS as TABLE_FORMATS
 from nmt.cli.lines.tables import Columns, Shard, Work, check_no_models, is_corpus, translate_all
 from nmt.cli.options.command import Command, running_options
-from nmt.cli.options.path_types import InputPath, OutputFolder, OutputPlace, chooses, flag, reads, writes
+from nmt.cli.options.path_types import INPUT, OUTPUT_FOLDER, OUTPUT_PLACE, chooses, flag, reads, writes
 from nmt.cli.options.search_options import beam_options, search_option, search_options, tell_needs, tell_unused
 from nmt.inference.rows import Rows, translate_rows
 from nmt.search_settings import Place, usable
@@ -42,16 +42,16 @@ if TYPE_CHECKING:
     from nmt.cli.lines.meter import Meter
     from nmt.cli.lines.resume import Continued
     from nmt.inference.pivot import Pivot
-    from nmt.inference.translator import Constraints, Translation, Translator
+    from nmt.inference.translator import Translation, Translator
 
 _CHUNK_BATCHES = 32
 """Number of batches to read at a time: enough to batch lines of similar lengths, with little memory."""
 
 
 @click.command(cls=Command)
-@click.argument("model_dir", metavar="MODEL", type=InputPath())
-@click.argument("inputs", metavar="[INPUT]...", nargs=-1, type=InputPath())
-@writes("-o", "--output", kind=OutputPlace(), default="-", text="Output file or folder (see above); - is stdout.")
+@click.argument("model_dir", metavar="MODEL", type=INPUT)
+@click.argument("inputs", metavar="[INPUT]...", nargs=-1, type=INPUT)
+@writes("-o", "--output", kind=OUTPUT_PLACE, default="-", text="Output file or folder (see above); - is stdout.")
 @click.option("--shard", type=Shard(), metavar="I/N", help="Translate only part I of N of the input, into a folder.")
 @chooses(
     "--input-format",
@@ -61,7 +61,7 @@ _CHUNK_BATCHES = 32
 )
 @click.option("--column", metavar="NAME", default="text", help="Table column to translate.")
 @click.option("--output-column", metavar="NAME", default="translation", help="Table column for the translations.")
-@beam_options()
+@beam_options
 @search_option(
     "n_best",
     show_default="1; setting decoding.n_best; always 1 for text output",
@@ -95,7 +95,7 @@ _CHUNK_BATCHES = 32
 )
 @writes(
     "--plot-attention",
-    kind=OutputFolder(),
+    kind=OUTPUT_FOLDER,
     metavar="DIR",
     text="Also plot the attention of each line, as DIR/LINE.svg; the first line is 0.",
 )
@@ -122,7 +122,7 @@ _CHUNK_BATCHES = 32
     text="Average the ensemble's log-probabilities or probabilities.",
 )
 @flag("--resume", text="Write the output file as lines finish, and continue a partial one.")
-@running_options()
+@running_options
 def translate(model_dir: str, inputs: tuple[str, ...], **options: Any) -> None:
     """Translate sentences, documents or tables with a trained model.
 
@@ -178,8 +178,7 @@ def translate(model_dir: str, inputs: tuple[str, ...], **options: Any) -> None:
         _settle(job, translator, source)
         if options["resume"]:
             run = identity(job, translator, options)
-            tsv = job.form == "tsv"
-            job.continued = stack.enter_context(continued_lines(options["output"], records, run, tsv=tsv))
+            job.continued = stack.enter_context(continued_lines(options["output"], records, run, tsv=job.form == "tsv"))
             job.writer, job.number, records = job.continued.writer, job.continued.answered, job.continued.rest
         meter = stack.enter_context(contextlib.closing(Meter(source=source, initial=job.number)))
         _run(job, source, records, translator, meter)
@@ -337,6 +336,8 @@ def _settle(job: _Job, translator: Translator | Pivot, source: str = STDIN) -> N
 def _run(job: _Job, source: str, records: Lines[Record], translator: Translator | Pivot, meter: Meter) -> None:
     """Translate all records of a source chunk by chunk; each chunk is written before the next one is read."""
     from nmt.data.tokens.factors import FactorError
+    from nmt.inference.pipeline import phrases_for
+    from nmt.inference.translator import Constraints
 
     tell_to_type(source)
     size = job.search["batch_size"]
@@ -344,7 +345,9 @@ def _run(job: _Job, source: str, records: Lines[Record], translator: Translator 
         if job.continued is not None:
             job.continued.save()
         lines = [line for line, _ in chunk]
-        constraints = _constraints_of(job, translator, chunk)
+        glossary = [phrases_for(translator, line, job.glossary) for line in lines] if job.glossary else None
+        prefixes = [parallel[job.prefixes] for _, parallel in chunk] if job.prefixes else job.prefix
+        constraints = Constraints(prefixes=prefixes, glossary=glossary, forbidden=job.forbidden)
         try:
             results = translator.translate_nbest(lines, on_batch=meter.add, constraints=constraints, **job.search)
         except FactorError as error:
@@ -353,16 +356,6 @@ def _run(job: _Job, source: str, records: Lines[Record], translator: Translator 
             _write(job, line, found)
         if job.writer is not None:
             job.writer.flush()
-
-
-def _constraints_of(job: _Job, translator: Translator | Pivot, chunk: list[Record]) -> Constraints | None:
-    """Return the constraints that files parallel to the input set for a chunk."""
-    from nmt.inference.pipeline import phrases_for
-    from nmt.inference.translator import Constraints
-
-    glossary = [phrases_for(translator, line, job.glossary) for line, _ in chunk] if job.glossary else None
-    prefixes = [parallel[job.prefixes] for _, parallel in chunk] if job.prefixes else job.prefix
-    return Constraints(prefixes=prefixes, glossary=glossary, forbidden=job.forbidden)
 
 
 def _write(job: _Job, line: str, found: list[Translation]) -> None:

@@ -71,12 +71,10 @@ def translate_document(
             for details in (False, True):
                 texts = [one.asked for one in chunk if one.needs_detail == details]
                 if texts:
-                    answers = _translated(translator, texts, search | {"details": details}, options, phrases, meter)
-                    found += answers
+                    found += _translated(translator, texts, search | {"details": details}, options, phrases, meter)
             found[start:] = _in_order(chunk, found[start:])
             for number, one in enumerate(found[start:], start=start):
-                mended = [MENDED] if chunk[number - start].changes(one) else []
-                notices.add(number, [*one.warnings, *mended])
+                notices.add(number, [*one.warnings, *([MENDED] if chunk[number - start].changes(one) else [])])
     rest = iter(found)
     texts = [passage.joined([next(rest) for _ in passage.sentences]) for passage in document.passages]
     _write(options["output"], document.write(texts))

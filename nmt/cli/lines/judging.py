@@ -106,8 +106,7 @@ def tell_if_strange(translator: Translator | Pivot, source: str, lines: Iterable
 
 def takes_any_lines() -> bool:
     """Return whether the user has typed --format lines, so that a document is read as lines, too."""
-    context = click.get_current_context()
-    return context.get_parameter_source("form") is ParameterSource.COMMANDLINE
+    return click.get_current_context().get_parameter_source("form") is ParameterSource.COMMANDLINE
 
 
 def check_forms(source: str, options: dict[str, Any]) -> None:

@@ -66,14 +66,9 @@ class _StandardError(io.TextIOBase):
 
 class Meter(tqdm):
     """Counts lines, and shows the part that is done, the rate and the time left. Without a terminal it is silent if all
-    is done within 30 s; with --quiet it is always silent.
-
-    Args:
-        done: The past participle for the lines, such as `translated`.
-        source: The text as named on the command line, whose lines are counted for the total; None if it is unknown.
-        total: The number of lines, if it is known.
-        initial: The number of lines that an earlier run has done.
-    """
+    is done within 30 s; with --quiet it is always silent. `done`: the past participle for the lines, such as
+    `translated`; `source`: the text as named on the command line, whose lines are counted for the total; `total`: the
+    number of lines, if it is known; `initial`: the number that an earlier run has done."""
 
     monitor_interval = 0  # no thread that redraws
     _lock = threading.RLock()  # by default tqdm also makes one for several processes

@@ -117,8 +117,7 @@ def identity(job: Any, translator: Translator | Pivot, options: dict[str, Any]) 
     model, *others = (one.digest for one in translator.loaded)
     settings = {name: value for name, value in job.search.items() if name in SearchSettings.__annotations__}
     chosen = chosen_settings(config.decoding, settings)  # type: ignore[arg-type] # a dictionary of them
-    run = {name: getattr(chosen, name) for name in SearchSettings.__annotations__ if name != "batch_size"}
-    return run | {
+    return {name: getattr(chosen, name) for name in SearchSettings.__annotations__ if name != "batch_size"} | {
         "model": model,
         "ensemble": others,
         "ensemble_average": options["ensemble_average"],
@@ -135,18 +134,10 @@ def identity(job: Any, translator: Translator | Pivot, options: dict[str, Any]) 
 def continued_lines(target: str, records: Lines[Record], run: dict[str, Any], *, tsv: bool) -> Iterator[Continued]:
     """Open a file that an earlier run may have started, to write after its last complete answer.
 
-    An incomplete last line is removed, once it is certain that the answers belong to this run.
-
-    Args:
-        target: The output file.
-        records: The lines of input.
-        run: What answers depend on besides those: model, settings.
-        tsv: Whether several lines may answer one input line, whose number is their first column; the last of these
-            answers may be incomplete, so it is removed as well.
-
-    Raises:
-        DataError: It cannot be written, another run is writing it, or it contains answers to other lines, of another
-            model or with other settings; it is then unchanged.
+    An incomplete last line is removed, once it is certain that the answers belong to this run; `tsv`: so are the last
+    answers of a line, which several may have, with its number in their first column. `run`: what answers depend on
+    besides the lines of input: model, settings. Raises DataError: It cannot be written, another run is writing it, or
+    it contains answers to other lines, of another model or with other settings; it is then unchanged.
     """
     path = named(target)
     named(f"{target}{RECORD_SUFFIX}")  # may be too long even if the file's name is not
@@ -159,8 +150,7 @@ def continued_lines(target: str, records: Lines[Record], run: dict[str, Any], *,
             raise DataError(
                 f"{target}: must not be in use, got another run that writes to it; wait for it, or write elsewhere"
             )
-        found = Continued(path, stream, records, run, tsv)
-        yield found
+        yield Continued(path, stream, records, run, tsv)
         with write_errors(target):
             stream.close()
 

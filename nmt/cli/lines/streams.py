@@ -227,8 +227,7 @@ def check_apart(outputs: Mapping[str, str], inputs: Mapping[str, str | list[Path
         )
     taken: dict[tuple[int, int] | str, str] = {}
     for name, source in inputs.items():
-        paths = [source, f"{source}.gz"] if isinstance(source, str) else source
-        for path in paths:
+        for path in [source, f"{source}.gz"] if isinstance(source, str) else source:
             if (known := _identity(path, 0)) is not None:
                 taken[known] = name if isinstance(source, list) else f"that of {name}"
     for name, target in outputs.items():

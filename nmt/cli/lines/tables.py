@@ -89,49 +89,6 @@ def count_rows(path: Path, form: str) -> int:
     return sum(1 for _ in (read_lines(path) if form == "text" else _raw_lines(path)))
 
 
-def translate_part(part: Part, form: str, target: Path, columns: Columns, translate: Translate, size: int) -> int:
-    """Translate rows of a file into another file, which appears when it is complete; return how many rows have errors.
-
-    Args:
-        part: The rows.
-        form: The format of both files, one of FORMATS.
-        target: Where to write; with `.gz` it is compressed, as Parquet always is.
-        columns: Column names of tables.
-        translate: Translates a list of rows.
-        size: Number of rows at a time.
-
-    Raises:
-        DataError: A file cannot be read or written, is not of that format, or has an error in every row: nothing is
-            written then.
-    """
-    check_ending(target, form)
-    errors = _Errors()
-    with write_errors(str(target)), replacing(target) as temporary:
-        if form == "parquet":
-            _translate_parquet(part, temporary, columns, translate, size, errors)
-        else:
-            packs = target.suffix == ".gz"  # without a time, so that the same rows give the same bytes
-            opened = gzip.GzipFile(temporary, "wb", mtime=0) if packs else temporary.open("wb")
-            with cast(BinaryIO, opened) as stream:
-                work = _translate_text if form == "text" else _translate_json
-                work(part, stream, columns, translate, size, errors)
-        if errors.count and errors.count == errors.rows:
-            raise DataError(
-                f"{part.path}: must have a row that can be translated, got an error in all {errors.rows}, in the first "
-                f"one: {errors.first}; nothing is written"
-            )
-    return errors.count
-
-
-def check_ending(target: Path, form: str) -> None:
-    """Raise DataError if the ending of a file's name belongs to another format."""
-    named_form = format_of(target)
-    if named_form not in ("text", form):
-        raise DataError(
-            f"{target}: must end as INPUT does, got {form} in a file for {named_form}; the output has the form of INPUT"
-        )
-
-
 @dataclass
 class _Errors:
     """Counts rows and those with errors, and keeps the first error."""
@@ -147,23 +104,19 @@ class _Errors:
         self.first = self.first or next(filter(None, errors), "")
 
 
-def _translate_text(
-    part: Part, stream: BinaryIO, columns: Columns, translate: Translate, size: int, errors: _Errors
-) -> None:
+def _translate_text(part: Part, stream: BinaryIO, work: Work, errors: _Errors) -> None:
     lines = islice(read_lines(part.path), part.first, part.end)
-    while chunk := list(islice(lines, size)):
-        for text in translate(cast(list[Any], chunk)).texts:
+    while chunk := list(islice(lines, work.size)):
+        for text in work.translate(cast(list[Any], chunk)).texts:
             stream.write(text.encode() + b"\n")
 
 
-def _translate_json(
-    part: Part, stream: BinaryIO, columns: Columns, translate: Translate, size: int, errors: _Errors
-) -> None:
+def _translate_json(part: Part, stream: BinaryIO, work: Work, errors: _Errors) -> None:
     """Translate JSON lines. A line that is not an object becomes an object with an error; objects keep their fields."""
-    lines = islice(_raw_lines(part.path), part.first, part.end)
-    while chunk := list(islice(lines, size)):
+    lines, columns = islice(_raw_lines(part.path), part.first, part.end), work.columns
+    while chunk := list(islice(lines, work.size)):
         records = [_record(line, columns) for line in chunk]
-        rows = translate([None if error else record[columns.among(record)] for record, error in records])
+        rows = work.translate([None if error else record[columns.among(record)] for record, error in records])
         for index, (record, error) in enumerate(records):
             added = columns.of(rows, index)
             if error:
@@ -198,13 +151,11 @@ def _record(line: bytes, columns: Columns) -> tuple[dict[str, Any], str]:
     return record, ""
 
 
-def _translate_parquet(
-    part: Part, temporary: Path, columns: Columns, translate: Translate, size: int, errors: _Errors
-) -> None:
+def _translate_parquet(part: Part, temporary: Path, work: Work, errors: _Errors) -> None:
     import pyarrow
     import pyarrow.parquet
 
-    at = 0
+    at, columns = 0, work.columns
     with _parquet(part.path) as file:
         schema = file.schema_arrow
         _check_columns(part.path, schema.names, columns)
@@ -214,13 +165,13 @@ def _translate_parquet(
         for field in fields:
             schema = schema.append(field)
         with pyarrow.parquet.ParquetWriter(temporary, schema) as writer:
-            for batch in file.iter_batches(batch_size=size):
+            for batch in file.iter_batches(batch_size=work.size):
                 begin, end = max(part.first - at, 0), min(part.end - at, len(batch))
                 at += len(batch)
                 if begin >= end:
                     continue
                 batch = batch.slice(begin, end - begin)
-                rows = translate(batch.column(columns.among(schema.names)).to_pylist())
+                rows = work.translate(batch.column(columns.among(schema.names)).to_pylist())
                 errors.note(rows.errors)
                 added = [columns.of(rows, index) for index in range(len(batch))]
                 arrays = [pyarrow.array([one[field.name] for one in added], field.type) for field in fields]
@@ -315,17 +266,10 @@ class Task:
 
 
 def tasks_of(inputs: Sequence[str], output: Path, shard: tuple[int, int]) -> list[Task]:
-    """Return the tasks of one shard. If there are enough files, whole files are assigned, the largest first to the
-    shard with least work; otherwise each file is split into as many parts as there are shards.
-
-    Args:
-        inputs: Files, and folders whose files are all taken, except names that begin with a dot or underscore.
-        output: The folder to write to.
-        shard: The shard's number, and the number of shards.
-
-    Raises:
-        DataError: A file does not exist, or two would be written to the same place.
-    """
+    """Return the tasks of one shard, its number and the number of shards. If there are enough files, whole files are
+    assigned, the largest first to the shard with least work; otherwise each file is split into as many parts as there
+    are shards. Of folders all files are taken, except names that begin with a dot or underscore. Raises DataError: A
+    file does not exist, or two would be written to the same place."""
     found: dict[Path, Path] = {}
     for place in inputs:
         for source, relative in _files(named(place)):
@@ -364,18 +308,10 @@ class Work:
 
 
 def translate_all(inputs: Sequence[str], place: str, shard: tuple[int, int] | None, work: Work, run: Any) -> None:
-    """Translate files, or one shard of them, into a folder; a single table that is not sharded becomes a file.
-
-    Args:
-        inputs: Files and folders.
-        place: Where to write; a name that ends in a slash is a folder.
-        shard: The shard's number, and the number of shards; None for everything.
-        work: How to translate rows.
-        run: Everything that translations depend on, which is recorded in the folder.
-
-    Raises:
-        DataError: A file cannot be read or written, or the folder contains something else.
-    """
+    """Translate files and folders, or one shard of them, into a folder; a single table that is not sharded becomes a
+    file. `place`: where to write; a name that ends in a slash is a folder. `shard`: its number, and the number of
+    shards; None for everything. `run`: what translations depend on, which is recorded in the folder. Raises DataError:
+    A file cannot be read or written, or the folder contains something else."""
     one = named(inputs[0])
     if shard is None and len(inputs) == 1 and is_file(one) and not (ends_in_slash(place) or is_folder(Path(place))):
         target = check_output(place, "-o")
@@ -434,23 +370,40 @@ def _counted(number: int, what: str) -> str:
 
 
 def _translate(task: Task, work: Work) -> int:
-    """Write one file, and warn about rows with errors; return their number."""
-    form, first, end = work.form or format_of(task.source), 0, 1 << 62
+    """Write one file, which appears when it is complete, and warn about rows with errors; return their number. A target
+    with `.gz` is compressed, as Parquet always is. Raises DataError: A file cannot be read or written, is not of the
+    form, or has an error in every row: nothing is written then."""
+    target, form, first, end = task.target, work.form or format_of(task.source), 0, 1 << 62
     if form == "text":
         tell_doubts(work.langs, [(str(task.source), "INPUT", 0)], lines=work.form is None)
     if task.shards > 1:
         rows = count_rows(task.source, form)
         first, end = (rows * place // task.shards for place in (task.shard, task.shard + 1))
-    with write_errors(str(task.target)):
-        task.target.parent.mkdir(parents=True, exist_ok=True)
-    part = Part(task.source, first, end)
-    errors = translate_part(part, form, task.target, work.columns, work.translate, work.size)
-    if errors:
+    with write_errors(str(target)):
+        target.parent.mkdir(parents=True, exist_ok=True)
+    if (other := format_of(target)) not in ("text", form):
+        raise DataError(
+            f"{target}: must end as INPUT does, got {form} in a file for {other}; the output has the form of INPUT"
+        )
+    part, errors = Part(task.source, first, end), _Errors()
+    with write_errors(str(target)), replacing(target) as temporary:
+        if form == "parquet":
+            _translate_parquet(part, temporary, work, errors)
+        else:
+            packs = target.suffix == ".gz"  # without a time, so that the same rows give the same bytes
+            with cast(BinaryIO, gzip.GzipFile(temporary, "wb", mtime=0) if packs else temporary.open("wb")) as stream:
+                (_translate_text if form == "text" else _translate_json)(part, stream, work, errors)
+        if errors.count and errors.count == errors.rows:
+            raise DataError(
+                f"{task.source}: must have a row that can be translated, got an error in all {errors.rows}, in the "
+                f"first one: {errors.first}; nothing is written"
+            )
+    if errors.count:
         tell(
-            f"warning: {task.target}: an error in {_counted(errors, 'row')}, reported in the column "
+            f"warning: {target}: an error in {_counted(errors.count, 'row')}, reported in the column "
             f"{work.columns.errors}"
         )
-    return errors
+    return errors.count
 
 
 def check_record(output: Path, run: dict[str, Any]) -> None:

@@ -270,24 +270,20 @@ class ByteSize(click.IntRange):
         return int(super().convert(value, param, ctx))
 
 
-def checkpoint_option() -> Callable[[Any], Any]:
-    """Return the `--checkpoint` option, which selects the parameters to load."""
-    return click.option(
-        "--checkpoint",
-        metavar="NAME",
-        show_default="best, or last if there is no best yet",
-        help="Checkpoint to load: best, last, or a numbered one such as best-600.",
-    )
-
-
-def cells_option() -> Callable[[Any], Any]:
-    """Return the `--cells` option of all commands that run a trained model."""
-    return click.option(
-        "--cells",
-        metavar="MODULE",
-        multiple=True,
-        help="Import this module for cells that the model names (this runs its code); may be repeated.",
-    )
+checkpoint_option = click.option(
+    "--checkpoint",
+    metavar="NAME",
+    show_default="best, or last if there is no best yet",
+    help="Checkpoint to load: best, last, or a numbered one such as best-600.",
+)
+"""The option that selects the parameters to load."""
+cells_option = click.option(
+    "--cells",
+    metavar="MODULE",
+    multiple=True,
+    help="Import this module for cells that the model names (this runs its code); may be repeated.",
+)
+"""The option of all commands that run a trained model."""
 
 
 def _version_option() -> click.Option:
@@ -317,34 +313,27 @@ def _told_option(key: str) -> click.Option:
     return click.Option(names, is_flag=True, expose_value=False, callback=remember, help=text)
 
 
-def threads_option() -> Callable[[Any], Any]:
-    """Return the `--threads` option that all commands share."""
-    return click.option(
-        "--threads",
-        type=WholeSetting("threads", 1, 1024),
-        show_default="all cores; setting threads",
-        help="Number of CPU cores to use.",
-    )
-
-
-def device_option() -> Callable[[Any], Any]:
-    """Return the `--device` option of all commands that compute."""
-    return click.option(
-        "--device",
-        type=click.Choice(["cpu", "cuda", "auto"]),
-        show_default="cpu; setting device",
-        help="Device to compute on; auto uses the GPU if a usable one is found.",
-    )
-
-
-def compute_dtype_option() -> Callable[[Any], Any]:
-    """Return the `--compute-dtype` option of all commands that use a model."""
-    return click.option(
-        "--compute-dtype",
-        type=click.Choice(["float32", "bfloat16", "int8"]),
-        show_default="float32; setting compute_dtype",
-        help="Number format of matrix products: bfloat16 is faster on CPUs with instructions for it, int8 on any CPU.",
-    )
+threads_option = click.option(
+    "--threads",
+    type=WholeSetting("threads", 1, 1024),
+    show_default="all cores; setting threads",
+    help="Number of CPU cores to use.",
+)
+"""The option that all commands share."""
+device_option = click.option(
+    "--device",
+    type=click.Choice(["cpu", "cuda", "auto"]),
+    show_default="cpu; setting device",
+    help="Device to compute on; auto uses the GPU if a usable one is found.",
+)
+"""The option of all commands that compute."""
+compute_dtype_option = click.option(
+    "--compute-dtype",
+    type=click.Choice(["float32", "bfloat16", "int8"]),
+    show_default="float32; setting compute_dtype",
+    help="Number format of matrix products: bfloat16 is faster on CPUs with instructions for it, int8 on any CPU.",
+)
+"""The option of all commands that use a model."""
 
 
 class ColumnPair(click.ParamType):
@@ -360,31 +349,41 @@ class ColumnPair(click.ParamType):
         return found
 
 
-def table_options() -> Callable[[Any], Any]:
-    """Return the options of all commands that read pairs, which say how a table is read; see `table_of`."""
-    return together(
-        click.option(
-            "--columns",
-            type=ColumnPair(),
-            metavar="SRC,TGT",
-            show_default="found by headings and texts",
-            help="Columns of a table: numbers from 1, letters, headings, or fields such as lx,ge.",
-        ),
-        click.option(
-            "--header",
-            type=click.Choice(["yes", "no"]),
-            show_default="found by its words",
-            help="Whether the first row of a table has headings, which are skipped.",
-        ),
-        click.option(
-            "--sheet",
-            metavar="NAME",
-            show_default="the only one with cells",
-            help="Sheet of a workbook (.xlsx, .xls, .ods).",
-        ),
-    )
+def together(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return a decorator that applies all of these options, in this order."""
+
+    def decorate(function: Any) -> Any:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
 
 
+table_options = together(
+    click.option(
+        "--columns",
+        type=ColumnPair(),
+        metavar="SRC,TGT",
+        show_default="found by headings and texts",
+        help="Columns of a table: numbers from 1, letters, headings, or fields such as lx,ge.",
+    ),
+    click.option(
+        "--header",
+        type=click.Choice(["yes", "no"]),
+        show_default="found by its words",
+        help="Whether the first row of a table has headings, which are skipped.",
+    ),
+    click.option(
+        "--sheet",
+        metavar="NAME",
+        show_default="the only one with cells",
+        help="Sheet of a workbook (.xlsx, .xls, .ods).",
+    ),
+)
+"""The options of all commands that read pairs, which say how a table is read; see `table_of`."""
+running_options = together(compute_dtype_option, threads_option, device_option, cells_option)
+"""The options of all commands that run a model."""
 NOT_SAID: Mapping[str, Any] = {"columns": (None, None), "header": None, "sheet": None}
 """The values of `table_of` without options."""
 
@@ -395,12 +394,6 @@ def table_of(options: dict[str, Any]) -> dict[str, Any]:
     return {"columns": columns or (None, None), "header": header and header == "yes", "sheet": sheet}
 
 
-def running_options() -> Callable[[Any], Any]:
-    """Return the options of all commands that run a model: number format, threads, device, cells."""
-    options = (compute_dtype_option(), threads_option(), device_option(), cells_option())
-    return together(*options)
-
-
 def require_extra(extra: str, *modules: str) -> None:
     """Raise NMTError, for the running command, if a library of an extra is not installed."""
     for name in modules:
@@ -409,14 +402,3 @@ def require_extra(extra: str, *modules: str) -> None:
         except ImportError as error:
             what = f"nmt-{click.get_current_context().command.name}: must have the libraries of the extra [{extra}]"
             raise NMTError(f"{what}, got no {error.name}; {how_to_install(extra)}") from None
-
-
-def together(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return a decorator that applies all of these options, in this order."""
-
-    def decorate(function: Any) -> Any:
-        for option in reversed(options):
-            function = option(function)
-        return function
-
-    return decorate

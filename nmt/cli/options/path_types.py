@@ -7,7 +7,7 @@ An option without one of these types must not name a path; a test checks this fo
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import click
 
@@ -16,77 +16,44 @@ from nmt.system.lines import STDIN
 
 
 class PathType(click.ParamType):
-    """A path given by the user; its value is the text as typed."""
+    """A path given by the user; its value is the text as typed. `check`: checks a path, named for an error by the
+    parameter; `takes_streams`: whether `-` means a standard stream."""
 
     name = "path"
-    check: ClassVar[Callable[[str, str], object]]
+
+    def __init__(self, check: Callable[[str, str], object], *, takes_streams: bool = True) -> None:
+        self._check, self._takes_streams = check, takes_streams
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the path. Raises PathError."""
-        if isinstance(value, str) and not (value == STDIN and self.takes_streams):
-            type(self).check(value, _called(param))
+        if isinstance(value, str) and not (value == STDIN and self._takes_streams):
+            self._check(value, _called(param))
         return value
 
-    takes_streams: ClassVar[bool] = True
-    """Whether `-` means a standard stream."""
 
-
-class InputPath(PathType):
-    """A path to read: a text, a model, a folder. The code that opens it checks its kind."""
-
-    check = staticmethod(paths.named)
-
-
-class OutputFile(PathType):
-    """A file to write."""
-
-    check = staticmethod(paths.check_output)
-
-
-class OutputPlace(PathType):
-    """A file to write, or a folder for several."""
-
-    check = staticmethod(paths.named)
-
-
-class OutputPrefix(PathType):
-    """A prefix of the names of files to write."""
-
-    check = staticmethod(paths.check_prefix)
-    takes_streams = False
-
-
-class OutputFolder(PathType):
-    """A folder to write into."""
-
-    check = staticmethod(paths.check_folder)
-    takes_streams = False
-
-
-class NewFolder(PathType):
-    """A folder to create."""
-
-    check = staticmethod(paths.check_new_folder)
-    takes_streams = False
-
-
-class NewPlace(PathType):
-    """A folder to create or a file to write, whichever other options ask for; the command checks which."""
-
-    check = staticmethod(paths.named)
-    takes_streams = False
+INPUT = PathType(paths.named)
+"""A path to read: a text, a model, a folder. The code that opens it checks its kind."""
+OUTPUT_FILE = PathType(paths.check_output)
+OUTPUT_PLACE = PathType(paths.named)
+"""A file to write, or a folder for several."""
+OUTPUT_PREFIX = PathType(paths.check_prefix, takes_streams=False)
+"""A prefix of the names of files to write."""
+OUTPUT_FOLDER = PathType(paths.check_folder, takes_streams=False)
+NEW_FOLDER = PathType(paths.check_new_folder, takes_streams=False)
+NEW_PLACE = PathType(paths.named, takes_streams=False)
+"""A folder to create or a file to write, whichever other options ask for; the command checks which."""
 
 
 def reads(*names: str, text: str, metavar: str = "FILE", **more: Any) -> Callable[[Any], Any]:
     """Return an option that names a path to read."""
-    return click.option(*names, type=InputPath(), metavar=metavar, help=text, **more)
+    return click.option(*names, type=INPUT, metavar=metavar, help=text, **more)
 
 
 def writes(
-    *names: str, text: str, metavar: str = "FILE", kind: PathType | None = None, **more: Any
+    *names: str, text: str, metavar: str = "FILE", kind: PathType = OUTPUT_FILE, **more: Any
 ) -> Callable[[Any], Any]:
     """Return an option that names a path to write, a file unless `kind` is given."""
-    return click.option(*names, type=kind or OutputFile(), metavar=metavar, help=text, **more)
+    return click.option(*names, type=kind, metavar=metavar, help=text, **more)
 
 
 def flag(*names: str, text: str) -> Callable[[Any], Any]:
@@ -101,7 +68,7 @@ def chooses(*names: str, among: Sequence[str], text: str, **more: Any) -> Callab
 
 def new_folder(text: str) -> Callable[[Any], Any]:
     """Return the option -o that names the folder of a new model."""
-    return writes("-o", "--output", kind=NewFolder(), metavar="DIR", required=True, text=text)
+    return writes("-o", "--output", kind=NEW_FOLDER, metavar="DIR", required=True, text=text)
 
 
 def _called(param: click.Parameter | None) -> str:

@@ -10,7 +10,7 @@ from click.core import ParameterSource
 
 from nmt.cli.lines.streams import tell
 from nmt.cli.options.command import NumberSetting, Setting, WholeSetting, checkpoint_option, together
-from nmt.cli.options.path_types import InputPath
+from nmt.cli.options.path_types import INPUT
 from nmt.search_settings import ROWS, Row
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def kind_of(name: str) -> click.ParamType | None:
         is_shown = row.most is not None and row.most < _MOST_SHOWN
         return WholeSetting(path, int(row.least or 0), int(row.most or 0) if is_shown else None)
     if row.kind is not float:
-        return InputPath()
+        return INPUT
     if row.above is not None:
         return NumberSetting(path, row.above, row.most, above=True)
     return Setting(path, "float") if row.least is None else NumberSetting(path, row.least, row.most)
@@ -107,11 +107,6 @@ def tell_needs() -> None:
             tell(f"warning: {max(typed[key].opts, key=len)} changes nothing without {needed}")
 
 
-def beam_options() -> Callable[[Any], Any]:
-    """Return the search options that several commands share."""
-    return together(*map(search_option, _BEAM), checkpoint_option())
-
-
 def search_options(names: Collection[str] = ROWS) -> Callable[[Any], Any]:
     """Return the options of these settings, or of all, but for those that commands have apart."""
     return together(*(search_option(name) for name in ROWS if name in names and name not in _APART))
@@ -119,3 +114,5 @@ def search_options(names: Collection[str] = ROWS) -> Callable[[Any], Any]:
 
 _BEAM = ("beam_size", "length_penalty", "batch_size")
 _APART = (*_BEAM, "n_best")
+beam_options = together(*map(search_option, _BEAM), checkpoint_option)
+"""The search options that several commands share."""

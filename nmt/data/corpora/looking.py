@@ -275,8 +275,7 @@ def look(
     Raises DataError if the file cannot be read, or lacks a named column.
     """
     file = text_file(path)
-    stamp = file.stat().st_mtime_ns, file.stat().st_size
-    return _look(path, tuple(langs), tuple(columns), header, sheet, stamp)
+    return _look(path, tuple(langs), tuple(columns), header, sheet, (file.stat().st_mtime_ns, file.stat().st_size))
 
 
 @lru_cache(maxsize=64)
@@ -318,7 +317,7 @@ def _look(
         raise DataError(f"{path}: must have a column named for each side, or none, got {columns}; name the other one")
     texts = [[cells[place - 1] for cells in below] if place is not None else [] for place in chosen]
     found = tuple(
-        lang or (None if place is None else _language(facts[place - 1], lines))
+        lang or (None if place is None else facts[place - 1].language or language_by_text(lines))
         for lang, place, lines in zip(langs, chosen, texts, strict=True)
     )
     known = tuple(place for place in chosen if place is not None)
@@ -440,11 +439,6 @@ def _chosen(
     return ([1, 2], "") if len(facts) == 2 else ([None, None], "")
 
 
-def _language(facts: ColumnFacts, lines: list[str]) -> str | None:
-    """Return the code of the language of a column, by its heading or its text."""
-    return facts.language or language_by_text(lines)
-
-
 def _look_at_records(path: str, form: str, langs: tuple[str | None, ...], columns: tuple[Column, ...]) -> Look:
     """Return what a look at the first records tells."""
     records = [fields for _, fields in islice(RECORDS[form](path), LOOKED_AT)]
@@ -494,10 +488,9 @@ def _pairs(form: str, names: list[str], langs: tuple[str | None, ...]) -> list[t
     fitting = []
     for pair in found:
         for one in (pair, pair[::-1]):
-            codes = [_language_of_field(form, name) for name in one]
             fits = [
                 None in (code, lang) or language_of(str(code)) == language_of(str(lang))
-                for code, lang in zip(codes, langs, strict=True)
+                for code, lang in zip([_language_of_field(form, name) for name in one], langs, strict=True)
             ]
             if all(fits):
                 fitting.append(one)

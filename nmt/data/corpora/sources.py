@@ -104,17 +104,8 @@ def sources_of(corpora: str | Sequence[CorpusConfig]) -> list[Source]:
     if isinstance(corpora, str):
         return [Source(corpora)]
     return [
-        Source(
-            one.path,
-            (one.src_column, one.tgt_column),
-            one.weight,
-            one.tag,
-            one.tgt_path,
-            one.features_column,
-            one.header,
-            one.sheet,
-        )
-        for one in corpora
+        Source(c.path, (c.src_column, c.tgt_column), c.weight, c.tag, c.tgt_path, c.features_column, c.header, c.sheet)
+        for c in corpora
     ]
 
 

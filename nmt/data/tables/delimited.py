@@ -3,6 +3,7 @@ text's."""
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 from collections import Counter
@@ -141,17 +142,12 @@ def _in_quotes(cell: str) -> str:
     return '"' + cell.replace('"', '""') + '"'
 
 
-def _is_wide(path: str) -> bool:
-    try:
-        with open_binary(text_file(path)) as stream:
-            return stream.read(2) in _WIDE
-    except (OSError, EOFError):  # reported by the reader of lines
-        return False
-
-
 def _lines(path: str, lenient: bool) -> Iterator[str]:
     """Yield the lines of a text in UTF-8, or in UTF-16 if it begins with its mark, as Excel's "Unicode text" does."""
-    if not _is_wide(path):
+    start = b""
+    with contextlib.suppress(OSError, EOFError), open_binary(text_file(path)) as stream:  # reported by `read_lines`
+        start = stream.read(2)
+    if start not in _WIDE:
         yield from read_lines(path, lenient=lenient)
         return
     with io.TextIOWrapper(open_binary(text_file(path)), "utf-16", newline="\n") as text:

@@ -23,10 +23,7 @@ _CODES = ("bpt", "ept", "it", "ph", "ut")
 def tmx_records(path: str) -> Iterator[tuple[int, Fields]]:
     """Yield the units of a TMX file: the text of each variant, named by its language, without inline markup."""
     for number, unit in elements(path, "tmx", "tu"):
-        yield (
-            number,
-            [(one.get("lang", ""), _text(segment, _CODES)) for one in unit.iter("tuv") for segment in one.iter("seg")],
-        )
+        yield number, [(one.get("lang", ""), _text(seg, _CODES)) for one in unit.iter("tuv") for seg in one.iter("seg")]
 
 
 def lift_records(path: str) -> Iterator[tuple[int, Fields]]:

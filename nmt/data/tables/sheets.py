@@ -48,8 +48,7 @@ class Book:
 def grid_rows(path: str, sheet: str | None = None, lenient: bool = False) -> Iterator[tuple[int, list[str]]]:
     """Yield the number of each row of a sheet, and its cells as text without line breaks. `lenient` is ignored. Raises
     DataError if it is no workbook, exceeds limits, or has several sheets and none is named."""
-    table = sheet_of(path, sheet)
-    for number, cells in enumerate(book_of(path).sheets[table].iter_rows(), start=1):
+    for number, cells in enumerate(book_of(path).sheets[sheet_of(path, sheet)].iter_rows(), start=1):
         yield number, [_text(cell) for cell in cells]
 
 

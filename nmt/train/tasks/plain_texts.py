@@ -84,8 +84,7 @@ class Survey:
     @property
     def gain(self) -> float:
         """Return how well edits explain the pairs of the sample, in bits (see `gain_of_edits`)."""
-        sample = self.sample[:PAIRS_OF_GAIN]
-        return gain_of_edits([(_symbols(source), _symbols(target)) for source, target in sample])
+        return gain_of_edits([(_symbols(source), _symbols(target)) for source, target in self.sample[:PAIRS_OF_GAIN]])
 
 
 @dataclass(frozen=True)
@@ -134,14 +133,10 @@ def settings_of(
     learned. For a new run, a twentieth of the pairs, at most MOST_HELD_OUT, is held out for `folder`/dev.LANG, and kept
     out of the training text by data.filter.overlap.
 
-    Args:
-        preset: Name of a preset; None chooses one.
-        tell: Called with a line for each choice.
-        start: The settings of the model that the training starts from; they take the place of a preset.
-        write: Whether the held-out text will be written; False only names the files.
-
-    Raises DataError if the texts cannot be read, or are too few to hold some out, and CheckpointError if the folder
-    contains other files.
+    `preset`: its name; None chooses one. `tell`: called with a line for each choice. `start`: the settings of the model
+    that the training starts from; they take the place of a preset. `write`: whether the held-out text will be written;
+    False only names the files. Raises DataError if the texts cannot be read, or are too few to hold some out, and
+    CheckpointError if the folder contains other files.
     """
     tell = tell or tell_nobody
     if write:
@@ -242,9 +237,8 @@ def _settings_after(start: Config, tell: Callable[[str], None]) -> dict[str, Any
     theirs = start.training
     rate = theirs.learning_rate * SHARE_OF_RATE
     tell(f"training.load_model: the settings are those of that model, with a tenth of its learning rate, {rate:.2g}")
-    same = "optimizer", "label_smoothing", "batch_size", "batch_type", "metric"
     training = {
-        **{key: getattr(theirs, key) for key in same},
+        **{key: getattr(theirs, key) for key in ("optimizer", "label_smoothing", "batch_size", "batch_type", "metric")},
         "learning_rate": rate,
         "scheduling": "linear",
         "stop_after": None,

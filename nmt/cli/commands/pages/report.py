@@ -8,7 +8,7 @@ import click
 
 from nmt.cli.lines.streams import check_page, output_lines, tell
 from nmt.cli.options.command import Command, cells_option
-from nmt.cli.options.path_types import InputPath, writes
+from nmt.cli.options.path_types import INPUT, writes
 from nmt.errors import NMTError
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=Command)
-@click.argument("folders", metavar="MODEL...", nargs=-1, required=True, type=InputPath())
+@click.argument("folders", metavar="MODEL...", nargs=-1, required=True, type=INPUT)
 @writes("-o", "--output", default="report.html", text="Output page; - is stdout.")
 @click.option("--title", metavar="TEXT", default="Training report", help="Title of the page.")
 @click.option(
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     default=2,
     help="Number of sample sentences to plot attention for, with each run's best model; 0 loads no model.",
 )
-@cells_option()
+@cells_option
 def report(folders: tuple[str, ...], output: str, title: str, attention: int, cells: tuple[str, ...]) -> None:
     """Write an HTML page about runs: curves, scores, translations.
 
@@ -44,8 +44,7 @@ def report(folders: tuple[str, ...], output: str, title: str, attention: int, ce
 
     check_page(output, "an earlier report")
     runs = [read_run(folder) for folder in runs_in(folders)]
-    pictures = {run.name: _pictures(run, attention, cells) for run in runs}
-    page = report_page(runs, pictures, title)
+    page = report_page(runs, {run.name: _pictures(run, attention, cells) for run in runs}, title)
     with output_lines(output) as writer:
         writer.write(page.rstrip("\n"))
     if output != "-":
@@ -62,8 +61,7 @@ def _pictures(run: Run, most: int, cells: tuple[str, ...]) -> list[str]:
     if not sources:
         return []
     try:
-        translator = Translator.load(run.folder, cells=cells)
-        found = translator.translate_nbest(sources, n_best=1, details=True)
+        found = Translator.load(run.folder, cells=cells).translate_nbest(sources, n_best=1, details=True)
     except NMTError as error:
         tell(f"warning: {run.name}: no attention is drawn: {error}")
         return []

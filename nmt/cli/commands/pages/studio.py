@@ -8,11 +8,11 @@ import click
 
 from nmt.cli.lines.streams import tell
 from nmt.cli.options.command import Command, require_extra
-from nmt.cli.options.path_types import OutputFolder
+from nmt.cli.options.path_types import OUTPUT_FOLDER
 
 
 @click.command(cls=Command)
-@click.argument("folder", metavar="[FOLDER]", required=False, type=OutputFolder())
+@click.argument("folder", metavar="[FOLDER]", required=False, type=OUTPUT_FOLDER)
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port to listen on; 0 for any free one.")
 @click.option("--no-browser", is_flag=True, help="Only print the address.")
 def studio(folder: str | None, port: int, no_browser: bool) -> None:
