@@ -71,7 +71,7 @@ def module_of(source: str, entry: str) -> ir.Module:
     first, function = ast.parse(source).body
     if not isinstance(first, ast.Assign) or not isinstance(function, ast.FunctionDef):
         raise SyntaxError(f"{ast.unparse(first)}: a loop begins with its number type, and is one function")
-    writer = _LoopWriter(function, ast.unparse(first.value), entry)
+    writer = _LoopWriter(ast.unparse(first.value), entry)
     writer.write(function)
     return writer.module
 
@@ -79,7 +79,7 @@ def module_of(source: str, entry: str) -> ir.Module:
 class _LoopWriter:
     """Write one function. Names that are assigned to have stack memory, for LLVM to turn into registers."""
 
-    def __init__(self, function: ast.FunctionDef, number: str, entry: str) -> None:
+    def __init__(self, number: str, entry: str) -> None:
         self.number = number
         self.module = ir.Module(entry)
         kind = ir.FunctionType(ir.VoidType(), [_INT64, _INT64, _BYTES])
