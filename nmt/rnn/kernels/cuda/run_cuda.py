@@ -167,7 +167,7 @@ class _GPURun(PlanRun):
 
         def launch() -> None:
             for step in range(block.start, block.stop):
-                t = self._time(step)
+                t = rows.T - 1 - step if rows.reverse != self.backward else step  # of the sequence
                 if self.numbers.prefix[t]:
                     self._step(t, step % 2, block)
 
@@ -176,10 +176,6 @@ class _GPURun(PlanRun):
             return
         lengths = rows.whole if self.numbers.dense else rows.lengths.tobytes()
         self.device.replay((*self._sizes(), block, lengths), self._reserve(Phase.LOOP), launch)
-
-    def _time(self, step: int) -> int:
-        """Return the step of the sequence for a step of the loop."""
-        return self.rows.T - 1 - step if self.rows.reverse != self.backward else step
 
     def _reserve(self, *phases: Phase) -> list[Array]:
         """Allocate and return all memory of these phases, or of the pass, since a recording must not allocate."""

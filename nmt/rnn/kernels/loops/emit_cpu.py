@@ -137,13 +137,13 @@ class _FunctionWriter(Names):
     def write(self) -> Function:
         """Write the function and return it."""
         body = self._loop_body()
-        lines = [
-            *self.head(),
+        sizes = [
             "    first = 0 if units else low",
             "    last = B if units else high",
             "    lowest = T - stop if backwards else start",
             "    goal = 0",
-            *self.memory(),
+        ]
+        loop = [
             "    for step in range(start, stop):",
             *self.step(2),
             # The shortest prefix of the rows that contains all active rows of this step.
@@ -153,10 +153,8 @@ class _FunctionWriter(Names):
             "        if M == 0:",
             "            continue",
             *body,
-            *(f"    release({name})" for name in self.row_scratch),
         ]
-        self.function.source = "\n".join(lines) + "\n"
-        return self.function
+        return self._finished(sizes, loop)
 
     def write_by_rows(self, one: Pass) -> Function:
         """Write the function of a loop without products, with all steps of a row before the next row: a state with
@@ -170,17 +168,8 @@ class _FunctionWriter(Names):
             more, again = self._once_and_by_row(one.again.steps)
             self.program, once = program, once + more
             lines = replayed_steps(self.step(0), again, lines, kept)
-        whole = [
-            *self.head(),
-            "    lowest = T - stop if backwards else start",
-            *self.memory(),
-            *(f"    {line}" for line in once),
-            "    for n in range(low, high):",
-            *(f"        {line}" for line in lines),
-            *(f"    release({name})" for name in self.row_scratch),
-        ]
-        self.function.source = "\n".join(whole) + "\n"
-        return self.function
+        loop = [*once, "for n in range(low, high):", *(f"    {line}" for line in lines)]
+        return self._finished(["    lowest = T - stop if backwards else start"], [f"    {line}" for line in loop])
 
     def _once_and_by_row(self, steps: list[RowWork | Product]) -> tuple[list[str], list[str]]:
         """Return the work that depends on parameters alone, and the work on one row at one step."""
@@ -194,10 +183,10 @@ class _FunctionWriter(Names):
         memory = Place(PlaceKind.AGAIN if again else PlaceKind.CARRY, array.of(name), False, checkpoint.width)
         return SlotState(self.array(checkpoint), self.array(memory), self.dim(checkpoint.width or 0))
 
-    def head(self) -> list[str]:
-        """Return the first lines of the function: its parameters, its sizes, and the rows of this thread. Everything
-        else must have been written before."""
-        return [
+    def _finished(self, sizes: list[str], loop: list[str]) -> Function:
+        """Return the function: its parameters, its sizes, the rows of this thread, the scratch of a row, and the loop,
+        which has been written before."""
+        lines = [
             f"F = {self.dtype.name}",
             "",
             "",
@@ -207,12 +196,14 @@ class _FunctionWriter(Names):
             *(f"    {name} = dims[{n}]" for n, name in enumerate(self.dims.values())),
             "    low = bounds[part]",
             "    high = bounds[part + 1]",
+            *sizes,
+            *(f"    {name} = {size}" for name, size in self.row_scratch.items()),
+            *(f"    {slot} = {whole}" for whole, slot in self.written.items()),
+            *loop,
+            *(f"    release({name})" for name in self.row_scratch),
         ]
-
-    def memory(self) -> list[str]:
-        """Return the lines that allocate the scratch of a row."""
-        lines = [f"    {name} = {size}" for name, size in self.row_scratch.items()]
-        return lines + [f"    {slot} = {whole}" for whole, slot in self.written.items()]
+        self.function.source = "\n".join(lines) + "\n"
+        return self.function
 
     def step(self, indent: int) -> list[str]:
         """Return the lines that begin a step: its time and the slots of its states. backwards: the loop runs from T - 1
@@ -248,8 +239,13 @@ class _FunctionWriter(Names):
             "            barrier_wait(table, part, parts, goal)",
         ]
         ends = self._steps_before_barriers()
+        active = [
+            "        for n in range(low, min(high, first + M)):",
+            "            if lengths[n] <= t:",
+            "                continue",
+        ]
         for n, step in enumerate(self.steps):
-            body += self._product(step) if isinstance(step, Product) else self._rows(step)
+            body += self._product(step) if isinstance(step, Product) else active + self.row(step, 3)
             if n in ends:
                 body += barrier
         return body
@@ -319,14 +315,6 @@ class _FunctionWriter(Names):
                 f"                    {kept}",
             ]
         return lines
-
-    def _rows(self, step: RowWork) -> list[str]:
-        head = [
-            "        for n in range(low, min(high, first + M)):",
-            "            if lengths[n] <= t:",
-            "                continue",
-        ]
-        return head + self.row(step, 3)
 
     def row(self, step: RowWork, indent: int, once: list[str] | None = None) -> list[str]:
         """Return the work on one row. once: receives the lines that depend on parameters alone, if it is given."""

@@ -236,20 +236,18 @@ def row_segments(rows: Rows, wide: bool, block: TimeBlock, *, exact: bool = Fals
     to different blocks of the sum."""
     if rows.ordered and rows.threads == 1 and not wide:
         exact = False  # the prefixes are the active rows
-    key = ("segments", wide, exact, block.low, block.high)
-    return rows.derived(key, lambda: _find(rows, wide, block, exact))
 
+    def find() -> np.ndarray:
+        steps = rows.S if wide else block.high - block.low
+        if rows.whole and not wide:
+            return np.array([[0, steps * rows.B]], np.int64)
+        lengths = rows.source_lengths if wide else rows.lengths - block.low
+        if not wide and (block.low or block.high < rows.T):
+            lengths = np.minimum(np.maximum(lengths, 0), steps)
+        bounds = np.array([0, len(lengths)], np.int64) if wide else rows.bounds
+        return prefix_rows(lengths, identity(len(lengths) + 1) if exact else bounds, steps)
 
-def _find(rows: Rows, wide: bool, block: TimeBlock, exact: bool) -> np.ndarray:
-    """Compute `row_segments`."""
-    steps = rows.S if wide else block.high - block.low
-    if rows.whole and not wide:
-        return np.array([[0, steps * rows.B]], np.int64)
-    lengths = rows.source_lengths if wide else rows.lengths - block.low
-    if not wide and (block.low or block.high < rows.T):
-        lengths = np.minimum(np.maximum(lengths, 0), steps)
-    bounds = np.array([0, len(lengths)], np.int64) if wide else rows.bounds
-    return prefix_rows(lengths, identity(len(lengths) + 1) if exact else bounds, steps)
+    return rows.derived(("segments", wide, exact, block.low, block.high), find)
 
 
 _ENDED = ["if lengths[n] <= t:", "    continue"]

@@ -15,7 +15,7 @@ from nmt.rnn.arrays.workspace import Allocate
 from nmt.rnn.compiler.plan import Pass, PlacedSink, Plan
 from nmt.rnn.compiler.program import Place, PlaceKind, Product, Program
 from nmt.rnn.device import Executable, PlanRun
-from nmt.rnn.kernels.loops.emit_cpu import INTEGERS, NUMBERS, Module, emit
+from nmt.rnn.kernels.loops.emit_cpu import INTEGERS, NUMBERS, emit
 from nmt.rnn.kernels.loops.row_loops import row_segments
 from nmt.rnn.kernels.loops.row_writer import Function, weight_key
 from nmt.rnn.kernels.machine_code.jit import inner_kernel
@@ -149,16 +149,8 @@ class CPUExecutable(Executable):
         self._forward = _CompiledPass(plan.forward, dtype, "forward", packed, backward=False)
         back = plan.backward
         self._backward = None if back is None else _CompiledPass(back, dtype, "backward", packed, backward=True)
-
-    @property
-    def forward_module(self) -> Module:
-        """Return the generated code of the forward pass."""
-        return self._forward.module
-
-    @property
-    def backward_module(self) -> Module | None:
-        """Return the generated code of the backward pass; None in a plan for inference."""
-        return None if self._backward is None else self._backward.module
+        self.forward_module = self._forward.module
+        self.backward_module = None if self._backward is None else self._backward.module
 
     def run(self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate, *, backward: bool) -> _PassRun:
         """Return a pass over a batch; see `Executable.run`."""

@@ -169,15 +169,9 @@ if hasattr(os, "register_at_fork"):
 
 
 def run_team(function: int, parts: int, table: int, keep: Any) -> None:
-    """Run a `jit.task` for every part below `parts`, all at once, and wait for all; the last runs on this thread.
-    Inside `in_one_call` the call only waits to be run.
-
-    Args:
-        function: Address of the task.
-        parts: Number of parts.
-        table: Address of its table of int64. It begins with the cache line of its barrier, which is reset here.
-        keep: The owner of the table and of what its addresses point to; held until the end.
-    """
+    """Run a `jit.task`, given by its address, for every part below `parts`, all at once, and wait for all; the last
+    runs on this thread. `table`: the address of its table, whose barrier is reset here; `keep`: the owner of the table
+    and of what its addresses point to. Inside `in_one_call` the call only waits to be run."""
     if _waiting.calls is not None:
         _waiting.calls += function, parts, table
         _waiting.kept.append(keep)
