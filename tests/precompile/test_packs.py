@@ -53,7 +53,7 @@ def needed():
             ("float32 2", "int64", "float32 1", "float32 2", "int64", "int64", "int64", "int64 2", "int64"),
         ),
     )
-    called = products.product_rows_f4.native, microkernel.tile_f4.native, microkernel.tile_row_f4.native
+    called = microkernel.product_rows_f4.native, microkernel.tile_f4.native, microkernel.tile_row_f4.native
     return [recipe_of(kernel.native(forms)) for kernel, forms in kernels] + [recipe_of(native) for native in called]
 
 
@@ -195,7 +195,7 @@ def test_another_process_makes_the_same_from_a_recipe():
     natives = [
         generated,
         close_job,
-        products.product_rows_f4.native,
+        microkernel.product_rows_f4.native,
         products.product_task(F4, F4),
         update.square_norm.native(("float32 1", "float64 1")),
     ]

@@ -37,7 +37,7 @@ from nmt.rnn.kernels.memory.arrays import allocate, free
 from nmt.rnn.kernels.memory.table_layout import COUNTER_WORDS
 from nmt.rnn.kernels.products.bfloat16 import to_pairs
 from nmt.rnn.kernels.products.int8 import to_quads
-from nmt.rnn.kernels.products.microkernel import product_rows_bf16, product_rows_f4, product_rows_f8, product_rows_int8
+from nmt.rnn.kernels.products.microkernel import PRODUCT_ROWS
 from nmt.rnn.kernels.threads.atomics import barrier_wait
 
 MAX_SCOPES = 48
@@ -62,7 +62,7 @@ _COMPARED = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: 
 @cache
 def _called() -> dict[str, Native]:
     """Return the native functions that a loop may call, by name."""
-    found = barrier_wait, product_rows_f4, product_rows_f8, product_rows_bf16, product_rows_int8, to_pairs, to_quads
+    found = barrier_wait, *PRODUCT_ROWS.values(), to_pairs, to_quads
     return {str(one.native.symbol).removeprefix("nmt_"): one.native for one in found}
 
 

@@ -82,8 +82,11 @@ def _access(v: Value, place: Place, start: int, *, is_write: bool) -> _Access:
     return _Access(place, start, start + (v.width or 1), v.dims, is_write)
 
 
-class AxisLoops(RowWriter):
-    """Write nests whose features have named axes."""
+class CPURowWriter(RowWriter):
+    """Write the loops of a CPU: source positions outside, features inside, in sequence. Adjacent source positions of a
+    row are B numbers apart in most places. LLVM compiles a loop over them twice, and takes the vectorised version if B
+    is 1. That version adds in another order, so a row would have other bits alone than in a batch. Therefore these sums
+    are added in order."""
 
     def named_axes(self, nests: list[Nest]) -> None:
         """Write nests that share the loop over their first axis. Raises ShapeError: one has source positions too."""
@@ -138,18 +141,7 @@ class AxisLoops(RowWriter):
         self.summed.add(axis)
         self.outside[axis].add(f"{total} = ZERO")
         self.block(v.args[0]).add(f"{total} += {self.name(v.args[0])}")
-        if place.kind is PlaceKind.LOCAL:
-            self.locals[v.id] = total
-        else:
-            at = self.at(place, 0, v.width is not None, v.dims)
-            self.axis_ends[axis].append(self.w.store(place, at, total))
-
-
-class CPURowWriter(AxisLoops):
-    """Write the loops of a CPU: source positions outside, features inside, in sequence. Adjacent source positions of a
-    row are B numbers apart in most places. LLVM compiles a loop over them twice, and takes the vectorised version if B
-    is 1. That version adds in another order, so a row would have other bits alone than in a batch. Therefore these sums
-    are added in order."""
+        self._keep(v, place, total, self.axis_ends[axis])
 
     def nests(self, nests: list[Nest]) -> None:
         """Write nests in order."""
@@ -187,7 +179,7 @@ class CPURowWriter(AxisLoops):
         if place.kind is PlaceKind.LOCAL:
             self.locals[v.id] = name
         else:
-            lines.append(self.w.store(place, self.at(place, 0, False), name))
+            lines.append(self.w.store(place, self.at(place, 0, v.width is not None, v.dims), name))
 
     def sum_last(self, v: Value, place: Place) -> None:
         """Write a sum over features."""

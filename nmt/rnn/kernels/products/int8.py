@@ -179,25 +179,18 @@ def _add_plain(b: ir.IRBuilder, sums: ir.Value, rows: ir.Value, weights: ir.Valu
     return b.add(sums, b.mul(rows, weights))
 
 
-def _part_of_rows(kind: ir.Type, shift: int) -> Any:
-    """Return a function that extracts the unsigned byte at `shift` of every lane."""
-
-    def part(b: ir.IRBuilder, words: ir.Value) -> ir.Value:
-        lanes = b.bitcast(words, kind)
-        return b.and_(b.lshr(lanes, _whole(kind, shift)), _whole(kind, 0xFF))
-
-    return part
-
-
-def _part_of_weights(kind: ir.Type, shift: int) -> Any:
-    """Return a function that extracts the signed byte at `shift` of every lane."""
+def _parts(kind: ir.Type, shift: int, add: Any) -> ByteSum:
+    """Return the step that adds the products of the bytes at `shift` of every lane: unsigned ones of rows, signed ones
+    of weights."""
     top = kind.element.width - 8
 
-    def part(b: ir.IRBuilder, words: ir.Value) -> ir.Value:
-        lanes = b.bitcast(words, kind)
-        return b.ashr(b.shl(lanes, _whole(kind, top - shift)), _whole(kind, top))
+    def of_rows(b: ir.IRBuilder, words: ir.Value) -> ir.Value:
+        return b.and_(b.lshr(b.bitcast(words, kind), _whole(kind, shift)), _whole(kind, 0xFF))
 
-    return part
+    def of_weights(b: ir.IRBuilder, words: ir.Value) -> ir.Value:
+        return b.ashr(b.shl(b.bitcast(words, kind), _whole(kind, top - shift)), _whole(kind, top))
+
+    return ByteSum(of_rows, of_weights, add)
 
 
 def byte_sums() -> list[ByteSum]:
@@ -208,5 +201,5 @@ def byte_sums() -> list[ByteSum]:
     if TARGET.byte_sums == "sdot":
         return [ByteSum(_same, _same, _instruction("llvm.aarch64.neon.sdot.v4i32.v16i8"))]
     if TARGET.byte_sums in ("pairs", "dot"):
-        return [ByteSum(_part_of_rows(_HALVES, n), _part_of_weights(_HALVES, n), _add_pairs) for n in (0, 8)]
-    return [ByteSum(_part_of_rows(_WORDS, n), _part_of_weights(_WORDS, n), _add_plain) for n in (0, 8, 16, 24)]
+        return [_parts(_HALVES, n, _add_pairs) for n in (0, 8)]
+    return [_parts(_WORDS, n, _add_plain) for n in (0, 8, 16, 24)]

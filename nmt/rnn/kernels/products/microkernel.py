@@ -456,3 +456,10 @@ product_rows_bf16 = (
 )
 # For quads: lda and K count words, tails included.
 product_rows_int8 = external(_product_rows(tile_int8, _PANEL_F4, 4), bfloat16.ROW_ARGUMENTS, name="product_rows_int8")
+PRODUCT_ROWS = {
+    "float32": product_rows_f4,
+    "float64": product_rows_f8,
+    "uint32": product_rows_bf16,
+    "int32": product_rows_int8,
+}
+"""By the name of the dtype of packed weights."""

@@ -232,7 +232,15 @@ def packed_weight(
     def make(out: Packed | None) -> Packed:
         columns = weights.shape(name)[1]
         K, N = (columns, rows) if transposed else (rows, columns)
-        source, size = _to_pack(weights, name, transposed, elements), packed_size(K, N, elements)
+        source: tuple[np.ndarray, ...]
+        if elements == QUADS:
+            held = weights.quantised(name)
+            if held is None or held.by_rows != transposed:
+                held = quantise(weights[name], by_rows=transposed)
+            source = held.numbers, held.scales
+        else:
+            source = (weights[name],)
+        size = packed_size(K, N, elements)
         in_4_bits = elements == QUADS and four_bits.fits(source[0], start, start + rows, transposed)
         if in_4_bits:
             size += four_bits.size_of_4_bits(K, N)
@@ -253,17 +261,6 @@ def packed_weight(
     packing = PACKING[elements, transposed]
     again = Again(job, run) if elements != QUADS and weights.quantised(name) is None else None
     return weights.derived(name, form, make, again)
-
-
-def _to_pack(weights: Weights, name: str, transposed: bool, dtype: np.dtype) -> tuple[np.ndarray, ...]:
-    """Return the arrays that packing reads: the matrix, or numbers and scales of int8, which are computed here unless
-    the weights already contain them."""
-    if dtype != QUADS:
-        return (weights[name],)
-    held = weights.quantised(name)
-    if held is None or held.by_rows != transposed:
-        held = quantise(weights[name], by_rows=transposed)
-    return held.numbers, held.scales
 
 
 def packed_output(layer: OutputLayer, threads: int, *, transposed: bool = False) -> Packed:

@@ -20,28 +20,15 @@ from nmt.rnn.kernels.memory.arrays import array_at, by_panels, release, rows_in,
 from nmt.rnn.kernels.memory.moves import address
 from nmt.rnn.kernels.products.bfloat16 import holds_pairs, pair_words, to_pairs
 from nmt.rnn.kernels.products.int8 import TAIL, holds_quads, to_quads
-from nmt.rnn.kernels.products.microkernel import (
-    PAIR_BLOCK,
-    ROW_BLOCK,
-    product_rows_bf16,
-    product_rows_f4,
-    product_rows_f8,
-    product_rows_int8,
-)
+from nmt.rnn.kernels.products.microkernel import PAIR_BLOCK, PRODUCT_ROWS, ROW_BLOCK
 from nmt.rnn.kernels.products.packing import PANEL_BYTES
 from nmt.rnn.kernels.threads.pool import Words, given_array, numbers_of, run_team, start_of, task_table
 
 _MAX_ROWS = TARGET.max_rows
 
-_OF_ELEMENTS = {
-    "float32": product_rows_f4,
-    "float64": product_rows_f8,
-    "uint32": product_rows_bf16,
-    "int32": product_rows_int8,
-}
 # rows_product(packed, a, lda, b, c, ldc, M, N, K, accumulate): the product_rows for the element type of `packed`; b is
 # an address in it.
-rows_product = external_by_elements("rows_product", _OF_ELEMENTS)
+rows_product = external_by_elements("rows_product", PRODUCT_ROWS)
 # round_rows(packed, a, lda, M, K, out): round M rows of K float32 at address `a` to pairs or quads, whichever `packed`
 # has; for other element types do nothing.
 _ROUNDED = {"uint32": to_pairs, "int32": to_quads}
