@@ -32,15 +32,9 @@ from nmt.rnn.kernels.loops.row_loops import (
 from nmt.rnn.kernels.loops.row_writer import Function, Names, Variable, weight_key
 from nmt.rnn.kernels.machine_code.features import TARGET
 from nmt.rnn.kernels.products.int8 import TAIL
+from nmt.rnn.kernels.products.microkernel import PRODUCT_ROWS
 from nmt.rnn.kernels.products.packing import words_of
 
-# By the dtype of packed weights.
-PRODUCT_ROWS = {
-    np.dtype(np.float32): "product_rows_f4",
-    np.dtype(np.float64): "product_rows_f8",
-    PAIRS: "product_rows_bf16",
-    QUADS: "product_rows_int8",
-}
 # The functions that round rows for a product, and the words of a rounded row of n numbers (see packing.words_of).
 _PAIRS = TARGET.pairs_at_a_time
 _PAIR_WORDS = f"(({{n}} + {2 * _PAIRS - 1}) // {2 * _PAIRS} * {_PAIRS})"
@@ -75,21 +69,19 @@ def emit(one: Pass, dtype: np.dtype, name: str, packed: np.dtype) -> Module:
     """Return the functions for one direction of a plan, labelled `name`; `packed`: the dtype of packed weights."""
     dims: dict[int, str] = {}
 
-    def function(program: Program, steps: list[RowWork | Product], label: str) -> Function:
-        return _FunctionWriter(program, steps, f"{name}_{label}", dims, dtype, packed).write()
+    def writer(program: Program, steps: list[RowWork | Product], label: str) -> _FunctionWriter:
+        return _FunctionWriter(program, steps, f"{name}_{label}", dims, dtype, packed)
 
     def outside(phase: Phase) -> Iterator[tuple[Phase, Function | Product]]:
         program = one.programs[phase]
         for n, step in enumerate(program.steps):
-            yield phase, step if isinstance(step, Product) else function(program, [step], f"{phase}{n}")
+            yield phase, step if isinstance(step, Product) else writer(program, [step], f"{phase}{n}").write()
 
     before, after = list(outside(Phase.BEFORE)), list(outside(Phase.AFTER))
     loop: list[tuple[Phase, Function | Product]] = []
-    if one.loop.steps and one.by_rows:
-        writer = _FunctionWriter(one.loop, one.loop.steps, f"{name}_loop", dims, dtype, packed)
-        loop.append((Phase.LOOP, writer.write_by_rows(one)))
-    elif one.loop.steps:
-        loop.append((Phase.LOOP, function(one.loop, one.loop.steps, "loop")))
+    if one.loop.steps:
+        of_loop = writer(one.loop, one.loop.steps, "loop")
+        loop.append((Phase.LOOP, of_loop.write_by_rows(one) if one.by_rows else of_loop.write()))
     return Module(list(dims), [*before, *loop, *after])
 
 
@@ -300,7 +292,7 @@ class _FunctionWriter(Names):
             f"        panels = ({outer} + PANEL - 1) // PANEL",
             f"        begin = min({outer}, panels * part // parts * PANEL) if units else 0",
             f"        end = min({outer}, panels * (part + 1) // parts * PANEL) if units else {outer}",
-            f"        {PRODUCT_ROWS[self.packed]}(",
+            f"        {PRODUCT_ROWS[self.packed.name].native.label}(",
             f"            {left}, {stride}, address({w}, begin * {inner}),",
             f"            {right}, {outer}, M, end - begin, {inner}, 0,",
             "        )",

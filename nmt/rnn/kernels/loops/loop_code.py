@@ -63,7 +63,7 @@ _COMPARED = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: 
 def _called() -> dict[str, Native]:
     """Return the native functions that a loop may call, by name."""
     found = barrier_wait, *PRODUCT_ROWS.values(), to_pairs, to_quads
-    return {str(one.native.symbol).removeprefix("nmt_"): one.native for one in found}
+    return {one.native.label: one.native for one in found}
 
 
 def module_of(source: str, entry: str) -> ir.Module:

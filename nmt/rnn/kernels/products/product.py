@@ -22,7 +22,7 @@ from nmt.rnn.kernels.products.bfloat16 import holds_pairs, pair_words, to_pairs
 from nmt.rnn.kernels.products.int8 import TAIL, holds_quads, to_quads
 from nmt.rnn.kernels.products.microkernel import PAIR_BLOCK, PRODUCT_ROWS, ROW_BLOCK
 from nmt.rnn.kernels.products.packing import PANEL_BYTES
-from nmt.rnn.kernels.threads.pool import Words, given_array, numbers_of, run_team, start_of, task_table
+from nmt.rnn.kernels.threads.pool import given_array, numbers_of
 
 _MAX_ROWS = TARGET.max_rows
 
@@ -85,7 +85,8 @@ def product(part, parts, A, a_col, B, C, c_col, K, N, segments, accumulate):  # 
 
 @family
 def product_task(number: np.dtype, packed: np.dtype) -> Any:
-    """Return the task of `product` for arrays of `number` and a weight packed as `packed`; see `product_table`."""
+    """Return the task of `product` for arrays of `number` and a weight packed as `packed`. Its table: first column and
+    number of columns of A, then of C; K, N, number of segments, accumulate; A, B, C, segments."""
     X, W = number.type, packed.type
 
     def product_of_table(part, parts, table):  # type: ignore[no-untyped-def]
@@ -98,21 +99,6 @@ def product_task(number: np.dtype, packed: np.dtype) -> Any:
         product(part, parts, A, a_col, B, C, c_col, K, N, segments, accumulate)
 
     return task(product_of_table)
-
-
-Operands = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
-
-
-def product_table(operands: Operands, a_col: int, c_col: int, K: int, N: int, accumulate: int) -> Words[int]:
-    """Return the table of a `product` of the operands A, B, C and segments, for `run_product`."""
-    A, _, C, segments = operands
-    return task_table((a_col, A.shape[1], c_col, C.shape[1], K, N, len(segments), accumulate), operands)
-
-
-def run_product(parts: int, table: Words[int], operands: Operands) -> None:
-    """Run all parts of a product on a team, which starts sooner than threads that have to be woken."""
-    A, B, _, _ = operands
-    run_team(product_task(A.dtype, B.dtype).address, parts, start_of(table), (table, operands))
 
 
 @kernel
