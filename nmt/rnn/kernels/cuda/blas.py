@@ -98,7 +98,6 @@ class Blas:
         )
 
     def _place(self, matrix: Matrix) -> ctypes.c_void_p:
-        """Return the address of the first element."""
         return ctypes.c_void_p(self.address(matrix.array) + matrix.start * matrix.array.itemsize)
 
     def _check(self, status: int) -> None:

@@ -149,12 +149,10 @@ def _softplus(e: _Emit, x: ir.Value) -> ir.Value:
 
 
 def _of_llvm(b: ir.IRBuilder, name: str, x: ir.Value) -> ir.Value:
-    """Call an intrinsic function of LLVM and return its result."""
     return b.call(b.module.declare_intrinsic(f"llvm.{name}", [x.type]), [x])
 
 
 def _of_library(b: ir.IRBuilder, name: str, x: ir.Value) -> ir.Value:
-    """Call a function of the C library and return its result."""
     kind = ir.FunctionType(ir.DoubleType(), [ir.DoubleType()])
     return b.call(b.module.globals.get(name) or ir.Function(b.module, kind, name), [x])
 

@@ -127,8 +127,23 @@ class _FunctionWriter(Names):
     # ------------------------------------------------------------ the function
 
     def write(self) -> Function:
-        """Write the function and return it."""
-        body = self._loop_body()
+        """Write the function and return it: in the time loop the steps in order, with barriers for threads that divide
+        units."""
+        active = [
+            "        for n in range(low, min(high, first + M)):",
+            "            if lengths[n] <= t:",
+            "                continue",
+        ]
+        barrier = [
+            "        if units:",
+            "            goal += parts",
+            "            barrier_wait(table, part, parts, goal)",
+        ]
+        body, ends = list[str](), self._steps_before_barriers()
+        for n, step in enumerate(self.steps):
+            body += self._product(step) if isinstance(step, Product) else active + self.row(step, 3)
+            if n in ends:
+                body += barrier
         sizes = [
             "    first = 0 if units else low",
             "    last = B if units else high",
@@ -221,26 +236,6 @@ class _FunctionWriter(Names):
         rows = [["part", "parts", "table"], list(NUMBERS), [f"{name}: int64" for name in INTEGERS]]
         rows += [arrays[n : n + 8] for n in range(0, len(arrays), 8)]
         return [f"    {', '.join(row)}," for row in rows]
-
-    def _loop_body(self) -> list[str]:
-        """Return the body of the time loop: the steps in order, with barriers for threads that divide units."""
-        body: list[str] = []
-        barrier = [
-            "        if units:",
-            "            goal += parts",
-            "            barrier_wait(table, part, parts, goal)",
-        ]
-        ends = self._steps_before_barriers()
-        active = [
-            "        for n in range(low, min(high, first + M)):",
-            "            if lengths[n] <= t:",
-            "                continue",
-        ]
-        for n, step in enumerate(self.steps):
-            body += self._product(step) if isinstance(step, Product) else active + self.row(step, 3)
-            if n in ends:
-                body += barrier
-        return body
 
     def _steps_before_barriers(self) -> set[int]:
         """Return the numbers of the steps after which threads that divide units must meet; all threads run the same

@@ -136,7 +136,6 @@ class CPURowWriter(RowWriter):
         self.block(source).add(self.w.store(place, at, f"in_turn({self.w.load(place, at)}, {self.name(source)})"))
 
     def _in_register(self, v: Value, place: Place, axis: str) -> None:
-        """Write a sum over the innermost axis."""
         total = Variable.SUM.of(v.id)
         self.summed.add(axis)
         self.outside[axis].add(f"{total} = ZERO")

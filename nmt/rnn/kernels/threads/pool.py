@@ -182,7 +182,6 @@ def run_team(function: int, parts: int, table: int, keep: Any) -> None:
 
 
 def _run_now(function: int, parts: int, table: int) -> None:
-    """Run a call and wait for it."""
     if parts == 1:
         workers.run_alone.call(function, table)
     else:
@@ -319,7 +318,6 @@ def _run_in_turn(part, parts, table):  # type: ignore[no-untyped-def]
 
 @task
 def _run_calls(part, parts, table):  # type: ignore[no-untyped-def]
-    """Run the calls of `run_calls`."""
     for n in range(number_in(table, _COUNT)):
         place = _FIRST + 2 * n
         call_task(number_in(table, place), part, parts, number_in(table, place + 1))

@@ -59,21 +59,16 @@ def compile_kernel(kernel: GPUKernel, capability: Capability) -> CompiledKernel:
         facts = found.facts
         return CompiledKernel(facts["entry"], tuple(facts["parameters"]), Resources(**facts["resources"]), found.code)
     with making_code(store().keeps):
-        made = _compile(kernel, capability)
+        ptx = to_ptx(kernel, capability)
+        entry = re.search(r"\.visible \.entry (\w+)\(([^)]*)\)", ptx)
+        if entry is None:
+            raise RuntimeError(f"{kernel.name}: PTX without an entry point")
+        parameters = tuple(int(bits) // 8 for bits in re.findall(r"\.param \.[a-z](\d+)", entry[2]))
+        cubin, log = _link(ptx, capability)
+    made = CompiledKernel(entry[1], parameters, _resources(log), cubin)
     facts = {"entry": made.entry, "parameters": made.parameters, "resources": asdict(made.resources)}
-    store().write(name, Record(facts, made.cubin))
+    store().write(name, Record(facts, cubin))
     return made
-
-
-def _compile(kernel: GPUKernel, capability: Capability) -> CompiledKernel:
-    """Compile a kernel, without the cache."""
-    ptx = to_ptx(kernel, capability)
-    entry = re.search(r"\.visible \.entry (\w+)\(([^)]*)\)", ptx)
-    if entry is None:
-        raise RuntimeError(f"{kernel.name}: PTX without an entry point")
-    parameters = tuple(int(bits) // 8 for bits in re.findall(r"\.param \.[a-z](\d+)", entry[2]))
-    cubin, log = _link(ptx, capability)
-    return CompiledKernel(entry[1], parameters, _resources(log), cubin)
 
 
 def to_ptx(kernel: GPUKernel, capability: Capability) -> str:
