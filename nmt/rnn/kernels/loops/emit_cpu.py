@@ -45,6 +45,8 @@ INTEGERS = ("bounds", "dims", "lengths", "source_lengths", "owner")
 """The order of a table: NUMBERS, then the addresses of the int64 arrays INTEGERS, then those of the function's arrays,
 scratch and weights."""
 
+Steps = list[RowWork | Product]
+
 
 @dataclass
 class Module:
@@ -69,7 +71,7 @@ def emit(one: Pass, dtype: np.dtype, name: str, packed: np.dtype) -> Module:
     """Return the functions for one direction of a plan, labelled `name`; `packed`: the dtype of packed weights."""
     dims: dict[int, str] = {}
 
-    def writer(program: Program, steps: list[RowWork | Product], label: str) -> _FunctionWriter:
+    def writer(program: Program, steps: Steps, label: str) -> _FunctionWriter:
         return _FunctionWriter(program, steps, f"{name}_{label}", dims, dtype, packed)
 
     def outside(phase: Phase) -> Iterator[tuple[Phase, Function | Product]]:
@@ -89,13 +91,7 @@ class _FunctionWriter(Names):
     """Write one function: a loop over time, with its products and loops over rows."""
 
     def __init__(
-        self,
-        program: Program,
-        steps: list[RowWork | Product],
-        name: str,
-        dims: dict[int, str],
-        dtype: np.dtype,
-        packed: np.dtype,
+        self, program: Program, steps: Steps, name: str, dims: dict[int, str], dtype: np.dtype, packed: np.dtype
     ) -> None:
         super().__init__(program, name, dims)
         self.steps, self.dtype, self.packed = steps, dtype, packed
@@ -178,7 +174,7 @@ class _FunctionWriter(Names):
         loop = [*once, "for n in range(low, high):", *(f"    {line}" for line in lines)]
         return self._finished(["    lowest = T - stop if backwards else start"], [f"    {line}" for line in loop])
 
-    def _once_and_by_row(self, steps: list[RowWork | Product]) -> tuple[list[str], list[str]]:
+    def _once_and_by_row(self, steps: Steps) -> tuple[list[str], list[str]]:
         """Return the work that depends on parameters alone, and the work on one row at one step."""
         once = list[str]()
         return once, [line for step in steps if isinstance(step, RowWork) for line in self.row(step, 0, once)]
