@@ -25,7 +25,7 @@ from nmt.rnn.kernels.memory.moves import clear_all
 from nmt.rnn.kernels.memory.table_layout import COUNTER_WORDS
 from nmt.rnn.kernels.products.gradients import weight_gradient, weight_gradient_bf16
 from nmt.rnn.kernels.products.packing import packed_weight
-from nmt.rnn.kernels.products.product import product_task, sum_rows
+from nmt.rnn.kernels.products.product import run_product, sum_rows
 from nmt.rnn.kernels.threads.atomics import WORD
 from nmt.rnn.kernels.threads.pool import address_of, run_parallel, run_team, start_of, task_table
 from nmt.rnn.rows import Rows, Sharing, TimeBlock, shape_of_step, steps_of
@@ -278,5 +278,4 @@ class _PassRun(PlanRun):
         parts = 1 if threads == 1 or int(segments[:, 1].sum()) * K * N < tuning.ALONE_BELOW else threads
         operands = A, packed, C, segments
         table = task_table((offset, A.shape[1], 0, C.shape[1], K, N, len(segments), 0), operands)
-        # A team starts sooner than threads that have to be woken.
-        return partial(run_team, product_task(A.dtype, packed.dtype).address, parts, start_of(table), (table, operands))
+        return partial(run_product, parts, table, operands)

@@ -22,7 +22,7 @@ from nmt.rnn.kernels.products.bfloat16 import holds_pairs, pair_words, to_pairs
 from nmt.rnn.kernels.products.int8 import TAIL, holds_quads, to_quads
 from nmt.rnn.kernels.products.microkernel import PAIR_BLOCK, PRODUCT_ROWS, ROW_BLOCK
 from nmt.rnn.kernels.products.packing import PANEL_BYTES
-from nmt.rnn.kernels.threads.pool import given_array, numbers_of
+from nmt.rnn.kernels.threads.pool import Words, given_array, numbers_of, run_team, start_of
 
 _MAX_ROWS = TARGET.max_rows
 
@@ -99,6 +99,13 @@ def product_task(number: np.dtype, packed: np.dtype) -> Any:
         product(part, parts, A, a_col, B, C, c_col, K, N, segments, accumulate)
 
     return task(product_of_table)
+
+
+def run_product(parts: int, table: Words[int], operands: tuple[np.ndarray, ...]) -> None:
+    """Run all parts of a product of the operands A, B, C and segments on a team, which starts sooner than threads that
+    have to be woken."""
+    A, B, *_ = operands
+    run_team(product_task(A.dtype, B.dtype).address, parts, start_of(table), (table, operands))
 
 
 @kernel
