@@ -18,7 +18,7 @@ import ctypes
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from ctypes import c_int64
 from threading import Event, Lock, Thread, local
 from typing import Any, TypeVar
@@ -135,11 +135,9 @@ class _Pool:
 
     def forget(self, job: _SharedCall) -> None:
         """Withdraw a job from the workers that have not begun to help with it."""
-        for _ in range(self._jobs.count(job)):
-            try:
+        with suppress(ValueError):  # once it is nowhere
+            while True:
                 self._jobs.remove(job)
-            except ValueError:
-                return
 
 
 def _zeroed(size: int) -> int:
