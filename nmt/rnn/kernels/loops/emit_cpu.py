@@ -21,14 +21,7 @@ from nmt.rnn.arrays.weights import PAIRS, QUADS
 from nmt.rnn.compiler.phases import Phase
 from nmt.rnn.compiler.plan import Pass
 from nmt.rnn.compiler.program import Place, PlaceKind, Product, Program, RowWork
-from nmt.rnn.kernels.loops.row_loops import (
-    CPURowWriter,
-    SlotState,
-    parameters_alone,
-    parts_of,
-    replayed_steps,
-    steps_of_row,
-)
+from nmt.rnn.kernels.loops import row_loops
 from nmt.rnn.kernels.loops.row_writer import Function, Names, Variable, weight_key
 from nmt.rnn.kernels.machine_code.features import TARGET
 from nmt.rnn.kernels.products.int8 import TAIL
@@ -165,12 +158,12 @@ class _FunctionWriter(Names):
         kept = [self._slot_state(place, again=one.again is not None) for place in one.checkpoints]
         once, lines = self._once_and_by_row(self.steps)
         if one.again is None:
-            lines = steps_of_row(self.step(0), lines, kept)
+            lines = row_loops.steps_of_row(self.step(0), lines, kept)
         else:
             program, self.program = self.program, one.again
             more, again = self._once_and_by_row(one.again.steps)
             self.program, once = program, once + more
-            lines = replayed_steps(self.step(0), again, lines, kept)
+            lines = row_loops.replayed_steps(self.step(0), again, lines, kept)
         loop = [*once, "for n in range(low, high):", *(f"    {line}" for line in lines)]
         return self._finished(["    lowest = T - stop if backwards else start"], [f"    {line}" for line in loop])
 
@@ -179,12 +172,12 @@ class _FunctionWriter(Names):
         once = list[str]()
         return once, [line for step in steps if isinstance(step, RowWork) for line in self.row(step, 0, once)]
 
-    def _slot_state(self, checkpoint: Place, *, again: bool) -> SlotState:
+    def _slot_state(self, checkpoint: Place, *, again: bool) -> row_loops.SlotState:
         """Return the names of a state that is kept in a checkpoint; again: where it is computed from it."""
         name = parse(checkpoint.name).base
         array = ArrayKind.REPLAYED if again else ArrayKind.STATE
         memory = Place(PlaceKind.AGAIN if again else PlaceKind.CARRY, array.of(name), False, checkpoint.width)
-        return SlotState(self.array(checkpoint), self.array(memory), self.dim(checkpoint.width or 0))
+        return row_loops.SlotState(self.array(checkpoint), self.array(memory), self.dim(checkpoint.width or 0))
 
     def _finished(self, sizes: list[str], loop: list[str]) -> Function:
         """Return the function: its parameters, its sizes, the rows of this thread, the scratch of a row, and the loop,
@@ -301,12 +294,12 @@ class _FunctionWriter(Names):
 
     def row(self, step: RowWork, indent: int, once: list[str] | None = None) -> list[str]:
         """Return the work on one row. once: receives the lines that depend on parameters alone, if it is given."""
-        work = CPURowWriter(self, indent)
-        alone = set() if once is None else parameters_alone(step, self.program)
-        work.nests(parts_of(step.nests, alone, inside=True))
+        work = row_loops.CPURowWriter(self, indent)
+        alone = set() if once is None else row_loops.parameters_alone(step, self.program)
+        work.nests(row_loops.parts_of(step.nests, alone, inside=True))
         if once is not None:
             once += work.row.lines
             work.row.lines.clear()
-        work.nests(parts_of(step.nests, alone, inside=False))
+        work.nests(row_loops.parts_of(step.nests, alone, inside=False))
         source = ["c = owner[n]", "ls = source_lengths[c]"] if work.uses_captured else []
         return ["    " * indent + line for line in source] + work.row.lines

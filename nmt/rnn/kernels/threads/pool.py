@@ -36,18 +36,8 @@ from nmt.rnn.kernels.machine_code.objects import spare_memory
 from nmt.rnn.kernels.memory.arrays import number_in
 from nmt.rnn.kernels.memory.moves import advance
 from nmt.rnn.kernels.memory.table_layout import COUNTER_WORDS
-from nmt.rnn.kernels.threads import workers
-from nmt.rnn.kernels.threads.atomics import (
-    FLAT_BARRIER_THREADS,
-    GROUP_COUNTER_BYTES,
-    GROUPS_WORD,
-    LINE,
-    WORD,
-    barrier_reset,
-    barrier_wait,
-    make_condition,
-    make_lock,
-)
+from nmt.rnn.kernels.threads import atomics, workers
+from nmt.rnn.kernels.threads.atomics import WORD, barrier_reset, barrier_wait
 from nmt.rnn.kernels.threads.workers import call_task
 from nmt.system.interruption import forkable
 
@@ -85,8 +75,8 @@ class _Pool:
 
     def __init__(self) -> None:
         self.address = _zeroed(workers.POOL_BYTES)
-        make_lock(self.address + workers.POOL_LOCK)
-        make_condition(self.address + workers.POOL_CHANGED)
+        atomics.make_lock(self.address + workers.POOL_LOCK)
+        atomics.make_condition(self.address + workers.POOL_CHANGED)
         self._jobs: deque[_SharedCall] = deque()
         self._making = forkable(Lock())
         c_int64.from_address(self.address + workers.LIMIT).value = default_threads() - 1
@@ -111,9 +101,9 @@ class _Pool:
     def _serve(self, there: Event) -> None:
         """Run a worker until the process ends."""
         worker = _zeroed(workers.WORKER_BYTES)
-        make_lock(worker + workers.WORKER_LOCK)
-        make_condition(worker + workers.HAS_WORK)
-        make_condition(worker + workers.HAS_FINISHED)
+        atomics.make_lock(worker + workers.WORKER_LOCK)
+        atomics.make_condition(worker + workers.HAS_WORK)
+        atomics.make_condition(worker + workers.HAS_FINISHED)
         workers.add_worker.call(self.address, worker)
         there.set()
         while True:
@@ -144,10 +134,10 @@ def _zeroed(size: int) -> int:
     """Return the address of zeroed bytes at the start of a cache line, kept for as long as the process lives."""
     give = ctypes.CDLL(None if os.name != "nt" else "msvcrt").calloc
     give.restype, give.argtypes = ctypes.c_void_p, [ctypes.c_size_t, ctypes.c_size_t]
-    place = give(1, size + LINE)
+    place = give(1, size + atomics.LINE)
     if not place:
         raise MemoryError(f"no memory for {size} bytes")
-    return -(-int(place) // LINE) * LINE
+    return -(-int(place) // atomics.LINE) * atomics.LINE
 
 
 _pools: list[_Pool] = []  # empty, or one pool
@@ -347,16 +337,16 @@ class TaskSequence:
             numbers = [number for one in tasks for number in one]
             self._table[_COUNT : _FIRST + len(numbers)] = (len(tasks), *numbers)
             self._tasks = tasks  # set last: after an interruption before this line they are written again
-        if self._parts > FLAT_BARRIER_THREADS:  # one task may begin before all threads have left another
+        if self._parts > atomics.FLAT_BARRIER_THREADS:  # one task may begin before all threads have left another
             if self._counters is None:
                 self._counters = group_counters(self._most)
             for counters, (_, _, table) in zip(self._counters, tasks, strict=False):
                 # Each time: a new table may have the address of an old one.
-                c_int64.from_address(table + GROUPS_WORD * WORD).value = address_of(counters)
+                c_int64.from_address(table + atomics.GROUPS_WORD * WORD).value = address_of(counters)
         run_team(_run_in_turn.address, self._parts, self._address, keep)
 
 
 def group_counters(count: int) -> np.ndarray:
     """Return counters of groups, one row for each barrier of several tasks that `run_team` does not start (see
     atomics.py)."""
-    return aligned((count, GROUP_COUNTER_BYTES // WORD), np.int64, zeros=True)
+    return aligned((count, atomics.GROUP_COUNTER_BYTES // WORD), np.int64, zeros=True)
