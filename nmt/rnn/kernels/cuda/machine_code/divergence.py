@@ -16,9 +16,10 @@ _ROWS = 256
 def add_divergence(
     device: Device, layer: OutputLayer, h: Any, into: OutputGradients, *, weight: float, scale: float, threads: int
 ) -> Any:
-    """Add to gradients `weight` times the symmetric Kullback-Leibler divergence of the distributions of rows 2 i and
-    2 i + 1 of the decoder's outputs h [R, H]: half of KL(P || Q) + KL(Q || P) for each pair, as in equation 3. `scale`
-    is a factor of the gradients only. Return the sum of the weighted divergences, a number of the device in float64."""
+    """Add to the gradients `into` `weight` times the symmetric Kullback-Leibler divergence of the distributions of rows
+    2 i and 2 i + 1 of the decoder's outputs h [R, H], R even: half of KL(P || Q) + KL(Q || P) for each pair, as in
+    equation 3. `scale` is a factor of the gradients only. Return the sum of the weighted divergences, a number of the
+    device in float64."""
     xp, matrix = device.xp, layer.weights[layer.matrix]
     total = xp.zeros((), "float64")
     for first in range(0, len(h), _ROWS):
