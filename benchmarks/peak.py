@@ -21,8 +21,8 @@ from nmt.rnn.kernels.machine_code.features import TARGET
 from nmt.rnn.kernels.machine_code.jit import kernel, numba_types
 from nmt.rnn.kernels.memory.moves import address
 from nmt.rnn.kernels.products.int8 import byte_sums
+from nmt.rnn.kernels.products.microkernel import product_rows_bf16
 from nmt.rnn.kernels.products.packing import words_of
-from nmt.rnn.kernels.products.product import product_rows_bf16
 from nmt.rnn.kernels.threads.pool import run_parallel
 
 # Enough independent chains to hide the latency of a multiply-add, few enough to stay in registers.

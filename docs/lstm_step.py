@@ -237,7 +237,7 @@ class Loop:
 
     def __post_init__(self) -> None:
         first, function = ast.parse(self.source).body
-        located, plain = (kind(function, ast.unparse(first.value), "loop") for kind in (_LocatedWriter, _LoopWriter))
+        located, plain = (kind(ast.unparse(first.value), "loop") for kind in (_LocatedWriter, _LoopWriter))
         for writer in (located, plain):
             writer.write(function)
         self.instructions = located.instructions()

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 
 from nmt.precompile.jobs import compile_here, make_packs, pack_here, recipes_of, standard_jobs
 from nmt.rnn.kernels.machine_code.features import LEVELS
-
-
-def _print_line(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 def main(*args: str) -> None:
@@ -21,8 +18,9 @@ def main(*args: str) -> None:
         compile_here(given) if work == "compile" else pack_here(Path(given[0]), given[1:])
     else:
         work, folder, *levels = args
-        recipes, elsewhere = recipes_of(standard_jobs(), _print_line), "windows" if work == "make-windows" else "1"
-        make_packs(recipes, Path(folder), levels or tuple(LEVELS), _print_line, elsewhere)
+        notify = partial(print, file=sys.stderr, flush=True)
+        recipes, elsewhere = recipes_of(standard_jobs(), notify), "windows" if work == "make-windows" else "1"
+        make_packs(recipes, Path(folder), levels or tuple(LEVELS), notify, elsewhere)
 
 
 if __name__ == "__main__":

@@ -24,15 +24,13 @@ from nmt.rnn.kernels.machine_code.store import Record, write_pack
 _WORDS = "a the red blue big small house dog cat tree man sees finds has one two three and or with".split()
 _LINES = 64
 
-# Sizes of embedding, encoder (each direction) and decoder.
-_SIZES = 64, 96, 192
 _USUAL = ("lstm", "gru")
 _OTHERS = ("gru_reset_before", "rnn_tanh", "layer_norm_lstm", "layer_norm_gru")
 _TYPES = ("float32", "bfloat16")
 
 
 @dataclass(frozen=True)
-class Job:
+class ModelJob:
     """A model's settings without its texts, and whether int8 and all kinds of search are also run."""
 
     name: str
@@ -40,7 +38,7 @@ class Job:
     thorough: bool = False
 
 
-def standard_jobs() -> Iterator[Job]:
+def standard_jobs() -> Iterator[ModelJob]:
     """Yield the models for which the wheel contains code."""
     for cell in _USUAL:
         yield from _typed(cell, _translation(cell), thorough=True)
@@ -51,13 +49,13 @@ def standard_jobs() -> Iterator[Job]:
     yield from _typed("few sentences", merged(_translation("deep_transition_gru"), {"model": _FEW_SENTENCES}))
 
 
-def _typed(name: str, settings: dict[str, Any], *, thorough: bool = False) -> Iterator[Job]:
+def _typed(name: str, settings: dict[str, Any], *, thorough: bool = False) -> Iterator[ModelJob]:
     for number in _TYPES:
-        yield Job(f"{name} {number}", {**deepcopy(settings), "compute_dtype": number}, thorough)
+        yield ModelJob(f"{name} {number}", {**deepcopy(settings), "compute_dtype": number}, thorough)
 
 
 def _translation(cell: str) -> dict[str, Any]:
-    embedding, encoder, decoder = _SIZES
+    embedding, encoder, decoder = 64, 96, 192  # sizes; of the encoder, of each direction
     return {
         "model": {
             "encoder": {"rnn_type": cell, "embeddings": {"embedding_dim": embedding}, "hidden_size": encoder},
@@ -83,13 +81,13 @@ _CHANGES: dict[str, dict[str, Any]] = {
 """Changes to the model's section."""
 
 
-def run_job_aside(job: Job, threads: int) -> None:
+def run_job_aside(job: ModelJob, threads: int) -> None:
     """Do `run_job` in a temporary folder."""
     with TemporaryDirectory() as folder:
         run_job(job, Path(folder), threads)
 
 
-def run_job(job: Job, folder: Path, threads: int) -> None:
+def run_job(job: ModelJob, folder: Path, threads: int) -> None:
     """Train for two updates, then translate, in `folder`. Raises NMTError if the settings are wrong."""
     from nmt.storage.saved_model import load_saved_model, save_quantised
     from nmt.train.run.trainer import Trainer
@@ -149,7 +147,7 @@ _THREADS = 2
 """Threads of the jobs on any machine: one more function runs where threads share work."""
 
 
-def recipes_of(jobs: Iterable[Job], notify: Notify) -> list[Recipe]:
+def recipes_of(jobs: Iterable[ModelJob], notify: Notify) -> list[Recipe]:
     """Run the jobs in this process and return the recipes of all functions that they use, in a fixed order."""
     found: dict[str, Recipe] = {}
 
@@ -171,7 +169,7 @@ def recipes_of(jobs: Iterable[Job], notify: Notify) -> list[Recipe]:
 
 def compile_all(recipes: Sequence[Recipe], level: str, elsewhere: str) -> None:
     """Compile the functions that the store lacks, on all cores; a process chooses its target only once."""
-    count = max(1, default_threads())
+    count = default_threads()
     # Functions that others call come first, in one process: otherwise every process would compile them.
     called = [recipe for recipe in recipes if recipe[0] == "named"]
     rest = [recipe for recipe in recipes if recipe[0] != "named"]

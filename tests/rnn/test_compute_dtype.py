@@ -121,7 +121,7 @@ for name in ("lstm", "lstm_bahdanau_feed") if TARGET.name == "avx2" else ("lstm"
             for key, value in wanted.items():
                 assert 0 < compare.norm_error(found[key], value) < compare.BFLOAT16_TOLERANCE, f"{name} {key}"
 loops = [one for one in gc.get_objects() if isinstance(one, GeneratedLoop)]
-assert all(store().has(one.code_name) for one in loops)
+assert all(store().read(one.code_name) for one in loops)
 code = assembly_of(max(loops, key=lambda one: len(one.source)))
 print(TARGET.name, len(loops), "zmm" in code, "ymm" in code)
 """

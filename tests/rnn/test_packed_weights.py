@@ -29,7 +29,7 @@ def packings(monkeypatch):
     return counts
 
 
-def forms(weights, names, dtype, threads=1):
+def forms(weights, names, dtype=DTYPES[0], threads=1):
     """Of each matrix all rows, and some of them transposed."""
     asked = [(name, *form) for name in names for form in ((0, 40, False), (8, 16, True))]
     return [packed_weight(weights, *one, threads=threads, dtype=dtype) for one in asked]
@@ -56,50 +56,51 @@ def test_after_a_change_all_that_was_used_is_packed_in_one_launch(packings, dtyp
 
 def test_two_changes_in_a_row_count_as_one(packings):
     weights = store()
-    forms(weights, "abc", None)
+    forms(weights, "abc")
     weights.changed()
     write(weights, 1)
-    compare.assert_same_arrays(forms(weights, "abc", None), forms(store(1), "abc", None))
+    compare.assert_same_arrays(forms(weights, "abc"), forms(store(1), "abc"))
     assert packings == [6]
 
 
 def test_what_was_not_used_since_the_change_before_waits_until_it_is(packings):
     weights = store()
-    forms(weights, "abc", None)
+    forms(weights, "abc")
     for seed, names, filled in ((1, "a", [6]), (2, "a", [2]), (3, "abc", [2, 1, 1, 1, 1])):
         write(weights, seed)
-        compare.assert_same_arrays(forms(weights, names, None), forms(store(seed), names, None))
+        compare.assert_same_arrays(forms(weights, names), forms(store(seed), names))
         assert packings == filled
         packings.clear()
 
 
 def test_an_array_in_the_place_of_another_is_what_is_packed(packings):
     weights = store()
-    forms(weights, "a", None)
+    forms(weights, "a")
     weights["a"] = store(5)["a"]
     write(weights, 6)
     weights["a"] = store(7)["a"]
-    compare.assert_same_arrays(forms(weights, "a", None), forms(store(7), "a", None))
+    compare.assert_same_arrays(forms(weights, "a"), forms(store(7), "a"))
     assert packings == []
 
 
 def test_a_matrix_of_int8_is_restored_and_packed_again(packings):
     weights, other = store(), store(3)["a"]
     weights.hold_quantised("a", quantise(store()["a"], by_rows=False))
-    forms(weights, "a", None)
+    forms(weights, "a")
     weights.hold_quantised("a", quantise(other, by_rows=False))
     weights.changed()
     restored = Weights({"a": quantise(other, by_rows=False).restored()})
-    compare.assert_same_arrays(forms(weights, "a", None), forms(restored, "a", None))
+    compare.assert_same_arrays(forms(weights, "a"), forms(restored, "a"))
     assert packings == []
 
 
 def test_views_share_what_is_packed(packings):
     weights = Weights({f"cell.{name}": array for name, array in store().items()})
     view = weights.view("cell")
-    forms(view, "ab", None)
+    forms(view, "ab")
     weights.changed()
-    assert packed_weight(weights, "cell.a", 0, 40, False) is packed_weight(view, "a", 0, 40, False)
+    (of_all, _), (of_view, _) = forms(weights, ["cell.a"]), forms(view, "a")
+    assert of_all is of_view
     assert packings == [4]
 
 

@@ -21,14 +21,14 @@ from safetensors.numpy import load_file
 
 from nmt import Translator
 from nmt.exporting.to_numpy import save_numpy
-from nmt.precompile.jobs import _WORDS, Job, _write_texts, standard_jobs
+from nmt.precompile.jobs import _WORDS, ModelJob, _write_texts, standard_jobs
 from nmt.storage.saved_model import load_saved_model, save_quantised
 
 _LINES = [" ".join(random.Random(n).choices(_WORDS, k=1 + n % 13)) for n in range(60)]
 _UPDATES = 50
 
 
-def job(dtype: str) -> Job:
+def job(dtype: str) -> ModelJob:
     """The model with dropout and two layers."""
     return next(one for one in standard_jobs() if one.name == f"gru, deep {dtype}")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -16,13 +16,10 @@ from nmt.rnn import tuning
 from nmt.rnn.arrays.device_operations import CandidateLists, ElementRule, OutputLayer, ProcessorOperations
 from nmt.rnn.arrays.weights import Quantised
 from nmt.rnn.compiler.plan import Plan
-from nmt.rnn.device import Device, T
+from nmt.rnn.device import Device, Executable, T
 from nmt.rnn.kernels.memory import moves
 from nmt.rnn.kernels.model import update
 from nmt.rnn.kernels.threads.pool import host, in_one_call, run_parallel
-
-if TYPE_CHECKING:
-    from nmt.rnn.kernels.loops.run_cpu import CPUExecutable
 
 
 class CPUDevice(Device, ProcessorOperations):
@@ -51,7 +48,7 @@ class CPUDevice(Device, ProcessorOperations):
     def index(self, numbers: np.ndarray) -> np.ndarray:
         return numbers
 
-    def executable(self, plan: Plan, dtype: np.dtype, packed: np.dtype) -> CPUExecutable:
+    def executable(self, plan: Plan, dtype: np.dtype, packed: np.dtype) -> Executable:
         from nmt.rnn.kernels.loops.run_cpu import CPUExecutable
 
         return CPUExecutable(plan, dtype, packed)

@@ -28,7 +28,7 @@ from nmt.rnn.kernels.search.best_tokens import BestTokens, OutputTask
 from nmt.rnn.kernels.search.candidates import BestCandidates
 from nmt.rnn.kernels.search.search_rules import tokens_wanted
 from nmt.rnn.kernels.threads.atomics import FLAT_BARRIER_THREADS, GROUPS_WORD
-from nmt.rnn.kernels.threads.pool import GroupCounters, address_of, run_team
+from nmt.rnn.kernels.threads.pool import address_of, group_counters, run_team
 from nmt.rnn.stepping.prepared_step import StepCall, StepCalls, StepInputs
 from nmt.rnn.stepping.stepper import Stepper
 
@@ -55,7 +55,7 @@ class CompiledBeam:
         self._memory = NamedTable(SEARCH)
         self._joined: tuple[StepCall | OutputTask | None, ...] = ()  # the calls that the tables were made for
         self._embedding_of: tuple[np.ndarray | Quantised, float] | None = None  # the inputs of its table
-        self._lines = GroupCounters(_TASKS_THAT_MEET) if threads > FLAT_BARRIER_THREADS else None
+        self._lines = group_counters(_TASKS_THAT_MEET) if threads > FLAT_BARRIER_THREADS else None
 
     @property
     def is_small(self) -> bool:
@@ -223,7 +223,7 @@ class CompiledBeam:
             tables = [None if call is None else call.table.numbers for call in calls]
             for which, table in enumerate([*tables, output.table.words]):
                 if table is not None:
-                    table[GROUPS_WORD] = self._lines.address(which)
+                    table[GROUPS_WORD] = address_of(self._lines[which])
         memory["starts"], memory["first_id"] = store.starts, store.first_id
         memory["num_ids"] = len(memory["starts"])
         for before in prepared.shared.indexed.values():

@@ -39,7 +39,7 @@ def give(place):
 kinds = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t), ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 functions = [kind(function) for kind, function in zip(kinds, (take, give))]
 for name, function in zip(("nmt_allocate", "nmt_free"), functions):
-    machine_code.add_symbol(name, ctypes.cast(function, ctypes.c_void_p).value)
+    machine_code.binding.add_symbol(name, ctypes.cast(function, ctypes.c_void_p).value)
 def taken():
     assert not held and not counts[1], (held, counts)
     counts[0], before = 0, counts[0]

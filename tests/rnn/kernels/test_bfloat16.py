@@ -8,7 +8,7 @@ import pytest
 
 from nmt.rnn.kernels.machine_code.features import TARGET
 from nmt.rnn.kernels.machine_code.jit import kernel
-from nmt.rnn.kernels.products import bfloat16, packing
+from nmt.rnn.kernels.products import bfloat16, microkernel, packing
 from nmt.rnn.kernels.products import product as products
 from nmt.rnn.kernels.products.gradients import weight_gradient_bf16
 from nmt.rnn.kernels.products.packing import packed_size, words_of
@@ -203,4 +203,4 @@ def test_tiles_touch_nothing_beside_their_rows_and_columns(rows, K, N):
 def _rows_of_pairs(A, a, b, out, start, ldc, M, N, K, words):
     bfloat16.to_pairs(products.address(A, 0), K, M, K, products.address(a, 0))
     c = products.address(out, start)
-    products.product_rows_bf16(products.address(a, 0), words, products.address(b, 0), c, ldc, M, N, words, 0)
+    microkernel.product_rows_bf16(products.address(a, 0), words, products.address(b, 0), c, ldc, M, N, words, 0)

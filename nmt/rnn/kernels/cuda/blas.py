@@ -77,7 +77,14 @@ class Blas:
             raise ShapeError(
                 f"gemm: columns and rows must lie in their arrays, got {'; '.join(lie)}; correct the caller"
             )
-        kind, sums, compute, scale = _types(a.array, b.array, out.array)
+        types = [x.array.dtype for x in (a, b, out)]
+        known = _TYPES.get("".join(kind.char for kind in types))
+        if known is None:
+            raise ShapeError(
+                f"gemm: factors must be float32, float64 or bfloat16 (as uint16) with a float32 result, got "
+                f"{types[0]} @ {types[1]} into {types[2]}; correct the caller"
+            )
+        kind, sums, compute, scale = known
         if not rows * columns * inner:
             if rows * columns and not accumulate:
                 out.view()[...] = 0
@@ -91,7 +98,6 @@ class Blas:
         )
 
     def _place(self, matrix: Matrix) -> ctypes.c_void_p:
-        """Return the address of the first element."""
         return ctypes.c_void_p(self.address(matrix.array) + matrix.start * matrix.array.itemsize)
 
     def _check(self, status: int) -> None:
@@ -108,16 +114,6 @@ _TYPES: dict[str, tuple[int, int, int, list[Any]]] = {
     "ddd": (1, 1, 70, _DOUBLES),
     "HHf": (14, 0, 68, _FLOATS),
 }
-
-
-def _types(a: Any, b: Any, out: Any) -> tuple[int, int, int, list[Any]]:
-    found = _TYPES.get(a.dtype.char + b.dtype.char + out.dtype.char)
-    if found is None:
-        raise ShapeError(
-            f"gemm: factors must be float32, float64 or bfloat16 (as uint16) with a float32 result, got "
-            f"{a.dtype} @ {b.dtype} into {out.dtype}; correct the caller"
-        )
-    return found
 
 
 def load_library() -> Any:

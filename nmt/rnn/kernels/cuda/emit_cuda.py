@@ -72,7 +72,6 @@ class CudaRows(RowWriter):
 
     def _loops(self, nest: Nest, entries: list[StoredValue]) -> None:
         """Write loops in which threads process features or positions; without either, all do the same."""
-        self.begin(nest)
         looped = nest.source_axis or nest.width is not None
         self.inner = Lines(self.row.indent + 1) if looped else self.row
         self.s_block = self.inner if nest.source_axis else self.row
@@ -270,26 +269,23 @@ class _KernelWriter(Names):
             lines.append("    thread, threads = cuda.threadIdx.x, cuda.blockDim.x")
         if rows.uses_parts:
             lines.append("    parts = cuda.shared.array(32, F)")
-        lines += self._loop_over_rows()
-        if rows.uses_captured:
-            lines += ["        c = owner[n]", "        ls = source_lengths[c]"]
-        lines += rows.row.lines
-        if not self.spread:
-            lines.append(f"        {SYNC_BLOCK}")  # before scratch, and memory that the next row reads, is overwritten
-        return "\n".join(lines) + "\n"
-
-    def _loop_over_rows(self) -> list[str]:
         if self.serial:
-            head = ["    n = block", "    for t in range(first // B, min(last // B, lengths[n])):"]
+            lines += ["    n = block", "    for t in range(first // B, min(last // B, lengths[n])):"]
         else:
-            head = [
+            lines += [
                 "    for row in range(first + block, last, cuda.gridDim.x):",
                 "        t = row // B",
                 "        n = row - t * B",
                 "        if lengths[n] <= t:",
                 "            continue",
             ]
-        return [*head, "        before, after = t + flip, t + 1 - flip"]
+        lines.append("        before, after = t + flip, t + 1 - flip")
+        if rows.uses_captured:
+            lines += ["        c = owner[n]", "        ls = source_lengths[c]"]
+        lines += rows.row.lines
+        if not self.spread:
+            lines.append(f"        {SYNC_BLOCK}")  # before scratch, and memory that the next row reads, is overwritten
+        return "\n".join(lines) + "\n"
 
     def kernel(self, module: Any, dtype: np.dtype) -> RowKernel:
         """Return the compiled source as a launchable kernel."""

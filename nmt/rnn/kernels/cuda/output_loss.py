@@ -124,20 +124,12 @@ def output_loss(
 ) -> Any:
     """Return the cross entropy of softmax(h @ W + b) against targets, and its gradients; all arrays are on the GPU.
 
-    Args:
-        matrices: The products, in the type of the computation.
-        h: [R, H].
-        layer: W and b.
-        targets: int32 [R], each below V; a negative one is that of a row that does not exist.
-        label_smoothing: The share of the probability spread evenly over all V classes.
-        scale: float64 [1], the factor of the gradients, not of the losses.
-        gradients: The arrays they are added to; None for losses only.
-        out: float64 [3].
-        chunk_bytes: Of logits in memory at a time, at least one row.
-
-    Returns:
-        out: sums over the rows, in nats, of negative log likelihood and smoothed loss, and the number of rows
-        whose target is the first largest logit. Sums have a fixed order: the same bits every time.
+    h [R, H]; targets int32 [R], each below V, a negative one for a row that does not exist. label_smoothing: the share
+    of the probability spread evenly over all V classes. scale: float64 [1], the factor of the gradients, not of the
+    losses. gradients: the arrays they are added to; None for losses only. chunk_bytes: of logits in memory at a time,
+    at least one row. The result is `out`, float64 [3]: sums over the rows, in nats, of negative log likelihood and
+    smoothed loss, and the number of rows whose target is the first largest logit. Sums have a fixed order: the same
+    bits every time.
     """
     device, runtime, bias = matrices.device, matrices.runtime, layer.weights[layer.bias]
     R, V = len(h), len(bias)

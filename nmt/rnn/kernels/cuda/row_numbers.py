@@ -53,7 +53,11 @@ def row_numbers(device: GPUBase, rows: Rows, allocate: Allocate) -> RowNumbers:
                 place[...] = whole
                 whole = place
             arrays = [whole[start:end] for start, end in zip([0, *ends], ends, strict=False)]
-        return RowNumbers(*arrays, dense, sources_dense, _prefixes(rows, dense))
+        prefix: list[int] = [rows.B] * rows.T
+        if not dense:
+            there = np.arange(rows.T)[:, None] < rows.lengths
+            prefix = (there * np.arange(1, rows.B + 1)).max(axis=1, initial=0).tolist()
+        return RowNumbers(*arrays, dense, sources_dense, prefix)
 
     found: RowNumbers = rows.derived("row numbers", make)
     return found
@@ -62,14 +66,6 @@ def row_numbers(device: GPUBase, rows: Rows, allocate: Allocate) -> RowNumbers:
 def is_dense(lengths: np.ndarray, most: int) -> bool:
     """Return whether so much of [most, B] is real that all of it is computed."""
     return bool(lengths.sum() >= tuning.FULL_STEPS_ABOVE * most * len(lengths))
-
-
-def _prefixes(rows: Rows, dense: bool) -> list[int]:
-    if dense:
-        return [rows.B] * rows.T
-    there = np.arange(rows.T)[:, None] < rows.lengths
-    found: list[int] = (there * np.arange(1, rows.B + 1)).max(axis=1, initial=0).tolist()
-    return found
 
 
 def sum_memory(

@@ -17,11 +17,11 @@ from nmt.rnn.arrays.device_operations import Array
 from nmt.rnn.arrays.weights import PAIRS, Weights
 from nmt.rnn.arrays.workspace import Allocate
 from nmt.rnn.compiler.phases import Phase
-from nmt.rnn.compiler.plan import Pass, PlacedSink, Plan
+from nmt.rnn.compiler.plan import PlacedSink, Plan
 from nmt.rnn.compiler.program import Place, PlaceKind, Product, Program
 from nmt.rnn.device import Executable, PlanRun
 from nmt.rnn.kernels.cuda.blas import Matrix
-from nmt.rnn.kernels.cuda.emit_cuda import CudaModule, RowKernel, emit_cuda
+from nmt.rnn.kernels.cuda.emit_cuda import RowKernel, emit_cuda
 from nmt.rnn.kernels.cuda.gpu_base import GPUBase
 from nmt.rnn.kernels.cuda.matrices import Matrices
 from nmt.rnn.kernels.cuda.row_numbers import active_rows, row_numbers, sum_memory, taking_part
@@ -67,34 +67,26 @@ class CudaExecutable(Executable):
 
     def run(self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate, *, backward: bool) -> _GPURun:
         """Return a pass over a batch; see `Executable.run`."""
-        one = self.plan.backward if backward else self.plan.forward
-        module = self.backward_module if backward else self.forward_module
-        if one is None or module is None:
-            raise RuntimeError("a plan for inference has no backward pass")
-        return _GPURun(self, one, module, arrays, weights, rows, allocate, backward)
+        return _GPURun(self, arrays, weights, rows, allocate, backward)
 
 
 class _GPURun(PlanRun):
     """One pass over one batch."""
 
     def __init__(
-        self,
-        executable: CudaExecutable,
-        one: Pass,
-        module: CudaModule,
-        arrays: Arrays,
-        weights: Weights,
-        rows: Rows,
-        allocate: Allocate,
-        backward: bool,
+        self, owner: CudaExecutable, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate, backward: bool
     ) -> None:
-        self.device, self.dtype = executable.device, executable.dtype
-        self.runtime = executable.device.runtime
+        one = owner.plan.backward if backward else owner.plan.forward
+        module = owner.backward_module if backward else owner.forward_module
+        if one is None or module is None:
+            raise RuntimeError("a plan for inference has no backward pass")
+        self.device, self.dtype = owner.device, owner.dtype
+        self.runtime = owner.device.runtime
         self.one, self.module, self.loop = one, module, module.steps[Phase.LOOP]
         self.arrays, self.weights, self.rows, self.allocate, self.backward = arrays, weights, rows, allocate, backward
-        self.matrices = Matrices(self.device, self.dtype, executable.in_bfloat16, weights)
+        self.matrices = Matrices(self.device, self.dtype, owner.in_bfloat16, weights)
         self.numbers = row_numbers(self.device, rows, allocate)
-        wide = backward and any(one.right.source_axis for one in executable.plan.sinks)
+        wide = backward and any(one.right.source_axis for one in owner.plan.sinks)
         self.active = sum_memory(rows, self.numbers, rows.block_steps, allocate, wide=wide) if backward else None
         self.taking: Array | None = None
         self.is_one = False
@@ -167,7 +159,7 @@ class _GPURun(PlanRun):
 
         def launch() -> None:
             for step in range(block.start, block.stop):
-                t = self._time(step)
+                t = rows.T - 1 - step if rows.reverse != self.backward else step  # of the sequence
                 if self.numbers.prefix[t]:
                     self._step(t, step % 2, block)
 
@@ -176,10 +168,6 @@ class _GPURun(PlanRun):
             return
         lengths = rows.whole if self.numbers.dense else rows.lengths.tobytes()
         self.device.replay((*self._sizes(), block, lengths), self._reserve(Phase.LOOP), launch)
-
-    def _time(self, step: int) -> int:
-        """Return the step of the sequence for a step of the loop."""
-        return self.rows.T - 1 - step if self.rows.reverse != self.backward else step
 
     def _reserve(self, *phases: Phase) -> list[Array]:
         """Allocate and return all memory of these phases, or of the pass, since a recording must not allocate."""

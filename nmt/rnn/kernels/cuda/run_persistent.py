@@ -109,7 +109,7 @@ class PersistentRun:
             run, launch_loop = layer.forward(*given_to_loop, b_h=b_h, **how)
             # The last h is among y already, except of a row without steps.
             missing = [name != "h" or not rows.lengths.all() for name in self.states]
-            taking = None if call.numbers.dense else self._taking(rows)
+            taking = None if call.numbers.dense else taking_part(self.device, rows, "steps", rows.lengths, 0, rows.T)
 
             def launch() -> None:
                 if mask is not None:
@@ -128,9 +128,6 @@ class PersistentRun:
         if self.training:
             arrays[TAPE] = layer, run, states, x
 
-    def _taking(self, rows: Rows) -> Array | None:
-        return taking_part(self.device, rows, "steps", rows.lengths, 0, rows.T)
-
     # ------------------------------------------------------------ backward
 
     def backward(self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate, gradients: Arrays) -> None:
@@ -145,7 +142,7 @@ class PersistentRun:
             given_to_loop = weights["W_h"], run, call.numbers.lengths, states, arrays["d_y"], d_last
             found, launch_loop = layer.backward(*given_to_loop, reverse=rows.reverse, allocate=call.empty)
             active = sum_memory(rows, call.numbers, rows.T, call.empty)
-            taking = active if call.numbers.dense else self._taking(rows)
+            taking = active if call.numbers.dense else taking_part(self.device, rows, "steps", rows.lengths, 0, rows.T)
             d_a, d_product = Matrix.whole(found.d_a), Matrix.whole(found.d_product)
             # An LSTM's are the same numbers, rounded already.
             of_input = d_a if found.d_inner is not None else d_product

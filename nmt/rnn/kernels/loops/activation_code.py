@@ -119,10 +119,6 @@ def _tanh(e: _Emit, x: ir.Value) -> ir.Value:
     return e.div(t, e.add(t, e.number(2.0)))
 
 
-def _relu(e: _Emit, x: ir.Value) -> ir.Value:
-    return e.builder.select(e.less(x, e.number(0.0)), e.number(0.0), x)
-
-
 def _log(e: _Emit, x: ir.Value) -> ir.Value:
     b = e.builder
     tiny = e.less(x, e.number(2.0**-126))
@@ -153,12 +149,10 @@ def _softplus(e: _Emit, x: ir.Value) -> ir.Value:
 
 
 def _of_llvm(b: ir.IRBuilder, name: str, x: ir.Value) -> ir.Value:
-    """Call an intrinsic function of LLVM and return its result."""
     return b.call(b.module.declare_intrinsic(f"llvm.{name}", [x.type]), [x])
 
 
 def _of_library(b: ir.IRBuilder, name: str, x: ir.Value) -> ir.Value:
-    """Call a function of the C library and return its result."""
     kind = ir.FunctionType(ir.DoubleType(), [ir.DoubleType()])
     return b.call(b.module.globals.get(name) or ir.Function(b.module, kind, name), [x])
 
@@ -168,8 +162,8 @@ def _double_sigmoid(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
     return b.fdiv(one, b.fadd(one, _of_llvm(b, "exp", b.fneg(x))))
 
 
-def _double_relu(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
-    zero = ir.Constant(ir.DoubleType(), 0.0)
+def _relu(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
+    zero = ir.Constant(x.type, 0.0)
     return b.select(b.fcmp_ordered("<", x, zero, flags=_FLAGS), zero, x)
 
 
@@ -197,7 +191,7 @@ FUNCTIONS: dict[str, Callable[..., ir.Value]] = {
     "log": _either(_log, lambda b, x: _of_llvm(b, "log", x)),
     "sigmoid": _either(_sigmoid, _double_sigmoid),
     "tanh": _either(_tanh, lambda b, x: _of_library(b, "tanh", x)),
-    "relu": _either(_relu, _double_relu),
+    "relu": _relu,
     "softplus": _either(_softplus, _double_softplus),
     "sqrt": lambda b, x: _of_llvm(b, "sqrt", x),
     "maximum": _maximum,

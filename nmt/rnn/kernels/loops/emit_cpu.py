@@ -21,26 +21,13 @@ from nmt.rnn.arrays.weights import PAIRS, QUADS
 from nmt.rnn.compiler.phases import Phase
 from nmt.rnn.compiler.plan import Pass
 from nmt.rnn.compiler.program import Place, PlaceKind, Product, Program, RowWork
-from nmt.rnn.kernels.loops.row_loops import (
-    CPURowWriter,
-    SlotState,
-    parameters_alone,
-    parts_of,
-    replayed_steps,
-    steps_of_row,
-)
+from nmt.rnn.kernels.loops import row_loops
 from nmt.rnn.kernels.loops.row_writer import Function, Names, Variable, weight_key
 from nmt.rnn.kernels.machine_code.features import TARGET
 from nmt.rnn.kernels.products.int8 import TAIL
+from nmt.rnn.kernels.products.microkernel import PRODUCT_ROWS
 from nmt.rnn.kernels.products.packing import words_of
 
-# By the dtype of packed weights.
-PRODUCT_ROWS = {
-    np.dtype(np.float32): "product_rows_f4",
-    np.dtype(np.float64): "product_rows_f8",
-    PAIRS: "product_rows_bf16",
-    QUADS: "product_rows_int8",
-}
 # The functions that round rows for a product, and the words of a rounded row of n numbers (see packing.words_of).
 _PAIRS = TARGET.pairs_at_a_time
 _PAIR_WORDS = f"(({{n}} + {2 * _PAIRS - 1}) // {2 * _PAIRS} * {_PAIRS})"
@@ -50,6 +37,8 @@ NUMBERS = ("units", "start", "stop", "T", "B", "C", "S", "backwards", "flip")
 INTEGERS = ("bounds", "dims", "lengths", "source_lengths", "owner")
 """The order of a table: NUMBERS, then the addresses of the int64 arrays INTEGERS, then those of the function's arrays,
 scratch and weights."""
+
+Steps = list[RowWork | Product]
 
 
 @dataclass
@@ -75,21 +64,19 @@ def emit(one: Pass, dtype: np.dtype, name: str, packed: np.dtype) -> Module:
     """Return the functions for one direction of a plan, labelled `name`; `packed`: the dtype of packed weights."""
     dims: dict[int, str] = {}
 
-    def function(program: Program, steps: list[RowWork | Product], label: str) -> Function:
-        return _FunctionWriter(program, steps, f"{name}_{label}", dims, dtype, packed).write()
+    def writer(program: Program, steps: Steps, label: str) -> _FunctionWriter:
+        return _FunctionWriter(program, steps, f"{name}_{label}", dims, dtype, packed)
 
     def outside(phase: Phase) -> Iterator[tuple[Phase, Function | Product]]:
         program = one.programs[phase]
         for n, step in enumerate(program.steps):
-            yield phase, step if isinstance(step, Product) else function(program, [step], f"{phase}{n}")
+            yield phase, step if isinstance(step, Product) else writer(program, [step], f"{phase}{n}").write()
 
     before, after = list(outside(Phase.BEFORE)), list(outside(Phase.AFTER))
     loop: list[tuple[Phase, Function | Product]] = []
-    if one.loop.steps and one.by_rows:
-        writer = _FunctionWriter(one.loop, one.loop.steps, f"{name}_loop", dims, dtype, packed)
-        loop.append((Phase.LOOP, writer.write_by_rows(one)))
-    elif one.loop.steps:
-        loop.append((Phase.LOOP, function(one.loop, one.loop.steps, "loop")))
+    if one.loop.steps:
+        of_loop = writer(one.loop, one.loop.steps, "loop")
+        loop.append((Phase.LOOP, of_loop.write_by_rows(one) if one.by_rows else of_loop.write()))
     return Module(list(dims), [*before, *loop, *after])
 
 
@@ -97,13 +84,7 @@ class _FunctionWriter(Names):
     """Write one function: a loop over time, with its products and loops over rows."""
 
     def __init__(
-        self,
-        program: Program,
-        steps: list[RowWork | Product],
-        name: str,
-        dims: dict[int, str],
-        dtype: np.dtype,
-        packed: np.dtype,
+        self, program: Program, steps: Steps, name: str, dims: dict[int, str], dtype: np.dtype, packed: np.dtype
     ) -> None:
         super().__init__(program, name, dims)
         self.steps, self.dtype, self.packed = steps, dtype, packed
@@ -135,15 +116,30 @@ class _FunctionWriter(Names):
     # ------------------------------------------------------------ the function
 
     def write(self) -> Function:
-        """Write the function and return it."""
-        body = self._loop_body()
-        lines = [
-            *self.head(),
+        """Write the function and return it: in the time loop the steps in order, with barriers for threads that divide
+        units."""
+        active = [
+            "        for n in range(low, min(high, first + M)):",
+            "            if lengths[n] <= t:",
+            "                continue",
+        ]
+        barrier = [
+            "        if units:",
+            "            goal += parts",
+            "            barrier_wait(table, part, parts, goal)",
+        ]
+        body, ends = list[str](), self._steps_before_barriers()
+        for n, step in enumerate(self.steps):
+            body += self._product(step) if isinstance(step, Product) else active + self.row(step, 3)
+            if n in ends:
+                body += barrier
+        sizes = [
             "    first = 0 if units else low",
             "    last = B if units else high",
             "    lowest = T - stop if backwards else start",
             "    goal = 0",
-            *self.memory(),
+        ]
+        loop = [
             "    for step in range(start, stop):",
             *self.step(2),
             # The shortest prefix of the rows that contains all active rows of this step.
@@ -153,10 +149,8 @@ class _FunctionWriter(Names):
             "        if M == 0:",
             "            continue",
             *body,
-            *(f"    release({name})" for name in self.row_scratch),
         ]
-        self.function.source = "\n".join(lines) + "\n"
-        return self.function
+        return self._finished(sizes, loop)
 
     def write_by_rows(self, one: Pass) -> Function:
         """Write the function of a loop without products, with all steps of a row before the next row: a state with
@@ -164,40 +158,31 @@ class _FunctionWriter(Names):
         kept = [self._slot_state(place, again=one.again is not None) for place in one.checkpoints]
         once, lines = self._once_and_by_row(self.steps)
         if one.again is None:
-            lines = steps_of_row(self.step(0), lines, kept)
+            lines = row_loops.steps_of_row(self.step(0), lines, kept)
         else:
             program, self.program = self.program, one.again
             more, again = self._once_and_by_row(one.again.steps)
             self.program, once = program, once + more
-            lines = replayed_steps(self.step(0), again, lines, kept)
-        whole = [
-            *self.head(),
-            "    lowest = T - stop if backwards else start",
-            *self.memory(),
-            *(f"    {line}" for line in once),
-            "    for n in range(low, high):",
-            *(f"        {line}" for line in lines),
-            *(f"    release({name})" for name in self.row_scratch),
-        ]
-        self.function.source = "\n".join(whole) + "\n"
-        return self.function
+            lines = row_loops.replayed_steps(self.step(0), again, lines, kept)
+        loop = [*once, "for n in range(low, high):", *(f"    {line}" for line in lines)]
+        return self._finished(["    lowest = T - stop if backwards else start"], [f"    {line}" for line in loop])
 
-    def _once_and_by_row(self, steps: list[RowWork | Product]) -> tuple[list[str], list[str]]:
+    def _once_and_by_row(self, steps: Steps) -> tuple[list[str], list[str]]:
         """Return the work that depends on parameters alone, and the work on one row at one step."""
         once = list[str]()
         return once, [line for step in steps if isinstance(step, RowWork) for line in self.row(step, 0, once)]
 
-    def _slot_state(self, checkpoint: Place, *, again: bool) -> SlotState:
+    def _slot_state(self, checkpoint: Place, *, again: bool) -> row_loops.SlotState:
         """Return the names of a state that is kept in a checkpoint; again: where it is computed from it."""
         name = parse(checkpoint.name).base
         array = ArrayKind.REPLAYED if again else ArrayKind.STATE
         memory = Place(PlaceKind.AGAIN if again else PlaceKind.CARRY, array.of(name), False, checkpoint.width)
-        return SlotState(self.array(checkpoint), self.array(memory), self.dim(checkpoint.width or 0))
+        return row_loops.SlotState(self.array(checkpoint), self.array(memory), self.dim(checkpoint.width or 0))
 
-    def head(self) -> list[str]:
-        """Return the first lines of the function: its parameters, its sizes, and the rows of this thread. Everything
-        else must have been written before."""
-        return [
+    def _finished(self, sizes: list[str], loop: list[str]) -> Function:
+        """Return the function: its parameters, its sizes, the rows of this thread, the scratch of a row, and the loop,
+        which has been written before."""
+        lines = [
             f"F = {self.dtype.name}",
             "",
             "",
@@ -207,12 +192,14 @@ class _FunctionWriter(Names):
             *(f"    {name} = dims[{n}]" for n, name in enumerate(self.dims.values())),
             "    low = bounds[part]",
             "    high = bounds[part + 1]",
+            *sizes,
+            *(f"    {name} = {size}" for name, size in self.row_scratch.items()),
+            *(f"    {slot} = {whole}" for whole, slot in self.written.items()),
+            *loop,
+            *(f"    release({name})" for name in self.row_scratch),
         ]
-
-    def memory(self) -> list[str]:
-        """Return the lines that allocate the scratch of a row."""
-        lines = [f"    {name} = {size}" for name, size in self.row_scratch.items()]
-        return lines + [f"    {slot} = {whole}" for whole, slot in self.written.items()]
+        self.function.source = "\n".join(lines) + "\n"
+        return self.function
 
     def step(self, indent: int) -> list[str]:
         """Return the lines that begin a step: its time and the slots of its states. backwards: the loop runs from T - 1
@@ -238,21 +225,6 @@ class _FunctionWriter(Names):
         rows = [["part", "parts", "table"], list(NUMBERS), [f"{name}: int64" for name in INTEGERS]]
         rows += [arrays[n : n + 8] for n in range(0, len(arrays), 8)]
         return [f"    {', '.join(row)}," for row in rows]
-
-    def _loop_body(self) -> list[str]:
-        """Return the body of the time loop: the steps in order, with barriers for threads that divide units."""
-        body: list[str] = []
-        barrier = [
-            "        if units:",
-            "            goal += parts",
-            "            barrier_wait(table, part, parts, goal)",
-        ]
-        ends = self._steps_before_barriers()
-        for n, step in enumerate(self.steps):
-            body += self._product(step) if isinstance(step, Product) else self._rows(step)
-            if n in ends:
-                body += barrier
-        return body
 
     def _steps_before_barriers(self) -> set[int]:
         """Return the numbers of the steps after which threads that divide units must meet; all threads run the same
@@ -304,7 +276,7 @@ class _FunctionWriter(Names):
             f"        panels = ({outer} + PANEL - 1) // PANEL",
             f"        begin = min({outer}, panels * part // parts * PANEL) if units else 0",
             f"        end = min({outer}, panels * (part + 1) // parts * PANEL) if units else {outer}",
-            f"        {PRODUCT_ROWS[self.packed]}(",
+            f"        {PRODUCT_ROWS[self.packed.name].native.label}(",
             f"            {left}, {stride}, address({w}, begin * {inner}),",
             f"            {right}, {outer}, M, end - begin, {inner}, 0,",
             "        )",
@@ -320,22 +292,14 @@ class _FunctionWriter(Names):
             ]
         return lines
 
-    def _rows(self, step: RowWork) -> list[str]:
-        head = [
-            "        for n in range(low, min(high, first + M)):",
-            "            if lengths[n] <= t:",
-            "                continue",
-        ]
-        return head + self.row(step, 3)
-
     def row(self, step: RowWork, indent: int, once: list[str] | None = None) -> list[str]:
         """Return the work on one row. once: receives the lines that depend on parameters alone, if it is given."""
-        work = CPURowWriter(self, indent)
-        alone = set() if once is None else parameters_alone(step, self.program)
-        work.nests(parts_of(step.nests, alone, inside=True))
+        work = row_loops.CPURowWriter(self, indent)
+        alone = set() if once is None else row_loops.parameters_alone(step, self.program)
+        work.nests(row_loops.parts_of(step.nests, alone, inside=True))
         if once is not None:
             once += work.row.lines
             work.row.lines.clear()
-        work.nests(parts_of(step.nests, alone, inside=False))
+        work.nests(row_loops.parts_of(step.nests, alone, inside=False))
         source = ["c = owner[n]", "ls = source_lengths[c]"] if work.uses_captured else []
         return ["    " * indent + line for line in source] + work.row.lines

@@ -37,7 +37,7 @@ from nmt.rnn.kernels.memory.arrays import allocate, free
 from nmt.rnn.kernels.memory.table_layout import COUNTER_WORDS
 from nmt.rnn.kernels.products.bfloat16 import to_pairs
 from nmt.rnn.kernels.products.int8 import to_quads
-from nmt.rnn.kernels.products.microkernel import product_rows_bf16, product_rows_f4, product_rows_f8, product_rows_int8
+from nmt.rnn.kernels.products.microkernel import PRODUCT_ROWS
 from nmt.rnn.kernels.threads.atomics import barrier_wait
 
 MAX_SCOPES = 48
@@ -62,8 +62,8 @@ _COMPARED = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: 
 @cache
 def _called() -> dict[str, Native]:
     """Return the native functions that a loop may call, by name."""
-    found = barrier_wait, product_rows_f4, product_rows_f8, product_rows_bf16, product_rows_int8, to_pairs, to_quads
-    return {str(one.native.symbol).removeprefix("nmt_"): one.native for one in found}
+    found = barrier_wait, *PRODUCT_ROWS.values(), to_pairs, to_quads
+    return {one.native.label: one.native for one in found}
 
 
 def module_of(source: str, entry: str) -> ir.Module:
@@ -71,7 +71,7 @@ def module_of(source: str, entry: str) -> ir.Module:
     first, function = ast.parse(source).body
     if not isinstance(first, ast.Assign) or not isinstance(function, ast.FunctionDef):
         raise SyntaxError(f"{ast.unparse(first)}: a loop begins with its number type, and is one function")
-    writer = _LoopWriter(function, ast.unparse(first.value), entry)
+    writer = _LoopWriter(ast.unparse(first.value), entry)
     writer.write(function)
     return writer.module
 
@@ -79,7 +79,7 @@ def module_of(source: str, entry: str) -> ir.Module:
 class _LoopWriter:
     """Write one function. Names that are assigned to have stack memory, for LLVM to turn into registers."""
 
-    def __init__(self, function: ast.FunctionDef, number: str, entry: str) -> None:
+    def __init__(self, number: str, entry: str) -> None:
         self.number = number
         self.module = ir.Module(entry)
         kind = ir.FunctionType(ir.VoidType(), [_INT64, _INT64, _BYTES])

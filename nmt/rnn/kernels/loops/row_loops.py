@@ -82,8 +82,11 @@ def _access(v: Value, place: Place, start: int, *, is_write: bool) -> _Access:
     return _Access(place, start, start + (v.width or 1), v.dims, is_write)
 
 
-class AxisLoops(RowWriter):
-    """Write nests whose features have named axes."""
+class CPURowWriter(RowWriter):
+    """Write the loops of a CPU: source positions outside, features inside, in sequence. Adjacent source positions of a
+    row are B numbers apart in most places. LLVM compiles a loop over them twice, and takes the vectorised version if B
+    is 1. That version adds in another order, so a row would have other bits alone than in a batch. Therefore these sums
+    are added in order."""
 
     def named_axes(self, nests: list[Nest]) -> None:
         """Write nests that share the loop over their first axis. Raises ShapeError: one has source positions too."""
@@ -133,23 +136,11 @@ class AxisLoops(RowWriter):
         self.block(source).add(self.w.store(place, at, f"in_turn({self.w.load(place, at)}, {self.name(source)})"))
 
     def _in_register(self, v: Value, place: Place, axis: str) -> None:
-        """Write a sum over the innermost axis."""
         total = Variable.SUM.of(v.id)
         self.summed.add(axis)
         self.outside[axis].add(f"{total} = ZERO")
         self.block(v.args[0]).add(f"{total} += {self.name(v.args[0])}")
-        if place.kind is PlaceKind.LOCAL:
-            self.locals[v.id] = total
-        else:
-            at = self.at(place, 0, v.width is not None, v.dims)
-            self.axis_ends[axis].append(self.w.store(place, at, total))
-
-
-class CPURowWriter(AxisLoops):
-    """Write the loops of a CPU: source positions outside, features inside, in sequence. Adjacent source positions of a
-    row are B numbers apart in most places. LLVM compiles a loop over them twice, and takes the vectorised version if B
-    is 1. That version adds in another order, so a row would have other bits alone than in a batch. Therefore these sums
-    are added in order."""
+        self._keep(v, place, total, self.axis_ends[axis])
 
     def nests(self, nests: list[Nest]) -> None:
         """Write nests in order."""
@@ -187,7 +178,7 @@ class CPURowWriter(AxisLoops):
         if place.kind is PlaceKind.LOCAL:
             self.locals[v.id] = name
         else:
-            lines.append(self.w.store(place, self.at(place, 0, False), name))
+            lines.append(self.w.store(place, self.at(place, 0, v.width is not None, v.dims), name))
 
     def sum_last(self, v: Value, place: Place) -> None:
         """Write a sum over features."""
@@ -236,20 +227,18 @@ def row_segments(rows: Rows, wide: bool, block: TimeBlock, *, exact: bool = Fals
     to different blocks of the sum."""
     if rows.ordered and rows.threads == 1 and not wide:
         exact = False  # the prefixes are the active rows
-    key = ("segments", wide, exact, block.low, block.high)
-    return rows.derived(key, lambda: _find(rows, wide, block, exact))
 
+    def find() -> np.ndarray:
+        steps = rows.S if wide else block.high - block.low
+        if rows.whole and not wide:
+            return np.array([[0, steps * rows.B]], np.int64)
+        lengths = rows.source_lengths if wide else rows.lengths - block.low
+        if not wide and (block.low or block.high < rows.T):
+            lengths = np.minimum(np.maximum(lengths, 0), steps)
+        bounds = np.array([0, len(lengths)], np.int64) if wide else rows.bounds
+        return prefix_rows(lengths, identity(len(lengths) + 1) if exact else bounds, steps)
 
-def _find(rows: Rows, wide: bool, block: TimeBlock, exact: bool) -> np.ndarray:
-    """Compute `row_segments`."""
-    steps = rows.S if wide else block.high - block.low
-    if rows.whole and not wide:
-        return np.array([[0, steps * rows.B]], np.int64)
-    lengths = rows.source_lengths if wide else rows.lengths - block.low
-    if not wide and (block.low or block.high < rows.T):
-        lengths = np.minimum(np.maximum(lengths, 0), steps)
-    bounds = np.array([0, len(lengths)], np.int64) if wide else rows.bounds
-    return prefix_rows(lengths, identity(len(lengths) + 1) if exact else bounds, steps)
+    return rows.derived(("segments", wide, exact, block.low, block.high), find)
 
 
 _ENDED = ["if lengths[n] <= t:", "    continue"]

@@ -145,7 +145,8 @@ class Names:
 class RowWriter:
     """Write the loop nests of one row into `row`. Each line goes to the block of the indices on which it depends:
     `row`, `s_block` (source position), `j_block` (feature), or `inner` (both); in loops over named axes to that of the
-    innermost axis it depends on, `axis_blocks`."""
+    innermost axis it depends on, `axis_blocks`. A subclass has methods `sum_last` and `sum_s`, which write sums over
+    features and over source positions."""
 
     row: Lines
     axis_blocks: dict[str, Lines]
@@ -264,14 +265,6 @@ class RowWriter:
         """Write a store of a number into a block."""
         block.add(self.w.store(place, at, value))
 
-    def sum_last(self, v: Value, place: Place) -> None:
-        """Write a sum over features."""
-        raise NotImplementedError
-
     def total(self, v: Value, place: Place) -> None:
         """Write a sum over a named axis."""
-        raise NotImplementedError
-
-    def sum_s(self, v: Value, place: Place) -> None:
-        """Write a sum over source positions."""
         raise NotImplementedError

@@ -15,7 +15,7 @@ from nmt.rnn.arrays.workspace import Allocate
 from nmt.rnn.compiler.plan import Pass, PlacedSink, Plan
 from nmt.rnn.compiler.program import Place, PlaceKind, Product, Program
 from nmt.rnn.device import Executable, PlanRun
-from nmt.rnn.kernels.loops.emit_cpu import INTEGERS, NUMBERS, Module, emit
+from nmt.rnn.kernels.loops.emit_cpu import INTEGERS, NUMBERS, emit
 from nmt.rnn.kernels.loops.row_loops import row_segments
 from nmt.rnn.kernels.loops.row_writer import Function, weight_key
 from nmt.rnn.kernels.machine_code.jit import inner_kernel
@@ -25,7 +25,7 @@ from nmt.rnn.kernels.memory.moves import clear_all
 from nmt.rnn.kernels.memory.table_layout import COUNTER_WORDS
 from nmt.rnn.kernels.products.gradients import weight_gradient, weight_gradient_bf16
 from nmt.rnn.kernels.products.packing import packed_weight
-from nmt.rnn.kernels.products.product import product_table, run_product, sum_rows
+from nmt.rnn.kernels.products.product import run_product, sum_rows
 from nmt.rnn.kernels.threads.atomics import WORD
 from nmt.rnn.kernels.threads.pool import address_of, run_parallel, run_team, start_of, task_table
 from nmt.rnn.rows import Rows, Sharing, TimeBlock, shape_of_step, steps_of
@@ -149,16 +149,8 @@ class CPUExecutable(Executable):
         self._forward = _CompiledPass(plan.forward, dtype, "forward", packed, backward=False)
         back = plan.backward
         self._backward = None if back is None else _CompiledPass(back, dtype, "backward", packed, backward=True)
-
-    @property
-    def forward_module(self) -> Module:
-        """Return the generated code of the forward pass."""
-        return self._forward.module
-
-    @property
-    def backward_module(self) -> Module | None:
-        """Return the generated code of the backward pass; None in a plan for inference."""
-        return None if self._backward is None else self._backward.module
+        self.forward_module = self._forward.module
+        self.backward_module = None if self._backward is None else self._backward.module
 
     def run(self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate, *, backward: bool) -> _PassRun:
         """Return a pass over a batch; see `Executable.run`."""
@@ -285,5 +277,5 @@ class _PassRun(PlanRun):
         K, N = step.x.width or 0, step.out.width or 0
         parts = 1 if threads == 1 or int(segments[:, 1].sum()) * K * N < tuning.ALONE_BELOW else threads
         operands = A, packed, C, segments
-        table = product_table(operands, offset, 0, K, N, 0)
+        table = task_table((offset, A.shape[1], 0, C.shape[1], K, N, len(segments), 0), operands)
         return partial(run_product, parts, table, operands)

@@ -61,7 +61,7 @@ class Target:
         """Return the kind of processor and the system that run the code."""
         kind, _, system, *_ = f"{self.triple}---".split("-")
         here = platform.machine(), sys.platform
-        there = _MACHINE_OF_WINDOWS if system == "windows" else (kind, "darwin" if "mac" in system else system)
+        there = ("AMD64", "win32") if system == "windows" else (kind, "darwin" if "mac" in system else system)
         return there if self.triple else here
 
     @property
@@ -144,7 +144,6 @@ _TRIPLES_OF_X86 = {
     "macos": "x86_64-apple-macosx11",
     "macos-library": "x86_64-apple-macosx11",
 }
-_MACHINE_OF_WINDOWS = "AMD64", "win32"
 _TRIPLES_OF_ARM = dict.fromkeys(("macos", "macos-library"), "arm64-apple-macosx11")
 _ARM_TRIPLE = "aarch64-unknown-linux-gnu"
 _ELSEWHERE = {one.name: one for one in (_WASM, *(replace(arm, triple=_ARM_TRIPLE) for arm in _OF_ARM))}

@@ -20,22 +20,12 @@ from threading import RLock
 from typing import Any, NamedTuple
 
 import numpy as np
+from llvmlite import binding
 
 from nmt.rnn.arrays.workspace import LINE_BYTES
-from nmt.rnn.kernels.machine_code import objects as machine_code
-from nmt.rnn.kernels.machine_code.objects import spare_memory
-from nmt.rnn.kernels.machine_code.store import (
-    Pack,
-    Record,
-    Store,
-    code_name,
-    content_of,
-    python_code,
-    shipped,
-    source_name,
-    sources_are_unchanged,
-    store,
-)
+from nmt.rnn.kernels.machine_code import store
+from nmt.rnn.kernels.machine_code.objects import load, spare_memory
+from nmt.rnn.kernels.machine_code.store import Record, content_of
 from nmt.system.interruption import forkable, uninterrupted
 from nmt.system.notices import making_code
 
@@ -95,7 +85,7 @@ class Native(ABC):
     @cached_property
     def source_name(self) -> str | None:
         """Return the name of the sources and types that it is compiled from; None if its content is unknown."""
-        return None if self.content is None else source_name(self.label, self.content, self._types)
+        return None if self.content is None else store.source_name(self.label, self.content, self._types)
 
     @cached_property
     def entry(self) -> str:
@@ -105,7 +95,7 @@ class Native(ABC):
     @cached_property
     def code_name(self) -> str | None:
         """Return the name of its machine code in the store; None if its content is unknown."""
-        return None if self.source_name is None else code_name(self.label, self.source_name, self._python_code)
+        return None if self.source_name is None else store.code_name(self.label, self.source_name, self._python_code)
 
     @property
     def address(self) -> int:
@@ -124,25 +114,25 @@ class Native(ABC):
         return CFUNCTYPE(c_int64 if self.result == "int64" else None, *(c_int64,) * self._arity)(self.address)
 
     def _find(self) -> int:
-        found = _usable(shipped(), self.source_name) or _usable(store(), self.code_name)
+        found = _usable(store.shipped(), self.source_name) or _usable(store.store(), self.code_name)
         if found is None:
-            with making_code(store().keeps):
+            with making_code(store.store().keeps):
                 found = self._compiled()
                 _load_called(found)
-        address = machine_code.load(found.code, found.facts["entry"])
+        address = load(found.code, found.facts["entry"])
         if self.symbol:
-            machine_code.add_symbol(self.symbol, address)
+            binding.add_symbol(self.symbol, address)
         return address
 
     def made(self) -> Record:
         """Return the machine code, stored or compiled now, but not loaded: it may be that of another machine."""
-        found = None if self.code_name is None else store().read(self.code_name)
+        found = None if self.code_name is None else store.store().read(self.code_name)
         return self._compiled() if found is None else found
 
     def _compiled(self) -> Record:
         found = self.compile()
-        if self.code_name is not None and sources_are_unchanged():
-            store().write(self.code_name, found)
+        if self.code_name is not None and store.sources_are_unchanged():
+            store.store().write(self.code_name, found)
         return found
 
 
@@ -185,7 +175,7 @@ class Jitted(Native):
 
     @property
     def _python_code(self) -> str:
-        return python_code(self.function.__code__)
+        return store.python_code(self.function.__code__)
 
     def compile(self) -> Record:
         """Compile the function with Numba and return its machine code."""
@@ -208,13 +198,14 @@ when_used: list[Callable[[Native], None]] = []
 """Hooks called when an address is first used."""
 
 
-def _usable(where: Pack | Store, name: str | None) -> Record | None:
-    """Return a record when all that it calls is loaded; None if there is none, or a symbol that it needs is missing."""
+def _usable(where: store.Pack | store.Store, name: str | None) -> Record | None:
+    """Return a record when all that it calls is loaded; None if there is none, or the process lacks a symbol that it
+    needs: loading it would make LLVM abort the process."""
     found = None if name is None else where.read(name)
     if found is None:
         return None
     _load_called(found)
-    return None if machine_code.unresolved(found.facts["symbols"]) else found
+    return found if all(map(binding.address_of_symbol, found.facts["symbols"])) else None
 
 
 def _load_called(found: Record) -> None:

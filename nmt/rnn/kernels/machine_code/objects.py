@@ -87,16 +87,6 @@ def _target_machine() -> Any:
     )
 
 
-def unresolved(symbols: list[str]) -> list[str]:
-    """Return the symbols that this process lacks; loading code that needs one would make LLVM abort the process."""
-    return [name for name in symbols if not binding.address_of_symbol(name)]
-
-
-def add_symbol(name: str, address: int) -> None:
-    """Define a symbol that code loaded from now on may call."""
-    binding.add_symbol(name, address)
-
-
 def load(code: bytes, entry: str) -> int:
     """Load an object file whose symbols the process defines, and return the address of its function `entry`. An entry
     that is loaded already is not loaded again. Raises RuntimeError: the file has no such function."""
@@ -154,7 +144,6 @@ _FUNCTIONS: dict[str, tuple[str | None, str, ir.Type]] = (
         "nmt_wake": (None, "pthread_cond_broadcast", _NUMBER),
     }
 )
-_OWN: dict[str, ir.Type] = {"nmt_spare": _POINTER}
 
 
 def system_function(name: str, library: str | None = None) -> Any:
@@ -163,7 +152,7 @@ def system_function(name: str, library: str | None = None) -> Any:
 
 
 for _name, (_library, _theirs, _) in _FUNCTIONS.items() if ON_WINDOWS == (os.name == "nt") else ():
-    add_symbol(_name, ctypes.cast(system_function(_theirs, _library), ctypes.c_void_p).value or 0)
+    binding.add_symbol(_name, ctypes.cast(system_function(_theirs, _library), ctypes.c_void_p).value or 0)
 
 
 class SpareMemory:
@@ -179,7 +168,7 @@ class SpareMemory:
         self._allocate = system_function(_FUNCTIONS["nmt_allocate"][1], _FUNCTIONS["nmt_allocate"][0])
         self._allocate.restype, self._allocate.argtypes = ctypes.c_void_p, [ctypes.c_size_t] * 2
         self._give = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t)(self.give)
-        add_symbol("nmt_spare", ctypes.cast(self._give, ctypes.c_void_p).value or 0)
+        binding.add_symbol("nmt_spare", ctypes.cast(self._give, ctypes.c_void_p).value or 0)
         self.hold()
 
     def hold(self) -> None:
@@ -212,7 +201,7 @@ spare_memory = SpareMemory()
 
 def call_system(builder: ir.IRBuilder, name: str, *arguments: ir.Value) -> ir.Value:
     """Write a call of a function of the system, by the name that compiled code has for it, and return its result."""
-    result = _OWN[name] if name in _OWN else _FUNCTIONS[name][2]
+    result = _POINTER if name == "nmt_spare" else _FUNCTIONS[name][2]
     kind = ir.FunctionType(result, [argument.type for argument in arguments])
     function = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
     return builder.call(function, arguments)

@@ -72,17 +72,15 @@ class Store:
         """Return whether the store can be written."""
         return self.folder is not None and os.access(self.folder, os.W_OK)
 
-    def has(self, name: str) -> bool:
-        """Return whether there is a file of that name, whatever its content."""
-        return self.folder is not None and self._path(name).exists()
-
     def read(self, name: str) -> Record | None:
         """Return the record of a name; None if its file is missing, damaged, or may be written by other users."""
         if self.folder is None:
             return None
         path = self._path(name)
         try:
-            content = _read_own(path)
+            handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+            with os.fdopen(handle, "rb") as file:
+                content = file.read() if _is_own(os.fstat(handle)) else None
         except OSError:
             return None
         found = None if content is None else _unpacked(content)
@@ -158,13 +156,6 @@ def _unpacked(content: bytes) -> Record | None:
     return Record(json.loads(body[8:end]), body[end:])
 
 
-def _read_own(path: Path) -> bytes | None:
-    """Return the bytes of a file; None if other users may write to it."""
-    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
-    with os.fdopen(handle, "rb") as file:
-        return file.read() if _is_own(os.fstat(handle)) else None
-
-
 def _is_own(found: os.stat_result) -> bool:
     """Return whether only this user and the superuser may change the file."""
     if not hasattr(os, "geteuid"):
@@ -214,10 +205,6 @@ class Pack:
     def __init__(self, path: Path | None) -> None:
         self.path = path
         self._warned = False
-
-    def has(self, name: str) -> bool:
-        """Return whether the pack has code of that name, whatever its content."""
-        return name in self.index
 
     def read(self, name: str) -> Record | None:
         """Return the record that was packed under a name; None if it is missing or damaged."""
@@ -315,14 +302,10 @@ def _digest(label: str, *parts: str) -> str:
     return f"{label}-{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:32]}"
 
 
-def content_of(function: Any) -> str | None:
+def content_of(function: Any, seen: set[int] | None = None) -> str | None:
     """Return a text that describes a function and is the same in every process. Return None if there is no such text:
-    the function closes over a value without one, or its source cannot be found."""
-    return _content(function, set())
-
-
-def _content(function: Any, seen: set[int]) -> str | None:
-    function = getattr(function, "written_by", function)
+    the function closes over a value without one, or its source cannot be found. seen: those described already."""
+    function, seen = getattr(function, "written_by", function), set() if seen is None else seen
     if id(function) in seen:
         return ""
     seen.add(id(function))
@@ -383,7 +366,7 @@ def _value(value: Any, seen: set[int]) -> str | None:
         found = [_value(part, seen) for part in value]
         return None if None in found else repr(found)
     if isinstance(value, FunctionType):
-        return _content(value, seen)
+        return content_of(value, seen)
     # A compiled function has its own description.
     content: str | None = getattr(value, "content", None)
     return content

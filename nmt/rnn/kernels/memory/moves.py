@@ -63,6 +63,11 @@ def vector_of(element: ir.Type, lanes: int) -> ir.Type:
     return ir.VectorType(element, lanes) if lanes > 1 else element
 
 
+def constant_of(kind: ir.Type, value: float) -> ir.Constant:
+    """Return a constant; of a type of vectors, with the same number in every lane."""
+    return ir.Constant(kind, [value] * kind.count if isinstance(kind, ir.VectorType) else value)
+
+
 def splat(b: ir.IRBuilder, number: ir.Value, lanes: int) -> ir.Value:
     """Return a vector with the same number in every lane."""
     if lanes == 1:

@@ -128,12 +128,11 @@ def _dtypes(layout: TableLayout, elements: tuple[tuple[str, DTypeLike], ...]) ->
 
 class NamedTable:
     """A table in memory: `table["working"]` is a number, `table["rows.token"]` the array at the address in the table.
-    The table keeps its arrays alive. It starts on a cache line."""
+    The table keeps its arrays alive. It starts on a cache line; `more` words lie behind its fields."""
 
     def __init__(
         self, layout: TableLayout, values: Mapping[str, Any] | None = None, *, more: int = 0, **elements: DTypeLike
     ) -> None:
-        """Make a table with `more` words behind its fields."""
         self.layout = layout
         self.words = aligned((COUNTER_WORDS + len(layout.fields) + more,), np.int64, zeros=True)
         self.address = address_of(self.words)

@@ -194,14 +194,9 @@ class _Output:
         return self
 
     def each_chunk(self, fill: Callable[[Array, slice], None], chunk: int | None = None) -> None:
-        """Compute the logits chunk by chunk, call `fill` on them, and add to the gradients.
-
-        Args:
-            fill: Called with logits [n, V] without the bias, whose memory is reused after the call, and the slice of
-                their rows. If there are gradients, it replaces the logits by the loss's derivative with respect to
-                them.
-            chunk: Rows at a time; None for `chunk_rows`.
-        """
+        """Compute the logits in chunks of `chunk` rows (None: `chunk_rows`), and add to the gradients. `fill` is called
+        with logits [n, V] without the bias, whose memory is reused after the call, and the slice of their rows. If
+        there are gradients, it replaces the logits by the loss's derivative with respect to them."""
         layer, into, threads = self.layer, self.gradients, self.threads
         (rows, hidden), vocab, packed = self.h.shape, self.bias.shape[0], packed_output(layer, threads)
         back = packed_output(layer, threads, transposed=True) if into else None

@@ -26,7 +26,7 @@ from llvmlite import ir
 from nmt.rnn.kernels.machine_code.features import TARGET
 from nmt.rnn.kernels.machine_code.jit import cgutils, external, holds, inlined, inner_kernel, instruction
 from nmt.rnn.kernels.memory.arrays import array_at
-from nmt.rnn.kernels.memory.moves import advance, prefetch, transposed, vector_of
+from nmt.rnn.kernels.memory.moves import advance, constant_of, prefetch, transposed, vector_of
 
 PAIR_LANES = TARGET.lanes
 # The instruction of Arm that rounds to bfloat16 does not flush tiny numbers.
@@ -49,26 +49,22 @@ class _BFloat(ir.Type):  # type: ignore[misc]
         return hash(_BFloat)
 
 
-def _whole(lanes: int, value: int) -> ir.Constant:
-    """Return a constant with the same integer in every lane."""
-    return ir.Constant(vector_of(_INT32, lanes), [value] * lanes if lanes > 1 else value)
-
-
 def _shuffle(b: ir.IRBuilder, x: ir.Value, y: ir.Value, lanes: list[int]) -> ir.Value:
     return b.shuffle_vector(x, y, ir.Constant(ir.VectorType(_INT32, len(lanes)), lanes))
 
 
 def _upper_half(b: ir.IRBuilder, x: ir.Value, lanes: int) -> ir.Value:
     """Round float32 to bfloat16 with integer arithmetic; return the bits in the lower half of an integer."""
-    bits = b.bitcast(x, vector_of(_INT32, lanes))
-    half = b.lshr(bits, _whole(lanes, 16))
-    odd = b.and_(half, _whole(lanes, 1))
-    rounded = b.lshr(b.add(bits, b.add(odd, _whole(lanes, 0x7FFF))), _whole(lanes, 16))
-    magnitude = b.and_(bits, _whole(lanes, 0x7FFFFFFF))
-    is_nan = b.icmp_unsigned(">", magnitude, _whole(lanes, 0x7F800000))
-    is_tiny = b.icmp_unsigned("<", magnitude, _whole(lanes, 0x00800000))
-    rounded = b.select(is_nan, b.or_(half, _whole(lanes, 0x40)), rounded)
-    return b.select(is_tiny, b.and_(half, _whole(lanes, 0x8000)), rounded)
+    kind = vector_of(_INT32, lanes)
+    bits = b.bitcast(x, kind)
+    half = b.lshr(bits, constant_of(kind, 16))
+    odd = b.and_(half, constant_of(kind, 1))
+    rounded = b.lshr(b.add(bits, b.add(odd, constant_of(kind, 0x7FFF))), constant_of(kind, 16))
+    magnitude = b.and_(bits, constant_of(kind, 0x7FFFFFFF))
+    is_nan = b.icmp_unsigned(">", magnitude, constant_of(kind, 0x7F800000))
+    is_tiny = b.icmp_unsigned("<", magnitude, constant_of(kind, 0x00800000))
+    rounded = b.select(is_nan, b.or_(half, constant_of(kind, 0x40)), rounded)
+    return b.select(is_tiny, b.and_(half, constant_of(kind, 0x8000)), rounded)
 
 
 def _convert(b: ir.IRBuilder, first: ir.Value, second: ir.Value) -> ir.Value:
@@ -86,7 +82,7 @@ def _zip(b: ir.IRBuilder, earlier: ir.Value, later: ir.Value, lanes: int) -> ir.
         mixed = _shuffle(b, halves, halves, [n // 2 + lanes * (n % 2) for n in range(2 * lanes)])
         return b.bitcast(mixed, ir.VectorType(_INT32, lanes))
     low, high = _upper_half(b, earlier, lanes), _upper_half(b, later, lanes)
-    return b.or_(low, b.shl(high, _whole(lanes, 16)))
+    return b.or_(low, b.shl(high, constant_of(low.type, 16)))
 
 
 def _neighbours(b: ir.IRBuilder, first: ir.Value, second: ir.Value) -> ir.Value:

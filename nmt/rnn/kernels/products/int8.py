@@ -23,7 +23,7 @@ from llvmlite import ir
 
 from nmt.rnn.kernels.machine_code.features import TARGET
 from nmt.rnn.kernels.machine_code.jit import cgutils, external, holds, instruction
-from nmt.rnn.kernels.memory.moves import advance, splat, vector_of
+from nmt.rnn.kernels.memory.moves import advance, constant_of, splat, vector_of
 
 TAIL = 3
 OFFSET = 0 if TARGET.byte_sums == "sdot" else 128
@@ -45,11 +45,6 @@ holds_quads = holds("int32")
 
 
 # ---------------------------------------------------------------- rows
-
-
-def _whole(kind: ir.Type, value: float) -> ir.Constant:
-    """Return a constant with the same number in every lane."""
-    return ir.Constant(kind, [value] * kind.count if isinstance(kind, ir.VectorType) else value)
 
 
 def _each(b: ir.IRBuilder, count: ir.Value, body: Callable[[ir.Value, int], None]) -> None:
@@ -74,14 +69,14 @@ def _load(b: ir.IRBuilder, source: ir.Value, k: ir.Value, kind: ir.Type) -> ir.V
 def _largest(b: ir.IRBuilder, source: ir.Value, count: ir.Value) -> ir.Value:
     """Return the bits of the largest magnitude. The bits of floats without their sign are ordered like integers, with
     infinity and then NaN at the top."""
-    best = {n: cgutils.alloca_once_value(b, _whole(vector_of(_INT32, n), 0)) for n in {TARGET.lanes, 1}}
+    best = {n: cgutils.alloca_once_value(b, constant_of(vector_of(_INT32, n), 0)) for n in {TARGET.lanes, 1}}
 
     def larger(x: ir.Value, y: ir.Value) -> ir.Value:
         return b.select(b.icmp_signed(">", x, y), x, y)
 
     def body(k: ir.Value, lanes: int) -> None:
         kind = vector_of(_INT32, lanes)
-        bits = b.and_(_load(b, source, k, kind), _whole(kind, _MAGNITUDE))
+        bits = b.and_(_load(b, source, k, kind), constant_of(kind, _MAGNITUDE))
         b.store(larger(bits, b.load(best[lanes])), best[lanes])
 
     _each(b, count, body)
@@ -112,7 +107,7 @@ def _write_row(b: ir.IRBuilder, target: ir.Value, source: ir.Value, count: ir.Va
         numbers = _load(b, source, k, vector_of(_FLOAT, lanes))
         # No fast-math flags, here and above: a fused multiply-add rounds once where other processors round twice.
         scaled = b.fmul(numbers, splat(b, inverse, lanes))
-        rounded = b.fadd(scaled, _whole(scaled.type, _ROUND + OFFSET))
+        rounded = b.fadd(scaled, constant_of(scaled.type, _ROUND + OFFSET))
         whole = b.trunc(b.bitcast(rounded, vector_of(_INT32, lanes)), vector_of(_INT8, lanes))
         b.store(whole, _at(b, target, k, whole.type)).align = 1
 
@@ -179,25 +174,18 @@ def _add_plain(b: ir.IRBuilder, sums: ir.Value, rows: ir.Value, weights: ir.Valu
     return b.add(sums, b.mul(rows, weights))
 
 
-def _part_of_rows(kind: ir.Type, shift: int) -> Any:
-    """Return a function that extracts the unsigned byte at `shift` of every lane."""
-
-    def part(b: ir.IRBuilder, words: ir.Value) -> ir.Value:
-        lanes = b.bitcast(words, kind)
-        return b.and_(b.lshr(lanes, _whole(kind, shift)), _whole(kind, 0xFF))
-
-    return part
-
-
-def _part_of_weights(kind: ir.Type, shift: int) -> Any:
-    """Return a function that extracts the signed byte at `shift` of every lane."""
+def _parts(kind: ir.Type, shift: int, add: Any) -> ByteSum:
+    """Return the step that adds the products of the bytes at `shift` of every lane: unsigned ones of rows, signed ones
+    of weights."""
     top = kind.element.width - 8
 
-    def part(b: ir.IRBuilder, words: ir.Value) -> ir.Value:
-        lanes = b.bitcast(words, kind)
-        return b.ashr(b.shl(lanes, _whole(kind, top - shift)), _whole(kind, top))
+    def of_rows(b: ir.IRBuilder, words: ir.Value) -> ir.Value:
+        return b.and_(b.lshr(b.bitcast(words, kind), constant_of(kind, shift)), constant_of(kind, 0xFF))
 
-    return part
+    def of_weights(b: ir.IRBuilder, words: ir.Value) -> ir.Value:
+        return b.ashr(b.shl(b.bitcast(words, kind), constant_of(kind, top - shift)), constant_of(kind, top))
+
+    return ByteSum(of_rows, of_weights, add)
 
 
 def byte_sums() -> list[ByteSum]:
@@ -208,5 +196,5 @@ def byte_sums() -> list[ByteSum]:
     if TARGET.byte_sums == "sdot":
         return [ByteSum(_same, _same, _instruction("llvm.aarch64.neon.sdot.v4i32.v16i8"))]
     if TARGET.byte_sums in ("pairs", "dot"):
-        return [ByteSum(_part_of_rows(_HALVES, n), _part_of_weights(_HALVES, n), _add_pairs) for n in (0, 8)]
-    return [ByteSum(_part_of_rows(_WORDS, n), _part_of_weights(_WORDS, n), _add_plain) for n in (0, 8, 16, 24)]
+        return [_parts(_HALVES, n, _add_pairs) for n in (0, 8)]
+    return [_parts(_WORDS, n, _add_plain) for n in (0, 8, 16, 24)]

@@ -29,7 +29,7 @@ from nmt.rnn.kernels.products.bfloat16 import add_products
 from nmt.rnn.kernels.products.four_bits import BLOCK_QUADS, BLOCK_ROWS, MOST_ROWS
 from nmt.rnn.kernels.products.int8 import TAIL, byte_sums
 
-_INT64, _INT32, _BIT = ir.IntType(64), ir.IntType(32), ir.IntType(1)
+_INT64, _INT32 = ir.IntType(64), ir.IntType(32)
 _BYTES = ir.IntType(8).as_pointer()
 _POINTER, _SIZE = "voidptr", "int64"
 # C, its row stride; A, its row stride, its stride along k (all strides in elements); panel; K, columns, accumulate.
@@ -171,24 +171,18 @@ class _Tile:
         return self.b.icmp_signed("<", lanes, splat(self.b, self.columns, self.lanes))
 
     def masked_load(self, at: ir.Value, j: int) -> ir.Value:
-        pointer = self.vector.as_pointer()
-        bits = ir.VectorType(_BIT, self.lanes)
-        kind = ir.FunctionType(self.vector, [pointer, _INT32, bits, self.vector])
-        function = cgutils.get_or_insert_function(self.b.module, kind, f"llvm.masked.load.{self.suffix}")
-        align, nothing = ir.Constant(_INT32, self.bytes), ir.Constant(self.vector, None)
-        return self.b.call(function, [self.b.bitcast(at, pointer), align, self.mask(j), nothing])
+        return self.masked("load", self.vector, *self.masked_place(at, j), ir.Constant(self.vector, None))
 
     def masked_store(self, value: ir.Value, at: ir.Value, j: int) -> None:
-        pointer = self.vector.as_pointer()
-        bits = ir.VectorType(_BIT, self.lanes)
-        kind = ir.FunctionType(ir.VoidType(), [self.vector, pointer, _INT32, bits])
-        function = cgutils.get_or_insert_function(self.b.module, kind, f"llvm.masked.store.{self.suffix}")
-        align = ir.Constant(_INT32, self.bytes)
-        self.b.call(function, [value, self.b.bitcast(at, pointer), align, self.mask(j)])
+        self.masked("store", ir.VoidType(), value, *self.masked_place(at, j))
 
-    @property
-    def suffix(self) -> str:
-        return f"v{self.lanes}f{self.bytes * 8}.p0"
+    def masked_place(self, at: ir.Value, j: int) -> tuple[ir.Value, ...]:
+        return self.b.bitcast(at, self.vector.as_pointer()), ir.Constant(_INT32, self.bytes), self.mask(j)
+
+    def masked(self, action: str, result: ir.Type, *operands: ir.Value) -> ir.Value:
+        name = f"llvm.masked.{action}.v{self.lanes}f{self.bytes * 8}.p0"
+        kind = ir.FunctionType(result, [operand.type for operand in operands])
+        return self.b.call(cgutils.get_or_insert_function(self.b.module, kind, name), operands)
 
 
 class _RowTile(_Tile):
@@ -456,3 +450,10 @@ product_rows_bf16 = (
 )
 # For quads: lda and K count words, tails included.
 product_rows_int8 = external(_product_rows(tile_int8, _PANEL_F4, 4), bfloat16.ROW_ARGUMENTS, name="product_rows_int8")
+PRODUCT_ROWS = {
+    "float32": product_rows_f4,
+    "float64": product_rows_f8,
+    "uint32": product_rows_bf16,
+    "int32": product_rows_int8,
+}
+"""By the name of the dtype of packed weights."""

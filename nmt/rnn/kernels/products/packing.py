@@ -212,19 +212,11 @@ PACKING: dict[tuple[np.dtype, bool], Kernel] = {
 
 
 def packed_weight(
-    weights: Weights,
-    name: str,
-    start: int,
-    rows: int,
-    transposed: bool,
-    *,
-    threads: int = 1,
-    dtype: np.dtype | None = None,
+    weights: Weights, name: str, start: int, rows: int, transposed: bool, *, dtype: np.dtype, threads: int = 1
 ) -> Packed:
     """Return rows [start, start + rows) of a matrix, or their transpose, packed for the products. dtype: of the
-    elements, see `weights.packed_dtype`; None for the dtype of the matrix. The result is cached with the weights."""
-    elements = weights[name].dtype if dtype is None else dtype
-    form = start, rows, transposed, elements
+    elements, see `weights.packed_dtype`. The result is cached with the weights."""
+    form = start, rows, transposed, dtype
     ready = weights.ready(name, form)
     if ready is not None:
         return ready
@@ -232,11 +224,19 @@ def packed_weight(
     def make(out: Packed | None) -> Packed:
         columns = weights.shape(name)[1]
         K, N = (columns, rows) if transposed else (rows, columns)
-        source, size = _to_pack(weights, name, transposed, elements), packed_size(K, N, elements)
-        in_4_bits = elements == QUADS and four_bits.fits(source[0], start, start + rows, transposed)
+        source: tuple[np.ndarray, ...]
+        if dtype == QUADS:
+            held = weights.quantised(name)
+            if held is None or held.by_rows != transposed:
+                held = quantise(weights[name], by_rows=transposed)
+            source = held.numbers, held.scales
+        else:
+            source = (weights[name],)
+        size = packed_size(K, N, dtype)
+        in_4_bits = dtype == QUADS and four_bits.fits(source[0], start, start + rows, transposed)
         if in_4_bits:
             size += four_bits.size_of_4_bits(K, N)
-        out = aligned((size,), elements) if out is None or out.size != size else out
+        out = aligned((size,), dtype) if out is None or out.size != size else out
         run_parallel(packing, threads, *source, start, start + rows, out)
         if in_4_bits:
             more = source[0], start, start + rows, transposed, out
@@ -250,20 +250,9 @@ def packed_weight(
         run_calls(threads, calls)
         host(calls)
 
-    packing = PACKING[elements, transposed]
-    again = Again(job, run) if elements != QUADS and weights.quantised(name) is None else None
+    packing = PACKING[dtype, transposed]
+    again = Again(job, run) if dtype != QUADS and weights.quantised(name) is None else None
     return weights.derived(name, form, make, again)
-
-
-def _to_pack(weights: Weights, name: str, transposed: bool, dtype: np.dtype) -> tuple[np.ndarray, ...]:
-    """Return the arrays that packing reads: the matrix, or numbers and scales of int8, which are computed here unless
-    the weights already contain them."""
-    if dtype != QUADS:
-        return (weights[name],)
-    held = weights.quantised(name)
-    if held is None or held.by_rows != transposed:
-        held = quantise(weights[name], by_rows=transposed)
-    return held.numbers, held.scales
 
 
 def packed_output(layer: OutputLayer, threads: int, *, transposed: bool = False) -> Packed:

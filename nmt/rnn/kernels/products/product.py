@@ -20,28 +20,15 @@ from nmt.rnn.kernels.memory.arrays import array_at, by_panels, release, rows_in,
 from nmt.rnn.kernels.memory.moves import address
 from nmt.rnn.kernels.products.bfloat16 import holds_pairs, pair_words, to_pairs
 from nmt.rnn.kernels.products.int8 import TAIL, holds_quads, to_quads
-from nmt.rnn.kernels.products.microkernel import (
-    PAIR_BLOCK,
-    ROW_BLOCK,
-    product_rows_bf16,
-    product_rows_f4,
-    product_rows_f8,
-    product_rows_int8,
-)
+from nmt.rnn.kernels.products.microkernel import PAIR_BLOCK, PRODUCT_ROWS, ROW_BLOCK
 from nmt.rnn.kernels.products.packing import PANEL_BYTES
-from nmt.rnn.kernels.threads.pool import Words, given_array, numbers_of, run_team, start_of, task_table
+from nmt.rnn.kernels.threads.pool import Words, given_array, numbers_of, run_team, start_of
 
 _MAX_ROWS = TARGET.max_rows
 
-_OF_ELEMENTS = {
-    "float32": product_rows_f4,
-    "float64": product_rows_f8,
-    "uint32": product_rows_bf16,
-    "int32": product_rows_int8,
-}
 # rows_product(packed, a, lda, b, c, ldc, M, N, K, accumulate): the product_rows for the element type of `packed`; b is
 # an address in it.
-rows_product = external_by_elements("rows_product", _OF_ELEMENTS)
+rows_product = external_by_elements("rows_product", PRODUCT_ROWS)
 # round_rows(packed, a, lda, M, K, out): round M rows of K float32 at address `a` to pairs or quads, whichever `packed`
 # has; for other element types do nothing.
 _ROUNDED = {"uint32": to_pairs, "int32": to_quads}
@@ -98,7 +85,8 @@ def product(part, parts, A, a_col, B, C, c_col, K, N, segments, accumulate):  # 
 
 @family
 def product_task(number: np.dtype, packed: np.dtype) -> Any:
-    """Return the task of `product` for arrays of `number` and a weight packed as `packed`; see `product_table`."""
+    """Return the task of `product` for arrays of `number` and a weight packed as `packed`. Its table: first column and
+    number of columns of A, then of C; K, N, number of segments, accumulate; A, B, C, segments."""
     X, W = number.type, packed.type
 
     def product_of_table(part, parts, table):  # type: ignore[no-untyped-def]
@@ -113,18 +101,10 @@ def product_task(number: np.dtype, packed: np.dtype) -> Any:
     return task(product_of_table)
 
 
-Operands = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
-
-
-def product_table(operands: Operands, a_col: int, c_col: int, K: int, N: int, accumulate: int) -> Words[int]:
-    """Return the table of a `product` of the operands A, B, C and segments, for `run_product`."""
-    A, _, C, segments = operands
-    return task_table((a_col, A.shape[1], c_col, C.shape[1], K, N, len(segments), accumulate), operands)
-
-
-def run_product(parts: int, table: Words[int], operands: Operands) -> None:
-    """Run all parts of a product on a team, which starts sooner than threads that have to be woken."""
-    A, B, _, _ = operands
+def run_product(parts: int, table: Words[int], operands: tuple[np.ndarray, ...]) -> None:
+    """Run all parts of a product of the operands A, B, C and segments on a team, which starts sooner than threads that
+    have to be woken."""
+    A, B, *_ = operands
     run_team(product_task(A.dtype, B.dtype).address, parts, start_of(table), (table, operands))
 
 

@@ -12,11 +12,13 @@ functions, stand here too.
 from __future__ import annotations
 
 from enum import IntEnum
+from functools import partial
 
 import numpy as np
 
 from nmt.rnn import rows
-from nmt.rnn.kernels.machine_code.jit import exact_kernel, external, inlined, inner_kernel, kernel, task
+from nmt.rnn.kernels.machine_code.jit import external, inlined, inner_kernel, kernel, task
+from nmt.rnn.kernels.machine_code.native import Kernel
 from nmt.rnn.kernels.memory.arrays import array_at
 from nmt.rnn.kernels.memory.table_layout import TableLayout, arrays, constants, numbers, reals
 from nmt.rnn.kernels.search.beam_table import RULES, SEARCH, Status
@@ -95,8 +97,9 @@ def store_rows(part, parts, array, out, start, stride):  # type: ignore[no-untyp
                 target[j] = source[j]
 
 
-@exact_kernel
-def _add_shares(array, out):  # type: ignore[no-untyped-def]
+@partial(Kernel, fastmath=frozenset())
+def mean(part, parts, array, out):  # type: ignore[no-untyped-def]
+    """Set out [n] to the mean of array [S, n], added in the order of S and rounded as NumPy does."""
     steps, size = array.shape
     share = np.float32(1.0 / steps)
     for n in range(size):
@@ -104,12 +107,6 @@ def _add_shares(array, out):  # type: ignore[no-untyped-def]
     for s in range(steps):
         for n in range(size):
             out[n] += array[s, n] * share
-
-
-@kernel
-def mean(part, parts, array, out):  # type: ignore[no-untyped-def]
-    """Set out [n] to the mean of array [S, n], added in the order of S and rounded as NumPy does."""
-    _add_shares(array, out)
 
 
 @kernel

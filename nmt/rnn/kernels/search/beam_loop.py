@@ -128,7 +128,9 @@ def prune_beam(search):  # type: ignore[no-untyped-def]
                 going += 1
         if going == begin or not _hopeful(search, s, rows.sum[begin]):  # the first continuation is the best
             going = begin
-            _leave(search, s)
+            search.ended[search.num_ended] = s
+            search.num_ended += 1
+            search.working -= 1
     search.parity = after
     return going
 
@@ -166,14 +168,6 @@ def _append(history, steps, token, out):  # type: ignore[no-untyped-def]
     for i in range(steps - 1):
         out[i] = history[i]
     out[steps - 1] = token
-
-
-@inner_kernel
-def _leave(search, s):  # type: ignore[no-untyped-def]
-    """Mark the sentence in slot s as ended."""
-    search.ended[search.num_ended] = s
-    search.num_ended += 1
-    search.working -= 1
 
 
 @inner_kernel

@@ -133,48 +133,40 @@ def _logits(y, first, rows, weights, column, columns, out):  # type: ignore[no-u
     rows_product(weights, source, K, address(weights, column * K), target, out.shape[1], rows, columns, K, 0)
 
 
-@inner_kernel
-def _reduce(row, bias, top, total):  # type: ignore[no-untyped-def]
-    """Add the bias to the row; write its largest entry into top[0] and the sum of exp(row - largest) into total[0]."""
-    for j in range(row.shape[0]):
-        row[j] += bias[j]
-    top[0] = row_max(row)
-    sum_of_powers = row.dtype.type(0)
-    for j in range(row.shape[0]):
-        sum_of_powers += exp(row[j] - top[0])
-    total[0] = sum_of_powers
-
-
-@inner_kernel
-def _join(tops, totals, norm):  # type: ignore[no-untyped-def]
-    """Write the log-sum-exp of a row into norm[0], from the results of `_reduce` for its chunks, in their order."""
-    top, total = tops[0], totals.dtype.type(0)
-    for chunk in range(tops.shape[0]):
-        top = max(top, tops[chunk])
-    for chunk in range(tops.shape[0]):
-        total += totals[chunk] * exp(tops[chunk] - top)
-    norm[0] = top + log(total)
-
-
 _POINTER, _SIZE = "voidptr", "int64"
 
 
 def _reduce_of(number: type) -> Any:
-    """Return `_reduce` for addresses of arrays of a dtype."""
+    """Return the function that adds the bias to a row, and writes the row's largest entry to `top` and the sum of
+    exp(row - largest) to `total`; all are addresses of numbers of a dtype."""
 
     def reduce(row, bias, count, top, total):  # type: ignore[no-untyped-def]
         given, added = array_at(row, count, number), array_at(bias, count, number)
-        _reduce(given, added, array_at(top, 1, number), array_at(total, 1, number))
+        largest, whole = array_at(top, 1, number), array_at(total, 1, number)
+        for j in range(given.shape[0]):
+            given[j] += added[j]
+        largest[0] = row_max(given)
+        sum_of_powers = number(0)
+        for j in range(given.shape[0]):
+            sum_of_powers += exp(given[j] - largest[0])
+        whole[0] = sum_of_powers
 
     types = _POINTER, _POINTER, _SIZE, _POINTER, _POINTER
     return external(reduce, types, fast=True, name=f"reduce_{number.__name__}")
 
 
 def _join_of(number: type) -> Any:
-    """Return `_join` for addresses of arrays of a dtype."""
+    """Return the function that writes the log-sum-exp of a row to `norm`, from what `reduce` has written for its
+    chunks, in their order; all are addresses of numbers of a dtype."""
 
     def join(tops, totals, count, norm):  # type: ignore[no-untyped-def]
-        _join(array_at(tops, count, number), array_at(totals, count, number), array_at(norm, 1, number))
+        largest, sums = array_at(tops, count, number), array_at(totals, count, number)
+        top, total, result = largest[0], number(0), array_at(norm, 1, number)
+        for chunk in range(largest.shape[0]):
+            top = max(top, largest[chunk])
+        for chunk in range(largest.shape[0]):
+            total += sums[chunk] * exp(largest[chunk] - top)
+        result[0] = top + log(total)
 
     return external(join, (_POINTER, _POINTER, _SIZE, _POINTER), fast=True, name=f"join_{number.__name__}")
 
@@ -189,7 +181,7 @@ _join_in = external_by_elements("join_in", {"float32": _join_f4, "float64": _joi
 
 @inner_kernel
 def _reduce_row(block, i, count, bias, low, tops, totals, r, chunk):  # type: ignore[no-untyped-def]
-    """Call `_reduce` for row i of a block of logits [rows, columns]; write the results to [r, chunk]."""
+    """Call `reduce` for row i of a block of logits [rows, columns]; write the results to [r, chunk]."""
     row, share = address(block, i * block.shape[1]), address(bias, low)
     top, total = address(tops, r * tops.shape[1] + chunk), address(totals, r * tops.shape[1] + chunk)
     _reduce_in(block, row, share, count, top, total)
@@ -197,7 +189,7 @@ def _reduce_row(block, i, count, bias, low, tops, totals, r, chunk):  # type: ig
 
 @inner_kernel
 def _norm_of(tops, totals, r, norm):  # type: ignore[no-untyped-def]
-    """Return the result of `_join` for row r; `norm` is memory for one number."""
+    """Return the result of `join` for row r; `norm` is memory for one number."""
     count = tops.shape[1]
     _join_in(tops, address(tops, r * count), address(totals, r * count), count, address(norm, 0))
     return norm[0]

@@ -178,8 +178,6 @@ _MOST_GROUPS = 64
 GROUP_COUNTER_BYTES = (_MOST_GROUPS + 1) * LINE
 """Bytes of the groups' counters, a cache line each; the first line counts the groups."""
 
-_POINTER, _SIZE = "voidptr", "int64"
-
 
 @inner_kernel
 def _group_size(parts):  # type: ignore[no-untyped-def]
@@ -216,4 +214,4 @@ def _barrier_wait(table, part, parts, goal):  # type: ignore[no-untyped-def]
 
 # barrier_wait(table, part, parts, goal): wait until all `parts` threads are here. The goal counts the arrivals at all
 # barriers of a task up to this one: `parts` at the first, and `parts` more from one to the next.
-barrier_wait = external(_barrier_wait, (_POINTER, _SIZE, _SIZE, _SIZE))
+barrier_wait = external(_barrier_wait, ("voidptr", "int64", "int64", "int64"))

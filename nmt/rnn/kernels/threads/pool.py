@@ -18,7 +18,7 @@ import ctypes
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from ctypes import c_int64
 from threading import Event, Lock, Thread, local
 from typing import Any, TypeVar
@@ -36,40 +36,9 @@ from nmt.rnn.kernels.machine_code.objects import spare_memory
 from nmt.rnn.kernels.memory.arrays import number_in
 from nmt.rnn.kernels.memory.moves import advance
 from nmt.rnn.kernels.memory.table_layout import COUNTER_WORDS
-from nmt.rnn.kernels.threads.atomics import (
-    FLAT_BARRIER_THREADS,
-    GROUP_COUNTER_BYTES,
-    GROUPS_WORD,
-    LINE,
-    WORD,
-    barrier_reset,
-    barrier_wait,
-    make_condition,
-    make_lock,
-)
-from nmt.rnn.kernels.threads.workers import (
-    HAS_FINISHED,
-    HAS_WORK,
-    LIMIT,
-    PART_COUNT,
-    POOL_BYTES,
-    POOL_CHANGED,
-    POOL_LOCK,
-    WORKER_BYTES,
-    WORKER_LOCK,
-    add_worker,
-    call_task,
-    claim_part,
-    close_job,
-    finish_part,
-    return_worker,
-    run_all,
-    run_alone,
-    run_list,
-    store_number,
-    wake_helpers,
-    worker_loop,
-)
+from nmt.rnn.kernels.threads import atomics, workers
+from nmt.rnn.kernels.threads.atomics import WORD, barrier_reset, barrier_wait
+from nmt.rnn.kernels.threads.workers import call_task
 from nmt.system.interruption import forkable
 
 T = TypeVar("T")
@@ -86,34 +55,34 @@ class _SharedCall:
 
     def work(self, pool: int) -> None:
         """Do parts until none is left."""
-        while (part := claim_part.call(pool, self.address, 0)) >= 0:
+        while (part := workers.claim_part.call(pool, self.address, 0)) >= 0:
             self._function(part, self._parts, *self._args)
 
     def help(self, pool: int) -> None:
         """Do parts on a worker. Keep an error for the caller, and let no part begin after it."""
-        while (part := claim_part.call(pool, self.address, 1)) >= 0:
+        while (part := workers.claim_part.call(pool, self.address, 1)) >= 0:
             try:
                 self._function(part, self._parts, *self._args)
             except BaseException as error:  # noqa: BLE001 - it is raised again where the work was asked for
                 self.errors[part] = error
-                self._state[PART_COUNT // WORD] = 0
+                self._state[workers.PART_COUNT // WORD] = 0
             finally:
-                finish_part.call(pool, self.address)
+                workers.finish_part.call(pool, self.address)
 
 
 class _Pool:
     """The pool. Its memory is never freed: workers sleep in it until the process ends."""
 
     def __init__(self) -> None:
-        self.address = _zeroed(POOL_BYTES)
-        make_lock(self.address + POOL_LOCK)
-        make_condition(self.address + POOL_CHANGED)
+        self.address = _zeroed(workers.POOL_BYTES)
+        atomics.make_lock(self.address + workers.POOL_LOCK)
+        atomics.make_condition(self.address + workers.POOL_CHANGED)
         self._jobs: deque[_SharedCall] = deque()
         self._making = forkable(Lock())
-        store_number.call(self.address + LIMIT, default_threads() - 1)
+        c_int64.from_address(self.address + workers.LIMIT).value = default_threads() - 1
         # Load them now: loading runs Python code, which an exception could interrupt where that must not happen.
-        used = run_all, run_list, worker_loop, return_worker, claim_part, finish_part, close_job, wake_helpers
-        for function in used:
+        used = workers.run_all, workers.run_list, workers.worker_loop, workers.return_worker, workers.claim_part
+        for function in (*used, workers.finish_part, workers.close_job, workers.wake_helpers):
             _ = function.call
 
     def make_workers(self, count: int) -> None:
@@ -131,46 +100,44 @@ class _Pool:
 
     def _serve(self, there: Event) -> None:
         """Run a worker until the process ends."""
-        worker = _zeroed(WORKER_BYTES)
-        make_lock(worker + WORKER_LOCK)
-        make_condition(worker + HAS_WORK)
-        make_condition(worker + HAS_FINISHED)
-        add_worker.call(self.address, worker)
+        worker = _zeroed(workers.WORKER_BYTES)
+        atomics.make_lock(worker + workers.WORKER_LOCK)
+        atomics.make_condition(worker + workers.HAS_WORK)
+        atomics.make_condition(worker + workers.HAS_FINISHED)
+        workers.add_worker.call(self.address, worker)
         there.set()
         while True:
-            worker_loop.call(worker)
+            workers.worker_loop.call(worker)
             try:
                 self._jobs.popleft().help(self.address)
             except IndexError:
                 pass  # the caller has already done all parts
             finally:
-                return_worker.call(self.address, worker)
+                workers.return_worker.call(self.address, worker)
 
     def share(self, job: _SharedCall, helpers: int) -> None:
         """Let up to `helpers` workers help with a job."""
         self._jobs.extend([job] * helpers)
-        missing = wake_helpers.call(self.address, helpers, 1)
+        missing = workers.wake_helpers.call(self.address, helpers, 1)
         if missing > 0:
             self.make_workers(missing)
-            wake_helpers.call(self.address, helpers, 0)
+            workers.wake_helpers.call(self.address, helpers, 0)
 
     def forget(self, job: _SharedCall) -> None:
         """Withdraw a job from the workers that have not begun to help with it."""
-        for _ in range(self._jobs.count(job)):
-            try:
+        with suppress(ValueError):  # once it is nowhere
+            while True:
                 self._jobs.remove(job)
-            except ValueError:
-                return
 
 
 def _zeroed(size: int) -> int:
     """Return the address of zeroed bytes at the start of a cache line, kept for as long as the process lives."""
     give = ctypes.CDLL(None if os.name != "nt" else "msvcrt").calloc
     give.restype, give.argtypes = ctypes.c_void_p, [ctypes.c_size_t, ctypes.c_size_t]
-    place = give(1, size + LINE)
+    place = give(1, size + atomics.LINE)
     if not place:
         raise MemoryError(f"no memory for {size} bytes")
-    return -(-int(place) // LINE) * LINE
+    return -(-int(place) // atomics.LINE) * atomics.LINE
 
 
 _pools: list[_Pool] = []  # empty, or one pool
@@ -190,15 +157,9 @@ if hasattr(os, "register_at_fork"):
 
 
 def run_team(function: int, parts: int, table: int, keep: Any) -> None:
-    """Run a `jit.task` for every part below `parts`, all at once, and wait for all; the last runs on this thread.
-    Inside `in_one_call` the call only waits to be run.
-
-    Args:
-        function: Address of the task.
-        parts: Number of parts.
-        table: Address of its table of int64. It begins with the cache line of its barrier, which is reset here.
-        keep: The owner of the table and of what its addresses point to; held until the end.
-    """
+    """Run a `jit.task`, given by its address, for every part below `parts`, all at once, and wait for all; the last
+    runs on this thread. `table`: the address of its table, whose barrier is reset here; `keep`: the owner of the table
+    and of what its addresses point to. Inside `in_one_call` the call only waits to be run."""
     if _waiting.calls is not None:
         _waiting.calls += function, parts, table
         _waiting.kept.append(keep)
@@ -209,12 +170,11 @@ def run_team(function: int, parts: int, table: int, keep: Any) -> None:
 
 
 def _run_now(function: int, parts: int, table: int) -> None:
-    """Run a call and wait for it."""
     if parts == 1:
-        run_alone.call(function, table)
+        workers.run_alone.call(function, table)
     else:
         pool = _pool()
-        while missing := run_all.call(pool.address, function, parts, table):
+        while missing := workers.run_all.call(pool.address, function, parts, table):
             pool.make_workers(missing)
     if spare_memory.lacked:
         spare_memory.fail()
@@ -257,7 +217,7 @@ def run_waiting() -> None:
     _waiting.calls, _waiting.kept = [], []
     pool, done, count = _pool(), 0, len(kept)
     while True:
-        done = run_list.call(pool.address, start_of(calls), done, count)
+        done = workers.run_list.call(pool.address, start_of(calls), done, count)
         if spare_memory.lacked:
             spare_memory.fail()
         if done == count:
@@ -291,7 +251,7 @@ def run_parallel(function: Callable[..., Any], parts: int, *args: Any) -> None:
         job.work(pool.address)
     finally:
         # One call, before anything else: no interruption can come in between.
-        close_job.call(pool.address, job.address)
+        workers.close_job.call(pool.address, job.address)
         pool.forget(job)
     for part in sorted(job.errors):
         raise job.errors[part]
@@ -346,7 +306,6 @@ def _run_in_turn(part, parts, table):  # type: ignore[no-untyped-def]
 
 @task
 def _run_calls(part, parts, table):  # type: ignore[no-untyped-def]
-    """Run the calls of `run_calls`."""
     for n in range(number_in(table, _COUNT)):
         place = _FIRST + 2 * n
         call_task(number_in(table, place), part, parts, number_in(table, place + 1))
@@ -365,7 +324,7 @@ class TaskSequence:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._counters: GroupCounters | None = None
+        self._counters: np.ndarray | None = None
         self._table = np.zeros(_FIRST + 3 * most, np.int64)
         self._address = address_of(self._table)
         self._tasks: list[tuple[int, int, int]] = []
@@ -378,24 +337,16 @@ class TaskSequence:
             numbers = [number for one in tasks for number in one]
             self._table[_COUNT : _FIRST + len(numbers)] = (len(tasks), *numbers)
             self._tasks = tasks  # set last: after an interruption before this line they are written again
-        if self._parts > FLAT_BARRIER_THREADS:
-            self._give_counters(tasks)  # each time: a new table may have the address of an old one
+        if self._parts > atomics.FLAT_BARRIER_THREADS:  # one task may begin before all threads have left another
+            if self._counters is None:
+                self._counters = group_counters(self._most)
+            for counters, (_, _, table) in zip(self._counters, tasks, strict=False):
+                # Each time: a new table may have the address of an old one.
+                c_int64.from_address(table + atomics.GROUPS_WORD * WORD).value = address_of(counters)
         run_team(_run_in_turn.address, self._parts, self._address, keep)
 
-    def _give_counters(self, tasks: list[tuple[int, int, int]]) -> None:
-        """Give each task counters for the barriers of many threads: one may begin before all have left another."""
-        if self._counters is None:
-            self._counters = GroupCounters(self._most)
-        for n, (_, _, table) in enumerate(tasks):
-            c_int64.from_address(table + GROUPS_WORD * WORD).value = self._counters.address(n)
 
-
-class GroupCounters:
-    """Counters of groups for the barriers of several tasks that are not started by `run_team` (see atomics.py)."""
-
-    def __init__(self, count: int) -> None:
-        self._memory = aligned((count, GROUP_COUNTER_BYTES // WORD), np.int64, zeros=True)
-
-    def address(self, n: int) -> int:
-        """Return the address of the counters of task n."""
-        return address_of(self._memory[n])
+def group_counters(count: int) -> np.ndarray:
+    """Return counters of groups, one row for each barrier of several tasks that `run_team` does not start (see
+    atomics.py)."""
+    return aligned((count, atomics.GROUP_COUNTER_BYTES // WORD), np.int64, zeros=True)

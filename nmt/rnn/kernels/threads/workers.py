@@ -162,12 +162,6 @@ def _return_idle(pool, worker):  # type: ignore[no-untyped-def]
 
 
 @native_function()
-def store_number(place, value):  # type: ignore[no-untyped-def]
-    """Store a number at an address."""
-    atomic_exchange(place, value)
-
-
-@native_function()
 def add_worker(pool, worker):  # type: ignore[no-untyped-def]
     """Add a new worker to the pool."""
     lock(pool + POOL_LOCK)
@@ -197,8 +191,8 @@ def _fits(pool, needed):  # type: ignore[no-untyped-def]
     return busy + needed <= max(atomic_load(pool + LIMIT), needed)
 
 
-@inner_kernel
-def _run_all(pool, function, parts, table):  # type: ignore[no-untyped-def]
+@native_function("int64")
+def run_all(pool, function, parts, table):  # type: ignore[no-untyped-def]
     """Run all parts at once, the last one in this thread, and wait for all. Return 0; or, if the pool does not have as
     many workers yet, do nothing and return how many the caller must make before it calls again."""
     needed = parts - 1
@@ -238,22 +232,14 @@ def _run_all(pool, function, parts, table):  # type: ignore[no-untyped-def]
     return 0
 
 
-@native_function("int64")
-def run_all(pool, function, parts, table):  # type: ignore[no-untyped-def]
-    """Run all parts at once; see `_run_all`."""
-    return _run_all(pool, function, parts, table)
-
-
-@inner_kernel
-def _run_alone(function, table):  # type: ignore[no-untyped-def]
+@native_function()
+def run_alone(function, table):  # type: ignore[no-untyped-def]
+    """Run the only part in this thread."""
     atomic_exchange(table, 0)
     call_task(function, 0, 1, table)
 
 
-@native_function()
-def run_alone(function, table):  # type: ignore[no-untyped-def]
-    """Run the only part in this thread."""
-    _run_alone(function, table)
+_run_all, _run_alone = inner_kernel(run_all.function), inner_kernel(run_alone.function)
 
 
 @native_function("int64")

@@ -54,23 +54,21 @@ def compile_kernel(kernel: GPUKernel, capability: Capability) -> CompiledKernel:
     """Return machine code for GPUs of this capability, (9, 0) for example, from the disk cache if it is there. Raises
     DeviceError if the compilers are not installed."""
     name = f"{kernel.name}-{_key(kernel, capability)}"
-    made = _read(name)
-    if made is None:
-        with making_code(store().keeps):
-            made = _compile(kernel, capability)
-        _write(name, made)
+    found = store().read(name)
+    if found is not None:
+        facts = found.facts
+        return CompiledKernel(facts["entry"], tuple(facts["parameters"]), Resources(**facts["resources"]), found.code)
+    with making_code(store().keeps):
+        ptx = to_ptx(kernel, capability)
+        entry = re.search(r"\.visible \.entry (\w+)\(([^)]*)\)", ptx)
+        if entry is None:
+            raise RuntimeError(f"{kernel.name}: PTX without an entry point")
+        parameters = tuple(int(bits) // 8 for bits in re.findall(r"\.param \.[a-z](\d+)", entry[2]))
+        cubin, log = _link(ptx, capability)
+    made = CompiledKernel(entry[1], parameters, _resources(log), cubin)
+    facts = {"entry": made.entry, "parameters": made.parameters, "resources": asdict(made.resources)}
+    store().write(name, Record(facts, cubin))
     return made
-
-
-def _compile(kernel: GPUKernel, capability: Capability) -> CompiledKernel:
-    """Compile a kernel, without the cache."""
-    ptx = to_ptx(kernel, capability)
-    entry = re.search(r"\.visible \.entry (\w+)\(([^)]*)\)", ptx)
-    if entry is None:
-        raise RuntimeError(f"{kernel.name}: PTX without an entry point")
-    parameters = tuple(int(bits) // 8 for bits in re.findall(r"\.param \.[a-z](\d+)", entry[2]))
-    cubin, log = _link(ptx, capability)
-    return CompiledKernel(entry[1], parameters, _resources(log), cubin)
 
 
 def to_ptx(kernel: GPUKernel, capability: Capability) -> str:
@@ -161,19 +159,6 @@ def _resources(log: str) -> Resources:
     return Resources(
         largest(r"[Uu]sed (\d+) registers"), largest(r"(\d+) bytes stack"), spills, largest(r"(\d+) bytes smem")
     )
-
-
-def _read(name: str) -> CompiledKernel | None:
-    found = store().read(name)
-    if found is None:
-        return None
-    facts = found.facts
-    return CompiledKernel(facts["entry"], tuple(facts["parameters"]), Resources(**facts["resources"]), found.code)
-
-
-def _write(name: str, made: CompiledKernel) -> None:
-    facts = {"entry": made.entry, "parameters": made.parameters, "resources": asdict(made.resources)}
-    store().write(name, Record(facts, made.cubin))
 
 
 def _key(kernel: GPUKernel, capability: Capability) -> str:

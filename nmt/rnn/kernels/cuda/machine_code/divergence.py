@@ -16,21 +16,10 @@ _ROWS = 256
 def add_divergence(
     device: Device, layer: OutputLayer, h: Any, into: OutputGradients, *, weight: float, scale: float, threads: int
 ) -> Any:
-    """Add `weight` times the symmetric Kullback-Leibler divergence of the distributions of rows 2 i and 2 i + 1.
-
-    This is half of KL(P || Q) + KL(Q || P) for each pair, as in equation 3.
-
-    Args:
-        device, layer: The device, and the output layer on it.
-        h: Outputs [R, H] of the decoder, R even.
-        into: Gradients, which are added to.
-        weight: The weight of the divergence in the loss.
-        scale: A factor of the gradients only.
-        threads: Cores to use.
-
-    Returns:
-        The sum of the weighted divergences, a number of the device in float64.
-    """
+    """Add to the gradients `into` `weight` times the symmetric Kullback-Leibler divergence of the distributions of rows
+    2 i and 2 i + 1 of the decoder's outputs h [R, H], R even: half of KL(P || Q) + KL(Q || P) for each pair, as in
+    equation 3. `scale` is a factor of the gradients only. Return the sum of the weighted divergences, a number of the
+    device in float64."""
     xp, matrix = device.xp, layer.weights[layer.matrix]
     total = xp.zeros((), "float64")
     for first in range(0, len(h), _ROWS):

@@ -46,7 +46,6 @@ CELLS: dict[str, int] = {"lstm": 4, "gru": 3}
 
 @device_function
 def _sigmoid(x):
-    """Return 1 / (1 + exp(-x))."""
     return float32(1) / (float32(1) + math.exp(-x))
 
 

@@ -81,11 +81,6 @@ class Tile:
         return self.weight_words * self.threads * 4 if self.in_shared else 0
 
     @property
-    def state_words(self) -> int:
-        """Return the words of states that a thread loads in a step."""
-        return self.column_tiles * self.loads * 4
-
-    @property
     def sums(self) -> int:
         """Return the number of sums per thread."""
         return self.row_tiles * self.column_tiles * 4
@@ -120,7 +115,8 @@ class Tile:
     def fits(self, capability: Capability) -> bool:
         """Return whether registers and shared memory suffice, by an estimate that the tests check on examples."""
         kept = 0 if self.in_shared else self.weight_words
-        registers = kept + self.state_words + self.sums + self.cells * (self.gates + 4) + OTHER_REGISTERS
+        states = self.column_tiles * self.loads * 4  # that a thread loads in a step
+        registers = kept + states + self.sums + self.cells * (self.gates + 4) + OTHER_REGISTERS
         if capability < (9, 0):
             # A tensor core's first operand uses every other group of four registers there and wastes some of the rest:
             # in code compiled for 8.0, layers that fit by the sum alone spill their weights.

@@ -39,7 +39,6 @@ _UNIT = 2.0**-53
 
 @device_function
 def _meet() -> None:
-    """Wait for the threads of a block."""
     cuda.syncthreads()
 
 
