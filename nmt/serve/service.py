@@ -15,7 +15,7 @@ from nmt.documents.passage import Markup, Passage, Rules
 from nmt.documents.tagged_text import read_passage
 from nmt.errors import ConfigError, NMTError
 from nmt.inference.translation import Translation
-from nmt.serve.box.box import Box, Job
+from nmt.serve.box.box import Box, BoxJob
 from nmt.serve.box.text_work import Answer, joined
 from nmt.serve.engine import BULK, Admission, Ask
 from nmt.serve.limits import Bodies, ClosedError, Files, FullError, Gate, SentenceCache, Shelf, Turns
@@ -212,7 +212,7 @@ class Service:
             return Cut([(one.needs_detail, one.asked) for one in sentences], passages, characters)
         language = None if splitter is None else model.source
         args = (texts, wanted.markup, language, wanted.ignored, rules)
-        job = Job("cut", args, "q", _SECONDS + characters / _CHARACTERS_A_SECOND)
+        job = BoxJob("cut", args, "q", _SECONDS + characters / _CHARACTERS_A_SECOND)
         pieces = await self.box.run(job, client)
         rows = [(needed, asked) for piece in pieces if isinstance(piece, list) for needed, asked in piece]
         return Cut(rows, b"".join(piece for piece in pieces if isinstance(piece, bytes)), characters)
@@ -225,7 +225,7 @@ class Service:
                 return joined(cut.passages, found, count)
         packed = pickle.dumps(cut.passages) if isinstance(cut.passages, list) else cut.passages
         seconds = _SECONDS + cut.characters * count / _CHARACTERS_A_SECOND
-        return await self.box.run(Job("join", (packed, found, count), "q", seconds), client)
+        return await self.box.run(BoxJob("join", (packed, found, count), "q", seconds), client)
 
     async def sentences(
         self, model: ServedModel, rows: Sequence[tuple[bool, str]], ask: Ask, client: str

@@ -34,9 +34,9 @@ _QUOTES = {'"': "&quot;", "'": "&#39;"}
 
 def read(file: File) -> Document:
     """Read a page. Raises DataError if it cannot be decoded."""
-    text, encoding = declared_text(file.content, file.name)
+    text, encode = declared_text(file.content, file.name)
     passages, write = html_passages(text, file.splitter)
-    return Document(passages, lambda found: encoding.encoded(write(found)))
+    return Document(passages, lambda found: encode(write(found)))
 
 
 def html_passages(text: str, splitter: Splitter | None) -> tuple[list[Passage], Callable[[Sequence[str]], str]]:

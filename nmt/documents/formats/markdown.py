@@ -160,7 +160,7 @@ class _Unit:
 def read(file: File) -> Document:
     """Read Markdown (CommonMark with tables). Front matter, code, addresses and definitions of references are kept, and
     so are footnotes' marks, attributes in braces and formulas. Raises DataError, and NMTError without markdown-it."""
-    text, encoding = utf8_text(file.content, file.name)
+    text, encode = utf8_text(file.content, file.name)
     if any(mark in text for mark in (_ALONE, _CLOSE, _END)):
         raise DataError(f"{file.name}: must be text, got control characters from 2 to 4; remove them")
     units = list(_units(text, file))
@@ -172,7 +172,7 @@ def read(file: File) -> Document:
             if new != [one.source for one in unit.passages]:
                 parts += [text[at : unit.start], unit.write(new)]
                 at = unit.end
-        return encoding.encoded("".join([*parts, text[at:]]))
+        return encode("".join([*parts, text[at:]]))
 
     return Document([one for unit in units for one in unit.passages], write)
 

@@ -52,7 +52,7 @@ def read(file: File) -> Document:
     """Read SubRip or WebVTT. Tags, codes and music signs stay next to their words; a line with a dash begins the text
     of a speaker, which is translated separately. Notes, styles and regions of WebVTT are no cues. Raises DataError."""
     name, splitter = file.name, file.splitter
-    text, encoding = utf8_text(file.content, name)
+    text, encode = utf8_text(file.content, name)
     lines = text.splitlines(keepends=True)
     parts: list[_Part] = []
     cues = 0
@@ -83,7 +83,7 @@ def read(file: File) -> Document:
                 written = part.dash + _in_lines(plain, former)
                 # A blank line would end the subtitle.
                 out[part.first : part.last] = [written if written.strip() else ""] + [""] * (len(former) - 1)
-        return encoding.encoded("".join(out))
+        return encode("".join(out))
 
     return Document(passages, write, left)
 

@@ -62,9 +62,9 @@ class _Element:
 
 def read(file: File) -> Document:
     """Read an XML file."""
-    text, encoding = declared_text(file.content, file.name)
+    text, encode = declared_text(file.content, file.name)
     passage = _passage(text, file.splitter)
-    return Document([passage], lambda found: encoding.encoded(found[0]))
+    return Document([passage], lambda found: encode(found[0]))
 
 
 def _passage(text: str, splitter: Splitter | None) -> Passage:

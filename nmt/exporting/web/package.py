@@ -15,7 +15,7 @@ import numpy as np
 from nmt.exporting.checks import OPTIONS, bounds
 from nmt.exporting.elsewhere import compiled, run_for_level
 from nmt.exporting.subword_tables import tables_of
-from nmt.exporting.web.wasm_module import Module, Part, link
+from nmt.exporting.web.wasm_module import Module, ModulePart, link
 from nmt.rnn.arrays.weights import BLOCK
 from nmt.rnn.kernels.program.run_program import PROGRAM, Phase, run_program
 from nmt.rnn.kernels.search.beam_table import SEARCH, Status
@@ -47,7 +47,7 @@ def _package_here(asked: dict[str, Any]) -> bytes:
     program = saved.build(asked["compute_dtype"]).program(forced=True)
     program.pack()
     found = compiled([run_program, *program.functions.values()], "WebAssembly")
-    module = link([Part(record.code, record.facts["entry"], symbol) for record, symbol in found.values()], _IMPORTS)
+    module = link([ModulePart(record.code, record.facts["entry"], symbol) for record, symbol in found.values()], _IMPORTS)
     sides = {"src": saved.src_subwords, "tgt": saved.tgt_subwords}
     arrays = program.arrays_by_name | {"program": program.code}
     is_joint = sides["src"].model_bytes == sides["tgt"].model_bytes

@@ -16,7 +16,7 @@ from nmt.inference.translation import Translation
 from nmt.learning.learning_translator import LearningTranslator
 from nmt.learning.memory import Pair
 from nmt.serve import web
-from nmt.serve.box.box import Job
+from nmt.serve.box.box import BoxJob
 from nmt.serve.engine import Ask
 from nmt.serve.limits import SECONDS_KEPT
 from nmt.serve.models import MARK, Learning, bleu_signature, check_room, language_name
@@ -70,7 +70,7 @@ async def sentences(request: Request) -> Response:
             service.count(model, asked, client, len(text))
             seconds = 4.0 + len(text) * (count + 1) / 20_000
             parts: list[dict[str, Any]] = await service.box.run(
-                Job("shown", (cut.passages, found), "q", seconds), client
+                BoxJob("shown", (cut.passages, found), "q", seconds), client
             )
             if glossary:
                 await asyncio.to_thread(note_terms, model.engine.translator, parts, asked, glossary)
