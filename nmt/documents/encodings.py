@@ -63,7 +63,8 @@ def utf8_text(content: bytes, name: str) -> tuple[str, Encode]:
     if (kind := kind_of_bytes(content[:HEAD_BYTES], name)) is not None:
         raise DataError(f"{name}: must be UTF-8, got {kind.what}; {kind.advice or 'name it by its format'}")
     mark = MARK * content.startswith(MARK)
-    return _decoded(content[len(mark) :], "utf-8", name, "UTF-8", "text"), lambda text: mark + text.encode()
+    text = _decoded(content[len(mark) :], "utf-8", name, "UTF-8", "text")
+    return text, lambda new: mark + new.encode("utf-8", "xmlcharrefreplace")
 
 
 def declared_text(content: bytes, name: str) -> tuple[str, Encode]:

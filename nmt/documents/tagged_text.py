@@ -26,9 +26,9 @@ from nmt.documents.passage import (
 from nmt.documents.tagged_paragraph import Paragraph
 from nmt.documents.tokens import (
     Kind,
-    Left,
     Syntax,
     Token,
+    UnreadMessage,
     has_templates,
     may_have_messages,
     notes_whole,
@@ -177,7 +177,7 @@ def tagged_passage(
     parts: list[str | Sentence] = []
     own = syntax
     paragraph = Paragraph(escape)
-    for token in _with_lines(with_templates(with_messages(tokens))):
+    for token in (*_with_lines(with_templates(with_messages(tokens))), Token("wall", "")):
         if token.kind == "text" and token.name:
             paragraph.add_read(token.name, token.raw)
         elif token.kind == "text":
@@ -185,15 +185,13 @@ def tagged_passage(
         elif token.kind != "wall":
             paragraph.add_tag(token.raw, token.kind, token.name)
         else:
-            parts += _written(paragraph.parts(splitter), own)
-            parts.append(token.raw)
-            if token.left:
-                parts[-1] = left = Left(token.raw)
-                left.reason = token.left
+            found = paragraph.parts(splitter)
+            if own not in ("", "quoted message"):  # in a quoted one, escapes are enough
+                found = [one if isinstance(one, str) else replace(one, syntax=own) for one in found]
+            parts += [*found, UnreadMessage(token.raw) if token.is_unread else token.raw]
             own = token.syntax or syntax
             quote = {ord("'"): escape.get(ord("'"), "'") * 2} if own == "quoted message" else {}
             paragraph = Paragraph(escape | quote if quote else escape)
-    parts += _written(paragraph.parts(splitter), own)
     return Passage(tuple(part for part in parts if part != ""))
 
 
@@ -357,13 +355,6 @@ def as_loose(source: str, new: str) -> str:
     if new == source or has_references(source):
         return new
     return new.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
-
-
-def _written(parts: list[str | Sentence], syntax: Syntax) -> list[str | Sentence]:
-    """Return the parts of a paragraph with sentences of a syntax; in a quoted message, escapes are enough."""
-    if syntax in ("", "quoted message"):
-        return parts
-    return [one if isinstance(one, str) else replace(one, syntax=syntax) for one in parts]
 
 
 def read_passage(

@@ -23,6 +23,7 @@ from nmt.documents.formats.xml_places import (
     Element,
     attribute_place,
     count_elements,
+    in_order,
     prefix_of,
     replaced,
     trees,
@@ -99,23 +100,6 @@ class Paragraph:
             ),
             splitter,
         )
-
-    @classmethod
-    def all_of(
-        cls, whole: Element, content: bytes, splitter: Splitter | None, raised: Set[str]
-    ) -> list[Paragraph | Description]:
-        """Return the paragraphs with text of an element, nested ones too, and descriptions of pictures."""
-        found: list[Paragraph | Description] = []
-        stack = [whole]
-        while stack:
-            one = stack.pop()
-            if is_paragraph(one) and one.inner < one.end:
-                new = cls(one, content, splitter, raised)
-                found += [new] if new.passage.sentences else []
-            elif is_description(one):
-                found += _descriptions(one, content, splitter)
-            stack += reversed(one.children)
-        return found
 
     def written(self, new: str, changes: Sequence[tuple[int, int, bytes]]) -> bytes:
         """Return the XML with a translation; changes: replacements of the paragraphs within, in order."""
@@ -336,8 +320,13 @@ def _xml_part(part: File) -> Document:
         return is_paragraph(one) or is_language(one) or is_description(one)
 
     for tree in trees(data, part.name, wanted, part.limits):
-        paragraphs += Paragraph.all_of(tree, data, part.splitter, raised)
         languages += [tree] if is_language(tree) and tree.inner < tree.end else []
+        for one in in_order([tree]):
+            if is_paragraph(one) and one.inner < one.end:
+                new = Paragraph(one, data, part.splitter, raised)
+                paragraphs += [new] if new.passage.sentences else []
+            elif is_description(one):
+                paragraphs += _descriptions(one, data, part.splitter)
 
     def write(texts: Sequence[str]) -> bytes:
         changes = _changes(paragraphs, texts)

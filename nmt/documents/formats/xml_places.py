@@ -85,6 +85,14 @@ def trees(content: bytes, name: str, wanted: Callable[[Element], bool], limits: 
         raise DataError(f"{name}: must be XML, got something else ({error}); correct it") from None
 
 
+def in_order(elements: Sequence[Element]) -> Iterator[Element]:
+    """Yield elements and all elements within them, in the order of the file."""
+    rest = [*reversed(elements)]
+    while rest:
+        yield (one := rest.pop())
+        rest += reversed(one.children)
+
+
 def count_elements(content: bytes) -> int:
     """Return an upper bound of the number of elements of a file; comments are counted, too."""
     return content.count(b"<") - content.count(b"</")

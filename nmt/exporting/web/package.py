@@ -47,7 +47,9 @@ def _package_here(asked: dict[str, Any]) -> bytes:
     program = saved.build(asked["compute_dtype"]).program(forced=True)
     program.pack()
     found = compiled([run_program, *program.functions.values()], "WebAssembly")
-    module = link([ModulePart(record.code, record.facts["entry"], symbol) for record, symbol in found.values()], _IMPORTS)
+    module = link(
+        [ModulePart(record.code, record.facts["entry"], symbol) for record, symbol in found.values()], _IMPORTS
+    )
     sides = {"src": saved.src_subwords, "tgt": saved.tgt_subwords}
     arrays = program.arrays_by_name | {"program": program.code}
     is_joint = sides["src"].model_bytes == sides["tgt"].model_bytes
