@@ -251,10 +251,12 @@ class _Layout:
             child.begin = max(child.begin, edge)
             child.stop = edge = max(child.stop, child.begin)
         for child in parent.children:
-            if child.is_point:
-                self._move_out(child, elements)
-            else:
+            if not child.is_point:
                 self._place(child)
+            for one in elements if child.is_point else ():  # a mark that was outside an element moves out of it again
+                is_before = child.first < one.first
+                if one.begin < child.begin < one.stop or (one.begin == child.begin < one.stop and not is_before):
+                    child.begin = child.stop = one.begin if is_before else one.stop
 
     def _source_words(self, node: _Node) -> set[int]:
         return {n for n, (a, b) in enumerate(self._spans) if a < node.end and node.start < b}
@@ -369,13 +371,6 @@ class _Layout:
         while t + after in self._closed:
             t += 1 if after else -1
         return self._words[t][1 if after else 0]
-
-    @staticmethod
-    def _move_out(point: _Node, elements: list[_Node]) -> None:
-        """Move a mark that was outside an element out of it, to the side where it was."""
-        for one in elements:
-            if one.begin < point.begin < one.stop or (one.begin == point.begin < one.stop and point.first > one.first):
-                point.begin = point.stop = one.begin if point.first < one.first else one.stop
 
     # ------------------------------------------------------------ writing
 

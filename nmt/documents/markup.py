@@ -57,7 +57,8 @@ class _Scanner:
             yield piece
             done = at = piece.end
             if self._raw is not None:
-                at = self._end_of_raw_text(at)
+                end = re.compile(rf"</{self._raw}(?=[{_SPACE}/>])", re.IGNORECASE).search(text, at)
+                at, self._raw = end.start() if end else len(text), None
         if done < len(text):
             yield Piece("text", done, len(text))
 
@@ -150,12 +151,6 @@ class _Scanner:
         if not self._is_xml and name in _RAW_TEXT:
             self._raw = name
         return Piece("start", at, end, name, values)
-
-    def _end_of_raw_text(self, at: int) -> int:
-        """Return the position of the end tag of an element whose content contains no tags."""
-        name, self._raw = self._raw, None
-        found = re.compile(rf"</{name}(?=[{_SPACE}/>])", re.IGNORECASE).search(self._text, at)
-        return found.start() if found else len(self._text)
 
 
 def scan(text: str, *, is_xml: bool = False) -> list[Piece]:

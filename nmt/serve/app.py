@@ -8,8 +8,9 @@ import random
 import re
 import signal
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from operator import attrgetter
 from typing import Any
 
 from starlette.applications import Starlette
@@ -19,9 +20,10 @@ from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nmt.errors import NMTError, lacking_resource
+from nmt.serve import protocols
 from nmt.serve.log import TALLY, LoopErrors, log_request
-from nmt.serve.protocols import cat_tools, deepl, libretranslate, own_routes
-from nmt.serve.routes import Row, by_path
+from nmt.serve.protocols import cat_tools, deepl, libretranslate, own_routes  # noqa: F401 - handlers of the routes
+from nmt.serve.routes import by_path
 from nmt.serve.service import Service
 from nmt.serve.settings import Headers, RequestError
 from nmt.serve.web import CompactJSON
@@ -43,19 +45,10 @@ _WHILE_ENDING = ("/health", "/ready", "/metrics")
 """Paths that a server still answers while it ends."""
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,80}")
 
-
-_PROTOCOLS: dict[str, Any] = {
-    one.__name__.rpartition(".")[2]: one for one in (cat_tools, deepl, libretranslate, own_routes)
-}
-
-
-def _route(path: str, rows: Sequence[Row]) -> Route:
-    """Return the route of a path, which the function that the table names answers."""
-    protocol, _, name = rows[0].handler.partition(".")
-    return Route(path, getattr(_PROTOCOLS[protocol], name), methods=[one for row in rows for one in row.methods])
-
-
-ROUTES = [_route(path, rows) for path, rows in by_path().items()]
+ROUTES = [
+    Route(path, attrgetter(rows[0].handler)(protocols), methods=[one for row in rows for one in row.methods])
+    for path, rows in by_path().items()
+]
 # Most requests are for a fixed path, which is looked up here: a router tries one regular expression after another, and
 # wraps each handler in two more functions.
 _BY_PATH = {(route.path, method): route for route in ROUTES if "{" not in route.path for method in route.methods or ()}

@@ -163,10 +163,10 @@ class Service:
         """Reload models and keys while requests end with the old ones, which stay on an error. Raises NMTError."""
         keys = await asyncio.to_thread(self.settings.read_keys)
         if self.learning is not None:  # a memory belongs to the model that was loaded, and is open once
-            self.gate.renew(keys)
+            self.gate.keys = keys
             raise ConfigError("--learn: models must stay those that were loaded, got a reload; start the server again")
         fresh = await asyncio.to_thread(load_models, self.settings)
-        self.gate.renew(keys)
+        self.gate.keys = keys
         former = self.models
         self.publish(fresh)
         self.cache.clear()  # entries of former models would never be asked for

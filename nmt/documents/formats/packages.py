@@ -73,11 +73,6 @@ def is_description(one: Element) -> bool:
     return one.name in ("docPr", "cNvPr")
 
 
-def is_language(one: Element) -> bool:
-    """Return whether an element names the language of a book."""
-    return one.name == "language" and one.space == _DUBLIN_CORE
-
-
 class Paragraph:
     """A paragraph that contains text."""
 
@@ -317,10 +312,10 @@ def _xml_part(part: File) -> Document:
     raised = {one[1].decode() for one in found if one is not None}
 
     def wanted(one: Element) -> bool:
-        return is_paragraph(one) or is_language(one) or is_description(one)
+        return is_paragraph(one) or is_description(one) or (one.name == "language" and one.space == _DUBLIN_CORE)
 
     for tree in trees(data, part.name, wanted, part.limits):
-        languages += [tree] if is_language(tree) and tree.inner < tree.end else []
+        languages += [tree] if tree.name == "language" and tree.inner < tree.end else []  # of a book
         for one in in_order([tree]):
             if is_paragraph(one) and one.inner < one.end:
                 new = Paragraph(one, data, part.splitter, raised)

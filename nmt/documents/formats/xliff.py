@@ -144,13 +144,15 @@ def _unit(
 ) -> _Unit:
     """Return the unit of a text."""
     raw = content[source.inner : source.inner_end].decode()
-    text = _only_cdata(raw)
-    if text is not None:
-        return _Unit(whole, source, target, behind, loose_passage(text, splitter, is_lines=True), cdata=True)
-    is_lines = _nearest(source, "space") == "preserve"
-    tokens = with_accelerators(with_escaped_tags(with_codes(html_tokens(without_cdata(raw), CODES, is_xml=True))))
-    passage = tagged_passage([replace(one, is_lines=is_lines) for one in tokens], splitter)
-    return _Unit(whole, source, target, behind, passage, cdata=False)
+    bare = raw.strip()
+    is_cdata = bare.startswith("<![CDATA[") and bare.find("]]>") == len(bare) - 3
+    if is_cdata:
+        passage = loose_passage(bare[9:-3], splitter, is_lines=True)
+    else:
+        is_lines = _nearest(source, "space") == "preserve"
+        tokens = with_accelerators(with_escaped_tags(with_codes(html_tokens(without_cdata(raw), CODES, is_xml=True))))
+        passage = tagged_passage([replace(one, is_lines=is_lines) for one in tokens], splitter)
+    return _Unit(whole, source, target, behind, passage, is_cdata)
 
 
 def _text_of(one: Element, content: bytes) -> str:
@@ -168,13 +170,6 @@ def _segments(one: Element) -> dict[str, Element]:
     """Return the segments within an element by their numbers (XLIFF 1.2, 2.3: mrk)."""
     marks = [child for child in in_order(one.children) if child.name == "mrk"]
     return {one.attributes.get("mid", ""): one for one in marks if one.attributes.get("mtype") == "seg"}
-
-
-def _only_cdata(raw: str) -> str | None:
-    """Return the text of the CDATA section that is the whole content of an element; otherwise None."""
-    bare = raw.strip()
-    is_only = bare.startswith("<![CDATA[") and bare.find("]]>") == len(bare) - 3
-    return bare[9:-3] if is_only else None
 
 
 def _changes(unit: _Unit, new: str, content: bytes, is_2: bool) -> list[tuple[int, int, bytes]]:

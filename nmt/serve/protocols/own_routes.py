@@ -174,10 +174,9 @@ async def health(request: Request) -> Response:
 async def ready(request: Request) -> Response:
     """Answer GET /ready: the server accepts requests."""
     service = web.service_of(request)
-    if service.is_ending:
-        return web.CompactJSON({"status": "ending"}, status_code=503, headers={"Retry-After": "5"})
-    if service.models.waiting > service.settings.limits.waiting // 2:
-        return web.CompactJSON({"status": "busy"}, status_code=503, headers={"Retry-After": "5"})
+    if service.is_ending or service.models.waiting > service.settings.limits.waiting // 2:
+        status = "ending" if service.is_ending else "busy"
+        return web.CompactJSON({"status": status}, status_code=503, headers={"Retry-After": "5"})
     return web.CompactJSON({"status": "ready", "models": [one.name for one in service.models.loaded]})
 
 
