@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import replace
 from html.entities import html5
 from typing import Literal
@@ -58,11 +58,8 @@ def html_tokens(text: str, ignored: frozenset[str] = frozenset(), *, is_xml: boo
     pieces = scan(text, is_xml=is_xml)
     kept = kept_starts(pieces, text, ignored)
     xml_kinds: dict[str, Kind] = {"text": "text", "start": "open", "end": "close"}
-
-    def kind_of(n: int) -> Kind:
-        return xml_kinds.get(pieces[n].kind, "alone") if is_xml else _html_kind(pieces[n])
-
-    tokens = tokens_of(text, pieces, kept, kind_of, is_xml=is_xml)
+    kinds = [xml_kinds.get(one.kind, "alone") if is_xml else _html_kind(one) for one in pieces]
+    tokens = tokens_of(text, pieces, kept, kinds, is_xml=is_xml)
     return _keys_whole(_symbols_whole(notes_whole(tokens, lambda token: token.name == "sup")))
 
 
@@ -100,17 +97,26 @@ def _html_kind(piece: Piece) -> Kind:
 
 
 def tokens_of(
-    text: str, pieces: list[Piece], kept: set[int], kind_of: Callable[[int], Kind], *, is_xml: bool
+    text: str,
+    pieces: list[Piece],
+    kept: set[int],
+    kinds: Sequence[Kind],
+    *,
+    is_xml: bool,
+    lines: Set[int] = frozenset(),
 ) -> list[Token]:
-    """Return the tokens of pieces, of kind `kind_of(n)`; an element that begins at `kept` is a single token."""
+    """Return the tokens of pieces, of these kinds; an element that begins at `kept` is a single token. `lines`: the
+    texts whose line breaks count."""
     found: list[Token] = []
     at = 0
     for first, last in [*whole_elements(pieces, kept, is_xml=is_xml), (len(pieces), len(pieces))]:
-        found += [Token(kind_of(n), text[pieces[n].start : pieces[n].end], pieces[n].name) for n in range(at, first)]
+        for n in range(at, first):
+            raw = text[pieces[n].start : pieces[n].end]
+            found.append(Token(kinds[n], raw, pieces[n].name, is_lines=n in lines))
         if first < last:
             one, other = pieces[first], pieces[last - 1]
             # An element without an end tag stays where it is: if moved, it would end elsewhere.
-            stays = kind_of(first) == "wall" or other.kind != "end" or other.name != one.name
+            stays = kinds[first] == "wall" or other.kind != "end" or other.name != one.name
             found.append(Token("wall" if stays else "alone", text[one.start : other.end], one.name))
         at = last
     return _readings_ended(found)

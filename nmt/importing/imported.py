@@ -28,9 +28,7 @@ NEVER = -1e9
 @dataclass
 class Imported:
     """An imported model in our terms. settings: the section `model`, and those settings of `data` and `decoding` that
-    differ from the defaults. params: float32, by our names. src, tgt: one object if the languages share their
-    vocabulary. lines: what was mapped to what, as text.
-    """
+    differ from the defaults. params: float32, by our names. lines: what was mapped to what, as text."""
 
     kind: str
     settings: dict[str, Any]
@@ -38,6 +36,11 @@ class Imported:
     src: Subwords
     tgt: Subwords
     lines: list[str]
+
+    @property
+    def is_joint(self) -> bool:
+        """Return whether the languages share their vocabulary."""
+        return self.src.model_bytes == self.tgt.model_bytes
 
 
 @dataclass

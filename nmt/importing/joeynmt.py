@@ -60,8 +60,7 @@ def read(path: Path, values: Mapping[str, Any]) -> Imported:
         "decoding": {"generate_unk": True},
     }
     reads, writes = (_vocabulary(path.parent, keys, *side) for side in (("src", src), ("trg", tgt)))
-    joint = reads.model_bytes == writes.model_bytes
-    return Imported(KIND, settings, params.arrays, reads, reads if joint else writes, params.lines)
+    return Imported(KIND, settings, params.arrays, reads, writes, params.lines)
 
 
 def _settings(where: Path) -> dict[str, Any]:

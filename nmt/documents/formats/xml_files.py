@@ -76,16 +76,9 @@ def _passage(text: str, splitter: Splitter | None) -> Passage:
         root = ""
     opaque = _OPAQUE | _ROOTS.get(root, frozenset())
     kept = {n for n, one in enumerate(pieces) if one.kind == "start" and _is_kept(one, text, root, opaque)}
-    lines: list[bool] = []  # whether line breaks of each text count
-
-    def kind_of(n: int) -> Kind:
-        kind = _kind(pieces[n], elements, owners[n])
-        lines.extend([elements[owners[n]].is_preserved] * (kind == "text"))
-        return kind
-
-    tokens = tokens_of(text, pieces, kept, kind_of, is_xml=True)
-    flags = iter(lines)
-    tokens = [replace(one, is_lines=next(flags)) if one.kind == "text" else one for one in tokens]
+    kinds = [_kind(one, elements, owner) for one, owner in zip(pieces, owners, strict=True)]
+    lines = {n for n, owner in enumerate(owners) if kinds[n] == "text" and elements[owner].is_preserved}
+    tokens = tokens_of(text, pieces, kept, kinds, is_xml=True, lines=lines)
     tokens = notes_whole(tokens, lambda token: _local(token.name) in ("sup", "superscript"))
     tokens = with_accelerators(with_escaped_tags(tokens))
     return Passage(tuple(_parts(with_messages(tokens), splitter, is_android=root == "resources")))
@@ -177,8 +170,7 @@ def _kind(piece: Piece, elements: list[_Element], owner: int) -> Kind:
     if piece.kind == "text":
         return "text"
     if piece.kind == "comment":
-        above = elements[owner]
-        return "alone" if above.has_text else "wall"
+        return "alone" if elements[owner].has_text else "wall"
     if piece.kind == "declaration" or not _is_inline(elements, owner) or piece.name != elements[owner].name:
         return "wall"
     kinds: dict[str, Kind] = {"start": "open", "end": "close", "single": "alone"}
